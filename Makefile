@@ -1,0 +1,65 @@
+# Everything a developer or CI runs. `make dev` needs Python >= 3.11 with venv; a C++ compiler is used when
+# there is one (see build_backend/). Nothing is installed outside the checkout.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+PYTEST := $(BIN)/python -m pytest
+NATIVE := native/*.cpp native/*.hpp native/*.h native/*.cu
+
+.DEFAULT_GOAL := help
+.PHONY: help dev core lint format test test-slow test-packaging test-aarch64 wheels docs demo clean
+
+help: ## this list
+	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
+
+dev: core ## .venv with busbw (editable) and every development tool
+
+# The stamp is only written at the end, and is older than pyproject.toml when dependencies may have changed.
+$(READY): pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv \
+	  || { echo "hint: install the venv module (Debian: apt-get install python3-venv), then repeat" >&2; rm -rf .venv; exit 1; }
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+core: $(READY) ## rebuild only the native library, into src/busbw/_native
+	$(BIN)/python build_backend/native_core.py -DBUSBW_WERROR=ON
+
+lint: $(READY) ## every check that does not run the program
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/clang-format --dry-run -Werror $(wildcard $(NATIVE))
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/python tools/make_ptx.py --check
+	$(BIN)/python tools/check_docs.py
+
+format: $(READY) ## rewrite the sources as lint wants them
+	$(BIN)/ruff check --fix-only --quiet .
+	$(BIN)/ruff format .
+	$(BIN)/clang-format -i $(wildcard $(NATIVE))
+
+test: core ## the fast tests
+	$(PYTEST) -m "not slow and not packaging and not aarch64 and not gpu"
+
+test-slow: core ## the tests that take longer; those for a GPU say why they were skipped
+	$(PYTEST) -m "slow and not packaging and not aarch64" || test $$? -eq 5  # 5: there are none
+
+test-packaging: core ## build and install the package in the ways users do
+	$(PYTEST) -m packaging --timeout 900 tests/packaging
+
+test-aarch64: core ## the aarch64 wheel's core under a real aarch64 Python (qemu-user)
+	$(PYTEST) -m aarch64 --timeout 900 tests/packaging
+
+wheels: $(READY) ## release wheels for x86-64 and aarch64, and the sdist, into dist/
+	$(BIN)/python tools/build_wheels.py --sdist
+
+docs: $(READY) ## check the pages
+	$(BIN)/python tools/check_docs.py
+
+demo: core ## measure all_reduce between four ranks on this machine
+	$(BIN)/busbw run all_reduce --ranks 4 -b 1K -e 1M
+
+clean: ## remove everything that was built, but not .venv
+	rm -rf build dist *.egg-info src/busbw/_native/*.so src/busbw/_native/*.ptx
+	rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -path ./.venv -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
