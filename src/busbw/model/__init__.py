@@ -1,0 +1,1 @@
+"""Frozen values; no input or output, no foreign library."""

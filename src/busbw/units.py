@@ -1,0 +1,87 @@
+"""Sizes, durations and bandwidths: parsed, formatted and converted here and nowhere else.
+
+Sizes are powers of 1024 (as in nccl-tests: 1K = 1024 bytes); bandwidths are decimal (1 GB/s = 10^9 bytes/s).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from busbw.errors import UsageError
+
+NS_PER_US: Final = 1e3
+NS_PER_S: Final = 1e9
+_FACTORS: Final = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(I?B|)", re.IGNORECASE)
+_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h|)")
+_SECONDS: Final = {"": 1.0, "s": 1.0, "ms": 1e-3, "m": 60.0, "min": 60.0, "h": 3600.0}
+
+
+def parse_size(text: str) -> int:
+    """Bytes in ``text``: "8", "64K", "1.5G", "4MiB". KB and MB are refused, since they mean two things."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise UsageError(
+            f"not a size: {text!r}", hint="write bytes, or a number with K, M or G: 8, 64K, 1.5G"
+        )
+    number, prefix, suffix = match.group(1), match.group(2).upper(), match.group(3).upper()
+    if prefix and suffix == "B":
+        raise UsageError(
+            f"ambiguous size: {text!r} (10^3 or 2^10?)",
+            hint=f"write {number}{prefix} or {number}{prefix}iB for powers of 1024",
+        )
+    size = float(number) * _FACTORS[prefix]
+    if size != int(size):
+        raise UsageError(f"not a whole number of bytes: {text!r}")
+    return int(size)
+
+
+def format_size(size_bytes: int) -> str:
+    """The shortest exact form with a power of 1024: 8 B, 64 KiB, 1 GiB; plain bytes where none is exact."""
+    for prefix in ("T", "G", "M", "K"):
+        if size_bytes and size_bytes % _FACTORS[prefix] == 0:
+            return f"{size_bytes // _FACTORS[prefix]} {prefix}iB"
+    return f"{size_bytes} B"
+
+
+def format_approximate_size(size_bytes: float) -> str:
+    """A size for reading: 3.2 GiB."""
+    for prefix in ("T", "G", "M", "K"):
+        if size_bytes >= _FACTORS[prefix]:
+            return f"{size_bytes / _FACTORS[prefix]:.1f} {prefix}iB"
+    return f"{size_bytes:.0f} B"
+
+
+def parse_duration(text: str) -> float:
+    """Seconds in ``text``: "30", "500ms", "2min", "1h"."""
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        raise UsageError(f"not a duration: {text!r}", hint="write 30s, 500ms, 2min or 1h")
+    return float(match.group(1)) * _SECONDS[match.group(2)]
+
+
+def parse_fraction(text: str) -> float:
+    """A share of one in ``text``: "1%", "0.01"."""
+    stripped = text.strip()
+    try:
+        value = float(stripped.removesuffix("%")) / (100 if stripped.endswith("%") else 1)
+    except ValueError as error:
+        raise UsageError(f"not a fraction: {text!r}", hint="write 1% or 0.01") from error
+    if not 0 < value < 1:
+        raise UsageError(f"{text!r} is not between 0 and 1", hint="write 1% or 0.01")
+    return value
+
+
+def format_duration(seconds: float) -> str:
+    """A duration for reading: 1:02:03, 4:05, 7.3 s, 12 ms."""
+    if seconds >= 60:
+        minutes, rest = divmod(round(seconds), 60)
+        hours, minutes = divmod(minutes, 60)
+        return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+    return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds * 1e3:.0f} ms"
+
+
+def gb_per_s(size_bytes: float, duration_ns: float) -> float:
+    """Decimal gigabytes a second: bytes per nanosecond are the same number."""
+    return size_bytes / duration_ns
