@@ -1,0 +1,66 @@
+"""Small files of /proc and /sys, where anything may be missing, unreadable or odd."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def read_text(path: Path) -> str:
+    """The file's text without surrounding white space; empty where it cannot be read.
+
+    Some attributes exist but refuse to be read (EINVAL for the speed of an interface that is down).
+    """
+    try:
+        return path.read_text(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def read_int(path: Path) -> int | None:
+    """The file as a decimal number, None where it is not one."""
+    text = read_text(path)
+    return int(text) if text.removeprefix("-").isdecimal() else None
+
+
+def link_name(path: Path) -> str:
+    """Last part of where a symbolic link leads (a driver's name, say); empty where there is none."""
+    try:
+        return path.resolve(strict=True).name
+    except (OSError, RuntimeError):
+        return ""
+
+
+def entries(folder: Path) -> list[Path]:
+    """What the folder holds, by name; empty where there is no such folder."""
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []
+
+
+def pci_address(device: Path) -> str:
+    """PCI address behind a ``device`` link, lower case; empty for what is not on PCI.
+
+    A virtio device's own folder lies inside its PCI device's.
+    """
+    try:
+        parts = device.resolve(strict=True).parts
+    except (OSError, RuntimeError):
+        return ""
+    return next((part.lower() for part in reversed(parts) if is_pci_address(part)), "")
+
+
+def is_pci_address(text: str) -> bool:
+    """Whether the text looks like ``0000:1b:00.0``."""
+    domain, _, rest = text.partition(":")
+    bus, _, slot = rest.partition(":")
+    return len(domain) >= 4 and len(bus) == 2 and len(slot) == 4 and slot[2] == "."
+
+
+def numa_node(device: Path) -> int | None:
+    """NUMA node of a device, None where the machine does not say (-1 in sysfs)."""
+    node = read_int(device / "numa_node")
+    return None if node is None or node < 0 else node

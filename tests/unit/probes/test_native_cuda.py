@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import ctypes
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from busbw._native.cuda import CUDA_ERROR_NO_DEVICE, CudaDriver, CudaError
+from busbw.errors import ExitCode, SiteError
+
+BuildLibrary = Callable[..., Path]
+
+
+@pytest.fixture
+def driver(build_library: BuildLibrary) -> CudaDriver:
+    driver = CudaDriver(str(build_library("cuda")))
+    driver.init()
+    return driver
+
+
+def test_missing_library_says_so() -> None:
+    with pytest.raises(SiteError, match=r"no NVIDIA driver: libcuda-absent\.so\.1 not found") as caught:
+        CudaDriver("libcuda-absent.so.1")
+    assert caught.value.hint
+    assert caught.value.exit_code == ExitCode.ENVIRONMENT
+
+
+def test_library_without_the_functions_names_the_first_missing_one(build_library: BuildLibrary) -> None:
+    with pytest.raises(SiteError, match="lacks cuInit"):
+        CudaDriver(str(build_library("nccl", "VERSION=22809")))
+
+
+def test_failure_carries_code_name_and_text(build_library: BuildLibrary) -> None:
+    driver = CudaDriver(str(build_library("cuda", "INIT_CODE=100")))
+    with pytest.raises(CudaError) as caught:
+        driver.init()
+    assert caught.value.code == CUDA_ERROR_NO_DEVICE
+    assert caught.value.message == (
+        "cuInit failed: CUDA_ERROR_NO_DEVICE (100): no CUDA-capable device is detected"
+    )
+    assert "CUDA_VISIBLE_DEVICES" in caught.value.hint
+
+
+def test_device_facts(driver: CudaDriver) -> None:
+    device = driver.device(1)
+    assert driver.driver_version() == 12080
+    assert driver.device_count() == 2
+    assert driver.device_name(device) == "GPU one"
+    assert driver.device_uuid(device) == "GPU-01112131-4151-6171-8191-a1b1c1d1e1f1"
+    assert driver.device_pci_bus_id(device) == "0000:ab:00.0"
+    assert driver.device_memory_bytes(device) == (80 << 30) + 1
+    assert driver.compute_capability(device) == (9, 0)
+
+
+def test_context_and_streams(driver: CudaDriver) -> None:
+    driver.set_current_context(driver.primary_context_retain(1))
+    assert driver.memory_info() == (70 << 30, 80 << 30)
+    stream = driver.stream_create()
+    driver.stream_synchronize(stream)
+    driver.stream_destroy(stream)
+    driver.event_destroy(driver.event_create())
+    assert driver.event_create(timing=False) != driver.event_create()
+    driver.synchronize()
+    driver.set_current_context(0)
+    driver.primary_context_release(1)
+
+
+def test_memory_goes_both_ways(driver: CudaDriver) -> None:
+    address, stream = driver.mem_alloc(16), driver.stream_create()
+    driver.memset(address, 7, 16)
+    driver.memset(address, 9, 4, stream)
+    host = (ctypes.c_ubyte * 16)()
+    driver.copy_to_host(ctypes.addressof(host), address, 16)
+    assert bytes(host) == b"\x89" * 4 + b"\x07" * 12
+    driver.copy_to_device(address + 8, ctypes.addressof(host), 2)
+    driver.copy_to_host(ctypes.addressof(host), address, 16)
+    assert bytes(host[8:11]) == b"\x89\x89\x07"
+    driver.mem_free(address)
+
+
+def test_too_much_memory_hints_at_the_size(driver: CudaDriver) -> None:
+    with pytest.raises(CudaError, match="CUDA_ERROR_OUT_OF_MEMORY") as caught:
+        driver.mem_alloc(1 << 40)
+    assert "-e" in caught.value.hint
+
+
+def test_launch_passes_every_argument_by_address(driver: CudaDriver) -> None:
+    class Terms(ctypes.Structure):
+        _fields_ = (("a", ctypes.c_int32), ("b", ctypes.c_int32))
+
+    total = ctypes.c_int32(1)
+    function = driver.module_function(driver.module_load(b".version 7.8"), "add")
+    arguments = [ctypes.c_void_p(ctypes.addressof(total)), Terms(2, 3)]
+    driver.launch(function, (2, 3, 1), (4, 1, 1), driver.stream_create(), arguments, shared_bytes=64)
+    assert total.value == 1 + 5 * 24
+
+
+def test_unknown_kernel_fails(driver: CudaDriver) -> None:
+    with pytest.raises(CudaError, match="cuModuleGetFunction failed"):
+        driver.module_function(driver.module_load(b".version 7.8"), "subtract")
+
+
+def test_address_is_that_of_the_symbol(driver: CudaDriver, build_library: BuildLibrary) -> None:
+    symbols = subprocess.run(
+        ["nm", "-D", str(build_library("cuda"))], capture_output=True, text=True, check=True
+    ).stdout
+    offsets = {line.split()[2]: int(line.split()[0], 16) for line in symbols.splitlines() if " T " in line}
+    distance = driver.address("cuEventRecord") - driver.address("cuInit")
+    assert distance == offsets["cuEventRecord"] - offsets["cuInit"]
+    with pytest.raises(SiteError, match="lacks cuNoSuch"):
+        driver.address("cuNoSuch")
