@@ -1,0 +1,49 @@
+"""Name to backend. Heavy libraries load here, at use."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from busbw.backends.base import Backend
+from busbw.errors import SiteError
+
+if TYPE_CHECKING:
+    from busbw.model.plan import Plan
+    from busbw.world.base import World
+
+
+def preflight(plan: Plan, world: World) -> None:
+    """What can be refused before anything is allocated. Local to the rank."""
+    if plan.backend != "mpi":
+        return
+    from busbw.backends.host_memory import require_host_memory
+    from busbw.backends.mpi import require_supported
+
+    for case in plan.cases:
+        require_supported(case)
+    here = world.members[world.rank].host
+    require_host_memory(plan.buffer_bytes, sum(member.host == here for member in world.members))
+
+
+def create(plan: Plan, world: World) -> Backend:
+    """The backend of the plan on this rank: libraries loaded, buffers allocated. Not collective, so that a rank
+    that fails here fails before the others wait for it; ``Backend.connect`` is.
+    """
+    if plan.backend == "null":
+        from busbw.backends.null import NullBackend
+
+        return NullBackend()
+    if plan.backend == "mpi":
+        if world.kind != "mpi":
+            raise SiteError(
+                f"CPU ranks communicate over MPI, but this world is {world.kind!r} (launcher: {world.launcher})",
+                hint="start the ranks with mpirun or srun --mpi=..., or use --backend nccl on GPUs",
+            )
+        from busbw.backends.mpi import MpiBackend
+
+        return MpiBackend(plan)
+    if plan.backend == "nccl":
+        from busbw.backends.nccl import NcclBackend
+
+        return NcclBackend(plan, world.members[world.rank].local_rank)
+    raise SiteError(f"no backend {plan.backend!r}")

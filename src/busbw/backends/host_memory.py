@@ -1,0 +1,75 @@
+"""Host memory, for MPI and null backends."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from collections.abc import Iterable
+from typing import Final
+
+from busbw._native import core
+from busbw.backends.buffers import POISON_BYTE
+from busbw.errors import SiteError
+from busbw.probes.host import available_memory_bytes, read_memory
+from busbw.units import format_approximate_size, format_size
+
+# What a rank needs beside its two buffers: Python, numpy, the MPI library's own buffers.
+RANK_OVERHEAD_BYTES: Final = 100 * 2**20
+
+
+class HostMemory:
+    """Anonymous pages of this process, page aligned and touched at once."""
+
+    def __init__(self) -> None:
+        self._maps: dict[int, mmap.mmap] = {}
+
+    def allocate(self, size_bytes: int) -> int:
+        """New pages, written once so that they exist. Raises SiteError when there are none."""
+        try:
+            pages = mmap.mmap(-1, size_bytes)
+        except (OSError, OverflowError) as error:
+            raise SiteError(
+                f"cannot allocate {format_size(size_bytes)} of host memory: {error}",
+                hint="lower the largest size (-e) or the number of ranks on this host",
+            ) from error
+        address = ctypes.addressof(ctypes.c_char.from_buffer(pages))
+        self._maps[address] = pages
+        self.poison(address, size_bytes)
+        return address
+
+    def release(self, address: int) -> None:
+        """Forget the pages; they go when the last view of them does."""
+        self._maps.pop(address)
+
+    def poison(self, address: int, size_bytes: int) -> None:
+        """Overwrite with bytes that no check expects."""
+        ctypes.memset(address, POISON_BYTE, size_bytes)
+
+    def fill(self, address: int, pattern: core.Pattern, region: core.Region) -> None:
+        """Write a region."""
+        core.fill(address, pattern, region)
+
+    def check(self, address: int, pattern: core.Pattern, regions: Iterable[core.Region]) -> core.CheckResult:
+        """Compare regions."""
+        result = core.new_check_result()
+        for region in regions:
+            core.check(address, pattern, region, result)
+        return result
+
+
+def require_host_memory(buffer_bytes: int, local_ranks: int) -> None:
+    """Raise SiteError, before anything is allocated, where the ranks of this host cannot all have their buffers.
+
+    Says the largest size that fits. Where memory grows on demand and no limit is known, nothing is refused.
+    """
+    available = available_memory_bytes(read_memory())
+    needed = local_ranks * (2 * buffer_bytes + RANK_OVERHEAD_BYTES)
+    if available.size_bytes is None or needed <= available.size_bytes:
+        return
+    fits = max(0, (available.size_bytes // local_ranks - RANK_OVERHEAD_BYTES) // 2)
+    raise SiteError(
+        f"too little memory: {local_ranks} ranks on this host with two buffers of {format_size(buffer_bytes)} need"
+        f" {format_approximate_size(needed)}, available are {format_approximate_size(available.size_bytes)}"
+        f" ({available.reason})",
+        hint=f"the largest size that fits is -e {fits // 2**20}M",
+    )
