@@ -1,0 +1,44 @@
+"""The ``busbw`` command.
+
+A rank that a launcher started, other than rank 0, goes straight to the worker: it gets its plan from rank 0, so
+it needs neither arguments nor the libraries of the command line.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+_NOT_A_RANK = {"-h", "--help", "--dry-run", "--version"}
+
+
+def main() -> int:
+    """Entry point of the console script."""
+    arguments = sys.argv[1:]
+    if arguments[:1] == ["run"] and not _NOT_A_RANK.intersection(arguments):
+        code = _join_as_follower(arguments)
+        if code is not None:
+            return code
+    from busbw.cli.main import main as cli
+
+    return cli()
+
+
+def _join_as_follower(arguments: list[str]) -> int | None:
+    """Live as a rank other than 0; None where this process is rank 0 or no rank of a launcher."""
+    from busbw.errors import BusbwError
+    from busbw.world.identity import identify
+
+    try:
+        identity = identify(os.environ, os.environ.get("BUSBW_LAUNCHER"))
+    except BusbwError:
+        return None  # the command line tells it, with a hint
+    if identity is None or identity.rank == 0:
+        return None
+    from busbw.worker.follower import follow
+
+    return follow(identity, arguments)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,1 @@
+"""Plan to request (pure), request to processes (effect)."""

@@ -1,0 +1,70 @@
+"""Ranks on this host: by the mpiexec of the MPI library in use, or as plain processes that need no MPI."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from busbw.errors import SiteError
+from busbw.launchers.base import Command, LaunchRequest
+
+RANK_COMMAND = (sys.executable, "-m", "busbw.worker")
+
+# Open MPI refuses root and more ranks than cores unless told otherwise; MPICH needs nothing. Waiting ranks that
+# spin would take the cores from the ranks they wait for.
+_OPEN_MPI_ENVIRON: Mapping[str, str] = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+}
+
+
+@dataclass(frozen=True)
+class LocalMpi:
+    """The mpiexec to use, and whose it is."""
+
+    mpiexec: str
+    family: str
+
+
+def over_mpi(mpi: LocalMpi, ranks: int, cores: int, request_file: str, world: str = "mpi") -> LaunchRequest:
+    """``ranks`` CPU ranks under the bundled (or the site's) mpiexec."""
+    if not mpi.mpiexec:
+        raise SiteError(
+            "no mpiexec was found beside the MPI library or on PATH",
+            hint="install the bundled MPI (pip install mpich), or start the ranks with your own mpirun",
+        )
+    options: tuple[str, ...] = ("-n", str(ranks))
+    environ = {"BUSBW_REQUEST": request_file, "BUSBW_WORLD": world}
+    if mpi.family == "openmpi":
+        environ.update(_OPEN_MPI_ENVIRON)
+        if ranks > cores:
+            options = (*options, "--oversubscribe", "--mca", "mpi_yield_when_idle", "1")
+    command = Command((mpi.mpiexec, *options, *RANK_COMMAND), environ)
+    return LaunchRequest("local", world, ranks, (command,))
+
+
+def without_mpi(ranks: int, token: str, port: int, request_file: str) -> LaunchRequest:
+    """One plain process per rank; they find each other at a loopback port and prove the token."""
+    return LaunchRequest(
+        "local",
+        "nccl",
+        ranks,
+        tuple(
+            Command(
+                RANK_COMMAND,
+                {
+                    "BUSBW_REQUEST": request_file,
+                    "BUSBW_WORLD": "nccl",
+                    "BUSBW_RANK": str(rank),
+                    "BUSBW_WORLD_SIZE": str(ranks),
+                    "BUSBW_LOCAL_RANK": str(rank),
+                    "BUSBW_LOCAL_SIZE": str(ranks),
+                    "BUSBW_ROOT": f"127.0.0.1:{port}",
+                    "BUSBW_TOKEN": token,
+                },
+                secret=frozenset({"BUSBW_TOKEN"}),
+            )
+            for rank in range(ranks)
+        ),
+    )

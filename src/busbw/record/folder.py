@@ -1,0 +1,86 @@
+"""Where runs live, what a run folder is called, and which run a name means.
+
+``run.json`` (rewritten whole after every case, by rename), ``samples/`` (raw segments while running, Parquet
+once compacted), ``request/`` (what was launched), ``log/`` (what the ranks printed beside their events).
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from busbw.errors import UsageError
+
+RUN_FILE: Final = "run.json"
+SAMPLES_FILE: Final = Path("samples") / "samples.bin"
+DIGESTS_FILE: Final = Path("samples") / "digests.bin"
+SAMPLES_PARQUET: Final = Path("samples") / "samples.parquet"
+DIGESTS_PARQUET: Final = Path("samples") / "digests.parquet"
+REQUEST_FILE: Final = Path("request") / "request.json"
+LOG_FILE: Final = Path("log") / "ranks.log"
+LAST: Final = "last"
+
+
+def home(environ: Mapping[str, str]) -> Path:
+    """$BUSBW_HOME, else busbw/ in the XDG state folder."""
+    if chosen := environ.get("BUSBW_HOME"):
+        return Path(chosen)
+    state = environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    return Path(state) / "busbw"
+
+
+def new_run_id(name: str, now: datetime | None = None) -> str:
+    """Sorts by time, says what was run, and does not collide: 20261121-181502-all_reduce-3f9a."""
+    stamp = (now or datetime.now(UTC)).strftime("%Y%m%d-%H%M%S")
+    return f"{stamp}-{name}-{secrets.token_hex(2)}"
+
+
+def create(run_home: Path, run_id: str) -> Path:
+    """Make the folder of a new run."""
+    folder = run_home / run_id
+    try:
+        for part in (SAMPLES_FILE, REQUEST_FILE, LOG_FILE):
+            (folder / part).parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"cannot make the run folder {folder}: {error.strerror}",
+            hint="set BUSBW_HOME to a folder that you can write",
+        ) from error
+    return folder
+
+
+def run_folders(run_home: Path) -> list[Path]:
+    """All runs, newest first."""
+    if not run_home.is_dir():
+        return []
+    return sorted((entry.parent for entry in run_home.glob(f"*/{RUN_FILE}")), key=_age_key, reverse=True)
+
+
+def _age_key(folder: Path) -> tuple[str, float]:
+    return folder.name[:15], (folder / RUN_FILE).stat().st_mtime
+
+
+def find_run(name: str, run_home: Path) -> Path:
+    """The run folder that ``name`` means: a path, a run id or the start of one, or ``last``."""
+    if (Path(name) / RUN_FILE).is_file():
+        return Path(name)
+    runs = run_folders(run_home)
+    if name == LAST and runs:
+        return runs[0]
+    matches = [folder for folder in runs if folder.name.startswith(name)]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        raise UsageError(
+            f"{name!r} fits {len(matches)} runs", hint="give more of the run's name; `busbw list` has it"
+        )
+    raise UsageError(f"no run {name!r} in {run_home}", hint="`busbw list` names the runs; a folder works too")
+
+
+def environ_home() -> Path:
+    """home() of this process."""
+    return home(os.environ)

@@ -1,0 +1,59 @@
+"""Writing a run folder so that whatever was finished survives a kill at any moment.
+
+Samples are appended as whole fixed-size records; a cut file loses at most its last record. ``run.json`` is
+replaced by rename after every case, so a reader never sees half of it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from busbw.model.record import RunRecord, RunStatus
+from busbw.model.result import CaseResult
+from busbw.record.folder import DIGESTS_FILE, RUN_FILE, SAMPLES_FILE
+
+
+class RunWriter:
+    """The one writer of a run folder. Not thread safe except for ``finish``, which may be the last call of all."""
+
+    def __init__(self, folder: Path, record: RunRecord) -> None:
+        self.folder = folder
+        self.record = record
+        self._samples = (folder / SAMPLES_FILE).open("ab")
+        self._digests = (folder / DIGESTS_FILE).open("ab")
+        self._store()
+
+    def describe(self, **fields: object) -> None:
+        """Fill in what became known after the start: world, method, machine."""
+        self.record = replace(self.record, **fields)  # type: ignore[arg-type]
+        self._store()
+
+    def append(
+        self, result: CaseResult, samples: npt.NDArray[np.void], digests: npt.NDArray[np.void]
+    ) -> None:
+        """Keep one finished case: raw records first, then the result that counts on them."""
+        for file, rows in ((self._samples, samples), (self._digests, digests)):
+            file.write(rows.tobytes())
+            file.flush()
+        self.record = replace(self.record, results=(*self.record.results, result))
+        self._store()
+
+    def finish(self, status: RunStatus, ended: str, *, error: str = "", hint: str = "") -> None:
+        """The last words."""
+        self.record = replace(self.record, status=status, ended=ended, error=error, hint=hint)
+        self._store()
+
+    def _store(self) -> None:
+        write_record(self.folder, self.record)
+
+
+def write_record(folder: Path, record: RunRecord) -> None:
+    """Replace ``run.json`` whole."""
+    partial = folder / f".{RUN_FILE}.new"
+    partial.write_text(json.dumps(asdict(record), indent=1) + "\n")
+    partial.replace(folder / RUN_FILE)
