@@ -99,7 +99,7 @@ struct BusbwNcclSpec {
   BusbwRotation rotation;
 };
 
-struct BusbwCall;  // opaque
+struct BusbwCall;                                                 // opaque
 BUSBW_API BusbwCall* busbw_mpi_call(const BusbwMpiSpec* spec);    // null where the spec is not supported
 BUSBW_API BusbwCall* busbw_nccl_call(const BusbwNcclSpec* spec);  // null where the spec is not supported
 BUSBW_API BusbwCall* busbw_null_call();
@@ -126,8 +126,8 @@ struct BusbwStream {
   const volatile int32_t* interrupt;  // raised by another thread to end a wait
   int64_t timeout_ns;                 // of one wait; 0 = none
 };
-BUSBW_API int32_t busbw_time_events(const BusbwCall* call, const BusbwStream* stream, uint64_t lead, uint64_t samples,
-                                    uint64_t k, int64_t* elapsed_ns, int64_t* issue_ns);
+BUSBW_API int32_t busbw_time_events(const BusbwCall* call, const BusbwStream* stream, uint64_t lead,
+                                    uint64_t samples, uint64_t k, int64_t* elapsed_ns, int64_t* issue_ns);
 // nccl-tests' definition: one host clock pair around `calls` calls and their completion (benchmarks only).
 BUSBW_API int32_t busbw_time_loop(const BusbwCall* call, const BusbwStream* stream, uint64_t calls,
                                   int64_t* elapsed_ns);

@@ -67,8 +67,9 @@ struct MpiAllGather final : MpiCall<Handle, Count> {
       : MpiCall<Handle, Count>(s), function(as_function<Function>(s.function)) {}
 
   int32_t issue(uint64_t slot) const noexcept override {
-    return tagged(kMpiError, function(this->ends.send_at(slot), this->send_count, this->datatype,
-                                      this->ends.recv_at(slot), this->recv_count, this->datatype, this->comm));
+    return tagged(kMpiError,
+                  function(this->ends.send_at(slot), this->send_count, this->datatype,
+                           this->ends.recv_at(slot), this->recv_count, this->datatype, this->comm));
   }
   const Function function;
 };
@@ -85,9 +86,9 @@ struct MpiSendRecv final : MpiCall<Handle, Count> {
 
   int32_t issue(uint64_t slot) const noexcept override {
     StatusStorage status;
-    return tagged(kMpiError, function(this->ends.send_at(slot), this->send_count, this->datatype, send_to, kTag,
-                                      this->ends.recv_at(slot), this->recv_count, this->datatype, recv_from,
-                                      kTag, this->comm, &status));
+    return tagged(kMpiError, function(this->ends.send_at(slot), this->send_count, this->datatype, send_to,
+                                      kTag, this->ends.recv_at(slot), this->recv_count, this->datatype,
+                                      recv_from, kTag, this->comm, &status));
   }
   const Function function;
   const int send_to;
@@ -98,7 +99,8 @@ template <template <class, class> class Call>
 BusbwCall* make(const BusbwMpiSpec& s) {
   switch (s.handle_bytes) {
     case 4:
-      return s.large_count ? static_cast<BusbwCall*>(new Call<int32_t, int64_t>(s)) : new Call<int32_t, int>(s);
+      return s.large_count ? static_cast<BusbwCall*>(new Call<int32_t, int64_t>(s))
+                           : new Call<int32_t, int>(s);
     case 8:
       return s.large_count ? static_cast<BusbwCall*>(new Call<void*, int64_t>(s)) : new Call<void*, int>(s);
     default:

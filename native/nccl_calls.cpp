@@ -44,7 +44,8 @@ struct NcclAllGather final : NcclCall {
       : NcclCall(s), function(as_function<Function>(s.nccl->all_gather)) {}
 
   int32_t issue(uint64_t slot) const noexcept override {
-    return tagged(kNcclError, function(ends.send_at(slot), ends.recv_at(slot), count, datatype, comm, stream));
+    return tagged(kNcclError,
+                  function(ends.send_at(slot), ends.recv_at(slot), count, datatype, comm, stream));
   }
   const Function function;
 };

@@ -6,7 +6,8 @@
 
 void* operator new(std::size_t size) {
   void* memory = std::malloc(size != 0 ? size : 1);
-  if (memory == nullptr) std::abort();  // a few hundred bytes per prepared call: nothing sensible is left to do
+  if (memory == nullptr)
+    std::abort();  // a few hundred bytes per prepared call: nothing sensible is left to do
   return memory;
 }
 

@@ -112,7 +112,8 @@ int32_t busbw_time_host(const BusbwCall* call, uint64_t lead, uint64_t samples, 
 int32_t busbw_time_events(const BusbwCall* call, const BusbwStream* stream, uint64_t lead, uint64_t samples,
                           uint64_t k, int64_t* elapsed_ns, int64_t* issue_ns) {
   const BusbwStream& s = *stream;
-  if (const int32_t status = busbw::enqueue(*call, s, lead, samples, k, issue_ns); status != kOk) return status;
+  if (const int32_t status = busbw::enqueue(*call, s, lead, samples, k, issue_ns); status != kOk)
+    return status;
   if (const int32_t status = busbw::wait(s, s.events[samples]); status != kOk) return status;
   const auto elapsed = busbw::as_function<busbw::EventElapsedTime>(s.cuda->event_elapsed_time);
   for (uint64_t i = 0; i < samples; ++i) {
@@ -125,7 +126,8 @@ int32_t busbw_time_events(const BusbwCall* call, const BusbwStream* stream, uint
   return kOk;
 }
 
-int32_t busbw_time_loop(const BusbwCall* call, const BusbwStream* stream, uint64_t calls, int64_t* elapsed_ns) {
+int32_t busbw_time_loop(const BusbwCall* call, const BusbwStream* stream, uint64_t calls,
+                        int64_t* elapsed_ns) {
   busbw::Walk walk(*call);
   const int64_t start = busbw::now_ns();
   if (const int32_t status = walk.issue(calls); status != kOk) return status;

@@ -1,7 +1,7 @@
 """Does it matter what is in the buffers?
 
-nccl-tests -c 0 never writes them (fresh pages: zeros); busbw always fills them with values of the type. Here one
-host-clock loop runs on one communicator, at the same addresses, in ABBA blocks of zeros and data.
+nccl-tests -c 0 never writes them (fresh pages: zeros); busbw always fills them with values of the type. Here
+one host-clock loop runs on one communicator, at the same addresses, in ABBA blocks of zeros and data.
 
     python benchmarks/gpu/contents.py --ranks 2 --output contents.json
 """
