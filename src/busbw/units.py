@@ -33,7 +33,7 @@ def parse_size(text: str) -> int:
         )
     size = float(number) * _FACTORS[prefix]
     if size != int(size):
-        raise UsageError(f"not a whole number of bytes: {text!r}")
+        raise UsageError(f"not a whole number of bytes: {text!r}", hint="write whole bytes, or round")
     return int(size)
 
 

@@ -33,7 +33,7 @@ class Holds(IntEnum):
 
 @dataclass(frozen=True)
 class Region:
-    """A run of ``count`` elements at ``offset`` of a buffer, holding pattern elements from ``first_index`` on."""
+    """``count`` elements at ``offset`` of a buffer, which hold pattern elements from ``first_index`` on."""
 
     holds: Holds
     rank: int

@@ -24,7 +24,7 @@ class RunStatus(StrEnum):
 
 @dataclass(frozen=True)
 class RankInfo:
-    """One rank: where it ran and with what. ``facts`` are the backend's own (communicator creation time, ...)."""
+    """One rank: where it ran and with what. ``facts`` are the backend's own, as the cost of an event."""
 
     rank: int
     host: str
@@ -60,7 +60,7 @@ class Method:
 
     mode: str = "throughput"
     time: str = "median over samples of the maximum over ranks of elapsed / k"
-    interval: str = "95 % interval of the median from order statistics"
+    interval: str = "95 % interval of the median from order statistics (99 % at each look when adaptive)"
     buffers: str = "rotating"
     units: str = "GB/s = 10^9 bytes/s; time in ns"
     retention: str = ""
@@ -69,7 +69,7 @@ class Method:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """Everything known about a run. ``machine`` and ``environment`` are rank 0's host unless said otherwise."""
+    """Everything known about a run. ``machine`` and ``environment`` are those of rank 0's host."""
 
     schema: int
     run_id: str

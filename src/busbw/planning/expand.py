@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from busbw.errors import UsageError
 from busbw.model.case import Case
 from busbw.model.collective import Collective, Placement
 from busbw.model.datatype import DataType, ReduceOp
+
+# As nccl-tests prints the root of a collective that has none.
+NO_ROOT: Final = -1
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,7 @@ def expand(grid: Grid, ranks: int, backend: str) -> tuple[Case, ...]:
     for row in grid.collectives:
         for dtype in grid.data_types:
             for op in grid.reduce_ops if row.reducing else (None,):
-                for root in grid.roots if row.rooted else (None,):
+                for root in grid.roots if row.rooted else (NO_ROOT,):
                     for size in grid.sizes_bytes:
                         cases.extend(_placements(len(cases), row, dtype, op, root, size, ranks, backend))
     return tuple(cases)
@@ -47,7 +51,7 @@ def _placements(
     row: Collective,
     dtype: DataType,
     op: ReduceOp | None,
-    root: int | None,
+    root: int,
     requested_bytes: int,
     ranks: int,
     backend: str,
@@ -59,7 +63,7 @@ def _placements(
             collective=row.name,
             dtype=dtype.name,
             op=op.name if op is not None else "",
-            root=root if root is not None else -1,
+            root=root,
             requested_bytes=requested_bytes,
             size_bytes=shape.size_bytes(dtype.size_bytes),
             count=shape.call_count,

@@ -21,26 +21,30 @@ def make_plan(operations: tuple[str, ...], settings: RunSettings, backend: str, 
         raise UsageError("no operation given", hint=f"name one or more of: {known}")
     grid = Grid(
         collectives=[collective(name) for name in operations],
-        data_types=[data_type(name) for name in _words(settings.datatype)],
-        reduce_ops=[reduce_op(name) for name in _words(settings.op)],
+        data_types=[data_type(name) for name in _words("element type", settings.datatype)],
+        reduce_ops=[reduce_op(name) for name in _words("reduction", settings.op)],
         roots=[settings.root],
         sizes_bytes=_sizes(settings),
     )
+    checks = _at_least("-c", settings.check, 0)
     return Plan(
         backend=backend,
         cases=expand(grid, ranks, backend),
         buffer_bytes=parse_size(settings.maxbytes),
         limits=_limits(settings),
         # The null backend moves nothing, so there is nothing to check.
-        checks=0 if backend == "null" else _at_least("-c", settings.check, 0),
-        seed=settings.seed if settings.seed is not None else secrets.randbits(48),
+        checks=0 if backend == "null" else checks,
+        seed=secrets.randbits(48) if settings.seed is None else _at_least("--seed", settings.seed, 0),
         rotate=not settings.hot,
         nccl_path=settings.nccl,
     )
 
 
-def _words(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",") if word.strip()]
+def _words(what: str, text: str) -> list[str]:
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    if not words:
+        raise UsageError(f"no {what} given", hint="name one, or several separated by commas")
+    return words
 
 
 def _sizes(settings: RunSettings) -> tuple[int, ...]:

@@ -54,7 +54,7 @@ def estimate(values: Float64Array, confidence: float) -> Estimate:
 
 
 def autocorrelation_time(values: Float64Array) -> float:
-    """tau = 1 + 2 x the sum of the leading positive autocorrelations of the above-median indicator, >= 1.
+    """1 + 2 x the sum of the leading positive autocorrelations of the above-median indicator, >= 1.
 
     Lags are added until one is not positive, or is below both 0.05 and 1/sqrt(n); n/4 lags at most.
     """
@@ -90,5 +90,5 @@ def _binomial_ranks(n: int, confidence: float) -> tuple[int, int]:
 
 def _normal_ranks(n: int, confidence: float, tau: float) -> tuple[int, int]:
     spread = NormalDist().inv_cdf((1 + confidence) / 2) * math.sqrt(n * tau) / 2
-    low = max(0, math.floor(n / 2 - spread))
+    low = max(0, math.floor(n / 2 - spread) - 1)  # the formula counts from 1
     return low, n - 1 - low

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from busbw import units
+from busbw.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("text", "size_bytes"),
+    [
+        ("0", 0),
+        ("8", 8),
+        (" 64K ", 65536),
+        ("64k", 65536),
+        ("1.5G", 1610612736),
+        ("4MiB", 4194304),
+        ("1 GiB", 1073741824),
+        ("2T", 2199023255552),
+        ("17B", 17),
+    ],
+)
+def test_sizes_are_powers_of_1024(text: str, size_bytes: int) -> None:
+    assert units.parse_size(text) == size_bytes
+
+
+@pytest.mark.parametrize("text", ["", "K", "-8", "8X", "1e3", "0.3", "1.00001K", "8 8", "0x10", "nan"])
+def test_what_is_not_a_size_is_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        units.parse_size(text)
+
+
+def test_decimal_looking_sizes_are_refused_with_both_readings() -> None:
+    with pytest.raises(UsageError, match=r"ambiguous size: '64KB'") as refused:
+        units.parse_size("64KB")
+    assert "64K or 64KiB" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "text"),
+    [(0, "0 B"), (8, "8 B"), (1000, "1000 B"), (1024, "1 KiB"), (1536, "1536 B"), (3 * 2**30, "3 GiB")],
+)
+def test_sizes_are_written_exactly(size_bytes: int, text: str) -> None:
+    assert units.format_size(size_bytes) == text
+
+
+@given(st.integers(min_value=0, max_value=2**50))
+def test_a_written_size_reads_back(size_bytes: int) -> None:
+    assert units.parse_size(units.format_size(size_bytes)) == size_bytes
+
+
+def test_approximate_sizes() -> None:
+    assert units.format_approximate_size(3.25 * 2**30) == "3.2 GiB"
+    assert units.format_approximate_size(100) == "100 B"
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("30", 30.0), ("500ms", 0.5), ("1.5s", 1.5), ("2min", 120.0), ("2m", 120.0), ("1 h", 3600.0)],
+)
+def test_durations(text: str, seconds: float) -> None:
+    assert units.parse_duration(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "s", "-1s", "5 days", "1us"])
+def test_what_is_not_a_duration_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="not a duration"):
+        units.parse_duration(text)
+
+
+@pytest.mark.parametrize(("text", "fraction"), [("1%", 0.01), ("0.01", 0.01), (" 2.5% ", 0.025)])
+def test_fractions(text: str, fraction: float) -> None:
+    assert units.parse_fraction(text) == pytest.approx(fraction)
+
+
+@pytest.mark.parametrize("text", ["0", "1", "100%", "-1%", "nan", "inf", "one", ""])
+def test_fractions_lie_between_0_and_1(text: str) -> None:
+    with pytest.raises(UsageError):
+        units.parse_fraction(text)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.012, "12 ms"), (7.31, "7.3 s"), (60, "1:00"), (245, "4:05"), (3723, "1:02:03")],
+)
+def test_durations_for_reading(seconds: float, text: str) -> None:
+    assert units.format_duration(seconds) == text
+
+
+def test_bandwidth_is_decimal() -> None:
+    # 10^9 bytes in one second.
+    assert units.gb_per_s(1e9, 1e9) == 1.0
