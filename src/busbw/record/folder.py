@@ -72,8 +72,9 @@ def find_run(name: str, run_home: Path) -> Path:
     if name == LAST and runs:
         return runs[0]
     matches = [folder for folder in runs if folder.name.startswith(name)]
-    if len(matches) == 1:
-        return matches[0]
+    whole = [folder for folder in matches if folder.name == name]
+    if len(whole or matches) == 1:
+        return (whole or matches)[0]
     if matches:
         raise UsageError(
             f"{name!r} fits {len(matches)} runs", hint="give more of the run's name; `busbw list` has it"

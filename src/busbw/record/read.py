@@ -46,7 +46,8 @@ def read_record(folder: Path) -> RunRecord:
         return record_adapter().validate_python(fields)
     except ValidationError as error:
         raise UsageError(
-            f"{path} is not a valid record: {error.error_count()} fields differ\n{error}"
+            f"{path} is not a valid record: {error.error_count()} fields differ\n{error}",
+            hint="it was changed or cut after it was written; restore it from a copy",
         ) from error
 
 

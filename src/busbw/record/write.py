@@ -9,23 +9,23 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING
 
 from busbw.model.record import RunRecord, RunStatus
 from busbw.model.result import CaseResult
 from busbw.record.folder import DIGESTS_FILE, RUN_FILE, SAMPLES_FILE
 
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
 
 class RunWriter:
-    """The one writer of a run folder. Not thread safe except for ``finish``, which may be the last call of all."""
+    """The one writer of a run folder. Not thread safe: callers take turns (``worker.lead`` holds a lock)."""
 
     def __init__(self, folder: Path, record: RunRecord) -> None:
         self.folder = folder
         self.record = record
-        self._samples = (folder / SAMPLES_FILE).open("ab")
-        self._digests = (folder / DIGESTS_FILE).open("ab")
         self._store()
 
     def describe(self, **fields: object) -> None:
@@ -37,9 +37,9 @@ class RunWriter:
         self, result: CaseResult, samples: npt.NDArray[np.void], digests: npt.NDArray[np.void]
     ) -> None:
         """Keep one finished case: raw records first, then the result that counts on them."""
-        for file, rows in ((self._samples, samples), (self._digests, digests)):
-            file.write(rows.tobytes())
-            file.flush()
+        for path, rows in ((SAMPLES_FILE, samples), (DIGESTS_FILE, digests)):
+            with (self.folder / path).open("ab") as file:
+                file.write(rows.tobytes())
         self.record = replace(self.record, results=(*self.record.results, result))
         self._store()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final, Protocol, TextIO
 
@@ -36,7 +37,11 @@ def create(format_name: str, out: TextIO, err: TextIO, *, live: bool = True) -> 
     """The display of a format in FORMATS; ``live`` shows progress on a terminal."""
     if format_name == "table":
         return TableDisplay(out, err, live=live)
-    kinds = {"csv": CsvDisplay, "json": JsonDisplay, "jsonl": JsonLinesDisplay}
+    kinds: dict[str, Callable[[TextIO, TextIO], Display]] = {
+        "csv": CsvDisplay,
+        "json": JsonDisplay,
+        "jsonl": JsonLinesDisplay,
+    }
     return kinds[format_name](out, err)
 
 
@@ -87,6 +92,7 @@ class TableDisplay:
         self._out, self._err = out, err
         self._run = _Run()
         self._collective = ""
+        self._shown = 0  # results that are in a row already
         self._progress = _ProgressLine(err) if live and err.isatty() else None
 
     def handle(self, item: Event) -> None:
@@ -105,6 +111,7 @@ class TableDisplay:
             show_error(item, self._err)
         elif kind == EventKind.END and self._run.plan is not None:
             self._stop_progress()
+            self._row()
             self._print(*table.footer(self._run.plan, self._run.results, str(item["folder"])))
 
     def close(self) -> None:
@@ -117,10 +124,19 @@ class TableDisplay:
         if self._progress is not None:
             self._progress.done(len(self._run.results), table.describe_case(case))
         if case.in_place:  # the second of the pair
-            if case.collective != self._collective:
-                self._collective = case.collective
-                self._print("#", *table.heading(case.collective))
-            self._print(table.row(case, self._run.results[-2:]))
+            self._row()
+
+    def _row(self) -> None:
+        """The results since the last row; half a row where the run ended between two placements."""
+        results = self._run.results[self._shown :]
+        if not results:
+            return
+        self._shown += len(results)
+        case = self._run.case(results[0])
+        if case.collective != self._collective:
+            self._collective = case.collective
+            self._print("#", *table.heading(case.collective))
+        self._print(table.row(case, results))
 
     def _print(self, *lines: str) -> None:
         if self._progress is not None and self._out.isatty():

@@ -28,7 +28,7 @@ class Column:
     width: int
 
 
-CASE_COLUMNS: Final = (
+CASE_COLUMNS: Final[tuple[tuple[Column, Callable[[Case], str]], ...]] = (
     (Column("size", "(B)", 12), lambda case: str(case.size_bytes)),
     (Column("count", "(elements)", 12), lambda case: str(case.count)),
     (Column("type", "", 9), lambda case: case.dtype),
@@ -104,11 +104,11 @@ def header(world: WorldInfo, method: Method, plan: Plan, version: str) -> list[s
     """What is measured, with what, by whom, and what the numbers mean."""
     first = world.ranks[0]
     hosts = world.hosts
+    place = f"{len(hosts)} host{'s' if len(hosts) > 1 else ''} ({_some(hosts)})"
     lines = [
         f"busbw {version}: backend {plan.backend}, {first.library} {first.library_version}".rstrip(),
         f"library  {first.library_path or 'none'}",
-        f"ranks    {world.size} on {len(hosts)} host{'s' if len(hosts) > 1 else ''} ({_some(hosts)}), "
-        f"world {world.kind}, started by {world.launcher}",
+        f"ranks    {world.size} on {place}, world {world.kind}, started by {world.launcher}",
         f"devices  {_devices(world)}",
         f"time     {method.time}; {_sampling(plan.limits)}",
         f"buffers  {method.buffers}; GB/s = 10^9 bytes/s; "

@@ -1,0 +1,122 @@
+"""Writing, reading back, and what a kill at any moment leaves."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from busbw.errors import UsageError
+from busbw.model.record import RunRecord, RunStatus
+from busbw.model.result import CaseResult, Status, StopReason, WrongData
+from busbw.model.sample import SAMPLE_DTYPE
+from busbw.record import read
+from busbw.record.folder import DIGESTS_FILE, RUN_FILE, SAMPLES_FILE
+from busbw.record.write import RunWriter, write_record
+
+GOOD = CaseResult(0, Status.GOOD, 1010.0, 1000.0, 1020.0, 1011.5, 1.0, 1.0, 8, 4, 20, StopReason.PRECISION, 0)
+WRONG = CaseResult(1, Status.WRONG, 1010.0, wrong=3, wrong_at=(WrongData(1, "node1", 3, 17),))
+
+
+def test_a_record_reads_back_equal(
+    folder: Path, record: RunRecord, samples: np.ndarray, digests: np.ndarray
+) -> None:
+    writer = RunWriter(folder, record)
+    writer.append(GOOD, samples, digests)
+    writer.append(WRONG, samples, digests)
+    writer.finish(RunStatus.COMPLETE, "2026-01-02T03:05:00.000+00:00")
+    got = read.read_record(folder)
+    assert got == writer.record
+    assert got.results == (GOOD, WRONG)
+    assert (read.read_samples(folder) == np.concatenate((samples, samples))).all()
+    assert (read.read_digests(folder) == np.concatenate((digests, digests))).all()
+
+
+def test_every_finished_case_is_readable_at_once(
+    folder: Path, record: RunRecord, samples: np.ndarray, digests: np.ndarray
+) -> None:
+    writer = RunWriter(folder, record)
+    assert read.read_record(folder).status is RunStatus.RUNNING
+    assert len(read.read_samples(folder)) == 0
+    writer.append(GOOD, samples, digests)
+    assert read.read_record(folder).results == (GOOD,)
+    assert len(read.read_samples(folder)) == len(samples)
+
+
+def test_what_became_known_after_the_start_is_filled_in(folder: Path, record: RunRecord) -> None:
+    writer = RunWriter(folder, record)
+    writer.describe(machine={"cores": 8})
+    assert read.read_record(folder).machine == {"cores": 8}
+
+
+def test_errors_are_kept(folder: Path, record: RunRecord) -> None:
+    RunWriter(folder, record).finish(RunStatus.FAILED, "now", error="rank 1 died", hint="look")
+    got = read.read_record(folder)
+    assert (got.status, got.error, got.hint, got.ended) == (RunStatus.FAILED, "rank 1 died", "look", "now")
+
+
+@pytest.mark.parametrize("lost_bytes", [1, SAMPLE_DTYPE.itemsize - 1])
+def test_a_cut_sample_file_keeps_every_whole_record(
+    folder: Path, record: RunRecord, samples: np.ndarray, digests: np.ndarray, lost_bytes: int
+) -> None:
+    RunWriter(folder, record).append(GOOD, samples, digests)
+    path = folder / SAMPLES_FILE
+    path.write_bytes(path.read_bytes()[:-lost_bytes])
+    assert (read.read_samples(folder) == samples[:-1]).all()
+
+
+def test_no_samples_are_no_error(folder: Path) -> None:
+    assert read.read_samples(folder).dtype == SAMPLE_DTYPE
+    assert len(read.read_digests(folder)) == 0
+
+
+def test_the_record_is_replaced_whole(folder: Path, record: RunRecord) -> None:
+    write_record(folder, record)
+    first = (folder / RUN_FILE).stat().st_ino
+    with (folder / RUN_FILE).open() as held:
+        write_record(folder, record)
+        assert json.loads(held.read())["run_id"] == record.run_id
+    assert (folder / RUN_FILE).stat().st_ino != first
+    assert [path.name for path in folder.iterdir() if path.is_file()] == [RUN_FILE]
+
+
+@pytest.mark.parametrize("schema", [0, 2, None, "1"])
+def test_an_unknown_schema_is_refused(folder: Path, record: RunRecord, schema: object) -> None:
+    write_record(folder, record)
+    fields = json.loads((folder / RUN_FILE).read_text())
+    (folder / RUN_FILE).write_text(json.dumps({**fields, "schema": schema}))
+    with pytest.raises(UsageError, match=f"record schema {schema}; this busbw reads 1") as refused:
+        read.read_record(folder)
+    assert "busbw_version" in refused.value.hint
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"schema": 1}'])
+def test_a_damaged_record_is_refused_in_words(folder: Path, text: str) -> None:
+    (folder / RUN_FILE).write_text(text)
+    with pytest.raises(UsageError, match=RUN_FILE) as refused:
+        read.read_record(folder)
+    assert refused.value.hint
+
+
+def test_a_record_with_a_wrong_type_inside_is_refused(folder: Path, record: RunRecord) -> None:
+    write_record(folder, record)
+    fields = json.loads((folder / RUN_FILE).read_text())
+    fields["plan"]["buffer_bytes"] = "large"
+    (folder / RUN_FILE).write_text(json.dumps(fields))
+    with pytest.raises(UsageError, match="buffer_bytes"):
+        read.read_record(folder)
+
+
+def test_a_schema_can_be_published() -> None:
+    schema = read.record_adapter().json_schema()
+    assert {"run_id", "plan", "results", "status"} <= set(schema["properties"])
+
+
+def test_digests_are_appended_not_replaced(
+    folder: Path, record: RunRecord, samples: np.ndarray, digests: np.ndarray
+) -> None:
+    (folder / DIGESTS_FILE).write_bytes(digests.tobytes())
+    RunWriter(folder, record).append(GOOD, samples, digests)
+    assert len(read.read_digests(folder)) == 4

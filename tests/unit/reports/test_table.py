@@ -1,0 +1,165 @@
+"""Exact text: scripts read these columns."""
+
+from __future__ import annotations
+
+import pytest
+
+from busbw.model.case import Case
+from busbw.model.collective import Placement
+from busbw.model.plan import Limits, Plan
+from busbw.model.record import Method, RankInfo, WorldInfo
+from busbw.model.result import CaseResult, Status, StopReason, WrongData
+from busbw.reports import table
+
+GOOD = CaseResult(
+    0, Status.GOOD, 12345.6, 12000.0, 12600.0, 12400.0, 84.934, 148.635, 8, 4, 20, StopReason.PRECISION, 0
+)
+WRONG = CaseResult(1, Status.WRONG, 12345.6, 12000.0, 12600.0, 12400.0, wrong=17)
+NOT_APPLICABLE = CaseResult(1, Status.NOT_APPLICABLE)
+EMPTY = CaseResult(0, Status.GOOD, 512.0, 512.0, 512.0, 512.0, 0.0, 0.0, 8, 4, 20, StopReason.PRECISION)
+
+
+def case(collective: str = "all_reduce", op: str = "sum", size: int = 2**20) -> Case:
+    return Case(0, collective, "float", op, -1, size, size, size // 4, Placement.OUT_OF_PLACE)
+
+
+def test_the_heading() -> None:
+    assert table.heading("all_reduce") == [
+        (
+            "# all_reduce                                                     out-of-place"
+            "                                   in-place"
+        ),
+        (
+            "#        size        count      type  redop  root       time      +-    algbw    busbw  #wrong"
+            "       time      +-    algbw    busbw  #wrong"
+        ),
+        (
+            "#         (B)   (elements)                              (us)     95%   (GB/s)   (GB/s)        "
+            "       (us)     95%   (GB/s)   (GB/s)"
+        ),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("what", "results", "text"),
+    [
+        (
+            case(),
+            (GOOD, GOOD),
+            (
+                "      1048576       262144     float    sum    -1"
+                "      12.35    2.4%    84.93   148.63       0"
+                "      12.35    2.4%    84.93   148.63       0"
+            ),
+        ),
+        (
+            case(),
+            (GOOD, WRONG),
+            (
+                "      1048576       262144     float    sum    -1"
+                "      12.35    2.4%    84.93   148.63       0"
+                "      12.35    2.4%      n/a      n/a      17  WRONG"
+            ),
+        ),
+        (
+            case("sendrecv", ""),
+            (GOOD, NOT_APPLICABLE),
+            (
+                "      1048576       262144     float   none    -1"
+                "      12.35    2.4%    84.93   148.63       0"
+                "        n/a              n/a      n/a     N/A"
+            ),
+        ),
+        (
+            case("all_gather", "", 0),
+            (EMPTY, EMPTY),
+            (
+                "            0            0     float   none    -1"
+                "       0.51    0.0%     0.00     0.00     N/A"
+                "       0.51    0.0%     0.00     0.00     N/A"
+            ),
+        ),
+        (
+            case(),
+            (GOOD, None),
+            "      1048576       262144     float    sum    -1      12.35    2.4%    84.93   148.63       0",
+        ),
+    ],
+    ids=["good", "wrong", "not applicable", "size 0", "half"],
+)
+def test_rows(what: Case, results: tuple[CaseResult | None, ...], text: str) -> None:
+    assert table.row(what, results) == text
+
+
+def test_columns_line_up_under_their_titles() -> None:
+    titles, row = table.heading("all_reduce")[1], table.row(case(), (GOOD, GOOD))
+    assert len(titles) == len(row)
+    for title, value in (("size", "1048576"), ("count", "262144"), ("type", "float"), ("redop", "sum")):
+        assert titles.index(f" {title} ") + len(title) == row.index(f" {value} ") + len(value)
+
+
+@pytest.mark.parametrize(
+    ("time_ns", "text"),
+    [(5.0, "0.01"), (99_994.0, "99.99"), (100_000.0, "100.0"), (9_999_940.0, "9999.9"), (2.5e9, "2500000")],
+)
+def test_times_have_the_digits_of_nccl_tests(time_ns: float, text: str) -> None:
+    assert table.format_time_us(time_ns) == text
+
+
+def test_the_header(world: WorldInfo, plan: Plan) -> None:
+    method = Method(buffers="one place (hot)")
+    assert table.header(world, method, plan, "0.1.0") == [
+        "# busbw 0.1.0: backend nccl, NCCL 2.30.4",
+        "# library  /opt/libnccl.so.2",
+        "# ranks    2 on 2 hosts (node0, node1), world nccl, started by torchrun",
+        "# devices  2 x NVIDIA H200",
+        (
+            "# time     median over samples of the maximum over ranks of elapsed / k;"
+            " sampled to +-1.0% (2.5% below 50 us) or 0.5 s a case"
+        ),
+        "# buffers  one place (hot); GB/s = 10^9 bytes/s; 2 checks a case",
+    ]
+
+
+def test_the_header_of_a_large_mixed_world_stays_short(plan: Plan) -> None:
+    ranks = tuple(RankInfo(i, f"n{i}", 1, 0, device="A" if i < 6 else "B") for i in range(8))
+    lines = table.header(WorldInfo("mpi", "slurm", 8, ranks), Method(), plan, "1")
+    assert "# ranks    8 on 8 hosts (n0, n1, n2, n3, ... n7), world mpi, started by slurm" in lines
+    assert "# devices  6 x A, 2 x B" in lines
+    assert "# library  none" in lines
+
+
+def test_the_footer_names_wrong_data_and_what_is_missing(plan: Plan, results: list[CaseResult]) -> None:
+    assert table.footer(plan, results, "/runs/id") == [
+        "# WRONG all_reduce sum float 2048 B in-place: 17 elements",
+        "#       rank 1 on node1: 17 wrong, first at element 5",
+        "# 3 of 8 cases were not measured",
+        "# record   /runs/id",
+    ]
+
+
+def test_the_footer_of_a_good_run(plan: Plan, results: list[CaseResult]) -> None:
+    good = [results[0]] * len(plan.cases)
+    assert table.footer(plan, good, "/r") == ["# no wrong data", "# record   /r"]
+    assert table.footer(plan, good[:7], "/r")[:2] == [
+        "# 1 of 8 cases were not measured",
+        "# no wrong data in the finished cases",
+    ]
+
+
+def test_disagreement_between_ranks_is_said(plan: Plan) -> None:
+    result = CaseResult(0, Status.WRONG, 1.0, wrong=1, wrong_at=(WrongData(1, "node1", 1, -1),))
+    assert "#       rank 1 on node1: 1 wrong, differs from rank 0" in table.footer(plan, [result], "/r")
+
+
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        (Limits(calls=200), "; 200 calls a case"),
+        (Limits(precision=0.005, small_precision=0.005), "; sampled to +-0.5% or 0.5 s a case"),
+    ],
+)
+def test_the_header_says_how_it_was_sampled(world: WorldInfo, plan: Plan, limits: Limits, words: str) -> None:
+    sampled = Plan(plan.backend, plan.cases, plan.buffer_bytes, limits, 0, 1)
+    assert table.header(world, Method(), sampled, "1")[4].endswith(words)
+    assert table.header(world, Method(), sampled, "1")[5].endswith("; unchecked")
