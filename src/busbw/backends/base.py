@@ -52,7 +52,7 @@ class Identity:
 
 
 class CallFailed(BusbwError):
-    """The library refused or failed a call. The communicator cannot be trusted afterwards, so the run ends."""
+    """The library refused or failed a call. The communicator cannot be trusted afterwards: the run ends."""
 
     exit_code = ExitCode.RANK_FAILED
 
@@ -79,7 +79,7 @@ class PreparedCase(Protocol):
 
 
 class Backend(Protocol):
-    """A way to issue collectives. Made on each rank alone (libraries, memory), then connected by all together.
+    """A way to issue collectives. Made on each rank alone (libraries, memory), then connected together.
 
     ``timing_cost_ns`` is what one reading of time costs the timed calls (a clock read, or an event in the
     stream), measured at start; ``max_samples_per_look`` bounds a look.

@@ -11,6 +11,9 @@ from busbw.backends.base import CheckOutcome
 from busbw.model.case import Case
 from busbw.model.collective import Holds, Region, Shape
 
+# All ones: NaN in every float type and -1 in the signed ones, which no reduction of the check data gives.
+POISON_BYTE = 0xFF
+
 
 class Memory(Protocol):
     """Memory of one kind. Addresses are plain ints."""
@@ -21,18 +24,14 @@ class Memory(Protocol):
     def release(self, address: int) -> None:
         """Give back what allocate returned."""
 
-    def poison(self, address: int, size_bytes: int) -> None:
-        """Overwrite with bytes that no check expects."""
+    def overwrite(self, address: int, size_bytes: int, byte: int = POISON_BYTE) -> None:
+        """Set every byte, by default to one that no check expects."""
 
     def fill(self, address: int, pattern: core.Pattern, region: core.Region) -> None:
         """Write a region of the buffer at ``address``."""
 
     def check(self, address: int, pattern: core.Pattern, regions: Iterable[core.Region]) -> core.CheckResult:
         """Compare regions of the buffer at ``address``."""
-
-
-# All ones: NaN in every float type and -1 in the signed ones, which no reduction of the check data gives.
-POISON_BYTE = 0xFF
 
 
 @dataclass(frozen=True)
@@ -102,7 +101,7 @@ class CaseBuffers:
         """Poison the slot's receive part, then write this rank's own data into the send part."""
         at = slot * self.stride_bytes
         type_bytes = self.case.data_type.size_bytes
-        self.pair.memory.poison(self.recv + at, self.shape.recv_count * type_bytes)
+        self.pair.memory.overwrite(self.recv + at, self.shape.recv_count * type_bytes)
         pattern = _pattern(self.case, seed, self.ranks)
         for region in self.case.row.sends(self.shape, self.rank, self.ranks):
             self.pair.memory.fill(self.send + at, pattern, _native(region))

@@ -26,8 +26,8 @@ def preflight(plan: Plan, world: World) -> None:
 
 
 def create(plan: Plan, world: World) -> Backend:
-    """The backend of the plan on this rank: libraries loaded, buffers allocated. Not collective, so that a rank
-    that fails here fails before the others wait for it; ``Backend.connect`` is.
+    """The backend of the plan on this rank: libraries loaded, buffers allocated. Not collective, so that a
+    rank that fails here fails before the others wait for it; ``Backend.connect`` is.
     """
     if plan.backend == "null":
         from busbw.backends.null import NullBackend
@@ -36,7 +36,8 @@ def create(plan: Plan, world: World) -> Backend:
     if plan.backend == "mpi":
         if world.kind != "mpi":
             raise SiteError(
-                f"CPU ranks communicate over MPI, but this world is {world.kind!r} (launcher: {world.launcher})",
+                f"CPU ranks communicate over MPI, but this world is {world.kind!r}"
+                f" (launcher: {world.launcher})",
                 hint="start the ranks with mpirun or srun --mpi=..., or use --backend nccl on GPUs",
             )
         from busbw.backends.mpi import MpiBackend

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from busbw._native import core
@@ -31,17 +31,17 @@ class DeviceMemory:
     def allocate(self, size_bytes: int) -> int:
         """See Memory; device memory is backed from the start."""
         address = self._driver.mem_alloc(size_bytes)
-        self.poison(address, size_bytes)
+        self.overwrite(address, size_bytes)
         return address
 
     def release(self, address: int) -> None:
         """See Memory."""
         self._driver.mem_free(address)
 
-    def poison(self, address: int, size_bytes: int) -> None:
+    def overwrite(self, address: int, size_bytes: int, byte: int = POISON_BYTE) -> None:
         """See Memory."""
         if size_bytes:
-            self._driver.memset(address, POISON_BYTE, size_bytes, self._stream)
+            self._driver.memset(address, byte, size_bytes, self._stream)
             self._driver.stream_synchronize(self._stream)
 
     def fill(self, address: int, pattern: core.Pattern, region: core.Region) -> None:
@@ -61,7 +61,7 @@ class DeviceMemory:
         self._driver.copy_to_host(ctypes.addressof(result), self._result, size)
         return result
 
-    def _launch(self, kernel: int, arguments: list[object], count: int) -> None:
+    def _launch(self, kernel: int, arguments: Sequence[object], count: int) -> None:
         if count:
             blocks = min(self._grid, -(-count // _THREADS))
             self._driver.launch(kernel, (blocks, 1, 1), (_THREADS, 1, 1), self._stream, arguments)

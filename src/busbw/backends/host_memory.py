@@ -34,16 +34,16 @@ class HostMemory:
             ) from error
         address = ctypes.addressof(ctypes.c_char.from_buffer(pages))
         self._maps[address] = pages
-        self.poison(address, size_bytes)
+        self.overwrite(address, size_bytes)
         return address
 
     def release(self, address: int) -> None:
         """Forget the pages; they go when the last view of them does."""
         self._maps.pop(address)
 
-    def poison(self, address: int, size_bytes: int) -> None:
-        """Overwrite with bytes that no check expects."""
-        ctypes.memset(address, POISON_BYTE, size_bytes)
+    def overwrite(self, address: int, size_bytes: int, byte: int = POISON_BYTE) -> None:
+        """Set every byte, by default to one that no check expects."""
+        ctypes.memset(address, byte, size_bytes)
 
     def fill(self, address: int, pattern: core.Pattern, region: core.Region) -> None:
         """Write a region."""
@@ -58,7 +58,7 @@ class HostMemory:
 
 
 def require_host_memory(buffer_bytes: int, local_ranks: int) -> None:
-    """Raise SiteError, before anything is allocated, where the ranks of this host cannot all have their buffers.
+    """Raise SiteError, before anything is allocated, where this host's ranks cannot all have their buffers.
 
     Says the largest size that fits. Where memory grows on demand and no limit is known, nothing is refused.
     """
@@ -68,8 +68,9 @@ def require_host_memory(buffer_bytes: int, local_ranks: int) -> None:
         return
     fits = max(0, (available.size_bytes // local_ranks - RANK_OVERHEAD_BYTES) // 2)
     raise SiteError(
-        f"too little memory: {local_ranks} ranks on this host with two buffers of {format_size(buffer_bytes)} need"
-        f" {format_approximate_size(needed)}, available are {format_approximate_size(available.size_bytes)}"
+        f"too little memory: {local_ranks} ranks on this host with two buffers of {format_size(buffer_bytes)}"
+        f" need {format_approximate_size(needed)}, available are"
+        f" {format_approximate_size(available.size_bytes)}"
         f" ({available.reason})",
         hint=f"the largest size that fits is -e {fits // 2**20}M",
     )

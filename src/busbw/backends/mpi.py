@@ -15,7 +15,6 @@ from busbw.errors import SiteError, UsageError
 from busbw.model.case import Case
 from busbw.model.plan import Plan
 from busbw.probes.host import read_processors
-from busbw.units import format_size
 from busbw.world.base import World
 from busbw.world.mpi import MpiWorld
 
@@ -39,12 +38,13 @@ _CLOCK_PROBES: Final = 2001
 
 
 class MpiCase:
-    """One case on MPI."""
+    """One case on MPI. ``spec`` is the prepared call, so that a benchmark can issue the very same one."""
 
-    def __init__(self, buffers: CaseBuffers, call: core.Call) -> None:
+    def __init__(self, buffers: CaseBuffers, spec: core.MpiSpec) -> None:
         self.slots = buffers.slots
+        self.spec = spec
         self._buffers = buffers
-        self._call = call
+        self._call = core.Call.mpi(spec)
 
     def load(self, seed: int, slot: int) -> None:
         """See PreparedCase."""
@@ -111,7 +111,7 @@ class MpiBackend:
         if self._warm_for != kind:
             self._pair.warm(case, self._comm.rank, self._comm.size)
             self._warm_for = kind
-        return MpiCase(buffers, core.Call.mpi(self._spec(case, buffers)))
+        return MpiCase(buffers, self._spec(case, buffers))
 
     def _spec(self, case: Case, buffers: CaseBuffers) -> core.MpiSpec:
         mpi, rank, size = self._mpi, self._comm.rank, self._comm.size
@@ -170,8 +170,8 @@ def clock_cost_ns() -> float:
 
 
 def _function_address(mpi: Any, name: str, *, large: bool) -> int:  # noqa: ANN401 (the mpi4py module)
-    """Address of the very function that mpi4py itself is bound to: the global scope first (a preloaded tool or
-    wrapper wins, as the dynamic linker has it), then the extension's own dependencies.
+    """Address of the very function that mpi4py itself is bound to: the global scope first (a preloaded tool
+    or wrapper wins, as the dynamic linker has it), then the extension's own dependencies.
     """
     symbol = f"{name}_c" if large else name
     for scope in (None, mpi.__file__):
@@ -181,7 +181,7 @@ def _function_address(mpi: Any, name: str, *, large: bool) -> int:  # noqa: ANN4
     if large:
         raise SiteError(
             f"this MPI library has no {symbol}, so counts are limited to {INT_MAX} elements",
-            hint=f"lower -e so that no buffer has more than {format_size(INT_MAX)} elements, or use a wider type",
+            hint=f"lower -e so that no buffer has more than {INT_MAX} elements, or use a wider type",
         )
     raise SiteError(f"the MPI library in use exports no {symbol}", hint="rebuild mpi4py against this MPI")
 

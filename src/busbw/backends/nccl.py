@@ -28,12 +28,13 @@ MAX_SAMPLES_PER_LOOK: Final = 1024
 # channels use on H100, with some to spare.
 RESERVE_BYTES: Final = 2 * 2**30
 # Number of the NCCL types that came after the first release, with the version that brought them.
-_PROBE_BYTES: Final = 8
-_PROBE_ROUNDS: Final = 15
-_PROBE_CALLS: Final = 100
+# Large enough that the GPU is the limit: at 8 bytes the host's launch path is, and hides half of the cost
+# (4 x H200, NCCL 2.28.9: 2.1 us appear at 8 bytes, 4.2 us at 16 MiB).
+_PROBE_BYTES: Final = 4 * 2**20
+_PROBE_ROUNDS: Final = 9
+_PROBE_CALLS: Final = 50
 _PROBE_K: Final = 25
-# Below this an estimate is noise: an event's own resolution is about 500 ns, and 2 us is the least that was
-# ever seen on H100 and H200 (gpu fidelity benchmark).
+# Below this an estimate is noise: less was never seen on H100 and H200.
 _LEAST_EVENT_COST_NS: Final = 2000.0
 
 
@@ -69,7 +70,7 @@ class NcclCase:
         return Look(elapsed, issue)
 
     def time_loop(self, calls: int) -> int:
-        """nccl-tests' definition, for benchmarks: host nanoseconds of ``calls`` calls and their completion."""
+        """As nccl-tests times, for benchmarks: host nanoseconds of ``calls`` calls and their completion."""
         with self._errors:
             return self._call.time_loop(self._stream, calls)
 
@@ -79,8 +80,8 @@ class NcclCase:
 
 
 class NcclBackend:
-    """NCCL on this rank's GPU. Made in two steps, so that what fails on one rank alone fails before the others
-    wait for it: the constructor is local, ``connect`` is collective.
+    """NCCL on this rank's GPU. Made in two steps, so that what fails on one rank alone fails before the
+    others wait for it: the constructor is local, ``connect`` is collective.
     """
 
     name = "nccl"
@@ -95,7 +96,7 @@ class NcclBackend:
         _require_memory(self._driver, plan.buffer_bytes)
         self._rotate = plan.rotate
         self._stream = self._driver.stream_create()
-        self._pair = BufferPair.allocate(
+        self.pair = BufferPair.allocate(
             DeviceMemory(self._driver, self._device, self._stream), plan.buffer_bytes
         )
         self._tables = _Tables(self._driver, self._nccl)
@@ -122,10 +123,10 @@ class NcclBackend:
 
     def prepare(self, case: Case) -> NcclCase:
         """Lay the case out on this rank."""
-        buffers = CaseBuffers.of(self._pair, case, self._rank, self._size, rotate=self._rotate)
+        buffers = CaseBuffers.of(self.pair, case, self._rank, self._size, rotate=self._rotate)
         kind = (case.collective, case.dtype, case.op)
         if self._warm_for != kind:
-            self._pair.warm(case, self._rank, self._size)
+            self.pair.warm(case, self._rank, self._size)
             self._warm_for = kind
         spec = self._spec(case, buffers)
         call = core.Call.nccl(spec, (self._tables, spec))
@@ -140,7 +141,7 @@ class NcclBackend:
         if self._comm:
             self._nccl.comm_destroy(self._comm)
             self._comm = 0
-        self._pair.release()
+        self.pair.release()
         self._driver.stream_destroy(self._stream)
 
     def _spec(self, case: Case, buffers: CaseBuffers) -> core.NcclSpec:
@@ -173,12 +174,11 @@ class NcclBackend:
         )
 
     def _event_cost_ns(self, world: World) -> float:
-        """Time that one event adds to a call: the smallest all-reduce with an event after every call against
-        one event every 25, alternated; the median over rounds.
+        """Time that one event adds to a call: an all-reduce with an event after every call against one event
+        every 25, alternated; the median over rounds.
         """
-        case = Case(
-            0, "all_reduce", "float", "sum", -1, _PROBE_BYTES, _PROBE_BYTES, 2, Placement.OUT_OF_PLACE
-        )
+        size = min(_PROBE_BYTES, self.pair.size_bytes // 8 * 8)
+        case = Case(0, "all_reduce", "float", "sum", -1, size, size, size // 4, Placement.OUT_OF_PLACE)
         probe = self.prepare(case)
         costs = np.empty(_PROBE_ROUNDS)
         for i in range(-1, _PROBE_ROUNDS):  # round -1 warms up

@@ -17,7 +17,7 @@ from busbw.world.base import World
 def describe(world: World, backend: Backend) -> WorldInfo | None:
     """The world as rank 0 sees it, None elsewhere. Collective over the world.
 
-    Raises SiteError on rank 0 for what makes every number wrong: two ranks on one GPU, or ranks with different
+    Raises SiteError on rank 0 for what makes every number wrong: two ranks on one GPU, or ranks with other
     versions of busbw or of the library that is measured.
     """
     member, identity = world.members[world.rank], backend.identity

@@ -1,4 +1,4 @@
-"""What every rank does: join the world, get the plan, measure the cases in order, bring the samples to rank 0."""
+"""What every rank does with a plan: measure the cases in order and bring the samples to rank 0."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def summarize(case: Case, samples: Samples, verdict: Verdict | None, ranks: int)
 
     A wrong case keeps its time, but has no bandwidth: nothing was delivered at that rate.
     """
-    headline = estimate(samples.times_ns, stopping.REPORTED_CONFIDENCE)
+    headline = estimate(samples.times_ns, stopping.reported_confidence(samples.stop))
     wrong = verdict is not None and verdict.wrong > 0
     algbw = None if wrong or not headline.median else gb_per_s(case.size_bytes, headline.median)
     return CaseResult(

@@ -25,8 +25,8 @@ NO_SAMPLES: Final[Int64Array] = np.empty(0, np.int64)
 
 @dataclass(frozen=True)
 class Samples:
-    """Everything sampled for one case. ``own`` and ``issue`` are this rank's, ``worst`` the maximum over ranks
-    (the same on all); nanoseconds of ``k`` calls each.
+    """Everything sampled for one case. ``own`` and ``issue`` are this rank's, ``worst`` the maximum over
+    ranks (the same on all); nanoseconds of ``k`` calls each.
     """
 
     k: int
@@ -89,23 +89,25 @@ def measure(
 def warm_up(prepared: PreparedCase, world: World, limits: Limits, timing_cost_ns: float) -> Pace:
     """Run the untimed calls, at least 3 and 20 ms unless ``-w`` fixes them, and learn the pace from them.
 
-    The first calls are the slowest (connections, caches), so the pace is taken anew after every round. Every
+    The first calls are the slowest (connections, caches), so the pace is that of the fastest round. Every
     count comes from numbers that all ranks share, or they would issue different numbers of calls.
     """
-    calls = WARMUP_CALLS if limits.warmup_calls is None else max(1, limits.warmup_calls)
-    call_ns = _agreed_call_ns(prepared, world, calls)
-    done, spent_ns = calls, calls * call_ns
-    while limits.warmup_calls is None and spent_ns < WARMUP_NS:
-        calls = max(1, math.ceil((WARMUP_NS - spent_ns) / max(call_ns, 1.0)))
-        call_ns = _agreed_call_ns(prepared, world, calls)
-        done, spent_ns = done + calls, spent_ns + calls * call_ns
+    fixed = limits.warmup_calls
+    done = WARMUP_CALLS if fixed is None else 1
+    call_ns = _agreed_call_ns(prepared, world, done)
+    spent_ns = done * call_ns
+    while (done < fixed) if fixed is not None else (spent_ns < WARMUP_NS):
+        calls = fixed - done if fixed is not None else max(1, math.ceil((WARMUP_NS - spent_ns) / call_ns))
+        round_ns = _agreed_call_ns(prepared, world, calls)
+        done, spent_ns = done + calls, spent_ns + calls * round_ns
+        call_ns = min(call_ns, round_ns)
     return Pace(stopping.calls_per_sample(call_ns, timing_cost_ns), done, call_ns)
 
 
 def _agreed_call_ns(prepared: PreparedCase, world: World, calls: int) -> float:
     world.barrier()
     look = prepared.time(0, 1, calls)
-    return float(world.max(look.elapsed_ns)[0]) / calls
+    return max(1.0, float(world.max(look.elapsed_ns)[0]) / calls)
 
 
 def _first_look(limits: Limits, pace: Pace) -> tuple[int, int]:

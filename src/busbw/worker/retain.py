@@ -1,4 +1,4 @@
-"""Which samples are kept: the maximum over ranks always, a digest of every rank, raw samples of some or all."""
+"""Which samples are kept: the maximum over ranks, a digest of every rank, raw samples of some or all."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ SLOWEST_RANKS: Final = 4
 
 RULE: Final = (
     "per sample the maximum over ranks; a digest of every rank;"
-    f" raw samples of all ranks up to {RAW_RANKS} ranks, beyond that of the {SLOWEST_RANKS} with the largest median"
+    f" raw samples of all ranks up to {RAW_RANKS} ranks,"
+    f" beyond that of the {SLOWEST_RANKS} with the largest median"
 )
 
 

@@ -11,7 +11,7 @@ from busbw.model.case import Case
 from busbw.model.result import WrongData
 from busbw.world.base import World
 
-# A rank's vote on one check: wrong elements, first wrong offset, digest (as two halves, to stay exact in int64).
+# A rank's vote on one check: wrong elements, first wrong offset, digest (two halves, to stay exact in int64).
 _FIELDS = 4
 _LOW_HALF = 2**32 - 1
 
@@ -59,7 +59,7 @@ def _judge(case: Case, world: World, votes: np.ndarray) -> tuple[int, list[Wrong
         for rank in np.flatnonzero(votes[:, 0]).tolist()
     ]
     if wrong == 0 and case.row.agreeing:
-        for rank in np.flatnonzero((votes[:, 2:] != votes[0, 2:]).any(axis=1)).tolist():
-            where.append(WrongData(rank, world.members[rank].host, 1, -1))
+        differing = np.flatnonzero((votes[:, 2:] != votes[0, 2:]).any(axis=1)).tolist()
+        where = [WrongData(rank, world.members[rank].host, 1, -1) for rank in differing]
         wrong = len(where)
     return wrong, where

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from busbw.backends.base import Identity
+from busbw.errors import SiteError
+from busbw.worker.describe import describe
+
+OnRanks = Callable[[int, Callable[[Any], Any]], list[Any]]
+
+
+def described(on_ranks: OnRanks, backend: Any, identities: list[Identity]) -> list[Any]:
+    return on_ranks(
+        len(identities), lambda world: describe(world, backend(None, 1.0, identities[world.rank]))
+    )
+
+
+def test_rank_0_learns_where_every_rank_is(on_ranks: OnRanks, scripted_backend: Any) -> None:
+    identity = Identity("NCCL", "2.30.4", "", device="H200", facts={"communicator_ns": 5})
+    info, *others = described(on_ranks, scripted_backend, [identity] * 9)
+    assert others == [None] * 8
+    assert (info.size, info.kind, info.hosts) == (9, "nccl", ("host0", "host1"))
+    assert [rank.rank for rank in info.ranks] == list(range(9))
+    assert (info.ranks[8].host, info.ranks[8].local_rank, info.ranks[8].device) == ("host1", 0, "H200")
+    assert info.ranks[3].facts["communicator_ns"] == 5
+
+
+def test_two_ranks_on_one_gpu_are_refused(on_ranks: OnRanks, scripted_backend: Any) -> None:
+    identities = [Identity("NCCL", "2", "", device_uuid=uuid) for uuid in ("GPU-a", "GPU-b", "GPU-a")]
+    with pytest.raises(SiteError, match=r"ranks 0, 2 share one GPU \(GPU-a on host0\)"):
+        described(on_ranks, scripted_backend, identities)
+
+
+def test_one_gpu_number_on_two_hosts_is_two_gpus(on_ranks: OnRanks, scripted_backend: Any) -> None:
+    identities = [Identity("NCCL", "2", "", device_uuid=f"GPU-{i % 8}") for i in range(16)]
+    assert described(on_ranks, scripted_backend, identities)[0].size == 16
+
+
+def test_different_library_versions_are_refused(on_ranks: OnRanks, scripted_backend: Any) -> None:
+    identities = [Identity("NCCL", version, "") for version in ("2.30.4", "2.30.4", "2.27.7")]
+    with pytest.raises(SiteError, match=r"NCCL 2.27.7 on rank 2 \(host0\), 2.30.4 on rank 0 \(host0\)"):
+        described(on_ranks, scripted_backend, identities)
