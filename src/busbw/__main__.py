@@ -1,7 +1,7 @@
 """The ``busbw`` command.
 
-A rank that a launcher started, other than rank 0, goes straight to the worker: it gets its plan from rank 0, so
-it needs neither arguments nor the libraries of the command line.
+A rank that a launcher started, other than rank 0, goes straight to the worker: it gets its plan from rank 0,
+so it needs neither arguments nor the libraries of the command line.
 """
 
 from __future__ import annotations
@@ -9,19 +9,23 @@ from __future__ import annotations
 import os
 import sys
 
-_NOT_A_RANK = {"-h", "--help", "--dry-run", "--version"}
+_FOR_READERS = {"-h", "--help", "--dry-run", "--version"}
+_INTERRUPTED = 130
 
 
 def main() -> int:
     """Entry point of the console script."""
     arguments = sys.argv[1:]
-    if arguments[:1] == ["run"] and not _NOT_A_RANK.intersection(arguments):
-        code = _join_as_follower(arguments)
-        if code is not None:
-            return code
-    from busbw.cli.main import main as cli
+    try:
+        if arguments[:1] == ["run"]:
+            code = _join_as_follower(arguments)
+            if code is not None:
+                return code
+        from busbw.cli.main import main as cli
 
-    return cli()
+        return cli()
+    except KeyboardInterrupt:  # while importing: later it is handled where it is known what to end
+        return _INTERRUPTED
 
 
 def _join_as_follower(arguments: list[str]) -> int | None:
@@ -35,6 +39,8 @@ def _join_as_follower(arguments: list[str]) -> int | None:
         return None  # the command line tells it, with a hint
     if identity is None or identity.rank == 0:
         return None
+    if _FOR_READERS.intersection(arguments):
+        return 0  # rank 0 says it for all
     from busbw.worker.follower import follow
 
     return follow(identity, arguments)

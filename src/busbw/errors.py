@@ -7,7 +7,7 @@ BusbwError                  exit code 1, anything that ends the command
 │   └── LauncherMismatch    4, the launcher and the world disagree about who takes part
 └── RankFailed              5, a rank or its launcher died; what was finished is kept
 
-Foreign exceptions are translated once, at the edge where they occur, with the cause kept (``raise ... from``).
+Foreign exceptions are translated once, at the edge where they occur, keeping the cause (``raise ... from``).
 """
 
 from __future__ import annotations

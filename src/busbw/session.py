@@ -1,64 +1,139 @@
-"""A run that this process starts: submit the request, follow the event stream, judge how it ended."""
+"""A run that this process starts: write the request, start the ranks, follow their events, judge how it
+ended, and leave a closed record whatever happened.
+"""
 
 from __future__ import annotations
 
-import re
+import contextlib
+import json
 import signal
+import socket
+import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, Final, TextIO
 
 from busbw.errors import BusbwError, ExitCode, RankFailed
 from busbw.launchers.base import LaunchRequest
+from busbw.launchers.deaths import Death, last_words, read_death
+from busbw.launchers.interrupt import Interrupt
 from busbw.launchers.processes import Exit, Line, Processes
+from busbw.launchers.watch import RankWatch
 from busbw.model.event import Emit, Event, EventKind, decode, event
-from busbw.model.record import RunRecord, RunStatus
-from busbw.record.folder import LOG_FILE
-from busbw.record.write import write_record
+from busbw.model.record import RunStatus
+from busbw.record import close
+from busbw.record import folder as folders
+from busbw.worker.lead import error_event, now_utc
+
+if TYPE_CHECKING:
+    from busbw.model.plan import Plan
+    from busbw.settings.run import RunSettings
 
 # How long the other ranks may take to say their last words once one has died.
-LAST_WORDS_SECONDS = 3.0
-
-# What launchers print about a dead rank: MPICH's hydra (a process id), Open MPI's mpirun (a rank).
-_HYDRA_DEATH = re.compile(r"PID (\d+) RUNNING AT (\S+)")
-_HYDRA_CODE = re.compile(r"EXIT CODE: (\d+)")
-_OPEN_MPI_DEATH = re.compile(r"rank (\d+) with PID (\d+) on node (\S+) exited on signal (\d+)")
+LAST_WORDS_SECONDS: Final = 2.0
 
 
 @dataclass
 class Story:
     """What the launch said, in the order it came; the judgement is made from it at the end."""
 
+    launch: LaunchRequest
     errors: list[Event] = field(default_factory=list)
     end: Event | None = None
     hello: dict[int, tuple[int, str]] = field(default_factory=dict)  # process id -> rank, host
     exits: dict[int, int] = field(default_factory=dict)  # process of the request -> code
-    launcher_text: list[str] = field(default_factory=list)
-    shown: int = 0
+    output: list[str] = field(default_factory=list)  # what was no event
+    connected: bool = False  # all ranks were there
+    first_dead: int | None = None  # rank below the launcher's process that was seen to end first
+    interrupted: bool = False
+
+    @property
+    def has_gone_wrong(self) -> bool:
+        """A rank ended or said that it cannot go on: those that wait for it in a collective may wait for
+        ever.
+        """
+        early = self.first_dead is not None and not self.connected
+        return early or bool(self.errors) or any(self.exits.values())
 
 
-def follow(
-    request: LaunchRequest, folder: Path, show: Emit, err: TextIO, clock: Callable[[], float]
-) -> tuple[Story, bool]:
-    """Start the request and show its events until all processes have ended; (story, interrupted)."""
-    story, died_at = Story(), None
-    with (folder / LOG_FILE).open("a") as log, Processes(request) as processes:
+def measure(
+    plan: Plan,
+    settings: RunSettings,
+    argv: tuple[str, ...],
+    request_for: Callable[[str], LaunchRequest],
+    show: Emit,
+    err: TextIO,
+) -> ExitCode:
+    """Start ranks for the plan and show what they tell; the record is closed when this returns.
+
+    ``request_for`` makes the launch request once the request file's place is known. Raises what it raises,
+    and UsageError where no run folder can be made.
+    """
+    folder = folders.create(folders.environ_home(), _new_run_id(plan))
+    request_file = _write_request(folder, plan, settings, argv)
+    launch = request_for(str(request_file))
+    (request_file.parent / "commands.txt").write_text(f"{launch}\n")
+    story = Story(launch)
+    with Interrupt() as interrupt:
         try:
-            for item in processes.follow():
-                if isinstance(item, Line):
-                    _take_line(item, story, show, log)
-                elif isinstance(item, Exit):
-                    story.exits[item.process] = item.code
-                    if item.code != 0 and died_at is None:
-                        died_at = clock()
-                if died_at is not None and clock() - died_at > LAST_WORDS_SECONDS:
-                    break
-        except KeyboardInterrupt:
-            print("interrupted: ending the ranks", file=err)
-            signal.signal(signal.SIGINT, signal.SIG_DFL)  # a second Ctrl-C ends us at once
-            return story, True
-    return story, False
+            follow(folder, story, show, err, interrupt)
+        except BrokenPipeError:  # the reader of our output has left: nobody wants the rest
+            _close(folder, ExitCode.INTERRUPTED, None)
+            raise
+        code, error = judge(story, socket.gethostname())
+        _close(folder, code, error)
+    if error is not None:
+        show(error)
+    if (folder / folders.RUN_FILE).is_file():
+        show(event(EventKind.END, exit_code=int(code), folder=str(folder)))
+    return code
+
+
+def _new_run_id(plan: Plan) -> str:
+    names = dict.fromkeys(case.collective for case in plan.cases)
+    return folders.new_run_id("+".join(names))
+
+
+def _write_request(folder: Path, plan: Plan, settings: RunSettings, argv: tuple[str, ...]) -> Path:
+    body = {
+        "run_id": folder.name,
+        "folder": str(folder),
+        "argv": argv,
+        "settings": asdict(settings),
+        "plan": plan.to_json(),
+    }
+    path = folder / folders.REQUEST_FILE
+    path.write_text(json.dumps(body) + "\n")
+    return path
+
+
+def follow(folder: Path, story: Story, show: Emit, err: TextIO, interrupt: Interrupt) -> None:
+    """Start the story's request and show its events until all processes have ended, or we are told to end, or
+    something went wrong and the other ranks had their time. No process is left afterwards.
+    """
+    wrong_since: float | None = None
+    with (
+        (folder / folders.LOG_FILE).open("a") as log,
+        Processes(story.launch, lambda: interrupt.insisted) as processes,
+        contextlib.closing(RankWatch(processes.pids[0], story.launch.ranks)) as watch,
+    ):
+        for item in processes.follow():
+            if interrupt.requested:
+                story.interrupted = True
+                print("interrupted: ending the ranks", file=err)
+                return
+            if isinstance(item, Line):
+                _take_line(item, story, show, log)
+            elif isinstance(item, Exit):
+                story.exits[item.process] = item.code
+            if not (story.connected or story.launch.process_is_rank):
+                watch.look()
+                story.first_dead = watch.first_dead()
+            if wrong_since is None and story.has_gone_wrong:
+                wrong_since = time.monotonic()
+            if wrong_since is not None and time.monotonic() - wrong_since > LAST_WORDS_SECONDS:
+                return
 
 
 def _take_line(line: Line, story: Story, show: Emit, log: TextIO) -> None:
@@ -66,7 +141,7 @@ def _take_line(line: Line, story: Story, show: Emit, log: TextIO) -> None:
     if item is None:
         log.write(line.text + "\n")
         log.flush()
-        story.launcher_text.append(line.text)
+        story.output.append(line.text)
         return
     kind = item["event"]
     if kind == EventKind.HELLO:
@@ -76,73 +151,79 @@ def _take_line(line: Line, story: Story, show: Emit, log: TextIO) -> None:
     elif kind == EventKind.END:
         story.end = item
     else:
-        story.shown += kind == EventKind.CASE
+        story.connected = True
         show(item)
 
 
-def judge(story: Story, interrupted: bool, host: str) -> tuple[ExitCode, Event | None]:
-    """How the run ended: its exit code, and the one error to show, the most telling of those that came."""
-    if interrupted:
+def judge(story: Story, host: str) -> tuple[ExitCode, Event | None]:
+    """How the run ended: its exit code, and the one error to show, the most telling of those that came.
+
+    What a rank said about itself tells more than its exit, and its exit more than what others saw of it.
+    """
+    if story.interrupted:
         return ExitCode.INTERRUPTED, None
     own = [error for error in story.errors if not error.get("peer_lost")]
     if own:
         return ExitCode(int(own[0]["exit_code"])), own[0]
-    death = _death(story, host)
+    death = _find_death(story, host)
     if death is not None:
-        return death.exit_code, _error_event(death)
+        return ExitCode.RANK_FAILED, error_event(_describe(death, story))
     if story.errors:
         return ExitCode(int(story.errors[0]["exit_code"])), story.errors[0]
     if story.end is not None:
         return ExitCode(int(story.end["exit_code"])), None
-    lost = RankFailed("the ranks ended without a result", hint="the run folder's log has what they printed")
-    return lost.exit_code, _error_event(lost)
+    lost = RankFailed("the ranks ended without a result", hint="look at log/ in the run folder")
+    return lost.exit_code, error_event(lost)
 
 
-def _death(story: Story, host: str) -> RankFailed | None:
+def _find_death(story: Story, host: str) -> Death | None:
     """The rank that died, from what the launcher printed or from the process itself."""
-    text = "\n".join(story.launcher_text)
-    if match := _OPEN_MPI_DEATH.search(text):
-        rank, _, node, number = match.groups()
-        return _died(int(rank), node, -int(number), story)
-    if match := _HYDRA_DEATH.search(text):
-        rank, node = story.hello.get(int(match.group(1)), (-1, match.group(2)))
-        code = _HYDRA_CODE.search(text)
-        return _died(rank, node, -int(code.group(1)) if code else 0, story)
-    for process, code in story.exits.items():
-        if code < 0 or (code != 0 and len(story.exits) > 1):
-            return _died(process, host, code, story)
-    failed = [code for code in story.exits.values() if code]
-    return _died(-1, host, failed[0], story) if failed and story.end is None else None
+    if told := read_death(story.output):
+        if not story.connected and story.first_dead is not None:
+            return replace(told, rank=story.first_dead)
+        rank, place = story.hello.get(told.pid or 0, (told.rank, told.host))
+        return Death(place, told.pid, rank, told.code)
+    if story.first_dead is not None and not story.connected:
+        return Death(host, rank=story.first_dead)  # its launcher took no notice
+    # A signal is the cause; a rank that left with a code may have left because another died.
+    for process, code in sorted(story.exits.items(), key=lambda item: item[1]):
+        if code < 0 or (code != 0 and story.end is None):
+            return Death(host, rank=process if story.launch.process_is_rank else None, code=code)
+    return None
 
 
-def _died(rank: int, host: str, code: int, story: Story) -> RankFailed:
-    who = f"rank {rank} on {host}" if rank >= 0 else f"a rank or its launcher on {host}"
-    try:
-        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-    except ValueError:
-        how = f"ended with exit code {-code}"
-    last = next((line for line in reversed(story.launcher_text) if line.strip()), "") if code > 0 else ""
+def _describe(death: Death, story: Story) -> BusbwError:
+    who = f"rank {death.rank} on {death.host}" if death.rank is not None else f"a rank on {death.host}"
+    words = last_words(story.output)
     hint = (
-        f"its last words: {last.strip()}"
-        if last
-        else "finished cases are in the record; see the log beside it"
+        f"its last words: {words}"
+        if words
+        else "look at log/ in the run folder, and for its host's OOM killer"
     )
-    return RankFailed(f"{who} {how}", hint=hint, rank=rank if rank >= 0 else None, host=host)
+    return RankFailed(f"{who} {_how(death.code)}", hint=hint, rank=death.rank, host=death.host)
 
 
-def _error_event(error: BusbwError) -> Event:
-    return event(
-        EventKind.ERROR,
-        message=error.message,
-        hint=error.hint,
-        rank=error.rank,
-        host=error.host,
-        exit_code=int(error.exit_code),
-    )
+def _how(code: int | None) -> str:
+    if code is None:
+        return "ended before the ranks were connected"
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        return f"was killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was killed by signal {-code}"
 
 
-def close_record(folder: Path, record: RunRecord, status: RunStatus, ended: str, error: Event | None) -> None:
-    """Write the end into a record whose ranks could not."""
-    message = str(error["message"]) if error is not None else ""
-    hint = str(error["hint"]) if error is not None else ""
-    write_record(folder, replace(record, status=status, ended=ended, error=message, hint=hint))
+def _close(folder: Path, code: ExitCode, error: Event | None) -> None:
+    """Give the record the end that was judged, where the ranks could not write it or knew less."""
+    from busbw.record.parquet import compact
+
+    status = close.read_status(folder)
+    if status is None:
+        return
+    if code is ExitCode.INTERRUPTED:
+        if status is not RunStatus.COMPLETE:
+            close.close(folder, RunStatus.INTERRUPTED, now_utc())
+    elif error is not None:
+        close.close(folder, RunStatus.FAILED, now_utc(), error=str(error["message"]), hint=str(error["hint"]))
+    compact(folder)

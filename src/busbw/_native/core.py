@@ -168,7 +168,7 @@ def _load() -> ctypes.CDLL:
     except OSError as error:
         raise SiteError(
             f"the native core cannot be loaded: {error}",
-            hint="install busbw from a wheel, or rebuild it with `pip install .` (or `make core` in a checkout)",
+            hint="install busbw from a wheel, or rebuild it: `pip install .`, in a checkout `make core`",
         ) from error
     if library.busbw_core_abi() != CORE_ABI:
         raise SiteError(
@@ -215,7 +215,7 @@ def now_ns() -> int:
 
 
 def pattern(seed: int, ranks: int, dtype: int, op: int) -> Pattern:
-    """The data of one check, the same on every rank. Raises ValueError for a type and operation without one."""
+    """The data of one check, the same on all ranks. Raises ValueError where type and operation have none."""
     out = Pattern()
     if _core.busbw_pattern_init(ctypes.byref(out), seed, ranks, dtype, op) != 0:
         raise ValueError(f"no check data for type {dtype} and operation {op}")
@@ -294,7 +294,7 @@ class Call:
         _raise_on(_core.busbw_issue(self._handle, slot))
 
     def time_host(self, lead: int, samples: int, k: int) -> Int64Array:
-        """Nanoseconds of each of ``samples`` x ``k`` back-to-back blocking calls, after ``lead`` untimed ones."""
+        """Nanoseconds of ``samples`` times ``k`` back-to-back blocking calls, behind ``lead`` untimed."""
         elapsed = np.empty(samples, np.int64)
         _raise_on(_core.busbw_time_host(self._handle, lead, samples, k, elapsed.ctypes.data))
         return elapsed
@@ -310,7 +310,7 @@ class Call:
         return elapsed, issue
 
     def time_loop(self, stream: Stream | None, calls: int) -> int:
-        """Nanoseconds of ``calls`` calls and their completion by one host clock pair (nccl-tests' definition)."""
+        """Host nanoseconds of ``calls`` calls and their completion: one clock pair, as in nccl-tests."""
         elapsed = ctypes.c_int64()
         pointer = ctypes.byref(stream) if stream is not None else None
         _raise_on(_core.busbw_time_loop(self._handle, pointer, calls, ctypes.byref(elapsed)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from busbw.errors import BusbwError, ExitCode
 from busbw.record.folder import environ_home, run_folders
@@ -11,7 +12,7 @@ from busbw.record.read import read_record
 
 def list_runs(format_name: str, limit: int) -> ExitCode:
     """One line a run; a run that cannot be read is listed with the reason, not left out."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     for folder in run_folders(environ_home())[:limit]:
         try:
             record = read_record(folder)

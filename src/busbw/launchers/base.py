@@ -32,5 +32,10 @@ class LaunchRequest:
     ranks: int
     commands: tuple[Command, ...]
 
+    @property
+    def process_is_rank(self) -> bool:
+        """Each command is one rank, in rank order; else a launcher starts them."""
+        return self.world != "mpi"
+
     def __str__(self) -> str:
         return "\n".join(str(command) for command in self.commands)

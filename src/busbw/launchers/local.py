@@ -11,8 +11,8 @@ from busbw.launchers.base import Command, LaunchRequest
 
 RANK_COMMAND = (sys.executable, "-m", "busbw.worker")
 
-# Open MPI refuses root and more ranks than cores unless told otherwise; MPICH needs nothing. Waiting ranks that
-# spin would take the cores from the ranks they wait for.
+# Open MPI refuses root and more ranks than cores unless told otherwise; MPICH needs nothing. Waiting ranks
+# that spin would take the cores from the ranks they wait for.
 _OPEN_MPI_ENVIRON: Mapping[str, str] = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import IO, Final, Self
 
-from busbw.launchers.base import LaunchRequest
+from busbw.errors import SiteError
+from busbw.launchers.base import Command, LaunchRequest
 
 _GRACE_SECONDS: Final = 3.0
+_WAIT_SECONDS: Final = 0.02
 _PR_SET_PDEATHSIG: Final = 1
 _CHUNK_BYTES: Final = 1 << 16
 
@@ -38,26 +41,24 @@ class Exit:
 
 
 class Processes:
-    """The running commands. Each has a session of its own, so that Ctrl-C reaches the front process alone and it
-    decides what to end; and each is ended by the kernel if the front process vanishes.
+    """The running commands. Each has a session of its own, so that Ctrl-C reaches the front process alone
+    and it decides what to end; and each is ended by the kernel if the front process vanishes.
+
+    ``insisted`` is asked while ending: True stops the wait for last words. Raises SiteError for a command
+    that cannot be started.
     """
 
-    def __init__(self, request: LaunchRequest) -> None:
+    def __init__(self, request: LaunchRequest, insisted: Callable[[], bool] = lambda: False) -> None:
         self._buffers: dict[int, bytes] = {}
         self._selector = selectors.DefaultSelector()
+        self._insisted = insisted
         self._processes: list[subprocess.Popen[bytes]] = []
-        for command in request.commands:
-            self._processes.append(
-                subprocess.Popen(
-                    command.argv,
-                    env={**os.environ, **command.environ},
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                    start_new_session=True,
-                    preexec_fn=_die_with_parent,
-                )
-            )
+        try:
+            for command in request.commands:
+                self._processes.append(_start(command))
+        except OSError as error:
+            self.end()
+            raise SiteError(f"cannot start {error.filename}: {error.strerror}") from error
         for index, process in enumerate(self._processes):
             self._watch(process.stdout, index, is_error=False)
             self._watch(process.stderr, index, is_error=True)
@@ -92,12 +93,13 @@ class Processes:
         """Ask every process group to end, then insist. Waits until they are gone."""
         for process in self._processes:
             _signal_group(process, signal.SIGTERM)
+            _signal_group(process, signal.SIGCONT)  # a stopped process would not hear it
         deadline = time.monotonic() + _GRACE_SECONDS
+        while any(process.poll() is None for process in self._processes):
+            if time.monotonic() >= deadline or self._insisted():
+                break
+            time.sleep(_WAIT_SECONDS)
         for process in self._processes:
-            try:
-                process.wait(max(0.0, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                pass
             _signal_group(process, signal.SIGKILL)  # also what a leader left behind in its group
             process.wait()
         self._selector.close()
@@ -142,11 +144,21 @@ class Processes:
                 return
 
 
+def _start(command: Command) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        command.argv,
+        env={**os.environ, **command.environ},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        preexec_fn=_die_with_parent,  # noqa: PLW1509 (no thread of ours holds a lock here)
+    )
+
+
 def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, number)
-    except ProcessLookupError:
-        pass
 
 
 def _die_with_parent() -> None:

@@ -7,6 +7,7 @@ An mpi4py that was built on site is linked with one library and looks for none.
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import os
 import re
@@ -23,6 +24,8 @@ from busbw.probes.libraries import is_library, library_info
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+# More than MPI_MAX_LIBRARY_VERSION_STRING of any MPI (MPICH: 8192).
+_VERSION_BYTES: Final = 1 << 15
 _NAMES: Final = ("libmpi.so", "libmpi.so.12", "libmpi.so.40")
 _MAPPED: Final = re.compile(r"/libmpi(ch|_abi)?\.so(\.\d+)*$")
 _FAMILIES: Final = (
@@ -94,6 +97,19 @@ def mpi4py_folder() -> Path | None:
     except (ImportError, ValueError):  # a module of that name without a spec
         return None
     return Path(spec.origin).parent if spec is not None and spec.origin else None
+
+
+def library_version_text(path: Path) -> str:
+    """What the library's MPI_Get_library_version says, which may be called before MPI_Init (MPI 3.1, 8.1.1).
+
+    Loads the library. Empty where that fails.
+    """
+    text, length = ctypes.create_string_buffer(_VERSION_BYTES), ctypes.c_int()
+    try:
+        code = ctypes.CDLL(str(path)).MPI_Get_library_version(text, ctypes.byref(length))
+    except (OSError, AttributeError):
+        return ""
+    return "" if code else text.value.decode(errors="replace")
 
 
 def _locations(

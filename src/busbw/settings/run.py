@@ -80,7 +80,7 @@ class RunSettings:
         str | None,
         Parameter(
             group=METHOD,
-            help="Half-width of the interval to reach, relative to the median. [default: 1%, below 50 us 2.5%]",
+            help="Relative half-width of the interval to reach. [default: 1%; 2.5% below 50 us]",
         ),
     ] = None
     case_time: Annotated[
@@ -90,6 +90,7 @@ class RunSettings:
         bool,
         Parameter(
             negative="",
+            show_default=False,
             group=METHOD,
             help="Use one place of the buffers (data in caches) instead of rotating.",
         ),
@@ -113,11 +114,18 @@ class RunSettings:
             group=PLACE, help="How ranks find each other: mpi, or nccl (a TCP channel, no MPI needed)."
         ),
     ] = "auto"
-    nccl: Annotated[str, Parameter(group=PLACE, help="Path of the libnccl.so to measure.")] = ""
+    nccl: Annotated[
+        str, Parameter(show_default=False, group=PLACE, help="Path of the libnccl.so to measure.")
+    ] = ""
     format: Annotated[FormatName, Parameter(group=OUTPUT, help="What is written to standard output.")] = (
         "table"
     )
     dry_run: Annotated[
         bool,
-        Parameter(negative="", group=OUTPUT, help="Print the plan and what would be started, then stop."),
+        Parameter(
+            negative="",
+            show_default=False,
+            group=OUTPUT,
+            help="Print the plan and what would be started, then stop.",
+        ),
     ] = False

@@ -7,15 +7,17 @@ import os
 import socket
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from busbw.model.event import Event, EventKind, encode, event
-from busbw.model.plan import Plan
-from busbw.worker.entry import Director, live
-from busbw.worker.lead import Request
 from busbw.world.identity import identify
 
-REQUEST_VARIABLE = "BUSBW_REQUEST"
-WORLD_VARIABLE = "BUSBW_WORLD"
+if TYPE_CHECKING:
+    from busbw.worker.entry import Director
+    from busbw.world.identity import Identity
+
+REQUEST_VARIABLE: Final = "BUSBW_REQUEST"
+WORLD_VARIABLE: Final = "BUSBW_WORLD"
 
 
 def emit(item: Event) -> None:
@@ -24,21 +26,32 @@ def emit(item: Event) -> None:
     sys.stdout.flush()
 
 
-def _director() -> Director:
-    fields = json.loads(Path(os.environ[REQUEST_VARIABLE]).read_text())
-    plan = fields.pop("plan")
-    fields["argv"] = tuple(fields["argv"])
-    return Director(request=lambda: Request(**fields), plan=lambda ranks: Plan.from_json(plan), emit=emit)
-
-
 def main() -> int:
     """Live as one rank; the front process judges, so a complete run exits 0 whatever was found."""
     identity = identify(os.environ)
     rank = identity.rank if identity is not None else 0
+    # Before anything heavy is imported: a rank that dies is known to the front process by this line.
     emit(event(EventKind.HELLO, rank=rank, pid=os.getpid(), host=socket.gethostname()))
+    code = _live(identity, rank)
+    return 0 if code in (0, 1) else code
+
+
+def _live(identity: Identity | None, rank: int) -> int:
+    from busbw.worker.entry import live
+
     choice = os.environ.get(WORLD_VARIABLE, "auto")
-    code = live(identity, choice, _director() if rank == 0 else None, emit)  # type: ignore[arg-type]
-    return 0 if code in (0, 1) else int(code)
+    return int(live(identity, choice, _director() if rank == 0 else None, emit))  # type: ignore[arg-type]
+
+
+def _director() -> Director:
+    from busbw.model.plan import Plan
+    from busbw.worker.entry import Director
+    from busbw.worker.lead import Request
+
+    fields = json.loads(Path(os.environ[REQUEST_VARIABLE]).read_text())
+    plan = fields.pop("plan")
+    fields["argv"] = tuple(fields["argv"])
+    return Director(request=lambda: Request(**fields), plan=lambda ranks: Plan.from_json(plan), emit=emit)
 
 
 if __name__ == "__main__":

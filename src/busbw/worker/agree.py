@@ -1,4 +1,6 @@
-"""Steps that every rank takes alone but all must survive: nobody goes on into a collective that others left."""
+"""Steps that every rank takes alone but all must survive: nobody goes on into a collective that others
+left.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from busbw.errors import BusbwError, ExitCode, RankFailed
+from busbw.errors import BusbwError, ExitCode
 from busbw.world.base import World
 
 T = TypeVar("T")
@@ -17,7 +19,7 @@ T = TypeVar("T")
 class RefusedTogether(BusbwError):
     """One or more ranks refused a step; raised alike on all ranks, so that all of them leave."""
 
-    def __init__(self, message: str, *, hint: str, exit_code: ExitCode, rank: int, host: str) -> None:
+    def __init__(self, message: str, *, hint: str, exit_code: ExitCode, rank: int | None, host: str) -> None:
         super().__init__(message, hint=hint, rank=rank, host=host)
         self.exit_code = exit_code
 
@@ -43,7 +45,7 @@ def agreed(world: World, step: Callable[[], T]) -> T:
             {"rank": failed[0], "others": len(failed) - 1, **json.loads(reports[failed[0]])}
         ).encode()
     told = json.loads(world.broadcast(first if world.rank == 0 else None))
-    others = f" (and {told['others']} more ranks)" if told["others"] else ""
+    others = f" (and {told['others']} more rank{'s' * (told['others'] > 1)})" if told["others"] else ""
     raise RefusedTogether(
         told["message"] + others,
         hint=told["hint"],
@@ -55,9 +57,3 @@ def agreed(world: World, step: Callable[[], T]) -> T:
 
 def _report(error: BusbwError) -> dict[str, str | int]:
     return {"message": error.message, "hint": error.hint, "exit_code": int(error.exit_code)}
-
-
-def lost(world: World, error: BusbwError) -> RankFailed:
-    """A rank's own failure in the middle of a run, with its place."""
-    host = world.members[world.rank].host
-    return RankFailed(error.message, hint=error.hint, rank=world.rank, host=host)

@@ -1,7 +1,7 @@
 """A rank's life from environment to exit code, the same under every launcher.
 
-Rank 0 brings a Director, which makes the plan once the world is known and emits what happens; every other rank
-waits for the plan, so it needs no settings, no command line and no display.
+Rank 0 brings a Director, which makes the plan once the world is known and emits what happens; every other
+rank waits for the plan, so it needs no settings, no command line and no display.
 """
 
 from __future__ import annotations
@@ -9,15 +9,17 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NoReturn
 
-from busbw.errors import BusbwError, ExitCode, RankFailed
+from busbw.errors import BusbwError, ExitCode, LauncherMismatch, RankFailed
 from busbw.model.event import Emit
 from busbw.model.plan import Plan
 from busbw.model.record import RunStatus
 from busbw.worker.agree import RefusedTogether
+from busbw.worker.guard import Guard, report_to
 from busbw.worker.lead import Lead, Request, error_event
 from busbw.worker.main import run
 from busbw.worker.signals import exit_on_signal
@@ -30,32 +32,42 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Director:
-    """What rank 0 knows that the others do not. ``plan`` is called with the number of ranks."""
+    """What rank 0 knows that the others do not. ``plan`` is called with the number of ranks.
+
+    ``guard`` closes the record where rank 0 is killed and no front process watches.
+    """
 
     request: Callable[[], Request]
     plan: Callable[[int], Plan]
     emit: Emit
+    guard: Guard | None = None
 
 
 class _Rank:
     """The failure paths of one rank; the main path is ``live``."""
 
-    def __init__(self, director: Director | None, emit_own: Emit) -> None:
+    def __init__(self, director: Director | None, emit_own: Emit, rank: int) -> None:
         self.director = director
+        self._rank = rank
         self.lead: Lead | None = None
         self._emit_own = emit_own
-        self.leaving = False  # this rank failed itself and has said why
+        self._leaving = False  # this rank failed itself
+        self._guarded: socket.socket | None = None  # open for as long as this rank lives
 
     def peer_lost(self, failure: PeerFailure) -> None:
-        """Called from the world's thread or from ``World.fail``: rank 0 tells, everybody leaves."""
+        """Called from the world's thread when another rank is lost: rank 0 tells, everybody leaves."""
+        if self._leaving:
+            return  # the world's own way out follows: MPI has to abort, or the other ranks wait for ever
+        reason, _, hint = failure.reason.partition("\n")
         error = RankFailed(
-            str(failure),
-            hint="look at that rank's output in the run folder",
+            str(replace(failure, reason=reason)),
+            hint=hint or "look at that rank's output",
             rank=failure.rank,
             host=failure.host,
         )
-        if not self.leaving:
-            self.tell(error, peer_lost=True)
+        if failure.rank == 0 and self._rank == 1:
+            self._emit_own(error_event(error, peer_lost=True))  # rank 0 cannot
+        self.tell(error, peer_lost=True)
         os._exit(ExitCode.RANK_FAILED)
 
     def interrupted(self, received: signal.Signals) -> None:
@@ -74,6 +86,8 @@ class _Rank:
 
     def tell_own(self, error: BusbwError) -> None:
         """An error that only this rank knows, on whatever rank it is."""
+        if self._leaving:
+            return  # said already
         if self.director is not None:
             self.tell(error)
         else:
@@ -83,42 +97,50 @@ class _Rank:
         """Join, measure, leave."""
         world = create(identity, choice, self.peer_lost)
         try:
-            plan = self._plan(world)
-            if plan is None:
-                return ExitCode.USAGE
-            outcome = run(world, plan, self.lead)
+            outcome = run(world, self._plan(world), self.lead)
         except RefusedTogether as error:
             self.tell(error)
             world.close()
             return error.exit_code
         except BusbwError as error:
             self._leave_alone(world, error)
-        except Exception as error:  # a defect of ours must not leave the other ranks waiting
+        except Exception as error:  # noqa: BLE001  # a defect of ours must not leave the other ranks waiting
             self._leave_alone(world, RankFailed(f"unexpected {type(error).__name__}: {error}"), cause=error)
         if self.lead is not None:
             self.lead.end(RunStatus.COMPLETE)
         world.close()
         return ExitCode.BAD_VERDICT if outcome.wrong_cases else ExitCode.OK
 
-    def _plan(self, world: World) -> Plan | None:
-        """The plan, from rank 0 to all; None on the other ranks when rank 0 could not make one."""
-        message = None
-        refused: BusbwError | None = None
+    def _plan(self, world: World) -> Plan:
+        """The plan, from rank 0 to all. Raises RefusedTogether on all ranks when rank 0 could not make
+        one.
+        """
+        message: dict[str, str | int] | None = None
         if self.director is not None:
             try:
-                plan = self.director.plan(world.size)
-                self.lead = Lead(self.director.request(), plan, self.director.emit)
-                message = json.dumps({"plan": plan.to_json()}).encode()
+                message = {"plan": self._lead(self.director, world).to_json()}
+                if self.director.guard is not None:
+                    message |= {"guard": self.director.guard.address, "guard_host": self.director.guard.host}
             except BusbwError as error:
-                refused, message = error, json.dumps({"plan": None}).encode()
-        told = json.loads(world.broadcast(message))
-        if refused is not None:
-            raise RefusedTogether(
-                refused.message, hint=refused.hint, exit_code=refused.exit_code, rank=0, host=""
-            ) from refused
-        return None if told["plan"] is None else Plan.from_json(told["plan"])
+                message = {"error": error.message, "hint": error.hint, "exit_code": int(error.exit_code)}
+        told = json.loads(world.broadcast(None if message is None else json.dumps(message).encode()))
+        if "error" in told:
+            code = ExitCode(told["exit_code"])
+            raise RefusedTogether(told["error"], hint=told["hint"], exit_code=code, rank=None, host="")
+        if world.rank != 0 and told.get("guard_host") == world.members[world.rank].host:
+            self._guarded = report_to(told["guard"], world.rank)
+        return Plan.from_json(told["plan"])
 
-    def _leave_alone(self, world: World, error: BusbwError, cause: Exception | None = None) -> None:
+    def _lead(self, director: Director, world: World) -> Plan:
+        """Rank 0 makes the plan and opens the record."""
+        plan = director.plan(world.size)
+        request = director.request()
+        self.lead = Lead(request, plan, director.emit)
+        if director.guard is not None:
+            director.guard.watch(request.folder)
+        return plan
+
+    def _leave_alone(self, world: World, error: BusbwError, cause: Exception | None = None) -> NoReturn:
         """This rank failed by itself: say it with rank and host, then take the others down."""
         member = world.members[world.rank]
         error.rank, error.host = world.rank, member.host
@@ -128,20 +150,32 @@ class _Rank:
             traceback.print_exception(cause)
         if world.kind != "nccl" or world.rank == 0:
             self.tell_own(error)
-            self.leaving = True
-        world.fail(error.message)
+        self._leaving = True
+        # Over the TCP channel rank 0 hears it, and tells; the hint travels on a line of its own.
+        world.fail(f"{error.message}\n{error.hint}" if error.hint else error.message)
 
 
 def live(
     identity: Identity | None, choice: WorldChoice, director: Director | None, emit_own: Emit
 ) -> ExitCode:
-    """Run this process as a rank. ``director`` on rank 0 only; ``emit_own`` tells what only this rank knows."""
-    rank = _Rank(director, emit_own)
+    """Run this process as a rank. ``director`` on rank 0 only; ``emit_own`` tells what only this rank
+    knows.
+    """
+    rank = _Rank(director, emit_own, identity.rank if identity is not None else 0)
     exit_on_signal(rank.interrupted)
     try:
-        return rank.live(identity, choice)
+        code = rank.live(identity, choice)
     except BusbwError as error:  # before there was a world: every rank knows its own reason
         if identity is not None and error.rank is None:
             error.rank = identity.rank
-        rank.tell_own(error)
-        return error.exit_code
+        if not _known_beside(identity, error):
+            rank.tell_own(error)
+        code = error.exit_code
+    if director is not None and director.guard is not None:
+        director.guard.dismiss()
+    return code
+
+
+def _known_beside(identity: Identity | None, error: BusbwError) -> bool:
+    """Ranks of one host are started alike, so one of them says for all why they form no world."""
+    return isinstance(error, LauncherMismatch) and identity is not None and bool(identity.local_rank)

@@ -1,4 +1,6 @@
-"""A rank other than 0 that somebody's launcher started: no settings, no display, one line if it fails alone."""
+"""A rank other than 0 that somebody's launcher started: no settings, no display, one line if it fails
+alone.
+"""
 
 from __future__ import annotations
 
@@ -35,4 +37,4 @@ def world_choice(arguments: list[str]) -> WorldChoice:
 def _tell(item: Event) -> None:
     place = f"rank {item['rank']}" + (f" on {item['host']}" if item["host"] else "")
     hint = f"\nhint: {item['hint']}" if item["hint"] else ""
-    print(f"error: {place}: {item['message']}{hint}", file=sys.stderr)
+    print(f"error: {place}: {item['message']}{hint}", file=sys.stderr)  # noqa: T201

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Request:
-    """Which run this is, in plain values: what a front process hands to rank 0, or rank 0 makes for itself."""
+    """Which run this is, in plain values: what a front process hands to rank 0, or rank 0 makes for
+    itself.
+    """
 
     run_id: str
     folder: str
@@ -36,8 +38,8 @@ def now_utc() -> str:
 
 
 class Lead:
-    """Observes the run on rank 0. ``end`` may be called from another thread (a lost peer, a signal): the first
-    call wins, and nothing is written or emitted after it.
+    """Observes the run on rank 0. ``end`` may be called from another thread (a lost peer, a signal): the
+    first call wins, and nothing is written or emitted after it.
     """
 
     def __init__(self, request: Request, plan: Plan, emit: Emit) -> None:
@@ -119,7 +121,9 @@ class Lead:
 
 
 def error_event(error: BusbwError, *, peer_lost: bool = False) -> dict[str, Any]:
-    """An error as an event, with its place. ``peer_lost`` marks what another rank can only say from outside."""
+    """An error as an event, with its place. ``peer_lost`` marks what another rank can only say from
+    outside.
+    """
     return event(
         EventKind.ERROR,
         message=error.message,

@@ -1,0 +1,62 @@
+"""What launchers print about a rank that died, read back. Pure.
+
+The wordings are those of MPICH's hydra (5.0; a process id, no rank) and of Open MPI's mpirun (4.1 and 5.0; a
+rank, and a process id only for signals).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Death:
+    """A process that ended badly. ``code`` is negative for a signal, as subprocess has it, None if not
+    told.
+    """
+
+    host: str
+    pid: int | None = None
+    rank: int | None = None
+    code: int | None = None
+
+
+_HYDRA_PLACE = re.compile(r"^=\s+PID (\d+) RUNNING AT (\S+)", re.MULTILINE)
+_HYDRA_CODE = re.compile(r"^=\s+EXIT CODE: (\d+)", re.MULTILINE)
+_HYDRA_SIGNAL = re.compile(r"EXIT STRING: .*\(signal (\d+)\)|KILLED BY SIGNAL: (\d+)")
+_OPEN_MPI_SIGNAL = re.compile(
+    r"process rank (\d+) with PID (\d+) on node (\S+) exited on\s+signal (\d+)", re.DOTALL
+)
+# The first lines of what a launcher itself says; a rank's own last words come before.
+_BANNER = re.compile(r"^(={20,}|-{20,})$")
+
+
+def read_death(lines: Sequence[str]) -> Death | None:
+    """The death that a launcher reported in its output, None where it reported none."""
+    text = "\n".join(lines)
+    if match := _OPEN_MPI_SIGNAL.search(text):
+        rank, pid, host, number = match.groups()
+        return Death(host, int(pid), int(rank), -int(number))
+    if match := _HYDRA_PLACE.search(text):
+        return Death(match[2], int(match[1]), code=_hydra_code(text))
+    return None
+
+
+def _hydra_code(text: str) -> int | None:
+    # Hydra prints a signal's number as exit code too; only its last line tells the two apart.
+    if match := _HYDRA_SIGNAL.search(text):
+        return -int(match[1] or match[2])
+    match = _HYDRA_CODE.search(text)
+    return int(match[1]) if match else None
+
+
+def last_words(lines: Sequence[str]) -> str:
+    """The last line that a rank printed before its launcher began to speak; empty where there is none."""
+    words = ""
+    for line in lines:
+        if _BANNER.match(line.strip()):
+            break
+        words = line.strip() or words
+    return words

@@ -1,0 +1,124 @@
+"""A process beside rank 0 of a joined run that outlives it for a moment, and gives the record its end.
+
+Launchers end all ranks when one dies, and not all leave rank 0 the time to say why: MPICH's hydra sends
+SIGKILL within a millisecond. Where busbw started the ranks its front process judges; under somebody else's
+launcher there is nobody, so rank 0 forks this process before it has threads or an MPI library. It sleeps until
+connections close: rank 0's pipe, and a socket of every other rank on this host. The launcher learns of a death
+in the same way, so the first that closes is known before the launcher's kill can close the others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import select
+import socket
+import sys
+from pathlib import Path
+from typing import Final
+
+_PIPE_FD: Final = 3
+_LISTEN_FD: Final = 4
+_RANK_BYTES: Final = 4
+
+
+class Guard:
+    """Rank 0's end. Without a folder to guard, the process ends with rank 0 and says nothing."""
+
+    def __init__(self) -> None:
+        # In the abstract name space (unix(7)): nothing to clean up after a kill.
+        self.address = f"busbw-guard-{secrets.token_hex(8)}"
+        self.host = socket.gethostname()
+        read_fd, self._write_fd = os.pipe()
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(f"\0{self.address}")
+            listener.listen(socket.SOMAXCONN)
+            self._pid = os.fork()
+            if self._pid == 0:
+                _live(read_fd, listener.fileno())
+        os.close(read_fd)
+
+    def watch(self, folder: str) -> None:
+        """From now on there is a record."""
+        with contextlib.suppress(BrokenPipeError):  # the guard was killed: the run goes on without
+            os.write(self._write_fd, folder.encode() + b"\n")
+
+    def dismiss(self) -> None:
+        """The record is closed."""
+        os.close(self._write_fd)
+        os.waitpid(self._pid, 0)
+
+
+def report_to(address: str, rank: int) -> socket.socket | None:
+    """A rank's connection to the guard of its host: keep it open for as long as the rank lives.
+
+    None where it cannot be had (a container of its own, or the guard was killed): then nobody names the rank.
+    """
+    connection = socket.socket(socket.AF_UNIX)
+    try:
+        connection.connect(f"\0{address}")
+        connection.sendall(rank.to_bytes(_RANK_BYTES, "little"))
+    except OSError:
+        connection.close()
+        return None
+    return connection
+
+
+def _live(read_fd: int, listen_fd: int) -> None:
+    """The guard's whole life; never returns."""
+    try:
+        os.setsid()  # Ctrl-C and the launcher's kill are for the ranks
+        # Among the descriptors of rank 0 is the launcher's own socket: held open, it would hide rank 0's death.
+        # Both are copied out of the way first, since either may have the other's new number.
+        pipe, listener = os.dup(read_fd), os.dup(listen_fd)
+        os.dup2(pipe, _PIPE_FD)
+        os.dup2(listener, _LISTEN_FD)
+        os.closerange(_LISTEN_FD + 1, os.sysconf("SC_OPEN_MAX"))
+        _guard()
+    finally:
+        os._exit(0)
+
+
+def _guard() -> None:
+    with os.fdopen(_PIPE_FD, "rb") as pipe:
+        folder = pipe.readline().decode().rstrip("\n")
+        if not folder:
+            return
+        rank = _first_dead(_PIPE_FD, _LISTEN_FD)
+        pipe.read()  # returns when rank 0 is gone
+    _close_record(Path(folder), rank)
+
+
+def _first_dead(pipe_fd: int, listen_fd: int) -> int:
+    """The rank of this host that ended first. When we look several may have; epoll keeps the order."""
+    ranks = {pipe_fd: 0}
+    connections = []
+    with socket.socket(fileno=listen_fd) as listener, select.epoll() as watch:
+        watch.register(pipe_fd, select.EPOLLIN)
+        watch.register(listen_fd, select.EPOLLIN)
+        while True:
+            for fd, _ in watch.poll():
+                if fd in ranks:
+                    return ranks[fd]
+                connection, _ = listener.accept()
+                said = connection.recv(_RANK_BYTES, socket.MSG_WAITALL)
+                connections.append(connection)
+                ranks[connection.fileno()] = int.from_bytes(said, "little")
+                watch.register(connection, select.EPOLLIN)
+
+
+def _close_record(folder: Path, rank: int) -> None:
+    from busbw.model.record import RunStatus
+    from busbw.record.close import close, read_status
+    from busbw.worker.lead import now_utc
+
+    if read_status(folder) is not RunStatus.RUNNING:
+        return  # rank 0 had time for its own last words
+    error = f"rank {rank} on {socket.gethostname()} ended first, and the launcher ended the others"
+    hint = "the launcher's own message tells how it ended; finished cases are in the record"
+    close(folder, RunStatus.FAILED, now_utc(), error=error, hint=hint)
+    print(  # noqa: T201 (rank 0, whose job it is, is dead)
+        f"error: {error}\nhint: {hint}\n# record   {folder}", file=sys.stderr, flush=True
+    )

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+Script = Callable[..., str]
+
+
+def test_null_loop_shows_every_k(script: Script) -> None:
+    rows = script("overhead/null_loop.py", "--samples", "20", "--looks", "3").splitlines()[2:]
+    assert [row.split()[0] for row in rows] == ["1", "10", "100", "1000"]
+    assert all(float(row.split()[1]) > 0 for row in rows)
+
+
+def test_check_cost_shows_each_step(script: Script) -> None:
+    text = script("overhead/check_cost.py", "--size", "1M", "--repeats", "2")
+    steps = [line for line in text.splitlines() if line.startswith(" ")][1:]
+    assert [line.rsplit(maxsplit=4)[0].strip() for line in steps] == [
+        "poison and fill",
+        "all_reduce",
+        "compare",
+    ]
+    assert all(float(line.split()[-1]) > 0 for line in steps)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("mpicc")
+def test_start_waits_for_the_first_row_of_each_arm(script: Script) -> None:
+    rows = script("overhead/start.py", "--rounds", "1").splitlines()[2:]
+    names = [
+        "C program that meets once",
+        "mpi4py and numpy that meet once",
+        "busbw run",
+        "busbw run, -n 100 -w 5",
+    ]
+    assert [row.rsplit(" s ", 3)[0].rsplit(maxsplit=1)[0].strip() for row in rows] == names
+
+
+@pytest.mark.slow
+def test_stages_name_the_events_in_order(script: Script) -> None:
+    lines = script("overhead/start.py", "--stages").splitlines()
+    assert [line.split(maxsplit=2)[2] for line in lines] == ["header", "case", "case", "end", "process ended"]
+    seconds = [float(line.split()[0]) for line in lines]
+    assert seconds == sorted(seconds)

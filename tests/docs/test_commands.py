@@ -1,0 +1,108 @@
+"""Every ``busbw`` line in a code block of the pages is a command line that busbw takes."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from busbw.cli.main import app, main
+from busbw.planning.make import make_plan
+from busbw.settings.run import RunSettings
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "benchmarks").rglob("*.md")])
+_FENCE = re.compile(r"^```\w*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+# A shell ends a command at these; the rest is another command, a file or a comment.
+_END = re.compile(r"\s(?:#|\||>|&&|&).*$")
+
+
+def commands(page: Path) -> Iterator[list[str]]:
+    """The words after ``busbw`` of every command, whatever launcher stands before it."""
+    for block in _FENCE.findall(page.read_text(encoding="utf-8")):
+        for line in block.replace("\\\n", " ").splitlines():
+            for part in line.split("&&"):
+                yield from _words(part)
+
+
+def _words(line: str) -> Iterator[list[str]]:
+    if line.lstrip().startswith("#"):
+        return
+    match = re.search(r"(?:^|[\s/])busbw\s+((?:run|devices|list|show|-).*)$", _END.sub("", line))
+    if match:
+        yield shlex.split(match[1])
+
+
+ALL = [(page.relative_to(ROOT).as_posix(), words) for page in PAGES for words in commands(page)]
+
+
+def test_there_are_commands_to_look_at() -> None:
+    assert len({page for page, _ in ALL}) >= 5
+    assert ["run", "all_reduce", "-b", "8", "-e", "64M", "-f", "2"] in [words for _, words in ALL]
+
+
+@pytest.mark.parametrize(
+    ("page", "words"), ALL, ids=lambda value: value if isinstance(value, str) else " ".join(value)
+)
+def test_it_parses(page: str, words: list[str]) -> None:
+    _, bound, _ = app.parse_args(words, exit_on_error=False, print_error=False)
+    if words[0] == "run":
+        settings = bound.kwargs.get("settings") or RunSettings()
+        operations = tuple(word for text in bound.args for word in text.split(","))
+        assert make_plan(operations, settings, "nccl", 64).cases
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["run", "-h"], ["devices", "-h"], ["list", "-h"], ["show", "-h"]]
+)
+@pytest.mark.parametrize("columns", [80, 120])
+def test_help_fits_the_terminal_and_keeps_its_examples(
+    arguments: list[str], columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert main(arguments) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= columns
+    examples = lines[lines.index("Examples:") + 1 :]
+    assert examples[0].startswith("  busbw ")
+
+
+def test_the_groups_of_run_come_in_the_order_of_work(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["run", "--help"])
+    told = capsys.readouterr().out
+    places = [told.index(f"─ {group} ─") for group in ("Arguments", "Sweep", "Method", "Where", "Output")]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["frobnicate"], "hint: see `busbw --help`"),
+        (["run", "all_reduce", "--bogus"], "hint: see `busbw run --help`"),
+        (["run", "--backend", "x", "all_reduce"], "hint: see `busbw run --help`"),
+        (["list", "--limit", "x"], "hint: see `busbw list --help`"),
+    ],
+)
+def test_a_word_that_is_not_known_is_a_usage_error(
+    arguments: list[str], hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    first, second = told.err.splitlines()
+    assert first.startswith("error: ")
+    assert second == hint
+
+
+def test_variables_stand_for_flags_and_the_rendezvous_address_does_not(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in (("BUSBW_ROOT", "127.0.0.1:20500"), ("BUSBW_MAXBYTES", "16"), ("BUSBW_OP", "max")):
+        monkeypatch.setenv(name, value)
+    assert main(["run", "all_reduce", "--dry-run", "--backend", "null", "-b", "16", "-o", "min"]) == 0
+    told = capsys.readouterr().out
+    assert "all_reduce float min 16 B (4 elements) out-of-place" in told
+    assert "32 B" not in told

@@ -1,0 +1,122 @@
+"""Ctrl-C and SIGTERM: exit code 130, the record says so and keeps the finished cases, and nothing is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+# Cases of a fraction of a second: some finish, the run takes many more.
+LONG_MPI = ["all_reduce", "-b", "8", "-e", "64K", "--case-time", "300ms", "--precision", "0.0001%"]
+# Without an end: no look takes time in the null backend, but there are very many of them.
+ENDLESS_NULL = [
+    "all_reduce",
+    "-b",
+    "8",
+    "-e",
+    "64M",
+    "--backend",
+    "null",
+    "--world",
+    "nccl",
+    "-n",
+    "10000000000000",
+]
+RUNS = {
+    "mpi": ("--ranks", "3", *LONG_MPI),
+    "nccl": ("--ranks", "3", *ENDLESS_NULL),
+}
+
+
+def ctrl_c(run: Any) -> None:
+    os.killpg(run.process.pid, signal.SIGINT)
+
+
+def terminate(run: Any) -> None:
+    run.process.terminate()
+
+
+@pytest.mark.parametrize("world", RUNS)
+@pytest.mark.parametrize("end", [ctrl_c, terminate])
+def test_while_measuring(launcher: Any, world: str, end: Callable[[Any], None]) -> None:
+    run = launcher.start(*launcher.busbw, "run", *RUNS[world])
+    run.pid_of(0)
+    if world == "mpi":
+        run.wait_for_cases(1)
+    end(run)
+    done = run.finish()
+    assert done.code == 130
+    assert done.err == "interrupted: ending the ranks\n"
+    assert not launcher.left(seconds=0.5)
+    record = run.record()
+    assert (record["status"], record["error"]) == ("interrupted", "")
+    assert record["ended"]
+    if world == "mpi":
+        assert record["results"][0]["status"] == "good"
+        assert "cases were not measured" in done.out
+
+
+@pytest.mark.parametrize("world", RUNS)
+@pytest.mark.parametrize("moment_s", [0.05, 0.15, 0.3, 0.6])
+def test_while_starting(launcher: Any, world: str, moment_s: float) -> None:
+    run = launcher.start(*launcher.busbw, "run", *RUNS[world])
+    time.sleep(moment_s)
+    ctrl_c(run)
+    done = run.finish()
+    # In the first moments the interpreter itself has the signal: it ends by it, or says KeyboardInterrupt.
+    assert done.code in (130, -signal.SIGINT)
+    assert not launcher.left(seconds=0.5)
+
+
+def test_a_rank_that_hangs_in_a_collective(launcher: Any) -> None:
+    run = launcher.start(*launcher.busbw, "run", *RUNS["mpi"])
+    os.kill(run.pid_of(1), signal.SIGSTOP)
+    time.sleep(0.3)
+    ctrl_c(run)
+    assert run.finish().code == 130
+    assert not launcher.left(seconds=0.5)
+
+
+def test_a_second_ctrl_c_does_not_wait(launcher: Any) -> None:
+    run = launcher.start(*launcher.busbw, "run", *RUNS["nccl"])
+    os.kill(run.pid_of(1), signal.SIGSTOP)
+    ctrl_c(run)
+    ctrl_c(run)
+    done = run.finish()
+    assert done.code == 130
+    assert run.record()["status"] == "interrupted"
+
+
+def test_under_the_users_own_mpiexec(launcher: Any, mpiexec: str) -> None:
+    """Hydra passes the signal on to the ranks, or ends them; whichever comes first, the record has an end."""
+    run = launcher.start(mpiexec, "-n", "3", *launcher.busbw, "run", *LONG_MPI)
+    run.wait_for_cases(1)
+    ctrl_c(run)
+    assert run.finish().code != 0
+    assert not launcher.left()
+    assert run.record()["status"] in ("interrupted", "failed")
+    assert run.record()["ended"]
+
+
+def test_under_a_launcher_without_mpi(launcher: Any) -> None:
+    ranks = launcher.torchrun_style(2, *ENDLESS_NULL)
+    ranks[0].pid_of(0)
+    for rank in ranks:
+        ctrl_c(rank)
+    codes = {rank.finish().code for rank in ranks}
+    assert codes <= {130, 5}  # 5: it heard first that the other one had gone
+    assert not launcher.left()
+    assert ranks[0].record()["status"] in ("interrupted", "failed")
+
+
+def test_a_reader_that_leaves(launcher: Any) -> None:
+    """`busbw run ... | head -1` ends the run quietly."""
+    words = " ".join((*launcher.busbw, "run", *RUNS["mpi"]))
+    done = launcher.start("bash", "-c", f"{words} | head -1; exit ${{PIPESTATUS[0]}}").finish()
+    assert done.code == 141
+    assert done.out.startswith("# busbw ")
+    assert done.err == ""

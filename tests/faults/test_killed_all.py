@@ -1,0 +1,42 @@
+"""Everything killed with SIGKILL at a random moment: what is in the run folder can be read and is whole."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from typing import Any
+
+import pytest
+
+from busbw.model.record import RunStatus
+from busbw.record.read import read_digests, read_record, read_samples
+
+TIMES = 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(TIMES))
+def test_the_record_is_whole_at_any_moment(launcher: Any, seed: int) -> None:
+    run = launcher.start(
+        *launcher.busbw,
+        *["run", "all_reduce,sendrecv", "--ranks", "2", "-b", "8", "-e", "256K", "--case-time", "20ms"],
+    )
+    run.until(lambda: list(run.home.glob("*/run.json")))
+    time.sleep(random.Random(seed).uniform(0, 1.5))
+    for pid in launcher.processes():
+        os.kill(pid, signal.SIGKILL)
+    run.process.wait()
+    assert not launcher.left()
+    (path,) = run.home.glob("*/run.json")
+    record = read_record(path.parent)
+    assert record.status in (RunStatus.RUNNING, RunStatus.COMPLETE)
+    assert [result.case for result in record.results] == list(range(len(record.results)))
+    samples, digests = read_samples(path.parent), read_digests(path.parent)
+    for result in record.results:
+        own = samples[samples["case"] == result.case]
+        assert (own["rank"] == -1).sum() == result.samples
+        assert (own["rank"] == 1).sum() == result.samples
+        assert (digests["case"] == result.case).sum() == 2
+    assert record.status is RunStatus.COMPLETE or len(record.results) < len(record.plan.cases) + 1

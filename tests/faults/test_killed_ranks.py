@@ -1,0 +1,171 @@
+"""A rank that is killed before, during and after it connects: named with its host within ten seconds, exit
+code 5, the finished cases kept, and every other rank gone.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HOST = socket.gethostname()
+NAMED_WITHIN_S = 10
+
+# Loaded by every Python below (it is on PYTHONPATH): one rank comes to a stop on its way up.
+HOOK = """
+import os, signal, sys, threading, time
+
+def victim():
+    return os.environ.get("PMI_RANK", os.environ.get("BUSBW_RANK", os.environ.get("RANK"))) == "1"
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+moment = os.environ.get("TEST_DIE")
+if victim() and "-m" in sys.orig_argv:
+    if moment == "before-hello":
+        time.sleep(1.5)
+        die()
+    if moment == "before-connecting":
+        class Watch:
+            def find_spec(self, name, path=None, target=None):
+                if name == "busbw.worker.entry":
+                    die()
+        sys.meta_path.insert(0, Watch())
+    if moment == "connecting":
+        class Watch:
+            def find_spec(self, name, path=None, target=None):
+                if name in ("mpi4py.MPI", "busbw.world.nccl"):
+                    threading.Timer(0.05, die).start()
+        sys.meta_path.insert(0, Watch())
+    if moment == "raises":
+        class Watch:
+            def find_spec(self, name, path=None, target=None):
+                if name == "busbw.backends.create":
+                    raise RuntimeError("no such luck")
+        sys.meta_path.insert(0, Watch())
+"""
+
+# Cases of a fraction of a second: some finish, the run takes many more.
+LONG_MPI = ["all_reduce", "-b", "8", "-e", "64K", "--case-time", "300ms", "--precision", "0.0001%"]
+# Without an end: no look takes time in the null backend, but there are very many of them.
+ENDLESS_NULL = [
+    "all_reduce",
+    "-b",
+    "8",
+    "-e",
+    "64M",
+    "--backend",
+    "null",
+    "--world",
+    "nccl",
+    "-n",
+    "10000000000000",
+]
+WORLDS = {
+    "mpi": ("--ranks", "3", *LONG_MPI),
+    "nccl": ("--ranks", "3", *ENDLESS_NULL),
+}
+
+
+@pytest.fixture
+def hook(tmp_path: Path) -> str:
+    """A PYTHONPATH with the hook in front."""
+    folder = tmp_path / "hook"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(HOOK)
+    return str(folder)
+
+
+@pytest.mark.slow  # the other ranks get two seconds for their last words
+@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("moment", ["before-hello", "before-connecting", "connecting"])
+def test_killed_on_the_way_up(launcher: Any, hook: str, world: str, moment: str) -> None:
+    path = f"{hook}:{launcher.environ['PYTHONPATH']}"
+    done = launcher.run(*WORLDS[world], PYTHONPATH=path, TEST_DIE=moment)
+    assert done.error == f"rank 1 on {HOST} was killed by SIGKILL"
+    assert done.code == 5
+    assert done.seconds < NAMED_WITHIN_S
+
+
+@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("victim", [0, 1])
+def test_killed_while_measuring(launcher: Any, world: str, victim: int) -> None:
+    run = launcher.start(*launcher.busbw, "run", *WORLDS[world])
+    pid = run.pid_of(victim)
+    if world == "mpi":
+        run.wait_for_cases(1)
+    os.kill(pid, signal.SIGKILL)
+    done = run.finish()
+    error = f"rank {victim} on {HOST} was killed by SIGKILL"
+    assert (done.code, done.error) == (5, error)
+    assert done.seconds < NAMED_WITHIN_S
+    record = run.record()
+    assert (record["status"], record["error"]) == ("failed", error)
+    assert record["ended"]
+    if world == "mpi":
+        assert record["results"][0]["status"] == "good"
+        assert f"record   {run.home}" in done.out
+
+
+@pytest.mark.parametrize("victim", [1, 2])
+def test_killed_under_the_users_own_mpiexec(launcher: Any, mpiexec: str, victim: int) -> None:
+    """Hydra ends all ranks with SIGKILL at once, and its exit code is its own; the record still has an
+    end.
+    """
+    run = launcher.start(mpiexec, "-n", "3", *launcher.busbw, "run", *LONG_MPI)
+    run.wait_for_cases(1)
+    os.kill(run.pid_of(victim), signal.SIGKILL)
+    done = run.finish()
+    assert done.code not in (0, 1, 2)
+    assert not launcher.left()
+    record = run.record()
+    assert record["status"] == "failed"
+    assert record["error"] == f"rank {victim} on {HOST} ended first, and the launcher ended the others"
+    assert record["results"][0]["status"] == "good"
+
+
+@pytest.mark.parametrize("victim", [0, 1, 2])
+def test_killed_under_a_launcher_without_mpi(launcher: Any, victim: int) -> None:
+    ranks = launcher.torchrun_style(3, *ENDLESS_NULL)
+    os.kill(ranks[0].pid_of(victim), signal.SIGKILL)
+    done = [rank.finish() for rank in ranks]
+    assert [item.code for item in done] == [-9 if rank == victim else 5 for rank in range(3)]
+    assert all(item.seconds < NAMED_WITHIN_S for item in done)
+    errors = [line for item in done for line in item.err.splitlines() if line.startswith("error: ")]
+    assert any(line.startswith(f"error: rank {victim} on {HOST}") for line in errors), errors
+    assert not launcher.left()
+    assert ranks[0].record()["status"] == "failed"
+    assert f"rank {victim} on {HOST}" in ranks[0].record()["error"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("world", WORLDS)
+def test_a_defect_on_one_rank_ends_all(launcher: Any, hook: str, world: str) -> None:
+    path = f"{hook}:{launcher.environ['PYTHONPATH']}"
+    done = launcher.start(*launcher.busbw, "run", *WORLDS[world], PYTHONPATH=path, TEST_DIE="raises").finish()
+    assert done.code == 5
+    assert done.error.startswith(f"rank 1 on {HOST}")
+
+
+@pytest.mark.slow
+def test_a_stopped_rank_is_named_by_the_channel(launcher: Any) -> None:
+    run = launcher.start(*launcher.busbw, "run", *WORLDS["nccl"])
+    os.kill(run.pid_of(2), signal.SIGSTOP)
+    done = run.finish()
+    assert done.code == 5
+    assert done.error.startswith(f"rank 2 on {HOST}")
+    assert done.seconds < NAMED_WITHIN_S
+
+
+def test_ranks_end_when_the_front_process_is_killed(launcher: Any) -> None:
+    for operands in WORLDS.values():
+        run = launcher.start(*launcher.busbw, "run", *operands)
+        run.pid_of(0)
+        run.process.kill()
+        run.process.wait()
+        assert not launcher.left()

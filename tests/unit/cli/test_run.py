@@ -1,0 +1,274 @@
+"""The whole pipeline as a user calls it, on the null backend, whose times are known."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import busbw
+from busbw.cli.main import main
+from busbw.model.event import decode
+from busbw.record.folder import RUN_FILE
+from busbw.record.read import read_digests, read_record, read_samples
+
+NULL = ("--backend", "null", "--world", "nccl", "--ranks", "2")
+Busbw = Callable[..., subprocess.CompletedProcess[str]]
+FOREIGN = (
+    "BUSBW_",
+    "OMPI_",
+    "PMI",
+    "PMIX_",
+    "SLURM_",
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_",
+    "MASTER_",
+    "TORCHELASTIC_",
+)
+
+
+def start(home: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
+    environment = {
+        **kept,
+        "PYTHONPATH": os.pathsep.join(
+            filter(None, (str(Path(busbw.__path__[0]).parent), os.environ.get("PYTHONPATH")))
+        ),
+        "BUSBW_HOME": str(home),
+        **variables,
+    }
+    return subprocess.run(
+        [sys.executable, "-m", "busbw", *words],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+@pytest.fixture
+def called(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    """Calls a command that starts no rank, in this process: (exit code, stdout, stderr)."""
+    for name in os.environ:
+        if name.startswith(FOREIGN):
+            monkeypatch.delenv(name)
+
+    def call(home: Path, *words: str) -> tuple[int, str, str]:
+        monkeypatch.setenv("BUSBW_HOME", str(home))
+        capsys.readouterr()
+        code = main(list(words))
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture(scope="module")
+def measured(home: Path) -> subprocess.CompletedProcess[str]:
+    """One run that the tests below look at from all sides."""
+    words = ("all_gather", "sendrecv", "-b", "1K", "-e", "4K", "-f", "4", *NULL)
+    done = start(home, "run", *words, "--format", "csv")
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def rows(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_times_and_bandwidths_are_exact(measured: subprocess.CompletedProcess[str]) -> None:
+    # A call of the null backend takes 1 us and 1 ns for every 100 bytes.
+    got = [
+        (row["collective"], row["size_bytes"], row["placement"], row["time_ns"])
+        for row in rows(measured.stdout)
+    ]
+    assert got == [
+        ("all_gather", "1024", "out-of-place", "1010.0"),
+        ("all_gather", "1024", "in-place", "1010.0"),
+        ("all_gather", "4096", "out-of-place", "1040.0"),
+        ("all_gather", "4096", "in-place", "1040.0"),
+        ("sendrecv", "1024", "out-of-place", "1010.0"),
+        ("sendrecv", "1024", "in-place", ""),
+        ("sendrecv", "4096", "out-of-place", "1040.0"),
+        ("sendrecv", "4096", "in-place", ""),
+    ]
+    first, in_place = rows(measured.stdout)[0], rows(measured.stdout)[5]
+    assert float(first["algbw_gb_per_s"]) == pytest.approx(1024 / 1010)
+    assert float(first["busbw_gb_per_s"]) == pytest.approx(1024 / 1010 / 2)
+    assert (first["status"], first["ranks"], first["stop"], first["wrong"]) == ("good", "2", "precision", "")
+    assert (in_place["status"], in_place["busbw_gb_per_s"]) == ("not-applicable", "")
+
+
+def test_data_go_to_stdout_and_nothing_else_to_stderr(measured: subprocess.CompletedProcess[str]) -> None:
+    assert measured.stderr == ""
+    assert len(measured.stdout.splitlines()) == 9
+
+
+def test_the_record_holds_the_run(measured: subprocess.CompletedProcess[str], home: Path) -> None:
+    (folder,) = home.iterdir()
+    record = read_record(folder)
+    assert (record.status, record.run_id) == ("complete", folder.name)
+    assert folder.name.split("-")[2] == "all_gather+sendrecv"
+    assert "all_gather" in record.argv
+    assert record.settings["maxbytes"] == "4K"
+    assert record.world is not None
+    assert (record.world.size, [rank.rank for rank in record.world.ranks]) == (2, [0, 1])
+    assert [result.time_ns for result in record.results if result.time_ns] == [
+        1010.0,
+        1010.0,
+        1040.0,
+        1040.0,
+        1010.0,
+        1040.0,
+    ]
+    samples, digests = read_samples(folder), read_digests(folder)
+    assert sorted(set(samples["rank"].tolist())) == [-1, 0, 1]
+    assert sorted(set(samples["case"].tolist())) == [0, 1, 2, 3, 4, 6]
+    assert (samples["elapsed_ns"][samples["case"] == 2] == 1040 * samples["k"][samples["case"] == 2]).all()
+    assert len(digests) == 6 * 2
+    assert (folder / "request" / "commands.txt").read_text().count("busbw.worker") == 2
+    assert "BUSBW_TOKEN=..." in (folder / "request" / "commands.txt").read_text()
+
+
+def test_show_repeats_what_run_printed(
+    measured: subprocess.CompletedProcess[str], home: Path, called: Any
+) -> None:
+    assert called(home, "show", "last", "--format", "csv") == (0, measured.stdout, "")
+
+
+def test_show_repeats_a_table_to_the_letter(tmp_path: Path, called: Any) -> None:
+    first = start(tmp_path, "run", "all_reduce", "-b", "8", "-e", "64", *NULL)
+    assert first.returncode == 0, first.stderr
+    assert called(tmp_path, "show") == (0, first.stdout, "")
+    assert first.stdout.splitlines()[-1].startswith("# record   ")
+
+
+def test_show_has_the_record_and_the_stream_too(
+    measured: subprocess.CompletedProcess[str], home: Path, called: Any
+) -> None:
+    (folder,) = home.iterdir()
+    assert called(home, "show", folder.name, "--format", "json")[1] == (folder / RUN_FILE).read_text()
+    events = [decode(line) for line in called(home, "show", "--format", "jsonl")[1].splitlines()]
+    assert [event and event["event"] for event in events] == ["header", *["case"] * 8, "end"]
+
+
+def test_list_has_the_run(measured: subprocess.CompletedProcess[str], home: Path, called: Any) -> None:
+    (folder,) = home.iterdir()
+    assert json.loads(called(home, "list", "--format", "json")[1]) == [
+        {
+            "run": folder.name,
+            "status": "complete",
+            "backend": "null",
+            "ranks": 2,
+            "cases": "8/8",
+            "operations": "all_gather,sendrecv",
+        }
+    ]
+    words = called(home, "list")[1].split()
+    assert words == [folder.name, "complete", "null", "2", "ranks", "8/8", "all_gather,sendrecv"]
+
+
+def test_a_run_that_cannot_be_read_is_listed_with_the_reason(tmp_path: Path, called: Any) -> None:
+    (tmp_path / "20260101-000000-x-aaaa").mkdir()
+    (tmp_path / "20260101-000000-x-aaaa" / RUN_FILE).write_text('{"schema": 99}')
+    code, out, _ = called(tmp_path, "list")
+    assert code == 0
+    assert "unreadable" in out
+    assert "record schema 99" in out
+
+
+def test_json_lines_are_events(tmp_path: Path) -> None:
+    done = start(
+        tmp_path, "run", "all_reduce", "-e", "8", *NULL, "-n", "20", "--seed", "5", "--format", "jsonl"
+    )
+    events: list[Any] = [decode(line) for line in done.stdout.splitlines()]
+    assert [event["event"] for event in events] == ["header", "case", "case", "end"]
+    assert events[0]["plan"]["seed"] == 5
+    result = events[1]["result"]
+    assert result["samples"] * result["calls_per_sample"] == 20
+    assert result["stop"] == "calls"
+    assert events[-1]["exit_code"] == 0
+
+
+def test_one_rank_has_no_bus_bandwidth(tmp_path: Path) -> None:
+    words = ("run", "all_reduce", "-e", "8", "--backend", "null", "--world", "solo", "--ranks", "1")
+    done = start(tmp_path, *words)
+    assert done.returncode == 0, done.stderr
+    row = next(line for line in done.stdout.splitlines() if not line.startswith("#"))
+    assert row.split()[5:10] == ["1.00", "0.0%", "0.01", "n/a", "N/A"]
+
+
+def test_a_dry_run_prints_the_plan_and_starts_nothing(tmp_path: Path, called: Any) -> None:
+    words = ("run", "sendrecv", "-b", "8", "-e", "16", *NULL, "--dry-run")
+    code, out, err = called(tmp_path, *words)
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0] == "# 2 ranks, world nccl, backend null, 4 cases"
+    assert sum("-m busbw.worker" in line for line in lines) == 2
+    assert lines[3:] == [
+        "sendrecv float none 8 B (2 elements) out-of-place",
+        "sendrecv float none 16 B (4 elements) out-of-place",
+    ]
+    assert "BUSBW_TOKEN=... " in lines[1]
+    plan = json.loads(called(tmp_path, *words, "--format", "json")[1])
+    assert (plan["ranks"], len(plan["plan"]["cases"]), len(plan["commands"])) == (2, 4, 2)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_variables_set_what_flags_leave_open(
+    tmp_path: Path, called: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BUSBW_MINBYTES", "1")
+    monkeypatch.setenv("BUSBW_MAXBYTES", "128")
+    out = called(tmp_path, "run", "sendrecv", *NULL, "-b", "64", "--dry-run", "--format", "json")[1]
+    assert [case["size_bytes"] for case in json.loads(out)["plan"]["cases"][::2]] == [64, 128]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["run", "all_reduc"], "unknown operation 'all_reduc'"),
+        (["run"], "no operation given"),
+        (["run", "all_reduce", "-d", "float8"], "unknown type 'float8'"),
+        (["run", "all_reduce", "-e", "64MB"], "ambiguous size"),
+        (["run", "all_reduce", "-b", "2K", "-e", "1K"], "larger than the last"),
+        (["run", "all_reduce", "--ranks", "0"], "--ranks 0 is too small"),
+        (["run", "all_reduce", "--backend", "null", "--ranks", "2", "--world", "solo"], "solo has one rank"),
+        (["show"], "no run 'last'"),
+        (["show", "nothing"], "no run 'nothing'"),
+    ],
+)
+def test_bad_input_is_one_error_a_hint_and_exit_code_2(
+    tmp_path: Path, words: list[str], message: str
+) -> None:
+    done = start(tmp_path, *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    error, hint = done.stderr.splitlines()
+    assert error.startswith("error: ")
+    assert message in error
+    assert hint.startswith("hint: ")
+    assert list(tmp_path.rglob("run.json")) == []
+
+
+def test_two_worlds_that_cannot_meet_are_an_error_of_the_site(tmp_path: Path) -> None:
+    words = ("run", "all_reduce", "-e", "8", "--backend", "mpi", "--world", "nccl", "--ranks", "2")
+    done = start(tmp_path, *words)
+    assert done.returncode == 4
+    assert "CPU ranks communicate over MPI" in done.stderr
+    assert "Traceback" not in done.stderr

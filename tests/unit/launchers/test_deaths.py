@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import pytest
+
+from busbw.launchers.deaths import Death, last_words, read_death
+
+BANNER = "=" * 83
+
+# What mpiexec of MPICH 5.0.2 printed.
+HYDRA_SIGNAL = f"""
+{BANNER}
+=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES
+=   PID 25684 RUNNING AT node7
+=   EXIT CODE: 9
+=   CLEANING UP REMAINING PROCESSES
+=   YOU CAN IGNORE THE BELOW CLEANUP MESSAGES
+{BANNER}
+YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)
+This typically refers to a problem with your application.
+Please see the FAQ page for debugging suggestions
+"""
+HYDRA_CODE = f"""
+{BANNER}
+=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES
+=   PID 311 RUNNING AT node7
+=   EXIT CODE: 9
+=   CLEANING UP REMAINING PROCESSES
+=   YOU CAN IGNORE THE BELOW CLEANUP MESSAGES
+{BANNER}
+"""
+# What mpirun of Open MPI 4.1 and 5.0 prints.
+OPEN_MPI_4 = """
+--------------------------------------------------------------------------
+Primary job  terminated normally, but 1 process returned
+a non-zero exit code. Per user-direction, the job has been aborted.
+--------------------------------------------------------------------------
+mpirun noticed that process rank 1 with PID 0 on node node7 exited on signal 11 (Segmentation fault).
+--------------------------------------------------------------------------
+"""
+OPEN_MPI_5 = """
+--------------------------------------------------------------------------
+prterun noticed that process rank 1 with PID 4242 on node node7 exited on
+signal 9 (Killed).
+--------------------------------------------------------------------------
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "death"),
+    [
+        (HYDRA_SIGNAL, Death("node7", 25684, None, -9)),
+        (HYDRA_CODE, Death("node7", 311, None, 9)),
+        (OPEN_MPI_4, Death("node7", 0, 1, -11)),
+        (OPEN_MPI_5, Death("node7", 4242, 1, -9)),
+        ("a rank's own words\nsignal 9\n", None),
+        ("", None),
+    ],
+)
+def test_what_launchers_print(text: str, death: Death | None) -> None:
+    assert read_death(text.splitlines()) == death
+
+
+def test_last_words_come_before_the_launcher_speaks() -> None:
+    lines = ["Traceback (most recent call last):", "ImportError: no numpy", "", *HYDRA_CODE.splitlines()]
+    assert last_words(lines) == "ImportError: no numpy"
+    assert last_words(HYDRA_CODE.splitlines()) == ""
+    assert last_words([]) == ""

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from busbw.errors import SiteError
+from busbw.launchers.base import Command
+from busbw.launchers.local import LocalMpi, over_mpi, without_mpi
+
+WORKER = (sys.executable, "-m", "busbw.worker")
+
+
+def test_mpich_needs_nothing_but_the_number() -> None:
+    request = over_mpi(LocalMpi("/env/bin/mpiexec", "mpich"), 4, 2, "/run/request.json")
+    (command,) = request.commands
+    assert command.argv == ("/env/bin/mpiexec", "-n", "4", *WORKER)
+    assert command.environ == {"BUSBW_REQUEST": "/run/request.json", "BUSBW_WORLD": "mpi"}
+    assert (request.launcher, request.world, request.ranks) == ("local", "mpi", 4)
+    assert not request.process_is_rank
+
+
+@pytest.mark.parametrize(("ranks", "oversubscribed"), [(2, False), (3, True)])
+def test_open_mpi_is_told_about_root_and_too_few_cores(ranks: int, oversubscribed: bool) -> None:
+    (command,) = over_mpi(LocalMpi("/usr/bin/mpiexec", "openmpi"), ranks, 2, "r").commands
+    assert command.environ["OMPI_ALLOW_RUN_AS_ROOT"] == "1"
+    assert ("--oversubscribe" in command.argv) is oversubscribed
+    assert ("mpi_yield_when_idle" in command.argv) is oversubscribed
+
+
+def test_no_mpiexec() -> None:
+    with pytest.raises(SiteError, match="no mpiexec was found") as caught:
+        over_mpi(LocalMpi("", "mpich"), 2, 2, "r")
+    assert "pip install mpich" in caught.value.hint
+
+
+def test_plain_processes_get_their_places_and_one_token() -> None:
+    request = without_mpi(2, "0123abc", 4711, "/run/request.json")
+    assert [command.argv for command in request.commands] == [WORKER, WORKER]
+    assert [command.environ["BUSBW_RANK"] for command in request.commands] == ["0", "1"]
+    assert {command.environ["BUSBW_ROOT"] for command in request.commands} == {"127.0.0.1:4711"}
+    assert {command.environ["BUSBW_TOKEN"] for command in request.commands} == {"0123abc"}
+    assert request.process_is_rank
+
+
+def test_what_is_printed_can_be_typed_but_keeps_the_secret() -> None:
+    command = Command(("prog", "a b"), {"NAME": "x y", "KEY": "hush"}, secret=frozenset({"KEY"}))
+    assert str(command) == "NAME='x y' KEY=... prog 'a b'"
+    text = str(without_mpi(2, "0123abc", 4711, "r"))
+    assert text.count("\n") == 1
+    assert "0123abc" not in text

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import pytest
+
+from busbw.errors import ExitCode, SiteError
+from busbw.launchers.base import Command, LaunchRequest
+from busbw.model.event import Event, EventKind, event
+from busbw.session import Story, judge
+from busbw.worker.lead import error_event
+
+HYDRA = [
+    "=" * 80,
+    "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES",
+    "=   PID 500 RUNNING AT node7",
+    "=   EXIT CODE: 9",
+    "=" * 80,
+    "YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)",
+]
+OWN = error_event(SiteError("no such device", hint="look", rank=2, host="node7"))
+SEEN = error_event(SiteError("rank 2 on node7: the process ended", rank=2, host="node7"), peer_lost=True)
+
+
+def story(world: str, **fields: object) -> Story:
+    commands = tuple(Command(("true",)) for _ in range(1 if world == "mpi" else 3))
+    return Story(LaunchRequest("local", world, 3, commands), **fields)  # type: ignore[arg-type]
+
+
+def end(code: ExitCode) -> Event:
+    return event(EventKind.END, exit_code=int(code))
+
+
+@pytest.mark.parametrize("code", [ExitCode.OK, ExitCode.BAD_VERDICT])
+def test_a_run_that_ended_well_has_its_own_code(code: ExitCode) -> None:
+    assert judge(story("nccl", end=end(code), exits={0: 0, 1: 0, 2: 0}), "here") == (code, None)
+
+
+def test_interrupted_whatever_the_ranks_said_on_their_way_out() -> None:
+    told = story("nccl", interrupted=True, errors=[SEEN], exits={0: -15})
+    assert judge(told, "here") == (ExitCode.INTERRUPTED, None)
+
+
+def test_what_a_rank_says_of_itself_comes_first() -> None:
+    told = story("nccl", errors=[SEEN, OWN], exits={2: -9})
+    assert judge(told, "here") == (ExitCode.ENVIRONMENT, OWN)
+
+
+def test_a_killed_process_is_named_before_those_that_left_for_it() -> None:
+    code, error = judge(story("nccl", errors=[SEEN], exits={0: 5, 1: 5, 2: -11}), "here")
+    assert code is ExitCode.RANK_FAILED
+    assert error is not None
+    assert error["message"] == "rank 2 on here was killed by SIGSEGV"
+    assert (error["rank"], error["host"]) == (2, "here")
+
+
+def test_a_process_that_left_with_a_code_is_quoted() -> None:
+    code, error = judge(story("nccl", exits={1: 1}, output=["Traceback", "ImportError: no numpy"]), "here")
+    assert code is ExitCode.RANK_FAILED
+    assert error is not None
+    assert error["message"] == "rank 1 on here ended with exit code 1"
+    assert error["hint"] == "its last words: ImportError: no numpy"
+
+
+def test_once_connected_the_launcher_names_the_process_and_hello_its_rank() -> None:
+    told = story("mpi", connected=True, hello={500: (1, "node7.example")}, output=HYDRA, first_dead=0)
+    _, error = judge(told, "here")
+    assert error is not None
+    assert error["message"] == "rank 1 on node7.example was killed by SIGKILL"
+
+
+def test_before_that_it_names_any_and_what_was_seen_counts() -> None:
+    told = story("mpi", hello={500: (0, "node7")}, output=HYDRA, first_dead=2, exits={0: 9})
+    _, error = judge(told, "here")
+    assert error is not None
+    assert error["message"] == "rank 2 on node7 was killed by SIGKILL"
+
+
+def test_a_process_that_never_said_hello_has_no_number() -> None:
+    _, error = judge(story("mpi", output=HYDRA), "here")
+    assert error is not None
+    assert error["message"] == "a rank on node7 was killed by SIGKILL"
+
+
+def test_a_rank_that_its_launcher_does_not_miss() -> None:
+    _, error = judge(story("mpi", first_dead=1), "here")
+    assert error is not None
+    assert error["message"] == "rank 1 on here ended before the ranks were connected"
+
+
+def test_only_others_saw_it() -> None:
+    assert judge(story("mpi", errors=[SEEN]), "here") == (ExitCode.ENVIRONMENT, SEEN)
+
+
+def test_nothing_was_said_at_all() -> None:
+    code, error = judge(story("nccl", exits={0: 0, 1: 0, 2: 0}), "here")
+    assert code is ExitCode.RANK_FAILED
+    assert error is not None
+    assert error["message"] == "the ranks ended without a result"
