@@ -31,6 +31,7 @@ lint: $(READY) ## every check that does not run the program
 	$(BIN)/clang-format --dry-run -Werror $(wildcard $(NATIVE))
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python tools/make_ptx.py --check
+	$(BIN)/python tools/make_reference.py --check
 	$(BIN)/python tools/check_docs.py
 
 format: $(READY) ## rewrite the sources as lint wants them
@@ -53,11 +54,12 @@ test-aarch64: core ## the aarch64 wheel's core under a real aarch64 Python (qemu
 wheels: $(READY) ## release wheels for x86-64 and aarch64, and the sdist, into dist/
 	$(BIN)/python tools/build_wheels.py --sdist
 
-docs: $(READY) ## check the pages
+docs: $(READY) ## write the generated pages, and check all
+	$(BIN)/python tools/make_reference.py
 	$(BIN)/python tools/check_docs.py
 
-demo: core ## measure all_reduce between four ranks on this machine
-	$(BIN)/busbw run all_reduce --ranks 4 -b 1K -e 1M
+demo: core ## measure all_reduce between two ranks on this machine
+	$(BIN)/busbw run all_reduce --ranks 2 -b 1K -e 1M
 
 clean: ## remove everything that was built, but not .venv
 	rm -rf build dist *.egg-info src/busbw/_native/*.so src/busbw/_native/*.ptx

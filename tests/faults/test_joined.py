@@ -108,3 +108,11 @@ def test_a_rank_that_never_comes(launcher: Any) -> None:
     assert done.code == 5
     assert "1 of 3 ranks did not arrive within 1 s: 2" in done.error
     assert second.finish().code == 5
+
+
+@pytest.mark.parametrize("world", ["mpi", "nccl"])
+def test_told_that_there_is_no_launcher_it_starts_its_own_ranks(launcher: Any, world: str) -> None:
+    leftovers = {"BUSBW_LAUNCHER": "none", "PMI_RANK": "1", "PMI_SIZE": "7", "SLURM_PROCID": "3"}
+    done = launcher.run(*NULL, "--ranks", "2", "--world", world, **leftovers)
+    assert done.code == 0, done
+    assert "# ranks    2 on 1 host" in done.out

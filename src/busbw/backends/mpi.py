@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from typing import Any, Final
 
 import numpy as np
@@ -101,7 +102,11 @@ class MpiBackend:
             version=library.version,
             path=library.path,
             device=read_processors().model,
-            facts={"thread_level": world.thread_level, "abi_handle_bytes": self._mpi._sizeof(self._mpi.Comm)},
+            facts={
+                "thread_level": world.thread_level,
+                "abi_handle_bytes": self._mpi._sizeof(self._mpi.Comm),
+                "cores_allowed": len(os.sched_getaffinity(0)),
+            },
         )
 
     def prepare(self, case: Case) -> MpiCase:

@@ -52,8 +52,12 @@ def local_request(backend: str, world: str, ranks: int, request_file: str) -> La
     from busbw.probes.mpi import find_mpi
 
     library = find_mpi(os.environ).library
-    mpi = local.LocalMpi(library.mpiexec if library else "", library.family if library else "")
-    return local.over_mpi(mpi, ranks, read_processors().usable_cores, request_file)
+    mpi = local.LocalMpi("", "")
+    if library is not None:
+        bundled = library.family == "mpich" and library.found == "environment"
+        mpi = local.LocalMpi(library.mpiexec, library.family, bundled)
+    processors = read_processors()
+    return local.over_mpi(mpi, ranks, min(processors.usable_cores, processors.cores), request_file)
 
 
 def _free_port() -> int:

@@ -21,25 +21,31 @@ _OPEN_MPI_ENVIRON: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class LocalMpi:
-    """The mpiexec to use, and whose it is."""
+    """The mpiexec to use, and whose it is; ``bundled`` where it is the mpich wheel's own."""
 
     mpiexec: str
     family: str
+    bundled: bool = False
 
 
 def over_mpi(mpi: LocalMpi, ranks: int, cores: int, request_file: str, world: str = "mpi") -> LaunchRequest:
-    """``ranks`` CPU ranks under the bundled (or the site's) mpiexec."""
+    """``ranks`` CPU ranks under an mpiexec; ``cores`` is how many they may use."""
     if not mpi.mpiexec:
         raise SiteError(
             "no mpiexec was found beside the MPI library or on PATH",
             hint="install the bundled MPI (pip install mpich), or start the ranks with your own mpirun",
         )
     options: tuple[str, ...] = ("-n", str(ranks))
-    environ = {"BUSBW_REQUEST": request_file, "BUSBW_WORLD": world}
+    # BUSBW_LAUNCHER=none, which made us start ranks of our own, is not meant for them.
+    environ = {"BUSBW_REQUEST": request_file, "BUSBW_WORLD": world, "BUSBW_LAUNCHER": ""}
     if mpi.family == "openmpi":
         environ.update(_OPEN_MPI_ENVIRON)
         if ranks > cores:
             options = (*options, "--oversubscribe", "--mca", "mpi_yield_when_idle", "1")
+    elif mpi.bundled and ranks <= cores:
+        # Ranks that start on one core and spin can stay there for seconds, at milliseconds a call. Open MPI
+        # binds by default.
+        options = (*options, "-bind-to", "core")
     command = Command((mpi.mpiexec, *options, *RANK_COMMAND), environ)
     return LaunchRequest("local", world, ranks, (command,))
 
@@ -56,6 +62,7 @@ def without_mpi(ranks: int, token: str, port: int, request_file: str) -> LaunchR
                 {
                     "BUSBW_REQUEST": request_file,
                     "BUSBW_WORLD": "nccl",
+                    "BUSBW_LAUNCHER": "busbw",
                     "BUSBW_RANK": str(rank),
                     "BUSBW_WORLD_SIZE": str(ranks),
                     "BUSBW_LOCAL_RANK": str(rank),

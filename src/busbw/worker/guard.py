@@ -2,15 +2,14 @@
 
 Launchers end all ranks when one dies, and not all leave rank 0 the time to say why: MPICH's hydra sends
 SIGKILL within a millisecond. Where busbw started the ranks its front process judges; under somebody else's
-launcher there is nobody, so rank 0 forks this process before it has threads or an MPI library. It sleeps until
-connections close: rank 0's pipe, and a socket of every other rank on this host. The launcher learns of a death
-in the same way, so the first that closes is known before the launcher's kill can close the others.
+launcher there is nobody, so rank 0 forks this process before it has threads or an MPI library. It sleeps
+until connections close: rank 0's pipe, and a socket of every other rank on this host. The launcher learns
+of a death in the same way, so the first that closes is known before the launcher's kill can close the others.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import secrets
 import select
@@ -70,8 +69,8 @@ def _live(read_fd: int, listen_fd: int) -> None:
     """The guard's whole life; never returns."""
     try:
         os.setsid()  # Ctrl-C and the launcher's kill are for the ranks
-        # Among the descriptors of rank 0 is the launcher's own socket: held open, it would hide rank 0's death.
-        # Both are copied out of the way first, since either may have the other's new number.
+        # Among the descriptors of rank 0 is the launcher's own socket: held open, it would hide rank 0's
+        # death. Both are copied out of the way first, since either may have the other's new number.
         pipe, listener = os.dup(read_fd), os.dup(listen_fd)
         os.dup2(pipe, _PIPE_FD)
         os.dup2(listener, _LISTEN_FD)

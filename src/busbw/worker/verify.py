@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -48,7 +48,10 @@ def verify(case: Case, prepared: PreparedCase, world: World, seed: int, checks: 
         wrong, where = _judge(case, world, world.sum(votes.reshape(-1)).reshape(votes.shape))
         total += wrong
         for place in where:
-            places.setdefault(place.rank, place)
+            earlier = places.get(place.rank)
+            places[place.rank] = (
+                place if earlier is None else replace(earlier, wrong=earlier.wrong + place.wrong)
+            )
     return Verdict(total, tuple(places[rank] for rank in sorted(places)))
 
 

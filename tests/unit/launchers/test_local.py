@@ -15,9 +15,16 @@ def test_mpich_needs_nothing_but_the_number() -> None:
     request = over_mpi(LocalMpi("/env/bin/mpiexec", "mpich"), 4, 2, "/run/request.json")
     (command,) = request.commands
     assert command.argv == ("/env/bin/mpiexec", "-n", "4", *WORKER)
-    assert command.environ == {"BUSBW_REQUEST": "/run/request.json", "BUSBW_WORLD": "mpi"}
+    assert command.environ["BUSBW_REQUEST"] == "/run/request.json"
+    assert command.environ["BUSBW_WORLD"] == "mpi"
     assert (request.launcher, request.world, request.ranks) == ("local", "mpi", 4)
     assert not request.process_is_rank
+
+
+@pytest.mark.parametrize(("ranks", "bound"), [(2, True), (3, False)])
+def test_the_bundled_mpich_binds_where_every_rank_has_a_core(ranks: int, bound: bool) -> None:
+    (command,) = over_mpi(LocalMpi("/env/bin/mpiexec", "mpich", bundled=True), ranks, 2, "r").commands
+    assert ("-bind-to" in command.argv) is bound
 
 
 @pytest.mark.parametrize(("ranks", "oversubscribed"), [(2, False), (3, True)])

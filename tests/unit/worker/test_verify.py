@@ -53,7 +53,7 @@ def test_checks_add_up_and_the_first_place_of_a_rank_is_kept(
 ) -> None:
     outcomes = [[GOOD, GOOD, GOOD], [GOOD, CheckOutcome(1, 5, 0), CheckOutcome(4, 0, 0)]]
     verdict = verified(on_ranks, scripted, case(), outcomes)
-    assert verdict == Verdict(5, (WrongData(1, "host0", 1, 5),))
+    assert verdict == Verdict(5, (WrongData(1, "host0", 5, 5),))
 
 
 def test_each_check_has_its_own_data_and_the_next_slot(on_ranks: OnRanks, scripted: Any, case: Any) -> None:
