@@ -8,19 +8,19 @@
 #define BUSBW_API extern "C" __attribute__((visibility("default")))
 
 // Raised with every change of a struct or signature below; core.py refuses a library of another number.
-constexpr int32_t kCoreAbi = 2;
+constexpr int32_t kCoreAbi = 3;
 BUSBW_API int32_t busbw_core_abi();
 
 // ---- status of every function that returns int32_t -------------------------------------------------
-// 0 is success; negative numbers are ours; a positive one is a library's tag plus that library's own code.
+// 0 is success; negative numbers are ours. A positive one is MPI's own code as it is (MPICH uses 30 bits of
+// it), or, of a call on a GPU, the library's tag plus its code.
 enum BusbwStatus : int32_t {
   kOk = 0,
   kBadArgument = -1,
   kInterrupted = -2,  // the caller raised the interrupt flag while we waited
   kTimedOut = -3,
-  kMpiError = 1 << 20,
-  kNcclError = 2 << 20,
-  kCudaError = 3 << 20,
+  kNcclError = 1 << 20,
+  kCudaError = 2 << 20,
 };
 
 // Numbers that core.py shares.

@@ -54,8 +54,8 @@ struct MpiAllReduce final : MpiCall<Handle, Count> {
       : MpiCall<Handle, Count>(s), function(as_function<Function>(s.function)) {}
 
   int32_t issue(uint64_t slot) const noexcept override {
-    return tagged(kMpiError, function(this->ends.send_at(slot), this->ends.recv_at(slot), this->send_count,
-                                      this->datatype, this->op, this->comm));
+    return function(this->ends.send_at(slot), this->ends.recv_at(slot), this->send_count, this->datatype,
+                    this->op, this->comm);
   }
   const Function function;
 };
@@ -67,9 +67,8 @@ struct MpiAllGather final : MpiCall<Handle, Count> {
       : MpiCall<Handle, Count>(s), function(as_function<Function>(s.function)) {}
 
   int32_t issue(uint64_t slot) const noexcept override {
-    return tagged(kMpiError,
-                  function(this->ends.send_at(slot), this->send_count, this->datatype,
-                           this->ends.recv_at(slot), this->recv_count, this->datatype, this->comm));
+    return function(this->ends.send_at(slot), this->send_count, this->datatype, this->ends.recv_at(slot),
+                    this->recv_count, this->datatype, this->comm);
   }
   const Function function;
 };
@@ -86,9 +85,9 @@ struct MpiSendRecv final : MpiCall<Handle, Count> {
 
   int32_t issue(uint64_t slot) const noexcept override {
     StatusStorage status;
-    return tagged(kMpiError, function(this->ends.send_at(slot), this->send_count, this->datatype, send_to,
-                                      kTag, this->ends.recv_at(slot), this->recv_count, this->datatype,
-                                      recv_from, kTag, this->comm, &status));
+    return function(this->ends.send_at(slot), this->send_count, this->datatype, send_to, kTag,
+                    this->ends.recv_at(slot), this->recv_count, this->datatype, recv_from, kTag, this->comm,
+                    &status);
   }
   const Function function;
   const int send_to;

@@ -201,4 +201,7 @@ class _translated:  # noqa: N801 (used like a function: with _translated())
         if isinstance(error, core.CallError):
             from mpi4py import MPI
 
-            raise CallFailed(f"MPI call failed: {MPI.Get_error_string(error.code)}") from error
+            raise CallFailed(
+                f"MPI call failed: {MPI.Get_error_string(error.status)}",
+                hint="the MPI library's own messages, if it printed any, are in log/ of the run folder",
+            ) from error

@@ -24,10 +24,8 @@ if TYPE_CHECKING:
     from busbw.world.base import World
 
 MAX_SAMPLES_PER_LOOK: Final = 1024
-# What the driver, the PTX module and NCCL's own buffers take beside ours: 2 GiB is what 8 ranks with default
-# channels use on H100, with some to spare.
+# An allowance for what the driver, the check kernels and NCCL's own buffers take beside ours; not measured.
 RESERVE_BYTES: Final = 2 * 2**30
-# Number of the NCCL types that came after the first release, with the version that brought them.
 # Large enough that the GPU is the limit: at 8 bytes the host's launch path is, and hides half of the cost
 # (4 x H200, NCCL 2.28.9: 2.1 us appear at 8 bytes, 4.2 us at 16 MiB).
 _PROBE_BYTES: Final = 4 * 2**20
@@ -243,10 +241,10 @@ class _Texts:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if not isinstance(error, core.CallError):
             return
-        if error.library == "nccl":
-            raise CallFailed(f"NCCL call failed: {self._nccl.error_text(error.code)}") from error
-        if error.library == "cuda":
-            raise CallFailed(f"CUDA call failed: {self._driver.error_text(error.code)}") from error
+        if error.gpu_library == "nccl":
+            raise CallFailed(f"NCCL call failed: {self._nccl.error_text(error.gpu_code)}") from error
+        if error.gpu_library == "cuda":
+            raise CallFailed(f"CUDA call failed: {self._driver.error_text(error.gpu_code)}") from error
         raise CallFailed("the wait for the GPU was interrupted") from error
 
 

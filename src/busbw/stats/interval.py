@@ -59,14 +59,16 @@ def autocorrelation_time(values: Float64Array) -> float:
     Lags are added until one is not positive, or is below both 0.05 and 1/sqrt(n); n/4 lags at most.
     """
     n = len(values)
-    indicator = (values > np.median(values)).astype(np.float64)
-    centred = indicator - indicator.mean()
-    variance = float(centred @ centred)
-    if variance == 0.0:
+    indicator = (values > np.median(values)).astype(np.int64)
+    # In whole numbers (n times the deviation from the mean), which every processor adds up alike: the ranks
+    # of a mixed cluster must come to the same decision from the same samples.
+    centred = n * indicator - int(indicator.sum())
+    variance = int(centred @ centred)
+    if variance == 0:
         return 1.0
     total = 0.0
     for lag in range(1, n // 4 + 1):
-        r = float(centred[:-lag] @ centred[lag:]) / variance
+        r = int(centred[:-lag] @ centred[lag:]) / variance
         if r <= 0 or (r <= 0.05 and r < 1 / math.sqrt(n)):
             break
         total += r

@@ -74,11 +74,13 @@ def measure(
         worst = np.concatenate((worst, world.max(look.elapsed_ns)))
         if len(worst) < wanted:
             continue
-        better_k = stopping.calls_per_sample(float(worst.min()) / k, timing_cost_ns)
-        if limits.calls is None and better_k > 2 * k and faster_looks < MOST_FASTER_LOOKS:
-            # The warm-up ran slower than the calls do (a busy core, a cold path), so k is too small for the
-            # true pace: these samples become warm-up, and sampling starts again.
-            warmup_calls, faster_looks, k = warmup_calls + len(worst) * k, faster_looks + 1, better_k
+        call_ns = float(worst.min()) / k
+        better = _first_look(limits, Pace(stopping.calls_per_sample(call_ns, timing_cost_ns), 0, call_ns))
+        if better[1] > 2 * k and faster_looks < MOST_FASTER_LOOKS:
+            # The warm-up ran slower than the calls do (a busy core, a cold path, -w 1), so k is too small for
+            # the true pace: these samples become warm-up, and sampling starts again.
+            warmup_calls, faster_looks = warmup_calls + len(worst) * k, faster_looks + 1
+            wanted, k = better
             own, issue, worst = NO_SAMPLES, NO_SAMPLES, NO_SAMPLES
             continue
         stop = _enough(worst, k, limits)

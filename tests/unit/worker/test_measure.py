@@ -106,10 +106,20 @@ def test_it_starts_again_a_few_times_at_most(on_ranks: OnRanks, scripted: Any) -
     assert samples.stop is not None
 
 
-def test_a_fixed_number_of_calls_never_starts_again(on_ranks: OnRanks, scripted: Any) -> None:
+def test_a_fixed_number_of_calls_starts_again_too_and_stays_fixed(on_ranks: OnRanks, scripted: Any) -> None:
+    """-n 100 -w 1: one cold call says nothing about the pace, and k = 1 would time the reading of time."""
     case = scripted(lambda call: 1e6 if call < 25 else 1000.0)
-    measured(on_ranks, [case], Limits(calls=100))
-    assert len(case.looks) == 1
+    (samples,) = measured(on_ranks, [case], Limits(calls=100, warmup_calls=1))
+    assert [k for _, _, k in case.looks] == [1, 10]
+    assert len(samples.worst_ns) * samples.k == 100
+
+
+def test_few_fixed_calls_do_not_start_again_for_a_k_that_they_cannot_have(
+    on_ranks: OnRanks, scripted: Any
+) -> None:
+    case = scripted(lambda call: 1000.0)
+    (samples,) = measured(on_ranks, [case], Limits(calls=16, warmup_calls=1))
+    assert (len(case.looks), samples.k) == (1, 2)
 
 
 def test_the_warm_up_takes_three_calls_and_20_ms(on_ranks: OnRanks, scripted: Any) -> None:
