@@ -38,7 +38,8 @@ def create(plan: Plan, world: World) -> Backend:
             raise SiteError(
                 f"CPU ranks communicate over MPI, but this world is {world.kind!r}"
                 f" (launcher: {world.launcher})",
-                hint="start the ranks with mpirun or srun --mpi=..., or use --backend nccl on GPUs",
+                hint="start the ranks with mpirun or srun --mpi=..., use --backend nccl on GPUs, or set"
+                " BUSBW_LAUNCHER=none to start ranks on this host",
             )
         from busbw.backends.mpi import MpiBackend
 

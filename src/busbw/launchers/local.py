@@ -17,6 +17,8 @@ _OPEN_MPI_ENVIRON: Mapping[str, str] = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
 }
+# In a Slurm job hydra would start its daemons by srun, on the job's hosts: not in our task, and not here.
+_HYDRA_ENVIRON: Mapping[str, str] = {"HYDRA_LAUNCHER": "fork", "HYDRA_RMK": "user"}
 
 
 @dataclass(frozen=True)
@@ -36,13 +38,17 @@ def over_mpi(mpi: LocalMpi, ranks: int, cores: int, request_file: str, world: st
             hint="install the bundled MPI (pip install mpich), or start the ranks with your own mpirun",
         )
     options: tuple[str, ...] = ("-n", str(ranks))
-    # BUSBW_LAUNCHER=none, which made us start ranks of our own, is not meant for them.
-    environ = {"BUSBW_REQUEST": request_file, "BUSBW_WORLD": world, "BUSBW_LAUNCHER": ""}
+    # They have to believe this mpiexec, whatever launcher's variables we were started among: with
+    # BUSBW_LAUNCHER=none in a shell that is itself the task of a Slurm step, say.
+    launcher = mpi.family if mpi.family in ("openmpi", "mpich") else ""
+    environ = {"BUSBW_REQUEST": request_file, "BUSBW_WORLD": world, "BUSBW_LAUNCHER": launcher}
     if mpi.family == "openmpi":
         environ.update(_OPEN_MPI_ENVIRON)
         if ranks > cores:
             options = (*options, "--oversubscribe", "--mca", "mpi_yield_when_idle", "1")
-    elif mpi.bundled and ranks <= cores:
+    else:
+        environ.update(_HYDRA_ENVIRON)
+    if mpi.bundled and ranks <= cores:
         # Ranks that start on one core and spin can stay there for seconds, at milliseconds a call. Open MPI
         # binds by default.
         options = (*options, "-bind-to", "core")

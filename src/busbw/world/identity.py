@@ -187,11 +187,14 @@ def identify(environ: Environ, forced: str | None = None) -> Identity | None:
         return None
     if name:
         return _identity(_forced_claim(name, environ), environ)
-    for row in (ROWS["busbw"], ROWS["torchrun"]):
-        if _proved(row, environ):
-            return _identity(_claim(row, environ), environ)
+    if _proved(ROWS["busbw"], environ):
+        return _identity(_claim(ROWS["busbw"], environ), environ)
     step = _claim(ROWS["slurm"], environ) if _proved(ROWS["slurm"], environ) else None
     own, handed = _mpi_claims(environ, step)
+    if _proved(ROWS["torchrun"], environ):
+        torchrun = _claim(ROWS["torchrun"], environ)
+        _refuse_ranks_below_torchrun(torchrun, own, environ)
+        return _identity(torchrun, environ)
     if own:
         _refuse_second_opinion(own[0], own[1:])
         _refuse_plain_variables(own[0], environ)
@@ -279,6 +282,31 @@ def _refuse_second_opinion(winner: _Claim, others: list[_Claim]) -> None:
                 f"two MPI launchers claim this process: {winner} and {other}",
                 hint=f"unset {other.row.rank}, or set BUSBW_LAUNCHER={winner.row.name} or {other.row.name}",
             )
+
+
+def _refuse_ranks_below_torchrun(torchrun: _Claim, others: list[_Claim], environ: Environ) -> None:
+    """An mpirun that started torchrun is no contradiction; one started by a rank of torchrun is: each of its
+    processes would take itself for that one rank.
+    """
+    for other in others:
+        if other.size != 1 and not any(other.agrees(view) for view in _views(torchrun, environ)):
+            raise LauncherMismatch(
+                f"torchrun and an MPI launcher claim this process: {torchrun} and {other}",
+                hint=f"set BUSBW_LAUNCHER={other.row.name} or torchrun to name the one that started it",
+            )
+
+
+def _views(torchrun: _Claim, environ: Environ) -> list[_Claim]:
+    """The numbers that an MPI launcher around torchrun may give: its ranks', or those of its agents (one a
+    node), which torchrun calls groups.
+    """
+    group = _first_number(environ, ("GROUP_RANK",)), _first_number(environ, ("GROUP_WORLD_SIZE",))
+    if group[0] is not None and group[1] is not None:
+        return [torchrun, _Claim(torchrun.row, group[0], group[1])]
+    local_size = _first_number(environ, ("LOCAL_WORLD_SIZE",))
+    if not local_size or torchrun.size is None or torchrun.size % local_size:
+        return [torchrun]
+    return [torchrun, _Claim(torchrun.row, torchrun.rank // local_size, torchrun.size // local_size)]
 
 
 def _refuse_plain_variables(winner: _Claim, environ: Environ) -> None:

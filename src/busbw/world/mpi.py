@@ -131,7 +131,8 @@ class MpiWorld:
         self.launcher = identity.launcher if identity else "none"
         self.library = library
         self.thread_level = _thread_level_name(MPI.Query_thread())
-        self.sleeps, local_rank = _local_view(comm)
+        self.local_cores, local_size, local_rank = _local_view(comm)
+        self.sleeps = local_size > self.local_cores
         self.members = self._exchange_members(local_rank)
 
     @property
@@ -218,9 +219,9 @@ class MpiWorld:
             time.sleep(POLL_INTERVAL_S)
 
 
-def _local_view(comm: MPI.Intracomm) -> tuple[bool, int]:
-    """Whether the ranks of this host outnumber the cores that they may use together, and this one's number
-    there.
+def _local_view(comm: MPI.Intracomm) -> tuple[int, int, int]:
+    """How many cores the ranks of this host may use together, how many ranks they are, and this one's number
+    among them.
 
     A launcher that binds gives each rank one core, so the cores are those of all local ranks taken together.
     """
@@ -234,7 +235,7 @@ def _local_view(comm: MPI.Intracomm) -> tuple[bool, int]:
     node.Allreduce(MPI.IN_PLACE, usable, op=MPI.MAX)
     local_size, local_rank = node.Get_size(), node.Get_rank()
     node.Free()
-    return local_size > int(usable.sum()), local_rank
+    return int(usable.sum()), local_size, local_rank
 
 
 def _thread_level_name(level: int) -> str:

@@ -21,6 +21,19 @@ def test_mpich_needs_nothing_but_the_number() -> None:
     assert not request.process_is_rank
 
 
+@pytest.mark.parametrize(
+    ("family", "launcher"), [("mpich", "mpich"), ("openmpi", "openmpi"), ("mpiabi", ""), ("", "")]
+)
+def test_ranks_believe_their_mpiexec_and_not_what_it_was_started_among(family: str, launcher: str) -> None:
+    (command,) = over_mpi(LocalMpi("/env/bin/mpiexec", family), 2, 2, "r").commands
+    assert command.environ["BUSBW_LAUNCHER"] == launcher
+
+
+def test_hydra_stays_on_this_host_in_a_slurm_job() -> None:
+    (command,) = over_mpi(LocalMpi("/env/bin/mpiexec", "mpich"), 2, 2, "r").commands
+    assert (command.environ["HYDRA_LAUNCHER"], command.environ["HYDRA_RMK"]) == ("fork", "user")
+
+
 @pytest.mark.parametrize(("ranks", "bound"), [(2, True), (3, False)])
 def test_the_bundled_mpich_binds_where_every_rank_has_a_core(ranks: int, bound: bool) -> None:
     (command,) = over_mpi(LocalMpi("/env/bin/mpiexec", "mpich", bundled=True), ranks, 2, "r").commands

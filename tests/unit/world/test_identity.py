@@ -72,6 +72,17 @@ def torchrun(rank: int, size: int) -> dict[str, str]:
     }
 
 
+def one_rank_torchrun(size: int) -> dict[str, str]:
+    """Rank 0 of ``size``, one a node, without the names of groups."""
+    return torchrun(0, size) | {"LOCAL_WORLD_SIZE": "1"}
+
+
+def one_agent(rank: int, size: int) -> dict[str, str]:
+    """A rank of a torchrun with a single agent."""
+    local = {"LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(size)}
+    return torchrun(rank, size) | local | {"GROUP_RANK": "0", "GROUP_WORLD_SIZE": "1"}
+
+
 def busbw(rank: int, size: int) -> dict[str, str]:
     local = {"BUSBW_LOCAL_RANK": str(rank), "BUSBW_LOCAL_SIZE": str(size)}
     return {"BUSBW_RANK": str(rank), "BUSBW_WORLD_SIZE": str(size), **local}
@@ -98,6 +109,26 @@ CASES = (
     Case(
         "torchrun started by mpirun, one a node",
         torchrun(9, 16) | openmpi(1, 2),
+        ("torchrun", 9, 16, 1, 8, "nccl", None),
+    ),
+    Case(
+        "torchrun started by mpirun, and it says which agent this is",
+        torchrun(9, 16) | openmpi(1, 2) | {"GROUP_RANK": "1", "GROUP_WORLD_SIZE": "2"},
+        ("torchrun", 9, 16, 1, 8, "nccl", None),
+    ),
+    Case(
+        "torchrun's ranks as hydra's, one process a rank",
+        torchrun(9, 16) | hydra(9, 16),
+        ("torchrun", 9, 16, 1, 8, "nccl", None),
+    ),
+    Case(
+        "torchrun in mpirun -np 1",
+        torchrun(9, 16) | hydra(0, 1),
+        ("torchrun", 9, 16, 1, 8, "nccl", None),
+    ),
+    Case(
+        "torchrun inside srun --mpi=pmix, one agent a node: the PMIx rank is the step's",
+        torchrun(9, 16) | step(1, 2, "1(x2)") | {"PMIX_RANK": "1"},
         ("torchrun", 9, 16, 1, 8, "nccl", None),
     ),
     Case(
@@ -240,6 +271,12 @@ CASES = (
         openmpi(1, 2) | plain(3, 4) | {"BUSBW_LAUNCHER": "environment"},
         ("environment", 3, 4, None, None, "nccl", None),
     ),
+    Case(
+        "mpirun inside a rank of torchrun, and the user says which counts",
+        torchrun(0, 1) | hydra(1, 2),
+        ("mpich", 1, 2, 1, 4, "mpi", "mpich"),
+        "mpich",
+    ),
     Case("none: one process, whatever the variables say", openmpi(1, 2), None, "none"),
 )
 
@@ -279,6 +316,21 @@ def test_identity(case: Case) -> None:
         ),
         ("leftover RANK=0 WORLD_SIZE=1 in every task of a step", step(3, 8) | plain(0, 1), "disagree"),
         ("Open MPI and PMI both set and different", openmpi(1, 4) | hydra(0, 2), "two MPI launchers"),
+        (
+            "mpirun -np 2 inside a one-rank torchrun, rank 0",
+            one_rank_torchrun(1) | hydra(0, 2),
+            "torchrun and",
+        ),
+        (
+            "mpirun -np 2 inside a one-rank torchrun, rank 1",
+            one_rank_torchrun(1) | hydra(1, 2),
+            "torchrun and",
+        ),
+        ("the same where torchrun names its groups", one_agent(0, 1) | openmpi(0, 2), "torchrun and"),
+        ("mpirun -np 2 inside rank 0 of 2 of torchrun", one_rank_torchrun(2) | hydra(1, 2), "torchrun and"),
+        ("the same under Open MPI, with groups", one_agent(0, 2) | openmpi(1, 2), "torchrun and"),
+        ("more MPI ranks than torchrun has", torchrun(0, 16) | openmpi(3, 4), "torchrun and"),
+        ("one torchrun in each rank of mpirun", one_agent(0, 8) | openmpi(0, 2), "torchrun and"),
         ("local rank beyond the local size", busbw(0, 2) | {"BUSBW_LOCAL_RANK": "2"}, "local rank 2 of 2"),
         (
             "an indexed job that does not say how many",
