@@ -25,6 +25,7 @@ def main() -> int:
 
         return cli()
     except KeyboardInterrupt:  # while importing: later it is handled where it is known what to end
+        sys.stderr.write("interrupted\n")
         return _INTERRUPTED
 
 
@@ -37,10 +38,15 @@ def _join_as_follower(arguments: list[str]) -> int | None:
         identity = identify(os.environ, os.environ.get("BUSBW_LAUNCHER"))
     except BusbwError:
         return None  # the command line tells it, with a hint
-    if identity is None or identity.rank == 0:
+    if identity is None:
         return None
     if _FOR_READERS.intersection(arguments):
-        return 0  # rank 0 says it for all
+        return None if identity.rank == 0 else 0  # rank 0 says it for all
+    from busbw.worker.signals import block
+
+    block()  # rank 0 too: the command line's libraries may start threads
+    if identity.rank == 0:
+        return None
     from busbw.worker.follower import follow
 
     return follow(identity, arguments)

@@ -19,7 +19,7 @@ from busbw.launchers.base import LaunchRequest
 from busbw.launchers.deaths import Death, last_words, read_death
 from busbw.launchers.interrupt import Interrupt
 from busbw.launchers.processes import Exit, Line, Processes
-from busbw.launchers.watch import RankWatch
+from busbw.launchers.watch import ADDRESS_VARIABLE, RankWatch
 from busbw.model.event import Emit, Event, EventKind, decode, event
 from busbw.model.record import RunStatus
 from busbw.record import close
@@ -45,7 +45,8 @@ class Story:
     exits: dict[int, int] = field(default_factory=dict)  # process of the request -> code
     output: list[str] = field(default_factory=list)  # what was no event
     connected: bool = False  # all ranks were there
-    first_dead: int | None = None  # rank below the launcher's process that was seen to end first
+    someone_ended: bool = False  # a rank, without a goodbye
+    first_dead: int | None = None  # which it was, where that is certain
     interrupted: bool = False
 
     @property
@@ -53,8 +54,7 @@ class Story:
         """A rank ended or said that it cannot go on: those that wait for it in a collective may wait for
         ever.
         """
-        early = self.first_dead is not None and not self.connected
-        return early or bool(self.errors) or any(self.exits.values())
+        return self.someone_ended or bool(self.errors) or any(self.exits.values())
 
 
 def measure(
@@ -115,8 +115,9 @@ def follow(folder: Path, story: Story, show: Emit, err: TextIO, interrupt: Inter
     wrong_since: float | None = None
     with (
         (folder / folders.LOG_FILE).open("a") as log,
-        Processes(story.launch, lambda: interrupt.insisted) as processes,
-        contextlib.closing(RankWatch(processes.pids[0], story.launch.ranks)) as watch,
+        contextlib.closing(RankWatch(story.launch.ranks)) as watch,
+        Processes(_with_address(story.launch, watch.address), lambda: interrupt.insisted) as processes,
+        watch,
     ):
         for item in processes.follow():
             if interrupt.requested:
@@ -127,13 +128,19 @@ def follow(folder: Path, story: Story, show: Emit, err: TextIO, interrupt: Inter
                 _take_line(item, story, show, log)
             elif isinstance(item, Exit):
                 story.exits[item.process] = item.code
-            if not (story.connected or story.launch.process_is_rank):
-                watch.look()
-                story.first_dead = watch.first_dead()
+            story.someone_ended, story.first_dead = watch.someone_ended, watch.first_dead
             if wrong_since is None and story.has_gone_wrong:
                 wrong_since = time.monotonic()
             if wrong_since is not None and time.monotonic() - wrong_since > LAST_WORDS_SECONDS:
                 return
+
+
+def _with_address(launch: LaunchRequest, address: str) -> LaunchRequest:
+    commands = (
+        replace(command, environ={**command.environ, ADDRESS_VARIABLE: address})
+        for command in launch.commands
+    )
+    return replace(launch, commands=tuple(commands))
 
 
 def _take_line(line: Line, story: Story, show: Emit, log: TextIO) -> None:
@@ -177,19 +184,30 @@ def judge(story: Story, host: str) -> tuple[ExitCode, Event | None]:
 
 
 def _find_death(story: Story, host: str) -> Death | None:
-    """The rank that died, from what the launcher printed or from the process itself."""
-    if told := read_death(story.output):
-        if not story.connected and story.first_dead is not None:
-            return replace(told, rank=story.first_dead)
-        rank, place = story.hello.get(told.pid or 0, (told.rank, told.host))
-        return Death(place, told.pid, rank, told.code)
-    if story.first_dead is not None and not story.connected:
-        return Death(host, rank=story.first_dead)  # its launcher took no notice
+    """The rank that died: which one is known from its connection, how it ended from its launcher or its own
+    exit.
+    """
+    told = read_death(story.output)
+    first = story.first_dead
+    if told is not None:
+        named, place = story.hello.get(told.pid or 0, (None, told.host))
+        if first is None:  # hydra's process may be one that it killed itself
+            return Death(place, told.pid, told.rank, told.code)
+        return Death(place, told.pid, first, told.code if first in (named, told.rank) else None)
+    if first is not None and story.end is None:
+        code = story.exits.get(first) if story.launch.process_is_rank else None
+        if not _left_for_another(code, story):
+            return Death(host, rank=first, code=code)
     # A signal is the cause; a rank that left with a code may have left because another died.
     for process, code in sorted(story.exits.items(), key=lambda item: item[1]):
-        if code < 0 or (code != 0 and story.end is None):
+        if code < 0 or (code != 0 and story.end is None and not _left_for_another(code, story)):
             return Death(host, rank=process if story.launch.process_is_rank else None, code=code)
     return None
+
+
+def _left_for_another(code: int | None, story: Story) -> bool:
+    """A rank that lost another one says so, or leaves that to rank 0, and leaves with this code."""
+    return code == ExitCode.RANK_FAILED and bool(story.errors)
 
 
 def _describe(death: Death, story: Story) -> BusbwError:
@@ -205,7 +223,7 @@ def _describe(death: Death, story: Story) -> BusbwError:
 
 def _how(code: int | None) -> str:
     if code is None:
-        return "ended before the ranks were connected"
+        return "ended first, and the launcher ended the others"
     if code >= 0:
         return f"ended with exit code {code}"
     try:

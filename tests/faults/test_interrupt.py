@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,6 +31,18 @@ RUNS = {
     "mpi": ("--ranks", "3", *LONG_MPI),
     "nccl": ("--ranks", "3", *ENDLESS_NULL),
 }
+
+
+SIGINT_AT_IMPORT = """
+import os, signal, sys
+
+class Watch:
+    def find_spec(self, name, path=None, target=None):
+        if name == os.environ["TEST_SIGINT_AT"]:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Watch())
+"""
 
 
 def ctrl_c(run: Any) -> None:
@@ -61,15 +74,24 @@ def test_while_measuring(launcher: Any, world: str, end: Callable[[Any], None]) 
 
 
 @pytest.mark.parametrize("world", RUNS)
-@pytest.mark.parametrize("moment_s", [0.05, 0.15, 0.3, 0.6])
+@pytest.mark.parametrize("moment_s", [0.0, 0.05, 0.15, 0.3, 0.6])
 def test_while_starting(launcher: Any, world: str, moment_s: float) -> None:
     run = launcher.start(*launcher.busbw, "run", *RUNS[world])
+    run.until(lambda: len(launcher.processes()) > 1)  # before, the interpreter itself may have the signal
     time.sleep(moment_s)
     ctrl_c(run)
     done = run.finish()
-    # In the first moments the interpreter itself has the signal: it ends by it, or says KeyboardInterrupt.
-    assert done.code in (130, -signal.SIGINT)
+    assert (done.code, done.err) == (130, "interrupted: ending the ranks\n")
     assert not launcher.left(seconds=0.5)
+
+
+@pytest.mark.parametrize("module", ["busbw.cli.main", "busbw.planning.make", "busbw.session"])
+def test_before_there_are_ranks(launcher: Any, tmp_path: Path, module: str) -> None:
+    (tmp_path / "sitecustomize.py").write_text(SIGINT_AT_IMPORT)
+    path = f"{tmp_path}:{launcher.environ['PYTHONPATH']}"
+    run = launcher.start(*launcher.busbw, "run", *RUNS["mpi"], PYTHONPATH=path, TEST_SIGINT_AT=module)
+    done = run.finish()
+    assert (done.code, done.out, done.err) == (130, "", "interrupted\n")
 
 
 def test_a_rank_that_hangs_in_a_collective(launcher: Any) -> None:
@@ -100,6 +122,26 @@ def test_under_the_users_own_mpiexec(launcher: Any, mpiexec: str) -> None:
     assert not launcher.left()
     assert run.record()["status"] in ("interrupted", "failed")
     assert run.record()["ended"]
+
+
+def test_one_joined_rank_alone(launcher: Any, mpiexec: str) -> None:
+    """Its libraries' threads must not take the signal in its main thread's place."""
+    run = launcher.start(mpiexec, "-n", "2", *launcher.busbw, "run", *LONG_MPI)
+    run.wait_for_cases(1)
+    os.kill(run.pid_of(1), signal.SIGINT)
+    done = run.finish()
+    assert done.code != 0
+    assert done.seconds < 3
+    assert not launcher.left(seconds=0.5)
+
+
+@pytest.mark.parametrize("moment_s", [0.6, 0.9, 1.2])
+def test_the_users_own_mpiexec_while_starting(launcher: Any, mpiexec: str, moment_s: float) -> None:
+    run = launcher.start(mpiexec, "-n", "3", *launcher.busbw, "run", *LONG_MPI)
+    time.sleep(moment_s)
+    ctrl_c(run)
+    run.process.wait(20)  # a rank whose interpreter is still starting says so in a traceback of its own
+    assert not launcher.left()
 
 
 def test_under_a_launcher_without_mpi(launcher: Any) -> None:

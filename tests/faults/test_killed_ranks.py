@@ -5,6 +5,7 @@ code 5, the finished cases kept, and every other rank gone.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 from pathlib import Path
@@ -34,6 +35,7 @@ if victim() and "-m" in sys.orig_argv:
         class Watch:
             def find_spec(self, name, path=None, target=None):
                 if name == "busbw.worker.entry":
+                    time.sleep(1)  # until the others are there
                     die()
         sys.meta_path.insert(0, Watch())
     if moment == "connecting":
@@ -72,6 +74,14 @@ WORLDS = {
 }
 
 
+def ended(world: str, rank: int) -> str:
+    """Hydra may tell how another rank ended, one that it killed itself: then only the name is certain."""
+    how = "was killed by SIGKILL"
+    if world == "mpi":
+        how = f"({how}|ended first, and the launcher ended the others)"
+    return f"rank {rank} on {re.escape(HOST)} {how}"
+
+
 @pytest.fixture
 def hook(tmp_path: Path) -> str:
     """A PYTHONPATH with the hook in front."""
@@ -87,7 +97,10 @@ def hook(tmp_path: Path) -> str:
 def test_killed_on_the_way_up(launcher: Any, hook: str, world: str, moment: str) -> None:
     path = f"{hook}:{launcher.environ['PYTHONPATH']}"
     done = launcher.run(*WORLDS[world], PYTHONPATH=path, TEST_DIE=moment)
-    assert done.error == f"rank 1 on {HOST} was killed by SIGKILL"
+    if world == "mpi" and moment == "before-hello":  # known to the launcher only
+        assert done.error.startswith(f"a rank on {HOST} ")
+    else:
+        assert re.fullmatch(ended(world, 1), done.error)
     assert done.code == 5
     assert done.seconds < NAMED_WITHIN_S
 
@@ -101,11 +114,11 @@ def test_killed_while_measuring(launcher: Any, world: str, victim: int) -> None:
         run.wait_for_cases(1)
     os.kill(pid, signal.SIGKILL)
     done = run.finish()
-    error = f"rank {victim} on {HOST} was killed by SIGKILL"
-    assert (done.code, done.error) == (5, error)
+    assert done.code == 5
+    assert re.fullmatch(ended(world, victim), done.error), done
     assert done.seconds < NAMED_WITHIN_S
     record = run.record()
-    assert (record["status"], record["error"]) == ("failed", error)
+    assert (record["status"], record["error"]) == ("failed", done.error)
     assert record["ended"]
     if world == "mpi":
         assert record["results"][0]["status"] == "good"
@@ -153,12 +166,13 @@ def test_a_defect_on_one_rank_ends_all(launcher: Any, hook: str, world: str) -> 
 
 
 @pytest.mark.slow
-def test_a_stopped_rank_is_named_by_the_channel(launcher: Any) -> None:
+@pytest.mark.parametrize("victim", [0, 2])
+def test_a_stopped_rank_is_named_by_the_channel(launcher: Any, victim: int) -> None:
     run = launcher.start(*launcher.busbw, "run", *WORLDS["nccl"])
-    os.kill(run.pid_of(2), signal.SIGSTOP)
+    os.kill(run.pid_of(victim), signal.SIGSTOP)
     done = run.finish()
     assert done.code == 5
-    assert done.error.startswith(f"rank 2 on {HOST}")
+    assert done.error.startswith(f"rank {victim} on {HOST}")
     assert done.seconds < NAMED_WITHIN_S
 
 

@@ -56,13 +56,13 @@ def test_one_wrong_element_on_rank_1(launcher: Any, shim: str) -> None:
         "0",
     ]  # one element in each of two checks
     assert "# WRONG all_reduce sum float 1024 B out-of-place: 2 elements" in done.out
-    assert re.search(r"^# +rank 1 on \S+: 1 wrong, first at element 5$", done.out, re.MULTILINE)
+    assert re.search(r"^# +rank 1 on \S+: 2 wrong, first at element 5$", done.out, re.MULTILINE)
     results = run.record()["results"]
     assert run.record()["status"] == "complete"
     assert [result["status"] for result in results] == ["good", "good", "wrong", "wrong", "good", "good"]
     assert results[2]["time_ns"] > 0
     assert (results[2]["algbw_gb_per_s"], results[2]["busbw_gb_per_s"]) == (None, None)
-    assert [(at["rank"], at["wrong"], at["first_offset"]) for at in results[2]["wrong_at"]] == [(1, 1, 5)]
+    assert [(at["rank"], at["wrong"], at["first_offset"]) for at in results[2]["wrong_at"]] == [(1, 2, 5)]
 
 
 def test_ranks_of_the_users_own_mpiexec_exit_with_1_too(launcher: Any, shim: str, mpiexec: str) -> None:

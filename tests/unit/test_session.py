@@ -60,22 +60,23 @@ def test_a_process_that_left_with_a_code_is_quoted() -> None:
     assert error["hint"] == "its last words: ImportError: no numpy"
 
 
-def test_once_connected_the_launcher_names_the_process_and_hello_its_rank() -> None:
-    told = story("mpi", connected=True, hello={500: (1, "node7.example")}, output=HYDRA, first_dead=0)
+def test_the_launcher_tells_how_the_first_to_end_was_ended() -> None:
+    told = story("mpi", connected=True, hello={500: (1, "node7.example")}, output=HYDRA, first_dead=1)
     _, error = judge(told, "here")
     assert error is not None
     assert error["message"] == "rank 1 on node7.example was killed by SIGKILL"
 
 
-def test_before_that_it_names_any_and_what_was_seen_counts() -> None:
+def test_where_the_launcher_names_one_that_it_killed_itself_what_was_seen_counts() -> None:
     told = story("mpi", hello={500: (0, "node7")}, output=HYDRA, first_dead=2, exits={0: 9})
     _, error = judge(told, "here")
     assert error is not None
-    assert error["message"] == "rank 2 on node7 was killed by SIGKILL"
+    assert error["message"] == "rank 2 on node7 ended first, and the launcher ended the others"
 
 
-def test_a_process_that_never_said_hello_has_no_number() -> None:
-    _, error = judge(story("mpi", output=HYDRA), "here")
+@pytest.mark.parametrize("hello", [{}, {500: (0, "node7")}])
+def test_no_name_where_it_is_not_certain(hello: dict[int, tuple[int, str]]) -> None:
+    _, error = judge(story("mpi", hello=hello, output=HYDRA, someone_ended=True), "here")
     assert error is not None
     assert error["message"] == "a rank on node7 was killed by SIGKILL"
 
@@ -83,7 +84,7 @@ def test_a_process_that_never_said_hello_has_no_number() -> None:
 def test_a_rank_that_its_launcher_does_not_miss() -> None:
     _, error = judge(story("mpi", first_dead=1), "here")
     assert error is not None
-    assert error["message"] == "rank 1 on here ended before the ranks were connected"
+    assert error["message"] == "rank 1 on here ended first, and the launcher ended the others"
 
 
 def test_only_others_saw_it() -> None:

@@ -72,6 +72,7 @@ app = App(
     help="Measure collective communication on any cluster, and say whether the number is right.",
     version=__version__,
     help_format="plaintext",
+    suppress_keyboard_interrupt=False,  # it would leave without a word
     help_epilogue=_examples(
         "busbw devices",
         "busbw run all_reduce -b 8 -e 64M -f 2",

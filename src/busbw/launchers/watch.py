@@ -1,78 +1,92 @@
 """Which rank of this host ended first, seen from outside.
 
-Launchers name a process when a rank dies, but not always the one that did: MPICH's hydra (5.0) names the
-first rank it then killed itself where one died before MPI_Init.
+Launchers name a process when a rank dies, but not always the one that did: MPICH's hydra (5.0) may name one
+that it then killed itself. So every rank connects to the front process at its first line and says goodbye
+before it leaves; of the connections that close without a goodbye, the first is the cause of the others.
 """
 
 from __future__ import annotations
 
-import os
-import re
+import contextlib
+import secrets
 import select
-from pathlib import Path
-from typing import Final
+import socket
+import threading
+from typing import Final, Self
 
-_PROC: Final = Path("/proc")
-_RANK: Final = re.compile(rb"(?:^|\0)(?:PMI_RANK|OMPI_COMM_WORLD_RANK|PMIX_RANK)=(\d+)(?:\0|$)")
-_DEEPEST: Final = 3  # launcher, its daemon on this host, ranks
+ADDRESS_VARIABLE: Final = "BUSBW_FRONT"
+_RANK_BYTES: Final = 4
+_LOOK_SECONDS: Final = 0.1
 
 
 class RankWatch:
-    """Watches the ranks below a launcher's process, on this host. Look often until they are connected."""
+    """Listens from the start; watches from entering, which must follow the last fork of this process."""
 
-    def __init__(self, launcher_pid: int, ranks: int, proc: Path = _PROC) -> None:
-        self._launcher_pid = launcher_pid
-        self._ranks = ranks
-        self._proc = proc
+    def __init__(self, ranks: int) -> None:
+        # In the abstract name space (unix(7)): nothing to clean up after a kill.
+        self.address = f"busbw-front-{secrets.token_hex(8)}"
+        self.someone_ended = False  # without a goodbye
+        self.first_dead: int | None = None  # the rank, where it is certain
+        self._missing = ranks
+        self._connections: dict[int, tuple[int, socket.socket]] = {}  # file descriptor -> rank
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(f"\0{self.address}")
+        self._listener.listen(max(ranks, socket.SOMAXCONN))
         self._poll = select.epoll()
-        self._watched: dict[int, int] = {}  # file descriptor of the process -> rank
+        self._poll.register(self._listener, select.EPOLLIN)
+        self._leaving = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="busbw-watch", daemon=True)
 
-    def look(self) -> None:
-        """Find the ranks that have been started since the last look."""
-        if len(self._watched) == self._ranks:
-            return
-        known = set(self._watched.values())
-        for pid in _descendants(self._launcher_pid, self._proc, _DEEPEST):
-            rank = self._rank_of(pid)
-            if rank is not None and rank not in known:
-                try:
-                    fd = os.pidfd_open(pid)
-                except OSError:  # gone meanwhile, or a kernel before 5.3
-                    continue
-                self._watched[fd] = rank
-                self._poll.register(fd, select.EPOLLIN)
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
 
-    def first_dead(self) -> int | None:
-        """The rank that ended first, None where none did or none was found; epoll keeps the order."""
-        ready = self._poll.poll(0)
-        return self._watched[ready[0][0]] if ready else None
+    def __exit__(self, *exc: object) -> None:
+        self._leaving.set()
+        self._thread.join()
 
     def close(self) -> None:
-        """Forget the processes."""
+        """Stop listening."""
         self._poll.close()
-        for fd in self._watched:
-            os.close(fd)
-        self._watched.clear()
+        self._listener.close()
+        for _, connection in self._connections.values():
+            connection.close()
 
-    def _rank_of(self, pid: int) -> int | None:
-        try:
-            match = _RANK.search((self._proc / str(pid) / "environ").read_bytes())
-        except OSError:
-            return None
-        return int(match[1]) if match else None
+    def _watch(self) -> None:
+        while not self._leaving.is_set():
+            ready = [fd for fd, _ in self._poll.poll(_LOOK_SECONDS)]
+            # A rank that nobody watched yet may have been the first: then there is no name.
+            certain = not self._missing
+            if self._listener.fileno() in ready:
+                self._accept()
+            for fd in ready:
+                if fd in self._connections:
+                    self._take_end(fd, certain)
+
+    def _accept(self) -> None:
+        connection, _ = self._listener.accept()
+        said = b""
+        with contextlib.suppress(OSError):
+            said = connection.recv(_RANK_BYTES, socket.MSG_WAITALL)
+        if len(said) < _RANK_BYTES:  # it died in between: no name for it, nor for those that follow it
+            connection.close()
+            return
+        self._connections[connection.fileno()] = int.from_bytes(said, "little"), connection
+        self._poll.register(connection, select.EPOLLIN)
+        self._missing -= 1
+
+    def _take_end(self, fd: int, certain: bool) -> None:
+        rank, connection = self._connections.pop(fd)
+        self._poll.unregister(fd)
+        with connection:
+            said_goodbye = _read(connection)
+        if not said_goodbye and not self.someone_ended:
+            self.first_dead = rank if certain else None
+            self.someone_ended = True
 
 
-def _descendants(pid: int, proc: Path, depth: int) -> list[int]:
-    found: list[int] = []
-    level = [pid]
-    for _ in range(depth):
-        level = [child for parent in level for child in _children(parent, proc)]
-        found += level
-    return found
-
-
-def _children(pid: int, proc: Path) -> list[int]:
+def _read(connection: socket.socket) -> bytes:
     try:
-        return [int(word) for word in (proc / str(pid) / "task" / str(pid) / "children").read_text().split()]
+        return connection.recv(1)
     except OSError:
-        return []
+        return b""

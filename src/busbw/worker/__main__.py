@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -10,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from busbw.model.event import Event, EventKind, encode, event
+from busbw.worker.guard import report_to
+from busbw.worker.signals import block
 from busbw.world.identity import identify
 
 if TYPE_CHECKING:
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
 
 REQUEST_VARIABLE: Final = "BUSBW_REQUEST"
 WORLD_VARIABLE: Final = "BUSBW_WORLD"
+FRONT_VARIABLE: Final = "BUSBW_FRONT"
 
 
 def emit(item: Event) -> None:
@@ -28,11 +32,16 @@ def emit(item: Event) -> None:
 
 def main() -> int:
     """Live as one rank; the front process judges, so a complete run exits 0 whatever was found."""
+    block()
     identity = identify(os.environ)
     rank = identity.rank if identity is not None else 0
-    # Before anything heavy is imported: a rank that dies is known to the front process by this line.
+    # Before anything heavy is imported: a rank that dies is known to the front process by these.
+    front = report_to(os.environ.get(FRONT_VARIABLE, ""), rank)
     emit(event(EventKind.HELLO, rank=rank, pid=os.getpid(), host=socket.gethostname()))
     code = _live(identity, rank)
+    if front is not None:
+        with contextlib.suppress(OSError):
+            front.sendall(b".")  # goodbye: this rank leaves by itself, and said why where that was needed
     return 0 if code in (0, 1) else code
 
 

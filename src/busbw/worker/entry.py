@@ -95,7 +95,9 @@ class _Rank:
 
     def live(self, identity: Identity | None, choice: WorldChoice) -> ExitCode:
         """Join, measure, leave."""
+        hear_signals = exit_on_signal(self.interrupted)
         world = create(identity, choice, self.peer_lost)
+        hear_signals()
         try:
             outcome = run(world, self._plan(world), self.lead)
         except RefusedTogether as error:
@@ -137,7 +139,7 @@ class _Rank:
         request = director.request()
         self.lead = Lead(request, plan, director.emit)
         if director.guard is not None:
-            director.guard.watch(request.folder)
+            director.guard.watch(request.folder, len({member.host for member in world.members}))
         return plan
 
     def _leave_alone(self, world: World, error: BusbwError, cause: Exception | None = None) -> NoReturn:
@@ -159,10 +161,9 @@ def live(
     identity: Identity | None, choice: WorldChoice, director: Director | None, emit_own: Emit
 ) -> ExitCode:
     """Run this process as a rank. ``director`` on rank 0 only; ``emit_own`` tells what only this rank
-    knows.
+    knows. ``signals.block`` has been called, before anything that may have started threads.
     """
     rank = _Rank(director, emit_own, identity.rank if identity is not None else 0)
-    exit_on_signal(rank.interrupted)
     try:
         code = rank.live(identity, choice)
     except BusbwError as error:  # before there was a world: every rank knows its own reason

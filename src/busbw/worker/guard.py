@@ -5,12 +5,15 @@ SIGKILL within a millisecond. Where busbw started the ranks its front process ju
 launcher there is nobody, so rank 0 forks this process before it has threads or an MPI library. It sleeps
 until connections close: rank 0's pipe, and a socket of every other rank on this host. The launcher learns
 of a death in the same way, so the first that closes is known before the launcher's kill can close the others.
+Over several hosts it sees the ranks of its own, and says no more than that.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+import resource
 import secrets
 import select
 import socket
@@ -21,6 +24,7 @@ from typing import Final
 _PIPE_FD: Final = 3
 _LISTEN_FD: Final = 4
 _RANK_BYTES: Final = 4
+_HIGH_FD: Final = 1023
 
 
 class Guard:
@@ -30,7 +34,9 @@ class Guard:
         # In the abstract name space (unix(7)): nothing to clean up after a kill.
         self.address = f"busbw-guard-{secrets.token_hex(8)}"
         self.host = socket.gethostname()
-        read_fd, self._write_fd = os.pipe()
+        read_fd, write_fd = os.pipe()
+        self._write_fd = _closed_first(write_fd)
+        os.close(write_fd)
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(f"\0{self.address}")
             listener.listen(socket.SOMAXCONN)
@@ -39,10 +45,10 @@ class Guard:
                 _live(read_fd, listener.fileno())
         os.close(read_fd)
 
-    def watch(self, folder: str) -> None:
-        """From now on there is a record."""
+    def watch(self, folder: str, hosts: int = 1) -> None:
+        """From now on there is a record. ``hosts`` is how many the ranks are on."""
         with contextlib.suppress(BrokenPipeError):  # the guard was killed: the run goes on without
-            os.write(self._write_fd, folder.encode() + b"\n")
+            os.write(self._write_fd, f"{hosts} {folder}\n".encode())
 
     def dismiss(self) -> None:
         """The record is closed."""
@@ -51,7 +57,8 @@ class Guard:
 
 
 def report_to(address: str, rank: int) -> socket.socket | None:
-    """A rank's connection to the guard of its host: keep it open for as long as the rank lives.
+    """A rank's connection to the guard of its host, or to its front process: keep it open for as long as the
+    rank lives.
 
     None where it cannot be had (a container of its own, or the guard was killed): then nobody names the rank.
     """
@@ -62,7 +69,20 @@ def report_to(address: str, rank: int) -> socket.socket | None:
     except OSError:
         connection.close()
         return None
-    return connection
+    with connection:
+        return socket.socket(fileno=_closed_first(connection.fileno()))
+
+
+def _closed_first(fd: int) -> int:
+    """A copy of the descriptor that the kernel closes before the others of a process that ends: before those
+    by which its launcher learns of the end. Linux closes them from the highest down (task_work is a stack).
+    """
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    high = _HIGH_FD if most == resource.RLIM_INFINITY else min(_HIGH_FD, most - 1)
+    try:
+        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, high)
+    except OSError:  # taken
+        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 0)
 
 
 def _live(read_fd: int, listen_fd: int) -> None:
@@ -82,12 +102,12 @@ def _live(read_fd: int, listen_fd: int) -> None:
 
 def _guard() -> None:
     with os.fdopen(_PIPE_FD, "rb") as pipe:
-        folder = pipe.readline().decode().rstrip("\n")
+        hosts, _, folder = pipe.readline().decode().rstrip("\n").partition(" ")
         if not folder:
             return
         rank = _first_dead(_PIPE_FD, _LISTEN_FD)
         pipe.read()  # returns when rank 0 is gone
-    _close_record(Path(folder), rank)
+    _close_record(Path(folder), describe_first_dead(rank, socket.gethostname(), int(hosts)))
 
 
 def _first_dead(pipe_fd: int, listen_fd: int) -> int:
@@ -108,14 +128,20 @@ def _first_dead(pipe_fd: int, listen_fd: int) -> int:
                 watch.register(connection, select.EPOLLIN)
 
 
-def _close_record(folder: Path, rank: int) -> None:
+def describe_first_dead(rank: int, host: str, hosts: int) -> str:
+    """The error that closes the record: with several hosts the first death may have been on another one."""
+    if hosts == 1:
+        return f"rank {rank} on {host} ended first, and the launcher ended the others"
+    return f"a rank ended, and the launcher ended the others; the first to end on {host} was rank {rank}"
+
+
+def _close_record(folder: Path, error: str) -> None:
     from busbw.model.record import RunStatus
     from busbw.record.close import close, read_status
     from busbw.worker.lead import now_utc
 
     if read_status(folder) is not RunStatus.RUNNING:
         return  # rank 0 had time for its own last words
-    error = f"rank {rank} on {socket.gethostname()} ended first, and the launcher ended the others"
     hint = "the launcher's own message tells how it ended; finished cases are in the record"
     close(folder, RunStatus.FAILED, now_utc(), error=error, hint=hint)
     print(  # noqa: T201 (rank 0, whose job it is, is dead)

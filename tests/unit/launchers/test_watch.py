@@ -1,45 +1,61 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
-import subprocess
+import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+
+import pytest
 
 from busbw.launchers.watch import RankWatch
-
-# A launcher and its daemon, with three ranks below.
-LAUNCHER = "sh -c 'for i in 0 1 2; do PMI_RANK=$i sleep 100 & echo $!; done; echo; wait'; true"
+from busbw.worker.guard import report_to
 
 
-def until(what: Callable[[], object]) -> None:
+@pytest.fixture
+def watch() -> Iterator[RankWatch]:
+    """Watches three ranks."""
+    with contextlib.closing(RankWatch(3)) as watch, watch:
+        yield watch
+
+
+def connect(watch: RankWatch, *ranks: int) -> list[socket.socket]:
+    connections = [report_to(watch.address, rank) for rank in ranks]
+    until(lambda: watch._missing == 3 - len(ranks))
+    return [connection for connection in connections if connection is not None]
+
+
+def until(what: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 10
     while not what() and time.monotonic() < deadline:
-        time.sleep(0.01)
+        time.sleep(0.005)
     assert what()
 
 
-def test_the_first_of_several_that_ended_is_named() -> None:
-    launcher = subprocess.Popen(
-        ["sh", "-c", LAUNCHER], stdout=subprocess.PIPE, text=True, start_new_session=True
-    )
-    assert launcher.stdout is not None
-    try:
-        pids = [int(launcher.stdout.readline()) for _ in range(3)]
-        with contextlib.closing(RankWatch(launcher.pid, 3)) as watch:
-            until(lambda: watch.look() or len(watch._watched) == 3)
-            assert watch.first_dead() is None
-            for rank in (1, 2, 0):
-                os.kill(pids[rank], signal.SIGKILL)
-                time.sleep(0.05)
-            assert watch.first_dead() == 1
-    finally:
-        os.killpg(launcher.pid, signal.SIGKILL)
-        launcher.communicate()
+@pytest.mark.parametrize("order", [(1, 2, 0), (2, 0, 1), (0, 1, 2)])
+def test_the_first_of_several_that_ended_is_named(watch: RankWatch, order: tuple[int, ...]) -> None:
+    connections = connect(watch, 0, 1, 2)
+    assert not watch.someone_ended
+    for rank in order:
+        connections[rank].close()
+    until(lambda: watch.someone_ended)
+    assert watch.first_dead == order[0]
 
 
-def test_no_ranks_no_name() -> None:
-    with contextlib.closing(RankWatch(os.getpid(), 2)) as watch:
-        watch.look()
-        assert watch.first_dead() is None
+def test_a_goodbye_is_no_death(watch: RankWatch) -> None:
+    first, second, third = connect(watch, 0, 1, 2)
+    first.send(b".")
+    first.close()
+    until(lambda: len(watch._connections) == 2)
+    assert not watch.someone_ended
+    second.close()
+    until(lambda: watch.someone_ended)
+    assert watch.first_dead == 1
+    third.close()
+
+
+def test_no_name_while_a_rank_is_missing(watch: RankWatch) -> None:
+    first, second = connect(watch, 0, 1)
+    first.close()
+    until(lambda: watch.someone_ended)
+    assert watch.first_dead is None
+    second.close()

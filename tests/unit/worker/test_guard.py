@@ -67,3 +67,11 @@ def test_a_rank_without_a_guard_goes_on() -> None:
     from busbw.worker.guard import report_to
 
     assert report_to("busbw-no-such-guard", 1) is None
+
+
+def test_over_several_hosts_it_claims_no_more_than_it_saw() -> None:
+    from busbw.worker.guard import describe_first_dead
+
+    error = describe_first_dead(3, "node7", hosts=2)
+    assert error.endswith("; the first to end on node7 was rank 3")
+    assert error.startswith("a rank ended, and the launcher ended the others")
