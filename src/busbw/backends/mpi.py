@@ -106,6 +106,7 @@ class MpiBackend:
                 "thread_level": world.thread_level,
                 "abi_handle_bytes": self._mpi._sizeof(self._mpi.Comm),
                 "cores_allowed": len(os.sched_getaffinity(0)),
+                "host_cores_allowed": world.local_cores,  # to all ranks of this host together
             },
         )
 

@@ -3,40 +3,44 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from busbw.errors import BusbwError, ExitCode
-from busbw.record.folder import environ_home, run_folders
+from busbw.record.folder import environ_home, is_started, run_folders
 from busbw.record.read import read_record
+from busbw.record.request import requested
 
 
 def list_runs(format_name: str, limit: int) -> ExitCode:
     """One line a run; a run that cannot be read is listed with the reason, not left out."""
-    rows: list[dict[str, Any]] = []
-    for folder in run_folders(environ_home())[:limit]:
-        try:
-            record = read_record(folder)
-        except BusbwError as error:
-            rows.append({"run": folder.name, "status": f"unreadable: {error.message}"})
-            continue
-        operations = dict.fromkeys(case.collective for case in record.plan.cases)
-        rows.append(
-            {
-                "run": folder.name,
-                "status": record.status.value,
-                "backend": record.plan.backend,
-                "ranks": record.world.size if record.world is not None else None,
-                "cases": f"{len(record.results)}/{len(record.plan.cases)}",
-                "operations": ",".join(operations),
-            }
-        )
+    rows = [_row(folder) for folder in run_folders(environ_home())[:limit]]
     if format_name == "json":
         print(json.dumps(rows, indent=1))
         return ExitCode.OK
     for row in rows:
         ranks = f"{row['ranks']} ranks" if row.get("ranks") else ""
         print(
-            f"{row['run']}  {row['status']:<11}  {row.get('backend', ''):<5}  {ranks:>10}"
+            f"{row['run']}  {row['status']:<13}  {row.get('backend', ''):<5}  {ranks:>10}"
             f"  {row.get('cases', '')!s:>9}  {row.get('operations', '')}".rstrip()
         )
     return ExitCode.OK
+
+
+def _row(folder: Path) -> dict[str, Any]:
+    started = is_started(folder)
+    try:
+        record = read_record(folder) if started else requested(folder)
+    except BusbwError as error:
+        return {"run": folder.name, "status": f"unreadable: {error.message}"}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        return {"run": folder.name, "status": f"unreadable: {error!r} in the request"}
+    operations = dict.fromkeys(case.collective for case in record.plan.cases)
+    return {
+        "run": folder.name,
+        "status": record.status.value if started else "never started",
+        "backend": record.plan.backend,
+        "ranks": record.world.size if record.world is not None else None,
+        "cases": f"{len(record.finished)}/{len(record.plan.cases)}",
+        "operations": ",".join(operations),
+    }

@@ -52,6 +52,9 @@ def refuse(error: BusbwError, world: WorldChoice) -> ExitCode:
     """End a run whose command line is wrong. Where a launcher started us, the other ranks are waiting to
     be told by rank 0, so it joins them to say no. Raises ``error`` where there is nobody to tell.
     """
+    from busbw.worker.signals import block
+
+    block()
     from busbw.worker.entry import Director, live
 
     try:
@@ -77,6 +80,9 @@ def _join(
     identity: Identity, operations: tuple[str, ...], settings: RunSettings, argv: tuple[str, ...]
 ) -> ExitCode:
     """Be rank 0 of somebody else's launch (the other ranks never come here: see ``__main__``)."""
+    from busbw.worker.signals import block
+
+    block()
     from busbw.record import folder as folders
     from busbw.reports.live import create
     from busbw.worker.entry import Director, live
@@ -92,14 +98,29 @@ def _join(
         if settings.ranks not in (None, ranks):
             raise UsageError(
                 f"--ranks {settings.ranks}, but {identity.launcher} started {ranks}",
-                hint="leave --ranks out under a launcher; it decides",
+                hint="leave --ranks out: the launcher decides; BUSBW_LAUNCHER=none starts them on this host",
             )
         backend = choose_backend(settings.backend, settings.nccl or None)
+        if backend == "nccl" and ranks == 1:
+            _warn_of_idle_gpus(identity.launcher)
         return make_plan(operations, settings, backend, ranks)
 
     with contextlib.closing(create(settings.format, sys.stdout, sys.stderr)) as display:
         show = _unless_nobody_reads(display.handle)
         return live(identity, settings.world, Director(request, plan, show, Guard()), show)
+
+
+def _warn_of_idle_gpus(launcher: str) -> None:
+    """An interactive shell is a launcher's one task too, and its user may have meant the whole host."""
+    from busbw.probes.gpus import gpu_presence
+
+    visible = gpu_presence().count
+    if visible > 1:
+        print(
+            f"warning: measuring 1 of {visible} visible GPUs, since {launcher} started one rank;"
+            " hint: BUSBW_LAUNCHER=none starts one per GPU",
+            file=sys.stderr,
+        )
 
 
 def _unless_nobody_reads(show: Emit) -> Emit:

@@ -6,7 +6,7 @@ import sys
 
 from busbw.errors import ExitCode, UsageError
 from busbw.model.event import EventKind, event
-from busbw.record.folder import environ_home, find_run
+from busbw.record.folder import environ_home, find_run, is_started
 from busbw.record.read import read_record
 from busbw.reports.live import FORMATS, create
 
@@ -16,6 +16,11 @@ def show(run: str, format_name: str) -> ExitCode:
     if format_name not in FORMATS:
         raise UsageError(f"unknown format {format_name!r}", hint=f"use one of: {', '.join(FORMATS)}")
     folder = find_run(run, environ_home())
+    if not is_started(folder):
+        raise UsageError(
+            f"the run in {folder} never started: it ended before its ranks were connected",
+            hint="request/commands.txt there is what was started, log/ranks.log what the ranks said",
+        )
     record = read_record(folder)
     display = create(format_name, sys.stdout, sys.stderr, live=False)
     if record.world is not None and record.method is not None:
@@ -30,7 +35,7 @@ def show(run: str, format_name: str) -> ExitCode:
                 method=record.method,
             )
         )
-    for result in record.results:
+    for result in record.finished:
         display.handle(event(EventKind.CASE, result=result))
     display.handle(event(EventKind.END, status=record.status.value, folder=str(folder)))
     display.close()

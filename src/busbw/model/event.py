@@ -3,7 +3,7 @@
 A line starts with ``{"busbw":`` and carries the stream's version, so that it is recognised behind a
 launcher's prefix (``0: ``, ``[1,0]<stdout>:``) and between other programs' output. Kinds: hello (a rank is
 there), header (world, backend, method, run folder), case (one CaseResult), progress (cases done, seconds
-left), finding, error, end.
+left, after every case), finding, error, end.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from busbw.model.plan import Plan
-from busbw.model.result import CaseResult
+from busbw.model.result import CaseResult, Status
 
 # Raised when a field changes meaning or goes; readers refuse what they do not know.
 SCHEMA_VERSION: Final = 1
@@ -69,7 +69,10 @@ class Method:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """Everything known about a run. ``machine`` and ``environment`` are those of rank 0's host."""
+    """Everything known about a run. ``machine`` and ``environment`` are those of rank 0's host.
+
+    Once a run has ended, ``results`` has one for every case of the plan; before, for the finished ones.
+    """
 
     schema: int
     run_id: str
@@ -87,3 +90,8 @@ class RunRecord:
     ended: str = ""
     error: str = ""
     hint: str = ""
+
+    @property
+    def finished(self) -> tuple[CaseResult, ...]:
+        """The results of the cases that the run came to."""
+        return tuple(result for result in self.results if result.status is not Status.NOT_RUN)

@@ -60,3 +60,8 @@ class CaseResult:
     wrong: int | None = None
     wrong_at: tuple[WrongData, ...] = ()
     error: str = ""
+
+
+def not_run(cases: int, finished: int) -> tuple[CaseResult, ...]:
+    """The results of a plan's last cases, which a run that ended early did not come to."""
+    return tuple(CaseResult(case, Status.NOT_RUN) for case in range(finished, cases))

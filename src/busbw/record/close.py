@@ -3,28 +3,42 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from busbw.model.record import RunStatus
-from busbw.record.folder import RUN_FILE
+from busbw.model.result import not_run
+from busbw.record.folder import REQUEST_FILE, RUN_FILE
+from busbw.record.request import requested
 
 
 def close(folder: Path, status: RunStatus, ended: str, *, error: str = "", hint: str = "") -> bool:
-    """Replace the end of the record in ``folder``; False where the run had none yet.
+    """Replace the end of the record in ``folder``, and give every case without a result its status; where the
+    ranks never wrote a record, make one from the request. False where there is neither.
 
     Works on the plain JSON, so that whoever outlives a run can do it at once, without the readers' libraries.
     ``ended`` (ISO 8601) is taken only where the ranks wrote no time of their own.
     """
-    path = folder / RUN_FILE
-    try:
-        fields = json.loads(path.read_text())
-    except OSError:
+    fields = _fields(folder)
+    if fields is None:
         return False
+    results = fields["results"]
+    cases = fields["plan"]["cases"] if "plan" in fields else ()
+    fields["results"] = [*results, *(asdict(result) for result in not_run(len(cases), len(results)))]
     fields.update(status=status.value, ended=fields["ended"] or ended, error=error, hint=hint)
     partial = folder / f".{RUN_FILE}.closing"
     partial.write_text(json.dumps(fields, indent=1) + "\n")
-    partial.replace(path)
+    partial.replace(folder / RUN_FILE)
     return True
+
+
+def _fields(folder: Path) -> dict[str, Any] | None:
+    try:
+        fields: dict[str, Any] = json.loads((folder / RUN_FILE).read_text())
+    except OSError:
+        return asdict(requested(folder)) if (folder / REQUEST_FILE).is_file() else None
+    return fields
 
 
 def read_status(folder: Path) -> RunStatus | None:
@@ -32,4 +46,4 @@ def read_status(folder: Path) -> RunStatus | None:
     try:
         return RunStatus(json.loads((folder / RUN_FILE).read_text())["status"])
     except OSError:
-        return None
+        return RunStatus.RUNNING if (folder / REQUEST_FILE).is_file() else None

@@ -54,19 +54,29 @@ def create(run_home: Path, run_id: str) -> Path:
 
 
 def run_folders(run_home: Path) -> list[Path]:
-    """All runs, newest first."""
+    """All runs, newest first, with those that were requested and never started."""
     if not run_home.is_dir():
         return []
-    return sorted((entry.parent for entry in run_home.glob(f"*/{RUN_FILE}")), key=_age_key, reverse=True)
+    return sorted(filter(_is_run, run_home.iterdir()), key=_age_key, reverse=True)
+
+
+def is_started(folder: Path) -> bool:
+    """Whether the run came so far that it has a record: rank 0 writes one once it is joined by the others."""
+    return (folder / RUN_FILE).is_file()
+
+
+def _is_run(folder: Path) -> bool:
+    return is_started(folder) or (folder / REQUEST_FILE).is_file()
 
 
 def _age_key(folder: Path) -> tuple[str, float]:
-    return folder.name[:15], (folder / RUN_FILE).stat().st_mtime
+    file = folder / (RUN_FILE if is_started(folder) else REQUEST_FILE)
+    return folder.name[:15], file.stat().st_mtime
 
 
 def find_run(name: str, run_home: Path) -> Path:
     """The run folder that ``name`` means: a path, a run id or the start of one, or ``last``."""
-    if (Path(name) / RUN_FILE).is_file():
+    if _is_run(Path(name)):
         return Path(name)
     runs = run_folders(run_home)
     if name == LAST and runs:

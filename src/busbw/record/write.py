@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from busbw.model.record import RunRecord, RunStatus
-from busbw.model.result import CaseResult
+from busbw.model.result import CaseResult, not_run
 from busbw.record.folder import DIGESTS_FILE, RUN_FILE, SAMPLES_FILE
 
 if TYPE_CHECKING:
@@ -44,8 +44,12 @@ class RunWriter:
         self._store()
 
     def finish(self, status: RunStatus, ended: str, *, error: str = "", hint: str = "") -> None:
-        """The last words."""
-        self.record = replace(self.record, status=status, ended=ended, error=error, hint=hint)
+        """The last words, and a status for every case that the run did not come to."""
+        finished = self.record.results
+        results = (*finished, *not_run(len(self.record.plan.cases), len(finished)))
+        self.record = replace(
+            self.record, status=status, results=results, ended=ended, error=error, hint=hint
+        )
         self._store()
 
     def _store(self) -> None:

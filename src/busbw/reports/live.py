@@ -13,7 +13,7 @@ from busbw.model.case import Case
 from busbw.model.event import Event, EventKind, encode
 from busbw.model.plan import Plan
 from busbw.model.record import Method, RankInfo, WorldInfo
-from busbw.model.result import CaseResult, Status, StopReason, WrongData
+from busbw.model.result import CaseResult, Status, StopReason, WrongData, not_run
 from busbw.reports import table
 
 if TYPE_CHECKING:
@@ -245,7 +245,9 @@ RESULT_FIELDS = (
 
 
 class CsvDisplay:
-    """One line a case, as it finishes. Empty fields are unknown or not applicable."""
+    """One line a case, as it finishes; at the end those that were not run. Empty fields are unknown or not
+    applicable.
+    """
 
     def __init__(self, out: TextIO, err: TextIO) -> None:
         self._out, self._err = out, err
@@ -257,17 +259,21 @@ class CsvDisplay:
             self._run.plan, self._run.world, _ = read_header(item)
             self._write([*CASE_FIELDS, "ranks", *RESULT_FIELDS])
         elif item["event"] == EventKind.CASE:
-            result = read_result(item)
-            case, values = asdict(self._run.case(result)), asdict(result)
-            ranks = self._run.world.size if self._run.world is not None else ""
-            self._write(
-                [*(case[name] for name in CASE_FIELDS), ranks, *(values[name] for name in RESULT_FIELDS)]
-            )
+            self._result(read_result(item))
+        elif item["event"] == EventKind.END and self._run.plan is not None:
+            for result in not_run(len(self._run.plan.cases), len(self._run.results)):
+                self._result(result)
         elif item["event"] == EventKind.ERROR:
             show_error(item, self._err)
 
     def close(self) -> None:
         """See Display."""
+
+    def _result(self, result: CaseResult) -> None:
+        self._run.results.append(result)
+        case, values = asdict(self._run.case(result)), asdict(result)
+        ranks = self._run.world.size if self._run.world is not None else ""
+        self._write([*(case[name] for name in CASE_FIELDS), ranks, *(values[name] for name in RESULT_FIELDS)])
 
     def _write(self, values: list[Any]) -> None:
         buffer = io.StringIO()

@@ -114,7 +114,23 @@ def header(world: WorldInfo, method: Method, plan: Plan, version: str) -> list[s
         f"buffers  {method.buffers}; GB/s = 10^9 bytes/s; "
         + (f"{plan.checks} check{'s' if plan.checks > 1 else ''} a case" if plan.checks else "unchecked"),
     ]
+    lines += [f"note     {note}" for note in _crowded_hosts(world)[:1]]
     return [f"# {line}" for line in lines]
+
+
+def _crowded_hosts(world: WorldInfo) -> list[str]:
+    """Hosts on which ranks have to share cores, in words."""
+    notes = []
+    for host in world.hosts:
+        ranks = [rank for rank in world.ranks if rank.host == host]
+        cores = ranks[0].facts.get("host_cores_allowed")
+        if cores is not None and len(ranks) > cores:
+            where = f" of {host}" if len(world.hosts) > 1 else ""
+            plural = "s" if cores > 1 else ""
+            notes.append(
+                f"{len(ranks)} ranks on {cores} core{plural}{where}: they wait for each other's time slices"
+            )
+    return notes
 
 
 def _sampling(limits: Limits) -> str:

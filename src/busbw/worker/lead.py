@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections import deque
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from busbw._version import __version__
 from busbw.errors import BusbwError, ExitCode
@@ -18,6 +20,9 @@ from busbw.record.write import RunWriter
 if TYPE_CHECKING:
     from busbw.model.plan import Plan
     from busbw.worker.retain import Kept
+
+# Enough to even out a case that does not apply or takes long, few enough to follow growing sizes.
+_RECENT_CASES: Final = 8
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,30 @@ def now_utc() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
+class _Pace:
+    """Cases done and time left. The cases ahead are taken to be like the last ones: sizes grow, and with them
+    the time of a case.
+    """
+
+    def __init__(self, total: int, now_s: float) -> None:
+        self._total = total
+        self._done = 0
+        self._start_s = now_s
+        self._recent_s: deque[float] = deque([now_s], maxlen=_RECENT_CASES + 1)
+
+    def after_case(self, now_s: float) -> dict[str, int | float]:
+        """The fields of a progress event, one more case being done."""
+        self._done += 1
+        self._recent_s.append(now_s)
+        a_case_s = (now_s - self._recent_s[0]) / (len(self._recent_s) - 1)
+        return {
+            "done": self._done,
+            "total": self._total,
+            "elapsed_s": round(now_s - self._start_s, 3),
+            "eta_s": round(a_case_s * (self._total - self._done), 3),
+        }
+
+
 class Lead:
     """Observes the run on rank 0. ``end`` may be called from another thread (a lost peer, a signal): the
     first call wins, and nothing is written or emitted after it.
@@ -48,6 +77,7 @@ class Lead:
         self._lock = threading.Lock()
         self._ended = False
         self._wrong = 0
+        self._pace = _Pace(len(plan.cases), time.monotonic())
         record = RunRecord(
             schema=SCHEMA_VERSION,
             run_id=request.run_id,
@@ -71,6 +101,7 @@ class Lead:
                 world=world, method=method, machine=read_machine(), environment=read_environment_record()
             )
             record = self._writer.record
+            self._pace = _Pace(len(record.plan.cases), time.monotonic())
             self._emit(
                 event(
                     EventKind.HEADER,
@@ -91,6 +122,7 @@ class Lead:
             self._wrong += result.status is Status.WRONG
             self._writer.append(result, kept.samples, kept.digests)
             self._emit(event(EventKind.CASE, result=result))
+            self._emit(event(EventKind.PROGRESS, **self._pace.after_case(time.monotonic())))
 
     def end(self, status: RunStatus, error: BusbwError | None = None, *, peer_lost: bool = False) -> None:
         """Close the record and say so. Later calls do nothing."""

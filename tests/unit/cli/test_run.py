@@ -16,7 +16,11 @@ import pytest
 
 import busbw
 from busbw.cli.main import main
+from busbw.errors import ExitCode
 from busbw.model.event import decode
+from busbw.model.record import RunStatus
+from busbw.probes.gpus import GpuPresence
+from busbw.record.close import close
 from busbw.record.folder import RUN_FILE
 from busbw.record.read import read_digests, read_record, read_samples
 
@@ -193,14 +197,45 @@ def test_a_run_that_cannot_be_read_is_listed_with_the_reason(tmp_path: Path, cal
     assert "record schema 99" in out
 
 
+def test_a_run_that_was_killed_before_it_had_a_record_never_started(tmp_path: Path, called: Any) -> None:
+    assert start(tmp_path, "run", "sendrecv", "-b", "8", "-e", "16", *NULL).returncode == 0
+    (folder,) = tmp_path.iterdir()
+    (folder / RUN_FILE).unlink()
+    words = called(tmp_path, "list")[1].split()
+    assert words == [folder.name, "never", "started", "null", "0/4", "sendrecv"]
+    code, out, err = called(tmp_path, "show")
+    assert (code, out) == (2, "")
+    assert f"the run in {folder} never started" in err
+    (folder / "request" / "request.json").write_text("{")
+    assert "unreadable" in called(tmp_path, "list")[1]
+
+
+def test_a_run_that_ended_early_shows_what_it_has(tmp_path: Path, called: Any) -> None:
+    assert start(tmp_path, "run", "all_reduce", "-b", "8", "-e", "16", *NULL).returncode == 0
+    (folder,) = tmp_path.iterdir()
+    fields = json.loads((folder / RUN_FILE).read_text())
+    fields["results"] = fields["results"][:2]
+    (folder / RUN_FILE).write_text(json.dumps(fields))
+    close(folder, RunStatus.FAILED, "now", error="rank 1 was killed")
+    assert called(tmp_path, "list")[1].split()[-2] == "2/4"
+    _, out, err = called(tmp_path, "show")
+    assert "# 2 of 4 cases were not measured" in out.splitlines()
+    assert len([line for line in out.splitlines() if not line.startswith("#")]) == 1
+    assert err == "the run failed: rank 1 was killed\n"
+    statuses = [row["status"] for row in rows(called(tmp_path, "show", "--format", "csv")[1])]
+    assert statuses == ["good", "good", "not-run", "not-run"]
+
+
 def test_json_lines_are_events(tmp_path: Path) -> None:
     done = start(
         tmp_path, "run", "all_reduce", "-e", "8", *NULL, "-n", "20", "--seed", "5", "--format", "jsonl"
     )
     events: list[Any] = [decode(line) for line in done.stdout.splitlines()]
-    assert [event["event"] for event in events] == ["header", "case", "case", "end"]
+    assert [event["event"] for event in events] == ["header", "case", "progress", "case", "progress", "end"]
     assert events[0]["plan"]["seed"] == 5
-    result = events[1]["result"]
+    result, progress = events[1]["result"], [events[2], events[4]]
+    assert [(item["done"], item["total"]) for item in progress] == [(1, 2), (2, 2)]
+    assert progress[1]["eta_s"] == 0
     assert result["samples"] * result["calls_per_sample"] == 20
     assert result["stop"] == "calls"
     assert events[-1]["exit_code"] == 0
@@ -264,6 +299,73 @@ def test_bad_input_is_one_error_a_hint_and_exit_code_2(
     assert message in error
     assert hint.startswith("hint: ")
     assert list(tmp_path.rglob("run.json")) == []
+
+
+TASK_OF_ONE = {
+    "SLURM_JOB_ID": "7",
+    "SLURM_STEP_ID": "0",
+    "SLURM_PROCID": "0",
+    "SLURM_NTASKS": "1",
+    "SLURM_STEP_NUM_TASKS": "1",
+    "SLURM_NODELIST": "elsewhere",
+    "SLURM_JOB_NODELIST": "elsewhere",
+    "SLURM_NNODES": "1",
+    "SLURM_TASKS_PER_NODE": "1",
+}
+LEFTOVERS = {"RANK": "0", "WORLD_SIZE": "1", "TORCHELASTIC_RUN_ID": "none"}
+ONE_CALL = ("run", "all_reduce", "-e", "8", "-n", "1")
+
+
+@pytest.mark.parametrize("variables", [TASK_OF_ONE, LEFTOVERS], ids=["srun --pty", "leftovers"])
+def test_none_starts_ranks_whatever_the_shell_is_part_of(tmp_path: Path, variables: dict[str, str]) -> None:
+    words = (*ONE_CALL, "--backend", "mpi", "--ranks", "2", "--format", "csv")
+    done = start(tmp_path, *words, BUSBW_LAUNCHER="none", **variables)
+    assert done.returncode == 0, done.stderr
+    assert [row["ranks"] for row in rows(done.stdout)] == ["2", "2"]
+
+
+@pytest.mark.parametrize("words", [("--backend", "mpi"), ("--backend", "null", "--ranks", "2")])
+def test_a_launcher_of_one_rank_is_refused_with_the_way_to_ignore_it(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    done = start(tmp_path, *ONE_CALL, *words, **TASK_OF_ONE)
+    assert done.returncode in (2, 4)
+    assert "BUSBW_LAUNCHER=none" in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("backend", "visible", "ranks", "warned"),
+    [("nccl", 8, "1", True), ("nccl", 1, "1", False), ("mpi", 8, "1", False), ("nccl", 8, "2", False)],
+)
+def test_one_rank_beside_idle_gpus_is_warned_about(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    backend: str,
+    visible: int,
+    ranks: str,
+    warned: bool,
+) -> None:
+    def live(identity: Any, world: str, director: Any, show: Any) -> ExitCode:
+        director.plan(identity.size)
+        return ExitCode.OK
+
+    # Neither a process nor blocked signals are wanted in that of the tests.
+    monkeypatch.setattr("busbw.worker.guard.Guard", lambda: None)
+    monkeypatch.setattr("busbw.worker.signals.block", lambda: None)
+    monkeypatch.setattr("busbw.worker.entry.live", live)
+    monkeypatch.setattr("busbw.cli.run.choose_backend", lambda *_: backend)
+    monkeypatch.setattr("busbw.probes.gpus.gpu_presence", lambda: GpuPresence(visible, "13.0"))
+    for name in os.environ:
+        if name.startswith(FOREIGN):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", ranks)
+    assert main(["run", "all_reduce", "-e", "8"]) == 0
+    warning = (
+        f"warning: measuring 1 of {visible} visible GPUs, since environment started one rank;"
+        " hint: BUSBW_LAUNCHER=none starts one per GPU\n"
+    )
+    assert capsys.readouterr().err == (warning if warned else "")
 
 
 def test_two_worlds_that_cannot_meet_are_an_error_of_the_site(tmp_path: Path) -> None:

@@ -1,19 +1,35 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 from busbw.model.record import RunRecord, RunStatus
+from busbw.model.result import CaseResult, Status
 from busbw.record.close import close, read_status
+from busbw.record.folder import REQUEST_FILE
 from busbw.record.read import read_record
 from busbw.record.write import write_record
+
+
+def write_request(folder: Path, record: RunRecord) -> None:
+    fields = {"run_id": record.run_id, "folder": str(folder), "argv": record.argv}
+    fields |= {"settings": record.settings, "plan": record.plan.to_json()}
+    (folder / REQUEST_FILE).write_text(json.dumps(fields))
 
 
 def test_the_end_is_written_for_ranks_that_were_killed(folder: Path, record: RunRecord) -> None:
     write_record(folder, record)
     assert read_status(folder) is RunStatus.RUNNING
     assert close(folder, RunStatus.FAILED, "later", error="rank 1 was killed", hint="look")
-    expected = replace(record, status=RunStatus.FAILED, ended="later", error="rank 1 was killed", hint="look")
+    expected = replace(
+        record,
+        status=RunStatus.FAILED,
+        ended="later",
+        error="rank 1 was killed",
+        hint="look",
+        results=tuple(CaseResult(case.index, Status.NOT_RUN) for case in record.plan.cases),
+    )
     assert read_record(folder) == expected
     assert read_status(folder) is RunStatus.FAILED
 
@@ -22,6 +38,31 @@ def test_an_end_that_the_ranks_wrote_keeps_its_time(folder: Path, record: RunRec
     write_record(folder, replace(record, ended="earlier"))
     close(folder, RunStatus.FAILED, "later")
     assert read_record(folder).ended == "earlier"
+
+
+def test_finished_cases_keep_their_result(folder: Path, record: RunRecord) -> None:
+    good = CaseResult(0, Status.GOOD, 10.0)
+    write_record(folder, replace(record, results=(good,)))
+    assert close(folder, RunStatus.FAILED, "later")
+    assert close(folder, RunStatus.INTERRUPTED, "even later")
+    got = read_record(folder)
+    assert got.finished == (good,)
+    assert [result.case for result in got.results] == [case.index for case in record.plan.cases]
+
+
+def test_ranks_that_never_wrote_a_record_get_one_from_the_request(folder: Path, record: RunRecord) -> None:
+    write_request(folder, record)
+    assert read_status(folder) is RunStatus.RUNNING
+    assert close(folder, RunStatus.FAILED, "later", error="rank 1 ended", hint="look")
+    got = read_record(folder)
+    assert (got.run_id, got.plan, got.argv, got.settings) == (
+        record.run_id,
+        record.plan,
+        record.argv,
+        record.settings,
+    )
+    assert (got.status, got.ended, got.error, got.world) == (RunStatus.FAILED, "later", "rank 1 ended", None)
+    assert [result.status for result in got.results] == [Status.NOT_RUN] * len(record.plan.cases)
 
 
 def test_a_run_without_a_record_has_no_end(folder: Path) -> None:

@@ -8,7 +8,16 @@ from pathlib import Path
 import pytest
 
 from busbw.errors import UsageError
-from busbw.record.folder import RUN_FILE, create, find_run, home, new_run_id, run_folders
+from busbw.record.folder import (
+    REQUEST_FILE,
+    RUN_FILE,
+    create,
+    find_run,
+    home,
+    is_started,
+    new_run_id,
+    run_folders,
+)
 
 FIRST, SECOND = "20260101-000000-all_reduce-aaaa", "20260102-000000-all_gather-bbbb"
 
@@ -56,6 +65,13 @@ def test_a_home_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
 def test_runs_are_listed_newest_first(runs: Path) -> None:
     assert [folder.name for folder in run_folders(runs)] == [SECOND, FIRST]
     assert run_folders(runs / "missing") == []
+
+
+def test_a_run_that_was_requested_and_never_started_is_a_run(runs: Path) -> None:
+    third = runs / "20260103-000000-sendrecv-cccc"
+    (third / REQUEST_FILE).write_text("{}")
+    assert run_folders(runs)[0] == find_run("last", runs) == find_run(str(third), runs) == third
+    assert [is_started(folder) for folder in run_folders(runs)] == [False, True, True]
 
 
 def test_runs_of_the_same_second_are_ordered_by_when_they_were_written(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def test_a_record_reads_back_equal(
     writer.finish(RunStatus.COMPLETE, "2026-01-02T03:05:00.000+00:00")
     got = read.read_record(folder)
     assert got == writer.record
-    assert got.results == (GOOD, WRONG)
+    assert got.results[:2] == got.finished == (GOOD, WRONG)
     assert (read.read_samples(folder) == np.concatenate((samples, samples))).all()
     assert (read.read_digests(folder) == np.concatenate((digests, digests))).all()
 
@@ -49,6 +49,17 @@ def test_what_became_known_after_the_start_is_filled_in(folder: Path, record: Ru
     writer = RunWriter(folder, record)
     writer.describe(machine={"cores": 8})
     assert read.read_record(folder).machine == {"cores": 8}
+
+
+def test_a_run_that_ends_early_has_a_status_for_every_case(
+    folder: Path, record: RunRecord, samples: np.ndarray, digests: np.ndarray
+) -> None:
+    writer = RunWriter(folder, record)
+    writer.append(GOOD, samples, digests)
+    writer.finish(RunStatus.INTERRUPTED, "now")
+    results = read.read_record(folder).results
+    assert [result.case for result in results] == list(range(len(record.plan.cases)))
+    assert [result.status for result in results[1:]] == [Status.NOT_RUN] * (len(results) - 1)
 
 
 def test_errors_are_kept(folder: Path, record: RunRecord) -> None:

@@ -89,12 +89,23 @@ def test_csv_has_a_line_a_case_with_the_names_of_the_model(
     events: list[Event], plan: Plan, results: list[CaseResult]
 ) -> None:
     rows = list(csv.DictReader(io.StringIO(shown("csv", events)[0])))
-    assert len(rows) == len(results)
+    assert [row["status"] for row in rows[len(results) :]] == ["not-run"] * (len(plan.cases) - len(results))
+    assert [row["size_bytes"] for row in rows] == [str(case.size_bytes) for case in plan.cases]
     for row, case, result in zip(rows, plan.cases, results, strict=False):
         values = {**asdict(case), **asdict(result), "ranks": 2}
         for name, text in row.items():
             assert text == ("" if values[name] is None else str(values[name]))
     assert (rows[3]["status"], rows[3]["busbw_gb_per_s"], rows[3]["wrong"]) == ("wrong", "", "17")
+
+
+def test_a_run_that_goes_on_has_no_case_that_was_not_run(events: list[Event]) -> None:
+    assert "not-run" not in shown("csv", events[:-1])[0]
+
+
+@pytest.mark.parametrize("format_name", ["table", "csv", "json"])
+def test_progress_is_for_those_who_follow_the_stream(format_name: str, events: list[Event]) -> None:
+    progress = event(EventKind.PROGRESS, done=1, total=8, elapsed_s=0.1, eta_s=0.7)
+    assert shown(format_name, [*events[:2], progress]) == shown(format_name, events[:2])
 
 
 def test_json_lines_are_the_stream(events: list[Event]) -> None:

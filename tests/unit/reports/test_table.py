@@ -129,6 +129,28 @@ def test_the_header_of_a_large_mixed_world_stays_short(plan: Plan) -> None:
     assert "# library  none" in lines
 
 
+@pytest.mark.parametrize(
+    ("ranks", "cores", "hosts", "note"),
+    [
+        (3, 2, 1, "# note     3 ranks on 2 cores: they wait for each other's time slices"),
+        (2, 1, 1, "# note     2 ranks on 1 core: they wait for each other's time slices"),
+        (6, 2, 2, "# note     3 ranks on 2 cores of n0: they wait for each other's time slices"),
+        (2, 2, 1, None),
+        (4, 2, 2, None),
+        (2, None, 1, None),
+    ],
+)
+def test_ranks_that_outnumber_their_cores_are_noted(
+    plan: Plan, ranks: int, cores: int | None, hosts: int, note: str | None
+) -> None:
+    facts = {} if cores is None else {"host_cores_allowed": cores}
+    world = WorldInfo(
+        "mpi", "mpich", ranks, tuple(RankInfo(i, f"n{i % hosts}", 1, 0, facts=facts) for i in range(ranks))
+    )
+    notes = [line for line in table.header(world, Method(), plan, "1") if line.startswith("# note")]
+    assert notes == ([] if note is None else [note])
+
+
 def test_the_footer_names_wrong_data_and_what_is_missing(plan: Plan, results: list[CaseResult]) -> None:
     assert table.footer(plan, results, "/runs/id") == [
         "# WRONG all_reduce sum float 2048 B in-place: 17 elements",
