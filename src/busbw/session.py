@@ -46,7 +46,8 @@ class Story:
     output: list[str] = field(default_factory=list)  # what was no event
     connected: bool = False  # all ranks were there
     someone_ended: bool = False  # a rank, without a goodbye
-    first_dead: int | None = None  # which it was, where that is certain
+    first_dead: int | None = None  # the first of those that had started
+    missing: tuple[int, ...] = ()  # ranks that had not started when it ended
     interrupted: bool = False
 
     @property
@@ -129,6 +130,7 @@ def follow(folder: Path, story: Story, show: Emit, err: TextIO, interrupt: Inter
             elif isinstance(item, Exit):
                 story.exits[item.process] = item.code
             story.someone_ended, story.first_dead = watch.someone_ended, watch.first_dead
+            story.missing = watch.missing
             if wrong_since is None and story.has_gone_wrong:
                 wrong_since = time.monotonic()
             if wrong_since is not None and time.monotonic() - wrong_since > LAST_WORDS_SECONDS:
@@ -193,7 +195,8 @@ def _find_death(story: Story, host: str) -> Death | None:
         named, place = story.hello.get(told.pid or 0, (None, told.host))
         if first is None:  # hydra's process may be one that it killed itself
             return Death(place, told.pid, told.rank, told.code)
-        return Death(place, told.pid, first, told.code if first in (named, told.rank) else None)
+        known = not story.missing and first in (named, told.rank)
+        return Death(place, told.pid, first, told.code if known else None)
     if first is not None and story.end is None:
         code = story.exits.get(first) if story.launch.process_is_rank else None
         if not _left_for_another(code, story):
@@ -211,13 +214,17 @@ def _left_for_another(code: int | None, story: Story) -> bool:
 
 
 def _describe(death: Death, story: Story) -> BusbwError:
-    who = f"rank {death.rank} on {death.host}" if death.rank is not None else f"a rank on {death.host}"
     words = last_words(story.output)
     hint = (
         f"its last words: {words}"
         if words
         else "look at log/ in the run folder, and for its host's OOM killer"
     )
+    if death.rank is not None and story.missing:
+        late = ", ".join(map(str, story.missing))
+        who = f"rank {death.rank} on {death.host}, or one that had not started yet ({late}),"
+        return RankFailed(f"{who} {_how(death.code)}", hint=hint, host=death.host)
+    who = f"rank {death.rank} on {death.host}" if death.rank is not None else f"a rank on {death.host}"
     return RankFailed(f"{who} {_how(death.code)}", hint=hint, rank=death.rank, host=death.host)
 
 

@@ -74,6 +74,17 @@ def test_where_the_launcher_names_one_that_it_killed_itself_what_was_seen_counts
     assert error["message"] == "rank 2 on node7 ended first, and the launcher ended the others"
 
 
+def test_a_rank_that_had_not_started_may_be_the_one() -> None:
+    told = story("mpi", hello={500: (0, "node7")}, output=HYDRA, first_dead=0, missing=(1, 2))
+    _, error = judge(told, "here")
+    assert error is not None
+    assert error["message"] == (
+        "rank 0 on node7, or one that had not started yet (1, 2),"
+        " ended first, and the launcher ended the others"
+    )
+    assert error["rank"] is None
+
+
 @pytest.mark.parametrize("hello", [{}, {500: (0, "node7")}])
 def test_no_name_where_it_is_not_certain(hello: dict[int, tuple[int, str]]) -> None:
     _, error = judge(story("mpi", hello=hello, output=HYDRA, someone_ended=True), "here")

@@ -26,8 +26,9 @@ class RankWatch:
         # In the abstract name space (unix(7)): nothing to clean up after a kill.
         self.address = f"busbw-front-{secrets.token_hex(8)}"
         self.someone_ended = False  # without a goodbye
-        self.first_dead: int | None = None  # the rank, where it is certain
-        self._missing = ranks
+        self.first_dead: int | None = None  # the first of those that were there
+        self.missing: tuple[int, ...] = ()  # ranks that were not there when it ended: one may be the cause
+        self._awaited = set(range(ranks))
         self._connections: dict[int, tuple[int, socket.socket]] = {}  # file descriptor -> rank
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(f"\0{self.address}")
@@ -55,13 +56,12 @@ class RankWatch:
     def _watch(self) -> None:
         while not self._leaving.is_set():
             ready = [fd for fd, _ in self._poll.poll(_LOOK_SECONDS)]
-            # A rank that nobody watched yet may have been the first: then there is no name.
-            certain = not self._missing
+            missing = tuple(sorted(self._awaited))
             if self._listener.fileno() in ready:
                 self._accept()
             for fd in ready:
                 if fd in self._connections:
-                    self._take_end(fd, certain)
+                    self._take_end(fd, missing)
 
     def _accept(self) -> None:
         connection, _ = self._listener.accept()
@@ -71,17 +71,18 @@ class RankWatch:
         if len(said) < _RANK_BYTES:  # it died in between: no name for it, nor for those that follow it
             connection.close()
             return
-        self._connections[connection.fileno()] = int.from_bytes(said, "little"), connection
+        rank = int.from_bytes(said, "little")
+        self._connections[connection.fileno()] = rank, connection
         self._poll.register(connection, select.EPOLLIN)
-        self._missing -= 1
+        self._awaited.discard(rank)
 
-    def _take_end(self, fd: int, certain: bool) -> None:
+    def _take_end(self, fd: int, missing: tuple[int, ...]) -> None:
         rank, connection = self._connections.pop(fd)
         self._poll.unregister(fd)
         with connection:
             said_goodbye = _read(connection)
         if not said_goodbye and not self.someone_ended:
-            self.first_dead = rank if certain else None
+            self.first_dead, self.missing = rank, missing
             self.someone_ended = True
 
 

@@ -20,7 +20,7 @@ def watch() -> Iterator[RankWatch]:
 
 def connect(watch: RankWatch, *ranks: int) -> list[socket.socket]:
     connections = [report_to(watch.address, rank) for rank in ranks]
-    until(lambda: watch._missing == 3 - len(ranks))
+    until(lambda: len(watch._awaited) == 3 - len(ranks))
     return [connection for connection in connections if connection is not None]
 
 
@@ -53,9 +53,9 @@ def test_a_goodbye_is_no_death(watch: RankWatch) -> None:
     third.close()
 
 
-def test_no_name_while_a_rank_is_missing(watch: RankWatch) -> None:
+def test_while_a_rank_is_missing_the_name_is_of_those_that_were_there(watch: RankWatch) -> None:
     first, second = connect(watch, 0, 1)
     first.close()
     until(lambda: watch.someone_ended)
-    assert watch.first_dead is None
+    assert (watch.first_dead, watch.missing) == (0, (2,))
     second.close()
