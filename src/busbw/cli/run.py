@@ -52,9 +52,6 @@ def refuse(error: BusbwError, world: WorldChoice) -> ExitCode:
     """End a run whose command line is wrong. Where a launcher started us, the other ranks are waiting to
     be told by rank 0, so it joins them to say no. Raises ``error`` where there is nobody to tell.
     """
-    from busbw.worker.signals import block
-
-    block()
     from busbw.worker.entry import Director, live
 
     try:
@@ -80,9 +77,6 @@ def _join(
     identity: Identity, operations: tuple[str, ...], settings: RunSettings, argv: tuple[str, ...]
 ) -> ExitCode:
     """Be rank 0 of somebody else's launch (the other ranks never come here: see ``__main__``)."""
-    from busbw.worker.signals import block
-
-    block()
     from busbw.record import folder as folders
     from busbw.reports.live import create
     from busbw.worker.entry import Director, live
