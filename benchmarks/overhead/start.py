@@ -149,6 +149,8 @@ def show_stages(ranks: int) -> None:
         assert process.stdout is not None
         for line in process.stdout:
             found = re.search(r'"event": ?"(\w+)"', line)
+            if found is not None and found[1] == "progress":
+                continue
             print(f"{time.perf_counter() - start:.3f} s {found[1] if found else line.rstrip()}")
     print(f"{time.perf_counter() - start:.3f} s process ended")
 

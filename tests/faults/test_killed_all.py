@@ -40,5 +40,5 @@ def test_the_record_is_whole_at_any_moment(launcher: Any, seed: int) -> None:
         own = samples[samples["case"] == result.case]
         assert (own["rank"] == -1).sum() == result.samples
         assert (own["rank"] == 1).sum() == result.samples
-        assert (digests["case"] == result.case).sum() == 2
+        assert (digests["case"] == result.case).sum() == (2 if result.samples else 0)  # n/a has none
     assert record.status is RunStatus.COMPLETE or len(record.results) < len(record.plan.cases) + 1
