@@ -8,7 +8,7 @@
 #define BUSBW_API extern "C" __attribute__((visibility("default")))
 
 // Raised with every change of a struct or signature below; core.py refuses a library of another number.
-constexpr int32_t kCoreAbi = 3;
+constexpr int32_t kCoreAbi = 6;
 BUSBW_API int32_t busbw_core_abi();
 
 // ---- status of every function that returns int32_t -------------------------------------------------
@@ -24,7 +24,22 @@ enum BusbwStatus : int32_t {
 };
 
 // Numbers that core.py shares.
-enum BusbwCollective : int32_t { kAllReduce = 0, kAllGather = 1, kSendRecv = 2 };
+enum BusbwCollective : int32_t {
+  kAllReduce = 0,
+  kAllGather = 1,
+  kSendRecv = 2,
+  kReduceScatter = 3,
+  kAlltoall = 4,
+  kBroadcast = 5,
+  kReduce = 6,
+  kGather = 7,
+  kScatter = 8,
+  kHypercube = 9,
+  kBarrier = 10,
+  kAlltoallv = 11,
+  kAllGatherv = 12,
+  kPermute = 13,
+};
 
 // ---- monotonic clock (native/clock.hpp) -------------------------------------------------------------
 BUSBW_API int64_t busbw_now_ns();
@@ -49,28 +64,52 @@ struct BusbwRotation {
   uint64_t slots;        // >= 1
 };
 
+// Counts that differ between peers, in elements; offsets are from the start of a buffer. The arrays have one
+// entry for every rank of the communicator and are copied. Peers of a permute are -1 where there is none.
+struct BusbwSegments {
+  const int64_t* send_counts;
+  const int64_t* send_offsets;
+  const int64_t* recv_counts;
+  const int64_t* recv_offsets;
+  int32_t target;
+  int32_t source;
+};
+
 struct BusbwMpiSpec {
   int32_t collective;    // BusbwCollective
   int32_t handle_bytes;  // 4: handles are ints (MPICH ABI); 8: pointers (Open MPI, the MPI 5 ABI)
   int32_t large_count;   // non-zero: the functions are the MPI_Count forms (MPI_Allreduce_c, ...)
+  int32_t rank;
+  int32_t ranks;
   int32_t root;
-  int32_t send_to;
-  int32_t recv_from;
-  void* function;  // address of MPI_Allreduce, MPI_Allgather, MPI_Sendrecv, ...
+  int32_t dtype;     // busbw::pattern::DType, for what MPI does not do itself
+  int32_t scale_op;  // busbw::pattern::Op kAvg or kMulSum: MPI sums and the core scales; else -1
+  void* function;    // address of MPI_Allreduce, MPI_Allgather, MPI_Sendrecv, ...
+  void* in_place;    // the library's MPI_IN_PLACE
   uint64_t datatype;
   uint64_t op;
   uint64_t comm;
-  void* send;
-  void* recv;
-  int64_t send_count;
-  int64_t recv_count;
+  void* send;          // at slot 0; MPI_IN_PLACE where the call takes that (its stride is 0 then)
+  void* recv;          // at slot 0; as send
+  int64_t send_count;  // elements, for one destination
+  int64_t recv_count;  // elements, from one source
+  uint64_t type_bytes;
   BusbwRotation rotation;
+  BusbwSegments segments;  // alltoallv, all_gatherv (recv only), permute
+  int32_t no_peer;         // the library's MPI_PROC_NULL
+  void* start_function;    // MPI_Iallreduce, ...: only of a part of a call; else null
 };
 
 // Function addresses of the libnccl and libcuda in use; filled in by core.py with dlsym.
 struct BusbwNcclTable {
   void* all_reduce;
   void* all_gather;
+  void* reduce_scatter;
+  void* broadcast;
+  void* reduce;
+  void* alltoall;  // null before 2.28, as gather and scatter: then grouped sends and receives
+  void* gather;
+  void* scatter;
   void* send;
   void* recv;
   void* group_start;
@@ -81,27 +120,42 @@ struct BusbwCudaTable {
   void* event_record;        // cuEventRecord
   void* event_query;         // cuEventQuery
   void* event_elapsed_time;  // cuEventElapsedTime
+  void* memcpy_async;        // cuMemcpyDtoDAsync_v2
+  void* graph_launch;        // cuGraphLaunch
+  void* stream_wait_event;   // cuStreamWaitEvent
 };
 
 struct BusbwNcclSpec {
   int32_t collective;
   int32_t datatype;  // ncclDataType_t
   int32_t op;        // ncclRedOp_t
+  int32_t rank;
+  int32_t ranks;
   int32_t root;
-  int32_t send_to;
-  int32_t recv_from;
+  int32_t aggregate;   // calls in one group (-m); 1: no group
+  int32_t type_bytes;  // of datatype
   const BusbwNcclTable* nccl;
+  const BusbwCudaTable* cuda;
   void* comm;
   void* stream;
   const void* send;
   void* recv;
   uint64_t count;
   BusbwRotation rotation;
+  BusbwSegments segments;
 };
 
 struct BusbwCall;                                                 // opaque
 BUSBW_API BusbwCall* busbw_mpi_call(const BusbwMpiSpec* spec);    // null where the spec is not supported
 BUSBW_API BusbwCall* busbw_nccl_call(const BusbwNcclSpec* spec);  // null where the spec is not supported
+// One call made of parts that run at once. MPI starts all and then waits for each (`wait` is MPI_Wait); NCCL
+// puts them into one group. Takes the parts over, also where it returns null: none, more than kMostParts, or
+// one that cannot be started by itself.
+constexpr int32_t kMostParts = 64;
+BUSBW_API BusbwCall* busbw_mpi_parts(BusbwCall* const* parts, int32_t count, void* wait);
+BUSBW_API BusbwCall* busbw_nccl_parts(BusbwCall* const* parts, int32_t count, const BusbwNcclTable* nccl);
+// A captured CUDA graph (CUgraphExec) of any number of calls: one issue is one launch.
+BUSBW_API BusbwCall* busbw_graph_call(const BusbwCudaTable* cuda, void* graph_exec, void* stream);
 BUSBW_API BusbwCall* busbw_null_call();
 BUSBW_API void busbw_call_free(BusbwCall* call);
 // One call at the given slot, untimed (correctness checks, warm-up).
@@ -128,8 +182,38 @@ struct BusbwStream {
 };
 BUSBW_API int32_t busbw_time_events(const BusbwCall* call, const BusbwStream* stream, uint64_t lead,
                                     uint64_t samples, uint64_t k, int64_t* elapsed_ns, int64_t* issue_ns);
+// Isolated calls: every sample is one call behind `barrier` (null: behind nothing), which begins delay_ns[s]
+// later on this rank (null: at once). Blocking calls give both clock readings.
+BUSBW_API int32_t busbw_time_isolated_host(const BusbwCall* barrier, const BusbwCall* call, uint64_t samples,
+                                           const int64_t* delay_ns, int64_t* entry_ns, int64_t* exit_ns);
+// Calls on a stream, with a barrier on the same stream: an event before and after, then a wait of the host.
+BUSBW_API int32_t busbw_time_isolated_events(const BusbwCall* barrier, const BusbwCall* call,
+                                             const BusbwStream* stream, uint64_t samples,
+                                             const int64_t* delay_ns, int64_t* elapsed_ns, int64_t* issue_ns);
 // nccl-tests' definition: one host clock pair around `calls` calls and their completion (benchmarks only).
 BUSBW_API int32_t busbw_time_loop(const BusbwCall* call, const BusbwStream* stream, uint64_t calls,
                                   int64_t* elapsed_ns);
 // Waits until everything enqueued on the stream has run. Uses events[0].
 BUSBW_API int32_t busbw_stream_wait(const BusbwStream* stream);
+
+// ---- several calls at once (native/lane_loop.cpp) -------------------------------------------------------
+// A lane is a sequence of calls of one operation. In a round every lane issues `calls` of them, one after the
+// other, from `slot` on; the lanes begin together, and the next round begins when all have ended. Lanes must
+// not share a communicator, nor a stream.
+struct BusbwLane {
+  const BusbwCall* call;
+  const BusbwStream* stream;  // of calls that enqueue; null where calls block
+  uint64_t calls;
+  uint64_t slot;
+};
+// Times are [lane][round]: when the first call of a lane began and when its last one ended, comparable within
+// a round. `lead` rounds come first, untimed. Blocking calls are started and then tested in turn (`test` is
+// MPI_Test), so that all make progress; every lane has a call under way from begin to end.
+BUSBW_API int32_t busbw_time_lanes_host(const BusbwLane* lanes, int32_t count, void* test, uint64_t lead,
+                                        uint64_t rounds, int64_t* begin_ns, int64_t* end_ns);
+// The streams of the lanes wait for one event of the first one's, and that one for all at the end of a round;
+// the host only enqueues, in one order on all ranks. Uses 2 rounds + 1 events of the first stream, 2 rounds
+// of the others. issue_ns is the host time of issuing a lane's calls.
+BUSBW_API int32_t busbw_time_lanes_events(const BusbwLane* lanes, int32_t count, uint64_t lead,
+                                          uint64_t rounds, int64_t* begin_ns, int64_t* end_ns,
+                                          int64_t* issue_ns);

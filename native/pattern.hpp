@@ -2,94 +2,36 @@
 // ranks has a closed form and is exact in every type and every order of operations. One source for the
 // host (pattern_host.cpp) and the GPU (pattern_device.cu), so both agree by construction.
 //
-// What is guaranteed for one element of a reduction over n ranks (others: "moved" data, kMoved below):
+// What is guaranteed for one element of a reduction over n ranks (others: "moved" data, kMoved):
 //
-//   sum   The ranks r with r mod g == o (o from the element's hash) contribute distinct integers
-//         1 + ((r / g + h) & (m - 1)), the others 0. Every partial sum is an integer that the type holds
-//         exactly. A dropped or doubled contributor, and a contributor replaced by any other rank, always
-//         changes the element; with g = 1 (dense) that is every rank at every element. Fewer than m ranks
-//         contribute, so that the sum itself depends on h and differs between elements and seeds.
-//   prod  The same pattern in the exponent of two, times -1 for about half of the ranks (signed types): all
-//         partial products are exact. A dropped contributor always changes the element; any dropped rank
-//         changes it where its sign is -1 (half of the elements).
-//   max   One rank of the n holds the largest value; dropping it changes the element. Every rank wins 1/n of
-//   min   the elements. Values span the type's range: both signs, exponents from 0 up, no zero, subnormal,
-//         infinity or NaN.
+//   sum     The ranks r with r mod g == o (o from the element's hash) contribute distinct integers
+//           1 + ((r / g + h) & (m - 1)), the others 0. Every partial sum is an integer that the type holds
+//           exactly. A dropped or doubled contributor, and a contributor replaced by any other rank, always
+//           changes the element; with g = 1 (dense) that is every rank at every element. Fewer than m ranks
+//           contribute, so that the sum itself depends on h and differs between elements and seeds.
+//   mulsum  Twice the sum's values: a rank whose scalar is 2 stores the value, one whose scalar is 1 stores
+//           twice the value.
+//   avg     Integers: n times the sum's values, so that the quotient has no remainder. Floats, n a power of
+//           two: 2^k times the sum's values, exact whether the ranks are scaled before the sum or the sum
+//           after it. Other n: one rank of the n contributes +-2^e to an element, the others 0, so that the
+//           mean is +-2^e times 1/n as the type rounds it, in both ways of computing; the two neighbours of
+//           that number are accepted too.
+//   prod    The sum's pattern in the exponent of two, times -1 for about half of the ranks (signed types):
+//           all partial products are exact. A dropped contributor always changes the element; any dropped
+//           rank changes it where its sign is -1 (half of the elements).
+//   max     One rank of the n holds the largest value; dropping it changes the element. Every rank wins 1/n
+//   min     of the elements. Values span the type's range: both signs, exponents from 0 up, no zero,
+//           subnormal, infinity or NaN.
 //
-// Sparse sums and products (g > 1) test each rank at 1/g of the elements. Well-formed but wrong data (another
-// seed, a block shifted) agrees with the expected element by chance: with probability about 2/m (sum, prod)
-// or 2^-(bits - 2) (min, max), 2^-bits for moved data. Small m, as for fp8, needs dozens of elements.
+// Sparse data (g > 1; g = n for avg with one rank) test each rank at 1/g of the elements. Well-formed but
+// wrong data (another seed, a block shifted) agree with the expected element by chance: with probability
+// about 2/m (sum, mulsum, avg, prod), 1/(2m) (avg with one rank), 2^-(bits - 2) (min, max) or 2^-bits (moved
+// data). Small m, as for fp8, needs dozens of elements.
 #pragma once
 
-#if defined(__CUDACC_RTC__)  // NVRTC brings no standard headers
-typedef signed char int8_t;
-typedef unsigned char uint8_t;
-typedef unsigned short uint16_t;
-typedef int int32_t;
-typedef unsigned int uint32_t;
-typedef long long int64_t;
-typedef unsigned long long uint64_t;
-#else
-#include <string.h>
-
-#include <cstdint>
-#endif
-
-#if defined(__CUDACC__)
-#define BUSBW_INLINE __device__ __forceinline__
-#else
-#define BUSBW_INLINE inline __attribute__((always_inline))
-#endif
-
-// What all ranks agree on. Made by busbw_pattern_init, which derives everything after `op` once.
-struct BusbwPattern {
-  uint64_t seed;
-  uint32_t ranks;
-  int32_t dtype;             // busbw::pattern::DType
-  int32_t op;                // busbw::pattern::Op
-  uint32_t modulus_log2;     // m = 2^modulus_log2 (sum, prod); bits of the ordering key (min, max)
-  uint32_t group;            // g: of every g neighbouring ranks one contributes; 1 = dense
-  uint32_t ranks_div_group;  // ranks / group
-  uint32_t ranks_mod_group;  // ranks % group
-  uint32_t type_bytes;
-};
-
-// A run of elements in a buffer and what they hold. offset and count are in elements.
-struct BusbwRegion {
-  uint64_t offset;
-  uint64_t count;
-  uint64_t first_index;  // index of the first element in the logical message, whoever holds it
-  int32_t kind;          // busbw::pattern::Kind
-  int32_t rank;          // contributor or owner; not read for kReduced
-};
-
-struct BusbwCheckResult {
-  uint64_t wrong;        // elements whose bits are not the expected ones
-  uint64_t first_wrong;  // smallest offset into the buffer, in elements, that is wrong; UINT64_MAX if none
-  uint64_t digest;       // sum of a hash of (logical index, bits): equal data, equal digest, in any split
-};
-
-static_assert(sizeof(BusbwPattern) == 40, "mirrored in Python");
-static_assert(sizeof(BusbwRegion) == 32, "mirrored in Python");
-static_assert(sizeof(BusbwCheckResult) == 24, "mirrored in Python");
+#include "pattern_types.hpp"
 
 namespace busbw::pattern {
-
-// ncclDataType_t, then the integers NCCL has no number for.
-// clang-format off: a table
-enum DType : int32_t {
-  kInt8 = 0, kUint8 = 1, kInt32 = 2, kUint32 = 3, kInt64 = 4, kUint64 = 5, kHalf = 6, kFloat = 7, kDouble = 8,
-  kBfloat16 = 9, kFloat8E4m3 = 10, kFloat8E5m2 = 11, kInt16 = 12, kUint16 = 13,
-};
-// clang-format on
-
-enum Op : int32_t { kSum = 0, kProd = 1, kMax = 2, kMin = 3 };  // ncclRedOp_t
-
-enum Kind : int32_t {
-  kContribution = 0,  // what `rank` brings into the reduction
-  kReduced = 1,       // the reduction over all ranks
-  kMoved = 2,         // arbitrary bits (NaN patterns too) that belong to `rank` and are only copied
-};
 
 // How a value becomes bits. kSmallFloat is every float narrower than 32 bits.
 enum Encoding : int32_t { kInteger = 0, kSmallFloat = 1, kFloat32 = 2, kFloat64 = 3, kRaw = 4 };
@@ -103,42 +45,11 @@ enum Source : int32_t {
   kProdReduced = 4,
   kOrderContribution = 5,  // min and max
   kOrderReduced = 6,
+  kScaledContribution = 7,  // mulsum; avg of integers, and of floats where n is a power of two
+  kScaledReduced = 8,
+  kSingleContribution = 9,  // avg of floats, other n
+  kSingleReduced = 10,      // the one source that is compared with a tolerance
 };
-
-// Everything about a type that the pattern needs. A float of `mantissa_bits` holds all integers up to
-// 2^(mantissa_bits + 1); e4m3 and e5m2 are the OCP 8-bit formats (e4m3 without infinities).
-struct TypeTraits {
-  uint32_t bytes;  // 0 where the type is unknown
-  bool is_float;
-  bool is_signed;
-  uint32_t mantissa_bits;   // floats
-  uint32_t exponent_bias;   // floats
-  uint64_t sum_limit;       // all integers up to it are exact
-  uint32_t exponent_limit;  // 2^exponent_limit is exact, and so are all smaller powers from 2^0 up
-};
-
-// clang-format off: a table
-BUSBW_INLINE TypeTraits type_traits(int32_t dtype) {
-  constexpr uint64_t one = 1;
-  switch (dtype) {  // bytes, float, signed, mantissa, bias, exact integers up to, exact powers up to
-    case kInt8:       return {1, false, true, 0, 0, 127, 6};
-    case kUint8:      return {1, false, false, 0, 0, 255, 7};
-    case kInt16:      return {2, false, true, 0, 0, 32767, 14};
-    case kUint16:     return {2, false, false, 0, 0, 65535, 15};
-    case kInt32:      return {4, false, true, 0, 0, (one << 31) - 1, 30};
-    case kUint32:     return {4, false, false, 0, 0, (one << 32) - 1, 31};
-    case kInt64:      return {8, false, true, 0, 0, one << 62, 62};
-    case kUint64:     return {8, false, false, 0, 0, one << 62, 63};
-    case kHalf:       return {2, true, true, 10, 15, one << 11, 15};
-    case kFloat:      return {4, true, true, 23, 127, one << 24, 127};
-    case kDouble:     return {8, true, true, 52, 1023, one << 53, 1023};
-    case kBfloat16:   return {2, true, true, 7, 127, one << 8, 127};
-    case kFloat8E4m3: return {1, true, true, 3, 7, one << 4, 8};
-    case kFloat8E5m2: return {1, true, true, 2, 15, one << 3, 15};
-    default:          return {0, false, false, 0, 0, 0, 0};
-  }
-}
-// clang-format on
 
 // ---- hashing ----------------------------------------------------------------------------------------
 
@@ -173,6 +84,9 @@ struct Stream {
   uint64_t key;
   Source source;
   Encoding encoding;
+  uint64_t type_mask;   // the bits that an element has
+  uint64_t complement;  // all ones where every bit is to be inverted
+  uint64_t tolerance;   // how many bit patterns next to the expected one pass, on either side
   // sum, prod
   uint64_t modulus_mask;
   uint32_t modulus_log2;
@@ -184,10 +98,14 @@ struct Stream {
   uint64_t rank_div_group;
   uint32_t rank;
   uint32_t ranks;
-  uint32_t sign_choices;  // prod: how many bits of the rank can decide its sign; 0 = unsigned
+  uint32_t sign_choices;     // prod: how many bits of the rank can decide its sign; 0 = unsigned
+  uint64_t factor;           // mulsum, avg of integers: the sum's values times this
+  uint32_t exponent;         // floats: times 2^exponent (negative ones modulo 2^32)
+  uint64_t reciprocal_bits;  // avg of floats: 1 / ranks
   // encoding
-  uint64_t sign_bit;      // 0 where the type is unsigned
-  uint64_t one_bits;      // floats: the bits of 1.0
+  uint64_t sign_bit;  // 0 where the type is unsigned
+  uint64_t one_bits;  // floats: the bits of 1.0
+  uint32_t mantissa_bits;
   uint32_t small_shift;   // small floats: from binary32's mantissa to this one
   uint32_t small_rebias;  // small floats: from binary32's exponent to this one, already shifted
   // min, max
@@ -197,12 +115,18 @@ struct Stream {
   uint64_t rank_key;
 };
 
-BUSBW_INLINE Source source_of(int32_t op, int32_t kind) {
+BUSBW_INLINE bool is_single(const TypeTraits& type, int32_t op, uint32_t ranks) {
+  return op == kAvg && type.is_float && !is_power_of_two(ranks);
+}
+
+BUSBW_INLINE Source source_of(const TypeTraits& type, const BusbwPattern& p, int32_t kind) {
   if (kind == kMoved) return kMovedBits;
   const bool reduced = kind == kReduced;
-  if (op == kSum) return reduced ? kSumReduced : kSumContribution;
-  if (op == kProd) return reduced ? kProdReduced : kProdContribution;
-  return reduced ? kOrderReduced : kOrderContribution;
+  if (p.op == kSum) return reduced ? kSumReduced : kSumContribution;
+  if (p.op == kProd) return reduced ? kProdReduced : kProdContribution;
+  if (p.op == kMax || p.op == kMin) return reduced ? kOrderReduced : kOrderContribution;
+  if (is_single(type, p.op, p.ranks)) return reduced ? kSingleReduced : kSingleContribution;
+  return reduced ? kScaledReduced : kScaledContribution;
 }
 
 BUSBW_INLINE Encoding encoding_of(const TypeTraits& type, Source source) {
@@ -211,20 +135,52 @@ BUSBW_INLINE Encoding encoding_of(const TypeTraits& type, Source source) {
   return type.bytes == 8 ? kFloat64 : type.bytes == 4 ? kFloat32 : kSmallFloat;
 }
 
-BUSBW_INLINE uint32_t bit_length(uint32_t x) {
-  uint32_t bits = 0;
-  for (; x != 0; x >>= 1) ++bits;
-  return bits;
+// 1 / n as the type rounds it, for an n that is no power of two: 2^bit_length(n) / n lies between 1 and 2,
+// and long division gives its mantissa. Rounding meets no tie, as the quotient does not end; it may carry
+// into the exponent. Integers only, so that host and GPU agree.
+BUSBW_INLINE uint64_t reciprocal_bits(const TypeTraits& type, uint32_t n) {
+  const uint32_t length = bit_length(n);
+  uint64_t rest = (uint64_t{1} << length) - n;
+  uint64_t mantissa = 0;
+  for (uint32_t i = 0; i < type.mantissa_bits; ++i) {
+    rest *= 2;
+    const bool digit = rest >= n;
+    if (digit) rest -= n;
+    mantissa = 2 * mantissa + (digit ? 1 : 0);
+  }
+  if (2 * rest > n) ++mantissa;
+  return (uint64_t{type.exponent_bias - length} << type.mantissa_bits) + mantissa;
+}
+
+// What mulsum and avg do with the sum's values.
+BUSBW_INLINE void set_scale(Stream* s, const TypeTraits& type, const BusbwPattern& p, bool reduced) {
+  s->factor = 1;
+  if (p.op == kMulSum) {
+    s->factor = reduced ? 2 : 2 / premul_scalar(s->rank);
+    s->exponent = type.is_float && s->factor == 2 ? 1 : 0;
+  } else if (p.op == kAvg && !type.is_float) {
+    s->factor = reduced ? 1 : p.ranks;
+  } else if (s->source == kScaledContribution || s->source == kScaledReduced) {
+    const uint32_t ranks_log2 = bit_length(p.ranks) - 1;
+    const uint32_t room = mean_room_log2(type);
+    s->exponent = (ranks_log2 < room ? ranks_log2 : room) - (reduced ? ranks_log2 : 0);
+  } else if (s->source == kSingleReduced) {
+    s->reciprocal_bits = reciprocal_bits(type, p.ranks);
+  }
 }
 
 BUSBW_INLINE Stream make_stream(const BusbwPattern& p, const BusbwRegion& r) {
   const TypeTraits type = type_traits(p.dtype);
-  const uint32_t rank = r.kind == kReduced ? 0 : static_cast<uint32_t>(r.rank);
+  const int32_t kind = r.kind & ~kComplement;
+  const uint32_t rank = kind == kReduced ? 0 : static_cast<uint32_t>(r.rank);
   Stream s{};
-  s.source = source_of(p.op, r.kind);
+  s.source = source_of(type, p, kind);
   s.encoding = encoding_of(type, s.source);
+  s.type_mask = ~uint64_t{0} >> (64 - 8 * type.bytes);
+  s.complement = mask_of(kind != r.kind);
+  s.tolerance = s.source == kSingleReduced ? 1 : 0;
   s.key = mix(p.seed + kGolden);
-  if (r.kind == kMoved) s.key = mix(s.key + (uint64_t{rank} + 1) * 0xd1342543de82ef95u);
+  if (kind == kMoved) s.key = mix(s.key + (uint64_t{rank} + 1) * 0xd1342543de82ef95u);
   s.modulus_log2 = p.modulus_log2 & 63;
   s.modulus_mask = (uint64_t{1} << s.modulus_log2) - 1;
   s.group = p.group;
@@ -232,11 +188,13 @@ BUSBW_INLINE Stream make_stream(const BusbwPattern& p, const BusbwRegion& r) {
   s.ranks_div_group_sum = s.ranks_div_group * (s.ranks_div_group + 1) / 2;
   s.ranks_mod_group = p.ranks_mod_group;
   s.rank = rank;
+  set_scale(&s, type, p, kind == kReduced);
   s.rank_div_group = rank / p.group;
   s.rank_mod_group = rank % p.group;
   s.ranks = p.ranks;
   s.sign_choices = type.is_signed ? bit_length(p.ranks) : 0;
   s.sign_bit = type.is_signed ? uint64_t{1} << (8 * type.bytes - 1) : 0;
+  s.mantissa_bits = type.mantissa_bits;
   s.one_bits = uint64_t{type.exponent_bias} << type.mantissa_bits;
   s.small_shift = 23 - (type.mantissa_bits < 23 ? type.mantissa_bits : 23);
   s.small_rebias = (127 - type.exponent_bias) << (type.mantissa_bits & 31);
@@ -257,8 +215,9 @@ BUSBW_INLINE Bits bits_of(Float value) {
   return bits;
 }
 
-// The bits of value * 2^exponent, negated if `negative`; exact by the pattern's limits. Only zero needs a
-// special case: every other value is a normal number of every type.
+// The bits of value * 2^exponent, negated if `negative`; exact by the pattern's limits. Every value but
+// zero is a normal number of every type. Zero comes without exponent and sign, and only small floats need a
+// case for it.
 BUSBW_INLINE uint64_t encode(Encoding encoding, const Stream& s, uint64_t value, uint32_t exponent,
                              bool negative) {
   uint64_t bits = 0;
@@ -340,6 +299,14 @@ BUSBW_INLINE bool is_product_negative(const Stream& s, uint64_t hash) {
   return s.sign_choices != 0 && (negatives & 1) != 0;
 }
 
+// avg with one contributor: its sign, which is the mean's.
+BUSBW_INLINE bool is_single_negative(uint64_t hash) { return ((hash >> 31) & 1) != 0; }
+
+BUSBW_INLINE uint64_t single_mean(const Stream& s, uint64_t hash) {
+  const uint64_t magnitude = s.reciprocal_bits + ((hash & s.modulus_mask) << s.mantissa_bits);
+  return magnitude | (s.sign_bit & mask_of(is_single_negative(hash)));
+}
+
 // ---- min and max ------------------------------------------------------------------------------------------
 
 // The winner's key is [a][1][random], a loser's [random & a][0][random]: smaller, whatever the random bits.
@@ -366,29 +333,46 @@ BUSBW_INLINE uint64_t order_value(const Stream& s, uint64_t hash, bool reduced) 
 
 // ---- the element -----------------------------------------------------------------------------------------
 
-// The bits of the element with this logical index, in the low type_bytes of the result; the rest is
-// arbitrary. source and encoding are the stream's own: the host passes constants, which removes the switches
-// from its inner loop.
-BUSBW_INLINE uint64_t element_bits(Source source, Encoding encoding, const Stream& s, uint64_t index) {
+BUSBW_INLINE bool is_sum_of_contributions(Source source) {
+  return source == kSumReduced || source == kProdReduced || source == kScaledReduced;
+}
+
+// The element with this logical index, in the low type_bytes of the result; the rest is arbitrary. One call
+// of encode for all sources keeps the GPU's code short.
+BUSBW_INLINE uint64_t value_bits(Source source, Encoding encoding, const Stream& s, uint64_t index) {
   const uint64_t hash = mix(s.key + index * kGolden);
-  switch (source) {
-    case kMovedBits:
-      return hash;
-    case kSumContribution:
-      return encode(encoding, s, contribution(s, hash), 0, false);
-    case kSumReduced:
-      return encode(encoding, s, contributions_sum(s, hash), 0, false);
-    case kProdContribution:
-      return encode(encoding, s, 1, static_cast<uint32_t>(contribution(s, hash)), is_negative(s, hash));
-    case kProdReduced:
-      return encode(encoding, s, 1, static_cast<uint32_t>(contributions_sum(s, hash)),
-                    is_product_negative(s, hash));
-    case kOrderContribution:
-      return order_value(s, hash, false);
-    case kOrderReduced:
-      return order_value(s, hash, true);
+  if (source == kMovedBits) return hash;
+  if (source == kOrderContribution) return order_value(s, hash, false);
+  if (source == kOrderReduced) return order_value(s, hash, true);
+  if (source == kSingleReduced) return single_mean(s, hash);
+  const bool is_sum = is_sum_of_contributions(source);
+  uint64_t value = is_sum ? contributions_sum(s, hash) : contribution(s, hash);
+  uint32_t exponent = 0;
+  bool negative = false;
+  if (source == kProdContribution || source == kProdReduced) {
+    exponent = static_cast<uint32_t>(value);
+    value = 1;
+    negative = is_sum ? is_product_negative(s, hash) : is_negative(s, hash);
+  } else if (source == kScaledContribution || source == kScaledReduced) {
+    exponent = s.exponent & static_cast<uint32_t>(mask_of(value != 0));
+    if (encoding == kInteger) value *= s.factor;
+  } else if (source == kSingleContribution && value != 0) {
+    exponent = static_cast<uint32_t>(value) - 1;
+    value = 1;
+    negative = is_single_negative(hash);
   }
-  return 0;
+  return encode(encoding, s, value, exponent, negative);
+}
+
+// source and encoding are the stream's own: the host passes constants, which removes the conditions from its
+// inner loop.
+BUSBW_INLINE uint64_t element_bits(Source source, Encoding encoding, const Stream& s, uint64_t index) {
+  return value_bits(source, encoding, s, index) ^ s.complement;
+}
+
+// Whether an element's bits are neither the expected ones nor, where that may be, their neighbours.
+BUSBW_INLINE bool is_wrong(const Stream& s, uint64_t actual, uint64_t expected) {
+  return ((actual - expected + s.tolerance) & s.type_mask) > 2 * s.tolerance;
 }
 
 }  // namespace busbw::pattern

@@ -70,7 +70,6 @@ __device__ void store_word(uint64_t address, uint32_t width, uint64_t bits) {
 __device__ __forceinline__ void fill_region(void* buffer, const BusbwPattern& p, const BusbwRegion& r) {
   const Stream s = make_stream(p, r);
   const Packets region(buffer, p.type_bytes, r);
-  const uint64_t mask = ~uint64_t{0} >> (64 - 8 * region.width);
   const uint64_t threads = uint64_t{gridDim.x} * blockDim.x;
   for (uint64_t n = uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; n < region.packets; n += threads) {
     const uint64_t first = region.first(n);
@@ -80,7 +79,7 @@ __device__ __forceinline__ void fill_region(void* buffer, const BusbwPattern& p,
     for (uint32_t k = 0; k < region.words; ++k) {
       const uint64_t i = first + k;
       if (i >= region.count) continue;
-      const uint64_t bits = element_bits(s.source, s.encoding, s, r.first_index + i) & mask;
+      const uint64_t bits = element_bits(s.source, s.encoding, s, r.first_index + i) & s.type_mask;
       if (!is_whole) {
         store_word(region.address_of(i), region.width, bits);
       } else {
@@ -98,7 +97,6 @@ __device__ __forceinline__ Tally check_region(const void* buffer, const BusbwPat
   Tally tally{0, ~uint64_t{0}, 0};
   const Stream s = make_stream(p, r);
   const Packets region(buffer, p.type_bytes, r);
-  const uint64_t mask = ~uint64_t{0} >> (64 - 8 * region.width);
   const uint64_t threads = uint64_t{gridDim.x} * blockDim.x;
   for (uint64_t n = uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; n < region.packets; n += threads) {
     const uint64_t first = region.first(n);
@@ -111,9 +109,10 @@ __device__ __forceinline__ Tally check_region(const void* buffer, const BusbwPat
       if (i >= region.count) continue;
       const uint32_t shift = 8 * region.width * k;
       const uint64_t whole_bits = shift < 64 ? packet.low >> shift : packet.high >> (shift - 64);
-      const uint64_t actual = is_whole ? whole_bits & mask : load_word(region.address_of(i), region.width);
+      const uint64_t actual =
+          is_whole ? whole_bits & s.type_mask : load_word(region.address_of(i), region.width);
       tally.digest += digest_term(r.first_index + i, actual);
-      if (actual == (element_bits(s.source, s.encoding, s, r.first_index + i) & mask)) continue;
+      if (!is_wrong(s, actual, element_bits(s.source, s.encoding, s, r.first_index + i))) continue;
       ++tally.wrong;
       if (r.offset + i < tally.first_wrong) tally.first_wrong = r.offset + i;
     }

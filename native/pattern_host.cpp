@@ -45,6 +45,59 @@ void choose_sum_pattern(BusbwPattern* p, uint64_t limit) {
   }
 }
 
+// Neighbouring contributors hold neighbouring integers, and the mean of a run of them is the one in its
+// middle: a rank whose value is the mean could be left out, and the others averaged, without a trace. A
+// modulus of 2 to 4 times the contributors lets the run wrap round at about every third element, where the
+// mean is nobody's value.
+void choose_mean_sum_pattern(BusbwPattern* p, uint64_t limit) {
+  choose_sum_pattern(p, limit);
+  const uint32_t contributors = (p->ranks + p->group - 1) / p->group;
+  const uint32_t largest_log2 = bit_length(contributors) + 1;
+  if (p->modulus_log2 > largest_log2) p->modulus_log2 = largest_log2;
+}
+
+// avg: false where the type has no data that tells right from wrong.
+bool choose_mean_pattern(BusbwPattern* p, const TypeTraits& type) {
+  if (!type.is_float) {  // with a modulus of 1 every mean would be 1
+    choose_mean_sum_pattern(p, type.sum_limit / p->ranks);
+    return p->modulus_log2 > 0;
+  }
+  const uint32_t smallest_log2 = type.exponent_bias - 1;  // of normal numbers, negated
+  if (is_power_of_two(p->ranks)) {
+    const uint32_t ranks_log2 = bit_length(p->ranks) - 1;
+    choose_mean_sum_pattern(p, type.sum_limit);
+    // NCCL multiplies with 1 / n in the element type, where that may be a subnormal but not 0.
+    return ranks_log2 <= smallest_log2 + type.mantissa_bits &&
+           ranks_log2 <= smallest_log2 + mean_room_log2(type);
+  }
+  p->group = p->ranks;
+  p->modulus_log2 = bit_length(type.exponent_limit + 1) - 1;
+  return bit_length(p->ranks) <= smallest_log2;  // else 1 / n is a subnormal and has lost digits
+}
+
+// False where there is no data for this operation.
+bool choose_pattern(BusbwPattern* p, const TypeTraits& type) {
+  switch (p->op) {
+    case kSum:
+      choose_sum_pattern(p, type.sum_limit);
+      return true;
+    case kProd:
+      choose_sum_pattern(p, type.exponent_limit);
+      return true;
+    case kMax:
+    case kMin:
+      p->modulus_log2 = 8 * type.bytes - (type.is_float ? 1 : 0);
+      return true;
+    case kAvg:
+      return choose_mean_pattern(p, type);
+    case kMulSum:  // floats double without loss
+      choose_sum_pattern(p, type.is_float ? type.sum_limit : type.sum_limit / 2);
+      return true;
+    default:
+      return false;
+  }
+}
+
 // clang vectorises the 64-bit products of the hash, which SSE2 and NEON lack: half as fast as scalar code.
 #if defined(__clang__)
 #define BUSBW_SCALAR_LOOP _Pragma("clang loop vectorize(disable)")
@@ -71,6 +124,8 @@ void fill_run(void* out, const Stream& stream, uint64_t first_index, uint64_t co
 
 template <Encoding encoding, typename Word, bool is_dense>
 FillRun arithmetic_run_of(Source source) {
+  if (source == kScaledContribution) return fill_run<kScaledContribution, encoding, Word, is_dense>;
+  if (source == kScaledReduced) return fill_run<kScaledReduced, encoding, Word, is_dense>;
   if (source == kSumContribution) return fill_run<kSumContribution, encoding, Word, is_dense>;
   if (source == kSumReduced) return fill_run<kSumReduced, encoding, Word, is_dense>;
   if (source == kProdContribution) return fill_run<kProdContribution, encoding, Word, is_dense>;
@@ -79,6 +134,8 @@ FillRun arithmetic_run_of(Source source) {
 
 template <Encoding encoding, typename Word>
 FillRun arithmetic_run_of(const Stream& s) {
+  if (s.source == kSingleContribution) return fill_run<kSingleContribution, encoding, Word, false>;
+  if (s.source == kSingleReduced) return fill_run<kSingleReduced, encoding, Word, false>;
   if (s.group == 1) return arithmetic_run_of<encoding, Word, true>(s.source);
   return arithmetic_run_of<encoding, Word, false>(s.source);
 }
@@ -111,11 +168,11 @@ BusbwCheckResult check_region(const Word* data, const BusbwRegion& region, const
     BUSBW_SCALAR_LOOP
     for (uint64_t i = 0; i < count; ++i) {
       result.digest += digest_term(first_index + i, actual[i]);
-      wrong += actual[i] != expected[i];
+      wrong += is_wrong(s, actual[i], expected[i]) ? 1 : 0;
     }
     if (wrong != 0 && result.wrong == 0) {
       uint64_t i = 0;
-      while (actual[i] == expected[i]) ++i;
+      while (!is_wrong(s, actual[i], expected[i])) ++i;
       result.first_wrong = region.offset + done + i;
     }
     result.wrong += wrong;
@@ -133,12 +190,14 @@ void visit_words(void* address, uint32_t type_bytes, Visit visit) {
 }
 
 bool is_valid(const void* buffer, const BusbwPattern* p, const BusbwRegion* r) {
-  if (p == nullptr || r == nullptr || r->kind < kContribution || r->kind > kMoved) return false;
+  if (p == nullptr || r == nullptr) return false;
+  const int32_t kind = r->kind & ~kComplement;
+  if (kind < kContribution || kind > kMoved) return false;
   const TypeTraits type = type_traits(p->dtype);
-  if (type.bytes == 0 || type.bytes != p->type_bytes || p->group == 0 || p->op < kSum || p->op > kMin) {
+  if (type.bytes == 0 || type.bytes != p->type_bytes || p->group == 0 || p->op < kSum || p->op > kMulSum) {
     return false;
   }
-  if (r->kind != kReduced && (r->rank < 0 || static_cast<uint32_t>(r->rank) >= p->ranks)) return false;
+  if (kind != kReduced && (r->rank < 0 || static_cast<uint32_t>(r->rank) >= p->ranks)) return false;
   if (reinterpret_cast<uintptr_t>(buffer) % type.bytes != 0) return false;
   return buffer != nullptr || r->count == 0;
 }
@@ -147,9 +206,7 @@ bool is_valid(const void* buffer, const BusbwPattern* p, const BusbwRegion* r) {
 
 int32_t busbw_pattern_init(BusbwPattern* pattern, uint64_t seed, uint32_t ranks, int32_t dtype, int32_t op) {
   const TypeTraits type = type_traits(dtype);
-  if (pattern == nullptr || ranks == 0 || ranks > INT32_MAX || type.bytes == 0 || op < kSum || op > kMin) {
-    return kBadArgument;
-  }
+  if (pattern == nullptr || ranks == 0 || ranks > INT32_MAX || type.bytes == 0) return kBadArgument;
   BusbwPattern p{};
   p.seed = seed;
   p.ranks = ranks;
@@ -157,13 +214,7 @@ int32_t busbw_pattern_init(BusbwPattern* pattern, uint64_t seed, uint32_t ranks,
   p.op = op;
   p.type_bytes = type.bytes;
   p.group = 1;
-  if (op == kSum) {
-    choose_sum_pattern(&p, type.sum_limit);
-  } else if (op == kProd) {
-    choose_sum_pattern(&p, type.exponent_limit);
-  } else {
-    p.modulus_log2 = 8 * type.bytes - (type.is_float ? 1 : 0);
-  }
+  if (!choose_pattern(&p, type)) return kBadArgument;
   p.ranks_div_group = ranks / p.group;
   p.ranks_mod_group = ranks % p.group;
   *pattern = p;

@@ -1,11 +1,8 @@
 // The timed regions. Inside them: the operation, the rotation of slots, and one look at the clock (or one
 // event) every k calls. What varies between runs was decided before the loop is entered.
-#include <sched.h>
-
-#include <cmath>
-
 #include "clock.hpp"
 #include "collective_call.hpp"
+#include "device_events.hpp"
 
 namespace busbw {
 namespace {
@@ -29,44 +26,6 @@ class Walk {
   uint64_t slot_ = 0;
 };
 
-using EventRecord = int (*)(void* event, void* stream);
-using EventQuery = int (*)(void* event);
-using EventElapsedTime = int (*)(float* milliseconds, void* start, void* end);
-using GetAsyncError = int (*)(void* comm, int* error);
-
-constexpr int kCudaNotReady = 600;   // CUDA_ERROR_NOT_READY
-constexpr int kNcclInProgress = 7;   // ncclInProgress: a non-blocking call is under way, no error
-constexpr int kPollsPerLook = 1024;  // the rare checks cost more than a poll
-
-int32_t record(const BusbwStream& s, void* event) {
-  return tagged(kCudaError, as_function<EventRecord>(s.cuda->event_record)(event, s.stream));
-}
-
-// A failed peer shows up here (network transports) or not at all (NVLink kernels spin for ever), which is
-// why the interrupt flag exists beside it.
-int32_t async_error(const BusbwStream& s) {
-  if (s.nccl == nullptr) return kOk;
-  int error = 0;
-  const int code = as_function<GetAsyncError>(s.nccl->get_async_error)(s.comm, &error);
-  if (code != 0) return tagged(kNcclError, code);
-  return error == kNcclInProgress ? kOk : tagged(kNcclError, error);
-}
-
-int32_t wait(const BusbwStream& s, void* event) {
-  const auto query = as_function<EventQuery>(s.cuda->event_query);
-  const int64_t deadline = s.timeout_ns > 0 ? now_ns() + s.timeout_ns : INT64_MAX;
-  for (int64_t polls = 1;; ++polls) {
-    const int code = query(event);
-    if (code != kCudaNotReady) return tagged(kCudaError, code);
-    if (*s.interrupt != 0) return kInterrupted;
-    if (polls % kPollsPerLook == 0) {
-      if (const int32_t status = async_error(s); status != kOk) return status;
-      if (now_ns() > deadline) return kTimedOut;
-    }
-    sched_yield();
-  }
-}
-
 // Records samples + 1 events with k calls between neighbours, behind the lead.
 int32_t enqueue(const BusbwCall& call, const BusbwStream& s, uint64_t lead, uint64_t samples, uint64_t k,
                 int64_t* issue_ns) {
@@ -82,6 +41,33 @@ int32_t enqueue(const BusbwCall& call, const BusbwStream& s, uint64_t lead, uint
     last = now;
   }
   return kOk;
+}
+
+// A busy wait: sleeping would add the scheduler's own delay to the one asked for.
+void spin(int64_t duration_ns) {
+  const int64_t until = now_ns() + duration_ns;
+  while (now_ns() < until) {
+  }
+}
+
+// One call between two events, behind the barrier in the stream. A delay needs the barrier to have ended
+// first, so the host waits for it; otherwise the GPU goes from one to the other without the host.
+int32_t isolated_event_sample(const BusbwCall* barrier, const BusbwStream& s, Walk& walk, int64_t delay_ns,
+                              int64_t* elapsed_ns, int64_t* issue_ns) {
+  if (barrier != nullptr) {
+    if (const int32_t status = barrier->issue(0); status != kOk) return status;
+  }
+  if (delay_ns >= 0) {
+    if (const int32_t status = busbw_stream_wait(&s); status != kOk) return status;
+    spin(delay_ns);
+  }
+  if (const int32_t status = record(s, s.events[0]); status != kOk) return status;
+  const int64_t start = now_ns();
+  if (const int32_t status = walk.issue(1); status != kOk) return status;
+  *issue_ns = now_ns() - start;
+  if (const int32_t status = record(s, s.events[1]); status != kOk) return status;
+  if (const int32_t status = wait(s, s.events[1]); status != kOk) return status;
+  return elapsed_between(s, s.events[0], s.events[1], elapsed_ns);
 }
 
 }  // namespace
@@ -115,13 +101,37 @@ int32_t busbw_time_events(const BusbwCall* call, const BusbwStream* stream, uint
   if (const int32_t status = busbw::enqueue(*call, s, lead, samples, k, issue_ns); status != kOk)
     return status;
   if (const int32_t status = busbw::wait(s, s.events[samples]); status != kOk) return status;
-  const auto elapsed = busbw::as_function<busbw::EventElapsedTime>(s.cuda->event_elapsed_time);
   for (uint64_t i = 0; i < samples; ++i) {
-    float milliseconds = 0;
-    if (const int code = elapsed(&milliseconds, s.events[i], s.events[i + 1]); code != 0) {
-      return busbw::tagged(kCudaError, code);
+    const int32_t status = busbw::elapsed_between(s, s.events[i], s.events[i + 1], &elapsed_ns[i]);
+    if (status != kOk) return status;
+  }
+  return kOk;
+}
+
+int32_t busbw_time_isolated_host(const BusbwCall* barrier, const BusbwCall* call, uint64_t samples,
+                                 const int64_t* delay_ns, int64_t* entry_ns, int64_t* exit_ns) {
+  busbw::Walk walk(*call);
+  for (uint64_t i = 0; i < samples; ++i) {
+    if (barrier != nullptr) {
+      if (const int32_t status = barrier->issue(0); status != kOk) return status;
     }
-    elapsed_ns[i] = std::llround(static_cast<double>(milliseconds) * 1e6);
+    if (delay_ns != nullptr) busbw::spin(delay_ns[i]);
+    entry_ns[i] = busbw::now_ns();
+    if (const int32_t status = walk.issue(1); status != kOk) return status;
+    exit_ns[i] = busbw::now_ns();
+  }
+  return kOk;
+}
+
+int32_t busbw_time_isolated_events(const BusbwCall* barrier, const BusbwCall* call, const BusbwStream* stream,
+                                   uint64_t samples, const int64_t* delay_ns, int64_t* elapsed_ns,
+                                   int64_t* issue_ns) {
+  busbw::Walk walk(*call);
+  for (uint64_t i = 0; i < samples; ++i) {
+    const int64_t delay = delay_ns != nullptr ? delay_ns[i] : -1;
+    const int32_t status =
+        busbw::isolated_event_sample(barrier, *stream, walk, delay, &elapsed_ns[i], &issue_ns[i]);
+    if (status != kOk) return status;
   }
   return kOk;
 }

@@ -1,7 +1,8 @@
 """Typed access to ``libbusbw_core.so``: the timing loops, prepared calls, and the data to move and check.
 
 A ctypes call here is a *look* (many calls of the collective) or a set-up step, never one iteration, so what
-the binding costs does not show. The structs mirror ``native/core_api.h``; ``busbw_core_abi`` guards the pair.
+the binding costs does not show. ``structs`` mirrors ``native/core_api.h``; ``busbw_core_abi`` guards the
+pair.
 """
 
 from __future__ import annotations
@@ -15,9 +16,59 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from busbw._native.structs import (
+    CheckResult,
+    CudaTable,
+    LaneSpec,
+    MpiSpec,
+    NcclSpec,
+    NcclTable,
+    Pattern,
+    Region,
+    Rotation,
+    Rounds,
+    Segments,
+    Stream,
+)
 from busbw.errors import SiteError
 
-CORE_ABI: Final = 3
+__all__ = [
+    "CORE_ABI",
+    "CUDA_ERROR",
+    "DEVICE_CODE_PATH",
+    "INTERRUPTED",
+    "LIBRARY_PATH",
+    "NCCL_ERROR",
+    "NO_WRONG_ELEMENT",
+    "TIMED_OUT",
+    "Call",
+    "CallError",
+    "CheckResult",
+    "CudaTable",
+    "Int64Array",
+    "Lane",
+    "MpiSpec",
+    "NcclSpec",
+    "NcclTable",
+    "Pattern",
+    "Region",
+    "Rotation",
+    "Rounds",
+    "Segments",
+    "Stream",
+    "check",
+    "fill",
+    "mpi_user_function",
+    "new_check_result",
+    "now_ns",
+    "pattern",
+    "premul_scalar",
+    "stream_wait",
+    "time_lanes_events",
+    "time_lanes_host",
+]
+
+CORE_ABI: Final = 6
 LIBRARY_PATH: Final = Path(__file__).with_name("libbusbw_core.so")
 DEVICE_CODE_PATH: Final = Path(__file__).with_name("pattern_device.ptx")
 
@@ -31,135 +82,6 @@ _CODE_BITS: Final = (1 << 20) - 1
 NO_WRONG_ELEMENT: Final = 2**64 - 1
 
 Int64Array = npt.NDArray[np.int64]
-
-
-class Pattern(ctypes.Structure):
-    """What all ranks agree on about check data (native/pattern.hpp)."""
-
-    _fields_ = (
-        ("seed", ctypes.c_uint64),
-        ("ranks", ctypes.c_uint32),
-        ("dtype", ctypes.c_int32),
-        ("op", ctypes.c_int32),
-        ("modulus_log2", ctypes.c_uint32),
-        ("group", ctypes.c_uint32),
-        ("ranks_div_group", ctypes.c_uint32),
-        ("ranks_mod_group", ctypes.c_uint32),
-        ("type_bytes", ctypes.c_uint32),
-    )
-
-
-class Region(ctypes.Structure):
-    """A run of elements and what they hold; offset and count in elements."""
-
-    _fields_ = (
-        ("offset", ctypes.c_uint64),
-        ("count", ctypes.c_uint64),
-        ("first_index", ctypes.c_uint64),
-        ("kind", ctypes.c_int32),
-        ("rank", ctypes.c_int32),
-    )
-
-
-class CheckResult(ctypes.Structure):
-    """Wrong elements, the first of them, and an order-independent digest of all that were looked at."""
-
-    _fields_ = (
-        ("wrong", ctypes.c_uint64),
-        ("first_wrong", ctypes.c_uint64),
-        ("digest", ctypes.c_uint64),
-    )
-
-
-class Rotation(ctypes.Structure):
-    """Slot ``s`` starts ``s * stride`` bytes into an allocation."""
-
-    _fields_ = (
-        ("send_stride", ctypes.c_uint64),
-        ("recv_stride", ctypes.c_uint64),
-        ("slots", ctypes.c_uint64),
-    )
-
-
-class MpiSpec(ctypes.Structure):
-    """A prepared MPI call; see BusbwMpiSpec."""
-
-    _fields_ = (
-        ("collective", ctypes.c_int32),
-        ("handle_bytes", ctypes.c_int32),
-        ("large_count", ctypes.c_int32),
-        ("root", ctypes.c_int32),
-        ("send_to", ctypes.c_int32),
-        ("recv_from", ctypes.c_int32),
-        ("function", ctypes.c_void_p),
-        ("datatype", ctypes.c_uint64),
-        ("op", ctypes.c_uint64),
-        ("comm", ctypes.c_uint64),
-        ("send", ctypes.c_void_p),
-        ("recv", ctypes.c_void_p),
-        ("send_count", ctypes.c_int64),
-        ("recv_count", ctypes.c_int64),
-        ("rotation", Rotation),
-    )
-
-
-class NcclTable(ctypes.Structure):
-    """Function addresses of the libnccl in use."""
-
-    _fields_ = tuple(
-        (name, ctypes.c_void_p)
-        for name in (
-            "all_reduce",
-            "all_gather",
-            "send",
-            "recv",
-            "group_start",
-            "group_end",
-            "get_async_error",
-        )
-    )
-
-
-class CudaTable(ctypes.Structure):
-    """Function addresses of the libcuda in use."""
-
-    _fields_ = tuple(
-        (name, ctypes.c_void_p) for name in ("event_record", "event_query", "event_elapsed_time")
-    )
-
-
-class NcclSpec(ctypes.Structure):
-    """A prepared NCCL call; see BusbwNcclSpec."""
-
-    _fields_ = (
-        ("collective", ctypes.c_int32),
-        ("datatype", ctypes.c_int32),
-        ("op", ctypes.c_int32),
-        ("root", ctypes.c_int32),
-        ("send_to", ctypes.c_int32),
-        ("recv_from", ctypes.c_int32),
-        ("nccl", ctypes.POINTER(NcclTable)),
-        ("comm", ctypes.c_void_p),
-        ("stream", ctypes.c_void_p),
-        ("send", ctypes.c_void_p),
-        ("recv", ctypes.c_void_p),
-        ("count", ctypes.c_uint64),
-        ("rotation", Rotation),
-    )
-
-
-class Stream(ctypes.Structure):
-    """A stream with its preallocated events; see BusbwStream."""
-
-    _fields_ = (
-        ("cuda", ctypes.POINTER(CudaTable)),
-        ("nccl", ctypes.POINTER(NcclTable)),
-        ("comm", ctypes.c_void_p),
-        ("stream", ctypes.c_void_p),
-        ("events", ctypes.POINTER(ctypes.c_void_p)),
-        ("interrupt", ctypes.POINTER(ctypes.c_int32)),
-        ("timeout_ns", ctypes.c_int64),
-    )
 
 
 def _load() -> ctypes.CDLL:
@@ -192,14 +114,26 @@ _SIGNATURES: Final = {
         ctypes.c_int32,
         (_P, ctypes.POINTER(Pattern), ctypes.POINTER(Region), ctypes.POINTER(CheckResult)),
     ),
+    "busbw_premul_scalar": (ctypes.c_int32, (ctypes.c_int32, ctypes.c_uint32, _P)),
+    "busbw_mpi_user_function": (_P, (ctypes.c_int32, ctypes.c_int32, ctypes.c_int32)),
     "busbw_mpi_call": (_P, (ctypes.POINTER(MpiSpec),)),
+    "busbw_mpi_parts": (_P, (_P, ctypes.c_int32, _P)),
+    "busbw_nccl_parts": (_P, (_P, ctypes.c_int32, ctypes.POINTER(NcclTable))),
     "busbw_nccl_call": (_P, (ctypes.POINTER(NcclSpec),)),
+    "busbw_graph_call": (_P, (ctypes.POINTER(CudaTable), _P, _P)),
     "busbw_null_call": (_P, ()),
     "busbw_call_free": (None, (_P,)),
     "busbw_issue": (ctypes.c_int32, (_P, _U64)),
     "busbw_time_host": (ctypes.c_int32, (_P, _U64, _U64, _U64, _P)),
     "busbw_time_events": (ctypes.c_int32, (_P, ctypes.POINTER(Stream), _U64, _U64, _U64, _P, _P)),
     "busbw_time_loop": (ctypes.c_int32, (_P, ctypes.POINTER(Stream), _U64, _P)),
+    "busbw_time_isolated_host": (ctypes.c_int32, (_P, _P, _U64, _P, _P, _P)),
+    "busbw_time_isolated_events": (
+        ctypes.c_int32,
+        (_P, _P, ctypes.POINTER(Stream), _U64, _P, _P, _P),
+    ),
+    "busbw_time_lanes_host": (ctypes.c_int32, (_P, ctypes.c_int32, _P, _U64, _U64, _P, _P)),
+    "busbw_time_lanes_events": (ctypes.c_int32, (_P, ctypes.c_int32, _U64, _U64, _P, _P, _P)),
     "busbw_stream_wait": (ctypes.c_int32, (ctypes.POINTER(Stream),)),
 }
 
@@ -230,6 +164,25 @@ def fill(address: int, data: Pattern, region: Region) -> None:
 def check(address: int, data: Pattern, region: Region, into: CheckResult) -> None:
     """Compare a region of host memory, adding to ``into``."""
     _require_ok(_core.busbw_check(address, ctypes.byref(data), ctypes.byref(region), ctypes.byref(into)))
+
+
+def premul_scalar(dtype: int, rank: int) -> bytes:
+    """What a rank's data are multiplied by before a premultiplied sum, in the element type."""
+    out = (ctypes.c_uint8 * 8)()
+    if _core.busbw_premul_scalar(dtype, rank, out) != 0:
+        raise ValueError(f"no element type {dtype}")
+    return bytes(out)
+
+
+def mpi_user_function(dtype: int, op: int, *, large: bool) -> int:
+    """Address of the reduction that MPI calls for a type it does not have; ``large``: with 64-bit counts.
+
+    Raises ValueError where there is none.
+    """
+    address = _core.busbw_mpi_user_function(dtype, op, large)
+    if not address:
+        raise ValueError(f"no reduction for type {dtype} and operation {op}")
+    return int(address)
 
 
 def new_check_result() -> CheckResult:
@@ -270,6 +223,22 @@ def _raise_on(status: int) -> None:
         raise CallError(status)
 
 
+def _handle(call: Call | None) -> int | None:
+    return None if call is None else call._handle
+
+
+def _data(values: Int64Array | None) -> int | None:
+    return None if values is None else values.ctypes.data
+
+
+def _taken(parts: Sequence[Call]) -> ctypes.Array[ctypes.c_void_p]:
+    """The parts' native objects, which another call deletes from now on."""
+    handles = (ctypes.c_void_p * len(parts))(*(part._handle for part in parts))
+    for part in parts:
+        part._handle = 0
+    return handles
+
+
 class Call:
     """A prepared collective. Keeps alive what its spec points to."""
 
@@ -288,6 +257,24 @@ class Call:
     def nccl(cls, spec: NcclSpec, keep: Sequence[object]) -> Call:
         """One NCCL collective on fixed buffers; ``keep`` holds the function table."""
         return cls(_core.busbw_nccl_call(ctypes.byref(spec)), keep)
+
+    @classmethod
+    def mpi_parts(cls, parts: Sequence[Call], wait: int) -> Call:
+        """One call of parts that are all started before any is waited for; ``wait`` is the address of
+        MPI_Wait. Takes the parts over.
+        """
+        return cls(_core.busbw_mpi_parts(_taken(parts), len(parts), wait))
+
+    @classmethod
+    def nccl_parts(cls, parts: Sequence[Call], nccl: NcclTable) -> Call:
+        """One call of parts in one group. Takes the parts over."""
+        keep = (nccl, *(part._keep for part in parts))
+        return cls(_core.busbw_nccl_parts(_taken(parts), len(parts), ctypes.byref(nccl)), keep)
+
+    @classmethod
+    def graph(cls, cuda: CudaTable, graph_exec: int, stream: int) -> Call:
+        """One launch of a captured CUDA graph; whoever captured it destroys it afterwards."""
+        return cls(_core.busbw_graph_call(ctypes.byref(cuda), graph_exec, stream), (cuda,))
 
     @classmethod
     def null(cls) -> Call:
@@ -314,6 +301,36 @@ class Call:
         )
         return elapsed, issue
 
+    def time_isolated_host(
+        self, barrier: Call | None, samples: int, delay_ns: Int64Array | None
+    ) -> tuple[Int64Array, Int64Array]:
+        """Clock readings at entry and exit of single calls, each behind ``barrier`` and this rank's delay."""
+        entry, left = _touched(samples), _touched(samples)
+        _raise_on(
+            _core.busbw_time_isolated_host(
+                _handle(barrier), self._handle, samples, _data(delay_ns), entry.ctypes.data, left.ctypes.data
+            )
+        )
+        return entry, left
+
+    def time_isolated_events(
+        self, barrier: Call | None, stream: Stream, samples: int, delay_ns: Int64Array | None
+    ) -> tuple[Int64Array, Int64Array]:
+        """Stream time and host time of issuing of single calls, each behind ``barrier`` and the delay."""
+        elapsed, issue = _touched(samples), _touched(samples)
+        _raise_on(
+            _core.busbw_time_isolated_events(
+                _handle(barrier),
+                self._handle,
+                ctypes.byref(stream),
+                samples,
+                _data(delay_ns),
+                elapsed.ctypes.data,
+                issue.ctypes.data,
+            )
+        )
+        return elapsed, issue
+
     def time_loop(self, stream: Stream | None, calls: int) -> int:
         """Host nanoseconds of ``calls`` calls and their completion: one clock pair, as in nccl-tests."""
         elapsed = ctypes.c_int64()
@@ -331,3 +348,48 @@ class Call:
 def stream_wait(stream: Stream) -> None:
     """Wait until everything enqueued on the stream has run."""
     _raise_on(_core.busbw_stream_wait(ctypes.byref(stream)))
+
+
+@dataclass(frozen=True)
+class Lane:
+    """Calls of one operation among several at once: ``calls`` in a round, from ``slot`` on. ``stream`` is
+    there where calls enqueue.
+    """
+
+    call: Call
+    calls: int
+    slot: int = 0
+    stream: Stream | None = None
+
+
+def time_lanes_host(lanes: Sequence[Lane], test: int, lead: int, rounds: int) -> Rounds:
+    """Rounds of blocking calls behind ``lead`` untimed ones; ``test`` is the address of MPI_Test. Raises
+    CallError; also where a call cannot be started by itself.
+    """
+    begin, end = (_touched(len(lanes) * rounds).reshape(len(lanes), rounds) for _ in range(2))
+    _raise_on(
+        _core.busbw_time_lanes_host(
+            _lanes(lanes), len(lanes), test, lead, rounds, begin.ctypes.data, end.ctypes.data
+        )
+    )
+    return Rounds(begin, end, end - begin)
+
+
+def time_lanes_events(lanes: Sequence[Lane], lead: int, rounds: int) -> Rounds:
+    """Rounds of calls that enqueue, each lane on a stream of its own. Raises CallError."""
+    begin, end, issue = (_touched(len(lanes) * rounds).reshape(len(lanes), rounds) for _ in range(3))
+    _raise_on(
+        _core.busbw_time_lanes_events(
+            _lanes(lanes), len(lanes), lead, rounds, begin.ctypes.data, end.ctypes.data, issue.ctypes.data
+        )
+    )
+    return Rounds(begin, end, issue)
+
+
+def _lanes(lanes: Sequence[Lane]) -> ctypes.Array[LaneSpec]:
+    rows = (LaneSpec * len(lanes))()
+    for row, lane in zip(rows, lanes, strict=True):
+        row.call, row.calls, row.slot = lane.call._handle, lane.calls, lane.slot
+        if lane.stream is not None:
+            row.stream = ctypes.pointer(lane.stream)
+    return rows

@@ -29,11 +29,17 @@ CUDA_ERROR_NOT_READY: Final = 600
 
 # CUdevice_attribute (cuda.h).
 ATTRIBUTE_MULTIPROCESSOR_COUNT: Final = 16
+ATTRIBUTE_CAN_MAP_HOST_MEMORY: Final = 19
 ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: Final = 75
 ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: Final = 76
+ATTRIBUTE_MANAGED_MEMORY: Final = 83
 
 _STREAM_NON_BLOCKING: Final = 1  # CU_STREAM_NON_BLOCKING: never waits for the legacy default stream
 _EVENT_DISABLE_TIMING: Final = 2  # CU_EVENT_DISABLE_TIMING
+_MEM_ATTACH_GLOBAL: Final = 1  # CU_MEM_ATTACH_GLOBAL: managed memory that every stream may use
+_HOST_PORTABLE_AND_MAPPED: Final = 3  # CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP
+# CU_STREAM_CAPTURE_MODE_THREAD_LOCAL: what NCCL's own threads do meanwhile does not spoil the capture.
+_CAPTURE_THREAD_LOCAL: Final = 1
 _TEXT_BYTES: Final = 256
 
 _device_address = c_uint64  # CUdeviceptr
@@ -57,6 +63,10 @@ _SIGNATURES: Final[dict[str, tuple[Any, ...]]] = {
     "cuMemGetInfo_v2": (POINTER(c_size_t), POINTER(c_size_t)),
     "cuMemAlloc_v2": (POINTER(_device_address), c_size_t),
     "cuMemFree_v2": (_device_address,),
+    "cuMemAllocManaged": (POINTER(_device_address), c_size_t, c_uint),
+    "cuMemHostAlloc": (POINTER(c_void_p), c_size_t, c_uint),
+    "cuMemHostGetDevicePointer_v2": (POINTER(_device_address), c_void_p, c_uint),
+    "cuMemFreeHost": (c_void_p,),
     "cuMemsetD8_v2": (_device_address, c_ubyte, c_size_t),
     "cuMemsetD8Async": (_device_address, c_ubyte, c_size_t, _handle),
     "cuMemcpyDtoH_v2": (c_void_p, _device_address, c_size_t),
@@ -64,6 +74,11 @@ _SIGNATURES: Final[dict[str, tuple[Any, ...]]] = {
     "cuStreamCreate": (POINTER(_handle), c_uint),
     "cuStreamSynchronize": (_handle,),
     "cuStreamDestroy_v2": (_handle,),
+    "cuStreamBeginCapture_v2": (_handle, c_int),
+    "cuStreamEndCapture": (_handle, POINTER(_handle)),
+    "cuGraphInstantiateWithFlags": (POINTER(_handle), _handle, c_uint64),
+    "cuGraphDestroy": (_handle,),
+    "cuGraphExecDestroy": (_handle,),
     "cuEventCreate": (POINTER(_handle), c_uint),
     "cuEventDestroy_v2": (_handle,),
     "cuModuleLoadData": (POINTER(_handle), c_char_p),
@@ -227,6 +242,28 @@ class CudaDriver:
         """Give back what mem_alloc returned."""
         self._call("cuMemFree_v2", address)
 
+    def mem_alloc_managed(self, size_bytes: int) -> int:
+        """As mem_alloc, of unified memory: pages go to whoever touches them. mem_free gives it back."""
+        address = _device_address()
+        self._call("cuMemAllocManaged", ctypes.byref(address), size_bytes, _MEM_ATTACH_GLOBAL)
+        return address.value
+
+    def host_alloc(self, size_bytes: int) -> int:
+        """Host address of size_bytes new page-locked bytes that GPUs can reach."""
+        address = c_void_p()
+        self._call("cuMemHostAlloc", ctypes.byref(address), size_bytes, _HOST_PORTABLE_AND_MAPPED)
+        return address.value or 0
+
+    def host_device_address(self, host: int) -> int:
+        """Where the current context's GPU sees what host_alloc returned."""
+        address = _device_address()
+        self._call("cuMemHostGetDevicePointer_v2", ctypes.byref(address), host, 0)
+        return address.value
+
+    def host_free(self, host: int) -> None:
+        """Give back what host_alloc returned."""
+        self._call("cuMemFreeHost", host)
+
     def memset(self, address: int, value: int, size_bytes: int, stream: int | None = None) -> None:
         """Set bytes to value (0..255): at once, or as work on a stream where one is given."""
         if stream is None:
@@ -239,7 +276,9 @@ class CudaDriver:
         self._call("cuMemcpyDtoH_v2", host, address, size_bytes)
 
     def copy_to_device(self, address: int, host: int, size_bytes: int) -> None:
-        """Copy from a host address to a device address and wait."""
+        """Copy from a host address to a device address. May return before the bytes have arrived there
+        (CUDA's "API synchronization behavior", pageable memory): synchronise before a stream reads them.
+        """
         self._call("cuMemcpyHtoD_v2", address, host, size_bytes)
 
     # ---- streams, events, kernels ------------------------------------------------------------------
@@ -255,6 +294,30 @@ class CudaDriver:
     def stream_destroy(self, stream: int) -> None:
         """Undo stream_create."""
         self._call("cuStreamDestroy_v2", stream)
+
+    def stream_begin_capture(self, stream: int) -> None:
+        """From now on work for the stream is collected into a graph instead of run."""
+        self._call("cuStreamBeginCapture_v2", stream, _CAPTURE_THREAD_LOCAL)
+
+    def stream_end_capture(self, stream: int) -> int:
+        """The graph (CUgraph) of what was collected. CudaError where something in it cannot be captured."""
+        graph = _handle()
+        self._call("cuStreamEndCapture", stream, ctypes.byref(graph))
+        return graph.value or 0
+
+    def graph_instantiate(self, graph: int) -> int:
+        """A graph made ready to launch (CUgraphExec); it does not need the graph any more."""
+        executable = _handle()
+        self._call("cuGraphInstantiateWithFlags", ctypes.byref(executable), graph, 0)
+        return executable.value or 0
+
+    def graph_destroy(self, graph: int) -> None:
+        """Undo stream_end_capture."""
+        self._call("cuGraphDestroy", graph)
+
+    def graph_exec_destroy(self, executable: int) -> None:
+        """Undo graph_instantiate."""
+        self._call("cuGraphExecDestroy", executable)
 
     def event_create(self, *, timing: bool = True) -> int:
         """An event, able to tell times unless timing is False."""

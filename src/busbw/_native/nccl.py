@@ -17,7 +17,7 @@ import os
 import re
 import struct
 import sys
-from ctypes import POINTER, c_char_p, c_int, c_ubyte, c_void_p
+from ctypes import POINTER, c_char_p, c_int, c_size_t, c_ubyte, c_void_p
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -31,11 +31,18 @@ LIBRARY: Final = "libnccl.so.2"
 MINIMUM_VERSION: Final = 21800  # 2.18: ncclCommSplit, per-communicator configuration
 UNIQUE_ID_BYTES: Final = 128  # NCCL_UNIQUE_ID_BYTES
 NCCL_IN_PROGRESS: Final = 7  # ncclInProgress, not an error
+_SPLIT_NO_COLOUR: Final = -1  # NCCL_SPLIT_NOCOLOR
+# Where calls first appeared, as ncclGetVersion numbers releases.
+REGISTER_VERSION: Final = 21900  # ncclMemAlloc, ncclCommRegister
+FLOAT8_VERSION: Final = 22400  # ncclFloat8e4m3, ncclFloat8e5m2
+WINDOW_VERSION: Final = 22700  # ncclCommWindowRegister
 EXPLICIT_VARIABLE: Final = "BUSBW_NCCL"
 
 _MAPPED_NAME: Final = re.compile(r"libnccl\.so(\.\d+)*$")  # not libnccl-net.so, libnccl-tuner.so
 _DEFAULT_FOLDERS: Final = ("/lib64", "/usr/lib64", "/usr/lib", "/usr/local/lib", "/usr/local/nccl2/lib")
 _LOADER_CACHE_MAGIC: Final = b"glibc-ld.so.cache1.1"
+_WINDOW_COLLECTIVE_SYMMETRIC: Final = 1  # NCCL_WIN_COLL_SYMMETRIC
+_SCALAR_HOST_IMMEDIATE: Final = 1  # ncclScalarHostImmediate: read before the call returns
 _ASK_NCCL: Final = "set NCCL_DEBUG=WARN to see NCCL's own messages"
 
 
@@ -202,6 +209,19 @@ _SIGNATURES: Final[dict[str, tuple[Any, ...]]] = {
     "ncclCommDestroy": (c_void_p,),
     "ncclCommAbort": (c_void_p,),
     "ncclCommGetAsyncError": (c_void_p, POINTER(c_int)),
+    "ncclRedOpCreatePreMulSum": (POINTER(c_int), c_void_p, c_int, c_int, c_void_p),
+    "ncclRedOpDestroy": (c_int, c_void_p),
+}
+
+# Looked up at their first use, since the oldest NCCL that we serve lacks them.
+_LATER_SIGNATURES: Final[dict[str, tuple[Any, ...]]] = {
+    "ncclMemAlloc": (POINTER(c_void_p), c_size_t),
+    "ncclMemFree": (c_void_p,),
+    "ncclCommRegister": (c_void_p, c_void_p, c_size_t, POINTER(c_void_p)),
+    "ncclCommDeregister": (c_void_p, c_void_p),
+    "ncclCommWindowRegister": (c_void_p, c_void_p, c_size_t, POINTER(c_void_p), c_int),
+    "ncclCommWindowDeregister": (c_void_p, c_void_p),
+    "ncclCommSplit": (c_void_p, c_int, c_int, POINTER(c_void_p), c_void_p),
 }
 
 
@@ -263,6 +283,8 @@ class NcclLibrary:
         )
 
     def _call(self, name: str, *arguments: Any, comm: int = 0) -> None:  # noqa: ANN401 (ctypes values)
+        if name not in self._functions:
+            self._functions[name] = self._declare(name, _LATER_SIGNATURES[name])
         code = self._functions[name](*arguments)
         if code:
             raise NcclError(name, code, self.error_text(code, comm))
@@ -298,6 +320,15 @@ class NcclLibrary:
         self._call("ncclCommInitRank", ctypes.byref(comm), size, shared, rank)
         return comm.value or 0
 
+    def comm_split(self, comm: int, colour: int | None, key: int) -> int:
+        """This rank's part of the communicator (from 2.18): of the ranks with the same ``colour``, in the
+        order of their keys; 0 for a rank without one. All ranks of ``comm`` call it.
+        """
+        part = c_void_p()
+        wanted = _SPLIT_NO_COLOUR if colour is None else colour
+        self._call("ncclCommSplit", comm, wanted, key, ctypes.byref(part), None, comm=comm)
+        return part.value or 0
+
     def comm_destroy(self, comm: int) -> None:
         """Free the communicator; every rank calls it, after its streams are empty."""
         self._call("ncclCommDestroy", comm)
@@ -305,6 +336,56 @@ class NcclLibrary:
     def comm_abort(self, comm: int) -> None:
         """End the communicator at once, whatever it is doing; from any thread."""
         self._call("ncclCommAbort", comm)
+
+    def mem_alloc(self, size_bytes: int) -> int:
+        """Address of new memory of the current context's GPU that can be registered (from 2.19)."""
+        address = c_void_p()
+        self._call("ncclMemAlloc", ctypes.byref(address), size_bytes)
+        return address.value or 0
+
+    def mem_free(self, address: int) -> None:
+        """Give back what mem_alloc returned."""
+        self._call("ncclMemFree", address)
+
+    def comm_register(self, comm: int, address: int, size_bytes: int) -> int:
+        """Register a buffer for zero-copy transfers (from 2.19); 0 where NCCL skips it, as with
+        NCCL_LOCAL_REGISTER=0.
+        """
+        handle = c_void_p()
+        self._call("ncclCommRegister", comm, address, size_bytes, ctypes.byref(handle), comm=comm)
+        return handle.value or 0
+
+    def comm_deregister(self, comm: int, handle: int) -> None:
+        """Undo comm_register."""
+        self._call("ncclCommDeregister", comm, handle, comm=comm)
+
+    def window_register(self, comm: int, address: int, size_bytes: int) -> int:
+        """Register memory of mem_alloc as a symmetric window (from 2.27), collectively over the communicator;
+        0 where it does not support windows.
+        """
+        window = c_void_p()
+        flags = _WINDOW_COLLECTIVE_SYMMETRIC
+        self._call(
+            "ncclCommWindowRegister", comm, address, size_bytes, ctypes.byref(window), flags, comm=comm
+        )
+        return window.value or 0
+
+    def window_deregister(self, comm: int, window: int) -> None:
+        """Undo window_register."""
+        self._call("ncclCommWindowDeregister", comm, window, comm=comm)
+
+    def premul_sum_create(self, comm: int, scalar: bytes, datatype: int) -> int:
+        """A reduction (ncclRedOp_t) that multiplies this rank's data by the scalar, one element of the
+        datatype, and then sums.
+        """
+        op, value = c_int(), ctypes.create_string_buffer(scalar, len(scalar))
+        residence = _SCALAR_HOST_IMMEDIATE
+        self._call("ncclRedOpCreatePreMulSum", ctypes.byref(op), value, datatype, residence, comm, comm=comm)
+        return op.value
+
+    def reduction_destroy(self, comm: int, op: int) -> None:
+        """Undo premul_sum_create; calls that were enqueued with it go on."""
+        self._call("ncclRedOpDestroy", op, comm, comm=comm)
 
     def comm_async_error(self, comm: int) -> str:
         """What went wrong on the communicator in the background; empty where all is well."""

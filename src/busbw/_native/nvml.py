@@ -9,7 +9,19 @@ Constants and structs are those of ``nvml.h``; fields 91, 138, 139 and 164 were 
 from __future__ import annotations
 
 import ctypes
-from ctypes import POINTER, Structure, c_char, c_char_p, c_int, c_longlong, c_uint, c_ulonglong, c_void_p
+import uuid
+from ctypes import (
+    POINTER,
+    Structure,
+    c_char,
+    c_char_p,
+    c_int,
+    c_longlong,
+    c_ubyte,
+    c_uint,
+    c_ulonglong,
+    c_void_p,
+)
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -44,6 +56,9 @@ _CLOCK_LIMITS: Final[dict[int, str]] = {
     0x100: "display_clocks",
 }
 
+# nvmlGpuFabricState_t: the fabric manager has registered the GPU.
+_FABRIC_COMPLETED: Final = 3
+
 _TEXT_BYTES: Final = 96
 _handle = c_void_p
 
@@ -76,6 +91,15 @@ class _FieldValue(Structure):
     )
 
 
+class _FabricInfo(Structure):
+    _fields_ = (
+        ("cluster_uuid", c_ubyte * 16),
+        ("status", c_int),
+        ("clique_id", c_uint),
+        ("state", c_ubyte),
+    )
+
+
 _SIGNATURES: Final[dict[str, tuple[Any, ...]]] = {
     "nvmlInit_v2": (),
     "nvmlShutdown": (),
@@ -93,6 +117,7 @@ _SIGNATURES: Final[dict[str, tuple[Any, ...]]] = {
     "nvmlDeviceGetNvLinkRemoteDeviceType": (_handle, c_uint, POINTER(c_int)),
     "nvmlDeviceGetNvLinkRemotePciInfo_v2": (_handle, c_uint, POINTER(_PciInfo)),
     "nvmlDeviceGetFieldValues": (_handle, c_int, POINTER(_FieldValue)),
+    "nvmlDeviceGetGpuFabricInfo": (_handle, POINTER(_FabricInfo)),
 }
 
 
@@ -169,11 +194,16 @@ class Nvml:
 
     def clock_limits(self, device: int) -> tuple[str, ...] | None:
         """Why the clocks are not higher now (nvmlClocksEventReasons); empty: nothing holds them back."""
+        bits = self.clock_limit_bits(device)
+        return None if bits is None else clock_limit_names(bits)
+
+    def clock_limit_bits(self, device: int) -> int | None:
+        """The same as NVML's bits."""
         reasons = c_ulonglong()
         # The second name is what drivers before 535 call it.
         for name in ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"):
             if self._ok(name, device, ctypes.byref(reasons)):
-                return clock_limit_names(reasons.value)
+                return reasons.value
         return None
 
     def nvlinks(self, device: int) -> tuple[NvLink, ...]:
@@ -194,6 +224,18 @@ class Nvml:
             # What a virtual machine that cannot see the switch gets: every field at its highest.
             remote_pci = "" if remote_pci.startswith("ffffffff") else remote_pci
         return NvLink(link, bool(state.value), remote, remote_pci)
+
+    def fabric(self, device: int) -> tuple[str, int] | None:
+        """(cluster UUID, clique id) of the NVLink domain over several hosts that the GPU is in; None where it
+        is in none.
+        """
+        info = _FabricInfo()
+        if not self._ok("nvmlDeviceGetGpuFabricInfo", device, ctypes.byref(info)):
+            return None
+        identity = uuid.UUID(bytes=bytes(info.cluster_uuid))
+        if info.state != _FABRIC_COMPLETED or info.status or not identity.int:
+            return None
+        return str(identity), info.clique_id
 
     def field(self, device: int, field_id: int, scope: int = 0) -> int | None:
         """One NVML_FI_DEV_* value of an integer type; scope is the link, or SCOPE_ALL_LINKS."""
