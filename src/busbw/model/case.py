@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
-from busbw.model.collective import Collective, Placement, Shape, collective
+from busbw.model.collective import Collective, Placement, Role, Shape, collective
 from busbw.model.datatype import DataType, ReduceOp, data_type, reduce_op
+
+ALONE: Final = -1  # the stream of a case that runs by itself
 
 
 @dataclass(frozen=True)
@@ -14,6 +17,12 @@ class Case:
 
     ``requested_bytes`` is what the sweep asked for, ``size_bytes`` what remained after rounding to whole
     elements and, for all_gather and its kin, to equal shares. ``op`` is empty for collectives that move.
+    ``reason`` says why a case does not apply; ``cycle`` counts the repetitions of the sweep. ``coalesce`` are
+    the ratios of the parallel parts that the call is made of; empty where it is one.
+
+    ``stream`` is the number of the operation among those that run at once, -1 where it runs by itself;
+    ``beside`` says in words what runs with it. A time beside other traffic is of another thing than a time
+    alone, so whatever compares cases compares these too.
     """
 
     index: int
@@ -26,6 +35,11 @@ class Case:
     count: int
     placement: Placement
     applicable: bool = True
+    reason: str = ""
+    cycle: int = 0
+    coalesce: tuple[int, ...] = ()
+    stream: int = ALONE
+    beside: tuple[str, ...] = ()
 
     @property
     def row(self) -> Collective:
@@ -48,6 +62,41 @@ class Case:
         return self.placement is Placement.IN_PLACE
 
     def shape(self, ranks: int) -> Shape:
-        """Element counts on ``ranks`` ranks."""
+        """Element counts on ``ranks`` ranks; of the even distribution where counts differ between ranks."""
         type_bytes = self.data_type.size_bytes
         return self.row.shape(self.requested_bytes // type_bytes, ranks, type_bytes)
+
+    def shape_for(self, role: Role) -> Shape:
+        """Element counts on one rank, with its segments where they differ between ranks."""
+        type_bytes = self.data_type.size_bytes
+        return self.row.shape_for(self.requested_bytes // type_bytes, role, type_bytes)
+
+    def role(self, rank: int, ranks: int) -> Role:
+        """The part that ``rank`` plays where all ranks form one group and counts are even."""
+        return Role(rank, ranks, max(self.root, 0))
+
+    @property
+    def parts(self) -> tuple[Case, ...]:
+        """The calls that run at once, each a case of its own size; this one where there is only one."""
+        if not self.coalesce:
+            return (self,)
+        type_bytes = self.data_type.size_bytes
+        elements, whole = self.requested_bytes // type_bytes, sum(self.coalesce)
+        return tuple(
+            replace(self, requested_bytes=elements * ratio // whole * type_bytes, coalesce=())
+            for ratio in self.coalesce
+        )
+
+    def size_in(self, ranks: int) -> int:
+        """The size in a group of ``ranks``: groups of other sizes may round otherwise."""
+        if self.row.variable is not None:
+            return self.size_bytes
+        return sum(part.shape(ranks).size_bytes(self.data_type.size_bytes) for part in self.parts)
+
+    def algbw_bytes(self, ranks: int) -> int:
+        """The bytes whose quotient by time is algbw, in a group of ``ranks``: those of the busiest rank where
+        they differ.
+        """
+        if self.row.variable is not None:
+            return self.size_bytes
+        return sum(part.shape(ranks).algbw_count for part in self.parts) * self.data_type.size_bytes

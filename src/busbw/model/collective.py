@@ -3,57 +3,48 @@
 Sizes and factors follow nccl-tests, whose users these numbers must make sense to: *size* is the larger of
 the bytes a rank sends and receives, algbw = size / time, busbw = algbw x factor. (The bandwidth table of the
 AWS nccl-tests README omits the rank count for all_gather; the sources of nccl-tests multiply by it, and so
-do we.)
+do we. Hypercube alone has an algbw of other bytes than its size, as there.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from enum import IntEnum, StrEnum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final
 
 from busbw.errors import UsageError
+from busbw.model import counts, layout
+from busbw.model.counts import CountTable, Exchange
+from busbw.model.layout import Holds, InPlace, Placement, Region, Role, Shape
+
+__all__ = [
+    "COLLECTIVES",
+    "VARIABLE",
+    "Collective",
+    "Holds",
+    "InPlace",
+    "Placement",
+    "Region",
+    "Role",
+    "Shape",
+    "collective",
+]
 
 
-class Placement(StrEnum):
-    """Where the result lands."""
-
-    OUT_OF_PLACE = "out-of-place"
-    IN_PLACE = "in-place"
-
-
-class Holds(IntEnum):
-    """What the elements of a region hold; numbered as ``BusbwRegion.kind``."""
-
-    CONTRIBUTION = 0  # of ``rank``, to a reduction
-    REDUCED = 1  # the reduced value
-    MOVED = 2  # data that ``rank`` owned at the start
-
-
-@dataclass(frozen=True)
-class Region:
-    """``count`` elements at ``offset`` of a buffer, which hold pattern elements from ``first_index`` on."""
-
-    holds: Holds
-    rank: int
-    offset: int
-    count: int
-    first_index: int = 0
+ShapeOf = Callable[[int, int, int], Shape]
+RegionsOf = Callable[[Shape, Role], tuple[Region, ...]]
 
 
 @dataclass(frozen=True)
-class Shape:
-    """Element counts of one call on one rank."""
+class Variable:
+    """How a call of variable sizes reads a table of counts: one rank's ``part(table, elements, type_bytes,
+    rank)``, and the elements of the busiest rank, ``busiest(table, elements, type_bytes)``.
+    """
 
-    call_count: int  # the count argument of the call
-    send_count: int  # elements in the send buffer
-    recv_count: int  # elements in the receive buffer
-    in_place_stride: int = 0  # rank r's own data start at r * stride of the receive buffer when in place
-
-    def size_bytes(self, type_bytes: int) -> int:
-        """What nccl-tests prints as size: the larger of send and receive bytes."""
-        return max(self.send_count, self.recv_count) * type_bytes
+    part: Callable[[CountTable, int, int, int], Exchange]
+    busiest: Callable[[CountTable, int, int], int]
+    gathered: bool  # every rank sends one segment, to everybody
 
 
 @dataclass(frozen=True)
@@ -61,8 +52,11 @@ class Collective:
     """One catalogue row.
 
     ``shape(elements, ranks, type_bytes)`` turns requested elements into counts, with the rounding of
-    nccl-tests; ``sends``/``receives(shape, rank, ranks)`` say what a rank's buffers hold before and after,
-    for filling and checking; ``in_place_on`` names the backends where aliased buffers are defined.
+    nccl-tests; ``sends``/``receives(shape, role)`` say what a rank's buffers hold before and after, for
+    filling and checking. ``in_place`` says for each backend that has it how the buffers overlap; a backend in
+    ``one_buffer_on`` has nothing else, as its call takes a single buffer. ``synchronising``: no rank can
+    leave before the last one has entered, so the late rank shows the shortest time. ``refuses(ranks)`` says
+    why a number of ranks cannot take part; empty where it can.
     """
 
     name: str
@@ -70,52 +64,54 @@ class Collective:
     summary: str
     reducing: bool
     rooted: bool
+    synchronising: bool
     agreeing: bool  # every rank must end with the same receive buffer
-    in_place_on: frozenset[str]
     busbw_factor: Callable[[int], float]
-    shape: Callable[[int, int, int], Shape]
-    sends: Callable[[Shape, int, int], tuple[Region, ...]]
-    receives: Callable[[Shape, int, int], tuple[Region, ...]]
+    shape: ShapeOf
+    sends: RegionsOf
+    receives: RegionsOf
+    in_place: Mapping[str, InPlace] = field(default_factory=dict)
+    one_buffer_on: frozenset[str] = frozenset()
+    sized: bool = True  # False: moves no data, so a sweep has one case
+    refuses: Callable[[int], str] = lambda ranks: ""
+    variable: Variable | None = None  # where counts differ between ranks
+
+    def table(self, role: Role) -> CountTable:
+        """The counts of a call of variable sizes."""
+        gathered = self.variable is not None and self.variable.gathered
+        return role.counts or counts.even_table(role.ranks, gathered=gathered)
+
+    def shape_for(self, elements: int, role: Role, type_bytes: int) -> Shape:
+        """As ``shape``, for one rank: with its own segments where they differ between ranks."""
+        if self.variable is None:
+            return self.shape(elements, role.ranks, type_bytes)
+        table = self.table(role)
+        part = self.variable.part(table, elements, type_bytes, role.rank)
+        busiest = self.variable.busiest(table, elements, type_bytes)
+        return Shape(busiest // role.ranks, part.send_extent, part.recv_extent, 0, busiest, part)
+
+    def has(self, placement: Placement, backend: str) -> bool:
+        """Whether the backend has this placement: "not applicable" otherwise."""
+        if placement is Placement.IN_PLACE:
+            return backend in self.in_place
+        return backend not in self.one_buffer_on
 
 
-def _whole(elements: int, ranks: int, type_bytes: int) -> Shape:
-    del ranks, type_bytes
-    return Shape(call_count=elements, send_count=elements, recv_count=elements)
-
-
-# nccl-tests keeps each rank's share of these a multiple of 16 bytes (AllGatherGetCollByteCount and siblings).
-SHARE_ALIGNMENT_BYTES: Final = 16
-
-
-def _gathered(elements: int, ranks: int, type_bytes: int) -> Shape:
-    step = SHARE_ALIGNMENT_BYTES // type_bytes
-    share = elements // ranks // step * step
-    return Shape(call_count=share, send_count=share, recv_count=share * ranks, in_place_stride=share)
-
-
-def _contribution(shape: Shape, rank: int, ranks: int) -> tuple[Region, ...]:
+def _one(ranks: int) -> float:
     del ranks
-    return (Region(Holds.CONTRIBUTION, rank, 0, shape.send_count),)
+    return 1.0
 
 
-def _reduced(shape: Shape, rank: int, ranks: int) -> tuple[Region, ...]:
-    del rank, ranks
-    return (Region(Holds.REDUCED, 0, 0, shape.recv_count),)
+def _others_share(ranks: int) -> float:
+    return (ranks - 1) / ranks
 
 
-def _own(shape: Shape, rank: int, ranks: int) -> tuple[Region, ...]:
-    del ranks
-    return (Region(Holds.MOVED, rank, 0, shape.send_count),)
+def _everywhere(overlap: InPlace) -> Mapping[str, InPlace]:
+    return MappingProxyType(dict.fromkeys(("mpi", "nccl", "null"), overlap))
 
 
-def _one_block_per_rank(shape: Shape, rank: int, ranks: int) -> tuple[Region, ...]:
-    del rank
-    share = shape.call_count
-    return tuple(Region(Holds.MOVED, owner, owner * share, share) for owner in range(ranks))
-
-
-def _from_previous(shape: Shape, rank: int, ranks: int) -> tuple[Region, ...]:
-    return (Region(Holds.MOVED, (rank - 1) % ranks, 0, shape.recv_count),)
+def _power_of_two_only(ranks: int) -> str:
+    return "" if ranks & (ranks - 1) == 0 else f"{ranks} ranks: hypercube needs a power of two"
 
 
 COLLECTIVES: Final = (
@@ -125,12 +121,13 @@ COLLECTIVES: Final = (
         summary="every rank gets the reduction of all ranks' data",
         reducing=True,
         rooted=False,
+        synchronising=True,
         agreeing=True,
-        in_place_on=frozenset({"mpi", "nccl", "null"}),
         busbw_factor=lambda ranks: 2 * (ranks - 1) / ranks,
-        shape=_whole,
-        sends=_contribution,
-        receives=_reduced,
+        shape=layout.whole,
+        sends=layout.contribution,
+        receives=layout.reduced,
+        in_place=_everywhere(InPlace.SAME),
     ),
     Collective(
         name="all_gather",
@@ -138,12 +135,103 @@ COLLECTIVES: Final = (
         summary="every rank gets all ranks' data, in rank order",
         reducing=False,
         rooted=False,
+        synchronising=True,
         agreeing=True,
-        in_place_on=frozenset({"mpi", "nccl", "null"}),
-        busbw_factor=lambda ranks: (ranks - 1) / ranks,
-        shape=_gathered,
-        sends=_own,
-        receives=_one_block_per_rank,
+        busbw_factor=_others_share,
+        shape=layout.blocks_received,
+        sends=layout.own,
+        receives=layout.one_block_per_rank,
+        in_place=_everywhere(InPlace.SEND_WITHIN_RECV),
+    ),
+    Collective(
+        name="reduce_scatter",
+        number=3,
+        summary="every rank gets its own block of the reduction of all ranks' data",
+        reducing=True,
+        rooted=False,
+        synchronising=True,
+        agreeing=False,
+        busbw_factor=_others_share,
+        shape=layout.blocks_sent,
+        sends=layout.contribution,
+        receives=layout.own_block_reduced,
+        # With MPI_IN_PLACE the result goes to the start of the buffer on every rank (MPI 4.1, 6.10.1).
+        in_place=MappingProxyType(
+            {"mpi": InPlace.SAME, "nccl": InPlace.RECV_WITHIN_SEND, "null": InPlace.SAME}
+        ),
+    ),
+    Collective(
+        name="alltoall",
+        number=4,
+        summary="every rank gets one block from every rank",
+        reducing=False,
+        rooted=False,
+        synchronising=True,
+        agreeing=False,
+        busbw_factor=_others_share,
+        shape=layout.blocks_exchanged,
+        sends=layout.own,
+        receives=layout.own_block_from_each,
+        # NCCL has none; nccl-tests times the aliased call without checking it (its #wrong is N/A), we do
+        # not time what is undefined.
+        in_place=MappingProxyType({"mpi": InPlace.SAME}),
+    ),
+    Collective(
+        name="broadcast",
+        number=5,
+        summary="every rank gets the root's data",
+        reducing=False,
+        rooted=True,
+        synchronising=False,
+        agreeing=True,
+        busbw_factor=_one,
+        shape=layout.whole,
+        sends=layout.own_at_root,
+        receives=layout.from_root,
+        in_place=_everywhere(InPlace.SAME),
+        one_buffer_on=frozenset({"mpi"}),
+    ),
+    Collective(
+        name="reduce",
+        number=6,
+        summary="the root gets the reduction of all ranks' data",
+        reducing=True,
+        rooted=True,
+        synchronising=False,
+        agreeing=False,
+        busbw_factor=_one,
+        shape=layout.whole,
+        sends=layout.contribution,
+        receives=layout.reduced_at_root,
+        in_place=_everywhere(InPlace.SAME),
+    ),
+    Collective(
+        name="gather",
+        number=7,
+        summary="the root gets all ranks' data, in rank order",
+        reducing=False,
+        rooted=True,
+        synchronising=False,
+        agreeing=False,
+        busbw_factor=_others_share,
+        shape=layout.blocks_received,
+        sends=layout.own,
+        receives=layout.one_block_per_rank_at_root,
+        in_place=_everywhere(InPlace.SEND_WITHIN_RECV),
+    ),
+    Collective(
+        name="scatter",
+        number=8,
+        summary="every rank gets its block of the root's data",
+        reducing=False,
+        rooted=True,
+        synchronising=False,
+        agreeing=False,
+        busbw_factor=_others_share,
+        shape=layout.blocks_sent,
+        sends=layout.own_at_root,
+        receives=layout.own_block_from_root,
+        in_place=_everywhere(InPlace.RECV_WITHIN_SEND),
     ),
     Collective(
         name="sendrecv",
@@ -151,16 +239,90 @@ COLLECTIVES: Final = (
         summary="a ring: every rank sends to the next and receives from the previous",
         reducing=False,
         rooted=False,
+        synchronising=False,
         agreeing=False,
-        # Sending from the buffer being received into is undefined in MPI and NCCL; nccl-tests times it
-        # without checking (its #wrong is N/A), we do not time what is undefined.
-        in_place_on=frozenset(),
-        busbw_factor=lambda ranks: 1.0,
-        shape=_whole,
-        sends=_own,
-        receives=_from_previous,
+        busbw_factor=_one,
+        shape=layout.whole,
+        sends=layout.own,
+        # Sending from the buffer being received into is undefined in MPI and NCCL: no in_place.
+        receives=layout.from_previous,
+    ),
+    Collective(
+        name="hypercube",
+        number=9,
+        summary="all_gather in log2(ranks) steps of sends and receives that double",
+        reducing=False,
+        rooted=False,
+        synchronising=True,
+        agreeing=True,
+        busbw_factor=_one,
+        shape=layout.blocks_doubling,
+        sends=layout.own,
+        receives=layout.one_block_per_rank,
+        in_place=_everywhere(InPlace.SEND_WITHIN_RECV),
+        refuses=_power_of_two_only,
+    ),
+    Collective(
+        name="alltoallv",
+        number=11,
+        summary="every rank gets a segment from every rank, each of its own size",
+        reducing=False,
+        rooted=False,
+        synchronising=False,  # ranks that exchange nothing do not wait for one another
+        agreeing=False,
+        busbw_factor=_others_share,
+        shape=layout.blocks_exchanged,
+        sends=layout.own_segments,
+        # MPI has an in-place form for counts that are the same in both directions only; NCCL has none.
+        receives=layout.segment_from_each,
+        variable=Variable(counts.own_part, counts.busiest_elements, gathered=False),
+    ),
+    Collective(
+        name="all_gatherv",
+        number=12,
+        summary="every rank gets all ranks' data, of which each has its own amount",
+        reducing=False,
+        rooted=False,
+        synchronising=False,
+        agreeing=True,
+        busbw_factor=_others_share,
+        shape=layout.blocks_received,
+        sends=layout.own_segments,
+        receives=layout.one_segment_per_rank,
+        variable=Variable(counts.gathered_part, counts.gathered_elements, gathered=True),
+    ),
+    Collective(
+        name="permute",
+        number=13,
+        summary="given pairs: every source sends to its target",
+        reducing=False,
+        rooted=False,
+        synchronising=False,
+        agreeing=False,
+        busbw_factor=_one,
+        shape=layout.whole,
+        sends=layout.own_if_paired,
+        receives=layout.from_source,
+    ),
+    Collective(
+        name="barrier",
+        number=10,
+        summary="no rank leaves before the last has entered; no data",
+        reducing=False,
+        rooted=False,
+        synchronising=True,
+        agreeing=False,
+        busbw_factor=_one,
+        shape=layout.nothing,
+        sends=layout.no_data,
+        receives=layout.no_data,
+        sized=False,
     ),
 )
+
+
+# Whose ranks may have different counts.
+VARIABLE: Final = frozenset(row.name for row in COLLECTIVES if row.variable is not None)
 
 
 def collective(name: str) -> Collective:

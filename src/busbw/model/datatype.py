@@ -20,10 +20,13 @@ class DataType:
 
 @dataclass(frozen=True)
 class ReduceOp:
-    """A reduction. ``number`` is ncclRedOp_t."""
+    """A reduction. ``number`` is ncclRedOp_t; mulsum (every rank's data times its scalar, summed), which NCCL
+    makes at run time, follows after.
+    """
 
     name: str
     number: int
+    aliases: tuple[str, ...] = ()
 
 
 DATA_TYPES: Final = (
@@ -37,6 +40,11 @@ DATA_TYPES: Final = (
     DataType("float", 7, 4, ("float32", "fp32")),
     DataType("double", 8, 8, ("float64", "fp64")),
     DataType("bfloat16", 9, 2, ("bf16",)),
+    # OCP 8-bit floats; nccom-test calls the first fp8 and fp8e4.
+    DataType("f8e4m3", 10, 1, ("fp8", "fp8e4", "float8_e4m3")),
+    DataType("f8e5m2", 11, 1, ("fp8e5", "float8_e5m2")),
+    DataType("int16", 12, 2),
+    DataType("uint16", 13, 2),
 )
 
 REDUCE_OPS: Final = (
@@ -44,6 +52,8 @@ REDUCE_OPS: Final = (
     ReduceOp("prod", 1),
     ReduceOp("max", 2),
     ReduceOp("min", 3),
+    ReduceOp("avg", 4),
+    ReduceOp("mulsum", 5, ("premulsum",)),
 )
 
 
@@ -59,7 +69,7 @@ def data_type(name: str) -> DataType:
 def reduce_op(name: str) -> ReduceOp:
     """Look a reduction up by name. Raises UsageError naming all of them."""
     for row in REDUCE_OPS:
-        if name == row.name:
+        if name in (row.name, *row.aliases):
             return row
     raise UsageError(
         f"unknown reduction {name!r}", hint=f"use one of: {', '.join(r.name for r in REDUCE_OPS)}"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from busbw.model.case import Case
-from busbw.model.collective import Placement
+from busbw.model.collective import Placement, Role
+from busbw.model.counts import CountTable
 
 PLAN_VERSION = 1
 
@@ -15,8 +17,11 @@ PLAN_VERSION = 1
 class Limits:
     """When to stop, and what is not counted.
 
-    ``calls`` fixes the number of timed calls (then nothing is adaptive); None samples until the interval of
-    the median is narrower than +-``precision`` (``small_precision`` below ``small_ns``), or a cap is reached.
+    ``calls`` fixes the number of timed calls (then nothing is adaptive; 0 only checks); None samples until
+    the interval of the median is narrower than +-``precision`` (``small_precision`` below ``small_ns``), or a
+    cap is reached. ``budget_seconds`` is for the whole sweep, shared out over the cases that are left.
+    ``outer_iters`` repetitions of warm-up and timed calls come behind ``outer_warmup_iters`` untimed ones; 0
+    where nothing is repeated.
     """
 
     calls: int | None = None
@@ -26,6 +31,80 @@ class Limits:
     small_ns: float = 50_000.0
     max_samples: int = 1000
     case_seconds: float = 0.5
+    budget_seconds: float | None = None
+    outer_iters: int = 0
+    outer_warmup_iters: int = 0
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What a time is. ``mode`` throughput: k back-to-back calls a sample; latency: one call a sample, behind
+    a barrier unless ``barrier`` is off. ``time`` is how a sample comes from those of the ranks (``TIMES``);
+    ``arrival`` delays ranks on purpose (``worker.arrival``), latency only.
+    """
+
+    mode: str = "throughput"
+    time: str = "max"
+    arrival: str = "none"
+    barrier: bool = True
+
+
+@dataclass(frozen=True)
+class CallOptions:
+    """How calls are issued and where their buffers lie; the same for every case of a plan.
+
+    ``aggregate`` calls form one group (nccl-tests -m); ``graph`` is 0, or how often a captured CUDA graph is
+    launched under -n (-G); ``register`` 0 none, 1 ncclCommRegister, 2 symmetric windows (-R); ``unalign`` is
+    the index of the first element used in both buffers (-u); ``memory`` is device, nccl, managed or host, of
+    GPU ranks; ``timeout_s`` ends a wait for the GPU, 0 never does (-T).
+    """
+
+    aggregate: int = 1
+    graph: int = 0
+    register: int = 0
+    unalign: int = 0
+    memory: str = "device"
+    timeout_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Stream:
+    """One of the operations that run at once (--streams): who takes part in it, and with what; the fields are
+    those of Plan.
+
+    ``calls`` is how many of its calls make up an iteration, of which every stream begins one at the same
+    time; 0 where the ranks find out how many take as long as one call of the slowest stream.
+    """
+
+    collective: str
+    buffer_bytes: int
+    calls: int = 0
+    groups: tuple[tuple[int, ...], ...] = ()
+    counts: tuple[CountTable, ...] = ()
+    pairs: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class Preflight:
+    """What the ranks check before they measure.
+
+    ``level`` is off, run (and measure then), only (make the communicator, and stop) or deep (copies and
+    tools too, and stop). ``strict``: warnings end a run as errors do. ``ranks`` and ``nodes`` are how many
+    were asked for, 0 where that was not said; ``expects`` what NCCL must be seen to use (net=ofi);
+    ``folder`` is the front process's run folder, which nodes should see.
+    """
+
+    level: str = "off"
+    strict: bool = False
+    ranks: int = 0
+    nodes: int = 0
+    expects: tuple[str, ...] = ()
+    folder: str = ""
+
+    @property
+    def stops(self) -> bool:
+        """Whether nothing is to be measured."""
+        return self.level in ("only", "deep")
 
 
 @dataclass(frozen=True)
@@ -33,7 +112,14 @@ class Plan:
     """What to measure, in order, and how.
 
     ``buffer_bytes`` is the size of each of the two buffers of a rank (send, receive): the largest size of
-    the sweep, as in nccl-tests, so that smaller sizes rotate through it.
+    the sweep, as in nccl-tests, so that smaller sizes rotate through it. ``show`` are words of extra columns.
+
+    ``groups`` are the ranks of each group of the world, in the order of their numbers in it; empty where the
+    world is one. ``counts`` has a table for each collective whose counts are not even, ``pairs`` the (source,
+    target) of permute, empty for the ring. ``data`` is what is moved and checked (``backends.values``).
+
+    Where operations run at once, ``streams`` has each of them, and ``buffer_bytes`` is the sum of theirs.
+    Cases then come in steps: one of every stream, in the streams' order.
     """
 
     backend: str
@@ -44,6 +130,69 @@ class Plan:
     seed: int
     rotate: bool = True
     nccl_path: str = ""
+    options: CallOptions = CallOptions()
+    timing: Timing = Timing()
+    show: tuple[str, ...] = ()
+    groups: tuple[tuple[int, ...], ...] = ()
+    counts: tuple[CountTable, ...] = ()
+    pairs: tuple[tuple[int, int], ...] = ()
+    data: str = "exact"
+    save_wrong: bool = False
+    nccl_topology: bool = False  # NCCL's topology and graphs are kept
+    pin: bool = False
+    streams: tuple[Stream, ...] = ()
+    preflight: Preflight = Preflight()
+
+    @property
+    def steps(self) -> tuple[tuple[Case, ...], ...]:
+        """The cases by what runs at once, in order."""
+        width = max(1, len(self.streams))
+        return tuple(self.cases[first : first + width] for first in range(0, len(self.cases), width))
+
+    def of_stream(self, number: int) -> Plan:
+        """What one stream is by itself, on a communicator and buffers of its own. Cases keep their places."""
+        stream = self.streams[number]
+        return replace(
+            self,
+            buffer_bytes=stream.buffer_bytes,
+            groups=stream.groups,
+            counts=stream.counts,
+            pairs=stream.pairs,
+            streams=(stream,),
+        )
+
+    def of_case(self, case: Case) -> Plan:
+        """The plan by which the case runs: that of its stream, where it has one."""
+        return self.of_stream(case.stream) if len(self.streams) > case.stream >= 0 else self
+
+    def group_of(self, rank: int, ranks: int) -> Role | None:
+        """The group that a rank of the world belongs to, and its number in it; None where it sits out."""
+        if not self.groups:
+            return Role(rank, ranks)
+        for number, members in enumerate(self.groups):
+            if rank in members:
+                return Role(members.index(rank), len(members), group=number)
+        return None
+
+    def role(self, case: Case, group: Role) -> Role:
+        """The part that a rank plays in a case, in its group."""
+        table = next((table for table in self.counts if table.collective == case.collective), None)
+        pairs = self.pairs if case.collective == "permute" else ()
+        return replace(group, root=max(case.root, 0), counts=table, pairs=pairs)
+
+    def rank_bytes(self, case: Case, rank: int, ranks: int) -> tuple[int, int]:
+        """Bytes in the send and in the receive buffer of one rank of the world; 0, 0 where it sits out."""
+        plan = self.of_case(case)
+        group = plan.group_of(rank, ranks)
+        if group is None:
+            return 0, 0
+        role, type_bytes = plan.role(case, group), case.data_type.size_bytes
+        sent = received = 0
+        for part in case.parts:
+            shape = part.shape_for(role)
+            sent += sum(region.count for region in case.row.sends(shape, role))
+            received += sum(region.count for region in case.row.receives(shape, role))
+        return sent * type_bytes, received * type_bytes
 
     def to_json(self) -> str:
         """One line of JSON."""
@@ -56,6 +205,46 @@ class Plan:
         if fields.pop("version") != PLAN_VERSION:
             raise ValueError("the plan was made by another version of busbw")
         cases = tuple(
-            Case(**{**case, "placement": Placement(case["placement"])}) for case in fields.pop("cases")
+            Case(
+                **{
+                    **case,
+                    "placement": Placement(case["placement"]),
+                    "coalesce": tuple(case.get("coalesce", ())),
+                    "beside": tuple(case.get("beside", ())),
+                }
+            )
+            for case in fields.pop("cases")
         )
-        return cls(cases=cases, limits=Limits(**fields.pop("limits")), **fields)
+        return cls(
+            cases=cases,
+            limits=Limits(**fields.pop("limits")),
+            options=CallOptions(**fields.pop("options", {})),
+            timing=Timing(**fields.pop("timing", {})),
+            show=tuple(fields.pop("show", ())),
+            preflight=_preflight(fields.pop("preflight", {})),
+            streams=tuple(Stream(**_with_pattern(stream)) for stream in fields.pop("streams", ())),
+            **_with_pattern(fields),
+        )
+
+
+def _with_pattern(fields: dict[str, Any]) -> dict[str, Any]:
+    """Fields of a Plan or Stream, with those that say who exchanges what as values."""
+    return {
+        **fields,
+        "groups": _rows(fields.get("groups", ())),
+        "counts": tuple(_table(table) for table in fields.get("counts", ())),
+        "pairs": tuple((source, target) for source, target in fields.get("pairs", ())),
+    }
+
+
+def _preflight(fields: dict[str, Any]) -> Preflight:
+    return Preflight(**{**fields, "expects": tuple(fields.get("expects", ()))})
+
+
+def _rows(lists: Any) -> tuple[tuple[int, ...], ...]:  # noqa: ANN401 (JSON)
+    return tuple(tuple(row) for row in lists)
+
+
+def _table(fields: dict[str, Any]) -> CountTable:
+    rows = {name: _rows(fields[name]) for name in ("send", "send_offsets", "recv_offsets")}
+    return CountTable(**{**fields, **rows})

@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
+from busbw.model.finding import Finding
 from busbw.model.plan import Plan
 from busbw.model.result import CaseResult, Status
 
 # Raised when a field changes meaning or goes; readers refuse what they do not know.
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 
 
 class RunStatus(StrEnum):
@@ -40,13 +41,38 @@ class RankInfo:
 
 
 @dataclass(frozen=True)
+class HostInfo:
+    """Who a host is to others; empty where nobody says.
+
+    ``vendor`` and ``product`` are the firmware's words: on EC2 the product is the instance type. ``instance``
+    is a cloud's id. ``slurm_topology`` is Slurm's address of the node (switches from the top, then the node),
+    ``nvlink_domain`` the NVLink domain of its GPUs over several hosts (cluster UUID and clique).
+    """
+
+    host: str
+    vendor: str = ""
+    product: str = ""
+    instance: str = ""
+    slurm_node: str = ""
+    slurm_job: str = ""
+    slurm_topology: str = ""
+    pod: str = ""
+    pod_namespace: str = ""
+    kubernetes_node: str = ""
+    nvlink_domain: str = ""
+
+
+@dataclass(frozen=True)
 class WorldInfo:
-    """Who took part, and how they found each other."""
+    """Who took part, and how they found each other. ``places`` has every host once, in order of first
+    rank; empty in records of before, and in imported ones.
+    """
 
     kind: str
     launcher: str
     size: int
     ranks: tuple[RankInfo, ...]
+    places: tuple[HostInfo, ...] = ()
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -65,13 +91,51 @@ class Method:
     units: str = "GB/s = 10^9 bytes/s; time in ns"
     retention: str = ""
     timing_cost_ns: float = 0.0
+    clock_error_ns: float | None = None  # of the ranks' synchronised clocks, where they are
+    arrival: str = "none"
+
+
+@dataclass(frozen=True)
+class ImportFinding:
+    """Something that an importer noticed. ``line`` counts from 1; 0 where no line is meant."""
+
+    kind: str
+    text: str
+    line: int = 0
+
+
+@dataclass(frozen=True)
+class ImportSource:
+    """Where an imported record comes from: a table of a foreign log.
+
+    ``fields`` says for values of the record whose word they are: header, rows (solved from size, time and
+    bandwidths), command (a command line in the log), flag, path, format (what the tool always does) or file.
+    ``header`` is what the log says of itself, unchanged, even where its rows contradict it; ``evidence`` what
+    other lines of the log tell (NCCL's own, by kind). ``first_line`` and ``last_line`` count from 1.
+    """
+
+    path: str
+    tool: str
+    sha256: str = ""
+    table: int = 1
+    first_line: int = 0
+    last_line: int = 0
+    stream: str = ""
+    fields: dict[str, str] = field(default_factory=dict)
+    header: dict[str, Any] = field(default_factory=dict)
+    labels: dict[str, str] = field(default_factory=dict)
+    evidence: dict[str, Any] = field(default_factory=dict)
+    findings: tuple[ImportFinding, ...] = ()
 
 
 @dataclass(frozen=True)
 class RunRecord:
-    """Everything known about a run. ``machine`` and ``environment`` are those of rank 0's host.
+    """Everything known about a run. ``machine`` and ``environment`` are those of rank 0's host;
+    ``memory_bytes`` is the most that any rank took, by use; ``findings`` are what was noticed beside the
+    numbers.
 
     Once a run has ended, ``results`` has one for every case of the plan; before, for the finished ones.
+    ``source`` is there where the numbers were not measured by busbw but imported.
     """
 
     schema: int
@@ -87,11 +151,14 @@ class RunRecord:
     machine: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, Any] = field(default_factory=dict)
     results: tuple[CaseResult, ...] = ()
+    memory_bytes: dict[str, int] = field(default_factory=dict)
     ended: str = ""
     error: str = ""
     hint: str = ""
+    source: ImportSource | None = None
+    findings: tuple[Finding, ...] = ()
 
     @property
     def finished(self) -> tuple[CaseResult, ...]:
-        """The results of the cases that the run came to."""
-        return tuple(result for result in self.results if result.status is not Status.NOT_RUN)
+        """The results of the cases that the run came to, those that it had no time for among them."""
+        return tuple(result for result in self.results if result.status is not Status.NOT_RUN or result.error)

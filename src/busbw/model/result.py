@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any, Final
+
+# Words of ``--stats`` that name a field of a result; all others name a statistic (``stats.statistic``).
+FIELD_WORDS: Final = ("n", "issue", "skew", "first", "in", "out", "algorithm", "overlap")
 
 
 class Status(StrEnum):
@@ -23,6 +27,8 @@ class StopReason(StrEnum):
     CALLS = "calls"  # -n asked for exactly this many
     MAX_SAMPLES = "max-samples"
     CASE_TIME = "case-time"
+    BUDGET = "budget"  # the time for the whole sweep
+    CHECK_ONLY = "check-only"  # -n 0
 
 
 @dataclass(frozen=True)
@@ -36,13 +42,47 @@ class WrongData:
 
 
 @dataclass(frozen=True)
+class GroupResult:
+    """One group's part of a case, over its own ranks; the fields are those of CaseResult. ``size_bytes`` is
+    its own: groups of other sizes round otherwise.
+    """
+
+    group: int
+    ranks: int
+    size_bytes: int
+    time_ns: float | None = None
+    low_ns: float | None = None
+    high_ns: float | None = None
+    mean_ns: float | None = None
+    algbw_gb_per_s: float | None = None
+    busbw_gb_per_s: float | None = None
+    wrong: int | None = None
+
+
+@dataclass(frozen=True)
 class CaseResult:
     """The headline of a case and what stands behind it.
 
     ``time_ns`` is the median over samples of the maximum over ranks of elapsed / k; ``low_ns`` and
-    ``high_ns`` bound it at 95 %. ``mean_ns`` is the mean over the same samples. ``algbw_gb_per_s`` and
-    ``busbw_gb_per_s`` are null for wrong or failed cases, busbw also on one rank. ``wrong`` is summed over
-    ranks and checks; None where nothing was checked.
+    ``high_ns`` bound it at 95 %, None where too few samples are independent. ``mean_ns`` is the mean
+    over the same samples. ``algbw_gb_per_s`` and ``busbw_gb_per_s`` are null for wrong or failed cases, busbw
+    also on one rank. ``wrong`` is summed over
+    ranks and checks; None where nothing was checked. ``marks`` are words of ``model.mark``; ``error`` is why
+    a case failed, does not apply or was not run. ``finished`` is when, in ISO 8601.
+
+    Over the same samples: ``issue_ns`` is the median of the host time of issuing one call (maximum over
+    ranks), ``skew_ns`` the median of (last entry - first entry) on a synchronised clock where there is one,
+    ``stats`` what ``--stats`` asked for, None where there were too few samples for it, ``tau`` the
+    autocorrelation time in samples. ``first_call_ns`` is the first call of the case, cold. ``excluded``
+    samples were left out on outside evidence; ``evidence`` is what stands behind the marks.
+
+    ``groups`` are there where the world was split: then the case's own time is that of the slowest group, per
+    sample, and its bandwidths are null unless all groups have the same size. ``algorithm`` is the library's
+    word for how it did the call, empty where it is not known. ``input_bytes`` and ``output_bytes`` are in one
+    rank's buffers, of the busiest rank where ranks differ.
+
+    ``overlap`` is there where operations ran at once: the share of this one's time in which all others of the
+    same rank were under way too, of the rank where it was smallest; the median over samples.
     """
 
     case: int
@@ -60,6 +100,20 @@ class CaseResult:
     wrong: int | None = None
     wrong_at: tuple[WrongData, ...] = ()
     error: str = ""
+    marks: tuple[str, ...] = ()
+    finished: str = ""
+    issue_ns: float | None = None
+    skew_ns: float | None = None
+    first_call_ns: float | None = None
+    tau: float | None = None
+    excluded: int = 0
+    stats: dict[str, float | None] = field(default_factory=dict)
+    evidence: dict[str, Any] = field(default_factory=dict)
+    groups: tuple[GroupResult, ...] = ()
+    algorithm: str = ""
+    input_bytes: int | None = None
+    output_bytes: int | None = None
+    overlap: float | None = None
 
 
 def not_run(cases: int, finished: int) -> tuple[CaseResult, ...]:

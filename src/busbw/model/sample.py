@@ -7,14 +7,22 @@ from typing import Final
 
 import numpy as np
 
-# Rank of the row that holds, per sample, the maximum over all ranks: what the headline is made from.
+# Instead of a rank, in rows made from all ranks' samples: the maximum, the minimum, and the time that the
+# headline is made from where that is neither (``plan.timing.time``).
 MAX_OVER_RANKS: Final = -1
+MIN_OVER_RANKS: Final = -2
+HEADLINE: Final = -3
 
 
 class SampleFlag(IntFlag):
-    """What is known about a sample from outside its own duration."""
+    """What is known about a sample from outside its duration. The first four are reasons to exclude it."""
 
     NONE = 0
+    DESCHEDULED = 1  # a rank lost its core
+    THROTTLED = 2
+    CLOCK_STEP = 4  # two clocks of a host disagree about how long it took
+    MISSED_START = 8
+    SINGLE_CALL = 16  # of the pass with one call a sample: for percentiles, not for the headline
 
 
 SAMPLE_DTYPE: Final = np.dtype(
@@ -39,5 +47,7 @@ DIGEST_DTYPE: Final = np.dtype(
         ("mean_ns", "<f8"),
         ("p95_ns", "<f8"),
         ("max_ns", "<f8"),
+        ("run_delay_ns", "<i8"),  # how long the rank was ready to run and had no core, over all looks
+        ("flagged", "<i4"),  # samples with a flag that is a reason to exclude them
     ]
 )

@@ -1,0 +1,194 @@
+"""Who sends how much to whom in a call of variable sizes: alltoallv and all_gatherv.
+
+A :class:`CountTable` says it once for a whole sweep; the sizes scale it. ``own_part`` and ``gathered_part``
+give one rank's part of one call as an :class:`Exchange`. It is all integers, so ranks agree to the element.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Final
+
+ELEMENTS: Final = "elements"
+BYTES: Final = "bytes"
+SHARES: Final = "shares"  # relative: sizes are cut to a whole share for every rank first, as nccl-tests cuts
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """One rank's part of a call, in elements by peer. ``source_offsets`` are where in its send buffer each
+    peer keeps what this rank receives. An all_gatherv sends one segment, to everybody.
+    """
+
+    send_counts: tuple[int, ...]
+    send_offsets: tuple[int, ...]
+    recv_counts: tuple[int, ...]
+    recv_offsets: tuple[int, ...]
+    source_offsets: tuple[int, ...]
+
+    @property
+    def send_extent(self) -> int:
+        """Elements from the start of the send buffer to the end of its last segment."""
+        return _extent(self.send_counts, self.send_offsets)
+
+    @property
+    def recv_extent(self) -> int:
+        """Elements from the start of the receive buffer to the end of its last segment."""
+        return _extent(self.recv_counts, self.recv_offsets)
+
+
+@dataclass(frozen=True)
+class CountTable:
+    """Relative or exact amounts. ``send[r][p]`` is what rank r sends to rank p, or in an all_gatherv, whose
+    rows have one entry, to everybody. One row alone is every rank's; ``by_distance``: its entry d is for the
+    rank d further on (modulo ranks).
+
+    ``unit`` is what a row counts. ``send_offsets`` and ``recv_offsets`` are as ``send``,
+    receive rows over sources; empty where segments follow one another. ``whole`` is the busiest rank's total
+    in the unit, that is what the size of a case stands for. Scaled segments are cut to multiples of
+    ``align_bytes``. ``origin`` says where the table comes from, for the record.
+    """
+
+    origin: str
+    ranks: int
+    send: tuple[tuple[int, ...], ...]
+    whole: int
+    unit: str = ELEMENTS
+    by_distance: bool = False
+    send_offsets: tuple[tuple[int, ...], ...] = ()
+    recv_offsets: tuple[tuple[int, ...], ...] = ()
+    align_bytes: int = 1
+    extent: int = 0  # furthest end of a segment in the unit where offsets leave gaps, else 0
+    collective: str = ""  # whose table it is
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether it states amounts, and not only how they relate."""
+        return self.unit != SHARES
+
+    def size_bytes(self, type_bytes: int) -> int:
+        """The size at which a table of elements or bytes is met exactly."""
+        return self.whole * (type_bytes if self.unit == ELEMENTS else 1)
+
+    def buffer_bytes(self, size_bytes: int) -> int:
+        """What a buffer needs at this size: more than it where offsets leave gaps."""
+        if self.extent <= self.whole or not self.whole:
+            return size_bytes
+        return -(-size_bytes * self.extent // self.whole)
+
+
+def own_part(table: CountTable, elements: int, type_bytes: int, rank: int) -> Exchange:
+    """What ``rank`` sends and receives in an alltoallv whose busiest rank moves ``elements``."""
+    scale = _Scale(table, elements, type_bytes)
+    peers = range(table.ranks)
+    rows = [scale.row(peer) for peer in (peers if len(table.send) > 1 or table.by_distance else (0,))]
+
+    def row_of(peer: int) -> tuple[int, ...]:
+        return rows[peer if len(rows) > 1 else 0]
+
+    def offset(source: int, target: int) -> int:
+        if table.send_offsets:
+            return scale.position(_of(table.send_offsets, source)[target])
+        return sum(row_of(source)[:target])
+
+    received = tuple(row_of(source)[rank] for source in peers)
+    return Exchange(
+        send_counts=row_of(rank),
+        send_offsets=tuple(map(scale.position, _of(table.send_offsets, rank)))
+        if table.send_offsets
+        else _packed(row_of(rank)),
+        recv_counts=received,
+        recv_offsets=tuple(map(scale.position, _of(table.recv_offsets, rank)))
+        if table.recv_offsets
+        else _packed(received),
+        source_offsets=tuple(offset(source, rank) for source in peers),
+    )
+
+
+def gathered_part(table: CountTable, elements: int, type_bytes: int, rank: int) -> Exchange:
+    """What ``rank`` gives and gets in an all_gatherv whose output holds ``elements``."""
+    scale = _Scale(table, elements, type_bytes)
+    given = tuple(scale.count(_of(table.send, peer)[0]) for peer in range(table.ranks))
+    sources = tuple(
+        scale.position(_of(table.send_offsets, peer)[0]) if table.send_offsets else 0
+        for peer in range(table.ranks)
+    )
+    return Exchange(
+        send_counts=(given[rank],),
+        send_offsets=(sources[rank],),
+        recv_counts=given,
+        recv_offsets=tuple(map(scale.position, _of(table.recv_offsets, rank)))
+        if table.recv_offsets
+        else _packed(given),
+        source_offsets=sources,
+    )
+
+
+def busiest_elements(table: CountTable, elements: int, type_bytes: int) -> int:
+    """The larger of what any rank sends and receives in an alltoallv, in elements, after scaling."""
+    scale = _Scale(table, elements, type_bytes)
+    if table.by_distance:  # every rank moves the same
+        return sum(scale.row(0))
+    if len(table.send) == 1:
+        row = scale.row(0)
+        return max(sum(row), table.ranks * max(row, default=0))
+    rows = [scale.row(rank) for rank in range(table.ranks)]
+    return int(max(*map(sum, rows), *(sum(column) for column in zip(*rows, strict=True))))
+
+
+def gathered_elements(table: CountTable, elements: int, type_bytes: int) -> int:
+    """The output of an all_gatherv in elements, after scaling."""
+    scale = _Scale(table, elements, type_bytes)
+    return sum(scale.count(_of(table.send, rank)[0]) for rank in range(table.ranks))
+
+
+def even_table(ranks: int, *, gathered: bool) -> CountTable:
+    """Everybody the same: alltoall and all_gather by way of the variable calls."""
+    row = (1,) if gathered else (1,) * ranks
+    return CountTable("even", ranks, (row,), ranks, SHARES, align_bytes=SEGMENT_ALIGNMENT_BYTES)
+
+
+# nccl-tests cuts each rank's share to a multiple of 16 bytes.
+SEGMENT_ALIGNMENT_BYTES: Final = 16
+
+
+class _Scale:
+    """Amounts of a table to elements at one size. Rounding down keeps segments apart: the floors of two
+    numbers never add up to more than the floor of their sum.
+    """
+
+    def __init__(self, table: CountTable, elements: int, type_bytes: int) -> None:
+        self._table = table
+        self._step = max(1, table.align_bytes // type_bytes)
+        whole_shares = elements // table.ranks // self._step * self._step * table.ranks
+        self._elements = whole_shares if table.unit == SHARES else elements
+
+    def position(self, amount: int) -> int:
+        """An offset, in elements."""
+        table = self._table
+        return amount * self._elements // table.whole if table.whole else 0
+
+    def count(self, amount: int) -> int:
+        """A segment, in elements."""
+        return self.position(amount) // self._step * self._step
+
+    def row(self, rank: int) -> tuple[int, ...]:
+        """What a rank sends to each."""
+        row = _of(self._table.send, rank)
+        if self._table.by_distance:
+            row = row[-rank:] + row[:-rank] if rank else row
+        return tuple(map(self.count, row))
+
+
+def _of(rows: tuple[tuple[int, ...], ...], rank: int) -> tuple[int, ...]:
+    return rows[rank if len(rows) > 1 else 0]
+
+
+def _packed(counts: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(accumulate(counts, initial=0))[:-1]
+
+
+def _extent(counts: tuple[int, ...], offsets: tuple[int, ...]) -> int:
+    ends = (offset + count for count, offset in zip(counts, offsets, strict=True) if count)
+    return max(ends, default=0)
