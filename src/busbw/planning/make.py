@@ -3,71 +3,208 @@
 from __future__ import annotations
 
 import secrets
+from dataclasses import replace
+from typing import Final
 
 from busbw.errors import UsageError
-from busbw.model.collective import COLLECTIVES, collective
-from busbw.model.datatype import data_type, reduce_op
-from busbw.model.plan import Limits, Plan
-from busbw.planning.expand import Grid, expand
-from busbw.planning.sweep import sizes
+from busbw.model.collective import collective
+from busbw.model.plan import CallOptions, Limits, Plan, Timing
+from busbw.model.result import FIELD_WORDS
+from busbw.planning.preflight import make_preflight
+from busbw.planning.streams import OF_RANKS, make_streams, without_ranks
+from busbw.planning.swept import operation_names, swept
+from busbw.planning.values import at_least, one_of, positive
+from busbw.settings.pattern import PatternSettings
 from busbw.settings.run import RunSettings
-from busbw.units import parse_duration, parse_fraction, parse_size
+from busbw.stats.statistic import parse_statistics
+from busbw.units import parse_duration, parse_fraction
+
+MOST_CALLS_PER_GRAPH: Final = 4096  # a bound of ours: larger graphs take seconds to capture
+DEFAULT_COLUMNS: Final = ("p99", "imbalance", "n")
+# A sample of a stream holds several calls: it has no percentiles of one.
+STREAM_COLUMNS: Final = ("overlap", "imbalance", "n")
+# Numbered as nccl-tests' -a.
+_AVERAGES: Final = ("rank0", "avg", "min", "max")
+# The last four are one loop of all -n calls, and over ranks as -a says.
+LOOPS: Final = ("loop", *(f"loop-{name}" for name in _AVERAGES))
+_TIMES: Final = {
+    "throughput": ("max", "avg", "min", "rank0", *LOOPS),
+    "latency": ("max", "avg", "min", "rank0", "last", "span"),
+}
+_OF_GPUS: Final = {"nccl", "null"}
 
 
 def make_plan(operations: tuple[str, ...], settings: RunSettings, backend: str, ranks: int) -> Plan:
     """The plan of a run. Raises UsageError for anything that cannot be meant."""
-    if not operations:
-        known = ", ".join(row.name for row in COLLECTIVES)
-        raise UsageError("no operation given", hint=f"name one or more of: {known}")
-    grid = Grid(
-        collectives=[collective(name) for name in operations],
-        data_types=[data_type(name) for name in _words("element type", settings.datatype)],
-        reduce_ops=[reduce_op(name) for name in _words("reduction", settings.op)],
-        roots=[settings.root],
-        sizes_bytes=_sizes(settings),
-    )
-    checks = _at_least("-c", settings.check, 0)
+    at_least("--launches", settings.launches, 1)
+    timing = _timing(settings, backend)
+    streams = make_streams(operations, settings, backend, ranks) if settings.streams else None
+    if streams is None:
+        _require_last_arrival(timing, operation_names(operations))
+    once = swept(operations, settings, backend, ranks) if streams is None else streams.swept
+    _refuse_shared_output(settings)
+    if settings.nccl_topology and backend == "mpi":
+        raise UsageError("--nccl-topology is of NCCL, and this run is of MPI", hint="leave it out")
     return Plan(
         backend=backend,
-        cases=expand(grid, ranks, backend),
-        buffer_bytes=parse_size(settings.maxbytes),
+        cases=once.cases,
+        buffer_bytes=once.buffer_bytes,
         limits=_limits(settings),
         # The null backend moves nothing, so there is nothing to check.
-        checks=0 if backend == "null" else checks,
-        seed=secrets.randbits(48) if settings.seed is None else _at_least("--seed", settings.seed, 0),
+        checks=0 if backend == "null" else at_least("-c", settings.check, 0),
+        seed=secrets.randbits(48) if settings.seed is None else at_least("--seed", settings.seed, 0),
         rotate=not settings.hot,
         nccl_path=settings.nccl,
+        options=_options(settings, backend),
+        timing=timing,
+        show=_show(settings),
+        groups=once.pattern.groups,
+        counts=once.pattern.counts,
+        pairs=once.pattern.pairs,
+        data=settings.data,
+        save_wrong=settings.save_wrong,
+        nccl_topology=settings.nccl_topology,
+        pin=settings.pin,
+        streams=() if streams is None else streams.streams,
+        preflight=make_preflight(settings),
     )
 
 
-def _words(what: str, text: str) -> list[str]:
-    words = [word.strip() for word in text.split(",") if word.strip()]
-    if not words:
-        raise UsageError(f"no {what} given", hint="name one, or several separated by commas")
-    return words
+def without_pattern(settings: RunSettings) -> RunSettings:
+    """The settings less what depends on the number of ranks: for a first look at a command line."""
+    streams = without_ranks(settings.streams) if settings.streams else ""
+    defaults = {name: getattr(PatternSettings(), name) for name in OF_RANKS}
+    return replace(settings, **defaults, streams=streams)
 
 
-def _sizes(settings: RunSettings) -> tuple[int, ...]:
-    step = parse_size(settings.stepbytes) if settings.stepbytes is not None else 0
-    factor = settings.stepfactor if settings.stepfactor is not None else (1.0 if step else 2.0)
-    if step and factor != 1.0:
-        raise UsageError("-f and -i exclude each other", hint="give -f FACTOR, or -i BYTES (with -f 1)")
-    return sizes(parse_size(settings.minbytes), parse_size(settings.maxbytes), step, factor)
+def _refuse_shared_output(settings: RunSettings) -> None:
+    if settings.shared_output:
+        raise UsageError(
+            "--shared-output is of Neuron devices, where two cores share one memory: on CPUs and GPUs every"
+            " rank has a result of its own",
+            hint="leave it out",
+        )
 
 
 def _limits(settings: RunSettings) -> Limits:
     default = Limits()
     precision = parse_fraction(settings.precision) if settings.precision is not None else None
+    group = at_least("-m", settings.agg_iters, 1)
+    outer_iters, outer_warmup_iters = _outer(settings)
     return Limits(
-        calls=None if settings.iters is None else _at_least("-n", settings.iters, 1),
-        warmup_calls=None if settings.warmup_iters is None else _at_least("-w", settings.warmup_iters, 0),
+        outer_iters=outer_iters,
+        outer_warmup_iters=outer_warmup_iters,
+        calls=None if settings.iters is None else at_least("-n", settings.iters, 0) * group,
+        warmup_calls=None
+        if settings.warmup_iters is None
+        else at_least("-w", settings.warmup_iters, 0) * group,
         precision=precision if precision is not None else default.precision,
         small_precision=precision if precision is not None else default.small_precision,
-        case_seconds=parse_duration(settings.case_time),
+        case_seconds=positive("--case-time", parse_duration(settings.case_time)),
+        budget_seconds=None
+        if settings.budget is None
+        else positive("--budget", parse_duration(settings.budget)),
     )
 
 
-def _at_least(flag: str, value: int, least: int) -> int:
-    if value < least:
-        raise UsageError(f"{flag} {value} is too small", hint=f"give {least} or more")
-    return value
+def _outer(settings: RunSettings) -> tuple[int, int]:
+    """Two-level iterations: how often -w and -n calls are repeated, timed and before that untimed."""
+    if settings.outer_iters is None and settings.outer_warmup_iters is None:
+        return 0, 0
+    if not settings.iters:
+        raise UsageError("--outer-iters repeats -n timed calls", hint="give -n (and -w)")
+    if settings.cudagraph:
+        raise UsageError("--outer-iters and -G both repeat calls", hint="give one of them")
+    iters = 1 if settings.outer_iters is None else settings.outer_iters
+    return (
+        at_least("--outer-iters", iters, 1),
+        at_least("--outer-warmup-iters", settings.outer_warmup_iters or 0, 0),
+    )
+
+
+def _options(settings: RunSettings, backend: str) -> CallOptions:
+    options = CallOptions(
+        aggregate=at_least("-m", settings.agg_iters, 1),
+        graph=at_least("-G", settings.cudagraph, 0),
+        register=one_of("-R", settings.local_register, (0, 1, 2)),
+        unalign=at_least("-u", settings.unalign, 0),
+        memory=settings.buffers,
+        timeout_s=settings.timeout,
+    )
+    if settings.timeout < 0:
+        raise UsageError(f"-T {settings.timeout:g} is negative", hint="give seconds; 0 = no limit")
+    one_of("-p", settings.parallel_init, (0, 1))
+    if backend not in _OF_GPUS:
+        for flag, asked, what in (
+            ("-m", options.aggregate > 1, "MPI has no groups of collectives"),
+            ("-G", options.graph > 0, "CUDA graphs hold GPU work"),
+            ("-R", options.register > 0, "registration is NCCL's"),
+            ("--buffers", options.memory != "device", "CPU ranks have host memory only"),
+        ):
+            if asked:
+                raise UsageError(f"{flag} does not apply to CPU ranks: {what}", hint=f"leave {flag} out")
+    if options.graph and (settings.iters or 0) * options.aggregate > MOST_CALLS_PER_GRAPH:
+        raise UsageError(
+            f"-n {settings.iters} calls are too many for one CUDA graph",
+            hint=f"capture {MOST_CALLS_PER_GRAPH} or fewer, and launch them more often: -G",
+        )
+    if options.memory not in ("device", "nccl") and options.register:
+        raise UsageError(
+            f"--buffers {options.memory} cannot be registered", hint="leave out -R, or use device memory"
+        )
+    return options
+
+
+def _timing(settings: RunSettings, backend: str) -> Timing:
+    blocking = one_of("-z", settings.blocking, (0, 1, 2, 3))
+    mode = "latency" if blocking else settings.mode
+    time: str = settings.time or "max"
+    if settings.average is not None:
+        average = _AVERAGES[one_of("-a", settings.average, (0, 1, 2, 3))]
+        if settings.time == "loop":
+            average = f"loop-{average}"
+        elif settings.time not in (None, average):
+            raise UsageError("--time and -a ask for different times", hint="give one of them")
+        time = average
+    if time not in _TIMES[mode]:
+        raise UsageError(
+            f"--time {time} does not exist in {mode} mode",
+            hint=f"use one of: {', '.join(name for name in _TIMES[mode] if '-' not in name)}"
+            + ("" if mode == "latency" else "; last and span need --mode latency"),
+        )
+    if settings.arrival != "none" and mode != "latency":
+        raise UsageError(
+            "--arrival needs single calls: back-to-back calls make up their own arrivals",
+            hint="add --mode latency",
+        )
+    if mode == "latency" and (settings.cudagraph or settings.agg_iters > 1):
+        raise UsageError("latency mode has single calls: no -G and no -m", hint="leave them out")
+    if time == "span" and backend == "nccl":
+        raise UsageError(
+            "--time span needs a clock that all GPUs share, and theirs are not calibrated",
+            hint="use --time max or last",
+        )
+    return Timing(mode=mode, time=time, arrival=settings.arrival, barrier=blocking != 2)
+
+
+def _require_last_arrival(timing: Timing, names: list[str]) -> None:
+    """The shortest time is that from the last arrival only where nobody can leave before it."""
+    free = [name for name in names if not collective(name).synchronising]
+    if timing.time == "last" and free:
+        raise UsageError(
+            f"--time last means nothing for {free[0]}: a rank can leave it before the last one has entered",
+            hint="use --time max; on CPU ranks span is the whole of it",
+        )
+
+
+def _show(settings: RunSettings) -> tuple[str, ...]:
+    """The columns beside time and bandwidth, as words: statistics, fields of a result, and the lines asked
+    for with -S and -M.
+    """
+    words = [word for text in settings.stats for word in text.lower().replace(",", " ").split()]
+    words = words or list(STREAM_COLUMNS if settings.streams else DEFAULT_COLUMNS)
+    words += ["issue"] * one_of("-C", settings.report_cputime, (0, 1))
+    parse_statistics(" ".join(word for word in words if word not in FIELD_WORDS) or "avg")
+    stamp = ["timestamp"] * one_of("-S", settings.report_timestamps, (0, 1))
+    memory = ["memory"] * one_of("-M", settings.memory, (0, 1))
+    return tuple(dict.fromkeys(words + stamp + memory))

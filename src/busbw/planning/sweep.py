@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from typing import Final
+
 from busbw.errors import UsageError
 from busbw.units import format_size
+
+MOST_SIZES: Final = 1_000_000  # a mistaken step, not a sweep
 
 
 def sizes(min_bytes: int, max_bytes: int, step_bytes: int, factor: float) -> tuple[int, ...]:
@@ -19,12 +24,18 @@ def sizes(min_bytes: int, max_bytes: int, step_bytes: int, factor: float) -> tup
         )
     if min_bytes < 0:
         raise UsageError("a size cannot be negative")
-    if factor < 1:
+    if not 1 <= factor < math.inf:
         raise UsageError(f"the factor between sizes is {factor:g}", hint="give -f 2, or -f 1 with -i STEP")
     if factor == 1:
         if step_bytes <= 0 and min_bytes != max_bytes:
             raise UsageError("the step between sizes is 0", hint="give -i, the bytes to add, or -f, a factor")
-        return tuple(range(min_bytes, max_bytes + 1, max(1, step_bytes)))
+        steps = range(min_bytes, max_bytes + 1, max(1, step_bytes))
+        if len(steps) > MOST_SIZES:
+            raise UsageError(
+                f"a step of {max(1, step_bytes)} bytes makes {len(steps)} sizes",
+                hint=f"{MOST_SIZES} at most: give a larger -i, or -f 2",
+            )
+        return tuple(steps)
     return _by_factor(min_bytes, max_bytes, factor)
 
 
@@ -35,6 +46,8 @@ def _by_factor(min_bytes: int, max_bytes: int, factor: float) -> tuple[int, ...]
         )
     out = [min_bytes]
     while (following := int(out[-1] * factor)) <= max_bytes:
+        if len(out) == MOST_SIZES:
+            raise UsageError(f"factor {factor:g} makes more than {MOST_SIZES} sizes", hint="use a larger -f")
         if following == out[-1]:
             raise UsageError(f"factor {factor:g} does not move {out[-1]} bytes", hint="use a larger -f")
         out.append(following)

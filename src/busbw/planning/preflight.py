@@ -1,0 +1,55 @@
+"""Settings to what the ranks check first."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from busbw.errors import UsageError
+from busbw.model.plan import Preflight
+from busbw.settings.run import RunSettings
+
+# What can be expected of NCCL: word -> its values; empty where any name will do.
+FEATURES: Final = {
+    "net": (),
+    "gdr": ("0", "1"),
+    "collnet": ("0", "1"),
+    "nvls": ("0", "1"),
+    "mnnvl": ("0", "1"),
+    "gdrcopy": ("0", "1"),
+    "tuner": (),
+}
+
+
+def make_preflight(settings: RunSettings) -> Preflight:
+    """What is checked. Raises UsageError for an expectation that means nothing."""
+    if settings.stop_after and not settings.preflight:
+        raise UsageError("--no-preflight leaves nothing to do", hint="leave it out, or say `busbw run`")
+    asked = dict(word.partition("=")[::2] for word in settings.asked.split(",") if word)
+    return Preflight(
+        level=(settings.stop_after or "run") if settings.preflight else "off",
+        strict=settings.strict,
+        ranks=int(asked.get("ranks", 0)),
+        nodes=int(asked.get("nodes", 0)),
+        expects=_expects(settings.expect_use),
+        folder=settings.deliver if "shared" in asked else "",
+    )
+
+
+def asked_words(ranks: int | None, nodes: int | None, *, shared: bool) -> str:
+    """The value of --asked: what a front process has to say to ``make_preflight``."""
+    words = [f"{name}={count}" for name, count in (("ranks", ranks), ("nodes", nodes)) if count]
+    return ",".join([*words, *(["shared"] if shared else [])])
+
+
+def _expects(words: tuple[str, ...]) -> tuple[str, ...]:
+    """One for each feature, the last of them: flags stand behind a preset's."""
+    found = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if name not in FEATURES or not equals or not value:
+            known = ", ".join(FEATURES)
+            raise UsageError(f"--expect-use {word!r} is not FEATURE=VALUE", hint=f"features: {known}")
+        if FEATURES[name] and value not in FEATURES[name]:
+            raise UsageError(f"--expect-use {word}: {value!r} is neither 0 nor 1", hint=f"give {name}=1")
+        found[name] = value.lower() if name == "net" else value
+    return tuple(f"{name}={value}" for name, value in found.items())
