@@ -1,0 +1,74 @@
+"""The interval over launches: what one launch cannot know about itself.
+
+Placement, addresses and a library's choices change between launches and not within one, so the unit is the
+launch: its median is one observation. Medians of launches are few, positive and scatter by ratios; their
+logarithms get Student's t.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+CONFIDENCE: Final = 0.95  # holds because the number of launches is fixed beforehand
+
+
+@dataclass(frozen=True)
+class LaunchInterval:
+    """The geometric mean of launch medians with its interval, in their unit."""
+
+    centre: float
+    low: float
+    high: float
+    launches: int
+
+    @property
+    def half_width(self) -> float:
+        """Half the interval's width relative to the centre."""
+        return (self.high - self.low) / 2 / self.centre
+
+
+def launch_interval(medians: Sequence[float], confidence: float = CONFIDENCE) -> LaunchInterval | None:
+    """The t-interval of the logarithms of launch medians (each > 0); None below two launches."""
+    n = len(medians)
+    if n < 2:
+        return None
+    logs = [math.log(median) for median in medians]
+    mean = math.fsum(logs) / n
+    variance = math.fsum((log - mean) ** 2 for log in logs) / (n - 1)
+    half = student_quantile((1 + confidence) / 2, n - 1) * math.sqrt(variance / n)
+    return LaunchInterval(math.exp(mean), math.exp(mean - half), math.exp(mean + half), n)
+
+
+@lru_cache(maxsize=256)
+def student_quantile(probability: float, degrees: int) -> float:
+    """The t below which Student's distribution has ``probability`` (0.5 <= probability < 1), by bisection."""
+    if not 0.5 <= probability < 1 or degrees < 1:
+        raise ValueError(f"no quantile for probability {probability}, {degrees} degrees of freedom")
+    low, high = 0.0, 1.0
+    while student_cdf(high, degrees) < probability:
+        low, high = high, 2 * high
+    while high - low > 1e-12 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if student_cdf(middle, degrees) < probability else (low, middle)
+    return (low + high) / 2
+
+
+def student_cdf(t: float, degrees: int) -> float:
+    """Student's distribution for whole degrees of freedom, where it is a finite sum.
+
+    Abramowitz & Stegun, Handbook of Mathematical Functions, 26.7.3 (odd) and 26.7.4 (even).
+    """
+    angle = math.atan2(t, math.sqrt(degrees))
+    sine, cosine = math.sin(angle), math.cos(angle)
+    odd = degrees % 2 == 1
+    term = total = cosine if odd else 1.0
+    for k in range(3 if odd else 2, degrees - 1, 2):
+        term *= cosine * cosine * (k - 1) / k
+        total += term
+    if not odd:
+        return 0.5 + sine * total / 2
+    return 0.5 + (angle + (sine * total if degrees > 1 else 0.0)) / math.pi

@@ -1,0 +1,88 @@
+"""Two modes: the times of a case fall into two groups with a gap between them.
+
+A median says little about such a case: it is in the larger group, and jumps when the weights change. Usual
+causes are two paths or two algorithms, a clock that switches, and a neighbour that comes and goes.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from busbw.stats.interval import Float64Array, autocorrelation_time
+from busbw.stats.percentile import nearest_rank
+
+# The gap between the groups, in median absolute deviations of the wider one. Halves of a normal distribution
+# are 0.6 apart, of a uniform one 0.8.
+LEAST_GAP_MADS: Final = 5.0
+LEAST_SHARE: Final = 0.1
+# Independent samples in the smaller group; fewer are outliers, and eight normal samples look like two groups
+# of four once in a hundred times (simulated).
+LEAST_IN_MODE: Final = 6
+
+
+@dataclass(frozen=True)
+class Mode:
+    """A group of samples: its share of all, and its median in the unit of the data."""
+
+    weight: float
+    centre: float
+
+
+@dataclass(frozen=True)
+class Modes:
+    """Two groups of samples, and the gap between them in MADs of the wider one; None where that has none."""
+
+    low: Mode
+    high: Mode
+    gap_mads: float | None
+
+
+def find_modes(values: Float64Array, least_distance: float = 0.01) -> Modes | None:
+    """The two modes of ``values``, or None where they are one group.
+
+    The samples are split at the widest step between neighbours that leaves a tenth of them on either side.
+    The gap is counted from the inner tenth of one group to that of the other, not between their nearest
+    samples: those come closer the more samples there are. Groups whose centres are less than
+    ``least_distance`` of the lower one apart do not count: they fit into the interval of the median.
+    """
+    ordered = np.sort(values)
+    split = _widest_step(ordered, autocorrelation_time(values))
+    if split is None:
+        return None
+    low, high = ordered[:split], ordered[split:]
+    low_centre, high_centre = float(np.median(low)), float(np.median(high))
+    if high_centre - low_centre <= least_distance * low_centre:
+        return None
+    gap = nearest_rank(high, 10) - nearest_rank(low, 90)
+    # A coarse clock puts most of a group on one tick: its MAD is 0, but its spread is a tick.
+    mad = max(_mad(low, low_centre), _mad(high, high_centre), _tick(low, high))
+    if gap <= LEAST_GAP_MADS * mad:
+        return None
+    return Modes(
+        Mode(len(low) / len(ordered), low_centre),
+        Mode(len(high) / len(ordered), high_centre),
+        gap / mad if mad else None,
+    )
+
+
+def _widest_step(ordered: Float64Array, tau: float) -> int | None:
+    """How many samples lie below the step; None where there are too few for two groups."""
+    n = len(ordered)
+    least = max(math.ceil(LEAST_SHARE * n), math.ceil(LEAST_IN_MODE * tau))
+    if 2 * least > n:
+        return None
+    return least + int(np.argmax(np.diff(ordered[least - 1 : n - least + 1])))
+
+
+def _tick(low: Float64Array, high: Float64Array) -> float:
+    """The smallest distance between different values of one group; 0 where each group is one value."""
+    steps = np.concatenate((np.diff(low), np.diff(high)))
+    return float(np.min(steps[steps > 0])) if steps.any() else 0.0
+
+
+def _mad(values: Float64Array, centre: float) -> float:
+    return float(np.median(np.abs(values - centre)))

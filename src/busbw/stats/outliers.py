@@ -1,0 +1,99 @@
+"""Samples far from the rest are counted and shown. None is dropped for being slow.
+
+A slow sample is what the benchmark is there to find. A sample is excluded only on evidence from outside its
+own duration, such as a clock that stepped, and a case that loses too many that way is invalid.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from busbw.stats.interval import Float64Array
+from busbw.stats.percentile import nearest_rank
+
+# Tukey's fences, in interquartile ranges beyond the quartiles.
+MILD_IQR: Final = 1.5
+SEVERE_IQR: Final = 3.0
+# In median absolute deviations from the median: 10 standard deviations of a normal distribution (1.4826 MAD
+# each), as hyperfine warns from.
+FAR_MAD: Final = 14.8
+# Half of all samples may lie on one tick of the clock, which makes both measures of spread zero and any other
+# tick an outlier. A tenth of the usual target of 1 % is nothing to show.
+LEAST_SPREAD: Final = 0.001
+
+Int64Array = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Outliers:
+    """How many samples lie beyond the fences. Mild ones are not severe ones; ``far`` is counted by itself."""
+
+    severe_low: int
+    mild_low: int
+    mild_high: int
+    severe_high: int
+    far: int
+
+    @property
+    def total(self) -> int:
+        """Samples beyond any of Tukey's fences."""
+        return self.severe_low + self.mild_low + self.mild_high + self.severe_high
+
+
+def count_outliers(values: Float64Array) -> Outliers:
+    """Counts by the 1.5 and 3 IQR fences and by 14.8 MAD. Needs at least one value."""
+    ordered = np.sort(values)
+    middle = float(np.median(ordered))
+    least = LEAST_SPREAD * abs(middle)
+    lower, upper = nearest_rank(ordered, 25), nearest_rank(ordered, 75)
+    iqr = max(upper - lower, least)
+    deviations = np.abs(ordered - middle)
+    mad = max(float(np.median(deviations)), least)
+    severe_low = _count(ordered < lower - SEVERE_IQR * iqr)
+    severe_high = _count(ordered > upper + SEVERE_IQR * iqr)
+    return Outliers(
+        severe_low,
+        _count(ordered < lower - MILD_IQR * iqr) - severe_low,
+        _count(ordered > upper + MILD_IQR * iqr) - severe_high,
+        severe_high,
+        _count(deviations > FAR_MAD * mad),
+    )
+
+
+@dataclass(frozen=True)
+class Exclusion:
+    """Which samples are left after those with outside evidence against them.
+
+    ``kept`` are positions in the series. ``reasons`` are (bit, samples with it); a sample with two bits is in
+    two of them and excluded once. ``valid`` is False above 5 %, whatever the reasons.
+    """
+
+    kept: Int64Array
+    samples: int
+    reasons: tuple[tuple[int, int], ...]
+
+    @property
+    def excluded(self) -> int:
+        """Samples with at least one reason."""
+        return self.samples - len(self.kept)
+
+    @property
+    def valid(self) -> bool:
+        """At most one sample in 20 is excluded."""
+        return 20 * self.excluded <= self.samples
+
+
+def exclude(flags: npt.NDArray[np.integer], mask: int) -> Exclusion:
+    """Split samples by their flags (``model.sample.SampleFlag``); only bits in ``mask`` are reasons."""
+    against = flags.astype(np.int64) & mask
+    bits = [1 << place for place in range(mask.bit_length()) if mask >> place & 1]
+    reasons = tuple((bit, count) for bit in bits if (count := _count(against & bit != 0)))
+    return Exclusion(np.flatnonzero(against == 0).astype(np.int64), len(flags), reasons)
+
+
+def _count(which: npt.NDArray[np.bool_]) -> int:
+    return int(np.count_nonzero(which))

@@ -1,0 +1,101 @@
+"""The words with which a statistic of a case is asked for: avg, min, max, cv, imbalance, p50, p99, p99.9."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from busbw.errors import UsageError
+from busbw.stats.interval import Float64Array
+from busbw.stats.percentile import least_samples, percentile
+
+
+@dataclass(frozen=True)
+class Series:
+    """The samples of a case: per sample the maximum over ranks and, where it was kept, the minimum.
+
+    Both in one unit and in the order in which they were taken; at least one sample.
+    """
+
+    worst: Float64Array
+    best: Float64Array | None = None
+
+
+class Kind(Enum):
+    """What a statistic's value is."""
+
+    TIME = "time"  # in the unit of the samples
+    RATIO = "ratio"
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """One number of a case. ``of`` gives None where the series cannot tell it: with fewer samples than
+    ``least_samples`` ("n too small"), or where the values it needs were not kept.
+    """
+
+    word: str
+    kind: Kind
+    title: str
+    least_samples: int
+    of: Callable[[Series], float | None]
+
+
+def _cv(series: Series) -> float | None:
+    mean = math.fsum(series.worst) / len(series.worst)
+    if len(series.worst) < 2 or mean == 0:
+        return None
+    squares = math.fsum((value - mean) ** 2 for value in series.worst.tolist())
+    return math.sqrt(squares / (len(series.worst) - 1)) / mean
+
+
+def _imbalance(series: Series) -> float | None:
+    return None if series.best is None else float(np.median(series.worst - series.best))
+
+
+# One row a word. Every title says what the number is made from: the maximum over ranks, per sample.
+_TABLE: Final = {
+    row.word: row
+    for row in (
+        Statistic("avg", Kind.TIME, "mean over samples", 1, lambda s: math.fsum(s.worst) / len(s.worst)),
+        Statistic("min", Kind.TIME, "smallest sample", 1, lambda s: float(s.worst.min())),
+        Statistic("max", Kind.TIME, "largest sample", 1, lambda s: float(s.worst.max())),
+        Statistic("cv", Kind.RATIO, "standard deviation over mean", 2, _cv),
+        Statistic("imbalance", Kind.TIME, "median over samples of slowest minus fastest rank", 1, _imbalance),
+    )
+}
+_PERCENTILE: Final = re.compile(r"p(\d+(?:\.\d+)?)")
+WORDS: Final = (*_TABLE, "p50", "p99", "p99.9")
+
+
+def parse_statistics(text: str) -> tuple[Statistic, ...]:
+    """The statistics named in ``text``, separated by commas or spaces, in its order and each once.
+
+    Raises UsageError for a word that is none, and for percentiles outside 0 to 100.
+    """
+    words = re.split(r"[\s,]+", text.strip().lower())
+    if words == [""]:
+        raise UsageError("no statistic given", hint=f"name some of {', '.join(WORDS)}")
+    return tuple(_statistic(word) for word in dict.fromkeys(words))
+
+
+def _statistic(word: str) -> Statistic:
+    if word in _TABLE:
+        return _TABLE[word]
+    match = _PERCENTILE.fullmatch(word)
+    if match is None:
+        raise UsageError(f"not a statistic: {word!r}", hint=f"name some of {', '.join(WORDS)}")
+    percent = float(match.group(1))
+    title = f"{percent:g} % of the samples are not above it"
+    return Statistic(word, Kind.TIME, title, least_samples(percent), partial(_percentile, percent))
+
+
+def _percentile(percent: float, series: Series) -> float | None:
+    return percentile(series.worst, percent)
