@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,9 @@ from busbw.errors import BusbwError, ExitCode
 from busbw.model.case import Case
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from busbw._native.core import Rounds
     from busbw.world.base import World
 
 Int64Array = npt.NDArray[np.int64]
@@ -22,10 +25,14 @@ class Look:
     """Samples of one look on one rank: nanoseconds of k calls each.
 
     ``issue_ns`` is the host time that issuing took; the same as ``elapsed_ns`` where calls block.
+    ``entry_ns`` are the host clock's readings at the start of isolated calls, where the host times them.
+    ``took_part`` is False on a rank that belongs to none of the groups that were timed.
     """
 
     elapsed_ns: Int64Array
     issue_ns: Int64Array
+    entry_ns: Int64Array | None = None
+    took_part: bool = True
 
 
 @dataclass(frozen=True)
@@ -51,6 +58,14 @@ class Identity:
     facts: dict[str, str | int | float] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class DeviceState:
+    """Clock of a device's processors, and NVML's bits of what keeps it from being higher."""
+
+    clock_mhz: int
+    throttle_bits: int
+
+
 class CallFailed(BusbwError):
     """The library refused or failed a call. The communicator cannot be trusted afterwards: the run ends."""
 
@@ -58,9 +73,13 @@ class CallFailed(BusbwError):
 
 
 class PreparedCase(Protocol):
-    """One case, ready to be issued on this rank. ``slots`` is how many places the buffers rotate through."""
+    """One case, ready to be issued on this rank. ``slots`` is how many places the buffers rotate through;
+    calls come in multiples of ``calls_per_issue``, no more than ``max_calls`` a sample.
+    """
 
     slots: int
+    calls_per_issue: int
+    max_calls: int
 
     def load(self, seed: int, slot: int) -> None:
         """Put this rank's data for check ``seed`` into the slot and poison everything the call must write."""
@@ -68,11 +87,20 @@ class PreparedCase(Protocol):
     def check(self, seed: int, slot: int) -> CheckOutcome:
         """Compare the slot's receive buffer with what check ``seed`` must give, where it lies."""
 
+    def tensors(self, seed: int, slot: int, first_wrong: int) -> bytes:
+        """What was sent, received and expected around the first wrong element, as a NumPy archive."""
+
     def run(self, slot: int, calls: int = 1) -> None:
         """Issue ``calls`` calls and wait for them, untimed."""
 
     def time(self, lead: int, samples: int, k: int) -> Look:
         """Time ``samples`` x ``k`` back-to-back calls, behind ``lead`` untimed ones without a gap."""
+
+    def time_isolated(self, samples: int, delay_ns: Int64Array | None, *, barrier: bool) -> Look:
+        """Time single calls, each behind a barrier of the library and this rank's delay."""
+
+    def time_loop(self, calls: int) -> int:
+        """As nccl-tests times: host nanoseconds of ``calls`` calls and their completion."""
 
     def close(self) -> None:
         """Give back what prepare took."""
@@ -95,6 +123,30 @@ class Backend(Protocol):
 
     def prepare(self, case: Case) -> PreparedCase:
         """Make the case ready on this rank."""
+
+    def together(
+        self, prepared: Sequence[Any], calls: Sequence[int], slot: int, lead: int, rounds: int
+    ) -> Rounds:
+        """Time rounds in which cases run at once, each with so many calls from ``slot`` on, behind ``lead``
+        untimed ones. The cases were prepared by backends of this kind, each on a communicator of its own.
+        """
+
+    def inapplicable(self, case: Case) -> str:
+        """Why this library or device cannot do the case; empty where it can."""
+
+    def marks(self, case: Case) -> tuple[str, ...]:
+        """Words of ``model.mark`` about how the case is done."""
+
+    def algorithm(self, case: Case, prepared: Any) -> str:  # noqa: ANN401 (a case of this backend)
+        """How the library does the prepared case, in its own words and as it was seen to; empty where nothing
+        tells. Issues one untimed call: collective over the case's ranks, of which one may know.
+        """
+
+    def device_state(self) -> DeviceState | None:
+        """What slows the device down just now; None where there is nothing to ask."""
+
+    def memory_report(self) -> dict[str, int]:
+        """Bytes by what uses them, on this rank."""
 
     def interrupt(self) -> None:
         """End a wait in another thread, if there is one."""

@@ -14,13 +14,10 @@ if TYPE_CHECKING:
 
 def preflight(plan: Plan, world: World) -> None:
     """What can be refused before anything is allocated. Local to the rank."""
-    if plan.backend != "mpi":
+    if plan.backend != "mpi" and plan.options.memory != "host":
         return
     from busbw.backends.host_memory import require_host_memory
-    from busbw.backends.mpi import require_supported
 
-    for case in plan.cases:
-        require_supported(case)
     here = world.members[world.rank].host
     require_host_memory(plan.buffer_bytes, sum(member.host == here for member in world.members))
 
@@ -29,6 +26,14 @@ def create(plan: Plan, world: World) -> Backend:
     """The backend of the plan on this rank: libraries loaded, buffers allocated. Not collective, so that a
     rank that fails here fails before the others wait for it; ``Backend.connect`` is.
     """
+    if not plan.streams:
+        return _create(plan, world)
+    from busbw.backends.streams import StreamsBackend
+
+    return StreamsBackend([_create(plan.of_stream(number), world) for number in range(len(plan.streams))])
+
+
+def _create(plan: Plan, world: World) -> Backend:
     if plan.backend == "null":
         from busbw.backends.null import NullBackend
 

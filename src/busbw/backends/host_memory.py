@@ -7,8 +7,10 @@ import mmap
 from collections.abc import Iterable
 from typing import Final
 
+import numpy as np
+
 from busbw._native import core
-from busbw.backends.buffers import POISON_BYTE
+from busbw.backends.buffers import POISON_BYTE, Uint8Array
 from busbw.errors import SiteError
 from busbw.probes.host import available_memory_bytes, read_memory
 from busbw.units import format_approximate_size, format_size
@@ -44,6 +46,14 @@ class HostMemory:
     def overwrite(self, address: int, size_bytes: int, byte: int = POISON_BYTE) -> None:
         """Set every byte, by default to one that no check expects."""
         ctypes.memset(address, byte, size_bytes)
+
+    def read(self, address: int, size_bytes: int) -> Uint8Array:
+        """See Memory."""
+        return np.frombuffer(ctypes.string_at(address, size_bytes), np.uint8)
+
+    def write(self, address: int, data: Uint8Array) -> None:
+        """See Memory."""
+        ctypes.memmove(address, data.ctypes.data, data.nbytes)
 
     def fill(self, address: int, pattern: core.Pattern, region: core.Region) -> None:
         """Write a region."""

@@ -2,58 +2,105 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 
 from busbw._native import core
-from busbw.backends.base import CallFailed, CheckOutcome, Identity, Look
-from busbw.backends.buffers import BufferPair, CaseBuffers
+from busbw.backends.base import CallFailed, CheckOutcome, DeviceState, Identity, Int64Array, Look
+from busbw.backends.buffers import BufferPair, CaseBuffers, checkable
 from busbw.backends.host_memory import HostMemory
-from busbw.errors import SiteError, UsageError
-from busbw.model.case import Case
+from busbw.backends.idle import IdleCase
+from busbw.backends.mpi_handles import DATATYPES, OwnHandles, address, required_address, symbol
+from busbw.backends.parts import PartedBuffers
+from busbw.backends.segments import gathered_offset, native_segments
+from busbw.model.case import ALONE, Case
+from busbw.model.collective import Role, collective
+from busbw.model.datatype import reduce_op
 from busbw.model.plan import Plan
 from busbw.probes.host import read_processors
+from busbw.units import format_approximate_size
 from busbw.world.base import World
 from busbw.world.mpi import MpiWorld
 
 # Per collective: the MPI function whose address the native loop calls.
-FUNCTIONS: Final = {"all_reduce": "MPI_Allreduce", "all_gather": "MPI_Allgather", "sendrecv": "MPI_Sendrecv"}
-
-DATATYPES: Final = {
-    "int8": "INT8_T",
-    "uint8": "UINT8_T",
-    "int32": "INT32_T",
-    "uint32": "UINT32_T",
-    "int64": "INT64_T",
-    "uint64": "UINT64_T",
-    "float": "FLOAT",
-    "double": "DOUBLE",
+FUNCTIONS: Final = {
+    "all_reduce": "MPI_Allreduce",
+    "all_gather": "MPI_Allgather",
+    "reduce_scatter": "MPI_Reduce_scatter_block",
+    "alltoall": "MPI_Alltoall",
+    "broadcast": "MPI_Bcast",
+    "reduce": "MPI_Reduce",
+    "gather": "MPI_Gather",
+    "scatter": "MPI_Scatter",
+    "sendrecv": "MPI_Sendrecv",
+    "hypercube": "MPI_Sendrecv",
+    "alltoallv": "MPI_Alltoallv",
+    "all_gatherv": "MPI_Allgatherv",
+    "permute": "MPI_Sendrecv",
+    "barrier": "MPI_Barrier",
 }
-OPS: Final = {"sum": "SUM", "prod": "PROD", "max": "MAX", "min": "MIN"}
+# The argument that is MPI_IN_PLACE in an in-place call: of all ranks, or of the root where there is one.
+# The other collectives have one buffer (broadcast) or sends and receives within it (hypercube).
+IN_PLACE_ARGUMENTS: Final = {
+    "all_reduce": "send",
+    "all_gather": "send",
+    "reduce_scatter": "send",
+    "alltoall": "send",
+    "reduce": "send",
+    "gather": "send",
+    "scatter": "recv",
+}
+# The argument that only the root's call reads; null elsewhere, so that no call names a buffer twice.
+ROOT_ARGUMENTS: Final = {"reduce": "recv", "gather": "recv", "scatter": "send"}
+
+# MPI has no mean and no premultiplied sum: it sums, and the core scales within the call.
+OPS: Final = {"sum": "SUM", "prod": "PROD", "max": "MAX", "min": "MIN", "avg": "SUM", "mulsum": "SUM"}
+SCALED_OPS: Final = ("avg", "mulsum")
+_NO_SCALE: Final = -1
 
 INT_MAX: Final = 2**31 - 1
 _CLOCK_PROBES: Final = 2001
 
 
 class MpiCase:
-    """One case on MPI. ``spec`` is the prepared call, so that a benchmark can issue the very same one."""
+    """One case on MPI. ``spec`` is the prepared call, so that a benchmark can issue the very same one, on
+    ``buffers``. ``barrier`` goes before isolated calls; it belongs to the backend.
+    """
 
-    def __init__(self, buffers: CaseBuffers, spec: core.MpiSpec) -> None:
-        self.slots = buffers.slots
-        self.spec = spec
-        self._buffers = buffers
-        self._call = core.Call.mpi(spec)
+    calls_per_issue = 1
+    max_calls = sys.maxsize
+
+    def __init__(
+        self,
+        parts: PartedBuffers,
+        specs: Sequence[core.MpiSpec],
+        barrier: core.Call,
+        wait: int = 0,
+    ) -> None:
+        self.buffers, self.spec = parts.parts[0], specs[0]
+        self.slots = self.buffers.slots
+        self._parts = parts
+        calls = [core.Call.mpi(spec) for spec in specs]
+        self._call = calls[0] if len(calls) == 1 else core.Call.mpi_parts(calls, wait)
+        self._barrier = barrier
 
     def load(self, seed: int, slot: int) -> None:
         """See PreparedCase."""
-        self._buffers.load(seed, slot)
+        self._parts.load(seed, slot)
 
     def check(self, seed: int, slot: int) -> CheckOutcome:
         """See PreparedCase."""
-        return self._buffers.check(seed, slot)
+        return self._parts.check(seed, slot)
+
+    def tensors(self, seed: int, slot: int, first_wrong: int) -> bytes:
+        """See PreparedCase."""
+        return self._parts.tensors(seed, slot, first_wrong)
 
     def run(self, slot: int, calls: int = 1) -> None:
         """See PreparedCase."""
@@ -66,6 +113,22 @@ class MpiCase:
         with _translated():
             elapsed = self._call.time_host(lead, samples, k)
         return Look(elapsed, elapsed)
+
+    def time_isolated(self, samples: int, delay_ns: Int64Array | None, *, barrier: bool) -> Look:
+        """See PreparedCase."""
+        before = self._barrier if barrier else None
+        with _translated():
+            entry, left = self._call.time_isolated_host(before, samples, delay_ns)
+        return Look(left - entry, left - entry, entry)
+
+    def time_loop(self, calls: int) -> int:
+        """See PreparedCase."""
+        with _translated():
+            return self._call.time_loop(None, calls)
+
+    def lane(self, calls: int, slot: int) -> core.Lane:
+        """The case as one of several at once."""
+        return core.Lane(self._call, calls, slot)
 
     def close(self) -> None:
         """See PreparedCase."""
@@ -85,17 +148,28 @@ class MpiBackend:
         self.identity = Identity(library="MPI", version="", path="")
         self._mpi: Any = MPI
         self._comm: Any = None
-        self._rotate = plan.rotate
-        self._pair = BufferPair.allocate(HostMemory(), plan.buffer_bytes)
+        self._barrier: core.Call | None = None
+        self._plan = plan
+        self._group: Role | None = None
+        self._pair = BufferPair.allocate(HostMemory(), plan.buffer_bytes, plan.options.unalign)
+        self._own = OwnHandles(MPI)
         self._warm_for: tuple[str, str, str] | None = None
 
     def connect(self, world: World) -> None:
-        """Duplicate the world's communicator."""
+        """Duplicate the world's communicator, or split it where the plan has groups. A rank in none of them
+        has no communicator and sits out.
+        """
         if not isinstance(world, MpiWorld):
             raise TypeError("the MPI backend needs an MPI world")
-        self._comm = world.comm.Dup()
-        # A failing call must come back as a code that we can name, not end the job inside the library.
-        self._comm.Set_errhandler(self._mpi.ERRORS_RETURN)
+        start_ns = time.monotonic_ns()
+        self._group = self._plan.group_of(world.rank, world.size)
+        comm = self._communicator(world, self._group)
+        created_ns = time.monotonic_ns() - start_ns
+        if comm != self._mpi.COMM_NULL:
+            self._comm = comm
+            # A failing call must come back as a code that we can name, not end the job inside the library.
+            self._comm.Set_errhandler(self._mpi.ERRORS_RETURN)
+            self._barrier = self.barrier_call()
         library = world.library
         self.identity = Identity(
             library="MPI",
@@ -103,6 +177,7 @@ class MpiBackend:
             path=library.path,
             device=read_processors().model,
             facts={
+                "communicator_ns": created_ns,
                 "thread_level": world.thread_level,
                 "abi_handle_bytes": self._mpi._sizeof(self._mpi.Comm),
                 "cores_allowed": len(os.sched_getaffinity(0)),
@@ -110,60 +185,187 @@ class MpiBackend:
             },
         )
 
-    def prepare(self, case: Case) -> MpiCase:
+    def inapplicable(self, case: Case) -> str:
+        """Why this library cannot run the case, the same on every rank; empty where it can. After connect."""
+        if self._group is None:
+            return ""
+        return refused_at_once(self._mpi, case) or refused_count(self._mpi, case, self._group.ranks)
+
+    def marks(self, case: Case) -> tuple[str, ...]:
+        """What of the case's time is not MPI's own."""
+        user_op = ("user-op",) if case.op and case.dtype not in DATATYPES else ()
+        return (*user_op, "scaled") if case.op in SCALED_OPS else user_op
+
+    def prepare(self, case: Case) -> MpiCase | IdleCase:
         """Lay the case out and resolve its function."""
-        buffers = CaseBuffers.of(self._pair, case, self._comm.rank, self._comm.size, rotate=self._rotate)
+        if self._group is None:
+            return IdleCase()
+        role = self._plan.role(case, self._group)
+        overlap = case.row.in_place["mpi"] if case.in_place else None
+        parts = PartedBuffers.of(
+            self._pair, case, role, overlap, rotate=self._plan.rotate, data=self._plan.data
+        )
         kind = (case.collective, case.dtype, case.op)
         if self._warm_for != kind:
-            self._pair.warm(case, self._comm.rank, self._comm.size)
+            # What cannot be checked is timed on the data of a sum.
+            self._pair.warm(case if checkable(case, role.ranks) else replace(case, op="sum"), role)
             self._warm_for = kind
-        return MpiCase(buffers, self._spec(case, buffers))
+        assert self._barrier is not None, "prepare comes after connect"
+        specs = [self._spec(part.case, part) for part in parts.parts]
+        if not (case.coalesce or self._plan.streams):
+            return MpiCase(parts, specs, self._barrier)
+        for spec in specs:
+            name = symbol(started(FUNCTIONS[case.collective]), large=bool(spec.large_count))
+            spec.start_function = required_address(self._mpi, name)
+        return MpiCase(parts, specs, self._barrier, required_address(self._mpi, "MPI_Wait"))
+
+    def together(
+        self, prepared: Sequence[MpiCase], calls: Sequence[int], slot: int, lead: int, rounds: int
+    ) -> core.Rounds:
+        """See Backend. One thread drives all: it starts a call of each and then tests them in turn."""
+        lanes = [case.lane(k, slot) for case, k in zip(prepared, calls, strict=True)]
+        with _translated():
+            return core.time_lanes_host(lanes, required_address(self._mpi, "MPI_Test"), lead, rounds)
+
+    def _communicator(self, world: MpiWorld, group: Role | None) -> Any:  # noqa: ANN401 (of mpi4py)
+        if not self._plan.groups:
+            return world.comm.Dup()
+        if group is None:
+            return world.comm.Split(self._mpi.UNDEFINED, 0)
+        return world.comm.Split(group.group, group.rank)
+
+    def algorithm(self, case: Case, prepared: object) -> str:
+        """MPI libraries do not tell."""
+        del case, prepared
+        return ""
+
+    def device_state(self) -> DeviceState | None:
+        """No device."""
+        return None
+
+    def memory_report(self) -> dict[str, int]:
+        """The two buffers; what the library takes for itself cannot be asked."""
+        return {"buffers": 2 * self._pair.allocated_bytes}
+
+    def barrier_call(self) -> core.Call:
+        """A new MPI_Barrier on the communicator of the timed calls; its user closes it before the backend."""
+        return core.Call.mpi(self._without_data("barrier", large=False))
 
     def _spec(self, case: Case, buffers: CaseBuffers) -> core.MpiSpec:
-        mpi, rank, size = self._mpi, self._comm.rank, self._comm.size
-        shape = buffers.shape
-        large = max(shape.send_count, shape.recv_count) > INT_MAX
-        in_place = case.in_place
+        shape, role = buffers.shape, buffers.role
+        # Offsets are ints too where counts are.
+        furthest = max(shape.send_count, shape.recv_count) if shape.exchange is not None else 0
+        large = max(_largest_count(case, role.ranks), furthest) > INT_MAX
+        spec = self._without_data(case.collective, large=large)
+        spec.root = role.root
+        spec.dtype = case.data_type.number
+        spec.type_bytes = case.data_type.size_bytes
+        spec.datatype = self._own.datatype(case.data_type)
+        if case.op:
+            spec.op = self._own.op(case.data_type, OPS[case.op], large=large)
+        if case.op in SCALED_OPS:
+            spec.scale_op = reduce_op(case.op).number
+        spec.send_count = spec.recv_count = shape.call_count
+        arguments = _arguments(case, buffers, spec.in_place)
+        (spec.send, send_stride), (spec.recv, recv_stride) = arguments["send"], arguments["recv"]
+        spec.rotation = core.Rotation(send_stride, recv_stride, buffers.slots)
+        segments = native_segments(shape, role)
+        spec.segments = segments
+        spec.arrays = segments.arrays  # of the value itself: a structure gives out copies of its fields
+        if shape.exchange is not None:
+            spec.send += gathered_offset(case.row, shape) * spec.type_bytes
+            spec.send_count = shape.exchange.send_counts[0]  # read by MPI_Allgatherv only
+        return spec
+
+    def _without_data(self, name: str, *, large: bool) -> core.MpiSpec:
+        """The parts of a spec that no element type or buffer decides."""
+        mpi, row = self._mpi, collective(name)
         return core.MpiSpec(
-            collective=case.row.number,
+            collective=row.number,
             handle_bytes=mpi._sizeof(mpi.Comm),
             large_count=large,
-            root=max(case.root, 0),
-            send_to=(rank + 1) % size,
-            recv_from=(rank - 1) % size,
-            function=_function_address(mpi, FUNCTIONS[case.collective], large=large),
-            datatype=mpi._handleof(getattr(mpi, DATATYPES[case.dtype])),
-            op=mpi._handleof(getattr(mpi, OPS[case.op])) if case.op else 0,
+            rank=self._comm.rank,
+            ranks=self._comm.size,
+            scale_op=_NO_SCALE,
+            function=required_address(mpi, symbol(FUNCTIONS[name], large=large)),
+            in_place=_pointer(int(mpi.IN_PLACE)),
             comm=mpi._handleof(self._comm),
-            # MPI_IN_PLACE is a constant of the library, not an address that rotates.
-            send=int(mpi.IN_PLACE) if in_place else buffers.send,
-            recv=buffers.recv,
-            send_count=shape.send_count,
-            recv_count=shape.call_count,
-            rotation=core.Rotation(
-                0 if in_place else buffers.stride_bytes, buffers.stride_bytes, buffers.slots
-            ),
+            rotation=core.Rotation(0, 0, 1),
+            no_peer=mpi.PROC_NULL,
         )
 
     def interrupt(self) -> None:
         """MPI calls cannot be interrupted; the launcher ends them."""
 
     def close(self) -> None:
-        """Free the communicator and the buffers."""
+        """Free the communicator, our types and operations, and the buffers."""
+        if self._barrier is not None:
+            self._barrier.close()
+        self._own.free()
         if self._comm is not None:
             self._comm.Free()
         self._pair.release()
 
 
-def require_supported(case: Case) -> None:
-    """Raise UsageError for a type or reduction that MPI has none for."""
-    if case.dtype not in DATATYPES:
-        raise UsageError(
-            f"MPI has no element type {case.dtype}",
-            hint=f"use one of: {', '.join(DATATYPES)}; or --backend nccl",
-        )
-    if case.op and case.op not in OPS:
-        raise UsageError(f"MPI has no reduction {case.op}", hint=f"use one of: {', '.join(OPS)}")
+def started(name: str) -> str:
+    """The nonblocking form of a function: MPI_Iallreduce of MPI_Allreduce."""
+    return f"MPI_I{name.removeprefix('MPI_').lower()}"
+
+
+def refused_at_once(mpi: Any, case: Case) -> str:  # noqa: ANN401 (the mpi4py module)
+    """Why the case cannot run at once with others, parts or streams; empty where it can, or does not."""
+    if not case.coalesce and case.stream == ALONE:
+        return ""
+    if case.collective == "hypercube":
+        return "the steps of hypercube depend on one another: it cannot be started and waited for"
+    if case.op in SCALED_OPS:
+        return f"MPI has no {case.op}: busbw scales after the sum, which cannot be started and waited for"
+    name = started(FUNCTIONS[case.collective])
+    return "" if address(mpi, name) else f"this MPI library has no {name}"
+
+
+def refused_count(mpi: Any, case: Case, ranks: int) -> str:  # noqa: ANN401 (the mpi4py module)
+    """Why a count of the case cannot be given to this library; empty where it can. Counts are C ints unless
+    the library has the functions of MPI 4 (MPI_Allreduce_c, ...).
+    """
+    largest = _largest_count(case, ranks)
+    if largest <= INT_MAX:
+        return ""
+    needed = [symbol(FUNCTIONS[case.collective], large=True)]
+    if case.op and case.dtype not in DATATYPES:
+        needed.append(symbol("MPI_Op_create", large=True))
+    missing = [name for name in needed if not address(mpi, name)]
+    if not missing:
+        return ""
+    fits = INT_MAX * case.size_bytes // largest
+    return (
+        f"this MPI library has no {missing[0]}, so counts end at {INT_MAX} elements: the largest size is"
+        f" {format_approximate_size(fits)} (-e {fits // 2**20}M)"
+    )
+
+
+def _largest_count(case: Case, ranks: int) -> int:
+    """The largest count of any MPI function that a call uses: the last step of a hypercube moves half of all
+    blocks at once. Where ranks differ, that of a rank which moves all of its bytes with one other.
+    """
+    if case.row.variable is not None:
+        return case.size_bytes // case.data_type.size_bytes
+    return case.count * max(1, ranks // 2) if case.collective == "hypercube" else case.count
+
+
+def _arguments(case: Case, buffers: CaseBuffers, in_place: int) -> Mapping[str, tuple[int, int]]:
+    """The send and the receive argument of a call at slot 0, each with what it moves by from slot to slot."""
+    role, stride = buffers.role, buffers.stride_bytes
+    arguments = {"send": (buffers.send, stride), "recv": (buffers.recv, stride)}
+    if case.op == "mulsum":
+        return arguments  # the core stages the products in the receive buffer and reduces them there
+    if case.row.rooted and not role.is_root:
+        if case.collective in ROOT_ARGUMENTS:
+            arguments[ROOT_ARGUMENTS[case.collective]] = (0, 0)
+    elif case.in_place and case.collective in IN_PLACE_ARGUMENTS:
+        # A constant of the library, not an address that rotates.
+        arguments[IN_PLACE_ARGUMENTS[case.collective]] = (in_place, 0)
+    return arguments
 
 
 def clock_cost_ns() -> float:
@@ -175,21 +377,9 @@ def clock_cost_ns() -> float:
         call.close()
 
 
-def _function_address(mpi: Any, name: str, *, large: bool) -> int:  # noqa: ANN401 (the mpi4py module)
-    """Address of the very function that mpi4py itself is bound to: the global scope first (a preloaded tool
-    or wrapper wins, as the dynamic linker has it), then the extension's own dependencies.
-    """
-    symbol = f"{name}_c" if large else name
-    for scope in (None, mpi.__file__):
-        function = getattr(ctypes.CDLL(scope), symbol, None)
-        if function is not None:
-            return ctypes.cast(function, ctypes.c_void_p).value or 0
-    if large:
-        raise SiteError(
-            f"this MPI library has no {symbol}, so counts are limited to {INT_MAX} elements",
-            hint=f"lower -e so that no buffer has more than {INT_MAX} elements, or use a wider type",
-        )
-    raise SiteError(f"the MPI library in use exports no {symbol}", hint="rebuild mpi4py against this MPI")
+def _pointer(value: int) -> int:
+    """A C pointer's bits: MPI_IN_PLACE is -1 in MPICH."""
+    return value % 2**64
 
 
 class _translated:  # noqa: N801 (used like a function: with _translated())

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import time
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from busbw._native import core
 from busbw._native.cuda import CudaDriver
-from busbw._native.nccl import NcclLibrary, load_nccl
-from busbw.backends.base import CallFailed, CheckOutcome, Identity, Look
+from busbw._native.nccl import UNIQUE_ID_BYTES, NcclLibrary, load_nccl
+from busbw._native.nvml import CLOCK_SM, open_nvml
+from busbw.backends.base import DeviceState, Identity
 from busbw.backends.buffers import BufferPair, CaseBuffers
-from busbw.backends.device_memory import DeviceMemory
+from busbw.backends.device_memory import DeviceMemory, choose_allocator
+from busbw.backends.idle import IdleCase
+from busbw.backends.nccl_algorithm import AlgorithmWatch
+from busbw.backends.nccl_case import Arguments, CallErrors, Channel, NcclCase, nccl_call
+from busbw.backends.nccl_registration import Registration, require_registrable
+from busbw.backends.nccl_support import LATE_FUNCTIONS, Support, support_of
+from busbw.backends.parts import PartedBuffers
 from busbw.errors import SiteError
 from busbw.model.case import Case
-from busbw.model.collective import Placement
+from busbw.model.collective import Placement, Role, collective
 from busbw.units import format_size
 
 if TYPE_CHECKING:
@@ -34,141 +44,246 @@ _PROBE_CALLS: Final = 50
 _PROBE_K: Final = 25
 # Below this an estimate is noise: less was never seen on H100 and H200.
 _LEAST_EVENT_COST_NS: Final = 2000.0
-
-
-class NcclCase:
-    """One case on NCCL."""
-
-    def __init__(self, buffers: CaseBuffers, call: core.Call, stream: core.Stream, errors: _Texts) -> None:
-        self.slots = buffers.slots
-        self._buffers = buffers
-        self._call = call
-        self._stream = stream
-        self._errors = errors
-
-    def load(self, seed: int, slot: int) -> None:
-        """See PreparedCase."""
-        self._buffers.load(seed, slot)
-
-    def check(self, seed: int, slot: int) -> CheckOutcome:
-        """See PreparedCase."""
-        return self._buffers.check(seed, slot)
-
-    def run(self, slot: int, calls: int = 1) -> None:
-        """See PreparedCase."""
-        with self._errors:
-            for _ in range(calls):
-                self._call.issue(slot)
-            core.stream_wait(self._stream)
-
-    def time(self, lead: int, samples: int, k: int) -> Look:
-        """See PreparedCase."""
-        with self._errors:
-            elapsed, issue = self._call.time_events(self._stream, lead, samples, k)
-        return Look(elapsed, issue)
-
-    def time_loop(self, calls: int) -> int:
-        """As nccl-tests times, for benchmarks: host nanoseconds of ``calls`` calls and their completion."""
-        with self._errors:
-            return self._call.time_loop(self._stream, calls)
-
-    def close(self) -> None:
-        """See PreparedCase."""
-        self._call.close()
+_BARRIER_BYTES: Final = 8
 
 
 class NcclBackend:
     """NCCL on this rank's GPU. Made in two steps, so that what fails on one rank alone fails before the
     others wait for it: the constructor is local, ``connect`` is collective.
+
+    ``grouped`` does alltoall, gather and scatter by sends and receives even where NCCL has functions for
+    them, to compare the two.
     """
 
     name = "nccl"
     max_samples_per_look = MAX_SAMPLES_PER_LOOK
 
-    def __init__(self, plan: Plan, local_rank: int) -> None:
-        self._driver = CudaDriver()
-        self._driver.init()
-        self._device = self._driver.device(_ordinal(self._driver.device_count(), local_rank))
-        self._driver.set_current_context(self._driver.primary_context_retain(self._device))
+    def __init__(self, plan: Plan, local_rank: int, *, grouped: bool = False) -> None:
+        self._driver = driver = CudaDriver()
+        driver.init()
+        self._device = driver.device(_ordinal(driver.device_count(), local_rank))
+        driver.set_current_context(driver.primary_context_retain(self._device))
         self._nccl = load_nccl(plan.nccl_path or None)
-        _require_memory(self._driver, plan.buffer_bytes)
+        self._options = options = plan.options
+        require_registrable(options, self._nccl)
+        capability = driver.compute_capability(self._device)
+        self._support = support_of(self._nccl, capability, options.aggregate, grouped=grouped)
+        if options.memory != "host":
+            _require_memory(driver, plan.buffer_bytes)
         self._rotate = plan.rotate
-        self._stream = self._driver.stream_create()
-        self.pair = BufferPair.allocate(
-            DeviceMemory(self._driver, self._device, self._stream), plan.buffer_bytes
-        )
-        self._tables = _Tables(self._driver, self._nccl)
-        self._interrupt = ctypes.c_int32(0)
+        self._stream = driver.stream_create()
+        allocator = choose_allocator(options, driver, self._device, self._nccl)
+        memory = DeviceMemory(driver, self._device, self._stream, allocator)
+        self._barrier_word = driver.mem_alloc(_BARRIER_BYTES)
+        driver.memset(self._barrier_word, 0, _BARRIER_BYTES, self._stream)
+        self._free = _FreeMemory(driver)
+        self.pair = BufferPair.allocate(memory, plan.buffer_bytes, options.unalign)
+        self._free.note("buffers")
         self._events = (ctypes.c_void_p * (MAX_SAMPLES_PER_LOOK + 1))(
-            *(self._driver.event_create() for _ in range(MAX_SAMPLES_PER_LOOK + 1))
+            *(driver.event_create() for _ in range(MAX_SAMPLES_PER_LOOK + 1))
         )
-        self._comm = 0
-        self._rank, self._size = 0, 1
+        self._interrupt = ctypes.c_int32(0)
+        self._channel: Channel | None = None
+        self._registration: Registration | None = None
+        self._barrier: core.Call | None = None
+        self._plan = plan
+        self._world_comm = 0  # where the world was split: its own, which the parts stand on
+        self._role: Role | None = Role(0, 1)
+        self._nvml = open_nvml()
+        self._nvml_device = (
+            self._nvml.device(
+                uuid=driver.device_uuid(self._device), pci_bus_id=driver.device_pci_bus_id(self._device)
+            )
+            if self._nvml is not None
+            else None
+        )
         self._warm_for: tuple[str, str, str] | None = None
         self.timing_cost_ns = 0.0
-        self.identity = self._identify({})
+        self._facts: dict[str, str | int | float] = {"allocator": allocator.name}
+        self.identity = self._identify()
 
     def connect(self, world: World) -> None:
-        """Make the communicator over the world and learn what an event costs on its stream."""
-        self._rank, self._size = world.rank, world.size
-        unique_id = world.broadcast(self._nccl.unique_id() if world.rank == 0 else None)
+        """Make the communicator over the world, register the buffers with it and learn what an event costs on
+        its stream.
+        """
+        self._role = self._plan.group_of(world.rank, world.size)
+        unique_ids = self._unique_ids(world)
         world.barrier()
         start = time.monotonic_ns()
-        self._comm = self._nccl.comm_init(world.size, unique_id, world.rank)
-        created_ns = time.monotonic_ns() - start
-        self.timing_cost_ns = self._event_cost_ns(world)
-        self.identity = self._identify({"communicator_ns": created_ns, "event_cost_ns": self.timing_cost_ns})
+        comm = self._communicator(world, unique_ids)
+        self._facts["communicator_ns"] = time.monotonic_ns() - start
+        self._free.note("communicator")
+        if comm:
+            self._channel = self._open_channel(comm)
+            self._registration = Registration(self._nccl, comm, self.pair, self._options.register)
+            self._facts["registration"] = self._registration.how
+            self._barrier = self.barrier_call()
+        self._free.note("registration")
+        self.timing_cost_ns = self._facts["event_cost_ns"] = self._event_cost_ns(world)
+        self.identity = self._identify()
 
-    def prepare(self, case: Case) -> NcclCase:
-        """Lay the case out on this rank."""
-        buffers = CaseBuffers.of(self.pair, case, self._rank, self._size, rotate=self._rotate)
-        kind = (case.collective, case.dtype, case.op)
-        if self._warm_for != kind:
-            self.pair.warm(case, self._rank, self._size)
-            self._warm_for = kind
-        spec = self._spec(case, buffers)
-        call = core.Call.nccl(spec, (self._tables, spec))
-        return NcclCase(buffers, call, self._native_stream(), _Texts(self._driver, self._nccl))
+    def prepare(self, case: Case) -> NcclCase | IdleCase:
+        """Lay the case out on this rank. With graphs, collective over its group: the case's calls run once
+        before any is captured.
+        """
+        if self._role is None:
+            return IdleCase(self._options.aggregate)
+        return self._prepare(case, aggregate=self._options.aggregate, graph=self._options.graph > 0)
+
+    def together(
+        self, prepared: Sequence[NcclCase], calls: Sequence[int], slot: int, lead: int, rounds: int
+    ) -> core.Rounds:
+        """See Backend. Events hold the streams together: the host only enqueues."""
+        lanes = [case.lane(k, slot) for case, k in zip(prepared, calls, strict=True)]
+        with prepared[0].errors:
+            return core.time_lanes_events(lanes, lead, rounds)
+
+    def inapplicable(self, case: Case) -> str:
+        """See Backend; the same on all ranks with the same NCCL and the same kind of GPU."""
+        return "" if self._role is None else self._support.inapplicable(case, self._role.ranks)
+
+    def marks(self, case: Case) -> tuple[str, ...]:
+        """See Backend."""
+        return self._support.marks(case)
+
+    def algorithm(self, case: Case, prepared: NcclCase | IdleCase) -> str:
+        """See Backend; rank 0 of each communicator knows."""
+        del case
+
+        def call() -> None:
+            prepared.run(0)
+
+        if self._role is None or self._role.rank:
+            call()
+            return ""
+        return AlgorithmWatch(self._nccl, os.environ).of(call)
+
+    def device_state(self) -> DeviceState | None:
+        """See Backend; from NVML, None where it is not there."""
+        if self._nvml is None or self._nvml_device is None:
+            return None
+        clock_mhz = self._nvml.clock_mhz(self._nvml_device, CLOCK_SM)
+        bits = self._nvml.clock_limit_bits(self._nvml_device)
+        return None if clock_mhz is None else DeviceState(clock_mhz, bits or 0)
+
+    def memory_report(self) -> dict[str, int]:
+        """GPU memory in bytes, by differences of what was free: ``buffers``, ``communicator``,
+        ``registration``, and ``calls``, what NCCL took for all calls so far. Buffers of managed and host
+        memory may not show. Another process on the GPU spoils it.
+        """
+        return self._free.report()
+
+    def barrier_call(self) -> core.Call:
+        """A call after which all ranks have entered it: an all_reduce of one float of our own, since NCCL has
+        no barrier. Close it before the backend.
+        """
+        number = collective("barrier").number
+        return nccl_call(
+            self._connected(), Arguments.of_barrier(number, self._own_role(), self._barrier_word)
+        )
 
     def interrupt(self) -> None:
         """End a wait of the native loop in another thread."""
         self._interrupt.value = 1
 
     def close(self) -> None:
-        """Destroy the communicator, then give back memory and stream."""
-        if self._comm:
-            self._nccl.comm_destroy(self._comm)
-            self._comm = 0
+        """Take registration and communicator down, then give back memory and stream. All cases are closed."""
+        if self._barrier is not None:
+            self._barrier.close()
+        if self._registration is not None:
+            self._registration.close()
+        if self._channel is not None:
+            self._nccl.comm_destroy(self._channel.comm)
+            self._channel = None
+        if self._world_comm:
+            self._nccl.comm_destroy(self._world_comm)
+            self._world_comm = 0
         self.pair.release()
+        self._driver.mem_free(self._barrier_word)
         self._driver.stream_destroy(self._stream)
 
-    def _spec(self, case: Case, buffers: CaseBuffers) -> core.NcclSpec:
-        op = case.reduce_op
-        return core.NcclSpec(
-            collective=case.row.number,
-            datatype=case.data_type.number,
-            op=op.number if op is not None else 0,
-            root=max(case.root, 0),
-            send_to=(self._rank + 1) % self._size,
-            recv_from=(self._rank - 1) % self._size,
-            nccl=ctypes.pointer(self._tables.nccl),
-            comm=self._comm,
-            stream=self._stream,
-            send=buffers.send,
-            recv=buffers.recv,
-            count=buffers.shape.call_count,
-            rotation=core.Rotation(buffers.stride_bytes, buffers.stride_bytes, buffers.slots),
+    def _connected(self) -> Channel:
+        if self._channel is None:
+            raise ValueError("the backend has no communicator yet")
+        return self._channel
+
+    def _own_role(self) -> Role:
+        """In the group that communicates; only asked for where this rank belongs to one."""
+        assert self._role is not None, "a rank that sits out prepares no calls"
+        return self._role
+
+    def _unique_ids(self, world: World) -> list[bytes]:
+        """Of the world's communicator, or where this NCCL cannot split it, of each group's; from rank 0."""
+        wanted = 1 if self._splits or not self._plan.groups else len(self._plan.groups)
+        own = b"".join(self._nccl.unique_id() for _ in range(wanted)) if world.rank == 0 else None
+        joined = world.broadcast(own)
+        return [joined[at : at + UNIQUE_ID_BYTES] for at in range(0, len(joined), UNIQUE_ID_BYTES)]
+
+    @property
+    def _splits(self) -> bool:
+        return bool(self._plan.groups) and self._nccl.has("ncclCommSplit")
+
+    def _communicator(self, world: World, unique_ids: list[bytes]) -> int:
+        """That of this rank's group; 0 where it has none. Collective over the world."""
+        role = self._role
+        if not self._plan.groups:
+            return self._nccl.comm_init(world.size, unique_ids[0], world.rank)
+        if self._splits:
+            self._world_comm = self._nccl.comm_init(world.size, unique_ids[0], world.rank)
+            colour = None if role is None else role.group
+            return self._nccl.comm_split(self._world_comm, colour, 0 if role is None else role.rank)
+        return 0 if role is None else self._nccl.comm_init(role.ranks, unique_ids[role.group], role.rank)
+
+    def _prepare(self, case: Case, *, aggregate: int, graph: bool) -> NcclCase:
+        channel, role = self._connected(), self._plan.role(case, self._own_role())
+        overlap = case.row.in_place[self.name] if case.in_place else None
+        parts = PartedBuffers.of(self.pair, case, role, overlap, rotate=self._rotate, data=self._plan.data)
+        kind = (case.collective, case.dtype, case.op)
+        if self._warm_for != kind:
+            self.pair.warm(case, role)
+            self._warm_for = kind
+        premultiplied = self._premultiplied_sum(case)
+        op = case.reduce_op.number if case.reduce_op is not None else 0
+        return NcclCase(
+            channel,
+            parts,
+            [self._arguments(part, op if premultiplied is None else premultiplied) for part in parts.parts],
+            aggregate=aggregate,
+            graph=graph,
+            barrier=self._barrier,
+            at_close=(lambda: None)
+            if premultiplied is None
+            else partial(self._nccl.reduction_destroy, channel.comm, premultiplied),
         )
 
-    def _native_stream(self) -> core.Stream:
-        return core.Stream(
-            cuda=ctypes.pointer(self._tables.cuda),
-            nccl=ctypes.pointer(self._tables.nccl),
-            comm=self._comm,
+    def _arguments(self, buffers: CaseBuffers, op: int) -> Arguments:
+        if buffers.case.collective == "barrier":
+            return Arguments.of_barrier(buffers.case.row.number, buffers.role, self._barrier_word)
+        return Arguments.of(buffers, self._support.element(buffers.case), op)
+
+    def _premultiplied_sum(self, case: Case) -> int | None:
+        """The reduction of mulsum, made for the case: NCCL has none until each rank names its scalar."""
+        if case.op != "mulsum":
+            return None
+        scalar = core.premul_scalar(case.data_type.number, self._own_role().rank)
+        datatype = self._support.element(case).datatype
+        return self._nccl.premul_sum_create(self._connected().comm, scalar, datatype)
+
+    def _open_channel(self, comm: int) -> Channel:
+        nccl_table = _nccl_table(self._nccl, self._support)
+        cuda_table = _cuda_table(self._driver)
+        timed_stream = core.Stream(
+            cuda=ctypes.pointer(cuda_table),
+            nccl=ctypes.pointer(nccl_table),
+            comm=comm,
             stream=self._stream,
             events=self._events,
             interrupt=ctypes.pointer(self._interrupt),
-            timeout_ns=0,
+            timeout_ns=round(self._options.timeout_s * 1e9),
+        )
+        errors = CallErrors(self._driver, self._nccl, self._options.timeout_s)
+        return Channel(
+            self._driver, self._nccl, nccl_table, cuda_table, comm, self._stream, timed_stream, errors
         )
 
     def _event_cost_ns(self, world: World) -> float:
@@ -177,7 +292,7 @@ class NcclBackend:
         """
         size = min(_PROBE_BYTES, self.pair.size_bytes // 8 * 8)
         case = Case(0, "all_reduce", "float", "sum", -1, size, size, size // 4, Placement.OUT_OF_PLACE)
-        probe = self.prepare(case)
+        probe = IdleCase() if self._role is None else self._prepare(case, aggregate=1, graph=False)
         costs = np.empty(_PROBE_ROUNDS)
         for i in range(-1, _PROBE_ROUNDS):  # round -1 warms up
             world.barrier()
@@ -188,7 +303,7 @@ class NcclBackend:
         probe.close()
         return max(float(np.median(costs)), _LEAST_EVENT_COST_NS)
 
-    def _identify(self, facts: dict[str, str | int | float]) -> Identity:
+    def _identify(self) -> Identity:
         driver, device = self._driver, self._device
         return Identity(
             library="NCCL",
@@ -200,52 +315,56 @@ class NcclBackend:
                 "pci_bus_id": driver.device_pci_bus_id(device),
                 "cuda_driver_version": driver.driver_version(),
                 "cuda_driver_path": driver.path,
-                **facts,
+                **self._facts,
             },
         )
 
 
-class _Tables:
-    """Function addresses for the native loop."""
+class _FreeMemory:
+    """What each step took of the GPU's free memory, in the order of the steps."""
 
-    def __init__(self, driver: CudaDriver, nccl: NcclLibrary) -> None:
-        self.nccl = core.NcclTable(
-            *(
-                nccl.address(name)
-                for name in (
-                    "ncclAllReduce",
-                    "ncclAllGather",
-                    "ncclSend",
-                    "ncclRecv",
-                    "ncclGroupStart",
-                    "ncclGroupEnd",
-                    "ncclCommGetAsyncError",
-                )
-            )
-        )
-        self.cuda = core.CudaTable(
-            *(driver.address(name) for name in ("cuEventRecord", "cuEventQuery", "cuEventElapsedTime"))
-        )
-
-
-class _Texts:
-    """Turns a status of the native core into an error in the failing library's own words."""
-
-    def __init__(self, driver: CudaDriver, nccl: NcclLibrary) -> None:
+    def __init__(self, driver: CudaDriver) -> None:
         self._driver = driver
-        self._nccl = nccl
+        self._taken: dict[str, int] = {}
+        self._free = driver.memory_info()[0]
 
-    def __enter__(self) -> None:
-        return None
+    def note(self, step: str) -> None:
+        """The step is done."""
+        free = self._driver.memory_info()[0]
+        self._taken[step] = self._free - free
+        self._free = free
 
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if not isinstance(error, core.CallError):
-            return
-        if error.gpu_library == "nccl":
-            raise CallFailed(f"NCCL call failed: {self._nccl.error_text(error.gpu_code)}") from error
-        if error.gpu_library == "cuda":
-            raise CallFailed(f"CUDA call failed: {self._driver.error_text(error.gpu_code)}") from error
-        raise CallFailed("the wait for the GPU was interrupted") from error
+    def report(self) -> dict[str, int]:
+        """Bytes of every step, and of the calls since."""
+        return {**self._taken, "calls": self._free - self._driver.memory_info()[0]}
+
+
+def _nccl_table(nccl: NcclLibrary, support: Support) -> core.NcclTable:
+    late = {name: nccl.address(LATE_FUNCTIONS[name]) for name in support.functions}
+    return core.NcclTable(
+        all_reduce=nccl.address("ncclAllReduce"),
+        all_gather=nccl.address("ncclAllGather"),
+        reduce_scatter=nccl.address("ncclReduceScatter"),
+        broadcast=nccl.address("ncclBroadcast"),
+        reduce=nccl.address("ncclReduce"),
+        send=nccl.address("ncclSend"),
+        recv=nccl.address("ncclRecv"),
+        group_start=nccl.address("ncclGroupStart"),
+        group_end=nccl.address("ncclGroupEnd"),
+        get_async_error=nccl.address("ncclCommGetAsyncError"),
+        **late,
+    )
+
+
+def _cuda_table(driver: CudaDriver) -> core.CudaTable:
+    return core.CudaTable(
+        event_record=driver.address("cuEventRecord"),
+        event_query=driver.address("cuEventQuery"),
+        event_elapsed_time=driver.address("cuEventElapsedTime"),
+        memcpy_async=driver.address("cuMemcpyDtoDAsync_v2"),
+        graph_launch=driver.address("cuGraphLaunch"),
+        stream_wait_event=driver.address("cuStreamWaitEvent"),
+    )
 
 
 def _ordinal(visible: int, local_rank: int) -> int:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from busbw.backends.base import CheckOutcome, Identity, Look
+from busbw._native.core import Rounds
+from busbw.backends.base import CheckOutcome, DeviceState, Identity, Int64Array, Look
 from busbw.model.case import Case
 
 if TYPE_CHECKING:
@@ -21,9 +24,11 @@ class NullCase:
     """A case whose every call takes LATENCY_NS + size / BYTES_PER_NS, to the nanosecond."""
 
     slots = 1
+    calls_per_issue = 1
+    max_calls = sys.maxsize
 
     def __init__(self, case: Case) -> None:
-        self._call_ns = LATENCY_NS + case.size_bytes // BYTES_PER_NS
+        self.call_ns = LATENCY_NS + case.size_bytes // BYTES_PER_NS
 
     def load(self, seed: int, slot: int) -> None:
         """Nothing moves, so nothing is loaded."""
@@ -32,13 +37,27 @@ class NullCase:
         """Nothing moved, so nothing can be wrong."""
         return CheckOutcome(0, -1, 0)
 
+    def tensors(self, seed: int, slot: int, first_wrong: int) -> bytes:
+        """No data."""
+        del seed, slot, first_wrong
+        return b""
+
     def run(self, slot: int, calls: int = 1) -> None:
         """Nothing."""
 
     def time(self, lead: int, samples: int, k: int) -> Look:
         """The scripted times."""
-        elapsed = np.full(samples, k * self._call_ns, np.int64)
+        elapsed = np.full(samples, k * self.call_ns, np.int64)
         return Look(elapsed, elapsed)
+
+    def time_isolated(self, samples: int, delay_ns: Int64Array | None, *, barrier: bool) -> Look:
+        """The scripted times; nobody is late."""
+        del delay_ns, barrier
+        return self.time(0, samples, 1)
+
+    def time_loop(self, calls: int) -> int:
+        """The scripted times."""
+        return calls * self.call_ns
 
     def close(self) -> None:
         """Nothing."""
@@ -58,6 +77,38 @@ class NullBackend:
     def prepare(self, case: Case) -> NullCase:
         """A scripted case."""
         return NullCase(case)
+
+    def together(
+        self, prepared: Sequence[NullCase], calls: Sequence[int], slot: int, lead: int, rounds: int
+    ) -> Rounds:
+        """The scripted times: all begin at 0, and none is slowed down by the others."""
+        del slot, lead
+        elapsed = [[k * case.call_ns] * rounds for case, k in zip(prepared, calls, strict=True)]
+        end = np.array(elapsed, np.int64)
+        return Rounds(np.zeros_like(end), end, end)
+
+    def inapplicable(self, case: Case) -> str:
+        """Everything can be scripted."""
+        del case
+        return ""
+
+    def marks(self, case: Case) -> tuple[str, ...]:
+        """Nothing to say."""
+        del case
+        return ()
+
+    def algorithm(self, case: Case, prepared: object) -> str:
+        """Nothing runs."""
+        del case, prepared
+        return ""
+
+    def device_state(self) -> DeviceState | None:
+        """No device."""
+        return None
+
+    def memory_report(self) -> dict[str, int]:
+        """No memory."""
+        return {}
 
     def interrupt(self) -> None:
         """Nothing waits."""

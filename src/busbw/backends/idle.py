@@ -1,0 +1,53 @@
+"""A case in which this rank takes no part: it belongs to none of the groups."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+
+from busbw.backends.base import CheckOutcome, Int64Array, Look
+
+
+class IdleCase:
+    """Issues nothing and takes no time; the looks say so, or they would be the fastest of all."""
+
+    slots = 1
+    max_calls = sys.maxsize
+
+    def __init__(self, calls_per_issue: int = 1) -> None:
+        self.calls_per_issue = calls_per_issue
+
+    def load(self, seed: int, slot: int) -> None:
+        """No data."""
+
+    def check(self, seed: int, slot: int) -> CheckOutcome:
+        """Nothing arrived, nothing can be wrong."""
+        return CheckOutcome(0, -1, 0)
+
+    def tensors(self, seed: int, slot: int, first_wrong: int) -> bytes:
+        """No data."""
+        del seed, slot, first_wrong
+        return b""
+
+    def run(self, slot: int, calls: int = 1) -> None:
+        """Nothing."""
+
+    def time(self, lead: int, samples: int, k: int) -> Look:
+        """No time."""
+        del lead, k
+        none = np.zeros(samples, np.int64)
+        return Look(none, none, took_part=False)
+
+    def time_isolated(self, samples: int, delay_ns: Int64Array | None, *, barrier: bool) -> Look:
+        """No time."""
+        del delay_ns, barrier
+        return self.time(0, samples, 1)
+
+    def time_loop(self, calls: int) -> int:
+        """No time."""
+        del calls
+        return 0
+
+    def close(self) -> None:
+        """Nothing."""
