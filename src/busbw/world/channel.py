@@ -130,10 +130,12 @@ class Loop(ABC):
         poller = zmq.Poller()
         for source in (self._socket, self._connection.monitor, self._link.wake_fd):
             poller.register(source, zmq.POLLIN)
-        while not self._done:
+        while not self._has_left():
             poller.poll(self._poll_timeout_ms())
             for command in self._link.take():
                 self._obey(command)
+            if self._has_left():
+                return  # rank 0 leaves with the last goodbye: its end is no loss to those that said it
             self._receive_all()
             if self._connection_lost():
                 # A last message (BYE, FAILED) may stand between the data and the loss: read it before
@@ -141,6 +143,9 @@ class Loop(ABC):
                 self._receive_all()
                 self._judge_lost()
             self._check_time(time.monotonic())
+
+    def _has_left(self) -> bool:
+        return self._done
 
     def _poll_timeout_ms(self) -> int | None:
         if self._deadline is None:

