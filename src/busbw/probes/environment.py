@@ -28,7 +28,8 @@ _RECORDED: Final = re.compile(
     | SLURM | PALS | ALPS | PBS | LSB | FLUX | MASTER | JOB_COMPLETION | OMP | KMP | GOMP
     )_\w+
     | ((LOCAL|NODE|GROUP|ROLE)_)?RANK | ((LOCAL|GROUP|ROLE)_)?WORLD_SIZE
-    | LD_(LIBRARY_PATH|PRELOAD|AUDIT) | MKL_NUM_THREADS | LOADEDMODULES | CONDA_PREFIX | VIRTUAL_ENV
+    | LD_(LIBRARY_PATH|PRELOAD|AUDIT) | MKL_NUM_THREADS | CONDA_PREFIX | VIRTUAL_ENV
+    | LOADEDMODULES | _LMFILES_
     """
 )
 
@@ -73,24 +74,28 @@ class ConfigFile:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """``variables`` by name, secrets replaced; ``redacted`` names those; ``modules`` as loaded."""
+    """``variables`` by name, secrets replaced; ``redacted`` names those; ``modules`` as loaded, and the
+    ``module_files`` that they are in (Environment Modules and Lmod list them alike).
+    """
 
     variables: dict[str, str]
     redacted: tuple[str, ...]
     modules: tuple[str, ...]
     nccl_config: tuple[ConfigFile, ...]
+    module_files: tuple[str, ...] = ()
 
 
 def read_environment(environ: Mapping[str, str], *, root: Path = Path("/")) -> Environment:
     """What of the environment belongs into a record. ``root`` is where /etc is looked up."""
     kept = {name: value for name, value in sorted(environ.items()) if is_recorded(name)}
-    modules = kept.pop("LOADEDMODULES", "")
+    modules, module_files = kept.pop("LOADEDMODULES", ""), kept.pop("_LMFILES_", "")
     variables = {name: redact(name, value) for name, value in kept.items()}
     return Environment(
         variables=variables,
         redacted=tuple(name for name, value in variables.items() if value == REDACTED),
         modules=tuple(module for module in modules.split(":") if module),
         nccl_config=read_nccl_config(environ, root=root),
+        module_files=tuple(path for path in module_files.split(":") if path),
     )
 
 

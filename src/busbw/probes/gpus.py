@@ -166,6 +166,29 @@ def _gpu(driver: CudaDriver, ordinal: int, nvml: Nvml | None, sysfs: Path) -> Gp
     )
 
 
+def read_own_gpu(
+    local_rank: int, *, library: str = DRIVER_LIBRARY, nvml_library: str = LIBRARY, sysfs: Path = _SYS
+) -> tuple[Gpu | None, str]:
+    """The GPU that a rank takes, and the driver's version; None and empty where it has none."""
+    try:
+        driver = CudaDriver(library)
+        driver.init()
+        visible = driver.device_count()
+    except SiteError:
+        return None, ""
+    # As the backend chooses: a launcher that binds shows each rank its own GPU only, as number 0.
+    ordinal = 0 if visible == 1 else local_rank
+    if ordinal >= visible:
+        return None, ""
+    nvml = open_nvml(nvml_library)
+    try:
+        version = (nvml.driver_version() or "") if nvml else ""
+        return _gpu(driver, ordinal, nvml, sysfs), version
+    finally:
+        if nvml is not None:
+            nvml.close()
+
+
 def read_clocks(uuids: tuple[str, ...], *, nvml_library: str = LIBRARY) -> tuple[GpuClocks, ...]:
     """Clocks and what limits them, of the GPUs with these UUIDs; empty without NVML. About 0.1 ms a GPU."""
     nvml = open_nvml(nvml_library)

@@ -1,0 +1,116 @@
+"""Rules about GPUs and the devices that go with them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from busbw.model.finding import Finding, Severity
+from busbw.preflight.facts import GpuFacts
+from busbw.preflight.gathered import Gathered
+from busbw.preflight.odd import difference, few, split
+
+# NVML's reasons that a fault or heat causes; idle clocks and limits that somebody set are not among them.
+_SLOWED: Final = frozenset({"hw_slowdown", "sw_thermal", "hw_thermal", "hw_power_brake"})
+
+# What -> its value, empty where it is not known -> what to try.
+_ALIKE: Final[tuple[tuple[str, Callable[[GpuFacts], str], str], ...]] = (
+    ("GPU", lambda gpu: gpu.name, "leave the odd ones out, or measure them apart"),
+    (
+        "NVLinks that are up",
+        lambda gpu: f"{gpu.links_active} of {gpu.links}",
+        "look at `nvidia-smi nvlink -s` there, and at the fabric manager",
+    ),
+    (
+        "highest SM clock",
+        lambda gpu: f"{gpu.sm_max_mhz} MHz" if gpu.sm_max_mhz else "",
+        "look at `nvidia-smi -q -d CLOCK` there",
+    ),
+    (
+        "PCIe lanes of the GPU",
+        lambda gpu: f"{gpu.lanes} of {gpu.most_lanes}" if gpu.lanes else "",
+        "reseat the GPU or its riser, or take the host out of service",
+    ),
+)
+
+# Feature of --expect-use, variable that switches it on, its device (``read.DEVICES``), the device's name.
+_FEATURES: Final = (
+    (
+        "gdrcopy",
+        "NCCL_GDRCOPY_ENABLE",
+        "gdrdrv",
+        "/dev/gdrdrv",
+        "load the gdrdrv module there, and give the job its device",
+    ),
+    (
+        "mnnvl",
+        "NCCL_MNNVL_ENABLE",
+        "imex",
+        "IMEX channel (/dev/nvidia-caps-imex-channels)",
+        "start nvidia-imex there, and give the job a channel",
+    ),
+)
+
+
+def one_for_each_rank(gathered: Gathered) -> Iterator[Finding]:
+    """No two ranks are on one GPU."""
+    users: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for at, rank in enumerate(gathered.ranks):
+        if rank.gpu is not None:
+            users[rank.host, rank.gpu.uuid].append(at)
+    for (host, uuid), sharing in users.items():
+        if len(sharing) > 1:
+            yield Finding(
+                Severity.ERROR,
+                f"ranks {few([str(rank) for rank in sharing])} share one GPU ({uuid} on {host})",
+                hint="start one rank per GPU, each with its own GPU visible (CUDA_VISIBLE_DEVICES)",
+                rank=sharing[1],
+                host=host,
+            )
+
+
+def alike(gathered: Gathered) -> Iterator[Finding]:
+    """One model, with the same links, lanes and clocks."""
+    for what, value, hint in _ALIKE:
+        values = {at: value(rank.gpu) for at, rank in enumerate(gathered.ranks) if rank.gpu is not None}
+        found = split({at: text for at, text in values.items() if text})
+        if found is not None:
+            yield Finding(
+                Severity.WARNING,
+                f"{what}: {difference(found, gathered.hosts)}",
+                hint=hint,
+                rank=found.odd,
+                host=gathered.hosts[found.odd],
+            )
+
+
+def clocks(gathered: Gathered) -> Iterator[Finding]:
+    """No GPU is slowed down by heat, power or a fault before the work has begun."""
+    for at, rank in enumerate(gathered.ranks):
+        reasons = sorted(_SLOWED.intersection(rank.gpu.limits)) if rank.gpu is not None else []
+        if rank.gpu is not None and reasons:
+            yield Finding(
+                Severity.WARNING,
+                f"the GPU of rank {at} ({rank.host}) is slowed down before the run: {', '.join(reasons)}",
+                f"{rank.gpu.name} {rank.gpu.uuid}",
+                "look at `nvidia-smi -q -d PERFORMANCE,TEMPERATURE` there",
+                rank=at,
+                host=rank.host,
+            )
+
+
+def devices(gathered: Gathered) -> Iterator[Finding]:
+    """A feature that is asked for has its device on every host."""
+    for feature, variable, device, name, hint in _FEATURES:
+        expected = gathered.wants(feature) == "1"
+        for rank in gathered.nodes:
+            asked = f"{variable}=1" if rank.environ.get(variable) == "1" else ""
+            if rank.node is None or device in rank.node.devices or not (asked or expected):
+                continue
+            yield Finding(
+                Severity.ERROR if gathered.uses_nccl else Severity.INFO,
+                f"{asked or f'{feature}=1'} is asked for, but {rank.host} has no {name}",
+                hint=hint,
+                host=rank.host,
+            )

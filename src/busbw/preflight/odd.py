@@ -1,0 +1,70 @@
+"""Which ranks are not like the others, and how to say it in a line."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+V = TypeVar("V", bound=Hashable)
+_MOST_NAMED: Final = 4
+
+
+@dataclass(frozen=True)
+class Split(Generic[V]):
+    """Values, each with its places in order, the most frequent first. ``has_majority``: more than half of
+    the places have that one, so that the rest can be called odd.
+    """
+
+    groups: tuple[tuple[V, tuple[int, ...]], ...]
+
+    @property
+    def has_majority(self) -> bool:
+        """Whether one value holds more than half of all places."""
+        return 2 * len(self.groups[0][1]) > sum(len(places) for _, places in self.groups)
+
+    @property
+    def odd(self) -> int:
+        """The first place that differs from the most frequent value."""
+        return min(places[0] for _, places in self.groups[1:])
+
+
+def split(values: Mapping[int, V]) -> Split[V] | None:
+    """The values that places have, None where all have one. Of equally frequent ones the first place's
+    counts as the usual one.
+    """
+    places: dict[V, list[int]] = defaultdict(list)
+    for place, value in sorted(values.items()):
+        places[value].append(place)
+    if len(places) < 2:
+        return None
+    groups = sorted(places.items(), key=lambda item: (-len(item[1]), item[1][0]))
+    return Split(tuple((value, tuple(at)) for value, at in groups))
+
+
+def name_ranks(ranks: Sequence[int], hosts: Sequence[str]) -> str:
+    """``rank 2 (h3)``, ``ranks 0, 1 (h1)`` or ``all ranks of h3``; ``hosts`` is each rank's, by rank."""
+    places = list(dict.fromkeys(hosts[rank] for rank in ranks))
+    whole = [host for host in places if sum(host == other for other in hosts) > 1]
+    if len(places) == 1 and places == whole and len(ranks) == sum(host == places[0] for host in hosts):
+        return f"all ranks of {places[0]}"
+    word = "rank" if len(ranks) == 1 else "ranks"
+    return f"{word} {few([str(rank) for rank in ranks])} ({few(places)})"
+
+
+def few(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
+    shown = ", ".join(names[:_MOST_NAMED])
+    more = len(names) - _MOST_NAMED
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def difference(found: Split[str], hosts: Sequence[str]) -> str:
+    """What the odd ones have and what the others: ``2.27.7 on rank 2 (h3), 2.30.4 on the other 3``."""
+    (usual, at), *rest = found.groups
+    said = [f"{value} on {name_ranks(places, hosts)}" for value, places in rest[:_MOST_NAMED]]
+    if len(rest) > _MOST_NAMED:
+        said.append(f"other values on {sum(len(places) for _, places in rest[_MOST_NAMED:])} more")
+    said.append(f"{usual} on " + (f"the other {len(at)}" if found.has_majority else name_ranks(at, hosts)))
+    return ", ".join(said)
