@@ -11,6 +11,7 @@ from busbw.model.record import RunStatus
 from busbw.model.result import not_run
 from busbw.record.folder import REQUEST_FILE, RUN_FILE
 from busbw.record.request import requested
+from busbw.record.results import forget_results, read_fields
 
 
 def close(folder: Path, status: RunStatus, ended: str, *, error: str = "", hint: str = "") -> bool:
@@ -30,12 +31,13 @@ def close(folder: Path, status: RunStatus, ended: str, *, error: str = "", hint:
     partial = folder / f".{RUN_FILE}.closing"
     partial.write_text(json.dumps(fields, indent=1) + "\n")
     partial.replace(folder / RUN_FILE)
+    forget_results(folder)
     return True
 
 
 def _fields(folder: Path) -> dict[str, Any] | None:
     try:
-        fields: dict[str, Any] = json.loads((folder / RUN_FILE).read_text())
+        fields = read_fields(folder)
     except OSError:
         return asdict(requested(folder)) if (folder / REQUEST_FILE).is_file() else None
     return fields

@@ -1,6 +1,7 @@
 """Where runs live, what a run folder is called, and which run a name means.
 
-``run.json`` (rewritten whole after every case, by rename), ``samples/`` (raw segments while running, Parquet
+``run.json`` (replaced by rename), ``results.jsonl`` (a line a finished case while the run is under way, then
+part of ``run.json``), ``samples/`` (raw segments while running, Parquet
 once compacted), ``request/`` (what was launched), ``log/`` (what the ranks printed beside their events).
 """
 
@@ -16,11 +17,22 @@ from typing import Final
 from busbw.errors import UsageError
 
 RUN_FILE: Final = "run.json"
+RESULTS_FILE: Final = "results.jsonl"
 SAMPLES_FILE: Final = Path("samples") / "samples.bin"
 DIGESTS_FILE: Final = Path("samples") / "digests.bin"
 SAMPLES_PARQUET: Final = Path("samples") / "samples.parquet"
 DIGESTS_PARQUET: Final = Path("samples") / "digests.parquet"
+# What stands behind a run beside its samples: NCCL's own topology and graphs (--nccl-topology).
+EVIDENCE_FOLDER: Final = "evidence"
+NCCL_FILES: Final = (f"{EVIDENCE_FOLDER}/nccl-topology.xml", f"{EVIDENCE_FOLDER}/nccl-graphs.xml")
 REQUEST_FILE: Final = Path("request") / "request.json"
+# Of a run on an engine: the job as it was submitted, the proof that a folder is shared with the nodes, and
+# the events as they came; that somebody asked for its end, and that nothing of it is left on the engine.
+JOB_FILE: Final = Path("request") / "job.json"
+CANCELLED_FILE: Final = Path("request") / "cancelled"
+CLEANED_FILE: Final = Path("request") / "cleaned"
+TICKET_FILE: Final = Path("request") / "ticket"
+STREAM_FILE: Final = Path("log") / "stream.jsonl"
 LOG_FILE: Final = Path("log") / "ranks.log"
 LAST: Final = "last"
 

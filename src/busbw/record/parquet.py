@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -11,9 +12,15 @@ import numpy.typing as npt
 from busbw.model.sample import DIGEST_DTYPE, SAMPLE_DTYPE
 from busbw.record.folder import DIGESTS_FILE, DIGESTS_PARQUET, SAMPLES_FILE, SAMPLES_PARQUET
 
+# What compaction left out of a raw segment that a kill had cut: the segment, which showed it, is gone.
+CUT_NOTE: Final = Path("samples") / "cut.txt"
+
 
 def compact(folder: Path) -> bool:
-    """Replace a finished run's raw segments by Parquet. False, with nothing done, where polars is missing."""
+    """Replace a finished run's raw segments by Parquet. False, with nothing done, where polars is missing.
+
+    The whole records of a segment are kept; that it ended in the middle of another is noted in ``CUT_NOTE``.
+    """
     if find_spec("polars") is None:
         return False
     import polars as pl
@@ -23,6 +30,8 @@ def compact(folder: Path) -> bool:
         (DIGESTS_FILE, DIGESTS_PARQUET, DIGEST_DTYPE),
     ):
         if (folder / raw).is_file():
+            if cut := cut_segment(folder, raw, dtype):
+                _note(folder, cut)
             rows = np.fromfile(folder / raw, dtype)
             columns = {name: np.ascontiguousarray(rows[name]) for name in dtype.names or ()}
             partial = folder / parquet.with_suffix(".new")
@@ -32,16 +41,52 @@ def compact(folder: Path) -> bool:
     return True
 
 
+def cut_segment(folder: Path, raw: Path, dtype: np.dtype[np.void]) -> str:
+    """What is left over behind the whole records of a raw segment; empty where nothing is."""
+    whole, left_bytes = divmod((folder / raw).stat().st_size, dtype.itemsize)
+    if not left_bytes:
+        return ""
+    return (
+        f"{raw} is cut: {whole} whole records are kept, {left_bytes} bytes of another"
+        f" (of {dtype.itemsize}) are left out"
+    )
+
+
+def cut_notes(folder: Path) -> tuple[str, ...]:
+    """What was left out of the raw segments that compaction has replaced, one sentence each."""
+    try:
+        lines = (folder / CUT_NOTE).read_text().splitlines()
+    except OSError:
+        return ()
+    # A kill between note and replacement leaves the segment, which then speaks for itself.
+    return tuple(line for line in lines if not (folder / line.split(" is cut: ")[0]).is_file())
+
+
+def _note(folder: Path, cut: str) -> None:
+    """Before the segment goes, so that no kill loses it."""
+    partial = folder / CUT_NOTE.with_suffix(".new")
+    partial.write_text("".join(f"{line}\n" for line in (*cut_notes(folder), cut)))
+    partial.replace(folder / CUT_NOTE)
+
+
 def read_rows(path: Path, dtype: np.dtype[np.void]) -> npt.NDArray[np.void]:
-    """A Parquet table as records of ``dtype``. Raises UsageError where polars is missing."""
+    """A Parquet table as records of ``dtype``. Raises UsageError where polars is missing or the file is
+    damaged: cut in half, or of another version.
+    """
     from busbw.errors import UsageError
 
     if find_spec("polars") is None:
         raise UsageError(f"{path} needs polars", hint="pip install 'busbw[analysis]'")
     import polars as pl
 
-    frame = pl.read_parquet(path)
-    rows = np.empty(frame.height, dtype)
-    for name in dtype.names or ():
-        rows[name] = frame[name].to_numpy()
+    try:
+        frame = pl.read_parquet(path)
+        rows = np.empty(frame.height, dtype)
+        for name in dtype.names or ():
+            rows[name] = frame[name].to_numpy()
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise UsageError(
+            f"{path} cannot be read: {error}",
+            hint="it was cut or changed; the results in run.json do not need it, restore it for the samples",
+        ) from error
     return rows

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from busbw.errors import UsageError
 from busbw.model.record import SCHEMA_VERSION, RunRecord
 from busbw.model.sample import DIGEST_DTYPE, SAMPLE_DTYPE
 from busbw.record.folder import DIGESTS_FILE, DIGESTS_PARQUET, RUN_FILE, SAMPLES_FILE, SAMPLES_PARQUET
+from busbw.record.results import read_fields
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -33,7 +33,7 @@ def read_record(folder: Path) -> RunRecord:
 
     path = folder / RUN_FILE
     try:
-        fields: Any = json.loads(path.read_text())
+        fields: Any = read_fields(folder)
     except (OSError, ValueError) as error:
         raise UsageError(f"cannot read {path}: {error}", hint="`busbw list` names the runs") from error
     schema = fields.get("schema") if isinstance(fields, dict) else None

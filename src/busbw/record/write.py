@@ -1,19 +1,24 @@
 """Writing a run folder so that whatever was finished survives a kill at any moment.
 
-Samples are appended as whole fixed-size records; a cut file loses at most its last record. ``run.json`` is
-replaced by rename after every case, so a reader never sees half of it.
+Samples are appended as whole fixed-size records, results as whole lines; a cut file loses at most its last
+one. ``run.json`` is replaced by rename, so a reader never sees half of it.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import compress
+from operator import is_not
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from busbw.model.record import RunRecord, RunStatus
 from busbw.model.result import CaseResult, not_run
 from busbw.record.folder import DIGESTS_FILE, RUN_FILE, SAMPLES_FILE
+from busbw.record.results import append_result, forget_results
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,6 +31,7 @@ class RunWriter:
     def __init__(self, folder: Path, record: RunRecord) -> None:
         self.folder = folder
         self.record = record
+        self._results: list[CaseResult] = []
         self._store()
 
     def describe(self, **fields: object) -> None:
@@ -40,24 +46,96 @@ class RunWriter:
         for path, rows in ((SAMPLES_FILE, samples), (DIGESTS_FILE, digests)):
             with (self.folder / path).open("ab") as file:
                 file.write(rows.tobytes())
-        self.record = replace(self.record, results=(*self.record.results, result))
-        self._store()
+        append_result(self.folder, result)
+        self._results.append(result)
 
     def finish(self, status: RunStatus, ended: str, *, error: str = "", hint: str = "") -> None:
         """The last words, and a status for every case that the run did not come to."""
-        finished = self.record.results
+        finished = self._results
         results = (*finished, *not_run(len(self.record.plan.cases), len(finished)))
         self.record = replace(
             self.record, status=status, results=results, ended=ended, error=error, hint=hint
         )
         self._store()
+        forget_results(self.folder)
 
     def _store(self) -> None:
         write_record(self.folder, self.record)
 
 
-def write_record(folder: Path, record: RunRecord) -> None:
-    """Replace ``run.json`` whole."""
+class RowTexts(NamedTuple):
+    """The JSON of cases and results, where whoever has them need not make values of them first."""
+
+    cases: Iterable[str]
+    results: Iterable[str]
+
+
+def write_record(folder: Path, record: RunRecord, rows: RowTexts | None = None) -> None:
+    """Replace ``run.json`` whole. ``rows`` stand in the place of the record's cases and results."""
     partial = folder / f".{RUN_FILE}.new"
-    partial.write_text(json.dumps(asdict(record), indent=1) + "\n")
+    with partial.open("w") as file:
+        file.writelines(record_text(record, rows))
     partial.replace(folder / RUN_FILE)
+
+
+def record_text(record: RunRecord, rows: RowTexts | None = None) -> Iterator[str]:
+    """The JSON of a record, in pieces: one line a field, one line a case and a result.
+
+    A record can have a million of these, so no second copy of it is made: neither of values nor of text.
+    """
+    yield "{\n"
+    for number, (name, value) in enumerate(vars(record).items()):
+        yield f'{"," if number else ""}"{name}":'
+        if name == "plan":
+            head = {field: part for field, part in vars(value).items() if field != "cases"}
+            yield f'{_encode(head)[:-1]},"cases":'
+            yield from _lines(value.cases if rows is None else rows.cases)
+            yield "}\n"
+        elif name == "results":
+            yield from _lines(value if rows is None else rows.results)
+        else:
+            yield _encode(value) + "\n"
+    yield "}\n"
+
+
+def _lines(values: Iterable[Any]) -> Iterator[str]:
+    between, text = "[\n", _RowText()
+    for value in values:
+        yield between + (value if isinstance(value, str) else text.of(value))
+        between = ",\n"
+    yield "]\n" if between != "[\n" else "[]\n"
+
+
+class _RowText:
+    """The JSON of values of one dataclass, one after the other: that of most fields is as it was in the value
+    before, and not made again.
+    """
+
+    def __init__(self) -> None:
+        self._last: tuple[Any, ...] = ()
+        self._names: list[str] = []
+        self._parts: list[str] = []
+
+    def of(self, value: object) -> str:
+        """An object of the fields, in their order."""
+        fields = vars(value)
+        if not self._parts:
+            self._names = [f'{"," if place else "{"}"{name}":' for place, name in enumerate(fields)]
+            self._parts = [*self._names, "}"]
+            self._last = tuple(object() for _ in fields)
+        now = tuple(fields.values())
+        for place in compress(range(len(now)), map(is_not, now, self._last)):
+            self._parts[place] = self._names[place] + _text(now[place])
+        self._last = now
+        return "".join(self._parts)
+
+
+def _text(value: Any) -> str:  # noqa: ANN401 (any field)
+    kind = type(value)
+    if kind is int or (kind is float and math.isfinite(value)):
+        return repr(value)
+    return "{}" if kind is dict and not value else _encode(value)
+
+
+# A dataclass is an object of its fields, in their order, as in ``asdict``, which would copy them first.
+_encode: Final = json.JSONEncoder(separators=(",", ":"), default=vars).encode

@@ -1,0 +1,143 @@
+"""The front process's side: a run folder made of an event stream, whole at every moment.
+
+Each event counts once, by its number, so a stream may be read again from its start or repeat lines after a
+reconnection. Events are kept in log/stream.jsonl: whoever attaches later starts from what was heard before.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, Final
+
+from busbw.model.event import Event, EventKind, decode, encode
+from busbw.model.plan import PLAN_VERSION, Plan
+from busbw.model.record import RunRecord
+from busbw.record.folder import (
+    DIGESTS_FILE,
+    NCCL_FILES,
+    RESULTS_FILE,
+    RUN_FILE,
+    SAMPLES_FILE,
+    STREAM_FILE,
+)
+from busbw.record.request import requested
+from busbw.record.results import forget_results
+from busbw.record.write import write_record
+
+# What may be written below a run folder by a stream, which other programs of the job can write to as well.
+_WANTED: Final = frozenset({RUN_FILE, str(DIGESTS_FILE), str(SAMPLES_FILE), *NCCL_FILES})
+
+
+class Arrival:
+    """Takes rank 0's events in order and keeps the record that they make.
+
+    ``take`` says whether an event is new. Nothing but the stream is written while the ranks themselves write
+    the folder (``is_shared``, which the header tells).
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._next = 0  # number of the next event
+        self._parts: dict[str, list[str]] = {}
+        self.is_shared = False
+        self.left_out: tuple[str, ...] = ()  # files that were too large to send
+        self._has_record = False  # rank 0's own run.json came
+
+    def replay(self) -> Iterator[Event]:
+        """What an earlier front process heard, as it would come again; call before ``take``."""
+        try:
+            lines = (self._folder / STREAM_FILE).read_text().splitlines(keepends=True)
+        except OSError:
+            return
+        (self._folder / RESULTS_FILE).unlink(missing_ok=True)
+        for line in lines:
+            item = decode(line) if line.endswith("\n") else None
+            if item is not None and self._is_next(item):
+                self._keep(item)
+                yield item
+        (self._folder / STREAM_FILE).write_text("".join(line for line in lines if line.endswith("\n")))
+
+    def take(self, item: Event) -> bool:
+        """Keep an event of the stream; False where it was seen before. Events without a number (of other
+        ranks) are new each time.
+        """
+        if not self._is_next(item):
+            return False
+        with (self._folder / STREAM_FILE).open("a") as file:
+            file.write(encode(item) + "\n")
+        self._keep(item)
+        return True
+
+    def _is_next(self, item: Event) -> bool:
+        number = item.get("seq")
+        if number is None:
+            return True
+        if number < self._next:
+            return False
+        self._next = number + 1
+        return True
+
+    def _keep(self, item: Event) -> None:
+        kind = item["event"]
+        if kind == EventKind.HEADER:
+            self.is_shared = Path(item["folder"]) == self._folder
+        if self.is_shared:
+            return
+        if kind == EventKind.HEADER:
+            write_record(self._folder, self._begun(item))
+        elif kind == EventKind.CASE:
+            self._result(item["result"])
+        elif kind == EventKind.RECORD:
+            self._file(item)
+
+    def _begun(self, header: Event) -> RunRecord:
+        """The record as far as the header tells. The request knows the user's words, the header the run."""
+        return replace(
+            requested(self._folder),
+            plan=Plan.from_json(json.dumps({"version": PLAN_VERSION, **header["plan"]})),
+            world=header["world"],
+            method=header["method"],
+            machine=header.get("machine", {}),
+            environment=header.get("environment", {}),
+        )
+
+    def _result(self, result: dict[str, Any]) -> None:
+        with (self._folder / RESULTS_FILE).open("a") as file:
+            file.write(json.dumps(result, separators=(",", ":")) + "\n")
+
+    def _file(self, item: Event) -> None:
+        name = str(item["path"])
+        if name not in _WANTED:
+            return
+        if not item["parts"]:
+            self.left_out = (*self.left_out, name)
+            return
+        parts = self._parts.setdefault(name, [])
+        if item["part"] != len(parts):
+            return  # a part is missing: the record as it was heard stands
+        parts.append(str(item["data"]))
+        if len(parts) == item["parts"]:
+            self._store(name, zlib.decompress(b"".join(base64.b85decode(part) for part in parts)))
+
+    def _store(self, name: str, data: bytes) -> None:
+        if name == RUN_FILE:
+            data = self._own_words(data)
+            self._has_record = True
+        partial = self._folder / f"{name}.arriving"
+        partial.parent.mkdir(exist_ok=True)
+        partial.write_bytes(data)
+        partial.replace(self._folder / name)
+        if self._has_record:
+            forget_results(self._folder)
+
+    def _own_words(self, data: bytes) -> bytes:
+        """The user typed the front's command line, not the one that the job's ranks were given."""
+        fields = json.loads(data)
+        own = asdict(requested(self._folder))
+        fields.update({name: own[name] for name in ("argv", "settings", "run_id")})
+        return (json.dumps(fields, indent=1) + "\n").encode()
