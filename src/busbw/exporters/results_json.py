@@ -1,0 +1,58 @@
+"""busbw's own JSON for other programs: the run once, then one flat object a case.
+
+Names carry their units (_ns, _bytes, _gb_per_s). ``busbw show --format json`` has the whole record instead.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any, Final
+
+from busbw.exporters.remarks import BANDWIDTH, described_ranks, time_words
+from busbw.exporters.rows import Table, ranks
+from busbw.model.case import Case
+from busbw.model.record import RunRecord
+from busbw.model.result import CaseResult
+
+# Raised when a field changes meaning or goes.
+FORMAT_VERSION: Final = 1
+
+
+def write(record: RunRecord, tables: Sequence[Table]) -> bytes:
+    """One document."""
+    cases = record.plan.cases
+    by_index = {case.index: case for case in cases}
+    results = [_result(by_index[result.case], result) for table in tables for result in table.results]
+    return (json.dumps({**_run(record), "results": results}, indent=1) + "\n").encode()
+
+
+def _run(record: RunRecord) -> dict[str, Any]:
+    world = record.world
+    first = world.ranks[0] if world is not None and world.ranks else None
+    return {
+        "format": "busbw-results",
+        "format_version": FORMAT_VERSION,
+        "run_id": record.run_id,
+        "busbw_version": record.busbw_version,
+        "created": record.created,
+        "ended": record.ended,
+        "status": record.status.value,
+        "error": record.error,
+        "argv": record.argv,
+        "backend": record.plan.backend,
+        "ranks": ranks(record),
+        "hosts": list(dict.fromkeys(info.host for info in described_ranks(record))),
+        "library": first.library if first is not None else "",
+        "library_version": first.library_version if first is not None else "",
+        "time_is": time_words(record),
+        "bandwidth_is": BANDWIDTH,
+        "method": asdict(record.method) if record.method is not None else None,
+        "imported_from": asdict(record.source) if record.source is not None else None,
+    }
+
+
+def _result(case: Case, result: CaseResult) -> dict[str, Any]:
+    fields = {name: value for name, value in asdict(case).items() if name != "index"}
+    return {**fields, **asdict(result)}
