@@ -1,0 +1,1 @@
+"""Records to answers: a run as frames for a notebook, its ranks beside each other, how its times spread."""

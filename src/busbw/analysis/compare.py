@@ -1,0 +1,301 @@
+"""Arms against a baseline: a verdict for every operation, size and placement.
+
+The rule. FASTER or SLOWER: the 95 % interval of the ratio over launches lies beyond half of ``delta``, and q,
+the false-discovery rate over all verdicts of the comparison, is below 1 %. Else SAME: the interval lies
+within +-delta. Else AMBIGUOUS, with how many more blocks would do.
+
+Only launches show what the next launch will do. One launch of each side gives AMBIGUOUS, whatever its
+samples say: two launches of one thing differ by more than their samples (docs/guides/compare.md has
+measurements). A single number, as a log has it, is ranked and no more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final
+
+from busbw.analysis.compare_arms import Arm, CaseKey, Observed
+from busbw.errors import UsageError
+from busbw.model.result import Status
+from busbw.stats.fdr import benjamini_hochberg
+from busbw.stats.ratio import (
+    Basis,
+    Ratio,
+    more_blocks,
+    paired_ratio,
+    sample_ratio,
+    single_ratio,
+    spread_ratio,
+    unpaired_ratio,
+)
+
+SINGLE_WORDS: Final = "single observation, no interval"
+# Below these the tests have no interval at 95 % (``stats.ranking``).
+LEAST_BLOCKS: Final = 6
+LEAST_LAUNCHES: Final = 4
+
+
+class Verdict(StrEnum):
+    """A candidate against the baseline, for one case."""
+
+    FASTER = "FASTER"
+    SLOWER = "SLOWER"
+    SAME = "SAME"
+    AMBIGUOUS = "AMBIGUOUS"
+    FAILED = "FAILED"  # the candidate has no number: it failed, hung, or its data were wrong
+    MISSING = "MISSING"  # measured on one side only
+
+
+@dataclass(frozen=True)
+class Rule:
+    """``delta``: a relative difference that matters; ``q``: false discoveries among those called different;
+    ``launch_spread``: relative standard deviation between launches, where the user knows it.
+    """
+
+    delta: float = 0.02
+    q: float = 0.01
+    launch_spread: float | None = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """One candidate and case. ``speedup`` is the baseline's time / the candidate's, with its 95 % interval;
+    ``rank`` is the candidate's place among all arms that have the case, 1 the fastest.
+    """
+
+    key: CaseKey
+    arm: str
+    verdict: Verdict
+    why: str = ""
+    baseline_ns: float | None = None
+    time_ns: float | None = None
+    baseline_busbw_gb_per_s: float | None = None
+    busbw_gb_per_s: float | None = None
+    ratio: Ratio | None = None
+    q: float | None = None
+    more_blocks: int | None = None
+    rank: int = 0
+    ranked: int = 0
+
+    @property
+    def speedup(self) -> float | None:
+        """1.1: the baseline takes 10 % longer."""
+        return None if self.ratio is None else math.exp(self.ratio.centre)
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Of the speedup."""
+        if self.ratio is None or self.ratio.low is None or self.ratio.high is None:
+            return None
+        return math.exp(self.ratio.low), math.exp(self.ratio.high)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All candidates against one baseline. ``flags`` are reasons why times are not of the same thing: then no
+    verdict is more than AMBIGUOUS. ``notes`` are for reading.
+    """
+
+    baseline: Arm
+    candidates: tuple[Arm, ...]
+    rule: Rule
+    rows: tuple[Row, ...]
+    flags: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def count(self, verdict: Verdict) -> int:
+        """Rows of a verdict."""
+        return sum(row.verdict is verdict for row in self.rows)
+
+
+def compare(arms: Sequence[Arm], rule: Rule | None = None) -> Comparison:
+    """The first arm is the baseline. Raises UsageError for worlds that cannot be compared, or no arms."""
+    rule = rule or Rule()
+    if len(arms) < 2:
+        raise UsageError("nothing to compare with", hint="name two runs or more; the first is the baseline")
+    baseline, *candidates = arms
+    for arm in candidates:
+        _refuse_other_world(baseline, arm)
+    flags = {arm.name: _differences(baseline, arm) for arm in candidates}
+    rows = [row for arm in candidates for row in _rows(baseline, arm, rule)]
+    rows = _judged(rows, rule, {name for name, texts in flags.items() if texts})
+    return Comparison(
+        baseline,
+        tuple(candidates),
+        rule,
+        tuple(_ranked(rows, arms)),
+        tuple(text for texts in flags.values() for text in texts),
+        tuple(note for arm in candidates for note in _notes(baseline, arm)),
+    )
+
+
+def _refuse_other_world(baseline: Arm, arm: Arm) -> None:
+    if baseline.ranks and arm.ranks and baseline.ranks != arm.ranks:
+        raise UsageError(
+            f"{baseline.name} has {baseline.ranks} ranks, {arm.name} has {arm.ranks}",
+            hint="compare runs of equal worlds; `busbw compare --scaling` sets sizes of a world side by side",
+        )
+
+
+def _differences(baseline: Arm, arm: Arm) -> list[str]:
+    """Why a time of one is not the same thing as a time of the other."""
+    found = []
+    if baseline.definition != arm.definition:
+        found.append(
+            f"{arm.name}: times are {arm.definition}, those of {baseline.name} {baseline.definition}"
+        )
+    if baseline.nodes and arm.nodes and baseline.nodes != arm.nodes:
+        found.append(f"{arm.name}: {arm.nodes} nodes, {baseline.name} {baseline.nodes}")
+    known = {baseline.buffers, arm.buffers} - {"not stated"}
+    if len(known) > 1:
+        found.append(f"{arm.name}: buffers are {arm.buffers}, those of {baseline.name} {baseline.buffers}")
+    return found
+
+
+def _notes(baseline: Arm, arm: Arm) -> list[str]:
+    ours, theirs = baseline.cases.keys(), arm.cases.keys()
+    found = []
+    if ours != theirs:
+        found.append(
+            f"{arm.name}: other sweep: {len(ours & theirs)} cases in both, {len(ours - theirs)} only in"
+            f" {baseline.name}, {len(theirs - ours)} only in {arm.name}"
+        )
+    for name in ("device", "backend"):
+        before, after = baseline.facts.get(name, ""), arm.facts.get(name, "")
+        if before and after and before != after:
+            found.append(f"{arm.name}: {name} {after}, {baseline.name} has {before}")
+    found += [f"{arm.name}: {operation} failed: {why}" for operation, why in arm.failures.items()]
+    several = any(seen.basis is Basis.LAUNCHES for seen in arm.cases.values())
+    if several and not (baseline.series and baseline.series == arm.series):
+        found.append(
+            f"{arm.name}: its launches were not in turn with those of {baseline.name}: what changed on the"
+            " machine between them is part of the ratio"
+        )
+    return found
+
+
+def _rows(baseline: Arm, arm: Arm, rule: Rule) -> list[Row]:
+    paired = bool(baseline.series) and baseline.series == arm.series
+    return [
+        _row(key, arm, baseline.cases.get(key), arm.cases.get(key), rule, paired=paired)
+        for key in sorted(baseline.cases.keys() | arm.cases.keys())
+    ]
+
+
+def _row(
+    key: CaseKey, arm: Arm, before: Observed | None, after: Observed | None, rule: Rule, *, paired: bool
+) -> Row:
+    row = Row(
+        key,
+        arm.name,
+        Verdict.AMBIGUOUS,
+        baseline_ns=before.time_ns if before is not None else None,
+        time_ns=after.time_ns if after is not None else None,
+        baseline_busbw_gb_per_s=before.busbw_gb_per_s if before is not None else None,
+        busbw_gb_per_s=after.busbw_gb_per_s if after is not None else None,
+    )
+    if after is None:
+        failed = arm.failures.get(key.collective, arm.failures.get("all", ""))
+        return replace(
+            row, verdict=Verdict.FAILED if failed else Verdict.MISSING, why=failed or "not measured"
+        )
+    if not after.times_ns:
+        ran = after.status is Status.NOT_RUN and not after.error
+        return replace(row, verdict=Verdict.MISSING if ran else Verdict.FAILED, why=after.error)
+    if before is None or not before.times_ns:
+        why = "not measured by the baseline" if before is None else f"the baseline failed: {before.error}"
+        return replace(row, verdict=Verdict.MISSING, why=why)
+    return replace(row, ratio=_ratio(before, after, rule, paired=paired))
+
+
+def _ratio(before: Observed, after: Observed, rule: Rule, *, paired: bool) -> Ratio:
+    if paired and before.blocks and after.blocks:
+        first, second = (
+            dict(zip(before.blocks, before.times_ns, strict=True)),
+            dict(zip(after.blocks, after.times_ns, strict=True)),
+        )
+        both = sorted(first.keys() & second.keys())
+        if both:
+            return paired_ratio([first[block] for block in both], [second[block] for block in both])
+    if rule.launch_spread is not None and min(len(before.times_ns), len(after.times_ns)) < LEAST_LAUNCHES:
+        return spread_ratio(before.times_ns, after.times_ns, rule.launch_spread)
+    if len(before.times_ns) > 1 or len(after.times_ns) > 1:
+        return unpaired_ratio(before.times_ns, after.times_ns)
+    if before.interval is not None and after.interval is not None:
+        return sample_ratio((before.times_ns[0], *before.interval), (after.times_ns[0], *after.interval))
+    return single_ratio(before.times_ns[0], after.times_ns[0])
+
+
+def _judged(rows: list[Row], rule: Rule, flagged: set[str]) -> list[Row]:
+    """Verdicts of all rows together, since q is about all of them."""
+    p_values = {
+        i: row.ratio.p for i, row in enumerate(rows) if row.ratio is not None and row.ratio.p is not None
+    }
+    q_of = dict(zip(p_values, benjamini_hochberg(list(p_values.values())), strict=True))
+    beyond = sum(_is_beyond(rows[i].ratio, rule) for i in p_values)
+    # The largest p that can still be called, if as many cases differ as now seem to.
+    p_needed = rule.q * max(beyond, 1) / max(len(p_values), 1)
+    return [
+        row
+        if row.ratio is None
+        else _decided(row, row.ratio, q_of.get(i), rule, p_needed, row.arm in flagged)
+        for i, row in enumerate(rows)
+    ]
+
+
+def _is_beyond(ratio: Ratio | None, rule: Rule) -> bool:
+    if ratio is None or not ratio.decides or ratio.low is None or ratio.high is None:
+        return False
+    edge = math.log1p(rule.delta / 2)
+    return ratio.low > edge or ratio.high < -edge
+
+
+def _decided(row: Row, ratio: Ratio, q: float | None, rule: Rule, p_needed: float, is_flagged: bool) -> Row:
+    if is_flagged:
+        return replace(row, q=q, why="not the same thing was timed (see above): ranked only")
+    if not ratio.decides:
+        why = (
+            SINGLE_WORDS
+            if ratio.basis is Basis.SINGLE
+            else "one launch of each: launches differ more than samples"
+        )
+        return replace(row, q=q, why=why)
+    if _is_beyond(ratio, rule) and q is not None and q < rule.q:
+        return replace(row, q=q, verdict=Verdict.FASTER if ratio.centre > 0 else Verdict.SLOWER)
+    far = math.log1p(rule.delta)
+    if ratio.low is not None and ratio.high is not None and -far < ratio.low and ratio.high < far:
+        return replace(row, q=q, verdict=Verdict.SAME)
+    more = more_blocks(ratio, rule.delta, p_needed)
+    return replace(row, q=q, more_blocks=more, why=_why(ratio, q, rule, more))
+
+
+def _why(ratio: Ratio, q: float | None, rule: Rule, more: int | None) -> str:
+    unit = "blocks" if ratio.basis is Basis.BLOCKS else "launches of each"
+    if ratio.low is None:
+        least = LEAST_BLOCKS if ratio.basis is Basis.BLOCKS else LEAST_LAUNCHES
+        text = f"{min(ratio.n)} {unit} give no interval, {least} would"
+    elif _is_beyond(ratio, rule):
+        text = f"q {q:.2g} is not below {rule.q:g}"
+    else:
+        text = f"neither beyond {rule.delta / 2:.1%} nor within {rule.delta:.0%}"
+    if more is not None:
+        return f"{text}; about {more} more {unit} would decide"
+    return text if ratio.deviation is None else f"{text}; more than 1000 {unit} would be needed"
+
+
+def _ranked(rows: list[Row], arms: Sequence[Arm]) -> list[Row]:
+    """Places by time, the baseline's among them."""
+    times: dict[CaseKey, list[float]] = {}
+    for arm in arms:
+        for key, seen in arm.cases.items():
+            if seen.time_ns is not None:
+                times.setdefault(key, []).append(seen.time_ns)
+    return [
+        replace(row, rank=1 + sum(time < row.time_ns for time in times[row.key]), ranked=len(times[row.key]))
+        if row.time_ns is not None
+        else row
+        for row in rows
+    ]

@@ -1,0 +1,274 @@
+"""Records to arms: what is compared. An arm is a setup, a version or a log, with its times of every case.
+
+One launch is one observation. A series of ``busbw run --launches`` has several; so has an arm of several logs
+of the same cases, since each log is a launch of its own.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Final, TypeVar
+
+from busbw.errors import BusbwError, UsageError
+from busbw.model.case import ALONE, Case
+from busbw.model.collective import collective
+from busbw.model.record import RunRecord, RunStatus
+from busbw.model.result import CaseResult, Status
+from busbw.stats.ratio import Basis
+
+LAUNCH_TIMES: Final = "launch_times_ns"
+# Of setups that were launched in turn: the number of each launch's block, and the name of the series.
+LAUNCH_BLOCKS: Final = "launch_blocks"
+SERIES: Final = "series"
+_NOT_STATED: Final = "not stated"
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, order=True)
+class CaseKey:
+    """What must be equal for two times to be of the same thing. Where operations ran at once, ``collective``
+    says what ran beside it too.
+    """
+
+    collective: str
+    dtype: str
+    op: str
+    root: int
+    placement: str
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What an arm knows of a case.
+
+    ``times_ns``: one a launch; ``blocks``: the block of each, where arms were launched in turn. ``interval``
+    bounds a single launch's time over its samples. ``error`` is why there is no time.
+    """
+
+    times_ns: tuple[float, ...]
+    basis: Basis
+    blocks: tuple[int, ...] = ()
+    interval: tuple[float, float] | None = None
+    busbw_gb_per_s: float | None = None
+    status: Status = Status.GOOD
+    error: str = ""
+
+    @property
+    def time_ns(self) -> float | None:
+        """The headline: the one time, or the median over launches."""
+        return median(self.times_ns) if self.times_ns else None
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One side of a comparison. ``ranks`` and ``nodes`` are 0 where not known; ``definition`` says what its
+    times are; ``facts`` are shown beside its name. ``failures`` are operations of which there is nothing,
+    with the reason.
+    """
+
+    name: str
+    ranks: int
+    nodes: int
+    definition: str
+    buffers: str
+    facts: Mapping[str, str]
+    cases: Mapping[CaseKey, Observed]
+    series: str = ""
+    failures: Mapping[str, str] = field(default_factory=dict)
+
+
+def make_arm(name: str, records: Sequence[RunRecord]) -> Arm:
+    """One arm from its records: of different operations, or several launches of the same.
+
+    Raises UsageError where they are not of one world or not measured alike.
+    """
+    if not records:
+        raise UsageError(f"{name}: no record", hint="name a run, a log, or a folder of logs")
+    parts: dict[CaseKey, list[Observed]] = defaultdict(list)
+    for record in records:
+        for key, found in _of_record(record).items():
+            parts[key].append(found)
+    with_cases = [record for record in records if record.results] or list(records)
+    return Arm(
+        name=name,
+        ranks=_one(name, "ranks", {ranks(record) for record in with_cases}),
+        nodes=max(map(nodes, records)),
+        definition=str(_one(name, "time", {definition(record) for record in with_cases})),
+        buffers=", ".join(sorted({_buffers(record) for record in with_cases})),
+        facts=_facts(records),
+        cases={key: _joined(found) for key, found in sorted(parts.items())},
+        series=str(records[0].settings.get(SERIES, "")) if len(records) == 1 else "",
+        failures=_failures(records),
+    )
+
+
+def key_of(case: Case) -> CaseKey:
+    """The key of a case; cycles are repetitions, and a root means nothing where all ranks are equal."""
+    try:
+        rooted = collective(case.collective).rooted
+    except BusbwError:  # a foreign operation that an importer kept
+        rooted = True
+    root = case.root if rooted else -1
+    return CaseKey(_what_ran(case), case.dtype, case.op, root, case.placement.value, case.size_bytes)
+
+
+def _what_ran(case: Case) -> str:
+    if case.stream == ALONE:
+        return case.collective
+    return f"{case.collective} beside {'; '.join(case.beside) or 'nothing, as a stream'}"
+
+
+def ranks(record: RunRecord) -> int:
+    """Ranks of the world, or of each group where there are groups of one size; 0 where not known."""
+    groups = {len(group) for group in record.plan.groups}
+    if len(groups) == 1:
+        return groups.pop()
+    return record.world.size if record.world is not None else 0
+
+
+def nodes(record: RunRecord) -> int:
+    """Hosts that took part, or what the log's path says; 0 where not known (a log may name some ranks)."""
+    if record.world is not None and len(record.world.ranks) == record.world.size:
+        named = [host for host in record.world.hosts if host != _NOT_STATED]
+        if named:
+            return len(named)
+    labels = record.source.labels if record.source is not None else {}
+    return int(labels["nodes"]) if labels.get("nodes", "").isdecimal() else 0
+
+
+def version(record: RunRecord) -> str:
+    """Library and version, by the record or the label of a log; empty where neither says it."""
+    if record.world is not None and record.world.ranks and record.world.ranks[0].library_version:
+        rank = record.world.ranks[0]
+        return f"{rank.library} {rank.library_version}".strip()
+    labels = record.source.labels if record.source is not None else {}
+    return labels.get("version", "")
+
+
+def device(record: RunRecord) -> str:
+    """The device that all ranks have; empty where they differ or it is not known."""
+    names = {rank.device for rank in record.world.ranks} if record.world is not None else set()
+    names -= {_NOT_STATED, ""}
+    return names.pop() if len(names) == 1 else ""
+
+
+def definition(record: RunRecord) -> str:
+    """What a time of this record is, so that two of them can be told apart."""
+    if record.source is not None:
+        return record.method.time if record.method is not None else "imported"
+    timing = record.plan.timing
+    words = [timing.mode, timing.time]
+    words += [f"arrival {timing.arrival}"] * (timing.arrival != "none")
+    words += ["graph"] * bool(record.plan.options.graph)
+    words += [f"{record.plan.options.aggregate} in a group"] * (record.plan.options.aggregate > 1)
+    return f"busbw {', '.join(words)}"
+
+
+def _buffers(record: RunRecord) -> str:
+    return (record.method.buffers if record.method is not None else "") or _NOT_STATED
+
+
+def _facts(records: Sequence[RunRecord]) -> dict[str, str]:
+    """What names an arm's software and machine, each once."""
+    found = {
+        "version": {version(record) for record in records},
+        "device": {device(record) for record in records},
+        "backend": {record.plan.backend for record in records},
+        "created": {_day(record) for record in records},
+    }
+    return {name: ", ".join(sorted(values - {""})) for name, values in found.items() if values - {""}}
+
+
+def _day(record: RunRecord) -> str:
+    """When it was measured; a log's file may be any copy."""
+    is_copy = record.source is not None and record.source.fields.get("created") == "file"
+    return "" if is_copy else record.created[:10]
+
+
+def _one(name: str, what: str, values: set[T]) -> T:
+    if len(values) != 1:
+        told = " and ".join(sorted(map(str, values)))
+        raise UsageError(
+            f"{name} is not one thing: its {what} are {told}", hint="name the runs or logs one by one"
+        )
+    return values.pop()
+
+
+def _of_record(record: RunRecord) -> dict[CaseKey, Observed]:
+    found: dict[CaseKey, list[Observed]] = defaultdict(list)
+    for result in record.results:
+        case = record.plan.cases[result.case]
+        if result.status is not Status.NOT_APPLICABLE:
+            found[key_of(case)].append(_observed(record, result))
+    return {key: _cycles(repeats) for key, repeats in found.items()}
+
+
+def _observed(record: RunRecord, result: CaseResult) -> Observed:
+    times: Iterable[float] = result.evidence.get(LAUNCH_TIMES, ())
+    basis = Basis.LAUNCHES
+    if not times:
+        times = () if result.time_ns is None else (result.time_ns,)
+        basis = Basis.SINGLE if record.source is not None or result.low_ns is None else Basis.SAMPLES
+    if result.status is not Status.GOOD:
+        times = ()
+    within = None
+    if basis is Basis.SAMPLES and result.low_ns is not None and result.high_ns is not None:
+        within = (result.low_ns, result.high_ns)
+    error = result.error or (f"{result.wrong} wrong elements" if result.status is Status.WRONG else "")
+    if result.status is Status.NOT_RUN and not error:
+        error = record.error or "the run ended before"
+    return Observed(
+        times_ns=tuple(times),
+        basis=basis,
+        blocks=tuple(result.evidence.get(LAUNCH_BLOCKS, ())),
+        interval=within,
+        busbw_gb_per_s=result.busbw_gb_per_s,
+        status=result.status,
+        error=error,
+    )
+
+
+def _cycles(repeats: list[Observed]) -> Observed:
+    """Repetitions of the sweep within one launch: its median is the launch's time."""
+    good = [found for found in repeats if found.times_ns]
+    if len(repeats) == 1 or not good:
+        return repeats[0]
+    if any(found.basis is Basis.LAUNCHES for found in good):
+        return good[0]
+    return sorted(good, key=lambda found: found.times_ns[0])[len(good) // 2]
+
+
+def _joined(found: list[Observed]) -> Observed:
+    """Several records of one case: each is a launch."""
+    if len(found) == 1:
+        return found[0]
+    good = [part for part in found if part.times_ns]
+    if not good:
+        return found[0]
+    times = tuple(time for part in good for time in part.times_ns)
+    basis = Basis.LAUNCHES if len(times) > 1 else good[0].basis
+    known = [part.busbw_gb_per_s for part in good if part.busbw_gb_per_s is not None]
+    return Observed(
+        times, basis, interval=good[0].interval if len(times) == 1 else None,
+        busbw_gb_per_s=median(known) if known else None,
+    )  # fmt: skip
+
+
+def _failures(records: Sequence[RunRecord]) -> dict[str, str]:
+    found = {}
+    for record in records:
+        if record.results or record.status is RunStatus.COMPLETE:
+            continue
+        labels = record.source.labels if record.source is not None else {}
+        asked = record.settings.get("import", {}).get("op", "") if record.source is not None else ""
+        word = (
+            asked
+            or labels.get("test", "")
+            or ", ".join(dict.fromkeys(case.collective for case in record.plan.cases))
+        )
+        found[word.removesuffix("_perf") or "all"] = record.error or record.status.value
+    return found

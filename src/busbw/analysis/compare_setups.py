@@ -1,0 +1,244 @@
+"""Setups that were launched in turn: arms, how far each came, and which one to take where."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+
+from busbw.analysis.compare import Comparison, Row, Verdict
+from busbw.analysis.compare_arms import Arm, CaseKey, Observed, make_arm
+from busbw.model.record import RunRecord
+from busbw.model.result import Status
+from busbw.stats.ratio import Basis
+
+
+@dataclass(frozen=True)
+class LaunchOutcome:
+    """One launch of a setup. ``nodes`` is 0 for ranks of this host; ``error`` is empty where it ended well,
+    ``words`` are its last lines where it did not. ``skipped``: not tried, since the setup had failed before.
+    """
+
+    setup: str
+    block: int
+    nodes: int
+    folder: str
+    seconds: float
+    error: str = ""
+    words: tuple[str, ...] = ()
+    skipped: bool = False
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How far a setup came. ``largest_nodes`` is the largest number of nodes on which every launch completed
+    (0 for none); ``first_failed_nodes`` the smallest on which one did not (None for none), ``error`` and
+    ``words`` how. ``failed`` of ``launches`` failed.
+    """
+
+    setup: str
+    launches: int
+    failed: int
+    largest_nodes: int
+    first_failed_nodes: int | None
+    error: str = ""
+    words: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Effect:
+    """A setup against the default over neighbouring sizes with one verdict: what it gains or costs there."""
+
+    setup: str
+    operation: str
+    dtype: str
+    op: str
+    placement: str
+    verdict: Verdict
+    first_bytes: int
+    last_bytes: int
+    least_speedup: float | None
+    most_speedup: float | None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The setup to take for an operation and range of sizes: the default where nothing is known to be
+    faster.
+    """
+
+    operation: str
+    dtype: str
+    op: str
+    placement: str
+    first_bytes: int
+    last_bytes: int
+    setup: str
+    least_speedup: float
+    most_speedup: float
+
+
+def setup_arms(
+    series: str,
+    names: Sequence[str],
+    outcomes: Sequence[LaunchOutcome],
+    records: Mapping[str, RunRecord],
+    nodes: int,
+) -> tuple[Arm, ...]:
+    """One arm a setup, in the order of ``names``, from launches on ``nodes`` nodes; ``records`` by folder.
+
+    Setups without any record have an arm that failed as a whole.
+    """
+    arms = []
+    for name in names:
+        own = [outcome for outcome in outcomes if outcome.setup == name and outcome.nodes == nodes]
+        told = [(outcome, records[outcome.folder]) for outcome in own if outcome.folder in records]
+        failed = next((outcome.error for outcome in own if outcome.error), "")
+        if not told:
+            arms.append(
+                Arm(name, 0, nodes, "", "not stated", {}, {}, series, {"all": failed or "not launched"})
+            )
+            continue
+        arms.append(_arm(series, name, told, failed))
+    return _same_definition(arms)
+
+
+def _arm(series: str, name: str, told: list[tuple[LaunchOutcome, RunRecord]], failed: str) -> Arm:
+    first = make_arm(name, [told[0][1]])
+    parts: dict[CaseKey, list[tuple[int, Observed]]] = defaultdict(list)
+    for outcome, record in told:
+        for key, seen in make_arm(name, [record]).cases.items():
+            parts[key].append((outcome.block, seen))
+    cases = {key: _over_blocks(found) for key, found in sorted(parts.items())}
+    failures = {"a launch": failed} if failed else {}
+    return replace(first, cases=cases, series=series, failures=failures)
+
+
+def _over_blocks(found: list[tuple[int, Observed]]) -> Observed:
+    good = [(block, seen) for block, seen in found if seen.times_ns]
+    if not good:
+        return next((seen for _, seen in found if seen.status is not Status.NOT_RUN), found[0][1])
+    known = [seen.busbw_gb_per_s for _, seen in good if seen.busbw_gb_per_s is not None]
+    bad = len(found) - len(good)
+    return Observed(
+        times_ns=tuple(seen.times_ns[0] for _, seen in good),
+        basis=Basis.LAUNCHES,
+        blocks=tuple(block for block, _ in good),
+        busbw_gb_per_s=median(known) if known else None,
+        error=f"{bad} of {len(found)} launches have no number" if bad else "",
+    )
+
+
+def _same_definition(arms: list[Arm]) -> tuple[Arm, ...]:
+    """An arm without a record is of the same thing as the others; only its numbers are missing."""
+    known = next((arm for arm in arms if arm.definition), None)
+    if known is None:
+        return tuple(arms)
+    return tuple(
+        arm if arm.definition else replace(arm, definition=known.definition, buffers=known.buffers)
+        for arm in arms
+    )
+
+
+def reaches(names: Sequence[str], outcomes: Sequence[LaunchOutcome]) -> tuple[Reach, ...]:
+    """Per setup how far it came."""
+    found = []
+    for name in names:
+        own = [outcome for outcome in outcomes if outcome.setup == name]
+        tried = [outcome for outcome in own if not outcome.skipped]
+        bad = sorted((outcome for outcome in tried if outcome.error), key=lambda outcome: outcome.nodes)
+        bad_nodes = {outcome.nodes for outcome in own if outcome.error or outcome.skipped}
+        good_nodes = {outcome.nodes for outcome in tried} - bad_nodes
+        first = bad[0] if bad else None
+        found.append(
+            Reach(
+                name,
+                len(tried),
+                len(bad),
+                max(good_nodes, default=0),
+                first.nodes if first is not None else None,
+                first.error if first is not None else "",
+                first.words if first is not None else (),
+            )
+        )
+    return tuple(found)
+
+
+def effects(comparison: Comparison) -> tuple[Effect, ...]:
+    """What each setup gains and costs: ranges of neighbouring sizes that are FASTER, SLOWER or FAILED."""
+    found: list[Effect] = []
+    for rows in _curves(comparison).values():
+        run: list[Row] = []
+        for row in [*rows, None]:
+            if run and (row is None or row.verdict is not run[0].verdict):
+                if run[0].verdict in (Verdict.FASTER, Verdict.SLOWER, Verdict.FAILED):
+                    found.append(_effect(run))
+                run = []
+            if row is not None:
+                run.append(row)
+    return tuple(found)
+
+
+def _curves(comparison: Comparison) -> dict[tuple[str, ...], list[Row]]:
+    """Rows of one setup, operation and placement, by size."""
+    curves: dict[tuple[str, ...], list[Row]] = defaultdict(list)
+    for row in sorted(comparison.rows, key=lambda row: row.key.size_bytes):
+        key = row.key
+        curves[row.arm, key.collective, key.dtype, key.op, key.placement].append(row)
+    return curves
+
+
+def _effect(run: Sequence[Row]) -> Effect:
+    key = run[0].key
+    speedups = [row.speedup for row in run if row.speedup is not None]
+    return Effect(
+        run[0].arm, key.collective, key.dtype, key.op, key.placement, run[0].verdict,
+        key.size_bytes, run[-1].key.size_bytes,
+        min(speedups, default=None), max(speedups, default=None),
+    )  # fmt: skip
+
+
+def choices(comparison: Comparison) -> tuple[Choice, ...]:
+    """The setup to take for every operation and size, neighbouring sizes with one winner together.
+
+    A setup wins where it is FASTER and no other FASTER one has the shorter time.
+    """
+    by_case: dict[CaseKey, list[Row]] = defaultdict(list)
+    for row in comparison.rows:
+        by_case[row.key].append(row)
+    made: list[Choice] = []
+    for key, rows in sorted(by_case.items()):
+        if key not in comparison.baseline.cases:
+            continue
+        faster = [row for row in rows if row.verdict is Verdict.FASTER and row.time_ns is not None]
+        winner = min(faster, key=lambda row: row.time_ns or 0.0, default=None)
+        name = winner.arm if winner is not None else comparison.baseline.name
+        speedup = (winner.speedup if winner is not None else None) or 1.0
+        kind = (key.collective, key.dtype, key.op, key.placement)
+        last = made[-1] if made else None
+        if (
+            last is not None
+            and last.setup == name
+            and kind == (last.operation, last.dtype, last.op, last.placement)
+        ):
+            made[-1] = replace(
+                last,
+                last_bytes=key.size_bytes,
+                least_speedup=min(last.least_speedup, speedup),
+                most_speedup=max(last.most_speedup, speedup),
+            )
+        else:
+            made.append(Choice(*kind, key.size_bytes, key.size_bytes, name, speedup, speedup))
+    return tuple(made)
+
+
+def winner(comparison: Comparison) -> str:
+    """The setup that is FASTER in most cases, and SLOWER or FAILED in none; else the default."""
+    best, most = comparison.baseline.name, 0
+    for arm in comparison.candidates:
+        verdicts = [row.verdict for row in comparison.rows if row.arm == arm.name]
+        faster = verdicts.count(Verdict.FASTER)
+        if faster > most and Verdict.SLOWER not in verdicts and Verdict.FAILED not in verdicts:
+            best, most = arm.name, faster
+    return best

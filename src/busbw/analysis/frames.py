@@ -1,0 +1,131 @@
+"""Records and sample tables as polars frames. polars belongs to the extra ``busbw[analysis]``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, fields, is_dataclass
+from enum import Enum
+from importlib.util import find_spec
+from types import NoneType
+from typing import TYPE_CHECKING, Final, get_args, get_origin, get_type_hints
+
+import numpy as np
+import numpy.typing as npt
+
+from busbw.errors import UsageError
+from busbw.model.case import Case
+from busbw.model.record import RunRecord, WorldInfo
+from busbw.model.result import CaseResult, Status
+
+if TYPE_CHECKING:
+    import polars as pl
+    from polars._typing import SchemaDict
+
+# The position in the plan is one column, ``case``, as in the sample table.
+_CASE_FIELDS: Final = tuple(field.name for field in fields(Case) if field.name != "index")
+_RESULT_FIELDS: Final = tuple(field.name for field in fields(CaseResult) if field.name != "case")
+_RUN_COLUMNS: Final[Mapping[str, type]] = {
+    "run_id": str,
+    "case": int,
+    "ranks": int,
+    "mode": str,
+    "time": str,
+    "arrival": str,
+}
+
+
+def require_polars() -> None:
+    """Raises UsageError naming the extra where polars is not installed."""
+    if find_spec("polars") is None:
+        raise UsageError(
+            "frames need polars, which is not installed", hint="pip install 'busbw[analysis]' brings it"
+        )
+
+
+def results(record: RunRecord) -> pl.DataFrame:
+    """One row a case of the plan: which run, how it was timed, every field of Case and of CaseResult.
+
+    A case that the run did not come to has the status ``not-run``. What is null was not measured, does not
+    exist, or is not known.
+    """
+    require_polars()
+    import polars as pl
+
+    found = {result.case for result in record.results}
+    missing = (case.index for case in record.plan.cases if case.index not in found)
+    every = (*record.results, *(CaseResult(case, Status.NOT_RUN) for case in missing))
+    ordered = sorted(every, key=lambda result: result.case)
+    return pl.DataFrame([_row(record, result) for result in ordered], schema=_results_schema(), orient="row")
+
+
+def samples(rows: npt.NDArray[np.void]) -> pl.DataFrame:
+    """The columns of SAMPLE_DTYPE, and ``call_ns``: the time of one call, elapsed_ns / k."""
+    import polars as pl
+
+    return _columns(rows).with_columns((pl.col("elapsed_ns") / pl.col("k")).alias("call_ns"))
+
+
+def digests(rows: npt.NDArray[np.void], world: WorldInfo | None) -> pl.DataFrame:
+    """The columns of DIGEST_DTYPE, and where each rank ran; null where the record does not say."""
+    import polars as pl
+
+    places = [(rank.rank, rank.host, rank.local_rank, rank.device) for rank in world.ranks] if world else []
+    schema = {"rank": pl.Int32, "host": pl.String, "local_rank": pl.Int32, "device": pl.String}
+    where = pl.DataFrame(places, schema=schema, orient="row")
+    return _columns(rows).join(where, on="rank", how="left", maintain_order="left")
+
+
+def _columns(rows: npt.NDArray[np.void]) -> pl.DataFrame:
+    import polars as pl
+
+    return pl.DataFrame({name: np.ascontiguousarray(rows[name]) for name in rows.dtype.names or ()})
+
+
+def _row(record: RunRecord, result: CaseResult) -> list[object]:
+    case, timing = record.plan.cases[result.case], record.plan.timing
+    return [
+        *(record.run_id, result.case, record.world.size if record.world is not None else None),
+        *((timing.mode, timing.time, timing.arrival) if record.method is not None else (None, None, None)),
+        *(_plain(getattr(case, name)) for name in _CASE_FIELDS),
+        *(_plain(getattr(result, name)) for name in _RESULT_FIELDS),
+    ]
+
+
+def _results_schema() -> SchemaDict:
+    """Types from the dataclasses' own, so that a field added to them becomes a column by itself."""
+    case, result = get_type_hints(Case), get_type_hints(CaseResult)
+    return {
+        **{name: _data_type(hint) for name, hint in _RUN_COLUMNS.items()},
+        **{name: _data_type(case[name]) for name in _CASE_FIELDS},
+        **{name: _data_type(result[name]) for name in _RESULT_FIELDS},
+    }
+
+
+def _data_type(hint: object) -> pl.DataType:
+    """The polars type of an annotation; JSON text where no column type fits."""
+    import polars as pl
+
+    arguments = get_args(hint)
+    if NoneType in arguments:  # X | None
+        (inner,) = (argument for argument in arguments if argument is not NoneType)
+        return _data_type(inner)
+    if get_origin(hint) is tuple and arguments[1:] == (...,):
+        return pl.List(_data_type(arguments[0]))
+    if is_dataclass(hint):
+        return pl.Struct({name: _data_type(inner) for name, inner in get_type_hints(hint).items()})
+    for plain, column in ((bool, pl.Boolean()), (int, pl.Int64()), (float, pl.Float64())):
+        if isinstance(hint, type) and issubclass(hint, plain):
+            return column
+    return pl.String()
+
+
+def _plain(value: object) -> object:
+    """A field's value as polars takes it."""
+    if isinstance(value, Enum):
+        return value.value
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    return json.dumps(value) if isinstance(value, Mapping) else value

@@ -1,0 +1,150 @@
+"""A reference: a measured curve of one operation, with everything that must match for it to say anything."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from statistics import median
+from typing import Final
+
+from busbw.errors import UsageError
+from busbw.model.collective import collective
+
+SCHEMA: Final = 1
+# Between two points further apart than this the curve may bend: no value is made up there.
+MOST_STEP: Final = 4.0
+_SAME_SIZE: Final = 1e-3
+# Printed bandwidths have two decimals.
+_PRINTED_HALF: Final = 0.0051
+
+
+@dataclass(frozen=True)
+class Point:
+    """One size and placement. ``times_us`` has one time a launch; it is empty where a source gives the
+    bandwidth only.
+    """
+
+    size_bytes: int
+    placement: str
+    busbw_gb_per_s: float
+    times_us: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Printed:
+    """The two bandwidths of one row as they were printed: their quotient tells the number of ranks."""
+
+    size_bytes: int
+    algbw_gb_per_s: float
+    busbw_gb_per_s: float
+
+
+@dataclass(frozen=True)
+class Reference:
+    """``ranks`` is what busbw / algbw says, ``ranks_stated`` what the source does. ``machine`` names the
+    nodes, ``device`` their accelerators, ``definition`` what a time is; ``nodes`` is 0 where not known.
+    ``kind``: log (a published table), value (a published number), own (measured with busbw) or saved (by a
+    user). ``left_out`` is why a reference is shown and never used.
+    """
+
+    name: str
+    kind: str
+    ranks: int
+    nodes: int
+    date: str
+    source: str
+    definition: str
+    points: tuple[Point, ...]
+    operation: str = ""
+    machine: str = ""
+    device: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    dtype: str = ""
+    op: str = ""
+    ranks_stated: int | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    printed: Printed | None = None
+    sha256: str = ""
+    note: str = ""
+    left_out: str = ""
+
+    @cached_property
+    def launches(self) -> int:
+        """Launches behind each point; 1 for a log."""
+        return max((len(point.times_us) for point in self.points), default=0) or 1
+
+    @property
+    def versions_text(self) -> str:
+        """All versions in one line; ``not stated`` where the source is silent."""
+        return ", ".join(f"{name} {value}".strip() for name, value in self.versions.items()) or "not stated"
+
+
+@dataclass(frozen=True)
+class Expected:
+    """A reference's value at a size. ``log_deviation`` is the standard deviation of the logarithm of a
+    launch's time, None where the reference is one launch.
+    """
+
+    busbw_gb_per_s: float
+    interpolated: bool
+    launches: int
+    log_deviation: float | None
+
+
+def check_ranks(reference: Reference) -> None:
+    """Hold the number of ranks against the reference's own bandwidths. Raises UsageError naming what fits."""
+    if reference.printed is None:
+        return
+    printed, factor = reference.printed, collective(reference.operation).busbw_factor
+    ratio = printed.busbw_gb_per_s / printed.algbw_gb_per_s
+    given = factor(reference.ranks) if reference.ranks > 1 else 0.0
+    if abs(given * printed.algbw_gb_per_s - printed.busbw_gb_per_s) > _PRINTED_HALF * (1 + given):
+        raise UsageError(
+            f"reference {reference.name} says {reference.ranks} ranks, but its busbw / algbw is {ratio:.5f}",
+            hint="give the number of ranks that the bandwidths have",
+        )
+
+
+def value_at(reference: Reference, size_bytes: int, placement: str) -> Expected | None:
+    """The reference's bus bandwidth at a size: that of the point, or interpolated on a straight line between
+    the logarithms of size and bandwidth. None outside its sizes, and where its points are too far apart.
+    """
+    points = sorted(
+        (point for point in reference.points if point.placement == placement and point.busbw_gb_per_s > 0),
+        key=lambda point: point.size_bytes,
+    )
+    for point in points:
+        if abs(point.size_bytes / size_bytes - 1) <= _SAME_SIZE:
+            return Expected(point.busbw_gb_per_s, False, _launches(point), log_deviation(point))
+    for below, above in pairwise(points):
+        if below.size_bytes < size_bytes < above.size_bytes <= MOST_STEP * below.size_bytes:
+            return _between(below, above, size_bytes)
+    return None
+
+
+def _between(below: Point, above: Point, size_bytes: int) -> Expected:
+    share = math.log(size_bytes / below.size_bytes) / math.log(above.size_bytes / below.size_bytes)
+    value = below.busbw_gb_per_s ** (1 - share) * above.busbw_gb_per_s**share
+    deviations = [deviation for point in (below, above) if (deviation := log_deviation(point)) is not None]
+    return Expected(value, True, min(_launches(below), _launches(above)), max(deviations, default=None))
+
+
+def _launches(point: Point) -> int:
+    return len(point.times_us) or 1
+
+
+def log_deviation(point: Point) -> float | None:
+    """Standard deviation of the logarithm of a launch's time; None from fewer than two launches."""
+    logs = [math.log(time) for time in point.times_us]
+    if len(logs) < 2:
+        return None
+    mean = math.fsum(logs) / len(logs)
+    return math.sqrt(math.fsum((log - mean) ** 2 for log in logs) / (len(logs) - 1))
+
+
+def middle_us(point: Point) -> float | None:
+    """The median over launches; None where only a bandwidth is known."""
+    return median(point.times_us) if point.times_us else None
