@@ -29,6 +29,10 @@ _HYDRA_SIGNAL = re.compile(r"EXIT STRING: .*\(signal (\d+)\)|KILLED BY SIGNAL: (
 _OPEN_MPI_SIGNAL = re.compile(
     r"process rank (\d+) with PID (\d+) on node (\S+) exited on\s+signal (\d+)", re.DOTALL
 )
+# Open MPI 5: a survivor's words, which it may say before its launcher has noticed who died.
+_OPEN_MPI_PEER = re.compile(r"peer process has unexpectedly disconnected.*?Peer host:\s+(\S+)", re.DOTALL)
+# And its launcher's, over a host whose daemon it lost.
+_OPEN_MPI_DAEMON = re.compile(r"Remote host:\s+(\S+)\s+Daemon exit status:")
 # The first lines of what a launcher itself says; a rank's own last words come before.
 _BANNER = re.compile(r"^(={20,}|-{20,})$")
 
@@ -42,6 +46,13 @@ def read_death(lines: Sequence[str]) -> Death | None:
     if match := _HYDRA_PLACE.search(text):
         return Death(match[2], int(match[1]), code=_hydra_code(text))
     return None
+
+
+def read_lost_peer(lines: Sequence[str]) -> str | None:
+    """The host of a process that others lost their connection to; None where nobody said so."""
+    text = "\n".join(lines)
+    match = _OPEN_MPI_PEER.search(text) or _OPEN_MPI_DAEMON.search(text)
+    return match[1] if match else None
 
 
 def _hydra_code(text: str) -> int | None:

@@ -1,7 +1,7 @@
 """The settings of ``busbw run``: one model, from which flags, help and the CLI reference are made.
 
-Letters and long names are those of nccl-tests where it has the option. Values stay text until a plan is made
-from them, so that the record keeps what the user wrote.
+Letters and long names are those of nccl-tests where it has the option (``-N`` excepted: nodes, later).
+Values stay text until a plan is made from them, so that the record keeps what the user wrote.
 """
 
 from __future__ import annotations
@@ -9,70 +9,108 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from cyclopts import Group, Parameter
+from cyclopts import Parameter
 
-SWEEP = Group("Sweep", sort_key=1)
-METHOD = Group("Method", sort_key=2)
-PLACE = Group("Where", sort_key=3)
-OUTPUT = Group("Output", sort_key=4)
+from busbw.settings.help_groups import BUFFERS, METHOD, OUTPUT, PLACE, SWEEP
+from busbw.settings.pattern import PatternSettings
+from busbw.settings.preflight import PreflightSettings
 
 BackendName = Literal["auto", "nccl", "mpi", "null"]
 WorldName = Literal["auto", "solo", "mpi", "nccl"]
+ModeName = Literal["throughput", "latency"]
+TimeName = Literal["max", "avg", "min", "rank0", "last", "span", "loop"]
+ArrivalName = Literal["none", "late-one", "uniform", "ramp"]
+MemoryName = Literal["device", "nccl", "managed", "host"]
 FormatName = Literal["table", "csv", "json", "jsonl"]
 
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class RunSettings:
+class RunSettings(PreflightSettings, PatternSettings):
     """Settings of one run."""
 
     minbytes: Annotated[
-        str, Parameter(name=["--minbytes", "-b"], group=SWEEP, help="First size; K, M, G are powers of 1024.")
-    ] = "8"
+        str | None,
+        Parameter(
+            name=["--minbytes", "-b"],
+            group=SWEEP,
+            help="First size; K, M, G are powers of 1024. Alone, without -e, the only size. [default: 8]",
+        ),
+    ] = None
     maxbytes: Annotated[
-        str,
+        str | None,
         Parameter(
             name=["--maxbytes", "-e"],
             group=SWEEP,
-            help="Last size; also the size of each rank's send and receive buffers.",
+            help="Last size; also the size of each rank's send and receive buffers. Alone, the only size."
+            " [default: 64M]",
         ),
-    ] = "64M"
+    ] = None
     stepfactor: Annotated[
         float | None,
         Parameter(
-            name=["--stepfactor", "-f"], group=SWEEP, help="Factor between sizes; 1 = add -i. [default: 2]"
+            name=["--stepfactor", "-f"],
+            group=SWEEP,
+            help="Factor between sizes; 1 = step by -i. [default: 2]",
         ),
     ] = None
     stepbytes: Annotated[
         str | None,
-        Parameter(name=["--stepbytes", "-i"], group=SWEEP, help="Bytes between sizes, instead of a factor."),
+        Parameter(
+            name=["--stepbytes", "-i"],
+            group=SWEEP,
+            help="Bytes between sizes, instead of a factor. [default with -f 1: 1M]",
+        ),
     ] = None
     datatype: Annotated[
         str,
         Parameter(
-            name=["--datatype", "-d"], group=SWEEP, help="Element type, or several separated by commas."
+            name=["--datatype", "-d"], group=SWEEP, help="Element type, several separated by commas, or all."
         ),
     ] = "float"
     op: Annotated[
-        str, Parameter(name=["--op", "-o"], group=SWEEP, help="Reduction: sum, prod, min, max, or several.")
+        str,
+        Parameter(
+            name=["--op", "-o"],
+            group=SWEEP,
+            help="Reduction: sum, prod, min, max, avg, mulsum, several separated by commas, or all.",
+        ),
     ] = "sum"
     root: Annotated[
-        int, Parameter(name=["--root", "-r"], group=SWEEP, help="Root of rooted collectives.")
-    ] = 0
+        str,
+        Parameter(
+            name=["--root", "-r"],
+            allow_leading_hyphen=True,
+            group=SWEEP,
+            help="Root of rooted collectives, several, or all (-1).",
+        ),
+    ] = "0"
+    cycles: Annotated[int, Parameter(group=SWEEP, help="Repeat the whole sweep this often.")] = 1
     iters: Annotated[
         int | None,
         Parameter(
             name=["--iters", "-n"],
             group=METHOD,
-            help="Timed calls a case. Without it, sampling goes on until the interval is narrow enough.",
+            help="Timed calls a case (groups of them with -m); 0 only checks. Without it, sampling goes on"
+            " until the interval is narrow enough.",
         ),
     ] = None
     warmup_iters: Annotated[
         int | None,
         Parameter(
-            name=["--warmup-iters", "-w"], group=METHOD, help="Untimed calls first. [default: 3 and 20 ms]"
+            name=["--warmup-iters", "--warmup_iters", "-w"],
+            group=METHOD,
+            help="Untimed calls first. [default: 3 and 20 ms]",
         ),
     ] = None
+    agg_iters: Annotated[
+        int,
+        Parameter(
+            name=["--agg-iters", "--agg_iters", "-m"],
+            group=METHOD,
+            help="Calls that are issued as one NCCL group; their time is divided by this.",
+        ),
+    ] = 1
     check: Annotated[
         int, Parameter(name=["--check", "-c"], group=METHOD, help="Checks of the result a case; 0 = none.")
     ] = 1
@@ -86,18 +124,105 @@ class RunSettings:
     case_time: Annotated[
         str, Parameter(group=METHOD, help="Sample one case for no longer than about this.")
     ] = "500ms"
+    budget: Annotated[
+        str | None,
+        Parameter(group=METHOD, help="Time for the whole sweep, shared out over the cases that are left."),
+    ] = None
+    mode: Annotated[
+        ModeName,
+        Parameter(
+            group=METHOD,
+            help="throughput: back-to-back calls. latency: single calls, each behind a barrier.",
+        ),
+    ] = "throughput"
+    time: Annotated[
+        TimeName | None,
+        Parameter(
+            group=METHOD,
+            help="How a sample comes from the ranks' times: max; avg, min, rank0; loop (host time of a loop,"
+            " as nccl-tests); in latency mode last (from the last arrival) and span (first entry to last exit"
+            " on a synchronised clock). [default: max]",
+            show_choices=False,
+        ),
+    ] = None
+    average: Annotated[
+        int | None,
+        Parameter(
+            name=["--average", "-a"],
+            group=METHOD,
+            help="As --time: 0 rank0, 1 avg, 2 min, 3 max (nccl-tests). With --time loop: of one loop of all"
+            " -n calls.",
+        ),
+    ] = None
+    arrival: Annotated[
+        ArrivalName,
+        Parameter(
+            group=METHOD,
+            help="Delay ranks on purpose, in latency mode: late-one, uniform or ramp.",
+            show_choices=False,
+        ),
+    ] = "none"
+    blocking: Annotated[
+        int,
+        Parameter(
+            name=["--blocking", "-z"],
+            group=METHOD,
+            help="1, 3: wait and barrier after each call (as --mode latency); 2: wait, no barrier.",
+        ),
+    ] = 0
+    cudagraph: Annotated[
+        int,
+        Parameter(
+            name=["--cudagraph", "-G"],
+            group=METHOD,
+            help="Capture the calls of a sample in a CUDA graph; with -n N, N calls launched this often.",
+        ),
+    ] = 0
+    launches: Annotated[
+        int,
+        Parameter(
+            group=METHOD,
+            help="Start the ranks this often; intervals are then over launches, which differ more than"
+            " samples do.",
+        ),
+    ] = 1
+    timeout: Annotated[
+        float, Parameter(name=["--timeout", "-T"], group=METHOD, help="Seconds a case may take; 0 = any.")
+    ] = 0.0
+    seed: Annotated[
+        int | None, Parameter(group=METHOD, help="Seed of the check data. [default: random, recorded]")
+    ] = None
     hot: Annotated[
         bool,
         Parameter(
             negative="",
             show_default=False,
-            group=METHOD,
+            group=BUFFERS,
             help="Use one place of the buffers (data in caches) instead of rotating.",
         ),
     ] = False
-    seed: Annotated[
-        int | None, Parameter(group=METHOD, help="Seed of the check data. [default: random, recorded]")
-    ] = None
+    unalign: Annotated[
+        int,
+        Parameter(
+            name=["--unalign", "-u"], group=BUFFERS, help="Misalign both buffers by this many elements."
+        ),
+    ] = 0
+    buffers: Annotated[
+        MemoryName,
+        Parameter(
+            group=BUFFERS,
+            help="Memory of GPU ranks: device, nccl (ncclMemAlloc, as nccl-tests), managed or host.",
+            show_choices=False,
+        ),
+    ] = "device"
+    local_register: Annotated[
+        int,
+        Parameter(
+            name=["--local-register", "--local_register", "-R"],
+            group=BUFFERS,
+            help="Register the buffers with NCCL: 0 no, 1 locally, 2 as symmetric windows.",
+        ),
+    ] = 0
     ranks: Annotated[
         int | None,
         Parameter(
@@ -117,9 +242,71 @@ class RunSettings:
     nccl: Annotated[
         str, Parameter(show_default=False, group=PLACE, help="Path of the libnccl.so to measure.")
     ] = ""
+    parallel_init: Annotated[
+        int,
+        Parameter(
+            name=["--parallel-init", "--parallel_init", "-p"],
+            group=PLACE,
+            help="Accepted for nccl-tests' users: every GPU has a process of its own, so always in parallel.",
+        ),
+    ] = 0
+    stats: Annotated[
+        tuple[str, ...],
+        Parameter(
+            consume_multiple=True,
+            negative="",
+            show_default=False,
+            group=OUTPUT,
+            help="More columns: avg, min, max, p50, p99, p99.9 (any pNN), cv, imbalance, issue, skew, first,"
+            " in, out, algorithm, overlap.",
+        ),
+    ] = ()
+    expect: Annotated[
+        tuple[str, ...],
+        Parameter(
+            negative="",
+            show_default=False,
+            group=OUTPUT,
+            help="Judge the run: a reference (`busbw expect --list`), a file of them, or a preset. The exit"
+            " code is 1 below it, 3 undecided.",
+        ),
+    ] = ()
+    report_cputime: Annotated[
+        int,
+        Parameter(
+            name=["--report-cputime", "--report_cputime", "-C"],
+            group=OUTPUT,
+            help="1: a column with the host's time of issuing a call (--stats issue).",
+        ),
+    ] = 0
+    report_timestamps: Annotated[
+        int,
+        Parameter(
+            name=["--report-timestamps", "--report_timestamps", "-S"],
+            group=OUTPUT,
+            help="1: when each row was finished.",
+        ),
+    ] = 0
+    nccl_topology: Annotated[
+        bool,
+        Parameter(
+            negative="",
+            show_default=False,
+            group=OUTPUT,
+            help="Keep NCCL's topology and graphs as XML, in evidence/ of the run folder.",
+        ),
+    ] = False
+    memory: Annotated[
+        int,
+        Parameter(name=["--memory", "-M"], group=OUTPUT, help="1: memory used by buffers and communicator."),
+    ] = 0
     format: Annotated[FormatName, Parameter(group=OUTPUT, help="What is written to standard output.")] = (
         "table"
     )
+    deliver: Annotated[
+        str,
+        Parameter(show=False, help="Written by busbw into jobs: the front process's run folder."),
+    ] = ""
     dry_run: Annotated[
         bool,
         Parameter(

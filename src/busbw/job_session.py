@@ -1,0 +1,435 @@
+"""A run on an engine: submit the job, follow it, judge how it ended, bring the record home, clean up.
+
+The job outlives this process: ``request/job.json`` says what was submitted, and ``attach`` goes on from the
+events that were heard before.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shlex
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TextIO
+
+from busbw import session
+from busbw.errors import BusbwError, ExitCode, RankFailed, SiteError, UsageError
+from busbw.launchers.base import LaunchRequest
+from busbw.launchers.deaths import read_death, read_lost_peer
+from busbw.launchers.engine import Engine, Handle, Job, JobRequest, JobState, Output, Phase, load
+from busbw.launchers.interrupt import Interrupt
+from busbw.model.event import Emit, Event, EventKind, decode, event
+from busbw.model.plan import Limits, Plan
+from busbw.model.record import RunStatus
+from busbw.model.result import Status
+from busbw.record import close
+from busbw.record import folder as folders
+from busbw.record.arrive import Arrival
+from busbw.record.findings import merge
+from busbw.record.parquet import compact
+from busbw.record.read import read_record
+from busbw.units import parse_duration
+from busbw.worker.lead import error_event, now_utc
+
+if TYPE_CHECKING:
+    from busbw.settings.run import RunSettings
+
+# How long a cancelled job may take over its last words, and one that has gone wrong over its end.
+CANCEL_SECONDS: Final = 15.0
+# What shells end with where they cannot start a program.
+_SHELL_HINTS: Final = {
+    126: "name a program that the nodes may execute",
+    127: "name a program that the nodes have, by its full path or with PATH in --env or --setup-script",
+}
+WRONG_SECONDS: Final = 30.0
+
+
+@dataclass
+class Following:
+    """One job being followed: who hears it, and what was heard."""
+
+    engine: Engine
+    handle: Handle
+    folder: Path
+    show: Emit
+    err: TextIO
+    arrival: Arrival
+    story: session.Story
+    wait_seconds: float | None
+    cancels: bool = True  # Ctrl-C ends the job; else it only ends the following
+    raw: Callable[[str], object] | None = None  # takes output lines that are no events (exec)
+    state: JobState = field(default_factory=lambda: JobState(Phase.PENDING))
+    given_up: BusbwError | None = None
+    since_s: float = field(default_factory=time.monotonic)
+    wrong_since_s: float | None = None
+    cancelled_s: float | None = None
+    stopped: bool = False  # the user asked for its end here
+    left: bool = False  # the user left a job that goes on
+
+
+def submit(
+    job: Job, request: JobRequest, argv: tuple[str, ...], settings: RunSettings | None = None
+) -> Handle:
+    """Make the run folder, write the request into it, submit it, and keep its handle there.
+
+    Raises SiteError with the engine's own words; the folder then tells of a run that never started.
+    """
+    folder = folders.create(Path(job.folder).parent, job.run_id)
+    _write_request(folder, job, request, argv, settings)
+    for name, text in request.files.items():
+        (folder / "request" / name).write_text(text)
+    (folder / folders.TICKET_FILE).write_text(job.run_id + "\n")
+    try:
+        handle = load(request.engine).submit(request, folder)
+    except BusbwError as error:
+        close.close(folder, RunStatus.FAILED, now_utc(), error=error.message, hint=error.hint)
+        raise
+    size = {"ranks": request.ranks, "nodes": request.nodes, "submitted": now_utc()}
+    (folder / folders.JOB_FILE).write_text(json.dumps({**handle.to_fields(), **size}) + "\n")
+    return handle
+
+
+def _write_request(
+    folder: Path, job: Job, request: JobRequest, argv: tuple[str, ...], settings: RunSettings | None
+) -> None:
+    """The request as ``record.request`` reads it; the cases are known once the ranks are."""
+    plan = Plan(backend=job.backend, cases=(), buffer_bytes=0, limits=Limits(), checks=0, seed=0)
+    body = {
+        "run_id": job.run_id,
+        "folder": job.folder,
+        "argv": argv,
+        "settings": (asdict(settings) if settings is not None else {}) | _plain(job) | _order(request),
+        "plan": plan.to_json(),
+    }
+    (folder / folders.REQUEST_FILE).write_text(json.dumps(body) + "\n")
+
+
+def _order(request: JobRequest) -> dict[str, object]:
+    return {} if request.rank_order is None else {"rank_order": request.rank_order.to_fields()}
+
+
+def _plain(job: Job) -> dict[str, object]:
+    launch = {name: getattr(job.launch, name) for name in ("on", *job.launch.given())}
+    return {"launch": json.loads(json.dumps(launch, default=str)), "command": list(job.work.words)}
+
+
+def cancel(folder: Path, *, now: bool) -> Handle:
+    """Ask the engine to end a run's job, so that whoever follows it knows that it was wanted. Raises
+    SiteError where the engine does not answer.
+    """
+    handle = read_handle(folder)
+    (folder / folders.CANCELLED_FILE).touch()
+    load(handle.engine).cancel(handle, now=now)
+    return handle
+
+
+def ended_code(folder: Path) -> ExitCode:
+    """The exit code of a run whose record is closed, as following it to its end would have given it."""
+    record = read_record(folder)
+    if record.status is RunStatus.INTERRUPTED:
+        return ExitCode.INTERRUPTED
+    if record.status is not RunStatus.COMPLETE:
+        return ExitCode.RANK_FAILED if folders.is_started(folder) else ExitCode.ENVIRONMENT
+    is_wrong = any(result.status is Status.WRONG for result in record.results)
+    return ExitCode.BAD_VERDICT if is_wrong else ExitCode.OK
+
+
+def read_handle(folder: Path) -> Handle:
+    """The submitted job of a run. Raises UsageError where the run is no job."""
+    try:
+        return Handle.from_fields(json.loads((folder / folders.JOB_FILE).read_text()))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UsageError(
+            f"{folder.name} is not a job on an engine", hint="`busbw jobs` lists those that are"
+        ) from error
+
+
+def read_submission(folder: Path) -> dict[str, str]:
+    """What was submitted, for a table: nodes, operations (or command), split, ranks, submission time (UTC);
+    empty where it was not said, or by an earlier version.
+    """
+    job = json.loads((folder / folders.JOB_FILE).read_text())
+    request = json.loads((folder / folders.REQUEST_FILE).read_text())
+    settings = request.get("settings", {})
+    words = settings.get("command", [])
+    is_run = words[:1] == ["run"] and "deliver" in settings
+    operations = itertools.takewhile(lambda word: not word.startswith("-"), words[1:])
+    return {
+        "nodes": str(job.get("nodes") or ""),
+        "operations": ",".join(operations) if is_run else shlex.join(words),
+        "split": str(settings.get("split") or ""),
+        "ranks": str(job.get("ranks") or ""),
+        "submitted": str(job.get("submitted") or ""),
+    }
+
+
+def wait_seconds(text: str, engine: Engine) -> float | None:
+    """How long a job may take to start: --wait, else the engine's own."""
+    return parse_duration(text) if text else engine.WAIT_SECONDS
+
+
+def follow(following: Following) -> ExitCode:
+    """Show a job until it has ended (or we are told to leave), then collect, judge, close and clean.
+
+    The exit code of a run is what its ranks found; leaving an attached job gives INTERRUPTED.
+    """
+    for item in following.arrival.replay():
+        _hear(item, following)
+    with Interrupt() as interrupt:
+        try:
+            left = _follow(following, interrupt)
+        except BrokenPipeError:
+            following.engine.cancel(following.handle, now=True)
+            raise
+        if left:
+            following.left = True
+            return ExitCode.INTERRUPTED
+        return _finish(following)
+
+
+def _follow(following: Following, interrupt: Interrupt) -> bool:
+    """Take the job's items. True where the user left a job that goes on."""
+    engine, handle = following.engine, following.handle
+    with (following.folder / folders.LOG_FILE).open("a") as log:
+        for item in engine.follow(handle, following.folder):
+            if isinstance(item, Output):
+                _take_line(item, following, log)
+            elif isinstance(item, JobState):
+                _take_state(item, following)
+            if interrupt.requested and not following.cancels:
+                return True
+            if _is_over(following, interrupt):
+                break
+    return False
+
+
+def _is_over(following: Following, interrupt: Interrupt) -> bool:
+    """Whether to stop following: the end came, or will not come by itself in the time that it has."""
+    now_s = time.monotonic()
+    if interrupt.requested and following.cancelled_s is None:
+        following.stopped = following.story.interrupted = True
+        print("interrupted: cancelling the job", file=following.err, flush=True)
+        _cancel(following)
+    if interrupt.insisted:
+        following.engine.cancel(following.handle, now=True)
+        return True
+    if following.cancelled_s is None and (following.folder / folders.CANCELLED_FILE).is_file():
+        following.cancelled_s = now_s  # by somebody else, with the same patience
+    if following.given_up is None and following.cancelled_s is None:
+        following.given_up = _hopeless(following, now_s)
+        if following.given_up is not None:
+            _cancel(following)
+    if following.cancelled_s is None and following.story.has_gone_wrong:
+        following.wrong_since_s = following.wrong_since_s or now_s
+        if now_s - following.wrong_since_s > WRONG_SECONDS:
+            _cancel(following)
+    if following.cancelled_s is not None and now_s - following.cancelled_s > CANCEL_SECONDS:
+        following.engine.cancel(following.handle, now=True)
+        return True
+    return following.state.phase is Phase.ENDED
+
+
+def _cancel(following: Following) -> None:
+    following.cancelled_s = time.monotonic()
+    following.engine.cancel(following.handle, now=False)
+
+
+def _hopeless(following: Following, now_s: float) -> BusbwError | None:
+    """The error of a job that will not start, or has not started in time."""
+    state = following.state
+    if state.phase is not Phase.PENDING:
+        return None
+    if state.hopeless:
+        return SiteError(f"job {following.handle.id} cannot start: {state.why}", hint=state.hint)
+    waited_s = now_s - following.since_s
+    if following.wait_seconds is None or waited_s < following.wait_seconds:
+        return None
+    return SiteError(
+        f"job {following.handle.id} has not started within {following.wait_seconds:g} s"
+        + (f": {state.why}" if state.why else ""),
+        hint=state.hint or "give --wait more time, or ask for less",
+    )
+
+
+def _take_line(item: Output, following: Following, log: TextIO) -> None:
+    heard = decode(item.text)
+    if heard is not None:
+        whole = following.story.joiner.take(heard)
+        if whole is not None and following.arrival.take(whole):
+            _hear(whole, following)
+        return
+    log.write(f"{item.source}: {item.text}\n" if item.source else item.text + "\n")
+    log.flush()
+    following.story.output.append(item.text)
+    if following.raw is not None:
+        following.raw(item.text)
+
+
+def _hear(item: Event, following: Following) -> None:
+    """An event of the ranks: what the run's end is judged by is kept, the rest is shown."""
+    story, kind = following.story, item["event"]
+    if kind == EventKind.HELLO:
+        pid, place = int(item["pid"]), (int(item["rank"]), str(item["host"]))
+        # Several hosts may have a process of this number, and launchers name no more than that.
+        if story.hello.setdefault(pid, place) != place:
+            del story.hello[pid]
+    elif kind == EventKind.ERROR:
+        story.errors.append(item)
+    elif kind == EventKind.END:
+        story.end = item
+    elif kind == EventKind.HEADER:
+        story.connected = True
+        following.show({**item, "folder": str(following.folder)})
+    elif kind != EventKind.RECORD:
+        following.show(item)
+
+
+def _take_state(state: JobState, following: Following) -> None:
+    if state != following.state and state.phase is not Phase.ENDED:
+        following.show(
+            event(EventKind.STATE, job=following.handle.id, phase=state.phase.value, why=state.why)
+        )
+    following.state = state
+    if state.phase is Phase.ENDED and state.code is not None:
+        following.story.exits[0] = state.code
+
+
+def _finish(following: Following) -> ExitCode:
+    """Everything after the last item."""
+    engine, handle, folder = following.engine, following.handle, following.folder
+    _quietly(lambda: engine.collect(handle, folder), following)
+    if _was_cancelled(folder, following.story.end):
+        following.story.interrupted = True  # launchers tell of ranks that died of it, each in its way
+    code, error = judge(following)
+    _close(folder, code, error)
+    _quietly(lambda: engine.clean(handle), following)
+    if error is not None:
+        following.show(error)
+    for name in following.arrival.left_out:
+        print(f"note: {name} was too large to send; it stayed with the job", file=following.err)
+    if folders.is_started(folder):
+        following.show(event(EventKind.END, exit_code=int(code), folder=str(folder)))
+    return code
+
+
+def _was_cancelled(folder: Path, end: Event | None) -> bool:
+    """Whether somebody asked for the job's end, and its ranks were not through before."""
+    is_complete = end is not None and end.get("status") == RunStatus.COMPLETE
+    return (folder / folders.CANCELLED_FILE).is_file() and not is_complete
+
+
+def _quietly(act: Callable[[], None], following: Following) -> None:
+    """Do what comes after the result: a failure is told, and does not cost the result."""
+    try:
+        act()
+    except BusbwError as error:
+        print(
+            f"warning: {error.message}" + (f"; hint: {error.hint}" if error.hint else ""), file=following.err
+        )
+
+
+def judge(following: Following) -> tuple[ExitCode, Event | None]:
+    """How the job ended. What a rank said about itself tells most, then what the engine knows of who failed,
+    then what launchers print and exit codes tell.
+    """
+    story, state = following.story, following.state
+    if following.given_up is not None and not story.connected:
+        return following.given_up.exit_code, error_event(following.given_up)
+    if (failed := _lost_peer(following)) is not None:
+        return failed.exit_code, error_event(failed)
+    code, error = session.judge(story, state.host or socket.gethostname())
+    own = any(not item.get("peer_lost") for item in story.errors)
+    # The engine ended the ranks because of one that died, or of a limit: they were told no more than to end.
+    told_to_end = code is ExitCode.INTERRUPTED and (state.rank is not None or bool(state.host))
+    # It knows which rank died; the others' last words only that one did.
+    names_rank = code is ExitCode.RANK_FAILED and state.rank is not None
+    if story.interrupted or own or (story.end is not None and not told_to_end and not names_rank):
+        return code, error
+    if following.raw is not None:
+        return _of_command(state)
+    if state.why and (state.rank is not None or state.host or error is None or not story.output):
+        failed = RankFailed(
+            f"job {following.handle.id} ended: {state.why}",
+            hint=state.hint or (str(error["hint"]) if error is not None else ""),
+            rank=state.rank,
+            host=state.host,
+        )
+        return failed.exit_code, error_event(failed)
+    return code, error
+
+
+def _lost_peer(following: Following) -> RankFailed | None:
+    """The rank whose end the others felt first, where nobody knows better: a survivor that aborts over it is
+    taken for the cause by the launcher.
+    """
+    story = following.story
+    told = read_death(story.output)
+    # A signal, which only the victim had, or its own words.
+    is_known = (told is not None and told.rank is not None) or any(
+        not item.get("peer_lost") for item in story.errors
+    )
+    host = read_lost_peer(story.output)
+    if host is None or is_known or story.interrupted or following.state.rank is not None:
+        return None
+    ranks = [rank for rank, place in story.hello.values() if place == host]
+    who = f"rank {ranks[0]}" if len(ranks) == 1 else "a rank"
+    return RankFailed(
+        f"{who} on {host} ended: the other ranks lost their connection to it",
+        hint="look at log/ in the run folder, and for that host's OOM killer",
+        rank=ranks[0] if len(ranks) == 1 else None,
+        host=host,
+    )
+
+
+def _of_command(state: JobState) -> tuple[ExitCode, Event | None]:
+    """The end of a user's command: busbw has no opinion of it but whether it ended well."""
+    if state.code == 0:
+        return ExitCode.OK, None
+    how = state.why or (f"exit code {state.code}" if state.code is not None else "no exit code is known")
+    hint = state.hint or _SHELL_HINTS.get(state.code or 0, "")
+    failed = RankFailed(f"the command failed: {how}", hint=hint, rank=state.rank, host=state.host)
+    return failed.exit_code, error_event(failed)
+
+
+def _close(folder: Path, code: ExitCode, error: Event | None) -> None:
+    """Give the record the end that was judged, where the ranks could not write it or knew less."""
+    status = close.read_status(folder)
+    if code is ExitCode.INTERRUPTED:
+        if status is not RunStatus.COMPLETE:
+            close.close(folder, RunStatus.INTERRUPTED, now_utc())
+    elif error is not None:
+        close.close(folder, RunStatus.FAILED, now_utc(), error=str(error["message"]), hint=str(error["hint"]))
+    elif status is RunStatus.RUNNING:  # the ranks' own record did not arrive: what was heard is the record
+        close.close(folder, RunStatus.COMPLETE, now_utc())
+    compact(folder)
+    merge(folder)
+
+
+def start_following(
+    handle: Handle,
+    folder: Path,
+    show: Emit,
+    err: TextIO,
+    *,
+    wait: str = "",
+    cancels: bool = True,
+    raw: Callable[[str], object] | None = None,
+) -> Following:
+    """A job that was just submitted, or is attached to."""
+    engine = load(handle.engine)
+    return Following(
+        engine=engine,
+        handle=handle,
+        folder=folder,
+        show=show,
+        err=err,
+        arrival=Arrival(folder),
+        story=session.Story(LaunchRequest(handle.engine, "mpi", 0, ())),
+        wait_seconds=wait_seconds(wait, engine),
+        cancels=cancels,
+        raw=raw,
+    )

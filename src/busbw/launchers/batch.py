@@ -1,0 +1,308 @@
+"""AWS Batch as an engine: a multi-node parallel job whose ranks meet over busbw's own channel, submitted and
+followed by the AWS command line. Not run on AWS.
+
+Each node's container starts its own ranks, one a GPU, so neither MPI nor SSH is needed in the image.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from busbw.errors import SiteError, UsageError
+from busbw.launchers import slurm_commands as commands
+from busbw.launchers.base import Command
+from busbw.launchers.engine import Handle, Item, Job, JobRequest, JobState, Output, Phase
+
+if TYPE_CHECKING:
+    from busbw.settings.launch import LaunchSettings
+
+WAIT_SECONDS: float | None = None
+
+DEFINITION: Final = "job-definition.json"
+SUBMISSION: Final = "job.json"
+LOG_GROUP: Final = "/aws/batch/job"
+_FOREIGN: Final = (
+    *("hosts", "hostfile", "namespace", "context", "bring", "job_id", "segment", "mounts", "account"),
+    *("srun_args", "sbatch_args", "mpirun_args", "setup_script"),
+)
+# --set KEY=VALUE. GPUs, processors and memory of a whole p5.48xlarge; nic counts EFA devices (32 there).
+_KEYS: Final[Mapping[str, str]] = {
+    "vcpus": "192",
+    "gpu": "8",
+    "memory": "1049000",  # MiB
+    "nic": "0",
+    "shm": "49152",  # MiB
+    "nofile": "1024000",
+    "instance-type": "",
+    "job-role": "",
+    "execution-role": "",
+}
+_COUNTS: Final = ("vcpus", "gpu", "memory", "nic", "shm", "nofile")
+_STACK_BYTES: Final = 67108864
+_LOOK_SECONDS: Final = 5.0
+_PENDING: Final = frozenset({"SUBMITTED", "PENDING", "RUNNABLE", "STARTING"})
+
+# Runs in the container of each node, with the ranks' words. The main node is not told its own address. All
+# nodes have the job's id, which is the control channel's key: who can list the job can read it.
+_NODE: Final = """\
+per_node={per_node}
+BUSBW_TOKEN=${{AWS_BATCH_JOB_ID%%#*}}
+BUSBW_ROOT=${{AWS_BATCH_JOB_MAIN_NODE_PRIVATE_IPV4_ADDRESS:-$(hostname -i | cut -d' ' -f1)}}
+BUSBW_WORLD_SIZE=$((AWS_BATCH_JOB_NUM_NODES * per_node))
+BUSBW_LOCAL_SIZE=$per_node
+BUSBW_LAUNCHER=busbw
+export BUSBW_TOKEN BUSBW_ROOT BUSBW_WORLD_SIZE BUSBW_LOCAL_SIZE BUSBW_LAUNCHER
+ranks=
+local=0
+while [ "$local" -lt "$per_node" ]; do
+  BUSBW_RANK=$((AWS_BATCH_JOB_NODE_INDEX * per_node + local)) BUSBW_LOCAL_RANK=$local "$@" &
+  ranks="$ranks $!"
+  local=$((local + 1))
+done
+code=0
+for rank in $ranks; do wait "$rank" || code=$?; done
+exit "$code"
+"""
+
+
+def inquire(launch: LaunchSettings, command: tuple[str, ...] = ()) -> Mapping[str, str]:  # noqa: ARG001
+    """See Engine. Nothing is asked: the request can be written anywhere."""
+    for name in launch.given():
+        if name in _FOREIGN:
+            flag = "--" + name.replace("_", "-")
+            raise UsageError(f"{flag} means nothing on AWS Batch", hint="leave it out")
+    if launch.topology:
+        raise UsageError(
+            "--topology cannot be applied on AWS Batch, which numbers the nodes itself",
+            hint="leave it out, or use --on hosts or slurm",
+        )
+    return {}
+
+
+def request(job: Job, facts: Mapping[str, str]) -> JobRequest:  # noqa: ARG001 (as an Engine has it)
+    """See Engine."""
+    values = _values(job.launch.set)
+    nodes = int(job.launch.nodes or 0)
+    if nodes < 1:
+        raise UsageError("how many nodes is not said", hint="give --nodes, as in -N 2")
+    if not job.launch.image:
+        raise UsageError(
+            "no container image given", hint="give --image NAME: an image that has Python and busbw"
+        )
+    if job.world == "mpi" or job.launch.mpi in ("openmpi", "mpich") or job.backend == "mpi":
+        raise UsageError("ranks on AWS Batch have no mpirun", hint="leave --mpi and --world out")
+    per_node = job.launch.ranks_per_node or int(values["gpu"]) or 1
+    if job.ranks is not None and job.ranks != nodes * per_node:
+        raise UsageError(
+            f"--ranks {job.ranks} do not fill {nodes} nodes of {per_node}",
+            hint="give --ranks-per-node instead",
+        )
+    submission = {
+        "jobName": job.name,
+        "jobQueue": job.launch.partition or "QUEUE",
+        "jobDefinition": job.name,
+        "propagateTags": True,
+        "retryStrategy": {"attempts": 1},
+        **_timeout(job.launch.time_limit),
+    }
+    files = {DEFINITION: _text(_definition(job, values, nodes, per_node)), SUBMISSION: _text(submission)}
+    place = f"file://{job.folder}/request"
+    aws = ("aws", "batch")
+    register = Command((*aws, "register-job-definition", "--cli-input-json", f"{place}/{DEFINITION}"))
+    submit_job = Command((*aws, "submit-job", "--cli-input-json", f"{place}/{SUBMISSION}"))
+    return JobRequest("batch", job.name, nodes * per_node, nodes, files, (register, submit_job))
+
+
+def _values(given: tuple[str, ...]) -> dict[str, str]:
+    values = dict(_KEYS)
+    for word in given:
+        key, equals, value = word.removeprefix("batch.").partition("=")
+        if not equals or key not in _KEYS:
+            raise UsageError(
+                f"--set {word!r} is not known to AWS Batch jobs", hint=f"use one of: {', '.join(_KEYS)}"
+            )
+        if key in _COUNTS and not value.isdecimal():
+            raise UsageError(f"--set {word} is no count", hint="give a whole number")
+        values[key] = value
+    return values
+
+
+def _definition(job: Job, values: Mapping[str, str], nodes: int, per_node: int) -> dict[str, Any]:
+    words = job.work.argv(job.launch.python or "python3")
+    container: dict[str, Any] = {
+        "image": job.launch.image,
+        "command": ["sh", "-c", _NODE.format(per_node=per_node), "busbw-node", *words],
+        "environment": [{"name": name, "value": value} for name, value in job.environ.items()],
+        "resourceRequirements": [
+            {"type": kind, "value": values[key]}
+            for kind, key in (("VCPU", "vcpus"), ("MEMORY", "memory"), ("GPU", "gpu"))
+            if values[key] != "0"
+        ],
+        "linuxParameters": {
+            "devices": [_device(number) for number in range(int(values["nic"]))],
+            "sharedMemorySize": int(values["shm"]),
+        },
+        "ulimits": [
+            {"name": "memlock", "softLimit": -1, "hardLimit": -1},
+            {"name": "stack", "softLimit": _STACK_BYTES, "hardLimit": _STACK_BYTES},
+            {"name": "nofile", "softLimit": int(values["nofile"]), "hardLimit": int(values["nofile"])},
+        ],
+    }
+    for key, field in (("instance-type", "instanceType"), ("job-role", "jobRoleArn")):
+        if values[key]:
+            container[field] = values[key]
+    if values["execution-role"]:
+        container["executionRoleArn"] = values["execution-role"]
+    every_node = [{"targetNodes": "0:", "container": container}]
+    return {
+        "jobDefinitionName": job.name,
+        "type": "multinode",
+        "nodeProperties": {"numNodes": nodes, "mainNode": 0, "nodeRangeProperties": every_node},
+    }
+
+
+def _device(number: int) -> dict[str, Any]:
+    path = f"/dev/infiniband/uverbs{number}"
+    return {"hostPath": path, "containerPath": path, "permissions": ["READ", "WRITE", "MKNOD"]}
+
+
+def _timeout(time_limit: str) -> dict[str, Any]:
+    if not time_limit:
+        return {}
+    from busbw.units import parse_duration
+
+    seconds = int(time_limit) if time_limit.isdecimal() else round(parse_duration(time_limit))
+    return {"timeout": {"attemptDurationSeconds": max(60, seconds)}}  # AWS Batch takes no less
+
+
+def _text(value: object) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+
+
+def submit(request: JobRequest, folder: Path) -> Handle:  # noqa: ARG001 (as an Engine has it)
+    """See Engine."""
+    register, submit_job = request.commands
+    definition = _answer(*register.argv)
+    try:
+        job = _answer(*submit_job.argv)
+    except SiteError:
+        _forget(str(definition["jobDefinitionArn"]))
+        raise
+    return Handle(
+        "batch", str(job["jobId"]), request.name, {"definition": str(definition["jobDefinitionArn"])}
+    )
+
+
+def _answer(*words: str) -> dict[str, Any]:
+    text = commands.call(*words, "--output", "json", engine="AWS Batch")
+    try:
+        fields = json.loads(text)
+    except ValueError as error:
+        raise SiteError(f"{words[2]}: no JSON: {text[:200]!r}", hint="look at `aws --version`") from error
+    return dict(fields)
+
+
+def _forget(definition: str) -> None:
+    commands.ask(("aws", "batch", "deregister-job-definition", "--job-definition", definition), "AWS Batch")
+
+
+def follow(handle: Handle, folder: Path) -> Iterator[Item]:  # noqa: ARG001 (as an Engine has it)
+    """See Engine. Output is the main node's, as CloudWatch has it."""
+    last: JobState | None = None
+    stream, token = "", ""
+    while True:
+        found = state(handle)
+        if found != last and found.phase is not Phase.ENDED:
+            yield found
+        last = found
+        if not stream and found.phase is not Phase.PENDING:
+            stream = _log_stream(handle)
+        while stream:
+            lines, following = _log_lines(stream, token)
+            yield from (Output(line, "node 0") for line in lines)
+            if following == token or not following:
+                break
+            token = following
+        if found.phase is Phase.ENDED:
+            yield found
+            return
+        yield from _pause()
+
+
+def _pause() -> Iterator[None]:
+    deadline_s = time.monotonic() + _LOOK_SECONDS
+    while time.monotonic() < deadline_s:
+        yield None
+        time.sleep(0.4)
+
+
+def _job(handle_id: str) -> dict[str, Any]:
+    found = _answer("aws", "batch", "describe-jobs", "--jobs", handle_id).get("jobs", [])
+    return dict(found[0]) if found else {}
+
+
+def _log_stream(handle: Handle) -> str:
+    """The main node's log: nodes of a job are jobs of their own, JOB#0 and so on."""
+    return str(_job(f"{handle.id}#0").get("container", {}).get("logStreamName", ""))
+
+
+def _log_lines(stream: str, token: str) -> tuple[list[str], str]:
+    """A page of a log, and the name of the next one, which is the same at the end."""
+    words = ["aws", "logs", "get-log-events", "--log-group-name", LOG_GROUP, "--log-stream-name", stream]
+    words += ["--start-from-head", *(("--next-token", token) if token else ())]
+    page = _answer(*words)
+    lines = [line for item in page.get("events", []) for line in str(item["message"]).splitlines()]
+    return lines, str(page.get("nextForwardToken", ""))
+
+
+def cancel(handle: Handle, *, now: bool) -> None:  # noqa: ARG001 (as an Engine has it)
+    """See Engine. It ends running containers too, after SIGTERM and 30 s."""
+    words = ("aws", "batch", "terminate-job", "--job-id", handle.id, "--reason", "cancelled by busbw")
+    commands.ask(words, "AWS Batch")
+
+
+def state(handle: Handle) -> JobState:
+    """See Engine."""
+    return read_state(_job(handle.id))
+
+
+def read_state(job: Mapping[str, Any]) -> JobState:
+    """The answer of describe-jobs for one job."""
+    status, why = str(job.get("status", "")), str(job.get("statusReason", ""))
+    if not job:
+        return JobState(Phase.ENDED, why="AWS Batch does not know the job any more")
+    if status in _PENDING:
+        # RUNNABLE with MISCONFIGURATION:... does not end by itself.
+        hopeless = why.startswith("MISCONFIGURATION")
+        return JobState(
+            Phase.PENDING,
+            why=why or status,
+            hopeless=hopeless,
+            hint="look at the compute environment of the queue" if hopeless else "",
+        )
+    if status == "RUNNING":
+        return JobState(Phase.RUNNING)
+    code = job.get("container", {}).get("exitCode")
+    if code is None:
+        code = 0 if status == "SUCCEEDED" else None
+    return JobState(Phase.ENDED, why="" if code == 0 else why, code=code)
+
+
+def collect(handle: Handle, folder: Path) -> None:
+    """See Engine. Other nodes' output stays in CloudWatch; each line tells where."""
+    streams = [
+        f"node {index}: {LOG_GROUP} {name}\n"
+        for index in range(int(_job(handle.id).get("nodeProperties", {}).get("numNodes", 0)))
+        if (name := _job(f"{handle.id}#{index}").get("container", {}).get("logStreamName"))
+    ]
+    if streams:
+        (folder / "log" / "cloudwatch.txt").write_text("".join(streams))
+
+
+def clean(handle: Handle) -> None:
+    """See Engine: the job definition goes."""
+    _forget(handle.details["definition"])

@@ -1,0 +1,38 @@
+"""What can be known of an engine before a job is submitted to it: findings, asked of the engine itself.
+
+An engine without a row has nothing to ask beside what ``inquire`` asks. A row's module has
+``look(job, request) -> tuple[Finding, ...]``; it raises SiteError where the engine is not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from importlib import import_module
+from typing import Final, Protocol, cast
+
+from busbw.launchers.engine import Job, JobRequest
+from busbw.model.finding import Finding, Severity, strictly, worst_first
+
+BEFORE: Final[Mapping[str, str]] = {
+    "slurm": "busbw.launchers.slurm_before",
+    "kubernetes": "busbw.launchers.kubernetes_before",
+}
+
+
+class _Look(Protocol):
+    def look(self, job: Job, request: JobRequest) -> tuple[Finding, ...]: ...
+
+
+def look_before(job: Job, request: JobRequest, *, strict: bool) -> tuple[Finding, ...]:
+    """All findings about one job, the worst first."""
+    if request.engine not in BEFORE:
+        return ()
+    found = cast("_Look", import_module(BEFORE[request.engine])).look(job, request)
+    named = [replace(each, check=each.check or f"before-{request.engine}") for each in found]
+    return worst_first(strictly(named) if strict else named)
+
+
+def not_asked(what: str) -> Finding:
+    """What this user may not know."""
+    return Finding(Severity.INFO, f"{what} was not looked at: this user may not")

@@ -1,0 +1,58 @@
+"""What a command of the user's (``busbw exec``) finds on every node: a host file, and where ranks can meet.
+
+============================  =========================================================================
+BUSBW_HOSTFILE                a file of lines ``host slots=N`` (DeepSpeed, Open MPI), in rank order
+BUSBW_NODES, BUSBW_NODE_RANK  how many nodes there are, and this one's number, from 0
+MASTER_ADDR, MASTER_PORT      the first host, and a port (torchrun and PyTorch's ``env://``)
+============================  =========================================================================
+
+An engine exports ``HOSTS`` (``a:8,b:8``) and starts ``entered(argv)``, which makes the rest of it. RANK and
+WORLD_SIZE are not set here: torchrun and MPI give them to the processes that they start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+HOSTS: Final = "BUSBW_EXEC_HOSTS"
+# The nodes' own names (``uname -n``), where they are not those of HOSTS: ``n1,n2``; or this one's number.
+NAMES: Final = "BUSBW_EXEC_NAMES"
+NUMBER: Final = "BUSBW_EXEC_NODE"
+PORT: Final = 29500  # torchrun's default
+
+# The host file has no name of its own, so that nothing is left behind however the command ends: the command
+# holds it open, and all processes of the user on the node can open it by the command's process.
+_ENTER: Final = """\
+set -f
+file=$(mktemp) || exit
+printf '%s\\n' "$BUSBW_EXEC_HOSTS" | tr , '\\n' | sed 's/:\\([0-9]*\\)$/ slots=\\1/' >"$file"
+free=9
+while [ -e "/proc/$$/fd/$free" ]; do free=$((free - 1)); done
+eval "exec $free<\\"\\$file\\"" && rm -f -- "$file"
+BUSBW_NODES=0 here=$(uname -n) found=
+for name in $(printf %s "${BUSBW_EXEC_NAMES:-$BUSBW_EXEC_HOSTS}" | tr , ' '); do
+  name=${name%%[.:]*}
+  if [ "$name" = "${here%%.*}" ]; then found=$BUSBW_NODES; fi
+  BUSBW_NODES=$((BUSBW_NODES + 1))
+done
+MASTER_ADDR=${MASTER_ADDR:-${BUSBW_EXEC_HOSTS%%:*}} MASTER_PORT=${MASTER_PORT:-@PORT@}
+BUSBW_HOSTFILE=/proc/$$/fd/$free BUSBW_NODE_RANK=@NUMBER@
+export BUSBW_HOSTFILE BUSBW_NODES BUSBW_NODE_RANK MASTER_ADDR MASTER_PORT
+unset BUSBW_EXEC_HOSTS BUSBW_EXEC_NAMES BUSBW_EXEC_NODE
+exec "$@"
+"""
+_BY_NAME: Final = "${BUSBW_EXEC_NODE:-$found}"
+
+
+def entered(argv: tuple[str, ...], number: str = _BY_NAME) -> tuple[str, ...]:
+    """``argv`` with the variables above. ``number`` is shell text for the node's number; without it NUMBER
+    says it, or else the node looks for its own name among the hosts'.
+    """
+    text = _ENTER.replace("@NUMBER@", number).replace("@PORT@", str(PORT))
+    return ("/bin/sh", "-c", text, "busbw-command", *argv)
+
+
+def host_list(slots: Mapping[str, int]) -> str:
+    """The value of HOSTS."""
+    return ",".join(f"{host}:{count}" for host, count in slots.items())

@@ -1,0 +1,206 @@
+"""The contract between busbw and an engine: what is asked, what is submitted, what is heard back.
+
+An engine is a module with the functions of ``Engine``: a row of ENGINES, imported when it is used, so that
+``--help`` needs no Kubernetes client. ``request`` is pure: what the cluster must be asked first is asked by
+``inquire``, so a request can be compared as text in a test and printed by ``--dry-run``.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final, Protocol, cast
+
+from busbw.launchers.base import Command
+from busbw.launchers.topology import RankOrder
+from busbw.settings.launch import LaunchSettings
+
+# Name on the command line -> module.
+ENGINES: Final[Mapping[str, str]] = {
+    "hosts": "busbw.launchers.hosts",
+    "slurm": "busbw.launchers.slurm",
+    "kubernetes": "busbw.launchers.kubernetes",
+    "pbs": "busbw.launchers.pbs",
+    "batch": "busbw.launchers.batch",
+}
+
+
+@dataclass(frozen=True)
+class Work:
+    """What every rank executes: busbw's own command line, which joins the launcher's ranks, or the user's
+    command (``busbw exec``).
+    """
+
+    words: tuple[str, ...]
+    is_busbw: bool = True
+
+    def argv(self, python: str) -> tuple[str, ...]:
+        """The words to execute where ``python`` is the Python that has busbw."""
+        return (python, "-m", "busbw", *self.words) if self.is_busbw else self.words
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the user wants run, and where: the input of ``Engine.request``.
+
+    ``folder`` is the run folder on this machine, ``environ`` the variables of the measured processes (from
+    --env and --env-file), ``backend`` and ``world`` as the user said them (auto where not), ``ranks`` how
+    many there are to be in all, where that was said.
+    """
+
+    run_id: str
+    folder: str
+    work: Work
+    launch: LaunchSettings
+    environ: Mapping[str, str] = field(default_factory=dict)
+    backend: str = "auto"
+    world: str = "auto"
+    ranks: int | None = None
+
+    @property
+    def name(self) -> str:
+        """A name that is unique and legal on every engine: letters, digits and hyphens, at most 40."""
+        return job_name(self.run_id)
+
+
+def job_name(run_id: str) -> str:
+    """``20261121-181502-all_reduce-3f9a`` -> ``busbw-20261121-181502-3f9a``: run ids end in random digits."""
+    parts = run_id.split("-")
+    return "-".join(("busbw", *parts[:2], parts[-1])).lower()
+
+
+@dataclass(frozen=True)
+class JobRequest:
+    """Everything that will be submitted. ``files`` are written to the run folder's request/ first (name ->
+    text); ``commands`` submit them, where a command line does. ``form`` is what is sent over an API.
+    """
+
+    engine: str
+    name: str
+    ranks: int | None
+    nodes: int | None
+    files: Mapping[str, str] = field(default_factory=dict)
+    commands: tuple[Command, ...] = ()
+    details: Mapping[str, str] = field(default_factory=dict)  # what submit needs beside; not shown
+    rank_order: RankOrder | None = None  # what --topology came to
+    notes: tuple[str, ...] = ()  # what the user should know of it; told on standard error
+
+    def __str__(self) -> str:
+        """What --dry-run prints: every file under its name, then the commands."""
+        parts = [
+            f"# {name}\n{text.rstrip()}\n" if len(self.files) > 1 else text.rstrip() + "\n"
+            for name, text in self.files.items()
+        ]
+        lines = [f"# {command}" if self.files else str(command) for command in self.commands]
+        return "\n".join((*parts, *lines))
+
+
+@dataclass(frozen=True)
+class Handle:
+    """A submitted job, as it is kept in request/job.json for ``attach``, ``jobs``, ``cancel``, ``clean``."""
+
+    engine: str
+    id: str
+    name: str
+    details: Mapping[str, str] = field(default_factory=dict)
+
+    def to_fields(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return asdict(self)
+
+    @staticmethod
+    def from_fields(fields: Mapping[str, Any]) -> Handle:
+        """The inverse of ``to_fields``. Raises KeyError for a damaged one."""
+        return Handle(fields["engine"], fields["id"], fields["name"], dict(fields["details"]))
+
+
+class Phase(StrEnum):
+    """How far a job is."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    ENDED = "ended"
+
+
+@dataclass(frozen=True)
+class JobState:
+    """A job's state by the engine's own account.
+
+    ``why``: the engine's reason, in its words. ``hopeless``: it will not start by itself (bad request,
+    quota): the run ends with the reason, instead of waiting. ``hint`` says what to try. ``code``: exit code
+    of an ENDED job, negative for a signal, None if not known. ``rank`` and ``host``: who failed, where known.
+    """
+
+    phase: Phase
+    why: str = ""
+    hopeless: bool = False
+    hint: str = ""
+    code: int | None = None
+    rank: int | None = None
+    host: str = ""
+
+
+@dataclass(frozen=True)
+class Output:
+    """A line that the job printed; ``source`` is the node or pod, where known."""
+
+    text: str
+    source: str = ""
+    is_error: bool = False
+
+
+Item = Output | JobState | None
+
+
+class Engine(Protocol):
+    """The functions of an engine's module."""
+
+    # Seconds after which a job that has not started is given up, None = never; --wait overrides.
+    WAIT_SECONDS: float | None
+
+    def inquire(self, launch: LaunchSettings, command: tuple[str, ...] = ()) -> Mapping[str, str]:
+        """What must be known of the cluster to write the request; ``command`` is the user's, where it is not
+        busbw that is to be started. Raises SiteError where the engine is not
+        there, UsageError for settings it cannot honour.
+        """
+
+    def request(self, job: Job, facts: Mapping[str, str]) -> JobRequest:
+        """Pure. Raises UsageError for settings that do not fit."""
+
+    def submit(self, request: JobRequest, folder: Path) -> Handle:
+        """Submit; ``folder`` is the run folder, with the request's files under request/. Raises SiteError
+        with the engine's own words and a hint.
+        """
+
+    def follow(self, handle: Handle, folder: Path) -> Iterator[Item]:
+        """States as they change and lines as they come, None at least every half second; the last item is an
+        ENDED state, after all output. Starts from the job's first line each time it is called (attach):
+        events that were seen before are recognised by their numbers. Raises SiteError where the engine is
+        lost.
+        """
+
+    def cancel(self, handle: Handle, *, now: bool) -> None:
+        """End the job, with time for last words unless ``now``. No error where it has ended."""
+
+    def state(self, handle: Handle) -> JobState:
+        """The state at this moment; ENDED also where the engine has forgotten the job."""
+
+    def collect(self, handle: Handle, folder: Path) -> None:
+        """After the end: bring what every node printed, and NCCL's logs, to log/ of the run folder."""
+
+    def clean(self, handle: Handle) -> None:
+        """Remove what the job left on the engine. No error where nothing is left."""
+
+
+def load(name: str) -> Engine:
+    """The engine of a name in ENGINES. Raises what its module raises on import (SiteError for an extra)."""
+    return cast("Engine", import_module(ENGINES[name]))
+
+
+def quoted(argv: tuple[str, ...]) -> str:
+    """Words as one line of POSIX shell; any character is data."""
+    return shlex.join(argv)

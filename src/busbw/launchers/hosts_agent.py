@@ -1,0 +1,260 @@
+"""What runs on each host of a job: starts the commands that it is told, and lets nothing of the job outlive
+the connection to whoever told it.
+
+This file is sent to the hosts as text and executed by a Python of theirs (3.8 or newer), so it uses nothing
+but the standard library, and knows nothing of busbw that it is not told.
+
+Standard input: this text, the task in JSON, a bundle if the task has one, each after its length in ten
+digits; then the words ``go``, ``end`` (with time for last words) or ``now``, a line each. Its end means
+``now``.
+Standard output: a line of JSON for each thing that happens.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib.util
+import io
+import json
+import os
+import platform
+import selectors
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tarfile
+import time
+from pathlib import Path
+from typing import Any
+
+_CHUNK_BYTES = 1 << 16
+_LOOK_SECONDS = 0.1
+_BURY_SECONDS = 5.0
+_PR_SET_PDEATHSIG = 1
+
+
+def say(**what: object) -> None:
+    """Tell the keeper. Nobody listens any more? Then the end of standard input says the same."""
+    with contextlib.suppress(OSError):
+        sys.stdout.write(json.dumps(what) + "\n")
+        sys.stdout.flush()
+
+
+def probe(modules: list[str]) -> dict[str, Any]:
+    """What must be known of a host before ranks are started on it."""
+    facts: dict[str, Any] = {
+        "hostname": socket.gethostname(),
+        "python": list(sys.version_info[:2]),
+        "executable": sys.executable,
+        "machine": platform.machine(),
+        "cores": len(os.sched_getaffinity(0)),
+        "gpus": len(list(Path("/dev").glob("nvidia[0-9]*"))),
+        "missing": [name for name in modules if importlib.util.find_spec(name) is None],
+    }
+    with contextlib.suppress(OSError):  # the id of a cloud's instance, where the firmware has it (EC2)
+        facts["instance"] = Path("/sys/class/dmi/id/board_asset_tag").read_text().strip()
+    try:
+        from busbw._version import __version__
+        from busbw.probes.mpi import find_mpi
+
+        library = find_mpi(os.environ).library
+        facts["busbw"] = __version__
+        if library is not None:
+            facts.update(mpi=library.family, mpiexec=library.mpiexec)
+    except Exception as error:  # noqa: BLE001  # whatever it is, the keeper's user must see it
+        facts["error"] = f"{type(error).__name__}: {error}"
+    return facts
+
+
+def unpack(folder: str, data: bytes) -> None:
+    """Make a Python environment of the bundle: this Python, with the bundle's packages."""
+    place = Path(folder)
+    place.mkdir(mode=0o700)  # fails where somebody was there before
+    with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+        archive.extractall(folder)
+    base = Path(getattr(sys, "_base_executable", "") or sys.executable).resolve()
+    (place / "bin").mkdir(exist_ok=True)
+    (place / "bin/python").symlink_to(base)
+    (place / "pyvenv.cfg").write_text(f"home = {base.parent}\n")
+
+
+class Commands:
+    """The commands of a task, and all processes that carry the job's mark in their environment."""
+
+    def __init__(self, task: dict[str, Any], selector: selectors.BaseSelector) -> None:
+        self.mark = ("BUSBW_JOB=" + task["job"]).encode()
+        self.selector = selector
+        self.running: dict[int, subprocess.Popen[bytes]] = {}
+        self.rest: dict[int, bytes] = {}
+        for index, command in enumerate(task["commands"]):
+            self._start(index, command)
+
+    def _start(self, index: int, command: dict[str, Any]) -> None:
+        try:
+            process = subprocess.Popen(
+                command["argv"],
+                env=dict(os.environ, **command["environ"]),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+                preexec_fn=_die_with_parent,  # noqa: PLW1509
+            )
+        except OSError as error:
+            say(exit=127, index=index, pid=0, error=f"{error.filename}: {error.strerror}")
+            return
+        self.running[index] = process
+        for pipe, is_error in ((process.stdout, False), (process.stderr, True)):
+            assert pipe is not None
+            os.set_blocking(pipe.fileno(), False)
+            self.rest[pipe.fileno()] = b""
+            self.selector.register(pipe, selectors.EVENT_READ, (index, is_error))
+
+    def read(self, key: selectors.SelectorKey) -> None:
+        """Pass on what a command wrote, whole lines only."""
+        index, is_error = key.data
+        while True:
+            try:
+                data = os.read(key.fd, _CHUNK_BYTES)
+            except BlockingIOError:
+                return
+            if not data:
+                self.selector.unregister(key.fileobj)
+                data = b"\n" if self.rest[key.fd] else b""
+            lines = (self.rest[key.fd] + data).split(b"\n")
+            self.rest[key.fd] = lines.pop()
+            for line in lines:
+                say(line=line.decode(errors="replace"), index=index, error=is_error)
+            if key.fd not in self.selector.get_map():
+                return
+
+    def drain(self, index: int) -> None:
+        """What an ended command has left in its pipes; its orphans may hold them open."""
+        for key in list(self.selector.get_map().values()):
+            if key.data is not None and key.data[0] == index:
+                self.read(key)
+
+    def bury(self) -> None:
+        """Tell of commands that ended."""
+        for index, process in list(self.running.items()):
+            code = process.poll()
+            if code is not None:
+                del self.running[index]
+                self.drain(index)
+                say(exit=code, index=index, pid=process.pid)
+
+    def signal(self, number: int) -> None:
+        """To the commands' groups."""
+        for process in self.running.values():
+            for each in (number, signal.SIGCONT):  # a stopped process would not hear it
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, each)
+
+    def sweep(self) -> None:
+        """Kill every process of the job on this host, until there is none."""
+        deadline = time.monotonic() + _BURY_SECONDS
+        while time.monotonic() < deadline:
+            found = self.marked()
+            for pid in found:
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+            for process in self.running.values():
+                process.poll()
+            if not found:
+                return
+            time.sleep(0.02)
+
+    def marked(self) -> list[int]:
+        """Processes with the job's mark; an ended one has no environment."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit() and int(entry.name) != os.getpid():
+                with contextlib.suppress(OSError):  # ended meanwhile, or somebody else's
+                    if self.mark in (entry / "environ").read_bytes().split(b"\0"):
+                        found.append(int(entry.name))
+        return found
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def read_bytes(count: int) -> bytes:
+    """So many bytes of standard input, and not one more: a buffer would swallow what follows."""
+    data = b""
+    while len(data) < count:
+        chunk = os.read(0, count - len(data))
+        if not chunk:
+            raise EOFError
+        data += chunk
+    return data
+
+
+def read_part() -> bytes:
+    """The next part of standard input."""
+    return read_bytes(int(read_bytes(10)))
+
+
+def read_words() -> list[str]:
+    """What the keeper says now; its silence for ever is ``now``."""
+    data = os.read(0, _CHUNK_BYTES)
+    return data.decode().split() or ["now"]
+
+
+def serve(task: dict[str, Any]) -> None:
+    """Do the task until its commands have ended or the keeper has had enough, and sweep up."""
+    selector = selectors.DefaultSelector()
+    selector.register(0, selectors.EVENT_READ)
+    commands = None
+    told, deadline = "", 0.0
+    while True:
+        for key, _ in selector.select(_LOOK_SECONDS):
+            if key.data is not None and commands is not None:
+                commands.read(key)
+                continue
+            for word in read_words():
+                if word == "go":
+                    commands = Commands(task, selector)
+                elif told != "now":
+                    told, deadline = word, time.monotonic() + (task["grace"] if word == "end" else 0)
+                    if commands is not None and word == "end":
+                        commands.signal(signal.SIGTERM)
+        if commands is not None:
+            commands.bury()
+        idle = commands is None or not commands.running
+        if told and (idle or time.monotonic() >= deadline):
+            break
+    commands = commands or Commands(dict(task, commands=[]), selector)
+    commands.signal(signal.SIGKILL)
+    commands.sweep()
+    commands.bury()
+
+
+def main() -> None:
+    """Read the task and do it."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        # The keeper decides, by its words or its end. Not SIG_IGN, which commands would inherit.
+        signal.signal(number, lambda *_: None)
+    task = json.loads(read_part())
+    if task["do"] == "probe":
+        say(probe=probe(task["modules"]))
+        return
+    folder = task.get("bundle", "")
+    try:
+        if folder:
+            unpack(folder, read_part())
+        say(ready=os.getpid())
+        serve(task)
+    except (OSError, EOFError, tarfile.TarError) as error:
+        say(failed=str(error) or "the connection ended")
+    finally:
+        if folder:
+            shutil.rmtree(folder, ignore_errors=True)
+        say(done=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,181 @@
+"""The command lines that start ranks on hosts: Open MPI's, MPICH's, and those of ranks without MPI. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from busbw.errors import UsageError
+from busbw.launchers.base import Command
+from busbw.launchers.command import NUMBER
+from busbw.launchers.hosts_list import Ranks
+
+SECRET: Final = frozenset({"BUSBW_TOKEN"})
+# Every process of a job carries its name in the environment; what carries it is ended with the job.
+JOB_VARIABLE: Final = "BUSBW_JOB"
+
+# Of the variables in -genvlist hydra (5.0.2) loses on the way to another host the one that is last in its own
+# environment: this one, that nobody misses.
+_LOST_VARIABLE: Final = "BUSBW_LAST"
+
+_OPEN_MPI: Final[Mapping[str, str]] = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+}
+
+
+@dataclass(frozen=True)
+class Start:
+    """Ranks to start. ``ranks`` are in rank order; ``environ`` is the measured processes'; ``argv`` what each
+    executes; ``is_crowded`` where a host has more ranks than cores.
+    """
+
+    job: str
+    ranks: tuple[Ranks, ...]
+    argv: tuple[str, ...]
+    environ: Mapping[str, str] = field(default_factory=dict)
+    is_crowded: bool = False
+    mpirun_args: tuple[str, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Ranks in all."""
+        return sum(each.count for each in self.ranks)
+
+    @property
+    def per_host(self) -> int | None:
+        """The number of ranks of every host, None where they differ or a host comes twice."""
+        counts = {each.count for each in self.ranks}
+        once = len({each.host for each in self.ranks}) == len(self.ranks)
+        return counts.pop() if once and len(counts) == 1 else None
+
+    @property
+    def hosts_by_rank(self) -> tuple[str, ...]:
+        """The host of each rank."""
+        return tuple(each.host for each in self.ranks for _ in range(each.count))
+
+
+def open_mpi(mpiexec: str, start: Start, ssh: tuple[str, ...]) -> Command:
+    """Open MPI's mpirun (4.1 and 5). Ranks follow the order of the hosts: ``ppr`` fills one after the other;
+    where that cannot say it, ``seq`` takes them one by one.
+    """
+    _refuse_users(start)
+    if start.per_host is not None:
+        hosts = ",".join(f"{each.host}:{each.count}" for each in start.ranks)
+        mapping = f"ppr:{start.per_host}:node"
+    else:
+        hosts, mapping = ",".join(start.hosts_by_rank), "seq"
+    options = ["--tag-output", "-n", str(start.size), "--host", hosts, "--map-by", mapping]
+    if start.is_crowded:
+        # Waiting ranks that spin would take the cores from the ranks they wait for.
+        options[-1] += ":OVERSUBSCRIBE"
+        options += ["--mca", "mpi_yield_when_idle", "1"]
+    environ = {JOB_VARIABLE: start.job, "BUSBW_LAUNCHER": "openmpi", **start.environ}
+    for name in environ:
+        options += [
+            "-x",
+            name,
+        ]  # by name alone: values of any kind pass, and none shows in a list of processes
+    agent = _words_without_spaces(ssh)
+    own = {**_OPEN_MPI, "OMPI_MCA_plm_rsh_agent": agent, "PRTE_MCA_plm_ssh_agent": agent}
+    return Command((mpiexec, *options, *start.mpirun_args, *start.argv), {**own, **environ}, SECRET)
+
+
+def mpich(mpiexec: str, start: Start, ssh: tuple[str, ...]) -> Command:
+    """MPICH's mpiexec (hydra). Ranks follow the order of the hosts."""
+    _refuse_users(start)
+    each: tuple[str, ...] = ()
+    if start.per_host is not None:
+        hosts, each = ",".join(entry.host for entry in start.ranks), ("-ppn", str(start.per_host))
+    else:
+        hosts = ",".join(f"{entry.host}:{entry.count}" for entry in start.ranks)
+    options: tuple[str, ...] = ("-prepend-rank", "-launcher", "ssh")
+    if ssh[0] != "ssh":
+        options = (*options, "-launcher-exec", ssh[0])
+    environ = {JOB_VARIABLE: start.job, "BUSBW_LAUNCHER": "mpich", **start.environ}
+    # By name alone, as above; and nothing else of this machine's environment goes to the hosts.
+    names = ",".join((*environ, _LOST_VARIABLE))
+    options = (*options, "-hosts", hosts, *each, "-n", str(start.size), "-genvlist", names)
+    own = {"HYDRA_RMK": "user", "HYDRA_LAUNCHER_EXTRA_ARGS": _words_without_spaces(ssh[1:])}
+    all_of_them = {**own, **environ, _LOST_VARIABLE: "1"}
+    return Command((mpiexec, *options, *start.mpirun_args, *start.argv), all_of_them, SECRET)
+
+
+def without_mpi(start: Start, token: str, *, is_busbw: bool) -> tuple[Command, ...]:
+    """A command for each rank, in rank order. They find each other at the first host, and prove the token."""
+    root = start.ranks[0].host.rpartition("@")[2]
+    local_size = {
+        host: sum(each.count for each in start.ranks if each.host == host) for host in start.hosts_by_rank
+    }
+    seen = dict.fromkeys(local_size, 0)
+    nodes = list(local_size)
+    commands = []
+    for rank, host in enumerate(start.hosts_by_rank):
+        numbers = (rank, start.size, seen[host], local_size[host])
+        seen[host] += 1
+        own = _identity(*numbers, root)
+        if not is_busbw:
+            own |= {**_plain_identity(*numbers), NUMBER: str(nodes.index(host))}
+        environ = {**start.environ, **own, "BUSBW_TOKEN": token, JOB_VARIABLE: start.job}
+        commands.append(Command(start.argv, environ, SECRET))
+    return tuple(commands)
+
+
+def _identity(rank: int, size: int, local_rank: int, local_size: int, root: str) -> dict[str, str]:
+    return {
+        "BUSBW_LAUNCHER": "busbw",
+        "BUSBW_RANK": str(rank),
+        "BUSBW_WORLD_SIZE": str(size),
+        "BUSBW_LOCAL_RANK": str(local_rank),
+        "BUSBW_LOCAL_SIZE": str(local_size),
+        "BUSBW_ROOT": root,
+    }
+
+
+def _plain_identity(rank: int, size: int, local_rank: int, local_size: int) -> dict[str, str]:
+    """What PyTorch's ``env://`` and many others read."""
+    return {
+        "RANK": str(rank),
+        "WORLD_SIZE": str(size),
+        "LOCAL_RANK": str(local_rank),
+        "LOCAL_WORLD_SIZE": str(local_size),
+    }
+
+
+def over_ssh(
+    commands: tuple[Command, ...], hosts: tuple[str, ...], ssh: tuple[str, ...]
+) -> tuple[Command, ...]:
+    """The same as a person would type it. busbw itself sends variables over standard input."""
+    return tuple(
+        Command((*ssh, host, f"env {command}" if command.environ else str(command)))
+        for command, host in zip(commands, hosts, strict=True)
+    )
+
+
+def _refuse_users(start: Start) -> None:
+    for each in start.ranks:
+        if "@" in each.host:
+            raise UsageError(
+                f"MPI launchers take no user with a host: {each.host}",
+                hint="set `User` for it in ~/.ssh/config, or give --mpi none",
+            )
+
+
+def _words_without_spaces(words: tuple[str, ...]) -> str:
+    """One string that MPI launchers take apart at its spaces, whatever is quoted."""
+    for word in words:
+        if not word or any(character.isspace() for character in word):
+            raise UsageError(
+                f"--set ssh=...: MPI launchers cannot pass on {word!r}", hint="use a path without spaces"
+            )
+    return " ".join(words)
+
+
+def setup_words(text: str) -> tuple[str, ...]:
+    """--mpirun-args as a shell would split it. Raises UsageError."""
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        raise UsageError(f"--mpirun-args: {error}", hint="close the quotes") from error

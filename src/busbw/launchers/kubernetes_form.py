@@ -1,0 +1,311 @@
+"""What a user may set of a Kubernetes job: flags and ``--set KEY=VALUE``, read into one value. Pure."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from busbw.errors import UsageError
+from busbw.launchers.engine import Job
+from busbw.settings.launch import LaunchSettings
+from busbw.units import parse_duration
+
+Kind = Literal["mpijob", "job", "jobset"]
+KINDS: Final[tuple[Kind, ...]] = ("mpijob", "job", "jobset")
+DEFAULT_SHM: Final = ""  # as much as the container may use
+
+# Flags of other engines, and what to do instead.
+_FOREIGN: Final[Mapping[str, str]] = {
+    "hosts": "give -N and --set instance-type=TYPE: the scheduler chooses the nodes",
+    "hostfile": "give -N and --set instance-type=TYPE: the scheduler chooses the nodes",
+    "setup_script": "put what it does into the image, or give --env",
+    "job_id": "leave it out: a job's pods are its own",
+    "partition": "use --set select=LABEL=VALUE to choose nodes",
+    "account": "use --namespace",
+    "segment": "use --set select=LABEL=VALUE to choose nodes",
+    "srun_args": "use --mpirun-args",
+    "sbatch_args": "use --set",
+}
+# Letters, digits, and what resource names, label keys and quantities have besides.
+_QUANTITY: Final = re.compile(r"\d+(\.\d+)?([KMGTPE]i?|k|m)?\Z")
+_RESOURCE: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?\Z")
+
+
+# A name that a topology may have, and whether pods must share it or had better.
+_PREFERRED: Final = ":preferred"
+
+
+@dataclass(frozen=True)
+class Affinity:
+    """Pods of the job go to nodes with one value of this label: they must, or should where that can be."""
+
+    label: str
+    required: bool = True
+
+
+@dataclass(frozen=True)
+class Form:
+    """A Kubernetes job's values. ``resources`` are a worker's limits and requests, by resource name;
+    ``selector`` the labels that its node must have, ``choices`` those of which it must have one value;
+    ``mounts`` (host folder, folder inside).
+
+    ``compute_domain`` is the number of nodes of an NVIDIA ComputeDomain (0: as many as there are), None
+    without one; ``spread`` (label, at least so many values of it); ``networks`` names of Multus networks.
+    """
+
+    kind: Kind
+    image: str
+    workers: int
+    slots: int
+    ranks: int
+    python: str
+    mpi: Literal["openmpi", "mpich"] = "mpich"
+    mpirun_words: tuple[str, ...] = ()
+    resources: Mapping[str, str] = field(default_factory=dict)
+    selector: Mapping[str, str] = field(default_factory=dict)
+    choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    compute_domain: int | None = None
+    affinity: tuple[Affinity, ...] = ()
+    spread: tuple[tuple[str, int], ...] = ()
+    networks: tuple[str, ...] = ()
+    mounts: tuple[tuple[str, str], ...] = ()
+    shm: str = DEFAULT_SHM
+    pull_secret: str = ""
+    service_account: str = ""
+    alone: bool = True  # a node has one worker of this job
+    deadline_seconds: int | None = None
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of a worker, whatever they are called."""
+        return sum(int(count) for name, count in self.resources.items() if name.endswith("/gpu"))
+
+
+def read_form(job: Job) -> Form:
+    """The form of a job. Raises UsageError for what does not fit, naming the flag."""
+    launch = job.launch
+    for name in launch.given():
+        if name in _FOREIGN:
+            flag = "--" + name.replace("_", "-")
+            raise UsageError(f"{flag} does not concern Kubernetes", hint=_FOREIGN[name])
+    values = _Values(launch.set)
+    kind = _kind(job, values)
+    _refuse_order(launch, kind)
+    resources = _resources(values)
+    labels = _labels(values)
+    workers = values.count("replicas") or _nodes(launch)
+    gpus = next((int(count) for name, count in resources.items() if name.endswith("/gpu")), 0)
+    slots = values.count("slots") or launch.ranks_per_node or gpus or 1
+    ranks = values.count("np") or job.ranks or workers * slots
+    if ranks > workers * slots:
+        raise UsageError(
+            f"{ranks} ranks but {workers} workers of {slots} slots",
+            hint="give more nodes (-N), or --ranks-per-node",
+        )
+    if kind != "mpijob" and ranks != workers * slots:
+        raise UsageError(
+            f"{ranks} ranks do not fill {workers} pods of {slots}: without MPI every pod has as many",
+            hint="leave --ranks out, or give --set kind=mpijob",
+        )
+    form = Form(
+        kind=kind,
+        image=values.text("image") or launch.image,
+        workers=workers,
+        slots=slots,
+        ranks=ranks,
+        python=launch.python or "python3",
+        mpi="openmpi" if launch.mpi == "openmpi" else "mpich",
+        mpirun_words=_mpirun_words(launch, kind),
+        resources=resources,
+        selector={label: values[0] for label, values in labels.items() if len(values) == 1},
+        choices={label: values for label, values in labels.items() if len(values) > 1},
+        compute_domain=values.count("compute-domain", least=0),
+        affinity=_affinity(values),
+        spread=_spread(values),
+        networks=_names(values, "networks"),
+        mounts=_mounts(launch.mounts),
+        shm=values.quantity("shm"),
+        pull_secret=values.text("pull-secret"),
+        service_account=values.text("service-account"),
+        alone=launch.exclusive,
+        deadline_seconds=_seconds(launch.time_limit),
+    )
+    values.refuse_rest()
+    if not form.image:
+        raise UsageError(
+            "no container image given", hint="give --image NAME: an image that has Python and busbw"
+        )
+    return form
+
+
+class _Values:
+    """``--set KEY=VALUE`` words, taken one by one: what nobody takes is an error."""
+
+    def __init__(self, words: tuple[str, ...]) -> None:
+        self._found: dict[str, list[str]] = {}
+        self._known: list[str] = []
+        for word in words:
+            key, equals, value = word.partition("=")
+            if not equals or not key:
+                raise UsageError(f"--set {word!r} is not KEY=VALUE", hint="write --set gpu=8")
+            # A preset's name may stand before the key; Kubernetes has one form only.
+            self._found.setdefault(key.removeprefix("kubernetes."), []).append(value)
+
+    def all(self, key: str) -> list[str]:
+        self._known.append(key)
+        return self._found.pop(key, [])
+
+    def text(self, key: str) -> str:
+        values = self.all(key)
+        return values[-1] if values else ""
+
+    def count(self, key: str, least: int = 1) -> int | None:
+        text = self.text(key)
+        if not text:
+            return None
+        if not text.isdecimal() or int(text) < least:
+            raise UsageError(f"--set {key}={text} is no count", hint=f"give {least} or more")
+        return int(text)
+
+    def quantity(self, key: str) -> str:
+        text = self.text(key)
+        if text and not _QUANTITY.match(text):
+            raise UsageError(f"--set {key}={text} is no quantity", hint="write it as 8, 500m or 16Gi")
+        return text
+
+    def refuse_rest(self) -> None:
+        if self._found:
+            raise UsageError(
+                f"--set {next(iter(self._found))} is not known to Kubernetes jobs",
+                hint=f"use one of: {', '.join(sorted(self._known))}",
+            )
+
+
+def _kind(job: Job, values: _Values) -> Kind:
+    """MPI ranks need the MPI Operator; without MPI an indexed Job needs nothing that a cluster lacks."""
+    text = values.text("kind")
+    if text and text not in KINDS:
+        raise UsageError(f"--set kind={text} is no kind of job", hint=f"use one of: {', '.join(KINDS)}")
+    without_mpi = job.launch.mpi == "none" or job.world == "nccl"
+    kind: Kind = next((kind for kind in KINDS if kind == text), "job" if without_mpi else "mpijob")
+    if kind == "mpijob" and without_mpi:
+        raise UsageError(
+            "an MPIJob's ranks have MPI", hint="give --set kind=job or jobset, or leave --mpi out"
+        )
+    if kind != "mpijob" and (job.world == "mpi" or job.launch.mpi in ("openmpi", "mpich")):
+        raise UsageError(f"a {kind} has no mpirun", hint="leave --set kind out: an MPIJob has one")
+    return kind
+
+
+def _nodes(launch: LaunchSettings) -> int:
+    if not launch.nodes:
+        raise UsageError("no number of nodes given", hint="give -N, for example -N 2")
+    return int(launch.nodes)
+
+
+def _resources(values: _Values) -> Mapping[str, str]:
+    found = {}
+    for key in ("cpu", "memory", "hugepages-2Mi"):
+        if quantity := values.quantity(key):
+            found[key] = quantity
+    for key, usual in (("gpu", "nvidia.com/gpu"), ("nic", "vpc.amazonaws.com/efa")):
+        for text in values.all(key):
+            name, equals, count = text.rpartition("=")
+            if not count.isdecimal() or (equals and not _RESOURCE.match(name)):
+                raise UsageError(
+                    f"--set {key}={text} is no count",
+                    hint=f"write {key}=8 for {usual}, or {key}=NAME=8 for another resource",
+                )
+            if int(count):
+                found[name or usual] = count
+    for text in values.all("resource"):
+        name, equals, quantity = text.rpartition("=")
+        if not equals or not _RESOURCE.match(name) or not _QUANTITY.match(quantity):
+            raise UsageError(
+                f"--set resource={text} is not NAME=QUANTITY",
+                hint="write resource=aws.amazon.com/neuroncore=32",
+            )
+        found[name] = quantity
+    return found
+
+
+def _labels(values: _Values) -> Mapping[str, tuple[str, ...]]:
+    """The values that a node may have of each label."""
+    found: dict[str, tuple[str, ...]] = {}
+    if kind := values.text("instance-type"):
+        found["node.kubernetes.io/instance-type"] = (kind,)
+    for text in values.all("select"):
+        label, equals, value = text.partition("=")
+        if not equals or not _RESOURCE.match(label):
+            raise UsageError(
+                f"--set select={text} is not LABEL=VALUE", hint="write select=zone=a, or select=zone=a|b"
+            )
+        found[label] = tuple(value.split("|"))
+    return found
+
+
+def _affinity(values: _Values) -> tuple[Affinity, ...]:
+    found = []
+    for text in _names(values, "affinity"):
+        label = text.removesuffix(_PREFERRED)
+        if not _RESOURCE.match(label):
+            raise UsageError(
+                f"--set affinity={text} is no label of nodes",
+                hint=f"write affinity=nvidia.com/gpu.clique, or affinity=zone{_PREFERRED}",
+            )
+        found.append(Affinity(label, required=label == text))
+    return tuple(found)
+
+
+def _spread(values: _Values) -> tuple[tuple[str, int], ...]:
+    found = []
+    for text in _names(values, "spread"):
+        label, equals, count = text.partition("=")
+        if not equals or not _RESOURCE.match(label) or not count.isdecimal() or int(count) < 1:
+            raise UsageError(
+                f"--set spread={text} is not LABEL=COUNT", hint="write spread=topology.kubernetes.io/zone=2"
+            )
+        found.append((label, int(count)))
+    return tuple(found)
+
+
+def _names(values: _Values, key: str) -> tuple[str, ...]:
+    """Every word of a key, separated by commas or given again."""
+    words = (word.strip() for text in values.all(key) for word in text.split(","))
+    return tuple(word for word in words if word)
+
+
+def _refuse_order(launch: LaunchSettings, kind: Kind) -> None:
+    if launch.topology and kind != "mpijob":
+        raise UsageError(
+            f"--topology cannot be applied to a {kind}: its pods have numbers before they have nodes",
+            hint="use an MPIJob (leave --mpi none, --world nccl and --set kind out)",
+        )
+
+
+def _mounts(text: str) -> tuple[tuple[str, str], ...]:
+    found = []
+    for word in filter(None, text.split(",")):
+        source, _, target = word.partition(":")
+        if not source.startswith("/") or not (target or source).startswith("/"):
+            raise UsageError(f"--mounts {word} names no absolute folders", hint="write /from:/to, or /both")
+        found.append((source, target or source))
+    return tuple(found)
+
+
+def _mpirun_words(launch: LaunchSettings, kind: Kind) -> tuple[str, ...]:
+    if launch.mpirun_args and kind != "mpijob":
+        raise UsageError(f"a {kind} has no mpirun", hint="leave --mpirun-args out")
+    try:
+        return tuple(shlex.split(launch.mpirun_args))
+    except ValueError as error:
+        raise UsageError(f"--mpirun-args {launch.mpirun_args!r}: {error}", hint="close the quote") from error
+
+
+def _seconds(text: str) -> int | None:
+    if not text:
+        return None
+    return int(text) if text.isdecimal() else round(parse_duration(text))

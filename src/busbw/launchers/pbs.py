@@ -1,0 +1,321 @@
+"""PBS as an engine: a job script with mpiexec or aprun, submitted by qsub. Not run on a real PBS.
+
+A shared run folder carries the output as it comes; without one, PBS itself copies it to the run folder when
+the job has ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shlex
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from busbw.errors import SiteError, UsageError
+from busbw.launchers import slurm_commands as commands
+from busbw.launchers.base import Command
+from busbw.launchers.command import HOSTS, entered
+from busbw.launchers.engine import Handle, Item, Job, JobRequest, JobState, Output, Phase
+from busbw.launchers.slurm_output import SharedFiles
+from busbw.launchers.slurm_script import END_MARK, TOKEN, split_words
+from busbw.launchers.slurm_state import describe
+
+if TYPE_CHECKING:
+    from busbw.settings.launch import LaunchSettings
+
+WAIT_SECONDS: float | None = None
+
+SCRIPT: Final = "job.pbs"
+_OTHER_ENGINES: Final = (
+    *("hosts", "hostfile", "namespace", "context", "bring", "image", "mounts", "job_id", "segment"),
+    *("srun_args", "sbatch_args"),
+)
+# --set KEY=VALUE: what a site's PBS needs besides.
+_KEYS: Final[Mapping[str, str]] = {
+    "launcher": "mpiexec",  # or aprun
+    "form": "select",  # -l select=... (PBS Pro, OpenPBS), or nodes: -l nodes=N:ppn=P (older, Torque)
+    "depth": "",  # cores of a rank: it is bound to them
+    "filesystems": "",
+    "ncpus": "",
+    "gpu": "",
+}
+_EXECUTE: Final = '\nexec "$@"'
+_TICK_SECONDS: Final = 0.2
+_LOOK_SECONDS: Final = 2.0
+# PBS copies a job's output home after its end.
+_TRAIL_SECONDS: Final = 20.0
+_FIELD: Final = re.compile(r"^\s+(job_state|comment|Exit_status|exit_status) = (.*)$", re.MULTILINE)
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_@%+=:,./-]+\Z")
+# https://help.altair.com, PBS Reference Guide, "Job States"; Torque has C for a job that has ended.
+_PENDING: Final = frozenset("QHTWM")
+_RUNNING: Final = frozenset("RESUB")
+
+_TOP: Final = """\
+run_folder={folder}
+job=${{PBS_JOBID%%.*}}
+cd "$PBS_O_WORKDIR" 2>/dev/null || :
+log=
+if [ "$(cat -- "$run_folder/request/ticket" 2>/dev/null)" = {run_id} ]; then
+  log=$run_folder/log
+  exec >"$log/pbs-$job.out" 2>"$log/pbs-$job.err"
+fi
+finish() {{
+  code=$?
+  echo "{mark}$code"
+  echo "{mark}$code" >&2
+  exit "$code"
+}}
+trap : TERM  # the ranks end first, and this script tells how
+trap finish EXIT
+# Where ranks without MPI meet.
+BUSBW_ROOT=$(head -n 1 "$PBS_NODEFILE") && export BUSBW_ROOT
+"""
+
+
+# For a command of the user's: its nodes, each with as many slots as it has lines.
+HOST_LINES: Final = f"""\
+{HOSTS}=$(awk '!count[$1]++ {{order[++n] = $1}}
+  END {{for (i = 1; i <= n; i++) print order[i] ":" count[order[i]]}}' "$PBS_NODEFILE" | paste -sd, -)
+MASTER_ADDR=${{{HOSTS}%%:*}} MASTER_PORT=$((20000 + RANDOM % 10000))
+export {HOSTS} MASTER_ADDR MASTER_PORT
+"""
+
+
+def inquire(launch: LaunchSettings, command: tuple[str, ...] = ()) -> Mapping[str, str]:  # noqa: ARG001
+    """See Engine. Nothing is asked: a script can be written anywhere."""
+    for name in launch.given():
+        if name in _OTHER_ENGINES:
+            flag = "--" + name.replace("_", "-")
+            raise UsageError(f"{flag} means nothing on PBS", hint="leave it out")
+    if launch.topology:
+        raise UsageError(
+            "--topology cannot be applied on PBS: its launchers take the nodes in PBS's own order",
+            hint="inside a PBS job: --on hosts --hostfile $PBS_NODEFILE --topology FILE",
+        )
+    setup = ""
+    if launch.setup_script is not None:
+        try:
+            setup = launch.setup_script.read_text() or ":"
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"cannot read --setup-script: {error}", hint="name a shell script") from error
+    return {"python": sys.executable, "setup": setup}
+
+
+def request(job: Job, facts: Mapping[str, str]) -> JobRequest:
+    """See Engine."""
+    values = read_values(job.launch.set)
+    nodes = int(job.launch.nodes or 0)
+    if nodes < 1:
+        raise UsageError("how many nodes is not said", hint="give --nodes, as in -N 2")
+    per_node = job.launch.ranks_per_node or int(values["gpu"] or 0) or 1
+    ranks = job.ranks if job.ranks is not None else nodes * per_node
+    if job.ranks is not None:
+        per_node = -(-ranks // nodes)
+    lines, options = _directives(job, values, nodes, per_node)
+    words = {
+        "folder": shlex.quote(job.folder),
+        "run_id": shlex.quote(job.run_id),
+        "mark": END_MARK,
+    }
+    parts = [
+        "\n".join(("#!/bin/bash", *lines)) + "\n",
+        _TOP.format(**words),
+        _exports(job),
+        _launch(job, facts, values, ranks, per_node),
+    ]
+    command = Command(("qsub", *options, f"{job.folder}/request/{SCRIPT}"))
+    return JobRequest("pbs", job.name, ranks, nodes, {SCRIPT: "\n".join(parts)}, (command,))
+
+
+def read_values(given: tuple[str, ...]) -> dict[str, str]:
+    """--set KEY=VALUE over the defaults. Raises UsageError."""
+    values = dict(_KEYS)
+    for word in given:
+        key, equals, value = word.removeprefix("pbs.").partition("=")
+        if not equals or key not in _KEYS:
+            raise UsageError(
+                f"--set {word!r} is not known to PBS jobs", hint=f"use one of: {', '.join(_KEYS)}"
+            )
+        values[key] = value
+    for key, allowed in (("launcher", ("mpiexec", "aprun")), ("form", ("select", "nodes"))):
+        if values[key] not in allowed:
+            raise UsageError(f"--set {key}={values[key]} is unknown", hint=f"use {' or '.join(allowed)}")
+    for key in ("depth", "ncpus", "gpu"):
+        if values[key] and not (values[key].isdecimal() and int(values[key])):
+            raise UsageError(f"--set {key}={values[key]} is no count", hint="give 1 or more")
+    return values
+
+
+def _directives(
+    job: Job, values: Mapping[str, str], nodes: int, per_node: int
+) -> tuple[list[str], list[str]]:
+    """#PBS lines, and the qsub words that a line cannot hold as they are."""
+    launch = job.launch
+    if values["form"] == "nodes":
+        resources = [f"nodes={nodes}:ppn={per_node}"]
+    else:
+        chunk = [str(nodes), f"mpiprocs={per_node}"]
+        chunk += [f"ncpus={values['ncpus']}"] if values["ncpus"] else []
+        chunk += [f"ngpus={values['gpu']}"] if values["gpu"] else []
+        place = "scatter:excl" if launch.exclusive else "scatter"
+        resources = [f"select={':'.join(chunk)}", f"place={place}"]
+    resources += [f"walltime={launch.time_limit}"] if launch.time_limit else []
+    resources += [f"filesystems={values['filesystems']}"] if values["filesystems"] else []
+    pairs = [
+        ("-N", short_name(job.name)),
+        *(("-l", resource) for resource in resources),
+        ("-q", launch.partition),
+        ("-A", launch.account),
+        ("-r", "n"),
+    ]
+    lines, options = [], []
+    for flag, value in pairs:
+        if value and _PLAIN.match(value):
+            lines.append(f"#PBS {flag} {value}")
+        elif value:
+            options += [flag, value]
+    log = f"{job.folder}/log"
+    return lines, [*options, "-o", f"{log}/pbs.out", "-e", f"{log}/pbs.err"]
+
+
+def short_name(name: str) -> str:
+    """At most 15 characters, as older versions demand: busbw and the run's random digits."""
+    return f"busbw-{name.rpartition('-')[2]}"[:15]
+
+
+def _exports(job: Job) -> str:
+    lines = [TOKEN if job.work.is_busbw else HOST_LINES]
+    lines += [f"export {name}={shlex.quote(value)}\n" for name, value in job.environ.items()]
+    return "".join(lines)
+
+
+def _launch(job: Job, facts: Mapping[str, str], values: Mapping[str, str], ranks: int, per_node: int) -> str:
+    """The ranks' launcher. aprun and MPICH's mpiexec (PALS, hydra) hand on the whole environment, Open MPI's
+    what it is told.
+    """
+    depth = values["depth"]
+    if values["launcher"] == "aprun":
+        words = ["aprun", "-n", str(ranks), "-N", str(per_node)]
+        words += ["--cc", "depth", "-d", depth] if depth else []
+    elif job.launch.mpi == "openmpi":
+        ours = ("BUSBW_TOKEN", "BUSBW_ROOT") if job.work.is_busbw else (HOSTS, "MASTER_ADDR", "MASTER_PORT")
+        names = [*job.environ, *ours]
+        words = ["mpirun", "-n", str(ranks), "--map-by", f"ppr:{per_node}:node"]
+        words += [word for name in names for word in ("-x", name)]
+        words += ["--hostfile", "$PBS_NODEFILE"]
+    else:
+        words = ["mpiexec", "-n", str(ranks), "-ppn", str(per_node)]
+        words += ["--cpu-bind", "depth", "--depth", depth] if depth else []
+    # The one word that the shell has to fill in.
+    quoted = ['"$PBS_NODEFILE"' if word == "$PBS_NODEFILE" else shlex.quote(word) for word in words]
+    quoted += [shlex.quote(word) for word in split_words("--mpirun-args", job.launch.mpirun_args)]
+    argv = job.work.argv(job.launch.python or facts.get("python", "python3"))
+    command = shlex.join(argv if job.work.is_busbw else entered(argv))
+    if setup := facts.get("setup", ""):
+        command = f"bash -c {shlex.quote(setup + _EXECUTE)} busbw-rank {command}"
+    return " ".join(quoted) + " \\\n  " + command + "\n"
+
+
+def submit(request: JobRequest, folder: Path) -> Handle:  # noqa: ARG001 (as an Engine has it)
+    """See Engine."""
+    (command,) = request.commands
+    answer = commands.call(*command.argv, engine="PBS").strip()
+    number = answer.splitlines()[-1].strip() if answer else ""
+    if not re.match(r"\d", number):
+        raise SiteError(f"qsub gave no job number: {answer[:200]!r}", hint="look at `qstat -u $USER`")
+    return Handle("pbs", number, request.name)
+
+
+def follow(handle: Handle, folder: Path) -> Iterator[Item]:
+    """See Engine."""
+    number = handle.id.split(".")[0]
+    live = SharedFiles(folder / "log" / f"pbs-{number}.out", folder / "log" / f"pbs-{number}.err")
+    last: JobState | None = None
+    codes: dict[bool, int] = {}
+    next_look_s = 0.0
+    while len(codes) < 2:
+        yield from _lines(live, codes)
+        if time.monotonic() >= next_look_s:
+            next_look_s = time.monotonic() + _LOOK_SECONDS
+            found = state(handle)
+            if found.phase is Phase.ENDED:
+                last = found
+                break
+            if found != last:
+                yield found
+            last = found
+        yield None
+        time.sleep(_TICK_SECONDS)
+    yield from _rest(live, folder, codes)
+    if last is None or last.phase is not Phase.ENDED:
+        last = JobState(Phase.ENDED)
+    code = codes.get(False, last.code)
+    why = "" if code == 0 or last.why else describe(code) if code is not None else ""
+    yield JobState(Phase.ENDED, why=last.why or why, hint=last.hint, code=code)
+
+
+def _rest(live: SharedFiles, folder: Path, codes: dict[bool, int]) -> Iterator[Output]:
+    """What trails the job's end: in the files it wrote, or in those that PBS brings."""
+    brought = SharedFiles(folder / "log" / "pbs.out", folder / "log" / "pbs.err")
+    deadline_s = time.monotonic() + _TRAIL_SECONDS
+    while len(codes) < 2 and time.monotonic() < deadline_s:
+        yield from _lines(live, codes)
+        yield from _lines(brought, codes)
+        time.sleep(_TICK_SECONDS)
+    yield from _lines(live, codes)
+
+
+def _lines(source: SharedFiles, codes: dict[bool, int]) -> Iterator[Output]:
+    for is_error, line in source.read():
+        text = line.decode(errors="replace")
+        if text.startswith(END_MARK):
+            codes[is_error] = int(text.removeprefix(END_MARK))
+        else:
+            yield Output(text, is_error=is_error)
+
+
+def cancel(handle: Handle, *, now: bool) -> None:
+    """See Engine."""
+    commands.ask(("qdel", *(("-W", "force") if now else ()), handle.id), "PBS")
+
+
+def state(handle: Handle) -> JobState:
+    """See Engine."""
+    done = commands.ask(("qstat", "-x", "-f", handle.id), "PBS")
+    if done.returncode:  # Torque has no -x
+        done = commands.ask(("qstat", "-f", handle.id), "PBS")
+    if done.returncode == 0:
+        return read_state(done.stdout)
+    if re.search(r"unknown job|has finished", done.stderr + done.stdout, re.IGNORECASE):
+        return JobState(Phase.ENDED, why="PBS does not know the job any more")
+    raise SiteError(f"qstat: {done.stderr.strip()[:300]}", hint="ask whether the PBS server is up")
+
+
+def read_state(text: str) -> JobState:
+    """The answer of `qstat -f`: long values go on in lines that begin with a tab."""
+    fields = dict(_FIELD.findall(text.replace("\n\t", "")))
+    letter, comment = fields.get("job_state", "")[:1], fields.get("comment", "")
+    if letter in _PENDING:
+        hopeless = letter == "H" or "can never run" in comment.lower()
+        hint = "release it (qrls), then attach" if letter == "H" else "ask for less, or another --partition"
+        return JobState(Phase.PENDING, why=comment, hopeless=hopeless, hint=hint if hopeless else "")
+    if letter in _RUNNING:
+        return JobState(Phase.RUNNING)
+    status = str(fields.get("Exit_status", fields.get("exit_status", "")))
+    code = None
+    with contextlib.suppress(ValueError):
+        code = int(status)
+        code = 256 - code if code > 256 else code  # killed by a signal: 256 and its number
+    return JobState(Phase.ENDED, code=code)
+
+
+def collect(handle: Handle, folder: Path) -> None:
+    """See Engine. The script has written to log/, or PBS has copied there."""
+
+
+def clean(handle: Handle) -> None:
+    """See Engine. PBS keeps nothing."""

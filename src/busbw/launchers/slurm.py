@@ -1,0 +1,243 @@
+"""Slurm as an engine: a job of its own (sbatch), or a step in an allocation that is there (``--job-id``).
+
+The job script (``slurm_script``) starts the ranks by srun, which carries their output; where the run folder
+is not shared with the nodes, a step on the job's first node reads it there (``slurm_output``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from busbw.errors import SiteError, UsageError
+from busbw.launchers import slurm_bring, topology_slurm
+from busbw.launchers import slurm_commands as commands
+from busbw.launchers.base import Command
+from busbw.launchers.engine import Handle, Item, Job, JobRequest, JobState, Phase
+from busbw.launchers.slurm_follow import Follower
+from busbw.launchers.slurm_output import split_by_node
+from busbw.launchers.slurm_script import render, shape, unknown_mpi
+from busbw.launchers.slurm_state import job_state
+from busbw.launchers.topology import everything
+from busbw.launchers.topology_files import read_texts, topology_of
+
+if TYPE_CHECKING:
+    from busbw.settings.launch import LaunchSettings
+
+# Queues can be long; reasons that waiting does not end are told at once.
+WAIT_SECONDS: float | None = None
+
+SCRIPT: Final = "job.sbatch"
+# Linux takes no longer variable (MAX_ARG_STRLEN), and the script is handed to the ranks in one.
+_MOST_SETUP_BYTES: Final = 100_000
+_OTHER_ENGINES: Final = ("hosts", "hostfile", "mpirun_args", "namespace", "context", "set")
+
+
+def inquire(launch: LaunchSettings, command: tuple[str, ...] = ()) -> Mapping[str, str]:
+    """See Engine. Facts: python, family (of the MPI that the ranks would load), mpi (what srun offers), gpus
+    (on a node), user_id, setup (the script's text), job_nodes (of the allocation), topology (its texts).
+    """
+    from busbw.probes.program import command_family, python_family
+
+    for name in launch.given():
+        if name in _OTHER_ENGINES:
+            flag = "--" + name.replace("_", "-")
+            raise UsageError(
+                f"{flag} means nothing on Slurm", hint="leave it out; --sbatch-args and --srun-args do"
+            )
+    facts = {"python": sys.executable, "user_id": str(os.getuid()), "setup": _read_setup(launch)}
+    facts |= read_texts(launch)
+    facts["mpi"] = " ".join(_offered_mpi())
+    facts["gpus"] = str(_gpus_of_a_node(launch.partition))
+    facts["family"] = ""  # what an image has is not known here
+    if not launch.image:
+        facts["family"] = command_family(command) if command else python_family(launch.python)
+    if launch.job_id:
+        reading = commands.look(launch.job_id)
+        if job_state(reading).phase is not Phase.RUNNING:
+            raise UsageError(
+                f"job {launch.job_id} is not running ({reading.state.lower() or 'unknown to Slurm'})",
+                hint="give --job-id of an allocation that is; `squeue --me` lists yours",
+            )
+        facts["job_nodes"] = str(reading.node_count)
+    return facts
+
+
+def _read_setup(launch: LaunchSettings) -> str:
+    if launch.setup_script is None:
+        return ""
+    try:
+        text = launch.setup_script.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read --setup-script: {error}", hint="name a shell script") from error
+    if len(text.encode()) > _MOST_SETUP_BYTES:
+        raise UsageError(
+            f"--setup-script {launch.setup_script} is longer than {_MOST_SETUP_BYTES:,} bytes",
+            hint="let it source a longer one that the nodes have",
+        )
+    return text or ":"
+
+
+def _offered_mpi() -> list[str]:
+    """MPI plugins of srun: one a line, below a heading, with the versions of pmix on a line of their own."""
+    done = commands.ask(("srun", "--mpi=list"))
+    words = [line.removeprefix("srun:").strip() for line in (done.stdout + "\n" + done.stderr).splitlines()]
+    return [word for word in words if word and " " not in word]
+
+
+def _gpus_of_a_node(partition: str) -> int:
+    """The most GPUs that a node of the partition (the default one: any) has, by its generic resources."""
+    chosen = (f"--partition={partition}",) if partition else ()
+    text = commands.call("sinfo", "--noheader", "--format=%G", *chosen)
+    most = 0
+    for line in text.splitlines():
+        gpus = [part.split("(")[0].split(":") for part in line.split(",") if part.startswith("gpu:")]
+        most = max(most, sum(int(part[-1]) for part in gpus if part[-1].isdigit()))
+    return most
+
+
+def request(job: Job, facts: Mapping[str, str]) -> JobRequest:
+    """See Engine."""
+    topology = topology_of(facts)
+    rank_order = everything(topology) if topology is not None else None
+    script, size = render(job, facts, rank_order), shape(job, facts)
+    place = f"{job.folder}/request/{SCRIPT}"
+    if job.launch.job_id:
+        command = Command(("bash", place))
+    else:
+        command = Command(("sbatch", "--parsable", *script.options, place))
+    details = {
+        "nodes": str(size.nodes),
+        "per_node": str(size.per_node or 0),
+        "step_of": job.launch.job_id,
+        "partition": job.launch.partition,
+        "account": job.launch.account,
+        "bring": "yes" if job.launch.bring else "",
+        **topology_slurm.detail(rank_order),
+        "command": "" if job.work.is_busbw else "yes",
+    }
+    notes = (note,) if (note := unknown_mpi(job, size, facts)) else ()
+    files = {SCRIPT: script.text}
+    return JobRequest(
+        "slurm",
+        job.name,
+        size.ranks,
+        size.nodes,
+        files,
+        (command,),
+        details,
+        rank_order=rank_order,
+        notes=notes,
+    )
+
+
+def submit(request: JobRequest, folder: Path) -> Handle:
+    """See Engine."""
+    (command,) = request.commands
+    if slurm_bring.is_wanted(request.details):
+        slurm_bring.put(folder)
+    if job := request.details["step_of"]:
+        return _start_step(job, request, command, folder)
+    answer = commands.call(*command.argv)
+    # The job's number, and behind a semicolon its cluster where there are several.
+    number = answer.strip().splitlines()[-1].split(";")[0] if answer.strip() else ""
+    if not number.isdigit():
+        raise SiteError(f"sbatch gave no job number: {answer.strip()[:200]!r}", hint="look at `squeue --me`")
+    return Handle("slurm", number, request.name, dict(request.details))
+
+
+def _start_step(job: str, request: JobRequest, command: Command, folder: Path) -> Handle:
+    """The script runs here, in a session of its own: it and its srun outlive this process."""
+    with (
+        (folder / "log" / f"slurm-{job}.out").open("ab") as out,
+        (folder / "log" / f"slurm-{job}.err").open("ab") as err,
+    ):
+        process = subprocess.Popen(
+            command.argv,
+            env=commands.environ_outside_jobs(),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            start_new_session=True,
+        )
+    keeper = {"pid": str(process.pid), "started": _start_time(process.pid), "host": socket.gethostname()}
+    return Handle("slurm", job, request.name, {**request.details, **keeper})
+
+
+def follow(handle: Handle, folder: Path) -> Iterator[Item]:
+    """See Engine."""
+    return Follower(handle, folder, lambda: state(handle)).items()
+
+
+def cancel(handle: Handle, *, now: bool) -> None:
+    """See Engine. The ranks alone are told to end, by SIGTERM, so that the script still sees their end and
+    the record comes home; ``now`` kills them, and the job. (Without a signal, scancel kills a step.)
+    """
+    steps = commands.steps(handle.id, handle.name)
+    for step in steps:
+        commands.ask(("scancel", f"--signal={'KILL' if now else 'TERM'}", step))
+    if handle.details.get("step_of"):
+        if (now or not steps) and _keeper_is_alive(handle):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(int(handle.details["pid"]), signal.SIGKILL if now else signal.SIGTERM)
+    elif now or not steps:
+        commands.ask(("scancel", handle.id))
+
+
+def state(handle: Handle) -> JobState:
+    """See Engine."""
+    reading = commands.look(handle.id)
+    found = job_state(reading)
+    if not handle.details.get("step_of") or found.phase is not Phase.RUNNING:
+        return found
+    if _keeper_is_alive(handle) or commands.steps(handle.id, handle.name):
+        return found
+    return JobState(Phase.ENDED)
+
+
+def _keeper_is_alive(handle: Handle) -> bool:
+    pid = int(handle.details["pid"])
+    here = handle.details["host"] == socket.gethostname()
+    return here and bool(started := _start_time(pid)) and started == handle.details["started"]
+
+
+def _start_time(pid: int) -> str:
+    """When the process started, in ticks since boot: with its id, a name that no later process
+    has. Empty where it has ended.
+    """
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] == "Z" else fields[19]
+
+
+def collect(handle: Handle, folder: Path) -> None:
+    """See Engine. The nodes' output is in the job's files by now: a file for each node is made from them."""
+    slurm_bring.remove(folder)
+    nodes = (folder / "log" / "nodes").read_text().split() if (folder / "log" / "nodes").is_file() else []
+    per_node = int(handle.details["per_node"])
+    if not nodes or not per_node:
+        return
+    for suffix in ("out", "err"):
+        source = folder / "log" / f"slurm-{handle.id}.{suffix}"
+        if not source.is_file():
+            continue
+        with source.open("rb") as file:
+            found = split_by_node((line.rstrip(b"\n") for line in file), nodes, per_node)
+        for node, lines in found.items():
+            if lines:
+                (folder / "log" / f"slurm-{handle.id}-{node}.{suffix}").write_bytes(b"\n".join((*lines, b"")))
+
+
+def clean(handle: Handle) -> None:
+    """See Engine. The job script, or the reader of its output, has removed what was on the nodes."""

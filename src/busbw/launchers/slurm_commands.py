@@ -1,0 +1,99 @@
+"""Slurm's own commands, called as from a shell; no library of it is needed. PBS's are called alike."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from busbw.errors import SiteError
+from busbw.launchers.slurm_state import Reading, hint_of, read_job
+
+# A busy controller answers late; one that has not answered by then is down.
+_PATIENCE_SECONDS: Final = 60.0
+_FORGOTTEN: Final = "invalid job id"
+# What says where Slurm is, not which job a shell belongs to.
+_KEPT: Final = frozenset({"SLURM_CONF", "SLURM_CLUSTERS"})
+
+
+def environ_outside_jobs() -> Mapping[str, str]:
+    """This process's variables, without those of a job that it may be part of: they would give the new one
+    its sizes.
+    """
+    if "SLURM_JOB_ID" not in os.environ:
+        return os.environ
+    foreign = ("SLURM_", "SLURMD_", "PMI_", "PMI2_", "PMIX_", "OMPI_")
+    return {
+        name: value for name, value in os.environ.items() if name in _KEPT or not name.startswith(foreign)
+    }
+
+
+def call(*words: str, engine: str = "Slurm") -> str:
+    """A command's standard output. Raises SiteError with the command's own words."""
+    done = ask(words, engine)
+    if done.returncode:
+        said = (done.stderr.strip() or done.stdout.strip()).splitlines()
+        words_said = _own_words(said) or f"exit code {done.returncode}"
+        raise SiteError(f"{words[0]}: {words_said}", hint=hint_of(words_said))
+    return done.stdout
+
+
+def ask(words: Sequence[str], engine: str = "Slurm") -> subprocess.CompletedProcess[str]:
+    """A command's end, whatever it is. Raises SiteError where it cannot be started or does not end."""
+    try:
+        return subprocess.run(
+            words,
+            env=environ_outside_jobs(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_PATIENCE_SECONDS,
+            check=False,
+            start_new_session=True,  # Ctrl-C at the terminal must not leave a submission half done
+        )
+    except FileNotFoundError as error:
+        raise SiteError(
+            f"no {engine} here: {words[0]} was not found",
+            hint=f"start busbw where {engine}'s commands are, with their folder on PATH",
+        ) from error
+    except OSError as error:
+        raise SiteError(f"cannot start {words[0]}: {error.strerror}") from error
+    except subprocess.TimeoutExpired as error:
+        raise SiteError(
+            f"{words[0]} has not answered within {_PATIENCE_SECONDS:g} s",
+            hint=f"ask whether {engine}'s server is up",
+        ) from error
+
+
+def _own_words(lines: Sequence[str]) -> str:
+    """The line that says most: Slurm's first, without the program's name."""
+    for line in lines:
+        for mark in ("error: ", "fatal: "):
+            if mark in line:
+                return line.split(mark, maxsplit=1)[1]
+    return lines[-1] if lines else ""
+
+
+def look(job_id: str) -> Reading:
+    """The job as the controller knows it now. Raises SiteError where the controller does not answer."""
+    done = ask(("scontrol", "show", "job", job_id))
+    if done.returncode == 0:
+        return read_job(done.stdout)
+    if _FORGOTTEN in (done.stderr + done.stdout).lower():
+        return Reading("")
+    words = _own_words(done.stderr.strip().splitlines())
+    raise SiteError(f"scontrol: {words}", hint=hint_of(words))
+
+
+def steps(job_id: str, name: str) -> list[str]:
+    """Ids of the job's steps of that name, such as 17.0."""
+    done = ask(("squeue", "--noheader", "--steps", f"--jobs={job_id}", "--format=%i|%j"))
+    rows = (line.strip().partition("|") for line in done.stdout.splitlines())
+    return [step for step, _, called in rows if called == name]
+
+
+def host_names(nodes: str) -> tuple[str, ...]:
+    """The hosts of a list as Slurm writes it (h[1-4])."""
+    return tuple(call("scontrol", "show", "hostnames", nodes).split()) if nodes else ()

@@ -1,0 +1,342 @@
+"""The job script of a run on Slurm, and how its ranks find each other. Pure.
+
+One script serves an allocation of its own (sbatch) and a step in one that is there (``--job-id``). Everything
+a user may set is data: what fits a #SBATCH line as it is stands there, what does not (spaces, quotes, line
+breaks) is a word of sbatch's own command line, and in shell text every value is quoted.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from busbw.errors import SiteError, UsageError
+from busbw.launchers import slurm_bring, topology_slurm
+from busbw.launchers.command import HOSTS, entered
+
+if TYPE_CHECKING:
+    from busbw.launchers.engine import Job
+    from busbw.launchers.topology import RankOrder
+    from busbw.settings.launch import LaunchSettings
+
+# The last line of a job's output, behind no task's label, so that no rank can write it.
+END_MARK: Final = "busbw: job script ended, exit code "
+# What sbatch reads from a #SBATCH line as it was written.
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_@%+=:,./\[\]^-]+\Z")
+# srun's plugins that can start ranks of an MPI family, best first (`srun --mpi=list`).
+_PLUGINS: Final[Mapping[str, tuple[str, ...]]] = {
+    "openmpi": ("pmix",),
+    "mpich": ("pmi2", "cray_shasta"),
+    "": ("pmix", "pmi2"),
+    # What installing busbw puts into an image is MPICH.
+    "image": ("pmi2", "cray_shasta", "pmix"),
+}
+_FAMILY_NAMES: Final = {"openmpi": "Open MPI", "mpich": "MPICH"}
+# Where only the batch host sees the output, it waits this long for somebody to read it before the job ends.
+LINGER_SECONDS: Final = 20
+
+_TOP: Final = """\
+run_folder={folder}
+job=$SLURM_JOB_ID
+# Where the nodes see the run folder, output goes there; else this node keeps it until it has been read.
+out=/tmp/{name}-$job.out err=/tmp/{name}-$job.err log=
+if [ "$(cat -- "$run_folder/request/ticket" 2>/dev/null)" = {run_id} ]; then
+  log=$run_folder/log
+  exec >"$log/slurm-$job.out" 2>"$log/slurm-$job.err"
+  rm -f -- "$out" "$err"
+fi
+finish() {{
+  code=$?
+  trap '' TERM
+{remove}  echo "{mark}$code"
+  echo "{mark}$code" >&2
+  # The reader removes what it has read.
+  for ((i = 0; i < {looks}; i++)); do
+    if [ -n "$log" ] || [ ! -e "$out" ]; then break; fi
+    sleep 0.2
+  done
+  exit "$code"
+}}
+trap : TERM  # srun ends first, and this script tells how
+trap finish EXIT
+"""
+
+_STEP_TOP: Final = """\
+run_folder={folder}
+job={job}
+log=$run_folder/log
+finish() {{
+  code=$?
+{remove}  echo "{mark}$code"
+  echo "{mark}$code" >&2
+  exit "$code"
+}}
+trap : TERM  # srun ends first, and this script tells how
+trap finish EXIT
+"""
+
+# Only the ranks of this job know it: it makes the control channel's key.
+TOKEN: Final = 'BUSBW_TOKEN=$(od -An -N16 -tx1 /dev/urandom | tr -d " \\n") && export BUSBW_TOKEN\n'
+
+# For a command of the user's (``command.py``): its nodes, and a port that this job alone is likely to use.
+_NODES: Final = """\
+nodes=$({nodes}) || exit
+{hosts}=$(printf '%s:{slots}\\n' $nodes | paste -sd, -)
+MASTER_ADDR=${{{hosts}%%:*}} MASTER_PORT=$((20000 + RANDOM % 10000))
+export {hosts} MASTER_ADDR MASTER_PORT
+"""
+
+# NCCL writes a file for each process there, instead of between the ranks' output.
+_NCCL_LOG: Final = """\
+if [ -n "${NCCL_DEBUG:-}" ] && [ -z "${NCCL_DEBUG_FILE:-}" ] && [ -n "$log" ]; then
+  case $log in *%*) ;; *) export NCCL_DEBUG_FILE="$log/nccl-$job-%h-%p.log" ;; esac
+fi
+"""
+
+# The ranks of a node take turns, so that a script which installs something does it once.
+_SOURCE_SETUP: Final = """\
+busbw_words=("$@"); set --
+exec 9</tmp && flock 9
+eval "$BUSBW_SETUP" 9<&-
+code=$?
+if [ "$code" != 0 ]; then
+  echo "busbw: the setup script ended with exit code $code on $SLURMD_NODENAME" >&2
+  exit "$code"
+fi
+exec 9<&-
+unset BUSBW_SETUP
+exec "${busbw_words[@]}"
+"""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How many nodes and ranks a job has. ``per_node`` is None where the ranks do not divide evenly."""
+
+    nodes: int
+    ranks: int
+    per_node: int | None
+
+
+@dataclass(frozen=True)
+class Script:
+    """The text of a job script, and the sbatch options that a #SBATCH line cannot hold."""
+
+    text: str
+    options: tuple[str, ...]
+
+
+def shape(job: Job, facts: Mapping[str, str]) -> Shape:
+    """Nodes as -N or the allocation says; on each a rank per GPU, or one. Raises UsageError."""
+    launch = job.launch
+    nodes = int(launch.nodes or facts.get("job_nodes", "") or 0)
+    if nodes < 1:
+        raise UsageError("how many nodes is not said", hint="give --nodes, as in -N 2")
+    held = int(facts.get("job_nodes", "") or nodes)
+    if nodes > held:
+        raise UsageError(
+            f"--nodes {nodes}, but job {launch.job_id} has {held}", hint=f"give -N {held} or less"
+        )
+    if job.ranks is not None:
+        if job.ranks < nodes:
+            raise UsageError(f"--ranks {job.ranks} on {nodes} nodes", hint="give at least one rank a node")
+        return Shape(nodes, job.ranks, None if job.ranks % nodes else job.ranks // nodes)
+    per_node = launch.ranks_per_node or int(facts.get("gpus", "") or 0) or 1
+    return Shape(nodes, nodes * per_node, per_node)
+
+
+def mpi_plugin(job: Job, facts: Mapping[str, str]) -> str | None:
+    """The value of srun's --mpi; None leaves it to the cluster, for a command whose MPI is not known.
+
+    Raises SiteError where Slurm has none for this MPI: with a wrong one, each rank is a world
+    of its own.
+    """
+    launch = job.launch
+    offered = facts.get("mpi", "pmix pmi2 none").split()
+    family = facts.get("family", "") if launch.mpi == "auto" else launch.mpi
+    if not job.work.is_busbw and launch.mpi == "auto":
+        return next((plugin for plugin in _PLUGINS.get(family or "none", ()) if plugin in offered), None)
+    if _needs_no_mpi(job, facts):
+        return "none"
+    family = family or ("image" if launch.image else "")
+    for plugin in _PLUGINS.get(family, _PLUGINS[""]):
+        if plugin in offered:
+            return plugin
+    name = _FAMILY_NAMES.get(family, "MPI")
+    raise SiteError(
+        f"this Slurm cannot start {name} ranks: it offers {', '.join(offered)}",
+        hint="give --mpi none (busbw's own channel), or --on hosts inside an allocation, with mpirun",
+    )
+
+
+def unknown_mpi(job: Job, size: Shape, facts: Mapping[str, str]) -> str:
+    """What to tell of a command of several ranks whose MPI is not known; empty where there is nothing."""
+    offered = [name for name in facts.get("mpi", "").split() if name in ("pmix", "pmi2", "cray_shasta")]
+    is_known = job.work.is_busbw or job.launch.mpi != "auto" or facts.get("family") == "none"
+    if is_known or size.ranks < 2 or not offered or mpi_plugin(job, facts) is not None:
+        return ""
+    return (
+        f"which MPI {job.work.words[0]} uses is not known, so srun starts it with this cluster's default; an"
+        " MPI program needs --mpi mpich or --mpi openmpi, or each rank may be alone"
+        f" (srun has {', '.join(offered)})"
+    )
+
+
+def _needs_no_mpi(job: Job, facts: Mapping[str, str]) -> bool:
+    """Whether the ranks meet over busbw's own channel: by wish, or because GPUs are measured."""
+    needs_mpi = "mpi" in (job.world, job.backend)
+    if job.launch.mpi == "none":
+        if needs_mpi:
+            raise UsageError(
+                "--mpi none, but this run needs MPI", hint="leave --mpi or --world and --backend out"
+            )
+        return True
+    if needs_mpi or job.launch.mpi != "auto":
+        return False
+    return job.world != "auto" or job.backend in ("nccl", "null") or _wants_gpus(job, facts)
+
+
+def render(job: Job, facts: Mapping[str, str], rank_order: RankOrder | None = None) -> Script:
+    """The script; ranks follow ``rank_order``, where there is one. Raises UsageError for settings that do not
+    fit.
+    """
+    if job.launch.bring and job.launch.image:
+        raise UsageError("--bring and --image exclude each other", hint="put busbw into the image")
+    size = shape(job, facts)
+    lines, options = ([], []) if job.launch.job_id else _directives(job, size, facts)
+    words = {
+        "folder": shlex.quote(job.folder),
+        "run_id": shlex.quote(job.run_id),
+        "job": shlex.quote(job.launch.job_id),
+        "name": job.name,
+        "mark": END_MARK,
+        "looks": LINGER_SECONDS * 5,
+        "remove": (topology_slurm.REMOVE if rank_order is not None else "")
+        + (slurm_bring.REMOVE if job.launch.bring else ""),
+    }
+    parts = [
+        "\n".join(("#!/bin/bash", *lines)) + "\n",
+        (_STEP_TOP if job.launch.job_id else _TOP).format(**words),
+        _order(job, size, rank_order),
+        _exports(job, size, facts, ordered=rank_order is not None),
+        _NCCL_LOG,
+        _mounts(job),
+        slurm_bring.script(job, size.nodes) if job.launch.bring else "",
+        _srun(job, size, facts, ordered=rank_order is not None),
+    ]
+    return Script("\n".join(part for part in parts if part), tuple(options))
+
+
+def _directives(job: Job, size: Shape, facts: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    """#SBATCH lines, and the options that must be words instead."""
+    launch = job.launch
+    values = {
+        "--job-name": job.name,
+        "--nodes": str(size.nodes),
+        "--ntasks": None if size.per_node else str(size.ranks),
+        "--ntasks-per-node": str(size.per_node) if size.per_node else None,
+        "--gpus-per-node": facts.get("gpus") if _wants_gpus(job, facts) else None,
+        "--partition": launch.partition,
+        "--account": launch.account,
+        "--time": launch.time_limit,
+        "--segment": str(launch.segment) if launch.segment else None,
+        "--output": f"/tmp/{job.name}-%j.out",
+        "--error": f"/tmp/{job.name}-%j.err",
+    }
+    flags = [*(["--exclusive"] if launch.exclusive else []), "--no-requeue"]
+    lines, options = [], []
+    for name, value in values.items():
+        if value and _PLAIN.match(value):
+            lines.append(f"#SBATCH {name}={value}")
+        elif value:
+            options.append(f"{name}={value}")
+    lines += [f"#SBATCH {flag}" for flag in flags]
+    return lines, [*options, *split_words("--sbatch-args", launch.sbatch_args)]
+
+
+def _wants_gpus(job: Job, facts: Mapping[str, str]) -> bool:
+    return bool(int(facts.get("gpus", "") or 0)) and job.backend in ("auto", "nccl")
+
+
+def _exports(job: Job, size: Shape, facts: Mapping[str, str], *, ordered: bool) -> str:
+    lines = [TOKEN if job.work.is_busbw else _nodes(job, size, facts, ordered=ordered)]
+    lines += [f"export {name}={shlex.quote(value)}\n" for name, value in job.environ.items()]
+    if setup := facts.get("setup", ""):
+        lines.append(f"export BUSBW_SETUP={shlex.quote(setup)}\n")
+    return "".join(lines)
+
+
+def _nodes(job: Job, size: Shape, facts: Mapping[str, str], *, ordered: bool) -> str:
+    slots = int(facts.get("gpus", "") or 0) or size.per_node or -(-size.ranks // size.nodes)
+    nodes = 'scontrol show hostnames "$SLURM_JOB_NODELIST"'
+    if ordered:
+        nodes = topology_slurm.NODES.format(nodes=size.nodes)
+    elif held := job.launch.job_id:
+        given = f'"$(squeue --noheader {shlex.quote(f"--jobs={held}")} --format=%N)"'
+        nodes = f"scontrol show hostnames {given} | head -n {size.nodes}"
+    return _NODES.format(nodes=nodes, hosts=HOSTS, slots=slots)
+
+
+def _mounts(job: Job) -> str:
+    """A container sees the run folder where the node sees it, so that rank 0 can write there."""
+    if not job.launch.image:
+        return ""
+    given = shlex.quote(job.launch.mounts)
+    lines = f"mounts={given}\n"
+    if not re.search(r"[,:+]", job.folder):  # the separators of pyxis's own notation
+        lines += 'if [ -n "$log" ]; then mounts=${mounts:+$mounts,}$run_folder:$run_folder; fi\n'
+    return lines
+
+
+def _order(job: Job, size: Shape, rank_order: RankOrder | None) -> str:
+    if rank_order is None:
+        return ""
+    sizes = {"nodes": size.nodes, "ranks": size.ranks}
+    return topology_slurm.script(job.name, job.launch.job_id, rank_order, **sizes)
+
+
+def _srun(job: Job, size: Shape, facts: Mapping[str, str], *, ordered: bool) -> str:
+    launch = job.launch
+    plugin = mpi_plugin(job, facts)
+    words = ["srun", "--label", "--kill-on-bad-exit=1", f"--job-name={job.name}"]
+    if launch.job_id:
+        words += [f"--jobid={launch.job_id}", "--overlap", f"--nodes={size.nodes}", f"--ntasks={size.ranks}"]
+        words += [f"--ntasks-per-node={size.per_node}"] if size.per_node else []
+    words += [f"--mpi={plugin}"] if plugin is not None else []
+    words += [topology_slurm.OPTION] if ordered else []
+    quoted = [shlex.quote(word) for word in words]
+    if launch.image:
+        root = facts.get("user_id", "") == "0"
+        quoted += [
+            shlex.quote(f"--container-image={launch.image}"),
+            '${mounts:+"--container-mounts=$mounts"}',
+            "--no-container-mount-home",
+            "--container-remap-root" if root else "--no-container-remap-root",
+        ]
+    quoted += [shlex.quote(word) for word in split_words("--srun-args", launch.srun_args)]
+    argv = job.work.argv(python(launch, facts))
+    number = topology_slurm.NUMBER if ordered else "$SLURM_NODEID"
+    command = shlex.join(argv if job.work.is_busbw else entered(argv, number))
+    if launch.bring and job.work.is_busbw:
+        command = f"{slurm_bring.PYTHON_WORD} {shlex.join(job.work.argv('')[1:])}"
+    if launch.image and job.environ:  # else the image's own values would win
+        command = " ".join(("env", *(f'"{name}=${name}"' for name in job.environ), command))
+    if facts.get("setup", ""):
+        command = f"bash -c {shlex.quote(_SOURCE_SETUP)} busbw-rank {command}"
+    return (topology_slurm.VARIABLE if ordered else "") + " ".join(quoted) + " \\\n  " + command + "\n"
+
+
+def python(launch: LaunchSettings, facts: Mapping[str, str]) -> str:
+    """The Python that has busbw on the nodes: as said, the image's own, or this one by its path."""
+    return launch.python or ("python3" if launch.image else facts.get("python", "python3"))
+
+
+def split_words(flag: str, text: str) -> list[str]:
+    """A user's words as a shell would split them. Raises UsageError."""
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"{flag}: {error}", hint="close the quotation") from error

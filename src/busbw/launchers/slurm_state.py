@@ -1,0 +1,228 @@
+"""What Slurm says of a job, read back: its state and reason, and srun's words about a rank that died. Pure.
+
+The wordings are those of Slurm 22.05; later versions say the same.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from busbw.launchers.engine import JobState, Phase
+
+# https://slurm.schedmd.com/squeue.html, "JOB STATE CODES". All others mean that the job has ended.
+_PENDING: Final = frozenset(
+    {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"}
+)
+_RUNNING: Final = frozenset(
+    {"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING"}
+)
+CANCELLED: Final = "it was cancelled"
+_ENDINGS: Final[Mapping[str, tuple[str, str]]] = {
+    "CANCELLED": (CANCELLED, "ask who or what cancelled it: scancel, a limit or an administrator"),
+    "TIMEOUT": ("its time limit came", "give --time-limit more, or measure less"),
+    "DEADLINE": ("its deadline came", ""),
+    "NODE_FAIL": (
+        "a node failed",
+        "look at that node (scontrol show node); what was finished is in the record",
+    ),
+    "OUT_OF_MEMORY": ("a node's memory limit was reached", "give --sbatch-args='--mem=0', or smaller sizes"),
+    "PREEMPTED": ("a job of higher priority took its nodes", "submit it again, or to another --partition"),
+    "BOOT_FAIL": ("a node did not boot", "look at that node (scontrol show node)"),
+    "REVOKED": ("another cluster took it", ""),
+}
+
+# Reasons that waiting alone does not end, with what to do ("JOB REASON CODES" of squeue).
+_HOPELESS: Final[Mapping[str, str]] = {
+    "AccountNotAllowed": "give --account another account, or --partition another partition",
+    "AssocMaxCpuPerJobLimit": "ask for fewer nodes",
+    "AssocMaxNodePerJobLimit": "ask for fewer nodes",
+    "AssocMaxWallDurationPerJobLimit": "give a shorter --time-limit",
+    "BadConstraints": "ask for nodes that exist: `sinfo` shows them",
+    "DependencyNeverSatisfied": "take the dependency out of --sbatch-args",
+    "InvalidAccount": "give --account an account of yours",
+    "InvalidQOS": "give another --qos in --sbatch-args",
+    "JobHeldAdmin": "ask the administrator, who holds the job",
+    "JobHeldUser": "release it (scontrol release), then attach",
+    "JobLaunchFailure": "look at slurmd's log on the node",
+    "PartitionNodeLimit": "ask for fewer nodes, or give another --partition",
+    "PartitionTimeLimit": "give --time-limit what the partition allows",
+    "QOSMaxNodePerJobLimit": "ask for fewer nodes",
+    "QOSMaxWallDurationPerJobLimit": "give a shorter --time-limit",
+    "QOSNotAllowed": "give another --qos in --sbatch-args, or another --partition",
+}
+# Reasons that may end by themselves, or never.
+_WAITING: Final[Mapping[str, str]] = {
+    "PartitionDown": "give another --partition, or ask the administrator",
+    "PartitionInactive": "give another --partition, or ask the administrator",
+    "ReqNodeNotAvail": "give -N fewer nodes; `sinfo -R` tells which are down and why",
+    "Reservation": "wait for the reservation, or ask outside it",
+    "Nodes_required_for_job_are_DOWN": "give -N fewer nodes; `sinfo -R` tells which are down and why",
+}
+_REFUSALS: Final = (
+    ("invalid partition", "`sinfo` lists the partitions"),
+    ("invalid account", "give --account one of yours; `sacctmgr show associations` lists them"),
+    ("invalid qos", "give another --qos in --sbatch-args"),
+    ("node count specification invalid", "ask for nodes that exist: `sinfo` shows them"),
+    ("requested node configuration is not available", "ask for nodes that exist: `sinfo` shows them"),
+    ("requested partition configuration not available", "`sinfo` shows nodes and limits of the partitions"),
+    ("time limit specification", "write --time-limit as minutes or hours:minutes:seconds"),
+    ("requested time limit is invalid", "give --time-limit what the partition allows"),
+    ("unable to contact slurm controller", "ask whether slurmctld is up: `scontrol ping`"),
+    ("unrecognized option", "leave out what this version of Slurm does not know"),
+    ("invalid job id", "`squeue --me` lists your jobs"),
+)
+
+# Job names and commands stand on lines of their own, or behind other fields.
+_FIELD: Final = re.compile(
+    r"^ +(JobState|NodeList|BatchHost|NumNodes)=(\S*)(?:.*? (Reason)=(\S*))?|^ +Requeue=.* (ExitCode)=(\S*)",
+    re.MULTILINE,
+)
+_TASK_DIED: Final = re.compile(
+    r"^(?:\s*\d+: )?srun: error: (?P<host>\S+): tasks? (?P<tasks>[\d,\[\]-]+): (?P<how>.+?)\s*$", re.MULTILINE
+)
+# Of scancel or, after the first death, of srun itself.
+_TOLD: Final = re.compile(r"error: \*\*\* STEP \S+ ON \S+ CANCELLED AT \S+ \*\*\*")
+_NODE_FAILED: Final = re.compile(r"Node failure on (\S+?)[.,;]?(?:\s|$)")
+_NO_PROGRAM: Final = re.compile(r"error: execve\(\): (.+?): (No such file or directory|Permission denied)")
+_NO_PLUGIN: Final = re.compile(r"error: Invalid MPI type '(\S+)'")
+# SIGTERM: itself, as a shell tells it, and busbw's own exit code for it.
+_TOLD_TO_END: Final = (-15, 143, 130)
+_SIGNALS: Final[Mapping[str, int]] = {
+    "Killed": 9,
+    "Terminated": 15,
+    "Segmentation fault": 11,
+    "Aborted": 6,
+    "Bus error": 7,
+    "Floating point exception": 8,
+    "Illegal instruction": 4,
+    "Interrupt": 2,
+    "Hangup": 1,
+    "User defined signal 1": 10,
+    "Trace/breakpoint trap": 5,
+}
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task that ended badly, as srun told. ``code`` is negative for a signal."""
+
+    task: int
+    host: str
+    code: int
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One look at a job: ``state`` in Slurm's words, empty where Slurm has forgotten the job."""
+
+    state: str
+    reason: str = ""
+    code: int | None = None
+    nodes: str = ""
+    batch_host: str = ""
+    node_count: int = 0
+
+
+def read_job(text: str) -> Reading:
+    """The answer of `scontrol show job`."""
+    found: dict[str, str] = {}
+    for match in _FIELD.finditer(text):
+        named = [part or "" for part in match.groups()]
+        for name, value in zip(named[::2], named[1::2], strict=True):
+            found.setdefault(name, "" if value == "(null)" else value)
+    exit_code, _, number = found.get("ExitCode", "").partition(":")
+    code = None
+    if exit_code.isdigit():
+        code = -int(number) if number.isdigit() and int(number) else int(exit_code)
+    return Reading(
+        state=found.get("JobState", ""),
+        reason="" if found.get("Reason") == "None" else found.get("Reason", ""),
+        code=code,
+        nodes=found.get("NodeList", ""),
+        batch_host=found.get("BatchHost", ""),
+        node_count=int(found.get("NumNodes", "0").split("-")[0] or 0),
+    )
+
+
+def job_state(reading: Reading) -> JobState:
+    """What it means for a run."""
+    if reading.state in _PENDING:
+        reason = reading.reason.split(",", maxsplit=1)[0]
+        why = reading.reason.replace("_", " ")
+        hopeless = reason in _HOPELESS or "held" in reason.lower()
+        hint = _HOPELESS.get(reason) or _WAITING.get(reason, "")
+        return JobState(Phase.PENDING, why=why, hopeless=hopeless, hint=hint)
+    if reading.state in _RUNNING:
+        return JobState(Phase.RUNNING)
+    if not reading.state:
+        return JobState(Phase.ENDED, why="Slurm does not know the job any more")
+    why, hint = _ENDINGS.get(reading.state, ("", ""))
+    return JobState(Phase.ENDED, why=why, hint=hint, code=reading.code)
+
+
+def hint_of(words: str) -> str:
+    """What to try where Slurm refused something."""
+    lowered = words.lower()
+    return next((hint for known, hint in _REFUSALS if known in lowered), "")
+
+
+def first_death(lines: Sequence[str], *, is_busbw: bool = True) -> Task | None:
+    """The rank that died first, by what srun printed; None where none died.
+
+    Of busbw's own, a signal tells more than a code: ranks leave with one when they lose another. A rank that
+    was told to end (by srun, when another died, or by scancel) died of nothing, nor one that was killed
+    because it did not.
+    """
+    told = next((at for at, line in enumerate(lines) if _TOLD.search(line)), len(lines))
+    deaths = [
+        Task(_first_task(match["tasks"]), match["host"], code)
+        for line in lines[:told]
+        if (match := _TASK_DIED.match(line)) and (code := _code(match["how"])) not in (None, *_TOLD_TO_END)
+    ]
+    if not is_busbw:
+        return deaths[0] if deaths else None
+    return min(deaths, key=lambda death: death.code > 0, default=None)
+
+
+def _first_task(text: str) -> int:
+    found = re.search(r"\d+", text)
+    return int(found[0]) if found else 0
+
+
+def _code(how: str) -> int | None:
+    if match := re.match(r"Exited with exit code (\d+)", how):
+        return int(match[1])
+    name = how.removesuffix(" (core dumped)")
+    return -_SIGNALS[name] if name in _SIGNALS else None
+
+
+def describe(code: int) -> str:
+    """How a task ended."""
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"killed by signal {-code}"
+
+
+def missing_plugin(lines: Sequence[str]) -> str:
+    """The MPI plugin that srun lists and cannot load; empty where it could."""
+    return next((match[1] for line in lines if (match := _NO_PLUGIN.search(line))), "")
+
+
+def failed_node(lines: Sequence[str]) -> str:
+    """The node that srun gave up; empty where none."""
+    return next((match[1] for line in lines if (match := _NODE_FAILED.search(line))), "")
+
+
+def cannot_execute(lines: Sequence[str]) -> tuple[str, str]:
+    """The program that a node could not start, and why; empty where all started."""
+    for line in lines:
+        if match := _NO_PROGRAM.search(line):
+            return match[1], match[2]
+    return "", ""

@@ -1,0 +1,53 @@
+"""The variables of the measured processes: --env K=V and --env-file FILE. Pure, but for reading the file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+from busbw.errors import UsageError
+
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_QUOTES: Final = ("'", '"')
+
+
+def read_variables(env: Iterable[str], env_file: Path | None) -> Mapping[str, str]:
+    """The file's variables, and over them those of the command line, in order. Raises UsageError."""
+    found: dict[str, str] = {}
+    if env_file is not None:
+        try:
+            text = env_file.read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(
+                f"cannot read --env-file {env_file}: {error}", hint="name a file with one K=V a line"
+            ) from error
+        found.update(parse_lines(text, str(env_file)))
+    found.update(_split(word, "--env") for word in env)
+    return found
+
+
+def parse_lines(text: str, where: str) -> Mapping[str, str]:
+    """One K=V a line; ``export`` before it, quotes around the whole value, comments and empty lines are as in
+    a shell, but nothing is expanded. Raises UsageError naming the line.
+    """
+    found = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        words = line.strip().removeprefix("export ").strip()
+        if not words or words.startswith("#"):
+            continue
+        name, value = _split(words, f"{where}, line {number}")
+        found[name] = (
+            value[1:-1] if len(value) > 1 and value[0] in _QUOTES and value[0] == value[-1] else value
+        )
+    return found
+
+
+def _split(word: str, where: str) -> tuple[str, str]:
+    name, equals, value = word.partition("=")
+    if not equals or not _NAME.match(name):
+        raise UsageError(f"{where}: {word!r} is not K=V", hint="write --env NCCL_DEBUG=INFO")
+    if "\0" in value:
+        raise UsageError(f"{where}: the value of {name} holds a zero byte", hint="leave it out")
+    return name, value
