@@ -11,13 +11,14 @@ import sys
 
 _FOR_READERS = {"-h", "--help", "--dry-run", "--version"}
 _INTERRUPTED = 130
+_NCCL_TESTS = "nccl-tests"
 
 
 def main() -> int:
     """Entry point of the console script."""
     arguments = sys.argv[1:]
     try:
-        if arguments[:1] == ["run"]:
+        if arguments[:1] in (["run"], ["preflight"], [_NCCL_TESTS]):
             code = _join_as_follower(arguments)
             if code is not None:
                 return code
@@ -40,13 +41,18 @@ def _join_as_follower(arguments: list[str]) -> int | None:
         return None  # the command line tells it, with a hint
     if identity is None:
         return None
-    if _FOR_READERS.intersection(arguments):
+    is_nccl_tests = arguments[0] == _NCCL_TESTS and len(arguments) > 1
+    if _FOR_READERS.intersection(arguments) and not is_nccl_tests:
         return None if identity.rank == 0 else 0  # rank 0 says it for all
     from busbw.worker.signals import block
 
     block()  # rank 0 too: the command line's libraries may start threads
     if identity.rank == 0:
         return None
+    if is_nccl_tests:
+        from busbw.frontdoors.nccl_tests import follow as follow_nccl_tests
+
+        return follow_nccl_tests(identity, arguments[1:])
     from busbw.worker.follower import follow
 
     return follow(identity, arguments)

@@ -20,7 +20,7 @@ from busbw.launchers.deaths import Death, last_words, read_death
 from busbw.launchers.interrupt import Interrupt
 from busbw.launchers.processes import Exit, Line, Processes
 from busbw.launchers.watch import ADDRESS_VARIABLE, RankWatch
-from busbw.model.event import Emit, Event, EventKind, decode, event
+from busbw.model.event import Emit, Event, EventKind, Joiner, decode, event
 from busbw.model.record import RunStatus
 from busbw.record import close
 from busbw.record import folder as folders
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 # How long the other ranks may take to say their last words once one has died.
 LAST_WORDS_SECONDS: Final = 2.0
+# Collectives that a run's name lists.
+_NAMED: Final = 4
 
 
 @dataclass
@@ -39,6 +41,7 @@ class Story:
     """What the launch said, in the order it came; the judgement is made from it at the end."""
 
     launch: LaunchRequest
+    joiner: Joiner = field(default_factory=Joiner)
     errors: list[Event] = field(default_factory=list)
     end: Event | None = None
     hello: dict[int, tuple[int, str]] = field(default_factory=dict)  # process id -> rank, host
@@ -49,6 +52,7 @@ class Story:
     first_dead: int | None = None  # the first of those that had started
     missing: tuple[int, ...] = ()  # ranks that had not started when it ended
     interrupted: bool = False
+    out_of_time_s: float | None = None  # the limit that the launch ran into
 
     @property
     def has_gone_wrong(self) -> bool:
@@ -65,20 +69,24 @@ def measure(
     request_for: Callable[[str], LaunchRequest],
     show: Emit,
     err: TextIO,
+    *,
+    folder: Path | None = None,
+    limit_seconds: float | None = None,
 ) -> ExitCode:
     """Start ranks for the plan and show what they tell; the record is closed when this returns.
 
-    ``request_for`` makes the launch request once the request file's place is known. Raises what it raises,
-    and UsageError where no run folder can be made.
+    ``request_for`` makes the launch request once the request file's place is known; ``folder`` is a run
+    folder that exists, else a new one is made. A launch that takes longer than ``limit_seconds`` is ended and
+    has failed. Raises what it raises, and UsageError where no run folder can be made.
     """
-    folder = folders.create(folders.environ_home(), _new_run_id(plan))
+    folder = folder or folders.create(folders.environ_home(), new_run_id(plan))
     request_file = _write_request(folder, plan, settings, argv)
     launch = request_for(str(request_file))
     (request_file.parent / "commands.txt").write_text(f"{launch}\n")
     story = Story(launch)
     with Interrupt() as interrupt:
         try:
-            follow(folder, story, show, err, interrupt)
+            follow(folder, story, show, err, interrupt, limit_seconds)
         except BrokenPipeError:  # the reader of our output has left: nobody wants the rest
             _close(folder, ExitCode.INTERRUPTED, None)
             raise
@@ -91,9 +99,11 @@ def measure(
     return code
 
 
-def _new_run_id(plan: Plan) -> str:
-    names = dict.fromkeys(case.collective for case in plan.cases)
-    return folders.new_run_id("+".join(names))
+def new_run_id(plan: Plan) -> str:
+    """A run's name from what it measures."""
+    names = list(dict.fromkeys(case.collective for case in plan.cases))
+    many = f"{names[0]}+{len(names) - 1}-more" if names else ""
+    return folders.new_run_id("+".join(names) if len(names) <= _NAMED else many)
 
 
 def _write_request(folder: Path, plan: Plan, settings: RunSettings, argv: tuple[str, ...]) -> Path:
@@ -109,11 +119,19 @@ def _write_request(folder: Path, plan: Plan, settings: RunSettings, argv: tuple[
     return path
 
 
-def follow(folder: Path, story: Story, show: Emit, err: TextIO, interrupt: Interrupt) -> None:
+def follow(
+    folder: Path,
+    story: Story,
+    show: Emit,
+    err: TextIO,
+    interrupt: Interrupt,
+    limit_seconds: float | None = None,
+) -> None:
     """Start the story's request and show its events until all processes have ended, or we are told to end, or
-    something went wrong and the other ranks had their time. No process is left afterwards.
+    something went wrong and the other ranks had their time, or the time is up. No process is left afterwards.
     """
     wrong_since: float | None = None
+    started_s = time.monotonic()
     with (
         (folder / folders.LOG_FILE).open("a") as log,
         contextlib.closing(RankWatch(story.launch.ranks)) as watch,
@@ -124,6 +142,9 @@ def follow(folder: Path, story: Story, show: Emit, err: TextIO, interrupt: Inter
             if interrupt.requested:
                 story.interrupted = True
                 print("interrupted: ending the ranks", file=err)
+                return
+            if limit_seconds is not None and time.monotonic() - started_s > limit_seconds:
+                story.out_of_time_s = limit_seconds
                 return
             if isinstance(item, Line):
                 _take_line(item, story, show, log)
@@ -146,11 +167,13 @@ def _with_address(launch: LaunchRequest, address: str) -> LaunchRequest:
 
 
 def _take_line(line: Line, story: Story, show: Emit, log: TextIO) -> None:
-    item = None if line.is_error else decode(line.text)
-    if item is None:
+    heard = None if line.is_error else decode(line.text)
+    if heard is None:
         log.write(line.text + "\n")
         log.flush()
         story.output.append(line.text)
+        return
+    if (item := story.joiner.take(heard)) is None:
         return
     kind = item["event"]
     if kind == EventKind.HELLO:
@@ -171,6 +194,12 @@ def judge(story: Story, host: str) -> tuple[ExitCode, Event | None]:
     """
     if story.interrupted:
         return ExitCode.INTERRUPTED, None
+    if story.out_of_time_s is not None and story.end is None:
+        late = RankFailed(
+            f"the launch had not ended after {story.out_of_time_s:g} s",
+            hint="look at log/ in the run folder, or give it more time",
+        )
+        return late.exit_code, error_event(late)
     own = [error for error in story.errors if not error.get("peer_lost")]
     if own:
         return ExitCode(int(own[0]["exit_code"])), own[0]

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from cyclopts import App, CycloptsError, Group, Parameter, Token
 from cyclopts.config import Env
 
 from busbw._version import __version__
+from busbw.cli.preset_values import PresetValues
 from busbw.errors import BusbwError, ExitCode, UsageError
+from busbw.exporters.formats import ExportFormat
+from busbw.importers.settings import ImportSettings
 from busbw.model.collective import COLLECTIVES
+from busbw.settings.compare import CompareSettings, ExpectSettings
+from busbw.settings.launch import LaunchSettings
 from busbw.settings.run import FormatName, RunSettings
 
 if TYPE_CHECKING:
@@ -19,6 +25,7 @@ if TYPE_CHECKING:
 
 # 128 + SIGPIPE, what a shell reports for a program that the signal ended.
 _BROKEN_PIPE: Final = 141
+NCCL_TESTS: Final = "nccl-tests"
 
 
 class Variables(Env):
@@ -56,13 +63,79 @@ RUN_EXAMPLES: Final = (
     "busbw run all_gather --ranks 4 -d float -n 200 -c 1",
     "busbw run all_reduce,sendrecv -e 1M --format csv",
     "mpirun -np 64 busbw run all_reduce -b 8 -e 8G -f 2",
+    "busbw run all_reduce -b 8 -e 8G --on hosts --hosts a,b,c,d",
+    "busbw run all_reduce -b 8 -e 8G --on slurm -N 8 --dry-run",
 )
+PREFLIGHT_HELP: Final = (
+    "Check everything that a run would need, and measure nothing.\n\n"
+    "Takes the flags of `busbw run`, starts the same ranks, and says what is wrong with them: versions,"
+    " variables, GPUs, NICs, limits, and what NCCL uses of what was asked for. Exit code 4 where there is an"
+    " error, with --strict also for a warning."
+)
+PREFLIGHT_EXAMPLES: Final = (
+    "busbw preflight",
+    "busbw preflight --on hosts --hosts a,b,c,d --strict",
+    "busbw preflight --on slurm -N 8 --preset aws/p5.48xlarge --deep",
+)
+EXEC_EXAMPLES: Final = (
+    "busbw exec --on slurm -N 8 -- hostname",
+    "busbw exec --on hosts --hosts a,b --env NCCL_DEBUG=INFO -- python3 train.py",
+)
+JOBS_EXAMPLES: Final = ("busbw jobs", "busbw jobs --format json", "busbw jobs --format csv")
+ATTACH_EXAMPLES: Final = ("busbw attach", "busbw attach 20261121-1815 --format jsonl")
 DEVICES_EXAMPLES: Final = (
     "busbw devices",
     "busbw devices --nccl /opt/nccl/lib --format json",
 )
 LIST_EXAMPLES: Final = ("busbw list", "busbw list --limit 3 --format json")
-SHOW_EXAMPLES: Final = ("busbw show", "busbw show last --format csv", "busbw show 20261121-1815")
+IMPORT_EXAMPLES: Final = (
+    "busbw import all_reduce.log",
+    "busbw import results/ --system cluster1",
+    "busbw import osu.txt --ranks 64",
+    "kubectl logs job/nccl-test | busbw import -",
+)
+SHOW_EXAMPLES: Final = (
+    "busbw show",
+    "busbw show last --format csv",
+    "busbw show last --ranks --case 4",
+    "busbw show 20261121-1815 --histogram",
+    "busbw show last --provenance",
+)
+NCCOM_EXAMPLES: Final = (
+    "busbw nccom-test -r 2 allr",
+    "busbw nccom-test -r 2 -b 1kb -e 1mb -f 4 -d fp32 --check allg",
+)
+EXPORT_EXAMPLES: Final = (
+    "busbw export",
+    "busbw export last --format csv --output results.csv",
+    "busbw export 20261121-1815 --format nccl-tests-json --op all_reduce",
+)
+
+COMPARE_EXAMPLES: Final = (
+    "busbw compare setups.yaml --ops all_reduce,alltoall -b 8 -e 1G -f 4",
+    "busbw compare 20261121-1815 20261121-1902 --gate",
+    "busbw compare before=old1.log,old2.log after=new1.log,new2.log",
+    "busbw compare results_polaris/",
+    "busbw compare results/ --scaling",
+)
+EXPECT_EXAMPLES: Final = (
+    "busbw expect last",
+    "busbw expect all_reduce.log --reference aws-p4de-2x8",
+    "busbw expect last --save node7",
+    "busbw expect last --least 1G=340",
+    "busbw expect --list",
+)
+
+NCCL_TESTS_HELP: Final = (
+    "A command line of nccl-tests, with its flags, table, JSON file and exit status.\n\n"
+    "Ranks are processes x threads x GPUs, each a process of its own. `busbw nccl-tests all_reduce_perf -h`"
+    " lists the flags."
+)
+NCCL_TESTS_EXAMPLES: Final = (
+    "busbw nccl-tests all_reduce_perf -b 8 -e 8G -f 2 -g 8",
+    "mpirun -np 64 busbw nccl-tests alltoall_perf -b 8 -e 1G -f 2 -g 1",
+    "NCCL_TESTS_MIN_BW=400 busbw nccl-tests all_reduce_perf -b 8G -e 8G -g 8",
+)
 
 TextOrJson = Literal["table", "json"]
 _FLAGS: Final = Group("Flags", sort_key=5)
@@ -84,7 +157,7 @@ app = App(
 
 @app.command(
     help=RUN_HELP,
-    config=Variables("BUSBW_", command=False, show=False),
+    config=(Variables("BUSBW_", command=False, show=False), PresetValues()),
     help_epilogue=_examples(
         *RUN_EXAMPLES, note="Each flag can also be set by a variable: --minbytes by BUSBW_MINBYTES."
     ),
@@ -94,12 +167,153 @@ def run(
         str, Parameter(help=f"What to measure: {', '.join(row.name for row in COLLECTIVES)}.")
     ],
     settings: Annotated[RunSettings | None, Parameter(name="*")] = None,
+    launch: Annotated[LaunchSettings | None, Parameter(name="*")] = None,
 ) -> ExitCode:
     """Measure one or more collectives."""
     from busbw.cli.run import run as run_command
 
     words = tuple(word for text in operations for word in text.split(",") if word)
-    return run_command(words, settings or RunSettings(), tuple(sys.argv))
+    return run_command(words, settings or RunSettings(), launch or LaunchSettings(), tuple(sys.argv))
+
+
+@app.command(
+    help=PREFLIGHT_HELP,
+    config=(Variables("BUSBW_", command=False, show=False), PresetValues()),
+    help_epilogue=_examples(*PREFLIGHT_EXAMPLES),
+)
+def preflight(
+    *operations: Annotated[str, Parameter(help="What would be measured. [default: all_reduce]")],
+    deep: Annotated[
+        bool,
+        Parameter(
+            group=_FLAGS,
+            negative="",
+            show_default=False,
+            help="Copy between host and GPUs and between ranks, and run dcgmi, nvbandwidth and ib_write_bw"
+            " where they are installed.",
+        ),
+    ] = False,
+    settings: Annotated[RunSettings | None, Parameter(name="*")] = None,
+    launch: Annotated[LaunchSettings | None, Parameter(name="*")] = None,
+) -> ExitCode:
+    """Check everything that a run would need, and measure nothing."""
+    from busbw.cli.preflight import preflight as preflight_command
+
+    words = tuple(word for text in operations for word in text.split(",") if word)
+    return preflight_command(
+        words, settings or RunSettings(), launch or LaunchSettings(), tuple(sys.argv), deep=deep
+    )
+
+
+@app.command(name="exec", config=PresetValues(), help_epilogue=_examples(*EXEC_EXAMPLES))
+def execute(
+    *command: Annotated[
+        str, Parameter(allow_leading_hyphen=True, help="The command and its words, after --.")
+    ],
+    launch: Annotated[LaunchSettings | None, Parameter(name="*")] = None,
+    dry_run: Annotated[
+        bool,
+        Parameter(group=_FLAGS, negative="", show_default=False, help="Print what would be submitted."),
+    ] = False,
+) -> int:
+    """Run any command on an engine, with the environment, container and hosts that a run would get."""
+    from busbw.cli.on import execute as exec_command
+
+    return exec_command(command, launch or LaunchSettings(), tuple(sys.argv), dry_run=dry_run)
+
+
+@app.command(help_epilogue=_examples(*JOBS_EXAMPLES))
+def jobs(
+    *,
+    format: Annotated[  # noqa: A002
+        Literal["table", "json", "csv"],
+        Parameter(group=_FLAGS, help="How to print it; csv has nodes, operations and ranks as well."),
+    ] = "table",
+    limit: Annotated[int, Parameter(group=_FLAGS, help="Show no more than this many.")] = 20,
+) -> ExitCode:
+    """Jobs that were submitted to engines from here."""
+    from busbw.cli.jobs import jobs as jobs_command
+
+    return jobs_command(format, limit)
+
+
+presets = App(name="presets", help="Clusters that are known: environment, sweep and place in one word.")
+app.command(presets)
+
+
+@presets.command(name="list", help_epilogue=_examples("busbw presets list"))
+def list_presets(
+    *,
+    format: Annotated[TextOrJson, Parameter(group=_FLAGS, help="How to print it.")] = "table",  # noqa: A002
+) -> ExitCode:
+    """Every preset, with the date of its values."""
+    from busbw.cli.presets import show_list
+
+    return show_list(format)
+
+
+@presets.command(name="show", help_epilogue=_examples("busbw presets show aws/p5.48xlarge@2024-04"))
+def show_preset(
+    name: Annotated[str, Parameter(help="FAMILY/NAME, with @DATE for older values.")],
+    /,
+    *,
+    format: Annotated[TextOrJson, Parameter(group=_FLAGS, help="How to print it.")] = "table",  # noqa: A002
+) -> ExitCode:
+    """Everything that a preset says, and where it is from."""
+    from busbw.cli.presets import show as show_command
+
+    return show_command(name, format)
+
+
+@presets.command(name="check", help_epilogue=_examples("busbw presets check ours.yaml"))
+def check_presets(file: Annotated[Path, Parameter(help="A preset file of your own.")], /) -> ExitCode:
+    """Whether a preset file of your own is well formed."""
+    from busbw.cli.presets import check as check_command
+
+    return check_command(file)
+
+
+_RUN_NAME: Final = "A run's name or the start of it, its folder, or `last`."
+
+
+@app.command(help_epilogue=_examples(*ATTACH_EXAMPLES))
+def attach(
+    run: Annotated[str, Parameter(help=_RUN_NAME)] = "last",
+    /,
+    *,
+    format: Annotated[FormatName, Parameter(group=_FLAGS, help="How to print it.")] = "table",  # noqa: A002
+) -> ExitCode:
+    """Follow a job again: its table from the start, and its record. Ctrl-C leaves the job alone."""
+    from busbw.cli.jobs import attach as attach_command
+
+    return attach_command(run, format)
+
+
+@app.command(help_epilogue=_examples("busbw cancel last", "busbw cancel 20261121-1815 --now"))
+def cancel(
+    run: Annotated[str, Parameter(help=_RUN_NAME)] = "last",
+    /,
+    *,
+    now: Annotated[
+        bool,
+        Parameter(group=_FLAGS, negative="", show_default=False, help="At once, without last words."),
+    ] = False,
+) -> ExitCode:
+    """End a job on its engine."""
+    from busbw.cli.jobs import cancel as cancel_command
+
+    return cancel_command(run, now=now)
+
+
+@app.command(help_epilogue=_examples("busbw clean", "busbw clean 20261121-1815"))
+def clean(
+    run: Annotated[str, Parameter(show_default=False, help="One run; without it, all jobs.")] = "",
+    /,
+) -> ExitCode:
+    """Remove what ended jobs left on their engines."""
+    from busbw.cli.jobs import clean as clean_command
+
+    return clean_command(run)
 
 
 @app.command(help_epilogue=_examples(*DEVICES_EXAMPLES))
@@ -128,28 +342,170 @@ def list_runs(
     return list_command(format, limit)
 
 
+@app.command(name="import", help_epilogue=_examples(*IMPORT_EXAMPLES))
+def import_logs(
+    *paths: Annotated[
+        str,
+        # For "-"; the command itself refuses other words that begin like a flag.
+        Parameter(allow_leading_hyphen=True, help="Logs, folders of logs, or - for standard input."),
+    ],
+    settings: Annotated[ImportSettings | None, Parameter(name="*")] = None,
+) -> ExitCode:
+    """Logs of nccl-tests, rccl-tests, nccom-test, OSU and IMB, as runs of busbw."""
+    from busbw.cli.import_logs import import_logs as import_command
+
+    return import_command(paths, settings or ImportSettings())
+
+
+@app.command(name=NCCL_TESTS, help=NCCL_TESTS_HELP, help_epilogue=_examples(*NCCL_TESTS_EXAMPLES))
+def nccl_tests(
+    *words: Annotated[
+        str, Parameter(allow_leading_hyphen=True, help="The test, as all_reduce_perf, and its flags.")
+    ],
+) -> int:
+    """Only its help is asked for here: ``main`` takes the words as they are."""
+    from busbw.cli.nccl_tests import nccl_tests as nccl_tests_command
+
+    return nccl_tests_command(words, tuple(sys.argv))
+
+
+@app.command(
+    name="nccom-test",
+    # The whole command line is nccom-test's, its help too.
+    help_flags=[],
+    version_flags=[],
+    help_epilogue=_examples(*NCCOM_EXAMPLES),
+)
+def nccom_test(
+    *words: Annotated[
+        str, Parameter(allow_leading_hyphen=True, help="An operation and flags of nccom-test.")
+    ],
+) -> ExitCode:
+    """The command line of nccom-test (AWS Neuron): its flags, its table, its JSON file."""
+    from busbw.cli.nccom_test import nccom_test as nccom_command
+
+    return nccom_command(words, tuple(sys.argv))
+
+
 @app.command(help_epilogue=_examples(*SHOW_EXAMPLES))
 def show(
     run: Annotated[str, Parameter(help="A run's name or the start of it, its folder, or `last`.")] = "last",
     /,
     *,
     format: Annotated[FormatName, Parameter(group=_FLAGS, help="How to print it.")] = "table",  # noqa: A002
+    ranks: Annotated[
+        bool,
+        Parameter(group=_FLAGS, negative="", show_default=False, help="Its ranks: the slowest and the late."),
+    ] = False,
+    histogram: Annotated[
+        bool,
+        Parameter(group=_FLAGS, negative="", show_default=False, help="How the samples of a case spread."),
+    ] = False,
+    case: Annotated[
+        int | None,
+        Parameter(
+            group=_FLAGS, show_default=False, help="One case, from 0 as the table goes; alone: all of it."
+        ),
+    ] = None,
+    provenance: Annotated[
+        bool,
+        Parameter(
+            group=_FLAGS,
+            negative="",
+            show_default=False,
+            help="Where it ran and with what: hosts, instances, nodes, pods, modules, libraries.",
+        ),
+    ] = False,
 ) -> ExitCode:
     """Any earlier run, again."""
     from busbw.cli.show import show as show_command
 
-    return show_command(run, format)
+    if provenance:
+        from busbw.cli.show_provenance import show_provenance
+
+        return show_provenance(run, format, alone=not ranks and not histogram and case is None)
+    return show_command(run, format, ranks=ranks, histogram=histogram, case=case)
+
+
+@app.command(help_epilogue=_examples(*EXPORT_EXAMPLES))
+def export(
+    run: Annotated[str, Parameter(help="A run's name or the start of it, its folder, or `last`.")] = "last",
+    /,
+    *,
+    format: Annotated[  # noqa: A002
+        ExportFormat, Parameter(group=_FLAGS, help="What to write.")
+    ] = "nccl-tests",
+    output: Annotated[
+        Path | None,
+        Parameter(
+            name=["--output", "-o"],
+            group=_FLAGS,
+            show_default=False,
+            help="Write to this file instead of standard output.",
+        ),
+    ] = None,
+    op: Annotated[
+        str, Parameter(group=_FLAGS, show_default=False, help="Only this operation of the run.")
+    ] = "",
+) -> ExitCode:
+    """A run in the formats that other tools' scripts read: tables, CSV, JSON, Parquet."""
+    from busbw.cli.export import export as export_command
+
+    return export_command(run, format, output=output, operation=op)
+
+
+@app.command(help_epilogue=_examples(*COMPARE_EXAMPLES))
+def compare(
+    *words: Annotated[
+        str, Parameter(help="A file of setups to measure; or runs and logs, the first the baseline.")
+    ],
+    options: Annotated[CompareSettings | None, Parameter(name="*")] = None,
+    settings: Annotated[RunSettings | None, Parameter(name="*")] = None,
+    launch: Annotated[LaunchSettings | None, Parameter(name="*")] = None,
+) -> ExitCode:
+    """FASTER, SLOWER, SAME or AMBIGUOUS: setups measured in turn, runs, or logs of other tools."""
+    from busbw.cli.compare import compare_command
+
+    return compare_command(
+        words,
+        options or CompareSettings(),
+        settings or RunSettings(),
+        launch or LaunchSettings(),
+        tuple(sys.argv),
+    )
+
+
+@app.command(help_epilogue=_examples(*EXPECT_EXAMPLES))
+def expect(
+    run: Annotated[
+        str, Parameter(help="A run's name or the start of it, its folder, a log, or `last`.")
+    ] = "last",
+    /,
+    *,
+    options: Annotated[ExpectSettings | None, Parameter(name="*")] = None,
+    format: Annotated[  # noqa: A002
+        Literal["table", "csv", "json"], Parameter(group=_FLAGS, help="How to print it.")
+    ] = "table",
+) -> ExitCode:
+    """Is a run as it should be: against runs of the same kind, and against what the wires allow?"""
+    from busbw.cli.expect import expect_command
+
+    return expect_command(run, options or ExpectSettings(), format)
 
 
 def main(argv: list[str] | None = None) -> int:
     """Dispatch; every error becomes one line, a hint, and its exit code."""
     arguments = sys.argv[1:] if argv is None else argv
     try:
+        if arguments[:1] == [NCCL_TESTS] and arguments[1:] not in ([], ["-h"], ["--help"]):
+            return nccl_tests(*arguments[1:])  # its flags are not ours: -h, --version and -- are its own
         code = app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
         return int(code) if code is not None else 0
     except CycloptsError as error:
         command = " ".join(("busbw", *(error.command_chain or ())))
         return _refuse(UsageError(str(error), hint=f"see `{command} --help`"), arguments)
+    except UsageError as error:  # before any rank was joined: from then on ranks agree on errors
+        return _refuse(error, arguments)
     except BusbwError as error:
         return report(error)
     except KeyboardInterrupt:
@@ -164,7 +520,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _refuse(error: UsageError, arguments: list[str]) -> int:
     """Words that cannot be understood. Under a launcher the other ranks of a run wait to be told so."""
-    if arguments[:1] == ["run"]:
+    if arguments[:1] in (["run"], ["preflight"]):
         from busbw.cli.run import refuse
         from busbw.worker.follower import world_choice
 

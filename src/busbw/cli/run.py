@@ -5,47 +5,111 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import socket
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from busbw.cli.judged import Ended, check_references, judged
 from busbw.errors import BusbwError, ExitCode, UsageError
+from busbw.launchers.variables import read_variables
 from busbw.model.event import Emit, Event
-from busbw.planning.make import make_plan
+from busbw.planning.make import make_plan, without_pattern
 from busbw.probes.backends import choose_backend
 from busbw.world.identity import identify
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from busbw.launchers.base import LaunchRequest
     from busbw.model.plan import Plan
+    from busbw.record.deliver import Delivery
+    from busbw.settings.launch import LaunchSettings
     from busbw.settings.run import RunSettings
     from busbw.worker.lead import Request
     from busbw.world.identity import Identity
     from busbw.world.select import WorldChoice
 
 
-def run(operations: tuple[str, ...], settings: RunSettings, argv: tuple[str, ...]) -> ExitCode:
+# Settings of LaunchSettings that mean something on this host too.
+_ANYWHERE = ("preset", "env", "env_file")
+# `busbw exec` names its hosts to the command by these variables, which are flags of `run` as well.
+_TOLD_BY_EXEC = {"hostfile": "BUSBW_HOSTFILE", "nodes": "BUSBW_NODES"}
+
+
+def run(
+    operations: tuple[str, ...], settings: RunSettings, launch: LaunchSettings, argv: tuple[str, ...]
+) -> ExitCode:
     """Measure ``operations``. Raises BusbwError for everything that ends the run before it starts."""
     from busbw.launchers.choose import local_request, rank_count
-    from busbw.reports.live import create
+    from busbw.reports.live import create, shown_as
 
     identity = identify(os.environ)
+    if launch.on is not None and not settings.deliver:
+        if identity is not None and identity.size != 1 and not settings.dry_run:
+            raise UsageError(
+                f"--on {launch.on}, but {identity.launcher} has started these ranks already",
+                hint="leave --on out, or start busbw once",
+            )
+        from busbw.cli.on import run_on
+
+        return run_on(operations, settings, launch, argv)
+    if not settings.deliver:
+        _refuse_without_engine(launch, os.environ)
+    environ = {} if settings.deliver else read_variables(launch.env, launch.env_file)
     if identity is not None and not settings.dry_run:
+        if environ:
+            raise UsageError(
+                f"--env cannot reach the ranks that {identity.launcher} started",
+                hint="give the variables to the launcher (mpirun -x K=V, srun --export), or use --on",
+            )
         return _join(identity, operations, settings, argv)
     # Everything about the words first: a typo must not wait for, or hide behind, the machine.
-    make_plan(operations, settings, "mpi", max(settings.ranks or 1, settings.root + 1))
+    words = settings if settings.ranks is not None else without_pattern(settings)
+    make_plan(operations, words, "null", _least_ranks(settings))
+    check_references(settings)
     backend = choose_backend(settings.backend, settings.nccl or None)
     ranks = (identity.size if identity is not None else None) or rank_count(settings.ranks, backend)
     plan = make_plan(operations, settings, backend, ranks)
-    request_for = partial(local_request, backend, settings.world, ranks)
+    request_for = partial(_with_environ, environ, partial(local_request, backend, settings.world, ranks))
     if settings.dry_run:
         _print_dry_run(plan, request_for("REQUEST"), settings.format)
         return ExitCode.OK
-    from busbw import session
+    from busbw import launch_series, session
 
-    with contextlib.closing(create(settings.format, sys.stdout, sys.stderr)) as display:
-        return session.measure(plan, settings, argv, request_for, display.handle, sys.stderr)
+    measure = session.measure if settings.launches == 1 else launch_series.measure
+    with contextlib.closing(create(shown_as(settings), sys.stdout, sys.stderr)) as display:
+        show = Ended(display.handle)
+        code = measure(plan, settings, argv, request_for, show, sys.stderr)
+    return judged(code, show.folder, settings)
+
+
+def _with_environ(
+    environ: Mapping[str, str], request_for: Callable[[str], LaunchRequest], request_file: str
+) -> LaunchRequest:
+    """The request with the measured processes' variables, under those by which they find each other."""
+    launch = request_for(request_file)
+    commands = (replace(command, environ={**environ, **command.environ}) for command in launch.commands)
+    return replace(launch, commands=tuple(commands))
+
+
+def _refuse_without_engine(launch: LaunchSettings, environ: Mapping[str, str]) -> None:
+    """An engine's flag without the engine would be dropped without a word."""
+    given = [name for name in launch.given() if name not in _ANYWHERE]
+    if "BUSBW_NODE_RANK" in environ:
+        told = {name for name, variable in _TOLD_BY_EXEC.items() if variable in environ}
+        given = [name for name in given if name not in told]
+    if given and not launch.preset:  # a preset says more than one host needs
+        flag = "--" + given[0].replace("_", "-")
+        raise UsageError(f"{flag} needs an engine", hint="give --on hosts, slurm, kubernetes, pbs or batch")
+
+
+def _least_ranks(settings: RunSettings) -> int:
+    """Ranks that a command line needs at least, before anybody knows how many there are."""
+    roots = [int(word) for word in settings.root.split(",") if word.strip().isdigit()]
+    return max(settings.ranks or 1, 1, *(root + 1 for root in roots))
 
 
 def refuse(error: BusbwError, world: WorldChoice) -> ExitCode:
@@ -78,13 +142,16 @@ def _join(
 ) -> ExitCode:
     """Be rank 0 of somebody else's launch (the other ranks never come here: see ``__main__``)."""
     from busbw.record import folder as folders
-    from busbw.reports.live import create
+    from busbw.reports.live import create, shown_as
     from busbw.worker.entry import Director, live
     from busbw.worker.guard import Guard
     from busbw.worker.lead import Request
 
     def request() -> Request:
-        run_id = folders.new_run_id("+".join(operations))
+        if delivery is not None:
+            words, asked = delivery.asked() or (argv, asdict(settings))
+            return Request(delivery.run_id, str(delivery.folder), words, asked)
+        run_id = folders.new_run_id("+".join(operations) or "streams")
         folder = folders.create(folders.environ_home(), run_id)
         return Request(run_id, str(folder), argv, asdict(settings))
 
@@ -94,14 +161,38 @@ def _join(
                 f"--ranks {settings.ranks}, but {identity.launcher} started {ranks}",
                 hint="leave --ranks out: the launcher decides; BUSBW_LAUNCHER=none starts them on this host",
             )
+        if settings.launches > 1:
+            raise UsageError(
+                f"--launches {settings.launches}, but {identity.launcher} started these ranks once",
+                hint="repeat the launch there, or let busbw start the ranks",
+            )
+        check_references(settings)
         backend = choose_backend(settings.backend, settings.nccl or None)
         if backend == "nccl" and ranks == 1:
             _warn_of_idle_gpus(identity.launcher)
         return make_plan(operations, settings, backend, ranks)
 
-    with contextlib.closing(create(settings.format, sys.stdout, sys.stderr)) as display:
-        show = _unless_nobody_reads(display.handle)
-        return live(identity, settings.world, Director(request, plan, show, Guard()), show)
+    delivery = _delivery(identity, settings)
+    guard = Guard(delivery.last_words if delivery is not None else None)
+    with contextlib.closing(create(shown_as(settings), sys.stdout, sys.stderr)) as display:
+        show = Ended(_unless_nobody_reads(display.handle if delivery is None else delivery.emit))
+        code = live(identity, settings.world, Director(request, plan, show, guard), show)
+    code = judged(code, show.folder, settings)
+    # A front process judges what was delivered; no engine is to start these ranks again for it.
+    return ExitCode.OK if delivery is not None and code is ExitCode.BAD_VERDICT else code
+
+
+def _delivery(identity: Identity, settings: RunSettings) -> Delivery | None:
+    """Where a front process, maybe on another machine, waits for the record."""
+    if not settings.deliver:
+        return None
+    from busbw.model.event import EventKind, event
+    from busbw.record.deliver import Delivery
+    from busbw.worker.emit import emit
+
+    delivery = Delivery(Path(settings.deliver), emit)
+    delivery.emit(event(EventKind.HELLO, rank=identity.rank, pid=os.getpid(), host=socket.gethostname()))
+    return delivery
 
 
 def _warn_of_idle_gpus(launcher: str) -> None:

@@ -5,28 +5,27 @@ Pure: cases and results to lines of text. Every line that is not a row starts wi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
 
 from busbw.model.case import Case
 from busbw.model.collective import Placement
+from busbw.model.mark import meaning
 from busbw.model.plan import Limits, Plan
 from busbw.model.record import Method, WorldInfo
 from busbw.model.result import CaseResult, Status
-from busbw.units import NS_PER_US
+from busbw.reports.columns import NOT_APPLICABLE, Column, format_time_us, result_columns
+from busbw.reports.groups import GROUP_COLUMN, SUMMARY_NOTE, group_rows, pattern_words
+from busbw.units import format_approximate_size
 
-NOT_APPLICABLE: Final = "n/a"
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column: two header lines, and how a value is written."""
-
-    title: str
-    unit: str
-    width: int
-
+# What importers write where a log says nothing.
+_NOT_STATED: Final = "not stated"
+_FINDINGS_SHOWN: Final = 5
+OVERLAP_NOTE: Final = (
+    "overlap: the share of a stream's time in which all streams of the rank were under way, of the rank where"
+    " it was smallest; the median over samples"
+)
 
 CASE_COLUMNS: Final[tuple[tuple[Column, Callable[[Case], str]], ...]] = (
     (Column("size", "(B)", 12), lambda case: str(case.size_bytes)),
@@ -37,49 +36,22 @@ CASE_COLUMNS: Final[tuple[tuple[Column, Callable[[Case], str]], ...]] = (
 )
 
 
-def format_time_us(time_ns: float) -> str:
-    """Microseconds with the digits of nccl-tests: two decimals below 100, one below 10,000, then none."""
-    time_us = time_ns / NS_PER_US
-    decimals = 2 if time_us < 100 else 1 if time_us < 10_000 else 0
-    return f"{time_us:.{decimals}f}"
-
-
-def _time(result: CaseResult) -> str:
-    return NOT_APPLICABLE if result.time_ns is None else format_time_us(result.time_ns)
-
-
-def _interval(result: CaseResult) -> str:
-    if result.time_ns is None or result.low_ns is None or result.high_ns is None or not result.time_ns:
-        return ""
-    return f"{(result.high_ns - result.low_ns) / 2 / result.time_ns:.1%}"
-
-
-def _bandwidth(value: float | None) -> str:
-    return NOT_APPLICABLE if value is None else f"{value:.2f}"
-
-
-def _wrong(result: CaseResult) -> str:
-    return "N/A" if result.wrong is None else str(result.wrong)
-
-
-RESULT_COLUMNS: Final[tuple[tuple[Column, Callable[[CaseResult], str]], ...]] = (
-    (Column("time", "(us)", 10), _time),
-    (Column("+-", "95%", 7), _interval),
-    (Column("algbw", "(GB/s)", 8), lambda result: _bandwidth(result.algbw_gb_per_s)),
-    (Column("busbw", "(GB/s)", 8), lambda result: _bandwidth(result.busbw_gb_per_s)),
-    (Column("#wrong", "", 7), _wrong),
-)
-
-
-def heading(collective: str) -> list[str]:
-    """The head of a table of one collective."""
-    group_width = sum(column.width + 1 for column, _ in RESULT_COLUMNS)
-    left = [column for column, _ in CASE_COLUMNS]
-    right = [column for column, _ in RESULT_COLUMNS] * 2
+def heading(
+    collective: str,
+    show: tuple[str, ...] = (),
+    *,
+    grouped: bool = False,
+    placements: Sequence[Placement] = tuple(Placement),
+) -> list[str]:
+    """The head of a table of one collective; ``grouped`` where its rows are of groups of ranks."""
+    results = result_columns(show)
+    group_width = sum(column.width + 1 for column, _ in results)
+    left = [column for column, _ in CASE_COLUMNS] + ([GROUP_COLUMN] if grouped else [])
+    right = [column for column, _ in results] * len(placements)
     left_width = sum(column.width + 1 for column in left)
     titles = "".join(f" {column.title:>{column.width}}" for column in (*left, *right))
     units = "".join(f" {column.unit:>{column.width}}" for column in (*left, *right))
-    groups = "".join(f"{placement.value:^{group_width}}" for placement in Placement)
+    groups = "".join(f"{placement.value:^{group_width}}" for placement in placements)
     return [
         f"# {collective}".ljust(left_width) + groups.rstrip(),
         "#" + titles[1:],
@@ -87,21 +59,42 @@ def heading(collective: str) -> list[str]:
     ]
 
 
-def row(case: Case, results: Sequence[CaseResult | None]) -> str:
-    """One line: the case, then out-of-place and in-place. A marker after a wrong line says so."""
+def rows(plan: Plan, case: Case, results: Sequence[CaseResult]) -> list[str]:
+    """The lines of one size: one, or with groups that of the slowest group of every sample, one for each
+    group, and the smallest, median and largest value of each column over the groups.
+    """
+    if not plan.groups:
+        return [row(case, results, plan.show)]
+    lines = [row(case, results, plan.show, "all")]
+    for name, size_bytes, count, sides in group_rows(case, results):
+        of_group = replace(case, size_bytes=size_bytes, count=count)
+        lines.append(row(of_group, sides, plan.show, name))
+    return lines
+
+
+def row(case: Case, results: Sequence[CaseResult | None], show: tuple[str, ...] = (), group: str = "") -> str:
+    """One line: the case, then out-of-place and in-place, then the marks of both."""
     line = "".join(f" {value(case):>{column.width}}" for column, value in CASE_COLUMNS)
+    line += f" {group:>{GROUP_COLUMN.width}}" if group else ""
     for result in results:
         line += "".join(
             f" {(value(result) if result is not None else ''):>{column.width}}"
-            for column, value in RESULT_COLUMNS
+            for column, value in result_columns(show)
         )
-    if any(result is not None and result.status is Status.WRONG for result in results):
-        line += "  WRONG"
-    return line.rstrip()
+    there = [result for result in results if result is not None]
+    words = ["WRONG"] * any(result.status is Status.WRONG for result in there)
+    words += dict.fromkeys(mark for result in there for mark in result.marks)
+    return f"{line}  {' '.join(words)}".rstrip()
 
 
-def header(world: WorldInfo, method: Method, plan: Plan, version: str) -> list[str]:
-    """What is measured, with what, by whom, and what the numbers mean."""
+def header(
+    world: WorldInfo, method: Method, plan: Plan, version: str, source: Mapping[str, Any] | None = None
+) -> list[str]:
+    """What is measured, with what, by whom, and what the numbers mean. ``source`` has the fields of an
+    ImportSource where the numbers come from a log.
+    """
+    if source is not None:
+        return _imported_header(world, method, plan, version, source)
     first = world.ranks[0]
     hosts = world.hosts
     place = f"{len(hosts)} host{'s' if len(hosts) > 1 else ''} ({_some(hosts)})"
@@ -110,11 +103,35 @@ def header(world: WorldInfo, method: Method, plan: Plan, version: str) -> list[s
         f"library  {first.library_path or 'none'}",
         f"ranks    {world.size} on {place}, world {world.kind}, started by {world.launcher}",
         f"devices  {_devices(world)}",
-        f"time     {method.time}; {_sampling(plan.limits)}",
+        f"time     {method.time}; {_sampling(plan.limits)}{_clock(method)}",
         f"buffers  {method.buffers}; GB/s = 10^9 bytes/s; "
         + (f"{plan.checks} check{'s' if plan.checks > 1 else ''} a case" if plan.checks else "unchecked"),
     ]
+    lines += pattern_words(plan, world.size)
     lines += [f"note     {note}" for note in _crowded_hosts(world)[:1]]
+    return [f"# {line}" for line in lines]
+
+
+def _imported_header(
+    world: WorldInfo, method: Method, plan: Plan, version: str, source: Mapping[str, Any]
+) -> list[str]:
+    """Of a log only what it says, and whose word the number of ranks is."""
+    first = world.ranks[0]
+    named = [host for host in world.hosts if host != _NOT_STATED]
+    hosts = f" on {len(named)} host{'s' if len(named) > 1 else ''} ({_some(named)})" if named else ""
+    devices = {rank.device for rank in world.ranks} - {"", _NOT_STATED}
+    where = f"{source['path']}, lines {source['first_line']} to {source['last_line']}"
+    lines = [
+        f"busbw {version}: imported from {where if source['first_line'] else source['path']}",
+        f"tool     {source['tool']}, {first.library or plan.backend} {first.library_version}".rstrip(),
+        f"ranks    {world.size}{hosts}, by {source['fields'].get('ranks', _NOT_STATED)}",
+        *([f"devices  {_devices(world)}"] if devices else []),
+        f"time     {method.time}",
+        f"buffers  {method.buffers}; GB/s = 10^9 bytes/s",
+        *(f"note     {found['kind']}: {found['text']}" for found in source["findings"][:_FINDINGS_SHOWN]),
+    ]
+    more = len(source["findings"]) - _FINDINGS_SHOWN
+    lines += [f"note     {more} more findings stand in the record"] if more > 0 else []
     return [f"# {line}" for line in lines]
 
 
@@ -134,12 +151,21 @@ def _crowded_hosts(world: WorldInfo) -> list[str]:
 
 
 def _sampling(limits: Limits) -> str:
+    if limits.calls == 0:
+        return "nothing is timed (-n 0)"
     if limits.calls is not None:
         return f"{limits.calls} calls a case"
     small = (
         "" if limits.small_precision == limits.precision else f" ({limits.small_precision:.1%} below 50 us)"
     )
-    return f"sampled to +-{limits.precision:.1%}{small} or {limits.case_seconds:g} s a case"
+    budget = "" if limits.budget_seconds is None else f", {limits.budget_seconds:g} s in all"
+    return f"sampled to +-{limits.precision:.1%}{small} or {limits.case_seconds:g} s a case{budget}"
+
+
+def _clock(method: Method) -> str:
+    if method.clock_error_ns is None:
+        return ""
+    return f"; the ranks' clocks agree within {format_time_us(method.clock_error_ns)} us"
 
 
 def _devices(world: WorldInfo) -> str:
@@ -154,25 +180,53 @@ def _some(names: Sequence[str], most: int = 4) -> str:
     return f"{shown}, ... {names[-1]}" if len(names) > most else shown
 
 
-def footer(plan: Plan, results: Sequence[CaseResult], folder: str) -> list[str]:
-    """Wrong cases by name, what was left unfinished, and where the record is."""
+def footer(
+    plan: Plan, results: Sequence[CaseResult], folder: str, memory_bytes: Mapping[str, int] | None = None
+) -> list[str]:
+    """Wrong cases by name, what the marks say, what was left unfinished, and where the record is."""
     lines: list[str] = []
     for result in results:
         if result.status is Status.WRONG:
             case = plan.cases[result.case]
-            lines.append(f"WRONG {describe_case(case)}: {result.wrong} elements")
+            count = "it is not known how many" if result.wrong is None else result.wrong
+            lines.append(f"WRONG {describe_case(case)}: {count} elements")
             lines.extend(
                 f"      rank {at.rank} on {at.host}: {at.wrong} wrong, "
                 + (f"first at element {at.first_offset}" if at.first_offset >= 0 else "differs from rank 0")
                 for at in result.wrong_at[:8]
             )
+    lines += [SUMMARY_NOTE] if any((plan.groups, *(stream.groups for stream in plan.streams))) else []
+    lines += [OVERLAP_NOTE] if "overlap" in plan.show else []
+    lines += _explanations(results)
     missing = len(plan.cases) - len(results)
     if missing:
         lines.append(f"{missing} of {len(plan.cases)} cases were not measured")
-    if plan.checks and not any(result.status is Status.WRONG for result in results) and results:
-        lines.append("no wrong data" if not missing else "no wrong data in the finished cases")
+    if any(result.wrong is not None for result in results) and not any(
+        result.status is Status.WRONG for result in results
+    ):
+        left_out = missing or any(result.status is Status.NOT_RUN for result in results)
+        lines.append("no wrong data in the finished cases" if left_out else "no wrong data")
+    if memory_bytes and "memory" in plan.show:
+        most = ", ".join(f"{use} {format_approximate_size(size)}" for use, size in memory_bytes.items())
+        lines.append(f"memory   {most} (the most of any rank)")
     lines.append(f"record   {folder}")
     return [f"# {line}" for line in lines]
+
+
+def _explanations(results: Sequence[CaseResult]) -> list[str]:
+    """What marks mean, and why cases do not apply or were not run; each once."""
+    marks = dict.fromkeys(mark for result in results for mark in result.marks)
+    lines = [f"{mark}: {meaning(mark)}" for mark in marks]
+    singles = {result.evidence["single_calls"] for result in results if "single_calls" in result.evidence}
+    if singles:
+        calls = f"{max(singles)} calls timed one by one"
+        lines.insert(0, f"percentiles: of {calls}, where a sample holds several")
+    reasons = dict.fromkeys(
+        (NOT_APPLICABLE if result.status is Status.NOT_APPLICABLE else "not run", result.error)
+        for result in results
+        if result.status in (Status.NOT_APPLICABLE, Status.NOT_RUN) and result.error
+    )
+    return lines + [f"{word}: {reason}" for word, reason in reasons]
 
 
 def describe_case(case: Case) -> str:

@@ -6,11 +6,11 @@ import contextlib
 import json
 import os
 import socket
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from busbw.model.event import Event, EventKind, encode, event
+from busbw.model.event import EventKind, event
+from busbw.worker.emit import emit
 from busbw.worker.guard import report_to
 from busbw.worker.signals import block
 from busbw.world.identity import identify
@@ -22,12 +22,6 @@ if TYPE_CHECKING:
 REQUEST_VARIABLE: Final = "BUSBW_REQUEST"
 WORLD_VARIABLE: Final = "BUSBW_WORLD"
 FRONT_VARIABLE: Final = "BUSBW_FRONT"
-
-
-def emit(item: Event) -> None:
-    """One line in one write, so that launchers which merge the ranks' output cannot mix it with another."""
-    sys.stdout.write(encode(item) + "\n")
-    sys.stdout.flush()
 
 
 def main() -> int:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import asdict
 
 from busbw._version import __version__
 from busbw.backends.base import Backend
 from busbw.errors import SiteError
-from busbw.model.record import RankInfo, WorldInfo
+from busbw.model.record import HostInfo, RankInfo, WorldInfo
 from busbw.probes.libraries import build_id
+from busbw.probes.place import read_place
 from busbw.world.base import World
 
 
-def describe(world: World, backend: Backend) -> WorldInfo | None:
-    """The world as rank 0 sees it, None elsewhere. Collective over the world.
+def describe(world: World, backend: Backend, facts: Mapping[str, str] | None = None) -> WorldInfo | None:
+    """The world as rank 0 sees it, None elsewhere; ``facts`` are this rank's beside the backend's. Collective
+    over the world.
 
     Raises SiteError on rank 0 for what makes every number wrong: two ranks on one GPU, or ranks with other
     versions of busbw or of the library that is measured.
@@ -32,15 +36,25 @@ def describe(world: World, backend: Backend) -> WorldInfo | None:
         library_version=identity.version,
         library_path=identity.path,
         library_build_id=build_id(identity.path) if identity.path else "",
-        facts={**identity.facts, "busbw": __version__},
+        facts={**identity.facts, **(facts or {}), "busbw": __version__},
     )
-    gathered = world.gather(json.dumps(asdict(own)).encode())
+    # One rank of each host speaks for it.
+    first = next(each.rank for each in world.members if each.host == member.host) == world.rank
+    place = asdict(read_place(member.host, os.environ, identity.device_uuid)) if first else None
+    gathered = world.gather(json.dumps([asdict(own), place]).encode())
     if gathered is None:
         return None
-    ranks = tuple(RankInfo(**json.loads(item)) for item in gathered)
+    told: list[RankInfo] = []
+    places: list[HostInfo] = []
+    for item in gathered:  # one at a time: what was read takes several times its text
+        rank, of_host = json.loads(item)
+        told.append(RankInfo(**rank))
+        if of_host is not None:
+            places.append(HostInfo(**of_host))
+    ranks = tuple(told)
     _refuse_shared_devices(ranks)
     _refuse_different(ranks)
-    return WorldInfo(world.kind, world.launcher, world.size, ranks)
+    return WorldInfo(world.kind, world.launcher, world.size, ranks, tuple(places))
 
 
 def _refuse_shared_devices(ranks: tuple[RankInfo, ...]) -> None:

@@ -10,15 +10,19 @@ import json
 import os
 import signal
 import socket
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NoReturn
+from functools import partial
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from busbw.errors import BusbwError, ExitCode, LauncherMismatch, RankFailed
+from busbw.model.case import Case
 from busbw.model.event import Emit
 from busbw.model.plan import Plan
 from busbw.model.record import RunStatus
 from busbw.worker.agree import RefusedTogether
+from busbw.worker.deadline import Deadline
 from busbw.worker.guard import Guard, report_to
 from busbw.worker.lead import Lead, Request, error_event
 from busbw.worker.main import run
@@ -28,6 +32,9 @@ from busbw.world.select import WorldChoice, create
 
 if TYPE_CHECKING:
     from busbw.world.identity import Identity
+
+# How long rank 0 may take to close the record of a run that all ranks leave at about the same time.
+_TELLING_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True)
@@ -70,6 +77,21 @@ class _Rank:
         self.tell(error, peer_lost=True)
         os._exit(ExitCode.RANK_FAILED)
 
+    def expired(self, world: World, case: Case, seconds: float) -> None:
+        """A case took longer than -T allows, on this rank and soon on all: rank 0 tells, everybody leaves."""
+        member = world.members[world.rank]
+        error = RankFailed(
+            f"{case.collective} {case.dtype} {case.size_bytes} B {case.placement}: no end within"
+            f" {seconds:g} s (-T)",
+            hint="give -T more seconds, or look for a rank or link that hangs",
+            rank=member.rank,
+            host=member.host,
+        )
+        self.tell(error)
+        if world.rank != 0:
+            time.sleep(_TELLING_SECONDS)  # a launcher ends all ranks with the first: rank 0 has the record
+        os._exit(ExitCode.RANK_FAILED)
+
     def interrupted(self, received: signal.Signals) -> None:
         """The user or the launcher ends the job."""
         if self.lead is not None:
@@ -99,7 +121,9 @@ class _Rank:
         world = create(identity, choice, self.peer_lost)
         hear_signals()
         try:
-            outcome = run(world, self._plan(world), self.lead)
+            plan = self._plan(world)
+            deadline = Deadline(plan.options.timeout_s, partial(self.expired, world))
+            outcome = run(world, plan, self.lead, deadline)
         except RefusedTogether as error:
             self.tell(error)
             world.close()
@@ -111,6 +135,8 @@ class _Rank:
         if self.lead is not None:
             self.lead.end(RunStatus.COMPLETE)
         world.close()
+        if outcome.nothing_measured:
+            return ExitCode.UNDECIDED
         return ExitCode.BAD_VERDICT if outcome.wrong_cases else ExitCode.OK
 
     def _plan(self, world: World) -> Plan:

@@ -5,22 +5,30 @@ alone.
 from __future__ import annotations
 
 import os
+import socket
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from busbw.model.event import Event
+from busbw.model.event import Event, EventKind, event
+from busbw.worker.emit import emit
 from busbw.worker.entry import live
 
 if TYPE_CHECKING:
     from busbw.world.identity import Identity
     from busbw.world.select import WorldChoice
 
+# With this flag a front process, maybe far away, reads what the ranks print.
+DELIVER: Final = "--deliver="
 _WORLDS = ("auto", "solo", "mpi", "nccl")
 
 
 def follow(identity: Identity, arguments: list[str]) -> int:
     """Live as this rank; the exit code is the same as rank 0's."""
-    return int(live(identity, world_choice(arguments), None, _tell))
+    if not any(word.startswith(DELIVER) for word in arguments):
+        return int(live(identity, world_choice(arguments), None, _tell))
+    emit(event(EventKind.HELLO, rank=identity.rank, pid=os.getpid(), host=socket.gethostname()))
+    code = int(live(identity, world_choice(arguments), None, emit))
+    return 0 if code in (0, 1) else code  # a front process judges: no engine is to start the ranks again
 
 
 def world_choice(arguments: list[str]) -> WorldChoice:

@@ -19,7 +19,11 @@ import select
 import socket
 import sys
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from busbw.errors import RankFailed
+    from busbw.model.event import Emit
 
 _PIPE_FD: Final = 3
 _LISTEN_FD: Final = 4
@@ -28,9 +32,12 @@ _HIGH_FD: Final = 1023
 
 
 class Guard:
-    """Rank 0's end. Without a folder to guard, the process ends with rank 0 and says nothing."""
+    """Rank 0's end. Without a folder to guard, the process ends with rank 0 and says nothing.
 
-    def __init__(self) -> None:
+    ``tell`` takes the error as an event where a front process, and no person, reads rank 0's output.
+    """
+
+    def __init__(self, tell: Emit | None = None) -> None:
         # In the abstract name space (unix(7)): nothing to clean up after a kill.
         self.address = f"busbw-guard-{secrets.token_hex(8)}"
         self.host = socket.gethostname()
@@ -42,7 +49,7 @@ class Guard:
             listener.listen(socket.SOMAXCONN)
             self._pid = os.fork()
             if self._pid == 0:
-                _live(read_fd, listener.fileno())
+                _live(read_fd, listener.fileno(), tell)
         os.close(read_fd)
 
     def watch(self, folder: str, hosts: int = 1) -> None:
@@ -85,7 +92,7 @@ def _closed_first(fd: int) -> int:
         return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 0)
 
 
-def _live(read_fd: int, listen_fd: int) -> None:
+def _live(read_fd: int, listen_fd: int, tell: Emit | None) -> None:
     """The guard's whole life; never returns."""
     try:
         os.setsid()  # Ctrl-C and the launcher's kill are for the ranks
@@ -95,19 +102,26 @@ def _live(read_fd: int, listen_fd: int) -> None:
         os.dup2(pipe, _PIPE_FD)
         os.dup2(listener, _LISTEN_FD)
         os.closerange(_LISTEN_FD + 1, os.sysconf("SC_OPEN_MAX"))
-        _guard()
+        _guard(tell)
     finally:
         os._exit(0)
 
 
-def _guard() -> None:
+def _guard(tell: Emit | None) -> None:
     with os.fdopen(_PIPE_FD, "rb") as pipe:
         hosts, _, folder = pipe.readline().decode().rstrip("\n").partition(" ")
         if not folder:
             return
         rank = _first_dead(_PIPE_FD, _LISTEN_FD)
         pipe.read()  # returns when rank 0 is gone
-    _close_record(Path(folder), describe_first_dead(rank, socket.gethostname(), int(hosts)))
+    host = socket.gethostname()
+    error = _close_record(Path(folder), describe_first_dead(rank, host, int(hosts)))
+    if error is not None and tell is not None:
+        from busbw.worker.lead import error_event
+
+        alone = int(hosts) == 1
+        error.rank, error.host = rank if alone else None, host
+        tell(error_event(error, peer_lost=not alone))
 
 
 def _first_dead(pipe_fd: int, listen_fd: int) -> int:
@@ -135,15 +149,18 @@ def describe_first_dead(rank: int, host: str, hosts: int) -> str:
     return f"a rank ended, and the launcher ended the others; the first to end on {host} was rank {rank}"
 
 
-def _close_record(folder: Path, error: str) -> None:
+def _close_record(folder: Path, error: str) -> RankFailed | None:
+    """Give the record its end; None where rank 0 had time for its own last words."""
+    from busbw.errors import RankFailed
     from busbw.model.record import RunStatus
     from busbw.record.close import close, read_status
     from busbw.worker.lead import now_utc
 
     if read_status(folder) is not RunStatus.RUNNING:
-        return  # rank 0 had time for its own last words
+        return None
     hint = "the launcher's own message tells how it ended; finished cases are in the record"
     close(folder, RunStatus.FAILED, now_utc(), error=error, hint=hint)
     print(  # noqa: T201 (rank 0, whose job it is, is dead)
         f"error: {error}\nhint: {hint}\n# record   {folder}", file=sys.stderr, flush=True
     )
+    return RankFailed(error, hint=hint)

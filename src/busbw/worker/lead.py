@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from busbw._version import __version__
 from busbw.errors import BusbwError, ExitCode
 from busbw.model.event import Emit, EventKind, event
+from busbw.model.finding import Finding
 from busbw.model.record import SCHEMA_VERSION, Method, RunRecord, RunStatus, WorldInfo
 from busbw.model.result import CaseResult, Status
 from busbw.record.write import RunWriter
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 # Enough to even out a case that does not apply or takes long, few enough to follow growing sizes.
 _RECENT_CASES: Final = 8
+WRONG_FOLDER: Final = "wrong"  # what failed checks found (--save-wrong)
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,8 @@ class Lead:
         self._lock = threading.Lock()
         self._ended = False
         self._wrong = 0
+        self._measured = 0
+        self._unreached = 0  # cases for which the budget had no time
         self._pace = _Pace(len(plan.cases), time.monotonic())
         record = RunRecord(
             schema=SCHEMA_VERSION,
@@ -89,6 +93,15 @@ class Lead:
             status=RunStatus.RUNNING,
         )
         self._writer = RunWriter(Path(request.folder), record)
+
+    def found(self, findings: tuple[Finding, ...]) -> None:
+        """See Observer."""
+        with self._lock:
+            if self._ended:
+                return
+            self._writer.describe(findings=(*self._writer.record.findings, *findings))
+            for finding in findings:
+                self._emit(event(EventKind.FINDING, finding=finding))
 
     def started(self, world: WorldInfo, method: Method) -> None:
         """See Observer."""
@@ -111,6 +124,8 @@ class Lead:
                     plan=record.plan,
                     world=world,
                     method=method,
+                    machine=record.machine,
+                    environment=record.environment,
                 )
             )
 
@@ -120,9 +135,31 @@ class Lead:
             if self._ended:
                 return
             self._wrong += result.status is Status.WRONG
+            self._measured += result.status in (Status.GOOD, Status.WRONG)
+            self._unreached += result.status is Status.NOT_RUN
+            result = replace(result, finished=now_utc())
             self._writer.append(result, kept.samples, kept.digests)
             self._emit(event(EventKind.CASE, result=result))
             self._emit(event(EventKind.PROGRESS, **self._pace.after_case(time.monotonic())))
+
+    def saved(self, name: str, content: bytes) -> None:
+        """See Observer; into wrong/ of the run folder."""
+        folder = self._writer.folder / WRONG_FOLDER
+        folder.mkdir(exist_ok=True)
+        (folder / name).write_bytes(content)
+
+    @property
+    def folder(self) -> Path:
+        """See Observer."""
+        return self._writer.folder
+
+    def used(self, memory_bytes: dict[str, int]) -> None:
+        """See Observer."""
+        with self._lock:
+            if self._ended or not memory_bytes:
+                return
+            self._writer.describe(memory_bytes=memory_bytes)
+            self._emit(event(EventKind.MEMORY, most_bytes=memory_bytes))
 
     def end(self, status: RunStatus, error: BusbwError | None = None, *, peer_lost: bool = False) -> None:
         """Close the record and say so. Later calls do nothing."""
@@ -149,6 +186,8 @@ class Lead:
             return error.exit_code
         if status is RunStatus.INTERRUPTED:
             return ExitCode.INTERRUPTED
+        if self._unreached and not self._measured:
+            return ExitCode.UNDECIDED
         return ExitCode.BAD_VERDICT if self._wrong else ExitCode.OK
 
 

@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
-from typing import Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
 from busbw.backends.base import Backend
 from busbw.backends.create import create, preflight
-from busbw.model.case import Case
 from busbw.model.plan import Plan
 from busbw.model.record import Method, WorldInfo
 from busbw.model.result import CaseResult, Status
-from busbw.stats import stopping
-from busbw.stats.interval import estimate
-from busbw.units import gb_per_s
+from busbw.probes.host import read_processors
 from busbw.worker.agree import agreed
+from busbw.worker.cases import Session, grouping
+from busbw.worker.check_first import CheckFirst, Finder
+from busbw.worker.deadline import Deadline
 from busbw.worker.describe import describe
-from busbw.worker.measure import Samples, measure
-from busbw.worker.retain import NOTHING_KEPT, RULE, Kept, retain
-from busbw.worker.verify import Verdict, verify
+from busbw.worker.measure import SINGLE_CALLS, Conditions
+from busbw.worker.pin import pin
+from busbw.worker.retain import RULE, Kept
 from busbw.world.base import World
+from busbw.world.clock import GlobalClock, synchronise
+from busbw.world.mpi import MpiWorld
+
+if TYPE_CHECKING:
+    from busbw.worker.nccl_dump import NcclDump
 
 
-class Observer(Protocol):
+class Observer(Finder, Protocol):
     """What rank 0 tells whoever writes and shows the run."""
 
     def started(self, world: WorldInfo, method: Method) -> None:
@@ -33,87 +40,163 @@ class Observer(Protocol):
     def finished(self, result: CaseResult, kept: Kept) -> None:
         """One case is done."""
 
+    def saved(self, name: str, content: bytes) -> None:
+        """A file of what a failed check found."""
+
+    @property
+    def folder(self) -> Path:
+        """Where the run is written."""
+
+    def used(self, memory_bytes: dict[str, int]) -> None:
+        """What the run took of memory: the most of any rank."""
+
 
 @dataclass(frozen=True)
 class Outcome:
     """How this rank's part of the run ended."""
 
     wrong_cases: int
+    nothing_measured: bool = False  # the budget ended before the first case
 
 
-def run(world: World, plan: Plan, observer: Observer | None) -> Outcome:
+def run(world: World, plan: Plan, observer: Observer | None, deadline: Deadline | None = None) -> Outcome:
     """Measure all cases of the plan. Collective over the world; ``observer`` is rank 0's and None elsewhere.
 
     Raises RefusedTogether on all ranks where the run cannot start, and BusbwError on the rank where it broke.
     """
+    checks = CheckFirst(world, plan, observer)
+    checks.compare()
+    pinned = agreed(world, lambda: pin(world)) if plan.pin else ""
     agreed(world, lambda: preflight(plan, world))
+    checks.listen()
+    dump = _dump(plan, observer)
     backend = agreed(world, lambda: create(plan, world))
     backend.connect(world)
-    # Each rank measured its own cost of timing; k follows from it, and must be the same everywhere.
-    timing_cost_ns = float(world.max(np.array([backend.timing_cost_ns]))[0])
-    info = agreed(world, lambda: describe(world, backend))
+    if dump is not None and observer is not None and (missing := dump.finish()):
+        observer.found(missing)
+    checks.compare_use()
+    given = _conditions(plan, backend, world)
+    info = agreed(world, lambda: describe(world, backend, {"pinned_cpus": pinned} if pinned else {}))
     if observer is not None and info is not None:
-        observer.started(info, _method(plan, timing_cost_ns))
-    wrong = 0
-    for case in plan.cases:
-        result, kept = _run_case(case, plan, backend, world, timing_cost_ns)
+        observer.started(info, _method(plan, given))
+    if plan.preflight.stops:
+        checks.go_deep(backend)
+        backend.close()
+        return Outcome(0)
+    session = Session(plan, backend, given, deadline or Deadline.none(), observer)
+    wrong = measured = unreached = 0
+    for result, kept in (done for step in plan.steps for done in session.step(step)):
         wrong += result.status is Status.WRONG
+        measured += result.status in (Status.GOOD, Status.WRONG)
+        unreached += result.status is Status.NOT_RUN
         if observer is not None:
             observer.finished(result, kept)
+    memory_bytes = _most(backend.memory_report(), world)
+    if observer is not None:
+        observer.used(memory_bytes)
     world.barrier()
     backend.close()
-    return Outcome(wrong)
+    return Outcome(wrong, nothing_measured=unreached > 0 and measured == 0)
 
 
-def _run_case(
-    case: Case, plan: Plan, backend: Backend, world: World, timing_cost_ns: float
-) -> tuple[CaseResult, Kept]:
-    if not case.applicable:
-        return CaseResult(case.index, Status.NOT_APPLICABLE), NOTHING_KEPT
-    prepared = backend.prepare(case)
-    try:
-        verdict = verify(case, prepared, world, plan.seed, plan.checks) if plan.checks else None
-        samples = measure(
-            prepared,
-            world,
-            plan.limits,
-            timing_cost_ns=timing_cost_ns,
-            max_samples_per_look=backend.max_samples_per_look,
-        )
-    finally:
-        prepared.close()
-    return summarize(case, samples, verdict, world.size), retain(case.index, samples, world)
+def _dump(plan: Plan, observer: Observer | None) -> NcclDump | None:
+    """Ready before NCCL reads its variables, on rank 0 alone."""
+    if not plan.nccl_topology or plan.backend != "nccl" or observer is None:
+        return None
+    from busbw.worker.nccl_dump import NcclDump
+
+    return NcclDump(os.environ, observer.folder)
 
 
-def summarize(case: Case, samples: Samples, verdict: Verdict | None, ranks: int) -> CaseResult:
-    """The headline of a case: median over samples of the maximum over ranks, with its 95 % interval.
-
-    A wrong case keeps its time, but has no bandwidth: nothing was delivered at that rate.
-    """
-    headline = estimate(samples.times_ns, stopping.reported_confidence(samples.stop))
-    wrong = verdict is not None and verdict.wrong > 0
-    algbw = None if wrong or not headline.median else gb_per_s(case.size_bytes, headline.median)
-    return CaseResult(
-        case=case.index,
-        status=Status.WRONG if wrong else Status.GOOD,
-        time_ns=headline.median,
-        low_ns=headline.low,
-        high_ns=headline.high,
-        mean_ns=headline.mean,
-        algbw_gb_per_s=algbw,
-        busbw_gb_per_s=None if algbw is None or ranks == 1 else algbw * case.row.busbw_factor(ranks),
-        samples=headline.samples,
-        calls_per_sample=samples.k,
-        warmup_calls=samples.warmup_calls,
-        stop=samples.stop,
-        wrong=verdict.wrong if verdict is not None else None,
-        wrong_at=verdict.wrong_at if verdict is not None else (),
+def _conditions(plan: Plan, backend: Backend, world: World) -> Conditions:
+    """What all ranks agree on before the first case. Collective."""
+    # Each rank measured its own cost of timing; k follows from it, and must be the same everywhere.
+    facts = np.array([backend.timing_cost_ns, float(_shares_cores(world))])
+    timing_cost_ns, contended = world.max(facts).tolist()
+    return Conditions(
+        world=world,
+        limits=plan.limits,
+        timing=plan.timing,
+        timing_cost_ns=timing_cost_ns,
+        max_samples_per_look=backend.max_samples_per_look,
+        contended=bool(contended) and plan.backend == "mpi",
+        clock=_common_clock(plan, world),
+        singles=_single_calls(plan),
+        graph_launches=plan.options.graph,
+        seed=plan.seed,
+        grouping=grouping(plan, world),
     )
 
 
-def _method(plan: Plan, timing_cost_ns: float) -> Method:
+def _single_calls(plan: Plan) -> int:
+    """How many calls (or groups of them) to time one by one: as many as -n says where the loop is
+    nccl-tests' own, whose -I they are for.
+    """
+    calls, group = plan.limits.calls, plan.options.aggregate
+    wanted = any(word.startswith("p") for word in plan.show)
+    if not wanted or plan.options.graph or plan.limits.outer_iters or plan.backend == "null" or plan.streams:
+        return 0
+    if plan.timing.time.startswith("loop-") and calls is not None:
+        return calls // group
+    return 0 if group > 1 else SINGLE_CALLS
+
+
+def _shares_cores(world: World) -> bool:
+    """Whether this host has more ranks than cores that they may use."""
+    here = world.members[world.rank].host
+    ranks = sum(member.host == here for member in world.members)
+    cores = world.local_cores if isinstance(world, MpiWorld) else os.cpu_count() or 1
+    quota = read_processors().quota_cores  # a pod with a limit of 2 on a host of 64 cores has 2
+    return ranks > (cores if quota is None else min(cores, quota))
+
+
+def _common_clock(plan: Plan, world: World) -> GlobalClock | None:
+    """Synchronised clocks, where something is read from them: single calls that the host times."""
+    wanted = plan.timing.mode == "latency" and plan.backend == "mpi" and world.size > 1
+    return synchronise(world) if wanted and isinstance(world, MpiWorld) else None
+
+
+def _most(own: dict[str, int], world: World) -> dict[str, int]:
+    """Each entry's maximum over ranks; the ranks of a run report the same entries."""
+    if not own:
+        return {}
+    most = world.max(np.array(list(own.values()), np.int64))
+    return dict(zip(own, most.tolist(), strict=True))
+
+
+_TIMES: Final = {
+    "max": "maximum over ranks",
+    "avg": "mean over ranks",
+    "min": "minimum over ranks",
+    "rank0": "rank 0",
+    "last": "minimum over ranks: from the last arrival",
+    "span": "last exit minus first entry on a synchronised clock",
+    "loop": "maximum over ranks of a host loop",
+    "loop-max": "maximum over ranks (one host loop of all calls a sample)",
+    "loop-avg": "mean over ranks (one host loop of all calls a sample)",
+    "loop-min": "minimum over ranks (one host loop of all calls a sample)",
+    "loop-rank0": "rank 0 (one host loop of all calls a sample)",
+}
+
+
+def _method(plan: Plan, given: Conditions) -> Method:
+    single = "a single call behind a barrier" if plan.timing.barrier else "a single call"
+    of = "elapsed / k" if plan.timing.mode == "throughput" else single
+    if plan.streams:
+        of += " in rounds that all streams begin together"
+    where = "rotating through the largest size" if plan.rotate else "one place (hot)"
+    if plan.options.unalign:
+        where += f", misaligned by {plan.options.unalign} elements"
+    if plan.options.memory != "device":
+        where += f", {plan.options.memory} memory"
+    if plan.options.register:
+        where += ", registered" if plan.options.register == 1 else ", symmetric windows"
     return Method(
-        buffers="rotating through the largest size" if plan.rotate else "one place (hot)",
+        mode=plan.timing.mode,
+        time=f"median over samples of the {_TIMES[plan.timing.time]} of {of}",
+        buffers=where,
         retention=RULE,
-        timing_cost_ns=timing_cost_ns,
+        timing_cost_ns=given.timing_cost_ns,
+        clock_error_ns=given.clock.error_ns if given.clock is not None else None,
+        arrival=plan.timing.arrival,
     )

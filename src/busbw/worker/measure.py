@@ -3,43 +3,132 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from busbw.backends.base import PreparedCase
-from busbw.model.plan import Limits
+from busbw.backends.base import Look, PreparedCase
+from busbw.model.plan import Limits, Timing
 from busbw.model.result import StopReason
+from busbw.model.sample import SampleFlag
 from busbw.stats import stopping
+from busbw.stats.outliers import exclude
+from busbw.worker.across_ranks import Across, Grouping, across_ranks
+from busbw.worker.arrival import delays_ns
+from busbw.worker.off_core import CoreClock, flag_lost
 from busbw.world.base import World
+from busbw.world.clock import GlobalClock
 
 WARMUP_CALLS: Final = 3
 WARMUP_NS: Final = 20e6
 MOST_FASTER_LOOKS: Final = 3
+# A captured graph holds a round's calls, and large graphs take long to make.
+MOST_CALLS_A_ROUND: Final = 1024
+# nccl-tests times 20 calls a loop; fewer would measure the skew with which ranks leave the barrier.
+LEAST_LOOP_CALLS: Final = 20
+# Single calls for percentiles: p99 needs 299 (stats.percentile).
+SINGLE_CALLS: Final = 320
+EXCLUDING: Final = int(SampleFlag.DESCHEDULED | SampleFlag.CLOCK_STEP | SampleFlag.MISSED_START)
 
 Int64Array = npt.NDArray[np.int64]
+Float64Array = npt.NDArray[np.float64]
 NO_SAMPLES: Final[Int64Array] = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True)
-class Samples:
-    """Everything sampled for one case. ``own`` and ``issue`` are this rank's, ``worst`` the maximum over
-    ranks (the same on all); nanoseconds of ``k`` calls each.
+class Conditions:
+    """What holds for every case of a run. ``contended``: ranks share cores, so losing one is no surprise.
+    ``clock`` is there where the ranks' clocks are synchronised. ``singles``: how many calls to time one by
+    one for percentiles, 0 where nobody asked. ``graph_launches``: -G. ``grouping`` is there where the world
+    is split.
     """
+
+    world: World
+    limits: Limits
+    timing: Timing
+    timing_cost_ns: float
+    max_samples_per_look: int
+    contended: bool = False
+    clock: GlobalClock | None = None
+    singles: int = 0
+    graph_launches: int = 0
+    seed: int = 0
+    grouping: Grouping | None = None
+
+    @property
+    def takes_part(self) -> bool:
+        """Whether this rank belongs to a group that is timed."""
+        return self.grouping is None or self.grouping.group is not None
+
+    @property
+    def loops(self) -> bool:
+        """Whether samples are loops that the host times, as nccl-tests does."""
+        return self.timing.time.startswith("loop")
+
+    @property
+    def whole_loops(self) -> bool:
+        """Whether -n calls are one loop, and its time over ranks is what -a says."""
+        return self.timing.time.startswith("loop-")
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Samples of this rank and over all ranks, of ``k`` calls each."""
 
     k: int
     own_ns: Int64Array
     issue_ns: Int64Array
-    worst_ns: Int64Array
-    warmup_calls: int
-    stop: StopReason
+    across: Across
+
+    @classmethod
+    def none(cls, k: int) -> Taken:
+        """No samples yet."""
+        return cls(k, NO_SAMPLES, NO_SAMPLES, Across.empty())
+
+    def extended(self, look: Look, across: Across) -> Taken:
+        """With one look more."""
+        return Taken(
+            self.k,
+            np.concatenate((self.own_ns, look.elapsed_ns)),
+            np.concatenate((self.issue_ns, look.issue_ns)),
+            self.across.extended(across),
+        )
 
     @property
-    def times_ns(self) -> npt.NDArray[np.float64]:
-        """Per sample, the maximum over ranks of the time of one call."""
-        return self.worst_ns / self.k
+    def kept(self) -> Int64Array:
+        """Positions of the samples that count: without those that outside evidence speaks against, unless
+        these are more than one in 20, when leaving them out would hide what happened.
+        """
+        out = exclude(self.across.flags, EXCLUDING)
+        return out.kept if out.valid else np.arange(len(self.across), dtype=np.int64)
+
+    @property
+    def times_ns(self) -> Float64Array:
+        """Per kept sample, the headline's time of one call."""
+        return self.across.headline[self.kept] / self.k
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Everything sampled for one case. ``singles`` are calls timed one by one where ``taken`` has several a
+    sample. ``settling`` leading samples are warm-up and no part of the headline. ``lost_ns`` is how long this
+    rank had no core.
+    """
+
+    taken: Taken
+    warmup_calls: int
+    first_call_ns: float
+    stop: StopReason
+    settling: int = 0
+    lost_ns: int = 0
+    singles: Taken | None = None
+
+    @property
+    def times_ns(self) -> Float64Array:
+        """What the headline is the median of."""
+        return self.taken.times_ns[self.settling :]
 
 
 @dataclass(frozen=True)
@@ -49,80 +138,186 @@ class Pace:
     k: int
     warmup_calls: int
     call_ns: float
+    first_call_ns: float = 0.0
 
 
-def measure(
-    prepared: PreparedCase,
-    world: World,
-    limits: Limits,
-    *,
-    timing_cost_ns: float,
-    max_samples_per_look: int,
-) -> Samples:
-    """Time one case. Collective over the world."""
-    pace = warm_up(prepared, world, limits, timing_cost_ns)
-    wanted, k = _first_look(limits, pace)
+class Sampling:
+    """Takes looks of one case. The only state that changes while a case is measured."""
+
+    def __init__(self, prepared: PreparedCase, given: Conditions, call_ns: float) -> None:
+        self._prepared = prepared
+        self._given = given
+        self._call_ns = call_ns
+        self.calls_per_issue = prepared.calls_per_issue
+        self.lost_ns = 0
+
+    def add(self, taken: Taken, samples: int, *, single: bool = False, lead: int | None = None) -> Taken:
+        """One look more: collective, and the only control traffic of it is one reduction. ``single``: calls
+        one by one also where the headline is of loops. ``lead`` untimed calls come first, by default those of
+        one sample where calls are back-to-back, else none.
+        """
+        given = self._given
+        loops = given.loops and not single
+        given.world.barrier()
+        before = CoreClock.now()
+        look = self._loops(samples, taken.k, lead) if loops else self._take(taken, samples, lead)
+        after = CoreClock.now()
+        flags = np.zeros(samples, np.int64)
+        # In loop mode the control barriers, in which a rank may sleep, lie between the samples of a look.
+        if not given.contended and not loops:
+            lost = after.lost_since(before)
+            self.lost_ns += lost
+            flags |= flag_lost(look.elapsed_ns, lost)
+        if after.stepped_since(before):
+            flags |= SampleFlag.CLOCK_STEP
+        clock = given.clock if look.entry_ns is not None or not look.took_part else None
+        time = "max" if given.loops and single else given.timing.time
+        return taken.extended(look, across_ranks(look, flags, time, given.world, clock, given.grouping))
+
+    def _take(self, taken: Taken, samples: int, lead: int | None) -> Look:
+        timing, first, k = self._given.timing, len(taken.across), taken.k
+        if timing.mode == "latency":
+            world = self._given.world
+            if lead:
+                self._prepared.time(0, 1, lead)
+            delays = delays_ns(
+                timing.arrival, world.rank, world.size, self._call_ns, self._given.seed, first, samples
+            )
+            return self._prepared.time_isolated(samples, delays, barrier=timing.barrier)
+        return self._prepared.time(k if lead is None else lead, samples, k)
+
+    def _loops(self, samples: int, k: int, lead: int | None) -> Look:
+        elapsed = np.empty(samples, np.int64)
+        if lead:
+            self._prepared.time(0, 1, lead)
+        for i in range(samples):
+            self._given.world.barrier()
+            elapsed[i] = self._prepared.time_loop(k)
+        return Look(elapsed, elapsed, took_part=self._given.takes_part)
+
+
+def measure(prepared: PreparedCase, given: Conditions, limits: Limits) -> Samples:
+    """Time one case. Collective over the world; ``limits`` are the run's, cut to the case's share of it."""
+    pace = warm_up(prepared, given, limits)
+    sampling = Sampling(prepared, given, pace.call_ns)
+    wanted, k = _first_look(limits, pace, given, prepared)
     warmup_calls, faster_looks = pace.warmup_calls, 0
-    own, issue, worst = NO_SAMPLES, NO_SAMPLES, NO_SAMPLES
+    taken = Taken.none(k)
     stop: StopReason | None = None
     while stop is None:
-        samples = min(wanted - len(worst), max_samples_per_look)
-        world.barrier()
-        look = prepared.time(k, samples, k)
-        own = np.concatenate((own, look.elapsed_ns))
-        issue = np.concatenate((issue, look.issue_ns))
-        worst = np.concatenate((worst, world.max(look.elapsed_ns)))
-        if len(worst) < wanted:
+        taken = sampling.add(taken, min(wanted - len(taken.across), given.max_samples_per_look))
+        if len(taken.across) < wanted:
             continue
-        call_ns = float(worst.min()) / k
-        better = _first_look(limits, Pace(stopping.calls_per_sample(call_ns, timing_cost_ns), 0, call_ns))
+        call_ns = max(1.0, float(taken.across.worst.min()) / k)
+        better_k = stopping.calls_per_sample(call_ns, given.timing_cost_ns)
+        better = _first_look(limits, Pace(better_k, 0, call_ns), given, prepared)
         if better[1] > 2 * k and faster_looks < MOST_FASTER_LOOKS:
             # The warm-up ran slower than the calls do (a busy core, a cold path, -w 1), so k is too small for
             # the true pace: these samples become warm-up, and sampling starts again.
-            warmup_calls, faster_looks = warmup_calls + len(worst) * k, faster_looks + 1
+            warmup_calls, faster_looks = warmup_calls + len(taken.across) * k, faster_looks + 1
             wanted, k = better
-            own, issue, worst = NO_SAMPLES, NO_SAMPLES, NO_SAMPLES
+            taken = Taken.none(k)
             continue
-        stop = _enough(worst, k, limits)
-        wanted = _next_look(len(worst), limits)
-    return Samples(k, own, issue, worst, warmup_calls, stop)
+        stop = _enough(taken, limits)
+        wanted = _next_look(len(taken.across), limits)
+    samples = Samples(
+        taken,
+        warmup_calls,
+        pace.first_call_ns,
+        stop,
+        settling=settling(taken.times_ns, limits) if limits.calls is None else 0,
+        lost_ns=sampling.lost_ns,
+    )
+    return _with_singles(samples, sampling, given, limits)
 
 
-def warm_up(prepared: PreparedCase, world: World, limits: Limits, timing_cost_ns: float) -> Pace:
+def settling(times_ns: Float64Array, limits: Limits) -> int:
+    """How many leading samples are warm-up that the calls before did not finish."""
+    return stopping.settling(times_ns, limits)
+
+
+def warm_up(prepared: PreparedCase, given: Conditions, limits: Limits) -> Pace:
     """Run the untimed calls, at least 3 and 20 ms unless ``-w`` fixes them, and learn the pace from them.
 
     The first calls are the slowest (connections, caches), so the pace is that of the fastest round. Every
     count comes from numbers that all ranks share, or they would issue different numbers of calls.
     """
+    world, group = given.world, prepared.calls_per_issue
     fixed = limits.warmup_calls
-    done = WARMUP_CALLS if fixed is None else 1
-    call_ns = _agreed_call_ns(prepared, world, done)
-    spent_ns = done * call_ns
+    done = group
+    first_call_ns = call_ns = agreed_call_ns(prepared, world, done)
+    if fixed is None and done < WARMUP_CALLS:
+        call_ns = min(call_ns, agreed_call_ns(prepared, world, WARMUP_CALLS - done))
+        done = WARMUP_CALLS
+    spent_ns = first_call_ns + (done - group) * call_ns
     while (done < fixed) if fixed is not None else (spent_ns < WARMUP_NS):
         calls = fixed - done if fixed is not None else max(1, math.ceil((WARMUP_NS - spent_ns) / call_ns))
-        round_ns = _agreed_call_ns(prepared, world, calls)
+        calls = min(_multiple(min(calls, MOST_CALLS_A_ROUND), group), prepared.max_calls)
+        round_ns = agreed_call_ns(prepared, world, calls)
         done, spent_ns = done + calls, spent_ns + calls * round_ns
         call_ns = min(call_ns, round_ns)
-    return Pace(stopping.calls_per_sample(call_ns, timing_cost_ns), done, call_ns)
+    return Pace(stopping.calls_per_sample(call_ns, given.timing_cost_ns), done, call_ns, first_call_ns)
 
 
-def _agreed_call_ns(prepared: PreparedCase, world: World, calls: int) -> float:
+def first_call(prepared: PreparedCase, world: World) -> float:
+    """Nanoseconds of the case's first call (or group), cold: connections are made and kernels are loaded."""
+    return agreed_call_ns(prepared, world, prepared.calls_per_issue)
+
+
+def agreed_call_ns(prepared: PreparedCase, world: World, calls: int) -> float:
+    """Run untimed calls; nanoseconds of one of them on the slowest rank. Collective."""
     world.barrier()
     look = prepared.time(0, 1, calls)
     return max(1.0, float(world.max(look.elapsed_ns)[0]) / calls)
 
 
-def _first_look(limits: Limits, pace: Pace) -> tuple[int, int]:
+def _first_look(limits: Limits, pace: Pace, given: Conditions, prepared: PreparedCase) -> tuple[int, int]:
+    """(samples, k) of the first look. Where even that does not fit into the time, fewer samples, at least
+    one. With -n and a graph, as in nccl-tests: one graph of all calls, launched so often.
+    """
+    k, group = min(pace.k, prepared.max_calls), prepared.calls_per_issue
+    if limits.calls is not None and given.graph_launches:
+        return given.graph_launches, limits.calls
+    if limits.calls is not None and given.whole_loops:
+        k = min(limits.calls, prepared.max_calls)
+        return limits.calls // k, k
+    if given.timing.mode == "latency":
+        k = 1
+    elif given.loops:
+        k = max(k, LEAST_LOOP_CALLS)
     if limits.calls is not None:
-        return stopping.fixed_samples(limits.calls, pace.k)
-    return stopping.next_look(0), pace.k
+        # Loops are not shortened to get more of them: their length is their definition.
+        least = 1 if given.loops else stopping.FIRST_LOOK
+        samples, groups = stopping.fixed_samples(limits.calls // group, -(-k // group), least)
+        return samples, groups * group
+    k = min(_multiple(k, group), prepared.max_calls)
+    fitting = int(limits.case_seconds * 1e9 / (k * pace.call_ns))
+    return max(1, min(stopping.next_look(0), fitting)), k
+
+
+def _multiple(calls: int, group: int) -> int:
+    return -(-calls // group) * group
 
 
 def _next_look(samples: int, limits: Limits) -> int:
     return min(stopping.next_look(samples), max(limits.max_samples, samples + 1))
 
 
-def _enough(worst_ns: Int64Array, k: int, limits: Limits) -> StopReason | None:
-    if limits.calls is not None:
-        return StopReason.CALLS
-    return stopping.decide(worst_ns / k, float(worst_ns.sum()) / 1e9, limits)
+def _enough(taken: Taken, limits: Limits) -> StopReason | None:
+    spent_s = float(taken.across.worst.sum()) / 1e9
+    return stopping.judge_look(taken.times_ns, len(taken.across), spent_s, limits).stop
+
+
+def _with_singles(samples: Samples, sampling: Sampling, given: Conditions, limits: Limits) -> Samples:
+    """With a pass of single calls, where samples of several calls would hide the spread of one."""
+    wanted = given.singles if limits.calls is None else min(given.singles, limits.calls)
+    group = sampling.calls_per_issue
+    if wanted == 0 or samples.taken.k == group or (given.loops and not given.whole_loops):
+        return samples
+    call_ns = max(1.0, float(np.median(samples.times_ns)) + given.timing_cost_ns)
+    wanted = min(wanted, int(limits.case_seconds * 1e9 / call_ns))
+    singles = Taken.none(group)
+    while len(singles.across) < wanted:
+        samples_left = min(wanted - len(singles.across), given.max_samples_per_look)
+        singles = sampling.add(singles, samples_left, single=True)
+    return replace(samples, singles=singles, lost_ns=sampling.lost_ns) if wanted else samples

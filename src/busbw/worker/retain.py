@@ -8,8 +8,15 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from busbw.model.sample import DIGEST_DTYPE, MAX_OVER_RANKS, SAMPLE_DTYPE
-from busbw.worker.measure import Samples
+from busbw.model.sample import (
+    DIGEST_DTYPE,
+    HEADLINE,
+    MAX_OVER_RANKS,
+    MIN_OVER_RANKS,
+    SAMPLE_DTYPE,
+    SampleFlag,
+)
+from busbw.worker.measure import EXCLUDING, Samples, Taken
 from busbw.world.base import World
 
 # Up to this many ranks every rank's raw samples are kept; beyond, those of the slowest few.
@@ -17,7 +24,7 @@ RAW_RANKS: Final = 16
 SLOWEST_RANKS: Final = 4
 
 RULE: Final = (
-    "per sample the maximum over ranks; a digest of every rank;"
+    "per sample the maximum and minimum over ranks; a digest of every rank;"
     f" raw samples of all ranks up to {RAW_RANKS} ranks,"
     f" beyond that of the {SLOWEST_RANKS} with the largest median"
 )
@@ -34,19 +41,38 @@ class Kept:
 NOTHING_KEPT: Final = Kept(np.empty(0, SAMPLE_DTYPE), np.empty(0, DIGEST_DTYPE))
 
 
-def retain(case: int, samples: Samples, world: World) -> Kept:
-    """Bring the rows of one case to rank 0. Collective over the world."""
-    digests = world.gather(_digest(case, world.rank, samples).tobytes())
-    speakers = _speakers(digests, world)
-    own = _rows(case, world.rank, samples, samples.own_ns, samples.issue_ns)
-    raw = world.gather(own.tobytes() if world.rank in speakers else b"")
+def retain(case: int, samples: Samples, world: World, *, took_part: bool = True) -> Kept:
+    """Bring the rows of one case to rank 0. Collective over the world; a rank that sat out has none."""
+    digests = world.gather(_digest(case, world.rank, samples).tobytes() if took_part else b"")
+    speakers = _speakers(digests, world) if took_part or world.size > RAW_RANKS else []
+    own = [
+        _rows(case, world.rank, part, part.own_ns, part.issue_ns, single=part is samples.singles)
+        for part in _parts(samples)
+    ]
+    raw = world.gather(b"".join(rows.tobytes() for rows in own) if world.rank in speakers else b"")
     if digests is None or raw is None:
         return NOTHING_KEPT
-    worst = _rows(case, MAX_OVER_RANKS, samples, samples.worst_ns, samples.worst_ns)
+    shared = [rows for part in _parts(samples) for rows in _shared_rows(case, part, part is samples.singles)]
     return Kept(
-        np.concatenate((worst, np.frombuffer(b"".join(raw), SAMPLE_DTYPE))),
+        np.concatenate((*shared, np.frombuffer(b"".join(raw), SAMPLE_DTYPE))),
         np.frombuffer(b"".join(digests), DIGEST_DTYPE),
     )
+
+
+def _parts(samples: Samples) -> tuple[Taken, ...]:
+    return (samples.taken,) if samples.singles is None else (samples.taken, samples.singles)
+
+
+def _shared_rows(case: int, taken: Taken, single: bool) -> list[npt.NDArray[np.void]]:
+    """What all ranks have in common: maximum, minimum, and the headline where it is neither."""
+    across = taken.across
+    rows = [
+        _rows(case, MAX_OVER_RANKS, taken, across.worst, across.issue, single=single),
+        _rows(case, MIN_OVER_RANKS, taken, across.best, across.issue, single=single),
+    ]
+    if across.headline is not across.worst and not np.array_equal(across.headline, across.worst):
+        rows.append(_rows(case, HEADLINE, taken, across.headline, across.issue, single=single))
+    return rows
 
 
 def _speakers(digests: list[bytes] | None, world: World) -> list[int]:
@@ -54,22 +80,32 @@ def _speakers(digests: list[bytes] | None, world: World) -> list[int]:
         return list(range(world.size))
     chosen = None
     if digests is not None:
-        medians = np.frombuffer(b"".join(digests), DIGEST_DTYPE)["median_ns"]
-        chosen = np.argsort(-medians, kind="stable")[:SLOWEST_RANKS].astype(np.int64).tobytes()
+        rows = np.frombuffer(b"".join(digests), DIGEST_DTYPE)
+        slowest = np.argsort(-rows["median_ns"], kind="stable")[:SLOWEST_RANKS]
+        chosen = rows["rank"][slowest].astype(np.int64).tobytes()
     return [int(rank) for rank in np.frombuffer(world.broadcast(chosen), np.int64)]
 
 
 def _digest(case: int, rank: int, samples: Samples) -> npt.NDArray[np.void]:
-    times = samples.own_ns / samples.k
+    times = samples.taken.own_ns / samples.taken.k
     low, median, p95, high = np.percentile(times, (0, 50, 95, 100))
-    return np.array([(case, rank, len(times), low, median, times.mean(), p95, high)], DIGEST_DTYPE)
+    flagged = int(np.count_nonzero(samples.taken.across.flags & EXCLUDING))
+    row = (case, rank, len(times), low, median, times.mean(), p95, high, samples.lost_ns, flagged)
+    return np.array([row], DIGEST_DTYPE)
 
 
 def _rows(
-    case: int, rank: int, samples: Samples, elapsed_ns: npt.NDArray[np.int64], issue_ns: npt.NDArray[np.int64]
+    case: int,
+    rank: int,
+    taken: Taken,
+    elapsed_ns: npt.NDArray[np.int64],
+    issue_ns: npt.NDArray[np.int64],
+    *,
+    single: bool,
 ) -> npt.NDArray[np.void]:
     rows = np.zeros(len(elapsed_ns), SAMPLE_DTYPE)
-    rows["case"], rows["rank"], rows["k"] = case, rank, samples.k
+    rows["case"], rows["rank"], rows["k"] = case, rank, taken.k
+    rows["flags"] = taken.across.flags | (SampleFlag.SINGLE_CALL if single else 0)
     rows["sample"] = np.arange(len(elapsed_ns))
     rows["elapsed_ns"], rows["issue_ns"] = elapsed_ns, issue_ns
     return rows

@@ -1,0 +1,167 @@
+"""``busbw compare``: runs, logs and series of setups side by side."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from busbw.analysis.compare import Comparison, Rule, Verdict, compare
+from busbw.analysis.compare_arms import Arm, make_arm
+from busbw.analysis.scaling import Measured, scaling, spreads
+from busbw.cli.compare_inputs import Given, Tree, read_trees
+from busbw.errors import ExitCode, UsageError
+from busbw.record.folder import environ_home
+from busbw.record.read import read_samples
+from busbw.reports import compare as report
+from busbw.reports import compare_scaling
+from busbw.settings.words import to_words
+from busbw.setup_series import is_series
+from busbw.units import parse_fraction
+
+if TYPE_CHECKING:
+    from busbw.settings.compare import CompareSettings
+    from busbw.settings.launch import LaunchSettings
+    from busbw.settings.run import RunSettings
+
+_SPEC_ENDS = (".yaml", ".yml")
+
+
+def compare_command(
+    words: tuple[str, ...],
+    options: CompareSettings,
+    settings: RunSettings,
+    launch: LaunchSettings,
+    argv: tuple[str, ...],
+) -> ExitCode:
+    """A file of setups is measured; a series, runs and logs are read. Raises UsageError."""
+    if not words:
+        raise UsageError("nothing to compare", hint="name a file of setups, or two runs or logs")
+    if settings.format == "jsonl":
+        raise UsageError("--format jsonl is the form of a run's events", hint="use table, csv or json")
+    specs = [word for word in words if word.endswith(_SPEC_ENDS)]
+    if specs:
+        from busbw.cli.compare_setups import measure_setups
+
+        if len(words) > 1:
+            raise UsageError("a file of setups is compared alone", hint="put all setups into one file")
+        return measure_setups(Path(specs[0]), options, settings, launch, argv)
+    _refuse_measuring(options, settings, launch)
+    if (series := _series_folder(words)) is not None:
+        from busbw.cli.compare_setups import show_series
+
+        return show_series(series, options, settings.format)
+    if options.scaling:
+        return _show_scaling(words, settings.format)
+    return _compare_trees(read_trees(words), options, settings.format)
+
+
+def _refuse_measuring(options: CompareSettings, settings: RunSettings, launch: LaunchSettings) -> None:
+    """Flags of measuring do nothing to what was measured."""
+    given = (
+        *to_words(settings, ("format",)),
+        *to_words(launch),
+        *(["--ops"] if options.ops else []),
+        *(["--one-at-a-time"] if options.one_at_a_time else []),
+    )
+    if given:
+        raise UsageError(
+            f"{given[0]} is for measuring setups, and these are runs",
+            hint="leave it out, or name a .yaml file",
+        )
+
+
+def _series_folder(words: tuple[str, ...]) -> Path | None:
+    """The folder of a series of setups, by path or by its name in the home of the runs."""
+    if len(words) != 1:
+        return None
+    for folder in (Path(words[0]), environ_home() / words[0]):
+        if is_series(folder):
+            return folder
+    return None
+
+
+def rule_of(options: CompareSettings) -> Rule:
+    """The rule that the flags ask for. Raises UsageError."""
+    return Rule(
+        delta=parse_fraction(options.delta),
+        q=parse_fraction(options.false_discoveries),
+        launch_spread=parse_fraction(options.launch_spread) if options.launch_spread else None,
+    )
+
+
+def _compare_trees(trees: Sequence[Tree], options: CompareSettings, format_name: str) -> ExitCode:
+    rule = rule_of(options)
+    made = [
+        (tree.name, compare(_with_baseline([_arm(given) for given in tree.arms], options.baseline), rule))
+        for tree in trees
+    ]
+    print_comparisons(made, format_name)
+    return exit_code([comparison for _, comparison in made], gate=options.gate)
+
+
+def _arm(given: Given) -> Arm:
+    return make_arm(given.name, given.records)
+
+
+def _with_baseline(arms: list[Arm], name: str) -> list[Arm]:
+    """The baseline first."""
+    if not name:
+        return arms
+    chosen = [arm for arm in arms if name in (arm.name, arm.name.removeprefix("setup "))]
+    if not chosen:
+        names = ", ".join(arm.name for arm in arms)
+        raise UsageError(f"no {name!r} to be the baseline", hint=f"there are: {names}")
+    return [chosen[0], *(arm for arm in arms if arm is not chosen[0])]
+
+
+def print_comparisons(made: Sequence[tuple[str, Comparison]], format_name: str) -> None:
+    """One after another, each under its name."""
+    if format_name == "json":
+        import json
+
+        bodies = [
+            {**({"of": name} if name else {}), **report.comparison_fields(comparison)}
+            for name, comparison in made
+        ]
+        print(json.dumps(bodies[0] if len(bodies) == 1 else bodies, indent=1))
+        return
+    for position, (name, comparison) in enumerate(made):
+        if format_name == "csv":
+            lines = report.csv_text(comparison).splitlines()
+            print(*lines[1 if position else 0 :], sep="\n")
+            continue
+        if name:
+            print(f"# of       {name}")
+        print(*report.table(comparison), sep="\n")
+
+
+def exit_code(comparisons: Sequence[Comparison], *, gate: bool) -> ExitCode:
+    """0, or with a gate: 1 for anything slower or failed, else 3 for anything that is not decided."""
+    if not gate:
+        return ExitCode.OK
+    count = {verdict: sum(each.count(verdict) for each in comparisons) for verdict in Verdict}
+    failed = any(arm.failures for each in comparisons for arm in each.candidates)
+    if count[Verdict.SLOWER] or count[Verdict.FAILED] or failed:
+        return ExitCode.BAD_VERDICT
+    if count[Verdict.AMBIGUOUS] or not sum(count.values()):
+        return ExitCode.UNDECIDED
+    return ExitCode.OK
+
+
+def _show_scaling(words: tuple[str, ...], format_name: str) -> ExitCode:
+    from busbw.cli.compare_inputs import read_records
+
+    measured = []
+    for word in words:
+        for record, folder in read_records(word):
+            measured.append(Measured(record, spreads(read_samples(folder)) if folder is not None else {}))
+    rows = scaling(measured)
+    if format_name == "json":
+        sys.stdout.write(compare_scaling.json_text(rows))
+    elif format_name == "csv":
+        sys.stdout.write(compare_scaling.csv_text(rows))
+    else:
+        print(*compare_scaling.table(rows), sep="\n")
+    return ExitCode.OK

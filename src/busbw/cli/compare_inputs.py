@@ -1,0 +1,170 @@
+"""Words of the command line to records: runs, logs, folders of logs, several of them as one arm."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from busbw.analysis.compare_arms import nodes, version
+from busbw.errors import UsageError
+from busbw.model.record import RunRecord
+from busbw.record.folder import environ_home, find_run, is_started
+from busbw.record.read import read_record
+
+if TYPE_CHECKING:
+    from busbw.importers.files import Reading
+
+_NAMED: Final = re.compile(r"([A-Za-z0-9][\w.+-]*)=(.+)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Given:
+    """One arm as it was named: its records, and the run folder of each (None for a log)."""
+
+    name: str
+    records: tuple[RunRecord, ...]
+    folders: tuple[Path | None, ...]
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Arms of one number of nodes and version, where a folder of logs has several; ``name`` says which."""
+
+    name: str
+    arms: tuple[Given, ...]
+
+
+def read_trees(words: Sequence[str]) -> tuple[Tree, ...]:
+    """Words to what is compared with what: the arms that were named, or those of one folder of logs whose
+    paths name setups. Raises UsageError.
+    """
+    if len(words) == 1 and _is_log_folder(Path(words[0])):
+        return _trees(Path(words[0]))
+    return (Tree("", _unique([read_arm(word) for word in words])),)
+
+
+def read_arm(word: str) -> Given:
+    """``NAME=RUN,RUN`` or ``RUN``: a run's name, folder or log, or a folder of logs. Raises UsageError."""
+    named = _NAMED.fullmatch(word) if not Path(word).exists() else None
+    name, rest = (named[1], named[2]) if named else ("", word)
+    parts = [rest] if Path(rest).exists() else [part for part in rest.split(",") if part]
+    found = [pair for part in parts for pair in read_records(part)]
+    if not found:
+        raise UsageError(f"nothing in {word}", hint="name runs (`busbw list`), logs or folders of logs")
+    return Given(
+        name or _name_of(rest, [record for record, _ in found]),
+        tuple(record for record, _ in found),
+        tuple(folder for _, folder in found),
+    )
+
+
+def _name_of(word: str, records: Sequence[RunRecord]) -> str:
+    setups = {record.source.labels.get("setup", "") for record in records if record.source is not None}
+    if len(records) == 1 and records[0].run_id:
+        return records[0].run_id
+    if len(setups) == 1 and "" not in setups:
+        return f"setup {setups.pop()}"
+    return Path(word).name
+
+
+def _unique(arms: list[Given]) -> tuple[Given, ...]:
+    """Names are how arms are told apart."""
+    counts: dict[str, int] = defaultdict(int)
+    made = []
+    for arm in arms:
+        counts[arm.name] += 1
+        name = arm.name if counts[arm.name] == 1 else f"{arm.name} ({counts[arm.name]})"
+        made.append(Given(name, arm.records, arm.folders))
+    return tuple(made)
+
+
+def read_records(word: str) -> list[tuple[RunRecord, Path | None]]:
+    """All records of a run's name, its folder, a log, or a folder of logs. Raises UsageError."""
+    path = Path(word)
+    if path.is_file():
+        return [(record, None) for record in read_log(path)]
+    if _is_log_folder(path):
+        from busbw.importers.files import log_files
+
+        return [(record, None) for file in log_files(path) for record in read_log(file)]
+    folder = find_run(word, environ_home())
+    if not is_started(folder):
+        raise UsageError(
+            f"the run in {folder} never started", hint="log/ranks.log there is what its ranks said"
+        )
+    return [(read_record(folder), folder)]
+
+
+def _is_log_folder(path: Path) -> bool:
+    return path.is_dir() and not is_started(path) and not (path / "request" / "request.json").is_file()
+
+
+def read_log(path: Path) -> list[RunRecord]:
+    """Every table of a log, not stored. A file of a test without a table is a test that failed."""
+    from busbw.importers.assemble import Origin, assemble
+    from busbw.importers.decide import Given as Stated
+    from busbw.importers.files import read_file, without_rows
+    from busbw.importers.labels import DEFAULTS, labels
+    from busbw.importers.operations import operation
+
+    reading = read_file(path)
+    found = labels(str(path), DEFAULTS)
+    tables = reading.tables
+    if not tables and operation(found.get("test", "")):
+        tables = (without_rows(),)
+    return [
+        assemble(
+            table,
+            Origin(
+                path=reading.path,
+                sha256=reading.sha256,
+                table=number,
+                log_lines=reading.lines,
+                created=reading.created or datetime.now(UTC).isoformat(timespec="seconds"),
+                created_from=reading.created_from,
+                labels=found,
+                evidence=reading.evidence,
+                environment=reading.environment,
+                last_words=reading.last_words,
+            ),
+            Stated("", None, {}),
+            run_id=_log_name(reading, number),
+        )
+        for number, table in enumerate(tables, 1)
+    ]
+
+
+def _log_name(reading: Reading, number: int) -> str:
+    name = Path(reading.path).name
+    return f"{name} table {number}" if len(reading.tables) > 1 else name
+
+
+def _trees(folder: Path) -> tuple[Tree, ...]:
+    """The setups of a folder of logs, for each version and number of nodes."""
+    records = [record for record, _ in read_records(str(folder))]
+    places: dict[tuple[str, int], dict[str, list[RunRecord]]] = defaultdict(lambda: defaultdict(list))
+    for record in records:
+        labels = record.source.labels if record.source is not None else {}
+        known = labels.get("version", "") or version(record)
+        places[known, nodes(record)][labels.get("setup", "")].append(record)
+    trees = []
+    for (number, count), setups in sorted(places.items()):
+        if len(setups) < 2:
+            continue
+        words = [f"version {number}"] * bool(number) + [f"{count} nodes"] * bool(count)
+        arms = tuple(
+            Given(f"setup {name}" if name else "no setup", tuple(own), (None,) * len(own))
+            for name, own in sorted(setups.items())
+        )
+        trees.append(Tree(", ".join(words), arms))
+    if not trees:
+        raise UsageError(
+            f"the paths of the logs in {folder} name no two setups",
+            hint="name the logs or folders to compare one by one: NAME=FILE,FILE NAME=FILE",
+        )
+    return tuple(trees)

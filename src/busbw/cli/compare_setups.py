@@ -1,0 +1,204 @@
+"""``busbw compare setups.yaml``: measure setups in turn, then say what each is worth."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from busbw import setup_series
+from busbw.analysis.compare import Comparison, compare
+from busbw.analysis.compare_setups import choices, effects, reaches, setup_arms, winner
+from busbw.errors import ExitCode, UsageError
+from busbw.planning.make import make_plan
+from busbw.planning.setups import Setup, blocks, env_file, nccl_conf, one_at_a_time, resolve, variables
+from busbw.reports import compare as plain
+from busbw.reports import compare_setups as report
+from busbw.settings.setups import read_setups
+from busbw.units import parse_duration
+
+if TYPE_CHECKING:
+    from busbw.settings.compare import CompareSettings
+    from busbw.settings.launch import LaunchSettings
+    from busbw.settings.run import RunSettings
+    from busbw.setup_series import Series, Starter
+
+
+def measure_setups(
+    path: Path,
+    options: CompareSettings,
+    settings: RunSettings,
+    launch: LaunchSettings,
+    argv: tuple[str, ...],
+) -> ExitCode:
+    """Launch the setups of a file in random blocks and show the series. Raises BusbwError for everything that
+    ends it before its first launch.
+    """
+    setups = _setups(path, options)
+    operations = tuple(word.strip() for word in options.ops.split(",") if word.strip())
+    if not operations:
+        raise UsageError("no operation given", hint="add --ops all_reduce,alltoall")
+    if settings.launches != 1:
+        raise UsageError("--launches is the number of blocks here", hint="give --blocks")
+    if options.blocks < 1:
+        raise UsageError(f"--blocks {options.blocks} is too small", hint="give 1 or more; 6 for an interval")
+    seed = secrets.randbits(32) if options.order_seed is None else options.order_seed
+    nodes = _node_counts(launch)
+    environ = _own_variables(launch)
+    start = _starter(operations, options, settings, launch, environ, argv)
+    if settings.dry_run:
+        _print_dry_run(setups, options.blocks, seed, nodes, environ)
+        return ExitCode.OK
+    series = setup_series.measure(setups, options.blocks, seed, nodes, environ, start, sys.stderr)
+    print(f"series   {series.folder}", file=sys.stderr)
+    code = show_series(series.folder, options, settings.format)
+    return ExitCode.INTERRUPTED if series.stopped else code
+
+
+def _setups(path: Path, options: CompareSettings) -> tuple[Setup, ...]:
+    setups = resolve(read_setups(path))
+    if options.baseline:
+        chosen = [setup for setup in setups if setup.name == options.baseline]
+        if not chosen:
+            raise UsageError(
+                f"no setup {options.baseline!r} in {path}",
+                hint=f"the file has: {', '.join(setup.name for setup in setups)}",
+            )
+        setups = (chosen[0], *(setup for setup in setups if setup is not chosen[0]))
+    if options.one_at_a_time:
+        setups = one_at_a_time(setups)
+    if len(setups) < 2:
+        raise UsageError(f"{path} has one setup only", hint="add one to compare it with")
+    return setups
+
+
+def _node_counts(launch: LaunchSettings) -> tuple[int, ...]:
+    words = [word.strip() for word in launch.nodes.split(",") if word.strip()]
+    if words and launch.on is None:
+        raise UsageError("--nodes needs an engine", hint="give --on hosts, slurm, kubernetes, pbs or batch")
+    if not all(word.isdigit() and int(word) for word in words):
+        raise UsageError(f"--nodes {launch.nodes} is no number of nodes", hint="give 8, or 2,4,8")
+    return tuple(sorted(map(int, words)))
+
+
+def _own_variables(launch: LaunchSettings) -> dict[str, str]:
+    """--env and --env-file: over every setup's own, so said."""
+    from busbw.launchers.variables import read_variables
+
+    return dict(read_variables(launch.env, launch.env_file))
+
+
+def _starter(
+    operations: tuple[str, ...],
+    options: CompareSettings,
+    settings: RunSettings,
+    launch: LaunchSettings,
+    environ: dict[str, str],
+    argv: tuple[str, ...],
+) -> Starter:
+    if launch.on is not None:
+        from busbw.cli.on import settled
+
+        launch = settled(launch)
+        make_plan(operations, settings, "null", max(settings.ranks or 1, 1))
+        return setup_series.engine_starter(operations, settings, launch, environ, argv, sys.stderr)
+    from busbw.launchers.choose import local_request, rank_count
+    from busbw.probes.backends import choose_backend
+
+    if left := [name for name in launch.given() if name not in ("env", "env_file")]:
+        flag = "--" + left[0].replace("_", "-")
+        raise UsageError(f"{flag} needs an engine", hint="give --on hosts, slurm, kubernetes, pbs or batch")
+    backend = choose_backend(settings.backend, settings.nccl or None)
+    ranks = rank_count(settings.ranks, backend)
+    make_plan(operations, settings, backend, ranks)
+    request_for = partial(local_request, backend, settings.world, ranks)
+    limit_seconds = parse_duration(options.launch_timeout)
+    return setup_series.local_starter(
+        operations, settings, backend, ranks, request_for, environ, limit_seconds, argv, sys.stderr
+    )
+
+
+def _print_dry_run(
+    setups: Sequence[Setup], count: int, seed: int, nodes: Sequence[int], environ: dict[str, str]
+) -> None:
+    for setup in setups:
+        print(f"# setup {setup.name}" + (f", extends {', '.join(setup.lineage)}" if setup.lineage else ""))
+        for name in setup.unset:
+            print(f"unset {name}")
+        for name, value in variables(setup, os.environ).items():
+            over = f"  # --env has {environ[name]}" if name in environ else ""
+            print(f"{name}={value}{over}")
+        for name, value in setup.flags.items():
+            print(f"# flag --{name.replace('_', '-')} {value}")
+    names = [setup.name for setup in setups]
+    launches = count * len(setups) * max(len(nodes), 1)
+    print(f"# {launches} launches in {count} blocks, order seed {seed}")
+    for number, order in enumerate(blocks(names, count, seed), 1):
+        print(f"# block {number}: {', '.join(order)}")
+
+
+def show_series(folder: Path, options: CompareSettings, format_name: str) -> ExitCode:
+    """Show a series that was measured, and export its best setup where asked."""
+    from busbw.cli.compare import exit_code, rule_of
+
+    series, records = setup_series.read_series(folder)
+    rule = rule_of(options)
+    names = _names(series, options.baseline)
+    made: list[tuple[int, Comparison]] = []
+    for nodes in series.nodes:
+        arms = setup_arms(series.folder.name, names, series.outcomes, records, nodes)
+        made.append((nodes, compare(arms, rule)))
+    _print(series, made, format_name)
+    if options.save_env is not None:
+        _export(series, [comparison for _, comparison in made], options)
+    return exit_code([comparison for _, comparison in made], gate=options.gate)
+
+
+def _names(series: Series, baseline: str) -> list[str]:
+    names = list(series.names)
+    if baseline and baseline not in names:
+        raise UsageError(f"no setup {baseline!r} in the series", hint=f"it has: {', '.join(names)}")
+    return sorted(names, key=lambda name: name != (baseline or names[0]))
+
+
+def _print(series: Series, made: Sequence[tuple[int, Comparison]], format_name: str) -> None:
+    told = reaches(series.names, series.outcomes)
+    gains = [(nodes, effect) for nodes, comparison in made for effect in effects(comparison)]
+    best = [(nodes, choice) for nodes, comparison in made for choice in choices(comparison)]
+    if format_name == "json":
+        sys.stdout.write(report.json_text(series.setups, told, made, gains, best))
+    elif format_name == "csv":
+        for position, (_, comparison) in enumerate(made):
+            print(*plain.csv_text(comparison).splitlines()[1 if position else 0 :], sep="\n")
+    else:
+        print(
+            f"# series   {series.folder.name}: {len(series.order)} blocks in random order, seed {series.seed}"
+        )
+        print(*report.table(series.setups, told, made, gains, best), sep="\n")
+
+
+def _export(series: Series, comparisons: Sequence[Comparison], options: CompareSettings) -> None:
+    """The setup that is best everywhere, or the one that was named."""
+    assert options.save_env is not None
+    name = options.export_setup or winner(comparisons[-1])
+    chosen = [setup for setup in series.setups if setup.name == name]
+    if not chosen:
+        raise UsageError(f"no setup {name!r}", hint=f"the series has: {', '.join(series.names)}")
+    remarks = (
+        f"setup {name}, from series {series.folder.name} of busbw compare",
+        "chosen by name" if options.export_setup else "FASTER in most cases, SLOWER in none"
+        if name != comparisons[-1].baseline.name else "the default: no setup is FASTER without being SLOWER",
+    )  # fmt: skip
+    conf = options.save_env.with_name(options.save_env.name + ".nccl.conf")
+    try:
+        options.save_env.write_text(env_file(chosen[0], remarks))
+        conf.write_text(nccl_conf(chosen[0], remarks))
+    except OSError as error:
+        raise UsageError(
+            f"cannot write {options.save_env}: {error.strerror}", hint="name a file that you can write"
+        ) from error
+    print(f"wrote {options.save_env} and {conf}: setup {name}", file=sys.stderr)

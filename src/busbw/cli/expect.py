@@ -1,0 +1,163 @@
+"""``busbw expect``: is a run as it should be?"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from busbw.analysis.compare_arms import LAUNCH_TIMES, CaseKey, key_of
+from busbw.analysis.expectation import Answer, Expectation, expect, reference_of
+from busbw.analysis.gates import PUBLISHED, Bound, Gate, Least, overall
+from busbw.analysis.limits import Wires, wires_from_topology
+from busbw.errors import ExitCode, UsageError
+from busbw.model.record import RunRecord
+from busbw.model.result import Status
+from busbw.record.folder import environ_home
+from busbw.references import load
+from busbw.reports import compare_expectation as report
+from busbw.settings.compare import ExpectSettings
+from busbw.units import format_size, parse_fraction, parse_size
+
+if TYPE_CHECKING:
+    from busbw.references.reference import Reference
+
+
+def expect_command(run: str, options: ExpectSettings, format_name: str) -> ExitCode:
+    """Judge a run, a log, or NAME=LOG,LOG of several launches. 0 as expected, 1 below, 3 where there is no
+    reference or the noise decides. Raises UsageError.
+    """
+    if options.list:
+        _list_references()
+        return ExitCode.OK
+    from busbw.cli.compare_inputs import read_arm
+
+    given = read_arm(run)
+    if options.save:
+        _save(options.save, given.records)
+        return ExitCode.OK
+    return judge(given.records, options, format_name)
+
+
+def judge(records: Sequence[RunRecord], options: ExpectSettings, format_name: str) -> ExitCode:
+    """Print the verdict on one run's records and give its exit code."""
+    expectation = expect(
+        records,
+        _references(options.reference),
+        known=load.built_in(),
+        named=bool(options.reference),
+        same_version=options.same_version,
+        tolerance=parse_fraction(options.tolerance) if options.tolerance else None,
+        wires=_wires(options.topology),
+    )
+    gates = [_gate(expectation, least) for least in _least(options.least)]
+    _print(expectation, gates, format_name)
+    return _code(expectation, [gate for _, gate in gates])
+
+
+def _references(names: tuple[str, ...]) -> tuple[Reference, ...]:
+    home = environ_home()
+    if not names:
+        return (*load.saved(home), *load.built_in())
+    return tuple(reference for name in names for reference in load.find(name, home))
+
+
+def _wires(topology: Path | None) -> Wires | None:
+    if topology is None:
+        return None
+    try:
+        return wires_from_topology(topology.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"cannot read {topology}: {error}", hint="name a file of NCCL_TOPO_DUMP_FILE"
+        ) from error
+
+
+def _least(words: tuple[str, ...]) -> list[Least]:
+    found = []
+    for word in words:
+        size, equals, least = word.partition("=")
+        try:
+            found.append(Least(parse_size(size), float(least)))
+        except ValueError as error:
+            raise UsageError(f"--least {word!r} is not SIZE=GB/s", hint="write --least 1G=340") from error
+        if not equals or found[-1].least_gb_per_s <= 0:
+            raise UsageError(f"--least {word!r} is not SIZE=GB/s", hint="write --least 1G=340")
+    return found
+
+
+def _gate(expectation: Expectation, least: Least) -> tuple[str, Gate]:
+    """One line, and whether every case from the size on reaches the bandwidth."""
+    judged = [
+        (
+            case,
+            Bound(
+                least.least_gb_per_s, case.measured_gb_per_s, case.low_gb_per_s, case.high_gb_per_s
+            ).judge(),
+        )
+        for case in expectation.cases
+        if case.key.size_bytes >= least.from_bytes and case.measured_gb_per_s is not None
+    ]
+    name = f"{least.least_gb_per_s:g} GB/s from {format_size(least.from_bytes)} on"
+    if not judged:
+        return f"{name}: undecided, no case is that large", Gate.UNDECIDED
+    gate = overall([each for _, each in judged])
+    bad = [case for case, each in judged if each is gate] if gate is not Gate.PASS else []
+    where = ", ".join(f"{format_size(case.key.size_bytes)} {case.measured_gb_per_s:.4g}" for case in bad[:4])
+    return f"{name}: {gate}" + (f" ({where})" if where else f" ({len(judged)} cases)"), gate
+
+
+def _print(expectation: Expectation, gates: Sequence[tuple[str, Gate]], format_name: str) -> None:
+    if format_name == "json":
+        sys.stdout.write(report.json_text(expectation, [text for text, _ in gates]))
+        return
+    if format_name == "csv":
+        sys.stdout.write(report.csv_text(expectation))
+        return
+    print(*report.table(expectation), sep="\n")
+    print(*(f"# gate     {text}" for text, _ in gates), sep="\n", end="\n" if gates else "")
+
+
+def _code(expectation: Expectation, gates: Sequence[Gate]) -> ExitCode:
+    if expectation.count(Answer.BELOW) or expectation.count(Answer.FAILED) or Gate.FAIL in gates:
+        return ExitCode.BAD_VERDICT
+    if expectation.count(Answer.UNDECIDED) or Gate.UNDECIDED in gates:
+        return ExitCode.UNDECIDED
+    known = expectation.count(Answer.EXPECTED) + expectation.count(Answer.ABOVE)
+    return ExitCode.OK if known or gates else ExitCode.UNDECIDED
+
+
+def _save(name: str, records: Sequence[RunRecord]) -> None:
+    """Times of every launch: those of a series, or one of each record."""
+    times: dict[CaseKey, tuple[float, ...]] = {}
+    for record in records:
+        for case, result in zip(record.plan.cases, record.results, strict=True):
+            if result.status is not Status.GOOD or not result.time_ns:
+                continue
+            own = tuple(result.evidence.get(LAUNCH_TIMES, ())) or (result.time_ns,)
+            times[key_of(case)] = (*times.get(key_of(case), ()), *own)
+    made = reference_of(name, records[0], times)
+    if not made:
+        raise UsageError("the run has no bus bandwidth to keep", hint="save a run of two ranks or more")
+    path = load.save(tuple(made), name, environ_home())
+    launches = max(reference.launches for reference in made)
+    print(f"saved {', '.join(reference.name for reference in made)} ({launches} launches) in {path}")
+    if launches < 3:
+        print(
+            "note: one launch does not show how launches differ; `busbw run --launches 5` does",
+            file=sys.stderr,
+        )
+
+
+def _list_references() -> None:
+    home = environ_home()
+    for reference in (*load.saved(home), *load.built_in()):
+        print(report.reference_line(reference))
+    print("# minima that somebody asks for, and whether they are used")
+    for minimum in PUBLISHED:
+        used = "used" if minimum.used else f"NOT USED: {minimum.reason}"
+        print(
+            f"{minimum.machine} {minimum.operation} {minimum.scope}: {minimum.least_gb_per_s:g} GB/s;"
+            f" {minimum.source}; {used}"
+        )

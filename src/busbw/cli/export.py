@@ -1,0 +1,44 @@
+"""``busbw export``: a run in the formats that other people's scripts read."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from busbw.analysis.run import started_folder
+from busbw.errors import ExitCode, UsageError
+from busbw.exporters.formats import find_format, render
+from busbw.record.read import read_record
+
+
+def export(run: str, format_name: str, *, output: Path | None = None, operation: str = "") -> ExitCode:
+    """Write a record in a format to a file, or to standard output; exit code 0 whatever the run's own was.
+
+    Raises UsageError where the format cannot hold the run, or the file cannot be written.
+    """
+    chosen = find_format(format_name)
+    if output is None and chosen.binary and sys.stdout.isatty():
+        raise UsageError(f"{chosen.name} is not text", hint="give --output FILE, or send it into a pipe")
+    record = read_record(started_folder(run))
+    content = render(record, chosen.name, operation)
+    if output is None:
+        sys.stdout.buffer.write(content)
+        sys.stdout.buffer.flush()
+    else:
+        _store(output, content)
+    if record.error:
+        print(f"the run {record.status.value}: {record.error}", file=sys.stderr)
+    return ExitCode.OK
+
+
+def _store(path: Path, content: bytes) -> None:
+    """Replace the file whole, so that nobody reads half of it."""
+    partial = path.with_name(f".{path.name}.new")
+    try:
+        partial.write_bytes(content)
+        partial.replace(path)
+    except OSError as error:
+        raise UsageError(
+            f"cannot write {path}: {error.strerror}",
+            hint="give --output a file that you can write",
+        ) from error

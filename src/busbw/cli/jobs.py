@@ -1,0 +1,178 @@
+"""``busbw jobs``, ``attach``, ``cancel``, ``clean``: runs on engines that go on without this process."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import json
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from busbw import job_session
+from busbw.errors import BusbwError, ExitCode
+from busbw.launchers.engine import Handle, JobState, Phase, load
+from busbw.model.record import RunStatus
+from busbw.record import close
+from busbw.record import folder as folders
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_UNFOLDED_COLUMNS = 10_000
+# Title -> field.
+_CSV_COLUMNS = {
+    "JobID": "job",
+    "Nodes": "nodes",
+    "Operations": "operations",
+    "SplitMask": "split",
+    "Ranks": "ranks",
+    "SubmissionTime": "submitted",
+    "Engine": "engine",
+    "Run": "run",
+    "State": "state",
+}
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One job: its run, its handle, the engine's word on it, and whether its record is home."""
+
+    folder: Path
+    handle: Handle
+    state: JobState | None
+    is_home: bool
+
+
+def jobs(format_name: str, limit: int) -> ExitCode:
+    """List the jobs that were submitted from here, newest first."""
+    rows = [_row(folder) for folder in _jobs()[:limit]]
+    if format_name == "json":
+        print(json.dumps([_fields(row) for row in rows], indent=1))
+        return ExitCode.OK
+    if format_name == "csv":
+        _print_csv(rows)
+        return ExitCode.OK
+    if not rows:
+        print("no jobs; `busbw run OPERATION --on ENGINE` submits one", file=sys.stderr)
+        return ExitCode.OK
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for title in ("run", "engine", "job", "state", "record"):
+        table.add_column(title, overflow="fold")
+    for row in rows:
+        fields = _fields(row)
+        table.add_row(*(str(fields[name]) for name in ("run", "engine", "job", "state", "record")))
+    # A script reads a line a job: nothing is folded where nobody looks at a screen.
+    Console(width=None if sys.stdout.isatty() else _UNFOLDED_COLUMNS).print(table)
+    return ExitCode.OK
+
+
+def _print_csv(rows: list[_Row]) -> None:
+    """The list that scripts for batches of jobs keep, under its columns' names, and what became of each."""
+    table = csv.writer(sys.stdout, lineterminator="\n")
+    table.writerow(_CSV_COLUMNS)
+    for row in rows:
+        fields = {**job_session.read_submission(row.folder), **_fields(row)}
+        table.writerow([fields[name] for name in _CSV_COLUMNS.values()])
+
+
+def _jobs() -> list[Path]:
+    return [
+        folder
+        for folder in folders.run_folders(folders.environ_home())
+        if (folder / folders.JOB_FILE).is_file()
+    ]
+
+
+def _row(folder: Path) -> _Row:
+    handle = job_session.read_handle(folder)
+    is_home = close.read_status(folder) not in (None, RunStatus.RUNNING)
+    state = None
+    if not is_home:  # what has ended here needs no question to the engine
+        with contextlib.suppress(BusbwError):
+            state = load(handle.engine).state(handle)
+    return _Row(folder, handle, state, is_home)
+
+
+def _fields(row: _Row) -> dict[str, str]:
+    if row.is_home:
+        state, record = Phase.ENDED.value, str(getattr(close.read_status(row.folder), "value", ""))
+    else:
+        state = "unknown" if row.state is None else row.state.phase.value
+        record = "busbw attach brings it"
+        if row.state is not None and row.state.why:
+            state += f" ({row.state.why})"
+    return {
+        "run": row.folder.name,
+        "engine": row.handle.engine,
+        "job": row.handle.id,
+        "state": state,
+        "record": record,
+    }
+
+
+def attach(run: str, format_name: str) -> ExitCode:
+    """Show a job's table from its start, follow it to its end, and bring the record home."""
+    from busbw.reports.live import create
+
+    folder = folders.find_run(run, folders.environ_home())
+    handle = job_session.read_handle(folder)
+    if close.read_status(folder) not in (None, RunStatus.RUNNING):
+        from busbw.cli.show import show
+
+        _clean_ended(handle)  # rank 0 may have closed the record where nobody followed
+        show(folder.name, format_name)
+        return job_session.ended_code(folder)
+    with contextlib.closing(create(format_name, sys.stdout, sys.stderr)) as display:
+        following = job_session.start_following(handle, folder, display.handle, sys.stderr, cancels=False)
+        code = job_session.follow(following)
+    if following.left:
+        print(f"detached; the job goes on\nhint: busbw attach {folder.name}", file=sys.stderr)
+    return code
+
+
+def _clean_ended(handle: Handle) -> None:
+    """Remove what an ended job left on its engine. An engine that cannot be asked is no reason to fail."""
+    engine = load(handle.engine)
+    with contextlib.suppress(BusbwError):
+        if engine.state(handle).phase is Phase.ENDED:
+            engine.clean(handle)
+
+
+def cancel(run: str, *, now: bool) -> ExitCode:
+    """End a job. Its record is closed by the next attach, or here where nobody follows it."""
+    folder = folders.find_run(run, folders.environ_home())
+    handle = job_session.read_handle(folder)
+    if load(handle.engine).state(handle).phase is Phase.ENDED:
+        print(f"{handle.engine} job {handle.id} has ended already", file=sys.stderr)
+        return ExitCode.OK
+    job_session.cancel(folder, now=now)
+    print(f"cancelled {handle.engine} job {handle.id}", file=sys.stderr)
+    return ExitCode.OK
+
+
+def _not_cleaned() -> list[Path]:
+    return [folder for folder in _jobs() if not (folder / folders.CLEANED_FILE).exists()]
+
+
+def clean(run: str) -> ExitCode:
+    """Remove what ended jobs left on their engines; ``run`` empty means all of them."""
+    home = folders.environ_home()
+    chosen = [folders.find_run(run, home)] if run else _not_cleaned()
+    for folder in chosen:
+        handle = job_session.read_handle(folder)
+        engine = load(handle.engine)
+        try:
+            if engine.state(handle).phase is not Phase.ENDED:
+                print(f"{folder.name}: still there; `busbw cancel {folder.name}` ends it", file=sys.stderr)
+                continue
+            engine.clean(handle)
+            (folder / folders.CLEANED_FILE).touch()
+        except BusbwError as error:
+            print(f"{folder.name}: {error.message}", file=sys.stderr)
+            continue
+        print(f"{folder.name}: clean", file=sys.stderr)
+    return ExitCode.OK

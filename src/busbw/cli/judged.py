@@ -1,0 +1,74 @@
+"""``busbw run --expect``: the verdict below a run's own table."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from busbw.errors import ExitCode, UsageError
+from busbw.model.event import Emit, Event, EventKind
+
+if TYPE_CHECKING:
+    from busbw.settings.run import RunSettings
+
+
+class Ended:
+    """Shows events, and keeps the folder of the run that has ended with its record written."""
+
+    def __init__(self, show: Emit) -> None:
+        self._show = show
+        self.folder: Path | None = None
+
+    def __call__(self, item: Event) -> None:
+        """An Emit."""
+        if item["event"] == EventKind.END and item.get("folder"):
+            self.folder = Path(item["folder"])
+        self._show(item)
+
+
+def check_references(settings: RunSettings) -> None:
+    """Raises UsageError for a reference that is not there, before anything is measured."""
+    if settings.expect:
+        from busbw.record.folder import environ_home
+        from busbw.references import load
+
+        for name in _references(settings.expect):
+            load.find(name, environ_home())
+
+
+def judged(code: ExitCode, folder: Path | None, settings: RunSettings) -> ExitCode:
+    """The exit code of a run with its verdict, which is printed: below the table, or beside data for a
+    program on stderr. A run that did not end by itself, or had wrong data, keeps its own code.
+    """
+    if not settings.expect or folder is None or code > ExitCode.BAD_VERDICT:
+        return code
+    from busbw.cli.expect import judge
+    from busbw.record.read import read_record
+    from busbw.settings.compare import ExpectSettings
+
+    aside = contextlib.nullcontext() if settings.format == "table" else contextlib.redirect_stdout(sys.stderr)
+    with aside:
+        options = ExpectSettings(reference=_references(settings.expect))
+        verdict = judge((read_record(folder),), options, "table")
+    return verdict if code is ExitCode.OK else code
+
+
+def _references(names: tuple[str, ...]) -> tuple[str, ...]:
+    """A preset stands for its references. Raises UsageError where it has none."""
+    from busbw.cli.preset_values import user_files
+    from busbw.settings import preset
+
+    found: list[str] = []
+    for name in names:
+        if name.partition("@")[0] not in preset.names(user_files()):
+            found.append(name)
+            continue
+        references = preset.read_preset(name, user_files()).references
+        if not references:
+            raise UsageError(
+                f"preset {name} has no reference", hint="`busbw expect --list` names those that there are"
+            )
+        found += references
+    return tuple(found)

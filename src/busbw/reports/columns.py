@@ -1,0 +1,114 @@
+"""The columns of a result: one row each, with how a value is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from busbw.model.result import CaseResult
+from busbw.stats.interval import least_samples as least_samples_of_interval
+from busbw.stats.percentile import least_samples
+from busbw.units import NS_PER_US
+
+NOT_APPLICABLE: Final = "n/a"
+# Fewer samples bound no median at 95 % (stats.interval.least_samples).
+LEAST_FOR_INTERVAL: Final = least_samples_of_interval(0.95)
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: two header lines, and its width."""
+
+    title: str
+    unit: str
+    width: int
+
+
+ResultColumn = tuple[Column, Callable[[CaseResult], str]]
+
+
+def format_time_us(time_ns: float) -> str:
+    """Microseconds with the digits of nccl-tests: two decimals below 100, one below 10,000, then none."""
+    time_us = time_ns / NS_PER_US
+    decimals = 2 if time_us < 100 else 1 if time_us < 10_000 else 0
+    return f"{time_us:.{decimals}f}"
+
+
+def _time(time_ns: float | None) -> str:
+    return NOT_APPLICABLE if time_ns is None else format_time_us(time_ns)
+
+
+def _interval(result: CaseResult) -> str:
+    if result.time_ns is None or not result.time_ns:
+        return ""
+    if result.low_ns is None or result.high_ns is None:
+        few = 0 < result.samples < LEAST_FOR_INTERVAL
+        return f"n<{LEAST_FOR_INTERVAL}" if few else "n<tau" if result.tau else ""
+    return f"{(result.high_ns - result.low_ns) / 2 / result.time_ns:.1%}"
+
+
+def _bandwidth(value: float | None) -> str:
+    return NOT_APPLICABLE if value is None else f"{value:.2f}"
+
+
+def _bytes(value: int | None) -> str:
+    return "" if value is None else str(value)
+
+
+def _share(value: float | None) -> str:
+    return NOT_APPLICABLE if value is None else f"{value:.0%}"
+
+
+def _wrong(result: CaseResult) -> str:
+    return "N/A" if result.wrong is None else str(result.wrong)
+
+
+def _statistic(word: str, result: CaseResult) -> str:
+    """A statistic of the samples. A percentile of too few of them is not shown: how many it needs is."""
+    value = result.stats.get(word)
+    if value is not None:
+        return f"{value:.2%}" if word == "cv" else format_time_us(value)
+    single = result.calls_per_sample <= 1 or "single_calls" in result.evidence
+    if word.startswith("p") and result.time_ns is not None and single:
+        return f"n<{least_samples(float(word[1:]))}"
+    return "" if result.time_ns is None else NOT_APPLICABLE
+
+
+FIRST: Final[tuple[ResultColumn, ...]] = (
+    (Column("time", "(us)", 10), lambda result: _time(result.time_ns)),
+    (Column("+-", "95%", 6), _interval),
+)
+LAST: Final[tuple[ResultColumn, ...]] = (
+    (Column("algbw", "(GB/s)", 7), lambda result: _bandwidth(result.algbw_gb_per_s)),
+    (Column("busbw", "(GB/s)", 7), lambda result: _bandwidth(result.busbw_gb_per_s)),
+    (Column("#wrong", "", 6), _wrong),
+)
+# Words that name a field rather than a statistic (model.result.FIELD_WORDS), and -S.
+_FIELDS: Final[dict[str, ResultColumn]] = {
+    "n": (Column("n", "", 5), lambda result: str(result.samples) if result.samples else ""),
+    "issue": (Column("issue", "(us)", 8), lambda result: _time(result.issue_ns)),
+    "skew": (Column("skew", "(us)", 8), lambda result: _time(result.skew_ns)),
+    "first": (Column("first", "(us)", 10), lambda result: _time(result.first_call_ns)),
+    "in": (Column("in", "(B)", 11), lambda result: _bytes(result.input_bytes)),
+    "out": (Column("out", "(B)", 11), lambda result: _bytes(result.output_bytes)),
+    "algorithm": (Column("algorithm", "", 12), lambda result: result.algorithm or "-"),
+    "overlap": (Column("overlap", "", 7), lambda result: _share(result.overlap)),
+    "timestamp": (Column("finished", "(UTC)", 12), lambda result: result.finished[11:23]),
+}
+_SHORT: Final = {"imbalance": "imb"}
+# Words of Plan.show that are lines below the table.
+_NO_COLUMN: Final = ("memory",)
+
+
+def result_columns(show: tuple[str, ...]) -> tuple[ResultColumn, ...]:
+    """The columns of one placement: time and its interval, what was asked for, bandwidths and the check."""
+    return (*FIRST, *(_column(word) for word in show if word not in _NO_COLUMN), *LAST)
+
+
+def _column(word: str) -> ResultColumn:
+    if word in _FIELDS:
+        return _FIELDS[word]
+    unit = "" if word == "cv" else "(us)"
+    return Column(_SHORT.get(word, word), unit, 8), partial(_statistic, word)

@@ -1,0 +1,271 @@
+"""Setups launched in turn: blocks in random order, each launch a run of its own in the series' folder.
+
+``setups.json`` there has the setups as resolved, the seed and order, and what became of every launch; it is
+rewritten after each, so that a series that was ended early is still one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TextIO
+
+from busbw import job_session, session
+from busbw.analysis.compare_setups import LaunchOutcome
+from busbw.errors import BusbwError, ExitCode, UsageError
+from busbw.launchers.base import LaunchRequest
+from busbw.launchers.engine import Job, Work, load
+from busbw.model.event import Event, EventKind
+from busbw.model.record import RunRecord
+from busbw.planning.make import make_plan
+from busbw.planning.setups import Setup, blocks, variables
+from busbw.record import folder as folders
+from busbw.record.read import read_record
+from busbw.settings.words import to_words
+from busbw.units import format_duration
+
+if TYPE_CHECKING:
+    from busbw.settings.launch import LaunchSettings
+    from busbw.settings.run import RunSettings
+
+SERIES_FILE: Final = "setups.json"
+SERIES_SCHEMA: Final = 1
+LAUNCHES: Final = "launches"
+# A setup that failed so often in a row on so many nodes is not tried again: its failure is the result.
+MOST_FAILURES: Final = 2
+_LAST_LINES: Final = 5
+# Front process's own words, and what a launch of a setup decides.
+_OWN: Final = ("format", "dry_run", "launches", "ranks", "deliver")
+
+# Starts one launch and waits for its end: (setup, nodes or 0, run folder, hear) -> exit code. Raises
+# BusbwError for a launch that cannot be started.
+Starter = Callable[[Setup, int, Path, Callable[[Event], None]], ExitCode]
+
+
+@dataclass(frozen=True)
+class Series:
+    """A series as its file has it."""
+
+    folder: Path
+    setups: tuple[Setup, ...]
+    seed: int
+    order: tuple[tuple[str, ...], ...]
+    nodes: tuple[int, ...]
+    environ: Mapping[str, str]
+    outcomes: tuple[LaunchOutcome, ...]
+    stopped: str = ""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The default first."""
+        return tuple(setup.name for setup in self.setups)
+
+
+def local_starter(
+    operations: tuple[str, ...],
+    settings: RunSettings,
+    backend: str,
+    ranks: int,
+    request_for: Callable[[str], LaunchRequest],
+    environ: Mapping[str, str],
+    limit_seconds: float | None,
+    argv: tuple[str, ...],
+    err: TextIO,
+) -> Starter:
+    """Launches on this host. ``environ`` goes over every setup's own (``--env``)."""
+
+    def start(setup: Setup, nodes: int, folder: Path, hear: Callable[[Event], None]) -> ExitCode:
+        del nodes
+        own = replace(settings, **setup.flags)
+        plan = make_plan(operations, own, backend, ranks)
+        # The inherited environment is read at each launch: what extends it must not see an earlier setup.
+        asked = {**variables(setup, os.environ), **environ}
+
+        def request(request_file: str) -> LaunchRequest:
+            return with_setup(request_for(request_file), asked, setup.unset)
+
+        return session.measure(
+            plan, own, argv, request, hear, err, folder=folder, limit_seconds=limit_seconds
+        )
+
+    return start
+
+
+def with_setup(launch: LaunchRequest, environ: Mapping[str, str], unset: Sequence[str]) -> LaunchRequest:
+    """A launch whose processes get a setup's variables, under those that busbw itself needs."""
+    taken = tuple(word for name in unset for word in ("-u", name))
+    commands = (
+        replace(
+            command,
+            argv=("env", *taken, *command.argv) if taken else command.argv,
+            environ={**environ, **command.environ},
+        )
+        for command in launch.commands
+    )
+    return replace(launch, commands=tuple(commands))
+
+
+def engine_starter(
+    operations: tuple[str, ...],
+    settings: RunSettings,
+    launch: LaunchSettings,
+    environ: Mapping[str, str],
+    argv: tuple[str, ...],
+    err: TextIO,
+) -> Starter:
+    """Launches on an engine, each a job there; on the same nodes where the engine is told them (--job-id,
+    --hosts).
+    """
+    engine = load(str(launch.on))
+    facts = engine.inquire(launch)
+
+    def start(setup: Setup, nodes: int, folder: Path, hear: Callable[[Event], None]) -> ExitCode:
+        if setup.unset:
+            raise UsageError(
+                f"setup {setup.name} unsets {', '.join(setup.unset)}, which --on {launch.on} cannot",
+                hint="set the variables to what they should be",
+            )
+        own = replace(settings, **setup.flags)
+        there = replace(launch, nodes=str(nodes) if nodes else "")
+        words = ("run", *operations, *to_words(own, _OWN), "--format=jsonl", f"--deliver={folder}")
+        job = Job(
+            run_id=folder.name,
+            folder=str(folder),
+            work=Work(words),
+            launch=there,
+            environ={**variables(setup, os.environ), **environ},
+            backend=own.backend,
+            world=own.world,
+            ranks=own.ranks,
+        )
+        handle = job_session.submit(job, engine.request(job, facts), argv, own)
+        return job_session.follow(job_session.start_following(handle, folder, hear, err, wait=launch.wait))
+
+    return start
+
+
+def measure(
+    setups: Sequence[Setup],
+    count: int,
+    seed: int,
+    nodes: Sequence[int],
+    environ: Mapping[str, str],
+    start: Starter,
+    err: TextIO,
+) -> Series:
+    """``count`` blocks on each number of nodes (0: this host), every setup once in each. What fails is noted
+    and does not end the series; an interrupt does. Raises UsageError where no folder can be made.
+    """
+    order = blocks([setup.name for setup in setups], count, seed)
+    folder = folders.create(folders.environ_home().absolute(), folders.new_run_id("setups"))
+    series = Series(folder, tuple(setups), seed, order, tuple(nodes) or (0,), dict(environ), ())
+    _write(series)
+    by_name = {setup.name: setup for setup in setups}
+    for many in series.nodes:
+        for block, names in enumerate(order):
+            for name in names:
+                outcome, code = _launch(series, by_name[name], block, many, start, err)
+                series = replace(series, outcomes=(*series.outcomes, outcome))
+                if code is ExitCode.INTERRUPTED:
+                    series = replace(series, stopped="interrupted")
+                _write(series)
+                if series.stopped:
+                    return series
+    return series
+
+
+def _launch(
+    series: Series, setup: Setup, block: int, nodes: int, start: Starter, err: TextIO
+) -> tuple[LaunchOutcome, ExitCode]:
+    where = f"{nodes} nodes, " * bool(nodes)
+    place = f"{where}block {block + 1} of {len(series.order)}, {setup.name}"
+    if _is_given_up(series.outcomes, setup.name, nodes):
+        print(f"{place}: not tried again", file=err, flush=True)
+        return LaunchOutcome(setup.name, block, nodes, "", 0.0, skipped=True), ExitCode.OK
+    number = len(series.outcomes) + 1
+    folder = folders.create(series.folder / LAUNCHES, f"{number:04}")
+    errors: list[Event] = []
+
+    def hear(item: Event) -> None:
+        if item["event"] == EventKind.ERROR:
+            errors.append(item)
+
+    started_s = time.monotonic()
+    try:
+        code = start(setup, nodes, folder, hear)
+        error = str(errors[0]["message"]) if errors else ""
+    except UsageError:
+        raise
+    except BusbwError as failure:
+        code, error = failure.exit_code, failure.message
+    seconds = time.monotonic() - started_s
+    failed = code not in (ExitCode.OK, ExitCode.BAD_VERDICT)
+    if failed and not error:
+        error = f"exit code {int(code)}"
+    words = _last_words(folder) if failed else ()
+    told = f"FAILED after {format_duration(seconds)}: {error}" if failed else format_duration(seconds)
+    print(f"{place}: {told}", file=err, flush=True)
+    relative = str(folder.relative_to(series.folder))
+    return LaunchOutcome(
+        setup.name, block, nodes, relative, round(seconds, 3), error if failed else "", words
+    ), code
+
+
+def _is_given_up(outcomes: Sequence[LaunchOutcome], name: str, nodes: int) -> bool:
+    own = [outcome for outcome in outcomes if outcome.setup == name and outcome.nodes == nodes]
+    last = own[-MOST_FAILURES:]
+    return len(last) == MOST_FAILURES and all(outcome.error or outcome.skipped for outcome in last)
+
+
+def _last_words(folder: Path) -> tuple[str, ...]:
+    path = folder / folders.LOG_FILE
+    lines = path.read_text(errors="replace").splitlines() if path.is_file() else []
+    return tuple(line for line in lines if line.strip())[-_LAST_LINES:]
+
+
+def _write(series: Series) -> None:
+    body = {"schema": SERIES_SCHEMA, **{k: v for k, v in asdict(series).items() if k != "folder"}}
+    partial = series.folder / f".{SERIES_FILE}.new"
+    partial.write_text(json.dumps(body, indent=1) + "\n")
+    partial.replace(series.folder / SERIES_FILE)
+
+
+def is_series(folder: Path) -> bool:
+    """Whether a folder is that of a series of setups."""
+    return (folder / SERIES_FILE).is_file()
+
+
+def read_series(folder: Path) -> tuple[Series, dict[str, RunRecord]]:
+    """A series, and the records of its launches by their folders' names. Raises UsageError."""
+    path = folder / SERIES_FILE
+    try:
+        body: dict[str, Any] = json.loads(path.read_text())
+        if body.pop("schema") != SERIES_SCHEMA:
+            raise UsageError(f"{path} is of another busbw", hint="read it with the busbw that wrote it")
+        series = Series(
+            folder=folder,
+            setups=tuple(_setup(fields) for fields in body.pop("setups")),
+            order=tuple(tuple(names) for names in body.pop("order")),
+            nodes=tuple(body.pop("nodes")),
+            outcomes=tuple(
+                LaunchOutcome(**{**fields, "words": tuple(fields["words"])})
+                for fields in body.pop("outcomes")
+            ),
+            **body,
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"cannot read {path}: {error}", hint="it was changed or cut") from error
+    records = {
+        outcome.folder: read_record(folder / outcome.folder)
+        for outcome in series.outcomes
+        if outcome.folder and folders.is_started(folder / outcome.folder)
+    }
+    return series, records
+
+
+def _setup(fields: Mapping[str, Any]) -> Setup:
+    return Setup(**{**fields, "unset": tuple(fields["unset"]), "lineage": tuple(fields["lineage"])})

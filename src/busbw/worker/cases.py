@@ -1,0 +1,241 @@
+"""The cases of a run, step after step: checked, measured and summarized within the sweep's budget."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from busbw.backends.base import Backend, DeviceState, PreparedCase
+from busbw.backends.buffers import checkable
+from busbw.backends.streams import StreamsBackend
+from busbw.model.case import Case
+from busbw.model.plan import Limits, Plan
+from busbw.model.result import CaseResult, Status, StopReason
+from busbw.worker.across_ranks import Grouping
+from busbw.worker.deadline import Deadline
+from busbw.worker.measure import Conditions, Samples, first_call, measure
+from busbw.worker.outer import measure_repeated
+from busbw.worker.retain import NOTHING_KEPT, Kept, retain
+from busbw.worker.streams import first_calls_ns, measure_together
+from busbw.worker.summarize import summarize
+from busbw.worker.verify import Checkable, Verdict, verify
+from busbw.worker.wrong import WrongKeeper
+from busbw.world.base import World
+from busbw.world.clock import recheck, synchronise
+from busbw.world.mpi import MpiWorld
+
+if TYPE_CHECKING:
+    from busbw.worker.wrong import Saves
+
+# NVML's reasons are bits of one number; a maximum over ranks needs them apart.
+_THROTTLE_BITS: Final = 16
+_LEAST_OVERLAP: Final = 0.9  # below, a stream's time is that of running alone too
+_NO_CLOCK: Final = 2**31  # beyond any clock in MHz
+
+Done = tuple[CaseResult, Kept]
+
+
+def grouping(plan: Plan, world: World) -> Grouping | None:
+    """Where this rank is in the groups of the plan; None where there are none."""
+    if not plan.groups:
+        return None
+    place = plan.group_of(world.rank, world.size)
+    return Grouping(plan.groups, None) if place is None else Grouping(plan.groups, place.group, place.rank)
+
+
+class Session:
+    """The cases of one run, one after another, within the sweep's budget."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        backend: Backend,
+        given: Conditions,
+        deadline: Deadline,
+        observer: Saves | None,
+    ) -> None:
+        self._plan, self._backend, self._given, self._deadline = plan, backend, given, deadline
+        self._keeper = WrongKeeper(given.world, observer) if plan.save_wrong else None
+        self._start_s = time.monotonic()
+        self._done = 0
+        self._reasons = self._agreed_reasons()
+
+    def _agreed_reasons(self) -> list[str]:
+        """Why cases do not apply; every rank skips what any of them cannot do."""
+        own = [case.reason or self._backend.inapplicable(case) for case in self._plan.cases]
+        found = np.array([bool(reason) for reason in own], np.int64)
+        anywhere = self._given.world.max(found) if own else found
+        return [
+            reason or "another rank's device or library cannot do it" if skipped else ""
+            for reason, skipped in zip(own, anywhere, strict=True)
+        ]
+
+    def step(self, cases: tuple[Case, ...]) -> list[Done]:
+        """Check and measure what runs at once: one case, or one of every stream. Collective."""
+        limits = self._share_of_budget(len(cases))
+        self._done += len(cases)
+        if any(self._reasons[case.index] for case in cases):
+            return [(self._not_applicable(case, cases), NOTHING_KEPT) for case in cases]
+        if limits is None:
+            spent = f"the budget of {self._plan.limits.budget_seconds:g} s ended before"
+            return [(CaseResult(case.index, Status.NOT_RUN, error=spent), NOTHING_KEPT) for case in cases]
+        with self._deadline.for_case(cases[0]):
+            if isinstance(self._backend, StreamsBackend):
+                return self._checked_and_measured_at_once(cases, limits, self._backend)
+            return [self._checked_and_measured(cases[0], limits)]
+
+    def _not_applicable(self, case: Case, cases: Sequence[Case]) -> CaseResult:
+        """Where one stream of a step cannot run, the others would not run beside what they say."""
+        refused = next(other for other in cases if self._reasons[other.index])
+        why = self._reasons[case.index] or (
+            f"stream {refused.stream} does not apply beside it: {self._reasons[refused.index]}"
+        )
+        return CaseResult(case.index, Status.NOT_APPLICABLE, error=why)
+
+    def _checked_and_measured_at_once(
+        self, cases: tuple[Case, ...], limits: Limits, backend: StreamsBackend
+    ) -> list[Done]:
+        plan, world = self._plan, self._given.world
+        groupings = [grouping(plan.of_case(case), world) for case in cases]
+        step = backend.prepare_step(cases)
+        try:
+            first_ns = first_calls_ns(step, self._given, plan.streams)
+            verdicts = [self._verdict(case, part) for case, part in zip(cases, step.parts, strict=True)]
+            algorithms = [self._algorithm(case, part) for case, part in zip(cases, step.parts, strict=True)]
+            if limits.calls == 0:
+                checked = [
+                    _checked_only(case, *verdict) for case, verdict in zip(cases, verdicts, strict=True)
+                ]
+                return [(result, NOTHING_KEPT) for result in checked]
+            found = measure_together(step, self._given, groupings, plan.streams, limits, first_ns)
+            device = _worst_state(backend.device_state(), world)
+        finally:
+            step.close()
+        return [
+            self._result(case, part.samples, verdict, device, limits, place, word, part.overlap)
+            for case, part, verdict, place, word in zip(
+                cases, found, verdicts, groupings, algorithms, strict=True
+            )
+        ]
+
+    def _checked_and_measured(self, case: Case, limits: Limits) -> Done:
+        prepared = self._backend.prepare(case)
+        try:
+            # Before the check, or the case would not be cold any more.
+            first_ns = self._first_call_ns(prepared, limits)
+            verdict, marks = self._verdict(case, prepared)
+            algorithm = self._algorithm(case, prepared)
+            if limits.calls == 0:
+                return _checked_only(case, verdict, marks), NOTHING_KEPT
+            take = measure_repeated if limits.outer_iters else measure
+            samples = replace(take(prepared, self._given, limits), first_call_ns=first_ns)
+            device = self._backend.device_state()  # at once: clocks fall when the work ends
+        finally:
+            prepared.close()
+        self._renew_clock()
+        state = _worst_state(device, self._given.world)
+        place = self._given.grouping
+        return self._result(case, samples, (verdict, marks), state, limits, place, algorithm)
+
+    def _result(
+        self,
+        case: Case,
+        samples: Samples,
+        verdict: tuple[Verdict | None, tuple[str, ...]],
+        device: DeviceState | None,
+        limits: Limits,
+        place: Grouping | None,
+        algorithm: str,
+        overlap: float | None = None,
+    ) -> Done:
+        """What is told and what is kept of a measured case. Collective."""
+        plan, given = self._plan, replace(self._given, grouping=place)
+        if samples.stop is StopReason.CASE_TIME and limits.case_seconds < plan.limits.case_seconds:
+            samples = replace(samples, stop=StopReason.BUDGET)
+        checked, marks = verdict
+        marks += ("part-alone",) if overlap is not None and overlap < _LEAST_OVERLAP else ()
+        result = summarize(case, samples, checked, given, show=plan.show, marks=marks, device=device)
+        result = self._with_bytes(case, replace(result, overlap=overlap, algorithm=algorithm))
+        return result, retain(case.index, samples, given.world, took_part=given.takes_part)
+
+    def _first_call_ns(self, prepared: PreparedCase, limits: Limits) -> float:
+        """Of the cold first call; 0 where the number of calls is exact, and this is not among them."""
+        if limits.calls == 0 or limits.outer_iters:
+            return 0.0
+        return first_call(prepared, self._given.world)
+
+    def _with_bytes(self, case: Case, result: CaseResult) -> CaseResult:
+        """With what a rank has in its buffers, where that was asked for. Collective."""
+        if not {"in", "out"} & set(self._plan.show):
+            return result
+        world = self._given.world
+        own = self._plan.rank_bytes(case, world.rank, world.size)
+        most = world.max(np.array(own, np.int64)).tolist()
+        return replace(result, input_bytes=most[0], output_bytes=most[1])
+
+    def _verdict(self, case: Case, prepared: Checkable) -> tuple[Verdict | None, tuple[str, ...]]:
+        world = self._given.world
+        marks = self._backend.marks(case)
+        if self._given.contended:
+            marks = ("contended", *marks)
+        if self._plan.checks == 0 or not case.row.sized:
+            return None, marks
+        groups = self._plan.of_case(case).groups
+        if not all(checkable(case, ranks, self._plan.data) for ranks in {*map(len, groups)} or {world.size}):
+            return None, ("unchecked", *marks)
+        on_wrong = self._keeper.of(case.index, prepared) if self._keeper is not None else None
+        return verify(case, prepared, world, self._plan.seed, self._plan.checks, groups, on_wrong), marks
+
+    def _algorithm(self, case: Case, prepared: object) -> str:
+        """What was asked for with --stats algorithm; known on rank 0. Collective."""
+        if "algorithm" not in self._plan.show or not case.row.sized:
+            return ""
+        told = self._given.world.gather(self._backend.algorithm(case, prepared).encode())
+        return next((word.decode() for word in told or () if word), "")
+
+    def _share_of_budget(self, cases: int) -> Limits | None:
+        """The run's limits, cut to the share of so many cases of what is left of the budget; None where
+        nothing is.
+        """
+        limits = self._plan.limits
+        if limits.budget_seconds is None:
+            return limits
+        spent_s = float(self._given.world.max(np.array([time.monotonic() - self._start_s]))[0])
+        share_s = (limits.budget_seconds - spent_s) * cases / (len(self._plan.cases) - self._done)
+        return replace(limits, case_seconds=min(limits.case_seconds, share_s)) if share_s > 0 else None
+
+    def _renew_clock(self) -> None:
+        """Ask the synchronised clocks again, and make new ones where they say so; the larger error counts."""
+        clock, world = self._given.clock, self._given.world
+        if clock is None or not isinstance(world, MpiWorld):
+            return
+        found = recheck(world, clock)
+        renewed = synchronise(world) if found.renew else clock
+        error_ns = max(found.error_ns, renewed.error_ns)
+        self._given = replace(self._given, clock=replace(renewed, error_ns=error_ns))
+
+
+def _checked_only(case: Case, verdict: Verdict | None, marks: tuple[str, ...]) -> CaseResult:
+    wrong = verdict is not None and verdict.wrong > 0
+    return CaseResult(
+        case=case.index,
+        status=Status.WRONG if wrong else Status.GOOD,
+        stop=StopReason.CHECK_ONLY,
+        wrong=verdict.wrong if verdict is not None else None,
+        wrong_at=verdict.wrong_at if verdict is not None else (),
+        marks=marks,
+    )
+
+
+def _worst_state(own: DeviceState | None, world: World) -> DeviceState | None:
+    """The lowest clock of any rank's device, and every reason that any of them has. Collective."""
+    bits = [own.throttle_bits >> bit & 1 if own is not None else 0 for bit in range(_THROTTLE_BITS)]
+    found = world.max(np.array([-own.clock_mhz if own is not None else -_NO_CLOCK, *bits], np.int64))
+    if -found[0] == _NO_CLOCK:
+        return None
+    raised = sum(int(bit) << place for place, bit in enumerate(found[1:]))
+    return DeviceState(clock_mhz=int(-found[0]), throttle_bits=raised)

@@ -1,0 +1,217 @@
+"""From a case's samples to its result: the headline, its interval, its statistics and its marks."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any, Final
+
+import numpy as np
+
+from busbw.backends.base import DeviceState
+from busbw.model.case import Case
+from busbw.model.result import FIELD_WORDS, CaseResult, GroupResult, Status, StopReason
+from busbw.model.sample import SampleFlag
+from busbw.stats import stopping
+from busbw.stats.interval import estimate
+from busbw.stats.outliers import exclude
+from busbw.stats.statistic import Series, parse_statistics
+from busbw.stats.verdict import judge
+from busbw.units import gb_per_s
+from busbw.worker.measure import EXCLUDING, Conditions, Samples, Taken
+from busbw.worker.verify import Verdict
+
+# NVML's reasons that lower clocks under load: power cap, hardware and thermal slowdown, power brake.
+_THROTTLING: Final = 0x04 | 0x08 | 0x20 | 0x40 | 0x80
+# Issuing takes this part of a call's time or more: the host, not the fabric, sets the pace.
+_HOST_BOUND: Final = 0.9
+# A span shorter than 20 times the clocks' error is mostly that error (measurement method: 5 %).
+_CLOCK_SHARE: Final = 0.05
+_LIMITED: Final = (StopReason.MAX_SAMPLES, StopReason.CASE_TIME, StopReason.BUDGET)
+# What means over several calls tell as well as single calls do.
+_OF_MEANS: Final = ("avg", "imbalance")
+_NOT_STATISTICS: Final = (*FIELD_WORDS, "timestamp", "memory")
+
+
+def summarize(
+    case: Case,
+    samples: Samples,
+    verdict: Verdict | None,
+    given: Conditions,
+    *,
+    show: tuple[str, ...] = (),
+    marks: tuple[str, ...] = (),
+    device: DeviceState | None = None,
+) -> CaseResult:
+    """The result of a measured case, the same on every rank but for what only this rank knows.
+
+    A wrong case keeps its time, but has no bandwidth: nothing was delivered at that rate.
+    """
+    headline = estimate(samples.times_ns, stopping.reported_confidence(samples.stop))
+    wrong = verdict is not None and verdict.wrong > 0
+    ranks = _ranks_of_a_group(given)
+    algbw, busbw = bandwidths(case, ranks, None if wrong or ranks is None else headline.median)
+    taken = samples.taken
+    evidence = _evidence(samples, given, device)
+    issue_ns = float(np.median(taken.across.issue[taken.kept])) / taken.k
+    return CaseResult(
+        case=case.index,
+        status=Status.WRONG if wrong else Status.GOOD,
+        time_ns=headline.median,
+        low_ns=headline.low if headline.attained else None,
+        high_ns=headline.high if headline.attained else None,
+        mean_ns=headline.mean,
+        algbw_gb_per_s=algbw,
+        busbw_gb_per_s=busbw,
+        samples=headline.samples,
+        calls_per_sample=taken.k,
+        warmup_calls=samples.warmup_calls + samples.settling * taken.k,
+        stop=samples.stop,
+        wrong=verdict.wrong if verdict is not None else None,
+        wrong_at=verdict.wrong_at if verdict is not None else (),
+        marks=(*marks, *_marks(samples, given, headline.median, issue_ns, evidence, show)),
+        issue_ns=issue_ns,
+        skew_ns=_skew_ns(taken),
+        first_call_ns=samples.first_call_ns,
+        tau=headline.tau,
+        excluded=sum(len(part.across) - len(part.kept) for part in (taken, samples.singles) if part),
+        stats=_statistics(show, samples),
+        evidence=evidence,
+        groups=_group_results(case, samples, verdict, given),
+    )
+
+
+def bandwidths(case: Case, ranks: int | None, time_ns: float | None) -> tuple[float | None, float | None]:
+    """Algbw and busbw in GB/s of a group of ``ranks``; None where the call moves no data by design, busbw
+    also on one rank.
+    """
+    if not time_ns or not case.row.sized or ranks is None:
+        return None, None
+    algbw = gb_per_s(case.algbw_bytes(ranks), time_ns)
+    return algbw, None if ranks == 1 else algbw * case.row.busbw_factor(ranks)
+
+
+def _ranks_of_a_group(given: Conditions) -> int | None:
+    """How many ranks run the operation together; None where groups differ."""
+    if given.grouping is None:
+        return given.world.size
+    sizes = set(given.grouping.sizes)
+    return sizes.pop() if len(sizes) == 1 else None
+
+
+def _group_results(
+    case: Case, samples: Samples, verdict: Verdict | None, given: Conditions
+) -> tuple[GroupResult, ...]:
+    """Every group's own result, from the same samples as the case's."""
+    if given.grouping is None:
+        return ()
+    taken, results = samples.taken, []
+    times_ns = taken.across.by_group[:, taken.kept[samples.settling :]] / taken.k
+    for group, (ranks, times) in enumerate(zip(given.grouping.sizes, times_ns, strict=True)):
+        found = estimate(times, stopping.reported_confidence(samples.stop))
+        wrong = None if verdict is None else verdict.of(given.grouping.members[group])
+        algbw, busbw = bandwidths(case, ranks, None if wrong else found.median)
+        results.append(
+            GroupResult(
+                group=group,
+                ranks=ranks,
+                size_bytes=case.size_in(ranks),
+                time_ns=found.median,
+                low_ns=found.low if found.attained else None,
+                high_ns=found.high if found.attained else None,
+                mean_ns=found.mean,
+                algbw_gb_per_s=algbw,
+                busbw_gb_per_s=busbw,
+                wrong=wrong,
+            )
+        )
+    return tuple(results)
+
+
+def _statistics(show: tuple[str, ...], samples: Samples) -> dict[str, float | None]:
+    """Of single calls where they were timed, else of the headline's samples where these are single calls;
+    samples of several calls have no percentiles of one call to give.
+    """
+    taken = samples.singles if samples.singles is not None else samples.taken
+    settled = 0 if samples.singles is not None else samples.settling
+    kept = taken.kept[settled:]
+    across, k = taken.across, taken.k
+    # Of the time that the headline is made from; how far ranks are apart needs both ends of them.
+    series = Series(across.headline[kept] / k)
+    ends = Series(across.worst[kept] / k, across.best[kept] / k)
+    words = " ".join(word for word in show if word not in _NOT_STATISTICS)
+    rows = parse_statistics(words) if words else ()
+    return {
+        row.word: None
+        if k > 1 and row.word not in _OF_MEANS
+        else row.of(ends if row.word == "imbalance" else series)
+        for row in rows
+    }
+
+
+def _skew_ns(taken: Taken) -> float | None:
+    skew = taken.across.skew[taken.kept]
+    return None if len(skew) == 0 or skew[0] < 0 else float(np.median(skew))
+
+
+def _evidence(samples: Samples, given: Conditions, device: DeviceState | None) -> dict[str, Any]:
+    """What stands behind the marks; only what says something."""
+    shape = judge(samples.times_ns, stopping.target(given.limits, float(np.median(samples.times_ns))))
+    out: dict[str, Any] = {"outliers": asdict(shape.outliers)}
+    if shape.marks:
+        out["shape"] = list(shape.marks)
+    if shape.shift is not None:
+        out["shift"] = asdict(shape.shift)
+    if shape.modes is not None:
+        out["modes"] = asdict(shape.modes)
+    out |= _flagged("flagged", samples.taken)
+    if samples.singles is not None:
+        out |= _flagged("flagged_single_calls", samples.singles)
+    if samples.settling:
+        out["settling_samples"] = samples.settling
+    if samples.singles is not None:
+        out["single_calls"] = len(samples.singles.across)
+        single_ns = float(np.median(samples.singles.across.headline))
+        out["single_call_ns"] = single_ns
+        out["timing_overhead_ns"] = single_ns - float(np.median(samples.times_ns))
+    if given.clock is not None and given.timing.mode == "latency":
+        out["clock_error_ns"] = given.clock.error_ns
+    if device is not None:
+        out["clock_mhz"] = device.clock_mhz
+        out["throttle_bits"] = device.throttle_bits
+    return out
+
+
+def _flagged(name: str, taken: Taken) -> dict[str, dict[str, int]]:
+    """Samples by what speaks against them, whether they were left out or kept; nothing where there are
+    none.
+    """
+    reasons = exclude(taken.across.flags, EXCLUDING).reasons
+    return {name: {str(SampleFlag(bit).name).lower(): n for bit, n in reasons}} if reasons else {}
+
+
+def _marks(
+    samples: Samples,
+    given: Conditions,
+    time_ns: float,
+    issue_ns: float,
+    evidence: dict[str, Any],
+    show: tuple[str, ...],
+) -> tuple[str, ...]:
+    flagged = {**evidence.get("flagged", {}), **evidence.get("flagged_single_calls", {})}
+    found = {
+        "stopped": samples.stop in _LIMITED,
+        **dict.fromkeys(evidence.get("shape", ()), True),
+        "host-bound": _is_host_bound(samples, time_ns, issue_ns),
+        "descheduled": "descheduled" in flagged,
+        "clock-step": "clock_step" in flagged,
+        "throttled": bool(evidence.get("throttle_bits", 0) & _THROTTLING),
+        "clock-error": (given.timing.time == "span" or "skew" in show)
+        and evidence.get("clock_error_ns", 0.0) > _CLOCK_SHARE * time_ns,
+    }
+    return tuple(mark for mark, is_found in found.items() if is_found)
+
+
+def _is_host_bound(samples: Samples, time_ns: float, issue_ns: float) -> bool:
+    """Only where issuing is not the call itself."""
+    across = samples.taken.across
+    return not np.array_equal(across.issue, across.worst) and issue_ns >= _HOST_BOUND * time_ns
