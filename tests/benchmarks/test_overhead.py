@@ -39,9 +39,12 @@ def test_start_waits_for_the_first_row_of_each_arm(script: Script) -> None:
     assert [match and match[1] for match in shown] == names
 
 
+EVENTS = ["header", "case", "case", "memory", "end", "process ended"]
+
+
 @pytest.mark.slow
 def test_stages_name_the_events_in_order(script: Script) -> None:
     lines = script("overhead/start.py", "--stages").splitlines()
-    assert [line.split(maxsplit=2)[2] for line in lines] == ["header", "case", "case", "end", "process ended"]
+    assert [line.split(maxsplit=2)[2] for line in lines] == EVENTS
     seconds = [float(line.split()[0]) for line in lines]
     assert seconds == sorted(seconds)

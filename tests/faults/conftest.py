@@ -4,7 +4,6 @@ them.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import secrets
@@ -21,6 +20,7 @@ from typing import Any
 import pytest
 
 import busbw
+from busbw.record.results import read_fields
 
 SOURCES = Path(busbw.__file__).parents[1]
 BUSBW = (sys.executable, "-m", "busbw")
@@ -80,7 +80,7 @@ class Running:
     def record(self) -> dict[str, Any]:
         """The newest run's record as it is now; empty before there is one."""
         files = sorted(self.home.glob("*/run.json"), key=lambda path: path.stat().st_mtime)
-        return json.loads(files[-1].read_text()) if files else {}
+        return read_fields(files[-1].parent) if files else {}
 
     def pid_of(self, rank: int) -> int:
         """Process id of a rank, once it measures."""

@@ -12,9 +12,23 @@ from typing import Any
 import pytest
 
 from busbw.model.record import RunStatus
+from busbw.model.sample import SampleFlag
 from busbw.record.read import read_digests, read_record, read_samples
 
 TIMES = 10
+
+# MSER never drops more than half of a series.
+MOST_SETTLING = 1
+
+
+def kill_at_one_moment(launcher: Any) -> None:
+    """Stopped first, so that none lives to react to another's end: a rank whose launcher is gone is hung up,
+    and closes its record as interrupted. Children before parents: a stopped group without a parent is woken.
+    """
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in sorted(launcher.processes(), reverse=True):
+            with contextlib.suppress(ProcessLookupError):  # it went with the one before
+                os.kill(pid, number)
 
 
 @pytest.mark.slow
@@ -26,9 +40,7 @@ def test_the_record_is_whole_at_any_moment(launcher: Any, seed: int) -> None:
     )
     run.until(lambda: list(run.home.glob("*/run.json")))
     time.sleep(random.Random(seed).uniform(0, 1.5))
-    for pid in launcher.processes():
-        with contextlib.suppress(ProcessLookupError):  # it went with the one before
-            os.kill(pid, signal.SIGKILL)
+    kill_at_one_moment(launcher)
     run.process.wait()
     assert not launcher.left()
     (path,) = run.home.glob("*/run.json")
@@ -37,8 +49,10 @@ def test_the_record_is_whole_at_any_moment(launcher: Any, seed: int) -> None:
     assert [result.case for result in record.results] == list(range(len(record.results)))
     samples, digests = read_samples(path.parent), read_digests(path.parent)
     for result in record.results:
-        own = samples[samples["case"] == result.case]
-        assert (own["rank"] == -1).sum() == result.samples
-        assert (own["rank"] == 1).sum() == result.samples
+        own = samples[(samples["case"] == result.case) & (samples["flags"] & SampleFlag.SINGLE_CALL == 0)]
+        maxima = (own["rank"] == -1).sum()
+        # Those that were left out of the result stay in the record.
+        assert result.samples <= maxima <= result.samples + result.excluded + MOST_SETTLING * result.samples
+        assert (own["rank"] == 1).sum() == maxima
         assert (digests["case"] == result.case).sum() == (2 if result.samples else 0)  # n/a has none
     assert record.status is RunStatus.COMPLETE or len(record.results) < len(record.plan.cases) + 1

@@ -50,11 +50,8 @@ def test_one_wrong_element_on_rank_1(launcher: Any, shim: str) -> None:
     assert done.code == 1
     good, wrong, also_good = (line.split() for line in done.out.splitlines() if line[:1] == " ")
     assert [row[0] for row in (good, wrong, also_good)] == ["512", "1024", "2048"]
-    assert [row[9] for row in (good, wrong, also_good)] == [
-        "0",
-        "2",
-        "0",
-    ]  # one element in each of two checks
+    # Beside time, interval, p99, imbalance, n and the two bandwidths: one element in each of two checks.
+    assert [row[12] for row in (good, wrong, also_good)] == ["0", "2", "0"]
     assert "# WRONG all_reduce sum float 1024 B out-of-place: 2 elements" in done.out
     assert re.search(r"^# +rank 1 on \S+: 2 wrong, first at element 5$", done.out, re.MULTILINE)
     results = run.record()["results"]
@@ -82,3 +79,16 @@ def test_the_shim_alone_is_harmless(launcher: Any, shim: str, tmp_path: Path) ->
     done = launcher.run(*["all_reduce", "--ranks", "2", "-b", "512", "-e", "512", "-n", "8"], LD_PRELOAD=shim)
     assert done.code == 0
     assert "# no wrong data" in done.out
+
+
+def test_it_is_found_without_timing_anything(launcher: Any, shim: str) -> None:
+    run = launcher.start(
+        *launcher.busbw, *["run", "all_reduce", "--ranks", "2", "-b", "1K", "-n", "0"], LD_PRELOAD=shim
+    )
+    done = run.finish()
+    assert done.code == 1
+    assert "# WRONG all_reduce sum float 1024 B in-place: 1 elements" in done.out
+    results = run.record()["results"]
+    assert [(result["status"], result["wrong"], result["time_ns"]) for result in results] == [
+        ("wrong", 1, None)
+    ] * 2

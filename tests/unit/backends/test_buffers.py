@@ -9,15 +9,16 @@ import numpy as np
 import pytest
 
 from busbw._native import core
-from busbw.backends.buffers import BufferPair, CaseBuffers
+from busbw.backends.buffers import BufferPair, CaseBuffers, checkable
 from busbw.backends.host_memory import HostMemory
 from busbw.model.case import Case
 from busbw.model.collective import COLLECTIVES, Holds, collective
-from busbw.model.datatype import DATA_TYPES, REDUCE_OPS, data_type, reduce_op
+from busbw.model.datatype import DATA_TYPES, REDUCE_OPS, DataType, ReduceOp, data_type, reduce_op
 from busbw.planning.expand import Grid, expand
 
 PAIR_BYTES = 4096
-RANKS = 3
+RANKS = 4
+ROOT = 1
 SEED = 12345
 
 
@@ -31,12 +32,13 @@ def pair() -> Iterator[BufferPair]:
 def case_of(
     name: str, size_bytes: int, *, dtype: str = "float", op: str = "sum", in_place: bool = False
 ) -> Case:
-    grid = Grid([collective(name)], [data_type(dtype)], [reduce_op(op)], [0], [size_bytes])
+    grid = Grid([collective(name)], [data_type(dtype)], [reduce_op(op)], [ROOT], [size_bytes])
     return expand(grid, RANKS, "mpi")[int(in_place)]
 
 
-def laid_out(pair: BufferPair, case: Case, rank: int = 1, *, rotate: bool = True) -> CaseBuffers:
-    return CaseBuffers.of(pair, case, rank, RANKS, rotate=rotate)
+def laid_out(pair: BufferPair, case: Case, rank: int = ROOT, *, rotate: bool = True) -> CaseBuffers:
+    overlap = case.row.in_place["mpi"] if case.in_place else None
+    return CaseBuffers.of(pair, case, case.role(rank, RANKS), overlap, rotate=rotate)
 
 
 def memory_at(address: int, size_bytes: int) -> np.ndarray:
@@ -48,7 +50,7 @@ def deliver(buffers: CaseBuffers, seed: int, slot: int) -> None:
     case, shape = buffers.case, buffers.shape
     op = case.reduce_op
     pattern = core.pattern(seed, RANKS, case.data_type.number, op.number if op else 0)
-    for part in case.row.receives(shape, buffers.rank, RANKS):
+    for part in case.row.receives(shape, buffers.role):
         region = core.Region(part.offset, part.count, part.first_index, part.holds, part.rank)
         core.fill(buffers.recv + slot * buffers.stride_bytes, pattern, region)
 
@@ -84,27 +86,92 @@ def test_even_a_buffer_of_no_bytes_is_allocated() -> None:
     pair.release()
 
 
-def test_in_place_data_start_at_the_ranks_own_share(pair: BufferPair) -> None:
-    gathered = laid_out(pair, case_of("all_gather", 960, in_place=True), rank=2)
-    assert gathered.send == pair.recv + 2 * 320
-    reduced = laid_out(pair, case_of("all_reduce", 960, in_place=True), rank=2)
-    assert reduced.send == reduced.recv == pair.recv
-    assert laid_out(pair, case_of("all_gather", 960)).send == pair.send
+@pytest.mark.parametrize(
+    ("name", "send_block", "recv_block"),
+    [
+        ("all_reduce", 0, 0),
+        ("all_gather", 2, 0),  # a rank sends its own block of what it receives
+        ("gather", 2, 0),
+        ("scatter", 0, 2),  # and receives into its own block of what the root sends
+        ("reduce_scatter", 0, 0),  # MPI puts the result at the start of the buffer
+    ],
+)
+def test_in_place_both_ends_lie_in_the_receive_buffer(
+    pair: BufferPair, name: str, send_block: int, recv_block: int
+) -> None:
+    case = case_of(name, 1024, in_place=True)
+    buffers = laid_out(pair, case, rank=2)
+    block_bytes = 1024 // RANKS
+    assert buffers.send == pair.recv + send_block * block_bytes
+    assert buffers.recv == pair.recv + recv_block * block_bytes
+    apart = laid_out(pair, case_of(name, 1024), rank=2)
+    assert (apart.send, apart.recv) == (pair.send, pair.recv)
+
+
+def test_nccl_puts_a_reduced_block_where_it_came_from(pair: BufferPair) -> None:
+    case = case_of("reduce_scatter", 1024, in_place=True)
+    overlap = case.row.in_place["nccl"]
+    buffers = CaseBuffers.of(pair, case, case.role(2, RANKS), overlap, rotate=True)
+    assert (buffers.send, buffers.recv) == (pair.recv, pair.recv + 2 * 256)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "half", "double"])
+@pytest.mark.parametrize("in_place", [False, True], ids=["apart", "in place"])
+def test_unaligned_buffers_begin_at_that_element_and_keep_their_size(dtype: str, in_place: bool) -> None:
+    type_bytes = data_type(dtype).size_bytes
+    pair = BufferPair.allocate(HostMemory(), PAIR_BYTES, unalign=3)
+    case = case_of("all_reduce", PAIR_BYTES, dtype=dtype, in_place=in_place)
+    buffers = laid_out(pair, case)
+    pair.warm(case, buffers.role)
+    assert buffers.recv == pair.recv + 3 * type_bytes
+    assert buffers.send == (pair.recv if in_place else pair.send) + 3 * type_bytes
+    assert buffers.recv + PAIR_BYTES <= pair.recv + pair.allocated_bytes
+    buffers.load(SEED, 0)
+    deliver(buffers, SEED, 0)
+    assert buffers.check(SEED, 0).wrong == 0
+    pair.release()
 
 
 @pytest.mark.parametrize("dtype", DATA_TYPES, ids=lambda row: row.name)
-@pytest.mark.parametrize("name", [row.name for row in COLLECTIVES])
-def test_right_data_pass_and_untouched_output_does_not(pair: BufferPair, name: str, dtype: object) -> None:
-    buffers = laid_out(pair, case_of(name, 960, dtype=dtype.name))  # type: ignore[attr-defined]
+@pytest.mark.parametrize("name", [row.name for row in COLLECTIVES if row.sized])
+def test_right_data_pass_and_untouched_output_is_wrong_everywhere(
+    pair: BufferPair, name: str, dtype: DataType
+) -> None:
+    """Out of place, at the root: a call that writes nothing leaves the complement of what it should write."""
+    buffers = laid_out(pair, case_of(name, 960, dtype=dtype.name))
     slot = buffers.slots - 1
     buffers.load(SEED, slot)
     untouched = buffers.check(SEED, slot)
-    # Data of one byte that were moved can equal the poison by chance, one in 256.
-    assert untouched.wrong > 0.98 * buffers.shape.recv_count
-    assert untouched.first_offset < 4
+    assert (untouched.wrong, untouched.first_offset) == (buffers.shape.recv_count, 0)
     deliver(buffers, SEED, slot)
     right = buffers.check(SEED, slot)
     assert (right.wrong, right.first_offset) == (0, -1)
+
+
+@pytest.mark.parametrize("op", REDUCE_OPS, ids=lambda row: row.name)
+@pytest.mark.parametrize("dtype", DATA_TYPES, ids=lambda row: row.name)
+def test_an_untouched_reduction_is_wrong_everywhere(pair: BufferPair, dtype: DataType, op: ReduceOp) -> None:
+    buffers = laid_out(pair, case_of("all_reduce", 960, dtype=dtype.name, op=op.name))
+    buffers.load(SEED, 0)
+    assert buffers.check(SEED, 0).wrong == buffers.shape.recv_count
+
+
+@pytest.mark.parametrize("name", ["reduce", "gather"])
+def test_a_rank_that_receives_nothing_has_nothing_to_check(pair: BufferPair, name: str) -> None:
+    buffers = laid_out(pair, case_of(name, 960), rank=0)
+    before = memory_at(buffers.recv, 960).copy()
+    buffers.load(SEED, 0)
+    assert (memory_at(buffers.recv, 960) == before).all()
+    assert buffers.check(SEED, 0).wrong == 0
+
+
+def test_check_data_say_where_there_are_none() -> None:
+    def mean_of(dtype: str) -> Case:
+        return case_of("all_reduce", 960, dtype=dtype, op="avg")
+
+    assert checkable(mean_of("int8"), 32)
+    assert not checkable(mean_of("int8"), 1000)
+    assert checkable(mean_of("int32"), 1000)
 
 
 def test_right_data_of_an_earlier_check_do_not_pass(pair: BufferPair) -> None:
@@ -136,7 +203,7 @@ def test_blocks_in_the_wrong_order_are_caught(pair: BufferPair) -> None:
     buffers = laid_out(pair, case_of("all_gather", 960))
     buffers.load(SEED, 0)
     deliver(buffers, SEED, 0)
-    blocks = memory_at(buffers.recv, 960).reshape(3, 320)
+    blocks = memory_at(buffers.recv, 960).reshape(RANKS, 240)
     blocks[[0, 1]] = blocks[[1, 0]]
     assert buffers.check(SEED, 0).wrong > 100
 
@@ -156,17 +223,19 @@ def test_a_slot_is_its_own(pair: BufferPair) -> None:
     assert len({buffers.check(SEED + slot, slot).digest for slot in range(buffers.slots)}) == 4
 
 
-def test_loading_in_place_keeps_the_own_data_and_poisons_the_rest(pair: BufferPair) -> None:
-    buffers = laid_out(pair, case_of("all_gather", 960, dtype="int8", in_place=True), rank=1)
+def test_loading_in_place_keeps_the_own_data_and_spoils_the_rest(pair: BufferPair) -> None:
+    buffers = laid_out(pair, case_of("all_gather", 1024, dtype="int8", in_place=True), rank=1)
     buffers.load(SEED, 0)
-    blocks = memory_at(buffers.recv, 960).reshape(3, 320)
-    assert (blocks[[0, 2]] == 0xFF).all()
-    assert not (blocks[1] == 0xFF).all()
+    loaded = memory_at(buffers.recv, 1024).reshape(RANKS, 256).copy()
+    deliver(buffers, SEED, 0)
+    right = memory_at(buffers.recv, 1024).reshape(RANKS, 256)
+    assert (loaded[1] == right[1]).all()
+    assert (loaded[[0, 2, 3]] == ~right[[0, 2, 3]]).all()
 
 
 def test_warm_data_are_finite(pair: BufferPair) -> None:
     case = case_of("all_reduce", 960, dtype="float")
-    pair.warm(case, 1, RANKS)
+    pair.warm(case, case.role(1, RANKS))
     for address in (pair.send, pair.recv):
         values = memory_at(address, PAIR_BYTES).view(np.float32)
         assert np.isfinite(values).all()

@@ -4,7 +4,7 @@ import pytest
 
 from busbw.backends import create
 from busbw.backends.null import NullBackend
-from busbw.errors import SiteError, UsageError
+from busbw.errors import SiteError
 from busbw.model.plan import Plan
 from busbw.planning.make import make_plan
 from busbw.settings.run import RunSettings
@@ -28,13 +28,6 @@ def test_cpu_ranks_need_an_mpi_world() -> None:
 def test_an_unknown_backend_is_refused() -> None:
     with pytest.raises(SiteError, match="'gloo'"):
         create.create(plan("gloo"), SoloWorld())
-
-
-@pytest.mark.parametrize("datatype", ["half", "bfloat16"])
-def test_a_type_that_mpi_lacks_is_refused_before_anything_is_allocated(datatype: str) -> None:
-    with pytest.raises(UsageError, match=f"MPI has no element type {datatype}") as refused:
-        create.preflight(plan("mpi", datatype), SoloWorld())
-    assert "--backend nccl" in refused.value.hint
 
 
 def test_too_large_buffers_are_refused_before_anything_is_allocated() -> None:

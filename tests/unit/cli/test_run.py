@@ -7,14 +7,14 @@ import io
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from busbw_testing.environ import FOREIGN
+from busbw_testing.runs import NULL, start
 
-import busbw
 from busbw.cli.main import main
 from busbw.errors import ExitCode
 from busbw.model.event import decode
@@ -24,41 +24,7 @@ from busbw.record.close import close
 from busbw.record.folder import RUN_FILE
 from busbw.record.read import read_digests, read_record, read_samples
 
-NULL = ("--backend", "null", "--world", "nccl", "--ranks", "2")
 Busbw = Callable[..., subprocess.CompletedProcess[str]]
-FOREIGN = (
-    "BUSBW_",
-    "OMPI_",
-    "PMI",
-    "PMIX_",
-    "SLURM_",
-    "RANK",
-    "WORLD_SIZE",
-    "LOCAL_",
-    "MASTER_",
-    "TORCHELASTIC_",
-)
-
-
-def start(home: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
-    environment = {
-        **kept,
-        "PYTHONPATH": os.pathsep.join(
-            filter(None, (str(Path(busbw.__path__[0]).parent), os.environ.get("PYTHONPATH")))
-        ),
-        "BUSBW_HOME": str(home),
-        **variables,
-    }
-    return subprocess.run(
-        [sys.executable, "-m", "busbw", *words],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        stdin=subprocess.DEVNULL,
-    )
 
 
 @pytest.fixture
@@ -142,7 +108,7 @@ def test_the_record_holds_the_run(measured: subprocess.CompletedProcess[str], ho
         1040.0,
     ]
     samples, digests = read_samples(folder), read_digests(folder)
-    assert sorted(set(samples["rank"].tolist())) == [-1, 0, 1]
+    assert sorted(set(samples["rank"].tolist())) == [-2, -1, 0, 1]
     assert sorted(set(samples["case"].tolist())) == [0, 1, 2, 3, 4, 6]
     assert (samples["elapsed_ns"][samples["case"] == 2] == 1040 * samples["k"][samples["case"] == 2]).all()
     assert len(digests) == 6 * 2
@@ -243,10 +209,10 @@ def test_json_lines_are_events(tmp_path: Path) -> None:
 
 def test_one_rank_has_no_bus_bandwidth(tmp_path: Path) -> None:
     words = ("run", "all_reduce", "-e", "8", "--backend", "null", "--world", "solo", "--ranks", "1")
-    done = start(tmp_path, *words)
+    done = start(tmp_path, *words, "--stats", "n")
     assert done.returncode == 0, done.stderr
     row = next(line for line in done.stdout.splitlines() if not line.startswith("#"))
-    assert row.split()[5:10] == ["1.00", "0.0%", "0.01", "n/a", "N/A"]
+    assert row.split()[5:11] == ["1.00", "0.0%", "8", "0.01", "n/a", "N/A"]
 
 
 def test_a_dry_run_prints_the_plan_and_starts_nothing(tmp_path: Path, called: Any) -> None:
@@ -284,6 +250,12 @@ def test_variables_set_what_flags_leave_open(
         (["run", "all_reduce", "-e", "64MB"], "ambiguous size"),
         (["run", "all_reduce", "-b", "2K", "-e", "1K"], "larger than the last"),
         (["run", "all_reduce", "--ranks", "0"], "--ranks 0 is too small"),
+        (["run", "all_reduce", "--time", "span"], "--time span does not exist in throughput mode"),
+        (["run", "all_reduce", "--stats", "p99,median"], "not a statistic: 'median'"),
+        (
+            ["run", "all_reduce", "--backend", "mpi", "--ranks", "2", "-m", "4"],
+            "-m does not apply to CPU ranks",
+        ),
         (["run", "all_reduce", "--backend", "null", "--ranks", "2", "--world", "solo"], "solo has one rank"),
         (["show"], "no run 'last'"),
         (["show", "nothing"], "no run 'nothing'"),
@@ -350,7 +322,7 @@ def test_one_rank_beside_idle_gpus_is_warned_about(
         return ExitCode.OK
 
     # Neither a process nor blocked signals are wanted in that of the tests.
-    monkeypatch.setattr("busbw.worker.guard.Guard", lambda: None)
+    monkeypatch.setattr("busbw.worker.guard.Guard", lambda *_: None)
     monkeypatch.setattr("busbw.worker.signals.block", lambda: None)
     monkeypatch.setattr("busbw.worker.entry.live", live)
     monkeypatch.setattr("busbw.cli.run.choose_backend", lambda *_: backend)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from busbw.launchers.deaths import Death, last_words, read_death
+from busbw.launchers.deaths import Death, last_words, read_death, read_lost_peer
 
 BANNER = "=" * 83
 
@@ -65,3 +65,22 @@ def test_last_words_come_before_the_launcher_speaks() -> None:
     assert last_words(lines) == "ImportError: no numpy"
     assert last_words(HYDRA_CODE.splitlines()) == ""
     assert last_words([]) == ""
+
+
+def test_the_peer_that_survivors_lost_is_read() -> None:
+    lines = [
+        "An MPI communication peer process has unexpectedly disconnected.  This",
+        "usually indicates a failure in the peer process (e.g., a crash or",
+        "  Local host: h2",
+        "  Local PID:  367",
+        "  Peer host:  h3",
+    ]
+    assert read_lost_peer(lines) == "h3"
+    assert read_lost_peer(lines[:-1]) is None
+    assert read_death(lines) is None
+
+
+def test_the_host_whose_daemon_was_lost_is_read() -> None:
+    lines = ["  Local host:    h1", "  Remote host:   h3", "  Daemon exit status: 255"]
+    assert read_lost_peer(lines) == "h3"
+    assert read_lost_peer(lines[:-1]) is None

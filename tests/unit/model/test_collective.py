@@ -7,7 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from busbw.errors import UsageError
-from busbw.model.collective import COLLECTIVES, Collective, Holds, Region, Shape, collective
+from busbw.model.collective import (
+    COLLECTIVES,
+    VARIABLE,
+    Collective,
+    Holds,
+    InPlace,
+    Placement,
+    Region,
+    Role,
+    Shape,
+    collective,
+)
 from busbw.model.datatype import DATA_TYPES
 
 GIB = 2**30
@@ -30,6 +41,16 @@ def shape(name: str, size_bytes: int, ranks: int, type_bytes: int = 4) -> Shape:
         ("all_gather", 1, 0.0),
         ("all_gather", 2, 0.5),
         ("all_gather", 8, 0.875),
+        ("reduce_scatter", 1, 0.0),
+        ("reduce_scatter", 8, 0.875),
+        ("alltoall", 4, 0.75),
+        ("alltoall", 8, 0.875),
+        ("gather", 8, 0.875),
+        ("scatter", 8, 0.875),
+        ("broadcast", 1, 1.0),
+        ("broadcast", 8, 1.0),
+        ("reduce", 8, 1.0),
+        ("hypercube", 8, 1.0),
         ("sendrecv", 1, 1.0),
         ("sendrecv", 8, 1.0),
     ],
@@ -53,6 +74,16 @@ def test_bus_bandwidth_factors(name: str, ranks: int, factor: float) -> None:
         ("all_gather", 32, 2, 1, 16, 32),
         ("all_gather", 100, 3, 4, 8, 96),
         ("all_gather", 1024, 1, 8, 128, 1024),
+        ("reduce_scatter", 100, 3, 4, 8, 96),
+        ("reduce_scatter", 15, 1, 4, 0, 0),
+        ("alltoall", 100, 3, 4, 8, 96),
+        ("alltoall", 1024, 8, 2, 64, 1024),
+        ("gather", 100, 3, 4, 8, 96),
+        ("scatter", 100, 3, 4, 8, 96),
+        ("hypercube", 100, 2, 4, 12, 96),
+        ("broadcast", 100, 3, 4, 25, 100),
+        ("reduce", 102, 3, 4, 25, 100),
+        ("barrier", GIB, 3, 4, 0, 0),
         # nccl-tests prints 1073710080 for 1 GiB on 2160 ranks.
         ("all_gather", GIB, 2160, 4, 124272, 1073710080),
     ],
@@ -70,31 +101,136 @@ def test_size_is_the_larger_of_sent_and_received() -> None:
     assert gathered.size_bytes(4) == 4096
 
 
-def test_what_all_reduce_sends_and_receives() -> None:
-    row, counts = collective("all_reduce"), shape("all_reduce", 40, 4)
-    assert row.sends(counts, 3, 4) == (Region(Holds.CONTRIBUTION, 3, 0, 10),)
-    assert row.receives(counts, 3, 4) == (Region(Holds.REDUCED, 0, 0, 10),)
+# [elements sent, elements received, elements a rank's block has, elements of algbw] of 64 floats on 4 ranks.
+COUNTS = {
+    "all_reduce": (64, 64, 64, 64),
+    "all_gather": (16, 64, 16, 64),
+    "reduce_scatter": (64, 16, 16, 64),
+    "alltoall": (64, 64, 16, 64),
+    "broadcast": (64, 64, 64, 64),
+    "reduce": (64, 64, 64, 64),
+    "gather": (16, 64, 16, 64),
+    "scatter": (64, 16, 16, 64),
+    "sendrecv": (64, 64, 64, 64),
+    "hypercube": (16, 64, 16, 48),  # nccl-tests counts the three blocks that a rank does not have
+    "alltoallv": (64, 64, 16, 64),
+    "all_gatherv": (16, 64, 16, 64),
+    "permute": (64, 64, 64, 64),
+    "barrier": (0, 0, 0, 0),
+}
 
 
-def test_what_all_gather_sends_and_receives() -> None:
-    row, counts = collective("all_gather"), shape("all_gather", 48, 3)
-    assert row.sends(counts, 2, 3) == (Region(Holds.MOVED, 2, 0, 4),)
-    assert row.receives(counts, 2, 3) == (
-        Region(Holds.MOVED, 0, 0, 4),
-        Region(Holds.MOVED, 1, 4, 4),
-        Region(Holds.MOVED, 2, 8, 4),
-    )
-    assert counts.in_place_stride == 4
+def test_the_catalogue_is_that_of_nccl_tests_and_nccom_test_and_a_barrier() -> None:
+    assert sorted(row.name for row in COLLECTIVES) == sorted(COUNTS)
 
 
-def test_sendrecv_is_a_ring() -> None:
-    row, counts = collective("sendrecv"), shape("sendrecv", 16, 3)
-    assert row.sends(counts, 0, 3) == (Region(Holds.MOVED, 0, 0, 4),)
-    assert [row.receives(counts, rank, 3)[0].rank for rank in range(3)] == [2, 0, 1]
+@pytest.mark.parametrize("name", COUNTS)
+def test_counts_of_a_small_case(name: str) -> None:
+    got = shape(name, 256, 4)
+    assert (got.send_count, got.recv_count, got.block_count, got.algbw_count) == COUNTS[name]
 
 
-def test_aliased_buffers_are_undefined_for_sendrecv_only() -> None:
-    assert {row.name for row in COLLECTIVES if not row.in_place_on} == {"sendrecv"}
+MOVED, REDUCED, CONTRIBUTION = Holds.MOVED, Holds.REDUCED, Holds.CONTRIBUTION
+ALL_BLOCKS = tuple(Region(MOVED, owner, owner * 4, 4) for owner in range(3))
+
+
+@pytest.mark.parametrize(
+    ("name", "rank", "sent", "received"),
+    # 48 bytes of floats on 3 ranks, root 1: whole buffers of 12 elements, blocks of 4.
+    [
+        ("all_reduce", 2, (Region(CONTRIBUTION, 2, 0, 12),), (Region(REDUCED, 0, 0, 12),)),
+        ("all_gather", 2, (Region(MOVED, 2, 0, 4),), ALL_BLOCKS),
+        ("reduce_scatter", 2, (Region(CONTRIBUTION, 2, 0, 12),), (Region(REDUCED, 0, 0, 4, 8),)),
+        ("reduce_scatter", 0, (Region(CONTRIBUTION, 0, 0, 12),), (Region(REDUCED, 0, 0, 4, 0),)),
+        (
+            "alltoall",
+            2,
+            (Region(MOVED, 2, 0, 12),),
+            tuple(Region(MOVED, owner, owner * 4, 4, 8) for owner in range(3)),
+        ),
+        ("broadcast", 1, (Region(MOVED, 1, 0, 12),), (Region(MOVED, 1, 0, 12),)),
+        ("broadcast", 2, (), (Region(MOVED, 1, 0, 12),)),
+        ("reduce", 1, (Region(CONTRIBUTION, 1, 0, 12),), (Region(REDUCED, 0, 0, 12),)),
+        ("reduce", 2, (Region(CONTRIBUTION, 2, 0, 12),), ()),
+        ("gather", 1, (Region(MOVED, 1, 0, 4),), ALL_BLOCKS),
+        ("gather", 2, (Region(MOVED, 2, 0, 4),), ()),
+        ("scatter", 1, (Region(MOVED, 1, 0, 12),), (Region(MOVED, 1, 0, 4, 4),)),
+        ("scatter", 2, (), (Region(MOVED, 1, 0, 4, 8),)),
+        ("sendrecv", 0, (Region(MOVED, 0, 0, 12),), (Region(MOVED, 2, 0, 12),)),
+        ("sendrecv", 2, (Region(MOVED, 2, 0, 12),), (Region(MOVED, 1, 0, 12),)),
+        ("hypercube", 2, (Region(MOVED, 2, 0, 4),), ALL_BLOCKS),
+        ("permute", 2, (Region(MOVED, 2, 0, 12),), (Region(MOVED, 1, 0, 12),)),
+        ("all_gatherv", 2, (Region(MOVED, 2, 0, 4),), ALL_BLOCKS),
+        ("barrier", 2, (), ()),
+    ],
+)
+def test_what_buffers_hold_before_and_after(
+    name: str, rank: int, sent: tuple[Region, ...], received: tuple[Region, ...]
+) -> None:
+    row, counts, role = collective(name), shape(name, 48, 3), Role(rank, 3, 1)
+    assert (row.sends(counts, role), row.receives(counts, role)) == (sent, received)
+
+
+def test_size_is_the_larger_of_sent_and_received_for_scatter_too() -> None:
+    assert shape("scatter", 4096, 4).size_bytes(4) == shape("gather", 4096, 4).size_bytes(4) == 4096
+
+
+OVERLAPS = {
+    "all_reduce": {"mpi": InPlace.SAME, "nccl": InPlace.SAME},
+    "all_gather": {"mpi": InPlace.SEND_WITHIN_RECV, "nccl": InPlace.SEND_WITHIN_RECV},
+    # MPI_IN_PLACE gives the block at the start of the buffer; NCCL takes it where it lies.
+    "reduce_scatter": {"mpi": InPlace.SAME, "nccl": InPlace.RECV_WITHIN_SEND},
+    "alltoall": {"mpi": InPlace.SAME},
+    "broadcast": {"mpi": InPlace.SAME, "nccl": InPlace.SAME},
+    "reduce": {"mpi": InPlace.SAME, "nccl": InPlace.SAME},
+    "gather": {"mpi": InPlace.SEND_WITHIN_RECV, "nccl": InPlace.SEND_WITHIN_RECV},
+    "scatter": {"mpi": InPlace.RECV_WITHIN_SEND, "nccl": InPlace.RECV_WITHIN_SEND},
+    "sendrecv": {},
+    "hypercube": {"mpi": InPlace.SEND_WITHIN_RECV, "nccl": InPlace.SEND_WITHIN_RECV},
+    "barrier": {},
+}
+
+
+@pytest.mark.parametrize("name", OVERLAPS)
+@pytest.mark.parametrize("backend", ["mpi", "nccl"])
+def test_how_buffers_overlap_in_place(name: str, backend: str) -> None:
+    row = collective(name)
+    assert row.in_place.get(backend) == OVERLAPS[name].get(backend)
+    assert row.has(Placement.IN_PLACE, backend) is (backend in OVERLAPS[name])
+    # MPI_Bcast takes one buffer.
+    assert row.has(Placement.OUT_OF_PLACE, backend) is ((name, backend) != ("broadcast", "mpi"))
+
+
+def test_an_unknown_backend_has_nothing_in_place() -> None:
+    assert not any(row.has(Placement.IN_PLACE, "gloo") for row in COLLECTIVES)
+
+
+def test_what_a_collective_is() -> None:
+    def names(of: str) -> set[str]:
+        return {row.name for row in COLLECTIVES if getattr(row, of)}
+
+    assert names("reducing") == {"all_reduce", "reduce_scatter", "reduce"}
+    assert names("rooted") == {"broadcast", "reduce", "gather", "scatter"}
+    assert names("agreeing") == {"all_reduce", "all_gather", "all_gatherv", "broadcast", "hypercube"}
+    assert names("variable") == {"alltoallv", "all_gatherv"} == VARIABLE
+    assert {row.name for row in COLLECTIVES if not row.sized} == {"barrier"}
+    # Of the others a rank can leave while the last has not come yet.
+    assert names("synchronising") == {
+        "all_reduce",
+        "all_gather",
+        "reduce_scatter",
+        "alltoall",
+        "hypercube",
+        "barrier",
+    }
+
+
+@pytest.mark.parametrize("ranks", range(1, 70))
+def test_only_hypercube_refuses_and_only_what_is_no_power_of_two(ranks: int) -> None:
+    refusing = {row.name for row in COLLECTIVES if row.refuses(ranks)}
+    assert refusing == (set() if ranks in (1, 2, 4, 8, 16, 32, 64) else {"hypercube"})
+    if refusing:
+        assert collective("hypercube").refuses(ranks).startswith(f"{ranks} ranks: ")
 
 
 def test_names_and_numbers_are_unique() -> None:
@@ -105,7 +241,7 @@ def test_names_and_numbers_are_unique() -> None:
 def test_an_unknown_collective_is_refused_with_the_known_ones() -> None:
     with pytest.raises(UsageError, match="'allreduce'") as refused:
         collective("allreduce")
-    assert "all_reduce, all_gather, sendrecv" in refused.value.hint
+    assert refused.value.hint == f"use one of: {', '.join(row.name for row in COLLECTIVES)}"
 
 
 @given(rows, st.integers(min_value=1, max_value=100_000))
@@ -122,28 +258,74 @@ def test_nothing_is_larger_than_requested(
     assert min(counts.call_count, counts.send_count, counts.recv_count) >= 0
 
 
-@given(rows, st.integers(min_value=0, max_value=2**34), st.integers(1, 64), type_sizes, st.data())
-def test_received_regions_tile_the_buffer(
-    row: Collective, elements: int, ranks: int, type_bytes: int, data: st.DataObject
-) -> None:
-    rank = data.draw(st.integers(0, ranks - 1))
-    counts = row.shape(elements, ranks, type_bytes)
+@st.composite
+def calls(draw: st.DrawFn) -> tuple[Collective, Shape, Role]:
+    """A collective with counts, and the part that a rank plays in it."""
+    row, ranks = draw(rows), draw(st.integers(1, 64))
+    role = Role(draw(st.integers(0, ranks - 1)), ranks, draw(st.integers(0, ranks - 1)))
+    return row, row.shape(draw(element_counts), ranks, draw(type_sizes)), role
+
+
+@given(calls())
+def test_regions_tile_the_buffers(call: tuple[Collective, Shape, Role]) -> None:
+    """All of a buffer is accounted for, once; or nothing of it, where a rank's part has none."""
+    row, counts, role = call
+    part_sends = not row.rooted or role.is_root or row.name in ("reduce", "gather")
+    part_receives = not row.rooted or role.is_root or row.name in ("broadcast", "scatter")
     for regions, count in (
-        (row.sends(counts, rank, ranks), counts.send_count),
-        (row.receives(counts, rank, ranks), counts.recv_count),
+        (row.sends(counts, role), counts.send_count if part_sends else 0),
+        (row.receives(counts, role), counts.recv_count if part_receives else 0),
     ):
         following = 0
         for region in sorted(regions, key=lambda region: region.offset):
             assert region.offset == following
-            assert 0 <= region.rank < ranks
+            assert 0 <= region.rank < role.ranks
             following += region.count
         assert following == count
 
 
-@given(rows, element_counts, ranks_counts, type_sizes)
-def test_in_place_data_lie_inside_the_receive_buffer(
-    row: Collective, elements: int, ranks: int, type_bytes: int
+@given(calls())
+def test_what_is_received_was_sent(call: tuple[Collective, Shape, Role]) -> None:
+    """Every element that a rank must get is one that its owner brings to the call."""
+    row, counts, role = call
+    for region in row.receives(counts, role):
+        owners = range(role.ranks) if region.holds is Holds.REDUCED else (region.rank,)
+        for owner in owners:
+            brought = row.sends(counts, Role(owner, role.ranks, role.root))
+            assert all(sent.rank == owner for sent in brought)
+            assert region.first_index + region.count <= sum(sent.count for sent in brought)
+
+
+@given(calls())
+def test_ranks_get_different_blocks(call: tuple[Collective, Shape, Role]) -> None:
+    """A block that went to the wrong rank must not look right there."""
+    row, counts, role = call
+    received = row.receives(counts, role)
+    if row.agreeing or not any(region.count for region in received) or role.ranks == 1:
+        return
+    other = Role((role.rank + 1) % role.ranks, role.ranks, role.root)
+    assert received != row.receives(counts, other)
+
+
+@given(calls())
+def test_shares_are_whole_and_aligned(call: tuple[Collective, Shape, Role]) -> None:
+    _, counts, role = call
+    if counts.send_count != counts.recv_count or counts.block_count != counts.send_count:
+        assert {counts.send_count, counts.recv_count} <= {
+            counts.block_count,
+            counts.block_count * role.ranks,
+        }
+    assert counts.algbw_count <= max(counts.send_count, counts.recv_count)
+
+
+@given(calls(), st.sampled_from(["mpi", "nccl", "null"]))
+def test_in_place_data_lie_inside_the_other_buffer(
+    call: tuple[Collective, Shape, Role], backend: str
 ) -> None:
-    if row.in_place_on:
-        counts = row.shape(elements, ranks, type_bytes)
-        assert (ranks - 1) * counts.in_place_stride + counts.send_count <= counts.recv_count
+    row, counts, role = call
+    own_block = role.rank * counts.block_count
+    match row.in_place.get(backend):
+        case InPlace.SEND_WITHIN_RECV:
+            assert own_block + counts.send_count <= counts.recv_count
+        case InPlace.RECV_WITHIN_SEND:
+            assert own_block + counts.recv_count <= counts.send_count

@@ -10,24 +10,65 @@ from busbw.model.datatype import DATA_TYPES, REDUCE_OPS, data_type, reduce_op
 @pytest.mark.parametrize(
     ("name", "number", "size_bytes"),
     # ncclDataType_t of NCCL 2.x.
-    [("int8", 0, 1), ("int32", 2, 4), ("half", 6, 2), ("float", 7, 4), ("double", 8, 8), ("bfloat16", 9, 2)],
+    [
+        ("int8", 0, 1),
+        ("uint8", 1, 1),
+        ("int32", 2, 4),
+        ("uint32", 3, 4),
+        ("int64", 4, 8),
+        ("uint64", 5, 8),
+        ("half", 6, 2),
+        ("float", 7, 4),
+        ("double", 8, 8),
+        ("bfloat16", 9, 2),
+        ("f8e4m3", 10, 1),
+        ("f8e5m2", 11, 1),
+    ],
 )
 def test_numbers_are_those_of_nccl(name: str, number: int, size_bytes: int) -> None:
     assert (data_type(name).number, data_type(name).size_bytes) == (number, size_bytes)
 
 
-@pytest.mark.parametrize(("alias", "name"), [("int", "int32"), ("bf16", "bfloat16"), ("fp32", "float")])
+def test_what_nccl_does_not_have_is_numbered_after_it() -> None:
+    assert len(DATA_TYPES) == 14
+    assert [(row.name, row.number, row.size_bytes) for row in DATA_TYPES[12:]] == [
+        ("int16", 12, 2),
+        ("uint16", 13, 2),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("alias", "name"),
+    [
+        ("int", "int32"),
+        ("bf16", "bfloat16"),
+        ("fp32", "float"),
+        ("fp16", "half"),
+        ("fp64", "double"),
+        ("fp8", "f8e4m3"),
+        ("fp8e5", "f8e5m2"),
+    ],
+)
 def test_aliases(alias: str, name: str) -> None:
     assert data_type(alias).name == name
 
 
 def test_reductions_are_numbered_as_in_nccl() -> None:
-    assert [(op.name, op.number) for op in REDUCE_OPS] == [("sum", 0), ("prod", 1), ("max", 2), ("min", 3)]
+    assert [(op.name, op.number) for op in REDUCE_OPS] == [
+        ("sum", 0),
+        ("prod", 1),
+        ("max", 2),
+        ("min", 3),
+        ("avg", 4),
+        ("mulsum", 5),
+    ]
+    assert reduce_op("premulsum").name == "mulsum"
 
 
 def test_no_name_is_used_twice() -> None:
-    names = [name for row in DATA_TYPES for name in (row.name, *row.aliases)]
-    assert len(names) == len(set(names))
+    for rows in (DATA_TYPES, REDUCE_OPS):
+        names = [name for row in rows for name in (row.name, *row.aliases)]
+        assert len(names) == len(set(names))
 
 
 @pytest.mark.parametrize("lookup", [data_type, reduce_op])

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from busbw.model.event import EventKind, decode, encode, event
+from busbw.model.event import EventKind, Joiner, decode, encode, encode_parts, event
 from busbw.model.result import CaseResult, Status
 
 
@@ -56,3 +56,38 @@ def test_trailing_space_does_not_hide_an_event() -> None:
 def test_a_result_with_no_numbers_travels() -> None:
     item = event(EventKind.CASE, result=CaseResult(0, Status.NOT_APPLICABLE))
     assert decode(encode(item))["result"]["time_ns"] is None  # type: ignore[index]
+
+
+LONG = event(
+    EventKind.HEADER, seq=1, plan=[{"case": number, "text": str(number**9)} for number in range(3000)]
+)
+
+
+def test_a_long_event_travels_in_lines_that_a_pipe_takes_whole() -> None:
+    lines = encode_parts(LONG)
+    assert len(lines) > 5
+    assert all(len(line.encode()) + 1 <= 4096 for line in lines)
+    joiner = Joiner()
+    heard = [joiner.take(decode(f"[0] {line}") or {}) for line in lines]
+    assert heard == [*[None] * (len(lines) - 1), LONG]
+
+
+def test_a_short_event_is_its_own_line() -> None:
+    assert encode_parts(ITEM) == [encode(ITEM)]
+    assert Joiner().take(ITEM) == ITEM
+
+
+def test_parts_that_come_again_or_mixed_with_others_make_the_same_events() -> None:
+    other = event(EventKind.RECORD, data=LONG["plan"][:1000])
+    ours, theirs = encode_parts(LONG), encode_parts(other)
+    mixed = [*ours[:2], theirs[0], *ours[:-1], *theirs[1:], ours[-1], *theirs]
+    joiner = Joiner()
+    heard = [joiner.take(decode(line) or {}) for line in mixed]
+    assert [item for item in heard if item is not None] == [other, LONG, other]
+
+
+def test_a_lost_part_is_no_event() -> None:
+    joiner = Joiner()
+    lines = encode_parts(LONG)
+    assert [joiner.take(decode(line) or {}) for line in lines[:2] + lines[3:]] == [None] * (len(lines) - 1)
+    assert joiner.take(ITEM) == ITEM

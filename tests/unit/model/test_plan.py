@@ -1,14 +1,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields, replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from busbw.model.collective import COLLECTIVES, Placement
+from busbw.model.collective import COLLECTIVES, Placement, Role
+from busbw.model.counts import CountTable
 from busbw.model.datatype import DATA_TYPES, REDUCE_OPS
-from busbw.model.plan import Limits, Plan
+from busbw.model.plan import CallOptions, Limits, Plan, Stream, Timing
 from busbw.planning.expand import Grid, expand
 
 
@@ -21,6 +23,77 @@ def test_json_round_trip_keeps_every_field() -> None:
     first = plan(limits=Limits(calls=20, warmup_calls=0, precision=0.5))
     assert Plan.from_json(first.to_json()) == first
     assert Plan.from_json(first.to_json().encode()) == first
+
+
+def test_everything_that_can_be_asked_for_travels_to_the_ranks() -> None:
+    """Every field has another value than by default, so one that is left out is seen."""
+    first = replace(
+        plan(limits=Limits(0, 0, 0.5, 0.6, 7.0, 8, 9.0, 10.0, 11, 12)),
+        nccl_path="/nccl",
+        options=CallOptions(2, 3, 1, 4, "managed", 5.5),
+        timing=Timing("latency", "span", "ramp", barrier=False),
+        show=("p99.9", "timestamp"),
+        groups=((0, 2), (3, 1)),
+        counts=(
+            CountTable(
+                "f", 2, ((1, 2), (3, 4)), 7, "bytes", True, ((0, 1), (0, 3)), ((0, 1), (2, 6)), 16, 9, "c"
+            ),
+        ),
+        pairs=((0, 1),),
+        data="random",
+        save_wrong=True,
+        pin=True,
+        streams=(
+            Stream("c", 8, 2, ((0, 1),), (CountTable("g", 2, ((1, 2), (3, 4)), 7),), ((1, 0),)),
+            Stream("d", 16),
+        ),
+    )
+    for value, default in (
+        (first.limits, Limits()),
+        (first.options, CallOptions()),
+        (first.timing, Timing()),
+    ):
+        assert all(getattr(value, f.name) != getattr(default, f.name) for f in fields(value))
+    got = Plan.from_json(first.to_json())
+    assert got == first
+    assert isinstance(got.show, tuple)
+
+
+def test_a_plan_of_an_earlier_version_has_no_groups_and_even_counts() -> None:
+    fields_of = json.loads(plan().to_json())
+    for name in ("groups", "counts", "pairs", "data", "save_wrong", "pin", "streams"):
+        del fields_of[name]
+    del fields_of["cases"][0]["coalesce"], fields_of["limits"]["outer_iters"]
+    assert Plan.from_json(json.dumps(fields_of)) == plan()
+
+
+def test_a_rank_has_its_number_in_its_group_and_may_sit_out() -> None:
+    grouped = replace(plan(), groups=((0, 2), (3, 1)))
+    places = [grouped.group_of(rank, 5) for rank in range(5)]
+    assert places == [
+        Role(0, 2, group=0),
+        Role(1, 2, group=1),
+        Role(1, 2, group=0),
+        Role(0, 2, group=1),
+        None,
+    ]
+    assert plan().group_of(3, 5) == Role(3, 5)
+    assert grouped.rank_bytes(grouped.cases[0], 4, 5) == (0, 0)
+
+
+def test_bytes_of_a_rank_are_those_of_its_segments() -> None:
+    case = next(case for case in plan().cases if case.collective == "alltoallv" and case.size_bytes == 64)
+    uneven = replace(plan(), counts=(CountTable("f", 4, ((16, 0, 0, 0),), 64, collective="alltoallv"),))
+    assert [uneven.rank_bytes(case, rank, 4) for rank in range(4)] == [(16, 64), (16, 0), (16, 0), (16, 0)]
+
+
+def test_cases_keep_their_reason_and_cycle() -> None:
+    grid = Grid(COLLECTIVES, DATA_TYPES[:1], REDUCE_OPS[:1], [0], [64], cycles=2)
+    first = replace(plan(), cases=expand(grid, 3, "mpi"))
+    cases = Plan.from_json(first.to_json()).cases
+    assert cases == first.cases
+    assert {case.cycle for case in cases} == {0, 1}
+    assert any(case.reason for case in cases)
 
 
 def test_placements_come_back_as_placements() -> None:

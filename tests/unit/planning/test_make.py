@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 
 import pytest
 
+from busbw.backends.buffers import BufferPair, CaseBuffers
+from busbw.backends.host_memory import HostMemory
 from busbw.errors import UsageError
-from busbw.model.plan import Limits
+from busbw.model.collective import COLLECTIVES
+from busbw.model.datatype import DATA_TYPES, REDUCE_OPS
+from busbw.model.plan import CallOptions, Limits
 from busbw.planning.make import make_plan
 from busbw.settings.run import RunSettings
 
@@ -61,12 +66,44 @@ def test_stepping_by_bytes() -> None:
         ({"op": "xor"}, "unknown reduction 'xor'"),
         ({"minbytes": "8MB"}, "ambiguous size"),
         ({"stepfactor": 2.0, "stepbytes": "8"}, "exclude each other"),
-        ({"iters": 0}, "-n 0 is too small"),
+        ({"iters": -1}, "-n -1 is too small"),
         ({"warmup_iters": -1}, "-w -1 is too small"),
         ({"check": -1}, "-c -1 is too small"),
         ({"precision": "200%"}, "not between 0 and 1"),
         ({"case_time": "soon"}, "not a duration"),
-        ({"root": 2}, "root 2 is not a rank"),
+        ({"root": "2"}, "root 2 is not a rank"),
+        ({"root": "0,-1"}, "root -1 is not a rank"),
+        ({"root": "first"}, "not a root: 'first'"),
+        ({"root": ","}, "no root given"),
+        ({"stepfactor": 0.5}, "the factor between sizes is 0.5"),
+        ({"stepfactor": 1.0, "stepbytes": "0"}, "step between sizes is 0"),
+        ({"cycles": 0}, "--cycles 0 is too small"),
+        ({"budget": "0s"}, "--budget leaves no time"),
+        ({"case_time": "0s"}, "--case-time leaves no time"),
+        ({"budget": "soon"}, "not a duration"),
+        ({"agg_iters": 0}, "-m 0 is too small"),
+        ({"cudagraph": -1}, "-G -1 is too small"),
+        ({"unalign": -1}, "-u -1 is too small"),
+        ({"local_register": 3}, "-R 3 is unknown"),
+        ({"parallel_init": 2}, "-p 2 is unknown"),
+        ({"blocking": 4}, "-z 4 is unknown"),
+        ({"average": 4}, "-a 4 is unknown"),
+        ({"report_timestamps": 2}, "-S 2 is unknown"),
+        ({"memory": 2}, "-M 2 is unknown"),
+        ({"report_cputime": -1}, "-C -1 is unknown"),
+        ({"timeout": -1.0}, "-T -1 is negative"),
+        ({"stats": ("p101",)}, "p101 is not between 0 and 100"),
+        ({"stats": ("p99,median",)}, "not a statistic: 'median'"),
+        ({"agg_iters": 2}, "-m does not apply to CPU ranks"),
+        ({"cudagraph": 1}, "-G does not apply to CPU ranks"),
+        ({"local_register": 1}, "-R does not apply to CPU ranks"),
+        ({"buffers": "managed"}, "--buffers does not apply to CPU ranks"),
+        ({"time": "last"}, "--time last does not exist in throughput mode"),
+        ({"time": "span"}, "--time span does not exist in throughput mode"),
+        ({"time": "loop", "mode": "latency"}, "--time loop does not exist in latency mode"),
+        ({"time": "loop", "blocking": 1}, "--time loop does not exist in latency mode"),
+        ({"time": "max", "average": 1}, "--time and -a ask for different times"),
+        ({"arrival": "ramp"}, "--arrival needs single calls"),
         ({"datatype": ","}, "no element type"),
         ({"op": ""}, "no reduction"),
         ({"seed": -1}, "--seed -1 is too small"),
@@ -90,5 +127,240 @@ def test_an_unknown_operation_is_refused() -> None:
 
 
 def test_the_null_backend_refuses_bad_counts_too() -> None:
-    with pytest.raises(UsageError, match="-c -1"):
-        make_plan(OPERATIONS, settings(check=-1), "null", 2)
+    """Words are judged before the machine is looked at, on the null backend."""
+    for changed, words in (
+        ({"iters": -1}, "-n -1"),
+        ({"cycles": 0}, "--cycles 0"),
+        ({"seed": -2}, "--seed -2"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            make_plan(OPERATIONS, settings(**changed), "null", 2)
+
+
+@pytest.mark.parametrize("check", [-1, -5])
+def test_a_bad_number_of_checks_is_refused_where_there_is_something_to_check(check: int) -> None:
+    with pytest.raises(UsageError, match=f"-c {check}"):
+        make_plan(OPERATIONS, settings(check=check), "nccl", 2)
+
+
+def sizes_of(**changed: object) -> list[int]:
+    plan = make_plan(OPERATIONS, settings(datatype="int8", **changed), "mpi", 2)
+    assert plan.buffer_bytes >= max(case.size_bytes for case in plan.cases)
+    return [case.size_bytes for case in plan.cases[::2]]
+
+
+# ---- the sweep ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("one", ["minbytes", "maxbytes"])
+def test_one_end_alone_is_the_only_size(one: str) -> None:
+    assert sizes_of(**{one: "3K"}) == [3072]
+    assert make_plan(OPERATIONS, settings(**{one: "3K"}), "mpi", 2).buffer_bytes == 3072
+
+
+def test_one_size_of_nothing() -> None:
+    assert sizes_of(minbytes="0") == [0]
+
+
+@pytest.mark.parametrize(
+    ("changed", "sizes"),
+    [
+        ({"minbytes": "1K", "maxbytes": "4K"}, [1024, 2048, 4096]),
+        ({"minbytes": "1K", "maxbytes": "4K", "stepfactor": 4.0}, [1024, 4096]),
+        # nccl-tests steps by 1 MiB where it has no factor.
+        ({"minbytes": "8", "maxbytes": "2M", "stepfactor": 1.0}, [8, 2**20 + 8]),
+        ({"minbytes": "8", "maxbytes": "40", "stepfactor": 1.0, "stepbytes": "16"}, [8, 24, 40]),
+        ({"minbytes": "8", "maxbytes": "40", "stepbytes": "16"}, [8, 24, 40]),
+        ({"minbytes": "0", "maxbytes": "32", "stepbytes": "16"}, [0, 16, 32]),
+        ({"minbytes": "8", "maxbytes": "8", "stepfactor": 2.0}, [8]),
+    ],
+)
+def test_steps(changed: dict[str, object], sizes: list[int]) -> None:
+    assert sizes_of(**changed) == sizes
+
+
+def test_all_of_everything() -> None:
+    plan = make_plan(("all",), settings(datatype="all", op="all", root="all", maxbytes="64"), "nccl", 4)
+    assert {case.collective for case in plan.cases} == {row.name for row in COLLECTIVES}
+    assert {case.dtype for case in plan.cases} == {row.name for row in DATA_TYPES}
+    assert {case.op for case in plan.cases if case.row.reducing} == {row.name for row in REDUCE_OPS}
+    assert {case.root for case in plan.cases if case.row.rooted} == {0, 1, 2, 3}
+    # NCCL does not reduce all of them, which is no reason to refuse the others.
+    assert {case.dtype for case in plan.cases if case.row.reducing and not case.applicable} == {
+        "int16",
+        "uint16",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "roots"), [("all", [0, 1, 2]), ("-1", [0, 1, 2]), ("2,0", [2, 0]), (" 1 , ", [1])]
+)
+def test_roots(text: str, roots: list[int]) -> None:
+    plan = make_plan(("broadcast",), settings(root=text, maxbytes="8"), "nccl", 3)
+    assert [case.root for case in plan.cases[::2]] == roots
+
+
+def test_all_is_a_word_for_itself() -> None:
+    with pytest.raises(UsageError, match="unknown operation 'all'"):
+        make_plan(("all", "sendrecv"), settings(), "mpi", 2)
+    with pytest.raises(UsageError, match="unknown type 'all'"):
+        make_plan(OPERATIONS, settings(datatype="all,float"), "mpi", 2)
+
+
+def test_cycles() -> None:
+    plan = make_plan(OPERATIONS, settings(cycles=3, maxbytes="8"), "mpi", 2)
+    assert [(case.index, case.cycle) for case in plan.cases] == [
+        (0, 0),
+        (1, 0),
+        (2, 1),
+        (3, 1),
+        (4, 2),
+        (5, 2),
+    ]
+
+
+# ---- how it is timed ----------------------------------------------------------------------------------
+
+
+def test_no_calls_only_check() -> None:
+    plan = make_plan(OPERATIONS, settings(iters=0), "mpi", 2)
+    assert (plan.limits.calls, plan.checks) == (0, 1)
+
+
+def test_groups_multiply_calls_and_warm_up() -> None:
+    plan = make_plan(OPERATIONS, settings(iters=20, warmup_iters=5, agg_iters=4), "nccl", 2)
+    assert (plan.limits.calls, plan.limits.warmup_calls, plan.options.aggregate) == (80, 20, 4)
+    adaptive = make_plan(OPERATIONS, settings(agg_iters=4), "nccl", 2)
+    assert (adaptive.limits.calls, adaptive.limits.warmup_calls) == (None, None)
+
+
+def test_a_budget() -> None:
+    assert make_plan(OPERATIONS, settings(budget="2m"), "mpi", 2).limits.budget_seconds == 120
+    assert make_plan(OPERATIONS, settings(), "mpi", 2).limits.budget_seconds is None
+
+
+@pytest.mark.parametrize(
+    ("blocking", "mode", "barrier"),
+    [(0, "throughput", True), (1, "latency", True), (2, "latency", False), (3, "latency", True)],
+)
+def test_z_is_a_mode(blocking: int, mode: str, barrier: bool) -> None:
+    timing = make_plan(OPERATIONS, settings(blocking=blocking), "mpi", 2).timing
+    assert (timing.mode, timing.barrier) == (mode, barrier)
+
+
+@pytest.mark.parametrize(
+    ("average", "time"), [(0, "rank0"), (1, "avg"), (2, "min"), (3, "max"), (None, "max")]
+)
+def test_a_is_a_time(average: int | None, time: str) -> None:
+    assert make_plan(OPERATIONS, settings(average=average), "mpi", 2).timing.time == time
+    assert make_plan(OPERATIONS, settings(average=average, time=time), "mpi", 2).timing.time == time
+
+
+@pytest.mark.parametrize(("average", "time"), [(0, "rank0"), (1, "avg"), (2, "min"), (3, "max")])
+def test_a_of_a_loop_is_what_nccl_tests_prints(average: int, time: str) -> None:
+    asked = settings(average=average, time="loop", iters=20)
+    assert make_plan(OPERATIONS, asked, "mpi", 2).timing.time == f"loop-{time}"
+
+
+TIMES = {
+    "throughput": {"max", "avg", "min", "rank0", "loop"},
+    "latency": {"max", "avg", "min", "rank0", "last", "span"},
+}
+
+
+@pytest.mark.parametrize("mode", TIMES)
+@pytest.mark.parametrize("time", ["max", "avg", "min", "rank0", "loop", "last", "span"])
+@pytest.mark.parametrize("backend", ["mpi", "nccl", "null"])
+def test_times_of_a_mode(mode: str, time: str, backend: str) -> None:
+    asked = settings(mode=mode, time=time)
+    if time in TIMES[mode] and (time, backend) != ("span", "nccl"):
+        timing = make_plan(OPERATIONS, asked, backend, 2).timing
+        assert (timing.mode, timing.time) == (mode, time)
+    else:
+        with pytest.raises(UsageError, match=f"--time {time}") as refused:
+            make_plan(OPERATIONS, asked, backend, 2)
+        assert refused.value.hint
+
+
+@pytest.mark.parametrize("changed", [{"cudagraph": 1}, {"agg_iters": 2}])
+def test_single_calls_are_in_no_group_and_no_graph(changed: dict[str, object]) -> None:
+    with pytest.raises(UsageError, match="latency mode has single calls"):
+        make_plan(OPERATIONS, settings(mode="latency", **changed), "nccl", 2)
+    with pytest.raises(UsageError, match="latency mode has single calls"):
+        make_plan(OPERATIONS, settings(blocking=1, **changed), "nccl", 2)
+
+
+def test_arrival_patterns() -> None:
+    timing = make_plan(OPERATIONS, settings(mode="latency", arrival="late-one"), "mpi", 2).timing
+    assert timing.arrival == "late-one"
+
+
+def test_what_gpus_have() -> None:
+    asked = settings(cudagraph=3, agg_iters=2, local_register=2, unalign=1, timeout=2.5)
+    assert make_plan(OPERATIONS, asked, "nccl", 2).options == CallOptions(2, 3, 2, 1, "device", 2.5)
+    assert make_plan(OPERATIONS, settings(buffers="host"), "nccl", 2).options.memory == "host"
+
+
+@pytest.mark.parametrize("memory", ["managed", "host"])
+def test_only_device_memory_can_be_registered(memory: str) -> None:
+    with pytest.raises(UsageError, match=f"--buffers {memory} cannot be registered"):
+        make_plan(OPERATIONS, settings(buffers=memory, local_register=1), "nccl", 2)
+
+
+# ---- unique buffers -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changed", "calls"),
+    [
+        ({"iters": 20, "warmup_iters": 5}, 25),
+        ({"iters": 20}, 20),
+        ({"iters": 4, "warmup_iters": 1, "agg_iters": 3}, 15),
+    ],
+)
+def test_every_call_has_a_buffer_of_the_largest_size(changed: dict[str, object], calls: int) -> None:
+    asked = settings(maxbytes="4K", unique_buffers=True, **changed)
+    plan = make_plan(("all_reduce",), asked, "null", 2)
+    assert plan.buffer_bytes == 4096 * calls
+    assert plan.rotate
+    largest = max(case.size_bytes for case in plan.cases)
+    with contextlib.closing(Pair(plan.buffer_bytes)) as pair:
+        case = next(case for case in plan.cases if case.size_bytes == largest)
+        buffers = CaseBuffers.of(pair.pair, case, case.role(0, 2), None, rotate=plan.rotate)
+        assert (buffers.slots, buffers.stride_bytes) == (calls, largest)  # call i works on slot i
+
+
+class Pair:
+    """Buffers of host memory."""
+
+    def __init__(self, size_bytes: int) -> None:
+        self.pair = BufferPair.allocate(HostMemory(), size_bytes)
+
+    def close(self) -> None:
+        self.pair.release()
+
+
+@pytest.mark.parametrize("changed", [{}, {"iters": 0}, {"iters": 5, "hot": True}, {"warmup_iters": 5}])
+def test_unique_buffers_need_a_number_of_calls(changed: dict[str, object]) -> None:
+    with pytest.raises(UsageError, match="the number of calls must be known"):
+        make_plan(("all_reduce",), settings(unique_buffers=True, **changed), "null", 2)
+
+
+# ---- columns ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changed", "show"),
+    [
+        ({}, ("p99", "imbalance", "n")),
+        ({"stats": ("avg,p50", "P99.9")}, ("avg", "p50", "p99.9")),
+        ({"stats": ("p99, n,,", " avg ")}, ("p99", "n", "avg")),
+        ({"stats": ("first,skew,issue",)}, ("first", "skew", "issue")),
+        ({"stats": ("n,n",)}, ("n",)),
+        ({"report_cputime": 1}, ("p99", "imbalance", "n", "issue")),
+        ({"stats": ("issue,avg",), "report_cputime": 1}, ("issue", "avg")),
+        ({"report_timestamps": 1, "memory": 1}, ("p99", "imbalance", "n", "timestamp", "memory")),
+    ],
+)
+def test_columns(changed: dict[str, object], show: tuple[str, ...]) -> None:
+    assert make_plan(OPERATIONS, settings(**changed), "mpi", 2).show == show

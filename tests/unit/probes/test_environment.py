@@ -90,12 +90,14 @@ def test_environment(tmp_path: Path) -> None:
             "HOME": str(tmp_path),
             "HF_TOKEN": "t0p",
             "LOADEDMODULES": "gcc/13.2:openmpi/5.0.5",
+            "_LMFILES_": "/mods/gcc/13.2.lua:/mods/openmpi/5.0.5.lua",
         },
         root=tmp_path,
     )
     assert environment.variables == {"NCCL_DEBUG": "WARN", "BUSBW_TOKEN": REDACTED}
     assert environment.redacted == ("BUSBW_TOKEN",)
     assert environment.modules == ("gcc/13.2", "openmpi/5.0.5")
+    assert environment.module_files == ("/mods/gcc/13.2.lua", "/mods/openmpi/5.0.5.lua")
     assert environment.nccl_config == ()
     assert "s3cret" not in repr(environment)
 

@@ -80,6 +80,31 @@ def test_memory_goes_both_ways(driver: CudaDriver) -> None:
     driver.mem_free(address)
 
 
+def test_memory_of_other_kinds(driver: CudaDriver) -> None:
+    address = driver.mem_alloc_managed(16)
+    driver.memset(address, 7, 16)
+    driver.mem_free(address)
+    host = driver.host_alloc(16)
+    assert driver.host_device_address(host) == host + 16
+    driver.host_free(host)
+
+
+def test_capture_ends_in_something_that_can_be_launched(
+    driver: CudaDriver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STAND_IN_LOG", str(tmp_path / "asked"))
+    driver.stream_begin_capture(driver.stream_create())
+    graph = driver.stream_end_capture(0x200)
+    executable = driver.graph_instantiate(graph)
+    driver.graph_destroy(graph)
+    driver.graph_exec_destroy(executable)
+    lines = (tmp_path / "asked").read_text().split()
+    assert lines == [
+        "BeginCapture", "1", "EndCapture", "GraphInstantiate", str(executable), "GraphDestroy",
+        "GraphExecDestroy", str(executable),
+    ]  # fmt: skip
+
+
 def test_too_much_memory_hints_at_the_size(driver: CudaDriver) -> None:
     with pytest.raises(CudaError, match="CUDA_ERROR_OUT_OF_MEMORY") as caught:
         driver.mem_alloc(1 << 40)

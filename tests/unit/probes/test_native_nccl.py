@@ -210,10 +210,34 @@ class TestLibrary:
 
     def test_exports(self, nccl: NcclLibrary) -> None:
         assert nccl.has("ncclAllReduce")
-        assert not nccl.has("ncclAlltoAll")
+        assert not nccl.has("ncclPutSignal")
         assert nccl.address("ncclAllReduce") > 0
-        with pytest.raises(SiteError, match="lacks ncclAlltoAll"):
-            nccl.address("ncclAlltoAll")
+        with pytest.raises(SiteError, match="lacks ncclPutSignal"):
+            nccl.address("ncclPutSignal")
+
+    def test_memory_and_registration(self, nccl: NcclLibrary) -> None:
+        address = nccl.mem_alloc(64)
+        assert nccl.comm_register(0x1000, address, 64) == address + 1
+        assert nccl.window_register(0x1000, address, 64) == address + 2
+        nccl.comm_deregister(0x1000, address + 1)
+        nccl.window_deregister(0x1000, address + 2)
+        nccl.mem_free(address)
+        with pytest.raises(NcclError, match="ncclCommDeregister failed"):
+            nccl.comm_deregister(0x1000, 0)
+
+    def test_what_an_older_copy_lacks_is_named_at_its_first_use(self, build_library: BuildLibrary) -> None:
+        older = NcclLibrary(str(build_library("nccl", "VERSION=21805")), maps=NO_MAPS)
+        with pytest.raises(SiteError, match="lacks ncclMemAlloc"):
+            older.mem_alloc(64)
+
+    def test_premultiplied_sum_is_passed_by_value(
+        self, nccl: NcclLibrary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("STAND_IN_LOG", str(tmp_path / "asked"))
+        op = nccl.premul_sum_create(0x1000, struct.pack("f", 0.5), 7)
+        nccl.reduction_destroy(0x1000, op)
+        lines = (tmp_path / "asked").read_text().splitlines()
+        assert lines == [f"RedOpCreatePreMulSum 0.5 7 1 {0x1000}", f"RedOpDestroy {op} {0x1000}"]
 
 
 def test_two_copies_in_a_real_process(build_library: BuildLibrary, tmp_path: Path) -> None:

@@ -3,14 +3,15 @@ from __future__ import annotations
 import csv
 import io
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
-from busbw.model.event import Event, EventKind, decode, event
+from busbw.model.event import Event, EventKind, decode, encode, event
 from busbw.model.plan import Plan
-from busbw.model.result import CaseResult
+from busbw.model.result import CaseResult, Status, StopReason
+from busbw.planning.make import DEFAULT_COLUMNS
 from busbw.reports import live, table
 
 
@@ -47,8 +48,8 @@ def test_the_table_has_a_row_a_size_and_a_heading_a_collective(events: list[Even
     rows = [line for line in lines if not line.startswith("#")]
     assert [line.split()[0] for line in rows] == ["1024", "2048", "1024"]
     assert [line for line in lines if line.startswith(("# all_reduce", "# sendrecv"))] == [
-        table.heading("all_reduce")[0],
-        table.heading("sendrecv")[0],
+        table.heading("all_reduce", DEFAULT_COLUMNS)[0],
+        table.heading("sendrecv", DEFAULT_COLUMNS)[0],
     ]
     assert lines[-1] == "# record   /runs/id"
     assert err == ""
@@ -66,7 +67,9 @@ def test_a_row_appears_as_soon_as_both_placements_are_done(events: list[Event]) 
 
 def test_a_run_that_ends_between_two_placements_shows_the_one_it_has(events: list[Event]) -> None:
     rows = [line for line in shown("table", events)[0].splitlines() if not line.startswith("#")]
-    assert rows[-1].split() == ["1024", "256", "float", "none", "-1", "100000", "1.0%", "0.00", "0.00", "0"]
+    case = ["1024", "256", "float", "none", "-1"]
+    # Samples of four calls have no percentiles of one call.
+    assert rows[-1].split() == [*case, "100000", "1.0%", "n/a", "n/a", "8", "0.00", "0.00", "0"]
 
 
 def test_a_header_that_never_came_is_no_reason_to_fail() -> None:
@@ -92,7 +95,8 @@ def test_csv_has_a_line_a_case_with_the_names_of_the_model(
     assert [row["status"] for row in rows[len(results) :]] == ["not-run"] * (len(plan.cases) - len(results))
     assert [row["size_bytes"] for row in rows] == [str(case.size_bytes) for case in plan.cases]
     for row, case, result in zip(rows, plan.cases, results, strict=False):
-        values = {**asdict(case), **asdict(result), "ranks": 2}
+        values = {**asdict(case), **asdict(result), "ranks": 2, "marks": " ".join(result.marks)}
+        values |= {word: result.stats.get(word) for word in ("p99", "imbalance")}
         for name, text in row.items():
             assert text == ("" if values[name] is None else str(values[name]))
     assert (rows[3]["status"], rows[3]["busbw_gb_per_s"], rows[3]["wrong"]) == ("wrong", "", "17")
@@ -143,4 +147,86 @@ def test_a_row_on_a_terminal_is_not_cut_or_wrapped(
         display.handle(item)
     display.close()
     case, result = live.read_header(events[0])[0].cases[2], [live.read_result(item) for item in events[3:5]]
-    assert table.row(case, result) in terminal.getvalue()
+    assert table.row(case, result, DEFAULT_COLUMNS) in terminal.getvalue()
+
+
+FULL = CaseResult(
+    0,
+    Status.GOOD,
+    1000.0,
+    990.0,
+    1010.0,
+    1001.0,
+    samples=299,
+    stop=StopReason.BUDGET,
+    marks=("contended", "stopped"),
+    finished="2026-01-02T03:04:05.678+00:00",
+    issue_ns=12.5,
+    skew_ns=40.0,
+    first_call_ns=7e6,
+    tau=1.25,
+    excluded=3,
+    stats={"p99": 1500.0, "imbalance": 20.0, "cv": None},
+    evidence={"flagged": {"descheduled": 3}, "outliers": {"far": 1}},
+)
+
+
+def with_results(events: list[Event], plan: Plan, *results: CaseResult) -> list[Event]:
+    """The run with these results, as its lines arrive."""
+    header = {**events[0], "plan": json.loads(plan.to_json())}
+    del header["plan"]["version"]
+    items = [header, *(event(EventKind.CASE, result=result) for result in results), events[-1]]
+    return [item for item in (decode(encode(item)) for item in items) if item is not None]
+
+
+def test_everything_that_is_known_about_a_case_travels() -> None:
+    item = decode(encode(event(EventKind.CASE, result=FULL)))
+    assert item is not None
+    assert live.read_result(item) == FULL
+
+
+def test_csv_has_marks_and_the_statistics_that_were_asked_for(events: list[Event], plan: Plan) -> None:
+    asked = replace(plan, show=("cv", "p99", "n", "timestamp", "memory", "imbalance", "first"))
+    none = CaseResult(1, Status.NOT_APPLICABLE, error="no such form, on mpi")
+    out = shown("csv", with_results(events, asked, FULL, none))[0]
+    # The words of fields are columns already; those of lines below a table are none.
+    assert out.splitlines()[0].split(",")[-3:] == ["cv", "p99", "imbalance"]
+    first, second = list(csv.DictReader(io.StringIO(out)))[:2]
+    got = [first[name] for name in ("marks", "excluded", "issue_ns", "skew_ns", "first_call_ns", "stop")]
+    assert got == ["contended stopped", "3", "12.5", "40.0", "7000000.0", "budget"]
+    assert [first[name] for name in ("cv", "p99", "imbalance")] == ["", "1500.0", "20.0"]
+    assert first["finished"] == "2026-01-02T03:04:05.678+00:00"
+    assert (second["error"], second["p99"], second["marks"]) == ("no such form, on mpi", "", "")
+
+
+def test_the_header_of_csv_is_for_scripts_and_only_grows(events: list[Event], plan: Plan) -> None:
+    names = shown("csv", with_results(events, replace(plan, show=()), FULL))[0].splitlines()[0].split(",")
+    assert names == [*live.CASE_FIELDS, "ranks", *live.RESULT_FIELDS]
+    first_release = (
+        "collective dtype op root requested_bytes size_bytes count placement ranks status time_ns low_ns"
+        " high_ns mean_ns algbw_gb_per_s busbw_gb_per_s samples calls_per_sample warmup_calls stop wrong"
+    )
+    assert " ".join(names).startswith(first_release)
+
+
+def test_the_table_has_the_columns_and_lines_that_were_asked_for(events: list[Event], plan: Plan) -> None:
+    asked = replace(plan, show=("p99", "timestamp", "memory"))
+    items = with_results(events, asked, FULL, replace(FULL, case=1, marks=()))
+    memory = event(EventKind.MEMORY, most_bytes={"buffers": 4096})
+    out = shown("table", [*items[:-1], memory, items[-1]])[0]
+    row = next(line for line in out.splitlines() if not line.startswith("#"))
+    assert row.split()[5:9] == ["1.00", "1.0%", "1.50", "03:04:05.678"]
+    assert row.endswith("  contended stopped")
+    assert any(line.startswith("# contended: more ranks than cores") for line in out.splitlines())
+    assert any(line.startswith("# memory   buffers 4.0 KiB") for line in out.splitlines())
+
+
+def test_cases_that_the_budget_did_not_reach_have_a_row_and_a_reason(events: list[Event], plan: Plan) -> None:
+    reason = "the budget of 2 s ended before"
+    results = [replace(FULL, case=i) for i in range(2)]
+    results += [CaseResult(i, Status.NOT_RUN, error=reason) for i in range(2, 8)]
+    out = shown("table", with_results(events, plan, *results))[0].splitlines()
+    assert len([line for line in out if not line.startswith("#")]) == 4
+    assert f"# not run: {reason}" in out
+    rows = list(csv.DictReader(io.StringIO(shown("csv", with_results(events, plan, *results))[0])))
+    assert [(row["status"], row["error"]) for row in rows[2:]] == [("not-run", reason)] * 6

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from busbw.model.case import Case
 from busbw.model.collective import Placement
+from busbw.model.mark import meaning
 from busbw.model.plan import Limits, Plan
 from busbw.model.record import Method, RankInfo, WorldInfo
 from busbw.model.result import CaseResult, Status, StopReason, WrongData
@@ -16,6 +19,7 @@ GOOD = CaseResult(
 )
 WRONG = CaseResult(1, Status.WRONG, 12345.6, 12000.0, 12600.0, 12400.0, wrong=17)
 NOT_APPLICABLE = CaseResult(1, Status.NOT_APPLICABLE)
+CHECKED = CaseResult(0, Status.GOOD, stop=StopReason.CHECK_ONLY, wrong=0)
 EMPTY = CaseResult(0, Status.GOOD, 512.0, 512.0, 512.0, 512.0, 0.0, 0.0, 8, 4, 20, StopReason.PRECISION)
 
 
@@ -26,18 +30,26 @@ def case(collective: str = "all_reduce", op: str = "sum", size: int = 2**20) -> 
 def test_the_heading() -> None:
     assert table.heading("all_reduce") == [
         (
-            "# all_reduce                                                     out-of-place"
-            "                                   in-place"
+            "# all_reduce                                                   out-of-place"
+            "                               in-place"
         ),
         (
-            "#        size        count      type  redop  root       time      +-    algbw    busbw  #wrong"
-            "       time      +-    algbw    busbw  #wrong"
+            "#        size        count      type  redop  root       time     +-   algbw   busbw #wrong"
+            "       time     +-   algbw   busbw #wrong"
         ),
         (
-            "#         (B)   (elements)                              (us)     95%   (GB/s)   (GB/s)        "
-            "       (us)     95%   (GB/s)   (GB/s)"
+            "#         (B)   (elements)                              (us)    95%  (GB/s)  (GB/s)       "
+            "       (us)    95%  (GB/s)  (GB/s)"
         ),
     ]
+
+
+def test_the_heading_has_the_columns_that_were_asked_for() -> None:
+    _, titles, units = table.heading("all_reduce", ("p99.9", "imbalance", "cv", "n", "memory"))
+    per_placement = "       time     +-    p99.9      imb       cv     n   algbw   busbw #wrong"
+    assert titles == "#        size        count      type  redop  root" + 2 * per_placement
+    per_placement = "       (us)    95%     (us)     (us)                 (GB/s)  (GB/s)       "
+    assert units == ("#         (B)   (elements)                       " + 2 * per_placement).rstrip()
 
 
 @pytest.mark.parametrize(
@@ -48,8 +60,8 @@ def test_the_heading() -> None:
             (GOOD, GOOD),
             (
                 "      1048576       262144     float    sum    -1"
-                "      12.35    2.4%    84.93   148.63       0"
-                "      12.35    2.4%    84.93   148.63       0"
+                "      12.35   2.4%   84.93  148.63      0"
+                "      12.35   2.4%   84.93  148.63      0"
             ),
         ),
         (
@@ -57,8 +69,8 @@ def test_the_heading() -> None:
             (GOOD, WRONG),
             (
                 "      1048576       262144     float    sum    -1"
-                "      12.35    2.4%    84.93   148.63       0"
-                "      12.35    2.4%      n/a      n/a      17  WRONG"
+                "      12.35   2.4%   84.93  148.63      0"
+                "      12.35   2.4%     n/a     n/a     17  WRONG"
             ),
         ),
         (
@@ -66,8 +78,8 @@ def test_the_heading() -> None:
             (GOOD, NOT_APPLICABLE),
             (
                 "      1048576       262144     float   none    -1"
-                "      12.35    2.4%    84.93   148.63       0"
-                "        n/a              n/a      n/a     N/A"
+                "      12.35   2.4%   84.93  148.63      0"
+                "        n/a            n/a     n/a    N/A"
             ),
         ),
         (
@@ -75,20 +87,57 @@ def test_the_heading() -> None:
             (EMPTY, EMPTY),
             (
                 "            0            0     float   none    -1"
-                "       0.51    0.0%     0.00     0.00     N/A"
-                "       0.51    0.0%     0.00     0.00     N/A"
+                "       0.51   0.0%    0.00    0.00    N/A"
+                "       0.51   0.0%    0.00    0.00    N/A"
             ),
         ),
         (
             case(),
             (GOOD, None),
-            "      1048576       262144     float    sum    -1      12.35    2.4%    84.93   148.63       0",
+            "      1048576       262144     float    sum    -1      12.35   2.4%   84.93  148.63      0",
+        ),
+        (
+            case(),
+            (CHECKED, CHECKED),
+            (
+                "      1048576       262144     float    sum    -1"
+                "        n/a            n/a     n/a      0"
+                "        n/a            n/a     n/a      0"
+            ),
         ),
     ],
-    ids=["good", "wrong", "not applicable", "size 0", "half"],
+    ids=["good", "wrong", "not applicable", "size 0", "half", "only checked"],
 )
 def test_rows(what: Case, results: tuple[CaseResult | None, ...], text: str) -> None:
     assert table.row(what, results) == text
+
+
+def test_marks_follow_the_row_each_once() -> None:
+    """The columns before them stay where they are, so that a script may cut them off."""
+    contended = replace(GOOD, marks=("contended", "stopped"))
+    wrong = replace(WRONG, marks=("stopped", "user-op"))
+    row, plain = table.row(case(), (contended, wrong)), table.row(case(), (GOOD, WRONG))
+    assert row == f"{plain.removesuffix('  WRONG')}  WRONG contended stopped user-op"
+    assert table.row(case(), (GOOD, replace(WRONG, status=Status.GOOD, wrong=0))).endswith("0")
+
+
+@pytest.mark.parametrize("show", [(), ("p99", "imbalance", "n"), ("timestamp", "first", "skew", "issue")])
+def test_columns_that_were_asked_for_line_up_too(show: tuple[str, ...]) -> None:
+    stats = {"p99": 123_456.0, "imbalance": 500.0}
+    full = replace(
+        GOOD,
+        stats=stats,
+        finished="2026-01-02T03:04:05.678+00:00",
+        first_call_ns=9e6,
+        skew_ns=1.0,
+        issue_ns=2.0,
+    )
+    titles, row = table.heading("all_reduce", show)[1], table.row(case(), (full, full), show)
+    assert len(titles) == len(row)
+    # Every title ends where its value ends.
+    ends = [at for at, letter in enumerate(titles) if letter != " " and (titles + " ")[at + 1] == " "]
+    assert all(row[at] != " " and (row + " ")[at + 1] == " " for at in ends[1:])
+    assert len(row.split()) == len(titles.split()) - 1 == len(ends) - 1
 
 
 def test_columns_line_up_under_their_titles() -> None:
@@ -96,14 +145,6 @@ def test_columns_line_up_under_their_titles() -> None:
     assert len(titles) == len(row)
     for title, value in (("size", "1048576"), ("count", "262144"), ("type", "float"), ("redop", "sum")):
         assert titles.index(f" {title} ") + len(title) == row.index(f" {value} ") + len(value)
-
-
-@pytest.mark.parametrize(
-    ("time_ns", "text"),
-    [(5.0, "0.01"), (99_994.0, "99.99"), (100_000.0, "100.0"), (9_999_940.0, "9999.9"), (2.5e9, "2500000")],
-)
-def test_times_have_the_digits_of_nccl_tests(time_ns: float, text: str) -> None:
-    assert table.format_time_us(time_ns) == text
 
 
 def test_the_header(world: WorldInfo, plan: Plan) -> None:
@@ -169,6 +210,48 @@ def test_the_footer_of_a_good_run(plan: Plan, results: list[CaseResult]) -> None
     ]
 
 
+def test_marks_are_explained_once_and_in_the_order_of_their_rows(
+    plan: Plan, results: list[CaseResult]
+) -> None:
+    marked = [
+        replace(results[0], marks=marks) for marks in (("stopped",), ("contended", "stopped"), ("new",))
+    ]
+    lines = table.footer(plan, marked * 2, "/r")
+    # A mark of a newer busbw stays without words rather than being left out.
+    assert [line.split(":")[0] for line in lines if ": " in line or line.endswith(":")] == [
+        "# stopped",
+        "# contended",
+        "# new",
+    ]
+    assert f"# stopped: {meaning('stopped')}" in lines
+
+
+def test_why_cases_do_not_apply_or_were_not_run_is_said_once(plan: Plan) -> None:
+    results = [
+        CaseResult(0, Status.NOT_APPLICABLE, error="sendrecv has no in-place form on mpi"),
+        CaseResult(1, Status.NOT_APPLICABLE, error="sendrecv has no in-place form on mpi"),
+        CaseResult(2, Status.NOT_APPLICABLE, error="3 ranks: hypercube needs a power of two"),
+        *(CaseResult(i, Status.NOT_RUN, error="the budget of 2 s ended before") for i in range(3, 8)),
+    ]
+    assert table.footer(plan, results, "/r") == [
+        "# n/a: sendrecv has no in-place form on mpi",
+        "# n/a: 3 ranks: hypercube needs a power of two",
+        "# not run: the budget of 2 s ended before",
+        "# record   /r",
+    ]
+
+
+def test_memory_is_shown_where_it_was_asked_for(plan: Plan, results: list[CaseResult]) -> None:
+    used = {"buffers": 2 * 2**20, "communicator": 3 * 2**29}
+    asked = replace(plan, show=("p99", "memory"))
+    assert table.footer(asked, results, "/r", used)[-2:] == [
+        "# memory   buffers 2.0 MiB, communicator 1.5 GiB (the most of any rank)",
+        "# record   /r",
+    ]
+    assert not any("memory" in line for line in table.footer(plan, results, "/r", used))
+    assert not any("memory" in line for line in table.footer(asked, results, "/r", {}))
+
+
 def test_disagreement_between_ranks_is_said(plan: Plan) -> None:
     result = CaseResult(0, Status.WRONG, 1.0, wrong=1, wrong_at=(WrongData(1, "node1", 1, -1),))
     assert "#       rank 1 on node1: 1 wrong, differs from rank 0" in table.footer(plan, [result], "/r")
@@ -178,6 +261,8 @@ def test_disagreement_between_ranks_is_said(plan: Plan) -> None:
     ("limits", "words"),
     [
         (Limits(calls=200), "; 200 calls a case"),
+        (Limits(calls=0), "; nothing is timed (-n 0)"),
+        (Limits(budget_seconds=120.0), " (2.5% below 50 us) or 0.5 s a case, 120 s in all"),
         (Limits(precision=0.005, small_precision=0.005), "; sampled to +-0.5% or 0.5 s a case"),
     ],
 )

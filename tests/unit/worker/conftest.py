@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -8,14 +9,20 @@ from typing import Any, NoReturn
 import numpy as np
 import pytest
 
-from busbw.backends.base import CheckOutcome, Identity, Look
+from busbw.backends.base import CheckOutcome, DeviceState, Identity, Look
 from busbw.errors import RankFailed
 from busbw.model.case import Case
-from busbw.model.collective import Placement
+from busbw.model.collective import Placement, collective
+from busbw.model.plan import Limits, Timing
+from busbw.worker import measure, streams
+from busbw.worker.measure import Conditions, Samples
+from busbw.worker.off_core import CoreClock
 from busbw.world.base import Member, WorldKind, distinct_hosts, reducible
 
 # Long enough for a slow machine; a test that gets here has found ranks that wait for each other.
 HANG_SECONDS = 20.0
+# What reading time costs in scripted cases.
+COST_NS = 50.0
 
 
 class Exchange:
@@ -83,11 +90,18 @@ class ThreadWorld:
 
 @dataclass
 class ScriptedCase:
-    """A prepared case whose n-th timed call (over all looks) takes ``call_ns(n)``; notes what it is asked."""
+    """A prepared case whose n-th timed call (over all looks) takes ``call_ns(n)``; notes what it is asked.
+
+    Issuing takes ``issue_share`` of it; isolated calls enter at ``entry_ns(n)`` of the host's clock.
+    """
 
     call_ns: Callable[[int], float]
     slots: int = 1
+    calls_per_issue: int = 1
+    max_calls: int = sys.maxsize
     check_outcomes: list[CheckOutcome] = field(default_factory=list)
+    issue_share: float = 0.5
+    entry_ns: Callable[[int], int] | None = None
     log: list[tuple[Any, ...]] = field(default_factory=list)
     done: int = 0
 
@@ -104,14 +118,32 @@ class ScriptedCase:
     def time(self, lead: int, samples: int, k: int) -> Look:
         self.log.append(("time", lead, samples, k))
         self.done += lead
+        elapsed = self._next(samples, k)
+        return Look(elapsed, (elapsed * self.issue_share).astype(np.int64))
+
+    def time_isolated(self, samples: int, delay_ns: Any, *, barrier: bool) -> Look:
+        self.log.append(
+            ("isolated", samples, None if delay_ns is None else tuple(delay_ns.tolist()), barrier)
+        )
+        entry = None
+        if self.entry_ns is not None:
+            entry = np.array([self.entry_ns(self.done + i) for i in range(samples)], np.int64)
+        elapsed = self._next(samples, 1)
+        return Look(elapsed, elapsed, entry)
+
+    def time_loop(self, calls: int) -> int:
+        self.log.append(("loop", calls))
+        return int(self._next(1, calls)[0])
+
+    def close(self) -> None:
+        self.log.append(("close",))
+
+    def _next(self, samples: int, k: int) -> Any:
         elapsed = np.empty(samples, np.int64)
         for i in range(samples):
             elapsed[i] = round(self.call_ns(self.done) * k)
             self.done += k
-        return Look(elapsed, elapsed // 2)
-
-    def close(self) -> None:
-        self.log.append(("close",))
+        return elapsed
 
     @property
     def looks(self) -> list[tuple[int, int, int]]:
@@ -120,6 +152,11 @@ class ScriptedCase:
             entry[1:] for entry in self.log if entry[0] == "time" and not (entry[1] == 0 and entry[2] == 1)
         ]
 
+    @property
+    def warm_up(self) -> list[int]:
+        """The calls of every round of the warm-up."""
+        return [entry[3] for entry in self.log if entry[0] == "time" and entry[1:3] == (0, 1)]
+
 
 class ScriptedBackend:
     """A backend of scripted cases."""
@@ -127,8 +164,22 @@ class ScriptedBackend:
     name = "null"
     max_samples_per_look = 4096
 
-    def __init__(self, case: ScriptedCase, timing_cost_ns: float, identity: Identity | None = None) -> None:
+    def __init__(
+        self,
+        case: ScriptedCase,
+        timing_cost_ns: float,
+        identity: Identity | None = None,
+        *,
+        state: DeviceState | None = None,
+        cannot: Callable[[Case], str] = lambda case: "",
+        marks: tuple[str, ...] = (),
+        memory_bytes: dict[str, int] | None = None,
+        told: str = "",
+    ) -> None:
         self.case = case
+        self.told = told  # of the algorithm
+        self._state, self._cannot, self._marks = state, cannot, marks
+        self._memory_bytes = memory_bytes or {}
         self.timing_cost_ns = timing_cost_ns
         self.identity = identity or Identity(library="scripted", version="1", path="")
         self.prepared: list[Case] = []
@@ -140,6 +191,22 @@ class ScriptedBackend:
     def prepare(self, case: Case) -> ScriptedCase:
         self.prepared.append(case)
         return self.case
+
+    def inapplicable(self, case: Case) -> str:
+        return self._cannot(case)
+
+    def marks(self, case: Case) -> tuple[str, ...]:
+        return self._marks
+
+    def algorithm(self, case: Case, prepared: object) -> str:
+        self.case.log.append(("algorithm", case.index))
+        return self.told
+
+    def device_state(self) -> DeviceState | None:
+        return self._state
+
+    def memory_report(self) -> dict[str, int]:
+        return self._memory_bytes
 
     def interrupt(self) -> None:
         return
@@ -161,7 +228,7 @@ def run_ranks(size: int, live: Callable[[ThreadWorld], Any]) -> list[Any]:
             failures[rank] = error
             exchange.abort()
 
-    threads = [threading.Thread(target=rank_main, args=(rank,)) for rank in range(size)]
+    threads = [threading.Thread(target=rank_main, args=(rank,), name=f"rank {rank}") for rank in range(size)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -173,9 +240,58 @@ def run_ranks(size: int, live: Callable[[ThreadWorld], Any]) -> list[Any]:
     return results
 
 
+class Clocks:
+    """The host's clocks in place of CoreClock: they stand, but for the readings in ``next``."""
+
+    def __init__(self) -> None:
+        self.next: list[CoreClock] = []
+
+    def now(self) -> CoreClock:
+        return self.next.pop(0) if self.next else CoreClock(0, 0, 0, 0)
+
+
+@pytest.fixture(autouse=True)
+def clocks(monkeypatch: pytest.MonkeyPatch) -> Clocks:
+    """Scripted calls take no time, so those of a real machine would flag samples at random."""
+    clocks = Clocks()
+    monkeypatch.setattr(measure, "CoreClock", clocks)
+    monkeypatch.setattr(streams, "CoreClock", clocks)
+    return clocks
+
+
+@pytest.fixture
+def conditions() -> Callable[..., Conditions]:
+    """What holds for every case: the defaults of a run but for what a test changes."""
+
+    def make(world: Any, **changed: Any) -> Conditions:
+        fields = {
+            "limits": Limits(),
+            "timing": Timing(),
+            "timing_cost_ns": COST_NS,
+            "max_samples_per_look": 4096,
+            **changed,
+        }
+        return Conditions(world=world, **fields)
+
+    return make
+
+
 @pytest.fixture
 def on_ranks() -> Callable[[int, Callable[[ThreadWorld], Any]], list[Any]]:
     return run_ranks
+
+
+@pytest.fixture
+def measured(on_ranks: Any, conditions: Any) -> Callable[..., list[Samples]]:
+    """``measured(cases, limits, ...)``: the samples of every rank, a case each."""
+
+    def run(cases: list[Any], limits: Limits, **changed: Any) -> list[Samples]:
+        def live(world: Any) -> Samples:
+            return measure.measure(cases[world.rank], conditions(world, limits=limits, **changed), limits)
+
+        return on_ranks(len(cases), live)  # type: ignore[no-any-return]
+
+    return run
 
 
 @pytest.fixture
@@ -190,9 +306,9 @@ def scripted_backend() -> type[ScriptedBackend]:
 
 @pytest.fixture
 def case() -> Callable[..., Case]:
-    def make(collective: str = "all_reduce", size_bytes: int = 1024, index: int = 0) -> Case:
-        op = "sum" if collective == "all_reduce" else ""
+    def make(name: str = "all_reduce", size_bytes: int = 1024, index: int = 0) -> Case:
+        op = "sum" if collective(name).reducing else ""
         count = size_bytes // 4
-        return Case(index, collective, "float", op, -1, size_bytes, size_bytes, count, Placement.OUT_OF_PLACE)
+        return Case(index, name, "float", op, -1, size_bytes, size_bytes, count, Placement.OUT_OF_PLACE)
 
     return make

@@ -7,6 +7,7 @@ import pytest
 
 from busbw.backends.base import Identity
 from busbw.errors import SiteError
+from busbw.model.record import HostInfo
 from busbw.worker.describe import describe
 
 OnRanks = Callable[[int, Callable[[Any], Any]], list[Any]]
@@ -43,3 +44,17 @@ def test_different_library_versions_are_refused(on_ranks: OnRanks, scripted_back
     identities = [Identity("NCCL", version, "") for version in ("2.30.4", "2.30.4", "2.27.7")]
     with pytest.raises(SiteError, match=r"NCCL 2.27.7 on rank 2 \(host0\), 2.30.4 on rank 0 \(host0\)"):
         described(on_ranks, scripted_backend, identities)
+
+
+def test_each_host_is_described_once_by_its_first_rank(
+    on_ranks: OnRanks, scripted_backend: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "4711")
+    asked: list[str] = []
+    monkeypatch.setattr(
+        "busbw.worker.describe.read_place",
+        lambda host, environ, gpu: asked.append(host) or HostInfo(host, slurm_job=environ["SLURM_JOB_ID"]),
+    )
+    info = described(on_ranks, scripted_backend, [Identity("NCCL", "2", "")] * 9)[0]
+    assert sorted(asked) == ["host0", "host1"]
+    assert info.places == (HostInfo("host0", slurm_job="4711"), HostInfo("host1", slurm_job="4711"))

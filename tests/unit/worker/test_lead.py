@@ -57,3 +57,26 @@ def test_an_early_end_gives_every_case_a_status_and_is_final(tmp_path: Path) -> 
     assert [result.status.value for result in record.results] == ["good", *["not-run"] * 3]
     assert (record.status, record.error) == (RunStatus.FAILED, "rank 1 is gone")
     assert [item["event"] for item in events] == ["case", "progress", "error", "end"]
+
+
+def test_a_result_says_when_it_was_finished(tmp_path: Path) -> None:
+    events: list[Event] = []
+    leader, folder, _ = started(tmp_path, events)
+    before = lead.now_utc()
+    leader.finished(CaseResult(0, Status.GOOD), NOTHING_KEPT)
+    told = events[0]["result"]["finished"]
+    assert before <= told <= lead.now_utc()
+    assert read_record(folder).results[0].finished == told
+
+
+def test_memory_is_kept_and_told_where_there_is_any(tmp_path: Path) -> None:
+    events: list[Event] = []
+    leader, folder, _ = started(tmp_path, events)
+    leader.used({})
+    assert events == []
+    leader.used({"buffers": 2**40})
+    assert [(item["event"], item["most_bytes"]) for item in events] == [("memory", {"buffers": 2**40})]
+    assert read_record(folder).memory_bytes == {"buffers": 2**40}
+    leader.end(RunStatus.COMPLETE)
+    leader.used({"buffers": 1})
+    assert len(events) == 2

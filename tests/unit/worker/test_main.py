@@ -1,54 +1,21 @@
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from busbw_testing.sweeps import Notes, OnRanks, plan_of, run_on
 
-from busbw.backends.base import CheckOutcome
+from busbw.backends.base import CheckOutcome, DeviceState
 from busbw.errors import ExitCode, SiteError
-from busbw.model.plan import Limits, Plan
+from busbw.model.plan import CallOptions, Limits, Plan, Timing
 from busbw.model.result import Status, StopReason
-from busbw.planning.make import make_plan
-from busbw.settings.run import RunSettings
-from busbw.worker import main
+from busbw.record.folder import NCCL_FILES
+from busbw.worker import cases, main
 from busbw.worker.agree import RefusedTogether
-
-OnRanks = Callable[[int, Callable[[Any], Any]], list[Any]]
-
-
-class Notes:
-    """An observer that remembers."""
-
-    def __init__(self) -> None:
-        self.world: Any = None
-        self.method: Any = None
-        self.results: list[Any] = []
-        self.kept: list[Any] = []
-
-    def started(self, world: Any, method: Any) -> None:
-        self.world, self.method = world, method
-
-    def finished(self, result: Any, kept: Any) -> None:
-        self.results.append(result)
-        self.kept.append(kept)
-
-
-def plan_of(*operations: str, ranks: int = 2, checks: int = 0, limits: Limits | None = None) -> Plan:
-    plan = make_plan(operations, RunSettings(minbytes="1K", maxbytes="2K", seed=3), "null", ranks)
-    return replace(plan, checks=checks, limits=limits or Limits())
-
-
-def run_on(
-    on_ranks: OnRanks, monkeypatch: pytest.MonkeyPatch, backends: list[Any], plan: Plan
-) -> tuple[list[Any], Notes]:
-    monkeypatch.setattr(main, "create", lambda plan, world: backends[world.rank])
-    notes = Notes()
-    outcomes = on_ranks(
-        len(backends), lambda world: main.run(world, plan, notes if world.rank == 0 else None)
-    )
-    return outcomes, notes
 
 
 def test_the_null_backend_gives_exact_results(on_ranks: OnRanks) -> None:
@@ -131,5 +98,287 @@ def test_a_backend_that_one_rank_cannot_make_is_refused_by_all(
 def test_samples_of_every_timed_case_are_kept(on_ranks: OnRanks) -> None:
     notes = Notes()
     on_ranks(2, lambda world: main.run(world, plan_of("sendrecv"), notes if world.rank == 0 else None))
-    assert [len(kept.samples) for kept in notes.kept] == [8 * 3, 0, 8 * 3, 0]
+    # The maximum, the minimum and both ranks.
+    assert [len(kept.samples) for kept in notes.kept] == [8 * 4, 0, 8 * 4, 0]
     assert [kept.samples["case"][0] for kept in notes.kept[::2]] == [0, 2]
+
+
+# ---- what is not timed ------------------------------------------------------------------------------
+
+
+def test_without_calls_data_are_checked_and_nothing_is_timed(
+    on_ranks: OnRanks, monkeypatch: pytest.MonkeyPatch, scripted: Any, scripted_backend: Any
+) -> None:
+    cases = [
+        scripted(lambda call: 1000.0, check_outcomes=[CheckOutcome(0, -1, 7)] * 2),
+        scripted(lambda call: 1000.0, check_outcomes=[CheckOutcome(0, -1, 7), CheckOutcome(2, 4, 7)]),
+    ]
+    backends = [scripted_backend(case, 10.0, marks=("user-op",)) for case in cases]
+    outcomes, notes = run_on(
+        on_ranks, monkeypatch, backends, plan_of("all_reduce", checks=1, limits=Limits(calls=0))
+    )
+    assert [outcome.wrong_cases for outcome in outcomes] == [1, 1]
+    assert not [entry for entry in cases[0].log if entry[0] in ("time", "isolated", "loop")]
+    first, second = notes.results[:2]
+    assert (first.status, first.stop, first.wrong) == (Status.GOOD, StopReason.CHECK_ONLY, 0)
+    assert (first.time_ns, first.busbw_gb_per_s, first.samples) == (None, None, 0)
+    assert first.marks == ("user-op",)
+    assert (second.status, second.wrong, second.wrong_at[0].rank) == (Status.WRONG, 2, 1)
+    assert all(len(kept.samples) == len(kept.digests) == 0 for kept in notes.kept)
+    assert cases[0].log.count(("close",)) == len(notes.results)
+
+
+def test_a_barrier_is_timed_and_not_checked(
+    on_ranks: OnRanks, monkeypatch: pytest.MonkeyPatch, scripted: Any, scripted_backend: Any
+) -> None:
+    case = scripted(lambda call: 1000.0)
+    plan = plan_of("barrier", checks=3, ranks=1)
+    _, notes = run_on(on_ranks, monkeypatch, [scripted_backend(case, 10.0)], plan)
+    timed, in_place = notes.results
+    assert (timed.time_ns, timed.algbw_gb_per_s, timed.busbw_gb_per_s) == (1000.0, None, None)
+    assert (timed.wrong, timed.marks) == (None, ())
+    assert not [entry for entry in case.log if entry[0] in ("load", "check")]
+    assert in_place.error == "barrier has no in-place form on null"
+
+
+def test_a_reduction_without_check_data_is_measured_and_marked(
+    on_ranks: OnRanks, monkeypatch: pytest.MonkeyPatch, scripted: Any, scripted_backend: Any
+) -> None:
+    """The mean of 8-bit integers of very many ranks is 0 whatever they bring; here of as few, by decree."""
+    monkeypatch.setattr(cases, "checkable", lambda case, *_: case.size_bytes != 1024)
+    case = scripted(lambda call: 1000.0)
+    plan = plan_of("all_reduce", checks=2, ranks=1)
+    _, notes = run_on(on_ranks, monkeypatch, [scripted_backend(case, 10.0)], plan)
+    assert [(result.wrong, result.marks) for result in notes.results] == [
+        (None, ("unchecked",)),
+        (None, ("unchecked",)),
+        (0, ()),
+        (0, ()),
+    ]
+    assert all(result.time_ns == 1000.0 for result in notes.results)
+
+
+# ---- what does not apply ------------------------------------------------------------------------------
+
+
+def test_what_one_rank_cannot_do_is_skipped_by_all(
+    on_ranks: OnRanks, monkeypatch: pytest.MonkeyPatch, scripted: Any, scripted_backend: Any
+) -> None:
+    """The reason of rank 0 is told where it has one; what only another rank cannot is told too."""
+    cases = [scripted(lambda call: 1000.0) for _ in range(3)]
+
+    def cannot(rank: int) -> Callable[[Any], str]:
+        large = {0: "", 1: "too many elements", 2: ""}[rank]
+        in_place = {0: "old library", 1: "", 2: "older library"}[rank]
+        return lambda case: (
+            large
+            if case.size_bytes == 2048 and not case.in_place
+            else (in_place if case.size_bytes == 1024 and case.in_place else "")
+        )
+
+    backends = [scripted_backend(case, 10.0, cannot=cannot(rank)) for rank, case in enumerate(cases)]
+    _, notes = run_on(on_ranks, monkeypatch, backends, plan_of("all_reduce", ranks=3))
+    assert [(result.status, result.error) for result in notes.results] == [
+        (Status.GOOD, ""),
+        (Status.NOT_APPLICABLE, "old library"),
+        (Status.NOT_APPLICABLE, "another rank's device or library cannot do it"),
+        (Status.GOOD, ""),
+    ]
+    assert [len(backend.prepared) for backend in backends] == [2, 2, 2]
+    assert cases[0].log == cases[1].log == cases[2].log
+
+
+def test_the_reason_of_the_plan_comes_first(on_ranks: OnRanks) -> None:
+    notes = Notes()
+    plan = plan_of("hypercube", ranks=3)
+    on_ranks(3, lambda world: main.run(world, plan, notes if world.rank == 0 else None))
+    assert [result.error for result in notes.results] == ["3 ranks: hypercube needs a power of two"] * 2
+
+
+# ---- what all ranks bring together --------------------------------------------------------------------
+
+
+def test_the_slowest_gpu_and_every_reason_of_any_are_told(
+    on_ranks: OnRanks, monkeypatch: pytest.MonkeyPatch, scripted: Any, scripted_backend: Any
+) -> None:
+    states = [DeviceState(1980, 0x01), None, DeviceState(1410, 0x24), DeviceState(1700, 0x8000)]
+    backends = [scripted_backend(scripted(lambda call: 1000.0), 10.0, state=state) for state in states]
+    _, notes = run_on(on_ranks, monkeypatch, backends, plan_of("all_reduce", ranks=4))
+    evidence = notes.results[0].evidence
+    assert (evidence["clock_mhz"], evidence["throttle_bits"]) == (1410, 0x8025)
+    assert "throttled" in notes.results[0].marks
+
+
+def test_ranks_without_devices_have_no_clocks(on_ranks: OnRanks) -> None:
+    notes = Notes()
+    on_ranks(2, lambda world: main.run(world, plan_of("all_reduce"), notes if world.rank == 0 else None))
+    assert "clock_mhz" not in notes.results[0].evidence
+
+
+def test_memory_is_that_of_the_rank_with_most_of_each_use(
+    on_ranks: OnRanks, monkeypatch: pytest.MonkeyPatch, scripted: Any, scripted_backend: Any
+) -> None:
+    used = [{"buffers": 100, "communicator": 7}, {"buffers": 90, "communicator": 2**40}]
+    backends = [scripted_backend(scripted(lambda call: 1e3), 10.0, memory_bytes=own) for own in used]
+    _, notes = run_on(on_ranks, monkeypatch, backends, plan_of("all_reduce"))
+    assert notes.memory_bytes == {"buffers": 100, "communicator": 2**40}
+
+
+def test_the_marks_of_the_backend_are_those_of_the_row(
+    on_ranks: OnRanks, monkeypatch: pytest.MonkeyPatch, scripted: Any, scripted_backend: Any
+) -> None:
+    backends = [scripted_backend(scripted(lambda call: 1e3), 10.0, marks=("grouped",)) for _ in range(2)]
+    _, notes = run_on(on_ranks, monkeypatch, backends, plan_of("all_reduce"))
+    assert [result.marks for result in notes.results] == [("grouped",)] * 4
+
+
+@pytest.mark.parametrize(("backend", "marked"), [("mpi", True), ("null", False), ("nccl", False)])
+def test_ranks_that_share_cores_are_contended(
+    on_ranks: OnRanks,
+    monkeypatch: pytest.MonkeyPatch,
+    scripted: Any,
+    scripted_backend: Any,
+    backend: str,
+    marked: bool,
+) -> None:
+    """Of CPU ranks only: a rank of a GPU needs its core to issue, not to move."""
+    monkeypatch.setattr(main.os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(main, "preflight", lambda plan, world: None)
+    backends = [scripted_backend(scripted(lambda call: 1e3), 10.0) for _ in range(3)]
+    plan = replace(plan_of("all_reduce", ranks=3), backend=backend)
+    _, notes = run_on(on_ranks, monkeypatch, backends, plan)
+    assert [("contended" in result.marks) for result in notes.results] == [marked] * 4
+
+
+@pytest.mark.parametrize(
+    ("show", "options", "backend", "singles"),
+    [
+        (("p99",), CallOptions(), "mpi", 320),
+        (("n", "p50"), CallOptions(), "nccl", 320),
+        (("n", "imbalance"), CallOptions(), "mpi", 0),
+        (("p99",), CallOptions(aggregate=2), "nccl", 0),
+        (("p99",), CallOptions(graph=1), "nccl", 0),
+        (("p99",), CallOptions(), "null", 0),
+    ],
+)
+def test_single_calls_are_timed_where_percentiles_are_shown(
+    on_ranks: OnRanks,
+    monkeypatch: pytest.MonkeyPatch,
+    scripted: Any,
+    scripted_backend: Any,
+    show: tuple[str, ...],
+    options: CallOptions,
+    backend: str,
+    singles: int,
+) -> None:
+    monkeypatch.setattr(main, "preflight", lambda plan, world: None)
+    case = scripted(lambda call: 1e3, calls_per_issue=options.aggregate)
+    plan = replace(plan_of("all_reduce", ranks=1), show=show, options=options, backend=backend)
+    run_on(on_ranks, monkeypatch, [scripted_backend(case, 10.0)], plan)
+    assert sum(samples for _, samples, k in case.looks if k == 1) == singles * 4
+
+
+@pytest.mark.parametrize(
+    ("timing", "options", "time", "buffers"),
+    [
+        (Timing(), CallOptions(), "maximum over ranks of elapsed / k", "rotating through the largest size"),
+        (
+            Timing(time="loop"),
+            CallOptions(unalign=3),
+            "maximum over ranks of a host loop of elapsed / k",
+            "rotating through the largest size, misaligned by 3 elements",
+        ),
+        (
+            Timing(mode="latency", time="rank0", arrival="ramp"),
+            CallOptions(register=2),
+            "rank 0 of a single call behind a barrier",
+            "rotating through the largest size, symmetric windows",
+        ),
+        (
+            Timing(mode="latency", barrier=False),
+            CallOptions(memory="managed", register=1),
+            "maximum over ranks of a single call",
+            "rotating through the largest size, managed memory, registered",
+        ),
+    ],
+)
+def test_the_method_says_what_a_time_is(
+    on_ranks: OnRanks, timing: Timing, options: CallOptions, time: str, buffers: str
+) -> None:
+    notes = Notes()
+    plan = replace(plan_of("all_reduce", ranks=1), timing=timing, options=options)
+    on_ranks(1, lambda world: main.run(world, plan, notes))
+    assert notes.method.time == f"median over samples of the {time}"
+    assert (notes.method.mode, notes.method.arrival) == (timing.mode, timing.arrival)
+    assert notes.method.buffers == buffers
+
+
+def test_a_case_has_its_deadline_and_no_other(on_ranks: OnRanks) -> None:
+    seen: list[int] = []
+
+    class Watched(main.Deadline):
+        def for_case(self, case: Any) -> Any:
+            seen.append(case.index)
+            return super().for_case(case)
+
+    deadline = Watched(60.0, lambda case, seconds: None)
+    on_ranks(1, lambda world: main.run(world, plan_of("sendrecv", ranks=1), None, deadline))
+    assert seen == [0, 2]  # what does not apply takes no time
+
+
+def test_a_case_that_fails_gives_back_what_it_took(
+    on_ranks: OnRanks, monkeypatch: pytest.MonkeyPatch, scripted: Any, scripted_backend: Any
+) -> None:
+    case = scripted(lambda call: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        run_on(on_ranks, monkeypatch, [scripted_backend(case, 10.0)], plan_of("all_reduce", ranks=1))
+    assert case.log[-1] == ("close",)
+
+
+@pytest.mark.parametrize(("show", "expected"), [(("algorithm",), "RING LL"), ((), "")])
+def test_the_algorithm_is_asked_for_once_a_case_where_it_is_shown(
+    on_ranks: OnRanks,
+    monkeypatch: pytest.MonkeyPatch,
+    scripted: Any,
+    scripted_backend: Any,
+    show: tuple[str, ...],
+    expected: str,
+) -> None:
+    """One rank of a communicator knows; it need not be rank 0."""
+    scripts = [scripted(lambda call: 1e6) for _ in range(3)]
+    backends = [
+        scripted_backend(case, 10.0, told="RING LL" * (rank == 2)) for rank, case in enumerate(scripts)
+    ]
+    plan = replace(plan_of("all_reduce", ranks=3), show=show)
+    _, notes = run_on(on_ranks, monkeypatch, backends, plan)
+    assert [result.algorithm for result in notes.results] == [expected] * 4
+    asked = [entry for entry in scripts[0].log if entry[0] == "algorithm"]
+    assert asked == [("algorithm", case) for case in range(4)] * bool(show)
+
+
+def test_nccl_s_files_are_asked_for_on_rank_0_while_it_connects(
+    on_ranks: OnRanks, monkeypatch: pytest.MonkeyPatch, scripted: Any, scripted_backend: Any, tmp_path: Path
+) -> None:
+    """NCCL reads the variables in its first calls, and rank 0 is the one that writes."""
+    names = ("NCCL_TOPO_DUMP_FILE", "NCCL_GRAPH_DUMP_FILE")
+    for name in names:
+        monkeypatch.delenv(name, raising=False)
+    backend = scripted_backend(scripted(lambda call: 1000.0), 10.0)
+    seen = []
+
+    def connect(world: Any) -> None:
+        seen.append([os.environ[name] for name in names])
+        Path(os.environ[names[0]]).write_text("<system/>")
+
+    monkeypatch.setattr(backend, "connect", connect)
+    plan = replace(plan_of("all_reduce", ranks=1), backend="nccl", nccl_topology=True)
+    monkeypatch.setattr(main, "create", lambda plan, world: backend)
+    monkeypatch.setattr(main, "preflight", lambda plan, world: None)
+    notes = Notes()
+    notes.folder = tmp_path
+    on_ranks(1, lambda world: main.run(world, plan, notes))
+    assert seen == [[str(tmp_path / name) for name in NCCL_FILES]]
+    assert (tmp_path / NCCL_FILES[0]).read_text() == "<system/>"
+    missing = [finding.claim for finding in notes.findings if finding.check == "nccl-topology"]
+    assert [claim.split("(")[0] for claim in missing] == ["NCCL wrote no nccl-graphs.xml "]
+    assert not set(names) & os.environ.keys()

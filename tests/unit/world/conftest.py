@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
 import secrets
 import socket
 import subprocess
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from busbw_testing.environ import clean_environ
 
 import busbw
 
@@ -19,24 +19,6 @@ if TYPE_CHECKING:
 
 PROGRAM = Path(__file__).parents[2] / "world_ranks" / "program.py"
 SOURCE = Path(busbw.__path__[0]).parent
-# The launcher that runs the tests must not be taken for the launcher of the ranks.
-FOREIGN = (
-    "BUSBW_",
-    "OMPI_",
-    "PMI",
-    "PMIX_",
-    "SLURM_",
-    "RANK",
-    "WORLD_SIZE",
-    "LOCAL_",
-    "MASTER_",
-    "TORCHELASTIC_",
-)
-
-
-def clean_environment(**variables: str) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
-    return {**kept, "PYTHONPATH": str(SOURCE), **variables}
 
 
 class Ranks:
@@ -59,7 +41,7 @@ class Ranks:
         with (self._folder / name).open("wb") as output:
             self.processes[name] = subprocess.Popen(
                 [sys.executable, str(PROGRAM), scenario],
-                env=clean_environment(**{**identity, **variables}),
+                env=clean_environ(**{**identity, **variables}),
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,
@@ -117,4 +99,4 @@ def program() -> Path:
 @pytest.fixture
 def environment() -> Callable[..., dict[str, str]]:
     """Builds a rank's environment from the given variables, without the test's own launcher."""
-    return clean_environment
+    return clean_environ

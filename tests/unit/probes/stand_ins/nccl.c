@@ -1,5 +1,10 @@
-// A stand-in for libnccl.so.2. VERSION: what ncclGetVersion says; INCOMPLETE: without ncclCommAbort.
-#include <string.h>
+// A stand-in for libnccl.so.2. VERSION: what ncclGetVersion says, and so which functions there are;
+// INCOMPLETE: without ncclCommAbort; NO_SPLIT: without ncclCommSplit; NO_WINDOWS: a communicator that supports none; SKIPS:
+// NCCL_LOCAL_REGISTER=0; STREAMS: every communicator is another one.
+#include "log.h"
+
+#define FAILURE 5
+#define SENDS_AND_RECEIVES const void *send, void *recv, size_t count, int type
 
 static const char* last_error = "";
 
@@ -16,14 +21,34 @@ int ncclGetUniqueId(UniqueId* id) {
   for (int i = 0; i < 128; i++) id->bytes[i] = i % 3 ? i : 0;
   return 0;
 }
+// As NCCL's rank 0 does while it makes a communicator.
+static void dump(const char* variable, const char* text) {
+  FILE* file = getenv(variable) ? fopen(getenv(variable), "w") : 0;
+  if (file) fputs(text, file), fclose(file);
+}
 int ncclCommInitRank(void** comm, int size, UniqueId id, int rank) {
   UniqueId expected;
+  if (rank == 0) {
+    dump("NCCL_TOPO_DUMP_FILE", "<system version=\"1\">\n</system>\n");
+    dump("NCCL_GRAPH_DUMP_FILE", "<graphs version=\"1\">\n</graphs>\n");
+  }
   ncclGetUniqueId(&expected);
   if (memcmp(&expected, &id, sizeof id)) return 3;
   if (rank >= size) return last_error = "Invalid rank requested", 4;
-  return *comm = (void*)(0x1000l * size + rank), 0;
+  *comm = (void*)(0x1000l * size + rank);
+#ifdef STREAMS
+  static long made;
+  *comm = (char*)*comm + 0x10000000l * ++made;
+#endif
+  return asked(FAILURE, "CommInitRank", "%d %d", size, rank);
 }
-int ncclCommDestroy(void* comm) { return comm ? 0 : 4; }
+#ifndef NO_SPLIT
+int ncclCommSplit(void* comm, int colour, int key, void** part, void* config) {
+  *part = colour < 0 || config ? 0 : (void*)((Address)comm + 0x100000l * (colour + 1) + key);
+  return asked(FAILURE, "CommSplit", "%lu %d %d", (Address)comm, colour, key);
+}
+#endif
+int ncclCommDestroy(void* comm) { return comm ? asked(FAILURE, "CommDestroy", "%lu", (Address)comm) : 4; }
 #ifndef INCOMPLETE
 int ncclCommAbort(void* comm) { return comm ? 0 : 4; }
 #endif
@@ -31,4 +56,113 @@ int ncclCommAbort(void* comm) { return comm ? 0 : 4; }
 int ncclCommGetAsyncError(void* comm, int* code) {
   return *code = comm == (void*)0x66l ? 6 : comm == (void*)0x77l ? 7 : 0, 0;
 }
-int ncclAllReduce(void) { return 0; }
+
+// ---- reductions of one's own ---------------------------------------------------------------------------
+
+int ncclRedOpCreatePreMulSum(int* op, void* scalar, int type, int residence, void* comm) {
+  float value = 0;
+  if (type == 7) memcpy(&value, scalar, sizeof value);
+  *op = 0x51;
+  return asked(FAILURE, "RedOpCreatePreMulSum", "%g %d %d %lu", value, type, residence, (Address)comm);
+}
+int ncclRedOpDestroy(int op, void* comm) {
+  return asked(FAILURE, "RedOpDestroy", "%d %lu", op, (Address)comm);
+}
+
+// ---- memory and its registration -----------------------------------------------------------------------
+
+#if VERSION >= 21900
+int ncclMemAlloc(void** address, size_t bytes) {
+  *address = malloc(bytes);
+  return asked(FAILURE, "MemAlloc", "%lu", bytes);
+}
+int ncclMemFree(void* address) { return free(address), asked(FAILURE, "MemFree", "%lu", (Address)address); }
+int ncclCommRegister(void* comm, void* address, size_t bytes, void** handle) {
+#ifdef SKIPS
+  *handle = 0;
+#else
+  *handle = (char*)address + 1;
+#endif
+  return asked(FAILURE, "CommRegister", "%lu %lu %lu", (Address)comm, (Address)address, bytes);
+}
+int ncclCommDeregister(void* comm, void* handle) {
+  return handle ? asked(FAILURE, "CommDeregister", "%lu %lu", (Address)comm, (Address)handle) : 4;
+}
+#endif
+#if VERSION >= 22700
+int ncclCommWindowRegister(void* comm, void* address, size_t bytes, void** window, int flags) {
+#ifdef NO_WINDOWS
+  *window = 0;
+#else
+  *window = (char*)address + 2;
+#endif
+  return asked(FAILURE, "CommWindowRegister", "%lu %lu %lu %d", (Address)comm, (Address)address, bytes,
+               flags);
+}
+int ncclCommWindowDeregister(void* comm, void* window) {
+  return window ? asked(FAILURE, "CommWindowDeregister", "%lu %lu", (Address)comm, (Address)window) : 4;
+}
+#endif
+
+// ---- the log: read from the variables once, and again when asked to -----------------------------------
+
+static int reads_log, has_read_log;
+static FILE* debug_file;
+static void read_log(void) {
+  const char *level = getenv("NCCL_DEBUG"), *subsystem = getenv("NCCL_DEBUG_SUBSYS"),
+             *path = getenv("NCCL_DEBUG_FILE");
+  reads_log = level && !strcmp(level, "INFO") && subsystem && !strcmp(subsystem, "TUNING");
+  if (debug_file) fclose(debug_file);
+  debug_file = path ? fopen(path, "w") : 0;
+  has_read_log = 1;
+}
+#if VERSION >= 22400
+void ncclResetDebugInit(void) { read_log(); }
+#endif
+// Of rank 0 alone; the size doubles as an algorithm: NVLS from 64 KiB on.
+static void tell(const char* call, size_t count, void* comm) {
+  if (!has_read_log) read_log();
+  if (!reads_log || (Address)comm % 0x1000) return;
+  FILE* out = debug_file ? debug_file : stderr;
+  fprintf(out, "node:1:1 [0] NCCL INFO %s: %lu Bytes -> Algo %s proto %s channel{Lo..Hi}={0..15}\n", call,
+          (unsigned long)count * 4, count < 16384 ? "RING" : "NVLS", count < 16384 ? "LL128" : "SIMPLE");
+  fflush(out);
+}
+
+// ---- collectives: they only say what they were asked for -------------------------------------------------
+
+#define MOVE(NAME)                                                                                    \
+  int nccl##NAME(SENDS_AND_RECEIVES, void* comm, void* stream) {                                      \
+    return asked(FAILURE, #NAME, "%lu %lu %lu %d %lu %lu", (Address)send, (Address)recv, count, type, \
+                 (Address)comm, (Address)stream);                                                     \
+  }
+// The integer after the type: an operation or a root.
+#define ONE_MORE(NAME)                                                                                   \
+  int nccl##NAME(SENDS_AND_RECEIVES, int more, void* comm, void* stream) {                               \
+    tell(#NAME, count, comm);                                                                            \
+    return asked(FAILURE, #NAME, "%lu %lu %lu %d %d %lu %lu", (Address)send, (Address)recv, count, type, \
+                 more, (Address)comm, (Address)stream);                                                  \
+  }
+ONE_MORE(AllReduce)
+ONE_MORE(ReduceScatter)
+ONE_MORE(Broadcast)
+MOVE(AllGather)
+#if VERSION >= 22803
+ONE_MORE(Gather)
+ONE_MORE(Scatter)
+MOVE(AlltoAll)
+#endif
+int ncclReduce(SENDS_AND_RECEIVES, int op, int root, void* comm, void* stream) {
+  return asked(FAILURE, "Reduce", "%lu %lu %lu %d %d %d %lu %lu", (Address)send, (Address)recv, count, type,
+               op, root, (Address)comm, (Address)stream);
+}
+int ncclSend(const void* send, size_t count, int type, int peer, void* comm, void* stream) {
+  return asked(FAILURE, "Send", "%lu %lu %d %d %lu %lu", (Address)send, count, type, peer, (Address)comm,
+               (Address)stream);
+}
+int ncclRecv(void* recv, size_t count, int type, int peer, void* comm, void* stream) {
+  return asked(FAILURE, "Recv", "%lu %lu %d %d %lu %lu", (Address)recv, count, type, peer, (Address)comm,
+               (Address)stream);
+}
+int ncclGroupStart(void) { return asked(FAILURE, "GroupStart", ""); }
+int ncclGroupEnd(void) { return asked(FAILURE, "GroupEnd", ""); }

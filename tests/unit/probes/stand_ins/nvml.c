@@ -1,5 +1,5 @@
 // A stand-in for libnvidia-ml.so.1: one GPU with two NVLinks, of a driver before 535. INIT_CODE: what
-// nvmlInit says.
+// nvmlInit says; FABRIC_STATE: of the registration in an NVLink domain (3: completed), LONELY: in none.
 #include <stdint.h>
 #include <string.h>
 
@@ -61,6 +61,22 @@ int nvmlDeviceGetNvLinkRemotePciInfo_v2(void* device, unsigned link, PciInfo* pc
   (void)device;
   return strcpy(pci->bus_id, link ? "FFFFFFFF:FF:FF.0" : "00000000:C4:00.0"), 0;
 }
+typedef struct {
+  unsigned char cluster[16];
+  int status;
+  unsigned clique;
+  unsigned char state;
+} FabricInfo;
+#ifdef FABRIC_STATE
+int nvmlDeviceGetGpuFabricInfo(void* device, FabricInfo* info) {
+  memset(info, 0, sizeof *info);
+#ifndef LONELY
+  for (int i = 0; i < 16; i++) info->cluster[i] = 0x10 + i;
+#endif
+  info->clique = 7, info->state = FABRIC_STATE;
+  return device != &gpu;
+}
+#endif
 int nvmlDeviceGetFieldValues(void* device, int count, FieldValue* value) {
   if (device != &gpu || count != 1) return 2;
   value->status = 0;

@@ -1,0 +1,381 @@
+"""``busbw nccl-tests`` over real MPI ranks: the command lines of those who use nccl-tests, scaled to two
+ranks and small sizes. Output is read by a reader of the format alone and by ``busbw import``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from busbw_testing.environ import clean_environ
+from busbw_testing.nccl_tests_format import Output, Row, Side, read_output
+
+from busbw.frontdoors.nccl_tests_flags import PROGRAMS
+from busbw.model.collective import collective
+from busbw.model.record import RunRecord
+from busbw.model.result import CaseResult
+from busbw.record.folder import run_folders
+from busbw.record.read import read_record
+
+MPIEXEC: Final = shutil.which("mpiexec", path=str(Path(sys.executable).parent))
+pytestmark = pytest.mark.skipif(MPIEXEC is None, reason="the bundled mpich is not installed here")
+
+BUSBW: Final = (sys.executable, "-m", "busbw")
+PATIENCE_S: Final = 100
+LARGEST: Final = 16384
+CALLS: Final = 20
+
+# Lines of AWS's, ALCF's, CoreWeave's and NVIDIA's kits, and of the fields that read them.
+LINES: Final = (
+    "/opt/nccl-tests/build/all_reduce_perf -b 8 -e 16G -f 2 -g 1 -c 1 -n 100",
+    "all_reduce_perf -b 8 -e 2G -f 2 -t 1 -g 1 -c 1 -n 100",
+    "all_reduce_perf -b 8 -e 128M -f 2 -g 8",
+    "all_reduce_perf -b 25M -e 25M -f 1 -g 1 -c 1 -n 1000",
+    "all_reduce_perf -b 8 -e 8 -f 1 -n 1000 -o sum -c 1",
+    "all_reduce_perf -b 4 -e 1073741824 -f 2 -g 1",
+    "alltoall_perf -b 4 -e 1073741824 -f 2 -g 1",
+    "all_gather_perf -b 4 -e 1073741824 -f 2 -g 1",
+    "/opt/nccl_tests/build/all_reduce_perf -b 512M -e 8G -f 2 -g 1",
+    "all_reduce_perf -b 16M -e 8G -f 2 -g 1 -w 2 -n 20",
+    "all_reduce_perf -b 512K -e 32G -f 2 -c 0 -n 100 -g 1",
+    "reduce_scatter_perf -b 8 -e 16G -f 2 -g 1 -c 1 -n 100",
+    "all_reduce_perf -b 512M -e 8G -f 2 -g 1 -n 200",
+    "all_reduce_perf -b 32M -e 32M -i 1M -n 20 -c 1 -o sum -d float -r 0 -a 1",
+    "reduce_perf -b 8 -e 64 -f 2 -o max -d int8 -r 1 -T 60 -R 0 -G 0 -m 1 -a 3",
+    *(f"{program} -b 8 -e 16G -f 2 -g 1 -c 1 -n 100" for program in PROGRAMS),
+)
+
+
+class Ran:
+    """A finished line."""
+
+    def __init__(self, done: subprocess.CompletedProcess[str], home: Path) -> None:
+        self.status, self.out, self.err, self.home = done.returncode, done.stdout, done.stderr, home
+
+    @property
+    def output(self) -> Output:
+        return read_output(self.out)
+
+    @property
+    def record(self) -> RunRecord:
+        return read_record(run_folders(self.home)[0])
+
+
+def run(tmp_path: Path, *words: str, ranks: int = 0, **variables: str) -> Ran:
+    """Run ``busbw nccl-tests WORDS``, by itself or as ranks of our own mpiexec."""
+    before = (str(MPIEXEC), "-n", str(ranks)) if ranks else ()
+    home = tmp_path / "home"
+    done = subprocess.run(
+        [*before, *BUSBW, "nccl-tests", *words],
+        env=clean_environ(BUSBW_HOME=str(home), **variables),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        cwd=tmp_path,
+    )
+    return Ran(done, home)
+
+
+def scaled(line: str) -> list[str]:
+    """The line for this machine: two ranks, sizes that end at 16K, 20 calls; all other words as they were."""
+    words = line.split()
+    for flag, value in (("-g", "2"), ("-n", str(CALLS)), ("-t", "1")):
+        if flag in words:
+            words[words.index(flag) + 1] = value
+    if "-g" not in words:
+        words += ["-g", "2"]
+    for flag in ("-b", "-e"):
+        at = words.index(flag) + 1
+        words[at] = words[at] if words[at] in ("4", "8") else str(LARGEST)
+    if "-f" in words:
+        at = words.index("-f") + 1
+        words[at] = "8" if words[at] == "2" else words[at]
+    return words
+
+
+def checked(ran: Ran, program: str, *, is_checked: bool = True) -> Output:
+    """What must hold for the output of any good run, from the description of the format."""
+    assert ran.status == 0, ran.err
+    output, ranks = ran.output, 2
+    assert output.program == output.concluded == program
+    assert [words[0] for words in output.devices] == ["0", "1"]
+    assert output.rows
+    assert (output.out_of_bounds, output.data_ok, output.bandwidth_ok) == (0, "OK", "")
+    row_of = collective(program.removesuffix("_perf"))
+    factor = row_of.busbw_factor(ranks)
+    sides = [side for row in output.rows for side in (row.out_of_place, row.in_place)]
+    for side in sides:
+        if math.isnan(side.time_us):  # a placement that MPI does not have
+            assert side.wrong is None
+            continue
+        assert side.wrong == (0 if is_checked else None)
+        assert side.busbw == pytest.approx(side.algbw * factor, abs=0.011)
+    for row in output.rows:
+        _bandwidth_fits(row, row.out_of_place)
+    there = [side.busbw for side in sides if not math.isnan(side.busbw)]
+    assert output.average == pytest.approx(sum(there) / len(there), abs=0.01)
+    return output
+
+
+def _bandwidth_fits(row: Row, side: Side) -> None:
+    """algbw = bytes / time, as far as both are printed."""
+    if row.size and side.time_us >= 1:
+        expected = row.size / side.time_us / 1e3
+        # Hypercube has an algbw of other bytes than its size: on 2 ranks the half.
+        assert side.algbw in (
+            pytest.approx(expected, rel=0.01, abs=0.006),
+            pytest.approx(expected / 2, rel=0.01, abs=0.006),
+        )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", LINES)
+def test_lines_of_other_kits_run(tmp_path: Path, line: str) -> None:
+    words = scaled(line)
+    program = words[0].rpartition("/")[2]
+    ran = run(tmp_path, *words)
+    output = checked(ran, program, is_checked="-c 0" not in line)
+    _as_recorded(output, ran.record)
+    _as_imported(ran, tmp_path)
+
+
+def _as_recorded(output: Output, record: RunRecord) -> None:
+    """The table shows what the record has."""
+    assert len(output.rows) * 2 == len(record.results)
+    for row, out_of_place, in_place in zip(
+        output.rows, record.results[::2], record.results[1::2], strict=True
+    ):
+        case = record.plan.cases[out_of_place.case]
+        assert (row.size, row.type) == (case.size_bytes, case.dtype)
+        assert row.redop == _redop(case.collective, case.op)
+        for side, result in ((row.out_of_place, out_of_place), (row.in_place, in_place)):
+            _same(side, result)
+    assert record.plan.limits.calls == CALLS
+
+
+def _redop(name: str, op: str) -> str:
+    return {"sendrecv": "sum", "hypercube": ""}.get(name, op or "none")
+
+
+def _same(side: Side, result: CaseResult) -> None:
+    if result.mean_ns is None:
+        assert math.isnan(side.time_us)
+        return
+    # One loop of all calls, and over ranks the mean.
+    assert (result.samples, result.calls_per_sample) == (1, CALLS)
+    assert side.time_us == pytest.approx(result.mean_ns / 1e3, rel=0.001, abs=0.006)
+    assert side.wrong == result.wrong
+
+
+def _as_imported(ran: Ran, tmp_path: Path) -> None:
+    """``busbw import`` reads the same numbers back."""
+    (tmp_path / "run.log").write_text(ran.out)
+    measured = ran.record
+    done = subprocess.run(
+        [*BUSBW, "import", "run.log"],
+        env=clean_environ(BUSBW_HOME=str(tmp_path / "imported")),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    record = read_record(run_folders(tmp_path / "imported")[0])
+    assert record.world is not None
+    assert record.world.size == 2
+    known = [result for result in measured.results if result.mean_ns is not None]
+    found = [result for result in record.results if result.time_ns is not None]
+    assert [record.plan.cases[result.case].size_bytes for result in found] == [
+        measured.plan.cases[result.case].size_bytes for result in known
+    ]
+    for old, new in zip(known, found, strict=True):
+        assert new.time_ns == pytest.approx(old.mean_ns, rel=0.001, abs=6)
+
+
+def test_a_line_with_everything(tmp_path: Path) -> None:
+    ran = run(
+        tmp_path,
+        *["all_reduce_perf", "-b1K", "--maxbytes=4K", "--stepf", "2", "-g", "2", "-n20", "-I", "1", "-K2"],
+        *["-S", "1", "-M", "1", "-J", "out.json", "-N", "2", "-u", "1", "-w", "3", "-p", "1", "-y", "1"],
+        NCCL_DEBUG="INFO",
+        NCCL_TOKEN="secret-word",
+    )
+    output = checked(ran, "all_reduce_perf")
+    assert [row.size for row in output.rows] == [1024, 2048, 4096] * 2
+    for row in output.rows:
+        assert len(row.stamp) == len("2026-01-02 03:04:05")
+        for side in (row.out_of_place, row.in_place):
+            least, most, p99, cv = side.iterations
+            assert 0 < least <= p99 == most  # 18 samples: p99 is the largest
+            assert cv >= 0
+    assert "# GPU memory usage     : Initialization N/A | User-Allocated 8" in ran.out
+    assert "i_p99 of 18 samples is the largest" in ran.err
+    document = json.loads((tmp_path / "out.json").read_text())
+    _shaped(document)
+    assert "secret-word" not in (tmp_path / "out.json").read_text()
+    assert [row["size"] for row in document["results"]] == [row.size for row in output.rows]
+    found = document["results"][0]["out_of_place_per_iter"]
+    assert (found["skipped_iterations"], len(found["times_us"])) == (2, 20)
+    per_process = found["per_process_max_times_us"]
+    assert [max(times) for times in zip(*per_process, strict=True)] == found["times_us"]
+    assert output.rows[0].out_of_place.iterations[0] == pytest.approx(found["min_us"], abs=0.006)
+
+
+def _shaped(document: dict[str, Any]) -> None:
+    """Names and kinds of version 3, from its description."""
+    assert document["version"] == 3
+    assert document["args"][0] == "all_reduce_perf"
+    assert all("=" in pair for pair in document["env"])
+    config = document["config"]
+    assert (config["nthreads"], config["ngpus"], config["step_factor"]) == (1, 2, 2)
+    assert {"minimum_bytes", "maximum_bytes", "warmup_iters", "iterations", "validation"} <= set(config)
+    assert [device["rank"] for device in config["devices"]] == [0, 1]
+    for row in document["results"]:
+        assert {"size", "count", "type", "redop", "root", "out_of_place", "in_place"} <= set(row)
+        assert {"time", "alg_bw", "bus_bw", "nwrong"} == set(row["out_of_place"])
+    assert document["out_of_bounds"] == {"count": 0, "okay": "true"}
+    assert document["average_bus_bandwidth"]["okay"] == "unchecked"
+
+
+def test_ranks_of_a_launcher_join(tmp_path: Path) -> None:
+    ran = run(tmp_path, "all_gather_perf", "-b", "1K", "-e", "1K", "-g", "1", ranks=2)
+    checked(ran, "all_gather_perf")
+    assert ran.out.count("# Collective test starting") == 1
+    assert "ranks 2 = processes 2 (started by mpich)" in ran.err
+
+
+def test_a_process_of_a_launcher_is_one_rank(tmp_path: Path) -> None:
+    ran = run(tmp_path, "all_gather_perf", "-b", "1K", "-e", "1K", "-g", "2", ranks=2)
+    assert ran.status == 2
+    assert ran.out == ""
+    assert ran.err.count("error: ") == 1
+    assert "start 2 times as many processes" in ran.err
+
+
+def test_split_ranks_make_one_row_and_the_groups_are_in_the_record(tmp_path: Path) -> None:
+    ran = run(
+        tmp_path, *["all_reduce_perf", "-b", "1K", "-e", "1K", "-n", "5"], ranks=4, NCCL_TESTS_SPLIT="DIV 2"
+    )
+    assert ran.status == 0, ran.err
+    assert [words[1] for words in ran.output.devices] == ["0", "0", "1", "1"]
+    (row,) = ran.output.rows
+    result = ran.record.results[0]
+    assert [group.ranks for group in result.groups] == [2, 2]
+    times_us = [(group.mean_ns or math.nan) / 1e3 for group in result.groups]
+    assert row.out_of_place.time_us == pytest.approx(sum(times_us) / 2, rel=0.001, abs=0.006)
+    # On two ranks the factor of all_reduce is 1, on four it is not.
+    assert row.out_of_place.busbw == row.out_of_place.algbw
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("blocking", ["1", "2", "3"])
+def test_blocking_calls_are_timed_one_by_one(tmp_path: Path, blocking: str) -> None:
+    words = scaled("all_reduce_perf -b 8 -e 64 -f 2 -n 20")
+    ran = run(tmp_path, *words, "-z", blocking)
+    checked(ran, "all_reduce_perf")
+    timed = {(result.samples, result.calls_per_sample) for result in ran.record.results}
+    assert timed == {(CALLS, 1)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("variable", "value", "groups"),
+    [
+        ("NCCL_TESTS_SPLIT", "AND 0x1", [(0, 2), (1, 3)]),
+        ("NCCL_TESTS_SPLIT", "OR 0x1", [(0, 1), (2, 3)]),
+        ("NCCL_TESTS_SPLIT", "MOD 2", [(0, 2), (1, 3)]),
+        ("NCCL_TESTS_SPLIT_MASK", "0x3", [(0,), (1,), (2,), (3,)]),
+    ],
+)
+def test_every_way_to_split(tmp_path: Path, variable: str, value: str, groups: list[tuple[int, ...]]) -> None:
+    words = ("all_gather_perf", "-b", "1K", "-e", "1K", "-n", "5", "-g", "4")
+    ran = run(tmp_path, *words, **{variable: value})
+    assert ran.status == 0, ran.err
+    assert list(ran.record.plan.groups) == groups
+    (row,) = ran.output.rows
+    assert row.out_of_place.wrong == 0
+
+
+@pytest.mark.slow
+def test_a_matrix_of_bytes(tmp_path: Path) -> None:
+    (tmp_path / "matrix.txt").write_text("100 200\n50 4000\n")
+    words = ("alltoallv_perf", "-b", "8K", "-e", "8K", "-g", "2")
+    ran = run(tmp_path, *words, NCCL_TESTS_ALLTOALLV_MATRIX_FILE="matrix.txt")
+    (row,) = checked(ran, "alltoallv_perf").rows
+    assert (row.size, row.count) == (192 + 4000, 0)  # every cell is rounded down to 16 bytes
+    small = run(tmp_path, *words[:1], "-b1K", "-e1K", "-g2", NCCL_TESTS_ALLTOALLV_MATRIX_FILE="matrix.txt")
+    assert small.status == 1
+    assert small.out.startswith("maxBytes (-e) must be at least 4192 bytes")
+    sweep = run(tmp_path, *words[:1], "-b1K", "-e2K", "-g2", NCCL_TESTS_ALLTOALLV_MATRIX_FILE="matrix.txt")
+    assert sweep.status == 1
+
+
+# ---- exit statuses ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        (("all_reduce_perf", "-h"), 0),
+        (("all_reduce_perf", "--gpus", "8"), 0),
+        (("all_reduce_perf", "-b", "8B"), 255),
+        (("all_reduce_perf", "-b", "2K", "-e", "1K"), 255),
+        (("all_reduce_perf", "-D", "1"), 2),
+        (("all_reduce_perf", "-V", "16"), 2),
+        (("all_reduce", "-b", "8"), 2),
+    ],
+)
+def test_lines_that_measure_nothing(tmp_path: Path, words: tuple[str, ...], status: int) -> None:
+    ran = run(tmp_path, *words)
+    assert ran.status == status
+    assert "Traceback" not in ran.err
+    assert not ran.home.exists()
+
+
+def test_bandwidth_below_nine_tenths_fails(tmp_path: Path) -> None:
+    words = ("all_reduce_perf", "-b", "1K", "-e", "1K", "-g", "2")
+    failed = run(tmp_path, *words, NCCL_TESTS_MIN_BW="1000000")
+    assert (failed.status, failed.output.bandwidth_ok) == (7, "FAILED")
+    passed = run(tmp_path, *words, NCCL_TESTS_MIN_BW="0.000001")
+    assert (passed.status, passed.output.bandwidth_ok) == (0, "OK")
+
+
+# MPI_Allreduce as a preloaded tool provides it: right, but for one byte on rank 1.
+SHIM: Final = """
+#include <dlfcn.h>
+extern "C" int MPI_Allreduce(const void* send, void* recv, int count, int datatype, int op, int comm) {
+  void* mpi = dlopen("libmpi.so.12", RTLD_LAZY | RTLD_NOLOAD);
+  auto reduce = (int (*)(const void*, void*, int, int, int, int))dlsym(mpi, "PMPI_Allreduce");
+  auto rank_of = (int (*)(int, int*))dlsym(mpi, "PMPI_Comm_rank");
+  int code = reduce(send, recv, count, datatype, op, comm), rank = 0;
+  rank_of(comm, &rank);
+  if (rank == 1 && count == 256) ((unsigned char*)recv)[5 * 4 + 2] ^= 0x40;
+  return code;
+}
+"""
+
+
+@pytest.mark.parametrize("ranks", [0, 2])
+def test_wrong_data_fails(tmp_path: Path, ranks: int) -> None:
+    if shutil.which("g++") is None:
+        pytest.skip("no C++ compiler for the shim")
+    (tmp_path / "shim.cpp").write_text(SHIM)
+    library = tmp_path / "libshim.so"
+    subprocess.run(["g++", "-shared", "-fPIC", "-o", library, tmp_path / "shim.cpp", "-ldl"], check=True)
+    words = ("all_reduce_perf", "-b", "512", "-e", "1K", "-f", "2", *(() if ranks else ("-g", "2")))
+    ran = run(tmp_path, *words, ranks=ranks, LD_PRELOAD=str(library))
+    assert ran.status == 7
+    good, wrong = ran.output.rows
+    assert (good.out_of_place.wrong, good.in_place.wrong) == (0, 0)
+    assert (wrong.out_of_place.wrong, wrong.in_place.wrong) == (1, 1)
+    assert (ran.output.out_of_bounds, ran.output.data_ok) == (2, "FAILED")
+    assert wrong.out_of_place.busbw > 0 or wrong.out_of_place.time_us > 1e3  # printed there, wrong or not

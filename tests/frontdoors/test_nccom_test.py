@@ -1,0 +1,482 @@
+"""``busbw nccom-test`` over real MPI ranks: every command line of nccom-test's documentation, scaled to two
+ranks and small sizes, and its output read by a reader of the format alone and by ``busbw import``.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pytest
+from busbw_testing.environ import clean_environ
+from busbw_testing.nccom_format import Table, parse
+
+from busbw.frontdoors.nccom_options import parse as options_of
+from busbw.frontdoors.nccom_options import parse_bytes
+from busbw.record.folder import run_folders
+from busbw.record.read import read_record
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("mpiexec", path=str(Path(sys.executable).parent)) is None,
+    reason="the bundled mpich is not installed here",
+)
+
+# The engine `hosts` as this machine: what is tested is the front door, not SSH.
+ON_HOSTS: Final = (
+    "import sys; from busbw.launchers import engine;"
+    "engine.ENGINES.update(dict.fromkeys(('here', 'hosts', 'slurm'), 'busbw_testing.here_engine'));"
+    "from busbw.cli.main import main; sys.exit(main())"
+)
+MOST_BYTES: Final = 65536
+FILES: Final = {
+    "pairs.json": {"src_target_pairs": [[[0, 1], [1, 0], [2, 2]]]},
+    "groups.json": {"replica_groups": [[[0, 1], [2]]]},
+    "stream_0_rg.json": {"replica_groups": [[[0, 1], [2, 3]]]},
+    "streams_example.json": {
+        "streams": [
+            {
+                "operation": "all_reduce",
+                "datatype": "bf16",
+                "stepfactor": 2,
+                "minbytes": "1KB",
+                "maxbytes": "8KB",
+                "custom_replica_groups": "stream_0_rg.json",
+            },
+            {
+                "operation": "allg",
+                "datatype": "fp32",
+                "ops_per_iter": 2,
+                "minbytes": "1KB",
+                "maxbytes": "1KB",
+            },
+        ]
+    },
+    "allgv.json": {
+        "metadata": [
+            {
+                "send_counts": [256],
+                "send_displs": [0],
+                "recv_counts": [256, 256],
+                "recv_displs": [0, 256],
+            }
+        ]
+    },
+    "alltoallv.json": {
+        "metadata": [
+            {"send_counts": [512, 1024], "send_displs": [0, 512], "recv_counts": [], "recv_displs": []}
+        ]
+    },
+}
+
+# As documented, or made from the description of a flag.
+EXAMPLES: Final = (
+    "nccom-test -r 2 allr",
+    "nccom-test -r 2 --minbytes 1kb --maxbytes 1gb --stepfactor 4 --datatype fp32 allr",
+    "nccom-test -r 32 --minbytes 1kb --maxbytes 1mb --stepfactor 8 --datatype fp32 --check allg",
+    (
+        "nccom-test -r 32 --minbytes 1kb --maxbytes 1mb --stepfactor 8 --datatype fp32 --check allg"
+        " --show-input-output-size"
+    ),
+    (
+        "nccom-test -r 8 --minbytes 1kb --maxbytes 1mb --stepfactor 8 --datatype fp32"
+        " --stats avg p25 p50 p90 p99 --iters 1000 allg"
+    ),
+    (
+        "nccom-test -r 32 --minbytes 1kb --maxbytes 1mb --stepfactor 8 --datatype fp32 --check allg"
+        " --report-to-json-file nccom-results.json"
+    ),
+    "nccom-test -r 16 allr -b 4 -e 1gb -f 16 -d fp32 --show-algorithm",
+    "nccom-test allgv -r 4 -N 1 -b 2048 -e 2048 -d fp16 --variable-size-op-metadata allgv.json",
+    "nccom-test -r 2 -b 8 -e 16 -i 4 allr",
+    "nccom-test -r 2 -b 8 -e 32 -f 2 allr",
+    "nccom-test -r 2 -b 8 -e 32768 -f 2kb allr",
+    "nccom-test -r 16 -c all_ones -b 1kb -e 1kb allr",
+    "nccom-test -r 2 -n 15 -w 5 -I 10 -b 1kb -e 1kb allr",
+    "nccom-test -r 2 -n 15 -w 5 -I 10 -W 5 -b 1kb -e 1kb redsct",
+    "nccom-test --stats avg p50 --iters 9 allg -r 2 -b 1kb -e 1kb",
+    "nccom-test -r 2 --coalesced-cc-size-ratio [1,2,1] -b 4MB -e 4MB allr",
+    "nccom-test -r 2 --unique-buff --vcpu-pin-mode -b 1kb -e 1kb alltoall",
+    "nccom-test -r 2 --stats p15 p50 p99 -b 1kb -e 1kb reduce_scatter",
+    "nccom-test --non-interactive --debug -r 2 all_gather -b 1K -e 2kB -f 2 -t p99.9 avg --seed 7 -c random",
+    "nccom-test -r 2 alltoallv -b 1MB -e 1MB -d fp32 --alltoallv-metadata alltoallv.json",
+    "nccom-test -r 2 all_gatherv -b 2048 -e 2048 -d fp16 --check all_ones",
+    "nccom-test -r 2 all_reduce -b 64 -e 640 -d int8",
+)
+MORE_RANKS: Final = (
+    ("nccom-test -r 128 --data-parallel-dimension 2 -b 1kb -e 1kb sendrecv", 4),
+    ("nccom-test -r 8 --custom-src-target-pairs pairs.json permute -b 1kb -e 1kb -c", 3),
+    ("nccom-test -r 64 --custom-replica-groups groups.json -b 1kb -e 1kb -c allr", 3),
+    ("nccom-test -r 64 --custom-replica-group groups.json -b 1kb -e 1kb redsct", 3),
+    ("nccom-test -r 8 --custom-src-target-pairs pairs.json permute", 3),
+)
+ON_SEVERAL_NODES: Final = (
+    "nccom-test -r 64 -N 2 -b 8 -e 1GB -f 2 -n 50 -w 5 -d fp32 allr --hosts 127.0.0.1 10.1.4.138",
+    "nccom-test -r 64 -N 2 -d fp32 allr --hosts 10.1.4.145 10.1.4.138 -e 1kb -b 1kb",
+    (
+        "nccom-test -r 2 -N 2 -d fp32 alltoallv -b 1MB -e 1MB --hosts 127.0.0.1 172.32.253.16"
+        " --variable-size-op-metadata alltoallv.json"
+    ),
+    "nccom-test -r 64 -N 2 allr --slurm-mode --slurm-setup-script setup.sh -e 1kb -b 1kb",
+    "nccom-test -r 64 -N 2 allr --slurm-mode --slurm-job-id 12345 -e 1kb -b 1kb",
+    (
+        "nccom-test --nworkers 64 --nnodes 2 --minbytes 8 --maxbytes 512KB --stepfactor 2 --iters 5"
+        " --warmup_iters 5 --datatype fp32 allr --hosts trn1-1 trn1-2"
+    ),
+)
+
+
+def scaled(line: str, ranks: int = 2) -> list[str]:
+    """The words after the program: fewer ranks, no size above 64 KiB, no more than 100 calls."""
+    words = shlex.split(line)[1:]
+    for at, word in enumerate(words[:-1]):
+        if word in ("-r", "--nworkers"):
+            words[at + 1] = str(ranks)
+        elif word in ("-b", "-e", "--minbytes", "--maxbytes"):
+            words[at + 1] = str(min(parse_bytes(words[at + 1]), MOST_BYTES))
+        elif word == "--iters":
+            words[at + 1] = str(min(int(words[at + 1]), 100))
+    if not {"-b", "--minbytes"}.intersection(words):  # 32 MiB by default
+        words += ["-b", str(MOST_BYTES), "-e", str(MOST_BYTES)]
+    return words
+
+
+class Ran:
+    """A finished command and what it printed."""
+
+    def __init__(self, words: list[str], done: subprocess.CompletedProcess[str], home: Path) -> None:
+        self.options = options_of(words)
+        self.done = done
+        self.home = home
+
+    @property
+    def table(self) -> Table:
+        (table,) = parse(self.done.stdout)
+        return table
+
+
+def run(folder: Path, words: list[str], program: list[str] | None = None, **variables: str) -> Ran:
+    for name, content in FILES.items():
+        (folder / name).write_text(json.dumps(content))
+    (folder / "setup.sh").write_text("true\n")
+    home = folder / "home"
+    done = subprocess.run(
+        [sys.executable, *(program or ["-m", "busbw"]), "nccom-test", *words],
+        env=clean_environ(BUSBW_HOME=str(home), BUSBW_BACKEND="mpi", BUSBW_NCCOM_TEST="none", **variables),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+        cwd=folder,
+    )
+    return Ran(words, done, home)
+
+
+def check(ran: Ran) -> Table:
+    assert ran.done.returncode == 0, ran.done.stderr
+    table = ran.table
+    assert table.failures == []
+    assert len(table.sizes) == len(ran.options.sizes_bytes)
+    assert all(abs(got - asked) < 64 for got, asked in zip(table.sizes, ran.options.sizes_bytes, strict=True))
+    assert table.times == [f"time:{word}(us)" for word in ran.options.stats]
+    assert ("algorithm" in table.columns) == ran.options.show_algorithm
+    assert ("total_input_size(B)" in table.columns) == ran.options.show_input_output_size
+    (newest, *_) = run_folders(ran.home)
+    assert f"busbw show {newest.name}" in ran.done.stderr
+    record = read_record(newest)
+    assert record.plan.limits.calls == ran.options.iters
+    return table
+
+
+@pytest.mark.parametrize("line", EXAMPLES[:2])
+def test_examples(line: str, tmp_path: Path) -> None:
+    check(run(tmp_path, scaled(line)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", EXAMPLES[2:])
+def test_more_examples(line: str, tmp_path: Path) -> None:
+    check(run(tmp_path, scaled(line)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("line", "ranks"), MORE_RANKS)
+def test_examples_of_groups_and_pairs(line: str, ranks: int, tmp_path: Path) -> None:
+    check(run(tmp_path, scaled(line, ranks)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", ON_SEVERAL_NODES)
+def test_examples_on_several_nodes(line: str, tmp_path: Path) -> None:
+    variables = {"NEURON_RT_ROOT_COMM_ID": "127.0.0.1:45654"} if "--hosts" in line else {}
+    ran = run(tmp_path, scaled(line), ["-c", ON_HOSTS], **variables)
+    check(ran)
+    if variables:
+        assert "NEURON_RT_ROOT_COMM_ID is not needed" in ran.done.stderr
+
+
+def test_streams_have_a_table_each_and_run_until_the_longest_sweep_ends(tmp_path: Path) -> None:
+    """The documented example, with 4 ranks and 4 sizes: (1KB, 1KB), (2KB, 1KB), (4KB, 1KB), (8KB, 1KB)."""
+    words = "-r 4 allg -c --streams-json streams_example.json --report-to-json-file report.json -n 10 -w 2"
+    ran = run(tmp_path, words.split())
+    assert ran.done.returncode == 0, ran.done.stderr
+    reduced, gathered = parse(ran.done.stdout)
+    assert reduced.sizes == [1024, 2048, 4096, 8192]
+    assert gathered.sizes == [1024] * 4
+    assert {row["type"] for row in reduced.rows} == {"bf16"}
+    assert {row["type"] for row in gathered.rows} == {"fp32"}
+    assert reduced.failures == gathered.failures == []
+    rows = json.loads((tmp_path / "report.json").read_text())["results"]
+    assert [(row["stream"], row["operation"], row["size(B)"]) for row in rows] == [
+        *((0, "all_reduce", size) for size in reduced.sizes),
+        *((1, "allg", size) for size in gathered.sizes),
+    ]
+    # Groups of two have a factor of 1, the four ranks one of 3/4.
+    assert all(row["busbw(GB/s)"] == row["algbw(GB/s)"] for row in rows[:4])
+    assert all(row["busbw(GB/s)"] == pytest.approx(row["algbw(GB/s)"] * 0.75) for row in rows[4:])
+    (newest, *_) = run_folders(ran.home)
+    record = read_record(newest)
+    assert [case.stream for case in record.plan.cases] == [0, 1] * 4
+    for case, result in zip(record.plan.cases, record.results, strict=True):
+        assert result.wrong == 0
+        assert result.overlap is not None
+        assert 0 <= result.overlap <= 1
+        calls = result.samples * result.calls_per_sample
+        assert calls == (10, 20)[case.stream]
+        assert ("all_gather" if case.stream == 0 else "all_reduce") in case.beside[0]
+    assert "stream 1: all streams were under way for" in ran.done.stderr
+    read_back = subprocess.run(
+        [*(sys.executable, "-m", "busbw", "import", "report.json")],
+        env=clean_environ(BUSBW_HOME=str(tmp_path / "imported")),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=tmp_path,
+    )
+    assert read_back.returncode == 0, read_back.stdout + read_back.stderr
+    records = [read_record(folder) for folder in run_folders(tmp_path / "imported")]
+    assert {(one.plan.cases[0].collective, one.world.size, len(one.results)) for one in records} == {
+        ("all_reduce", 2, 4),  # of a group
+        ("all_gather", 4, 4),
+    }
+
+
+# MPI_Iallreduce of a preloaded tool, which completes with one wrong byte on rank 1.
+STREAM_SHIM: Final = """
+#include <dlfcn.h>
+extern "C" int MPI_Iallreduce(const void* send, void* recv, int count, int datatype, int op, int comm,
+                              int* request) {
+  void* mpi = dlopen("libmpi.so.12", RTLD_LAZY | RTLD_NOLOAD);
+  auto reduce =
+      (int (*)(const void*, void*, int, int, int, int, int*))dlsym(mpi, "PMPI_Iallreduce");
+  auto wait = (int (*)(int*, void*))dlsym(mpi, "PMPI_Wait");
+  auto rank_of = (int (*)(int, int*))dlsym(mpi, "PMPI_Comm_rank");
+  char status[64];
+  int code = reduce(send, recv, count, datatype, op, comm, request), rank = 0;
+  wait(request, status);
+  rank_of(comm, &rank);
+  if (rank == 1 && count == 256) ((unsigned char*)recv)[5 * 4 + 2] ^= 0x40;
+  return code;
+}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler for the shim")
+def test_wrong_data_of_one_stream_fails_its_rows_alone(tmp_path: Path) -> None:
+    (tmp_path / "shim.cpp").write_text(STREAM_SHIM)
+    subprocess.run(
+        ["g++", "-shared", "-fPIC", "-o", "libshim.so", "shim.cpp", "-ldl"], check=True, cwd=tmp_path
+    )
+    streams = [
+        {"operation": "allr", "minbytes": "512", "maxbytes": "2KB", "stepfactor": 2},
+        {"operation": "allg", "minbytes": "1KB", "maxbytes": "1KB"},
+    ]
+    (tmp_path / "two.json").write_text(json.dumps({"streams": streams}))
+    words = "-r 2 allr -d fp32 -n 8 --check random --streams-json two.json"
+    ran = run(tmp_path, words.split(), LD_PRELOAD=str(tmp_path / "libshim.so"))
+    assert ran.done.returncode == 1, ran.done.stderr
+    reduced, gathered = parse(ran.done.stdout)
+    assert reduced.sizes == [512, 2048]
+    ((size, text),) = reduced.failures
+    assert size == 1024
+    assert text.startswith("Failure checking allr: 1 wrong elements, first on rank 1 - run folder ")
+    assert gathered.sizes == [1024] * 3
+    assert gathered.failures == []
+    (newest, *_) = run_folders(ran.home)
+    assert [path.name for path in (newest / "wrong").iterdir()]
+
+
+@pytest.mark.slow
+def test_what_it_prints_and_writes_is_read_back(tmp_path: Path) -> None:
+    """A sweep whose times are long enough for two decimals to tell the number of ranks."""
+    line = (
+        "-r 2 -b 64kb -e 1mb -f 4 -d fp32 -n 40 -c allg --report-to-json-file report.json --mpi-log-dir logs"
+    )
+    ran = run(tmp_path, shlex.split(line))
+    table = check(ran)
+    body = json.loads((tmp_path / "report.json").read_text())
+    assert body["config"]["operation"] == "allg"
+    assert [row["size(B)"] for row in body["results"]] == table.sizes
+    for row, shown in zip(body["results"], table.rows, strict=True):
+        assert f"{row['time:avg(us)']:.2f}" == shown["time:avg(us)"]
+        assert f"{row['busbw(GB/s)']:.2f}" == shown["busbw(GB/s)"]
+        assert row["busbw(GB/s)"] == pytest.approx(row["algbw(GB/s)"] / 2, rel=1e-12)
+    assert [path.name.endswith("ranks.log") for path in (tmp_path / "logs").iterdir()] == [True]
+    (tmp_path / "output.txt").write_text(ran.done.stdout)
+    for name in ("output.txt", "report.json"):
+        record = imported(tmp_path, name)
+        assert [case.size_bytes for case in record.plan.cases] == table.sizes
+        assert record.world.size == 2
+        for result, row in zip(record.results, body["results"], strict=True):
+            assert result.time_ns == pytest.approx(row["time:avg(us)"] * 1e3, abs=6)
+
+
+def imported(folder: Path, name: str) -> Any:
+    home = folder / f"imported-{name}"
+    done = subprocess.run(
+        [*(sys.executable, "-m", "busbw", "import", name), "--op", "all_gather", "--ranks", "2"],
+        env=clean_environ(BUSBW_HOME=str(home)),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=folder,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (found,) = run_folders(home)
+    return read_record(found)
+
+
+# MPI_Allreduce of a preloaded tool: right, but for one byte on rank 1 where 256 elements are reduced.
+SHIM: Final = """
+#include <dlfcn.h>
+extern "C" int MPI_Allreduce(const void* send, void* recv, int count, int datatype, int op, int comm) {
+  void* mpi = dlopen("libmpi.so.12", RTLD_LAZY | RTLD_NOLOAD);
+  auto reduce = (int (*)(const void*, void*, int, int, int, int))dlsym(mpi, "PMPI_Allreduce");
+  auto rank_of = (int (*)(int, int*))dlsym(mpi, "PMPI_Comm_rank");
+  int code = reduce(send, recv, count, datatype, op, comm), rank = 0;
+  rank_of(comm, &rank);
+  if (rank == 1 && count == 256) ((unsigned char*)recv)[5 * 4 + 2] ^= 0x40;
+  return code;
+}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler for the shim")
+@pytest.mark.parametrize("mode", ["random", "all_ones"])
+def test_wrong_data_are_a_failed_row_and_exit_code_1(mode: str, tmp_path: Path) -> None:
+    (tmp_path / "shim.cpp").write_text(SHIM)
+    subprocess.run(
+        ["g++", "-shared", "-fPIC", "-o", "libshim.so", "shim.cpp", "-ldl"], check=True, cwd=tmp_path
+    )
+    line = f"-r 2 -b 512 -e 2kb -f 2 -d fp32 -n 8 --check {mode} allr"
+    ran = run(tmp_path, shlex.split(line), LD_PRELOAD=str(tmp_path / "libshim.so"))
+    assert ran.done.returncode == 1, ran.done.stderr
+    table = ran.table
+    assert table.sizes == [512, 2048]
+    ((size, text),) = table.failures
+    assert size == 1024
+    assert text.startswith("Failure checking allr: 1 wrong elements, first on rank 1 - run folder ")
+    (newest, *_) = run_folders(ran.home)
+    saved = sorted(path for path in newest.glob("wrong/*"))
+    assert len(saved) == (1 if mode == "random" else 0)  # as nccom-test does
+    for path in saved:
+        with np.load(path) as found:
+            differ = np.flatnonzero(found["received"] != found["expected"])
+            assert (differ.tolist(), int(found["first_wrong"]), len(found["sent"])) == ([5], 5, 256)
+    assert ran.done.stdout.splitlines()[-1] == "1 errors found - test failed"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["-r", "2", "--sb2sb", "allr"],
+        ["-r", "4", "-N", "2", "allr"],
+        ["-r", "2", "all_scatter"],
+        ["-r", "2", "--shared-output-buff", "allr"],
+        ["-r", "2", "--report-to-json-file", "no/such/folder/r.json", "allr"],
+    ],
+)
+def test_refusals_are_one_error_and_a_hint(words: list[str], tmp_path: Path) -> None:
+    done = run(tmp_path, ["-r", "2", "allr"], ["-c", f"import sys; sys.argv[2:] = {words!r};{ON_HOSTS}"]).done
+    assert done.returncode == 2
+    assert done.stdout == ""
+    error, hint = done.stderr.splitlines()[-2:]
+    assert error.startswith("error: ")
+    assert hint.startswith("hint: ")
+
+
+BROKEN: Final = (
+    "",
+    "{",
+    "[]",
+    "null",
+    "7",
+    '"text"',
+    "{}",
+    '{"replica_groups": 3, "src_target_pairs": 3, "metadata": 3, "streams": 3}',
+    '{"replica_groups": [[[0, 0]]], "src_target_pairs": [[[0]]], "metadata": [{}], "streams": [7]}',
+    '{"replica_groups": [[[0, 9]]], "src_target_pairs": [[[0, 9]]], "metadata": [], "streams": []}',
+    '{"replica_groups": [[["a"]]], "src_target_pairs": [[["a", 1]]], "streams": [{"operation": "x"}]}',
+    '{"replica_groups": [[[]]], "src_target_pairs": [[]], "metadata": [{"send_counts": [-1, 1]}]}',
+    "\u0000\uffff",
+)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["allr", "--custom-replica-groups"],
+        ["permute", "--custom-src-target-pairs"],
+        ["alltoallv", "--alltoallv-metadata"],
+        ["allgv", "--variable-size-op-metadata"],
+        ["allr", "--streams-json"],
+    ],
+    ids=lambda words: words[1],
+)
+@pytest.mark.parametrize("text", BROKEN)
+def test_broken_json_files_are_one_refusal(
+    words: list[str], text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    from busbw.cli.main import main
+
+    path = tmp_path / "broken.json"
+    path.write_text(text)
+    monkeypatch.setenv("BUSBW_NCCOM_TEST", "none")
+    monkeypatch.setenv("BUSBW_BACKEND", "null")
+    monkeypatch.setenv("BUSBW_LAUNCHER", "none")
+    monkeypatch.setenv("BUSBW_HOME", str(tmp_path / "home"))
+    assert main(["nccom-test", "-r", "2", "-b", "1kb", "-e", "1kb", *words, str(path)]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    lines = [line for line in told.err.splitlines() if not line.startswith("busbw: ")]
+    assert len(lines) in (1, 2), told.err
+    assert lines[0].startswith("error: ")
+    assert all(line.startswith("hint: ") for line in lines[1:])
+    assert not (tmp_path / "home").exists()
+
+
+def test_a_json_file_that_is_not_there(tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from busbw.cli.main import main
+
+    monkeypatch.setenv("BUSBW_NCCOM_TEST", "none")
+    monkeypatch.setenv("BUSBW_LAUNCHER", "none")
+    assert main(["nccom-test", "-r", "2", "allr", "--custom-replica-groups", str(tmp_path / "no.json")]) == 2
+    assert "no.json" in capsys.readouterr().err
+
+
+def test_under_a_launcher_it_says_that_it_starts_ranks_itself(tmp_path: Path) -> None:
+    done = run(tmp_path, ["-r", "2", "allr"], RANK="0", WORLD_SIZE="4").done
+    assert done.returncode == 2
+    assert "starts its own ranks" in done.stderr
+    other = run(tmp_path, ["-r", "2", "allr"], RANK="1", WORLD_SIZE="4").done
+    assert (other.returncode, other.stdout, other.stderr) == (2, "", "")

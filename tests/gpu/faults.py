@@ -1,0 +1,143 @@
+"""Faults put into the data of one check on a GPU, those of tests/mpi/program.py.
+
+A fault may change the GPU's memory before or after the call, leave the call out, or have it made through a
+communicator in which two ranks are numbered the other way round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+from busbw_testing.identities import identity_bits
+
+from busbw._native import core
+from busbw.backends.nccl import NcclBackend
+from busbw.backends.nccl_case import NcclCase, nccl_call
+from busbw.backends.segments import native_segments
+from busbw.model.case import Case
+from busbw.model.collective import Holds, Role
+from busbw.world.base import World
+
+Meddle = Callable[[NcclCase, int], None]  # (prepared case, slot)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """``before`` and ``after`` run around the call; without ``calls`` nothing is called. ``passes(case,
+    ranks)``: the result is right all the same, so that nothing is to be noticed.
+    """
+
+    name: str
+    before: Meddle = lambda prepared, slot: None
+    after: Meddle = lambda prepared, slot: None
+    calls: bool = True
+    swapped: bool = False
+    least_ranks: int = 1
+    passes: Callable[[Case, int], bool] = lambda case, ranks: False
+
+
+def change(prepared: NcclCase, address: int, size_bytes: int, how: Callable[[np.ndarray], None]) -> None:
+    """Rewrite bytes of the GPU's memory by way of the host."""
+    driver = prepared._channel.driver
+    data = np.empty(size_bytes, np.uint8)
+    driver.copy_to_host(data.ctypes.data, address, size_bytes)
+    how(data)
+    driver.copy_to_device(address, data.ctypes.data, size_bytes)
+    # A copy from pageable memory may return before its last step, and our stream does not wait for it.
+    driver.synchronize()
+
+
+def flip_a_bit(prepared: NcclCase, slot: int) -> None:
+    """One bit of one received element of the last rank, another bit and element in every case."""
+    buffers = prepared._buffers
+    case, role = buffers.case, buffers.role
+    received = sum(region.count for region in case.row.receives(buffers.shape, role))
+    if role.rank != role.ranks - 1 or not received:
+        return
+    type_bytes = case.data_type.size_bytes
+    element, bit = case.index * 7919 % received, case.index * 104_729 % (8 * type_bytes)
+    is_rounded = case.op == "avg" and "int" not in case.dtype and role.ranks & (role.ranks - 1) != 0
+    if is_rounded and bit == 0:
+        bit = 1  # the neighbouring value is accepted there: the library may round once more than we do
+
+    def flip(data: np.ndarray) -> None:
+        data[bit // 8] ^= 1 << bit % 8
+
+    at = buffers.recv + slot * buffers.stride_bytes + element * type_bytes
+    change(prepared, at, type_bytes, flip)
+
+
+def drop_the_last_rank(prepared: NcclCase, slot: int) -> None:
+    """Its contribution is the identity of the reduction; what it should move is what nobody expects."""
+    buffers = prepared._buffers
+    case, role = buffers.case, buffers.role
+    if role.rank != role.ranks - 1:
+        return
+    type_bytes = case.data_type.size_bytes
+    for region in case.row.sends(buffers.shape, role):
+        identity = identity_bits(case.data_type, case.op).to_bytes(type_bytes, "little")
+        nothing = np.frombuffer(identity * region.count, np.uint8)
+        contributes = region.holds is Holds.CONTRIBUTION
+
+        def drop(data: np.ndarray, nothing: np.ndarray = nothing, contributes: bool = contributes) -> None:
+            data[:] = nothing if contributes else ~data
+
+        at = buffers.send + slot * buffers.stride_bytes + region.offset * type_bytes
+        change(prepared, at, region.count * type_bytes, drop)
+
+
+def same_when_swapped(case: Case, ranks: int) -> bool:
+    """A reduction gives the same whoever brings what, but for each rank's own scalar; so does a broadcast
+    among others than its root, which with two ranks is one of the swapped. A ring of two has one direction.
+    """
+    if case.collective == "sendrecv":
+        return ranks == 2
+    root_stays = ranks > 2 or not case.row.rooted
+    return case.collective in ("all_reduce", "reduce", "broadcast") and case.op != "mulsum" and root_stays
+
+
+FAULTS: Final = (
+    Fault("a flipped bit", after=flip_a_bit),
+    Fault("a dropped rank", before=drop_the_last_rank),
+    # A single rank in place has its result before the call.
+    Fault("a stale buffer", calls=False, least_ranks=2),
+    Fault("two swapped ranks", swapped=True, least_ranks=2, passes=same_when_swapped),
+)
+
+
+class SwappedRanks:
+    """A second communicator, in which the first two ranks are numbered the other way round."""
+
+    def __init__(self, world: World, backend: NcclBackend) -> None:
+        self._backend = backend
+        self._rank = {0: 1, 1: 0}.get(world.rank, world.rank)
+        self._channel = backend._connected()
+        nccl = self._channel.nccl
+        unique_id = world.broadcast(nccl.unique_id() if world.rank == 0 else None)
+        self._comm = nccl.comm_init(world.size, unique_id, self._rank)
+
+    def run(self, prepared: NcclCase, slot: int) -> None:
+        """The case's call on the same buffers, by the other number."""
+        buffers, nccl = prepared._buffers, self._channel.nccl
+        case = buffers.case
+        op = case.reduce_op.number if case.reduce_op is not None else 0
+        if case.op == "mulsum":
+            scalar = core.premul_scalar(case.data_type.number, self._rank)
+            op = nccl.premul_sum_create(self._comm, scalar, self._backend._support.element(case).datatype)
+        role = Role(self._rank, buffers.role.ranks, buffers.role.root)
+        element = self._backend._support.element(case)
+        segments = native_segments(buffers.shape, role, element.per_element)
+        arguments = replace(self._backend._arguments(buffers, op), role=role, segments=segments)
+        call = nccl_call(replace(self._channel, comm=self._comm), arguments)
+        with self._channel.errors:
+            call.issue(slot)
+            core.stream_wait(self._channel.timed_stream)
+        call.close()
+        if case.op == "mulsum":
+            nccl.reduction_destroy(self._comm, op)
+
+    def close(self) -> None:
+        self._channel.nccl.comm_destroy(self._comm)

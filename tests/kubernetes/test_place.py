@@ -1,0 +1,228 @@
+"""Where pods are, on a real scheduler: asked for, followed, recorded. And presets, as the API sees them."""
+
+from __future__ import annotations
+
+import copy
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubernetes import client
+
+from busbw.launchers.kubernetes_yaml import from_yaml
+
+pytestmark = pytest.mark.kubernetes
+
+IMAGE = ("--image", "lab/busbw")
+SWEEP = ("run", "all_reduce", "-b", "1K", "-e", "1K", *IMAGE)
+NULL = ("--backend", "null", "--world", "nccl")
+ZONE, LEAF = "topology.kubernetes.io/zone", "network.topology.nvidia.com/leaf"
+PRESETS = Path(__file__).parents[1] / "unit" / "launchers" / "golden" / "presets"
+MANIFESTS = sorted(str(path.relative_to(PRESETS)) for path in PRESETS.glob("*/*.kubernetes.txt"))
+
+
+@pytest.fixture
+def labelled(cluster: Any) -> Iterator[Any]:
+    """Neighbours by number are in different zones and at different leaves."""
+    names = [node.metadata.name for node in cluster.core.list_node().items]
+    values = dict(zip(sorted(names), "abab", strict=True))
+    for name, value in values.items():
+        cluster.core.patch_node(name, {"metadata": {"labels": {ZONE: value, LEAF: f"leaf-{value}"}}})
+    yield values
+    for name in names:
+        cluster.core.patch_node(name, {"metadata": {"labels": {ZONE: None, LEAF: None}}})
+
+
+@pytest.fixture(scope="module")
+def compute_domains(cluster: Any) -> Iterator[None]:
+    """The kind that NVIDIA's DRA driver adds, after its API types (resource.nvidia.com/v1beta1, May 2026);
+    the driver itself is not here.
+    """
+    claim = {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}}
+    mode = {"type": "string", "enum": ["All", "Single"], "default": "Single"}
+    channel = {
+        "type": "object",
+        "required": ["resourceClaimTemplate"],
+        "properties": {"resourceClaimTemplate": claim, "allocationMode": mode},
+    }
+    spec = {
+        "type": "object",
+        "required": ["channel"],
+        "properties": {"numNodes": {"type": "integer", "minimum": 0, "default": 0}, "channel": channel},
+        "x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "it is immutable"}],
+    }
+    schema = {"type": "object", "properties": {"spec": spec}}
+    names = {"kind": "ComputeDomain", "plural": "computedomains", "singular": "computedomain"}
+    version = {"name": "v1beta1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    group = "resource.nvidia.com"
+    body = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"computedomains.{group}"},
+        "spec": {"group": group, "names": names, "scope": "Namespaced", "versions": [version]},
+    }
+    api = client.ApiextensionsV1Api(cluster.api)
+    api.create_custom_resource_definition(body, _preload_content=False)
+    deadline = time.monotonic() + 30.0
+    while time.monotonic() < deadline:
+        found = api.read_custom_resource_definition(f"computedomains.{group}")
+        if any(one.type == "Established" and one.status == "True" for one in found.status.conditions or []):
+            break
+        time.sleep(0.1)
+    yield
+    api.delete_custom_resource_definition(f"computedomains.{group}")
+
+
+def checked(cluster: Any, namespace: str, body: dict[str, Any]) -> None:
+    """Let the server check an object, field by field, and not keep it."""
+    body["metadata"]["namespace"] = namespace
+    how = {"dry_run": "All", "field_validation": "Strict"}
+    if body["kind"] == "Pod":
+        cluster.core.create_namespaced_pod(namespace, body, **how)
+        return
+    group, version = body["apiVersion"].split("/")
+    plural = {"ComputeDomain": "computedomains", "MPIJob": "mpijobs"}[body["kind"]]
+    cluster.custom.create_namespaced_custom_object(group, version, namespace, plural, body, **how)
+
+
+def pods_of(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """A pod of each of the job's templates."""
+    for kind, specs in job["spec"]["mpiReplicaSpecs"].items():
+        template = copy.deepcopy(specs["template"])
+        template["metadata"]["name"] = f"{job['metadata']['name']}-{kind.lower()}"
+        yield {"apiVersion": "v1", "kind": "Pod", **template}
+
+
+@pytest.mark.usefixtures("compute_domains")
+@pytest.mark.parametrize("name", MANIFESTS)
+def test_a_preset_s_manifest_is_valid(name: str, cluster: Any, namespace: str) -> None:
+    """Server-side dry run with strict fields, of the objects and of the pods that come of them."""
+    documents = from_yaml((PRESETS / name).read_text())
+    for body in documents:
+        checked(cluster, namespace, body)
+    for pod in pods_of(documents[-1]):
+        checked(cluster, namespace, pod)
+
+
+@pytest.mark.usefixtures("compute_domains")
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        (("spec", "numNode"), "unknown field"),
+        (("spec", "channel", "resourceClaimTemplates"), "unknown field"),
+    ],
+)
+def test_the_server_is_strict_about_domains(
+    path: tuple[str, ...], words: str, cluster: Any, namespace: str
+) -> None:
+    body, _ = from_yaml((PRESETS / "aws/p6e-gb200.36xlarge.kubernetes.txt").read_text())
+    at = body
+    for key in path[:-1]:
+        at = at[key]
+    at[path[-1]] = 1
+    with pytest.raises(client.ApiException, match=words):
+        checked(cluster, namespace, body)
+
+
+def test_the_server_checks_the_claims_of_pods(cluster: Any, namespace: str) -> None:
+    _, job = from_yaml((PRESETS / "coreweave/gb300-roce-2-racks-dra.kubernetes.txt").read_text())
+    (*_, pod) = pods_of(job)
+    pod["spec"]["resourceClaims"][0]["name"] = "another-name"
+    with pytest.raises(client.ApiException, match="compute-domain-channel"):
+        checked(cluster, namespace, pod)
+
+
+# ---- real pods -----------------------------------------------------------------------------------------
+
+
+def places(record: dict[str, Any]) -> dict[str, dict[str, str]]:
+    return {place["host"]: place for place in record["world"]["places"]}
+
+
+KINDS = [
+    pytest.param((), id="mpijob"),
+    pytest.param(NULL, id="job"),
+    pytest.param((*NULL, "--set", "kind=jobset"), id="jobset"),
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_record_knows_pods_and_nodes(busbw: Any, namespace: str, kind: tuple[str, ...]) -> None:
+    assert busbw(*SWEEP, "-N", "2", *kind).code == 0
+    found = places(busbw.record())
+    assert len(found) == 2
+    for host, place in found.items():
+        assert place["pod_namespace"] == namespace
+        # A pod of a Job has a suffix that its host name lacks.
+        assert place["pod"].startswith(host)
+        assert place["kubernetes_node"].startswith("node-")
+    assert len({place["kubernetes_node"] for place in found.values()}) == 2
+    shown = busbw("show", "last", "--provenance")
+    assert all(place["pod"] in shown.out for place in found.values())
+
+
+@pytest.mark.parametrize("where", ["spread", "affinity", "choices"])
+def test_the_scheduler_follows(busbw: Any, labelled: dict[str, str], where: str) -> None:
+    words = {
+        "spread": ("--set", f"spread={ZONE}=2"),
+        "affinity": ("--set", f"affinity={ZONE},{LEAF}:preferred"),
+        "choices": ("--set", f"select={ZONE}=b|c"),
+    }[where]
+    assert busbw(*SWEEP, "-N", "2", *NULL, *words).code == 0
+    nodes = [place["kubernetes_node"] for place in places(busbw.record()).values()]
+    zones = sorted(labelled[node] for node in nodes)
+    assert {"spread": zones == ["a", "b"], "affinity": len(set(zones)) == 1, "choices": zones == ["b", "b"]}[
+        where
+    ]
+
+
+@pytest.mark.parametrize("mpi", ["mpich", "openmpi"])
+def test_ranks_of_an_mpi_job_follow_the_nodes(
+    busbw: Any, cluster: Any, labelled: dict[str, str], mpi: str, tmp_path: Path, request: Any
+) -> None:
+    """By the labels of nodes, as `kubectl get nodes -o json` has them."""
+    image = ("--image", request.getfixturevalue("openmpi")) if mpi == "openmpi" else IMAGE
+    nodes = cluster.api.sanitize_for_serialization(cluster.core.list_node())
+    file = tmp_path / "nodes.json"
+    file.write_text(json.dumps({**nodes, "kind": "List"}))
+    words = ("-N", "4", "--ranks-per-node", "2", "--mpi", mpi, "--topology", str(file))
+    done = busbw("run", "all_reduce", "-b", "1K", "-e", "1K", *image, *words)
+    assert done.code == 0, done
+    assert f"note: rank order by kubernetes ({file}): 4 hosts at 2 lowest switches" in done.err
+    record = busbw.record()
+    found = places(record)
+    by_rank = [found[rank["host"]]["kubernetes_node"] for rank in record["world"]["ranks"]]
+    assert [by_rank[rank] for rank in (0, 2, 4, 6)] == [by_rank[rank] for rank in (1, 3, 5, 7)]
+    assert "".join(labelled[node] for node in by_rank) in ("aaaabbbb", "bbbbaaaa")
+    order = record["settings"]["rank_order"]
+    assert {each["host"]: each["switches"][-1] for each in order["hosts"]}[by_rank[0]].startswith("leaf-")
+
+
+def test_ranks_of_a_job_cannot(busbw: Any, tmp_path: Path) -> None:
+    (tmp_path / "nodes").write_text("node-1 s1\n")
+    done = busbw(*SWEEP, "-N", "2", *NULL, "--topology", str(tmp_path / "nodes"))
+    assert done.code == 2
+    assert "--topology cannot be applied to a job: its pods have numbers before they have nodes" in done.error
+
+
+@pytest.mark.usefixtures("compute_domains")
+def test_a_compute_domain_comes_and_goes_with_its_job(busbw: Any, cluster: Any, namespace: str) -> None:
+    """Without the driver nobody makes the claims' template, so the pods wait; the rest is as with it."""
+    done = busbw("run", "--detach", "all_reduce", "-N", "2", *IMAGE, *NULL, "--set", "compute-domain=2")
+    assert done.code == 0, done
+    where = ("resource.nvidia.com", "v1beta1", namespace, "computedomains")
+    (domain,) = cluster.custom.list_namespaced_custom_object(*where)["items"]
+    assert domain["spec"]["numNodes"] == 2
+    (owner,) = domain["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["name"]) == ("Job", domain["metadata"]["name"])
+    assert busbw("cancel", busbw.run_folder.name).code in (0, 130)
+    cleaned = busbw("clean")
+    assert "clean" in cleaned.err
+    # The garbage collector looks for new kinds every half minute, and this one is newer than it.
+    deadline = time.monotonic() + 90.0
+    while cluster.custom.list_namespaced_custom_object(*where)["items"]:
+        assert time.monotonic() < deadline
+        time.sleep(0.5)

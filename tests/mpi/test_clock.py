@@ -1,0 +1,118 @@
+"""Clocks of real ranks under the bundled MPI, against artificial clocks whose truth is known.
+
+No test asserts how good a bound is (benchmarks/clock/ shows that); all assert that it holds.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from busbw_testing.environ import clean_environ
+
+MPIEXEC = shutil.which("mpiexec", path=str(Path(sys.executable).parent))
+PROGRAM = Path(__file__).with_name("clock_program.py")
+FAR_APART = {"separate": True, "ppm": 100.0, "offset_s": 5.0}
+# For 8 ranks on 2 cores a second is enough; what must not happen is a hang.
+PATIENCE_S = 20.0
+Ranks = list[dict[str, Any]]
+
+pytestmark = pytest.mark.skipif(MPIEXEC is None, reason="the bundled mpich is not installed here")
+
+
+def run(ranks: int, **asked: object) -> Ranks:
+    done = subprocess.run(
+        [str(MPIEXEC), "-n", str(ranks), sys.executable, str(PROGRAM), json.dumps(asked)],
+        env=clean_environ(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    found: Ranks = json.loads(done.stdout)
+    assert [rank["rank"] for rank in found] == list(range(ranks))
+    return found
+
+
+@contextmanager
+def load(busy: bool) -> Iterator[None]:
+    process = subprocess.Popen([sys.executable, "-c", "while True: pass"]) if busy else None
+    try:
+        yield
+    finally:
+        if process is not None:
+            process.kill()
+            process.wait()
+
+
+def assert_bounds_hold(found: Ranks) -> None:
+    for rank in found:
+        now_ns, soon_ns, late_ns = (abs(error_ns) for error_ns in rank["true_ns"])
+        assert now_ns <= rank["own_error_ns"] <= rank["error_ns"]
+        # The growth is a statistical statement; a test must not fail once in a hundred ranks.
+        growth_ns = 3 * rank["drift_error_ppm"] * 1e3
+        assert soon_ns <= rank["own_error_ns"] + growth_ns
+        assert late_ns <= rank["own_error_ns"] + 10 * growth_ns
+        # The truth was looked at when the recheck was over, a little after the bound was found.
+        assert abs(rank["true_at_recheck_ns"]) <= rank["recheck"][0] + rank["recheck_s"] * growth_ns
+    for said_by_all in ("error_ns", "drift_error_ppm", "leader_of", "recheck"):
+        assert all(rank[said_by_all] == found[0][said_by_all] for rank in found)
+
+
+@pytest.mark.parametrize("busy", [False, True], ids=["idle", "load"])
+@pytest.mark.parametrize("ranks", [2, 4, 5])
+def test_the_true_error_is_within_the_bound(ranks: int, busy: bool) -> None:
+    with load(busy):
+        found = run(ranks, **FAR_APART, seed=ranks)
+    assert found[0]["leader_of"] == list(range(ranks))
+    assert found[0]["recheck"][4] is False
+    assert_bounds_hold(found)
+
+
+def test_ranks_that_outnumber_the_cores_take_longer_and_no_more() -> None:
+    found = run(8, **FAR_APART)
+    assert max(rank["took_s"] for rank in found) < PATIENCE_S
+    assert_bounds_hold(found)
+
+
+def test_ranks_of_one_machine_share_its_clock() -> None:
+    for rank in run(3):
+        assert rank["leader_of"] == [0, 0, 0]
+        assert (rank["error_ns"], rank["drift_error_ppm"], rank["true_ns"]) == (0, 0, [0, 0, 0])
+        assert rank["agreement_ns"] > 0
+
+
+def test_a_clock_that_is_only_said_to_be_shared_is_learnt() -> None:
+    """As on machines restored from one snapshot: equal boot ids, different clocks."""
+    found = run(3, offset_s=1.0, ppm=50.0)
+    assert found[0]["leader_of"] == [0, 1, 2]
+    assert_bounds_hold(found)
+
+
+@pytest.mark.parametrize(
+    "oddity",
+    [{"step_ns": 30_000_000}, {"step_ns": -30_000_000}, {"bend_ppm": 60_000.0, "bent_s": 0.5}],
+    ids=["step forward", "step back", "a spell at another rate"],
+)
+def test_a_clock_that_does_not_run_evenly_is_found_and_named(oddity: dict[str, float]) -> None:
+    found = run(4, **FAR_APART, odd_rank=2, **oddity)
+    assert_bounds_hold(found)
+    error_ns, excess_ns, rank, expired, renew = found[0]["recheck"]
+    assert (rank, expired, renew) == (2, False, True)
+    # 30 ms, less what the bounds leave open.
+    assert 10e6 < excess_ns < error_ns
+
+
+def test_one_rank_with_an_old_clock_renews_all() -> None:
+    for rank in run(2, **FAR_APART, odd_rank=1, older_s=11.0):
+        _, excess_ns, _, expired, renew = rank["recheck"]
+        assert (excess_ns, expired, renew) == (0, True, True)

@@ -1,0 +1,156 @@
+"""Setups with real ranks over the bundled MPI: ranked right, failing, hanging, on an engine."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from busbw_testing.compared import write
+from busbw_testing.environ import clean_environ
+
+MPIEXEC = shutil.which("mpiexec", path=str(Path(sys.executable).parent))
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(MPIEXEC is None, reason="the bundled mpich is not installed here"),
+]
+
+# The command line with an engine whose cluster is this machine in the place of "hosts".
+FRONT = """
+import sys
+from busbw.launchers import engine
+engine.ENGINES["hosts"] = engine.ENGINES["here"] = "busbw_testing.here_engine"
+from busbw.cli.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def compare(home: Path, spec: str, *words: str) -> subprocess.CompletedProcess[str]:
+    path = home / "spec.yaml"
+    path.write_text(spec)
+    return subprocess.run(
+        [sys.executable, "-c", FRONT, "compare", str(path), "--ops", "all_reduce", "-c", "0", *words],
+        env=clean_environ(BUSBW_HOME=str(home / "runs")),
+        capture_output=True,
+        text=True,
+        timeout=850,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+def ranks_left(home: Path) -> list[str]:
+    """Processes that were started for runs in this home and still live."""
+    found = []
+    for place in Path("/proc").iterdir():
+        try:
+            if place.name.isdigit() and f"BUSBW_REQUEST={home}".encode() in (place / "environ").read_bytes():
+                found.append((place / "cmdline").read_text())
+        except OSError:
+            continue
+    return found
+
+
+def test_shared_memory_off_is_slower_and_an_equal_setup_is_never_called(tmp_path: Path) -> None:
+    """Without shared memory 4 KiB takes twice as long. At 1 % one equal row in a hundred is called, too many
+    for a test; the smallest p of 12 blocks is 0.0005, so that 2 of 4 rows can have q below 0.2 %.
+    """
+    spec = 'setups: {plain: {}, again: {}, tcp: {env: {MPIR_CVAR_NOLOCAL: "1"}}}'
+    done = compare(
+        tmp_path, spec, "-b", "4K", "-e", "4K", "-n", "2000", "--ranks", "2", "--blocks", "12",
+        "--order-seed", "3", "--format", "json", "--gate", "--false-discoveries", "0.2%", "--delta", "5%",
+    )  # fmt: skip
+    told = json.loads(done.stdout)
+    rows = told["comparisons"][0]["rows"]
+    assert [reach["failed"] for reach in told["reached"]] == [0, 0, 0], done.stderr
+    assert all(row["basis"] == "blocks" for row in rows)
+    assert {row["verdict"] for row in rows if row["arm"] == "again"} <= {"SAME", "AMBIGUOUS"}
+    assert {choice["setup"] for choice in told["choices"]} == {"plain"}
+    tcp = {row["verdict"] for row in rows if row["arm"] == "tcp"}
+    assert "FASTER" not in tcp
+    if tcp != {"SLOWER"} and os.getloadavg()[0] > 1.5 * (os.cpu_count() or 1):
+        pytest.skip("the machine is too busy for a verdict, and busbw says so: AMBIGUOUS")
+    assert tcp == {"SLOWER"}
+    assert done.returncode == 1, done.stderr
+    assert {effect["setup"] for effect in told["effects"]} == {"tcp"}
+
+
+def test_setups_that_fail_and_hang_are_shown_and_the_others_measured(tmp_path: Path) -> None:
+    for name, act in (
+        ("stuck", "time.sleep(600)"),
+        ("dying", "print('no such plugin', file=sys.stderr, flush=True); os._exit(3)"),
+    ):
+        write(
+            tmp_path / name / "sitecustomize.py",
+            f"import os, sys, time\nif 'BUSBW_REQUEST' in os.environ: {act}\n",
+        )
+    spec = f"""
+setups:
+  plain: {{}}
+  broken: {{prepend: {{PYTHONPATH: {tmp_path}/dying}}}}
+  hanging: {{prepend: {{PYTHONPATH: {tmp_path}/stuck}}}}
+"""
+    done = compare(
+        tmp_path, spec, "-b", "1K", "-e", "1K", "-n", "20", "--ranks", "2", "--blocks", "1",
+        "--launch-timeout", "40s", "--gate",
+    )  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    assert "plain: 1 of 1 launches completed" in done.stdout
+    assert "broken: 0 of 1 launches completed; first failure: " in done.stdout
+    assert (
+        "hanging: 0 of 1 launches completed; first failure: the launch had not ended after 40 s"
+        in done.stdout
+    )
+    assert done.stdout.count(" FAILED: ") >= 4
+    assert ranks_left(tmp_path) == []
+
+
+def test_a_setups_environment_reaches_the_ranks_and_its_record(tmp_path: Path) -> None:
+    spec = "setups: {plain: {}, eager: {env: {MPIR_CVAR_CH4_SHM_POSIX_EAGER: iqueue}, unset: [MPIR_CVAR_X]}}"
+    done = compare(
+        tmp_path, spec, "-b", "1K", "-e", "1K", "-n", "20", "--ranks", "2", "--blocks", "1", "--format", "csv"
+    )
+    assert done.returncode == 0, done.stderr
+    (series,) = (tmp_path / "runs").iterdir()
+    told = json.loads((series / "setups.json").read_text())
+    for outcome in told["outcomes"]:
+        record = json.loads((series / outcome["folder"] / "run.json").read_text())
+        commands = (series / outcome["folder"] / "request" / "commands.txt").read_text()
+        is_eager = outcome["setup"] == "eager"
+        assert ("MPIR_CVAR_CH4_SHM_POSIX_EAGER=iqueue" in commands) is is_eager
+        assert ("iqueue" in json.dumps(record["environment"])) is is_eager
+        assert record["machine"]["libraries"]
+        assert record["status"] == "complete"
+
+
+def test_on_an_engine_each_launch_is_a_job_with_the_setups_variables(tmp_path: Path) -> None:
+    spec = 'setups: {plain: {}, tcp: {env: {MPIR_CVAR_NOLOCAL: "1"}}}'
+    done = compare(
+        tmp_path, spec, "-b", "1K", "-e", "1K", "-n", "20", "--on", "hosts", "-N", "1", "--blocks", "2",
+        "--env", "MPIR_CVAR_DEBUG_SUMMARY=0",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "tcp: 2 of 2 launches completed, all on up to 1 nodes" in done.stdout
+    (series,) = (tmp_path / "runs").iterdir()
+    told = json.loads((series / "setups.json").read_text())
+    assert told["nodes"] == [1]
+    for outcome in told["outcomes"]:
+        record = json.loads((series / outcome["folder"] / "run.json").read_text())
+        variables = json.dumps(record["environment"])
+        assert ("MPIR_CVAR_NOLOCAL" in variables) is (outcome["setup"] == "tcp")
+        assert "MPIR_CVAR_DEBUG_SUMMARY" in variables
+
+
+def test_a_dry_run_starts_nothing(tmp_path: Path) -> None:
+    spec = "setups: {plain: {}, tuned: {env: {A: b}, prepend: {LD_LIBRARY_PATH: /x}}}"
+    done = compare(tmp_path, spec, "--ranks", "2", "--blocks", "3", "--order-seed", "1", "--dry-run")
+    assert done.returncode == 0, done.stderr
+    assert "A=b" in done.stdout
+    assert "6 launches in 3 blocks, order seed 1" in done.stdout
+    assert not (tmp_path / "runs").exists()
+    assert os.environ.get("LD_LIBRARY_PATH", "") in done.stdout

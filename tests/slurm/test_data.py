@@ -1,0 +1,150 @@
+"""Whatever a user sets is data: executed for real, nothing of it is taken for a command."""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from busbw_testing.slurm_cluster import SlurmCluster
+
+pytestmark = [pytest.mark.slurm, pytest.mark.timeout(600)]
+
+PIECES = (
+    " ",
+    "  ",
+    "\t",
+    "\n",
+    "'",
+    '"',
+    "\\",
+    "\\n",
+    "`touch /tmp/planted`",
+    "$(touch /tmp/planted)",
+    "${HOME}",
+    "$HOME",
+    "; touch /tmp/planted;",
+    "| touch /tmp/planted",
+    "&& touch /tmp/planted",
+    "> /tmp/planted",
+    "#SBATCH --nodes=1",
+    "\n#SBATCH --nodes=1\n",
+    "%j",
+    "%",
+    "*",
+    "~",
+    "!",
+    "{a,b}",
+    "=",
+    ",",
+    ":",
+    "ä",
+    "word",
+)
+PRINT = (
+    "import json, os, sys;"
+    " print(json.dumps([sys.argv[1:], {k: os.environ[k] for k in os.environ if k[:5] == 'DATA_'}]))"
+)
+
+
+def nasty(chance: random.Random) -> str:
+    return "".join(chance.choices(PIECES, k=chance.randint(1, 6)))
+
+
+def assert_nothing_planted(cluster: SlurmCluster) -> None:
+    for host in cluster.hosts.names:
+        assert "planted" not in cluster.run("ls", "/tmp", host=host)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_words_and_variables_arrive_as_they_were(front: Any, cluster: SlurmCluster, seed: int) -> None:
+    chance = random.Random(seed)
+    words = [nasty(chance) for _ in range(40)]
+    variables = {f"DATA_{number}": nasty(chance) for number in range(40)}
+    given = [word for name, value in variables.items() for word in ("--env", f"{name}={value}")]
+    command = ("exec", "--on", "slurm", "-N", "2", *given, "--", sys.executable, "-c", PRINT, *words)
+    done = front.run(*command)
+    assert done.code == 0, done
+    printed = [json.loads(line) for line in done.out.splitlines()]
+    assert printed == [[words, variables]] * 2
+    assert_nothing_planted(cluster)
+
+
+@pytest.mark.parametrize(
+    "name", ["two words", 'it\'s "quoted"', "$(touch /tmp/planted)", "a\nb", "%j %x", "a,b:c"]
+)
+def test_any_folder_may_keep_the_runs(front: Any, cluster: SlurmCluster, name: str) -> None:
+    front.home = front.shared / f"{name} {random.getrandbits(32):x}"
+    words = (
+        "run",
+        "all_reduce",
+        "-e",
+        "8",
+        "--backend",
+        "null",
+        "--world",
+        "nccl",
+        "--on",
+        "slurm",
+        "-N",
+        "2",
+    )
+    done = front.run(*words, "--env", "NCCL_DEBUG=INFO")
+    assert done.code == 0, done
+    assert front.record()["status"] == "complete"
+    assert not (front.folder() / "log/copied").exists()
+    assert_nothing_planted(cluster)
+
+
+@pytest.mark.parametrize("flag", ["--partition", "--account", "--time-limit", "--sbatch-args"])
+@pytest.mark.parametrize(
+    "value", ["x'; touch /tmp/planted; '", "$(touch /tmp/planted)", "x\n#SBATCH --hold\ntouch"]
+)
+def test_a_setting_that_slurm_does_not_know_is_refused(
+    front: Any, cluster: SlurmCluster, flag: str, value: str
+) -> None:
+    if flag == "--sbatch-args":
+        value = f"--partition={json.dumps(value)}"
+    done = front.run("exec", "--on", "slurm", "-N", "1", f"{flag}={value}", "--wait", "3s", "--", "true")
+    assert_nothing_planted(cluster)
+    # An account means nothing to a Slurm without accounting.
+    assert done.code == (0 if flag == "--account" else 4), done
+
+
+def test_a_setup_script_may_have_any_name(front: Any, cluster: SlurmCluster) -> None:
+    script = front.shared / "set $(touch planted) 'up'.sh"
+    script.write_text('export DATA_SETUP="it\'s $((1 + 1))"\n')
+    command = (sys.executable, "-c", PRINT, "a b", "$x")
+    done = front.run("exec", "--on", "slurm", "-N", "1", "--setup-script", script, "--", *command)
+    assert done.code == 0, done
+    assert json.loads(done.out) == [["a b", "$x"], {"DATA_SETUP": "it's 2"}]
+    assert_nothing_planted(cluster)
+
+
+def test_words_for_srun_and_python_are_words(front: Any, cluster: SlurmCluster) -> None:
+    python = front.shared / "my $(touch planted) python"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    words = (
+        "run",
+        "all_reduce",
+        "-e",
+        "8",
+        "--backend",
+        "null",
+        "--world",
+        "nccl",
+        "--on",
+        "slurm",
+        "-N",
+        "1",
+    )
+    done = front.run(*words, "--python", python, "--srun-args", "--comment='$(touch /tmp/planted) a b'")
+    assert done.code == 0, done
+    assert_nothing_planted(cluster)
+    assert Path(python).exists()

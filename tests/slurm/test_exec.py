@@ -1,0 +1,96 @@
+"""Commands of the user's own on Slurm: what they are told of their nodes, MPI programs, how they end."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from busbw_testing.exec_programs import FACTS, MEET, MPI, facts_of
+
+if TYPE_CHECKING:
+    from busbw_testing.slurm_cluster import SlurmCluster
+
+pytestmark = [pytest.mark.slurm, pytest.mark.timeout(600)]
+
+ON = ("exec", "--on", "slurm", "-N")
+
+
+@pytest.mark.parametrize("where", ["front", "far_front"])
+def test_a_command_finds_its_nodes(where: str, request: pytest.FixtureRequest) -> None:
+    front = request.getfixturevalue(where)
+    words = ("2", "--ranks-per-node", "2", "--env", "MASTER_PORT=7", "--", sys.executable, "-c", FACTS)
+    done = front.run(*ON, *words, MASTER_ADDR="elsewhere")
+    assert done.code == 0, done
+    lines = [
+        (host, "h1 slots=2/h2 slots=2", "2", str(number), "h1", "7")
+        for number, host in enumerate(("h1", "h2"))
+    ]
+    assert facts_of(done.out) == [lines[0], lines[0], lines[1], lines[1]]
+
+
+def test_the_nodes_of_a_step(front: Any, cluster: SlurmCluster) -> None:
+    job = cluster.run("sbatch", "--parsable", "-N3", "--output=/dev/null", "--wrap", "sleep 1000").strip()
+    try:
+        cluster.wait_until(lambda: "RUNNING" in cluster.run("squeue", "-h", f"--jobs={job}", "--format=%T"))
+        done = front.run(*ON, "2", "--job-id", job, "--", sys.executable, "-c", FACTS)
+    finally:
+        cluster.run("scancel", job)
+    assert done.code == 0, done
+    assert [line[:5] for line in facts_of(done.out)] == [
+        ("h1", "h1 slots=1/h2 slots=1", "2", "0", "h1"),
+        ("h2", "h1 slots=1/h2 slots=1", "2", "1", "h1"),
+    ]
+
+
+def test_an_mpi_program_gets_the_plugin_of_its_mpi(front: Any) -> None:
+    yielding = ("--env", "MPIR_CVAR_CH4_PROGRESS_THROTTLE=1")
+    done = front.run(*ON, "2", *yielding, "--", sys.executable, "-c", MPI)
+    assert done.code == 0, done
+    assert sorted(done.out.splitlines()) == ["rank 0 of 2 on h1: sum 3", "rank 1 of 2 on h2: sum 3"]
+    assert "--mpi=pmi2" in front.script()
+    assert "note:" not in done.err
+
+
+def test_an_open_mpi_program(front: Any, open_mpi_python: Path) -> None:
+    places = ("--env", "OMPI_MCA_btl=self,tcp", "--env", "OMPI_MCA_pml=ob1")
+    done = front.run(*ON, "2", *places, "--", open_mpi_python, "-c", MPI)
+    assert done.code == 0, done
+    assert sorted(done.out.splitlines()) == ["rank 0 of 2 on h1: sum 3", "rank 1 of 2 on h2: sum 3"]
+
+
+def test_a_command_whose_mpi_is_not_known_is_told_of(front: Any) -> None:
+    done = front.run(*ON, "2", "--", "sh", "-c", "hostname")
+    assert done.code == 0, done
+    assert "note: which MPI sh uses is not known" in done.err
+    assert "--mpi mpich" in done.err
+
+
+def test_ranks_meet_at_the_first_node(front: Any) -> None:
+    done = front.run(*ON, "3", "--mpi", "none", "--", sys.executable, "-c", MEET)
+    assert (done.code, done.out) == (0, "met 1 2\n"), done
+
+
+def test_the_first_failing_task_gives_the_exit_code(front: Any) -> None:
+    """srun itself ends with the highest: 143, of the tasks that it ends then."""
+    words = ("sh", "-c", "[ $SLURM_PROCID != 2 ] || exit 9; sleep 100")
+    done = front.run(*ON, "4", "--", *words)
+    assert done.code == 9, done
+    assert "rank 2 on h3" in done.error
+    assert "exit code 9" in done.error
+
+
+def test_a_command_that_the_nodes_do_not_have(front: Any) -> None:
+    done = front.run(*ON, "2", "--", "/no/such/command")
+    assert done.code == 127, done
+    assert "/no/such/command" in done.out
+    assert "name a program that the nodes have" in done.hint
+
+
+def test_busbw_itself_may_be_the_command(front: Any) -> None:
+    """Its flags have variables, and the host file's is one of them."""
+    words = ("-m", "busbw", "run", "all_reduce", "-e", "8", "--backend", "null", "--world", "nccl")
+    done = front.run(*ON, "2", "--mpi", "none", "--", sys.executable, *words)
+    assert done.code == 0, done
+    assert "ranks    2 on 2 hosts (h1, h2), world nccl" in done.out

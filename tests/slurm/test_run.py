@@ -1,0 +1,206 @@
+"""Runs that end well: on a shared file system and without one, over MPI and over busbw's own channel."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import busbw
+
+if TYPE_CHECKING:
+    from busbw_testing.slurm_cluster import SlurmCluster
+
+pytestmark = [pytest.mark.slurm, pytest.mark.timeout(600)]
+
+# Ranks that wait leave the core to the rank that they wait for: this machine has fewer than a job has ranks.
+YIELDING = (
+    "--env",
+    "MPIR_CVAR_CH4_PROGRESS_THROTTLE=1",
+    "--env",
+    "MPIR_CVAR_CH4_PROGRESS_THROTTLE_NO_PROGRESS_COUNT=4",
+)
+SWEEP = ("-b", "8", "-e", "64", "-n", "8", *YIELDING)
+NULL = ("--backend", "null", "--world", "nccl")
+NODES = ["h1", "h2", "h3", "h4"]
+
+
+def rows(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def hosts_of(record: dict[str, Any]) -> list[str]:
+    return [rank["host"] for rank in record["world"]["ranks"]]
+
+
+@pytest.mark.parametrize("where", ["front", "far_front"])
+def test_the_bundled_mpi(where: str, request: pytest.FixtureRequest) -> None:
+    front = request.getfixturevalue(where)
+    done = front.run("run", "all_reduce", *SWEEP, "--on", "slurm", "-N", "4", "--format", "csv")
+    assert done.code == 0, done
+    assert {row["wrong"] for row in rows(done.out)} == {"0"}
+    assert len(rows(done.out)) == 8
+    record = front.record()
+    assert (record["status"], record["world"]["kind"]) == ("complete", "mpi")
+    assert hosts_of(record) == NODES
+    assert len(record["results"]) == 8
+    assert (front.folder() / "samples/samples.parquet").is_file()
+    logs = {path.name for path in (front.folder() / "log").iterdir()}
+    assert {f"slurm-{front.job_id()}.out", f"slurm-{front.job_id()}.err"} <= logs
+    assert "--mpi=pmi2" in front.script()
+
+
+@pytest.mark.parametrize("where", ["front", "far_front"])
+def test_without_mpi(where: str, request: pytest.FixtureRequest) -> None:
+    front = request.getfixturevalue(where)
+    words = ("run", "all_reduce,all_gather", "-b", "8", "-e", "16", *NULL, "--on", "slurm", "-N", "4")
+    done = front.run(*words, "--ranks-per-node", "2", "--format", "csv")
+    assert done.code == 0, done
+    record = front.record()
+    assert (record["status"], record["world"]["kind"]) == ("complete", "nccl")
+    assert hosts_of(record) == [host for host in NODES for _ in range(2)]
+    assert "--mpi=none" in front.script()
+
+
+def test_a_record_with_many_ranks_and_cases_comes_home_through_srun(far_front: Any) -> None:
+    """Long lines are cut by srun and put together again."""
+    words = ("run", "all_reduce", "-b", "8", "-e", "64M", *NULL, "--on", "slurm", "-N", "4")
+    done = far_front.run(*words, "--ranks-per-node", "2", "--format", "csv")
+    assert done.code == 0, done
+    assert len(rows(done.out)) == len(far_front.record()["results"]) == 48
+    stream = (far_front.folder() / "log/stream.jsonl").read_text().splitlines()
+    assert max(map(len, stream)) > 10_000
+    assert (far_front.folder() / "samples/samples.parquet").is_file()
+
+
+def test_open_mpi(front: Any, open_mpi_python: Path) -> None:
+    """srun starts it through PMIx."""
+    words = ("run", "all_reduce", *SWEEP, "--on", "slurm", "-N", "4", "--python", open_mpi_python)
+    done = front.run(*words, "--env", "OMPI_MCA_btl=self,tcp", "--env", "OMPI_MCA_pml=ob1", "--format", "csv")
+    assert done.code == 0, (done, [path.read_text()[-2000:] for path in front.folder().glob("log/*")])
+    assert {row["wrong"] for row in rows(done.out)} == {"0"}
+    record = front.record()
+    assert "Open MPI" in record["world"]["ranks"][0]["library_version"]
+    assert hosts_of(record) == NODES
+    assert "--mpi=pmix" in front.script()
+
+
+def test_node_counts_are_a_job_each(front: Any) -> None:
+    done = front.run("run", "all_reduce", "-e", "8", *NULL, "--on", "slurm", "-N", "1,2,4")
+    assert done.code == 0, done
+    worlds = [json.loads(path.read_text())["world"] for path in front.home.glob("*/run.json")]
+    assert sorted(len(world["ranks"]) for world in worlds) == [1, 2, 4]
+    assert len(set(front.job_ids())) == 3
+
+
+def test_a_setup_script_comes_first_on_every_node(front: Any, tmp_path: Path) -> None:
+    """It is sourced by each rank, and the ranks of a node take turns."""
+    script = front.shared / "setup.sh"
+    script.write_text(
+        "set -- other words\n[ -e /tmp/installed ] && again=1 || again=0\nsleep 0.2\n: >/tmp/installed\n"
+        'echo "set up on $(hostname), again $again"\nexport FROM_SETUP="it is $(hostname)"\n'
+    )
+    words = ("exec", "--on", "slurm", "-N", "2", "--ranks-per-node", "2", "--setup-script", script)
+    done = front.run(*words, "--", "sh", "-c", 'echo "$FROM_SETUP"; rm -f /tmp/installed')
+    assert done.code == 0, done
+    assert sorted(line for line in done.out.splitlines() if line.startswith("it is")) == [
+        "it is h1",
+        "it is h1",
+        "it is h2",
+        "it is h2",
+    ]
+    said = sorted(line for line in done.out.splitlines() if line.startswith("set up"))
+    assert {f"set up on {host}, again 0" for host in ("h1", "h2")} <= set(said)
+
+
+def test_a_setup_script_that_fails_names_the_node(front: Any) -> None:
+    script = front.shared / "setup.sh"
+    script.write_text('[ "$(hostname)" != h3 ] || exit 7\nfalse || [ "$(hostname)" = h3 ] || true\n')
+    done = front.run(
+        "run", "all_reduce", "-e", "8", *NULL, "--on", "slurm", "-N", "4", "--setup-script", script
+    )
+    assert done.code == 5, done
+    assert "rank 2 on h3" in done.error
+    assert "exit code 7" in done.error + done.hint
+
+
+def test_what_each_node_printed_is_kept(front: Any) -> None:
+    words = ("exec", "--on", "slurm", "-N", "4", "--", "sh", "-c", "echo out of $(hostname); hostname >&2")
+    assert front.run(*words).code == 0
+    job = front.job_id()
+    for host in NODES:
+        assert (front.folder() / f"log/slurm-{job}-{host}.out").read_text() == f"out of {host}\n"
+        assert (front.folder() / f"log/slurm-{job}-{host}.err").read_text() == f"{host}\n"
+
+
+def test_nccl_logs_go_to_a_file_for_each_process(front: Any) -> None:
+    words = (
+        "exec",
+        "--on",
+        "slurm",
+        "-N",
+        "2",
+        "--env",
+        "NCCL_DEBUG=INFO",
+        "--",
+        "sh",
+        "-c",
+        "echo $NCCL_DEBUG_FILE",
+    )
+    done = front.run(*words)
+    wanted = f"{front.home}/{front.folder().name}/log/nccl-{front.job_id()}-%h-%p.log"
+    assert done.out.split() == [wanted, wanted]
+
+
+def test_a_dry_run_prints_the_job_with_its_container_on_srun_only(front: Any) -> None:
+    words = ("run", "all_reduce", "--on", "slurm", "-N", "2", "--container", "/images/busbw.sqsh")
+    done = front.run(*words, "--mounts", "/data:/data", "--dry-run")
+    assert done.code == 0, done
+    container = [line for line in done.out.splitlines() if "--container-image" in line]
+    assert len(container) == 1
+    assert container[0].startswith("srun ")
+    assert "--container-image=/images/busbw.sqsh" in container[0]
+    assert "--no-container-mount-home --container-remap-root" in container[0]
+    assert "#SBATCH --no-requeue" in done.out.splitlines()
+    assert not front.home.exists()
+
+
+@pytest.fixture
+def bare_nodes(cluster: SlurmCluster) -> Iterator[None]:
+    """Nodes that have no busbw: an empty folder lies over it, and over the packages that it needs."""
+    hidden = {sys.prefix, str(Path(busbw.__path__[0]).parent)}
+    for node in cluster.nodes:
+        for folder in hidden:
+            cluster.run("mount", "-t", "tmpfs", "tmpfs", folder, host=node)
+    yield
+    for node in cluster.nodes:
+        for folder in hidden:
+            cluster.run("umount", "--lazy", folder, host=node)
+
+
+@pytest.mark.usefixtures("bare_nodes")
+@pytest.mark.parametrize(
+    ("where", "backend"),
+    [("front", NULL), ("far_front", NULL), ("far_front", ("-n", "8", *YIELDING))],
+    ids=["shared", "far", "mpi"],
+)
+def test_busbw_is_brought_and_removed(
+    where: str, backend: tuple[str, ...], request: pytest.FixtureRequest
+) -> None:
+    """That nothing of it stays on the nodes is looked at after every test."""
+    front = request.getfixturevalue(where)
+    sweep = ("-b", "8", "-e", "64", *backend)
+    words = ("run", "all_reduce", *sweep, "--on", "slurm", "-N", "3", "--format", "csv")
+    without = front.run(*words)
+    assert without.code == 5, without
+    assert "cannot start" in without.error
+    done = front.run(*words, "--bring")
+    assert done.code == 0, done
+    assert len(rows(done.out)) == 8
+    assert not (front.folder() / "request/bundle.tar.gz").exists()

@@ -1,0 +1,113 @@
+"""Records and logs to compare: with the times that a test gives."""
+
+# ruff: noqa: E501 (tables have the width that their tools give them)
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from busbw.model.collective import collective
+from busbw.model.record import SCHEMA_VERSION, Method, RankInfo, RunRecord, RunStatus, WorldInfo
+from busbw.model.result import CaseResult, Status
+from busbw.planning.make import make_plan
+from busbw.settings.run import RunSettings
+
+HEADING = (
+    "#                                                              out-of-place                       in-place\n"
+    "#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong\n"
+    "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)\n"
+)
+
+
+def record_of(
+    times_us: Mapping[int, float | Sequence[float]],
+    *,
+    operation: str = "all_reduce",
+    ranks: int = 2,
+    within: float = 0.01,
+    device: str = "Xeon",
+    version: str = "5.0.2",
+    hosts: int = 1,
+    algorithm: str = "",
+    name: str = "run",
+    **fields: Any,
+) -> RunRecord:
+    """A finished run of busbw: for each size its out-of-place time, or the times of several launches.
+
+    ``within`` is the relative half-width of a single launch's interval.
+    """
+    sizes = sorted(times_us)
+    settings = RunSettings(minbytes=str(sizes[0]), maxbytes=str(sizes[-1]), stepfactor=2.0)
+    plan = make_plan((operation,), settings, "null", ranks)
+    cases = [case for case in plan.cases if case.size_bytes in times_us and not case.in_place]
+    cases = [replace(case, index=index) for index, case in enumerate(cases)]
+    results = [_result(i, times_us[case.size_bytes], case.size_bytes, operation, ranks, within, algorithm)
+               for i, case in enumerate(cases)]  # fmt: skip
+    infos = tuple(
+        RankInfo(
+            rank, f"node{rank * hosts // ranks}", 1, rank, device, library="MPI", library_version=version
+        )
+        for rank in range(ranks)
+    )
+    return RunRecord(
+        schema=SCHEMA_VERSION, run_id=name, busbw_version="0", created="2026-11-22T00:00:00+00:00", argv=(),
+        settings={}, plan=replace(plan, cases=tuple(cases)), status=RunStatus.COMPLETE, method=Method(),
+        world=WorldInfo("mpi", "test", ranks, infos), results=tuple(results), **fields,
+    )  # fmt: skip
+
+
+def _result(
+    index: int,
+    times: float | Sequence[float],
+    size: int,
+    operation: str,
+    ranks: int,
+    within: float,
+    algorithm: str,
+) -> CaseResult:
+    several = [times] if isinstance(times, (int, float)) else list(times)
+    time_ns = sorted(several)[len(several) // 2] * 1e3
+    algbw = size / time_ns
+    evidence = {"launch_times_ns": [time * 1e3 for time in several]} if len(several) > 1 else {}
+    busbw = algbw * collective(operation).busbw_factor(ranks) if ranks > 1 else None
+    return CaseResult(
+        index, Status.GOOD, time_ns, time_ns * (1 - within), time_ns * (1 + within), time_ns, algbw, busbw, 40,
+        evidence=evidence, algorithm=algorithm,
+    )  # fmt: skip
+
+
+def nccl_tests_log(
+    busbw_gb_per_s: Mapping[int, float], ranks: int, operation: str = "all_reduce", *, devices: bool = True
+) -> str:
+    """A log of nccl-tests with these bus bandwidths at these sizes, in both placements."""
+    row = collective(operation)
+    factor = row.busbw_factor(ranks)
+    lines = ["# nThread 1 nGpus 1 minBytes 4 maxBytes 1073741824 step: 2(factor) warmup iters: 5 iters: 20"]
+    if devices:
+        lines += [
+            f"#  Rank {rank:2} Group  0 Pid   {100 + rank} on node{rank // 4} device  {rank % 4} [0x01] NVIDIA A100-SXM4-40GB"
+            for rank in range(ranks)
+        ]  # fmt: skip
+    lines += HEADING.splitlines()
+    for size, busbw in busbw_gb_per_s.items():
+        algbw = busbw / factor
+        time_us = size / algbw / 1e3
+        side = f"{time_us:>8.1f}  {algbw:>6.2f}  {busbw:>6.2f}      0"
+        count = size // 4 // (1 if operation == "all_reduce" else ranks)
+        op = "sum" if row.reducing else "none"
+        lines.append(f"{size:>12}  {count:>12}     float  {op:>6}      -1  {side}  {side}")
+    mean = sum(busbw_gb_per_s.values()) / len(busbw_gb_per_s)
+    return (
+        "\n".join([*lines, "# Out of bounds values : 0 OK", f"# Avg bus bandwidth    : {mean:g} ", "#"])
+        + "\n"
+    )
+
+
+def write(path: Path, text: str) -> Path:
+    """A file and the folders above it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path

@@ -1,0 +1,93 @@
+"""An engine whose cluster is this machine: real ranks under the bundled hydra, a file as their channel, and a
+process that outlives whoever submitted it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from busbw.launchers.base import Command
+from busbw.launchers.engine import Handle, Item, Job, JobRequest, JobState, Output, Phase
+from busbw.settings.launch import LaunchSettings
+
+WAIT_SECONDS: float | None = 20.0
+# How long the cluster takes to answer once it has a job, in seconds.
+SLOW_SUBMIT = "BUSBW_TEST_SLOW_SUBMIT"
+MPIEXEC = shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or "mpiexec"
+
+
+def inquire(launch: LaunchSettings, command: tuple[str, ...] = ()) -> Mapping[str, str]:
+    return {}
+
+
+def request(job: Job, facts: Mapping[str, str]) -> JobRequest:
+    ranks = job.ranks or 2
+    argv = (MPIEXEC, "-n", str(ranks), *job.work.argv(sys.executable))
+    return JobRequest("here", job.name, ranks, 1, commands=(Command(argv, dict(job.environ)),))
+
+
+def submit(request: JobRequest, folder: Path) -> Handle:
+    out = folder / "log" / "job.out"
+    (command,) = request.commands
+    keeper = 'import subprocess, sys; print("job ended", subprocess.call(sys.argv[1:]), flush=True)'
+    with out.open("wb") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-c", keeper, *command.argv],
+            env={**os.environ, **command.environ},
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    time.sleep(float(os.environ.get(SLOW_SUBMIT, "0")))
+    return Handle("here", str(process.pid), request.name, {"out": str(out)})
+
+
+def follow(handle: Handle, folder: Path) -> Iterator[Item]:
+    with Path(handle.details["out"]).open() as file:
+        line = ""
+        while True:
+            line += file.readline()
+            if line.endswith("\n"):
+                if line.startswith("job ended"):
+                    yield JobState(Phase.ENDED, code=int(line.split()[-1]))
+                    return
+                yield Output(line.rstrip("\n"))
+                line = ""
+            elif not _alive(int(handle.id)):
+                yield JobState(Phase.ENDED, why="the job is gone", code=-9)
+                return
+            else:
+                time.sleep(0.02)
+                yield JobState(Phase.RUNNING)
+
+
+def _alive(pid: int) -> bool:
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)
+    return Path(f"/proc/{pid}").exists()
+
+
+def cancel(handle: Handle, *, now: bool) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(int(handle.id), signal.SIGKILL if now else signal.SIGTERM)
+
+
+def state(handle: Handle) -> JobState:
+    return JobState(Phase.RUNNING if _alive(int(handle.id)) else Phase.ENDED)
+
+
+def collect(handle: Handle, folder: Path) -> None:
+    return None
+
+
+def clean(handle: Handle) -> None:
+    return None

@@ -1,0 +1,235 @@
+"""A real Slurm on one machine: munged, slurmctld and one slurmd in each of several namespace hosts.
+
+Nothing of it is seen outside: daemons listen inside the hosts' network namespaces, and all files are in one
+folder, the *shared file system* of this cluster; /tmp of each host is its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Self
+
+from busbw_testing.environ import clean_environ
+from busbw_testing.namespaces import Hosts
+
+PROGRAMS: Final = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scontrol", "squeue", "scancel")
+_PATIENCE_S: Final = 30.0
+_CPUS: Final = 4
+# What a daemon of the test must not inherit from a Slurm job that runs the tests.
+_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+_CONF: Final = """\
+ClusterName=lab
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.sock
+CredType=cred/munge
+SlurmctldHost={controller}({controller_address})
+SlurmctldPort=16817
+SlurmdPort=16818
+StateSaveLocation={folder}/state
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmctldLogFile={folder}/log/slurmctld.log
+SlurmdSpoolDir={folder}/spool/%n
+SlurmdPidFile={folder}/slurmd-%n.pid
+SlurmdLogFile={folder}/log/slurmd-%n.log
+SlurmdParameters=config_overrides
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SwitchType=switch/none
+MpiDefault=none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+ReturnToService=2
+SchedulerType=sched/backfill
+SchedulerParameters=sched_interval=1,batch_sched_delay=0,sched_min_interval=0
+JobAcctGatherType=jobacct_gather/none
+KillWait=20
+SlurmctldTimeout=30
+# A node whose slurmd is gone is given up after this many seconds.
+SlurmdTimeout=10
+MessageTimeout=10
+CommunicationParameters=NoAddrCache
+TopologyPlugin=topology/tree
+MailProg=/bin/true
+TmpFS=/tmp
+{nodes}
+PartitionName=debug Nodes={all} Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO
+PartitionName=closed Nodes={all} MaxTime=INFINITE State=DOWN
+"""
+
+
+def missing_programs() -> list[str]:
+    """Programs of Slurm and munge that are not installed."""
+    return [name for name in PROGRAMS if shutil.which(name, path=_PATH) is None]
+
+
+class SlurmCluster:
+    """All hosts but the last are nodes; the last is the login host, with the controller.
+
+    ``folder`` is an empty folder that all hosts see, with a name short enough for a Unix socket in it.
+    """
+
+    def __init__(self, hosts: Hosts, folder: Path) -> None:
+        self.hosts, self.folder = hosts, folder
+        self.nodes, self.login = hosts.names[:-1], hosts.names[-1]
+        self.conf = folder / "slurm.conf"
+        self._daemons: list[subprocess.Popen[bytes]] = []
+
+    def __enter__(self) -> Self:
+        try:
+            self._write_files()
+            self._start_munged()
+            self._start(self.login, "slurmctld", "-D", "-f", str(self.conf))
+            for node in self.nodes:
+                self.start_node(node)
+            self.wait_until_idle()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for name in self.hosts.names:
+            self._kill_processes(name)
+        for daemon in self._daemons:  # nsenter, which waits for them
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(daemon.pid, signal.SIGTERM)
+            daemon.wait()
+
+    # ---- running things ------------------------------------------------------------------------------------
+
+    def environ(self, **variables: str) -> dict[str, str]:
+        """What a user on the login host has."""
+        return clean_environ(SLURM_CONF=str(self.conf), **variables)
+
+    def command(self, *words: str | Path, host: str = "") -> list[str]:
+        """The command inside a host, the login host unless another is named."""
+        return self.hosts.command(host or self.login, words)
+
+    def run(self, *words: str | Path, host: str = "", timeout_s: float = 30.0) -> str:
+        """A command's output; it must succeed."""
+        done = subprocess.run(
+            self.command(*words, host=host),
+            env=self.environ(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+        assert done.returncode == 0, (words, done.returncode, done.stdout, done.stderr)
+        return done.stdout
+
+    def jobs(self) -> list[str]:
+        """Ids of the jobs that have not ended."""
+        return self.run("squeue", "--noheader", "--format=%i").split()
+
+    def wait_until(self, what: Callable[[], object], patience_s: float = _PATIENCE_S) -> None:
+        """Until ``what`` holds; fails with the controller's log."""
+        deadline = time.monotonic() + patience_s
+        while not what():
+            if time.monotonic() >= deadline:
+                logs = sorted((self.folder / "log").glob("*.log"))
+                raise AssertionError([path.read_text()[-3000:] for path in logs])
+            time.sleep(0.05)
+
+    def wait_until_idle(self) -> None:
+        """Until every node can take a job."""
+        self.wait_until(self._is_idle)
+
+    def _is_idle(self) -> bool:
+        done = subprocess.run(
+            self.command("sinfo", "--noheader", "--partition=debug", "--format=%T %D"),
+            env=self.environ(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+        return done.stdout.split() == ["idle", str(len(self.nodes))]
+
+    # ---- nodes ---------------------------------------------------------------------------------------------
+
+    def start_node(self, node: str) -> None:
+        """Start the node's slurmd."""
+        self._start(node, "slurmd", "-D", "-f", str(self.conf), "-N", node)
+
+    def lose_node(self, node: str) -> None:
+        """What a power failure does: its network is gone, then all its processes."""
+        self.hosts.run(node, "ip", "link", "set", "eth0", "down")
+        self._kill_processes(node)
+
+    def repair_node(self, node: str) -> None:
+        """Start a lost node again, and wait until it is idle."""
+        self.hosts.run(node, "ip", "link", "set", "eth0", "up")
+        self.start_node(node)
+        self.wait_until_idle()
+
+    def _kill_processes(self, host: str) -> None:
+        for pid in self.hosts.processes(host):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def seen_from(self, host: str, path: Path) -> Path:
+        """A host's own file, as this process can read it."""
+        return Path(f"/proc/{self.hosts[host].pid}/root") / path.relative_to("/")
+
+    # ---- daemons -------------------------------------------------------------------------------------------
+
+    def _write_files(self) -> None:
+        for name in ("state", "log", "spool"):
+            (self.folder / name).mkdir(parents=True)
+        for node in self.nodes:
+            (self.folder / "spool" / node).mkdir()
+        (self.folder / "munge.key").write_bytes(secrets.token_bytes(128))
+        (self.folder / "munge.key").chmod(0o400)
+        lines = [
+            f"NodeName={node} NodeHostname={node} NodeAddr={self.hosts.address(node)} CPUs={_CPUS}"
+            " RealMemory=1000"
+            for node in self.nodes
+        ]
+        text = _CONF.format(
+            folder=self.folder,
+            controller=self.login,
+            controller_address=self.hosts.address(self.login),
+            nodes="\n".join(lines),
+            all=",".join(self.nodes),
+        )
+        self.conf.write_text(text)
+        # Nothing here uses cgroups; slurmd would look for the machine's all the same.
+        (self.folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
+        (self.folder / "topology.conf").write_text(f"SwitchName=leaf Nodes={','.join(self.nodes)}\n")
+
+    def _start_munged(self) -> None:
+        names = {"key-file": "munge.key", "socket": "munge.sock", "pid-file": "munged.pid"}
+        names |= {"log-file": "log/munged.log", "seed-file": "munged.seed"}
+        options = [f"--{name}={self.folder / at}" for name, at in names.items()]
+        self._start(
+            self.login, "munged", "--foreground", "--force", *options
+        )  # its socket is a file: all see it
+
+    def _start(self, host: str, *words: str) -> None:
+        self._popen(self.command(*words, host=host))
+
+    def _popen(self, words: list[str]) -> None:
+        self._daemons.append(
+            subprocess.Popen(
+                words,
+                env={"PATH": _PATH, "SLURM_CONF": str(self.conf)},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        )

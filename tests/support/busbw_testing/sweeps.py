@@ -1,0 +1,60 @@
+"""Whole plans on simulated ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from busbw.model.plan import Limits, Plan
+from busbw.planning.make import make_plan
+from busbw.settings.run import RunSettings
+from busbw.worker import main
+
+if TYPE_CHECKING:
+    import pytest
+
+OnRanks = Callable[[int, Callable[[Any], Any]], list[Any]]
+
+
+class Notes:
+    """An observer that remembers."""
+
+    def __init__(self) -> None:
+        self.world: Any = None
+        self.method: Any = None
+        self.results: list[Any] = []
+        self.kept: list[Any] = []
+        self.memory_bytes: dict[str, int] | None = None
+        self.findings: list[Any] = []
+        self.folder = Path()
+
+    def found(self, findings: Any) -> None:
+        self.findings += findings
+
+    def started(self, world: Any, method: Any) -> None:
+        self.world, self.method = world, method
+
+    def finished(self, result: Any, kept: Any) -> None:
+        self.results.append(result)
+        self.kept.append(kept)
+
+    def used(self, memory_bytes: dict[str, int]) -> None:
+        self.memory_bytes = memory_bytes
+
+
+def plan_of(*operations: str, ranks: int = 2, checks: int = 0, limits: Limits | None = None) -> Plan:
+    plan = make_plan(operations, RunSettings(minbytes="1K", maxbytes="2K", seed=3), "null", ranks)
+    return replace(plan, checks=checks, limits=limits or Limits())
+
+
+def run_on(
+    on_ranks: OnRanks, monkeypatch: pytest.MonkeyPatch, backends: list[Any], plan: Plan
+) -> tuple[list[Any], Notes]:
+    monkeypatch.setattr(main, "create", lambda plan, world: backends[world.rank])
+    notes = Notes()
+    outcomes = on_ranks(
+        len(backends), lambda world: main.run(world, plan, notes if world.rank == 0 else None)
+    )
+    return outcomes, notes

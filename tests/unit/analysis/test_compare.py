@@ -1,0 +1,173 @@
+"""Verdicts: of blocks, launches, samples and single numbers, and what is not compared."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import replace
+
+import pytest
+from busbw_testing.compared import record_of
+
+from busbw.analysis.compare import SINGLE_WORDS, Comparison, Rule, Verdict, compare
+from busbw.analysis.compare_arms import Arm, make_arm
+from busbw.errors import UsageError
+from busbw.model.plan import Timing
+from busbw.model.record import ImportSource, Method, RunStatus
+from busbw.model.result import CaseResult, Status
+
+SIZES = (1024, 2048, 4096)
+
+
+def scattered(median: float, n: int, seed: int, spread: float = 0.01) -> list[float]:
+    draw = random.Random(seed)
+    return [median * math.exp(draw.gauss(0, spread)) for _ in range(n)]
+
+
+def series(name: str, median: float, n: int, seed: int, *, block: str = "series") -> Arm:
+    """An arm of ``n`` launches in blocks."""
+    arm = make_arm(name, [record_of({size: scattered(median, n, seed + size) for size in SIZES}, name=name)])
+    cases = {key: replace(seen, blocks=tuple(range(n))) for key, seen in arm.cases.items()}
+    return replace(arm, cases=cases, series=block)
+
+
+def verdicts(comparison: Comparison) -> list[Verdict]:
+    return [row.verdict for row in comparison.rows]
+
+
+def test_blocks_decide() -> None:
+    arms = [series("plain", 100, 12, 1), series("fast", 80, 12, 2), series("slow", 130, 12, 3)]
+    arms.append(series("same", 100, 12, 4))
+    found = compare(arms)
+    assert verdicts(found)[:6] == [Verdict.FASTER] * 3 + [Verdict.SLOWER] * 3
+    assert set(verdicts(found)[6:]) <= {Verdict.SAME, Verdict.AMBIGUOUS}
+    row = found.rows[0]
+    assert row.speedup == pytest.approx(1.25, abs=0.02)
+    assert row.interval[0] < 1.25 < row.interval[1]
+    assert (row.rank, row.ranked) == (1, 4)
+    assert row.q < 0.01
+
+
+def test_equal_setups_are_the_same() -> None:
+    found = compare([series("plain", 100, 20, 1), series("again", 100, 20, 2)])
+    assert verdicts(found) == [Verdict.SAME] * 3
+
+
+def test_a_difference_within_half_of_delta_is_none() -> None:
+    """0.5 % is found with certainty, and does not matter."""
+    exact = [100.0 + 0.01 * i for i in range(12)]
+    before = make_arm("a", [record_of(dict.fromkeys(SIZES, exact))])
+    after = make_arm("b", [record_of({size: [time / 1.005 for time in exact] for size in SIZES})])
+    assert verdicts(compare([before, after])) == [Verdict.SAME] * 3
+    assert verdicts(compare([before, after], Rule(delta=0.002))) == [Verdict.FASTER] * 3
+
+
+def test_too_few_blocks_say_how_many_more() -> None:
+    found = compare([series("plain", 100, 8, 1), series("fast", 80, 8, 2)])
+    # p of 8 blocks is 0.0078: below 0.01 only while all cases differ.
+    assert verdicts(found) == [Verdict.FASTER] * 3
+    found = compare([series("plain", 100, 7, 1), series("fast", 80, 7, 2)])
+    assert verdicts(found) == [Verdict.AMBIGUOUS] * 3
+    assert found.rows[0].more_blocks == 1
+    assert "1 more blocks" in found.rows[0].why
+
+
+def test_one_launch_of_each_is_ambiguous_whatever_its_samples_say() -> None:
+    arms = [make_arm(name, [record_of(dict.fromkeys(SIZES, time), within=0.001)]) for name, time in
+            (("a", 100.0), ("b", 50.0))]  # fmt: skip
+    found = compare(arms)
+    assert verdicts(found) == [Verdict.AMBIGUOUS] * 3
+    assert found.rows[0].interval == pytest.approx((2.0, 2.0), rel=0.01)
+    assert "launches differ more than samples" in found.rows[0].why
+    known = compare(arms, Rule(launch_spread=0.05))
+    assert verdicts(known) == [Verdict.FASTER] * 3
+
+
+def test_two_series_at_different_times_are_compared_with_a_note() -> None:
+    arms = [make_arm(name, [record_of({1024: scattered(time, 6, seed)})]) for name, time, seed in
+            (("a", 100, 1), ("b", 70, 2))]  # fmt: skip
+    found = compare(arms)
+    assert verdicts(found) == [Verdict.FASTER]
+    assert any("not in turn" in note for note in found.notes)
+
+
+def test_single_numbers_are_ranked_only() -> None:
+    logs = [
+        replace(
+            record_of({1024: time}), source=ImportSource("x.log", "nccl-tests"), method=Method(time="mean")
+        )
+        for time in (100.0, 50.0)
+    ]
+    found = compare([make_arm("a", logs[:1]), make_arm("b", logs[1:])])
+    (row,) = found.rows
+    assert (row.verdict, row.why, row.rank, row.interval) == (Verdict.AMBIGUOUS, SINGLE_WORDS, 1, None)
+
+
+def test_several_logs_of_a_case_are_launches() -> None:
+    def log(time: float, index: int) -> object:
+        source = ImportSource(f"{index}.log", "nccl-tests")
+        return replace(record_of({1024: time}), source=source, method=Method(time="mean"))
+
+    before = make_arm("a", [log(time, i) for i, time in enumerate(scattered(100, 6, 1))])
+    after = make_arm("b", [log(time, i) for i, time in enumerate(scattered(60, 6, 2))])
+    assert verdicts(compare([before, after])) == [Verdict.FASTER]
+
+
+def test_other_worlds_are_refused() -> None:
+    with pytest.raises(UsageError, match="2 ranks, b has 4"):
+        compare([make_arm("a", [record_of({1024: 1.0})]), make_arm("b", [record_of({1024: 1.0}, ranks=4)])])
+    with pytest.raises(UsageError, match="nothing to compare"):
+        compare([make_arm("a", [record_of({1024: 1.0})])])
+    with pytest.raises(UsageError, match="not one thing"):
+        make_arm("a", [record_of({1024: 1.0}), record_of({1024: 1.0}, ranks=4)])
+
+
+def test_times_of_another_kind_are_flagged_and_never_decide() -> None:
+    before = record_of({1024: scattered(100, 12, 1)})
+    after = record_of({1024: scattered(50, 12, 2)})
+    after = replace(after, plan=replace(after.plan, timing=Timing(mode="latency", time="last")))
+    found = compare([make_arm("a", [before]), make_arm("b", [after])])
+    assert verdicts(found) == [Verdict.AMBIGUOUS]
+    assert found.flags == ("b: times are busbw latency, last, those of a busbw throughput, max",)
+    hot = replace(record_of({1024: scattered(50, 12, 2)}), method=Method(buffers="hot"))
+    assert compare([make_arm("a", [before]), make_arm("b", [hot])]).flags
+    far = record_of({1024: scattered(50, 12, 2)}, hosts=2)
+    assert "2 nodes" in compare([make_arm("a", [before]), make_arm("b", [far])]).flags[0]
+
+
+def test_failed_wrong_and_missing_cases_have_rows() -> None:
+    before = record_of(dict.fromkeys(SIZES, 100.0))
+    after = record_of({1024: 100.0, 2048: 100.0})
+    results = (
+        CaseResult(0, Status.FAILED, error="no memory"),
+        CaseResult(1, Status.WRONG, time_ns=5.0, wrong=7),
+    )
+    found = compare([make_arm("a", [before]), make_arm("b", [replace(after, results=results)])])
+    assert [(row.verdict, row.why) for row in found.rows] == [
+        (Verdict.FAILED, "no memory"),
+        (Verdict.FAILED, "7 wrong elements"),
+        (Verdict.MISSING, "not measured"),
+    ]
+    assert any("other sweep: 2 cases in both, 1 only in a" in note for note in found.notes)
+
+
+def test_an_arm_that_never_ran_fails_every_case() -> None:
+    broken = replace(record_of({1024: 1.0}), results=(), status=RunStatus.FAILED, error="no PMI port")
+    found = compare([make_arm("a", [record_of({1024: 100.0})]), replace(make_arm("b", [broken]), ranks=0)])
+    assert [(row.verdict, row.why) for row in found.rows] == [(Verdict.FAILED, "no PMI port")]
+
+
+def test_simulated_nulls_are_hardly_ever_called() -> None:
+    """Comparisons of equal setups with drift: the rate of false calls is that of the smallest p, 0.8 %."""
+    draw = random.Random(9)
+    false = 0
+    for trial in range(300):
+        drift = [100 * math.exp(draw.gauss(0, 0.1)) for _ in range(8)]
+        arms = []
+        for name in "ab":
+            times = [level * math.exp(draw.gauss(0, 0.02)) for level in drift]
+            arm = make_arm(name, [record_of({1024: times})])
+            cases = {key: replace(seen, blocks=tuple(range(8))) for key, seen in arm.cases.items()}
+            arms.append(replace(arm, cases=cases, series=f"trial {trial}"))
+        false += compare(arms).rows[0].verdict in (Verdict.FASTER, Verdict.SLOWER)
+    assert false <= 6  # 2.3 are to be expected

@@ -1,0 +1,107 @@
+"""Bounds from links: the formula of the observed algorithm, or none."""
+
+# ruff: noqa: E501 (XML as NCCL writes it)
+
+from __future__ import annotations
+
+import pytest
+
+from busbw.analysis.limits import Wires, limit, wires_from_topology, wires_of
+from busbw.errors import UsageError
+
+H100 = Wires(nvlink_gb_per_s=450.0, network_gb_per_s=400.0, nics=8)
+
+TOPOLOGY = """<system version="1">
+  <cpu numaid="0" arch="x86_64"><pci busid="0000:1a:00.0" link_speed="32 GT/s" link_width="16">
+    <gpu dev="0" sm="90" rank="0" gdr="1"><nvlink target="ffff" count="18" tclass="0x068000"/></gpu></pci>
+   <pci busid="0000:2a:00.0"><gpu dev="1" sm="90" rank="1" gdr="1"><nvlink target="ffff" count="17"/></gpu></pci>
+   <nic><net name="mlx5_0" dev="0" speed="400000"/></nic><nic><net name="mlx5_1" dev="1" speed="400000"/></nic>
+  </cpu></system>"""
+
+
+@pytest.mark.parametrize(
+    ("operation", "algorithm", "ranks", "nodes", "busbw", "bound"),
+    [
+        ("all_reduce", "RING", 8, 1, 360.0, 450.0),
+        ("all_gather", "RING", 8, 1, 360.0, 450.0),
+        ("all_reduce", "NVLS", 8, 1, 480.0, 700.0),  # 2 B (n-1)/(n+1)
+        ("all_reduce", "RING", 16, 2, 360.0, 400.0),
+        ("all_reduce", "TREE", 16, 2, 487.0, 750.0),  # 2 W (n-1)/n: above the wire's own 400
+        ("all_reduce", "NVLS_TREE", 32, 4, 300.0, 387.5),
+        ("all_reduce", "COLLNET_CHAIN", 96, 12, 386.0, 800 * 95 / 96),
+        ("alltoall", "", 16, 2, 50.0, 400 / 8 * 15 / 8),
+    ],
+)
+def test_the_bound_is_that_of_the_algorithm(
+    operation: str, algorithm: str, ranks: int, nodes: int, busbw: float, bound: float
+) -> None:
+    found = limit(operation, algorithm, ranks, nodes, H100, busbw)
+    assert found.busbw_gb_per_s == pytest.approx(bound)
+    assert found.percent == pytest.approx(100 * busbw / bound)
+    assert found.wire_gb_per_s is not None
+    # At the bound the wire that is bounded runs at its own rate.
+    at_bound = limit(operation, algorithm, ranks, nodes, H100, bound).wire_gb_per_s
+    assert at_bound == pytest.approx(450.0 if nodes == 1 else 400.0)
+
+
+def test_nvls_implies_less_wire_than_busbw() -> None:
+    """480 GB/s of 8 H100: algbw 274, and 309 on the wire (NVIDIA/nccl-tests issue 239)."""
+    assert limit("all_reduce", "NVLS", 8, 1, H100, 480.0).wire_gb_per_s == pytest.approx(308.6, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("operation", "algorithm", "ranks", "nodes", "why"),
+    [
+        ("all_reduce", "", 8, 1, "unknown algorithm"),
+        ("all_reduce", "PAT", 8, 1, "no bound is known for PAT"),
+        ("broadcast", "", 8, 1, "unknown algorithm"),
+        ("all_reduce", "RING", 16, 0, "nodes is not known"),
+        ("all_reduce", "RING", 1, 1, "one rank"),
+        ("all_reduce", "NVLS", 16, 2, "no bound is known"),
+        ("all_reduce", "TREE", 8, 1, "no bound is known"),
+    ],
+)
+def test_without_a_formula_there_is_no_bound(
+    operation: str, algorithm: str, ranks: int, nodes: int, why: str
+) -> None:
+    found = limit(operation, algorithm, ranks, nodes, H100, 100.0)
+    assert (found.busbw_gb_per_s, found.percent) == (None, None)
+    assert why in found.model
+
+
+def test_without_links_there_is_no_bound() -> None:
+    assert limit("all_reduce", "RING", 8, 1, Wires()).busbw_gb_per_s is None
+    assert limit("all_reduce", "RING", 16, 2, Wires(nvlink_gb_per_s=450.0)).busbw_gb_per_s is None
+
+
+def machine(states: str = "ACTIVE", rate: float | None = 400.0) -> dict[str, object]:
+    links = [{"link": i, "active": i < 18} for i in range(20)]
+    gpus = [{"nvlinks": links, "nvlink_gb_per_s": 25.0}, {"nvlinks": links[:17], "nvlink_gb_per_s": 25.0}]
+    port = {"state": states, "rate_gbit_per_s": rate}
+    return {
+        "gpus": {"gpus": gpus},
+        "nics": {"rdma": [{"ports": [port]}] * 4, "cxi": [{"speed": "BS_200G"}], "interfaces": []},
+    }
+
+
+def test_links_come_from_the_record() -> None:
+    found = wires_of(machine())
+    assert found.nvlink_gb_per_s == 17 * 25.0  # the GPU with the fewest
+    assert (found.network_gb_per_s, found.nics) == (4 * 50 + 25, 5)
+
+
+def test_a_port_that_does_not_say_its_rate_leaves_the_network_unknown() -> None:
+    """EFA's driver states 100 Gb/s whatever the card."""
+    assert wires_of(machine(rate=None)).network_gb_per_s is None
+    assert wires_of(machine(states="DOWN")).network_gb_per_s == 25.0
+    empty = wires_of({})
+    assert (empty.nvlink_gb_per_s, empty.network_gb_per_s) == (None, None)
+
+
+def test_links_come_from_nccls_topology() -> None:
+    found = wires_from_topology(TOPOLOGY)
+    assert found.nvlink_gb_per_s == pytest.approx(17 * 20.6)
+    assert (found.network_gb_per_s, found.nics) == (100.0, 2)
+    assert wires_from_topology(TOPOLOGY.replace("400000", "-1")).network_gb_per_s is None
+    with pytest.raises(UsageError, match="not an XML file"):
+        wires_from_topology("no XML")

@@ -1,0 +1,201 @@
+"""``busbw compare``: published logs, runs, files of setups, exit codes."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+from busbw_testing.compared import nccl_tests_log, record_of, write
+
+from busbw.cli.main import main
+from busbw.record.folder import create
+from busbw.record.write import write_record
+
+MiB, GiB = 2**20, 2**30
+NCCL_TESTS_ROWS = {"n100": (2009.1, 1873.9), "n1000": (1896.5, 1873.1)}
+# argonne-lcf/alcf-nccl-tests 385be33: out-of-place busbw at 1 GiB, GB/s, by version, nodes, test and setup.
+ALCF = {
+    ("2.21", 8, "all_reduce"): {"1": 3.30, "2": 2.98, "3": 36.14, "4": 36.08, "5": 36.38},
+    ("2.21", 8, "all_gather"): {"1": 2.95, "2": 3.25, "3": 35.84, "4": 35.76, "5": 36.37},
+    ("2.21", 8, "alltoall"): {"1": 1.51, "2": 1.51, "3": 4.36, "4": 4.82, "5": 5.22},
+    ("2.18", 8, "all_reduce"): {"1": 5.98, "2": 3.31, "3": 36.08, "4": 36.06, "5": 36.53},
+    ("2.18", 2, "all_reduce"): {"1": 9.45, "2": 3.18, "3": 36.14, "4": 36.08, "5": 36.81},
+}
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("BUSBW_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def alcf(tmp_path: Path) -> Path:
+    """The tree of logs as the source has it, with its published figures; one test failed as one did there."""
+    root = tmp_path / "results_polaris"
+    for (version, nodes, test), setups in ALCF.items():
+        folder = root / f"nccl_{version}" / f"n{nodes}.g4" / "2024-05-01-10-00-00"
+        for setup, busbw in setups.items():
+            log = nccl_tests_log({GiB: busbw}, 4 * nodes, test)
+            write(folder / f"{test}_output.dat.{setup}", log)
+    failed = root / "nccl_2.18" / "n8.g4" / "2024-05-01-10-00-00" / "alltoall_output.dat.2"
+    write(failed, "cxil_map: write error\nCXI alloc failed: exceeds ACs limits\n")
+    return root
+
+
+def compare(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str]:
+    code = main(["compare", *map(str, words)])
+    return code, capsys.readouterr().out
+
+
+def stored(home: Path, name: str, times: dict[int, object], **fields: object) -> str:
+    record = record_of(times, name=name, **fields)
+    write_record(create(home, name), record)
+    return name
+
+
+def test_alcf_logs_rank_as_published(alcf: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, text = compare(capsys, alcf, "--format", "json")
+    assert code == 0
+    trees = {tree["of"]: tree for tree in json.loads(text)}
+    assert set(trees) == {"version 2.18, 2 nodes", "version 2.18, 8 nodes", "version 2.21, 8 nodes"}
+    for (version, nodes, test), setups in ALCF.items():
+        rows = [
+            row
+            for row in trees[f"version {version}, {nodes} nodes"]["rows"]
+            if (row["collective"], row["placement"]) == (test, "out-of-place") and row["time_ns"]
+        ]
+        best_first = sorted(setups, key=lambda setup: -setups[setup])
+        ranks = {row["arm"].removeprefix("setup "): row["rank"] for row in rows}
+        for setup, rank in ranks.items():
+            ties = [other for other in setups if setups[other] == setups[setup]]
+            assert rank == best_first.index(min(ties, key=best_first.index)) + 1
+        assert {row["verdict"] for row in rows} == {"AMBIGUOUS"}
+        assert {row["why"] for row in rows} == {"single observation, no interval"}
+
+
+def test_setup_2_is_slower_than_default_with_nccl_2_18(
+    alcf: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, text = compare(capsys, alcf, "--format", "json")
+    for tree in json.loads(text):
+        if "2.18" not in tree["of"]:
+            continue
+        (row,) = [
+            row for row in tree["rows"]
+            if (row["arm"], row["collective"], row["placement"]) == ("setup 2", "all_reduce", "out-of-place")
+        ]  # fmt: skip
+        assert row["rank"] == row["ranked"] == 5
+        assert row["speedup"] == pytest.approx(
+            3.18 / 9.45 if "2 nodes" in tree["of"] else 3.31 / 5.98, rel=0.01
+        )
+
+
+def test_a_test_that_failed_is_shown_with_its_last_words(
+    alcf: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, text = compare(capsys, alcf)
+    assert code == 0
+    assert "setup 2: alltoall failed: the log has no rows; it ends with: CXI alloc failed" in text
+    assert compare(capsys, alcf, "--gate")[0] == 1
+
+
+def test_two_published_means_are_ambiguous_not_similar(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs = []
+    for name, (out, within) in NCCL_TESTS_ROWS.items():
+        side = "  {:>7}   13.05   {:>5}      0"
+        sides = [side.format(time, f"{25 * MiB / time / 1e3 * 1.875:.2f}") for time in (out, within)]
+        algbw = [f"{25 * MiB / time / 1e3:.2f}" for time in (out, within)]
+        sides = [text.replace("13.05", value) for text, value in zip(sides, algbw, strict=True)]
+        heading = nccl_tests_log({MiB: 1.0}, 16, devices=False).splitlines()[1:4]
+        row = f"{25 * MiB:>12}  {25 * MiB // 4:>12}     float     sum      -1{''.join(sides)}"
+        logs.append(write(tmp_path / f"{name}.log", "\n".join([*heading, row, "#"]) + "\n"))
+    code, text = compare(capsys, *logs)
+    assert code == 0
+    assert text.count("AMBIGUOUS: single observation, no interval") == 2
+    assert "SAME" not in text.replace("SAME: within", "")
+    assert compare(capsys, *logs, "--gate")[0] == 3
+
+
+def test_gate_follows_the_verdicts(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    steady = [100.0, 100.1, 99.9, 100.2, 99.8, 100.05, 99.95, 100.0]
+    stored(home, "before", {1024: steady, 2048: steady})
+    stored(home, "same", {1024: steady, 2048: steady})
+    stored(home, "slower", {1024: [1.5 * time for time in steady], 2048: steady})
+    stored(home, "single", {1024: 100.0, 2048: 100.0})
+    assert compare(capsys, "before", "same", "--gate") == (0, compare(capsys, "before", "same")[1])
+    code, text = compare(capsys, "before", "slower", "--gate")
+    assert code == 1
+    assert "SLOWER" in text
+    assert compare(capsys, "before", "single", "--gate")[0] == 3
+    assert compare(capsys, "before", "slower")[0] == 0
+    assert compare(capsys, "before", "slower", "--baseline", "slower")[1].count("FASTER") >= 2
+
+
+def test_csv_has_a_line_a_row(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stored(home, "a", {1024: 10.0, 2048: 20.0})
+    stored(home, "b", {1024: 10.0, 2048: 10.0})
+    rows = list(csv.DictReader(io.StringIO(compare(capsys, "a", "b", "--format", "csv")[1])))
+    assert [(row["size_bytes"], float(row["speedup"]), row["verdict"]) for row in rows] == [
+        ("1024", 1.0, "AMBIGUOUS"),
+        ("2048", 2.0, "AMBIGUOUS"),
+    ]
+
+
+def test_several_logs_make_an_arm(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names = {"old": [], "new": []}
+    for arm, busbw in (("old", 10.0), ("new", 14.0)):
+        for index in range(6):
+            log = nccl_tests_log({MiB: busbw * (1 + 0.001 * index)}, 8)
+            names[arm].append(str(write(tmp_path / arm / f"{index}.log", log)))
+    words = [f"{arm}={','.join(paths)}" for arm, paths in names.items()]
+    code, text = compare(capsys, *words)
+    assert code == 0
+    assert text.count(" FASTER") == 2 + 2  # two rows, the rule and the counts
+    assert compare(capsys, tmp_path / "old", tmp_path / "new")[1].count(" FASTER") == 4
+
+
+def test_curves_of_three_worlds_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """GB200: one rack and twenty (coreweave/nccl-tests 7c12c62), 8 GiB."""
+    for ranks, busbw in ((72, 834.57), (128, 793.07), (1440, 381.48)):
+        write(tmp_path / "logs" / f"{ranks}.log", nccl_tests_log({8 * GiB: busbw}, ranks))
+    code, text = compare(capsys, tmp_path / "logs", "--scaling", "--format", "csv")
+    rows = [row for row in csv.DictReader(io.StringIO(text)) if row["placement"] == "out-of-place"]
+    assert code == 0
+    assert [(int(row["ranks"]), int(row["nodes"])) for row in rows] == [(72, 18), (128, 32), (1440, 360)]
+    assert float(rows[2]["busbw_gb_per_s"]) / float(rows[0]["busbw_gb_per_s"]) == pytest.approx(
+        0.457, abs=0.001
+    )
+    # They are not one comparison.
+    code = main(["compare", *(str(tmp_path / "logs" / f"{ranks}.log") for ranks in (72, 1440))])
+    assert code == 2
+    assert "has 72 ranks" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "nothing to compare"),
+        (("a",), "nothing to compare with"),
+        (("a", "nobody"), "no run 'nobody'"),
+        (("a", "b", "-b", "8"), "--minbytes=8 is for measuring setups"),
+        (("a", "b", "--ops", "all_reduce"), "--ops is for measuring setups"),
+        (("a", "b", "--baseline", "z"), "no 'z' to be the baseline"),
+        (("a", "b", "--delta", "2"), "is not between 0 and 1"),
+        (("a", "b", "--format", "jsonl"), "--format jsonl"),
+        (("a", "none.yaml"), "is compared alone"),
+        (("none.yaml",), "cannot read none.yaml"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(
+    home: Path, words: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stored(home, "a", {1024: 10.0})
+    stored(home, "b", {1024: 10.0})
+    assert main(["compare", *words]) == 2
+    assert message in capsys.readouterr().err

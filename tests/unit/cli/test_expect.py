@@ -1,0 +1,209 @@
+"""``busbw expect``: the published case, own references, gates, exit codes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from busbw_testing.compared import nccl_tests_log, record_of, write
+
+from busbw.analysis.compare_arms import CaseKey, key_of
+from busbw.analysis.expectation import reference_of
+from busbw.cli.judged import judged
+from busbw.cli.main import main
+from busbw.errors import ExitCode
+from busbw.model.record import RunRecord
+from busbw.record.folder import create
+from busbw.record.read import read_record
+from busbw.record.write import write_record
+from busbw.references.load import find, save
+from busbw.settings.preset import names, read_preset
+from busbw.settings.run import RunSettings
+
+MiB = 2**20
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("BUSBW_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+def stored(home: Path, name: str, times: dict[int, object], **fields: object) -> Path:
+    folder = create(home, name)
+    write_record(folder, record_of(times, name=name, **fields))
+    return folder
+
+
+def expect(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str]:
+    code = main(["expect", *map(str, words)])
+    return code, capsys.readouterr().out
+
+
+@pytest.mark.parametrize("busbw", [24.46, 25.92, 26.24])
+def test_the_published_p4de_case_is_not_to_be_expected(
+    tmp_path: Path, busbw: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """25 MiB on two p4de nodes: the kit's own curve has 35.0 GB/s there."""
+    log = write(tmp_path / "p4de.log", nccl_tests_log({25 * MiB: busbw}, 16, devices=False))
+    code, text = expect(capsys, log, "--reference", "aws-p4de-2x8", "--format", "json")
+    assert code == 1
+    told = json.loads(text)
+    for case in told["cases"]:
+        assert case["answer"] == "NOT EXPECTED"
+        assert case["expected_gb_per_s"] == pytest.approx(35.0, abs=0.05)
+        assert case["interpolated"]
+        assert 0.245 < 1 - case["ratio"] < 0.305
+        assert "single observation" in case["why"]
+    (reference,) = told["references"]
+    assert reference["versions"]["NCCL"].startswith("2.20.3-1")
+    assert any(
+        note.startswith("versions: the run not stated; aws-p4de-2x8 NCCL 2.20.3-1") for note in told["notes"]
+    )
+
+
+def test_a_log_that_does_not_say_its_machine_has_no_reference_by_itself(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = write(tmp_path / "p4de.log", nccl_tests_log({25 * MiB: 26.0}, 16, devices=False))
+    code, text = expect(capsys, log)
+    assert code == 3
+    assert "no reference" in text
+
+
+def test_other_ranks_are_no_reference_even_if_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = write(tmp_path / "p4de.log", nccl_tests_log({25 * MiB: 26.0}, 32, devices=False))
+    code, text = expect(capsys, log, "--reference", "aws-p4de-2x8")
+    assert code == 3
+    assert "aws-p4de-2x8: it has 16 ranks, the run 32" in text
+
+
+def test_runs_become_references_of_ones_own(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    times = [100.0, 101.0, 99.0, 100.5, 99.5]
+    stored(home, "known", {1024: times, 2048: [2 * time for time in times]})
+    code, text = expect(capsys, "known", "--save", "mine")
+    assert (code, "saved mine (5 launches)" in text) == (0, True)
+    good = stored(home, "good", {1024: 101.5, 2048: 198.0})
+    bad = stored(home, "bad", {1024: 200.0, 2048: 198.0})
+    assert expect(capsys, "good")[0] == 0
+    assert expect(capsys, "good", "--reference", "mine")[0] == 0
+    code, text = expect(capsys, "bad")
+    assert code == 1
+    assert text.count("NOT EXPECTED") == 2  # its row, and the counts
+    # What `busbw run --expect` calls.
+    expecting = RunSettings(expect=("mine",))
+    assert judged(ExitCode.OK, good, expecting) is ExitCode.OK
+    assert judged(ExitCode.OK, bad, expecting) is ExitCode.BAD_VERDICT
+    assert (
+        judged(ExitCode.OK, good, RunSettings(expect=(str(home / "references" / "mine.json"),)))
+        is ExitCode.OK
+    )
+    # A run that was cut short, or had nothing to judge, keeps its own code.
+    assert judged(ExitCode.INTERRUPTED, bad, expecting) is ExitCode.INTERRUPTED
+    assert judged(ExitCode.OK, bad, RunSettings()) is ExitCode.OK
+    assert judged(ExitCode.OK, None, expecting) is ExitCode.OK
+
+
+def test_half_the_bandwidth_fails_a_gate_and_the_whole_passes(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stored(home, "run", {MiB: 100.0, 2 * MiB: 200.0}, within=0.01)  # 10.49 GB/s
+    assert expect(capsys, "run", "--least", "1M=10")[0] == 0
+    code, text = expect(capsys, "run", "--least", "1M=10", "--least", "2M=21")
+    assert code == 1
+    assert "# gate     10 GB/s from 1 MiB on: pass (2 cases)" in text
+    assert "# gate     21 GB/s from 2 MiB on: fail (2 MiB 10.49)" in text
+    assert expect(capsys, "run", "--least", "1M=10.5")[0] == 3  # within its interval
+    assert expect(capsys, "run", "--least", "1G=1")[0] == 3
+
+
+def test_the_topology_of_nccl_gives_the_limit(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stored(home, "run", {MiB: 10.0}, algorithm="RING")
+    xml = '<system><cpu><pci><gpu sm="90"><nvlink count="18"/></gpu></pci></cpu></system>'
+    topology = write(tmp_path / "topo.xml", xml)
+    _, text = expect(capsys, "run", "--topology", topology)
+    assert "NVLink of a GPU 370.8 GB/s" in text
+    assert "ring inside a node: one NVLink direction (RING observed)" in text
+
+
+def test_the_list_says_what_is_not_used_and_why(capsys: pytest.CaptureFixture[str]) -> None:
+    code, text = expect(capsys, "--list")
+    assert code == 0
+    assert "labelled 144; busbw / algbw says 128" in text
+    assert "800 GB/s" in text
+    assert "NOT USED: the best published run reaches 289 GB/s" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("nobody",), "no run 'nobody'"),
+        (("run", "--reference", "nobody"), "no reference 'nobody'"),
+        (("run", "--least", "1M"), "is not SIZE=GB/s"),
+        (("run", "--least", "1M=-3"), "is not SIZE=GB/s"),
+        (("run", "--topology", "none.xml"), "cannot read none.xml"),
+        (("run", "--save", "a/b"), "is no name"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(
+    home: Path, words: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stored(home, "run", {1024: 10.0})
+    assert main(["expect", *words]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_run_is_judged_below_its_own_table(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One reference asks for a million times what a machine can do, one for next to nothing."""
+    words = ["run", "all_reduce", "--backend", "null", "--ranks", "2", "-b", "1M", "-e", "1M", "-n", "8"]
+    for name, factor, code, answer in (("much", 1e6, 1, "NOT EXPECTED"), ("little", 1e-6, 0, "above")):
+        assert main(words) == 0
+        (folder,) = (path for path in home.iterdir() if path.name != "references")
+        save(tuple(reference_of(name, *faster(read_record(folder), factor))), name, home)
+        capsys.readouterr()
+        assert main([*words, "--expect", name]) == code
+        out = capsys.readouterr().out
+        assert out.index("# record ") < out.index(answer)
+        assert main([*words, "--expect", name, "--format", "json"]) == code
+        out, err = capsys.readouterr()
+        assert json.loads(out)
+        assert answer in err
+        shutil.rmtree(home)
+
+
+def faster(record: RunRecord, factor: float) -> tuple[RunRecord, dict[CaseKey, tuple[float, ...]]]:
+    """The record with so many times the bandwidth, and the times of its cases."""
+    results = [
+        replace(result, time_ns=result.time_ns / factor, busbw_gb_per_s=result.busbw_gb_per_s * factor)
+        for result in record.results
+        if result.time_ns and result.busbw_gb_per_s
+    ]
+    keys = map(key_of, record.plan.cases)
+    times = {key: (result.time_ns or 0.0,) for key, result in zip(keys, results, strict=True)}
+    return replace(record, results=tuple(results)), times
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("nothing-like-it", "no reference 'nothing-like-it'"), ("aws/trn1.32xlarge", "has no reference")],
+)
+def test_an_unknown_reference_is_refused_before_anything_is_measured(
+    home: Path, name: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", "all_reduce", "--backend", "null", "--ranks", "2", "--expect", name]) == 2
+    assert said in capsys.readouterr().err
+    assert not home.exists()
+
+
+def test_every_reference_of_a_preset_exists(home: Path) -> None:
+    named = [(preset, name) for preset in names() for name in read_preset(preset).references]
+    assert ("aws/p4de.24xlarge", "aws-p4de-2x8") in named
+    for _, name in named:
+        assert find(name, home)

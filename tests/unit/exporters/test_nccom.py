@@ -1,0 +1,167 @@
+"""The text table and the JSON of nccom-test, read by a small parser written from their description."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from busbw.exporters.formats import render
+from busbw.exporters.rows import tables
+from busbw.model.collective import Placement
+from busbw.model.datatype import data_type
+from busbw.model.record import ImportSource, Method, RunRecord
+from busbw.model.result import Status
+
+HEADING = "size(B)    count(elems)    type    time:p50(us)    time:avg(us)    algbw(GB/s)    busbw(GB/s)"
+WIDTHS = {"fp32": 4, "fp16": 2, "bf16": 2, "fp64": 8, "fp8": 1, "fp8e5": 1}
+
+
+def parse(text: str) -> list[tuple[list[str], dict[int, list[list[str]]]]]:
+    """Each table's column names and, by size, its rows of words. A row begins with a size."""
+    found: list[tuple[list[str], dict[int, list[list[str]]]]] = []
+    for line in text.splitlines():
+        words = line.split()
+        if words[:1] == ["size(B)"]:
+            found.append((words, {}))
+        elif (line.startswith(" ") or line[:1].isdigit()) and "errors found" not in line:
+            found[-1][1].setdefault(int(words[0]), []).append(words)
+    return found
+
+
+@given(data=st.data())
+@settings(max_examples=25, deadline=None)
+def test_text_is_the_record_within_its_digits(
+    any_table: st.SearchStrategy[RunRecord], data: st.DataObject
+) -> None:
+    record = data.draw(any_table)
+    text = render(record, "nccom").decode()
+    written = {}
+    heads = re.findall(
+        r"^# busbw: \w+ (\w+) .*?\b(out-of-place|in-place), \d+ ranks?, (?:not )?checked$", text, re.MULTILINE
+    )
+    for head, (names, rows) in zip(heads, parse(text), strict=True):
+        assert head not in written
+        written[head] = (names, rows)
+    (table,) = tables(record)
+    for placement in Placement:
+        for row in table.rows:
+            result = row.side(placement)
+            names, rows = written.get((row.case.dtype, placement.value), ([], {}))
+            if not rows:
+                assert result is None or result.status is Status.NOT_APPLICABLE
+                continue
+            words = rows[row.case.size_bytes].pop(0)
+            if result is None or result.status is not Status.GOOD:
+                assert not words[1].isdigit()
+                assert " ".join(words[1:]).startswith(
+                    "not in this run" if result is None
+                    else "WRONG" if result.status is Status.WRONG else result.status.value
+                )  # fmt: skip
+                continue
+            cells = dict(zip(names, words, strict=True))
+            assert int(cells["count(elems)"]) * data_type(row.case.dtype).size_bytes == row.case.size_bytes
+            assert result.time_ns is not None
+            assert float(cells["time:p50(us)"]) == pytest.approx(result.time_ns / 1000, abs=0.0051)
+            for name, value in (
+                ("algbw(GB/s)", result.algbw_gb_per_s),
+                ("busbw(GB/s)", result.busbw_gb_per_s),
+            ):
+                if value is None:
+                    assert cells[name] == "nan"
+                else:
+                    assert float(cells[name]) == pytest.approx(value, abs=0.0051)
+    assert not any(rows for _, sizes in written.values() for rows in sizes.values())
+
+
+@given(data=st.data())
+@settings(max_examples=25, deadline=None)
+def test_json_is_the_record(any_table: st.SearchStrategy[RunRecord], data: st.DataObject) -> None:
+    record = data.draw(any_table)
+    document = json.loads(render(record, "nccom-json"))
+    (table,) = tables(record)
+    lists = {document["busbw"]["placement"]: document["results"]}
+    other = {"out-of-place": "in-place", "in-place": "out-of-place"}[document["busbw"]["placement"]]
+    lists[other] = document.get("results_in_place", [])
+    for placement in Placement:
+        for at, row in enumerate(table.rows):
+            result = row.side(placement)
+            if not lists[placement.value]:
+                assert result is None or result.status is Status.NOT_APPLICABLE
+                continue
+            cells = lists[placement.value][at]
+            assert cells["size(B)"] == row.case.size_bytes
+            assert cells["status"] == (result.status.value if result else "not-in-run")
+            if result is None or result.status is not Status.GOOD:
+                assert "error" in cells
+                assert not any(name.startswith("time") for name in cells)
+                continue
+            assert result.time_ns is not None
+            assert cells["time:p50(us)"] == pytest.approx(result.time_ns / 1000, rel=1e-12)
+            assert cells["time:avg(us)"] == pytest.approx(result.time_ns * 1.5 / 1000, rel=1e-12)
+            assert (cells["algbw(GB/s)"], cells["busbw(GB/s)"]) == (
+                result.algbw_gb_per_s,
+                result.busbw_gb_per_s,
+            )
+
+
+def test_the_layout_is_that_of_the_original(make: Callable[..., RunRecord]) -> None:
+    lines = render(make(sizes=(1024, 33554432)), "nccom").decode().splitlines()
+    at = lines.index("# nccom-test -r 4 allr")
+    assert lines[at - 1] == "# busbw: all_reduce float sum out-of-place, 4 ranks, checked"
+    assert lines[at + 1] == " " + HEADING
+    assert lines[at + 2] == (
+        "    1024             256    fp32           10.00           15.00           0.10           0.15"
+    )
+    assert lines[at + 3].startswith("33554432         8388608    fp32           40.00")
+    assert lines[at + 4] == "Avg bus bandwidth:\t629.2224GB/s"
+
+
+def test_a_failed_row_is_a_size_and_words(make: Callable[..., RunRecord]) -> None:
+    both = ((10_000.0, Status.NOT_APPLICABLE), (Status.WRONG, Status.NOT_APPLICABLE))
+    text = render(make(both=both), "nccom").decode()
+    assert "\n   4096    WRONG: 17 wrong elements\n" in text
+    assert "\n1 errors found - test failed\n" in text
+    assert "# busbw: the average is over 1 of 2 rows" in text
+    assert "# busbw: all_reduce: not-applicable, in-place, 2 cases (1024, 4096 B): why it is so" in text
+    assert text.count("size(B)") == 1
+
+
+def test_bandwidths_are_decimal(make: Callable[..., RunRecord]) -> None:
+    """2^30 bytes in 1 s are 1.07 GB/s; in GiB/s they would be 1.00."""
+    record = make(sizes=(2**30,), both=((1e9, Status.NOT_APPLICABLE),))
+    (row,) = json.loads(render(record, "nccom-json"))["results"]
+    assert row["algbw(GB/s)"] == pytest.approx(1.073741824)
+    assert "GB/s = 10^9 bytes/s" in render(record, "nccom").decode()
+
+
+def test_an_operation_that_is_only_in_place_is_the_results(make: Callable[..., RunRecord]) -> None:
+    record = make("broadcast", both=((Status.NOT_APPLICABLE, 1_000.0), (Status.NOT_APPLICABLE, 2_000.0)))
+    document = json.loads(render(record, "nccom-json"))
+    assert document["busbw"]["placement"] == "in-place"
+    assert [row["time:p50(us)"] for row in document["results"]] == [1.0, 2.0]
+    assert "results_in_place" not in document
+    assert "# nccom-test -r" not in render(record, "nccom").decode()  # it has no broadcast
+
+
+@pytest.mark.parametrize(
+    ("words", "column"),
+    [
+        ("mean over the measured calls (nccom-test)", "time:avg(us)"),
+        ("p99 of the measured calls (nccom-test)", "time:p99(us)"),
+        ("maximum over ranks of the mean over the repetitions (IMB: t_max)", "time:avg(us)"),
+        ("geometric mean over 5 launches of the median over samples", "time:p50(us)"),
+    ],
+)
+def test_the_header_names_the_statistic_of_the_headline(
+    make: Callable[..., RunRecord], words: str, column: str
+) -> None:
+    source = None if "launches" in words else ImportSource("a.log", "nccom-test")
+    record = replace(make(), method=Method(time=words), source=source)
+    heading = next(line for line in render(record, "nccom").decode().splitlines() if "count(elems)" in line)
+    assert heading.split()[3] == column

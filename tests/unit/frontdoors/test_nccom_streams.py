@@ -1,0 +1,134 @@
+"""--streams-json of nccom-test: entries as command lines of their own, and what ``busbw run`` gets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from busbw.errors import UsageError
+from busbw.frontdoors.nccom_options import Options, parse
+from busbw.frontdoors.nccom_settings import in_their_words, operations_of, run_settings
+from busbw.frontdoors.nccom_streams import stream_options
+from busbw.model.plan import Plan
+from busbw.planning.make import make_plan
+from busbw.planning.streams import read_streams
+
+MakeOptions = Callable[..., Options]
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> MakeOptions:
+    """``options([entry, ...], "-r 4 allr ...")``."""
+
+    def make(entries: Any, line: str = "-r 4 allr") -> Options:
+        path = tmp_path / "s.json"
+        path.write_text(json.dumps({"streams": entries}))
+        return parse([*line.split(), "--streams-json", str(path)])
+
+    return make
+
+
+def plan(given: Options) -> Plan:
+    return make_plan(operations_of(given), run_settings(given, {}), "null", given.nworkers)
+
+
+def test_the_command_line_has_the_defaults_of_every_stream(options: MakeOptions) -> None:
+    given = options(
+        [{"operation": "allg", "maxbytes": "2kb"}, {"datatype": "bf16", "stepfactor": 4}],
+        "-r 4 allr -b 1kb -e 4KB -i 1kb -d fp32",
+    )
+    gathered, reduced = stream_options(given)
+    assert (gathered.options.collective, reduced.options.collective) == ("all_gather", "all_reduce")
+    assert gathered.options.sizes_bytes == (1024, 2048)
+    assert reduced.options.sizes_bytes == (1024, 4096)  # the factor replaces -i
+    assert (gathered.options.datatype, reduced.options.datatype) == ("fp32", "bf16")
+    assert (gathered.calls, reduced.calls) == (1, 1)
+
+
+def test_the_plan_has_their_types_sizes_and_ratio(options: MakeOptions) -> None:
+    made = plan(
+        options(
+            [
+                {"operation": "allr", "minbytes": "1KB", "maxbytes": "4KB", "stepfactor": 2},
+                {"operation": "allg", "datatype": "fp32", "ops_per_iter": 2, "data_parallel_dimension": 2},
+            ],
+            "-r 4 allr -b 64 -e 64",
+        )
+    )
+    assert [stream.calls for stream in made.streams] == [1, 2]
+    assert [stream.groups for stream in made.streams] == [(), ((0, 1), (2, 3))]
+    assert [[case.size_bytes for case in step] for step in made.steps] == [[1024, 64], [2048, 64], [4096, 64]]
+    assert (made.cases[0].dtype, made.cases[1].dtype) == ("uint8", "float")
+    assert made.timing.time == "max"  # a mean over groups is the time of none
+    assert made.limits.calls == 20
+    alone = plan(options([{"operation": "allg"}], "-r 4 allr -b 64 -e 64"))
+    assert alone.timing.time == "avg"
+
+
+def test_files_of_one_operation_do_not_reach_the_others(options: MakeOptions, tmp_path: Path) -> None:
+    (tmp_path / "m.json").write_text('{"metadata": [{"send_counts": [1, 2, 3, 4]}]}')
+    line = f"-r 4 alltoallv -b 64 -e 64 --alltoallv-metadata {tmp_path / 'm.json'}"
+    made = plan(options([{}, {"operation": "allr"}], line))
+    assert [len(stream.counts) for stream in made.streams] == [1, 0]
+
+
+def test_what_holds_for_the_run_may_be_said_again(options: MakeOptions) -> None:
+    entries = [{"operation": "allg", "iters": 7, "check": True, "nworkers": 4, "stats": ["avg", "p50"]}]
+    given = options(entries, "-r 4 allr -n 7 -c --stats avg p50")
+    assert len(stream_options(given)) == 1
+    off = options([{"operation": "allg", "check": False, "unique_buff": False}])
+    assert stream_options(off)[0].options.check == ""
+
+
+def test_the_text_for_busbw_run_is_one_that_it_reads(options: MakeOptions) -> None:
+    settings = run_settings(options([{"operation": "allg", "minbytes": 64, "maxbytes": 128}]), {})
+    (entry,) = read_streams(settings.streams)
+    assert entry["operation"] == "all_gather"
+    assert entry["ops_per_iter"] == 1
+    assert (entry["minbytes"], entry["maxbytes"]) == ("64", "128")
+
+
+@pytest.mark.parametrize(
+    ("entries", "said"),
+    [
+        ([3], "stream 0 is 3, not an object"),
+        ([{"operation": "x"}], 'stream 0: unknown operation "x"'),
+        ([{"operation": ["allr"]}], "stream 0: unknown operation list"),
+        ([{}, {"ops_per_iter": 0}], "stream 1: ops_per_iter is 0"),
+        ([{"ops_per_iter": "2"}], 'stream 0: ops_per_iter is "2"'),
+        ([{"minsize": 3}], 'stream 0: unknown key "minsize"'),
+        ([{"streams_json": "s.json"}], 'stream 0: unknown key "streams_json"'),
+        ([{"minbytes": "1 potato"}], "stream 0: --minbytes"),
+        ([{"minbytes": None}], "stream 0: minbytes is null"),
+        ([{"datatype": "fp13"}], "stream 0: --datatype"),
+        ([{"iters": 5}], "stream 0: iters differs from --iters of the command line"),
+        ([{"nworkers": 2}], "stream 0: nworkers differs"),
+        ([{"check": "sometimes"}], 'stream 0: check is "sometimes"'),
+        ([{"unique_buff": 1}], "stream 0: unique_buff is 1"),
+        ([{"sb2sb": True}], "stream 0: sb2sb differs"),
+        ([{}] * 17, "17 streams"),
+    ],
+)
+def test_entries_that_cannot_be_meant(options: MakeOptions, entries: Any, said: str) -> None:
+    given = options(entries)
+    with pytest.raises(UsageError) as refused:
+        stream_options(given)
+    assert said in refused.value.message
+    assert refused.value.message.startswith("--streams-json")
+
+
+def test_what_the_plan_refuses_names_their_flags(options: MakeOptions) -> None:
+    given = options([{"data_parallel_dimension": 3}])
+    with pytest.raises(UsageError) as refused, in_their_words():
+        plan(given)
+    assert refused.value.message == (
+        "--streams-json: stream 0: --data-parallel-dimension 3 does not divide 4 ranks"
+    )
+    parts = options([{}], "-r 4 allr --coalesced-cc-size-ratio [1,2]")
+    with pytest.raises(UsageError) as refused, in_their_words():
+        plan(parts)
+    assert "--streams-json and --coalesced-cc-size-ratio exclude each other" in refused.value.message

@@ -1,0 +1,234 @@
+"""What stands around a table: prefixes, NCCL's own lines, gaps, cuts, rows in pieces."""
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from busbw.importers.files import Reading, read_file
+from busbw.importers.prefixes import split_prefix
+from busbw.model.record import RunRecord, RunStatus
+
+INFO = "ip-10-0-1-2:14:20 [0] NCCL INFO "
+
+
+@pytest.mark.parametrize(
+    ("prefix", "stream"),
+    [
+        ("0: ", "0:"),
+        ("  12: ", "12:"),
+        ("[1,0]<stdout>:", "[1,0]<stdout>:"),
+        ("   [1,0]<stdout>:", "[1,0]<stdout>:"),
+        ("[prterun-node1-123@1,0]<stdout>: ", "[prterun-node1-123@1,0]<stdout>:"),
+        ("[pod/nccl-test-launcher-x7k2p/mpi-launcher] ", "[pod/nccl-test-launcher-x7k2p/mpi-launcher]"),
+        ("2026-11-21T18:15:02.123456Z ", ""),
+        ("[2026-11-21 18:15:02] 0: ", "0:"),
+        ("Nov 21 18:15:02 ", ""),
+        ("Sat Nov 21 18:15:02 2026[1,0]<stdout>:", "[1,0]<stdout>:"),
+        ("Mon Nov  2 18:15:02 2026 0: ", "0:"),
+        ("18:15:02 ", ""),
+        ("[0] ", "[0]"),
+        ("        ", ""),
+        ("", ""),
+    ],
+)
+def test_prefixes(
+    prefix: str, stream: str, published_by_name: dict[str, Any], imported: Callable[..., list[RunRecord]]
+) -> None:
+    assert split_prefix(prefix + "# text")[0] == stream
+    published = published_by_name["GB200 one rack"]
+    text = "".join(f"{prefix}{line}\n" for line in published.text().splitlines())
+    (record,) = imported(text)
+    assert len(record.results) == 10
+    assert record.source.stream == stream
+    assert record.source.findings == ()
+
+
+def test_changing_time_stamps_and_line_ends(
+    published_by_name: dict[str, Any], imported: Callable[..., list[RunRecord]]
+) -> None:
+    lines = published_by_name["GB200 one rack"].text().splitlines()
+    text = "".join(
+        f"2026-11-21T18:15:{second:02}Z 0: \x1b[32m{line}\x1b[0m\r\n" for second, line in enumerate(lines)
+    )
+    (record,) = imported(text)
+    assert len(record.results) == 10
+
+
+def test_streams_of_several_jobs_are_not_mixed(
+    published_by_name: dict[str, Any], imported: Callable[..., list[RunRecord]]
+) -> None:
+    first = published_by_name["GB200 one rack"].text().splitlines()
+    second = published_by_name["H100 SHARP labelled 64"].text().splitlines()
+    text = "".join(f"0: {a}\n1: {b}\n" for a, b in zip(first, second, strict=True))
+    records = imported(text)
+    assert [record.world.size for record in records] == [72, 96]
+    assert [len(record.results) for record in records] == [10, 10]
+    assert [record.source.stream for record in records] == ["0:", "1:"]
+
+
+def test_lines_of_nccl_are_evidence(
+    published_by_name: dict[str, Any], imported: Callable[..., list[RunRecord]]
+) -> None:
+    lines = published_by_name["GB200 one rack"].text().splitlines()
+    said = [
+        "NCCL version 2.26.2+cuda12.8",
+        INFO + "NET/OFI Selected Provider is efa (found 4 nics)",
+        INFO + "Using network AWS Libfabric",
+        INFO + "NCCL_ALGO set by environment to Ring",
+        INFO + "AllReduce: 536870912 Bytes -> Algo NVLS proto Simple channel{Lo..Hi}={0..15}",
+    ]
+    text = "\n".join([*said, *[line for row in lines for line in (row, INFO + "Launch mode Parallel")]])
+    (record,) = imported(text)
+    assert record.source.evidence == {
+        "nccl_version": ["NCCL 2.26.2+cuda12.8"],
+        "provider": ["efa"],
+        "network": ["AWS Libfabric"],
+        "setting": ["NCCL_ALGO Ring"],
+        "algorithm": ["AllReduce 536870912 NVLS Simple"],
+    }
+    assert record.world.ranks[0].library_version == "2.26.2+cuda12.8"
+    assert len(record.results) == 10
+    assert record.source.findings == ()
+
+
+def test_a_row_that_other_output_cut_is_joined(
+    new_heading: str, row_text: Callable[[str], str], imported: Callable[..., list[RunRecord]]
+) -> None:
+    def side(size: int) -> str:
+        return f"100.0 {size / 1e5:.2f} {size / 1e5 * 1.75:.2f} 0"
+
+    rows = [row_text(f"{n} {n // 4} float sum -1 {side(n)} {side(n)}") for n in (1 << 20, 1 << 21, 1 << 22)]
+    whole = imported(new_heading + "\n".join(rows) + "\n", op="all_reduce", ranks=8)[0]
+    cut = rows[1][:52] + INFO + "Launch mode Parallel\n" + rows[1][52:]
+    (record,) = imported(new_heading + "\n".join([rows[0], cut, rows[2]]) + "\n", op="all_reduce", ranks=8)
+    assert record.results == whole.results
+    assert [finding.kind for finding in record.source.findings] == ["joined", "no-end"]
+    twice = rows[1][:52] + INFO + "a\n" + rows[1][52:84] + INFO + "b\n" + rows[1][84:]
+    (record,) = imported(new_heading + "\n".join([rows[0], twice, rows[2]]) + "\n", op="all_reduce", ranks=8)
+    assert record.results == whole.results
+
+
+def test_a_row_that_was_cut_and_not_continued_is_damaged(
+    published_by_name: dict[str, Any], imported: Callable[..., list[RunRecord]]
+) -> None:
+    lines = published_by_name["GB200 one rack"].text().splitlines()
+    lines[6] = lines[6][:52] + INFO + "abort"
+    (record,) = imported("\n".join(lines))
+    assert len(record.results) == 8
+    assert [finding.kind for finding in record.source.findings] == ["damaged", "rows-missing"]
+    assert record.source.findings[0].line == 7
+
+
+def test_gaps_are_said(published_by_name: dict[str, Any], imported: Callable[..., list[RunRecord]]) -> None:
+    lines = published_by_name["p5 2x8 excerpt"].text().splitlines()
+    lines.insert(5, "   [1,0]<stdout>:   ...")
+    (record,) = imported("\n".join(lines))
+    assert [finding.kind for finding in record.source.findings] == ["gap", "rows-missing"]
+
+
+def test_a_log_cut_in_a_row_keeps_its_good_rows(
+    published_by_name: dict[str, Any], imported: Callable[..., list[RunRecord]]
+) -> None:
+    text = published_by_name["GB200 one rack"].text()
+    end = text.index("20299")
+    (record,) = imported(text[:end])
+    assert record.status is RunStatus.INTERRUPTED
+    assert len(record.results) == 8
+    assert [finding.kind for finding in record.source.findings] == ["damaged", "no-end", "cut"]
+
+
+def test_command_lines_tell_ranks_and_operation(
+    published_by_name: dict[str, Any], imported: Callable[..., list[RunRecord]]
+) -> None:
+    row = "1048576 262144 float none 0 100.0 10.49 10.49 0 100.0 10.49 10.49 0"
+    text = published_by_name["p4de 25 MiB"].text()
+    start = text.index(" 0:     26214400")
+    text = text[:start] + f" 0: {row}\n"
+    command = "+ mpirun -np 16 --bind-to none /opt/nccl-tests/build/broadcast_perf -b 1M -e 1M\n"
+    (record,) = imported(command + text)
+    assert (record.plan.cases[0].collective, record.world.size) == ("broadcast", 16)
+    assert record.source.fields["operation"] == "command"
+    assert record.source.fields["ranks"] == "command"
+
+
+def test_every_table_has_the_command_above_it(
+    new_heading: str, row_text: Callable[[str], str], imported: Callable[..., list[RunRecord]]
+) -> None:
+    def table(rate: float, root: int) -> str:
+        cells = f"100.0 {rate:.2f} {rate:.2f} 0"
+        return (
+            new_heading
+            + row_text(f"1048576 262144 float none {root} {cells} {cells}")
+            + "\n# Avg bus bandwidth    : 10.49\n"
+        )
+
+    commands = [
+        f"Running: mpirun -np {n} ./build/{test}_perf -b 1M -e 1M\n"
+        for n, test in ((8, "broadcast"), (4, "sendrecv"))
+    ]
+    first, second = imported(commands[0] + table(10.49, 0) + commands[1] + table(10.49, -1))
+    assert (first.plan.cases[0].collective, first.world.size) == ("broadcast", 8)
+    assert (second.plan.cases[0].collective, second.world.size) == ("sendrecv", 4)
+
+
+def test_what_the_rows_do_not_tell_is_asked_for(
+    new_heading: str, row_text: Callable[[str], str], imported: Callable[..., list[RunRecord]]
+) -> None:
+    from busbw.errors import UndecidedError
+
+    text = (
+        new_heading + row_text("1048576 262144 float none 0 100.0 10.49 10.49 0 100.0 10.49 10.49 0") + "\n"
+    )
+    with pytest.raises(UndecidedError, match="number of ranks"):
+        imported(text, op="broadcast")
+    (record,) = imported(text, op="broadcast", ranks=16)
+    assert record.source.fields["ranks"] == "flag"
+
+
+def test_compressed_logs(published_by_name: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "a.log.gz"
+    path.write_bytes(gzip.compress(published_by_name["GB200 one rack"].text().encode()))
+    assert len(read_file(path).tables[0]) == 5
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\n\n", b"\x00\x01\x02", b"{", b"{}", b"[]", b"\xff\xfe# size count", b"#" * 10_000]
+)
+def test_what_is_no_log_has_no_tables(data: bytes, read: Callable[..., Reading]) -> None:
+    assert read(data).tables == ()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "mpirun " * 30_000 + "all_reduce_perf",
+        "# algbw " + "size count x " * 15_000,
+        ("a" * 50 + " ") * 4_000 + "_perf",
+        "nccom-test " + "'a " * 40_000,
+        "1" * 300_000,
+        "# algbw " + "x" * 3_000_000,
+    ],
+)
+def test_long_lines_take_no_time(
+    line: str, published_by_name: dict[str, Any], imported: Callable[..., list[RunRecord]]
+) -> None:
+    import time
+
+    text = published_by_name["GB200 one rack"].text().splitlines()
+    start = time.process_time()
+    (record,) = imported("\n".join([*text[:7], line, *text[7:]]))
+    assert time.process_time() - start < 1.0
+    assert len(record.results) == 10
+    assert "was not read" in " ".join(finding.text for finding in record.source.findings)
+
+
+def test_what_a_progress_display_wrote_last_is_read(
+    published_by_name: dict[str, Any], imported: Callable[..., list[RunRecord]]
+) -> None:
+    lines = published_by_name["GB200 one rack"].text().splitlines()
+    lines[7] = "".join(f" {n}%|#####\r" for n in range(3_000)) + lines[7]
+    (record,) = imported("\n".join(lines))
+    assert len(record.results) == 10

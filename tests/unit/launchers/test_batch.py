@@ -1,0 +1,202 @@
+"""Whole AWS Batch requests as text, the nodes' own script executed, and the engine against a stand-in for
+aws.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from busbw.errors import SiteError, UsageError
+from busbw.launchers import batch
+from busbw.launchers.engine import Handle, Job, JobState, Output, Phase, Work
+from busbw.settings.launch import LaunchSettings
+
+GOLDEN = Path(__file__).parent / "golden" / "batch"
+RUN_ID = "20261122-101500-all_reduce-3f9a"
+
+
+def job(folder: str = f"/runs/{RUN_ID}", words: tuple[str, ...] = (), **settings: Any) -> Job:
+    own = {name: settings.pop(name) for name in ("environ", "backend", "world", "ranks") if name in settings}
+    work = Work(words, is_busbw=False) if words else Work(("run", "all_reduce", f"--deliver={folder}"))
+    defaults = {"nodes": "2", "image": "registry/busbw:1", "partition": "queue"}
+    return Job(RUN_ID, folder, work, LaunchSettings(on="batch", **{**defaults, **settings}), **own)
+
+
+CASES: Mapping[str, Job] = {
+    "p5": job(set=("nic=2",), environ={"NCCL_DEBUG": "INFO"}, time_limit="30m"),
+    "small": job(
+        set=("gpu=0", "vcpus=4", "memory=8192", "shm=1024", "instance-type=c7i.xlarge"), ranks_per_node=2
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_whole_request(name: str) -> None:
+    """To renew a file after a change that was meant: delete it, and run the test twice."""
+    text = str(batch.request(CASES[name], {})) + "\n"
+    golden = GOLDEN / f"{name}.txt"
+    if not golden.exists():
+        golden.parent.mkdir(parents=True, exist_ok=True)
+        golden.write_text(text)
+        pytest.fail(f"{golden.name} did not exist: it was written, look at it")
+    assert text == golden.read_text()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"nodes": ""},
+        {"image": ""},
+        {"mpi": "openmpi"},
+        {"world": "mpi"},
+        {"ranks": 3},
+        {"set": ("colour=red",)},
+        {"set": ("gpu=many",)},
+    ],
+)
+def test_what_does_not_fit_is_refused(settings: Any) -> None:
+    with pytest.raises(UsageError):
+        batch.request(job(**settings), {})
+
+
+def test_every_node_starts_its_own_ranks() -> None:
+    """The container's command as AWS Batch would run it, on node 1 of 2."""
+    names = [f"BUSBW_{name}" for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_SIZE", "ROOT", "TOKEN")]
+    said = "' '.join(os.environ[name] for name in names) + ' ' + repr(os.environ['A']) + chr(10)"
+    ask = f"import os, sys; names = {names}; sys.stdout.write({said})"  # at once: the ranks share the pipe
+    made = job(words=(sys.executable, "-c", ask), environ={"A": "it's $(one)\ntwo"}, ranks_per_node=2)
+    definition = json.loads(batch.request(made, {}).files[batch.DEFINITION])
+    (every,) = definition["nodeProperties"]["nodeRangeProperties"]
+    container = every["container"]
+    variables = {each["name"]: each["value"] for each in container["environment"]}
+    given = {
+        "AWS_BATCH_JOB_ID": "aa-bb#1",
+        "AWS_BATCH_JOB_NODE_INDEX": "1",
+        "AWS_BATCH_JOB_NUM_NODES": "2",
+        "AWS_BATCH_JOB_MAIN_NODE_PRIVATE_IPV4_ADDRESS": "10.0.0.7",
+    }
+    done = subprocess.run(
+        container["command"],
+        env={**os.environ, **variables, **given},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    wanted = ["2 4 0 2 10.0.0.7 aa-bb", "3 4 1 2 10.0.0.7 aa-bb"]
+    assert sorted(done.stdout.splitlines()) == [f'{line} "it\'s $(one)\\ntwo"' for line in wanted]
+
+
+def test_a_node_ends_as_its_ranks_do() -> None:
+    definition = json.loads(batch.request(job(words=("false",)), {}).files[batch.DEFINITION])
+    (every,) = definition["nodeProperties"]["nodeRangeProperties"]
+    given = {"AWS_BATCH_JOB_ID": "x", "AWS_BATCH_JOB_NODE_INDEX": "0", "AWS_BATCH_JOB_NUM_NODES": "2"}
+    done = subprocess.run(every["container"]["command"], env={**os.environ, **given}, check=False)
+    assert done.returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "wanted"),
+    [
+        ({"status": "RUNNABLE"}, JobState(Phase.PENDING, why="RUNNABLE")),
+        ({"status": "RUNNING"}, JobState(Phase.RUNNING)),
+        ({"status": "SUCCEEDED"}, JobState(Phase.ENDED, code=0)),
+        (
+            {"status": "FAILED", "statusReason": "Host EC2 terminated", "container": {"exitCode": 137}},
+            JobState(Phase.ENDED, why="Host EC2 terminated", code=137),
+        ),
+        ({}, JobState(Phase.ENDED, why="AWS Batch does not know the job any more")),
+    ],
+)
+def test_the_state_as_describe_jobs_tells_it(fields: Any, wanted: JobState) -> None:
+    assert batch.read_state(fields) == wanted
+
+
+def test_a_queue_that_cannot_serve_the_job() -> None:
+    found = batch.read_state(
+        {"status": "RUNNABLE", "statusReason": "MISCONFIGURATION:JOB_RESOURCE_REQUIREMENT"}
+    )
+    assert found.hopeless
+    assert "MISCONFIGURATION" in found.why
+
+
+AWS = """#!{python}
+import json, os, sys
+words = sys.argv[1:]
+with open(os.environ["AWS_STAND_IN"], "a") as log:
+    print(" ".join(words), file=log)
+value = lambda flag: words[words.index(flag) + 1]
+if words[1] == "register-job-definition":
+    json.load(open(value("--cli-input-json").removeprefix("file://")))
+    answer = {{"jobDefinitionArn": "arn:definition:1"}}
+elif words[1] == "submit-job":
+    if os.environ.get("AWS_REFUSES"):
+        sys.exit("An error occurred (ClientException): JobQueue queue not found.")
+    answer = {{"jobId": "aa-bb"}}
+elif words[1] == "describe-jobs":
+    node = value("--jobs").partition("#")[2]
+    container = {{"logStreamName": f"stream{{node}}", "exitCode": 0}}
+    job = {{"status": "SUCCEEDED", "container": container, "nodeProperties": {{"numNodes": 2}}}}
+    answer = {{"jobs": [job]}}
+elif words[1] == "get-log-events":
+    page = value("--next-token") if "--next-token" in words else "0"
+    events = {{"0": [{{"message": "one"}}], "1": [{{"message": "two"}}]}}.get(page, [])
+    answer = {{"events": events, "nextForwardToken": str(min(2, int(page) + 1))}}
+else:
+    answer = {{}}
+print(json.dumps(answer))
+"""
+
+
+@pytest.fixture
+def aws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    program = tmp_path / "bin" / "aws"
+    program.parent.mkdir()
+    program.write_text(AWS.format(python=sys.executable))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("AWS_STAND_IN", str(tmp_path / "calls"))
+    return tmp_path
+
+
+def submit(folder: Path) -> Handle:
+    (folder / "request").mkdir(parents=True)
+    (folder / "log").mkdir()
+    request = batch.request(job(str(folder)), {})
+    for name, text in request.files.items():
+        (folder / "request" / name).write_text(text)
+    return batch.submit(request, folder)
+
+
+def test_from_submission_to_the_end(aws: Path) -> None:
+    handle = submit(aws / "run")
+    assert (handle.id, handle.details) == ("aa-bb", {"definition": "arn:definition:1"})
+    items = [item for item in batch.follow(handle, aws / "run") if item is not None]
+    assert items == [Output("one", "node 0"), Output("two", "node 0"), JobState(Phase.ENDED, code=0)]
+    batch.collect(handle, aws / "run")
+    assert "node 1: /aws/batch/job stream1" in (aws / "run/log/cloudwatch.txt").read_text()
+    batch.cancel(handle, now=False)
+    batch.clean(handle)
+    calls = (aws / "calls").read_text()
+    assert "terminate-job --job-id aa-bb" in calls
+    assert "deregister-job-definition --job-definition arn:definition:1" in calls
+
+
+def test_a_refused_job_leaves_no_definition(aws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_REFUSES", "yes")
+    with pytest.raises(SiteError, match="JobQueue queue not found"):
+        submit(aws / "run")
+    assert "deregister-job-definition" in (aws / "calls").read_text()
+
+
+def test_without_aws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SiteError, match="no AWS Batch here: aws was not found"):
+        batch.submit(batch.request(job(), {}), tmp_path)

@@ -1,0 +1,286 @@
+"""The keeper and its agents, on this machine alone: the connection is a pipe instead of ssh."""
+
+from __future__ import annotations
+
+import io
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from busbw.errors import SiteError
+from busbw.launchers import hosts, keeper
+from busbw.launchers.engine import Handle, JobRequest, JobState, Output, Phase
+from busbw.launchers.hosts_probe import probe
+from busbw.launchers.hosts_ssh import agent_command
+from busbw.launchers.keeper_spec import LOCK_FILE, OUTPUT_FILE, AgentSpec, KeeperSpec, Task
+
+PATIENCE_S = 60.0
+LOCAL = agent_command("here", local=True, ssh=(), pythons=(sys.executable,), setup="")
+
+
+def shell(text: str, job: str, rank: int | None = None) -> Task:
+    return Task(("/bin/sh", "-c", text), {"BUSBW_JOB": job}, rank)
+
+
+@pytest.fixture
+def job() -> Iterator[str]:
+    """A job's name; nothing that carries it is left."""
+    name = f"busbw-test-{secrets.token_hex(4)}"
+    yield name
+    left = marked(name)
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert not left
+
+
+def marked(job: str, variable: str = "BUSBW_JOB") -> list[int]:
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if f"{variable}={job}".encode() in (entry / "environ").read_bytes().split(b"\0"):
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+def submit(folder: Path, spec: KeeperSpec) -> Handle:
+    for name in ("log", "request"):
+        (folder / name).mkdir()
+    request = JobRequest("hosts", spec.job, None, None, details={"spec": spec.to_json()})
+    return hosts.submit(request, folder)
+
+
+def finish(handle: Handle, folder: Path) -> tuple[list[Output], list[JobState]]:
+    deadline = time.monotonic() + PATIENCE_S
+    outputs, states = [], []
+    for item in hosts.follow(handle, folder):
+        assert time.monotonic() < deadline, (outputs, states)
+        if isinstance(item, Output):
+            outputs.append(item)
+        elif isinstance(item, JobState):
+            states.append(item)
+    return outputs, states
+
+
+def until_output(handle: Handle, folder: Path, lines: int = 1) -> None:
+    for item in hosts.follow(handle, folder):
+        lines -= isinstance(item, Output)
+        if not lines:
+            return
+
+
+def test_output_and_the_end_are_heard(tmp_path: Path, job: str) -> None:
+    tasks = (shell("echo one; echo two >&2", job, 0), shell("printf 'no end'", job, 1))
+    handle = submit(tmp_path, KeeperSpec(job, (AgentSpec("h1", LOCAL, tasks),)))
+    outputs, states = finish(handle, tmp_path)
+    assert sorted(outputs, key=lambda output: output.text) == [
+        Output("no end", "h1 rank 1"),
+        Output("one", "h1 rank 0"),
+        Output("two", "h1 rank 0", is_error=True),
+    ]
+    assert [(state.phase, state.code) for state in states] == [(Phase.RUNNING, None), (Phase.ENDED, 0)]
+    assert finish(handle, tmp_path) == (outputs, states)  # again, from the start
+    assert hosts.state(handle).phase is Phase.ENDED
+    hosts.cancel(handle, now=True)  # does nothing
+    hosts.clean(handle)
+    assert not (tmp_path / OUTPUT_FILE).exists()
+    hosts.clean(handle)
+
+
+def test_tags_of_launchers_name_the_rank_and_its_host(tmp_path: Path, job: str) -> None:
+    text = "echo '[1,1]<stdout>: a'; echo '[0] [x] b'; echo '[7] c'; echo '[mpiexec@h1] d'"
+    spec = KeeperSpec(job, (AgentSpec("head", LOCAL, (shell(text, job),)),), hosts_by_rank=("h1", "h2"))
+    outputs, _ = finish(submit(tmp_path, spec), tmp_path)
+    assert [(output.source, output.text) for output in outputs] == [
+        ("h2 rank 1", "a"),
+        ("h1 rank 0", "[x] b"),
+        ("head", "[7] c"),
+        ("head", "[mpiexec@h1] d"),
+    ]
+
+
+def test_a_rank_that_fails_is_named_and_ends_the_others(tmp_path: Path, job: str) -> None:
+    spec = KeeperSpec(
+        job,
+        (
+            AgentSpec("h1", LOCAL, (shell("sleep 1000", job, 0),)),
+            AgentSpec("h2", LOCAL, (shell("exit 7", job, 1),)),
+        ),
+    )
+    _, states = finish(submit(tmp_path, spec), tmp_path)
+    assert states[-1] == JobState(
+        Phase.ENDED, "rank 1 on h2 ended with exit code 7", code=7, rank=1, host="h2"
+    )
+    assert not marked(job)
+
+
+def test_a_command_that_is_not_there(tmp_path: Path, job: str) -> None:
+    spec = KeeperSpec(job, (AgentSpec("h1", LOCAL, (Task(("/no/such",), {}, 0),)),))
+    _, states = finish(submit(tmp_path, spec), tmp_path)
+    assert states[-1].why == "/no/such: No such file or directory on h1"
+    assert states[-1].host == "h1"
+
+
+@pytest.mark.parametrize("now", [False, True])
+def test_cancelling_ends_all_that_carries_the_mark(tmp_path: Path, job: str, now: bool) -> None:
+    """Also what has left its parent and its session."""
+    text = "setsid sleep 1000 & trap 'echo ended; exit 0' TERM; echo up; while :; do sleep 0.05; done"
+    handle = submit(tmp_path, KeeperSpec(job, (AgentSpec("h1", LOCAL, (shell(text, job, 0),)),)))
+    until_output(handle, tmp_path)
+    assert hosts.state(handle).phase is Phase.RUNNING
+    hosts.cancel(handle, now=now)
+    outputs, states = finish(handle, tmp_path)
+    assert ("ended" in [output.text for output in outputs]) is not now
+    assert states[-1].why == "cancelled"
+    assert not marked(job)
+
+
+def test_a_connection_that_ends_is_a_lost_host(tmp_path: Path, job: str) -> None:
+    spec = KeeperSpec(
+        job,
+        (
+            AgentSpec("h1", LOCAL, (shell("echo up; sleep 1000", job, 0),)),
+            # Nobody can end what runs on a host that is lost.
+            AgentSpec("h2", ("env", f"TEST_AGENT={job}", *LOCAL), (shell("echo up; exec sleep 5", "", 1),)),
+        ),
+        announces=False,
+    )
+    handle = submit(tmp_path, spec)
+    until_output(handle, tmp_path, lines=2)
+    agent = min(marked(job, "TEST_AGENT"))  # its rank came after it
+    os.kill(agent, signal.SIGKILL)
+    _, states = finish(handle, tmp_path)
+    assert states[-1].why.startswith("host h2 is lost: ")
+    assert states[-1].host == "h2"
+    assert not marked(job)
+
+
+def pids() -> list[int]:
+    return [int(entry.name) for entry in Path("/proc").glob("[0-9]*")]
+
+
+def cmdline(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def test_a_host_that_cannot_be_reached_is_hopeless(tmp_path: Path, job: str) -> None:
+    refuse = ("/bin/sh", "-c", "echo ssh: no route >&2; exit 255")
+    spec = KeeperSpec(
+        job,
+        (AgentSpec("h1", LOCAL, (shell("sleep 1000", job),)), AgentSpec("h2", refuse)),
+        hosts_by_rank=("h1",),
+    )
+    _, states = finish(submit(tmp_path, spec), tmp_path)
+    assert states[0].hopeless
+    assert states[0].why == "h2: ssh: no route"
+    assert states[-1].why == "h2 cannot be reached: ssh: no route"
+    assert states[-1].host == "h2"
+
+
+def test_a_killed_keeper_leaves_nothing(tmp_path: Path, job: str) -> None:
+    handle = submit(
+        tmp_path, KeeperSpec(job, (AgentSpec("h1", LOCAL, (shell("echo up; sleep 1000", job, 0),)),))
+    )
+    until_output(handle, tmp_path)
+    (pid,) = (pid for pid in pids() if str(tmp_path).encode() in cmdline(pid))
+    os.kill(pid, signal.SIGKILL)
+    _, states = finish(handle, tmp_path)
+    assert "keeper" in states[-1].why
+    deadline = time.monotonic() + PATIENCE_S
+    while marked(job) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not marked(job)
+
+
+def test_a_job_waits_for_its_hosts(tmp_path: Path, job: str) -> None:
+    lock = str(tmp_path / "locks" / "h1")
+    (tmp_path / "first").mkdir()
+    (tmp_path / "second").mkdir()
+    agent = AgentSpec("h1", LOCAL, (shell("echo up; sleep 1000", job, 0),))
+    first = submit(tmp_path / "first", KeeperSpec(job, (agent,), locks=(lock,)))
+    until_output(first, tmp_path / "first")
+    second = submit(tmp_path / "second", KeeperSpec(job, (agent,), locks=(lock,)))
+    for item in hosts.follow(second, tmp_path / "second"):
+        if isinstance(item, JobState):
+            assert item == JobState(Phase.PENDING, "another job of busbw uses h1")
+            break
+    hosts.cancel(second, now=False)
+    _, states = finish(second, tmp_path / "second")
+    assert states[-1] == JobState(Phase.ENDED, "cancelled before it started")
+    hosts.cancel(first, now=True)
+    finish(first, tmp_path / "first")
+
+
+def test_a_bundle_is_a_python_of_its_own_and_removed(tmp_path: Path, job: str) -> None:
+    bundle = tmp_path / "bundle.tar.gz"
+    module = f"lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages/brought.py"
+    with tarfile.open(bundle, "w:gz") as archive:
+        member = tarfile.TarInfo(module)
+        member.size = 15
+        archive.addfile(member, io.BytesIO(b"where = 'here'\n"))
+    place = str(tmp_path / "brought it's")
+    task = Task((f"{place}/bin/python", "-c", "import brought; print(brought.where)"), {"BUSBW_JOB": job}, 0)
+    spec = KeeperSpec(job, (AgentSpec("h1", LOCAL, (task,)),), bundle=str(bundle), bundle_folder=place)
+    folder = tmp_path / "run"
+    folder.mkdir()
+    for name in ("log", "request"):
+        (folder / name).mkdir()
+    subprocess.run(
+        [sys.executable, "-m", "busbw.launchers.keeper", folder], input=spec.to_json(), text=True, check=True
+    )
+    outputs, states = finish(Handle("hosts", job, job, {"folder": str(folder)}), folder)
+    assert [output.text for output in outputs] == ["here"]
+    assert states[-1].code == 0
+    assert not Path(place).exists()
+
+
+def test_a_keeper_that_cannot_start_says_why(tmp_path: Path) -> None:
+    (tmp_path / "log").mkdir()
+    (tmp_path / "request" / "keeper.lock").mkdir(parents=True)  # where its lock should be
+    request = JobRequest("hosts", "j", None, None, details={"spec": KeeperSpec("j", ()).to_json()})
+    with pytest.raises(SiteError, match="the job's keeper did not start: IsADirectoryError"):
+        hosts.submit(request, tmp_path)
+    assert not keeper.is_kept(tmp_path)
+    assert (tmp_path / LOCK_FILE).is_dir()
+
+
+def test_hosts_answer_what_they_are() -> None:
+    import busbw
+
+    (answer,) = probe({"here": LOCAL}, 1).values()
+    assert answer.python == sys.version_info[:2]
+    assert answer.busbw == busbw.__version__
+    assert answer.missing == ()
+    assert answer.cores == len(os.sched_getaffinity(0))
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (("/bin/sh", "-c", "echo ssh: timed out >&2; exit 255"), "h1 cannot be reached: ssh: timed out"),
+        (
+            ("/bin/sh", "-c", "echo sh: python: not found >&2; exit 127"),
+            "no such Python on h1: sh: python: not found",
+        ),
+        (("/bin/sh", "-c", "exit 3"), "h1 did not answer (exit code 3): "),
+        (("/no/such/ssh",), "h1 did not answer (exit code 2): /no/such/ssh: No such file"),
+    ],
+)
+def test_hosts_that_do_not_answer_are_named(command: tuple[str, ...], said: str) -> None:
+    with pytest.raises(SiteError) as caught:
+        probe({"ok": LOCAL, "h1": command}, 1)
+    assert caught.value.message.startswith(said)
+    assert caught.value.host == "h1"
+    assert caught.value.hint

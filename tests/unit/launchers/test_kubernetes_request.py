@@ -1,0 +1,307 @@
+"""Settings to manifests: whole texts, and what is refused."""
+
+from __future__ import annotations
+
+import base64
+import io
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from busbw_testing.environ import clean_environ
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from busbw.errors import UsageError
+from busbw.launchers.engine import Job, Work
+from busbw.launchers.kubernetes_form import Form, read_form
+from busbw.launchers.kubernetes_manifest import documents, escaped
+from busbw.launchers.kubernetes_yaml import from_yaml, to_yaml
+from busbw.launchers.topology import everything, read
+from busbw.settings.launch import LaunchSettings
+
+GOLDEN = Path(__file__).parent / "golden" / "kubernetes"
+WORK = Work(("run", "all_reduce", "-e", "8G", "--format=jsonl", "--deliver=/home/me/runs/x y"))
+ENVIRON = {"NCCL_DEBUG": "INFO", "NOTE": 'a $(b) "c"'}
+NODES = "n1 s0.s1\nn2 s0.s2\nn3 s0.s1\n"
+
+
+def job(
+    *,
+    environ: dict[str, str] | None = None,
+    work: Work = WORK,
+    backend: str = "auto",
+    world: str = "auto",
+    ranks: int | None = None,
+    **flags: Any,
+) -> Job:
+    launch = LaunchSettings(on="kubernetes", **{"nodes": "2", "image": "registry/busbw:1", **flags})
+    return Job("20261122-101500-all_reduce-3f9a", "/run", work, launch, environ or {}, backend, world, ranks)
+
+
+def manifest(one: Job) -> str:
+    found = everything(read([("nodes", NODES)])) if one.launch.topology else None
+    return to_yaml(documents(one, read_form(one), "team", found))
+
+
+CASES = {
+    "mpijob-mpich": job(ranks_per_node=8, environ=ENVIRON),
+    # The AWS kit's p5 job: 2 workers of 8 GPUs and 32 EFA interfaces.
+    "mpijob-openmpi-p5": job(
+        mpi="openmpi",
+        environ=ENVIRON,
+        mounts="/dev/shm/x:/x",
+        mpirun_args="--mca pml ^ucx",
+        set=(
+            *("gpu=8", "nic=32", "hugepages-2Mi=5120Mi", "memory=32000Mi"),
+            "instance-type=p5.48xlarge",
+        ),
+    ),
+    # CoreWeave's H100 job: InfiniBand as a resource of its own, a node type label, 64 ranks.
+    "mpijob-h100-ib": job(
+        nodes="8",
+        time_limit="20m",
+        set=(
+            *("slots=8", "gpu=8", "nic=rdma/ib=1", "cpu=110", "memory=960Gi"),
+            "select=node.coreweave.cloud/type=gd-8xh100ib-i128",
+        ),
+    ),
+    "job-nccl": job(world="nccl", environ=ENVIRON, set=("gpu=1",), exclusive=False),
+    "job-slots": job(mpi="none", set=("gpu=8", "shm=16Gi", "pull-secret=me", "service-account=runner")),
+    "jobset": job(mpi="none", time_limit="600", set=("kind=jobset", "gpu=4")),
+    # CoreWeave's two racks with dynamic resource allocation, and what else concerns the place of a pod.
+    "mpijob-place": job(
+        nodes="32",
+        set=(
+            *(
+                "slots=4",
+                "gpu=4",
+                "nic=rdma/ib=1",
+                "resource=example.com/thing=2",
+                "resource=ephemeral-storage=10Gi",
+            ),
+            *("compute-domain=0", "spread=topology.kubernetes.io/zone=2", "networks=ns/a, b", "networks=c"),
+            *("affinity=nvidia.com/gpu.clique,zone:preferred", "select=type=x|y", "select=one=z"),
+        ),
+    ),
+    "jobset-place": job(
+        mpi="none", set=("kind=jobset", "compute-domain=2", "affinity=nvidia.com/gpu.clique"), exclusive=False
+    ),
+    "mpijob-topology": job(ranks_per_node=2, topology=("nodes",)),
+    "mpijob-topology-openmpi": job(mpi="openmpi", topology=("nodes",)),
+    "job-bring": job(mpi="none", bring=True, environ={"PYTHONPATH": "/mine"}),
+    "exec-openmpi": job(mpi="openmpi", work=Work(("train",), is_busbw=False)),
+    "exec-job": job(mpi="none", set=("gpu=8",), work=Work(("train",), is_busbw=False)),
+    "exec": job(work=Work(("sh", "-c", 'echo "$HOME"'), is_busbw=False)),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_whole_manifest(name: str) -> None:
+    """BUSBW_WRITE_GOLDEN=1 writes what is expected anew."""
+    path, text = GOLDEN / f"{name}.yaml", manifest(CASES[name])
+    if os.environ.get("BUSBW_WRITE_GOLDEN"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    assert text == path.read_text()
+
+
+def expanded(text: str) -> str:
+    """What Kubernetes makes of a word where no variable has any of its names."""
+    return re.sub(r"\$\$|\$\([^)]*\)", lambda match: "$" if match[0] == "$$" else "EXPANDED", text)
+
+
+@given(st.text(st.characters(exclude_categories=["Cs", "Cc"]) | st.sampled_from("$()\n"), max_size=30))
+@example("$(PATH)")
+@example("$$")
+@example("$$(PATH)")
+def test_a_word_passes_as_it_is(text: str) -> None:
+    assert expanded(escaped(text)) == text
+
+
+PRINTABLE = st.text(st.characters(exclude_categories=["Cs", "Cc"]) | st.sampled_from("\t\n\r"), max_size=20)
+
+
+@settings(deadline=None, max_examples=50)
+@given(PRINTABLE)
+@example("a\n")
+@example("a \n b\n\n")
+@example("  a\n")
+@example("no\n")
+@example("\x85\n")
+@example("\ufeffa\n")
+def test_values_pass_through_yaml(text: str) -> None:
+    objects = [{"env": [{"name": "A", "value": text}]}]
+    assert from_yaml(to_yaml(objects)) == objects
+
+
+def test_words_of_mpirun_are_quoted_for_its_shell() -> None:
+    one = job(mpirun_args="-x 'a b;c' $(id)")
+    (body,) = documents(one, read_form(one), "team")
+    script = body["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]["command"][2]
+    assert " -x 'a b;c' '$$(id)' " in script
+
+
+def form(**flags: Any) -> Form:
+    return read_form(job(**flags))
+
+
+def test_ranks_follow_gpus_slots_and_words() -> None:
+    assert form().ranks == 2
+    assert form(set=("gpu=8",)).ranks == 16
+    assert form(set=("gpu=8",), ranks_per_node=4).ranks == 8
+    assert form(set=("gpu=8", "slots=2")).ranks == 4
+    assert form(set=("gpu=8", "np=10")).ranks == 10
+    assert form(set=("gpu=8",), ranks=9).ranks == 9
+    assert form(set=("replicas=3",), nodes="").workers == 3
+    assert form(set=("nic=rdma/ib=2", "nic=4")).resources == {"rdma/ib": "2", "vpc.amazonaws.com/efa": "4"}
+    assert form(set=("image=other",)).image == "other"
+    assert form(set=("kubernetes.gpu=2",)).gpus == 2
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ({"image": ""}, "no container image given"),
+        ({"nodes": ""}, "no number of nodes given"),
+        ({"set": ("gpu",)}, "is not KEY=VALUE"),
+        ({"set": ("gpus=8",)}, "--set gpus is not known"),
+        ({"set": ("gpu=eight",)}, "--set gpu=eight is no count"),
+        ({"set": ("slots=0",)}, "--set slots=0 is no count"),
+        ({"set": ("memory=much",)}, "is no quantity"),
+        ({"set": ("kind=pod",)}, "is no kind of job"),
+        ({"set": ("kind=job",), "mpi": "openmpi"}, "a job has no mpirun"),
+        ({"set": ("kind=mpijob",), "mpi": "none"}, "an MPIJob's ranks have MPI"),
+        ({"set": ("select=a",)}, "is not LABEL=VALUE"),
+        ({"set": ("compute-domain=all",)}, "--set compute-domain=all is no count"),
+        ({"set": ("affinity=a b",)}, "--set affinity=a b is no label"),
+        ({"set": ("affinity=zone:required",)}, "is no label of nodes"),
+        ({"set": ("spread=zone",)}, "is not LABEL=COUNT"),
+        ({"set": ("spread=zone=0",)}, "is not LABEL=COUNT"),
+        ({"set": ("resource=a.com/b",)}, "is not NAME=QUANTITY"),
+        ({"set": ("resource=a.com/b=many",)}, "is not NAME=QUANTITY"),
+        ({"topology": ("f",), "mpi": "none"}, "--topology cannot be applied to a job"),
+        ({"topology": ("f",), "mpi": "none", "set": ("kind=jobset",)}, "cannot be applied to a jobset"),
+        ({"mpirun_args": "'a"}, "No closing quotation"),
+        ({"mpirun_args": "-v", "mpi": "none"}, "a job has no mpirun"),
+        ({"mounts": "here:/there"}, "names no absolute folders"),
+        ({"partition": "gpu"}, "--partition does not concern Kubernetes"),
+        ({"hosts": "a,b"}, "--hosts does not concern Kubernetes"),
+        ({"ranks": 3}, "3 ranks but 2 workers of 1 slots"),
+        ({"ranks": 3, "ranks_per_node": 2, "mpi": "none"}, "3 ranks do not fill 2 pods of 2"),
+    ],
+)
+def test_refused(flags: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(words)) as caught:
+        form(**flags)
+    assert caught.value.hint
+
+
+def test_names_are_legal() -> None:
+    one = Job("RUN_FOLDER", "RUN_FOLDER", WORK, LaunchSettings(nodes="2", image="i"))
+    for body in documents(one, read_form(one), "team"):
+        assert re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", body["metadata"]["name"])
+
+
+def test_without_the_extra() -> None:
+    words = ["busbw", "run", "all_reduce", "--on", "kubernetes", "-N", "2", "--image", "i", "--dry-run"]
+    script = (
+        "import sys; sys.modules['kubernetes'] = None; from busbw.__main__ import main;"
+        f" sys.argv = {words!r}; raise SystemExit(main())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=clean_environ(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 4
+    assert done.stderr == (
+        "error: the Kubernetes engine needs the package kubernetes, which is not installed\n"
+        "hint: run: pip install 'busbw[kubernetes]'\n"
+    )
+
+
+def test_what_is_brought_fits_into_a_config_map() -> None:
+    """With room: the next file must not be the one too many."""
+    from busbw.launchers import kubernetes
+
+    facts = kubernetes.inquire(LaunchSettings(bring=True, namespace="team"))
+    zipped = base64.b64decode(facts["bundle"])
+    assert len(zipped) < 0.9 * kubernetes.MOST_BUNDLE_BYTES
+    with zipfile.ZipFile(io.BytesIO(zipped)) as archive:
+        names = archive.namelist()
+    assert {"busbw/__main__.py", "busbw/py.typed"} <= set(names)
+    assert not any("__pycache__" in name for name in names)
+    one = job(mpi="none", bring=True)
+    assert kubernetes.request(one, facts).details["bundle"] == facts["bundle"]
+
+
+def test_a_bundle_that_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    from busbw.launchers import kubernetes
+
+    monkeypatch.setattr(kubernetes, "MOST_BUNDLE_BYTES", 1000)
+    with pytest.raises(UsageError, match=r"more than a ConfigMap's 1000") as caught:
+        kubernetes.inquire(LaunchSettings(bring=True))
+    assert "into the image" in caught.value.hint
+
+
+def test_the_token_is_not_printed() -> None:
+    from busbw.launchers import kubernetes
+
+    facts = {"namespace": "team", "token": "0123456789abcdef"}
+    request = kubernetes.request(job(mpi="none"), facts)
+    assert facts["token"] not in str(request)
+    assert request.details["token"] == facts["token"]
+    assert "token" not in kubernetes.request(job(), facts).details  # mpirun's ranks need none
+
+
+def test_a_compute_domain_of_all_nodes_is_one() -> None:
+    """0 is a number there, which NVIDIA's DRA driver recommends; without the key there is no domain."""
+    assert form(set=("compute-domain=0",)).compute_domain == 0
+    assert form().compute_domain is None
+
+
+def launch_script(one: Job) -> str:
+    (body,) = from_yaml(manifest(one))
+    container = body["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]
+    return expanded(container["command"][2])
+
+
+@pytest.mark.parametrize("case", ["mpijob-topology", "mpijob-topology-openmpi"])
+def test_workers_are_put_in_order_by_their_nodes(case: str, tmp_path: Path) -> None:
+    """The launcher's script with a false ssh and mpirun; n9 is a node that the topology does not know."""
+    nodes = {"w-0": "n2", "w-1": "n9", "w-2": "n1", "w-3": "n3"}
+    (tmp_path / "hostfile").write_text("".join(f"{worker}.j.ns.svc slots=2\n" for worker in nodes))
+    text = launch_script(CASES[case]).replace("/etc/mpi/hostfile", str(tmp_path / "hostfile"))
+    text = text.replace("/tmp/busbw-hostfile", str(tmp_path / "ordered"))
+    bin_folder = tmp_path / "bin"
+    bin_folder.mkdir()
+    answers = "\n".join(f"    *' {worker}.'*) printf {node} ;;" for worker, node in nodes.items())
+    programs = {
+        "ssh": f'case " $*" in\n{answers}\n    *) exit 255 ;;\nesac',
+        "mpirun": 'printf "%s\\n" "$*"',
+        "python3": ":",
+    }
+    for name, script in programs.items():
+        (bin_folder / name).write_text(f"#!/bin/sh\n{script}\n")
+        (bin_folder / name).chmod(0o755)
+    done = subprocess.run(
+        ["sh", "-c", text, "busbw", "-m", "busbw"],
+        env={"PATH": f"{bin_folder}:/usr/bin:/bin", "POD_IP": "10.0.0.1"},
+        text=True,
+        capture_output=True,
+        check=True,
+        timeout=60,
+    )
+    ordered = [line.split(".")[0] for line in (tmp_path / "ordered").read_text().splitlines()]
+    assert ordered == ["w-2", "w-3", "w-0", "w-1"]
+    assert done.stderr == "busbw: node n9 is not in the topology, so its ranks are last\n"
+    assert str(tmp_path / "ordered") in done.stdout

@@ -1,0 +1,193 @@
+"""Whole PBS requests as text, and the engine against stand-ins for qsub, qstat and qdel."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from busbw.errors import SiteError, UsageError
+from busbw.launchers import pbs
+from busbw.launchers.engine import Handle, Job, JobState, Output, Phase, Work
+from busbw.settings.launch import LaunchSettings
+
+GOLDEN = Path(__file__).parent / "golden" / "pbs"
+FACTS = {"python": "/env/bin/python", "setup": ""}
+RUN_ID = "20261122-101500-all_reduce-3f9a"
+
+
+def job(folder: str = f"/runs/{RUN_ID}", words: tuple[str, ...] = (), **settings: Any) -> Job:
+    own = {name: settings.pop(name) for name in ("environ", "backend", "world", "ranks") if name in settings}
+    work = Work(words, is_busbw=False) if words else Work(("run", "all_reduce", f"--deliver={folder}"))
+    return Job(RUN_ID, folder, work, LaunchSettings(on="pbs", **{"nodes": "2", **settings}), **own)
+
+
+CASES: Mapping[str, tuple[Job, Mapping[str, str]]] = {
+    "mpiexec": (job(ranks_per_node=4, partition="prod", account="team", time_limit="0:30:00"), FACTS),
+    # As a job of Argonne's Polaris was written: 4 GPUs and 4 ranks a node, 16 cores each.
+    "aprun": (
+        job(
+            nodes="8",
+            ranks_per_node=4,
+            partition="datascience",
+            account="datascience",
+            time_limit="0:30:00",
+            environ={"NCCL_NET": "AWS Libfabric"},
+            set=("launcher=aprun", "form=nodes", "depth=16", "filesystems=home:eagle"),
+        ),
+        FACTS,
+    ),
+    "openmpi": (job(mpi="openmpi", environ={"A": "$(b)\nc"}, partition="a b", exclusive=False), FACTS),
+    "exec": (job(words=("train", "a b"), mpi="openmpi"), FACTS),
+    "setup": (job(set=("gpu=8",)), {**FACTS, "setup": "module load nccl\n"}),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_whole_request(name: str) -> None:
+    """To renew a file after a change that was meant: delete it, and run the test twice."""
+    text = str(pbs.request(*CASES[name])) + "\n"
+    golden = GOLDEN / f"{name}.txt"
+    if not golden.exists():
+        golden.parent.mkdir(parents=True, exist_ok=True)
+        golden.write_text(text)
+        pytest.fail(f"{golden.name} did not exist: it was written, look at it")
+    assert text == golden.read_text()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_is_a_script_that_bash_understands(name: str) -> None:
+    (text,) = pbs.request(*CASES[name]).files.values()
+    done = subprocess.run(["bash", "-n"], input=text, text=True, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"nodes": ""},
+        {"set": ("colour=red",)},
+        {"set": ("depth=many",)},
+        {"set": ("launcher=srun",)},
+        {"mpirun_args": "'open"},
+    ],
+)
+def test_what_does_not_fit_is_refused(settings: Any) -> None:
+    with pytest.raises(UsageError):
+        pbs.request(job(**settings), FACTS)
+
+
+def test_flags_of_other_engines_are_refused() -> None:
+    with pytest.raises(UsageError, match="--image means nothing on PBS"):
+        pbs.inquire(LaunchSettings(on="pbs", image="x"))
+
+
+QSTAT = """\
+Job Id: 12.server
+    Job_Name = busbw-3f9a
+    job_state = {state}
+    comment = {comment}
+    Exit_status = {code}
+"""
+
+
+@pytest.mark.parametrize(
+    ("state", "comment", "code", "wanted"),
+    [
+        (
+            "Q",
+            "Not Running: not\n\tenough nodes",
+            "",
+            JobState(Phase.PENDING, why="Not Running: notenough nodes"),
+        ),
+        ("R", "Job run at 10:15", "", JobState(Phase.RUNNING)),
+        ("F", "Job run and finished", "0", JobState(Phase.ENDED, code=0)),
+        ("F", "", "5", JobState(Phase.ENDED, code=5)),
+        ("F", "", "271", JobState(Phase.ENDED, code=-15)),
+        ("C", "", "1", JobState(Phase.ENDED, code=1)),
+    ],
+)
+def test_the_state_as_qstat_tells_it(state: str, comment: str, code: str, wanted: JobState) -> None:
+    assert pbs.read_state(QSTAT.format(state=state, comment=comment, code=code)) == wanted
+
+
+@pytest.mark.parametrize(("state", "comment"), [("H", ""), ("Q", "Can Never Run: no such resource")])
+def test_what_will_not_start_is_hopeless(state: str, comment: str) -> None:
+    found = pbs.read_state(QSTAT.format(state=state, comment=comment, code=""))
+    assert found.hopeless
+    assert found.hint
+
+
+# Runs the script at once, as one node would; the server's state is in files.
+QSUB = """#!/bin/sh
+for script; do :; done
+echo "$@" > "$PBS_STAND_IN/words"
+printf 'n1\\nn2\\n' > "$PBS_STAND_IN/nodes"
+PBS_JOBID=12.server PBS_O_WORKDIR=/ PBS_NODEFILE="$PBS_STAND_IN/nodes" \
+    bash "$script" >"$PBS_STAND_IN/out" 2>"$PBS_STAND_IN/err"
+echo $? > "$PBS_STAND_IN/code"
+echo 12.server
+"""
+QSTAT_PROGRAM = """#!/bin/sh
+printf 'Job Id: 12.server\\n    job_state = F\\n    Exit_status = %s\\n' "$(cat "$PBS_STAND_IN/code")"
+"""
+MPIEXEC = """#!/bin/sh
+printf '%s ' "$@" > "$PBS_STAND_IN/mpiexec"
+while [ "$1" != --ranks ]; do shift; done
+shift
+exec "$@"
+"""
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    programs = {"qsub": QSUB, "qstat": QSTAT_PROGRAM, "mpiexec": MPIEXEC, "qdel": "#!/bin/sh\n"}
+    for name, text in programs.items():
+        (tmp_path / "bin").mkdir(exist_ok=True)
+        (tmp_path / "bin" / name).write_text(text)
+        (tmp_path / "bin" / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    monkeypatch.setenv("PBS_STAND_IN", str(tmp_path))
+    return tmp_path
+
+
+def submitted(job_: Job, *, shared: bool) -> tuple[Handle, Path]:
+    folder = Path(job_.folder)
+    (folder / "request").mkdir(parents=True)
+    (folder / "log").mkdir()
+    if shared:
+        (folder / "request/ticket").write_text(RUN_ID + "\n")
+    request = pbs.request(job_, {**FACTS, "python": sys.executable})
+    (folder / "request" / pbs.SCRIPT).write_text(request.files[pbs.SCRIPT])
+    return pbs.submit(request, folder), folder
+
+
+def test_a_job_on_a_shared_folder(site: Path) -> None:
+    words = (sys.executable, "-c", "import os; print(os.environ['A'], os.environ['BUSBW_ROOT'])")
+    value = "two words\n$(touch planted)"
+    made = job(str(site / "run $(x)"), words, environ={"A": value}, mpirun_args="--ranks")
+    handle, folder = submitted(made, shared=True)
+    assert handle.id == "12.server"
+    items = [item for item in pbs.follow(handle, folder) if item is not None]
+    assert items[:2] == [Output("two words"), Output("$(touch planted) n1")]
+    assert items[-1] == JobState(Phase.ENDED, code=0)
+    assert (site / "mpiexec").read_text().startswith("-n 2 -ppn 1 --ranks")
+
+
+def test_a_command_that_fails_without_a_shared_folder(site: Path) -> None:
+    """PBS itself brings the output."""
+    handle, folder = submitted(job(str(site / "run"), ("false",), mpirun_args="--ranks"), shared=False)
+    for name in ("out", "err"):
+        (folder / "log" / f"pbs.{name}").write_bytes((site / name).read_bytes())
+    assert list(pbs.follow(handle, folder))[-1] == JobState(Phase.ENDED, why="exit code 1", code=1)
+
+
+def test_without_pbs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SiteError, match="no PBS here: qsub was not found"):
+        pbs.submit(pbs.request(job(), FACTS), tmp_path)

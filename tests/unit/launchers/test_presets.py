@@ -1,0 +1,180 @@
+"""Every preset on each of its engines: what --dry-run prints, as golden/presets/FAMILY/NAME.ENGINE.txt.
+
+BUSBW_WRITE_GOLDEN=1 writes what is expected anew.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from busbw.cli.main import main
+from busbw.launchers.engine import load
+from busbw.launchers.hosts_probe import HostFacts
+from busbw.launchers.kubernetes_yaml import from_yaml
+from busbw.settings.launch import LaunchSettings
+from busbw.settings.preset import Preset, names, read_preset
+
+GOLDEN = Path(__file__).parent / "golden" / "presets"
+PYTHON = "/env/bin/python"
+IMAGE = "registry.example/busbw:1"
+HERE = {
+    "name": "login",
+    "python": PYTHON,
+    "version": [3, 11],
+    "machine": "x86_64",
+    "busbw": "1.0",
+    "mpi": "mpich",
+    "mpiexec": "/env/bin/mpiexec",
+    "bundled": True,
+}
+
+
+def nodes_of(preset: Preset, engine: str) -> tuple[str, ...]:
+    """-N as a user gives it, where the preset says none: the kits' own jobs have two nodes."""
+    return () if "nodes" in preset.launch_values(engine) else ("-N", "2")
+
+
+def words(name: str, engine: str) -> list[str]:
+    preset = read_preset(name)
+    found = ["run", "all_reduce", "--preset", name, "--on", engine, "--dry-run", *nodes_of(preset, engine)]
+    if engine == "hosts":
+        count = int(preset.launch_values(engine).get("nodes", "2"))  # type: ignore[arg-type]
+        found += ["--hosts", ",".join(f"h{number}" for number in range(1, count + 1))]
+    return [*found, *(["--image", IMAGE] if engine in ("kubernetes", "batch") else [])]
+
+
+def facts(engine: str, launch: LaunchSettings) -> Mapping[str, str]:
+    """What a cluster of such nodes would answer; one whose nodes are not said has eight GPUs in each."""
+    gpus = read_preset(launch.preset[0]).body.get("node", {"gpus": 8}).get("gpus", 0)
+    answer = HostFacts(
+        "n", (3, 11), PYTHON, "x86_64", 96, gpus, busbw="1.0", mpi="mpich", mpiexec="/env/bin/mpiexec"
+    )
+    hosts = {name: {**asdict(answer), "hostname": name} for name in launch.hosts.split(",")}
+    known: Mapping[str, Mapping[str, str]] = {
+        "slurm": {
+            "python": PYTHON,
+            "user_id": "1000",
+            "setup": "",
+            "mpi": "pmix none pmi2",
+            "gpus": str(gpus),
+            "family": "openmpi",
+        },
+        "hosts": {
+            "hosts": json.dumps(hosts),
+            "local": "[]",
+            "here": json.dumps(HERE),
+            "setup": "",
+            "inherited": "{}",
+            "token": "0" * 32,
+        },
+        "kubernetes": {"namespace": "team", "token": "0" * 32},
+        "pbs": {"python": PYTHON, "setup": ""},
+        "batch": {},
+    }
+    return known[engine]
+
+
+@pytest.fixture
+def dry_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    """What a preset comes to on an engine, nobody being asked."""
+    for name in ("LD_LIBRARY_PATH", "BUSBW_PRESET_FILES"):
+        monkeypatch.delenv(name, raising=False)
+
+    def run(name: str, engine: str) -> str:
+        monkeypatch.setattr(load(engine), "inquire", lambda launch, _command=(): facts(engine, launch))
+        assert main(words(name, engine)) == 0, capsys.readouterr().err
+        told = capsys.readouterr()
+        assert told.err == ""
+        return told.out
+
+    return run
+
+
+def cases() -> Iterator[tuple[str, str]]:
+    for name in names():
+        yield from ((name, engine) for engine in read_preset(name).engines)
+
+
+@pytest.mark.parametrize(("name", "engine"), list(cases()))
+def test_a_preset_renders_on_its_engine(name: str, engine: str, dry_run: Any) -> None:
+    path, text = GOLDEN / f"{name}.{engine}.txt", dry_run(name, engine)
+    if os.environ.get("BUSBW_WRITE_GOLDEN"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    assert text == path.read_text()
+
+
+def versions() -> Iterator[tuple[str, str]]:
+    for name, engine in cases():
+        yield from ((f"{name}@{version}", engine) for version in read_preset(name).versions)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "engine"), list(versions()))
+def test_older_values_render_too(name: str, engine: str, dry_run: Any) -> None:
+    text = dry_run(name, engine)
+    for variable, value in read_preset(name).environ(engine).items():
+        assert variable in text
+        assert value in text
+
+
+def test_every_preset_names_engines_and_no_golden_file_is_left_over() -> None:
+    assert all(read_preset(name).engines for name in names())
+    files = {str(path.relative_to(GOLDEN)) for path in GOLDEN.rglob("*.txt")}
+    assert files == {f"{name}.{engine}.txt" for name, engine in cases()}
+
+
+def worker_of(text: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    documents = from_yaml(text)
+    specs = documents[-1]["spec"]["mpiReplicaSpecs"]
+    return documents, specs["Worker"]["template"]
+
+
+def test_a_compute_domain_and_its_claim(dry_run: Any) -> None:
+    """AWS's GB200 job. NVIDIA's DRA driver makes the claims' template, by the name that is said here."""
+    (domain, job), template = worker_of(dry_run("aws/p6e-gb200.36xlarge", "kubernetes"))
+    assert (domain["apiVersion"], domain["kind"]) == ("resource.nvidia.com/v1beta1", "ComputeDomain")
+    assert domain["metadata"]["name"] == job["metadata"]["name"]
+    assert domain["spec"]["numNodes"] == 18
+    spec = template["spec"]
+    (claim,) = spec["resourceClaims"]
+    assert claim["resourceClaimTemplateName"] == domain["spec"]["channel"]["resourceClaimTemplate"]["name"]
+    assert spec["containers"][0]["resources"]["claims"] == [{"name": claim["name"]}]
+    (near,) = spec["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert near["topologyKey"] == "nvidia.com/gpu.clique"
+    assert near["labelSelector"]["matchLabels"] == template["metadata"]["labels"]
+    launcher = job["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]
+    assert "resourceClaims" not in launcher  # it measures nothing
+
+
+def test_two_racks_and_sixteen_networks(dry_run: Any) -> None:
+    documents, template = worker_of(dry_run("coreweave/gb300-roce-2-racks-dra", "kubernetes"))
+    assert documents[0]["spec"]["numNodes"] == 0
+    spec = template["spec"]
+    (spread,) = spec["topologySpreadConstraints"]
+    assert (spread["maxSkew"], spread["minDomains"]) == (1, 2)
+    assert (spread["topologyKey"], spread["whenUnsatisfiable"]) == (
+        "topology.kubernetes.io/zone",
+        "DoNotSchedule",
+    )
+    (near,) = spec["affinity"]["podAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert near["podAffinityTerm"]["topologyKey"] == "topology.kubernetes.io/zone"
+    attached = template["metadata"]["annotations"]["k8s.v1.cni.cncf.io/networks"].split(",")
+    assert len(set(attached)) == 16
+    assert attached[0] == "cw-multus/ibs0p0-macvlan"
+    terms = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    (rule,) = terms["nodeSelectorTerms"][0]["matchExpressions"]
+    assert rule["values"] == ["gb300-4x", "gb300-4x-e"]
+
+
+def test_trainium_s_cores_are_a_resource(dry_run: Any) -> None:
+    _, template = worker_of(dry_run("aws/trn1.32xlarge", "kubernetes"))
+    limits = template["spec"]["containers"][0]["resources"]["limits"]
+    assert limits == {"vpc.amazonaws.com/efa": "8", "aws.amazon.com/neuroncore": "32"}

@@ -1,0 +1,138 @@
+"""The engine against stand-ins for Slurm's commands: what a real one does is in tests/slurm."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from busbw.errors import SiteError, UsageError
+from busbw.launchers import slurm, slurm_commands
+from busbw.launchers.engine import Handle, JobRequest, JobState, Phase
+from busbw.settings.launch import LaunchSettings
+
+DETAILS = {"nodes": "2", "per_node": "2", "step_of": "", "partition": "", "account": "", "bring": ""}
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A PATH with nothing but the stand-ins that a test adds."""
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin")
+    return tmp_path
+
+
+def program(site: Path, name: str, text: str) -> None:
+    path = site / "bin" / name
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+def sbatch_request() -> JobRequest:
+    command = slurm.Command(("sbatch", "--parsable", "job.sbatch"))
+    return JobRequest("slurm", "busbw-x", 4, 2, {"job.sbatch": ""}, (command,), DETAILS)
+
+
+@pytest.mark.parametrize(("answer", "number"), [("17", "17"), ("17;other", "17"), ("a note\\n18", "18")])
+def test_the_job_number(site: Path, answer: str, number: str) -> None:
+    program(site, "sbatch", f'printf "{answer}\\n"')
+    assert slurm.submit(sbatch_request(), site) == Handle("slurm", number, "busbw-x", DETAILS)
+
+
+def test_sbatchs_own_words_and_a_hint(site: Path) -> None:
+    program(site, "sbatch", 'echo "sbatch: error: invalid partition specified: x" >&2; exit 1')
+    with pytest.raises(SiteError, match=r"^sbatch: invalid partition specified: x$") as refused:
+        slurm.submit(sbatch_request(), site)
+    assert "sinfo" in refused.value.hint
+
+
+def test_without_slurm(site: Path) -> None:
+    with pytest.raises(SiteError, match="no Slurm here: srun was not found"):
+        slurm.inquire(LaunchSettings(on="slurm", nodes="2"))
+
+
+MPI_LISTS = {
+    "22.05": r'printf "MPI plugin types are...\n\tpmix\n\tnone\n\tpmi2\nspecific versions: pmix_v4\n"',
+    "20.11": r'printf "srun: MPI types are...\nsrun: none\nsrun: pmi2\n" >&2',
+}
+
+
+@pytest.mark.parametrize(("version", "found"), [("22.05", "pmix none pmi2"), ("20.11", "none pmi2")])
+def test_what_is_asked_of_the_cluster(site: Path, version: str, found: str) -> None:
+    program(site, "srun", MPI_LISTS[version])
+    program(site, "sinfo", 'printf "(null)\\ngpu:h100:4(S:0),gpu:h100:4(S:1),nvme:1\\ngpu:2\\n"')
+    (site / "setup.sh").write_text("module load x\n")
+    facts = slurm.inquire(LaunchSettings(on="slurm", nodes="2", setup_script=site / "setup.sh"))
+    assert facts["mpi"] == found
+    assert facts["gpus"] == "8"
+    assert facts["setup"] == "module load x\n"
+    assert facts["python"] == sys.executable
+
+
+@pytest.mark.parametrize("name", ["missing.sh", "long.sh"])
+def test_a_setup_script_that_cannot_be_handed_on(site: Path, name: str) -> None:
+    (site / "long.sh").write_text("#" * 200_000)
+    with pytest.raises(UsageError, match="--setup-script"):
+        slurm.inquire(LaunchSettings(on="slurm", nodes="2", setup_script=site / name))
+
+
+@pytest.mark.parametrize(
+    ("program_text", "state"),
+    [
+        ('echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1', Phase.ENDED),
+        ('printf "JobId=1\\n   JobState=RUNNING Reason=None x\\n"', Phase.RUNNING),
+    ],
+)
+def test_the_state(site: Path, program_text: str, state: Phase) -> None:
+    program(site, "scontrol", program_text)
+    found: JobState = slurm.state(Handle("slurm", "1", "busbw-x", DETAILS))
+    assert found.phase is state
+
+
+def test_a_controller_that_does_not_answer(site: Path) -> None:
+    program(site, "scontrol", 'echo "slurm_load_jobs error: Unable to contact slurm controller" >&2; exit 1')
+    with pytest.raises(SiteError, match="Unable to contact slurm controller"):
+        slurm.state(Handle("slurm", "1", "busbw-x", DETAILS))
+
+
+@pytest.mark.parametrize(
+    ("steps", "now", "calls"),
+    [
+        ("1.0|busbw-x\n1.1|other", False, ["--signal=TERM 1.0"]),
+        ("1.0|busbw-x", True, ["--signal=KILL 1.0", "1"]),
+        ("", False, ["1"]),
+    ],
+)
+def test_what_is_cancelled(site: Path, steps: str, now: bool, calls: list[str]) -> None:
+    program(site, "squeue", f"printf '{steps}\\n'")
+    program(site, "scancel", f'echo "$@" >> {site}/calls')
+    slurm.cancel(Handle("slurm", "1", "busbw-x", DETAILS), now=now)
+    assert (site / "calls").read_text().splitlines() == calls
+
+
+def test_the_output_of_each_node_has_a_file(tmp_path: Path) -> None:
+    (tmp_path / "log").mkdir()
+    (tmp_path / "request").mkdir()
+    (tmp_path / "log/nodes").write_text("h1\nh2\n")
+    (tmp_path / "log/slurm-1.out").write_text('0: {"busbw":1}\n3: late\n1: early\n')
+    slurm.collect(Handle("slurm", "1", "busbw-x", DETAILS), tmp_path)
+    assert (tmp_path / "log/slurm-1-h1.out").read_text() == "early\n"
+    assert (tmp_path / "log/slurm-1-h2.out").read_text() == "late\n"
+
+
+def test_a_job_is_not_given_the_sizes_of_the_one_that_submits_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {
+        "SLURM_JOB_ID": "1",
+        "SLURM_NTASKS": "64",
+        "SLURM_CONF": "/c",
+        "PMI_RANK": "3",
+        "SBATCH_ACCOUNT": "a",
+    }
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    kept = slurm_commands.environ_outside_jobs()
+    assert {name for name in given if name in kept} == {"SLURM_CONF", "SBATCH_ACCOUNT"}
+    monkeypatch.delenv("SLURM_JOB_ID")
+    assert slurm_commands.environ_outside_jobs() is os.environ

@@ -1,0 +1,209 @@
+"""Whole job scripts as text, and what decides them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from busbw.errors import BusbwError, SiteError, UsageError
+from busbw.launchers import slurm
+from busbw.launchers.engine import Job, Work
+from busbw.launchers.slurm_script import mpi_plugin, render, shape
+from busbw.settings.launch import LaunchSettings
+
+GOLDEN = Path(__file__).parent / "golden" / "slurm"
+FACTS: Mapping[str, str] = {
+    "python": "/env/bin/python",
+    "user_id": "1000",
+    "setup": "",
+    "mpi": "pmix none pmi2",
+    "gpus": "0",
+    "family": "mpich",
+}
+GPUS = {**FACTS, "gpus": "8"}
+TOPOLOGY = {"topology": json.dumps([["lines", "h1 s0.s1\nh2 s0.s2\nh3 s0.s1\n"]])}
+COMMAND = Work(("train", "--lr", "a b"), is_busbw=False)
+
+
+def job(words: str = "run all_reduce --format=jsonl --deliver=/runs/R", **settings: Any) -> Job:
+    own = {name: settings.pop(name) for name in ("environ", "backend", "world", "ranks") if name in settings}
+    launch = LaunchSettings(on="slurm", **{"nodes": "2", **settings})
+    run_id = "20261122-101500-all_reduce-3f9a"
+    return Job(run_id, f"/runs/{run_id}", Work(tuple(words.split())), launch, **own)
+
+
+CASES: Mapping[str, tuple[Job, Mapping[str, str]]] = {
+    "mpich": (job(), FACTS),
+    "openmpi": (
+        job(mpi="openmpi", ranks_per_node=4, partition="fast", account="team", time_limit="20:00"),
+        FACTS,
+    ),
+    "gpus": (
+        job(nodes="16", segment=16, environ={"NCCL_DEBUG": "INFO", "NAME": "it's $(one)\nof two"}),
+        GPUS,
+    ),
+    "container": (
+        job(image="docker://registry.example#a/b:1", mounts="/data:/data", environ={"NCCL_DEBUG": "INFO"}),
+        {**GPUS, "user_id": "0"},
+    ),
+    "setup": (job(mpi="none"), {**FACTS, "setup": "module load nccl\n"}),
+    "in-an-allocation": (
+        job(job_id="4711", nodes="", srun_args="--cpu-bind=none"),
+        {**FACTS, "job_nodes": "4"},
+    ),
+    # CPU ranks in an image: what installing busbw puts there is MPICH.
+    "container-mpi": (job(image="busbw.sqsh"), {**FACTS, "family": ""}),
+    "exec": (replace(job(ranks_per_node=2, environ={"A": "b"}), work=COMMAND), GPUS),
+    "exec-in-an-allocation": (
+        replace(job(job_id="4711", image="i.sqsh", setup_script=None), work=COMMAND),
+        {**FACTS, "job_nodes": "4", "family": "", "setup": "module load x\n"},
+    ),
+    "topology": (job(nodes="3", ranks=7, bring=True), {**FACTS, **TOPOLOGY}),
+    "topology-exec": (
+        replace(job(job_id="4711", ranks_per_node=2), work=COMMAND),
+        {**FACTS, **TOPOLOGY, "job_nodes": "4"},
+    ),
+    "words": (job(partition="a b", sbatch_args="--qos='x y' --reservation=r", exclusive=False), FACTS),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_whole_request(name: str) -> None:
+    """To renew a file after a change that was meant: delete it, and run the test twice."""
+    text = str(slurm.request(*CASES[name])) + "\n"
+    golden = GOLDEN / f"{name}.txt"
+    if not golden.exists():
+        golden.parent.mkdir(parents=True, exist_ok=True)
+        golden.write_text(text)
+        pytest.fail(f"{golden.name} did not exist: it was written, look at it")
+    assert text == golden.read_text()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_is_a_script_that_bash_understands(name: str) -> None:
+    text = slurm.request(*CASES[name]).files[slurm.SCRIPT]
+    done = subprocess.run(["bash", "-n"], input=text, text=True, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("settings", "facts", "plugin"),
+    [
+        ({}, FACTS, "pmi2"),
+        ({}, {**FACTS, "family": "openmpi"}, "pmix"),
+        ({}, {**FACTS, "family": ""}, "pmix"),
+        ({"mpi": "openmpi"}, FACTS, "pmix"),
+        ({"image": "i"}, {**FACTS, "family": ""}, "pmi2"),
+        ({"image": "i"}, {**FACTS, "family": "", "mpi": "pmix none"}, "pmix"),
+        ({"image": "i", "mpi": "openmpi"}, {**FACTS, "family": ""}, "pmix"),
+        ({"mpi": "mpich"}, {**FACTS, "mpi": "cray_shasta none"}, "cray_shasta"),
+        ({"mpi": "none"}, FACTS, "none"),
+        ({"world": "nccl"}, FACTS, "none"),
+        ({"backend": "nccl"}, FACTS, "none"),
+        ({"backend": "null"}, FACTS, "none"),
+        ({"backend": "null", "world": "mpi"}, FACTS, "pmi2"),
+        ({"backend": "mpi"}, GPUS, "pmi2"),
+        ({}, GPUS, "none"),
+        ({"mpi": "openmpi"}, GPUS, "pmix"),
+    ],
+)
+def test_the_plugin_that_starts_the_ranks(settings: dict[str, Any], facts: Any, plugin: str) -> None:
+    assert mpi_plugin(job(**settings), facts) == plugin
+
+
+@pytest.mark.parametrize(
+    ("family", "offered", "plugin", "is_told"),
+    [
+        ("", "pmix none pmi2", None, True),
+        ("none", "pmix none pmi2", None, False),
+        ("", "none", None, False),
+        ("mpich", "pmix none pmi2", "pmi2", False),
+        ("openmpi", "pmix none pmi2", "pmix", False),
+        ("openmpi", "none pmi2", None, True),
+    ],
+)
+def test_the_plugin_of_a_command_that_is_not_ours(
+    family: str, offered: str, plugin: str | None, is_told: bool
+) -> None:
+    command = replace(job(), work=Work(("train",), is_busbw=False))
+    facts = {**FACTS, "family": family, "mpi": offered}
+    assert mpi_plugin(command, facts) == plugin
+    assert "BUSBW_TOKEN" not in render(command, facts).text
+    notes = slurm.request(command, facts).notes
+    assert [note.split(",")[0] for note in notes] == ["which MPI train uses is not known"] * is_told
+
+
+def test_a_command_of_one_rank_or_with_mpi_said_needs_no_note() -> None:
+    for settings in ({"nodes": "1"}, {"mpi": "mpich"}):
+        command = replace(job(**settings), work=Work(("train",), is_busbw=False))
+        assert slurm.request(command, {**FACTS, "family": ""}).notes == ()
+
+
+def test_an_mpi_that_slurm_cannot_start_is_refused() -> None:
+    with pytest.raises(SiteError, match=r"cannot start Open MPI ranks: it offers none, pmi2") as refused:
+        mpi_plugin(job(mpi="openmpi"), {**FACTS, "mpi": "none pmi2"})
+    assert "--mpi none" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("settings", "facts", "nodes", "ranks", "per_node"),
+    [
+        ({}, FACTS, 2, 2, 1),
+        ({}, GPUS, 2, 16, 8),
+        ({"ranks_per_node": 4}, GPUS, 2, 8, 4),
+        ({"ranks": 6}, FACTS, 2, 6, 3),
+        ({"ranks": 5}, FACTS, 2, 5, None),
+        ({"nodes": "", "job_id": "7"}, {**FACTS, "job_nodes": "4"}, 4, 4, 1),
+        ({"nodes": "3", "job_id": "7"}, {**FACTS, "job_nodes": "4"}, 3, 3, 1),
+    ],
+)
+def test_how_many(settings: Any, facts: Any, nodes: int, ranks: int, per_node: int | None) -> None:
+    found = shape(job(**settings), facts)
+    assert (found.nodes, found.ranks, found.per_node) == (nodes, ranks, per_node)
+
+
+@pytest.mark.parametrize(
+    ("settings", "facts"),
+    [
+        ({"nodes": ""}, FACTS),
+        ({"nodes": "5", "job_id": "7"}, {**FACTS, "job_nodes": "4"}),
+        ({"ranks": 1}, FACTS),
+        ({"mpi": "none", "world": "mpi"}, FACTS),
+        ({"srun_args": "'open"}, FACTS),
+        ({"sbatch_args": "'open"}, FACTS),
+    ],
+)
+def test_what_does_not_fit_is_refused(settings: Any, facts: Any) -> None:
+    with pytest.raises(UsageError):
+        render(job(**settings), facts)
+
+
+@given(
+    value=st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), min_size=1),
+    words=st.lists(st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0")), max_size=4),
+)
+def test_no_value_becomes_a_line_of_its_own(value: str, words: list[str]) -> None:
+    """A #SBATCH line is the one place where quoting would not help."""
+    plain = job(partition=value, account=value, time_limit=value, environ={"NAME": value})
+    wild = replace(plain, work=Work(tuple(words)), folder=f"/runs/{value}")
+    script = render(wild, {**FACTS, "setup": value})
+    header = script.text[: script.text.index("\nrun_folder=")]
+    wanted = render(job(), FACTS).text
+    names = {line.split("=")[0] for line in wanted[: wanted.index("\nrun_folder=")].splitlines()}
+    more = {"#SBATCH --partition", "#SBATCH --account", "#SBATCH --time", ""}
+    assert {line.split("=")[0] for line in header.splitlines()} <= names | more
+    for name in ("--partition", "--account", "--time"):
+        assert f"#SBATCH {name}={value}" in header.splitlines() or f"{name}={value}" in script.options
+
+
+def test_flags_of_other_engines_are_refused() -> None:
+    with pytest.raises(BusbwError, match="--namespace means nothing on Slurm"):
+        slurm.inquire(LaunchSettings(on="slurm", namespace="x"))

@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from busbw.errors import UsageError
+from busbw.launchers.variables import parse_lines, read_variables
+
+
+def test_the_command_line_wins_over_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "a.env"
+    file.write_text("# comment\n\nexport NCCL_DEBUG=INFO\nA='b c'\nB=\"x=y\"\nC=$HOME 'q\n")
+    found = read_variables(("A=new", "D="), file)
+    assert found == {"NCCL_DEBUG": "INFO", "A": "new", "B": "x=y", "C": "$HOME 'q", "D": ""}
+
+
+@pytest.mark.parametrize("value", ["a b", "$(rm -rf x)", "line\nline", "'\"\\", "=", "ünï"])
+def test_values_are_data(value: str) -> None:
+    assert read_variables((f"A={value}",), None) == {"A": value}
+
+
+@pytest.mark.parametrize("word", ["A", "=b", "1A=b", "A B=c", "A-B=c", "A\n=c", "A=\0"])
+def test_what_is_no_variable_is_refused(word: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        read_variables((word,), None)
+    assert refused.value.hint
+
+
+def test_the_line_is_named() -> None:
+    with pytest.raises(UsageError, match=r"x\.env, line 2: 'oops'"):
+        parse_lines("A=1\noops\n", "x.env")
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot read --env-file"):
+        read_variables((), tmp_path / "none.env")

@@ -1,0 +1,209 @@
+"""Asked against used: what variables or presets ask for, and NCCL's words that it goes without."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from busbw.model.finding import Finding, Severity
+from busbw.model.plan import Preflight
+from busbw.preflight.asked import CHECKS, Used, judge_use
+from busbw.preflight.facts import RankFacts
+from busbw.preflight.gathered import Gathered
+from busbw.preflight.nccl_log import NcclUse, read_use
+
+Ranks = Callable[..., tuple[RankFacts, ...]]
+ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
+GOOD = NcclUse(
+    heard=True,
+    network="IB",
+    inside={"P2P": 16},
+    between={"NET/IB/GDRDMA": 8},
+    nvls=True,
+)
+HEAD = "h1:4242:4243 [0] NCCL INFO "
+
+
+@pytest.fixture
+def judged(ranks: Ranks) -> Callable[..., list[Finding]]:
+    """Findings of ranks whose NCCL says ``uses`` (one for all, or one each), with variables set on all."""
+
+    def judge(
+        uses: NcclUse | list[NcclUse],
+        environ: dict[str, str] | None = None,
+        expects: tuple[str, ...] = (),
+        hosts: int = 2,
+        **changed: Any,
+    ) -> list[Finding]:
+        everybody = tuple(range(hosts * 2))
+        all_ranks = ranks(hosts, 2, at=everybody, environ=environ or {})
+        if changed:
+            all_ranks = tuple(replace(rank, **changed) for rank in all_ranks)
+        said = uses if isinstance(uses, list) else [uses] * len(all_ranks)
+        asked = Preflight("run", expects=expects)
+        return list(judge_use(Used(Gathered(all_ranks, "nccl", asked), tuple(said))))
+
+    return judge
+
+
+def only(findings: list[Finding]) -> Finding:
+    (finding,) = findings
+    return finding
+
+
+def test_what_is_asked_for_and_used_is_no_finding(judged: Any) -> None:
+    assert judged(GOOD) == []
+    assert judged(GOOD, {"NCCL_NET": "IB", "NCCL_NET_GDR_LEVEL": "PHB", "NCCL_NVLS_ENABLE": "1"}) == []
+    assert judged(GOOD, expects=("net=ib", "gdr=1", "nvls=1", "collnet=0")) == []
+    for name in ("AWS Libfabric", "Libfabric"):  # its new name serves whoever asks for the old one
+        ofi = replace(GOOD, network=name, plugins=(f"{name} (v9)",))
+        assert judged(ofi, {"NCCL_NET": "AWS Libfabric"}) == []
+        assert judged(ofi, {"NCCL_NET_PLUGIN": "ofi"}) == []
+        assert judged(ofi, expects=("net=ofi",)) == []
+
+
+def test_every_check_says_what_holds() -> None:
+    assert all(find.__doc__ and find.__doc__.endswith(".") for find in CHECKS.values())
+
+
+@pytest.mark.parametrize(
+    ("environ", "expects", "asked"),
+    [
+        ({"NCCL_NET": "AWS Libfabric"}, (), "NCCL_NET=AWS Libfabric"),
+        ({"NCCL_NET_PLUGIN": "ofi"}, (), "NCCL_NET_PLUGIN=ofi"),
+        ({}, ("net=ofi",), "net=ofi"),
+        ({}, ("net=ib",), "net=ib"),
+    ],
+)
+def test_no_silent_fallback_to_sockets(
+    judged: Any, environ: dict[str, str], expects: tuple[str, ...], asked: str
+) -> None:
+    lines = ["NET/Plugin: Could not find: libnccl-net.so", "Using network Socket"]
+    use = read_use([HEAD + line for line in lines])
+    findings = judged(use, environ, expects)
+    first = findings[0]
+    assert (first.check, first.severity) == ("network-used", ERROR)
+    assert first.claim == f"{asked} is asked for, and NCCL uses Socket on all ranks"
+    assert first.evidence == "Could not find: libnccl-net.so"
+
+
+def test_sockets_that_nobody_asked_for_are_a_warning(judged: Any) -> None:
+    """Hosts with fabric ports and a job that was not given them."""
+    finding = only(judged(NcclUse(heard=True, network="Socket")))
+    assert (finding.check, finding.severity) == ("sockets", WARNING)
+    assert "though hosts have up to 2 active fabric ports" in finding.claim
+
+
+@pytest.mark.parametrize(
+    ("environ", "expects"),
+    [({"NCCL_NET": "Socket"}, ()), ({"NCCL_IB_DISABLE": "1"}, ()), ({}, ("net=socket",))],
+)
+def test_sockets_that_somebody_asked_for_are_none(
+    judged: Any, environ: dict[str, str], expects: tuple[str, ...]
+) -> None:
+    assert judged(NcclUse(heard=True, network="Socket"), environ, expects) == []
+
+
+def test_one_rank_that_fell_back_is_named(judged: Any) -> None:
+    uses = [GOOD, GOOD, GOOD, replace(GOOD, network="Socket", between={"NET/Socket": 2})]
+    findings = judged(uses)
+    by_check = {finding.check: finding for finding in findings}
+    assert by_check["one-network"].claim == "NCCL's network: Socket on rank 3 (h2), IB on the other 3"
+    assert by_check["sockets"].claim.endswith("on rank 3 (h2)")
+    assert (by_check["sockets"].rank, by_check["sockets"].host) == (3, "h2")
+
+
+def test_forced_sockets_inside_a_host(judged: Any) -> None:
+    """NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 on one host: NCCL's own words for two ranks."""
+    lines = [
+        "NET/IB : No device found.",
+        "NET/Socket : Using [0]eth0:10.0.0.1<0>",
+        "Using network Socket",
+        "Channel 00/0 : 1[1] -> 0[0] [receive] via NET/Socket/0",
+        "Channel 00/0 : 0[0] -> 1[1] [send] via NET/Socket/0",
+    ]
+    use = read_use([HEAD + line for line in lines], ("h1", "h1"))
+    finding = only(judged(use, {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1"}, hosts=1))
+    assert (finding.check, finding.severity) == ("inside-hosts", WARNING)
+    assert finding.claim == "NCCL's ranks of one host talk over a network on all ranks"
+    assert finding.evidence == (
+        "connections by kind: NET/Socket 2; set: NCCL_P2P_DISABLE=1, NCCL_SHM_DISABLE=1"
+    )
+    assert finding.hint == "unset NCCL_P2P_DISABLE"
+
+
+def test_host_memory_between_gpus_with_nvlinks(judged: Any, parts: Any) -> None:
+    use = replace(GOOD, inside={"SHM": 4}, between={})
+    assert only(judged(use, hosts=1)).claim.startswith("NCCL's ranks of one host talk over host memory")
+    assert judged(use, hosts=1, gpu=parts.gpu(0, links=0, links_active=0)) == []
+
+
+@pytest.mark.parametrize(
+    ("environ", "use", "name"),
+    [
+        ({"NCCL_NET_GDR_LEVEL": "PHB"}, {"between": {"NET/IB": 8}}, "GPUDirect RDMA"),
+        ({"NCCL_NET_GDR_READ": "1"}, {"between": {"NET/IB": 8}}, "GPUDirect RDMA"),
+        ({"NCCL_COLLNET_ENABLE": "1"}, {"collnet": False}, "CollNet (SHARP)"),
+        ({"NCCL_COLLNET_ENABLE": "1"}, {"collnet": None}, "CollNet (SHARP)"),
+        ({"NCCL_NVLS_ENABLE": "1"}, {"nvls": False}, "NVLink SHARP (NVLS)"),
+        ({"NCCL_MNNVL_ENABLE": "1"}, {"mnnvl": False}, "multi-node NVLink (MNNVL)"),
+        ({"NCCL_GDRCOPY_ENABLE": "1"}, {"gdrcopy": None}, "GDRCopy"),
+    ],
+)
+def test_a_feature_that_is_asked_for_and_not_used(
+    judged: Any, environ: dict[str, str], use: dict[str, Any], name: str
+) -> None:
+    ((variable, value),) = environ.items()
+    finding = only(judged(replace(GOOD, **use), environ))
+    assert (finding.check, finding.severity) == ("features-used", WARNING)
+    assert finding.claim == f"{variable}={value} is asked for, and NCCL does not use {name} on all ranks"
+    assert finding.hint
+
+
+@pytest.mark.parametrize("word", ["gdr", "collnet", "nvls", "mnnvl", "gdrcopy"])
+def test_what_a_preset_expects_is_an_error(judged: Any, word: str) -> None:
+    use = NcclUse(heard=True, network="IB", between={"NET/IB": 8}, nvls=False)
+    finding = only(judged(use, expects=(f"{word}=1",)))
+    assert (finding.severity, finding.claim.startswith(f"{word}=1 is asked for")) == (ERROR, True)
+
+
+def test_the_reason_is_evidence(judged: Any) -> None:
+    reason = "GPU Direct RDMA Disabled for GPU 0 / HCA 1 (distance 6 > 4)"
+    lines = [reason, "Using network IB", "Channel 00/0 : 1[1] -> 2[0] [send] via NET/IB/0"]
+    use = read_use([HEAD + line for line in lines], ("h1", "h1", "h2", "h2"))
+    assert only(judged(use, {"NCCL_NET_GDR_LEVEL": "PHB"})).evidence == reason
+
+
+def test_what_needs_several_hosts_means_nothing_on_one(judged: Any) -> None:
+    environ = {"NCCL_COLLNET_ENABLE": "1", "NCCL_MNNVL_ENABLE": "1", "NCCL_NET_GDR_LEVEL": "PHB"}
+    use = replace(GOOD, between={}, collnet=False, mnnvl=False)
+    assert judged(use, environ, ("collnet=1", "mnnvl=1", "gdr=1"), hosts=1) == []
+
+
+def test_what_is_to_be_off_and_is_on(judged: Any) -> None:
+    finding = only(judged(GOOD, expects=("nvls=0",)))
+    assert finding.severity is ERROR
+    assert finding.claim == "nvls=0 is expected, and NVLink SHARP (NVLS) is in use on all ranks"
+
+
+def test_a_tuner_that_did_not_load(judged: Any) -> None:
+    finding = only(judged(GOOD, {"NCCL_TUNER_PLUGIN": "/opt/tuner.so"}))
+    assert (
+        finding.claim == "NCCL_TUNER_PLUGIN=/opt/tuner.so is asked for, and NCCL uses no tuner on all ranks"
+    )
+    assert judged(GOOD, {"NCCL_TUNER_PLUGIN": "none"}) == []
+    assert judged(replace(GOOD, tuner="x"), {"NCCL_TUNER_PLUGIN": "x"}) == []
+    assert only(judged(GOOD, expects=("tuner=ofi",))).severity is ERROR
+
+
+def test_what_was_not_heard_is_said_and_not_judged(judged: Any) -> None:
+    finding = only(judged([GOOD, GOOD, GOOD, NcclUse()], {"NCCL_NET": "IB", "NCCL_NVLS_ENABLE": "1"}))
+    assert (finding.check, finding.severity, finding.rank) == ("unheard", INFO, 3)
+
+
+def test_nccls_own_warnings_are_kept(judged: Any) -> None:
+    finding = only(judged(replace(GOOD, warnings=("a", "b"))))
+    assert (finding.severity, finding.claim, finding.evidence) == (INFO, "NCCL warns on all ranks", "a, b")

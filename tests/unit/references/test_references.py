@@ -1,0 +1,121 @@
+"""The references that come with busbw: every published file, ranks held against bandwidths, interpolation."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from busbw.errors import UsageError
+from busbw.model.collective import collective
+from busbw.references import load
+from busbw.references.reference import Point, Reference, check_ranks, value_at
+
+P4DE = next(reference for reference in load.built_in() if reference.name == "aws-p4de-2x8")
+
+
+def by_name(name: str) -> Reference:
+    return next(reference for reference in load.built_in() if reference.name == name)
+
+
+def test_every_source_is_there() -> None:
+    kinds = {kind: [r for r in load.built_in() if r.kind == kind] for kind in ("log", "value", "own")}
+    assert {kind: len(found) for kind, found in kinds.items()} == {"log": 18, "value": 12, "own": 12}
+    names = [reference.name for reference in load.built_in()]
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("reference", load.built_in(), ids=lambda reference: reference.name)
+def test_each_says_where_when_and_what(reference: Reference) -> None:
+    assert reference.source
+    assert reference.date
+    assert reference.definition
+    assert reference.points
+    if not reference.left_out:
+        assert reference.ranks > 1
+        assert reference.device
+        assert all(point.busbw_gb_per_s >= 0 and point.size_bytes > 0 for point in reference.points)
+
+
+@pytest.mark.parametrize(
+    "reference", [r for r in load.built_in() if r.printed], ids=lambda reference: reference.name
+)
+def test_ranks_are_those_of_the_printed_bandwidths(reference: Reference) -> None:
+    check_ranks(reference)
+    with pytest.raises(UsageError, match="busbw / algbw is"):
+        check_ranks(replace(reference, ranks=max(reference.ranks // 2, 1)))
+
+
+def test_wrong_labels_lose() -> None:
+    assert (
+        by_name("coreweave-h100-sharp-12x8").ranks,
+        by_name("coreweave-h100-sharp-12x8").ranks_stated,
+    ) == (96, 64)
+    two_racks = by_name("coreweave-gb200-2racks-32x4")
+    assert (two_racks.ranks, two_racks.ranks_stated, two_racks.nodes) == (128, 144, 32)
+
+
+def test_25_mib_on_two_p4de_nodes_is_35_gb_per_s_by_interpolation() -> None:
+    for placement in ("out-of-place", "in-place"):
+        found = value_at(P4DE, 25 * 2**20, placement)
+        assert found is not None
+        assert found.interpolated
+        assert found.busbw_gb_per_s == pytest.approx(35.0, abs=0.05)
+
+
+def test_interpolation_is_straight_in_logarithms_and_stays_inside() -> None:
+    points = (Point(1024, "in-place", 1.0), Point(4096, "in-place", 4.0), Point(2**20, "in-place", 100.0))
+    curve = replace(P4DE, points=points)
+    middle = value_at(curve, 2048, "in-place")
+    assert middle is not None
+    assert middle.busbw_gb_per_s == pytest.approx(2.0)
+    exact = value_at(curve, 4096, "in-place")
+    assert exact is not None
+    assert (exact.busbw_gb_per_s, exact.interpolated) == (4.0, False)
+    for size in (512, 2**21, 65536):  # outside, and where points are too far apart
+        assert value_at(curve, size, "in-place") is None
+    assert value_at(curve, 2048, "out-of-place") is None
+
+
+def test_own_launches_have_their_spread() -> None:
+    found = value_at(by_name("busbw-h200-4gpu-all_reduce"), 2**30, "out-of-place")
+    assert found is not None
+    assert found.launches == 10
+    assert found.log_deviation is not None
+    assert 0 < found.log_deviation < 0.01
+    assert found.busbw_gb_per_s == pytest.approx(350, rel=0.05)
+
+
+def test_saved_references_come_back(tmp_path: Path) -> None:
+    own = replace(P4DE, name="mine", kind="saved", printed=None)
+    path = load.save((own,), "mine", tmp_path)
+    assert load.read(path) == (own,)
+    assert load.saved(tmp_path) == (own,)
+    assert load.find("mine", tmp_path) == (own,)
+    assert load.find(str(path), tmp_path) == (own,)
+    assert [reference.name for reference in load.find("aws-p5-2x8", tmp_path)] == ["aws-p5-2x8"]
+    with pytest.raises(UsageError, match="no reference 'nobody'"):
+        load.find("nobody", tmp_path)
+    with pytest.raises(UsageError, match="is no name"):
+        load.save((own,), "../x", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", '{"schema": 99, "references": []}', '{"schema": 1, "references": [{}]}']
+)
+def test_other_files_are_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        load.parse(text, "file")
+
+
+def test_a_reference_that_contradicts_itself_is_refused() -> None:
+    text = load.dump((P4DE,)).replace('"ranks": 16', '"ranks": 8')
+    with pytest.raises(UsageError, match="says 8 ranks, but its busbw / algbw is"):
+        load.parse(text, "file")
+
+
+def test_factors_tell_ranks_apart_where_the_file_says_so() -> None:
+    factor = collective("all_reduce").busbw_factor
+    assert math.isclose(factor(16), 1.875)

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from busbw.model.result import FIELD_WORDS, CaseResult, Status
+from busbw.reports.columns import format_time_us, result_columns
+from busbw.stats.statistic import WORDS
+
+TIMED = CaseResult(
+    0,
+    Status.GOOD,
+    time_ns=50_000.0,
+    low_ns=49_000.0,
+    high_ns=51_000.0,
+    mean_ns=50_000.0,
+    samples=320,
+    issue_ns=1_234.0,
+    skew_ns=12_345.0,
+    first_call_ns=9_876_543.0,
+    finished="2026-01-02T03:04:05.678+00:00",
+    stats={"p99": 75_250.0, "p99.9": None, "cv": 0.0312, "imbalance": 4_200.0, "avg": 51_000.0, "min": None},
+)
+UNTIMED = CaseResult(0, Status.NOT_APPLICABLE)
+
+
+def shown(word: str, result: CaseResult) -> str:
+    """The value under the one column that ``word`` adds."""
+    plain, more = result_columns(()), result_columns((word,))
+    (column,) = (column for column in more if column not in plain)
+    return column[1](result)
+
+
+@pytest.mark.parametrize(
+    ("time_ns", "text"),
+    [(5.0, "0.01"), (99_994.0, "99.99"), (100_000.0, "100.0"), (9_999_940.0, "9999.9"), (2.5e9, "2500000")],
+)
+def test_times_have_the_digits_of_nccl_tests(time_ns: float, text: str) -> None:
+    assert format_time_us(time_ns) == text
+
+
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [
+        ("p99", "75.25"),
+        ("cv", "3.12%"),
+        ("imbalance", "4.20"),
+        ("avg", "51.00"),
+        ("n", "320"),
+        ("issue", "1.23"),
+        ("skew", "12.35"),
+        ("first", "9876.5"),
+        ("timestamp", "03:04:05.678"),
+    ],
+)
+def test_values(word: str, value: str) -> None:
+    assert shown(word, TIMED) == value
+
+
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [
+        ("p99.9", "n<2995"),  # so many single calls it would take
+        ("p50", "n<5"),
+        ("p90", "n<29"),
+        ("min", "n/a"),
+        ("max", "n/a"),
+    ],
+)
+def test_what_the_samples_cannot_tell_says_so(word: str, value: str) -> None:
+    assert shown(word, TIMED) == value
+
+
+def test_too_few_for_the_99th_percentile() -> None:
+    assert shown("p99", replace(TIMED, stats={})) == "n<299"
+
+
+@pytest.mark.parametrize("word", ["p99", "cv", "imbalance", "avg", "n"])
+def test_a_case_without_times_has_no_statistics(word: str) -> None:
+    assert shown(word, UNTIMED) == ""
+
+
+@pytest.mark.parametrize("word", ["skew", "issue", "first"])
+def test_what_does_not_exist_says_so(word: str) -> None:
+    assert shown(word, UNTIMED) == "n/a"
+
+
+@pytest.mark.parametrize("word", [*WORDS, *FIELD_WORDS, "timestamp"])
+def test_every_word_is_one_column_between_time_and_bandwidth(word: str) -> None:
+    titles = [column.title for column, _ in result_columns((word,))]
+    assert titles[:2] == ["time", "+-"]
+    assert titles[3:] == ["algbw", "busbw", "#wrong"]
+    column = result_columns((word,))[2][0]
+    assert len(column.title) <= column.width
+    assert len(column.unit) <= column.width
+
+
+def test_columns_keep_the_order_in_which_they_were_asked_for() -> None:
+    words = ("first", "cv", "p99", "memory", "n")
+    titles = [column.title for column, _ in result_columns(words)]
+    assert titles[2:-3] == ["first", "cv", "p99", "n"]  # memory is a line below the table
+
+
+@pytest.mark.parametrize("time_ns", [0.0, None])
+def test_an_interval_needs_a_time(time_ns: float | None) -> None:
+    interval = result_columns(())[1][1]
+    assert interval(TIMED) == "2.0%"
+    assert interval(replace(TIMED, time_ns=time_ns)) == ""

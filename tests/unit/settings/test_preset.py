@@ -1,0 +1,204 @@
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from busbw.errors import UsageError
+from busbw.settings.preset import names, read_preset
+from busbw.settings.preset_file import parse
+
+H100_NICS = ",".join(f"ibp{number}:1" for number in range(8))
+SPECTRUM_X = {
+    "NCCL_IB_NET_LATENCY": "50",
+    "NCCL_IB_ADAPTIVE_ROUTING": "1",
+    "NCCL_NVLS_NCHANNELS": "24",
+    "NCCL_P2P_NET_CHUNKSIZE": "524288",
+    "NCCL_NVLSTREE_MAX_CHUNKSIZE": "262144",
+    "NCCL_NVLS_CHUNKSIZE": "262144",
+    "NCCL_IB_ADDR_FAMILY": "AF_INET6",
+    "NCCL_IB_ADDR_RANGE": "fd02::/16",
+    "NCCL_IB_TC": "96",
+}
+
+
+def test_every_cluster_that_the_sources_know_is_there() -> None:
+    aws = ["p4d.24xlarge", "p4de.24xlarge", "p5.48xlarge", "p5e.48xlarge", "p5en.48xlarge"]
+    aws += ["p6-b200.48xlarge", "p6-b300.48xlarge", "p6e-gb200.36xlarge", "trn1.32xlarge", "trn2.48xlarge"]
+    coreweave = ["a40", "a100", "a100-gdrcopy", "a100-no-ib", "a100-sharp", "h100", "h100-sharp", "b200"]
+    coreweave += ["b200-sharp", "b300", "b300-sharp", "gb200-nvl72", "gb200-2-racks", "gb300-nvl72"]
+    coreweave += ["gb300-roce", "gb300-roce-dra", "gb300-roce-2-racks", "gb300-roce-2-racks-dra"]
+    alcf = ["polaris", *(f"polaris-{n}" for n in range(2, 7)), "polaris-recommended"]
+    alcf += ["polaris-recommended-hang"]
+    wanted = [f"aws/{n}" for n in aws] + [f"coreweave/{n}" for n in coreweave] + [f"alcf/{n}" for n in alcf]
+    assert set(wanted) <= set(names())
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_preset_says_where_it_is_from_and_reads_in_every_version(name: str) -> None:
+    preset = read_preset(name)
+    assert preset.source
+    assert preset.date
+    assert preset.summary
+    for version in preset.versions:
+        assert read_preset(f"{name}@{version}").date == version
+
+
+@pytest.mark.parametrize(
+    ("name", "engine", "has", "lacks"),
+    [
+        (
+            "aws/p5.48xlarge@2024-04",
+            "slurm",
+            {"FI_EFA_USE_DEVICE_RDMA": "1", "NCCL_BUFFSIZE": "8388608", "NCCL_SOCKET_IFNAME": "^docker,lo"},
+            ["NCCL_TUNER_PLUGIN"],
+        ),
+        (
+            "aws/p5.48xlarge@2026-02",
+            "slurm",
+            {"NCCL_P2P_NET_CHUNKSIZE": "524288", "OMPI_MCA_pml": "^ucx"},
+            ["FI_EFA_USE_DEVICE_RDMA"],
+        ),
+        (
+            "aws/p5.48xlarge",
+            "slurm",
+            {"FI_PROVIDER": "efa", "NCCL_SOCKET_IFNAME": "^docker,lo,veth"},
+            ["NCCL_BUFFSIZE", "NCCL_TUNER_PLUGIN", "OMPI_MCA_pml", "FI_EFA_USE_DEVICE_RDMA"],
+        ),
+        ("aws/p6e-gb200.36xlarge", "", {"NCCL_NVLS_ENABLE": "1", "NCCL_MNNVL_ENABLE": "1"}, []),
+        (
+            "coreweave/h100",
+            "kubernetes",
+            {"UCX_NET_DEVICES": H100_NICS, "NCCL_COLLNET_ENABLE": "0", "NCCL_NET_PLUGIN": "none"},
+            ["NCCL_ALGO", "UCX_TLS"],
+        ),
+        (
+            "coreweave/h100",
+            "slurm",
+            {"UCX_NET_DEVICES": "eth0", "UCX_TLS": "tcp", "PMIX_MCA_gds": "^ds12", "NCCL_NET_PLUGIN": "none"},
+            ["NCCL_COLLNET_ENABLE", "SHARP_COLL_ENABLE_PCI_RELAXED_ORDERING"],
+        ),
+        (
+            "coreweave/h100-sharp",
+            "kubernetes",
+            {"NCCL_ALGO": "COLLNETCHAIN", "NCCL_COLLNET_ENABLE": "1"},
+            ["NCCL_NET_PLUGIN"],
+        ),
+        ("coreweave/b300-sharp", "slurm", {"NCCL_COLLNET_ENABLE": "1"}, ["NCCL_ALGO"]),
+        ("coreweave/h100@2025-07", "kubernetes", {"NCCL_COLLNET_ENABLE": "0"}, ["NCCL_NET_PLUGIN"]),
+        ("coreweave/a100-no-ib", "", {"NCCL_IB_HCA": "eth0"}, []),
+        (
+            "coreweave/a100-gdrcopy",
+            "",
+            {"NCCL_GDRCOPY_ENABLE": "1", "NCCL_DEBUG": "INFO"},
+            ["UCX_NET_DEVICES"],
+        ),
+        ("coreweave/gb300-roce", "kubernetes", SPECTRUM_X, []),
+        (
+            "coreweave/gb200-nvl72@2025-07",
+            "kubernetes",
+            {"NCCL_NVLS_ENABLE": "0", "NCCL_COLLNET_ENABLE": "0"},
+            ["NCCL_MNNVL_ENABLE", "UCX_TLS"],
+        ),
+        ("alcf/polaris-6", "pbs", {"NCCL_NET_GDR_LEVEL": "PXB", "FI_CXI_RX_MATCH_MODE": "software"}, []),
+        (
+            "alcf/polaris-recommended",
+            "pbs",
+            {"NCCL_NET_GDR_LEVEL": "PHB", "FI_CXI_DEFAULT_CQ_SIZE": "131072"},
+            ["FI_CXI_RX_MATCH_MODE"],
+        ),
+        (
+            "alcf/polaris-recommended-hang",
+            "pbs",
+            {"FI_CXI_REQ_BUF_SIZE": "16MB", "FI_CXI_RDZV_THRESHOLD": "2000", "FI_CXI_RDZV_GET_MIN": "0"},
+            [],
+        ),
+    ],
+)
+def test_environments_are_those_of_the_source(
+    name: str, engine: str, has: dict[str, str], lacks: list[str]
+) -> None:
+    environ = read_preset(name).environ(engine)
+    assert {key: environ.get(key) for key in has} == has
+    assert [key for key in lacks if key in environ] == []
+
+
+def test_set_ups_of_polaris_are_cumulative() -> None:
+    environs = [read_preset(f"alcf/polaris{tail}").environ("") for tail in ("", "-2", "-3", "-4", "-5")]
+    assert [len(environ) for environ in environs] == [0, 3, 4, 7, 10]
+    for below, above in pairwise(environs):
+        assert below.items() <= above.items()
+
+
+def test_library_folders_replace_each_other() -> None:
+    assert read_preset("alcf/polaris-5").library_path == ("/soft/libraries/aws-ofi-nccl/v1.9.1-aws/lib",)
+    recommended = read_preset("alcf/polaris-recommended").library_path
+    assert recommended == ("/soft/libraries/hwloc/lib", "/soft/libraries/aws-ofi-nccl/v1.6.0/lib")
+
+
+def test_a_version_changes_what_the_engine_is_asked_too() -> None:
+    now = read_preset("aws/p5.48xlarge").launch_values("kubernetes")["set"]
+    then = read_preset("aws/p5.48xlarge@2024-04").launch_values("kubernetes")["set"]
+    assert "memory=32000Mi" in now
+    assert "memory=8000Mi" in then
+    assert read_preset("coreweave/gb200-nvl72").launch_values("slurm")["nodes"] == "16"
+    assert read_preset("coreweave/gb200-nvl72@2025-07").launch_values("slurm")["nodes"] == "18"
+
+
+@pytest.mark.parametrize(
+    "name", ["aws/p5", "p5.48xlarge", "nowhere/x", "", "aws/efa@1999", "aws/p5.48xlarge@1999"]
+)
+def test_what_is_not_there_is_refused_with_what_is(name: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        read_preset(name)
+    assert refused.value.hint
+
+
+OURS = """
+family: ours
+source: the wiki
+date: 2026-11-22
+presets:
+  base: {abstract: true, env: {A: "1", B: "2"}}
+  big: {extends: base, summary: ours, env: {B: "3"}, run: {minbytes: 1K}, slurm: {partition: p}}
+"""
+
+
+def test_a_user_s_own_file_is_one_more_family(tmp_path: Path) -> None:
+    file = tmp_path / "ours.yaml"
+    file.write_text(OURS)
+    assert "ours/big" in names((file,))
+    assert "ours/base" not in names((file,))
+    preset = read_preset("ours/big", (file,))
+    assert preset.environ("slurm") == {"A": "1", "B": "3"}
+    assert preset.launch_values("slurm") == {"partition": "p"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: [", "not YAML"),
+        ("family: x", "no mapping of presets"),
+        ("presets: {}", "names no family"),
+        ("family: x\npresets: {a: {envv: {}}}", "'envv' is not known"),
+        ("family: x\npresets: {a: {env: {A: 1}}}", "A is not text"),
+        ("family: x\npresets: {a: {env: []}}", "env is not a mapping"),
+        ("family: x\npresets: {a: {notes: x}}", "notes is not a list"),
+        ("family: x\npresets: {a: {run: {minbyte: 1}}}", "'minbyte' is no setting"),
+        ("family: x\npresets: {a: {slurm: {queue: 1}}}", "'queue' is no setting"),
+        ("family: x\npresets: {a: 1}", "not a mapping"),
+        ("family: x\nmore: 1\npresets: {}", "'more' is no part"),
+        ("family: x\npresets: {a: {versions: {2026: {envv: {}}}}}", "version 2026: 'envv'"),
+    ],
+)
+def test_what_is_not_well_formed_is_named(text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        parse(text, "ours.yaml")
+
+
+def test_an_extension_that_is_missing(tmp_path: Path) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_text("family: x\npresets: {a: {extends: b}}")
+    with pytest.raises(UsageError, match="extends 'b'"):
+        read_preset("x/a", (file,))

@@ -1,0 +1,264 @@
+"""Jobs on an engine whose cluster is this machine: real ranks, front processes that die or are stopped."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from busbw_testing.environ import clean_environ
+
+MPIEXEC = shutil.which("mpiexec", path=str(Path(sys.executable).parent))
+pytestmark = pytest.mark.skipif(MPIEXEC is None, reason="the bundled mpich is not installed here")
+
+# The command line with one more engine in the place of "hosts".
+FRONT = """
+import sys
+from busbw.launchers import engine
+engine.ENGINES["hosts"] = engine.ENGINES["here"] = "busbw_testing.here_engine"
+from busbw.cli.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+LONG = ("run", "all_reduce", "-b", "1K", "-e", "64K", "-n", "2000000", "--on", "hosts")
+
+
+def front(home: Path, *words: str, **variables: str) -> subprocess.Popen[str]:
+    support = Path(__file__).parents[1] / "support"
+    return subprocess.Popen(
+        [sys.executable, "-c", FRONT, *words],
+        env=clean_environ(BUSBW_HOME=str(home), PYTHONPATH=str(support), **variables),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler) and None,  # noqa: PLW1509
+    )
+
+
+def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    out, err = process.communicate(timeout=60)
+    return process.returncode, out, err
+
+
+def only_run(home: Path) -> Path:
+    (folder,) = home.iterdir()
+    return folder
+
+
+def wait_for(path: Path, word: str) -> None:
+    for _ in range(1500):
+        if path.is_file() and word in path.read_text():
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"no {word!r} in {path} within 30 s")
+
+
+def job_is_gone(folder: Path) -> bool:
+    pid = int(json.loads((folder / "request" / "job.json").read_text())["id"])
+    for _ in range(250):
+        try:
+            os.killpg(pid, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def test_a_run_on_an_engine_shows_its_table_and_brings_its_record(tmp_path: Path) -> None:
+    code, out, err = finish(
+        front(tmp_path, "run", "all_reduce", "-b", "1K", "-e", "2K", "-n", "20", "--on", "hosts")
+    )
+    assert code == 0, err
+    rows = [line.split() for line in out.splitlines() if line[:1] == " "]
+    assert [row[0] for row in rows] == ["1024", "2048"]
+    record = json.loads((only_run(tmp_path) / "run.json").read_text())
+    assert record["status"] == "complete"
+    assert record["argv"][-2:] == ["--on", "hosts"]
+    assert "--on" in record["argv"]
+    assert "submitted here job" in err
+
+
+def test_the_front_process_dies_and_another_one_attaches(tmp_path: Path) -> None:
+    first = front(tmp_path, *LONG[:-4], "-n", "3000", "--on", "hosts")
+    wait_for_run(tmp_path)
+    folder = only_run(tmp_path)
+    wait_for(folder / "log" / "stream.jsonl", '"event":"case"')
+    first.kill()
+    first.communicate()
+    code, out, err = finish(front(tmp_path, "attach"))
+    assert code == 0, err
+    rows = [line.split()[0] for line in out.splitlines() if line[:1] == " " and line.split()[0].isdigit()]
+    assert rows == [str(1024 << step) for step in range(7)]  # each row once, from the start
+    record = json.loads((folder / "run.json").read_text())
+    assert [result["status"] for result in record["results"]] == ["good"] * 14
+    assert [result["case"] for result in record["results"]] == list(range(14))
+
+
+def wait_for_run(home: Path) -> None:
+    for _ in range(1500):
+        if home.is_dir() and any((folder / "request" / "job.json").is_file() for folder in home.iterdir()):
+            return
+        time.sleep(0.02)
+    raise AssertionError("no job within 30 s")
+
+
+def test_ctrl_c_cancels_the_job_and_keeps_what_was_measured(tmp_path: Path) -> None:
+    process = front(tmp_path, *LONG)
+    wait_for_run(tmp_path)
+    folder = only_run(tmp_path)
+    wait_for(folder / "log" / "stream.jsonl", '"event":"header"')
+    process.send_signal(signal.SIGINT)
+    code, _, err = finish(process)
+    assert code == 130
+    assert "cancelling the job" in err
+    assert job_is_gone(folder)
+    assert json.loads((folder / "run.json").read_text())["status"] == "interrupted"
+
+
+def test_ctrl_c_in_attach_leaves_the_job_alone(tmp_path: Path) -> None:
+    code, _, err = finish(front(tmp_path, *LONG, "--detach"))
+    assert (code, "busbw attach" in err) == (0, True)
+    folder = only_run(tmp_path)
+    process = front(tmp_path, "attach")
+    wait_for(folder / "log" / "stream.jsonl", '"event":"header"')
+    process.send_signal(signal.SIGINT)
+    code, _, err = finish(process)
+    assert code == 130
+    assert "the job goes on" in err
+    listed = json.loads(finish(front(tmp_path, "jobs", "--format", "json"))[1])
+    assert [row["state"] for row in listed] == ["running"]
+    _, job_line = finish(front(tmp_path, "jobs"))[1].splitlines()  # one line in a pipe, however long
+    assert job_line.split()[:4] == [folder.name, "here", listed[0]["job"], "running"]
+    assert finish(front(tmp_path, "cancel"))[0] == 0
+    assert job_is_gone(folder)
+
+
+def test_a_rank_that_is_killed_is_named(tmp_path: Path) -> None:
+    process = front(tmp_path, *LONG)
+    wait_for_run(tmp_path)
+    folder = only_run(tmp_path)
+    wait_for(folder / "log" / "stream.jsonl", '"event":"header"')
+    ranks = {}
+    for line in (folder / "log" / "stream.jsonl").read_text().splitlines():
+        item = json.loads(line)
+        if item["event"] == "hello":
+            ranks[item["rank"]] = item["pid"]
+    os.kill(ranks[1], signal.SIGKILL)
+    code, _, err = finish(process)
+    assert code == 5
+    assert "rank 1" in err
+    record = json.loads((folder / "run.json").read_text())
+    assert record["status"] == "failed"
+    assert "rank 1" in record["error"]
+    assert finish(front(tmp_path, "attach"))[0] == 5  # as a script wants it, from the record too
+
+
+def test_a_job_that_was_cancelled_elsewhere_was_interrupted(tmp_path: Path) -> None:
+    process = front(tmp_path, *LONG)
+    wait_for_run(tmp_path)
+    folder = only_run(tmp_path)
+    wait_for(folder / "log" / "stream.jsonl", '"event":"header"')
+    assert finish(front(tmp_path, "cancel"))[0] == 0
+    code, _, err = finish(process)
+    assert (code, "error:" in err, "the job goes on" in err) == (130, False, False)
+    assert job_is_gone(folder)
+    assert json.loads((folder / "run.json").read_text())["status"] == "interrupted"
+    assert finish(front(tmp_path, "attach"))[0] == 130
+    code, _, err = finish(front(tmp_path, "cancel"))
+    assert (code, "has ended already" in err) == (0, True)
+
+
+def test_a_cancelled_job_does_not_go_on_when_it_is_attached_to(tmp_path: Path) -> None:
+    assert finish(front(tmp_path, *LONG, "--detach"))[0] == 0
+    folder = only_run(tmp_path)
+    assert finish(front(tmp_path, "cancel"))[0] == 0
+    code, _, err = finish(front(tmp_path, "attach"))
+    assert (code, "the job goes on" in err) == (130, False)
+    assert json.loads((folder / "run.json").read_text())["status"] == "interrupted"
+
+
+def test_ctrl_c_ends_all_jobs_of_one_command(tmp_path: Path) -> None:
+    process = front(tmp_path, *LONG, "-N", "1,2,3")
+    for _ in range(1500):
+        if list(tmp_path.glob("*/log/stream.jsonl")) and len(list(tmp_path.glob("*/request/job.json"))) == 3:
+            break
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    assert finish(process)[0] == 130
+    folders = sorted(tmp_path.iterdir())
+    assert len(folders) == 3
+    assert all(job_is_gone(folder) for folder in folders)
+    assert [json.loads((folder / "run.json").read_text())["status"] for folder in folders] == [
+        "interrupted"
+    ] * 3
+
+
+def test_ctrl_c_while_submitting_ends_the_job_once_its_number_is_known(tmp_path: Path) -> None:
+    process = front(tmp_path, *LONG, "-N", "1,2", BUSBW_TEST_SLOW_SUBMIT="2")
+    for _ in range(1500):
+        if list(tmp_path.glob("*/log/job.out")):
+            break
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    assert finish(process)[0] == 130
+    folder = only_run(tmp_path)  # the second one was not submitted any more
+    assert job_is_gone(folder)
+
+
+def test_a_batch_of_jobs_is_listed_with_what_each_measures(tmp_path: Path) -> None:
+    words = ("all_reduce,all_gather", "-b", "64", "-e", "64", "-n", "2", "--split", "0x0", "--on", "hosts")
+    code, _, err = finish(front(tmp_path, "run", *words, "-N", "1,2"))
+    assert code == 0, err
+    ids = re.findall(r"submitted here job (\d+)", err)
+    assert f"2 jobs: {ids[0]}, {ids[1]}; `busbw jobs --format csv` lists them" in err
+    code, out, _ = finish(front(tmp_path, "exec", "--on", "hosts", "--", "echo", "a b"))
+    assert code == 0
+    code, out, err = finish(front(tmp_path, "jobs", "--format", "csv"))
+    assert code == 0, err
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert {row["JobID"] for row in rows if row["Operations"] == "all_reduce,all_gather"} == set(ids)
+    for row in rows:
+        assert (row["Nodes"], row["Ranks"], row["Engine"], row["State"]) == ("1", "2", "here", "ended")
+        assert row["SubmissionTime"].startswith("20")
+    assert sorted(row["SplitMask"] for row in rows) == ["", "0x0", "0x0"]
+    assert [row["Operations"] for row in rows].count("echo 'a b'") == 1
+
+
+@pytest.mark.parametrize("own", [0, 3])
+def test_exec_shows_the_output_and_gives_the_command_s_code(tmp_path: Path, own: int) -> None:
+    script = f'echo "it says $A"; exit {own}'
+    code, out, _ = finish(
+        front(tmp_path, "exec", "--on", "hosts", "--env", "A=b $(c)", "--", "sh", "-c", script)
+    )
+    assert code == own
+    assert out.splitlines()[:2] == ["it says b $(c)"] * 2
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("run", "all_reduce", "--hosts", "a"), "--hosts needs an engine"),
+        (("run", "all_reduce", "--on", "hosts", "-N", "x"), "--nodes x is no number"),
+        (("run", "all_reduce", "--on", "hosts", "--env", "x"), "is not K=V"),
+        (("run", "nonsense", "--on", "hosts"), "nonsense"),
+        (("exec", "--on", "hosts"), "no command given"),
+        (("attach", "nothing"), "no run 'nothing'"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_before_anything_starts(
+    tmp_path: Path, words: tuple[str, ...], message: str
+) -> None:
+    code, _, err = finish(front(tmp_path, *words))
+    assert code == 2
+    assert message in err
+    assert "hint:" in err
+    assert not list(tmp_path.iterdir())

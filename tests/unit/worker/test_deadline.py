@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from busbw.model.case import Case
+from busbw.worker.deadline import Deadline
+
+
+class Expired:
+    """Remembers what was said, and lets a test wait for it."""
+
+    def __init__(self) -> None:
+        self.said: list[tuple[Case, float, str]] = []
+        self.there = threading.Event()
+
+    def __call__(self, case: Case, seconds: float) -> None:
+        self.said.append((case, seconds, threading.current_thread().name))
+        self.there.set()
+
+
+def test_a_case_that_takes_longer_is_told_from_another_thread(case: Callable[..., Case]) -> None:
+    expired = Expired()
+    with Deadline(0.02, expired).for_case(case(index=7)):
+        assert expired.there.wait(10)
+    ((late, seconds, thread),) = expired.said
+    assert (late.index, seconds) == (7, 0.02)
+    assert thread != threading.current_thread().name
+
+
+def test_a_case_in_time_is_not(case: Callable[..., Case]) -> None:
+    expired = Expired()
+    deadline = Deadline(0.1, expired)
+    for index in range(3):
+        with deadline.for_case(case(index=index)):
+            pass
+    assert not expired.there.wait(0.3)
+
+
+def test_each_case_has_the_whole_time(case: Callable[..., Case]) -> None:
+    expired = Expired()
+    deadline = Deadline(0.4, expired)
+    for index in range(4):
+        with deadline.for_case(case(index=index)):
+            assert not expired.there.wait(0.15)
+    assert expired.said == []
+
+
+def test_a_case_that_fails_is_not_told_as_late(case: Callable[..., Case]) -> None:
+    expired = Expired()
+    with pytest.raises(ZeroDivisionError), Deadline(0.1, expired).for_case(case()):
+        raise ZeroDivisionError
+    assert not expired.there.wait(0.3)
+
+
+@pytest.mark.parametrize("deadline", [Deadline.none(), Deadline(0.0, lambda case, seconds: None)])
+def test_without_a_limit_nobody_watches(deadline: Deadline, case: Any) -> None:
+    before = threading.active_count()
+    with deadline.for_case(case()):
+        assert threading.active_count() == before

@@ -1,0 +1,219 @@
+"""Groups, graphs, single calls and loops: what a sample is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from busbw.model.plan import Limits, Timing
+from busbw.model.result import StopReason
+from busbw.worker.measure import SINGLE_CALLS, Samples, measure
+
+OnRanks = Callable[[int, Callable[[Any], Any]], list[Any]]
+Measured = Callable[..., list[Samples]]
+LATENCY = Timing(mode="latency")
+
+
+# ---- groups (-m) ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("group", [3, 4, 16])
+@pytest.mark.parametrize("groups", [None, 1, 10, 20, 23])
+def test_groups_are_never_cut(measured: Measured, scripted: Any, group: int, groups: int | None) -> None:
+    case = scripted(lambda call: 1000.0, calls_per_issue=group)
+    calls = None if groups is None else groups * group
+    (samples,) = measured([case], Limits(calls=calls))
+    assert all(calls % group == 0 for calls in case.warm_up)
+    assert all(lead % group == k % group == 0 for lead, _, k in case.looks)
+    assert samples.warmup_calls % group == 0
+    assert samples.times_ns.tolist() == [1000.0] * len(samples.times_ns)
+
+
+@pytest.mark.parametrize(("groups", "group"), [(20, 4), (10, 3), (1, 8), (100, 2), (9, 16)])
+def test_a_fixed_number_of_groups_is_exact(
+    measured: Measured, scripted: Any, groups: int, group: int
+) -> None:
+    case = scripted(lambda call: 1000.0, calls_per_issue=group)
+    (samples,) = measured([case], Limits(calls=groups * group))
+    assert sum(count * k for _, count, k in case.looks) == groups * group
+    assert len(samples.times_ns) * samples.taken.k == groups * group
+
+
+def test_the_first_call_of_groups_is_a_first_group(measured: Measured, scripted: Any) -> None:
+    case = scripted(lambda call: 1e6, calls_per_issue=4)
+    (samples,) = measured([case], Limits())
+    assert case.warm_up[0] == 4
+    assert samples.first_call_ns == 1e6
+
+
+# ---- graphs (-G) --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("group", [1, 4])
+def test_a_sample_has_no_more_calls_than_a_graph_can_hold(
+    measured: Measured, scripted: Any, group: int
+) -> None:
+    case = scripted(lambda call: 100.0, calls_per_issue=group, max_calls=16)
+    (samples,) = measured([case], Limits())
+    assert max(case.warm_up) <= 16
+    assert {k for _, _, k in case.looks} == {16}  # 100 where there is no such limit
+    assert samples.taken.k == 16
+
+
+def test_n_calls_are_one_graph_launched_as_often_as_asked(measured: Measured, scripted: Any) -> None:
+    """nccl-tests' -n 20 -G 3: 20 calls captured, and 3 launches timed."""
+    case = scripted(lambda call: 1000.0, max_calls=1024)
+    (samples,) = measured([case], Limits(calls=20, warmup_calls=5), graph_launches=3)
+    assert case.looks == [(20, 3, 20)]
+    assert (len(samples.times_ns), samples.taken.k, samples.stop) == (3, 20, StopReason.CALLS)
+
+
+def test_without_n_a_graph_is_sampled_like_anything_else(measured: Measured, scripted: Any) -> None:
+    (samples,) = measured([scripted(lambda call: 1000.0)], Limits(), graph_launches=3)
+    assert (samples.taken.k, samples.stop) == (10, StopReason.PRECISION)
+
+
+# ---- latency mode and the loop ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("barrier", [True, False])
+def test_latency_mode_has_single_calls(measured: Measured, scripted: Any, barrier: bool) -> None:
+    case = scripted(lambda call: 1000.0)
+    (samples,) = measured([case], Limits(), timing=Timing(mode="latency", barrier=barrier))
+    assert [entry for entry in case.log if entry[0] == "isolated"] == [("isolated", 8, None, barrier)]
+    assert (samples.taken.k, samples.stop, case.looks) == (1, StopReason.PRECISION, [])
+
+
+def test_latency_mode_does_exactly_the_calls_asked_for(measured: Measured, scripted: Any) -> None:
+    case = scripted(lambda call: 1000.0)
+    (samples,) = measured([case], Limits(calls=100), timing=LATENCY, max_samples_per_look=60)
+    assert [entry[1] for entry in case.log if entry[0] == "isolated"] == [60, 40]
+    assert len(samples.times_ns) == 100
+
+
+def test_delays_go_on_over_looks_and_follow_the_pace(measured: Measured, scripted: Any) -> None:
+    """Rank 2 of three is late by the whole call, whichever look the sample is in."""
+    cases = [scripted(lambda call: 5e5) for _ in range(3)]
+    timing = Timing(mode="latency", arrival="ramp")
+    measured(cases, Limits(calls=20), timing=timing, max_samples_per_look=15)
+    delays = [[entry[2] for entry in case.log if entry[0] == "isolated"] for case in cases]
+    assert delays == [[(late,) * 15, (late,) * 5] for late in (0, 250_000, 500_000)]
+
+
+def test_every_sample_has_a_late_rank_of_its_own_over_all_looks(measured: Measured, scripted: Any) -> None:
+    cases = [scripted(lambda call: 5e5) for _ in range(4)]
+    timing = Timing(mode="latency", arrival="late-one")
+    measured(cases, Limits(calls=40), timing=timing, max_samples_per_look=11, seed=3)
+    late = np.array([sum((entry[2] for entry in case.log if entry[0] == "isolated"), ()) for case in cases])
+    assert (late.sum(axis=0) == 5e5).all()
+    assert (late.max(axis=1) == 5e5).all()
+    assert len({tuple(column) for column in late[:, :11].T.tolist()}) > 1
+
+
+def test_a_loop_times_as_nccl_tests_does(measured: Measured, scripted: Any) -> None:
+    case = scripted(lambda call: 1e5)
+    (samples,) = measured([case], Limits(), timing=Timing(time="loop"))
+    assert [entry for entry in case.log if entry[0] == "loop"] == [("loop", 20)] * 8
+    assert samples.times_ns.tolist() == [1e5] * 8
+    assert samples.taken.k == 20
+
+
+@pytest.mark.parametrize(("calls", "loops"), [(20, [20]), (100, [20] * 5), (5, [5])])
+def test_a_loop_is_not_cut_into_shorter_ones(
+    measured: Measured, scripted: Any, calls: int, loops: list[int]
+) -> None:
+    case = scripted(lambda call: 1e5)
+    measured([case], Limits(calls=calls), timing=Timing(time="loop"))
+    assert [entry[1] for entry in case.log if entry[0] == "loop"] == loops
+
+
+def test_every_loop_of_a_rank_starts_behind_a_barrier(
+    on_ranks: OnRanks, conditions: Any, scripted: Any
+) -> None:
+    limits = Limits(calls=160)
+
+    def live(world: Any) -> list[str]:
+        measure(scripted(lambda call: 1e5), conditions(world, timing=Timing(time="loop")), limits)
+        return list(world.calls)
+
+    first, second = on_ranks(2, live)
+    assert first == second
+    assert "-".join(first).endswith("barrier-" * 8 + "max")
+
+
+# ---- the pass of single calls -----------------------------------------------------------------------
+
+
+def test_percentiles_have_single_calls_of_their_own(measured: Measured, scripted: Any) -> None:
+    cases = [scripted(lambda call: 1000.0) for _ in range(2)]
+    first, second = measured(cases, Limits(), singles=SINGLE_CALLS)
+    assert first.singles is not None
+    assert second.singles is not None
+    assert (first.singles.k, len(first.singles.across)) == (1, 320)
+    assert cases[0].looks == cases[1].looks == [(10, 8, 10), (1, 320, 1)]
+    assert first.times_ns.tolist() == [1000.0] * 8
+
+
+@pytest.mark.parametrize(
+    ("call_ns", "limits", "changed"),
+    [
+        (1e6, Limits(), {}),  # k is 1: the samples are single calls
+        (1000.0, Limits(), {"timing": Timing(time="loop")}),
+        (1000.0, Limits(), {"timing": LATENCY}),
+        (1000.0, Limits(), {"singles": 0}),
+    ],
+)
+def test_there_is_no_second_pass_where_it_could_tell_nothing(
+    measured: Measured, scripted: Any, call_ns: float, limits: Limits, changed: dict[str, Any]
+) -> None:
+    (samples,) = measured([scripted(lambda call: call_ns)], limits, **{"singles": 320, **changed})
+    assert samples.singles is None
+
+
+def test_single_calls_are_no_more_than_n_and_fit_into_the_time(measured: Measured, scripted: Any) -> None:
+    (samples,) = measured([scripted(lambda call: 1000.0)], Limits(calls=24), singles=320)
+    assert samples.singles is not None
+    assert len(samples.singles.across) == 24
+    (samples,) = measured([scripted(lambda call: 1000.0)], Limits(case_seconds=105e-6), singles=320)
+    assert samples.singles is not None
+    assert len(samples.singles.across) == 100  # of 1000 ns and 50 ns for reading time
+
+
+def test_single_calls_come_in_chunks_too(measured: Measured, scripted: Any) -> None:
+    case = scripted(lambda call: 1000.0)
+    measured([case], Limits(), singles=320, max_samples_per_look=128)
+    assert case.looks[-3:] == [(1, 128, 1), (1, 128, 1), (1, 64, 1)]
+
+
+@pytest.mark.parametrize(("calls", "group"), [(20, 1), (100, 1), (5, 1), (12, 4)])
+def test_all_calls_are_one_loop_where_a_says_what_of_the_ranks(
+    measured: Measured, scripted: Any, calls: int, group: int
+) -> None:
+    case = scripted(lambda call: 1000.0, calls_per_issue=group)
+    (samples,) = measured([case], Limits(calls=calls), timing=Timing(time="loop-avg"))
+    assert [entry[1] for entry in case.log if entry[0] == "loop"] == [calls]
+    assert (samples.taken.k, len(samples.times_ns), samples.singles) == (calls, 1, None)
+
+
+def test_over_ranks_a_loop_is_what_a_says(measured: Measured, scripted: Any) -> None:
+    times = {"loop-rank0": 1000.0, "loop-avg": 2000.0, "loop-min": 1000.0, "loop-max": 3000.0, "loop": 3000.0}
+    for time, expected in times.items():
+        cases = [scripted(lambda call, ns=ns: ns) for ns in (1000.0, 3000.0)]
+        for samples in measured(cases, Limits(calls=20), timing=Timing(time=time)):
+            assert samples.times_ns.tolist() == [expected], time
+
+
+@pytest.mark.parametrize("group", [1, 4])
+def test_single_iterations_follow_the_loop_and_are_the_slowest_ranks(
+    measured: Measured, scripted: Any, group: int
+) -> None:
+    cases = [scripted(lambda call, ns=ns: ns, calls_per_issue=group) for ns in (1000.0, 3000.0)]
+    timing = Timing(time="loop-avg")
+    for samples in measured(cases, Limits(calls=20 * group), timing=timing, singles=20):
+        assert samples.times_ns.tolist() == [2000.0]
+        assert samples.singles is not None
+        assert (samples.singles.k, len(samples.singles.across)) == (group, 20)
+        assert samples.singles.times_ns.tolist() == [3000.0] * 20
