@@ -32,13 +32,13 @@ from busbw.backends.mpi import MpiBackend, MpiCase
 from busbw.model.case import Case
 from busbw.model.collective import collective
 from busbw.model.datatype import data_type, reduce_op
-from busbw.model.plan import Limits, Plan
+from busbw.model.plan import Limits, Plan, Timing
 from busbw.planning.expand import Grid, expand
 from busbw.probes.host import read_processors
 from busbw.probes.mpi import find_mpi, library_version_text
 from busbw.stats.interval import estimate
 from busbw.units import format_size, parse_size
-from busbw.worker.measure import warm_up
+from busbw.worker.measure import Conditions, warm_up
 from busbw.world.base import World
 from busbw.world.identity import identify
 from busbw.world.select import create
@@ -196,7 +196,8 @@ def compare(
     prepared = backend.prepare(case)
     plain = PlainLoop.of(library, case.collective, prepared.spec)
     require_right(plain, prepared, world)
-    pace = warm_up(prepared, world, Limits(), cost_ns)
+    given = Conditions(world, Limits(), Timing(), cost_ns, max_samples_per_look=4096)
+    pace = warm_up(prepared, given, Limits())
     samples = int(np.clip(VISIT_NS / (pace.k * pace.call_ns), LEAST_SAMPLES, MOST_SAMPLES))
     block_ns = 4 * (samples + 1) * pace.k * pace.call_ns
     blocks = int(np.clip(seconds * 1e9 / block_ns, LEAST_BLOCKS, MOST_BLOCKS))

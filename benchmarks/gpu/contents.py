@@ -15,7 +15,7 @@ import os
 from pathlib import Path
 
 import numpy as np
-from definition import LARGE_BYTES, LARGE_CALLS, SMALL_CALLS, start, summary
+from definition import LARGE_BYTES, LARGE_CALLS, SMALL_CALLS, conditions, start, summary
 
 from busbw.backends.nccl import NcclBackend
 from busbw.model.case import Case
@@ -29,7 +29,7 @@ from busbw.world.base import World
 from busbw.world.identity import identify
 from busbw.world.select import create
 
-SIZES = (2**21, 2**24, 2**28, 2**30)
+SIZES = (2**21, 2**24, 2**26, 2**28, 2**30)
 BLOCKS = 8
 
 
@@ -38,12 +38,13 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--ranks", type=int, required=True)
+    parser.add_argument("--ops", default="all_reduce,all_gather")
     parser.add_argument("--output", default="contents.json")
     options = parser.parse_args()
     if "RANK" not in os.environ:
         start(options.ranks)
     world = create(identify(os.environ), "nccl", lambda failure: os._exit(5))
-    rows = [collective(name) for name in ("all_reduce", "all_gather")]
+    rows = [collective(name) for name in options.ops.split(",")]
     cases = expand(Grid(rows, [data_type("float")], [reduce_op("sum")], [0], SIZES), world.size, "nccl")
     backend = NcclBackend(
         Plan("nccl", cases, max(SIZES), Limits(), 0, 0), world.members[world.rank].local_rank
@@ -67,13 +68,13 @@ def main() -> None:
 def compare(case: Case, backend: NcclBackend, world: World) -> dict[str, object]:
     """Per block: zeros, data, data, zeros."""
     prepared = backend.prepare(case)
-    warm_up(prepared, world, Limits(), backend.timing_cost_ns)
+    warm_up(prepared, conditions(world, backend.timing_cost_ns), Limits())
     calls = SMALL_CALLS if case.size_bytes < LARGE_BYTES else LARGE_CALLS
     pair = backend.pair
 
     def loop(*, data: bool) -> float:
         if data:
-            pair.warm(case, world.rank, world.size)
+            pair.warm(case, case.role(world.rank, world.size))
         else:
             for address in (pair.send, pair.recv):
                 pair.memory.overwrite(address, pair.size_bytes, 0)

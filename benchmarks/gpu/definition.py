@@ -26,11 +26,11 @@ from busbw.backends.nccl import NcclBackend
 from busbw.model.case import Case
 from busbw.model.collective import collective
 from busbw.model.datatype import data_type, reduce_op
-from busbw.model.plan import Limits, Plan
+from busbw.model.plan import Limits, Plan, Timing
 from busbw.planning.expand import Grid, expand
 from busbw.stats import stopping
 from busbw.units import format_size
-from busbw.worker.measure import warm_up
+from busbw.worker.measure import Conditions, warm_up
 from busbw.world.base import World
 from busbw.world.identity import identify
 from busbw.world.select import create
@@ -53,6 +53,11 @@ def main() -> None:
         measure(options)
     else:
         start(options.ranks)
+
+
+def conditions(world: World, timing_cost_ns: float) -> Conditions:
+    """As a run has them by default."""
+    return Conditions(world, Limits(), Timing(), timing_cost_ns, max_samples_per_look=1024)
 
 
 def start(ranks: int) -> None:
@@ -94,7 +99,7 @@ def measure(options: argparse.Namespace) -> None:
 def compare(case: Case, backend: NcclBackend, world: World, cost_ns: float, blocks: int) -> dict[str, object]:
     """ABBA blocks of one case: the log-ratio of the arms, and of the host arm to itself, per block."""
     prepared = backend.prepare(case)
-    pace = warm_up(prepared, world, Limits(), cost_ns)
+    pace = warm_up(prepared, conditions(world, cost_ns), Limits())
     calls = SMALL_CALLS if case.size_bytes < LARGE_BYTES else LARGE_CALLS
     samples, k = stopping.fixed_samples(calls, pace.k)
 
