@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest
 NATIVE := native/*.cpp native/*.hpp native/*.h native/*.cu
 
 .DEFAULT_GOAL := help
-.PHONY: help dev core lint format test test-slow test-packaging test-aarch64 wheels docs demo clean
+.PHONY: help dev core lint format test test-slow test-gpu test-packaging test-aarch64 test-hosts test-slurm test-kubernetes wheels docs demo clean
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -40,16 +40,38 @@ format: $(READY) ## rewrite the sources as lint wants them
 	$(BIN)/clang-format -i $(wildcard $(NATIVE))
 
 test: core ## the fast tests
-	$(PYTEST) -m "not slow and not packaging and not aarch64 and not gpu"
+	$(PYTEST) -m "not slow and not packaging and not aarch64 and not gpu and not hosts and not slurm and not kubernetes"
 
 test-slow: core ## the tests that take longer; those for a GPU say why they were skipped
 	$(PYTEST) -m "slow and not packaging and not aarch64" || test $$? -eq 5  # 5: there are none
 
+test-gpu: core ## every case and injected faults on all visible GPUs, one rank each
+	$(PYTEST) -m gpu --timeout 900 tests/gpu
+
 test-packaging: core ## build and install the package in the ways users do
-	$(PYTEST) -m packaging --timeout 900 tests/packaging
+	$(PYTEST) -m packaging --timeout 900 tests/packaging tests/mpi
 
 test-aarch64: core ## the aarch64 wheel's core under a real aarch64 Python (qemu-user)
 	$(PYTEST) -m aarch64 --timeout 900 tests/packaging
+
+HOSTS_PACKAGES := openssh-server openssh-client iproute2 nftables util-linux
+test-hosts: core ## runs over SSH between four hosts in network namespaces; as root it installs sshd
+	@dpkg -s $(HOSTS_PACKAGES) >/dev/null 2>&1 || test "$$(id -u)" -ne 0 || { apt-get update -qq && \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends $(HOSTS_PACKAGES) >/dev/null; }
+	$(PYTEST) -m hosts --timeout 600 tests/hosts
+
+SLURM_PACKAGES := slurm-wlm slurmctld slurmd slurm-client munge libpmix-dev iproute2
+test-slurm: core ## runs on a real Slurm of four nodes in network namespaces; as root it installs Debian's
+	@dpkg -s $(SLURM_PACKAGES) >/dev/null 2>&1 || test "$$(id -u)" -ne 0 || { apt-get update -qq && \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends $(SLURM_PACKAGES) >/dev/null; }
+	$(PYTEST) -m slurm tests/slurm
+
+KUBERNETES_PACKAGES := openssh-server openssh-client openssl iproute2
+test-kubernetes: core ## runs on a real Kubernetes control plane, built once with Go (6-20 min); root, else skipped
+	@dpkg -s $(KUBERNETES_PACKAGES) >/dev/null 2>&1 || test "$$(id -u)" -ne 0 || { apt-get update -qq && \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends $(KUBERNETES_PACKAGES) >/dev/null; }
+	PYTHONPATH=tests/support $(BIN)/python -m busbw_testing.kubernetes_tools
+	$(PYTEST) -m kubernetes --timeout 300 tests/kubernetes
 
 wheels: $(READY) ## release wheels for x86-64 and aarch64, and the sdist, into dist/
 	$(BIN)/python tools/build_wheels.py --sdist

@@ -1,4 +1,4 @@
-"""Write the generated pages of docs/reference: the command line, the errors and the record's JSON schema.
+"""Write the generated pages of docs/reference: command line, errors, marks and the record's JSON schema.
 
 ``--check`` writes nothing and fails where a page differs from what the sources say now.
 """
@@ -11,6 +11,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
@@ -18,6 +19,7 @@ from busbw import errors
 from busbw.backends.base import CallFailed
 from busbw.cli.main import Variables, app
 from busbw.errors import BusbwError
+from busbw.model.mark import MARKS
 from busbw.record.read import record_adapter
 
 if TYPE_CHECKING:
@@ -27,7 +29,11 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "src" / "busbw"
 FOLDER = ROOT / "docs" / "reference"
-COMMANDS = ("run", "devices", "list", "show")
+COMMANDS = (
+    *("run", "preflight", "exec", "jobs", "attach", "cancel", "clean"),
+    *("compare", "expect", "list", "show", "import", "export", "devices"),
+    *("presets list", "presets show", "presets check", "nccl-tests", "nccom-test"),
+)
 
 
 def main() -> int:
@@ -65,18 +71,19 @@ def cli() -> str:
 
 
 def _command(name: str) -> Iterator[str]:
-    command = app[name]
+    command = reduce(lambda parent, word: parent[word], name.split(), app)
     yield f"## busbw {name}\n\n{command.help}\n"
     groups: dict[str, list[Argument]] = {}
     for argument in command.assemble_argument_collection(parse_docstring=True):
         if argument.show:
             groups.setdefault(argument.parameter.group[0].name, []).append(argument)
     variables = name == "run"
+    titled = len(groups.keys() - {"Arguments"}) > 1
     for title, arguments in groups.items():
         if title == "Arguments":
             yield "".join(f"`{arguments_.names[0]}`: {_meaning(arguments_)}\n" for arguments_ in arguments)
         else:
-            yield _flag_table(title if variables else "", arguments, variables=variables)
+            yield _flag_table(title if titled else "", arguments, variables=variables)
     yield f"```\n{_examples(command)}\n```\n"
 
 
@@ -102,9 +109,11 @@ def _value(argument: Argument) -> str:
     hint = argument.hint
     if get_origin(hint) is not None and type(None) in get_args(hint):
         hint = next(part for part in get_args(hint) if part is not type(None))
+    if get_origin(hint) is tuple:
+        return "words"
     if choices := get_args(hint):
         return ", ".join(f"`{choice}`" for choice in choices)
-    return {"str": "text", "int": "integer", "float": "number", "bool": ""}[hint.__name__]
+    return {"str": "text", "Path": "path", "int": "integer", "float": "number", "bool": ""}[hint.__name__]
 
 
 def _default(argument: Argument) -> str:
@@ -112,7 +121,7 @@ def _default(argument: Argument) -> str:
     if stated[1]:
         return stated[2].removesuffix("]")
     default = argument.field_info.default
-    return "" if default is None or default is False or default == "" else str(default)
+    return "" if default is None or default is False or default in ("", ()) else str(default)
 
 
 def _meaning(argument: Argument) -> str:
@@ -218,6 +227,30 @@ def _name(node: ast.expr) -> str:
     return _name(names[0]) if names else "value"
 
 
+# ---- marks.md ----------------------------------------------------------------------------------------
+
+MARKS_HEAD = """# Marks
+
+Words at the end of a row of the table, and `marks` of a [result](record.md). A mark changes no number. The
+table explains those that it shows; these are all. When each is set:
+[read a result](../guides/read-a-result.md#marks). Made from the program by `tools/make_reference.py`; do not
+edit.
+
+| mark | meaning |
+|---|---|"""
+
+
+def marks() -> str:
+    """Every mark and what it says."""
+    return (
+        "\n".join([MARKS_HEAD, *(f"| `{mark.name}` | {_cell_text(mark.meaning)} |" for mark in MARKS)]) + "\n"
+    )
+
+
+def _cell_text(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
 # ---- record-schema.json ------------------------------------------------------------------------------
 
 
@@ -230,6 +263,7 @@ def record_schema() -> str:
 PAGES: dict[str, Callable[[], str]] = {
     "cli.md": cli,
     "errors.md": errors_page,
+    "marks.md": marks,
     "record-schema.json": record_schema,
 }
 
