@@ -118,6 +118,10 @@ COMPARE_EXAMPLES: Final = (
     "busbw compare results_polaris/",
     "busbw compare results/ --scaling",
 )
+DIAGNOSE_EXAMPLES: Final = (
+    "busbw diagnose last",
+    "busbw diagnose all_reduce.log --format json",
+)
 EXPECT_EXAMPLES: Final = (
     "busbw expect last",
     "busbw expect all_reduce.log --reference aws-p4de-2x8",
@@ -491,6 +495,21 @@ def expect(
     from busbw.cli.expect import expect_command
 
     return expect_command(run, options or ExpectSettings(), format)
+
+
+@app.command(help_epilogue=_examples(*DIAGNOSE_EXAMPLES))
+def diagnose(
+    run: Annotated[
+        str, Parameter(help="A run's name or the start of it, its folder, a log, or `last`.")
+    ] = "last",
+    /,
+    *,
+    format: Annotated[TextOrJson, Parameter(group=_FLAGS, help="How to print it.")] = "table",  # noqa: A002
+) -> ExitCode:
+    """Is it expected, were all links used, which algorithm, how steady, is every rank the same?"""
+    from busbw.cli.diagnose import diagnose_command
+
+    return diagnose_command(run, format)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -9,6 +9,7 @@ from typing import Any, Final
 from busbw.model.finding import Finding
 from busbw.model.plan import Plan
 from busbw.model.result import CaseResult, Status
+from busbw.model.traffic import Burst
 
 # Raised when a field changes meaning or goes; readers refuse what they do not know.
 SCHEMA_VERSION: Final = 2
@@ -132,7 +133,7 @@ class ImportSource:
 class RunRecord:
     """Everything known about a run. ``machine`` and ``environment`` are those of rank 0's host;
     ``memory_bytes`` is the most that any rank took, by use; ``findings`` are what was noticed beside the
-    numbers.
+    numbers, ``bursts`` what links carried (--evidence counters).
 
     Once a run has ended, ``results`` has one for every case of the plan; before, for the finished ones.
     ``source`` is there where the numbers were not measured by busbw but imported.
@@ -157,6 +158,7 @@ class RunRecord:
     hint: str = ""
     source: ImportSource | None = None
     findings: tuple[Finding, ...] = ()
+    bursts: tuple[Burst, ...] = ()
 
     @property
     def finished(self) -> tuple[CaseResult, ...]:
