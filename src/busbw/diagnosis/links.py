@@ -18,6 +18,7 @@ from busbw.units import format_approximate_size, format_size
 
 _QUESTION = Question.LINKS
 _SHOWN: Final = 4
+_ALONE: Final = "all ranks are on one host: no link between hosts is needed"
 _COUNTERS: Final = "counters before and after an untimed burst"
 
 
@@ -43,7 +44,7 @@ def _unread(subject: Subject) -> Conclusion:
     alone = subject.nodes == 1 and subject.record.plan.backend == "mpi"
     return Conclusion(
         Severity.INFO,
-        "all ranks are on one host: no link is needed" if alone else "no counters of links were read",
+        _ALONE if alone else "no counters of links were read",
         hint="" if alone else "measure with --evidence counters; a log of another tool has none",
         check="links.used",
         question=_QUESTION,
@@ -51,11 +52,11 @@ def _unread(subject: Subject) -> Conclusion:
 
 
 def _nothing_to_see(subject: Subject, case: Case) -> Conclusion:
-    here = "all ranks are on one host" if subject.nodes == 1 else f"{subject.nodes} nodes"
+    alone = subject.nodes == 1
     return Conclusion(
         Severity.INFO,
-        f"{here}, and no link has counters that can be read",
-        hint="mount /sys into the container, and pass the devices in" if subject.nodes > 1 else "",
+        _ALONE if alone else f"{subject.nodes} nodes, and no link has counters that can be read",
+        hint="" if alone else "mount /sys into the container, and pass the devices in",
         check="links.used",
         question=_QUESTION,
         case=case.index,

@@ -142,6 +142,7 @@ class Plan:
     pin: bool = False
     streams: tuple[Stream, ...] = ()
     preflight: Preflight = Preflight()
+    evidence: tuple[str, ...] = ()  # passes behind the timed one: counters, algorithm
 
     @property
     def steps(self) -> tuple[tuple[Case, ...], ...]:
@@ -221,6 +222,7 @@ class Plan:
             options=CallOptions(**fields.pop("options", {})),
             timing=Timing(**fields.pop("timing", {})),
             show=tuple(fields.pop("show", ())),
+            evidence=tuple(fields.pop("evidence", ())),
             preflight=_preflight(fields.pop("preflight", {})),
             streams=tuple(Stream(**_with_pattern(stream)) for stream in fields.pop("streams", ())),
             **_with_pattern(fields),

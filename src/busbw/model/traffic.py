@@ -9,8 +9,8 @@ NVLINK = "nvlink"
 
 @dataclass(frozen=True)
 class Window:
-    """The time between two readings. ``calls`` is 0 in the first window, in which nothing was measured: what
-    the links carry then is not ours.
+    """What lies between two readings. ``calls`` is 0 in the first window, and ``seconds`` are all of it: what
+    the links carry then is not ours. In the others they are those of the calls, on the slowest rank.
     """
 
     seconds: float
@@ -43,9 +43,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Burst:
-    """Untimed calls of one case, and what every link carried meanwhile. ``seconds`` of a window are those
-    between its readings, so rates are a little below those of the calls alone.
-    """
+    """Untimed calls of one case, and what every link carried meanwhile."""
 
     case: int
     windows: tuple[Window, ...]

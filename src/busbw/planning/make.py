@@ -23,6 +23,7 @@ MOST_CALLS_PER_GRAPH: Final = 4096  # a bound of ours: larger graphs take second
 DEFAULT_COLUMNS: Final = ("p99", "imbalance", "n")
 # A sample of a stream holds several calls: it has no percentiles of one.
 STREAM_COLUMNS: Final = ("overlap", "imbalance", "n")
+EVIDENCE: Final = ("counters", "algorithm")
 # Numbered as nccl-tests' -a.
 _AVERAGES: Final = ("rank0", "avg", "min", "max")
 # The last four are one loop of all -n calls, and over ranks as -a says.
@@ -67,7 +68,24 @@ def make_plan(operations: tuple[str, ...], settings: RunSettings, backend: str, 
         pin=settings.pin,
         streams=() if streams is None else streams.streams,
         preflight=make_preflight(settings),
+        evidence=_evidence(settings),
     )
+
+
+def _evidence(settings: RunSettings) -> tuple[str, ...]:
+    """The passes behind the timed one. Raises UsageError for those that cannot be."""
+    words = dict.fromkeys(word for text in settings.evidence for word in text.lower().split(",") if word)
+    for word in words:
+        if word not in EVIDENCE:
+            raise UsageError(f"unknown evidence {word!r}", hint=f"use {', '.join(EVIDENCE)}")
+    if "counters" in words and settings.backend == "null":
+        raise UsageError("the null backend moves nothing, so no link has counters of it", hint="leave it out")
+    if "counters" in words and settings.streams:
+        raise UsageError(
+            "--evidence counters is of one operation, and --streams has several at once",
+            hint="measure them one after the other for it",
+        )
+    return tuple(words)
 
 
 def without_pattern(settings: RunSettings) -> RunSettings:

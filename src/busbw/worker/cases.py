@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +15,7 @@ from busbw.backends.streams import StreamsBackend
 from busbw.model.case import Case
 from busbw.model.plan import Limits, Plan
 from busbw.model.result import CaseResult, Status, StopReason
+from busbw.model.traffic import Burst
 from busbw.worker.across_ranks import Grouping
 from busbw.worker.deadline import Deadline
 from busbw.worker.measure import Conditions, Samples, first_call, measure
@@ -87,6 +88,24 @@ class Session:
             if isinstance(self._backend, StreamsBackend):
                 return self._checked_and_measured_at_once(cases, limits, self._backend)
             return [self._checked_and_measured(cases[0], limits)]
+
+    def bursts(self) -> Iterator[Burst]:
+        """What links carry, behind everything that is timed; on rank 0. Collective."""
+        from busbw.worker.burst import burst, burst_cases, reader
+
+        world = self._given.world
+        read = reader(world, self._backend.identity.device_uuid)
+        for case in burst_cases(self._plan):
+            if self._reasons[case.index]:
+                continue
+            with self._deadline.for_case(case):
+                prepared = self._backend.prepare(case)
+                try:
+                    found = burst(case, prepared, world, read)
+                finally:
+                    prepared.close()
+            if found is not None:
+                yield found
 
     def _not_applicable(self, case: Case, cases: Sequence[Case]) -> CaseResult:
         """Where one stream of a step cannot run, the others would not run beside what they say."""
@@ -192,7 +211,7 @@ class Session:
 
     def _algorithm(self, case: Case, prepared: object) -> str:
         """What was asked for with --stats algorithm; known on rank 0. Collective."""
-        if "algorithm" not in self._plan.show or not case.row.sized:
+        if "algorithm" not in (*self._plan.show, *self._plan.evidence) or not case.row.sized:
             return ""
         told = self._given.world.gather(self._backend.algorithm(case, prepared).encode())
         return next((word.decode() for word in told or () if word), "")

@@ -20,6 +20,7 @@ from busbw.record.write import RunWriter
 
 if TYPE_CHECKING:
     from busbw.model.plan import Plan
+    from busbw.model.traffic import Burst
     from busbw.worker.retain import Kept
 
 # Enough to even out a case that does not apply or takes long, few enough to follow growing sizes.
@@ -141,6 +142,12 @@ class Lead:
             self._writer.append(result, kept.samples, kept.digests)
             self._emit(event(EventKind.CASE, result=result))
             self._emit(event(EventKind.PROGRESS, **self._pace.after_case(time.monotonic())))
+
+    def carried(self, burst: Burst) -> None:
+        """See Observer."""
+        with self._lock:
+            if not self._ended:
+                self._writer.describe(bursts=(*self._writer.record.bursts, burst))
 
     def saved(self, name: str, content: bytes) -> None:
         """See Observer; into wrong/ of the run folder."""

@@ -14,6 +14,7 @@ from busbw.backends.create import create, preflight
 from busbw.model.plan import Plan
 from busbw.model.record import Method, WorldInfo
 from busbw.model.result import CaseResult, Status
+from busbw.model.traffic import Burst
 from busbw.probes.host import read_processors
 from busbw.worker.agree import agreed
 from busbw.worker.cases import Session, grouping
@@ -39,6 +40,9 @@ class Observer(Finder, Protocol):
 
     def finished(self, result: CaseResult, kept: Kept) -> None:
         """One case is done."""
+
+    def carried(self, burst: Burst) -> None:
+        """What links carried in an untimed burst."""
 
     def saved(self, name: str, content: bytes) -> None:
         """A file of what a failed check found."""
@@ -91,6 +95,10 @@ def run(world: World, plan: Plan, observer: Observer | None, deadline: Deadline 
         unreached += result.status is Status.NOT_RUN
         if observer is not None:
             observer.finished(result, kept)
+    if "counters" in plan.evidence:
+        for burst in session.bursts():
+            if observer is not None:
+                observer.carried(burst)
     memory_bytes = _most(backend.memory_report(), world)
     if observer is not None:
         observer.used(memory_bytes)
