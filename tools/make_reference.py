@@ -31,7 +31,7 @@ SOURCES = ROOT / "src" / "busbw"
 FOLDER = ROOT / "docs" / "reference"
 COMMANDS = (
     *("run", "preflight", "exec", "jobs", "attach", "cancel", "clean"),
-    *("compare", "expect", "diagnose", "list", "show", "import", "export", "devices"),
+    *("compare", "expect", "diagnose", "report", "list", "show", "import", "export", "devices"),
     *("presets list", "presets show", "presets check", "nccl-tests", "nccom-test"),
 )
 

@@ -122,6 +122,12 @@ DIAGNOSE_EXAMPLES: Final = (
     "busbw diagnose last",
     "busbw diagnose all_reduce.log --format json",
 )
+REPORT_EXAMPLES: Final = (
+    "busbw report last --output report.html",
+    "busbw report 20261121-1815 20261121-1902 --output both.html",
+    "busbw report last --output all_reduce.png --plot bandwidth",
+    "busbw report all_reduce.log --output report.md",
+)
 EXPECT_EXAMPLES: Final = (
     "busbw expect last",
     "busbw expect all_reduce.log --reference aws-p4de-2x8",
@@ -510,6 +516,27 @@ def diagnose(
     from busbw.cli.diagnose import diagnose_command
 
     return diagnose_command(run, format)
+
+
+@app.command(name="report", help_epilogue=_examples(*REPORT_EXAMPLES))
+def write_report(
+    *runs: Annotated[str, Parameter(help="Runs (their names, folders, or `last`) and logs. [default: last]")],
+    output: Annotated[
+        Path,
+        Parameter(
+            name=["--output", "-o"],
+            group=_FLAGS,
+            help="What to write: a page (.html), text (.md), or a picture a plot (.svg, .png).",
+        ),
+    ] = Path("report.html"),
+    plot: Annotated[
+        str, Parameter(group=_FLAGS, show_default=False, help="Only the plot with this in its name.")
+    ] = "",
+) -> ExitCode:
+    """Verdicts, curves, ranks, links and histograms as one page that opens offline; or as pictures."""
+    from busbw.cli.report import report_command
+
+    return report_command(runs, output, plot)
 
 
 def main(argv: list[str] | None = None) -> int:

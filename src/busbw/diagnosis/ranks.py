@@ -26,7 +26,8 @@ _TELLING: Final = 3  # ranks, of which one can be the odd one
 @dataclass(frozen=True)
 class _Compared:
     """The ranks of one case. ``bound`` is how far, relative to the median rank, chance takes one of so many
-    ranks: their interval's half width at 95 %, widened to all ranks together.
+    ranks: their interval's half width at 95 %, widened to all ranks together; and no less than the precision
+    that the run was asked for.
     """
 
     case: Case
@@ -73,7 +74,8 @@ def _compare(subject: Subject, case: Case, result: CaseResult) -> _Compared:
         return _Compared(case, table, spread, None, ())
     half = (result.high_ns - result.low_ns) / 2 / result.time_ns
     normal = NormalDist()
-    bound = half * normal.inv_cdf(1 - 0.025 / len(medians)) / normal.inv_cdf(0.975)
+    chance = half * normal.inv_cdf(1 - 0.025 / len(medians)) / normal.inv_cdf(0.975)
+    bound = max(chance, subject.record.plan.limits.precision)
     rooted = table.order is Order.ROOTED  # ranks have different parts there
     odd = tuple(rank.rank for rank in table.ranks if abs(rank.median_ns / middle - 1) > bound and not rooted)
     return _Compared(case, table, spread, bound, odd)
@@ -88,7 +90,7 @@ def _spread(subject: Subject, compared: Sequence[_Compared]) -> Conclusion:
         Severity.INFO,
         f"ranks differ by {worst.spread:.1%} at most, at {worst.case.collective}"
         f" {format_size(worst.case.size_bytes)}" + (", within the noise" if answer is Answer.YES else ""),
-        evidence=_FORMULA + (f"; chance alone gives {2 * worst.bound:.1%}" if worst.bound else ""),
+        evidence=_FORMULA + (f"; within {2 * worst.bound:.1%} they are the same" if worst.bound else ""),
         check="ranks.spread",
         question=_QUESTION,
         answer=answer,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
 from fractions import Fraction
 from typing import Final
 
@@ -35,6 +36,7 @@ class PercentileEstimate:
     samples: int
 
 
+@cache
 def least_samples(percent: float) -> int:
     """Samples from which the percentile is shown: p90 29, p95 59, p99 299, p99.9 2995.
 
