@@ -220,11 +220,6 @@ uint64_t busbw_profiler_events(BusbwNcclEvent* events, uint64_t most) {
 
 // ---- what NCCL looks up, the newest that it knows first ---------------------------------------------------
 
-#define PROFILER(version, initialize)                                                          \
-  extern "C" __attribute__((visibility("default"))) const ProfilerTable<decltype(&initialize)> \
-      ncclProfiler_v##version = {"busbw", initialize, start_event, stop_event, record_event_state, finalize}
-
-namespace {
 template <typename Init>
 struct ProfilerTable {
   const char* name;
@@ -234,7 +229,10 @@ struct ProfilerTable {
   int32_t (*record_event_state)(void*, int32_t, void*);
   int32_t (*finalize)(void*);
 };
-}  // namespace
+
+#define PROFILER(version, initialize)                                                          \
+  extern "C" __attribute__((visibility("default"))) const ProfilerTable<decltype(&initialize)> \
+      ncclProfiler_v##version = {"busbw", initialize, start_event, stop_event, record_event_state, finalize}
 
 PROFILER(1, init_by_context<1>);
 PROFILER(2, init_by_context<2>);

@@ -49,15 +49,15 @@ class Choice:
         """Algorithm and protocol as one text, ``RING LL128``; empty for sends and receives."""
         return " ".join(word for word in (self.algorithm, self.protocol, self.kernel) if word)
 
-    @property
-    def key(self) -> tuple[str, int | None]:
-        """What all ranks of a call should tell alike."""
-        return self.words, self.channels
+    def agrees(self, other: Choice) -> bool:
+        """Whether both say the same of one call, as far as both tell it."""
+        channels = {self.channels, other.channels} - {None}
+        return self.words == other.words and len(channels) < 2
 
 
 def agreed_choice(told: Sequence[Choice]) -> Choice | None:
     """The first rank's choice, and how many ranks told the same and another one; None where nobody told."""
     if not told:
         return None
-    alike = sum(choice.key == told[0].key for choice in told)
+    alike = sum(choice.agrees(told[0]) for choice in told)
     return replace(told[0], ranks=alike, other_ranks=len(told) - alike)

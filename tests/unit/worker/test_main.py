@@ -346,9 +346,11 @@ OTHER = Choice("log", "TREE", "LL", functions=("AllReduce",))
     [
         ((None, None, TOLD), TOLD),  # one rank of a communicator knows; it need not be rank 0
         ((TOLD, OTHER, TOLD), replace(TOLD, ranks=2, other_ranks=1)),
+        ((replace(TOLD, channels=8), TOLD, replace(TOLD, channels=4)),
+         replace(TOLD, channels=8, ranks=2, other_ranks=1)),
         ((None, None, None), None),
     ],
-)
+)  # fmt: skip
 def test_what_the_library_chooses_is_asked_for_once_a_case_where_it_is_shown(
     on_ranks: OnRanks,
     monkeypatch: pytest.MonkeyPatch,
