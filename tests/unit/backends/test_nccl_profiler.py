@@ -168,7 +168,7 @@ def crowd(build_stand_in: BuildStandIn) -> Callable[[int, int], None]:
 
 def test_threads_may_tell_at_once(crowd: Callable[[int, int], None]) -> None:
     """More events than are kept: the last ones are, each whole."""
-    threads, each = 8, 20_000
+    threads, each = 4, 200_000
     profiler.watch(profiler.COLLECTIVE)
     crowd(threads, each)
     profiler.watch(0)

@@ -8,8 +8,10 @@
 #include "profiler.h"
 
 static int events;
+static pthread_barrier_t all_there;
 
 static void* teller(void* thread) {
+  pthread_barrier_wait(&all_there);
   for (int i = 1; i <= events; i++) {
     char word[24];
     snprintf(word, sizeof word, "%d", i);
@@ -29,6 +31,7 @@ int crowd(const char* path, int threads, int each) {
   if (!profiler) return 1;
   pthread_t tellers[64];
   events = each;
+  pthread_barrier_init(&all_there, 0, threads);
   for (intptr_t i = 0; i < threads; i++)
     if (pthread_create(&tellers[i], 0, teller, (void*)i)) return 2;
   for (int i = 0; i < threads; i++) pthread_join(tellers[i], 0);
