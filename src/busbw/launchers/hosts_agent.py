@@ -23,6 +23,7 @@ import selectors
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tarfile
@@ -122,7 +123,8 @@ class Watch:
         connection, _ = self.listener.accept()
         connection.settimeout(_SAY_SECONDS)
         number = connection.recv(_RANK_BYTES, socket.MSG_WAITALL)
-        if len(number) < _RANK_BYTES:
+        _, user, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        if len(number) < _RANK_BYTES or user != os.getuid():
             connection.close()
             return
         self.ranks[connection.fileno()] = int.from_bytes(number, "little")

@@ -79,6 +79,7 @@ class _Rank:
         if failure.rank == 0 and self._rank == 1:
             self._emit_own(error_event(error, peer_lost=True))  # rank 0 cannot
         self.tell(error, peer_lost=True)
+        self._say_goodbye()
         os._exit(ExitCode.RANK_FAILED)
 
     def expired(self, world: World, case: Case, seconds: float) -> None:
@@ -98,10 +99,14 @@ class _Rank:
 
     def interrupted(self, received: signal.Signals) -> None:
         """The user or the launcher ends the job."""
-        if self._watched is not None:
-            self._watched.leave()  # at once: SIGKILL may follow
+        self._say_goodbye()  # at once: SIGKILL may follow
         if self.lead is not None:
             self.lead.end(RunStatus.INTERRUPTED)
+
+    def _say_goodbye(self) -> None:
+        """This rank is not the one that ends the others."""
+        if self._watched is not None:
+            self._watched.leave()
 
     def tell(self, error: BusbwError, *, peer_lost: bool = False) -> None:
         """Rank 0 closes the record with the error; before there is a record, or on other ranks, the error is
