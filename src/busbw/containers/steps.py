@@ -18,6 +18,7 @@ _PATIENCE_SECONDS: Final = 120.0  # for questions; builds take what they take
 # What tools say -> what can be done about it; {tool} and {host} are filled in.
 _HINTS: Final[Mapping[str, str]] = {
     r"(?i)no matching distribution found for busbw": "give --busbw a wheel (`make wheels` makes one)",
+    r"(?i)certificate.verify.failed": "give --base an image that has the certificates of your network",
     r"(?i)exec format error": "build on a machine of that processor, or register qemu for it (binfmt_misc)",
     r"(?i)policy\.json": "install containers-common, or give --tool-args '--signature-policy FILE'",
     r"(?i)cannot connect to the docker daemon|docker daemon running": "start Docker, or give --tool buildah",
@@ -104,9 +105,10 @@ def failed(words: Sequence[str], code: int, said: Sequence[str]) -> SiteError:
     """The error of a command that ended with ``code``, in its own words."""
     tool = words[0]
     lines = [line.strip() for line in said if line.strip()]
-    # buildah's last line only counts: the reason stands above it.
-    telling = [line for line in lines if re.search(r"(?i)\berror\b", line) and "while running" not in line]
-    text = (telling or lines or [f"exit code {code}"])[-1]
+    telling = [line for line in lines if re.search(r"(?i)\berror\b", line)]
+    # A tool's last line only says which step it was: the reason stands above it.
+    reasons = [line for line in telling if not re.search(r"(?i)building at step|while running", line)]
+    text = (reasons or telling or lines or [f"exit code {code}"])[-1]
     everything = "\n".join(lines)
     hint = next((hint for pattern, hint in _HINTS.items() if re.search(pattern, everything)), "")
     return SiteError(f"{tool} {words[1]} failed: {text}", hint=hint.format(tool=tool))

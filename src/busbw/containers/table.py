@@ -30,7 +30,7 @@ _WORDS: Final = re.compile(r"[\w./+: =-]*\Z")
 
 @dataclass(frozen=True)
 class Release:
-    """Values of a recipe as of one date. ``pairs`` are (CUDA, Ubuntu), the default first; or there are none."""
+    """Values of a recipe as of one date. ``pairs`` are (CUDA, Ubuntu), if any, with the default first."""
 
     date: str
     values: Mapping[str, str]

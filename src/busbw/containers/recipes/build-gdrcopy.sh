@@ -1,5 +1,6 @@
 #!/bin/bash
 # build-gdrcopy.sh VERSION: GDRCopy's library and programs in /opt/gdrcopy; its kernel module is the host's.
+set -e
 . "$(dirname "$0")/lib.sh"
 
 mkdir -p /opt/gdrcopy/lib

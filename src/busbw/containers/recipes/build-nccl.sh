@@ -1,5 +1,6 @@
 #!/bin/bash
 # build-nccl.sh VERSION CAPABILITIES: NCCL in /opt/nccl/build, where job files of the kits look for it.
+set -e
 . "$(dirname "$0")/lib.sh"
 
 mkdir -p /opt/nccl/build/lib

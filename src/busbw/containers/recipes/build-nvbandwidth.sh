@@ -1,5 +1,6 @@
 #!/bin/bash
 # build-nvbandwidth.sh VERSION CAPABILITIES: nvbandwidth in /opt/nvbandwidth/bin.
+set -e
 . "$(dirname "$0")/lib.sh"
 
 mkdir -p /opt/nvbandwidth/bin

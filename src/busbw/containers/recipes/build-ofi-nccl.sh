@@ -1,6 +1,7 @@
 #!/bin/bash
 # build-ofi-nccl.sh VERSION: aws-ofi-nccl in /opt/aws-ofi-nccl, against EFA's libfabric; `bundled` is the one that
 # the EFA installer has brought.
+set -e
 . "$(dirname "$0")/lib.sh"
 
 mkdir -p /opt/aws-ofi-nccl/lib

@@ -1,6 +1,7 @@
 #!/bin/bash
 # build-openmpi.sh SOURCE PREFIX PARTS: Open MPI 4 with the distribution's PMIx, libevent and hwloc, so that Slurm's
 # and its own speak one protocol; with UCX, UCC and HCOLL where PARTS has them, and CUDA where there is one.
+set -e
 . "$(dirname "$0")/lib.sh"
 
 packages libevent-dev libhwloc-dev libpmix-dev

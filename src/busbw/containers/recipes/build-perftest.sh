@@ -1,6 +1,7 @@
 #!/bin/bash
 # build-perftest.sh REPOSITORY COMMIT CUDA: ib_write_bw and its like in /opt/perftest, for GPU memory too where
 # there is a CUDA.
+set -e
 . "$(dirname "$0")/lib.sh"
 
 mkdir -p /opt/perftest/bin

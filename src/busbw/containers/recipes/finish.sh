@@ -1,6 +1,7 @@
 #!/bin/bash
 # finish.sh VARIABLE...: what every image ends with. SSH as a runner of MPI, the front doors under the paths of
 # nccl-tests, and the named variables in sessions that do not get the image's own (SSH, login shells, sudo).
+set -e
 . "$(dirname "$0")/lib.sh"
 
 python=()

@@ -1,6 +1,7 @@
 #!/bin/bash
 # install-busbw.sh PYTHON: a Python and busbw in /opt/busbw. The base's Python is taken from 3.11 on; else uv
 # brings PYTHON into /opt/busbw-python.
+set -e
 . "$(dirname "$0")/lib.sh"
 
 packages ca-certificates python3 python3-venv

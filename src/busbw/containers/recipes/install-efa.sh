@@ -1,5 +1,6 @@
 #!/bin/bash
 # install-efa.sh VERSION FLAGS...: the user space of EFA. Its libraries of RDMA take the place of the distribution's.
+set -e
 . "$(dirname "$0")/lib.sh"
 
 mkdir -p /opt/amazon

@@ -1,5 +1,6 @@
 #!/bin/bash
 # install-nvidia.sh CUDA CUDNN DCGM: packages of NVIDIA's repository, which its CUDA images have set up.
+set -e
 . "$(dirname "$0")/lib.sh"
 
 major=${1%%.*}

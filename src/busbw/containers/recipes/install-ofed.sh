@@ -1,5 +1,6 @@
 #!/bin/bash
 # install-ofed.sh VERSION: the user space of InfiniBand, of MLNX_OFED's repository or the distribution's.
+set -e
 . "$(dirname "$0")/lib.sh"
 
 is_none "$1" "the user space of InfiniBand" && exit

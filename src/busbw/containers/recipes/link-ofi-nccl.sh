@@ -1,6 +1,7 @@
 #!/bin/bash
 # link-ofi-nccl.sh VERSION: the plugin in /opt/aws-ofi-nccl/lib, wherever the EFA installer has put it (its versions
 # differ); and what is linked at run time, where the loader finds it.
+set -e
 . "$(dirname "$0")/lib.sh"
 
 if [ "$1" = bundled ]; then
