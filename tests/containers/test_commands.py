@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import urllib.request
+from typing import TYPE_CHECKING
 
 import pytest
 
 from busbw._version import __version__
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from busbw_testing.images import Images

@@ -20,6 +20,8 @@ REQUIREMENT: Final = "busbw/requirement.txt"
 _COPIED: Final = re.compile(r"^COPY (?!--from)(.+) \S+$", re.MULTILINE)
 # A wheel's name: distribution, version, optional build, Python, ABI, platform.
 _WHEEL: Final = re.compile(r"busbw-([^-]+)(-\d[^-]*)?-[^-]+-[^-]+-([^-]+)\.whl\Z")
+# What a build may not use as it was asked for: the base's Python may do.
+_SEEN_INSIDE: Final = ("busbw", "python")
 _MACHINES: Final[Mapping[str, str]] = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
@@ -87,14 +89,14 @@ def _end(image: Image) -> Iterator[str]:
     names = list(build_arguments(image))
     yield "ARG BASE_IMAGE"
     yield from (f"ARG {name}" for name in names)
-    versions = {name: f"${{{variable(name)}}}" for name in image.values if name != "busbw"}
+    versions = {name: f"${{{variable(name)}}}" for name in image.values if name not in _SEEN_INSIDE}
     versions["busbw"] = image.values["busbw"]
     told = {**labels(image), **{f"busbw.{name}": value for name, value in versions.items()}}
     told["org.opencontainers.image.base.name"] = "${BASE_IMAGE}"
     yield "LABEL " + " \\\n      ".join(f'{key}="{value}"' for key, value in told.items())
     facts = {"recipe": image.recipe, "image": image.full_tag, "base": "${BASE_IMAGE}"}
     words = [f'"{name}={value}"' for name, value in facts.items()]
-    words += [f'"version:{name}={value}"' for name, value in versions.items() if name != "busbw"]
+    words += [f'"version:{name}={value}"' for name, value in versions.items() if name not in _SEEN_INSIDE]
     yield "RUN /opt/busbw/bin/python -m busbw.containers.describe \\\n      " + " \\\n      ".join(words)
 
 

@@ -7,6 +7,7 @@ without one, such as the aws-ofi-nccl of an EFA installer.
 from __future__ import annotations
 
 import json
+import platform
 import re
 import shutil
 import subprocess
@@ -38,7 +39,8 @@ def describe(words: Sequence[str], installed: str) -> dict[str, Any]:
             plain[key] = value
     rows = (line.partition("\t") for line in installed.splitlines())
     packages = {name: version for name, _, version in rows if _PACKAGES.match(name)}
-    return {**plain, "versions": {**versions, "busbw": __version__}, "packages": packages}
+    seen = {"python": platform.python_version(), "busbw": __version__}
+    return {**plain, "versions": {**versions, **seen}, "packages": packages}
 
 
 def main(words: Sequence[str], file: Path = FILE) -> int:

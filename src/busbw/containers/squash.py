@@ -124,8 +124,10 @@ def _alone(file: Path, errors: TextIO) -> Iterator[None]:
         try:
             _lock(descriptor, file, errors)
             if _is_same(descriptor, path):
-                yield
-                path.unlink(missing_ok=True)  # while it is held: who waits sees that it is another file
+                try:
+                    yield
+                finally:  # while it is held: who waits sees that it is another file
+                    path.unlink(missing_ok=True)
                 return
         finally:
             os.close(descriptor)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from platform import python_version
 
 from busbw._version import __version__
 from busbw.containers.describe import describe, main
@@ -17,15 +18,15 @@ def test_versions_and_the_packages_that_came_without_one() -> None:
         "recipe": "efa",
         "image": "t",
         "base": "a=b",
-        "versions": {"efa_flags": "-y -g", "sm": "80 90", "busbw": __version__},
+        "versions": {"efa_flags": "-y -g", "sm": "80 90", "python": python_version(), "busbw": __version__},
         "packages": {"libfabric1-aws": "2.1.0", "libnccl-ofi": "1.19.0-1", "libibverbs1": "59.0"},
     }
 
 
 def test_what_is_written_is_what_a_run_reads(tmp_path: Path) -> None:
     file = tmp_path / "busbw-image.json"
-    assert main(["recipe=cpu", "image=cpu-1-amd64", "version:python=3.12"], file) == 0
-    assert read_image(file)["versions"]["python"] == "3.12"
+    assert main(["recipe=cpu", "image=cpu-1-amd64", "version:nccl=2.30.4-1"], file) == 0
+    assert read_image(file)["versions"]["nccl"] == "2.30.4-1"
     assert image_name(file) == "cpu-1-amd64"
 
 

@@ -5,6 +5,7 @@ export DEBIAN_FRONTEND=noninteractive
 packages() { # packages NAME...: from the distribution's and the base image's repositories
   apt-get update -qq
   apt-get install -qq --no-install-recommends "$@" >/dev/null
+  apt-get clean
   rm -rf /var/lib/apt/lists/*
 }
 
