@@ -15,12 +15,15 @@ from busbw.errors import SiteError
 
 @dataclass(frozen=True)
 class Tool:
-    """``push`` makes the steps that bring a local image to a registry, ``list_images`` those that make one
-    name there of the images of several processors. ``local`` is what the tool puts before names of its own.
+    """``local`` is what the tool puts before names of its own, ``build_words`` what it needs for a build.
+
+    ``push`` makes the steps that bring a local image to a registry, ``list_images`` those that make one name
+    there of the images of several processors.
     """
 
     name: str
     local: str
+    build_words: tuple[str, ...]
     push: Callable[[str, str, Sequence[str]], tuple[Step, ...]]
     list_images: Callable[[str, Sequence[str], Sequence[str]], tuple[Step, ...]]
 
@@ -34,7 +37,7 @@ class Tool:
         arguments = {"BASE_IMAGE": image.base, **build_arguments(image)}
         return Step(
             (
-                *(self.name, "build", "--platform", f"linux/{image.arch}"),
+                *(self.name, "build", *self.build_words, "--platform", f"linux/{image.arch}"),
                 *("--tag", self.image(name, image), "--file", f"{context}/{NAME}"),
                 *(word for key, value in arguments.items() for word in ("--build-arg", f"{key}={value}")),
                 *more,
@@ -62,7 +65,7 @@ def _list(tool: str) -> Callable[[str, Sequence[str], Sequence[str]], tuple[Step
             Step((tool, "manifest", "rm", name), may_fail=True),  # of an earlier push
             Step((tool, "manifest", "create", name)),
             *(Step((tool, "manifest", "add", *more, name, f"docker://{image}")) for image in images),
-            Step((tool, "manifest", "push", *more, "--all", name, f"docker://{remote}")),
+            Step((tool, "manifest", "push", *more, "--all", "--format", "v2s2", name, f"docker://{remote}")),
         )
 
     return steps
@@ -76,11 +79,13 @@ def _docker_list(remote: str, images: Sequence[str], more: Sequence[str]) -> tup
     return (Step(("docker", "buildx", "imagetools", "create", *more, "--tag", remote, *images)),)
 
 
+# enroot 4.1 asks registries for Docker's form of images; Docker's own registry then denies having OCI's.
+_DOCKER_FORM: Final = ("--format", "docker")
 # In the order of preference: the first two need no daemon.
 TOOLS: Final[Mapping[str, Tool]] = {
-    "buildah": Tool("buildah", "localhost/", _push("buildah"), _list("buildah")),
-    "podman": Tool("podman", "localhost/", _push("podman"), _list("podman")),
-    "docker": Tool("docker", "", _docker_push, _docker_list),
+    "buildah": Tool("buildah", "localhost/", _DOCKER_FORM, _push("buildah"), _list("buildah")),
+    "podman": Tool("podman", "localhost/", _DOCKER_FORM, _push("podman"), _list("podman")),
+    "docker": Tool("docker", "", (), _docker_push, _docker_list),
 }
 
 

@@ -68,7 +68,9 @@ def test_build(tools: Path, capsys: pytest.CaptureFixture[str]) -> None:
     told = capsys.readouterr()
     assert told.out == f"localhost/busbw:{EFA}-amd64\n"
     line = tools.read_text()
-    assert line.startswith(f"buildah build --platform linux/amd64 --tag localhost/busbw:{EFA}-amd64 ")
+    assert line.startswith(
+        f"buildah build --format docker --platform linux/amd64 --tag localhost/busbw:{EFA}-amd64 "
+    )
     assert "--build-arg WITH_NCCL=2.30.4-1" in line
     assert "--isolation chroot /" in line
     assert f"{EFA}-amd64" in Path(f"{tools}.Containerfile").read_text()
