@@ -82,7 +82,7 @@ def build(
 @container.command(
     help_epilogue=_examples(
         "busbw container push cpu --to ghcr.io/me/busbw",
-        "busbw container push efa --to 123456789012.dkr.ecr.us-east-1.amazonaws.com/busbw --dry-run",
+        "busbw container push efa --dry-run --to 123456789012.dkr.ecr.us-east-1.amazonaws.com/busbw",
     )
 )
 def push(

@@ -11,7 +11,7 @@ if python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
 else
   python3 -m venv /tmp/uv
   /tmp/uv/bin/pip install --quiet --no-cache-dir uv
-  UV_PYTHON_INSTALL_DIR=/opt/busbw-python /tmp/uv/bin/uv venv --seed --python-preference only-managed \
+  UV_PYTHON_INSTALL_DIR=/opt/busbw-python /tmp/uv/bin/uv venv --seed --managed-python \
     --python "$1" /opt/busbw
   rm -rf /tmp/uv ~/.cache/uv
 fi
