@@ -70,7 +70,7 @@ def test_ssh_starts_ranks_without_questions(container: Container) -> None:
     """No known host keys, a folder of keys that is anybody's (as a secret's), PATH in every session."""
     out = container.good(
         SSH + "ssh -p $port 127.0.0.3 'command -v busbw; bash -lc \"command -v busbw\"'\n"
-        'HYDRA_LAUNCHER_EXTRA_ARGS="-p $port" timeout 100 mpirun -launcher ssh'
+        'HYDRA_LAUNCHER_EXTRA_ARGS="-p $port" timeout 100 mpirun -launcher ssh -localhost 127.0.0.1'
         " -hosts 127.0.0.2,127.0.0.3 -n 2 /opt/nccl-tests/build/all_reduce_perf -b 1K -e 1K -n 10\n"
     )
     assert out.splitlines()[:2] == ["/opt/busbw/bin/busbw"] * 2

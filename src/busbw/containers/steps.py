@@ -22,9 +22,12 @@ _HINTS: Final[Mapping[str, str]] = {
     r"(?i)exec format error": "build on a machine of that processor, or register qemu for it (binfmt_misc)",
     r"(?i)policy\.json": "install containers-common, or give --tool-args '--signature-policy FILE'",
     r"(?i)cannot connect to the docker daemon|docker daemon running": "start Docker, or give --tool buildah",
-    r"(?i)unauthorized|authentication required|access.*denied|denied:": "log in first: {tool} login REGISTRY",
     r"(?i)newuidmap|operation not permitted": "give --tool-args '--isolation chroot' (buildah), or be root",
     r"(?i)no space left": "free space where the tool keeps its images",
+    r"(?i)image not known|pull access denied|manifest unknown|no such image|not found in local": (
+        "check the image's name: {tool} images lists those that are here"
+    ),
+    r"(?i)unauthorized|authentication required|access.*denied|denied:": "log in first: {tool} login REGISTRY",
     r"(?i)no such host|dial tcp|could not resolve|pinging container registry": (
         "check the network and the name; an image that is here is taken with --tool-args '--pull=never'"
     ),
