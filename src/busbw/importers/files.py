@@ -150,7 +150,7 @@ def read_stream_parts(
 
 
 def _read_text(text: Text, path: str, tool: str, part_rows: int | None) -> Iterator[Reading]:
-    head, stream = text.head, text.stream
+    head, stream, why = text.head, text.stream, ""
     start = head.lstrip()
     if start[:1] == b"{":
         head += stream.read(_MOST_JSON_BYTES)
@@ -159,6 +159,8 @@ def _read_text(text: Text, path: str, tool: str, part_rows: int | None) -> Itera
         if reading is not None:
             yield reading
             return
+        if _RESULTS in head:
+            why = "its JSON cannot be read" + (f" from line {found.cut_line} on" if found else "")
     if nccl_tests_csv.is_csv(start.split(b"\n", 1)[0].decode("utf-8", "replace")) and _is_asked(
         NCCL_TESTS, tool
     ):
@@ -170,7 +172,7 @@ def _read_text(text: Text, path: str, tool: str, part_rows: int | None) -> Itera
         reading = _read_log(log, path, tool, first)
         first = next((number + 1 for number, _ in reversed(reading.numbered)), first)
         created = created or reading.created
-        yield replace(reading, created=created)
+        yield replace(reading, created=created, no_text="" if reading.tables or first > 1 else why)
 
 
 def _is_asked(format_tool: str, tool: str) -> bool:
@@ -183,7 +185,7 @@ def _as(tool: str, tables: Iterable[Table]) -> tuple[Table, ...]:
 
 
 def _read_log(log: Log, path: str, tool: str, first: int) -> Reading:
-    tables = list(_as(tool, map(interpret, log.tables)))
+    tables = _without_words(list(_as(tool, map(interpret, log.tables))))
     if not tables and first == 1 and log.facts.header.get("program"):
         tables = [without_rows(log.facts, log.job)]
     created = ""
@@ -202,6 +204,21 @@ def _read_log(log: Log, path: str, tool: str, first: int) -> Reading:
         created=created,
         created_from="header",
     )
+
+
+def _without_words(tables: list[Table]) -> list[Table]:
+    """Tables between those of our own export without a line of ours above them: it is damaged."""
+    if not any("own_collective" in table.header for table in tables):
+        return tables
+    text = (
+        "the line of busbw above this table is missing or damaged: placement and ranks are not those it said"
+    )
+    return [
+        table
+        if "own_collective" in table.header
+        else table.with_findings(ImportFinding("damaged", text, table.first_line))
+        for table in tables
+    ]
 
 
 def interpret(raw: RawTable) -> Table:

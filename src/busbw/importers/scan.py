@@ -177,10 +177,11 @@ class Scanner:
         elif kind is _UNIT:
             if stream.table is not None:
                 stream.table.time_unit = time_unit(line.decode())
-        elif kind is _COMMAND:
-            contents.job.read(line.decode().strip())
-        elif kind is _TEXT:
-            contents.take_words(stream, line.decode())
+        elif kind is _COMMAND or kind is _TEXT:
+            text = line.decode()
+            contents.take_words(stream, text)
+            if kind is _COMMAND:
+                contents.job.read(text.strip())
 
     # ---- one line at a time ----------------------------------------------------------------------------
 
