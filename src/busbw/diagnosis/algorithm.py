@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Final
 
 from busbw.diagnosis.subject import Subject
+from busbw.model.choice import Choice
 from busbw.model.conclusion import Answer, Conclusion, Fact, Question
 from busbw.model.finding import Severity
 from busbw.units import format_size
@@ -78,9 +79,10 @@ def _settings(subject: Subject) -> dict[str, str]:
 
 
 def _observed(subject: Subject) -> Iterator[Conclusion]:
+    choices = [result.choice for _, result in subject.timed if result.choice is not None]
     seen = [(case.collective, case.size_bytes, result.algorithm) for case, result in subject.timed
             if result.algorithm]  # fmt: skip
-    source = "NCCL's log of one untimed call"
+    source = f"NCCL's {choices[0].source} of one untimed call" if choices else "the record"
     if not seen and subject.record.source is not None:
         source = "lines of NCCL in the log"
         seen = list(_from_log(subject.record.source.evidence.get("algorithm", ())))
@@ -88,13 +90,15 @@ def _observed(subject: Subject) -> Iterator[Conclusion]:
         yield Conclusion(
             Severity.INFO,
             "which algorithm ran was not observed, and nothing is inferred",
-            hint="measure with --evidence algorithm (NCCL 2.24 and newer); MPI libraries do not tell"
+            hint="measure with --evidence algorithm (NCCL 2.23 and newer); MPI libraries do not tell"
             if not subject.imported
             else "run with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING and import that log",
             check="algorithm.observed",
             question=_QUESTION,
         )
         return
+    if differing := [choice for choice in choices if choice.other_ranks]:
+        yield _differing(differing, len(choices))
     for operation, rows in groupby(sorted(seen), key=lambda row: row[0]):
         ranges = list(_ranges([(size, word) for _, size, word in rows]))
         yield Conclusion(
@@ -108,6 +112,20 @@ def _observed(subject: Subject) -> Iterator[Conclusion]:
                 for low, high, word in ranges
             ),
         )
+
+
+def _differing(choices: Sequence[Choice], cases: int) -> Conclusion:
+    """Ranks that did not do the same: NCCL's own agreement is broken, or one rank's settings are others."""
+    return Conclusion(
+        Severity.WARNING,
+        f"in {len(choices)} of {cases} cases ranks told another algorithm, protocol or number of channels",
+        evidence=f"up to {max(choice.other_ranks for choice in choices)} ranks differ from rank 0",
+        hint="compare the ranks' variables and libraries: `busbw preflight`",
+        check="algorithm.ranks",
+        question=_QUESTION,
+        answer=Answer.NO,
+        facts=(Fact("cases", len(choices), f"of {cases}"),),
+    )
 
 
 def _from_log(lines: tuple[str, ...]) -> Iterator[tuple[str, int, str]]:

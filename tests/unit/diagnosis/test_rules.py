@@ -13,6 +13,7 @@ from busbw.analysis.expectation import reference_of
 from busbw.analysis.limits import Wires
 from busbw.diagnosis.engine import answer, exit_code
 from busbw.errors import ExitCode
+from busbw.model.choice import Choice
 from busbw.model.conclusion import Answer, Question
 from busbw.model.finding import Severity
 from busbw.model.record import RunRecord
@@ -91,6 +92,22 @@ def test_algorithms_by_size_and_what_forced_them() -> None:
         "NCCL_ALGO=Ring"
         in conclusions(replace(record, environment={"nccl_config": conf}))["algorithm.forced"].claim
     )
+
+
+def test_ranks_that_chose_differently() -> None:
+    record = record_of({1024: 10.0, 4096: 20.0}, ranks=4)
+    choices = (
+        Choice("profiler v5", "RING", "LL", ranks=4),
+        Choice("profiler v5", "RING", "LL", ranks=3, other_ranks=1),
+    )
+    results = tuple(
+        replace(result, algorithm=choice.words, choice=choice)
+        for result, choice in zip(record.results, choices, strict=True)
+    )
+    found = conclusions(replace(record, results=results))
+    assert found["algorithm.ranks"].severity is Severity.WARNING
+    assert "in 1 of 2 cases" in found["algorithm.ranks"].claim
+    assert found["algorithm.observed"].facts[0].source == "NCCL's profiler v5 of one untimed call"
 
 
 def test_two_modes_are_named_with_their_shares() -> None:
