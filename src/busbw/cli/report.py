@@ -11,7 +11,8 @@ from busbw.cli.compare_inputs import read_arm
 from busbw.cli.diagnose import diagnosed
 from busbw.errors import ExitCode, UsageError
 from busbw.reports import page, plots
-from busbw.reports.view import Reported, ReportView, view
+from busbw.reports.reported import Reported
+from busbw.reports.view import ReportView, view
 
 _PICTURES: Final = (".svg", ".png")
 _STAMP: Final = len("20261122-181502")  # the part of a run's name that tells it from others

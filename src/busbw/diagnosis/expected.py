@@ -167,7 +167,7 @@ def _wire(subject: Subject) -> Iterator[Conclusion]:
     if large is None or not line or not nics:
         return
     case, result = large
-    moved = node_bytes(case.collective, result.algorithm, case.size_bytes, subject.ranks, subject.nodes)
+    moved = node_bytes(case.collective, result.algorithm, case.size_bytes, subject.together, subject.nodes)
     if moved is None or not result.time_ns:
         return
     rate = moved.bytes / result.time_ns

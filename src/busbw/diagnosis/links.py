@@ -30,7 +30,7 @@ def conclusions(subject: Subject) -> Iterator[Conclusion]:
         case = subject.record.plan.cases[burst.case]
         result = subject.by_case.get(burst.case)
         algorithm = result.algorithm if result is not None else ""
-        found = traffic(burst, case.collective, algorithm, case.size_bytes, subject.ranks)
+        found = traffic(burst, case.collective, algorithm, case.size_bytes, subject.together)
         nics = [each for each in found if each.kind != NVLINK]
         nvlinks = [each for each in found if each.kind == NVLINK]
         told = []
@@ -111,7 +111,8 @@ def _used(subject: Subject, case: Case, groups: Sequence[Fellows]) -> Conclusion
     """How many of each host's or GPU's links carried traffic; those that are alike in one breath."""
     kind, what = groups[0].kind, "GPU" if groups[0].kind == NVLINK else "host"
     bad = [group for group in groups if group.unused]
-    links = len(groups[0].links)
+    counts = sorted({len(group.links) for group in groups})
+    links = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
     if not bad:
         return Conclusion(
             Severity.INFO,

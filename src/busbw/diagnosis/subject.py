@@ -46,6 +46,13 @@ class Subject:
         return self.expectation.arm.ranks
 
     @property
+    def together(self) -> int:
+        """How many ranks do each operation, where that is all of them, else 0: what smaller groups must move
+        between nodes depends on who is where.
+        """
+        return 0 if self.record.plan.groups or self.record.plan.streams else self.ranks
+
+    @property
     def nodes(self) -> int:
         """On how many nodes; 0 where not known."""
         return self.kind.nodes

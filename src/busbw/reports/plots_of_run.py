@@ -18,7 +18,7 @@ from busbw.model.result import CaseResult
 from busbw.reports import curves
 from busbw.reports.columns import NOT_APPLICABLE, format_time_us
 from busbw.reports.plots import Plot, Table
-from busbw.reports.view import Reported
+from busbw.reports.reported import Reported
 from busbw.units import NS_PER_US, format_size
 
 _MOST_ROWS: Final = 48  # of a heat map or of bars: more are grouped or left out, and said

@@ -11,7 +11,7 @@ from busbw.model.result import CaseResult
 from busbw.reports import curves
 from busbw.reports.columns import NOT_APPLICABLE
 from busbw.reports.plots import Plot, Table
-from busbw.reports.view import Reported
+from busbw.reports.reported import Reported
 from busbw.units import format_size
 
 _BINS: Final = {

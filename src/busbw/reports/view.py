@@ -2,56 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING
 
-from busbw.analysis.expectation import Expectation
-from busbw.analysis.limits import Wires
-from busbw.model.case import Case
 from busbw.model.conclusion import Answer, Conclusion, Question
-from busbw.model.record import Method, RunRecord
-from busbw.model.result import CaseResult, Status
+from busbw.model.record import Method
+from busbw.reports import plots_of_run, plots_over_runs
 from busbw.reports.diagnosis import describe_run
 from busbw.reports.plots import Plot
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-
-@dataclass(frozen=True, eq=False)
-class Reported:
-    """A run with everything that a report shows of it. ``name`` is short and unique in the report."""
-
-    name: str
-    record: RunRecord
-    expectation: Expectation
-    wires: Wires
-    answers: Mapping[Question, Answer]
-    conclusions: tuple[Conclusion, ...]
-    samples: npt.NDArray[np.void]
-    digests: npt.NDArray[np.void]
-
-    @cached_property
-    def timed(self) -> tuple[tuple[Case, CaseResult], ...]:
-        """The good cases that have a time, in order."""
-        cases = self.record.plan.cases
-        return tuple(
-            (cases[result.case], result)
-            for result in self.record.results
-            if result.time_ns and result.status is Status.GOOD
-        )
-
-    @property
-    def kinds(self) -> tuple[tuple[str, str, str], ...]:
-        """Operation, type and reduction of its cases, each once, in order."""
-        return tuple(dict.fromkeys((case.collective, case.dtype, case.op) for case, _ in self.timed))
-
-    def of_kind(self, kind: tuple[str, str, str]) -> Iterator[tuple[Case, CaseResult]]:
-        """The timed cases of one kind."""
-        return ((c, r) for c, r in self.timed if (c.collective, c.dtype, c.op) == kind)
+from busbw.reports.reported import Reported
 
 
 @dataclass(frozen=True)
@@ -81,8 +40,6 @@ class ReportView:
 
 def view(runs: Sequence[Reported]) -> ReportView:
     """Compose the report; curves over several runs stand in one plot."""
-    from busbw.reports import plots_of_run, plots_over_runs
-
     several = plots_over_runs.plots(runs) if len(runs) > 1 else ()
     return ReportView(
         title=runs[0].name if len(runs) == 1 else f"{len(runs)} runs",

@@ -100,6 +100,22 @@ def test_a_slow_management_port_is_no_fellow() -> None:
     assert "all 1 ethernet links of each host carried traffic (1 x 10 GB/s, 80%" in found["links.used"].claim
 
 
+def test_groups_move_what_nobody_can_say_without_their_places() -> None:
+    record = two_nodes(burst(evenly(3.35)))
+    groups = (tuple(range(8)), tuple(range(8, 16)))
+    found = conclusions(replace(record, plan=replace(record.plan, groups=groups)), wires=P4DE)
+    assert "links.bytes" not in found
+    assert "expected.wire" not in found
+    assert found["links.used"].answer is Answer.YES
+
+
+def test_hosts_with_more_and_fewer_links() -> None:
+    carried = evenly(3.35)
+    del carried["node1"]["rdmap144s27"]
+    used = conclusions(two_nodes(burst(carried)))["links.used"]
+    assert used.claim.startswith("all 3 to 4 efa links of each host carried traffic")
+
+
 def test_nvlink_of_one_node_against_its_algorithm() -> None:
     """Two GPUs, NVLS-less ring: S a call and direction over 18 links each; LL doubles it."""
     size, links = 64 * 2**20, 18

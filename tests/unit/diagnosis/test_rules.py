@@ -172,3 +172,11 @@ def test_logs_say_what_they_cannot_tell() -> None:
         assert found[check].answer is Answer.NOT_OBSERVABLE, check
         assert found[check].hint or found[check].claim
     assert exit_code(list(found.values())) is ExitCode.UNDECIDED
+
+
+def test_a_run_that_ended_before_its_first_case() -> None:
+    record = record_of({1024: 10.0}, ranks=4)
+    for early in (replace(record, results=()), replace(record, results=(), world=None, method=None)):
+        found = conclusions(early)
+        assert {each.question for each in found.values()} == set(Question)
+        assert exit_code(list(found.values())) is ExitCode.UNDECIDED
