@@ -232,24 +232,25 @@ def _histogram(run: Reported, case: Case, result: CaseResult, spread: Distributi
         marks.append(("mean (nccl-tests prints it)", result.mean_ns / NS_PER_US, "c3"))
     percentiles = [
         (
-            f"p{each.percent:g}",
+            f"p{each.percent:g}, us",
             _NEEDS.format(each.needed) if each.value_ns is None else format_time_us(each.value_ns),
         )
         for each in spread.percentiles
     ]
     facts = [("samples", str(spread.samples)), ("calls a sample", str(spread.calls_per_sample)), *percentiles]
-    facts += [(name, f"{value:.4g}") for name, value, _ in marks]
+    facts += [(f"{name}, us", format_time_us(value * NS_PER_US)) for name, value, _ in marks]
     facts += [
         (f"mode near {format_time_us(mode.centre_ns)} us", f"{mode.share:.0%}") for mode in spread.modes
     ]
     size = format_size(case.size_bytes)
+    calls = "one call" if spread.calls_per_sample == 1 else f"{spread.calls_per_sample} calls"
     return Plot(
         "histogram",
         f"{run.name}-case-{case.index}-histogram",
         f"Samples of {case.collective} {case.dtype}, {size}, {case.placement.value}",
-        f"{spread.samples} samples of {spread.calls_per_sample} calls each, all that are kept; us a call.",
+        f"{spread.samples} samples of {calls} each, all that are kept; us a call.",
         tuple(rows),
-        Table(("samples", "us"), tuple((name, value) for name, value in facts)),
+        Table(("of the samples", "value"), tuple(facts)),
         {"x": "time of a call (us)", "marks": marks, "log": spread.scale is Scale.LOG},
     )
 

@@ -47,11 +47,11 @@ def _by_key(run: Reported, kind: tuple[str, str, str]) -> dict[CaseKey, CaseResu
 
 
 def _compared(name: str, title: str, runs: Sequence[Reported], kind: tuple[str, str, str]) -> Plot | None:
-    """Time over the first run's, run against size."""
-    first = _by_key(runs[0], kind)
+    """Time over the first run's, run against size: of runs with as many ranks."""
+    first, ranks = _by_key(runs[0], kind), runs[0].expectation.arm.ranks
     rows: list[dict[str, Any]] = []
     table: dict[str, dict[str, str]] = defaultdict(dict)
-    for run in runs[1:]:
+    for run in (run for run in runs[1:] if run.expectation.arm.ranks == ranks):
         for key, result in _by_key(run, kind).items():
             base = first.get(key)
             if base is None or not base.time_ns or not result.time_ns or key.placement == "in-place":
@@ -66,7 +66,9 @@ def _compared(name: str, title: str, runs: Sequence[Reported], kind: tuple[str, 
     cells = tuple(
         (label, *(found.get(size, NOT_APPLICABLE) for size in sizes)) for label, found in table.items()
     )
-    note = "Time over the first run's, out of place. `busbw compare` decides with intervals over launches."
+    note = (
+        "Time over the first run's, of as many ranks. `busbw compare` decides, with intervals over launches."
+    )
     return Plot(
         "heat", name, title, note, tuple(rows), Table(("run", *sizes), cells),
         {"x": "size", "y": None, "bins": _BINS},
