@@ -1,6 +1,6 @@
 """All cases of NCCL on all visible GPUs of this host, then faults put into them: are they right, and noticed?
 
-    PYTHONPATH=src:tests/support python tests/gpu/program.py [--ranks N] [--only PART]
+    PYTHONPATH=src:tests/support python tests/gpu/program.py [--ranks N] [--only PATTERN] [--timeout SECONDS]
 
 Starts one process per GPU, makes one world and one communicator after another, and prints what was found as
 one line of JSON, the last on standard output; progress goes to standard error. Exit code 1 where a case is
@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import secrets
 import socket
 import subprocess
@@ -62,7 +63,9 @@ BUFFER_BYTES: Final = CALLS * LONG_SIZE_BYTES
 TIMEOUT_S: Final = 60.0
 SHOWN: Final = 20  # wrong cases in full
 PLAIN: Final = CallOptions()
-ONLY: Final = "PROGRAM_ONLY"  # tells the ranks which parts are wanted
+# What the ranks are told of the command line.
+ONLY: Final = "PROGRAM_ONLY"
+TIMEOUT: Final = "PROGRAM_TIMEOUT"
 
 
 @dataclass
@@ -174,7 +177,7 @@ def pattern_parts(ranks: int) -> Iterator[Part]:
 
 def connected(world: World, local_rank: int, part: Part) -> NcclBackend:
     """Raises SiteError, on all ranks alike, where one of them lacks what the part needs."""
-    options = replace(part.options, timeout_s=TIMEOUT_S)
+    options = replace(part.options, timeout_s=float(os.environ.get(TIMEOUT, TIMEOUT_S)))
     plan = Plan(
         "nccl",
         tuple(part.cases),
@@ -362,7 +365,7 @@ def lost(failure: PeerFailure) -> None:
 def everything(world: World, local_rank: int, only: str) -> dict[str, Any]:
     found: dict[str, Any] = {"ranks": world.size, "grid": {}}
     start = time.monotonic()
-    for part in (part for part in parts(world.size) if part.name.startswith(only)):
+    for part in (part for part in parts(world.size) if re.match(only, part.name)):
         AT.part = part.name
         found["grid"][part.name] = part_found = grid_part(world, local_rank, part)
         progress(world, part.name, part_found)
@@ -418,9 +421,12 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--ranks", type=int, help="by default one for each visible GPU")
-    parser.add_argument("--only", default="", help="only parts whose names begin so")
+    parser.add_argument(
+        "--only", default="", help="only parts whose names begin with what this pattern matches"
+    )
+    parser.add_argument("--timeout", type=float, default=TIMEOUT_S, help="of a wait for the GPU, in seconds")
     options = parser.parse_args()
-    os.environ[ONLY] = options.only
+    os.environ.update({ONLY: options.only, TIMEOUT: str(options.timeout)})
     ranks = options.ranks
     if ranks is None:
         driver = CudaDriver()
