@@ -20,6 +20,7 @@ from busbw.importers.raw import Failure
 from busbw.importers.table import Table
 from busbw.model.collective import Placement
 from busbw.model.record import ImportFinding
+from busbw.model.result import Status
 from busbw.units import NS_PER_US
 
 _TIME: Final = re.compile(r"time(?::(avg|p\d+(?:\.\d+)?))?\(us\)")
@@ -60,6 +61,8 @@ def tables(document: Document) -> list[Table]:
 
 def _has_own(row: dict[str, Any]) -> bool:
     """Whether a row of our own export says what it is."""
+    if row.get("status") == Status.GOOD.value and not _time_columns(row):
+        return False
     words = row.get("placement") in _PLACEMENTS and isinstance(row.get("redop"), str)
     return (
         words
