@@ -1,6 +1,6 @@
 """All cases of NCCL on all visible GPUs of this host, then faults put into them: are they right, and noticed?
 
-    PYTHONPATH=src:tests/support python tests/gpu/program.py [--ranks N] [--only PART] [--timeout SECONDS]
+    PYTHONPATH=src:tests/support python tests/gpu/program.py [--ranks N] [--only PATTERN] [--timeout SECONDS]
 
 Starts one process per GPU, makes one world and one communicator after another, and prints what was found as
 one line of JSON, the last on standard output; progress goes to standard error. Exit code 1 where a case is
@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import secrets
 import socket
 import subprocess
@@ -364,7 +365,7 @@ def lost(failure: PeerFailure) -> None:
 def everything(world: World, local_rank: int, only: str) -> dict[str, Any]:
     found: dict[str, Any] = {"ranks": world.size, "grid": {}}
     start = time.monotonic()
-    for part in (part for part in parts(world.size) if part.name.startswith(only)):
+    for part in (part for part in parts(world.size) if re.match(only, part.name)):
         AT.part = part.name
         found["grid"][part.name] = part_found = grid_part(world, local_rank, part)
         progress(world, part.name, part_found)
@@ -420,7 +421,9 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--ranks", type=int, help="by default one for each visible GPU")
-    parser.add_argument("--only", default="", help="only parts whose names begin so")
+    parser.add_argument(
+        "--only", default="", help="only parts whose names begin with what this pattern matches"
+    )
     parser.add_argument("--timeout", type=float, default=TIMEOUT_S, help="of a wait for the GPU, in seconds")
     options = parser.parse_args()
     os.environ.update({ONLY: options.only, TIMEOUT: str(options.timeout)})

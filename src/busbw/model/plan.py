@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from busbw.model.case import Case
+from busbw.model.choice import CHOICE_WORDS
 from busbw.model.collective import Placement, Role
 from busbw.model.counts import CountTable
 
@@ -196,6 +197,11 @@ class Plan:
             sent += sum(region.count for region in case.row.sends(shape, role))
             received += sum(region.count for region in case.row.receives(shape, role))
         return sent * type_bytes, received * type_bytes
+
+    @property
+    def watches(self) -> bool:
+        """Whether the library is watched during one untimed call of each case: what does it choose?"""
+        return not CHOICE_WORDS.isdisjoint(self.show)
 
     def to_json(self) -> str:
         """One line of JSON."""

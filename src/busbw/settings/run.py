@@ -265,7 +265,7 @@ class RunSettings(PreflightSettings, PatternSettings):
             show_default=False,
             group=OUTPUT,
             help="More columns: avg, min, max, p50, p99, p99.9 (any pNN), cv, imbalance, issue, skew, first,"
-            " in, out, algorithm, overlap.",
+            " in, out, algorithm, channels, overlap.",
         ),
     ] = ()
     expect: Annotated[
