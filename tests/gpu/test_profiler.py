@@ -24,7 +24,7 @@ OWN: Final = {"BUSBW_NCCL": os.environ["BUSBW_NCCL"]} if "BUSBW_NCCL" in os.envi
 RANKS: Final = 2
 COLLECTIVES: Final = ("all_reduce", "all_gather", "reduce_scatter", "reduce")
 # From 16 bytes a rank on: smaller ones have no part in an all_gather.
-SWEEP: Final = ("-b", "64", "-e", "128M", "-f", "8", "-n", "10", "-c", "1")
+SWEEP: Final = ("-b", "64", "-e", "128M", "-f", "8", "-c", "1")
 SIZES: Final = 8
 # From 2.24 on; before, numbers instead of words and no channels.
 LINE: Final = re.compile(
@@ -39,8 +39,8 @@ Told = dict[tuple[str, int], tuple[str, str, int]]
 
 def run(home: Path, *words: str, **variables: str) -> dict[str, Any]:
     done = start(
-        home, "run", *words, "--backend", "nccl", "--ranks", str(RANKS), "--stats", "algorithm", "channels",
-        **OWN, **variables,
+        home, "run", *words, "--backend", "nccl", "--ranks", str(RANKS), "-n", "20",
+        "--stats", "algorithm", "channels", **OWN, **variables,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     (folder,) = home.glob("2*")
@@ -103,7 +103,7 @@ def test_sends_and_receives_tell_peers_and_channels(tmp_path: Path) -> None:
 
 
 def test_inside_a_cuda_graph_too(tmp_path: Path) -> None:
-    record = run(tmp_path, "all_reduce", "-b", "1M", "-e", "1M", "-G", "1", "-n", "20")
+    record = run(tmp_path, "all_reduce", "-b", "1M", "-e", "1M", "-G", "1")
     assert all(result["algorithm"] for result in record["results"])
 
 

@@ -191,6 +191,7 @@ ONE_MORE(Scatter)
 MOVE(AlltoAll)
 #endif
 int ncclReduce(SENDS_AND_RECEIVES, int op, int root, void* comm, void* stream) {
+  tell("Reduce", count, comm);
   return asked(FAILURE, "Reduce", "%lu %lu %lu %d %d %d %lu %lu", (Address)send, (Address)recv, count, type,
                op, root, (Address)comm, (Address)stream);
 }
