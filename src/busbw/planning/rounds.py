@@ -39,7 +39,7 @@ def circle(count: int) -> tuple[Round, ...]:
     return tuple(turn(count, number) for number in range(turns(count)))
 
 
-def matchings(count: int, seed: int) -> Iterator[Round]:
+def matchings(count: int, seed: int | str) -> Iterator[Round]:
     """Random rounds, of as many pairs as there can be; no pair is in two of them, and of an odd number
     nobody sits out twice. They end when every pair was there.
 

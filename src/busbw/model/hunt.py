@@ -1,0 +1,80 @@
+"""Values of a hunt for slow parts: what is tested, what came of it.
+
+A *part* is what may be slow and can be left out: a host, or on one host a rank. A *test* is a pair of parts
+that exchange data; a *round* is tests that run at once. The *lanes* of a test are the pairs of ranks that it
+is made of: of two hosts of 8 GPUs, 8.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+BANDWIDTH: Final = "bandwidth"  # nanoseconds of one large message, the best of several
+LATENCY: Final = "latency"  # nanoseconds of one small message, the mean of many: a few late ones count
+METRICS: Final = (BANDWIDTH, LATENCY)
+
+Lanes = tuple[float, ...]
+Directions = tuple[Lanes, Lanes]  # from the first part to the other, and back
+
+
+class Stage(StrEnum):
+    """What a round is for."""
+
+    SCREEN = "screen"  # everybody, in random pairs
+    CONFIRM = "confirm"  # suspects, each with a part that passed; the others are the control
+    MATRIX = "matrix"  # every pair, one way
+    MATRIX_BOTH = "matrix-both"  # every pair, both ways at once
+
+
+@dataclass(frozen=True)
+class Round:
+    """Pairs that are tested at once. ``number`` counts the rounds of a hunt from 0."""
+
+    number: int
+    stage: Stage
+    pairs: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class PairTest:
+    """What a pair took: nanoseconds by metric, direction and lane."""
+
+    one: int
+    other: int
+    times_ns: dict[str, Directions]
+
+    def worst_ns(self, metric: str) -> float:
+        """Of the slower direction and the slowest lane."""
+        return max(max(lanes) for lanes in self.times_ns[metric])
+
+
+@dataclass(frozen=True)
+class RoundResult:
+    """A round that was run. ``seconds`` is how long it took, everything in it."""
+
+    round: Round
+    tests: tuple[PairTest, ...]
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Rules:
+    """When a part is slow.
+
+    ``floors`` is the least loss that is worth naming, by metric: the share of the bandwidth that is missing,
+    of the latency the share by which it is longer. ``metrics`` are what is measured, the first of them what
+    decides whether the hunt could decide. ``most_screens`` and ``most_confirms`` bound the rounds of a stage.
+    ``accusation`` is the probability with which the fresh tests of a healthy part may speak against it, and
+    ``acquittal`` that with which those of a slow one may speak for it.
+    """
+
+    metrics: tuple[str, ...] = METRICS
+    floors: dict[str, float] = field(default_factory=lambda: {BANDWIDTH: 0.05, LATENCY: 0.5})
+    least_values: int = 16
+    most_screens: int = 8
+    most_confirms: int = 6
+    accusation: float = 1e-3
+    acquittal: float = 1e-2
+    seed: int = 0
