@@ -1,50 +1,15 @@
 """Rounds, recall and false accusations of hunts in simulated fabrics, against every pair in turn.
 
-Prints one line a case as a Markdown table; the same for the same seeds. Every fault-free fabric counts as
-one hunt more that may accuse nobody.
+Prints one line a case as a Markdown table; the same for the same seeds.
 """
 
 from __future__ import annotations
 
 import argparse
-import random
 import time
-from dataclasses import dataclass
 
-from busbw.hunt.fabric import Fabric, simulate
-from busbw.hunt.verdict import Decision, conclude
+from busbw.hunt.trial import trial
 from busbw.model.hunt import Rules
-from busbw.planning.rounds import turns
-
-
-@dataclass(frozen=True)
-class Row:
-    """What many hunts of one case came to."""
-
-    rounds: float
-    most: int
-    found: int
-    there: int
-    false: int
-    hunts_false: int
-    undecided: int
-
-
-def case(parts: int, bad: int, lost: float, noise: float, stalls: float, runs: int) -> Row:
-    rounds, found, false, hunts_false, undecided = [], 0, 0, 0, 0
-    for seed in range(runs):
-        slow = dict.fromkeys(random.Random(f"{parts} {bad} {seed}").sample(range(parts), bad), lost)
-        rules = Rules(seed=seed)
-        history = simulate(Fabric(parts, slow, noise=noise, stalls=stalls), rules, seed)
-        verdict = conclude(rules, (tuple(range(parts)),), history)
-        named = {suspect.parts for suspect in verdict.suspects}
-        right = {(part,) for part in slow}
-        rounds.append(verdict.rounds)
-        found += len(named & right)
-        false += len(named - right)
-        hunts_false += bool(named - right)
-        undecided += verdict.decision is Decision.UNDECIDED
-    return Row(sum(rounds) / runs, max(rounds), found, bad * runs, false, hunts_false, undecided)
 
 
 def main() -> None:
@@ -59,14 +24,15 @@ def main() -> None:
     print("|---|---|---|---|---|---|---|---|---|")
     for parts in options.parts:
         for bad in sorted({0, 1, 3, max(1, parts // 100)}):
-            for lost in (0.05, 0.10) if bad else (0.0,):
+            for loss in (0.05, 0.10) if bad else (0.0,):
                 start_s = time.monotonic()
-                row = case(parts, bad, lost, options.noise, options.stalls, options.runs)
-                recall = f"{row.found / row.there:.4f}" if row.there else ""
+                row = trial(Rules(), parts, bad, loss, options.noise, options.runs, options.stalls)
                 cost_s = (time.monotonic() - start_s) / options.runs
+                recall = f"{row.named / row.slow:.4f}" if row.slow else ""
                 print(
-                    f"| {parts} | {bad} | {lost:.0%} | {row.rounds:.2f} ({row.most}) | {turns(parts)} |"
-                    f" {recall} | {row.false} in {row.hunts_false} hunts | {row.undecided} | {cost_s:.3f} |",
+                    f"| {parts} | {bad} | {loss:.0%} | {row.rounds:.2f} ({row.most_rounds}) |"
+                    f" {row.every_pair} | {recall} | {row.accused} in {row.hunts_accusing} hunts |"
+                    f" {row.undecided} | {cost_s:.3f} |",
                     flush=True,
                 )
 

@@ -12,13 +12,14 @@ import sys
 _FOR_READERS = {"-h", "--help", "--dry-run", "--version"}
 _INTERRUPTED = 130
 _NCCL_TESTS = "nccl-tests"
+_OF_RANKS = {"run", "preflight", "isolate", "pairs", _NCCL_TESTS}  # commands that a launcher may start
 
 
 def main() -> int:
     """Entry point of the console script."""
     arguments = sys.argv[1:]
     try:
-        if arguments[:1] in (["run"], ["preflight"], [_NCCL_TESTS]):
+        if arguments[:1] and arguments[0] in _OF_RANKS:
             code = _join_as_follower(arguments)
             if code is not None:
                 return code

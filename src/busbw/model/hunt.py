@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 BANDWIDTH: Final = "bandwidth"  # nanoseconds of one large message, the best of several
 LATENCY: Final = "latency"  # nanoseconds of one small message, the mean of many: a few late ones count
+BOTH_WAYS: Final = "both-ways"  # as bandwidth, with as much the other way at the same time
 METRICS: Final = (BANDWIDTH, LATENCY)
 
 Lanes = tuple[float, ...]
@@ -24,8 +25,7 @@ class Stage(StrEnum):
 
     SCREEN = "screen"  # everybody, in random pairs
     CONFIRM = "confirm"  # suspects, each with a part that passed; the others are the control
-    MATRIX = "matrix"  # every pair, one way
-    MATRIX_BOTH = "matrix-both"  # every pair, both ways at once
+    MATRIX = "matrix"  # every pair once
 
 
 @dataclass(frozen=True)
@@ -78,3 +78,31 @@ class Rules:
     accusation: float = 1e-3
     acquittal: float = 1e-2
     seed: int = 0
+
+
+@dataclass(frozen=True)
+class Hunt:
+    """What the ranks do instead of measuring cases. ``kind`` is isolate (rounds that the rules choose) or
+    pairs (every pair).
+
+    A test is ``samples`` of as many messages of ``size_bytes`` as take ``sample_ns``, each way, of which the
+    best counts, and ``small_calls`` exchanges of ``small_bytes``, of which the mean does. ``wait`` is how a
+    rank waits in MPI: spin, sleep, or auto: it sleeps where a message takes long. A round that takes longer
+    than ``timeout_s`` has a part in it that hangs.
+    """
+
+    kind: str
+    size_bytes: int
+    rules: Rules = Rules()
+    small_bytes: int = 8
+    samples: int = 3
+    small_calls: int = 200
+    sample_ns: float = 20e6
+    wait: str = "auto"
+    timeout_s: float = 30.0
+
+    @classmethod
+    def from_fields(cls, fields: dict[str, Any]) -> Hunt:
+        """The inverse of dataclasses.asdict, from JSON."""
+        rules = fields.pop("rules")
+        return cls(rules=Rules(**{**rules, "metrics": tuple(rules["metrics"])}), **fields)
