@@ -81,8 +81,8 @@ PREFLIGHT_EXAMPLES: Final = (
 ISOLATE_HELP: Final = (
     "Find the slow host, GPU or path, in a handful of rounds of pair tests within one launch.\n\n"
     "Everybody is tested in random pairs; who is slow there is tested afresh, with partners that passed,"
-    " until there is enough evidence. Hosts are tested with each other; on one host, its ranks. Exit code 0 healthy, 1"
-    " suspects confirmed, 3 could not decide."
+    " until there is enough evidence. Hosts are tested with each other; on one host, its ranks. Exit code 0"
+    " healthy, 1 suspects confirmed, 3 could not decide."
 )
 ISOLATE_EXAMPLES: Final = (
     "busbw isolate",

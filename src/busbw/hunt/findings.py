@@ -36,7 +36,7 @@ def findings(field: Field, verdict: Verdict) -> tuple[Finding, ...]:
         claim = f"{field.kind}s: could not decide: {verdict.reason}"
         hint = "repeat it on idle hosts, or give a larger --loss"
         found.append(Finding(Severity.WARNING, claim, hint=hint, check=CHECK))
-    return (*found, *_not_covered(field, verdict))
+    return (*found, *_not_covered(verdict))
 
 
 def _of_suspect(field: Field, suspect: Suspect) -> Finding:
@@ -78,7 +78,7 @@ def _share(metric: str, share: float) -> str:
     return f"{share:.1%}" if metric == BANDWIDTH or share < 1 else f"{share:.1f} times"
 
 
-def _not_covered(field: Field, verdict: Verdict) -> list[Finding]:
+def _not_covered(verdict: Verdict) -> list[Finding]:
     """What a hunt cannot have seen is said, so that "healthy" is no more than it is."""
     untested = verdict.pairs - verdict.tested
     said = [f"paths between the {untested} of {verdict.pairs} pairs that were not tested"] if untested else []

@@ -95,7 +95,7 @@ class Hunt:
     size_bytes: int
     rules: Rules = Rules()
     small_bytes: int = 8
-    samples: int = 3
+    samples: int = 5
     small_calls: int = 200
     sample_ns: float = 20e6
     wait: str = "auto"

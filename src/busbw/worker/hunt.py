@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -29,13 +30,12 @@ from busbw.worker.measure import agreed_call_ns
 from busbw.world.mpi import MpiWorld
 
 if TYPE_CHECKING:
-    from busbw.backends.base import Backend, Int64Array
+    from busbw.backends.base import Backend, PreparedCase
     from busbw.model.record import HostInfo
     from busbw.worker.deadline import Deadline
     from busbw.world.base import World
 
 _ELEMENT_BYTES: Final = 4
-_LEAD: Final = 1
 _SMALL_LEAD: Final = 10
 _MOST_CALLS: Final = 1000
 # A sleeping wait looks this often in a call: an error of 0.4 % at most, on all alike.
@@ -151,7 +151,7 @@ class _Tester:
         with self._deadline.watch(self.hunt.timeout_s, self._doing(field, chosen)):
             there = field.lanes(chosen.pairs)
             back = tuple((target, source) for source, target in there)
-            own: dict[str, tuple[float, float]] = {}
+            own: dict[str, tuple[list[float], list[float]]] = {}
             if not self._calls:
                 self._find_pace(there)
             for metric in self.hunt.rules.metrics:
@@ -176,7 +176,8 @@ class _Tester:
 
     def _find_pace(self, pairs: tuple[tuple[int, int], ...]) -> None:
         """How many messages make a sample, and how long a wait may sleep: from a few, of the slowest pair."""
-        call_ns = min(self._call_ns(pairs, _LEAST_PAUSE_NS * self._sleeps) for _ in range(2))
+        with self._prepared(pairs, self.hunt.size_bytes, _LEAST_PAUSE_NS * self._sleeps) as prepared:
+            call_ns = min(agreed_call_ns(prepared, self.world, 1) for _ in range(2))
         self._calls = min(_MOST_CALLS, math.ceil(self.hunt.sample_ns / call_ns))
         pause_ns = min(_MOST_PAUSE_NS, round(call_ns / _LOOKS))
         if self._sleeps:
@@ -184,41 +185,34 @@ class _Tester:
         elif self.hunt.wait == "auto" and pause_ns >= _LEAST_PAUSE_NS:
             self._pause_ns = pause_ns
 
-    def _call_ns(self, pairs: tuple[tuple[int, int], ...], pause_ns: int) -> float:
-        self._backend.pair_up(pairs, pause_ns)
-        prepared = self._backend.prepare(_case(self.hunt.size_bytes))
-        try:
-            return agreed_call_ns(prepared, self.world, 1)
-        finally:
-            prepared.close()
+    def _wide(self, pairs: tuple[tuple[int, int], ...]) -> list[float]:
+        """Nanoseconds of a large message on this rank, in each sample.
 
-    def _wide(self, pairs: tuple[tuple[int, int], ...]) -> float:
-        """Nanoseconds of a large message on this rank: the best sample, which least else disturbed."""
-        elapsed = self._time(
-            pairs, self.hunt.size_bytes, self._pause_ns, _LEAD, self.hunt.samples, self._calls
-        )
-        return float(elapsed.min()) / self._calls
+        Every sample begins behind a barrier. Back-to-back samples would not do: whoever reads the clock late
+        at the end of one makes the next look short, and of these the best is taken.
+        """
+        with self._prepared(pairs, self.hunt.size_bytes, self._pause_ns) as prepared:
+            prepared.run(0)
+            return [self._sample(prepared, self._calls) for _ in range(self.hunt.samples)]
 
-    def _small(self, pairs: tuple[tuple[int, int], ...]) -> float:
+    def _small(self, pairs: tuple[tuple[int, int], ...]) -> list[float]:
         """Nanoseconds of a small exchange on this rank: the mean of many, the late ones among them."""
-        pause_ns, calls = _SMALL_PAUSE_NS * self._sleeps, self.hunt.small_calls
-        elapsed = self._time(pairs, self.hunt.small_bytes, pause_ns, _SMALL_LEAD, 1, calls)
-        return float(elapsed[0]) / calls
+        with self._prepared(pairs, self.hunt.small_bytes, _SMALL_PAUSE_NS * self._sleeps) as prepared:
+            prepared.run(0, _SMALL_LEAD)
+            return [self._sample(prepared, self.hunt.small_calls)]
 
-    def _time(
-        self,
-        pairs: tuple[tuple[int, int], ...],
-        size_bytes: int,
-        pause_ns: int,
-        lead: int,
-        samples: int,
-        k: int,
-    ) -> Int64Array:
+    def _sample(self, prepared: PreparedCase, calls: int) -> float:
+        self.world.barrier()
+        return float(prepared.time(0, 1, calls).elapsed_ns[0]) / calls
+
+    @contextmanager
+    def _prepared(
+        self, pairs: tuple[tuple[int, int], ...], size_bytes: int, pause_ns: int
+    ) -> Iterator[PreparedCase]:
         self._backend.pair_up(pairs, pause_ns)
         prepared = self._backend.prepare(_case(size_bytes))
         try:
-            self.world.barrier()
-            return prepared.time(lead, samples, k).elapsed_ns
+            yield prepared
         finally:
             prepared.close()
 
@@ -229,15 +223,22 @@ def _case(size_bytes: int) -> Case:
 
 
 def _pair_test(
-    field: Field, pair: tuple[int, int], everyone: Sequence[dict[str, tuple[float, float]]]
+    field: Field, pair: tuple[int, int], everyone: Sequence[dict[str, tuple[list[float], list[float]]]]
 ) -> PairTest:
-    """A test from what both ends of each lane measured: a message has ended when it has for both."""
+    """A test from what both ends of each lane measured. A message has ended when it has for both; the best
+    sample is that which least else disturbed.
+    """
+
+    def took(metric: str, way: int, one: int, other: int) -> float:
+        ends = zip(everyone[one][metric][way], everyone[other][metric][way], strict=True)
+        return min(map(max, ends))
+
     lanes = field.lanes([pair])
     times_ns = {
-        metric: tuple(
-            tuple(max(everyone[one][metric][way], everyone[other][metric][way]) for one, other in lanes)
-            for way in (0, 1)
+        metric: (
+            tuple(took(metric, 0, *lane) for lane in lanes),
+            tuple(took(metric, 1, *lane) for lane in lanes),
         )
         for metric in everyone[0]
     }
-    return PairTest(*pair, times_ns)  # type: ignore[arg-type]  # two directions
+    return PairTest(*pair, times_ns)
