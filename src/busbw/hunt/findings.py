@@ -10,7 +10,7 @@ from busbw.errors import ExitCode
 from busbw.hunt.field import Field
 from busbw.hunt.verdict import Decision, Suspect, Verdict
 from busbw.model.finding import Finding, Severity
-from busbw.model.hunt import BANDWIDTH
+from busbw.model.hunt import BANDWIDTH, LATENCY, RESENT
 from busbw.model.record import HostInfo
 
 CHECK: Final = "isolate"
@@ -18,6 +18,16 @@ _CODES: Final = {
     Decision.HEALTHY: ExitCode.OK,
     Decision.SLOW: ExitCode.BAD_VERDICT,
     Decision.UNDECIDED: ExitCode.UNDECIDED,
+}
+_WHAT: Final = {
+    BANDWIDTH: "less bandwidth than the others have",
+    LATENCY: "more latency than the others have",
+    RESENT: "segments a test were sent again, over those of the others",
+}
+_BELOW: Final = {
+    BANDWIDTH: "bandwidth that is lower by",
+    LATENCY: "latency that is longer by",
+    RESENT: "loss that resends",
 }
 _WAYS: Final = {"sends": "it sends slowly and receives as the others do", "receives": "it receives slowly"}
 
@@ -44,8 +54,7 @@ def _of_suspect(field: Field, suspect: Suspect) -> Finding:
     who = names[0] if len(names) == 1 else f"the path between {names[0]} and {names[1]}"
     low, high = (_share(suspect.metric, bound) for bound in (suspect.low, suspect.high))
     middle = _share(suspect.metric, suspect.loss)
-    what = f"{middle} less bandwidth" if suspect.metric == BANDWIDTH else f"{middle} more latency"
-    claim = f"{who}: {what} than the others have (95 %: {low} to {high})"
+    claim = f"{who}: {middle} {_WHAT[suspect.metric]} (95 %: {low} to {high})"
     severity = Severity.ERROR
     if not suspect.confirmed:
         claim, severity = f"{claim}; suspected, not confirmed", Severity.WARNING
@@ -75,6 +84,8 @@ def _evidence(field: Field, suspect: Suspect) -> str:
 
 
 def _share(metric: str, share: float) -> str:
+    if metric == RESENT:
+        return f"{share:.0f}"
     return f"{share:.1%}" if metric == BANDWIDTH or share < 1 else f"{share:.1f} times"
 
 
@@ -83,8 +94,7 @@ def _not_covered(verdict: Verdict) -> list[Finding]:
     untested = verdict.pairs - verdict.tested
     said = [f"paths between the {untested} of {verdict.pairs} pairs that were not tested"] if untested else []
     for metric, share in verdict.resolution.items():
-        what = "bandwidth that is lower" if metric == BANDWIDTH else "latency that is longer"
-        said.append(f"{what} by less than {_share(metric, share)}")
+        said.append(f"{_BELOW[metric]} less than {_share(metric, share)}")
     return (
         [Finding(Severity.INFO, f"not covered: {'; '.join(said)}", check=CHECK)] if verdict.resolution else []
     )

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 BANDWIDTH: Final = "bandwidth"  # nanoseconds of one large message, the best of several
 LATENCY: Final = "latency"  # nanoseconds of one small message, the mean of many: a few late ones count
+RESENT: Final = "resent"  # 1 + TCP segments that the hosts of a test sent again: a loss hides from best times
 BOTH_WAYS: Final = "both-ways"  # as bandwidth, with as much the other way at the same time
 METRICS: Final = (BANDWIDTH, LATENCY)
 
@@ -64,14 +65,15 @@ class Rules:
     """When a part is slow.
 
     ``floors`` is the least loss that is worth naming, by metric: the share of the bandwidth that is missing,
-    of the latency the share by which it is longer. ``metrics`` are what is measured, the first of them what
-    decides whether the hunt could decide. ``most_screens`` and ``most_confirms`` bound the rounds of a stage.
-    ``accusation`` is the probability with which the fresh tests of a healthy part may speak against it, and
-    ``acquittal`` that with which those of a slow one may speak for it.
+    of the latency the share by which it is longer, of resent segments their number. ``metrics`` are what is
+    measured, the first of them what decides whether the hunt could decide. ``most_screens`` and
+    ``most_confirms`` bound the rounds of a stage. ``accusation`` is the probability with which the fresh
+    tests of healthy parts may speak against any of them, ``acquittal`` that with which those of a slow one
+    may speak for it.
     """
 
     metrics: tuple[str, ...] = METRICS
-    floors: dict[str, float] = field(default_factory=lambda: {BANDWIDTH: 0.05, LATENCY: 0.5})
+    floors: dict[str, float] = field(default_factory=lambda: {BANDWIDTH: 0.05, LATENCY: 0.5, RESENT: 10.0})
     least_values: int = 16
     most_screens: int = 8
     most_confirms: int = 6
@@ -96,7 +98,7 @@ class Hunt:
     rules: Rules = Rules()
     small_bytes: int = 8
     samples: int = 5
-    small_calls: int = 200
+    small_calls: int = 500
     sample_ns: float = 20e6
     wait: str = "auto"
     timeout_s: float = 30.0

@@ -6,7 +6,7 @@ import secrets
 from typing import Final
 
 from busbw.errors import UsageError
-from busbw.model.hunt import BANDWIDTH, BOTH_WAYS, LATENCY, METRICS, Hunt, Rules
+from busbw.model.hunt import BANDWIDTH, BOTH_WAYS, LATENCY, METRICS, RESENT, Hunt, Rules
 from busbw.model.plan import CallOptions, Limits, Plan
 from busbw.planning.preflight import make_preflight
 from busbw.planning.values import at_least, positive
@@ -16,6 +16,9 @@ from busbw.units import parse_duration, parse_fraction, parse_size
 
 # Long enough a message that the wire decides, short enough a test that a round takes a moment.
 _DEFAULT_SIZE: Final = {"nccl": 64 << 20, "mpi": 4 << 20, "null": 4 << 20}
+
+# By kind of hunt. Where nothing goes over TCP, nothing is resent.
+_METRICS: Final = {"isolate": (*METRICS, RESENT), "pairs": (*METRICS, BOTH_WAYS)}
 
 
 def make_hunt_plan(settings: RunSettings, backend: str) -> Plan:
@@ -42,7 +45,7 @@ def make_hunt_plan(settings: RunSettings, backend: str) -> Plan:
         hunt=Hunt(
             kind,
             size_bytes // 4 * 4,
-            make_rules(own, seed, metrics=METRICS if kind == "isolate" else (BANDWIDTH, LATENCY, BOTH_WAYS)),
+            make_rules(own, seed, metrics=_METRICS[kind]),
             wait=own.wait,
             timeout_s=positive("--round-timeout", parse_duration(own.round_timeout)),
         ),
@@ -51,7 +54,7 @@ def make_hunt_plan(settings: RunSettings, backend: str) -> Plan:
 
 def make_rules(own: HuntSettings, seed: int, metrics: tuple[str, ...] = METRICS) -> Rules:
     """When a part is slow. Raises UsageError."""
-    floors = {BANDWIDTH: parse_fraction(own.loss), LATENCY: parse_fraction(own.slower)}
+    floors = Rules().floors | {BANDWIDTH: parse_fraction(own.loss), LATENCY: parse_fraction(own.slower)}
     for flag, share, most in (("--loss", floors[BANDWIDTH], 0.9), ("--slower", floors[LATENCY], 100.0)):
         if not 0 < share <= most:
             raise UsageError(f"{flag} {share:g} is out of range", hint=f"give more than 0, up to {most:.0%}")

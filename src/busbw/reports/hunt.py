@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final, TextIO
 
 from busbw.model.event import Event, EventKind
-from busbw.model.hunt import BANDWIDTH
+from busbw.model.hunt import BANDWIDTH, METRICS
 from busbw.model.plan import Plan
 from busbw.model.record import WorldInfo
 from busbw.record.folder import RUN_FILE
@@ -110,7 +110,9 @@ def left_of(kind: str, parts: int) -> int:
 
 def _field_lines(field: Mapping[str, Any]) -> list[str]:
     """The verdict of one field, and who to leave out."""
-    noise = ", ".join(f"{metric} {sigma:.1%}" for metric, sigma in field["noise"].items())
+    noise = ", ".join(
+        f"{metric} {sigma:.1%}" for metric, sigma in field["noise"].items() if metric in METRICS
+    )
     cost = f"{field['rounds']} rounds in {format_duration(float(field['seconds']))}"
     lines = [f"# result   {_WORDS[field['decision']]}: {len(field['names'])} {field['kind']}s, {cost}"]
     if noise:

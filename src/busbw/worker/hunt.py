@@ -23,9 +23,10 @@ from busbw.hunt.findings import exit_code, findings, to_fields
 from busbw.hunt.verdict import Verdict, conclude
 from busbw.model.case import Case
 from busbw.model.finding import Finding, worst_first
-from busbw.model.hunt import BANDWIDTH, LATENCY, Hunt, PairTest, Round, RoundResult, Stage
+from busbw.model.hunt import BANDWIDTH, LATENCY, RESENT, Hunt, PairTest, Round, RoundResult, Stage
 from busbw.model.layout import Placement
 from busbw.planning.rounds import turn, turns
+from busbw.probes.tcp import resent_segments
 from busbw.worker.measure import agreed_call_ns
 from busbw.world.mpi import MpiWorld
 
@@ -154,8 +155,11 @@ class _Tester:
             own: dict[str, tuple[list[float], list[float]]] = {}
             if not self._calls:
                 self._find_pace(there)
+            before = resent_segments()
             for metric in self.hunt.rules.metrics:
-                if metric == BANDWIDTH:
+                if metric == RESENT:  # the last of them: of all that was sent in this round
+                    own[metric] = ([1.0 + resent_segments() - before],) * 2
+                elif metric == BANDWIDTH:
                     own[metric] = (self._wide(there), self._wide(back))
                 else:
                     took = self._small((*there, *back)) if metric == LATENCY else self._wide((*there, *back))
