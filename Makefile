@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest
 NATIVE := native/*.cpp native/*.hpp native/*.h native/*.cu
 
 .DEFAULT_GOAL := help
-.PHONY: help dev core lint format test test-slow test-gpu test-packaging test-aarch64 test-hosts test-slurm test-kubernetes wheels docs demo clean
+.PHONY: help dev core lint format test test-slow test-gpu test-packaging test-aarch64 test-hosts test-slurm test-container test-kubernetes wheels docs demo clean
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -33,6 +33,7 @@ lint: $(READY) ## every check that does not run the program
 	$(BIN)/python tools/make_ptx.py --check
 	$(BIN)/python tools/make_reference.py --check
 	$(BIN)/python tools/check_docs.py
+	$(BIN)/python tools/lint_containers.py
 
 format: $(READY) ## rewrite the sources as lint wants them
 	$(BIN)/ruff check --fix-only --quiet .
@@ -40,7 +41,7 @@ format: $(READY) ## rewrite the sources as lint wants them
 	$(BIN)/clang-format -i $(wildcard $(NATIVE))
 
 test: core ## the fast tests
-	$(PYTEST) -m "not slow and not packaging and not aarch64 and not gpu and not hosts and not slurm and not kubernetes"
+	$(PYTEST) -m "not slow and not packaging and not aarch64 and not gpu and not hosts and not slurm and not container and not kubernetes"
 
 test-slow: core ## the tests that take longer; those for a GPU say why they were skipped
 	$(PYTEST) -m "slow and not packaging and not aarch64" || test $$? -eq 5  # 5: there are none
@@ -65,6 +66,12 @@ test-slurm: core ## runs on a real Slurm of four nodes in network namespaces; as
 	@dpkg -s $(SLURM_PACKAGES) >/dev/null 2>&1 || test "$$(id -u)" -ne 0 || { apt-get update -qq && \
 	  DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends $(SLURM_PACKAGES) >/dev/null; }
 	$(PYTEST) -m slurm tests/slurm
+
+CONTAINER_PACKAGES := buildah golang-github-containers-common mmdebstrap docker-registry
+test-container: core ## builds the container images with buildah and runs ranks in them; as root it installs it
+	@dpkg -s $(CONTAINER_PACKAGES) >/dev/null 2>&1 || test "$$(id -u)" -ne 0 || { apt-get update -qq && \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends $(CONTAINER_PACKAGES) >/dev/null; }
+	$(PYTEST) -m container --timeout 1200 tests/containers
 
 KUBERNETES_PACKAGES := openssh-server openssh-client openssl iproute2
 test-kubernetes: core ## runs on a real Kubernetes control plane, built once with Go (6-20 min); root, else skipped

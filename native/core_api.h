@@ -220,3 +220,28 @@ BUSBW_API int32_t busbw_time_lanes_host(const BusbwLane* lanes, int32_t count, v
 BUSBW_API int32_t busbw_time_lanes_events(const BusbwLane* lanes, int32_t count, uint64_t lead,
                                           uint64_t rounds, int64_t* begin_ns, int64_t* end_ns,
                                           int64_t* issue_ns);
+
+// ---- what NCCL tells of its calls (native/nccl_profiler.cpp)
+// ----------------------------------------------- One event of NCCL's profiler interface. Words are empty and
+// numbers -1 where the event has none.
+struct BusbwNcclEvent {
+  uint64_t sequence;  // how many calls of this function the communicator had before
+  uint64_t count;     // elements, as NCCL counts: bytes of an all_gather or broadcast
+  int32_t kind;       // NCCL's bit: 2 collective, 4 send or receive, 512 the call itself, 4096 engine copies
+  int32_t rank;
+  int32_t peer;  // of a send or receive
+  int32_t channels;
+  int32_t warps;
+  char function[24];
+  char algorithm[24];
+  char protocol[12];  // of engine copies: how their ends are synchronised
+  char kernel[48];    // of symmetric memory
+};
+constexpr uint64_t kNcclEventsKept = 8192;  // the last ones: an alltoall of 4,096 ranks
+// Of the interface by which NCCL has loaded this library; 0 where no communicator has.
+BUSBW_API int32_t busbw_profiler_version();
+// The events (bits) that NCCL tells from now on, 0: none. Not while a call is issued. Any but 0 forgets what
+// was told before.
+BUSBW_API void busbw_profiler_watch(int32_t mask);
+// Copies the last ones, oldest first, and returns how many were told, which may be more than are kept.
+BUSBW_API uint64_t busbw_profiler_events(BusbwNcclEvent* events, uint64_t most);

@@ -32,7 +32,9 @@ FOLDER = ROOT / "docs" / "reference"
 COMMANDS = (
     *("run", "preflight", "exec", "jobs", "attach", "cancel", "clean"),
     *("compare", "expect", "list", "show", "import", "export", "devices"),
-    *("presets list", "presets show", "presets check", "nccl-tests", "nccom-test"),
+    *("presets list", "presets show", "presets check"),
+    *("container list", "container show", "container build", "container push", "container squash"),
+    *("nccl-tests", "nccom-test"),
 )
 
 

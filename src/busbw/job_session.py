@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import json
 import shlex
-import socket
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -343,7 +342,7 @@ def judge(following: Following) -> tuple[ExitCode, Event | None]:
         return following.given_up.exit_code, error_event(following.given_up)
     if (failed := _lost_peer(following)) is not None:
         return failed.exit_code, error_event(failed)
-    code, error = session.judge(story, state.host or socket.gethostname())
+    code, error = session.judge(story, state.host)  # this host, where the front is, has no rank to blame
     own = any(not item.get("peer_lost") for item in story.errors)
     # The engine ended the ranks because of one that died, or of a limit: they were told no more than to end.
     told_to_end = code is ExitCode.INTERRUPTED and (state.rank is not None or bool(state.host))
@@ -354,8 +353,9 @@ def judge(following: Following) -> tuple[ExitCode, Event | None]:
     if following.raw is not None:
         return _of_command(state)
     if state.why and (state.rank is not None or state.host or error is None or not story.output):
+        is_said = state.rank is not None and state.why.startswith(f"rank {state.rank} on {state.host} ")
         failed = RankFailed(
-            f"job {following.handle.id} ended: {state.why}",
+            state.why if is_said else f"job {following.handle.id} ended: {state.why}",
             hint=state.hint or (str(error["hint"]) if error is not None else ""),
             rank=state.rank,
             host=state.host,

@@ -193,6 +193,7 @@ def _take_line(line: Line, story: Story, show: Emit, log: TextIO) -> None:
 
 def judge(story: Story, host: str) -> tuple[ExitCode, Event | None]:
     """How the run ended: its exit code, and the one error to show, the most telling of those that came.
+    ``host`` is where the ranks are that say nothing of it, empty where that is not known.
 
     What a rank said about itself tells more than its exit, and its exit more than what others saw of it.
     """
@@ -278,7 +279,11 @@ def _describe(death: Death, story: Story) -> BusbwError:
         late = ", ".join(map(str, story.missing))
         who = f"rank {death.rank} on {death.host}, or one that had not started yet ({late}),"
         return RankFailed(f"{who} {_how(death.code)}", hint=hint, host=death.host)
-    who = f"rank {death.rank} on {death.host}" if death.rank is not None else f"a rank on {death.host}"
+    who = f"rank {death.rank}" if death.rank is not None else "a rank"
+    if death.host:
+        who += f" on {death.host}"
+    elif death.rank is None:
+        who = "the launch"  # its own end says no more
     return RankFailed(f"{who} {_how(death.code)}", hint=hint, rank=death.rank, host=death.host)
 
 

@@ -32,7 +32,7 @@ def commands(page: Path) -> Iterator[list[str]]:
 def _words(line: str) -> Iterator[list[str]]:
     if line.lstrip().startswith("#"):
         return
-    match = re.search(r"(?:^|[\s/])busbw\s+((?:run|devices|list|show|-).*)$", _END.sub("", line))
+    match = re.search(r"(?:^|[\s/])busbw\s+((?:run|devices|list|show|container|-).*)$", _END.sub("", line))
     if match:
         yield shlex.split(match[1])
 

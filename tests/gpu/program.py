@@ -1,6 +1,6 @@
 """All cases of NCCL on all visible GPUs of this host, then faults put into them: are they right, and noticed?
 
-    PYTHONPATH=src:tests/support python tests/gpu/program.py [--ranks N]
+    PYTHONPATH=src:tests/support python tests/gpu/program.py [--ranks N] [--only PATTERN] [--timeout SECONDS]
 
 Starts one process per GPU, makes one world and one communicator after another, and prints what was found as
 one line of JSON, the last on standard output; progress goes to standard error. Exit code 1 where a case is
@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import secrets
 import socket
 import subprocess
@@ -62,6 +63,23 @@ BUFFER_BYTES: Final = CALLS * LONG_SIZE_BYTES
 TIMEOUT_S: Final = 60.0
 SHOWN: Final = 20  # wrong cases in full
 PLAIN: Final = CallOptions()
+# What the ranks are told of the command line.
+ONLY: Final = "PROGRAM_ONLY"
+TIMEOUT: Final = "PROGRAM_TIMEOUT"
+
+
+@dataclass
+class At:
+    """Where this rank is, for the message when it ends too early."""
+
+    part: str = ""
+    case: Case | None = None
+
+    def __str__(self) -> str:
+        return f"in {self.part!r} at {self.case}"
+
+
+AT: Final = At()
 
 
 # ---- cases ------------------------------------------------------------------------------------------------
@@ -159,7 +177,7 @@ def pattern_parts(ranks: int) -> Iterator[Part]:
 
 def connected(world: World, local_rank: int, part: Part) -> NcclBackend:
     """Raises SiteError, on all ranks alike, where one of them lacks what the part needs."""
-    options = replace(part.options, timeout_s=TIMEOUT_S)
+    options = replace(part.options, timeout_s=float(os.environ.get(TIMEOUT, TIMEOUT_S)))
     plan = Plan(
         "nccl",
         tuple(part.cases),
@@ -249,6 +267,7 @@ def votes_of(
     """[case, rank] of wrong elements, and per case whether ranks agree that must; the same on every rank."""
     votes = np.zeros((len(cases), world.size, 3), np.int64)
     for number, case in enumerate(cases):
+        AT.case = case
         prepared = backend.prepare(case)
         wrong, digest = check_one(prepared, SEED + number * (1 + CALLS), number % prepared.slots)
         votes[number, world.rank] = wrong, digest >> 32, digest & 2**32 - 1
@@ -339,14 +358,15 @@ def told(cases: Sequence[Case], noticed: Sequence[bool], passes: Sequence[bool])
 
 
 def lost(failure: PeerFailure) -> None:
-    print(f"lost: {failure}", file=sys.stderr, flush=True)
+    print(f"lost: {failure}; this rank {AT}", file=sys.stderr, flush=True)
     os._exit(5)
 
 
-def everything(world: World, local_rank: int) -> dict[str, Any]:
+def everything(world: World, local_rank: int, only: str) -> dict[str, Any]:
     found: dict[str, Any] = {"ranks": world.size, "grid": {}}
     start = time.monotonic()
-    for part in parts(world.size):
+    for part in (part for part in parts(world.size) if re.match(only, part.name)):
+        AT.part = part.name
         found["grid"][part.name] = part_found = grid_part(world, local_rank, part)
         progress(world, part.name, part_found)
     found["faults"] = faults(world, local_rank)
@@ -368,9 +388,9 @@ def rank_main() -> int:
         raise SystemExit("this rank does not know its number on this host")
     world = create(identity, "nccl", lost)
     try:
-        found = everything(world, identity.local_rank)
+        found = everything(world, identity.local_rank, os.environ.get(ONLY, ""))
     except BusbwError as error:  # the others wait for this rank, perhaps on their GPUs
-        print(f"rank {world.rank} ends: {error}", file=sys.stderr, flush=True)
+        print(f"rank {world.rank} ends {AT}: {error}", file=sys.stderr, flush=True)
         os._exit(error.exit_code)
     if world.rank == 0:
         print(json.dumps(found), flush=True)
@@ -401,7 +421,13 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--ranks", type=int, help="by default one for each visible GPU")
-    ranks = parser.parse_args().ranks
+    parser.add_argument(
+        "--only", default="", help="only parts whose names begin with what this pattern matches"
+    )
+    parser.add_argument("--timeout", type=float, default=TIMEOUT_S, help="of a wait for the GPU, in seconds")
+    options = parser.parse_args()
+    os.environ.update({ONLY: options.only, TIMEOUT: str(options.timeout)})
+    ranks = options.ranks
     if ranks is None:
         driver = CudaDriver()
         driver.init()

@@ -147,6 +147,13 @@ class Cluster:
             time.sleep(0.1)
         return {name: processes for name, processes in found.items() if processes}
 
+    @staticmethod
+    def rank_of(pid: int) -> int:
+        """The number that an MPI launcher gave to a process."""
+        words = Path(f"/proc/{pid}/environ").read_text().split("\0")
+        variables = dict(word.split("=", 1) for word in words if "=" in word)
+        return int(variables.get("PMI_RANK") or variables["OMPI_COMM_WORLD_RANK"])
+
     def ranks(self, name: str) -> list[int]:
         """The ranks' processes on a host."""
         found = self.hosts.processes(name)

@@ -67,7 +67,22 @@ def test_a_rank_is_killed(cluster: Any, world: str, request: Any) -> None:
     os.kill(victim, signal.SIGKILL)
     assert front.finish() == 5, front.err
     assert "rank 1 on h3" in front.error, front.error
+    assert "h1" not in front.error, front.error  # where the front and MPI's launcher are, and no rank
     assert cluster.record()["status"] == "failed"
+    assert not cluster.left()
+
+
+@pytest.mark.parametrize("world", ["mpich", "openmpi"])
+def test_one_of_several_ranks_on_a_host_is_killed(cluster: Any, world: str, request: Any) -> None:
+    """Launchers end the other ranks of the host at once, and MPICH's may name one of those."""
+    words = ("-N", "2", "--ranks-per-node", "2")
+    front = start(cluster, world, *words, python=python_of(world, request))
+    by_rank = {cluster.rank_of(pid): pid for pid in cluster.ranks("h3")}
+    assert sorted(by_rank) == [2, 3]
+    os.kill(by_rank[3], signal.SIGKILL)
+    assert front.finish() == 5, front.err
+    assert "rank 3 on h3" in front.error, front.error
+    assert "h1" not in front.error, front.error
     assert not cluster.left()
 
 

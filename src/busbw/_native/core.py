@@ -268,9 +268,7 @@ class Call:
 
     @classmethod
     def mpi_sleeping(cls, call: Call, test: int, pause_ns: int) -> Call:
-        """The call with a wait that sleeps between looks; ``test`` is the address of MPI_Test. Takes it
-        over.
-        """
+        """The call, waited for asleep; ``test`` is the address of MPI_Test. Takes it over."""
         (taken,) = _taken([call])
         return cls(_core.busbw_mpi_sleeping(taken, test, pause_ns), call._keep)
 

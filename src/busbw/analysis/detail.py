@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
@@ -55,6 +55,8 @@ def _stored(value: Case | CaseResult) -> Iterator[Fact]:
 
 
 def _facts(name: str, value: object) -> Iterator[Fact]:
+    if is_dataclass(value) and not isinstance(value, type):
+        value = asdict(value)
     if isinstance(value, Mapping):
         for key, inner in value.items():
             yield from _facts(f"{name}.{key}", inner)

@@ -189,6 +189,18 @@ def _pairs(world: _World) -> tuple[float | None, str]:
     return bound, "sends and receives over nodes: (W/g) (n-1)/(n-g)"
 
 
+def _neighbours(world: _World) -> tuple[float | None, str]:
+    """Every rank sends to the next one: over nodes one of them does so through the network."""
+    nvlink, network = world.wires.nvlink_gb_per_s, world.wires.network_gb_per_s
+    if world.nodes == 1:
+        return nvlink, "to the next rank inside a node: one NVLink direction" if nvlink else _NO_NVLINK
+    if network is None:
+        return None, "to the next rank over nodes: the NICs' rate is not known"
+    return min(
+        network, nvlink or math.inf
+    ), "to the next rank over nodes: the smaller of a node's NICs and NVLink"
+
+
 # By the first word of the observed algorithm; what a vendor or NCCL calls it.
 _ALL_REDUCE: Final[Mapping[str, _Formula]] = {
     "RING": _ring,
@@ -227,6 +239,8 @@ def _formula(operation: str, algorithm: str) -> _Formula | None:
     word = words[0] if words else ""
     if operation == "alltoall":
         return _pairs  # every rank must send to every other, whatever the order
+    if operation == "sendrecv":
+        return _neighbours
     if operation == "all_reduce":
         return _ALL_REDUCE.get(word)
     return _ring if operation in _MOVING and word == "RING" else None

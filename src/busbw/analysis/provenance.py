@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from busbw.model.record import HostInfo, RankInfo, RunRecord
@@ -33,7 +33,8 @@ class Library:
 @dataclass(frozen=True)
 class Provenance:
     """``order`` says what the ranks' order follows, empty where nothing asked for one; ``modules`` are
-    (name, file); ``measured`` the library that was measured, once for each different one.
+    (name, file); ``measured`` the library that was measured, once for each different one; ``image`` is what
+    rank 0's container image says of itself (``probes.image``), empty outside one.
     """
 
     run_id: str
@@ -46,6 +47,7 @@ class Provenance:
     measured: tuple[Library, ...]
     libraries: tuple[Library, ...]
     files: tuple[str, ...]
+    image: Mapping[str, Any] = field(default_factory=dict)
 
 
 def provenance(record: RunRecord, files: Sequence[str] = ()) -> Provenance:
@@ -67,6 +69,7 @@ def provenance(record: RunRecord, files: Sequence[str] = ()) -> Provenance:
         measured=_measured(ranks),
         libraries=tuple(_mapped(each) for each in record.machine.get("libraries", ())),
         files=tuple(files),
+        image=record.machine.get("image", {}),
     )
 
 
@@ -79,7 +82,7 @@ def _hosts(record: RunRecord, order: Mapping[str, Any]) -> tuple[HostRanks, ...]
     for host in record.world.hosts:
         place = places.get(host, HostInfo(host))
         # A host's own name is not always the one that it was asked for by.
-        names = (getattr(place, field.name) for field in fields(place))
+        names = (getattr(place, each.name) for each in fields(place))
         known: Mapping[str, Any] = next((ordered[name] for name in names if name in ordered), {})
         ranks = tuple(rank.rank for rank in record.world.ranks if rank.host == host)
         switches, domain = tuple(known.get("switches", ())), known.get("domain", "")

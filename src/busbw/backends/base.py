@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from busbw.errors import BusbwError, ExitCode
 from busbw.model.case import Case
+from busbw.model.choice import Choice
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -143,9 +144,9 @@ class Backend(Protocol):
     def marks(self, case: Case) -> tuple[str, ...]:
         """Words of ``model.mark`` about how the case is done."""
 
-    def algorithm(self, case: Case, prepared: Any) -> str:  # noqa: ANN401 (a case of this backend)
-        """How the library does the prepared case, in its own words and as it was seen to; empty where nothing
-        tells. Issues one untimed call: collective over the case's ranks, of which one may know.
+    def choice(self, case: Case, prepared: Any) -> Choice | None:  # noqa: ANN401 (a case of this backend)
+        """How the library does the prepared case, as it was seen to; None where nothing tells. Issues one
+        untimed call: collective over the case's ranks, of which one may know.
         """
 
     def device_state(self) -> DeviceState | None:

@@ -235,10 +235,9 @@ class MpiBackend:
             return world.comm.Split(self._mpi.UNDEFINED, 0)
         return world.comm.Split(group.group, group.rank)
 
-    def algorithm(self, case: Case, prepared: object) -> str:
+    def choice(self, case: Case, prepared: object) -> None:
         """MPI libraries do not tell."""
         del case, prepared
-        return ""
 
     def device_state(self) -> DeviceState | None:
         """No device."""

@@ -6,6 +6,7 @@ import ctypes
 import os
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -20,13 +21,15 @@ from busbw.backends.base import DeviceState, Identity, Pairs
 from busbw.backends.buffers import BufferPair, CaseBuffers
 from busbw.backends.device_memory import DeviceMemory, choose_allocator
 from busbw.backends.idle import IdleCase
-from busbw.backends.nccl_algorithm import AlgorithmWatch
+from busbw.backends.nccl_algorithm import AlgorithmWatch, joined
 from busbw.backends.nccl_case import Arguments, CallErrors, Channel, NcclCase, nccl_call
+from busbw.backends.nccl_profiler import ProfilerWatch, offered
 from busbw.backends.nccl_registration import Registration, require_registrable
 from busbw.backends.nccl_support import LATE_FUNCTIONS, Support, support_of
 from busbw.backends.parts import PartedBuffers
 from busbw.errors import SiteError
 from busbw.model.case import Case
+from busbw.model.choice import Choice
 from busbw.model.collective import Placement, Role, collective
 from busbw.units import format_size
 
@@ -111,7 +114,8 @@ class NcclBackend:
         unique_ids = self._unique_ids(world)
         world.barrier()
         start = time.monotonic_ns()
-        comm = self._communicator(world, unique_ids)
+        with offered(os.environ) if self._plan.watches else nullcontext():
+            comm = self._communicator(world, unique_ids)
         self._facts["communicator_ns"] = time.monotonic_ns() - start
         self._free.note("communicator")
         if comm:
@@ -125,7 +129,6 @@ class NcclBackend:
 
     def pair_up(self, pairs: Pairs, pause_ns: int = 0) -> None:
         """See Backend. The host only enqueues, so there is no wait that could sleep."""
-        del pause_ns
         self._plan = replace(self._plan, pairs=pairs)
 
     def prepare(self, case: Case) -> NcclCase | IdleCase:
@@ -152,17 +155,18 @@ class NcclBackend:
         """See Backend."""
         return self._support.marks(case)
 
-    def algorithm(self, case: Case, prepared: NcclCase | IdleCase) -> str:
-        """See Backend; rank 0 of each communicator knows."""
+    def choice(self, case: Case, prepared: NcclCase | IdleCase) -> Choice | None:
+        """See Backend. Profiler and log watch the same call, so that no rank has to issue another one where
+        only one of them tells; the log is that of rank 0 of each communicator.
+        """
         del case
-
-        def call() -> None:
-            prepared.run(0)
-
-        if self._role is None or self._role.rank:
-            call()
-            return ""
-        return AlgorithmWatch(self._nccl, os.environ).of(call)
+        with ProfilerWatch() as profiled:
+            if self._role is None or self._role.rank:
+                logged = None
+                prepared.run(0)
+            else:
+                logged = AlgorithmWatch(self._nccl, os.environ).of(lambda: prepared.run(0))
+        return joined(profiled.choice, logged)
 
     def device_state(self) -> DeviceState | None:
         """See Backend; from NVML, None where it is not there."""

@@ -1,6 +1,7 @@
-"""Which algorithm NCCL picked for a call: what it writes about one untimed call, and nothing inferred.
+"""What NCCL chose for a call, as it writes about one untimed call in its log; for where its profiler does not
+tell (``nccl_profiler``).
 
-NCCL says it in its log where NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=TUNING, on rank 0 of a communicator. A
+It does where NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=TUNING, on rank 0 of a communicator. A
 line a call would slow timed calls down, so the log is on for one call and off again: ncclResetDebugInit,
 exported from 2.24 on, reads the variables anew.
 """
@@ -11,10 +12,12 @@ import ctypes
 import re
 import tempfile
 from collections.abc import Callable, MutableMapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from busbw._native.nccl import NcclLibrary
+from busbw.model.choice import Choice
 
 RESET: Final = "ncclResetDebugInit"
 _LEVEL, _SUBSYSTEM, _FILE = "NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE"
@@ -22,24 +25,28 @@ _LEVEL, _SUBSYSTEM, _FILE = "NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE"
 _LINE: Final = re.compile(
     r"\b(?P<call>\w+)(?: \[(?P<kind>[\w ]+)\])?: \d+ Bytes -> "
     r"(?:Algo (?P<algorithm>\w+) proto (?P<protocol>\w+)|Kernel (?P<kernel>\w+))?"
+    r"(?: channel\{Lo\.\.Hi\}=\{(?P<low>\d+)\.\.(?P<high>\d+)\}| nchannels (?P<channels>\d+))?"
 )
 # Up to 2.23 numbers stand for names (graph/tuning.cc has them in this order).
 _ALGORITHMS: Final = ("TREE", "RING", "COLLNET_DIRECT", "COLLNET_CHAIN", "NVLS", "NVLS_TREE", "PAT")
 _PROTOCOLS: Final = ("LL", "LL128", "SIMPLE")
 
 
-def algorithm_of(text: str) -> str:
-    """Algorithm and protocol by the last line of NCCL's log that tells them, as ``RING LL128``; ``SYMMETRIC``
-    and the kernel, or ``COPY ENGINE``, where there is no algorithm. Empty where no line does.
-    """
+def choice_in(text: str) -> Choice | None:
+    """What the last line of NCCL's log that tells it says; None where no line does."""
     lines = list(_LINE.finditer(text))
     if not lines:
-        return ""
+        return None
     found = lines[-1]
-    if found["algorithm"]:
-        return f"{_named(found['algorithm'], _ALGORITHMS)} {_named(found['protocol'], _PROTOCOLS)}"
-    kind = (found["kind"] or "").upper()
-    return f"{kind} {found['kernel'] or ''}".strip()
+    channels = int(found["high"]) - int(found["low"]) + 1 if found["high"] else found["channels"]
+    return Choice(
+        source="log",
+        algorithm=_named(found["algorithm"] or (found["kind"] or "").upper(), _ALGORITHMS),
+        protocol=_named(found["protocol"] or "", _PROTOCOLS),
+        kernel=found["kernel"] or "",
+        functions=(found["call"],),
+        channels=None if channels is None else int(channels),
+    )
 
 
 def _named(word: str, names: tuple[str, ...]) -> str:
@@ -60,11 +67,11 @@ class AlgorithmWatch:
     def _reset(self) -> None:
         ctypes.CFUNCTYPE(None)(self._nccl.address(RESET))()
 
-    def of(self, call: Callable[[], None]) -> str:
-        """What NCCL writes about ``call``, see ``algorithm_of``."""
+    def of(self, call: Callable[[], None]) -> Choice | None:
+        """What NCCL writes about ``call``."""
         if not self.can_tell:
             call()
-            return ""
+            return None
         before = {name: self._environ.get(name) for name in (_LEVEL, _SUBSYSTEM, _FILE)}
         with tempfile.TemporaryDirectory(prefix="busbw-") as folder:
             log = Path(folder) / "nccl.log"
@@ -78,4 +85,15 @@ class AlgorithmWatch:
                     if value is not None:
                         self._environ[name] = value
                 self._reset()
-            return algorithm_of(log.read_text(errors="replace")) if log.is_file() else ""
+            return choice_in(log.read_text(errors="replace")) if log.is_file() else None
+
+
+def joined(profiled: Choice | None, logged: Choice | None) -> Choice | None:
+    """One choice of two that were told of the same call. The profiler's counts; its first three versions do
+    not tell the channels, which the log does.
+    """
+    if profiled is None or logged is None:
+        return profiled or logged
+    if profiled.channels is None and profiled.words == logged.words:
+        return replace(profiled, source=f"{profiled.source}, log", channels=logged.channels)
+    return profiled

@@ -101,10 +101,9 @@ class NullBackend:
         del case
         return ()
 
-    def algorithm(self, case: Case, prepared: object) -> str:
+    def choice(self, case: Case, prepared: object) -> None:
         """Nothing runs."""
         del case, prepared
-        return ""
 
     def device_state(self) -> DeviceState | None:
         """No device."""

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from busbw.backends.base import Backend, CheckOutcome, DeviceState, Identity, Look, Pairs, PreparedCase
 from busbw.backends.idle import IdleCase
 from busbw.model.case import Case
+from busbw.model.choice import Choice
 
 if TYPE_CHECKING:
     from busbw._native.core import Rounds
@@ -148,9 +149,9 @@ class StreamsBackend:
         """See Backend."""
         return self._backends[case.stream].marks(case)
 
-    def algorithm(self, case: Case, prepared: StreamCase) -> str:
+    def choice(self, case: Case, prepared: StreamCase) -> Choice | None:
         """See Backend; of the stream's call by itself."""
-        return self._backends[case.stream].algorithm(case, prepared.own)
+        return self._backends[case.stream].choice(case, prepared.own)
 
     def device_state(self) -> DeviceState | None:
         """See Backend; the streams share the device."""

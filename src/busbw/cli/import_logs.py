@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from busbw.model.record import ImportFinding
 
 STANDARD_INPUT: Final = "-"
+# Shorter tables can be equal by chance; of more tables, copies are not looked for.
+_LEAST_COPIED: Final = 3
+_MOST_SEEN: Final = 100_000
 _COLUMNS: Final = "# {:<36} {:<10} {:<14} {:>6} {:>7}  {:<22} {}"
 
 
@@ -39,6 +42,8 @@ class _Outcome:
     skipped: int = 0
     unread: int = 0
     findings: int = 0
+    why: str = ""  # the last log without a table has none
+    seen: dict[int, str] = field(default_factory=dict)  # where rows stand, by what they are
 
 
 def import_logs(paths: tuple[str, ...], settings: ImportSettings) -> ExitCode:
@@ -68,7 +73,7 @@ def import_logs(paths: tuple[str, ...], settings: ImportSettings) -> ExitCode:
             _say(error, "")
     if not outcome.imported and not outcome.undecided and not outcome.unread:
         raise UsageError(
-            f"no table of a known tool in {', '.join(paths)}",
+            f"no table of a known tool in {', '.join(paths)}" + (outcome.why if len(paths) == 1 else ""),
             hint="give logs of nccl-tests, rccl-tests, nccom-test, OSU or IMB; --format names one of them",
         )
     _print_end(outcome, settings)
@@ -125,14 +130,14 @@ def _import_log(
 
     given = Given(operation, settings.ranks, _given_labels(settings))
     before = outcome.imported + outcome.undecided
-    path = ""
+    path = why = ""
     for reading in parts:
-        path = reading.path
+        path, why = reading.path, _why_none(reading)
         found = _path_labels(path, patterns)
         beside = {name: value for name, value in index_labels(Path(path)).items() if name not in found}
         # In a tree of tests, a file of a test without a table is a test that failed: shown, not skipped.
         is_empty = not reading.tables and reading.first_table == 1
-        failed = is_empty and bool(operation_of(found.get("test", "")))
+        failed = is_empty and not reading.no_text and bool(operation_of(found.get("test", "")))
         tables = [(1, without_rows())] if failed else reading.numbered
         _import_tables(tables, _origin(reading, found, beside), given, numbers, settings, outcome)
         for finding in reading.findings:
@@ -140,7 +145,15 @@ def _import_log(
     if outcome.imported + outcome.undecided == before:
         outcome.skipped += 1
         if explicit:
-            _note(outcome, f"{path}: no table in it")
+            outcome.why = f": {why}" if why else ""
+            _note(outcome, f"{path}: no table in it{outcome.why}")
+
+
+def _why_none(reading: Reading) -> str:
+    """Why a file has no table, where it says that."""
+    if reading.no_text or not (reading.is_log and reading.last_words):
+        return reading.no_text
+    return f"it ends with: {reading.last_words}"
 
 
 def _path_labels(path: str, patterns: tuple[re.Pattern[str], ...]) -> dict[str, str]:
@@ -210,7 +223,9 @@ def _import_table(
         made = assembled(table, origin, given, "", checked)
     except BusbwError as error:
         outcome.undecided += 1
-        _say(error, f"{origin.path}: ")
+        _say(error, f"{origin.path}: table {origin.table}: ")
+        for finding in checked.table.findings:
+            _note_finding(outcome, origin.path, finding)
         return
     run_id = "(not written)" if settings.dry_run else _store(made)
     outcome.imported += 1
@@ -218,6 +233,19 @@ def _import_table(
     assert made.head.source is not None
     for finding in made.head.source.findings:
         _note_finding(outcome, origin.path, finding)
+    _note_copy(table, origin.path, outcome)
+
+
+def _note_copy(table: Table, path: str, outcome: _Outcome) -> None:
+    """Say that another table of these logs has the same rows: nobody measures the same times twice."""
+    if len(table) < _LEAST_COPIED:
+        return
+    times = (timing.time_us.value.tobytes() for timing in table.timings)
+    rows, place = hash((table.tool, table.sizes.tobytes(), *times)), f"{path}:{table.first_line}"
+    if rows in outcome.seen:
+        _note(outcome, f"{place}: copy: its rows are those of {outcome.seen[rows]}")
+    elif len(outcome.seen) < _MOST_SEEN:
+        outcome.seen[rows] = place
 
 
 def _store(made: Assembled) -> str:

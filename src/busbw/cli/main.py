@@ -11,6 +11,7 @@ from cyclopts import App, CycloptsError, Group, Parameter, Token
 from cyclopts.config import Env
 
 from busbw._version import __version__
+from busbw.cli.container import container
 from busbw.cli.preset_values import PresetValues
 from busbw.errors import BusbwError, ExitCode, UsageError
 from busbw.exporters.formats import ExportFormat
@@ -347,6 +348,8 @@ def check_presets(file: Annotated[Path, Parameter(help="A preset file of your ow
 
     return check_command(file)
 
+
+app.command(container)
 
 _RUN_NAME: Final = "A run's name or the start of it, its folder, or `last`."
 

@@ -19,6 +19,7 @@ from busbw.model.event import Emit, Event
 from busbw.planning.make import make_plan, without_pattern
 from busbw.probes.backends import choose_backend
 from busbw.world.identity import identify
+from busbw.world.watched import Watched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -181,11 +182,12 @@ def _join(
             _warn_of_idle_gpus(identity.launcher)
         return make_plan(operations, settings, backend, ranks)
 
+    watched = Watched(identity.rank, os.environ) if settings.deliver else None
     delivery = _delivery(identity, settings)
     guard = Guard(delivery.last_words if delivery is not None else None)
     with contextlib.closing(create(shown_as(settings), sys.stdout, sys.stderr)) as display:
         show = Ended(_unless_nobody_reads(display.handle if delivery is None else delivery.emit))
-        code = live(identity, settings.world, Director(request, plan, show, guard), show)
+        code = live(identity, settings.world, Director(request, plan, show, guard), show, watched)
     code = judged(code, show.folder, settings)
     # A front process judges what was delivered; no engine is to start these ranks again for it.
     is_judged = code in (ExitCode.BAD_VERDICT, ExitCode.UNDECIDED)

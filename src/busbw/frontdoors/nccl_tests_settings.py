@@ -14,6 +14,9 @@ from busbw.model.support import unsupported
 from busbw.planning.make import MOST_CALLS_PER_GRAPH
 from busbw.settings.run import RunSettings
 
+# nccl-tests warms up all sizes, by doubling, before its first row. -w calls of one small size alone would
+# leave connections, caches and the GPU's clock cold: 17 instead of 10 us in the first row on 4 x H200.
+WARMUP_TIME: Final = "20ms"
 # The wait for -I's pass is bounded by -n, not by time.
 _NO_LIMIT: Final = "24h"
 # Percentiles by nearest rank: below this p99 is the largest sample.
@@ -39,6 +42,7 @@ def run_settings(line: Line, variables: Variables, backend: str, nccl_path: str 
         cycles=options.run_cycles,
         iters=options.iters,
         warmup_iters=options.warmup_iters,
+        warmup_time=WARMUP_TIME,
         agg_iters=options.agg_iters,
         check=options.check,
         case_time=_NO_LIMIT,

@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 
 # What nccom-test says of a rank's end, so that scripts that look for "Failure" find it.
 _NOT_REACHED: Final = "the run had ended before"
-UNTOLD: Final = "algorithm: - where the library did not tell it (MPI libraries and NCCL before 2.24 do not)"
+UNTOLD: Final = (
+    "algorithm: - where the library did not tell it (MPI libraries do not; sends and receives have none)"
+)
 _OVER_RANKS: Final = {"avg": "mean over ranks", "max": "maximum over the ranks of all groups"}
 _CLEAR: Final = "\r\x1b[K"
 

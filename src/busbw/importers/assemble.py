@@ -97,6 +97,7 @@ def assembled(
         *_beyond_header(table),
         *_cut(table, origin),
         *_repeated(table, rows),
+        *_out_of_order(table),
     )
     head = RunRecord(
         schema=SCHEMA_VERSION,
@@ -111,7 +112,7 @@ def assembled(
         world=world(table, decision.ranks, origin.evidence) if decision.ranks else None,
         environment=dict(origin.environment),
         ended=str(table.header.get("end_time", "")),
-        error="" if rows else _empty_error(origin),
+        error=_error(table, origin, rows),
         source=_source(table, origin, given, _fields(table, decision, numbers, origin), findings),
     )
     return Assembled(head, rows)
@@ -150,12 +151,12 @@ def _decision(checked: Checked, origin: Origin, given: Given) -> Decision:
         return Decision(given.operation, "not stated", 0, "not stated", None, ())
 
 
-def _empty_error(origin: Origin) -> str:
-    return (
-        f"the log has no rows; it ends with: {origin.last_words}"
-        if origin.last_words
-        else "the log has no rows"
-    )
+def _error(table: Table, origin: Origin, rows: CaseColumns | CaseValues) -> str:
+    """Why the run is not what its test was to be."""
+    said = [finding.text for finding in table.findings_of("cut")]
+    if rows or said:
+        return said[0] if said else ""
+    return "the log has no rows" + (f"; it ends with: {origin.last_words}" if origin.last_words else "")
 
 
 def _status(table: Table, origin: Origin, rows: CaseColumns | CaseValues) -> RunStatus:
@@ -270,6 +271,20 @@ def _repeated(table: Table, rows: CaseColumns | CaseValues) -> list[ImportFindin
     if copies:
         text += f"; {copies} have the same time too: perhaps lines that were copied"
     return [ImportFinding("repeated", text, table.first_line)]
+
+
+def _out_of_order(table: Table) -> list[ImportFinding]:
+    """Sizes that go down, though not to where a sweep begins: as no tool prints them."""
+    sizes = table.sizes
+    if len(table) < 2 or "own_collective" in table.header:
+        return []
+    places = np.flatnonzero((sizes[1:] < sizes[:-1]) & (sizes[1:] != sizes.min())) + 1
+    kinds = (table.types, table.redops, table.roots)
+    down = [row for row in places.tolist() if all(words[row] == words[row - 1] for words in kinds)]
+    if not down:
+        return []
+    text = f"sizes go down, here to {sizes[down[0]]} B: rows of several jobs, or lines in another order"
+    return [ImportFinding("order", text, int(table.lines[down[0]]))]
 
 
 def _plan(table: Table, rows: CaseColumns | CaseValues) -> Plan:

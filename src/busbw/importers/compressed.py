@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import io
 import zlib
-from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final, cast
+from typing import IO, TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from zlib import _Decompress
 
-_MAGIC: Final = b"\x1f\x8b"
+MAGIC: Final = b"\x1f\x8b"
 _PIECE_BYTES: Final = 2**16
 _GZIP: Final = 16 + zlib.MAX_WBITS  # for zlib: with gzip's header
 
 
 class Gunzip(io.RawIOBase):
-    """The text of a compressed file, whose members follow each other. ``damage`` is why the text ends before
-    the file does; empty where it does not.
+    """The text of a compressed file, whose members follow each other; ``head`` are its first bytes, which
+    were read already. ``damage`` is why the text ends before the file does; empty where it does not.
     """
 
-    def __init__(self, file: IO[bytes]) -> None:
+    def __init__(self, head: bytes, file: IO[bytes]) -> None:
         self._file = file
         self._member: _Decompress | None = None  # that is being read
-        self._waiting = b""
+        self._waiting = head
         self.damage = ""
 
     def readable(self) -> bool:
@@ -53,19 +52,3 @@ class Gunzip(io.RawIOBase):
         if self._member is not None:
             self.damage = "the compressed file is cut here"
         return b""
-
-    def close(self) -> None:
-        """Close the file too."""
-        self._file.close()
-        super().close()
-
-
-def open_log(path: Path) -> tuple[IO[bytes], Gunzip | None]:
-    """A log for reading, and what decompresses it where it is compressed, whatever its name."""
-    file = path.open("rb")
-    magic = file.read(len(_MAGIC))
-    file.seek(0)
-    if magic != _MAGIC:
-        return file, None
-    gunzip = Gunzip(file)
-    return cast("IO[bytes]", io.BufferedReader(gunzip, 2**20)), gunzip

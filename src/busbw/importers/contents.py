@@ -10,9 +10,10 @@ from typing import Any, Final
 from busbw.importers import own
 from busbw.importers.columns import Columns, Layout
 from busbw.importers.devices import DeviceText
+from busbw.importers.ends import Ends
 from busbw.importers.evidence import Evidence
 from busbw.importers.facts import Facts
-from busbw.importers.headings import IMB
+from busbw.importers.headings import IMB, usual_layout
 from busbw.importers.job import Job
 from busbw.importers.pieces import drop_piece
 from busbw.importers.printed import is_number
@@ -53,6 +54,8 @@ class Contents:
         self._tables: list[RawTable] = []
         self._rows = 0  # of tables that no part has had
         self._lost: list[ImportFinding] = []
+        self._ends = Ends()
+        self._has_parts = False  # some tables were handed on
 
     def stream(self, name: str) -> Stream:
         """The stream of this name, which may be new."""
@@ -93,7 +96,7 @@ class Contents:
             last_line=self.number,
         )
         stream.placements = ""
-        stream.open, stream.expected, stream.announced = True, len(layout.columns), False
+        stream.open, stream.expected, stream.announced = True, len(layout.columns), 0
         self._tables.append(stream.table)
 
     def take_devices(self, stream: Stream, devices: DeviceText) -> None:
@@ -116,6 +119,8 @@ class Contents:
         if scope == "own-time":
             stream.own_time = str(words["time_is"])
         if scope in ("launch", "own-time"):
+            if stream.announced and not words.keys().isdisjoint(stream.facts.header):
+                self._failed_launch(stream)
             self._new_launch_if_ended(stream)
             self.job.begin_output()
         elif "benchmark" in words or "processes" in words:  # IMB: the next table of the same launch
@@ -123,7 +128,8 @@ class Contents:
             stream.facts = Facts(dict(stream.facts.header), stream.facts.devices)
             for name in ("waiting", "processes", "groups") if "benchmark" in words else ():
                 stream.facts.header.pop(name, None)
-        stream.announced = stream.announced or scope == "launch" or "benchmark" in words
+        if not stream.announced and (scope == "launch" or "benchmark" in words):
+            stream.announced = self.number
         stream.facts.header.update(words)
 
     def take_own(self, stream: Stream, line: str) -> bool:
@@ -141,10 +147,22 @@ class Contents:
             stream.table.remarks.append(remark)
         return False
 
-    def note_lost(self, line: str, words: list[str]) -> None:
+    def take_words(self, stream: Stream, line: str) -> None:
+        """Words of whoever else writes into the log: a launcher, or a test that fails."""
+        self._ends.take(line, stream.name, self.number)
+
+    def note_hidden(self, tool: str, before: str) -> None:
+        """A heading behind other words."""
+        text = (
+            f"a heading of {tool} behind {before!r}, which is no prefix that busbw knows: take it off first"
+        )
+        if len(self._lost) < _MOST_LOST:
+            self._lost.append(ImportFinding("no-heading", text, self.number))
+
+    def note_lost(self, words: list[str]) -> None:
         """A line behind the words of a launch that looks like a row, though no heading was there."""
         numbers = sum(map(is_number, words))
-        if len(self._lost) < _MOST_LOST and not line.startswith("#") and numbers * 2 >= len(words):
+        if len(self._lost) < _MOST_LOST and not words[0].startswith("#") and numbers * 2 >= len(words):
             text = f"perhaps a row of a table whose heading is not in the log: {' '.join(words)[:80]}"
             self._lost.append(ImportFinding("no-heading", text, self.number))
 
@@ -161,6 +179,25 @@ class Contents:
             drop_piece(stream)
         stream.convert()
         stream.open, stream.ended, stream.expected = False, True, -1
+        table = stream.table
+        if table is not None and not table.footer:
+            self._note_end(stream, table)
+
+    def _note_end(self, stream: Stream, table: RawTable) -> bool:
+        """Keep what was said behind the last row of a table of its end; whether something was."""
+        end = self._ends.behind(table.last_line, stream.name)
+        if end is not None:
+            table.note(ImportFinding("cut", f"the test ended with: {end.text}", end.line))
+        return end is not None
+
+    def _failed_launch(self, stream: Stream) -> None:
+        """Keep a test of nccl-tests that ended before its heading: it is a run that failed."""
+        if "program" in stream.facts.header or "min_bytes" in stream.facts.header:
+            table = RawTable(usual_layout(), stream.name, stream.announced, stream.facts)
+            table.last_line = stream.announced
+            if self._note_end(stream, table):
+                self._tables.append(table)
+                stream.facts, stream.announced = Facts(), 0
 
     # ---- what is given ---------------------------------------------------------------------------------
 
@@ -176,17 +213,19 @@ class Contents:
             if stream.open and stream.table is not None and stream.table.rows >= _LONGEST_TABLE:
                 self._cut(stream, stream.table)
         ready = self._ready()
-        if self._rows - sum(table.rows for table in ready) > _MOST_WAITING:
+        rows = sum(table.rows for table in ready)
+        if self._rows - rows > _MOST_WAITING:
             for stream in self._streams.values():
                 if stream.open and stream.table is not None:
                     self._cut(stream, stream.table)
                 elif not stream.open:
                     stream.table = None  # a line that could still belong to it comes too late
             ready = self._ready()
-        rows = sum(table.rows for table in ready)
+            rows = sum(table.rows for table in ready)
         if rows < least_rows:
             return None
         self._rows -= rows
+        self._has_parts = True
         del self._tables[: len(ready)]
         return self._log(ready, 0)
 
@@ -194,6 +233,8 @@ class Contents:
         """Everything found that no part had; call it once."""
         for stream in self._streams.values():
             self._close(stream)
+            if stream.announced and (self._tables or self._has_parts):
+                self._failed_launch(stream)
         return self._log(self._tables, self.number)
 
     def _ready(self) -> list[RawTable]:

@@ -61,7 +61,7 @@ def decide(
         table, agreed, checked.scale
     )
     by_label = (labels_from.get("test", "path"), named_by_path(path, labels))
-    name, word, findings = _operation(table, agreed, fits, path, by_label, given)
+    name, word, findings = _operation(table, agreed, fits, by_label, given)
     interval = ranks_of(name, agreed)
     blocks = block_ranks(table, name)
     solved = RankInterval(blocks, blocks) if blocks is not None else interval
@@ -80,7 +80,6 @@ def _operation(
     table: Table,
     agreed: Consensus | None,
     fits: Sequence[str],
-    path: str,
     by_label: tuple[str, str],
     given: Given,
 ) -> tuple[str, str, tuple[ImportFinding, ...]]:
@@ -104,7 +103,7 @@ def _operation(
     if len(fits) == 1:
         return fits[0], "rows", tuple(findings)
     raise UndecidedError(
-        f"cannot tell the operation of {path}, line {table.first_line}"
+        f"cannot tell the operation of {_place(table)}"
         + (f": {', '.join(fits)} all fit" if fits else "")
         + "".join(f"; {finding.text}" for finding in findings),
         hint="give --op, and --table where a log has several tables",
@@ -210,7 +209,10 @@ def _by(word: str, chosen: int, solved: RankInterval | None) -> str:
 
 
 def _question(table: Table, solved: RankInterval | None, claims: Sequence[tuple[str, int]]) -> str:
-    where = f"the table in line {table.first_line}" if table.first_line else "the table"
     said = "".join(f"; {ranks} by {source} does not fit" for source, ranks in claims)
     allowed = f": its rows allow {solved}{said}" if solved is not None else ": its rows do not tell"
-    return f"cannot tell the number of ranks of {where}{allowed}"
+    return f"cannot tell the number of ranks of {_place(table)}{allowed}"
+
+
+def _place(table: Table) -> str:
+    return f"the table in line {table.first_line}" if table.first_line else "the table"

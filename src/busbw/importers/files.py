@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import codecs
 import hashlib
-import io
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -17,9 +15,9 @@ from busbw.importers.beside import NAME as NAME_BESIDE
 from busbw.importers.beside import variables
 from busbw.importers.body import Body, BodyPart
 from busbw.importers.columns import Columns, convert
-from busbw.importers.compressed import Gunzip, open_log
+from busbw.importers.encoding import Text, open_text
 from busbw.importers.facts import Facts
-from busbw.importers.headings import IMB, NCCL_TESTS, NCCOM_TEST, OSU, RCCL_TESTS, heading
+from busbw.importers.headings import IMB, NCCL_TESTS, NCCOM_TEST, OSU, RCCL_TESTS, usual_layout
 from busbw.importers.json_text import Document, document
 from busbw.importers.raw import RawTable
 from busbw.importers.scan import Log, scan_parts
@@ -46,12 +44,13 @@ _TOOLS: Final[dict[str, _Importer]] = {
     OSU: osu,
     IMB: imb,
 }
-_HEAD_BYTES: Final = 4096
 _CHUNK_BYTES: Final = 2**20
 # Some hundred tables as most tests print them.
 PART_ROWS: Final = 20_000
 # A JSON report is read whole; a log is not. 1,024 ranks x 60 sizes x 1,000 iterations are about this much.
 _MOST_JSON_BYTES: Final = 2**30
+# Stands in every report; a trace of a profiler is long, and not one.
+_RESULTS: Final = b'"results'
 
 
 class UnreadableError(UsageError):
@@ -77,6 +76,7 @@ class Reading:
     created: str = ""
     created_from: str = "file"
     findings: tuple[ImportFinding, ...] = ()  # those of no table
+    no_text: str = ""  # why the file is none
 
     @property
     def numbered(self) -> list[tuple[int, Table]]:
@@ -112,18 +112,18 @@ def read_file(path: Path, tool: str = "") -> Reading:
 
 def read_file_parts(path: Path, tool: str = "", part_rows: int | None = PART_ROWS) -> Iterator[Reading]:
     """``read_file``, a part of so many rows at a time where the file is a text; all at once for None."""
+    digest = ""
     try:
-        digest = _sha256(path)
         changed = datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
-        stream, gunzip = open_log(path)
-        with stream:
+        with path.open("rb") as stream:
             for reading in read_stream_parts(stream, str(path), tool, part_rows):
+                if not digest and not reading.no_text:  # a checkpoint among the logs has gigabytes
+                    digest = _sha256(path)
                 yield replace(
                     reading,
                     sha256=digest,
                     created=reading.created or changed,
                     created_from=reading.created_from if reading.created else "file",
-                    findings=(*reading.findings, *_cut(gunzip, reading)),
                 )
     except OSError as error:
         raise UnreadableError(f"cannot read {path}: {error}", hint="give a log that you can read") from error
@@ -139,20 +139,28 @@ def read_stream_parts(
     stream: IO[bytes], path: str, tool: str = "", part_rows: int | None = PART_ROWS
 ) -> Iterator[Reading]:
     """``read_stream``, a part at a time as in ``read_file_parts``."""
-    head = stream.read(_HEAD_BYTES)
-    if b"\0" in head:
-        yield Reading(path)
+    text = open_text(stream)
+    if text.no_text:
+        yield Reading(path, no_text=text.no_text)
         return
-    head = head.removeprefix(codecs.BOM_UTF8)
+    for reading in _read_text(text, path, tool, part_rows):
+        damage = text.gunzip.damage if text.gunzip is not None else ""
+        cut = (ImportFinding("cut", damage, reading.lines),) if damage else ()
+        yield replace(reading, findings=(*reading.findings, *cut))
+
+
+def _read_text(text: Text, path: str, tool: str, part_rows: int | None) -> Iterator[Reading]:
+    head, stream, why = text.head, text.stream, ""
     start = head.lstrip()
     if start[:1] == b"{":
-        rest = stream.read(_MOST_JSON_BYTES)
-        found = document(head + rest)
+        head += stream.read(_MOST_JSON_BYTES)
+        found = document(head) if _RESULTS in head else None
         reading = _read_json(found, path, tool) if found is not None else None
         if reading is not None:
             yield reading
             return
-        stream, head = io.BytesIO(head + rest), b""
+        if _RESULTS in head:
+            why = "its JSON cannot be read" + (f" from line {found.cut_line} on" if found else "")
     if nccl_tests_csv.is_csv(start.split(b"\n", 1)[0].decode("utf-8", "replace")) and _is_asked(
         NCCL_TESTS, tool
     ):
@@ -164,7 +172,7 @@ def read_stream_parts(
         reading = _read_log(log, path, tool, first)
         first = next((number + 1 for number, _ in reversed(reading.numbered)), first)
         created = created or reading.created
-        yield replace(reading, created=created)
+        yield replace(reading, created=created, no_text="" if reading.tables or first > 1 else why)
 
 
 def _is_asked(format_tool: str, tool: str) -> bool:
@@ -177,7 +185,7 @@ def _as(tool: str, tables: Iterable[Table]) -> tuple[Table, ...]:
 
 
 def _read_log(log: Log, path: str, tool: str, first: int) -> Reading:
-    tables = list(_as(tool, map(interpret, log.tables)))
+    tables = _without_words(list(_as(tool, map(interpret, log.tables))))
     if not tables and first == 1 and log.facts.header.get("program"):
         tables = [without_rows(log.facts, log.job)]
     created = ""
@@ -196,6 +204,21 @@ def _read_log(log: Log, path: str, tool: str, first: int) -> Reading:
         created=created,
         created_from="header",
     )
+
+
+def _without_words(tables: list[Table]) -> list[Table]:
+    """Tables between those of our own export without a line of ours above them: it is damaged."""
+    if not any("own_collective" in table.header for table in tables):
+        return tables
+    text = (
+        "the line of busbw above this table is missing or damaged: placement and ranks are not those it said"
+    )
+    return [
+        table
+        if "own_collective" in table.header
+        else table.with_findings(ImportFinding("damaged", text, table.first_line))
+        for table in tables
+    ]
 
 
 def interpret(raw: RawTable) -> Table:
@@ -230,9 +253,7 @@ def _body(raw: RawTable) -> Body:
 
 def without_rows(facts: Facts | None = None, job: dict[str, Any] | None = None) -> Table:
     """The table of a test of nccl-tests that ended before its first row."""
-    layout = heading("# size count type redop root time algbw busbw #wrong time algbw busbw #wrong")
-    assert layout is not None
-    return interpret(RawTable(layout, "", 0, facts or Facts(), job or {}))
+    return interpret(RawTable(usual_layout(), "", 0, facts or Facts(), job or {}))
 
 
 def _read_json(found: Document, path: str, tool: str) -> Reading | None:
@@ -264,13 +285,8 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _cut(gunzip: Gunzip | None, reading: Reading) -> list[ImportFinding]:
-    return (
-        [ImportFinding("cut", gunzip.damage, reading.lines)] if gunzip is not None and gunzip.damage else []
-    )
-
-
 def _chunks(head: bytes, stream: IO[bytes]) -> Iterator[bytes]:
-    yield head
+    for at in range(0, len(head), _CHUNK_BYTES):
+        yield head[at : at + _CHUNK_BYTES]
     while chunk := stream.read(_CHUNK_BYTES):
         yield chunk

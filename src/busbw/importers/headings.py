@@ -23,6 +23,7 @@ IMB: Final = "imb"
 _TIMES: Final = ("time", "cputime")
 _IMB_FIRST: Final = ("#bytes", "#repetitions", "Group")
 _SPACES: Final = re.compile(r"\S+")
+_STARTS: Final = re.compile(r"#|\bsize\b")
 
 # Columns of nccl-tests since its first version, and of rccl-tests: name in the heading to our name and kind.
 _NCCL_TESTS_COLUMNS: Final = {
@@ -101,6 +102,22 @@ _IMB_COLUMNS: Final = {
 def heading(line: str, tool: str = "") -> Layout | None:
     """The layout that a line announces; None where it is no heading. ``tool`` leaves only its own."""
     return _layout(line, tool) if may_be_heading(line) else None
+
+
+def usual_layout() -> Layout:
+    """The layout of nccl-tests without options that change it."""
+    layout = heading("# size count type redop root time algbw busbw #wrong time algbw busbw #wrong")
+    assert layout is not None
+    return layout
+
+
+def hidden_heading(line: str, tool: str = "") -> tuple[str, str] | None:
+    """The tool of a heading that stands behind other words, and these words; None where there is none."""
+    for match in _STARTS.finditer(line) if may_be_heading(line) else ():
+        layout = heading(line[match.start() :], tool) if match.start() else None
+        if layout is not None:
+            return layout.tool, line[: match.start()]
+    return None
 
 
 def may_be_heading(line: str) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import cached_property
 from typing import Final
 
 from busbw.importers.devices import names_rank
@@ -62,7 +63,8 @@ class Meaning:
     fact: Fact | None = None
     evidence: tuple[int, ...] = ()
 
-    @property
+    # Kept: Python looks up members of enumerations slowly, and a table has a dozen such lines.
+    @cached_property
     def is_plain(self) -> bool:
         """Whether such a line means the same between the rows of a table, where a piece of a row or a row
         that somebody has commented out can stand too.
@@ -71,7 +73,7 @@ class Meaning:
             return not self.has_digits
         return self.kind not in (Kind.COMMAND, Kind.TEXT, Kind.ODD) and not self.begins_row
 
-    @property
+    @cached_property
     def says_nothing(self) -> bool:
         """Whether such a line changes nothing, wherever it stands."""
         return self.kind is Kind.EMPTY or (self.kind is Kind.COMMENT and not self.has_digits)
@@ -169,10 +171,9 @@ def _is_whole(meaning: Meaning) -> bool:
 
 
 def _meaning(raw: bytes, tool: str) -> Meaning:
-    # Escapes and progress displays are taken off; of other letters, some are blanks or digits too.
-    if not raw.isascii() or b"\x1b" in raw or b"\r" in raw.rstrip(b"\r\n"):
+    # Escapes and progress displays are taken off, tabs are blanks; some other letters are blanks or digits.
+    if not raw.isascii() or not (whole := raw.decode()).rstrip().isprintable():
         return _ODD
-    whole = raw.decode()
     end, names = prefix_of(whole)
     line = whole[end:]
     words = line.split()
@@ -186,7 +187,7 @@ def _meaning(raw: bytes, tool: str) -> Meaning:
         begins_row=words[0][0].isdigit() or is_number(words[0]),
         has_digits=any(letter.isdigit() for letter in line),
         is_rowlike=kind is Kind.TEXT and sum(map(is_number, words)) >= min(2, len(words) - 1),
-        is_comment=line.startswith("#"),
+        is_comment=words[0].startswith("#"),
         fact=fact,
         evidence=evidence,
     )
@@ -210,4 +211,4 @@ def _kind(line: str, tool: str) -> tuple[Kind, Fact | None, tuple[int, ...]]:
         return Kind.ODD, None, ()
     if may_be_command(text):
         return Kind.COMMAND, None, ()
-    return (Kind.COMMENT if line.startswith("#") else Kind.TEXT), None, ()
+    return (Kind.COMMENT if text.startswith("#") else Kind.TEXT), None, ()

@@ -197,7 +197,7 @@ def _stats(columns: Columns, index: int) -> dict[str, FloatArray]:
 
 
 def _no_end(raw: RawTable) -> list[ImportFinding]:
-    if "average" in raw.footer or raw.goes_on:
+    if "average" in raw.footer or raw.goes_on or any(finding.kind == "cut" for finding in raw.findings):
         return []
     text = "the line with the average is missing: the log was cut here, or is an excerpt"
     return [ImportFinding("no-end", text, raw.last_line)]

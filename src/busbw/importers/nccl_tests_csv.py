@@ -71,7 +71,7 @@ def tables(lines: Sequence[str]) -> list[Table]:
     ]
     if not sides or not {"size", "count"} <= set(positions):
         return []
-    rows, findings = _read(reader, positions, sides)
+    rows, findings = _read(reader, len(names), positions, sides)
     groups: dict[tuple[str, str, str], _Rows] = {}
     for number, cells in rows:
         key = tuple(_cell(cells, positions, name) for name in ("collective", "ranks", "time_is"))
@@ -85,12 +85,14 @@ def tables(lines: Sequence[str]) -> list[Table]:
 
 def _read(
     reader: Any,  # noqa: ANN401 (a csv.reader, whose type has no name)
+    width: int,
     positions: dict[str, int],
     sides: Sequence[str],
 ) -> tuple[_Rows, list[ImportFinding]]:
     rows: _Rows = []
     findings = []
     while True:
+        before = reader.line_num
         try:
             cells = next(reader, None)
         except csv.Error as error:
@@ -98,7 +100,9 @@ def _read(
             continue
         if cells is None:
             return rows, findings
-        if _is_row(cells, positions, sides):
+        # A quote or a line end that was lost joins two rows.
+        is_one = len(cells) <= width and reader.line_num == before + 1
+        if is_one and _is_row(cells, positions, sides):
             rows.append((reader.line_num, cells))
         elif any(cells):
             text = f"not a whole row: {','.join(cells)[:80]}"

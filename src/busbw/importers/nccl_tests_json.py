@@ -52,7 +52,8 @@ def tables(document: Document) -> list[Table]:
     """The one table of a document, maybe without rows."""
     content = document.content
     results = sequence(content.get("results"))
-    rows: _Rows = [(index, row) for index, row in enumerate(results, 1) if _is_row(row)]
+    known = {side for _, side in _SIDES if any(side in mapping(row) for row in results)}
+    rows: _Rows = [(index, row) for index, row in enumerate(results, 1) if _is_row(row) and known <= set(row)]
     good = {index for index, _ in rows}
     findings = [
         ImportFinding("damaged", "an entry of results is not a whole row", index)
@@ -163,7 +164,8 @@ def _outcomes(rows: _Rows) -> list[tuple[tuple[int, Placement], Outcome]]:
         if not isinstance(own, dict):
             continue
         for placement, side in _SIDES:
-            outcome = Outcome(None) if own.get(side) is None else outcome_of(mapping(own.get(side)))
+            is_absent = own.get(side) is None and row.get(side) is None
+            outcome = Outcome(None) if is_absent else outcome_of(mapping(own.get(side)))
             if outcome is not None:
                 found.append(((index, placement), outcome))
     return found

@@ -26,6 +26,7 @@ _TIME: Final = re.compile(r"time(?::(avg|p\d+(?:\.\d+)?))?\(us\)")
 # Times are rounded to 10 ns, bandwidths are made from what they were before.
 _TIME_HALF_US: Final = 0.005
 _OWN: Final = ("placement", "redop", "root", "cycle")
+_PLACEMENTS: Final = {placement.value for placement in Placement}
 _OF_STREAMS: Final = ("stream", "operation", "ranks")  # in rows of operations that ran at once
 _Rows = list[tuple[int, dict[str, Any]]]
 
@@ -40,16 +41,14 @@ def tables(document: Document) -> list[Table]:
     content = document.content
     entries = [*sequence(content.get("results")), *sequence(content.get("results_in_place"))]
     columns = next((found for row in entries if (found := _time_columns(row))), [])
-    numbered = list(enumerate(entries, 1))
-    findings = [
-        ImportFinding("damaged", "an entry of results is not a whole row", index)
-        for index, row in numbered
-        if not (_is_row(row, columns) or _is_failed(row))
-    ]
+    is_own = any(isinstance(row, dict) and "placement" in row for row in entries)
+    findings = []
     groups: dict[tuple[object, ...], _Rows] = {}
-    for index, row in numbered:
-        if _is_row(row, columns) or _is_failed(row):
+    for index, row in enumerate(entries, 1):
+        if (_is_row(row, columns) or _is_failed(row)) and (not is_own or _has_own(row)):
             groups.setdefault(_group(row), []).append((index, row))
+        else:
+            findings.append(ImportFinding("damaged", "an entry of results is not a whole row", index))
     findings += cut(document, len(entries))
     header = {key: value for key, value in content.items() if _is_plain(value)} | run_words(content)
     made = []
@@ -57,6 +56,14 @@ def tables(document: Document) -> list[Table]:
         made.append(_table(rows, columns or ["time(us)"], header, findings, ended=not document.cut_line))
         findings = []  # said once
     return made
+
+
+def _has_own(row: dict[str, Any]) -> bool:
+    """Whether a row of our own export says what it is."""
+    words = row.get("placement") in _PLACEMENTS and all(
+        isinstance(row.get(key), str) for key in ("redop", "status")
+    )
+    return words and "wrong" in row and all(isinstance(row.get(key), int) for key in ("root", "cycle"))
 
 
 def _group(row: dict[str, Any]) -> tuple[object, ...]:
@@ -69,7 +76,7 @@ def _table(
 ) -> Table:
     measured = [(index, row) for index, row in rows if _is_row(row, columns)]
     first = rows[0][1]
-    own = {f"own_{key}": first[key] for key in _OWN if key in first and "own_collective" in header}
+    own = {f"own_{key}": first[key] for key in _OWN if key in first}
     header = {**header, **own}
     if "stream" in first:
         header |= {"own_collective": first.get("operation"), "own_ranks": first.get("ranks")}

@@ -143,7 +143,7 @@ class RawTable:
     def note_damage(self, words: list[str], number: int) -> None:
         """Keep that a line is not a whole row, and why."""
         why = fault(self.layout.columns, words) or "line is not printable"
-        shown = " ".join(words)[:80]
+        shown = "".join(letter if letter.isprintable() else "\ufffd" for letter in " ".join(words)[:80])
         self.note(ImportFinding("damaged", f"not a whole row ({why}): {shown}", number))
 
 
@@ -163,7 +163,7 @@ class Stream:
         self.piece_line = 0
         self.placements = ""  # of the table whose heading comes next
         self.own_time = ""  # what the times of our own export are
-        self.announced = False  # words of a launch were there, and no heading since
+        self.announced = 0  # the line of the first words of a launch whose heading was not there yet
         self.ended = False  # a table of this launch has ended: the next launch fact begins a new one
 
     def add(self, words: list[str], number: int, width: int) -> None:

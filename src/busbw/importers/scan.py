@@ -15,7 +15,7 @@ from busbw.importers.columns import fault, filled
 from busbw.importers.contents import Contents, Log
 from busbw.importers.devices import DeviceText, names_rank
 from busbw.importers.facts import fact, fact_words
-from busbw.importers.headings import heading, time_unit
+from busbw.importers.headings import heading, hidden_heading, time_unit
 from busbw.importers.headless import layout_of_row
 from busbw.importers.job import may_be_command
 from busbw.importers.lines import LONGEST_LINE, Kind, Lines, Meaning, Step
@@ -27,6 +27,9 @@ from busbw.model.record import ImportFinding
 
 __all__ = ["Log", "scan", "scan_parts"]
 
+# Python looks up members of enumerations slowly.
+_DEVICE, _NCCL, _HEADING = Kind.DEVICE, Kind.NCCL, Kind.HEADING
+_UNIT, _COMMAND, _TEXT, _ODD = Kind.UNIT, Kind.COMMAND, Kind.TEXT, Kind.ODD
 _ROW_BEGINS: Final = tuple(bytes([letter]) for letter in b" \t0123456789")
 # One line is read by itself as quickly; more than these have no table between them.
 _SHORTEST_STRETCH: Final = 2
@@ -151,27 +154,34 @@ class Scanner:
 
     def _take_step(self, stream: Stream, step: Step, raw: bytes) -> None:
         """Take what a line says, or what lines of the device list do."""
-        meaning, contents = step.meaning, self._contents
-        kind = meaning.kind
-        if kind is Kind.DEVICE:
-            contents.take_devices(stream, DeviceText(raw[step.begin : step.end], meaning.prefix))
+        meaning = step.meaning
+        if meaning.kind is _DEVICE:
+            devices = DeviceText(raw[step.begin : step.end], meaning.prefix)
+            self._contents.take_devices(stream, devices)
             return
         line = raw[step.begin + meaning.prefix : step.end]
-        if kind is Kind.FACT:
-            assert meaning.fact is not None
-            contents.take_fact(stream, meaning.fact.scope, fact_words(meaning.fact, line))
-        elif kind is Kind.HEADING:
-            self._heading(stream, line.decode())
-        elif kind is Kind.UNIT:
-            if stream.table is not None:
-                stream.table.time_unit = time_unit(line.decode())
-        elif kind is Kind.NCCL:
+        if meaning.fact is not None:
+            self._contents.take_fact(stream, meaning.fact.scope, fact_words(meaning.fact, line))
+        else:
+            self._take_other(stream, meaning, line)
+        if not meaning.is_comment:
+            self._contents.last_words = line
+
+    def _take_other(self, stream: Stream, meaning: Meaning, line: bytes) -> None:
+        kind, contents = meaning.kind, self._contents
+        if kind is _NCCL:
             if meaning.evidence:
                 contents.evidence.take(line.decode(), meaning.evidence)
-        elif kind is Kind.COMMAND:
-            contents.job.read(line.decode().strip())
-        if not meaning.is_comment:
-            contents.last_words = line
+        elif kind is _HEADING:
+            self._heading(stream, line.decode())
+        elif kind is _UNIT:
+            if stream.table is not None:
+                stream.table.time_unit = time_unit(line.decode())
+        elif kind is _COMMAND or kind is _TEXT:
+            text = line.decode()
+            contents.take_words(stream, text)
+            if kind is _COMMAND:
+                contents.job.read(text.strip())
 
     # ---- one line at a time ----------------------------------------------------------------------------
 
@@ -203,7 +213,7 @@ class Scanner:
     def _familiar(self, raw: bytes) -> bool:
         """Take a line that is no row and means what its shape says; False where more has to be asked."""
         meaning = self._lines.meaning(raw)
-        if meaning.kind is Kind.ODD:
+        if meaning.kind is _ODD:
             return False
         stream = self._stream_in(raw, meaning)
         if stream.open and (stream.piece or not meaning.is_plain):
@@ -253,9 +263,10 @@ class Scanner:
                 self._note(
                     stream, "damaged", f"a row into which other output was written: {line.strip()[:80]}"
                 )
-        elif not self._heading(stream, line) and not self._says(stream, line.strip()):
+        elif not self._heading(stream, line) and not self._says(stream, line.strip().replace("\t", " ")):
             self._no_word(line, words)
-        if not line.startswith("#"):
+            self._contents.take_words(stream, line)
+        if not words[0].startswith("#"):
             self._contents.last_words = line
 
     def _take_row(self, stream: Stream, words: list[str], width: int) -> None:
@@ -271,16 +282,19 @@ class Scanner:
             if _looks_like_row(other, line, words, least=0.5):
                 self._note(other, "damaged", f"a row that is not of this stream: {' '.join(words)[:80]}")
         elif not self._headless(stream, line, words) and stream.announced:
-            self._contents.note_lost(line, words)
+            self._contents.note_lost(words)
 
     def _headless(self, stream: Stream, line: str, words: list[str]) -> bool:
         """Take the first row of a table whose heading is not in the text; whether it is one."""
         layout = layout_of_row(words, self._tool) if line.isascii() else None
         if layout is None:
             return False
+        behind = (
+            ", and a table ended above: did two jobs write this log at the same time?" if stream.ended else ""
+        )
         self._contents.begin_table(stream, layout)
         text = "its heading is not in the log: the columns are those that the tool prints without options"
-        self._note(stream, "no-heading", text)
+        self._note(stream, "no-heading", text + behind)
         self._take_row(stream, words, len(line.rstrip()))
         return True
 
@@ -289,6 +303,8 @@ class Scanner:
         if layout is not None:
             self._contents.begin_table(stream, layout)
             self._rows_of = stream
+        elif (hidden := hidden_heading(line, self._tool)) is not None:
+            self._contents.note_hidden(*hidden)
         return layout is not None
 
     def _says(self, stream: Stream, line: str) -> bool:

@@ -42,12 +42,26 @@ class Exited:
 
 
 @dataclass(frozen=True)
+class Gone:
+    """A rank of MPI's launcher ended, as its host's agent saw it. ``said``: it took its leave. ``swept``: the
+    agent was ending what was left.
+    """
+
+    rank: int
+    said: bool
+    swept: bool
+
+
+@dataclass(frozen=True)
 class Lost:
     """An agent that ended before it was told to; ``was_ready`` where it had begun."""
 
     host: str
     why: str
     was_ready: bool
+
+
+Happening = Heard | Exited | Gone | Lost | None
 
 
 @dataclass
@@ -105,7 +119,7 @@ class Agents:
         codes = [code for agent in self._agents for code in agent.exits.values()]
         return next((code for code in codes if code), 0) if codes else None
 
-    def follow(self, idle_seconds: float) -> Iterator[Heard | Exited | Lost | None]:
+    def follow(self, idle_seconds: float) -> Iterator[Happening]:
         """What happens, None at least every ``idle_seconds``; ends when all connections have."""
         while not all(agent.is_over for agent in self._agents):
             for key, events in self._selector.select(idle_seconds):
@@ -153,6 +167,7 @@ class Agents:
         tasks = [{"argv": task.argv, "environ": dict(task.environ)} for task in spec.tasks]
         task: dict[str, Any] = {"do": "serve", "job": self._spec.job, "commands": tasks}
         task |= {"grace": self._grace_seconds, "bundle": self._spec.bundle_folder if bundle else ""}
+        task["watch"] = self._spec.watch
         data = part(agent_text()) + part(json.dumps(task).encode()) + (part(bundle) if bundle else b"")
         process = subprocess.Popen(
             spec.connect,
@@ -194,7 +209,7 @@ class Agents:
                 agent.has_gone = True
                 self._say(agent, "go")
 
-    def _read(self, fd: int, agent: Agent) -> Iterator[Heard | Exited]:
+    def _read(self, fd: int, agent: Agent) -> Iterator[Heard | Exited | Gone]:
         while True:
             try:
                 data = os.read(fd, _CHUNK_BYTES)
@@ -208,7 +223,7 @@ class Agents:
             if not data:
                 return
 
-    def _hear(self, line: str, agent: Agent) -> Iterator[Heard | Exited]:
+    def _hear(self, line: str, agent: Agent) -> Iterator[Heard | Exited | Gone]:
         said = _decode(line)
         if said is None:
             agent.words = line.strip() or agent.words
@@ -220,6 +235,8 @@ class Agents:
             agent.exits[said["index"]] = said["exit"]
             rank = agent.spec.tasks[said["index"]].rank
             yield Exited(agent.spec.host, rank, said["exit"], said.get("error", ""))
+        elif "gone" in said:
+            yield Gone(said["gone"], said["said"], said["swept"])
         elif "ready" in said:
             agent.is_ready = True
         elif "failed" in said:
@@ -227,7 +244,7 @@ class Agents:
         elif "done" in said and agent.is_ready and not agent.failed:
             agent.is_done = True
 
-    def _bury(self, agent: Agent) -> Iterator[Heard | Exited | Lost]:
+    def _bury(self, agent: Agent) -> Iterator[Heard | Exited | Gone | Lost]:
         for fd in list(agent.rest):
             if fd in self._selector.get_map():
                 yield from self._read(fd, agent)

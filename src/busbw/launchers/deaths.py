@@ -35,6 +35,12 @@ _OPEN_MPI_PEER = re.compile(r"peer process has unexpectedly disconnected.*?Peer 
 _OPEN_MPI_DAEMON = re.compile(r"Remote host:\s+(\S+)\s+Daemon exit status:")
 # The first lines of what a launcher itself says; a rank's own last words come before.
 _BANNER = re.compile(r"^(={20,}|-{20,})$")
+# Not of the rank that died: notices of Open MPI's launcher and of ranks that lost another one, and what
+# the guard of rank 0 says after it (``worker.guard``).
+_OTHERS = re.compile(
+    r"\[[^\]:]+:\d+\] (?:\*\*\*|plm:|PMIX ERROR)"
+    r"|\s*error: a rank ended, and the launcher ended the others|hint: the launcher's own message|# record  "
+)
 
 
 def read_death(lines: Sequence[str]) -> Death | None:
@@ -69,5 +75,6 @@ def last_words(lines: Sequence[str]) -> str:
     for line in lines:
         if _BANNER.match(line.strip()):
             break
-        words = line.strip() or words
+        if not _OTHERS.match(line):
+            words = line.strip() or words
     return words

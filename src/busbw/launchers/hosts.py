@@ -27,6 +27,7 @@ from busbw.launchers.hosts_probe import probe
 from busbw.launchers.hosts_ssh import CONNECT_SECONDS, agent_command, is_this_machine, read_form, ssh_words
 from busbw.launchers.keeper_spec import CANCEL_FILE, OUTPUT_FILE, TROUBLE_FILE, KeeperSpec
 from busbw.launchers.topology_files import read_texts
+from busbw.world.watched import watch_address
 
 if TYPE_CHECKING:
     from busbw.settings.launch import LaunchSettings
@@ -85,6 +86,7 @@ def request(job: Job, facts: Mapping[str, str]) -> JobRequest:
         locks=tuple(locks),
         bundle_folder=plan.bundle_folder,
         announces=job.work.is_busbw,
+        watch=watch_address(job.name) if plan.mpi != "none" and job.work.is_busbw else "",
     )
     return JobRequest(
         engine="hosts",

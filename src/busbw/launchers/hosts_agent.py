@@ -23,6 +23,7 @@ import selectors
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tarfile
@@ -34,6 +35,8 @@ _CHUNK_BYTES = 1 << 16
 _LOOK_SECONDS = 0.1
 _BURY_SECONDS = 5.0
 _PR_SET_PDEATHSIG = 1
+_RANK_BYTES = 4
+_SAY_SECONDS = 1.0  # a rank says its number as it connects
 
 
 def say(**what: object) -> None:
@@ -79,6 +82,59 @@ def unpack(folder: str, data: bytes) -> None:
     (place / "bin").mkdir(exist_ok=True)
     (place / "bin/python").symlink_to(base)
     (place / "pyvenv.cfg").write_text(f"home = {base.parent}\n")
+
+
+class Watch:
+    """Tells how the ranks of this host end: launchers do not always name the one that died.
+
+    A rank connects to the job's address as it starts, says its number, and a goodbye before it leaves by
+    itself or because it was told to. epoll keeps the order in which connections close.
+    """
+
+    def __init__(self, address: str, selector: selectors.BaseSelector) -> None:
+        self.selector = selector
+        self.ranks: dict[int, int] = {}  # file descriptor -> rank
+        self.is_swept = False  # we end them
+        self.listener = socket.socket(socket.AF_UNIX)
+        # In the abstract name space (unix(7)): nothing to clean up after a kill. Taken: another agent of this
+        # job is on this very machine, and hears its ranks.
+        with contextlib.suppress(OSError):
+            self.listener.bind("\0" + address)
+            self.listener.listen(socket.SOMAXCONN)
+            self.listener.setblocking(False)
+            selector.register(self.listener, selectors.EVENT_READ, self)
+
+    def read(self, key: selectors.SelectorKey) -> None:
+        """A rank connects or ends."""
+        if key.fileobj is self.listener:
+            with contextlib.suppress(OSError):
+                self._accept()
+            return
+        connection = key.fileobj
+        assert isinstance(connection, socket.socket)
+        said = b""
+        with contextlib.suppress(OSError):
+            said = connection.recv(1)
+        self.selector.unregister(connection)
+        say(gone=self.ranks.pop(key.fd), said=bool(said), swept=self.is_swept)
+        connection.close()
+
+    def _accept(self) -> None:
+        connection, _ = self.listener.accept()
+        connection.settimeout(_SAY_SECONDS)
+        number = connection.recv(_RANK_BYTES, socket.MSG_WAITALL)
+        _, user, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        if len(number) < _RANK_BYTES or user != os.getuid():
+            connection.close()
+            return
+        self.ranks[connection.fileno()] = int.from_bytes(number, "little")
+        self.selector.register(connection, selectors.EVENT_READ, self)
+
+    def drain(self) -> None:
+        """What has happened until now."""
+        for key, _ in self.selector.select(0):
+            if key.data is self:
+                self.read(key)
 
 
 class Commands:
@@ -134,7 +190,7 @@ class Commands:
     def drain(self, index: int) -> None:
         """What an ended command has left in its pipes; its orphans may hold them open."""
         for key in list(self.selector.get_map().values()):
-            if key.data is not None and key.data[0] == index:
+            if isinstance(key.data, tuple) and key.data[0] == index:
                 self.read(key)
 
     def bury(self) -> None:
@@ -208,12 +264,15 @@ def serve(task: dict[str, Any]) -> None:
     """Do the task until its commands have ended or the keeper has had enough, and sweep up."""
     selector = selectors.DefaultSelector()
     selector.register(0, selectors.EVENT_READ)
+    watch = Watch(task["watch"], selector) if task["watch"] else None
+    say(ready=os.getpid())  # ranks that connect from now on are heard
     commands = None
     told, deadline = "", 0.0
     while True:
         for key, _ in selector.select(_LOOK_SECONDS):
-            if key.data is not None and commands is not None:
-                commands.read(key)
+            reader = watch if key.data is watch else commands
+            if key.data is not None and reader is not None:
+                reader.read(key)
                 continue
             for word in read_words():
                 if word == "go":
@@ -227,10 +286,19 @@ def serve(task: dict[str, Any]) -> None:
         idle = commands is None or not commands.running
         if told and (idle or time.monotonic() >= deadline):
             break
-    commands = commands or Commands(dict(task, commands=[]), selector)
+    finish(commands or Commands(dict(task, commands=[]), selector), watch)
+
+
+def finish(commands: Commands, watch: Watch | None) -> None:
+    """End what is left of the job on this host."""
+    if watch is not None:
+        watch.drain()  # who ended before
+        watch.is_swept = True
     commands.signal(signal.SIGKILL)
     commands.sweep()
     commands.bury()
+    if watch is not None:
+        watch.drain()
 
 
 def main() -> None:
@@ -246,7 +314,6 @@ def main() -> None:
     try:
         if folder:
             unpack(folder, read_part())
-        say(ready=os.getpid())
         serve(task)
     except (OSError, EOFError, tarfile.TarError) as error:
         say(failed=str(error) or "the connection ended")

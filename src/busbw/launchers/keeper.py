@@ -23,9 +23,10 @@ from pathlib import Path
 from typing import IO, Final
 
 from busbw.errors import ExitCode
-from busbw.launchers.agents import Agents, Exited, Heard, Lost
-from busbw.launchers.deaths import read_death
+from busbw.launchers.agents import Agents, Exited, Gone, Happening, Heard, Lost
+from busbw.launchers.deaths import Death, read_death
 from busbw.launchers.engine import JobState, Phase
+from busbw.launchers.first_dead import RankEnd, first_dead
 from busbw.launchers.interrupt import Interrupt
 from busbw.launchers.keeper_spec import CANCEL_FILE, LOCK_FILE, OUTPUT_FILE, KeeperSpec
 from busbw.model.event import EventKind, decode
@@ -39,8 +40,9 @@ GRACE_SECONDS: Final = 5.0
 # What ends agents that do not answer, beside the silence that ssh notices.
 _DONE_SECONDS: Final = 10.0
 
-# Lines of a launcher in which it may say who died.
+# Lines of a launcher, and of each rank, that may say who died.
 _LAUNCHER_WORDS: Final = 200
+_RANK_WORDS: Final = 30
 
 # `[1,3]<stderr>: text` of Open MPI, `[3] text` of MPICH.
 _TAG: Final = re.compile(r"\[(?:\d+,)?(\d+)\](?:<std(?:out|err)>:)? ?")
@@ -61,6 +63,8 @@ class Keeper:
         self._told = ""
         self._processes: dict[tuple[str, int], int] = {}  # host and process id -> rank
         self._launcher_words: deque[str] = deque(maxlen=_LAUNCHER_WORDS)
+        self._rank_words: dict[int, deque[str]] = {}
+        self._ends: list[RankEnd] = []  # of ranks that agents watch, in the order in which we heard
 
     def keep(self) -> None:
         """Run the job to its end. The last line of the output is an ENDED state."""
@@ -95,7 +99,7 @@ class Keeper:
     def _patience(self) -> float:
         return _DONE_SECONDS + (GRACE_SECONDS if self._told == "end" else 0)
 
-    def _take(self, item: Heard | Exited | Lost | None, agents: Agents) -> None:
+    def _take(self, item: Happening, agents: Agents) -> None:
         if isinstance(item, Heard):
             self._write_line(item)
             self._note_start("")
@@ -104,6 +108,8 @@ class Keeper:
                 self._go_wrong(_of_exit(item, is_busbw=self._spec.announces))
         elif isinstance(item, Lost):
             self._lose(item)
+        elif isinstance(item, Gone):
+            self._ends.append(RankEnd(item.rank, item.said, item.swept))
         if not self._has_started and not self._spec.announces and agents.has_gone:
             self._note_start("")
 
@@ -172,28 +178,54 @@ class Keeper:
         """What tells later which rank a launcher means by a process id."""
         if rank is None:
             self._launcher_words.append(text)
-        elif (event := decode(text)) is not None and event["event"] == EventKind.HELLO:
+        elif (event := decode(text)) is None:
+            self._rank_words.setdefault(rank, deque(maxlen=_RANK_WORDS)).append(text)
+        elif event["event"] == EventKind.HELLO:
             self._processes[host, int(event["pid"])] = rank
 
     def _name_rank(self, verdict: JobState) -> JobState:
+        """The rank that died under a launcher, and how, as far as that is known for certain."""
+        told = tuple(self._launcher_words)
+        death = read_death(told)
+        if not verdict.code or (death is not None and death.rank is not None):
+            return verdict  # all is well; or Open MPI has named it, who alone knows the signal
+        hosts = self._spec.hosts_by_rank
+        rank = self._named_process(death)
+        if rank is not None and death is not None:
+            how = _how(death.code or 0)
+        else:
+            # Hydra may name a process that it killed itself, but not another host than that of the dead.
+            near = [rank for rank, host in enumerate(hosts) if death is not None and host == death.host]
+            rank = first_dead(near or range(len(hosts)), self._ends, self._rank_words, told)
+            how = "ended first, and the launcher ended the others"
+        if rank is None:
+            return verdict
+        why = f"rank {rank} on {hosts[rank]} {how}"
+        words = [text.strip() for text in self._rank_words.get(rank, ()) if text.strip()]
+        hint = (
+            f"its last words: {words[-1]}"
+            if words
+            else "look at log/ in the run folder, and for that host's OOM killer"
+        )
+        return replace(verdict, why=why, hint=hint, rank=rank, host=hosts[rank])
+
+    def _named_process(self, death: Death | None) -> int | None:
         """MPICH's hydra names host and process of a rank that died, or of one that it killed then; so the
         rank is named where its host has no other.
         """
-        death = read_death(tuple(self._launcher_words))
-        if death is None or death.pid is None or death.rank is not None:
-            return verdict
-        rank = self._processes.get((death.host, death.pid))
-        if rank is None or self._spec.hosts_by_rank.count(death.host) != 1:
-            return verdict
-        code = death.code or 0
-        how = f"was killed by signal {-code}" if code < 0 else "ended"
-        if code > 0:
-            how += f" with {code} (an exit code, or a signal's number: hydra prints both alike)"
-        why = f"rank {rank} on {death.host} {how}"
-        return replace(verdict, why=why, rank=rank, host=death.host)
+        if death is None or death.pid is None or self._spec.hosts_by_rank.count(death.host) != 1:
+            return None
+        return self._processes.get((death.host, death.pid))
 
     def _write_state(self, state: JobState) -> None:
         write_state(self._output, state)
+
+
+def _how(code: int) -> str:
+    if code < 0:
+        return f"was killed by signal {-code}"
+    how = f" with {code} (an exit code, or a signal's number: hydra prints both alike)" if code else ""
+    return f"ended{how}"
 
 
 def _of_exit(item: Exited, *, is_busbw: bool) -> JobState:

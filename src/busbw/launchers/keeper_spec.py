@@ -38,7 +38,8 @@ class AgentSpec:
 class KeeperSpec:
     """A whole job. ``hosts_by_rank`` tells who wrote a line that a launcher tagged. ``bundle`` is a file to
     unpack at ``bundle_folder`` on every host. ``locks`` are held while it runs. ``announces``: ranks are
-    heard of when they have started.
+    heard of when they have started. ``watch``: where ranks that a launcher starts connect to the agent of
+    their host; empty where they do not.
     """
 
     job: str
@@ -48,6 +49,7 @@ class KeeperSpec:
     bundle: str = ""
     bundle_folder: str = ""
     announces: bool = True
+    watch: str = ""
 
     def to_json(self) -> str:
         """One line."""
@@ -65,7 +67,7 @@ class KeeperSpec:
             )
             for each in values["agents"]
         )
-        names = ("job", "bundle", "bundle_folder", "announces")
+        names = ("job", "bundle", "bundle_folder", "announces", "watch")
         return KeeperSpec(
             agents=agents,
             hosts_by_rank=tuple(values["hosts_by_rank"]),

@@ -322,7 +322,7 @@ COLLECTIVES: Final = (
 
 
 # Whose ranks may have different counts.
-VARIABLE: Final = frozenset(row.name for row in COLLECTIVES if row.variable is not None)
+VARIABLE: Final = tuple(row.name for row in COLLECTIVES if row.variable is not None)
 
 
 def collective(name: str) -> Collective:

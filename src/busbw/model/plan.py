@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from busbw.model.case import Case
+from busbw.model.choice import CHOICE_WORDS
 from busbw.model.collective import Placement, Role
 from busbw.model.counts import CountTable
 from busbw.model.hunt import Hunt
@@ -21,12 +22,15 @@ class Limits:
     ``calls`` fixes the number of timed calls (then nothing is adaptive; 0 only checks); None samples until
     the interval of the median is narrower than +-``precision`` (``small_precision`` below ``small_ns``), or a
     cap is reached. ``budget_seconds`` is for the whole sweep, shared out over the cases that are left.
+    Untimed calls come first: at least ``warmup_calls`` of them, for at least ``warmup_seconds``; without
+    either, 3 and 20 ms, and with calls alone no more than those.
     ``outer_iters`` repetitions of warm-up and timed calls come behind ``outer_warmup_iters`` untimed ones; 0
     where nothing is repeated.
     """
 
     calls: int | None = None
     warmup_calls: int | None = None
+    warmup_seconds: float | None = None
     precision: float = 0.01
     small_precision: float = 0.025
     small_ns: float = 50_000.0
@@ -195,6 +199,11 @@ class Plan:
             sent += sum(region.count for region in case.row.sends(shape, role))
             received += sum(region.count for region in case.row.receives(shape, role))
         return sent * type_bytes, received * type_bytes
+
+    @property
+    def watches(self) -> bool:
+        """Whether the library is watched during one untimed call of each case: what does it choose?"""
+        return not CHOICE_WORDS.isdisjoint(self.show)
 
     def to_json(self) -> str:
         """One line of JSON."""

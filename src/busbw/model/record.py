@@ -46,7 +46,8 @@ class HostInfo:
 
     ``vendor`` and ``product`` are the firmware's words: on EC2 the product is the instance type. ``instance``
     is a cloud's id. ``slurm_topology`` is Slurm's address of the node (switches from the top, then the node),
-    ``nvlink_domain`` the NVLink domain of its GPUs over several hosts (cluster UUID and clique).
+    ``nvlink_domain`` the NVLink domain of its GPUs over several hosts (cluster UUID and clique). ``image`` is
+    the container image that the host's first rank ran in, where it says so (``busbw container``).
     """
 
     host: str
@@ -60,6 +61,7 @@ class HostInfo:
     pod_namespace: str = ""
     kubernetes_node: str = ""
     nvlink_domain: str = ""
+    image: str = ""
 
 
 @dataclass(frozen=True)

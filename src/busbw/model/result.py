@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
+from busbw.model.choice import Choice
+
 # Words of ``--stats`` that name a field of a result; all others name a statistic (``stats.statistic``).
-FIELD_WORDS: Final = ("n", "issue", "skew", "first", "in", "out", "algorithm", "overlap")
+FIELD_WORDS: Final = ("n", "issue", "skew", "first", "in", "out", "algorithm", "channels", "overlap")
 
 
 class Status(StrEnum):
@@ -78,7 +80,8 @@ class CaseResult:
 
     ``groups`` are there where the world was split: then the case's own time is that of the slowest group, per
     sample, and its bandwidths are null unless all groups have the same size. ``algorithm`` is the library's
-    word for how it did the call, empty where it is not known. ``input_bytes`` and ``output_bytes`` are in one
+    word for how it did the call, empty where it is not known; ``choice`` is there where it was watched doing
+    so, and says who told. ``input_bytes`` and ``output_bytes`` are in one
     rank's buffers, of the busiest rank where ranks differ.
 
     ``overlap`` is there where operations ran at once: the share of this one's time in which all others of the
@@ -111,6 +114,7 @@ class CaseResult:
     evidence: dict[str, Any] = field(default_factory=dict)
     groups: tuple[GroupResult, ...] = ()
     algorithm: str = ""
+    choice: Choice | None = None
     input_bytes: int | None = None
     output_bytes: int | None = None
     overlap: float | None = None

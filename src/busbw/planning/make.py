@@ -101,6 +101,7 @@ def _limits(settings: RunSettings) -> Limits:
         warmup_calls=None
         if settings.warmup_iters is None
         else at_least("-w", settings.warmup_iters, 0) * group,
+        warmup_seconds=None if settings.warmup_time is None else parse_duration(settings.warmup_time),
         precision=precision if precision is not None else default.precision,
         small_precision=precision if precision is not None else default.small_precision,
         case_seconds=positive("--case-time", parse_duration(settings.case_time)),
@@ -116,6 +117,8 @@ def _outer(settings: RunSettings) -> tuple[int, int]:
         return 0, 0
     if not settings.iters:
         raise UsageError("--outer-iters repeats -n timed calls", hint="give -n (and -w)")
+    if settings.warmup_time is not None:
+        raise UsageError("--outer-iters repeats -w untimed calls, not a time", hint="leave out --warmup-time")
     if settings.cudagraph:
         raise UsageError("--outer-iters and -G both repeat calls", hint="give one of them")
     iters = 1 if settings.outer_iters is None else settings.outer_iters

@@ -14,8 +14,9 @@ from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 
-# A component of ``versions`` and ``builds``.
+# Components of ``versions`` and ``builds``.
 NET_PLUGIN: Final = "NCCL net plugin"
+IMAGE: Final = "container image"
 
 
 @dataclass(frozen=True, slots=True)

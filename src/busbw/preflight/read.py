@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final
 from busbw._version import __version__
 from busbw.errors import SiteError
 from busbw.preflight.environment import compared_variables
-from busbw.preflight.facts import NET_PLUGIN, GpuFacts, MissingFile, NicFacts, NodeFacts, RankFacts
+from busbw.preflight.facts import IMAGE, NET_PLUGIN, GpuFacts, MissingFile, NicFacts, NodeFacts, RankFacts
+from busbw.probes.image import image_name
 from busbw.probes.nics import read_nics
 from busbw.probes.sysfs import read_int, read_text
 from busbw.world.mpi import MpiWorld
@@ -69,6 +70,8 @@ def read_rank(world: World, plan: Plan) -> RankFacts:
 def _components(world: World, files: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     """(versions, build ids) of what must be alike."""
     versions = {"busbw": __version__}
+    if image := image_name():
+        versions[IMAGE] = image
     if isinstance(world, MpiWorld):
         versions["MPI"] = world.library.version
     if not any(files.values()):

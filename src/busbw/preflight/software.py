@@ -9,12 +9,12 @@ from zlib import crc32
 
 from busbw.model.finding import Finding, Severity
 from busbw.preflight.environment import weight
-from busbw.preflight.facts import NET_PLUGIN
+from busbw.preflight.facts import IMAGE, NET_PLUGIN
 from busbw.preflight.gathered import Gathered
 from busbw.preflight.odd import Split, difference, few, name_ranks, split
 
 # A difference changes numbers, not whether ranks understand each other.
-_SURVIVABLE: Final = ("NVIDIA driver", "libfabric")
+_SURVIVABLE: Final = ("NVIDIA driver", "libfabric", IMAGE)
 _MOST_VALUE: Final = 80  # characters of a variable's value in a claim
 
 

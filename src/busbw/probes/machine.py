@@ -9,6 +9,7 @@ from typing import Any
 from busbw.probes.environment import read_environment
 from busbw.probes.gpus import read_clocks, read_gpus
 from busbw.probes.host import available_memory_bytes, read_host
+from busbw.probes.image import read_image
 from busbw.probes.libraries import mapped_libraries
 from busbw.probes.nics import read_nics
 
@@ -26,6 +27,7 @@ def read_machine() -> dict[str, Any]:
         "gpus": asdict(gpus),
         "gpu_clocks": [asdict(clocks) for clocks in read_clocks(tuple(gpu.uuid for gpu in gpus.gpus))],
         "libraries": [asdict(library) for library in mapped_libraries()],
+        "image": read_image(),
     }
 
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from busbw._native.nvml import LIBRARY, open_nvml
 from busbw.model.record import HostInfo
+from busbw.probes.image import FILE, image_name
 from busbw.probes.sysfs import read_text
 
 _SYS: Final = Path("/sys")
@@ -36,6 +37,7 @@ def read_place(
     *,
     sysfs: Path = _SYS,
     nvml_library: str = LIBRARY,
+    image_file: Path = FILE,
 ) -> HostInfo:
     """What firmware, environment and (for a GPU of it) NVML say of this host. About a millisecond."""
     dmi = sysfs / "class" / "dmi" / "id"
@@ -47,6 +49,7 @@ def read_place(
         product=read_text(dmi / "product_name"),
         instance=tag if vendor == _EC2 and _INSTANCE.match(tag) else "",
         nvlink_domain=_nvlink_domain(gpu_uuid, nvml_library) if gpu_uuid else "",
+        image=image_name(image_file),
         **{name: environ.get(variable, "") for name, variable in variables.items()},
     )
 

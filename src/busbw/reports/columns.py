@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from busbw.model.result import CaseResult
+from busbw.model.result import CaseResult, Status
 from busbw.stats.interval import least_samples as least_samples_of_interval
 from busbw.stats.percentile import least_samples
 from busbw.units import NS_PER_US
 
 NOT_APPLICABLE: Final = "n/a"
+NOT_OBSERVED: Final = "not observed"
 # Fewer samples bound no median at 95 % (stats.interval.least_samples).
 LEAST_FOR_INTERVAL: Final = least_samples_of_interval(0.95)
 
@@ -61,6 +62,21 @@ def _share(value: float | None) -> str:
     return NOT_APPLICABLE if value is None else f"{value:.0%}"
 
 
+def _algorithm(result: CaseResult) -> str:
+    """The library's own words; sends and receives have no algorithm, so what they are."""
+    functions = result.choice.functions if result.choice is not None else ()
+    return result.algorithm or "+".join(functions) or _unobserved(result)
+
+
+def _channels(result: CaseResult) -> str:
+    channels = result.choice.channels if result.choice is not None else None
+    return _unobserved(result) if channels is None else str(channels)
+
+
+def _unobserved(result: CaseResult) -> str:
+    return NOT_APPLICABLE if result.status is Status.NOT_APPLICABLE else NOT_OBSERVED
+
+
 def _wrong(result: CaseResult) -> str:
     return "N/A" if result.wrong is None else str(result.wrong)
 
@@ -93,7 +109,8 @@ _FIELDS: Final[dict[str, ResultColumn]] = {
     "first": (Column("first", "(us)", 10), lambda result: _time(result.first_call_ns)),
     "in": (Column("in", "(B)", 11), lambda result: _bytes(result.input_bytes)),
     "out": (Column("out", "(B)", 11), lambda result: _bytes(result.output_bytes)),
-    "algorithm": (Column("algorithm", "", 12), lambda result: result.algorithm or "-"),
+    "algorithm": (Column("algorithm", "", 12), _algorithm),
+    "channels": (Column("channels", "", 12), _channels),
     "overlap": (Column("overlap", "", 7), lambda result: _share(result.overlap)),
     "timestamp": (Column("finished", "(UTC)", 12), lambda result: result.finished[11:23]),
 }

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final, Protocol, TextIO
 
 from busbw.model.case import Case
+from busbw.model.choice import Choice
 from busbw.model.event import Event, EventKind, encode
 from busbw.model.finding import Severity
 from busbw.model.plan import Plan
@@ -119,6 +120,7 @@ def read_result(item: Event) -> CaseResult:
     fields["marks"] = tuple(fields["marks"])
     fields["wrong_at"] = tuple(WrongData(**at) for at in fields["wrong_at"])
     fields["groups"] = tuple(GroupResult(**group) for group in fields.get("groups", ()))
+    fields["choice"] = Choice.of(fields.get("choice"))
     return CaseResult(**fields)
 
 

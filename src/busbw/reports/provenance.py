@@ -6,8 +6,8 @@ Every line that is not a row of a table starts with #; a column stands only wher
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from busbw.analysis.provenance import HostRanks, Library, Provenance
 
@@ -23,6 +23,7 @@ HOST_COLUMNS: Final[tuple[HostColumn, ...]] = (
     ("node", lambda host: host.place.kubernetes_node),
     ("switches", lambda host: "/".join(host.switches) or host.place.slurm_topology),
     ("NVLink domain", lambda host: host.domain),
+    ("image", lambda host: host.place.image),
     ("product", lambda host: host.place.product),
     ("vendor", lambda host: host.place.vendor),
 )
@@ -40,6 +41,8 @@ def provenance_lines(told: Provenance) -> Iterator[str]:
         shown = [column for column in HOST_COLUMNS if any(column[1](host) for host in told.hosts)]
         rows = [[value(host) for _, value in shown] for host in told.hosts]
         yield from _table([title for title, _ in shown], rows)
+    if told.image:
+        yield from _image(told.image)
     if told.modules:
         yield "#"
         yield "# modules loaded where rank 0 ran"
@@ -52,6 +55,15 @@ def provenance_lines(told: Provenance) -> Iterator[str]:
     if told.files:
         yield "#"
         yield f"# files in the run's folder: {', '.join(told.files)}"
+
+
+def _image(image: Mapping[str, Any]) -> Iterator[str]:
+    """What rank 0's image is made of: versions that were asked for, and packages that came without one."""
+    yield "#"
+    yield f"# image of rank 0: {image.get('image', '')}, on {image.get('base', 'an unknown base')}"
+    parts = {**image.get("packages", {}), **image.get("versions", {})}
+    if parts:
+        yield from _table(["part", "version"], [[name, str(version)] for name, version in parts.items()])
 
 
 def _library(library: Library) -> list[str]:

@@ -103,6 +103,13 @@ class RunSettings(PreflightSettings, PatternSettings):
             help="Untimed calls first. [default: 3 and 20 ms]",
         ),
     ] = None
+    warmup_time: Annotated[
+        str | None,
+        Parameter(
+            group=METHOD,
+            help="Untimed calls go on for at least this long, also with -w. [default: 20ms; with -w, 0]",
+        ),
+    ] = None
     agg_iters: Annotated[
         int,
         Parameter(
@@ -258,7 +265,7 @@ class RunSettings(PreflightSettings, PatternSettings):
             show_default=False,
             group=OUTPUT,
             help="More columns: avg, min, max, p50, p99, p99.9 (any pNN), cv, imbalance, issue, skew, first,"
-            " in, out, algorithm, overlap.",
+            " in, out, algorithm, channels, overlap.",
         ),
     ] = ()
     expect: Annotated[

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 from busbw.model.event import EventKind, event
 from busbw.worker.emit import emit
-from busbw.worker.guard import report_to
 from busbw.worker.signals import block
 from busbw.world.identity import identify
+from busbw.world.watched import report_to
 
 if TYPE_CHECKING:
     from busbw.worker.entry import Director

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -13,6 +14,7 @@ from busbw.backends.base import Backend, DeviceState, PreparedCase
 from busbw.backends.buffers import checkable
 from busbw.backends.streams import StreamsBackend
 from busbw.model.case import Case
+from busbw.model.choice import Choice, agreed_choice
 from busbw.model.plan import Limits, Plan
 from busbw.model.result import CaseResult, Status, StopReason
 from busbw.worker.across_ranks import Grouping
@@ -105,7 +107,7 @@ class Session:
         try:
             first_ns = first_calls_ns(step, self._given, plan.streams)
             verdicts = [self._verdict(case, part) for case, part in zip(cases, step.parts, strict=True)]
-            algorithms = [self._algorithm(case, part) for case, part in zip(cases, step.parts, strict=True)]
+            choices = [self._choice(case, part) for case, part in zip(cases, step.parts, strict=True)]
             if limits.calls == 0:
                 checked = [
                     _checked_only(case, *verdict) for case, verdict in zip(cases, verdicts, strict=True)
@@ -116,9 +118,9 @@ class Session:
         finally:
             step.close()
         return [
-            self._result(case, part.samples, verdict, device, limits, place, word, part.overlap)
-            for case, part, verdict, place, word in zip(
-                cases, found, verdicts, groupings, algorithms, strict=True
+            self._result(case, part.samples, verdict, device, limits, place, choice, part.overlap)
+            for case, part, verdict, place, choice in zip(
+                cases, found, verdicts, groupings, choices, strict=True
             )
         ]
 
@@ -128,7 +130,7 @@ class Session:
             # Before the check, or the case would not be cold any more.
             first_ns = self._first_call_ns(prepared, limits)
             verdict, marks = self._verdict(case, prepared)
-            algorithm = self._algorithm(case, prepared)
+            choice = self._choice(case, prepared)
             if limits.calls == 0:
                 return _checked_only(case, verdict, marks), NOTHING_KEPT
             take = measure_repeated if limits.outer_iters else measure
@@ -139,7 +141,7 @@ class Session:
         self._renew_clock()
         state = _worst_state(device, self._given.world)
         place = self._given.grouping
-        return self._result(case, samples, (verdict, marks), state, limits, place, algorithm)
+        return self._result(case, samples, (verdict, marks), state, limits, place, choice)
 
     def _result(
         self,
@@ -149,7 +151,7 @@ class Session:
         device: DeviceState | None,
         limits: Limits,
         place: Grouping | None,
-        algorithm: str,
+        choice: Choice | None,
         overlap: float | None = None,
     ) -> Done:
         """What is told and what is kept of a measured case. Collective."""
@@ -159,7 +161,8 @@ class Session:
         checked, marks = verdict
         marks += ("part-alone",) if overlap is not None and overlap < _LEAST_OVERLAP else ()
         result = summarize(case, samples, checked, given, show=plan.show, marks=marks, device=device)
-        result = self._with_bytes(case, replace(result, overlap=overlap, algorithm=algorithm))
+        words = choice.words if choice is not None else ""
+        result = self._with_bytes(case, replace(result, overlap=overlap, algorithm=words, choice=choice))
         return result, retain(case.index, samples, given.world, took_part=given.takes_part)
 
     def _first_call_ns(self, prepared: PreparedCase, limits: Limits) -> float:
@@ -190,12 +193,13 @@ class Session:
         on_wrong = self._keeper.of(case.index, prepared) if self._keeper is not None else None
         return verify(case, prepared, world, self._plan.seed, self._plan.checks, groups, on_wrong), marks
 
-    def _algorithm(self, case: Case, prepared: object) -> str:
-        """What was asked for with --stats algorithm; known on rank 0. Collective."""
-        if "algorithm" not in self._plan.show or not case.row.sized:
-            return ""
-        told = self._given.world.gather(self._backend.algorithm(case, prepared).encode())
-        return next((word.decode() for word in told or () if word), "")
+    def _choice(self, case: Case, prepared: object) -> Choice | None:
+        """How the library does the case, where that was asked for; known on rank 0. Collective."""
+        if not self._plan.watches or not case.row.sized:
+            return None
+        own = self._backend.choice(case, prepared)
+        told = self._given.world.gather(json.dumps(own and asdict(own)).encode())
+        return agreed_choice([choice for text in told or () if (choice := Choice.of(json.loads(text)))])
 
     def _share_of_budget(self, cases: int) -> Limits | None:
         """The run's limits, cut to the share of so many cases of what is left of the budget; None where

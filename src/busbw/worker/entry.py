@@ -23,12 +23,13 @@ from busbw.model.plan import Plan
 from busbw.model.record import RunStatus
 from busbw.worker.agree import RefusedTogether
 from busbw.worker.deadline import Deadline
-from busbw.worker.guard import Guard, report_to
+from busbw.worker.guard import Guard
 from busbw.worker.lead import Lead, Request, error_event
 from busbw.worker.main import run
 from busbw.worker.signals import exit_on_signal
 from busbw.world.base import PeerFailure, World
 from busbw.world.select import WorldChoice, create
+from busbw.world.watched import Watched, report_to
 
 if TYPE_CHECKING:
     from busbw.world.identity import Identity
@@ -53,8 +54,11 @@ class Director:
 class _Rank:
     """The failure paths of one rank; the main path is ``live``."""
 
-    def __init__(self, director: Director | None, emit_own: Emit, rank: int) -> None:
+    def __init__(
+        self, director: Director | None, emit_own: Emit, rank: int, watched: Watched | None = None
+    ) -> None:
         self.director = director
+        self._watched = watched
         self._rank = rank
         self.lead: Lead | None = None
         self._emit_own = emit_own
@@ -75,6 +79,7 @@ class _Rank:
         if failure.rank == 0 and self._rank == 1:
             self._emit_own(error_event(error, peer_lost=True))  # rank 0 cannot
         self.tell(error, peer_lost=True)
+        self._say_goodbye()
         os._exit(ExitCode.RANK_FAILED)
 
     def expired(self, world: World, case: Case, seconds: float) -> None:
@@ -110,8 +115,14 @@ class _Rank:
 
     def interrupted(self, received: signal.Signals) -> None:
         """The user or the launcher ends the job."""
+        self._say_goodbye()  # at once: SIGKILL may follow
         if self.lead is not None:
             self.lead.end(RunStatus.INTERRUPTED)
+
+    def _say_goodbye(self) -> None:
+        """This rank is not the one that ends the others."""
+        if self._watched is not None:
+            self._watched.leave()
 
     def tell(self, error: BusbwError, *, peer_lost: bool = False) -> None:
         """Rank 0 closes the record with the error; before there is a record, or on other ranks, the error is
@@ -202,12 +213,17 @@ class _Rank:
 
 
 def live(
-    identity: Identity | None, choice: WorldChoice, director: Director | None, emit_own: Emit
+    identity: Identity | None,
+    choice: WorldChoice,
+    director: Director | None,
+    emit_own: Emit,
+    watched: Watched | None = None,
 ) -> ExitCode:
     """Run this process as a rank. ``director`` on rank 0 only; ``emit_own`` tells what only this rank
-    knows. ``signals.block`` has been called, before anything that may have started threads.
+    knows; who ``watched`` this rank hears that it leaves. ``signals.block`` has been called, before anything
+    that may have started threads.
     """
-    rank = _Rank(director, emit_own, identity.rank if identity is not None else 0)
+    rank = _Rank(director, emit_own, identity.rank if identity is not None else 0, watched)
     try:
         code = rank.live(identity, choice)
     except BusbwError as error:  # before there was a world: every rank knows its own reason
@@ -218,6 +234,8 @@ def live(
         code = error.exit_code
     if director is not None and director.guard is not None:
         director.guard.dismiss()
+    if watched is not None:
+        watched.leave()
     return code
 
 

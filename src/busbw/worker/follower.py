@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from busbw.model.event import Event, EventKind, event
 from busbw.worker.emit import emit
 from busbw.worker.entry import live
+from busbw.world.watched import Watched
 
 if TYPE_CHECKING:
     from busbw.world.identity import Identity
@@ -26,8 +27,9 @@ def follow(identity: Identity, arguments: list[str]) -> int:
     """Live as this rank; the exit code is the same as rank 0's."""
     if not any(word.startswith(DELIVER) for word in arguments):
         return int(live(identity, world_choice(arguments), None, _tell))
+    watched = Watched(identity.rank, os.environ)
     emit(event(EventKind.HELLO, rank=identity.rank, pid=os.getpid(), host=socket.gethostname()))
-    code = int(live(identity, world_choice(arguments), None, emit))
+    code = int(live(identity, world_choice(arguments), None, emit, watched))
     return 0 if code in (0, 1, 3) else code  # a front process judges: no engine is to start the ranks again
 
 

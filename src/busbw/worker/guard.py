@@ -11,9 +11,7 @@ Over several hosts it sees the ranks of its own, and says no more than that.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
-import resource
 import secrets
 import select
 import socket
@@ -21,14 +19,14 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from busbw.world.watched import RANK_BYTES, closed_first
+
 if TYPE_CHECKING:
     from busbw.errors import RankFailed
     from busbw.model.event import Emit
 
 _PIPE_FD: Final = 3
 _LISTEN_FD: Final = 4
-_RANK_BYTES: Final = 4
-_HIGH_FD: Final = 1023
 
 
 class Guard:
@@ -42,7 +40,7 @@ class Guard:
         self.address = f"busbw-guard-{secrets.token_hex(8)}"
         self.host = socket.gethostname()
         read_fd, write_fd = os.pipe()
-        self._write_fd = _closed_first(write_fd)
+        self._write_fd = closed_first(write_fd)
         os.close(write_fd)
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(f"\0{self.address}")
@@ -61,35 +59,6 @@ class Guard:
         """The record is closed."""
         os.close(self._write_fd)
         os.waitpid(self._pid, 0)
-
-
-def report_to(address: str, rank: int) -> socket.socket | None:
-    """A rank's connection to the guard of its host, or to its front process: keep it open for as long as the
-    rank lives.
-
-    None where it cannot be had (a container of its own, or the guard was killed): then nobody names the rank.
-    """
-    connection = socket.socket(socket.AF_UNIX)
-    try:
-        connection.connect(f"\0{address}")
-        connection.sendall(rank.to_bytes(_RANK_BYTES, "little"))
-    except OSError:
-        connection.close()
-        return None
-    with connection:
-        return socket.socket(fileno=_closed_first(connection.fileno()))
-
-
-def _closed_first(fd: int) -> int:
-    """A copy of the descriptor that the kernel closes before the others of a process that ends: before those
-    by which its launcher learns of the end. Linux closes them from the highest down (task_work is a stack).
-    """
-    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    high = _HIGH_FD if most == resource.RLIM_INFINITY else min(_HIGH_FD, most - 1)
-    try:
-        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, high)
-    except OSError:  # taken
-        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 0)
 
 
 def _live(read_fd: int, listen_fd: int, tell: Emit | None) -> None:
@@ -136,7 +105,7 @@ def _first_dead(pipe_fd: int, listen_fd: int) -> int:
                 if fd in ranks:
                     return ranks[fd]
                 connection, _ = listener.accept()
-                said = connection.recv(_RANK_BYTES, socket.MSG_WAITALL)
+                said = connection.recv(RANK_BYTES, socket.MSG_WAITALL)
                 connections.append(connection)
                 ranks[connection.fileno()] = int.from_bytes(said, "little")
                 watch.register(connection, select.EPOLLIN)

@@ -75,7 +75,7 @@ def run(world: World, plan: Plan, observer: Observer | None, deadline: Deadline 
     dump = _dump(plan, observer)
     backend = agreed(world, lambda: create(plan, world))
     backend.connect(world)
-    if dump is not None and observer is not None and (missing := dump.finish()):
+    if dump is not None and (missing := dump.finish()) and observer is not None:
         observer.found(missing)
     checks.compare_use()
     given = _conditions(plan, backend, world)
@@ -108,12 +108,12 @@ def run(world: World, plan: Plan, observer: Observer | None, deadline: Deadline 
 
 
 def _dump(plan: Plan, observer: Observer | None) -> NcclDump | None:
-    """Ready before NCCL reads its variables, on rank 0 alone."""
-    if not plan.nccl_topology or plan.backend != "nccl" or observer is None:
+    """Ready on every rank before NCCL reads its variables."""
+    if not plan.nccl_topology or plan.backend != "nccl":
         return None
     from busbw.worker.nccl_dump import NcclDump
 
-    return NcclDump(os.environ, observer.folder)
+    return NcclDump(os.environ, observer.folder if observer is not None else None)
 
 
 def _conditions(plan: Plan, backend: Backend, world: World) -> Conditions:

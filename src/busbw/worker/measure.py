@@ -237,26 +237,35 @@ def settling(times_ns: Float64Array, limits: Limits) -> int:
 
 
 def warm_up(prepared: PreparedCase, given: Conditions, limits: Limits) -> Pace:
-    """Run the untimed calls, at least 3 and 20 ms unless ``-w`` fixes them, and learn the pace from them.
+    """Run the untimed calls (see ``untimed``), and learn the pace from them.
 
     The first calls are the slowest (connections, caches), so the pace is that of the fastest round. Every
     count comes from numbers that all ranks share, or they would issue different numbers of calls.
     """
     world, group = given.world, prepared.calls_per_issue
-    fixed = limits.warmup_calls
+    least_calls, least_ns = untimed(limits)
     done = group
     first_call_ns = call_ns = agreed_call_ns(prepared, world, done)
-    if fixed is None and done < WARMUP_CALLS:
+    if limits.warmup_calls is None and done < WARMUP_CALLS:
         call_ns = min(call_ns, agreed_call_ns(prepared, world, WARMUP_CALLS - done))
         done = WARMUP_CALLS
     spent_ns = first_call_ns + (done - group) * call_ns
-    while (done < fixed) if fixed is not None else (spent_ns < WARMUP_NS):
-        calls = fixed - done if fixed is not None else max(1, math.ceil((WARMUP_NS - spent_ns) / call_ns))
+    while done < least_calls or spent_ns < least_ns:
+        calls = max(least_calls - done, math.ceil((least_ns - spent_ns) / call_ns))
         calls = min(_multiple(min(calls, MOST_CALLS_A_ROUND), group), prepared.max_calls)
         round_ns = agreed_call_ns(prepared, world, calls)
         done, spent_ns = done + calls, spent_ns + calls * round_ns
         call_ns = min(call_ns, round_ns)
     return Pace(stopping.calls_per_sample(call_ns, given.timing_cost_ns), done, call_ns, first_call_ns)
+
+
+def untimed(limits: Limits) -> tuple[int, float]:
+    """How many calls at least come before the timed ones, and for how long at least, in ns."""
+    if limits.warmup_calls is None:
+        least_calls, usual_ns = WARMUP_CALLS, WARMUP_NS
+    else:
+        least_calls, usual_ns = limits.warmup_calls, 0.0
+    return least_calls, usual_ns if limits.warmup_seconds is None else limits.warmup_seconds * 1e9
 
 
 def first_call(prepared: PreparedCase, world: World) -> float:

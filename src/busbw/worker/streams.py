@@ -114,12 +114,13 @@ class _Step:
         return self.paced(np.asarray(np.maximum(1.0, slowest / np.array(calls)), np.float64))
 
     def warm_up(self, limits: Limits) -> _Pace:
-        """Untimed iterations: ``-w``, or at least 3 rounds and 20 ms; each round corrects the pace."""
-        fixed = limits.warmup_calls
+        """Untimed iterations, as for one operation alone; each round corrects the pace."""
+        least, least_ns = measure.untimed(limits)
         pace = self.agreed(tuple(max(1, count) for count in self._fixed))
         done, spent_ns, rounds = 1, pace.iteration_ns, 1
-        while done < fixed if fixed is not None else (rounds < LEAST_ROUNDS or spent_ns < measure.WARMUP_NS):
-            left = fixed - done if fixed is not None else math.ceil(measure.WARMUP_NS / pace.iteration_ns)
+        fixed = limits.warmup_calls is not None
+        while (done < least if fixed else rounds < LEAST_ROUNDS) or spent_ns < least_ns:
+            left = max(least - done, math.ceil(least_ns / pace.iteration_ns))
             iterations = max(1, min(left, measure.MOST_CALLS_A_ROUND, 2 ** (rounds + 1)))
             pace = self.agreed(pace.calls(iterations))
             done, spent_ns, rounds = done + iterations, spent_ns + iterations * pace.iteration_ns, rounds + 1

@@ -6,6 +6,7 @@ from dataclasses import fields, replace
 import numpy as np
 
 from busbw.analysis.detail import detail
+from busbw.model.choice import Choice
 from busbw.model.record import RunRecord
 from busbw.model.result import CaseResult, Status, WrongData
 
@@ -15,14 +16,21 @@ Rows = Callable[..., np.ndarray]
 def test_every_stored_number_is_there(
     make_record: Callable[..., RunRecord], result: CaseResult, sample_rows: Rows, late: np.ndarray
 ) -> None:
-    full = replace(result, stats={"p99": 2100.0, "p99.9": None}, marks=("unstable",), error="no")
+    full = replace(
+        result,
+        stats={"p99": 2100.0, "p99.9": None},
+        marks=("unstable",),
+        error="no",
+        choice=Choice("log", channels=8),
+    )
     record = replace(make_record(), results=(full,))
     told = {fact.name: fact.value for fact in detail(record, 0, sample_rows(late)).stored}
-    empty = {"case", "wrong_at", "stats", "evidence", "finished", "groups", "algorithm"}
+    empty = {"case", "wrong_at", "stats", "evidence", "finished", "groups", "algorithm", "choice"}
     names = {field.name for field in fields(CaseResult)}
     assert names - empty <= told.keys()
     assert (told["time_ns"], told["size_bytes"], told["placement"]) == ("2000", "1024", "out-of-place")
     assert (told["stats.p99"], told["stats.p99.9"], told["skew_ns"]) == ("2100", "n/a", "n/a")
+    assert (told["choice.source"], told["choice.channels"], told["choice.peers"]) == ("log", "8", "n/a")
     assert (told["stop"], told["status"], told["marks"]) == ("precision", "good", "unstable")
 
 

@@ -30,6 +30,8 @@ TOPOLOGY = """<system version="1">
         ("all_reduce", "NVLS_TREE", 32, 4, 300.0, 387.5),
         ("all_reduce", "COLLNET_CHAIN", 96, 12, 386.0, 800 * 95 / 96),
         ("alltoall", "", 16, 2, 50.0, 400 / 8 * 15 / 8),
+        ("sendrecv", "", 8, 1, 357.0, 450.0),
+        ("sendrecv", "", 16, 2, 300.0, 400.0),
     ],
 )
 def test_the_bound_is_that_of_the_algorithm(

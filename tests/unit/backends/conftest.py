@@ -87,10 +87,22 @@ def make_site(
         grouped: bool = False,
         connect: bool = True,
         groups: tuple[tuple[int, ...], ...] = (),
+        show: tuple[str, ...] = (),
     ) -> Site:
         monkeypatch.setattr(nccl, "CudaDriver", partial(CudaDriver, build_stand_in("cuda", *cuda_defines)))
         path = build_stand_in("nccl", f"VERSION={version}", *nccl_defines)
-        plan = Plan("nccl", (), buffer_bytes, Limits(), 0, 0, nccl_path=path, options=options, groups=groups)
+        plan = Plan(
+            "nccl",
+            (),
+            buffer_bytes,
+            Limits(),
+            0,
+            0,
+            nccl_path=path,
+            options=options,
+            groups=groups,
+            show=show,
+        )
         backend = NcclBackend(plan, 1, grouped=grouped)
         site = Site(backend, log, rank, size)
         if connect:

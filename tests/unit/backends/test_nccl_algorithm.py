@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from busbw.backends.nccl_algorithm import AlgorithmWatch, algorithm_of
+from busbw.backends.nccl_algorithm import AlgorithmWatch, choice_in, joined
+from busbw.model.choice import Choice
 
 MakeSite = Callable[..., Any]
 MakeCase = Callable[..., Any]
@@ -17,28 +19,43 @@ VARIABLES = ("NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE")
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "words", "channels"),
     [
-        ("AllReduce: 1048576 Bytes -> Algo RING proto LL128 channel{Lo..Hi}={0..15}", "RING LL128"),
-        ("AllGather: 8 Bytes -> Algo NVLS_TREE proto SIMPLE channel{Lo..Hi}={0..7} cgaClusterSize 4",
-         "NVLS_TREE SIMPLE"),
-        ("Reduce: 8 Bytes -> Algo 1 proto 0 time 12.5", "RING LL"),  # 2.23
-        ("AllReduce: 8 Bytes -> Algo 9 proto 7 time 12.5", "9 7"),  # numbers of a version that we do not know
+        ("AllReduce: 1048576 Bytes -> Algo RING proto LL128 channel{Lo..Hi}={0..15}", "RING LL128", 16),
+        ("AllGather: 8 Bytes -> Algo NVLS_TREE proto SIMPLE channel{Lo..Hi}={2..7} cgaClusterSize 4",
+         "NVLS_TREE SIMPLE", 6),
+        ("Reduce: 8 Bytes -> Algo 1 proto 0 time 12.5", "RING LL", None),  # 2.23
+        ("AllReduce: 8 Bytes -> Algo 9 proto 7 time 12.5", "9 7", None),  # numbers that we do not know
         ("AllReduce [Symmetric]: 4096 Bytes -> Kernel AllReduce_AGxLL_R nchannels 8 nthreads 512 nWorks 1",
-         "SYMMETRIC AllReduce_AGxLL_R"),
-        ("AllGather [Copy Engine]: 4096 Bytes -> cudaMemcpyBatchAsync", "COPY ENGINE"),
-        ("Connected all rings", ""),
-        ("8 Bytes are free", ""),
-        ("", ""),
+         "SYMMETRIC AllReduce_AGxLL_R", 8),
+        ("AllGather [Copy Engine]: 4096 Bytes -> cudaMemcpyBatchAsync", "COPY ENGINE", None),
     ],
 )  # fmt: skip
-def test_lines_of_all_versions(line: str, told: str) -> None:
-    assert algorithm_of(f"node7:123:456 [0] NCCL INFO {line}\n") == told
+def test_lines_of_all_versions(line: str, words: str, channels: int | None) -> None:
+    choice = choice_in(f"node7:123:456 [0] NCCL INFO {line}\n")
+    assert choice is not None
+    assert (choice.source, choice.words, choice.channels) == ("log", words, channels)
+
+
+@pytest.mark.parametrize("line", ["Connected all rings", "8 Bytes are free", ""])
+def test_other_lines_tell_nothing(line: str) -> None:
+    assert choice_in(f"node7:123:456 [0] NCCL INFO {line}\n") is None
 
 
 def test_the_last_line_counts() -> None:
     lines = ("AllReduce: 8 Bytes -> Algo TREE proto LL", "AllReduce: 8 Bytes -> Algo RING proto LL", "done")
-    assert algorithm_of("\n".join(f"n:1:1 [0] NCCL INFO {line}" for line in lines)) == "RING LL"
+    choice = choice_in("\n".join(f"n:1:1 [0] NCCL INFO {line}" for line in lines))
+    assert choice is not None
+    assert choice.words == "RING LL"
+
+
+def test_channels_come_from_the_log_where_the_profiler_does_not_tell_them() -> None:
+    profiled, logged = Choice("profiler v3", "RING", "LL", warps=16), Choice("log", "RING", "LL", channels=8)
+    assert joined(profiled, logged) == replace(profiled, source="profiler v3, log", channels=8)
+    assert joined(profiled, replace(logged, protocol="LL128")) == profiled
+    assert joined(replace(profiled, channels=4), logged) == replace(profiled, channels=4)
+    assert joined(None, logged) == logged
+    assert joined(None, None) is None
 
 
 @pytest.fixture(autouse=True)
@@ -50,10 +67,10 @@ def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
 def told(site: Any, case: Any) -> str:
     prepared = site.backend.prepare(case)
     site.forget()
-    found: str = site.backend.algorithm(case, prepared)
+    choice = site.backend.choice(case, prepared)
     assert site.names() == [{"all_reduce": "AllReduce", "broadcast": "Broadcast"}[case.collective]]
     prepared.close()
-    return found
+    return choice.words if choice is not None else ""
 
 
 def test_rank_0_of_a_communicator_is_asked_about_one_call(make_site: MakeSite, make_case: MakeCase) -> None:
@@ -73,7 +90,7 @@ def test_the_log_is_off_again_afterwards(
 ) -> None:
     site = make_site(rank=0, size=4)
     prepared = site.backend.prepare(make_case("all_reduce", 4))
-    site.backend.algorithm(prepared, prepared)
+    site.backend.choice(prepared, prepared)
     prepared.run(0)
     assert "Algo" not in capfd.readouterr().err
 

@@ -61,3 +61,12 @@ def test_what_is_not_written_is_a_finding(make_site: MakeSite, tmp_path: Path) -
     )
     assert "NCCL_TOPO_DUMP_FILE_RANK" in topology.hint
     assert "nccl-graphs.xml" in graphs.claim
+
+
+def test_every_rank_names_a_topology_file_while_it_connects(make_site: MakeSite) -> None:
+    """NCCL waits for ever where rank 0 alone does."""
+    dump = NcclDump(os.environ, None)
+    assert os.environ[TOPOLOGY] == os.devnull
+    make_site(rank=1)
+    assert dump.finish() == ()
+    assert not {TOPOLOGY, GRAPHS} & os.environ.keys()

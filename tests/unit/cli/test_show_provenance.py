@@ -114,6 +114,27 @@ def test_a_run_without_a_world(
     assert "# host" not in capsys.readouterr().out
 
 
+def test_the_image_of_each_host_and_what_rank_0s_is_made_of(
+    record: RunRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert record.world is not None
+    places = tuple(replace(place, image="efa1-amd64") for place in record.world.places)
+    image = {
+        "image": "efa1-amd64",
+        "base": "cuda:13",
+        "versions": {"nccl": "2.30.4-1"},
+        "packages": {"libnccl-ofi": "1.19.0"},
+    }
+    world = replace(record.world, places=places)
+    shown(replace(record, world=world, machine={**record.machine, "image": image}), tmp_path, monkeypatch)
+    out = capsys.readouterr().out
+    assert out.count("  efa1-amd64") == 2
+    assert (
+        "#\n# image of rank 0: efa1-amd64, on cuda:13\n# part         version\n"
+        "  libnccl-ofi  1.19.0\n  nccl         2.30.4-1\n#\n"
+    ) in out
+
+
 def test_json_has_the_values(
     record: RunRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

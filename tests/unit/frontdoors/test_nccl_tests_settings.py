@@ -32,6 +32,7 @@ def test_a_bare_line_is_one_loop_of_20_calls_behind_one_untimed() -> None:
     found = plan()
     assert [case.size_bytes for case in found.cases] == [32 << 20] * 2
     assert (found.limits.calls, found.limits.warmup_calls, found.checks) == (20, 1, 1)
+    assert found.limits.warmup_seconds == 0.02
     assert (found.timing.mode, found.timing.time) == ("throughput", "loop-avg")
     assert (found.options.memory, found.buffer_bytes) == ("nccl", 32 << 20)
 

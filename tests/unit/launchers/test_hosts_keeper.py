@@ -21,6 +21,7 @@ from busbw.launchers.engine import Handle, JobRequest, JobState, Output, Phase
 from busbw.launchers.hosts_probe import probe
 from busbw.launchers.hosts_ssh import agent_command
 from busbw.launchers.keeper_spec import LOCK_FILE, OUTPUT_FILE, AgentSpec, KeeperSpec, Task
+from busbw.world.watched import watch_address
 
 PATIENCE_S = 60.0
 LOCAL = agent_command("here", local=True, ssh=(), pythons=(sys.executable,), setup="")
@@ -120,6 +121,50 @@ def test_a_rank_that_fails_is_named_and_ends_the_others(tmp_path: Path, job: str
     assert states[-1] == JobState(
         Phase.ENDED, "rank 1 on h2 ended with exit code 7", code=7, rank=1, host="h2"
     )
+    assert not marked(job)
+
+
+# A launcher on this machine whose words blame nobody: a rank dies, another one aborts over it and says so,
+# the last is told to end and takes its leave; as mpirun of Open MPI has them under load.
+LAUNCHER = """
+import os, signal, subprocess, sys, time
+RANK = '''
+import os, signal, sys, time
+from busbw.world.watched import Watched
+rank = int(sys.argv[1])
+watched = Watched(rank, os.environ)
+signal.signal(signal.SIGTERM, lambda *_: (watched.leave(), os._exit(130)))
+print(f"[1,{rank}]<stdout>: up", flush=True)
+if rank == 0:
+    time.sleep(0.5)
+    print("[1,0]<stderr>: [h1:1] *** An error occurred in Socket closed", flush=True)
+    os._exit(14)
+time.sleep(1000)
+'''
+ranks = [subprocess.Popen([sys.executable, "-c", RANK, str(rank)]) for rank in range(3)]
+time.sleep(float(sys.argv[1]))
+ranks[1].kill()
+ranks[0].wait()
+ranks[2].terminate()
+for rank in ranks:
+    rank.wait()
+sys.exit(14)
+"""
+
+
+@pytest.mark.parametrize("dies_s", [0.3, 2.5], ids=["first", "after the survivor was seen to end"])
+def test_a_rank_that_its_launcher_does_not_name(tmp_path: Path, job: str, dies_s: float) -> None:
+    task = Task((sys.executable, "-c", LAUNCHER, str(dies_s)), {"BUSBW_JOB": job})
+    spec = KeeperSpec(
+        job,
+        (AgentSpec("head", LOCAL, (task,)), AgentSpec("h1", LOCAL)),
+        hosts_by_rank=("h1", "h2", "h3"),
+        watch=watch_address(job),
+    )
+    _, states = finish(submit(tmp_path, spec), tmp_path)
+    why = "rank 1 on h2 ended first, and the launcher ended the others"
+    assert (states[-1].why, states[-1].rank, states[-1].host) == (why, 1, "h2")
+    assert states[-1].hint == "its last words: up"
     assert not marked(job)
 
 

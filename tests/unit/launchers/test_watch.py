@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from busbw.launchers.watch import RankWatch
-from busbw.worker.guard import report_to
+from busbw.world.watched import report_to
 
 
 @pytest.fixture

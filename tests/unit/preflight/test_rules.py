@@ -88,6 +88,15 @@ def test_another_build_of_the_same_version(
     assert finding.claim.startswith(f"build of {component}: ff00 on all ranks of h4, ")
 
 
+def test_a_host_in_another_image(ranks: Ranks, found: Found) -> None:
+    both = ranks(at=tuple(range(8)), versions=versions(**{"container image": "efa1-amd64"}))
+    assert found(both) == []
+    odd = versions(**{"container image": "efa2-amd64"})
+    finding = only(found([replace(rank, versions=odd) if rank.rank > 5 else rank for rank in both]))
+    claim = "container image: efa2-amd64 on all ranks of h4, efa1-amd64 on the other 6"
+    assert (finding.severity, finding.claim) == (WARNING, claim)
+
+
 def test_a_variable_that_one_rank_lacks(ranks: Ranks, found: Found) -> None:
     with_it = {"NCCL_IB_HCA": "mlx5", "LD_LIBRARY_PATH": "/opt/lib", "NCCL_ALGO": "Ring"}
     all_but_one = ranks(at=(0, 1, 2, 4, 5, 6, 7), environ=with_it)

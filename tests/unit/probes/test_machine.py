@@ -15,5 +15,6 @@ def test_record_of_this_machine_is_json(monkeypatch: pytest.MonkeyPatch) -> None
     assert "s3cret-of-the-job" not in text
     machine, environment = json.loads(text)
     assert machine["host"]["processors"]["usable_cores"] >= 1
-    assert set(machine) == {"host", "available_memory", "nics", "gpus", "gpu_clocks", "libraries"}
+    parts = {"host", "available_memory", "nics", "gpus", "gpu_clocks", "libraries", "image"}
+    assert set(machine) == parts
     assert environment["redacted"] == ["BUSBW_TOKEN"]

@@ -79,3 +79,10 @@ def test_the_nvlink_domain_as_kubernetes_labels_it(
 def test_without_nvml(tmp_path: Path) -> None:
     nvml = str(tmp_path / "libnvidia-ml.so.1")
     assert read_place("h", {}, UUID, sysfs=tmp_path, nvml_library=nvml).nvlink_domain == ""
+
+
+def test_the_image_that_says_what_it_is(tmp_path: Path) -> None:
+    file = tmp_path / "busbw-image.json"
+    file.write_text('{"image": "cpu-busbw0.1.0-amd64", "versions": {"python": "3.12.1"}}')
+    assert read_place("h", {}, sysfs=tmp_path, image_file=file).image == "cpu-busbw0.1.0-amd64"
+    assert read_place("h", {}, sysfs=tmp_path, image_file=tmp_path / "none").image == ""

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from busbw.errors import UsageError
+from busbw.model.choice import Choice
 from busbw.model.plan import CallOptions, Limits, Timing
 from busbw.model.record import SCHEMA_VERSION, RunRecord, RunStatus
 from busbw.model.result import CaseResult, GroupResult, Status, StopReason, WrongData
@@ -54,6 +55,7 @@ def test_every_field_of_a_result_reads_back_equal(
         error="words",
         groups=(GroupResult(0, 2, 8, time_ns=1.5),),
         algorithm="RING",
+        choice=Choice("profiler v5", "RING", "LL", functions=("AllReduce",), channels=8, ranks=2),
         input_bytes=8,
         output_bytes=16,
         overlap=0.75,

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from busbw.model.choice import Choice
 from busbw.model.result import FIELD_WORDS, CaseResult, Status
 from busbw.reports.columns import format_time_us, result_columns
 from busbw.stats.statistic import WORDS
@@ -107,3 +108,23 @@ def test_an_interval_needs_a_time(time_ns: float | None) -> None:
     interval = result_columns(())[1][1]
     assert interval(TIMED) == "2.0%"
     assert interval(replace(TIMED, time_ns=time_ns)) == ""
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "choice", "words", "channels"),
+    [
+        ("RING LL", Choice("profiler v5", "RING", "LL", channels=24), "RING LL", "24"),
+        ("", Choice("profiler v5", functions=("Send", "Recv"), channels=8), "Send+Recv", "8"),
+        ("RING LL", Choice("profiler v3", "RING", "LL"), "RING LL", "not observed"),
+        ("ring", None, "ring", "not observed"),  # of an imported log
+        ("", None, "not observed", "not observed"),
+    ],
+)
+def test_what_the_library_chose(algorithm: str, choice: Choice | None, words: str, channels: str) -> None:
+    result = replace(TIMED, algorithm=algorithm, choice=choice)
+    assert (shown("algorithm", result), shown("channels", result)) == (words, channels)
+
+
+def test_a_case_that_does_not_exist_was_not_observed_either() -> None:
+    result = CaseResult(0, Status.NOT_APPLICABLE)
+    assert (shown("algorithm", result), shown("channels", result)) == ("n/a", "n/a")

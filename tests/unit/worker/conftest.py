@@ -12,6 +12,7 @@ import pytest
 from busbw.backends.base import CheckOutcome, DeviceState, Identity, Look
 from busbw.errors import RankFailed
 from busbw.model.case import Case
+from busbw.model.choice import Choice
 from busbw.model.collective import Placement, collective
 from busbw.model.plan import Limits, Timing
 from busbw.worker import measure, streams
@@ -174,10 +175,10 @@ class ScriptedBackend:
         cannot: Callable[[Case], str] = lambda case: "",
         marks: tuple[str, ...] = (),
         memory_bytes: dict[str, int] | None = None,
-        told: str = "",
+        told: Choice | None = None,
     ) -> None:
         self.case = case
-        self.told = told  # of the algorithm
+        self.told = told
         self._state, self._cannot, self._marks = state, cannot, marks
         self._memory_bytes = memory_bytes or {}
         self.timing_cost_ns = timing_cost_ns
@@ -198,8 +199,8 @@ class ScriptedBackend:
     def marks(self, case: Case) -> tuple[str, ...]:
         return self._marks
 
-    def algorithm(self, case: Case, prepared: object) -> str:
-        self.case.log.append(("algorithm", case.index))
+    def choice(self, case: Case, prepared: object) -> Choice | None:
+        self.case.log.append(("choice", case.index))
         return self.told
 
     def device_state(self) -> DeviceState | None:

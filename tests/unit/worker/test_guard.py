@@ -13,7 +13,8 @@ import pytest
 # Rank 0 with its guard, and two more ranks that report to it; all say when they are there.
 RANKS = """
 import json, os, pathlib, sys, time
-from busbw.worker.guard import Guard, report_to
+from busbw.worker.guard import Guard
+from busbw.world.watched import report_to
 folder, status = pathlib.Path(sys.argv[1]), sys.argv[2]
 guard = Guard()
 pids = []
@@ -64,7 +65,7 @@ def test_a_guard_that_is_dismissed_says_nothing(tmp_path: Path) -> None:
 
 
 def test_a_rank_without_a_guard_goes_on() -> None:
-    from busbw.worker.guard import report_to
+    from busbw.world.watched import report_to
 
     assert report_to("busbw-no-such-guard", 1) is None
 

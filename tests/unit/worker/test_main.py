@@ -11,6 +11,7 @@ from busbw_testing.sweeps import Notes, OnRanks, plan_of, run_on
 
 from busbw.backends.base import CheckOutcome, DeviceState
 from busbw.errors import ExitCode, SiteError
+from busbw.model.choice import Choice
 from busbw.model.plan import CallOptions, Limits, Plan, Timing
 from busbw.model.result import Status, StopReason
 from busbw.record.folder import NCCL_FILES
@@ -335,25 +336,39 @@ def test_a_case_that_fails_gives_back_what_it_took(
     assert case.log[-1] == ("close",)
 
 
-@pytest.mark.parametrize(("show", "expected"), [(("algorithm",), "RING LL"), ((), "")])
-def test_the_algorithm_is_asked_for_once_a_case_where_it_is_shown(
+TOLD = Choice("log", "RING", "LL", functions=("AllReduce",))
+OTHER = Choice("log", "TREE", "LL", functions=("AllReduce",))
+
+
+@pytest.mark.parametrize("show", [("algorithm",), ("channels",), ()])
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        ((None, None, TOLD), TOLD),  # one rank of a communicator knows; it need not be rank 0
+        ((TOLD, OTHER, TOLD), replace(TOLD, ranks=2, other_ranks=1)),
+        ((replace(TOLD, channels=8), TOLD, replace(TOLD, channels=4)),
+         replace(TOLD, channels=8, ranks=2, other_ranks=1)),
+        ((None, None, None), None),
+    ],
+)  # fmt: skip
+def test_what_the_library_chooses_is_asked_for_once_a_case_where_it_is_shown(
     on_ranks: OnRanks,
     monkeypatch: pytest.MonkeyPatch,
     scripted: Any,
     scripted_backend: Any,
     show: tuple[str, ...],
-    expected: str,
+    told: tuple[Choice | None, ...],
+    expected: Choice | None,
 ) -> None:
-    """One rank of a communicator knows; it need not be rank 0."""
-    scripts = [scripted(lambda call: 1e6) for _ in range(3)]
-    backends = [
-        scripted_backend(case, 10.0, told="RING LL" * (rank == 2)) for rank, case in enumerate(scripts)
-    ]
+    scripts = [scripted(lambda call: 1e6) for _ in told]
+    backends = [scripted_backend(case, 10.0, told=own) for case, own in zip(scripts, told, strict=True)]
     plan = replace(plan_of("all_reduce", ranks=3), show=show)
     _, notes = run_on(on_ranks, monkeypatch, backends, plan)
-    assert [result.algorithm for result in notes.results] == [expected] * 4
-    asked = [entry for entry in scripts[0].log if entry[0] == "algorithm"]
-    assert asked == [("algorithm", case) for case in range(4)] * bool(show)
+    found = expected if show else None
+    assert [result.choice for result in notes.results] == [found] * 4
+    assert [result.algorithm for result in notes.results] == ["RING LL" if found else ""] * 4
+    asked = [entry for entry in scripts[0].log if entry[0] == "choice"]
+    assert asked == [("choice", case) for case in range(4)] * bool(show)
 
 
 def test_nccl_s_files_are_asked_for_on_rank_0_while_it_connects(

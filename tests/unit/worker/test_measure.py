@@ -169,6 +169,22 @@ def test_a_fixed_warm_up_is_exact_but_for_the_one_call_that_sets_the_pace(
     assert warmed(case, Limits(warmup_calls=asked)).warmup_calls == case.done == issued
 
 
+@pytest.mark.parametrize(
+    ("limits", "issued"),
+    [
+        (Limits(warmup_calls=1, warmup_seconds=0.02), 20),  # the time decides
+        (Limits(warmup_calls=50, warmup_seconds=0.02), 50),  # the calls do
+        (Limits(warmup_seconds=0.005), 5),
+        (Limits(warmup_seconds=0.0), 3),
+    ],
+)
+def test_a_warm_up_lasts_as_many_calls_and_as_long_as_asked(
+    warmed: Any, scripted: Any, limits: Limits, issued: int
+) -> None:
+    case = scripted(lambda call: 1e6)
+    assert warmed(case, limits).warmup_calls == case.done == issued
+
+
 def test_the_first_call_is_timed_alone_and_does_not_set_the_pace(warmed: Any, scripted: Any) -> None:
     case = scripted(lambda call: 5e6 if call == 0 else 1e6)
     pace = warmed(case, Limits())

@@ -1,7 +1,9 @@
 // A stand-in for libnccl.so.2. VERSION: what ncclGetVersion says, and so which functions there are;
 // INCOMPLETE: without ncclCommAbort; NO_SPLIT: without ncclCommSplit; NO_WINDOWS: a communicator that supports none; SKIPS:
-// NCCL_LOCAL_REGISTER=0; STREAMS: every communicator is another one.
+// NCCL_LOCAL_REGISTER=0; STREAMS: every communicator is another one; SYMMETRIC, COPIES: calls go by kernels for
+// symmetric memory, by copy engines.
 #include "log.h"
+#include "profiler.h"
 
 #define FAILURE 5
 #define SENDS_AND_RECEIVES const void *send, void *recv, size_t count, int type
@@ -36,6 +38,7 @@ int ncclCommInitRank(void** comm, int size, UniqueId id, int rank) {
   if (memcmp(&expected, &id, sizeof id)) return 3;
   if (rank >= size) return last_error = "Invalid rank requested", 4;
   *comm = (void*)(0x1000l * size + rank);
+  profiler_init(size, rank);
 #ifdef STREAMS
   static long made;
   *comm = (char*)*comm + 0x10000000l * ++made;
@@ -45,10 +48,15 @@ int ncclCommInitRank(void** comm, int size, UniqueId id, int rank) {
 #ifndef NO_SPLIT
 int ncclCommSplit(void* comm, int colour, int key, void** part, void* config) {
   *part = colour < 0 || config ? 0 : (void*)((Address)comm + 0x100000l * (colour + 1) + key);
+  if (*part) profiler_init(0, key);
   return asked(FAILURE, "CommSplit", "%lu %d %d", (Address)comm, colour, key);
 }
 #endif
-int ncclCommDestroy(void* comm) { return comm ? asked(FAILURE, "CommDestroy", "%lu", (Address)comm) : 4; }
+int ncclCommDestroy(void* comm) {
+  if (!comm) return 4;
+  profiler_finalize();
+  return asked(FAILURE, "CommDestroy", "%lu", (Address)comm);
+}
 #ifndef INCOMPLETE
 int ncclCommAbort(void* comm) { return comm ? 0 : 4; }
 #endif
@@ -119,13 +127,27 @@ static void read_log(void) {
 #if VERSION >= 22400
 void ncclResetDebugInit(void) { read_log(); }
 #endif
-// Of rank 0 alone; the size doubles as an algorithm: NVLS from 64 KiB on.
+// In the log of rank 0 alone, to a profiler of all; the size doubles as an algorithm: NVLS from 64 KiB on.
 static void tell(const char* call, size_t count, void* comm) {
+  const char *algorithm = count < 16384 ? "RING" : "NVLS", *protocol = count < 16384 ? "LL128" : "SIMPLE";
+  int rank = (Address)comm % 0x1000;
+  profiler_tell_call(call, count, rank);
+#ifdef COPIES
+  profiler_tell_copies(call, count, rank);
+#elif !defined(SYMMETRIC) || VERSION >= 23100
+  profiler_tell_collective(call, count, rank, algorithm, protocol);
+#endif
   if (!has_read_log) read_log();
-  if (!reads_log || (Address)comm % 0x1000) return;
+  if (!reads_log || rank) return;
   FILE* out = debug_file ? debug_file : stderr;
-  fprintf(out, "node:1:1 [0] NCCL INFO %s: %lu Bytes -> Algo %s proto %s channel{Lo..Hi}={0..15}\n", call,
-          (unsigned long)count * 4, count < 16384 ? "RING" : "NVLS", count < 16384 ? "LL128" : "SIMPLE");
+  fprintf(out, "node:1:1 [0] NCCL INFO %s", call);
+#ifdef SYMMETRIC
+  fprintf(out, " [Symmetric]: %lu Bytes -> Kernel AllReduce_AGxLL_R nchannels 16 nthreads 512\n", (Address)count * 4);
+#elif defined COPIES
+  fprintf(out, " [Copy Engine]: %lu Bytes -> cudaMemcpyBatchAsync\n", (Address)count * 4);
+#else
+  fprintf(out, ": %lu Bytes -> Algo %s proto %s channel{Lo..Hi}={0..15}\n", (Address)count * 4, algorithm, protocol);
+#endif
   fflush(out);
 }
 
@@ -133,6 +155,7 @@ static void tell(const char* call, size_t count, void* comm) {
 
 #define MOVE(NAME)                                                                                    \
   int nccl##NAME(SENDS_AND_RECEIVES, void* comm, void* stream) {                                      \
+    MOVES(#NAME, count, comm);                                                                        \
     return asked(FAILURE, #NAME, "%lu %lu %lu %d %lu %lu", (Address)send, (Address)recv, count, type, \
                  (Address)comm, (Address)stream);                                                     \
   }
@@ -143,26 +166,48 @@ static void tell(const char* call, size_t count, void* comm) {
     return asked(FAILURE, #NAME, "%lu %lu %lu %d %d %lu %lu", (Address)send, (Address)recv, count, type, \
                  more, (Address)comm, (Address)stream);                                                  \
   }
+// What NCCL itself does by sends and receives, to and from everybody.
+static void expand(const char* call, size_t count, void* comm) {
+  int rank = (Address)comm % 0x1000, size = (Address)comm % 0x100000 / 0x1000;
+  profiler_tell_call(call, count, rank);
+  group_depth++;
+  for (int peer = 0; peer < size; peer++) {
+    profiler_transfer("Send", count, peer, rank);
+    profiler_transfer("Recv", count, peer, rank);
+  }
+  group_depth--;
+  profiler_tell_transfers();
+}
 ONE_MORE(AllReduce)
 ONE_MORE(ReduceScatter)
 ONE_MORE(Broadcast)
+#define MOVES tell
 MOVE(AllGather)
 #if VERSION >= 22803
 ONE_MORE(Gather)
 ONE_MORE(Scatter)
+#undef MOVES
+#define MOVES expand
 MOVE(AlltoAll)
 #endif
 int ncclReduce(SENDS_AND_RECEIVES, int op, int root, void* comm, void* stream) {
+  tell("Reduce", count, comm);
   return asked(FAILURE, "Reduce", "%lu %lu %lu %d %d %d %lu %lu", (Address)send, (Address)recv, count, type,
                op, root, (Address)comm, (Address)stream);
 }
 int ncclSend(const void* send, size_t count, int type, int peer, void* comm, void* stream) {
+  profiler_transfer("Send", count, peer, (Address)comm % 0x1000);
   return asked(FAILURE, "Send", "%lu %lu %d %d %lu %lu", (Address)send, count, type, peer, (Address)comm,
                (Address)stream);
 }
 int ncclRecv(void* recv, size_t count, int type, int peer, void* comm, void* stream) {
+  profiler_transfer("Recv", count, peer, (Address)comm % 0x1000);
   return asked(FAILURE, "Recv", "%lu %lu %d %d %lu %lu", (Address)recv, count, type, peer, (Address)comm,
                (Address)stream);
 }
-int ncclGroupStart(void) { return asked(FAILURE, "GroupStart", ""); }
-int ncclGroupEnd(void) { return asked(FAILURE, "GroupEnd", ""); }
+int ncclGroupStart(void) { return group_depth++, asked(FAILURE, "GroupStart", ""); }
+int ncclGroupEnd(void) {
+  group_depth--;
+  profiler_tell_transfers();
+  return asked(FAILURE, "GroupEnd", "");
+}

@@ -1,0 +1,59 @@
+"""How the end of a job is judged, from what its launcher left."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+
+from busbw.errors import ExitCode
+from busbw.job_session import Following, judge, start_following
+from busbw.launchers.engine import Handle, JobState, Phase
+from busbw.model.event import EventKind, event
+
+# What was left of a run whose rank 1 on h3 was killed: mpirun of Open MPI 5.0.11 blames a survivor, and
+# rank 0's guard says what it saw.
+WORDS = (
+    "[h1:00163] plm:ssh: Warning: setpgid(168,168) failed in parent with errno=Permission denied(13)",
+    "[h2:00000] *** An error occurred in Socket closed",
+    "[h2:00000] ***    and MPI will try to terminate your MPI job as well)",
+    " error: a rank ended, and the launcher ended the others; the first to end on h2 was rank 0",
+    "hint: the launcher's own message tells how it ended; finished cases are in the record",
+    "# record   /home/runs/20261122-121210-all_reduce-d1ba",
+    "-" * 74,
+    "prterun has exited due to process rank 0 with PID 0 on node h2 calling",
+    '"abort". This may have caused other processes in the application to be',
+)
+
+
+@pytest.fixture
+def following(tmp_path: Path) -> Following:
+    """A job on hosts whose launcher ended so."""
+    found = start_following(Handle("hosts", "busbw-1", "busbw-1"), tmp_path, print, io.StringIO())
+    seen = event(
+        EventKind.ERROR, message="a rank ended", hint="", rank=None, host="h2", exit_code=5, peer_lost=True
+    )
+    found.story.connected = True
+    found.story.errors.append(seen)
+    found.story.output.extend(WORDS)
+    found.story.exits[0] = 14
+    return found
+
+
+def test_no_host_is_blamed_that_nobody_named(following: Following) -> None:
+    following.state = JobState(Phase.ENDED, code=14)
+    code, error = judge(following)
+    assert code is ExitCode.RANK_FAILED
+    assert error is not None
+    assert error["message"] == "the launch ended with exit code 14"
+    assert (error["rank"], error["host"]) == (None, "")
+    assert error["hint"] == "look at log/ in the run folder, and for its host's OOM killer"
+
+
+def test_the_rank_that_the_engine_saw_end_is_named(following: Following) -> None:
+    why = "rank 1 on h3 ended first, and the launcher ended the others"
+    following.state = JobState(Phase.ENDED, why, hint="look at log/", code=14, rank=1, host="h3")
+    _, error = judge(following)
+    assert error is not None
+    assert (error["message"], error["rank"], error["host"], error["hint"]) == (why, 1, "h3", "look at log/")
