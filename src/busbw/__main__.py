@@ -12,7 +12,14 @@ import sys
 _FOR_READERS = {"-h", "--help", "--dry-run", "--version"}
 _INTERRUPTED = 130
 _NCCL_TESTS = "nccl-tests"
-_OF_RANKS = {"run", "preflight", "isolate", "pairs", _NCCL_TESTS}  # commands that a launcher may start
+_OF_RANKS = {
+    "run",
+    "preflight",
+    "isolate",
+    "pairs",
+    "rails",
+    _NCCL_TESTS,
+}  # commands that a launcher may start
 _PROGRAM_END = "_perf"
 
 

@@ -100,6 +100,15 @@ PAIRS_EXAMPLES: Final = (
     "busbw pairs -b 64M --on slurm -N 16 --format csv",
     "mpirun -np 8 busbw pairs -b 1M",
 )
+RAILS_HELP: Final = (
+    "Bandwidth of every rail and every host: rings over the hosts, one in each rail, all at once, and then"
+    " rings within each host.\n\n"
+    "A rail is the ranks of one number on their hosts. Takes the flags of `busbw run`."
+)
+RAILS_EXAMPLES: Final = (
+    "busbw rails --on slurm -N 8 --ranks-per-node 8 -b 64M",
+    "mpirun -np 16 busbw rails",
+)
 EXEC_EXAMPLES: Final = (
     "busbw exec --on slurm -N 8 -- hostname",
     "busbw exec --on hosts --hosts a,b --env NCCL_DEBUG=INFO -- python3 train.py",
@@ -278,6 +287,25 @@ def pairs(
 
     return hunt(
         "pairs", own or HuntSettings(), settings or RunSettings(), launch or LaunchSettings(), tuple(sys.argv)
+    )
+
+
+@app.command(
+    help=RAILS_HELP,
+    config=(Variables("BUSBW_", command=False, show=False), PresetValues()),
+    help_epilogue=_examples(*RAILS_EXAMPLES),
+)
+def rails(
+    *,
+    own: Annotated[HuntSettings | None, Parameter(name="*")] = None,
+    settings: Annotated[RunSettings | None, Parameter(name="*")] = None,
+    launch: Annotated[LaunchSettings | None, Parameter(name="*")] = None,
+) -> ExitCode:
+    """Rings by rail, and by host."""
+    from busbw.cli.isolate import hunt
+
+    return hunt(
+        "rails", own or HuntSettings(), settings or RunSettings(), launch or LaunchSettings(), tuple(sys.argv)
     )
 
 
@@ -598,7 +626,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _refuse(error: UsageError, arguments: list[str]) -> int:
     """Words that cannot be understood. Under a launcher the other ranks of a run wait to be told so."""
-    if arguments[:1] in (["run"], ["preflight"], ["isolate"], ["pairs"]):
+    if arguments[:1] in (["run"], ["preflight"], ["isolate"], ["pairs"], ["rails"]):
         from busbw.cli.run import refuse
         from busbw.worker.follower import world_choice
 

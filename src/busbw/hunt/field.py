@@ -34,20 +34,26 @@ class Field:
         )
 
 
-def fields(hosts: Sequence[str]) -> tuple[Field, ...]:
-    """The fields of ranks on ``hosts`` (one name a rank, in rank order). Several hosts: the ranks within each
-    host, where there are enough for that, and then the hosts with each other. One host: its ranks.
-    """
+def of_ranks(hosts: Sequence[str]) -> Field:
+    """Every rank a part, by ``hosts`` (one name a rank, in rank order); the groups are the hosts."""
     by_host: dict[str, list[int]] = defaultdict(list)
     for rank, host in enumerate(hosts):
         by_host[host].append(rank)
-    ranks = Field(
+    return Field(
         "rank",
         tuple(f"rank {rank} on {host}" for rank, host in enumerate(hosts)),
         tuple((rank,) for rank in range(len(hosts))),
         tuple(tuple(own) for own in by_host.values()),
     )
+
+
+def fields(hosts: Sequence[str]) -> tuple[Field, ...]:
+    """The fields of ranks on ``hosts`` (one name a rank, in rank order). Several hosts: the ranks within each
+    host, where there are enough for that, and then the hosts with each other. One host: its ranks.
+    """
+    ranks = of_ranks(hosts)
+    by_host = dict(zip(dict.fromkeys(hosts), ranks.groups, strict=True))
     if len(by_host) == 1:
         return (ranks,)
-    whole = Field("host", tuple(by_host), tuple(map(tuple, by_host.values())), (tuple(range(len(by_host))),))
+    whole = Field("host", tuple(by_host), ranks.groups, (tuple(range(len(by_host))),))
     return (ranks, whole) if max(map(len, ranks.groups)) > _LEAST_HERE else (whole,)

@@ -27,6 +27,8 @@ class Stage(StrEnum):
     SCREEN = "screen"  # everybody, in random pairs
     CONFIRM = "confirm"  # suspects, each with a part that passed; the others are the control
     MATRIX = "matrix"  # every pair once
+    RAILS = "rails"  # a ring in each rail, all at once: pairs are (source, target)
+    NODES = "nodes"  # a ring within each host, all at once
 
 
 @dataclass(frozen=True)
@@ -84,8 +86,8 @@ class Rules:
 
 @dataclass(frozen=True)
 class Hunt:
-    """What the ranks do instead of measuring cases. ``kind`` is isolate (rounds that the rules choose) or
-    pairs (every pair).
+    """What the ranks do instead of measuring cases. ``kind`` is isolate (rounds that the rules choose),
+    pairs (every pair) or rails (rings by rail and by host).
 
     A test is ``samples`` of as many messages of ``size_bytes`` as take ``sample_ns``, each way, of which the
     best counts, and ``small_calls`` exchanges of ``small_bytes``, of which the mean does. ``wait`` is how a

@@ -18,12 +18,14 @@ from busbw.units import parse_duration, parse_fraction, parse_size
 _DEFAULT_SIZE: Final = {"nccl": 64 << 20, "mpi": 4 << 20, "null": 4 << 20}
 
 # By kind of hunt. Where nothing goes over TCP, nothing is resent.
-_METRICS: Final = {"isolate": (*METRICS, RESENT), "pairs": (*METRICS, BOTH_WAYS)}
+_METRICS: Final = {"isolate": (*METRICS, RESENT), "pairs": (*METRICS, BOTH_WAYS), "rails": (BANDWIDTH,)}
 
 
 def make_hunt_plan(settings: RunSettings, backend: str) -> Plan:
     """The plan of a hunt. Raises UsageError for what cannot be meant."""
     kind, own = HuntSettings.from_word(settings.hunt)
+    if settings.format == "csv" and kind != "pairs":
+        raise UsageError(f"--format csv is of pairs, not of {kind}", hint="use --format json")
     text = settings.minbytes or settings.maxbytes
     size_bytes = parse_size(text) if text else _DEFAULT_SIZE[backend]
     if size_bytes < 4:

@@ -92,3 +92,15 @@ def rails(nodes: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
     """
     most = max(map(len, nodes), default=0)
     return tuple(tuple(node[rail] for node in nodes if rail < len(node)) for rail in range(most))
+
+
+def rings(groups: Sequence[Sequence[int]]) -> Round:
+    """Every member of a group to the next, the last to the first, in all groups at once; (source, target).
+    Groups of one have no ring.
+    """
+    return tuple(
+        (source, target)
+        for group in groups
+        if len(group) > 1
+        for source, target in zip(group, [*group[1:], group[0]], strict=True)
+    )

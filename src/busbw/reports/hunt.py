@@ -16,6 +16,7 @@ from busbw.model.record import WorldInfo
 from busbw.record.folder import RUN_FILE
 from busbw.reports.findings import finding_lines
 from busbw.reports.matrix import CSV_FIELDS, matrix_lines, rows
+from busbw.reports.rails import rails_lines
 from busbw.units import format_duration, format_size
 
 _WORDS: Final = {"healthy": "HEALTHY", "slow": "SLOW", "undecided": "COULD NOT DECIDE"}
@@ -27,6 +28,7 @@ class HuntDisplay:
     def __init__(self, out: TextIO, err: TextIO) -> None:
         self._out, self._err = out, err
         self._plan: Plan | None = None
+        self._hosts: tuple[str, ...] = ()  # of each rank
         self._rounds: list[Mapping[str, Any]] = []
         self._findings: list[Mapping[str, Any]] = []
         self._verdict: Mapping[str, Any] = {}
@@ -38,6 +40,7 @@ class HuntDisplay:
         kind = item["event"]
         if kind == EventKind.HEADER:
             self._plan, world, _ = read_header(item)
+            self._hosts = tuple(rank.host for rank in world.ranks)
             self._print(header_lines(self._plan, world, str(item["busbw_version"])))
         elif kind == EventKind.ROUND:
             self._rounds.append(item["tested"])
@@ -74,6 +77,8 @@ class HuntDisplay:
         lines: list[str] = []
         if self._plan.hunt.kind == "pairs" and self._rounds:
             lines += matrix_lines(self._rounds, self._plan.hunt.size_bytes)
+        if self._plan.hunt.kind == "rails":
+            lines += rails_lines(self._rounds, self._hosts, self._plan.hunt.size_bytes)
         lines += [line for finding in self._findings for line in finding_lines(finding)]
         for field in self._verdict.get("fields", ()):
             lines += _field_lines(field)

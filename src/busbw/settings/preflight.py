@@ -50,7 +50,7 @@ class PreflightSettings:
         str,
         Parameter(
             show=False,
-            help="Written by `busbw isolate` and `pairs` into jobs: what to find, instead of measuring.",
+            help="Written by `busbw isolate`, `pairs` and `rails` into jobs: what to do.",
         ),
     ] = ""
     asked: Annotated[

@@ -18,14 +18,14 @@ import numpy as np
 
 from busbw.errors import ExitCode
 from busbw.hunt.decide import next_round
-from busbw.hunt.field import Field, fields
+from busbw.hunt.field import Field, fields, of_ranks
 from busbw.hunt.findings import exit_code, findings, to_fields
 from busbw.hunt.verdict import Verdict, conclude
 from busbw.model.case import Case
 from busbw.model.finding import Finding, worst_first
 from busbw.model.hunt import BANDWIDTH, LATENCY, RESENT, Hunt, PairTest, Round, RoundResult, Stage
 from busbw.model.layout import Placement
-from busbw.planning.rounds import turn, turns
+from busbw.planning.rounds import rails, rings, turn, turns
 from busbw.probes.tcp import resent_segments
 from busbw.worker.measure import agreed_call_ns
 from busbw.world.mpi import MpiWorld
@@ -66,8 +66,8 @@ def go_hunting(
 ) -> ExitCode:
     """All rounds in all fields. Collective over the world; ``observer`` and ``places`` are rank 0's."""
     tester = _Tester(world, hunt, backend, deadline)
-    among = fields([member.host for member in world.members])
-    among = among if hunt.kind == "isolate" else among[-1:]
+    hosts = [member.host for member in world.members]
+    among = {"isolate": fields(hosts), "pairs": fields(hosts)[-1:], "rails": (of_ranks(hosts),)}[hunt.kind]
     histories = [_rounds(tester, field, observer) for field in among]
     code = ExitCode.OK
     if observer is not None:
@@ -129,6 +129,10 @@ def _next(hunt: Hunt, field: Field, history: tuple[RoundResult, ...]) -> Round |
     if hunt.kind == "isolate":
         return next_round(hunt.rules, field.groups, history)
     parts, number = len(field.names), len(history)
+    if hunt.kind == "rails":
+        groups = {Stage.RAILS: rails(field.groups), Stage.NODES: field.groups}
+        left = [(stage, ring) for stage, own in groups.items() if (ring := rings(own))][number:]
+        return Round(number, *left[0]) if left else None
     return Round(number, Stage.MATRIX, turn(parts, number)) if number < turns(parts) else None
 
 
@@ -155,21 +159,34 @@ class _Tester:
             own: dict[str, tuple[list[float], list[float]]] = {}
             if not self._calls:
                 self._find_pace(there)
-            before = resent_segments()
-            for metric in self.hunt.rules.metrics:
-                if metric == RESENT:  # the last of them: of all that was sent in this round
-                    own[metric] = ([1.0 + resent_segments() - before],) * 2
-                elif metric == BANDWIDTH:
-                    own[metric] = (self._wide(there), self._wide(back))
-                else:
-                    took = self._small((*there, *back)) if metric == LATENCY else self._wide((*there, *back))
-                    own[metric] = (took, took)
+            if chosen.stage in (Stage.RAILS, Stage.NODES):
+                own[BANDWIDTH] = (self._wide(there), [])
+            else:
+                self._test(own, there, back)
             told = self.world.gather(json.dumps(own).encode())
         if told is None:
             return None
         everyone = [json.loads(each) for each in told]
-        tests = tuple(_pair_test(field, pair, everyone) for pair in chosen.pairs)
+        judge = _ring_test if chosen.stage in (Stage.RAILS, Stage.NODES) else _pair_test
+        tests = tuple(judge(field, pair, everyone) for pair in chosen.pairs)
         return RoundResult(chosen, tests, round(time.monotonic() - start_s, 4))
+
+    def _test(
+        self,
+        own: dict[str, tuple[list[float], list[float]]],
+        there: tuple[tuple[int, int], ...],
+        back: tuple[tuple[int, int], ...],
+    ) -> None:
+        """Measure all metrics of pairs. Collective."""
+        before = resent_segments()
+        for metric in self.hunt.rules.metrics:
+            if metric == RESENT:  # the last of them: of all that was sent in this round
+                own[metric] = ([1.0 + resent_segments() - before],) * 2
+            elif metric == BANDWIDTH:
+                own[metric] = (self._wide(there), self._wide(back))
+            else:
+                took = self._small((*there, *back)) if metric == LATENCY else self._wide((*there, *back))
+                own[metric] = (took, took)
 
     def _doing(self, field: Field, chosen: Round) -> str:
         """What this rank does in a round, for whoever finds it waiting."""
@@ -246,3 +263,11 @@ def _pair_test(
         for metric in everyone[0]
     }
     return PairTest(*pair, times_ns)
+
+
+def _ring_test(
+    field: Field, pair: tuple[int, int], everyone: Sequence[dict[str, tuple[list[float], list[float]]]]
+) -> PairTest:
+    """One step of a ring: what the rank that receives took."""
+    took = min(everyone[field.ranks[pair[1]][0]][BANDWIDTH][0])
+    return PairTest(*pair, {BANDWIDTH: ((took,), ())})

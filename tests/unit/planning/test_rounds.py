@@ -8,7 +8,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from busbw.planning.rounds import circle, halving, leaf_pairs, matchings, rails, turns
+from busbw.planning.rounds import circle, halving, leaf_pairs, matchings, rails, rings, turns
 
 counts = st.integers(0, 40)
 
@@ -102,3 +102,17 @@ def test_rails_have_one_rank_of_each_node_and_every_rank_once(sizes: list[int]) 
 def test_matchings_end_when_every_pair_was_there(count: int, seed: int) -> None:
     found = [each for turn in matchings(count, seed) for each in turn]
     assert sorted(found) == list(itertools.combinations(range(count), 2))
+
+
+@given(st.lists(st.integers(0, 6), max_size=6))
+def test_rings_go_once_round_every_group(sizes: list[int]) -> None:
+    ends = list(itertools.accumulate(sizes))
+    groups = [list(range(end - size, end)) for size, end in zip(sizes, ends, strict=True)]
+    steps = dict(rings(groups))
+    assert len(steps) == len(rings(groups))
+    for group in groups:
+        seen, at = [], group[0] if len(group) > 1 else None
+        while at is not None and at not in seen:
+            seen.append(at)
+            at = steps[at]
+        assert sorted(seen) == (group if len(group) > 1 else [])
