@@ -99,7 +99,10 @@ def _undecided(rules: Rules, standing: Standing, left: tuple[Suspect, ...]) -> s
     first = standing.screens[0]
     if not first.agree:
         return "the pairs do not agree: too few are alike to say what is normal"
-    unexplained = sum(residual > first.striking for residual in first.residuals.values())
+    suspected = {part for suspect in left for part in suspect.parts}
+    unexplained = sum(
+        residual > first.striking and suspected.isdisjoint(pair) for pair, residual in first.residuals.items()
+    )
     if unexplained > _MOST_UNEXPLAINED * len(first.residuals):
         return f"{unexplained} of {len(first.residuals)} pairs are slow though their parts pass with others"
     if left:

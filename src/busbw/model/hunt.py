@@ -78,7 +78,7 @@ class Rules:
     floors: dict[str, float] = field(default_factory=lambda: {BANDWIDTH: 0.05, LATENCY: 0.5, RESENT: 10.0})
     least_values: int = 16
     most_screens: int = 8
-    most_confirms: int = 6
+    most_confirms: int = 10
     accusation: float = 1e-3
     acquittal: float = 1e-2
     seed: int = 0

@@ -57,7 +57,4 @@ def make_hunt_plan(settings: RunSettings, backend: str) -> Plan:
 def make_rules(own: HuntSettings, seed: int, metrics: tuple[str, ...] = METRICS) -> Rules:
     """When a part is slow. Raises UsageError."""
     floors = Rules().floors | {BANDWIDTH: parse_fraction(own.loss), LATENCY: parse_fraction(own.slower)}
-    for flag, share, most in (("--loss", floors[BANDWIDTH], 0.9), ("--slower", floors[LATENCY], 100.0)):
-        if not 0 < share <= most:
-            raise UsageError(f"{flag} {share:g} is out of range", hint=f"give more than 0, up to {most:.0%}")
     return Rules(metrics=metrics, floors=floors, most_screens=at_least("--rounds", own.rounds, 2), seed=seed)

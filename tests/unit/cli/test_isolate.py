@@ -122,7 +122,7 @@ def test_a_simulated_hunt_starts_nothing(tmp_path: Path, capsys: Any) -> None:
     ("words", "said"),
     [
         (("isolate", "--simulate", "3"), "give 4 parts or more"),
-        (("isolate", "--loss", "0%", *NULL), "--loss 0 is out of range"),
+        (("isolate", "--loss", "0%", *NULL), "'0%' is not between 0 and 1"),
         (("isolate", "--format", "csv", *NULL), "--format csv is of pairs"),
         (("isolate", "-b", "2", *NULL), "-b 2 is less than an element"),
         (("pairs", "--rounds", "1", *NULL), "--rounds"),
