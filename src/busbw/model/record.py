@@ -137,6 +137,7 @@ class RunRecord:
     numbers.
 
     Once a run has ended, ``results`` has one for every case of the plan; before, for the finished ones.
+    ``hunt`` is the verdict of a hunt, whose rounds are a file of their own.
     ``source`` is there where the numbers were not measured by busbw but imported.
     """
 
@@ -159,6 +160,7 @@ class RunRecord:
     hint: str = ""
     source: ImportSource | None = None
     findings: tuple[Finding, ...] = ()
+    hunt: dict[str, Any] = field(default_factory=dict)
 
     @property
     def finished(self) -> tuple[CaseResult, ...]:
