@@ -63,7 +63,7 @@ test-browser: core ## the report in a headless Chromium; as root it installs Deb
 	$(PYTEST) -m browser --timeout 300 tests/browser
 
 HOSTS_PACKAGES := openssh-server openssh-client iproute2 nftables util-linux
-test-hosts: core ## runs over SSH between four hosts in network namespaces; as root it installs sshd
+test-hosts: core ## runs and hunts over SSH between hosts in network namespaces; as root it installs sshd
 	@dpkg -s $(HOSTS_PACKAGES) >/dev/null 2>&1 || test "$$(id -u)" -ne 0 || { apt-get update -qq && \
 	  DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends $(HOSTS_PACKAGES) >/dev/null; }
 	$(PYTEST) -m hosts --timeout 600 tests/hosts

@@ -10,6 +10,7 @@ from busbw.model.case import Case
 from busbw.model.choice import CHOICE_WORDS
 from busbw.model.collective import Placement, Role
 from busbw.model.counts import CountTable
+from busbw.model.hunt import Hunt
 
 PLAN_VERSION = 1
 
@@ -147,6 +148,7 @@ class Plan:
     streams: tuple[Stream, ...] = ()
     preflight: Preflight = Preflight()
     evidence: tuple[str, ...] = ()  # passes behind the timed one: counters, algorithm
+    hunt: Hunt | None = None  # instead of cases
 
     @property
     def steps(self) -> tuple[tuple[Case, ...], ...]:
@@ -212,6 +214,7 @@ class Plan:
     def from_json(cls, text: str | bytes) -> Plan:
         """The inverse of to_json; ranks have no pydantic, so the nesting is spelled out."""
         fields = json.loads(text)
+        hunt = fields.pop("hunt", None)
         if fields.pop("version") != PLAN_VERSION:
             raise ValueError("the plan was made by another version of busbw")
         cases = tuple(
@@ -233,6 +236,7 @@ class Plan:
             show=tuple(fields.pop("show", ())),
             evidence=tuple(fields.pop("evidence", ())),
             preflight=_preflight(fields.pop("preflight", {})),
+            hunt=None if hunt is None else Hunt.from_fields(hunt),
             streams=tuple(Stream(**_with_pattern(stream)) for stream in fields.pop("streams", ())),
             **_with_pattern(fields),
         )

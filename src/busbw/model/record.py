@@ -138,6 +138,7 @@ class RunRecord:
     numbers, ``bursts`` what links carried (--evidence counters).
 
     Once a run has ended, ``results`` has one for every case of the plan; before, for the finished ones.
+    ``hunt`` is the verdict of a hunt, whose rounds are a file of their own.
     ``source`` is there where the numbers were not measured by busbw but imported.
     """
 
@@ -161,6 +162,7 @@ class RunRecord:
     source: ImportSource | None = None
     findings: tuple[Finding, ...] = ()
     bursts: tuple[Burst, ...] = ()
+    hunt: dict[str, Any] = field(default_factory=dict)
 
     @property
     def finished(self) -> tuple[CaseResult, ...]:

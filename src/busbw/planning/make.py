@@ -10,6 +10,7 @@ from busbw.errors import UsageError
 from busbw.model.collective import collective
 from busbw.model.plan import CallOptions, Limits, Plan, Timing
 from busbw.model.result import FIELD_WORDS
+from busbw.planning.hunt import make_hunt_plan
 from busbw.planning.preflight import make_preflight
 from busbw.planning.streams import OF_RANKS, make_streams, without_ranks
 from busbw.planning.swept import operation_names, swept
@@ -38,6 +39,8 @@ _OF_GPUS: Final = {"nccl", "null"}
 def make_plan(operations: tuple[str, ...], settings: RunSettings, backend: str, ranks: int) -> Plan:
     """The plan of a run. Raises UsageError for anything that cannot be meant."""
     at_least("--launches", settings.launches, 1)
+    if settings.hunt:
+        return make_hunt_plan(settings, backend)
     timing = _timing(settings, backend)
     streams = make_streams(operations, settings, backend, ranks) if settings.streams else None
     if streams is None:
