@@ -26,6 +26,7 @@ from busbw.model.finding import Finding, worst_first
 from busbw.model.hunt import BANDWIDTH, LATENCY, RESENT, Hunt, PairTest, Round, RoundResult, Stage
 from busbw.model.layout import Placement
 from busbw.planning.rounds import rails, rings, turn, turns
+from busbw.probes.host import queued_ns
 from busbw.probes.tcp import resent_segments
 from busbw.worker.measure import agreed_call_ns
 from busbw.world.mpi import MpiWorld
@@ -44,6 +45,7 @@ _LOOKS: Final = 256
 _LEAST_PAUSE_NS: Final = 50_000  # the kernel's own slack; a wait that would sleep less spins
 _MOST_PAUSE_NS: Final = 1_000_000
 _SMALL_PAUSE_NS: Final = 20_000
+_LEAST_OWN: Final = 0.1  # of a latency, whatever ranks waited for their cores: they may have waited at once
 
 
 class Hunter(Protocol):
@@ -217,10 +219,16 @@ class _Tester:
             return [self._sample(prepared, self._calls) for _ in range(self.hunt.samples)]
 
     def _small(self, pairs: tuple[tuple[int, int], ...]) -> list[float]:
-        """Nanoseconds of a small exchange on this rank: the mean of many, the late ones among them."""
+        """Nanoseconds of a small exchange on this rank, the mean of many, the late ones among them; and those
+        of it in which the rank had no core.
+        """
         with self._prepared(pairs, self.hunt.small_bytes, _SMALL_PAUSE_NS * self._sleeps) as prepared:
             prepared.run(0, _SMALL_LEAD)
-            return [self._sample(prepared, self.hunt.small_calls)]
+            before_ns = queued_ns()
+            took = self._sample(prepared, self.hunt.small_calls)
+            # Beside it, what this rank waited for a core: another program's doing, and no fault of the link.
+            queued = queued_ns() - before_ns if self._backend.name == "mpi" else 0
+            return [took, queued / self.hunt.small_calls]
 
     def _sample(self, prepared: PreparedCase, calls: int) -> float:
         self.world.barrier()
@@ -251,8 +259,12 @@ def _pair_test(
     """
 
     def took(metric: str, way: int, one: int, other: int) -> float:
-        ends = zip(everyone[one][metric][way], everyone[other][metric][way], strict=True)
-        return min(map(max, ends))
+        ends = (everyone[one][metric][way], everyone[other][metric][way])
+        if metric == LATENCY:
+            (mine, queued), (theirs, queued_there) = ends
+            both = max(mine, theirs)
+            return max(both - queued - queued_there, _LEAST_OWN * both)
+        return min(map(max, zip(*ends, strict=True)))
 
     lanes = field.lanes([pair])
     times_ns = {
