@@ -20,8 +20,8 @@ _UNLIMITED_BYTES: Final = 1 << 62
 @dataclass(frozen=True, slots=True)
 class MemoryGroup:
     """A group with a memory limit. ``reclaimable_bytes`` is the cache of files, which the kernel drops before
-    it refuses memory, also what it calls active (as MemAvailable counts it,
-    filesystems/proc.rst of the kernel). Else a second run would have less than the first, which read busbw's own files into the cache.
+    it refuses memory, also what it calls active (MemAvailable counts both, says filesystems/proc.rst).
+    Else a second run would have less than the first, which read busbw's own files into the cache.
     """
 
     path: str
