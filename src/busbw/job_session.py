@@ -27,8 +27,9 @@ from busbw.model.record import RunStatus
 from busbw.model.result import Status
 from busbw.record import close
 from busbw.record import folder as folders
-from busbw.record.arrive import Arrival
+from busbw.record.arrive import Arrival, Heard
 from busbw.record.findings import merge
+from busbw.record.owner import Owner
 from busbw.record.parquet import compact
 from busbw.record.read import read_record
 from busbw.units import parse_duration
@@ -45,6 +46,10 @@ _SHELL_HINTS: Final = {
     127: "name a program that the nodes have, by its full path or with PATH in --env or --setup-script",
 }
 WRONG_SECONDS: Final = 30.0
+# How often what another process hears is looked at.
+_READ_SECONDS: Final = 0.1
+# Events that are for the judge and the record.
+_KEPT: Final = frozenset({EventKind.HELLO, EventKind.ERROR, EventKind.END, EventKind.RECORD})
 
 
 @dataclass
@@ -128,6 +133,8 @@ def cancel(folder: Path, *, now: bool) -> Handle:
 
 def ended_code(folder: Path) -> ExitCode:
     """The exit code of a run whose record is closed, as following it to its end would have given it."""
+    if (ended := folders.read_ended(folder)) is not None:
+        return ExitCode(ended[0])
     record = read_record(folder)
     if record.status is RunStatus.INTERRUPTED:
         return ExitCode.INTERRUPTED
@@ -174,11 +181,18 @@ def wait_seconds(text: str, engine: Engine) -> float | None:
 def follow(following: Following) -> ExitCode:
     """Show a job until it has ended (or we are told to leave), then collect, judge, close and clean.
 
-    The exit code of a run is what its ranks found; leaving an attached job gives INTERRUPTED.
+    One process at a time writes the run folder. Where another one does, this one shows what that one hears,
+    and goes on in its place should it go before the job does. The exit code of a run is what its ranks found;
+    leaving an attached job gives INTERRUPTED.
     """
-    for item in following.arrival.replay():
-        _hear(item, following)
-    with Interrupt() as interrupt:
+    heard = Heard(following.folder)
+    with Interrupt() as interrupt, Owner(following.folder) as owner:
+        if not owner.take() and not _read_along(following, owner, heard, interrupt):
+            return ExitCode.INTERRUPTED
+        if folders.read_ended(following.folder) is not None:
+            return _tell_end(following, heard)
+        for number, item in enumerate(following.arrival.replay()):
+            _hear(item, following, is_shown=number < heard.count)
         try:
             left = _follow(following, interrupt)
         except BrokenPipeError:
@@ -188,6 +202,40 @@ def follow(following: Following) -> ExitCode:
             following.left = True
             return ExitCode.INTERRUPTED
         return _finish(following)
+
+
+def _read_along(following: Following, owner: Owner, heard: Heard, interrupt: Interrupt) -> bool:
+    """Show what another process hears, until the run folder is free. False where the user left before."""
+    print(f"{owner.who()} follows this run: showing what it hears", file=following.err, flush=True)
+    while not owner.take():
+        for item in heard.new():
+            _show(item, following)
+        if interrupt.requested and not following.cancels:
+            following.left = True
+            return False
+        if interrupt.requested and not following.stopped:
+            following.stopped = True
+            print("interrupted: cancelling the job", file=following.err, flush=True)
+            cancel(following.folder, now=False)  # the other one sees it, and closes the record
+        if interrupt.insisted:
+            following.engine.cancel(following.handle, now=True)
+            return False
+        time.sleep(_READ_SECONDS)
+    if folders.read_ended(following.folder) is None:
+        print("it is gone: following in its place", file=following.err, flush=True)
+    return True
+
+
+def _tell_end(following: Following, heard: Heard) -> ExitCode:
+    """The end of a run that another process followed to it."""
+    for item in heard.new():
+        _show(item, following)
+    code, error = folders.read_ended(following.folder) or (ExitCode.RANK_FAILED, None)
+    if error is not None:
+        following.show(error)
+    if folders.is_started(following.folder):
+        following.show(event(EventKind.END, exit_code=int(code), folder=str(following.folder)))
+    return ExitCode(code)
 
 
 def _follow(following: Following, interrupt: Interrupt) -> bool:
@@ -268,8 +316,8 @@ def _take_line(item: Output, following: Following, log: TextIO) -> None:
         following.raw(item.text)
 
 
-def _hear(item: Event, following: Following) -> None:
-    """An event of the ranks: what the run's end is judged by is kept, the rest is shown."""
+def _hear(item: Event, following: Following, *, is_shown: bool = False) -> None:
+    """An event of the ranks: what the run's end is judged by is kept, the rest is shown, once."""
     story, kind = following.story, item["event"]
     if kind == EventKind.HELLO:
         pid, place = int(item["pid"]), (int(item["rank"]), str(item["host"]))
@@ -282,8 +330,15 @@ def _hear(item: Event, following: Following) -> None:
         story.end = item
     elif kind == EventKind.HEADER:
         story.connected = True
+    if not is_shown:
+        _show(item, following)
+
+
+def _show(item: Event, following: Following) -> None:
+    """What people see of an event while the job runs; how it ended is told when it is judged."""
+    if item["event"] == EventKind.HEADER:
         following.show({**item, "folder": str(following.folder)})
-    elif kind != EventKind.RECORD:
+    elif item["event"] not in _KEPT:
         following.show(item)
 
 
@@ -312,6 +367,7 @@ def _finish(following: Following) -> ExitCode:
         print(f"note: {name} was too large to send; it stayed with the job", file=following.err)
     if folders.is_started(folder):
         following.show(event(EventKind.END, exit_code=int(code), folder=str(folder)))
+    folders.write_ended(folder, int(code), error)
     return code
 
 

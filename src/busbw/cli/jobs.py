@@ -15,6 +15,7 @@ from busbw.launchers.engine import Handle, JobState, Phase, load
 from busbw.model.record import RunStatus
 from busbw.record import close
 from busbw.record import folder as folders
+from busbw.record.owner import is_owned
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -120,7 +121,7 @@ def attach(run: str, format_name: str) -> ExitCode:
 
     folder = folders.find_run(run, folders.environ_home())
     handle = job_session.read_handle(folder)
-    if close.read_status(folder) not in (None, RunStatus.RUNNING):
+    if close.read_status(folder) not in (None, RunStatus.RUNNING) and not is_owned(folder):
         from busbw.cli.show import show
 
         _clean_ended(handle)  # rank 0 may have closed the record where nobody followed
