@@ -29,7 +29,7 @@ from busbw.record import close
 from busbw.record import folder as folders
 from busbw.record.arrive import Arrival, Heard
 from busbw.record.findings import merge
-from busbw.record.owner import Owner
+from busbw.record.owner import Owner, is_owned
 from busbw.record.parquet import compact
 from busbw.record.read import read_record
 from busbw.units import parse_duration
@@ -46,6 +46,9 @@ _SHELL_HINTS: Final = {
     127: "name a program that the nodes have, by its full path or with PATH in --env or --setup-script",
 }
 WRONG_SECONDS: Final = 30.0
+# A job that is ended with its output: how long it is silent once that was read, and how long it may take.
+_SILENT_SECONDS: Final = 2.0
+_READ_FIRST_SECONDS: Final = 15.0
 # How often what another process hears is looked at.
 _READ_SECONDS: Final = 0.1
 # Events that are for the judge and the record.
@@ -73,6 +76,10 @@ class Following:
     cancelled_s: float | None = None
     stopped: bool = False  # the user asked for its end here
     left: bool = False  # the user left a job that goes on
+    ends: bool = False  # end the job, once what it has printed so far was read
+    ends_now: bool = False  # without time for last words
+    looked: bool = False  # the engine has told a state
+    heard_s: float = field(default_factory=time.monotonic)  # when the last line came, or the first state
 
 
 def submit(
@@ -129,6 +136,20 @@ def cancel(folder: Path, *, now: bool) -> Handle:
     (folder / folders.CANCELLED_FILE).touch()
     load(handle.engine).cancel(handle, now=now)
     return handle
+
+
+def bring(folder: Path, err: TextIO, *, ends: bool = False, now: bool = False) -> ExitCode:
+    """Follow a job to its end without showing it, and bring its record home; ``ends`` it first, once what it
+    printed was read, with time for its last words unless ``now``. Raises SiteError where the engine is lost.
+    """
+    following = start_following(read_handle(folder), folder, lambda _: None, err, cancels=False)
+    following.ends, following.ends_now = ends, now
+    return follow(following)
+
+
+def is_home(folder: Path) -> bool:
+    """Whether a run's record has its end, and nobody is still writing it."""
+    return close.read_status(folder) not in (None, RunStatus.RUNNING) and not is_owned(folder)
 
 
 def ended_code(folder: Path) -> ExitCode:
@@ -266,6 +287,10 @@ def _is_over(following: Following, interrupt: Interrupt) -> bool:
         return True
     if following.cancelled_s is None and (following.folder / folders.CANCELLED_FILE).is_file():
         following.cancelled_s = now_s  # by somebody else, with the same patience
+    if following.ends and following.cancelled_s is None and _has_read(following, now_s):
+        (following.folder / folders.CANCELLED_FILE).touch()
+        following.story.interrupted = True
+        _cancel(following)
     if following.given_up is None and following.cancelled_s is None:
         following.given_up = _hopeless(following, now_s)
         if following.given_up is not None:
@@ -282,7 +307,15 @@ def _is_over(following: Following, interrupt: Interrupt) -> bool:
 
 def _cancel(following: Following) -> None:
     following.cancelled_s = time.monotonic()
-    following.engine.cancel(following.handle, now=False)
+    following.engine.cancel(following.handle, now=following.ends_now)
+
+
+def _has_read(following: Following, now_s: float) -> bool:
+    """Whether what the job has printed so far was read: it has not started, or nothing came for a while."""
+    if now_s - following.since_s > _READ_FIRST_SECONDS:
+        return True
+    is_pending = following.state.phase is Phase.PENDING
+    return following.looked and (is_pending or now_s - following.heard_s > _SILENT_SECONDS)
 
 
 def _hopeless(following: Following, now_s: float) -> BusbwError | None:
@@ -303,6 +336,7 @@ def _hopeless(following: Following, now_s: float) -> BusbwError | None:
 
 
 def _take_line(item: Output, following: Following, log: TextIO) -> None:
+    following.heard_s = time.monotonic()
     heard = decode(item.text)
     if heard is not None:
         whole = following.story.joiner.take(heard)
@@ -343,6 +377,8 @@ def _show(item: Event, following: Following) -> None:
 
 
 def _take_state(state: JobState, following: Following) -> None:
+    if not following.looked:
+        following.looked, following.heard_s = True, time.monotonic()
     if state != following.state and state.phase is not Phase.ENDED:
         following.show(
             event(EventKind.STATE, job=following.handle.id, phase=state.phase.value, why=state.why)

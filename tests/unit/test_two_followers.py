@@ -11,12 +11,11 @@ import time
 from pathlib import Path
 
 import pytest
-from busbw_testing.fronts import LONG, finish, front, job_is_gone, only_run, wait_for, wait_for_run
+from busbw_testing.fronts import LONG, SHORT, finish, front, job_is_gone, only_run, wait_for, wait_for_run
 
 MPIEXEC = shutil.which("mpiexec", path=str(Path(sys.executable).parent))
 pytestmark = pytest.mark.skipif(MPIEXEC is None, reason="the bundled mpich is not installed here")
 
-SHORT = (*LONG[:-4], "-n", "8000", "--on", "hosts")
 SIZES = [str(1024 << step) for step in range(7)]
 
 
@@ -24,9 +23,9 @@ def sizes(out: str) -> list[str]:
     return [line.split()[0] for line in out.splitlines() if line[:1] == " " and line.split()[0].isdigit()]
 
 
-def begun(home: Path, *words: str) -> tuple[subprocess.Popen[str], Path]:
+def begun(home: Path, *words: str, **variables: str) -> tuple[subprocess.Popen[str], Path]:
     """A front process, once it has heard the ranks."""
-    first = front(home, *words)
+    first = front(home, *words, **variables)
     wait_for_run(home)
     folder = only_run(home)
     wait_for(folder / "log" / "stream.jsonl", '"event":"header"')
@@ -42,8 +41,9 @@ def assert_whole(folder: Path) -> None:
     assert (folder / "samples" / "samples.parquet").is_file()
 
 
-def test_a_second_follower_shows_the_table_and_writes_nothing(tmp_path: Path) -> None:
-    first, folder = begun(tmp_path, *SHORT)
+@pytest.mark.parametrize("unshared", ["", "1"])
+def test_a_second_follower_shows_the_table_and_writes_nothing(tmp_path: Path, unshared: str) -> None:
+    first, folder = begun(tmp_path, *SHORT, BUSBW_TEST_UNSHARED=unshared)
     others = [front(tmp_path, "attach") for _ in range(2)]
     ends = [finish(process) for process in (first, *others)]
     for code, out, err in ends:
@@ -54,8 +54,9 @@ def test_a_second_follower_shows_the_table_and_writes_nothing(tmp_path: Path) ->
     assert_whole(folder)
 
 
-def test_a_second_follower_goes_on_when_the_first_one_dies(tmp_path: Path) -> None:
-    first, folder = begun(tmp_path, *SHORT)
+@pytest.mark.parametrize("unshared", ["", "1"])
+def test_a_second_follower_goes_on_when_the_first_one_dies(tmp_path: Path, unshared: str) -> None:
+    first, folder = begun(tmp_path, *SHORT, BUSBW_TEST_UNSHARED=unshared)
     second = front(tmp_path, "attach")
     assert second.stderr is not None
     said = second.stderr.readline()

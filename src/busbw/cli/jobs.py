@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from busbw import job_session
 from busbw.errors import BusbwError, ExitCode
-from busbw.launchers.engine import Handle, JobState, Phase, load
+from busbw.launchers.engine import FORGETFUL, Handle, JobState, Phase, load
 from busbw.model.record import RunStatus
 from busbw.record import close
 from busbw.record import folder as folders
@@ -121,7 +121,7 @@ def attach(run: str, format_name: str) -> ExitCode:
 
     folder = folders.find_run(run, folders.environ_home())
     handle = job_session.read_handle(folder)
-    if close.read_status(folder) not in (None, RunStatus.RUNNING) and not is_owned(folder):
+    if job_session.is_home(folder):
         from busbw.cli.show import show
 
         _clean_ended(handle)  # rank 0 may have closed the record where nobody followed
@@ -150,7 +150,10 @@ def cancel(run: str, *, now: bool) -> ExitCode:
     if load(handle.engine).state(handle).phase is Phase.ENDED:
         print(f"{handle.engine} job {handle.id} has ended already", file=sys.stderr)
         return ExitCode.OK
-    job_session.cancel(folder, now=now)
+    if handle.engine in FORGETFUL and not is_owned(folder):
+        job_session.bring(folder, sys.stderr, ends=True, now=now)
+    else:
+        job_session.cancel(folder, now=now)
     print(f"cancelled {handle.engine} job {handle.id}", file=sys.stderr)
     return ExitCode.OK
 
@@ -160,7 +163,9 @@ def _not_cleaned() -> list[Path]:
 
 
 def clean(run: str) -> ExitCode:
-    """Remove what ended jobs left on their engines; ``run`` empty means all of them."""
+    """Remove what ended jobs left on their engines, with the records of those that nobody followed brought
+    home before; ``run`` empty means all of them.
+    """
     home = folders.environ_home()
     chosen = [folders.find_run(run, home)] if run else _not_cleaned()
     for folder in chosen:
@@ -170,6 +175,16 @@ def clean(run: str) -> ExitCode:
             if engine.state(handle).phase is not Phase.ENDED:
                 print(f"{folder.name}: still there; `busbw cancel {folder.name}` ends it", file=sys.stderr)
                 continue
+            if is_owned(folder):
+                print(f"{folder.name}: still followed; who follows it cleans up", file=sys.stderr)
+                continue
+            if not job_session.is_home(folder):  # what is on the engine may be all there is of the result
+                job_session.bring(folder, sys.stderr)
+                if not job_session.is_home(folder):  # interrupted
+                    print(f"{folder.name}: not home yet, left as it is", file=sys.stderr)
+                    return ExitCode.INTERRUPTED
+                status = close.read_status(folder)
+                print(f"{folder.name}: brought its record home ({status})", file=sys.stderr)
             engine.clean(handle)
             (folder / folders.CLEANED_FILE).touch()
         except BusbwError as error:

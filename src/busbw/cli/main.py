@@ -313,7 +313,7 @@ def clean(
     run: Annotated[str, Parameter(show_default=False, help="One run; without it, all jobs.")] = "",
     /,
 ) -> ExitCode:
-    """Remove what ended jobs left on their engines."""
+    """Remove what ended jobs left on their engines; their records are brought home first."""
     from busbw.cli.jobs import clean as clean_command
 
     return clean_command(run)

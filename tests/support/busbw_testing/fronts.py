@@ -21,6 +21,7 @@ from busbw.cli.main import main
 sys.exit(main(sys.argv[1:]))
 """
 LONG = ("run", "all_reduce", "-b", "1K", "-e", "64K", "-n", "2000000", "--on", "hosts")
+SHORT = (*LONG[:-4], "-n", "2000", "--on", "hosts")
 
 
 def front(home: Path, *words: str, **variables: str) -> subprocess.Popen[str]:
@@ -37,7 +38,7 @@ def front(home: Path, *words: str, **variables: str) -> subprocess.Popen[str]:
 
 
 def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=120)
     return process.returncode, out, err
 
 

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from busbw.errors import SiteError
 from busbw.launchers.base import Command
 from busbw.launchers.engine import Handle, Item, Job, JobRequest, JobState, Output, Phase
 from busbw.settings.launch import LaunchSettings
@@ -21,6 +22,10 @@ from busbw.settings.launch import LaunchSettings
 WAIT_SECONDS: float | None = 20.0
 # How long the cluster takes to answer once it has a job, in seconds.
 SLOW_SUBMIT = "BUSBW_TEST_SLOW_SUBMIT"
+# The cluster takes one job of a home, and refuses others.
+REFUSE_SECOND = "BUSBW_TEST_REFUSE_SECOND"
+# The ranks do not see the run folder: the record comes home with the events.
+UNSHARED = "BUSBW_TEST_UNSHARED"
 MPIEXEC = shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or "mpiexec"
 
 
@@ -35,6 +40,10 @@ def request(job: Job, facts: Mapping[str, str]) -> JobRequest:
 
 
 def submit(request: JobRequest, folder: Path) -> Handle:
+    if os.environ.get(REFUSE_SECOND) and list(folder.parent.glob("*/request/job.json")):
+        raise SiteError("the queue takes one job of a user", hint="ask for less")
+    if os.environ.get(UNSHARED):
+        (folder / "request" / "ticket").unlink()
     out = folder / "log" / "job.out"
     (command,) = request.commands
     keeper = 'import subprocess, sys; print("job ended", subprocess.call(sys.argv[1:]), flush=True)'
