@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from busbw import job_session
 from busbw.cli.judged import check_references, judged
-from busbw.errors import ExitCode, SiteError, UsageError
+from busbw.errors import BusbwError, ExitCode, SiteError, UsageError
 from busbw.launchers.before import look_before
 from busbw.launchers.engine import Job, JobRequest, Work, load
 from busbw.launchers.interrupt import Interrupt
@@ -174,9 +174,25 @@ def _submit_all(
     started: list[tuple[Path, Handle]] = []
     with Interrupt() as interrupt:
         for job, request in zip(jobs, requests, strict=True):
-            if not interrupt.requested:
+            if interrupt.requested:
+                break
+            try:
                 started.append(_submit(job, request, argv, settings))
+            except BusbwError as error:
+                raise _with_fates(error, started) from error
         return started, interrupt.requested
+
+
+def _with_fates(error: BusbwError, started: list[tuple[Path, Handle]]) -> BusbwError:
+    """The refusal of a job, and what became of those before it: nobody would follow them: they end."""
+    fates = []
+    for folder, handle in started:
+        try:
+            job_session.bring(folder, sys.stderr, ends=True)
+            fates.append(f"cancelled job {handle.id}, submitted before")
+        except BusbwError as lost:
+            fates.append(f"could not cancel job {handle.id} (run {folder.name}): {lost.message}")
+    return type(error)("; ".join((error.message, *fates)), hint=error.hint, rank=error.rank, host=error.host)
 
 
 def _follow_all(
