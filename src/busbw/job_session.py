@@ -1,4 +1,4 @@
-"""A run on an engine: submit the job, follow it, judge how it ended, bring the record home, clean up.
+"""A submitted job of an engine: follow it, judge how it ended, bring the record home, clean up.
 
 The job outlives this process: ``request/job.json`` says what was submitted, and ``attach`` goes on from the
 events that were heard before.
@@ -6,23 +6,20 @@ events that were heard before.
 
 from __future__ import annotations
 
-import itertools
-import json
-import shlex
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import Final, TextIO
 
 from busbw import session
-from busbw.errors import BusbwError, ExitCode, RankFailed, SiteError, UsageError
+from busbw.errors import BusbwError, ExitCode, RankFailed, SiteError
+from busbw.job_submit import read_handle
 from busbw.launchers.base import LaunchRequest
 from busbw.launchers.deaths import read_death, read_lost_peer
-from busbw.launchers.engine import Engine, Handle, Job, JobRequest, JobState, Output, Phase, load
+from busbw.launchers.engine import Engine, Handle, JobState, Output, Phase, load
 from busbw.launchers.interrupt import Interrupt
 from busbw.model.event import Emit, Event, EventKind, decode, event
-from busbw.model.plan import Limits, Plan
 from busbw.model.record import RunStatus
 from busbw.model.result import Status
 from busbw.record import close
@@ -34,9 +31,6 @@ from busbw.record.parquet import compact
 from busbw.record.read import read_record
 from busbw.units import parse_duration
 from busbw.worker.lead import error_event, now_utc
-
-if TYPE_CHECKING:
-    from busbw.settings.run import RunSettings
 
 # How long a cancelled job may take over its last words, and one that has gone wrong over its end.
 CANCEL_SECONDS: Final = 15.0
@@ -82,52 +76,6 @@ class Following:
     heard_s: float = field(default_factory=time.monotonic)  # when the last line came, or the first state
 
 
-def submit(
-    job: Job, request: JobRequest, argv: tuple[str, ...], settings: RunSettings | None = None
-) -> Handle:
-    """Make the run folder, write the request into it, submit it, and keep its handle there.
-
-    Raises SiteError with the engine's own words; the folder then tells of a run that never started.
-    """
-    folder = folders.create(Path(job.folder).parent, job.run_id)
-    _write_request(folder, job, request, argv, settings)
-    for name, text in request.files.items():
-        (folder / "request" / name).write_text(text)
-    (folder / folders.TICKET_FILE).write_text(job.run_id + "\n")
-    try:
-        handle = load(request.engine).submit(request, folder)
-    except BusbwError as error:
-        close.close(folder, RunStatus.FAILED, now_utc(), error=error.message, hint=error.hint)
-        raise
-    size = {"ranks": request.ranks, "nodes": request.nodes, "submitted": now_utc()}
-    (folder / folders.JOB_FILE).write_text(json.dumps({**handle.to_fields(), **size}) + "\n")
-    return handle
-
-
-def _write_request(
-    folder: Path, job: Job, request: JobRequest, argv: tuple[str, ...], settings: RunSettings | None
-) -> None:
-    """The request as ``record.request`` reads it; the cases are known once the ranks are."""
-    plan = Plan(backend=job.backend, cases=(), buffer_bytes=0, limits=Limits(), checks=0, seed=0)
-    body = {
-        "run_id": job.run_id,
-        "folder": job.folder,
-        "argv": argv,
-        "settings": (asdict(settings) if settings is not None else {}) | _plain(job) | _order(request),
-        "plan": plan.to_json(),
-    }
-    (folder / folders.REQUEST_FILE).write_text(json.dumps(body) + "\n")
-
-
-def _order(request: JobRequest) -> dict[str, object]:
-    return {} if request.rank_order is None else {"rank_order": request.rank_order.to_fields()}
-
-
-def _plain(job: Job) -> dict[str, object]:
-    launch = {name: getattr(job.launch, name) for name in ("on", *job.launch.given())}
-    return {"launch": json.loads(json.dumps(launch, default=str)), "command": list(job.work.words)}
-
-
 def cancel(folder: Path, *, now: bool) -> Handle:
     """Ask the engine to end a run's job, so that whoever follows it knows that it was wanted. Raises
     SiteError where the engine does not answer.
@@ -165,35 +113,6 @@ def ended_code(folder: Path) -> ExitCode:
     return ExitCode.BAD_VERDICT if is_wrong else ExitCode.OK
 
 
-def read_handle(folder: Path) -> Handle:
-    """The submitted job of a run. Raises UsageError where the run is no job."""
-    try:
-        return Handle.from_fields(json.loads((folder / folders.JOB_FILE).read_text()))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UsageError(
-            f"{folder.name} is not a job on an engine", hint="`busbw jobs` lists those that are"
-        ) from error
-
-
-def read_submission(folder: Path) -> dict[str, str]:
-    """What was submitted, for a table: nodes, operations (or command), split, ranks, submission time (UTC);
-    empty where it was not said, or by an earlier version.
-    """
-    job = json.loads((folder / folders.JOB_FILE).read_text())
-    request = json.loads((folder / folders.REQUEST_FILE).read_text())
-    settings = request.get("settings", {})
-    words = settings.get("command", [])
-    is_run = words[:1] == ["run"] and "deliver" in settings
-    operations = itertools.takewhile(lambda word: not word.startswith("-"), words[1:])
-    return {
-        "nodes": str(job.get("nodes") or ""),
-        "operations": ",".join(operations) if is_run else shlex.join(words),
-        "split": str(settings.get("split") or ""),
-        "ranks": str(job.get("ranks") or ""),
-        "submitted": str(job.get("submitted") or ""),
-    }
-
-
 def wait_seconds(text: str, engine: Engine) -> float | None:
     """How long a job may take to start: --wait, else the engine's own."""
     return parse_duration(text) if text else engine.WAIT_SECONDS
@@ -206,23 +125,37 @@ def follow(following: Following) -> ExitCode:
     and goes on in its place should it go before the job does. The exit code of a run is what its ranks found;
     leaving an attached job gives INTERRUPTED.
     """
+    try:
+        with Interrupt() as interrupt, Owner(following.folder) as owner:
+            return _follow_in_turn(following, owner, interrupt)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        folder, was = following.folder, following.state.phase
+        raise SiteError(
+            f"cannot write {error.filename or folder}: {error.strerror};"
+            f" job {following.handle.id} {'has ended' if was is Phase.ENDED else 'was left as it is'}",
+            hint=f"free space in {folder.parent}, then take it up again: busbw attach {folder.name}",
+        ) from error
+
+
+def _follow_in_turn(following: Following, owner: Owner, interrupt: Interrupt) -> ExitCode:
     heard = Heard(following.folder)
-    with Interrupt() as interrupt, Owner(following.folder) as owner:
-        if not owner.take() and not _read_along(following, owner, heard, interrupt):
-            return ExitCode.INTERRUPTED
-        if folders.read_ended(following.folder) is not None:
-            return _tell_end(following, heard)
-        for number, item in enumerate(following.arrival.replay()):
-            _hear(item, following, is_shown=number < heard.count)
-        try:
-            left = _follow(following, interrupt)
-        except BrokenPipeError:
-            following.engine.cancel(following.handle, now=True)
-            raise
-        if left:
-            following.left = True
-            return ExitCode.INTERRUPTED
-        return _finish(following)
+    if not owner.take() and not _read_along(following, owner, heard, interrupt):
+        return ExitCode.INTERRUPTED
+    if folders.read_ended(following.folder) is not None:
+        return _tell_end(following, heard)
+    for number, item in enumerate(following.arrival.replay()):
+        _hear(item, following, is_shown=number < heard.count)
+    try:
+        left = _follow(following, interrupt)
+    except BrokenPipeError:
+        following.engine.cancel(following.handle, now=True)
+        raise
+    if left:
+        following.left = True
+        return ExitCode.INTERRUPTED
+    return _finish(following)
 
 
 def _read_along(following: Following, owner: Owner, heard: Heard, interrupt: Interrupt) -> bool:

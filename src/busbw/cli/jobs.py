@@ -9,7 +9,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from busbw import job_session
+from busbw import job_session, job_submit
 from busbw.errors import BusbwError, ExitCode
 from busbw.launchers.engine import FORGETFUL, Handle, JobState, Phase, load
 from busbw.model.record import RunStatus
@@ -76,7 +76,7 @@ def _print_csv(rows: list[_Row]) -> None:
     table = csv.writer(sys.stdout, lineterminator="\n")
     table.writerow(_CSV_COLUMNS)
     for row in rows:
-        fields = {**job_session.read_submission(row.folder), **_fields(row)}
+        fields = {**job_submit.read_submission(row.folder), **_fields(row)}
         table.writerow([fields[name] for name in _CSV_COLUMNS.values()])
 
 
@@ -89,7 +89,7 @@ def _jobs() -> list[Path]:
 
 
 def _row(folder: Path) -> _Row:
-    handle = job_session.read_handle(folder)
+    handle = job_submit.read_handle(folder)
     is_home = close.read_status(folder) not in (None, RunStatus.RUNNING)
     state = None
     if not is_home:  # what has ended here needs no question to the engine
@@ -120,7 +120,7 @@ def attach(run: str, format_name: str) -> ExitCode:
     from busbw.reports.live import create
 
     folder = folders.find_run(run, folders.environ_home())
-    handle = job_session.read_handle(folder)
+    handle = job_submit.read_handle(folder)
     if job_session.is_home(folder):
         from busbw.cli.show import show
 
@@ -146,7 +146,7 @@ def _clean_ended(handle: Handle) -> None:
 def cancel(run: str, *, now: bool) -> ExitCode:
     """End a job. Its record is closed by the next attach, or here where nobody follows it."""
     folder = folders.find_run(run, folders.environ_home())
-    handle = job_session.read_handle(folder)
+    handle = job_submit.read_handle(folder)
     if load(handle.engine).state(handle).phase is Phase.ENDED:
         print(f"{handle.engine} job {handle.id} has ended already", file=sys.stderr)
         return ExitCode.OK
@@ -169,7 +169,7 @@ def clean(run: str) -> ExitCode:
     home = folders.environ_home()
     chosen = [folders.find_run(run, home)] if run else _not_cleaned()
     for folder in chosen:
-        handle = job_session.read_handle(folder)
+        handle = job_submit.read_handle(folder)
         engine = load(handle.engine)
         try:
             if engine.state(handle).phase is not Phase.ENDED:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from busbw import job_session
+from busbw import job_session, job_submit
 from busbw.cli.judged import check_references, judged
 from busbw.errors import BusbwError, ExitCode, SiteError, UsageError
 from busbw.launchers.before import look_before
@@ -67,7 +67,8 @@ def run_on(
     found = [_look(job, request, settings) for job, request in zip(jobs, requests, strict=True)]
     started, interrupted = _submit_all(jobs, requests, argv, settings)
     for (folder, _), findings in zip(started, found, strict=False):
-        keep(folder, findings)
+        with contextlib.suppress(OSError):  # a full disk: whoever follows says so
+            keep(folder, findings)
     if len(started) > 1:
         numbers = ", ".join(handle.id for _, handle in started)
         print(f"{len(started)} jobs: {numbers}; `busbw jobs --format csv` lists them", file=sys.stderr)
@@ -216,7 +217,7 @@ def _follow_all(
 def _submit(
     job: Job, request: JobRequest, argv: tuple[str, ...], settings: RunSettings | None
 ) -> tuple[Path, Handle]:
-    handle = job_session.submit(job, request, argv, settings)
+    handle = job_submit.submit(job, request, argv, settings)
     print(f"submitted {handle.engine} job {handle.id} as run {job.run_id}", file=sys.stderr)
     if job.launch.detach:
         print(f"hint: busbw attach {job.run_id}", file=sys.stderr)

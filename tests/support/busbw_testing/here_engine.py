@@ -26,6 +26,8 @@ SLOW_SUBMIT = "BUSBW_TEST_SLOW_SUBMIT"
 REFUSE_SECOND = "BUSBW_TEST_REFUSE_SECOND"
 # The ranks do not see the run folder: the record comes home with the events.
 UNSHARED = "BUSBW_TEST_UNSHARED"
+# A folder for what the job prints, and a file that is to fill its disk once there is a job.
+OUT, FILL = "BUSBW_TEST_OUT", "BUSBW_TEST_FILL"
 MPIEXEC = shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or "mpiexec"
 
 
@@ -44,7 +46,7 @@ def submit(request: JobRequest, folder: Path) -> Handle:
         raise SiteError("the queue takes one job of a user", hint="ask for less")
     if os.environ.get(UNSHARED):
         (folder / "request" / "ticket").unlink()
-    out = folder / "log" / "job.out"
+    out = Path(os.environ.get(OUT, folder / "log")) / "job.out"
     (command,) = request.commands
     keeper = 'import subprocess, sys; print("job ended", subprocess.call(sys.argv[1:]), flush=True)'
     with out.open("wb") as file:
@@ -57,6 +59,10 @@ def submit(request: JobRequest, folder: Path) -> Handle:
             start_new_session=True,
         )
     time.sleep(float(os.environ.get(SLOW_SUBMIT, "0")))
+    if path := os.environ.get(FILL):
+        with contextlib.suppress(OSError), Path(path).open("wb", buffering=0) as file:
+            while True:
+                file.write(bytes(1024))
     return Handle("here", str(process.pid), request.name, {"out": str(out)})
 
 
