@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest
 NATIVE := native/*.cpp native/*.hpp native/*.h native/*.cu
 
 .DEFAULT_GOAL := help
-.PHONY: help dev core lint format test test-slow test-gpu test-packaging test-aarch64 test-hosts test-slurm test-container test-kubernetes wheels docs demo clean
+.PHONY: help dev core lint format test test-slow test-gpu test-packaging test-aarch64 test-browser test-hosts test-slurm test-container test-kubernetes wheels docs demo clean
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -41,7 +41,7 @@ format: $(READY) ## rewrite the sources as lint wants them
 	$(BIN)/clang-format -i $(wildcard $(NATIVE))
 
 test: core ## the fast tests
-	$(PYTEST) -m "not slow and not packaging and not aarch64 and not gpu and not hosts and not slurm and not container and not kubernetes"
+	$(PYTEST) -m "not slow and not packaging and not aarch64 and not gpu and not browser and not hosts and not slurm and not container and not kubernetes"
 
 test-slow: core ## the tests that take longer; those for a GPU say why they were skipped
 	$(PYTEST) -m "slow and not packaging and not aarch64" || test $$? -eq 5  # 5: there are none
@@ -55,8 +55,15 @@ test-packaging: core ## build and install the package in the ways users do
 test-aarch64: core ## the aarch64 wheel's core under a real aarch64 Python (qemu-user)
 	$(PYTEST) -m aarch64 --timeout 900 tests/packaging
 
+BROWSER_PACKAGES := chromium fonts-dejavu-core
+test-browser: core ## the report in a headless Chromium; as root it installs Debian's
+	@command -v chromium >/dev/null 2>&1 || test "$$(id -u)" -ne 0 || { apt-get update -qq && \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends $(BROWSER_PACKAGES) >/dev/null; }
+	$(BIN)/python -m pip install --quiet 'playwright>=1.50'
+	$(PYTEST) -m browser --timeout 300 tests/browser
+
 HOSTS_PACKAGES := openssh-server openssh-client iproute2 nftables util-linux
-test-hosts: core ## runs over SSH between four hosts in network namespaces; as root it installs sshd
+test-hosts: core ## runs and hunts over SSH between hosts in network namespaces; as root it installs sshd
 	@dpkg -s $(HOSTS_PACKAGES) >/dev/null 2>&1 || test "$$(id -u)" -ne 0 || { apt-get update -qq && \
 	  DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends $(HOSTS_PACKAGES) >/dev/null; }
 	$(PYTEST) -m hosts --timeout 600 tests/hosts

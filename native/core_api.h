@@ -154,6 +154,9 @@ BUSBW_API BusbwCall* busbw_nccl_call(const BusbwNcclSpec* spec);  // null where 
 constexpr int32_t kMostParts = 64;
 BUSBW_API BusbwCall* busbw_mpi_parts(BusbwCall* const* parts, int32_t count, void* wait);
 BUSBW_API BusbwCall* busbw_nccl_parts(BusbwCall* const* parts, int32_t count, const BusbwNcclTable* nccl);
+// The call, begun and then tested (`test` is MPI_Test) every pause_ns until it has ended: a rank that waits
+// leaves its core to others. Takes the call over, also where it returns null: one that cannot be begun.
+BUSBW_API BusbwCall* busbw_mpi_sleeping(BusbwCall* call, void* test, int64_t pause_ns);
 // A captured CUDA graph (CUgraphExec) of any number of calls: one issue is one launch.
 BUSBW_API BusbwCall* busbw_graph_call(const BusbwCudaTable* cuda, void* graph_exec, void* stream);
 BUSBW_API BusbwCall* busbw_null_call();

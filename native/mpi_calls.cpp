@@ -4,6 +4,8 @@
 // and a pointer in Open MPI and in the MPI 5 standard ABI. A count is an int in the plain functions and an
 // MPI_Count (64 bit) in the _c ones. Both are template arguments, so that each combination is called with
 // its true signature. Functions of one signature share a struct.
+#include <time.h>
+
 #include <cstddef>
 #include <cstring>
 #include <type_traits>
@@ -370,6 +372,32 @@ struct MpiParts final : BusbwCall {
   const Wait wait;
 };
 
+// ---- waiting asleep --------------------------------------------------------------------------------------
+
+struct MpiSleeping final : BusbwCall {
+  using Test = int (*)(void*, int*, StatusStorage*);
+  MpiSleeping(BusbwCall* taken, void* test_function, int64_t pause_ns)
+      : BusbwCall(taken->slots),
+        call(taken),
+        test(as_function<Test>(test_function)),
+        pause{static_cast<time_t>(pause_ns / 1'000'000'000), static_cast<long>(pause_ns % 1'000'000'000)} {}
+
+  int32_t issue(uint64_t slot) const noexcept override {
+    uint64_t request = 0;  // an int or a pointer; either lies at the address
+    if (const int32_t code = call->start(slot, &request); code != kOk) return code;
+    for (;;) {
+      int done = 0;
+      StatusStorage status;
+      const int code = test(&request, &done, &status);
+      if (code != kOk || done != 0) return code;
+      nanosleep(&pause, nullptr);
+    }
+  }
+  const std::unique_ptr<BusbwCall> call;
+  const Test test;
+  const timespec pause;
+};
+
 // ---- from a spec to a call ------------------------------------------------------------------------------
 
 template <template <class, class> class Call>
@@ -444,4 +472,10 @@ BusbwCall* busbw_mpi_parts(BusbwCall* const* parts, int32_t count, void* wait) {
     if (!part->can_start()) return nullptr;
   }
   return new busbw::MpiParts(std::move(taken), wait);
+}
+
+BusbwCall* busbw_mpi_sleeping(BusbwCall* call, void* test, int64_t pause_ns) {
+  std::unique_ptr<BusbwCall> taken(call);
+  if (taken == nullptr || !taken->can_start() || test == nullptr || pause_ns <= 0) return nullptr;
+  return new busbw::MpiSleeping(taken.release(), test, pause_ns);
 }

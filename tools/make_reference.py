@@ -30,8 +30,8 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "src" / "busbw"
 FOLDER = ROOT / "docs" / "reference"
 COMMANDS = (
-    *("run", "preflight", "exec", "jobs", "attach", "cancel", "clean"),
-    *("compare", "expect", "list", "show", "import", "export", "devices"),
+    *("run", "preflight", "isolate", "pairs", "rails", "exec", "jobs", "attach", "cancel", "clean"),
+    *("compare", "expect", "diagnose", "report", "list", "show", "import", "export", "devices"),
     *("presets list", "presets show", "presets check"),
     *("container list", "container show", "container build", "container push", "container squash"),
     *("nccl-tests", "nccom-test"),

@@ -83,6 +83,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--logs", nargs="*", choices=list(LOGS), default=list(LOGS))
     parser.add_argument("--measure", type=Path)
     parser.add_argument("--step", default=READ)
     options = parser.parse_args()
@@ -92,7 +93,7 @@ def main() -> int:
         return 0
     print("| log | step | rows | s | s of CPU, best of repeats | us of CPU a row | MiB more |")
     print("|---|---|---|---|---|---|---|")
-    held = [compare(name, CHECK, options.rows, options.repeats) for name in LOGS]
+    held = [compare(name, CHECK, options.rows, options.repeats) for name in options.logs]
     for name in RECORDED:
         compare(name, RECORD, options.rows // 10, options.repeats)
     print(f"load averages at the end: {' '.join(f'{load:.1f}' for load in os.getloadavg())}")

@@ -12,6 +12,14 @@ import sys
 _FOR_READERS = {"-h", "--help", "--dry-run", "--version"}
 _INTERRUPTED = 130
 _NCCL_TESTS = "nccl-tests"
+_OF_RANKS = {
+    "run",
+    "preflight",
+    "isolate",
+    "pairs",
+    "rails",
+    _NCCL_TESTS,
+}  # commands that a launcher may start
 _PROGRAM_END = "_perf"
 
 
@@ -19,7 +27,7 @@ def main() -> int:
     """Entry point of the console script."""
     arguments = _arguments(sys.argv)
     try:
-        if arguments[:1] in (["run"], ["preflight"], [_NCCL_TESTS]):
+        if arguments[:1] and arguments[0] in _OF_RANKS:
             code = _join_as_follower(arguments)
             if code is not None:
                 return code

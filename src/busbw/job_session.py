@@ -109,6 +109,8 @@ def ended_code(folder: Path) -> ExitCode:
         return ExitCode.INTERRUPTED
     if record.status is not RunStatus.COMPLETE:
         return ExitCode.RANK_FAILED if folders.is_started(folder) else ExitCode.ENVIRONMENT
+    if record.hunt:
+        return ExitCode(record.hunt["exit_code"])
     is_wrong = any(result.status is Status.WRONG for result in record.results)
     return ExitCode.BAD_VERDICT if is_wrong else ExitCode.OK
 

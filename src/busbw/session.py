@@ -24,6 +24,7 @@ from busbw.model.event import Emit, Event, EventKind, Joiner, decode, event
 from busbw.model.record import RunStatus
 from busbw.record import close
 from busbw.record import folder as folders
+from busbw.record.findings import merge
 from busbw.worker.lead import error_event, now_utc
 
 if TYPE_CHECKING:
@@ -92,6 +93,7 @@ def measure(
             raise
         code, error = judge(story, socket.gethostname())
         _close(folder, code, error)
+        merge(folder)
     if error is not None:
         show(error)
     if (folder / folders.RUN_FILE).is_file():
@@ -101,6 +103,8 @@ def measure(
 
 def new_run_id(plan: Plan) -> str:
     """A run's name from what it measures."""
+    if plan.hunt is not None:
+        return folders.new_run_id(plan.hunt.kind)
     names = list(dict.fromkeys(case.collective for case in plan.cases))
     many = f"{names[0]}+{len(names) - 1}-more" if names else ""
     return folders.new_run_id("+".join(names) if len(names) <= _NAMED else many)
@@ -204,6 +208,8 @@ def judge(story: Story, host: str) -> tuple[ExitCode, Event | None]:
     own = [error for error in story.errors if not error.get("peer_lost")]
     if own:
         return ExitCode(int(own[0]["exit_code"])), own[0]
+    if (hung := _who_is_silent(story)) is not None:
+        return hung.exit_code, error_event(hung)
     death = _find_death(story, host)
     if death is not None:
         return ExitCode.RANK_FAILED, error_event(_describe(death, story))
@@ -213,6 +219,25 @@ def judge(story: Story, host: str) -> tuple[ExitCode, Event | None]:
         return ExitCode(int(story.end["exit_code"])), None
     lost = RankFailed("the ranks ended without a result", hint="look at log/ in the run folder")
     return lost.exit_code, error_event(lost)
+
+
+def _who_is_silent(story: Story) -> RankFailed | None:
+    """Where ranks say that they wait, the one that hangs is the one that says nothing."""
+    waiting = {int(item["rank"]): item for item in story.errors if item.get("waits")}
+    silent = {rank: host for rank, host in story.hello.values() if rank not in waiting}
+    if not waiting or not silent or len(silent) > len(waiting):
+        return None
+    hosts = list(dict.fromkeys(silent.values()))
+    ranks = ", ".join(map(str, sorted(silent)))
+    who = f"rank{'s' * (len(silent) > 1)} {ranks} on {', '.join(hosts)}"
+    first = next(iter(waiting.values()))
+    one = len(hosts) == 1
+    return RankFailed(
+        f"{who} said nothing while {len(waiting)} others waited: {first['message']}",
+        hint="look at that host: a stopped process, a hung driver or a cut network",
+        rank=min(silent) if one else None,
+        host=hosts[0] if one else "",
+    )
 
 
 def _find_death(story: Story, host: str) -> Death | None:

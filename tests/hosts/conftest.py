@@ -164,13 +164,13 @@ class Cluster:
         ]
 
 
-def _cluster(folder: Path, seen: Path) -> Iterator[Cluster]:
+def _cluster(folder: Path, seen: Path, count: int = 4, networks: int = 1) -> Iterator[Cluster]:
     shared = folder / "with space"  # every path that busbw makes here has one
     shared.mkdir()
     keys = folder / "keys"
     keys.mkdir()
     # Open MPI keeps its sockets in /tmp under names that the hosts' equal process ids would make collide.
-    with Hosts(keys, 4, private=["/tmp"], shared=[seen, *_needed()]) as hosts:
+    with Hosts(keys, count, networks=networks, private=["/tmp"], shared=[seen, *_needed()]) as hosts:
         yield Cluster(hosts, shared)
 
 
@@ -198,6 +198,22 @@ def cluster(_shared_cluster: Cluster, tmp_path: Path) -> Iterator[Cluster]:
 def fresh_cluster(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Hosts that the test may break."""
     for cluster in _cluster(tmp_path, tmp_path_factory.getbasetemp()):
+        yield cluster
+        _end(cluster)
+
+
+@pytest.fixture
+def two_nics_cluster(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Hosts with eth0 and eth1 each, on networks of their own."""
+    for cluster in _cluster(tmp_path, tmp_path_factory.getbasetemp(), networks=2):
+        yield cluster
+        _end(cluster)
+
+
+@pytest.fixture
+def six_hosts(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Enough hosts to tell which one is slow; the test may break them."""
+    for cluster in _cluster(tmp_path, tmp_path_factory.getbasetemp(), 6):
         yield cluster
         _end(cluster)
 

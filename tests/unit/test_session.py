@@ -107,3 +107,26 @@ def test_nothing_was_said_at_all() -> None:
     assert code is ExitCode.RANK_FAILED
     assert error is not None
     assert error["message"] == "the ranks ended without a result"
+
+
+def waiting(rank: int) -> Event:
+    said = SiteError("round 2 with c: no end within 30 s", rank=rank, host="abc"[rank])
+    return {**error_event(said, peer_lost=True), "waits": True}
+
+
+def test_who_says_nothing_while_others_wait_is_what_hangs() -> None:
+    hello = {500: (0, "a"), 501: (1, "b"), 502: (2, "c")}
+    told = story("mpi", errors=[waiting(0), waiting(1)], hello=hello, exits={0: 5}, output=HYDRA)
+    code, error = judge(told, "here")
+    assert code is ExitCode.RANK_FAILED
+    assert error is not None
+    assert (error["rank"], error["host"]) == (2, "c")
+    assert error["message"].startswith("rank 2 on c said nothing while 2 others waited: round 2 with c")
+
+
+def test_nobody_is_named_where_all_wait_or_most_are_silent() -> None:
+    hello = {500: (0, "a"), 501: (1, "b"), 502: (2, "c")}
+    for errors in ([waiting(0), waiting(1), waiting(2)], [waiting(0)]):
+        _, error = judge(story("mpi", errors=errors, hello=hello, exits={0: 5}), "here")
+        assert error is not None
+        assert "said nothing" not in error["message"]

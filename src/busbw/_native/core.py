@@ -118,6 +118,7 @@ _SIGNATURES: Final = {
     "busbw_mpi_user_function": (_P, (ctypes.c_int32, ctypes.c_int32, ctypes.c_int32)),
     "busbw_mpi_call": (_P, (ctypes.POINTER(MpiSpec),)),
     "busbw_mpi_parts": (_P, (_P, ctypes.c_int32, _P)),
+    "busbw_mpi_sleeping": (_P, (_P, _P, _I64)),
     "busbw_nccl_parts": (_P, (_P, ctypes.c_int32, ctypes.POINTER(NcclTable))),
     "busbw_nccl_call": (_P, (ctypes.POINTER(NcclSpec),)),
     "busbw_graph_call": (_P, (ctypes.POINTER(CudaTable), _P, _P)),
@@ -264,6 +265,12 @@ class Call:
         MPI_Wait. Takes the parts over.
         """
         return cls(_core.busbw_mpi_parts(_taken(parts), len(parts), wait))
+
+    @classmethod
+    def mpi_sleeping(cls, call: Call, test: int, pause_ns: int) -> Call:
+        """The call, waited for asleep; ``test`` is the address of MPI_Test. Takes it over."""
+        (taken,) = _taken([call])
+        return cls(_core.busbw_mpi_sleeping(taken, test, pause_ns), call._keep)
 
     @classmethod
     def nccl_parts(cls, parts: Sequence[Call], nccl: NcclTable) -> Call:

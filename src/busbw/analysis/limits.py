@@ -93,6 +93,15 @@ def _cxi_rate(device: Mapping[str, Any]) -> float | None:
     return float(found[1]) / _BITS if found else None
 
 
+def wires_of_node(node: Mapping[str, Any], preset: str) -> Wires:
+    """The network of a node of a preset, by what its maker says."""
+    return Wires(
+        network_gb_per_s=float(node["node_gbit_per_s"]) / _BITS,
+        nics=int(node["nics"]),
+        source=f"preset {preset}",
+    )
+
+
 def wires_from_topology(text: str) -> Wires:
     """The links of a node as NCCL saw them: the XML of NCCL_TOPO_DUMP_FILE. Raises UsageError.
 

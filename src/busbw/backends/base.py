@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from busbw.world.base import World
 
 Int64Array = npt.NDArray[np.int64]
+Pairs = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
@@ -121,6 +122,11 @@ class Backend(Protocol):
 
     def connect(self, world: World) -> None:
         """Make the communicator. Collective over the world."""
+
+    def pair_up(self, pairs: Pairs, pause_ns: int = 0) -> None:
+        """From now on permute is between these (source, target), ranks of the communicator. Where calls
+        block, its waits sleep ``pause_ns`` between looks; 0: they never sleep.
+        """
 
     def prepare(self, case: Case) -> PreparedCase:
         """Make the case ready on this rank."""

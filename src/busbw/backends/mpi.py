@@ -12,39 +12,30 @@ from typing import Any, Final
 import numpy as np
 
 from busbw._native import core
-from busbw.backends.base import CallFailed, CheckOutcome, DeviceState, Identity, Int64Array, Look
+from busbw.backends.base import CallFailed, CheckOutcome, DeviceState, Identity, Int64Array, Look, Pairs
 from busbw.backends.buffers import BufferPair, CaseBuffers, checkable
 from busbw.backends.host_memory import HostMemory
 from busbw.backends.idle import IdleCase
 from busbw.backends.mpi_handles import DATATYPES, OwnHandles, address, required_address, symbol
+from busbw.backends.mpi_limits import (
+    FUNCTIONS,
+    INT_MAX,
+    SCALED_OPS,
+    largest_count,
+    refused_at_once,
+    refused_count,
+    started,
+)
 from busbw.backends.parts import PartedBuffers
 from busbw.backends.segments import gathered_offset, native_segments
-from busbw.model.case import ALONE, Case
+from busbw.model.case import Case
 from busbw.model.collective import Role, collective
 from busbw.model.datatype import reduce_op
 from busbw.model.plan import Plan
 from busbw.probes.host import read_processors
-from busbw.units import format_approximate_size
 from busbw.world.base import World
 from busbw.world.mpi import MpiWorld
 
-# Per collective: the MPI function whose address the native loop calls.
-FUNCTIONS: Final = {
-    "all_reduce": "MPI_Allreduce",
-    "all_gather": "MPI_Allgather",
-    "reduce_scatter": "MPI_Reduce_scatter_block",
-    "alltoall": "MPI_Alltoall",
-    "broadcast": "MPI_Bcast",
-    "reduce": "MPI_Reduce",
-    "gather": "MPI_Gather",
-    "scatter": "MPI_Scatter",
-    "sendrecv": "MPI_Sendrecv",
-    "hypercube": "MPI_Sendrecv",
-    "alltoallv": "MPI_Alltoallv",
-    "all_gatherv": "MPI_Allgatherv",
-    "permute": "MPI_Sendrecv",
-    "barrier": "MPI_Barrier",
-}
 # The argument that is MPI_IN_PLACE in an in-place call: of all ranks, or of the root where there is one.
 # The other collectives have one buffer (broadcast) or sends and receives within it (hypercube).
 IN_PLACE_ARGUMENTS: Final = {
@@ -61,10 +52,8 @@ ROOT_ARGUMENTS: Final = {"reduce": "recv", "gather": "recv", "scatter": "send"}
 
 # MPI has no mean and no premultiplied sum: it sums, and the core scales within the call.
 OPS: Final = {"sum": "SUM", "prod": "PROD", "max": "MAX", "min": "MIN", "avg": "SUM", "mulsum": "SUM"}
-SCALED_OPS: Final = ("avg", "mulsum")
 _NO_SCALE: Final = -1
 
-INT_MAX: Final = 2**31 - 1
 _CLOCK_PROBES: Final = 2001
 
 
@@ -82,12 +71,16 @@ class MpiCase:
         specs: Sequence[core.MpiSpec],
         barrier: core.Call,
         wait: int = 0,
+        sleep: tuple[int, int] = (0, 0),
     ) -> None:
         self.buffers, self.spec = parts.parts[0], specs[0]
         self.slots = self.buffers.slots
         self._parts = parts
         calls = [core.Call.mpi(spec) for spec in specs]
         self._call = calls[0] if len(calls) == 1 else core.Call.mpi_parts(calls, wait)
+        test, pause_ns = sleep
+        if pause_ns:
+            self._call = core.Call.mpi_sleeping(self._call, test, pause_ns)
         self._barrier = barrier
 
     def load(self, seed: int, slot: int) -> None:
@@ -154,6 +147,7 @@ class MpiBackend:
         self._pair = BufferPair.allocate(HostMemory(), plan.buffer_bytes, plan.options.unalign)
         self._own = OwnHandles(MPI)
         self._warm_for: tuple[str, str, str] | None = None
+        self._pause_ns = 0
 
     def connect(self, world: World) -> None:
         """Duplicate the world's communicator, or split it where the plan has groups. A rank in none of them
@@ -185,6 +179,11 @@ class MpiBackend:
             },
         )
 
+    def pair_up(self, pairs: Pairs, pause_ns: int = 0) -> None:
+        """See Backend. Libraries before MPI 4 have no MPI_Isendrecv; their waits do not sleep."""
+        self._plan = replace(self._plan, pairs=pairs)
+        self._pause_ns = pause_ns if address(self._mpi, started(FUNCTIONS["permute"])) else 0
+
     def inapplicable(self, case: Case) -> str:
         """Why this library cannot run the case, the same on every rank; empty where it can. After connect."""
         if self._group is None:
@@ -212,12 +211,14 @@ class MpiBackend:
             self._warm_for = kind
         assert self._barrier is not None, "prepare comes after connect"
         specs = [self._spec(part.case, part) for part in parts.parts]
-        if not (case.coalesce or self._plan.streams):
+        pause_ns = self._pause_ns if case.collective == "permute" else 0
+        if not (case.coalesce or self._plan.streams or pause_ns):
             return MpiCase(parts, specs, self._barrier)
         for spec in specs:
             name = symbol(started(FUNCTIONS[case.collective]), large=bool(spec.large_count))
             spec.start_function = required_address(self._mpi, name)
-        return MpiCase(parts, specs, self._barrier, required_address(self._mpi, "MPI_Wait"))
+        wait, test = (required_address(self._mpi, name) for name in ("MPI_Wait", "MPI_Test"))
+        return MpiCase(parts, specs, self._barrier, wait, (test, pause_ns))
 
     def together(
         self, prepared: Sequence[MpiCase], calls: Sequence[int], slot: int, lead: int, rounds: int
@@ -254,7 +255,7 @@ class MpiBackend:
         shape, role = buffers.shape, buffers.role
         # Offsets are ints too where counts are.
         furthest = max(shape.send_count, shape.recv_count) if shape.exchange is not None else 0
-        large = max(_largest_count(case, role.ranks), furthest) > INT_MAX
+        large = max(largest_count(case, role.ranks), furthest) > INT_MAX
         spec = self._without_data(case.collective, large=large)
         spec.root = role.root
         spec.dtype = case.data_type.number
@@ -304,52 +305,6 @@ class MpiBackend:
         if self._comm is not None:
             self._comm.Free()
         self._pair.release()
-
-
-def started(name: str) -> str:
-    """The nonblocking form of a function: MPI_Iallreduce of MPI_Allreduce."""
-    return f"MPI_I{name.removeprefix('MPI_').lower()}"
-
-
-def refused_at_once(mpi: Any, case: Case) -> str:  # noqa: ANN401 (the mpi4py module)
-    """Why the case cannot run at once with others, parts or streams; empty where it can, or does not."""
-    if not case.coalesce and case.stream == ALONE:
-        return ""
-    if case.collective == "hypercube":
-        return "the steps of hypercube depend on one another: it cannot be started and waited for"
-    if case.op in SCALED_OPS:
-        return f"MPI has no {case.op}: busbw scales after the sum, which cannot be started and waited for"
-    name = started(FUNCTIONS[case.collective])
-    return "" if address(mpi, name) else f"this MPI library has no {name}"
-
-
-def refused_count(mpi: Any, case: Case, ranks: int) -> str:  # noqa: ANN401 (the mpi4py module)
-    """Why a count of the case cannot be given to this library; empty where it can. Counts are C ints unless
-    the library has the functions of MPI 4 (MPI_Allreduce_c, ...).
-    """
-    largest = _largest_count(case, ranks)
-    if largest <= INT_MAX:
-        return ""
-    needed = [symbol(FUNCTIONS[case.collective], large=True)]
-    if case.op and case.dtype not in DATATYPES:
-        needed.append(symbol("MPI_Op_create", large=True))
-    missing = [name for name in needed if not address(mpi, name)]
-    if not missing:
-        return ""
-    fits = INT_MAX * case.size_bytes // largest
-    return (
-        f"this MPI library has no {missing[0]}, so counts end at {INT_MAX} elements: the largest size is"
-        f" {format_approximate_size(fits)} (-e {fits // 2**20}M)"
-    )
-
-
-def _largest_count(case: Case, ranks: int) -> int:
-    """The largest count of any MPI function that a call uses: the last step of a hypercube moves half of all
-    blocks at once. Where ranks differ, that of a rank which moves all of its bytes with one other.
-    """
-    if case.row.variable is not None:
-        return case.size_bytes // case.data_type.size_bytes
-    return case.count * max(1, ranks // 2) if case.collective == "hypercube" else case.count
 
 
 def _arguments(case: Case, buffers: CaseBuffers, in_place: int) -> Mapping[str, tuple[int, int]]:

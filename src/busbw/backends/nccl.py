@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -16,7 +17,7 @@ from busbw._native import core
 from busbw._native.cuda import CudaDriver
 from busbw._native.nccl import UNIQUE_ID_BYTES, NcclLibrary, load_nccl
 from busbw._native.nvml import CLOCK_SM, open_nvml
-from busbw.backends.base import DeviceState, Identity
+from busbw.backends.base import DeviceState, Identity, Pairs
 from busbw.backends.buffers import BufferPair, CaseBuffers
 from busbw.backends.device_memory import DeviceMemory, choose_allocator
 from busbw.backends.idle import IdleCase
@@ -125,6 +126,10 @@ class NcclBackend:
         self._free.note("registration")
         self.timing_cost_ns = self._facts["event_cost_ns"] = self._event_cost_ns(world)
         self.identity = self._identify()
+
+    def pair_up(self, pairs: Pairs, pause_ns: int = 0) -> None:
+        """See Backend. The host only enqueues, so there is no wait that could sleep."""
+        self._plan = replace(self._plan, pairs=pairs)
 
     def prepare(self, case: Case) -> NcclCase | IdleCase:
         """Lay the case out on this rank. With graphs, collective over its group: the case's calls run once

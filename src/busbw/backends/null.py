@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from busbw._native.core import Rounds
-from busbw.backends.base import CheckOutcome, DeviceState, Identity, Int64Array, Look
+from busbw.backends.base import CheckOutcome, DeviceState, Identity, Int64Array, Look, Pairs
 from busbw.model.case import Case
 
 if TYPE_CHECKING:
@@ -73,6 +73,10 @@ class NullBackend:
 
     def connect(self, world: World) -> None:
         """Nobody to connect to."""
+
+    def pair_up(self, pairs: Pairs, pause_ns: int = 0) -> None:
+        """Everybody takes the same time with everybody."""
+        del pairs, pause_ns
 
     def prepare(self, case: Case) -> NullCase:
         """A scripted case."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from busbw.backends.base import Backend, CheckOutcome, DeviceState, Identity, Look, PreparedCase
+from busbw.backends.base import Backend, CheckOutcome, DeviceState, Identity, Look, Pairs, PreparedCase
 from busbw.backends.idle import IdleCase
 from busbw.model.case import Case
 from busbw.model.choice import Choice
@@ -121,6 +121,11 @@ class StreamsBackend:
         first = self._backends[0].identity
         self.identity = replace(first, facts={**first.facts, "streams": len(self._backends)})
         self.timing_cost_ns = max(backend.timing_cost_ns for backend in self._backends)
+
+    def pair_up(self, pairs: Pairs, pause_ns: int = 0) -> None:
+        """See Backend; of all streams."""
+        for backend in self._backends:
+            backend.pair_up(pairs, pause_ns)
 
     def prepare(self, case: Case) -> PreparedCase:
         """One stream by itself."""

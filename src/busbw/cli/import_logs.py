@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from busbw.model.record import ImportFinding
 
 STANDARD_INPUT: Final = "-"
+_TOOLS: Final = {"auto": "a known tool"}
 # Shorter tables can be equal by chance; of more tables, copies are not looked for.
 _LEAST_COPIED: Final = 3
 _MOST_SEEN: Final = 100_000
@@ -60,6 +61,7 @@ def import_logs(paths: tuple[str, ...], settings: ImportSettings) -> ExitCode:
     for path in paths:
         if path.startswith("-") and path != STANDARD_INPUT:
             raise UsageError(f"unknown option {path}", hint="see `busbw import --help`")
+    _check_numbers(settings)
     named = operation(settings.op) or settings.op
     patterns = (compile_pattern(settings.labels),) if settings.labels else DEFAULTS
     numbers = _table_numbers(settings.table)
@@ -73,13 +75,20 @@ def import_logs(paths: tuple[str, ...], settings: ImportSettings) -> ExitCode:
             _say(error, "")
     if not outcome.imported and not outcome.undecided and not outcome.unread:
         raise UsageError(
-            f"no table of a known tool in {', '.join(paths)}" + (outcome.why if len(paths) == 1 else ""),
+            f"no table of {_TOOLS.get(settings.format, settings.format)} in {', '.join(paths)}"
+            + (outcome.why if len(paths) == 1 else ""),
             hint="give logs of nccl-tests, rccl-tests, nccom-test, OSU or IMB; --format names one of them",
         )
     _print_end(outcome, settings)
     if outcome.unread:
         return ExitCode.USAGE
     return ExitCode.UNDECIDED if outcome.undecided else ExitCode.OK
+
+
+def _check_numbers(settings: ImportSettings) -> None:
+    for flag, value in (("--ranks", settings.ranks), ("--nodes", settings.nodes)):
+        if value is not None and value < 1:
+            raise UsageError(f"{flag} is {value}", hint=f"give {flag} a number from 1 on")
 
 
 def _table_numbers(text: str) -> frozenset[int]:
@@ -131,6 +140,7 @@ def _import_log(
     given = Given(operation, settings.ranks, _given_labels(settings))
     before = outcome.imported + outcome.undecided
     path = why = ""
+    count = 0
     for reading in parts:
         path, why = reading.path, _why_none(reading)
         found = _path_labels(path, patterns)
@@ -139,11 +149,14 @@ def _import_log(
         is_empty = not reading.tables and reading.first_table == 1
         failed = is_empty and not reading.no_text and bool(operation_of(found.get("test", "")))
         tables = [(1, without_rows())] if failed else reading.numbered
+        count = max([count, *(number for number, _ in tables)])
         _import_tables(tables, _origin(reading, found, beside), given, numbers, settings, outcome)
         for finding in reading.findings:
             _note_finding(outcome, path, finding)
     if outcome.imported + outcome.undecided == before:
         outcome.skipped += 1
+        if count:
+            why = f"tables in it: {count}, and --table is {settings.table}"
         if explicit:
             outcome.why = f": {why}" if why else ""
             _note(outcome, f"{path}: no table in it{outcome.why}")

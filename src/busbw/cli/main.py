@@ -19,6 +19,7 @@ from busbw.exporters.formats import ExportFormat
 from busbw.importers.settings import ImportSettings
 from busbw.model.collective import COLLECTIVES
 from busbw.settings.compare import CompareSettings, ExpectSettings
+from busbw.settings.hunt import HUNT, HuntSettings
 from busbw.settings.launch import LaunchSettings
 from busbw.settings.run import FormatName, RunSettings
 
@@ -79,6 +80,36 @@ PREFLIGHT_EXAMPLES: Final = (
     "busbw preflight --on hosts --hosts a,b,c,d --strict",
     "busbw preflight --on slurm -N 8 --preset aws/p5.48xlarge --deep",
 )
+ISOLATE_HELP: Final = (
+    "Find the slow host, GPU or path, in a handful of rounds of pair tests within one launch.\n\n"
+    "Everybody is tested in random pairs; who is slow there is tested afresh, with partners that passed,"
+    " until there is enough evidence. Hosts are tested with each other; on one host, its ranks. Exit code 0"
+    " healthy, 1 suspects confirmed, 3 could not decide."
+)
+ISOLATE_EXAMPLES: Final = (
+    "busbw isolate",
+    "busbw isolate --on hosts --hosts a,b,c,d,e,f,g,h -b 64M",
+    "busbw isolate --on slurm -N 64 --format json",
+    "busbw isolate --simulate 1024 --bad 3 --noise 2%",
+)
+PAIRS_HELP: Final = (
+    "The matrix of all pairs: bandwidth one way and both ways, and latency, in one launch.\n\n"
+    "Takes the flags of `busbw run`; pairs of hosts, or on one host of its ranks."
+)
+PAIRS_EXAMPLES: Final = (
+    "busbw pairs -b 64M",
+    "busbw pairs -b 64M --on slurm -N 16 --format csv",
+    "mpirun -np 8 busbw pairs -b 1M",
+)
+RAILS_HELP: Final = (
+    "Bandwidth of every rail and every host: rings over the hosts, one in each rail, all at once, and then"
+    " rings within each host.\n\n"
+    "A rail is the ranks of one number on their hosts. Takes the flags of `busbw run`."
+)
+RAILS_EXAMPLES: Final = (
+    "busbw rails --on slurm -N 8 --ranks-per-node 8 -b 64M",
+    "mpirun -np 16 busbw rails",
+)
 EXEC_EXAMPLES: Final = (
     "busbw exec --on slurm -N 8 -- hostname",
     "busbw exec --on hosts --hosts a,b --env NCCL_DEBUG=INFO -- python3 train.py",
@@ -119,6 +150,16 @@ COMPARE_EXAMPLES: Final = (
     "busbw compare before=old1.log,old2.log after=new1.log,new2.log",
     "busbw compare results_polaris/",
     "busbw compare results/ --scaling",
+)
+DIAGNOSE_EXAMPLES: Final = (
+    "busbw diagnose last",
+    "busbw diagnose all_reduce.log --format json",
+)
+REPORT_EXAMPLES: Final = (
+    "busbw report last --output report.html",
+    "busbw report 20261121-1815 20261121-1902 --output both.html",
+    "busbw report last --output all_reduce.png --plot bandwidth",
+    "busbw report all_reduce.log --output report.md",
 )
 EXPECT_EXAMPLES: Final = (
     "busbw expect last",
@@ -204,6 +245,78 @@ def preflight(
     words = tuple(word for text in operations for word in text.split(",") if word)
     return preflight_command(
         words, settings or RunSettings(), launch or LaunchSettings(), tuple(sys.argv), deep=deep
+    )
+
+
+@app.command(
+    help=ISOLATE_HELP,
+    config=(Variables("BUSBW_", command=False, show=False), PresetValues()),
+    help_epilogue=_examples(*ISOLATE_EXAMPLES),
+)
+def isolate(
+    *,
+    simulate: Annotated[
+        int | None,
+        Parameter(
+            group=HUNT,
+            show_default=False,
+            help="Start nothing: say what hunts among so many parts would cost and find.",
+        ),
+    ] = None,
+    bad: Annotated[int, Parameter(group=HUNT, help="With --simulate: slow parts, by --loss.")] = 1,
+    noise: Annotated[
+        str, Parameter(group=HUNT, help="With --simulate: standard deviation of one test.")
+    ] = "1%",
+    hunts: Annotated[int, Parameter(group=HUNT, help="With --simulate: how many hunts.")] = 100,
+    own: Annotated[HuntSettings | None, Parameter(name="*")] = None,
+    settings: Annotated[RunSettings | None, Parameter(name="*")] = None,
+    launch: Annotated[LaunchSettings | None, Parameter(name="*")] = None,
+) -> ExitCode:
+    """Find the slow part."""
+    from busbw.cli.isolate import hunt
+    from busbw.cli.isolate import simulate as simulate_hunts
+
+    own, settings = own or HuntSettings(), settings or RunSettings()
+    if simulate is not None:
+        return simulate_hunts(own, simulate, bad, noise, hunts, settings.seed, settings.format)
+    return hunt("isolate", own, settings, launch or LaunchSettings(), tuple(sys.argv))
+
+
+@app.command(
+    help=PAIRS_HELP,
+    config=(Variables("BUSBW_", command=False, show=False), PresetValues()),
+    help_epilogue=_examples(*PAIRS_EXAMPLES),
+)
+def pairs(
+    *,
+    own: Annotated[HuntSettings | None, Parameter(name="*")] = None,
+    settings: Annotated[RunSettings | None, Parameter(name="*")] = None,
+    launch: Annotated[LaunchSettings | None, Parameter(name="*")] = None,
+) -> ExitCode:
+    """The matrix of all pairs."""
+    from busbw.cli.isolate import hunt
+
+    return hunt(
+        "pairs", own or HuntSettings(), settings or RunSettings(), launch or LaunchSettings(), tuple(sys.argv)
+    )
+
+
+@app.command(
+    help=RAILS_HELP,
+    config=(Variables("BUSBW_", command=False, show=False), PresetValues()),
+    help_epilogue=_examples(*RAILS_EXAMPLES),
+)
+def rails(
+    *,
+    own: Annotated[HuntSettings | None, Parameter(name="*")] = None,
+    settings: Annotated[RunSettings | None, Parameter(name="*")] = None,
+    launch: Annotated[LaunchSettings | None, Parameter(name="*")] = None,
+) -> ExitCode:
+    """Rings by rail, and by host."""
+    from busbw.cli.isolate import hunt
+
+    return hunt(
+        "rails", own or HuntSettings(), settings or RunSettings(), launch or LaunchSettings(), tuple(sys.argv)
     )
 
 
@@ -497,6 +610,42 @@ def expect(
     return expect_command(run, options or ExpectSettings(), format)
 
 
+@app.command(help_epilogue=_examples(*DIAGNOSE_EXAMPLES))
+def diagnose(
+    run: Annotated[
+        str, Parameter(help="A run's name or the start of it, its folder, a log, or `last`.")
+    ] = "last",
+    /,
+    *,
+    format: Annotated[TextOrJson, Parameter(group=_FLAGS, help="How to print it.")] = "table",  # noqa: A002
+) -> ExitCode:
+    """Is it expected, were all links used, which algorithm, how steady, is every rank the same?"""
+    from busbw.cli.diagnose import diagnose_command
+
+    return diagnose_command(run, format)
+
+
+@app.command(name="report", help_epilogue=_examples(*REPORT_EXAMPLES))
+def write_report(
+    *runs: Annotated[str, Parameter(help="Runs (their names, folders, or `last`) and logs. [default: last]")],
+    output: Annotated[
+        Path,
+        Parameter(
+            name=["--output", "-o"],
+            group=_FLAGS,
+            help="What to write: a page (.html), text (.md), or a picture a plot (.svg, .png).",
+        ),
+    ] = Path("report.html"),
+    plot: Annotated[
+        str, Parameter(group=_FLAGS, show_default=False, help="Only the plot with this in its name.")
+    ] = "",
+) -> ExitCode:
+    """Verdicts, curves, ranks, links and histograms as one page that opens offline; or as pictures."""
+    from busbw.cli.report import report_command
+
+    return report_command(runs, output, plot)
+
+
 def main(argv: list[str] | None = None) -> int:
     """Dispatch; every error becomes one line, a hint, and its exit code."""
     arguments = sys.argv[1:] if argv is None else argv
@@ -529,7 +678,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _refuse(error: UsageError, arguments: list[str]) -> int:
     """Words that cannot be understood. Under a launcher the other ranks of a run wait to be told so."""
-    if arguments[:1] in (["run"], ["preflight"]):
+    if arguments[:1] in (["run"], ["preflight"], ["isolate"], ["pairs"], ["rails"]):
         from busbw.cli.run import refuse
         from busbw.worker.follower import world_choice
 

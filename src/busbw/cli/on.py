@@ -18,7 +18,7 @@ from busbw.launchers.engine import Job, JobRequest, Work, load
 from busbw.launchers.interrupt import Interrupt
 from busbw.launchers.settle import settle
 from busbw.launchers.variables import read_variables
-from busbw.model.event import EventKind, event
+from busbw.model.event import Emit, Event, EventKind, event
 from busbw.planning.json_file import INLINE, read_text
 from busbw.planning.make import make_plan, without_pattern
 from busbw.planning.preflight import asked_words
@@ -46,10 +46,17 @@ _SHARING = ("slurm", "pbs")
 
 
 def run_on(
-    operations: tuple[str, ...], settings: RunSettings, launch: LaunchSettings, argv: tuple[str, ...]
+    operations: tuple[str, ...],
+    settings: RunSettings,
+    launch: LaunchSettings,
+    argv: tuple[str, ...],
+    *,
+    hear: Emit = lambda item: None,
+    before: tuple[Finding, ...] = (),
 ) -> ExitCode:
-    """Submit the run, a job for each number of nodes, and follow the jobs in turn. Raises BusbwError for
-    everything that ends it before it starts.
+    """Submit the run, a job for each number of nodes, and follow the jobs in turn. ``hear`` gets every event
+    that is shown; ``before`` was found earlier and belongs into the record. Raises BusbwError for everything
+    that ends it before it starts.
     """
     words = settings if settings.ranks is not None else without_pattern(settings)
     make_plan(operations, words, "null", max(settings.ranks or 1, 1))  # a typo must not wait for a queue
@@ -64,7 +71,7 @@ def run_on(
     if settings.dry_run:
         _print_dry_run(requests, settings.format)
         return ExitCode.OK
-    found = [_look(job, request, settings) for job, request in zip(jobs, requests, strict=True)]
+    found = [(*before, *_look(job, request, settings)) for job, request in zip(jobs, requests, strict=True)]
     started, interrupted = _submit_all(jobs, requests, argv, settings)
     for (folder, _), findings in zip(started, found, strict=False):
         with contextlib.suppress(OSError):  # a full disk: whoever follows says so
@@ -74,7 +81,7 @@ def run_on(
         print(f"{len(started)} jobs: {numbers}; `busbw jobs --format csv` lists them", file=sys.stderr)
     if launch.detach and not interrupted:
         return ExitCode.OK
-    return _follow_all(started, found, settings, launch, interrupted=interrupted)
+    return _follow_all(started, found, settings, launch, hear, interrupted=interrupted)
 
 
 def _look(job: Job, request: JobRequest, settings: RunSettings) -> tuple[Finding, ...]:
@@ -201,6 +208,7 @@ def _follow_all(
     found: list[tuple[Finding, ...]],
     settings: RunSettings,
     launch: LaunchSettings,
+    hear: Emit,
     *,
     interrupted: bool,
 ) -> ExitCode:
@@ -209,7 +217,7 @@ def _follow_all(
     for (folder, handle), findings in zip(started, found, strict=False):
         if interrupted:
             job_session.cancel(folder, now=False)
-        code, stopped = _follow(folder, handle, settings, launch, findings)
+        code, stopped = _follow(folder, handle, settings, launch, hear, findings)
         worst, interrupted = max(worst, code), interrupted or stopped
     return worst
 
@@ -229,12 +237,18 @@ def _follow(
     handle: Handle,
     settings: RunSettings,
     launch: LaunchSettings,
+    hear: Emit,
     findings: tuple[Finding, ...] = (),
 ) -> tuple[ExitCode, bool]:
     """The job's exit code, and whether the user stopped it here."""
     with contextlib.closing(_display(shown_as(settings))) as display:
         _show(findings, display)
-        following = job_session.start_following(handle, folder, display.handle, sys.stderr, wait=launch.wait)
+
+        def show(item: Event) -> None:
+            hear(item)
+            display.handle(item)
+
+        following = job_session.start_following(handle, folder, show, sys.stderr, wait=launch.wait)
         code = job_session.follow(following)
     return judged(code, folder, settings), following.stopped
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from busbw.launchers.base import LaunchRequest
+    from busbw.model.finding import Finding
     from busbw.model.plan import Plan
     from busbw.record.deliver import Delivery
     from busbw.settings.launch import LaunchSettings
@@ -41,9 +42,17 @@ _TOLD_BY_EXEC = {"hostfile": "BUSBW_HOSTFILE", "nodes": "BUSBW_NODES"}
 
 
 def run(
-    operations: tuple[str, ...], settings: RunSettings, launch: LaunchSettings, argv: tuple[str, ...]
+    operations: tuple[str, ...],
+    settings: RunSettings,
+    launch: LaunchSettings,
+    argv: tuple[str, ...],
+    *,
+    hear: Emit = lambda item: None,
+    before: tuple[Finding, ...] = (),
 ) -> ExitCode:
-    """Measure ``operations``. Raises BusbwError for everything that ends the run before it starts."""
+    """Measure ``operations``. On an engine ``hear`` gets every event that is shown, and ``before`` was found
+    earlier and belongs into the record. Raises BusbwError for everything that ends the run before it starts.
+    """
     from busbw.launchers.choose import local_request, rank_count
     from busbw.reports.live import create, shown_as
 
@@ -56,7 +65,7 @@ def run(
             )
         from busbw.cli.on import run_on
 
-        return run_on(operations, settings, launch, argv)
+        return run_on(operations, settings, launch, argv, hear=hear, before=before)
     if not settings.deliver:
         _refuse_without_engine(launch, os.environ)
     environ = {} if settings.deliver else read_variables(launch.env, launch.env_file)
@@ -181,7 +190,8 @@ def _join(
         code = live(identity, settings.world, Director(request, plan, show, guard), show, watched)
     code = judged(code, show.folder, settings)
     # A front process judges what was delivered; no engine is to start these ranks again for it.
-    return ExitCode.OK if delivery is not None and code is ExitCode.BAD_VERDICT else code
+    is_judged = code in (ExitCode.BAD_VERDICT, ExitCode.UNDECIDED)
+    return ExitCode.OK if delivery is not None and is_judged else code
 
 
 def _delivery(identity: Identity, settings: RunSettings) -> Delivery | None:

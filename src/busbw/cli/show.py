@@ -14,7 +14,8 @@ from busbw.errors import ExitCode, UsageError
 from busbw.model.event import EventKind, event
 from busbw.model.record import Method, RunRecord
 from busbw.record.read import read_digests, read_record, read_samples
-from busbw.reports.live import FORMATS, PREFLIGHT, create
+from busbw.record.results import read_rounds
+from busbw.reports.live import FORMATS, HUNT, PREFLIGHT, create
 
 if TYPE_CHECKING:
     import numpy as np
@@ -53,7 +54,8 @@ def show(
 
 def _replay(folder: Path, record: RunRecord, format_name: str) -> None:
     stops = record.plan.preflight.stops and format_name == "table"
-    display = create(PREFLIGHT if stops else format_name, sys.stdout, sys.stderr, live=False)
+    shown = f"{HUNT}{format_name}" if record.plan.hunt is not None and format_name != "jsonl" else format_name
+    display = create(PREFLIGHT if stops else shown, sys.stdout, sys.stderr, live=False)
     for finding in record.findings:
         display.handle(event(EventKind.FINDING, finding=finding))
     if record.world is not None and record.method is not None:
@@ -69,6 +71,10 @@ def _replay(folder: Path, record: RunRecord, format_name: str) -> None:
                 **({} if record.source is None else {"source": record.source}),
             )
         )
+    for tested in read_rounds(folder):
+        display.handle(event(EventKind.ROUND, tested=tested))
+    if record.hunt:
+        display.handle(event(EventKind.VERDICT, hunt=record.hunt))
     for result in record.finished:
         display.handle(event(EventKind.CASE, result=result))
     if record.memory_bytes:

@@ -23,6 +23,7 @@ NONE: Final = "none"  # of a component: it is left out
 _MACHINES: Final[Mapping[str, Arch]] = {"x86_64": "amd64", "aarch64": "arm64"}
 _MOST_TAG: Final = 128  # characters (OCI distribution specification)
 _VERSION: Final = re.compile(r"\w[\w.+~-]*\Z")
+_REFERENCE: Final = re.compile(r"[\w./:@-]*\Z")
 # Values that are more than a version. No quotes or shell characters in any.
 _FREE: Final = ("sm", "efa_flags", "perftest_from")
 _WORDS: Final = re.compile(r"[\w./+: =-]*\Z")
@@ -121,6 +122,10 @@ def this_arch() -> Arch:
 def choose(asked: Choice) -> Image:
     """The image that was asked for. Raises UsageError for what the table does not know."""
     recipe = read_recipe(asked.recipe)
+    if not _REFERENCE.match(asked.base):
+        raise UsageError(
+            f"{asked.base!r} is no image", hint="write --base as REGISTRY/IMAGE:TAG or IMAGE:TAG"
+        )
     release = _release(recipe, asked)
     cuda, ubuntu, notes = _pair(recipe, release, asked)
     values = _values(recipe, release, asked)

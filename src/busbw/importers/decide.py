@@ -15,7 +15,10 @@ from busbw.importers.check import Checked
 from busbw.importers.operations import DOUBLE, PLAIN, SHARED, UNEVEN, operation, operation_in_path
 from busbw.importers.solve import Consensus, RankInterval, block_ranks, factor, possible_operations, ranks_of
 from busbw.importers.table import Table
+from busbw.model.collective import COLLECTIVES
 from busbw.model.record import ImportFinding
+
+_KNOWN: Final = DOUBLE | SHARED | PLAIN | UNEVEN | {row.name for row in COLLECTIVES}
 
 _BY_PATH: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -85,7 +88,8 @@ def _operation(
 ) -> tuple[str, str, tuple[ImportFinding, ...]]:
     """The name that is taken, whose word that is, and what was said against others or against it."""
     if given.operation:
-        return given.operation, "flag", tuple(_overridden(table, fits, given.operation))
+        against = (*_foreign(table, given.operation), *_overridden(table, fits, given.operation))
+        return given.operation, "flag", against
     named = [(table.operation_from, table.operation), by_label]
     findings = []
     chosen = chosen_word = ""
@@ -114,6 +118,14 @@ def named_by_path(path: str, labels: dict[str, str]) -> str:
     """The operation that labels or file name say; empty where they say none."""
     label = labels.get("test", labels.get("op", labels.get("collective", "")))
     return operation(label) or operation_in_path(path)
+
+
+def _foreign(table: Table, name: str) -> list[ImportFinding]:
+    """That the user's word is none of ours: maybe it is mistyped."""
+    if name in _KNOWN or name == table.operation:
+        return []
+    text = f"--op {name} is no operation that busbw knows: its bandwidths are those that the log prints"
+    return [ImportFinding("foreign", text, table.first_line)]
 
 
 def _overridden(table: Table, fits: Sequence[str], name: str) -> list[ImportFinding]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -112,11 +113,11 @@ def read_file(path: Path, tool: str = "") -> Reading:
 
 def read_file_parts(path: Path, tool: str = "", part_rows: int | None = PART_ROWS) -> Iterator[Reading]:
     """``read_file``, a part of so many rows at a time where the file is a text; all at once for None."""
-    digest = ""
+    digest, name = "", os.fsencode(path).decode("utf-8", "replace")  # a terminal prints no other names
     try:
         changed = datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
         with path.open("rb") as stream:
-            for reading in read_stream_parts(stream, str(path), tool, part_rows):
+            for reading in read_stream_parts(stream, name, tool, part_rows):
                 if not digest and not reading.no_text:  # a checkpoint among the logs has gigabytes
                     digest = _sha256(path)
                 yield replace(
@@ -126,7 +127,8 @@ def read_file_parts(path: Path, tool: str = "", part_rows: int | None = PART_ROW
                     created_from=reading.created_from if reading.created else "file",
                 )
     except OSError as error:
-        raise UnreadableError(f"cannot read {path}: {error}", hint="give a log that you can read") from error
+        words = f"cannot read {name}: {error.strerror or error}"
+        raise UnreadableError(words, hint="give a log that you can read") from error
 
 
 def read_stream(stream: IO[bytes], path: str, tool: str = "") -> Reading:
@@ -185,8 +187,9 @@ def _as(tool: str, tables: Iterable[Table]) -> tuple[Table, ...]:
 
 
 def _read_log(log: Log, path: str, tool: str, first: int) -> Reading:
-    tables = _without_words(list(_as(tool, map(interpret, log.tables))))
-    if not tables and first == 1 and log.facts.header.get("program"):
+    asked = [table for table in log.tables if _is_asked(table.layout.tool, tool)]
+    tables = _without_words(list(_as(tool, map(interpret, asked))))
+    if not tables and first == 1 and log.facts.header.get("program") and _is_asked(NCCL_TESTS, tool):
         tables = [without_rows(log.facts, log.job)]
     created = ""
     for table in tables:

@@ -72,6 +72,8 @@ def tables(lines: Sequence[str]) -> list[Table]:
     if not sides or not {"size", "count"} <= set(positions):
         return []
     rows, findings = _read(reader, len(names), positions, sides)
+    if any(is_number(name.strip()) for name in names):
+        findings.insert(0, ImportFinding("damaged", "a row stands in the line of the heading", 1))
     groups: dict[tuple[str, str, str], _Rows] = {}
     for number, cells in rows:
         key = tuple(_cell(cells, positions, name) for name in ("collective", "ranks", "time_is"))

@@ -13,13 +13,14 @@ from busbw.importers.headings import NCCOM_TEST
 from busbw.importers.json_text import Document, count, is_number, number, sequence, text_of
 from busbw.importers.nccom_test import time_words
 from busbw.importers.operations import operation
-from busbw.importers.own import Outcome
+from busbw.importers.own import Outcome, outcome
 from busbw.importers.own_json import cut, outcome_of, run_words
 from busbw.importers.printed import FloatArray, Printed
 from busbw.importers.raw import Failure
 from busbw.importers.table import Table
 from busbw.model.collective import Placement
 from busbw.model.record import ImportFinding
+from busbw.model.result import Status
 from busbw.units import NS_PER_US
 
 _TIME: Final = re.compile(r"time(?::(avg|p\d+(?:\.\d+)?))?\(us\)")
@@ -60,10 +61,15 @@ def tables(document: Document) -> list[Table]:
 
 def _has_own(row: dict[str, Any]) -> bool:
     """Whether a row of our own export says what it is."""
-    words = row.get("placement") in _PLACEMENTS and all(
-        isinstance(row.get(key), str) for key in ("redop", "status")
+    if row.get("status") == Status.GOOD.value and not _time_columns(row):
+        return False
+    words = row.get("placement") in _PLACEMENTS and isinstance(row.get("redop"), str)
+    return (
+        words
+        and outcome(text_of(row.get("status")), "") is not None
+        and "wrong" in row
+        and all(isinstance(row.get(key), int) for key in ("root", "cycle"))
     )
-    return words and "wrong" in row and all(isinstance(row.get(key), int) for key in ("root", "cycle"))
 
 
 def _group(row: dict[str, Any]) -> tuple[object, ...]:

@@ -131,9 +131,9 @@ class Watch:
         self.selector.register(connection, selectors.EVENT_READ, self)
 
     def drain(self) -> None:
-        """What has happened until now."""
-        for key, _ in self.selector.select(0):
-            if key.data is self:
+        """What has happened until now: who was just heard to connect may have ended already."""
+        while ready := [key for key, _ in self.selector.select(0) if key.data is self]:
+            for key in ready:
                 self.read(key)
 
 

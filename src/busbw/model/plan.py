@@ -10,6 +10,7 @@ from busbw.model.case import Case
 from busbw.model.choice import CHOICE_WORDS
 from busbw.model.collective import Placement, Role
 from busbw.model.counts import CountTable
+from busbw.model.hunt import Hunt
 
 PLAN_VERSION = 1
 
@@ -146,6 +147,8 @@ class Plan:
     pin: bool = False
     streams: tuple[Stream, ...] = ()
     preflight: Preflight = Preflight()
+    evidence: tuple[str, ...] = ()  # passes behind the timed one: counters, algorithm
+    hunt: Hunt | None = None  # instead of cases
 
     @property
     def steps(self) -> tuple[tuple[Case, ...], ...]:
@@ -201,7 +204,7 @@ class Plan:
     @property
     def watches(self) -> bool:
         """Whether the library is watched during one untimed call of each case: what does it choose?"""
-        return not CHOICE_WORDS.isdisjoint(self.show)
+        return not CHOICE_WORDS.isdisjoint((*self.show, *self.evidence))
 
     def to_json(self) -> str:
         """One line of JSON."""
@@ -211,6 +214,7 @@ class Plan:
     def from_json(cls, text: str | bytes) -> Plan:
         """The inverse of to_json; ranks have no pydantic, so the nesting is spelled out."""
         fields = json.loads(text)
+        hunt = fields.pop("hunt", None)
         if fields.pop("version") != PLAN_VERSION:
             raise ValueError("the plan was made by another version of busbw")
         cases = tuple(
@@ -230,7 +234,9 @@ class Plan:
             options=CallOptions(**fields.pop("options", {})),
             timing=Timing(**fields.pop("timing", {})),
             show=tuple(fields.pop("show", ())),
+            evidence=tuple(fields.pop("evidence", ())),
             preflight=_preflight(fields.pop("preflight", {})),
+            hunt=None if hunt is None else Hunt.from_fields(hunt),
             streams=tuple(Stream(**_with_pattern(stream)) for stream in fields.pop("streams", ())),
             **_with_pattern(fields),
         )

@@ -9,6 +9,7 @@ from typing import Any, Final
 from busbw.model.finding import Finding
 from busbw.model.plan import Plan
 from busbw.model.result import CaseResult, Status
+from busbw.model.traffic import Burst
 
 # Raised when a field changes meaning or goes; readers refuse what they do not know.
 SCHEMA_VERSION: Final = 2
@@ -134,9 +135,10 @@ class ImportSource:
 class RunRecord:
     """Everything known about a run. ``machine`` and ``environment`` are those of rank 0's host;
     ``memory_bytes`` is the most that any rank took, by use; ``findings`` are what was noticed beside the
-    numbers.
+    numbers, ``bursts`` what links carried (--evidence counters).
 
     Once a run has ended, ``results`` has one for every case of the plan; before, for the finished ones.
+    ``hunt`` is the verdict of a hunt, whose rounds are a file of their own.
     ``source`` is there where the numbers were not measured by busbw but imported.
     """
 
@@ -159,6 +161,8 @@ class RunRecord:
     hint: str = ""
     source: ImportSource | None = None
     findings: tuple[Finding, ...] = ()
+    bursts: tuple[Burst, ...] = ()
+    hunt: dict[str, Any] = field(default_factory=dict)
 
     @property
     def finished(self) -> tuple[CaseResult, ...]:

@@ -10,6 +10,7 @@ from busbw.errors import UsageError
 from busbw.model.collective import collective
 from busbw.model.plan import CallOptions, Limits, Plan, Timing
 from busbw.model.result import FIELD_WORDS
+from busbw.planning.hunt import make_hunt_plan
 from busbw.planning.preflight import make_preflight
 from busbw.planning.streams import OF_RANKS, make_streams, without_ranks
 from busbw.planning.swept import operation_names, swept
@@ -23,6 +24,7 @@ MOST_CALLS_PER_GRAPH: Final = 4096  # a bound of ours: larger graphs take second
 DEFAULT_COLUMNS: Final = ("p99", "imbalance", "n")
 # A sample of a stream holds several calls: it has no percentiles of one.
 STREAM_COLUMNS: Final = ("overlap", "imbalance", "n")
+EVIDENCE: Final = ("counters", "algorithm")
 # Numbered as nccl-tests' -a.
 _AVERAGES: Final = ("rank0", "avg", "min", "max")
 # The last four are one loop of all -n calls, and over ranks as -a says.
@@ -37,6 +39,8 @@ _OF_GPUS: Final = {"nccl", "null"}
 def make_plan(operations: tuple[str, ...], settings: RunSettings, backend: str, ranks: int) -> Plan:
     """The plan of a run. Raises UsageError for anything that cannot be meant."""
     at_least("--launches", settings.launches, 1)
+    if settings.hunt:
+        return make_hunt_plan(settings, backend)
     timing = _timing(settings, backend)
     streams = make_streams(operations, settings, backend, ranks) if settings.streams else None
     if streams is None:
@@ -67,7 +71,24 @@ def make_plan(operations: tuple[str, ...], settings: RunSettings, backend: str, 
         pin=settings.pin,
         streams=() if streams is None else streams.streams,
         preflight=make_preflight(settings),
+        evidence=_evidence(settings),
     )
+
+
+def _evidence(settings: RunSettings) -> tuple[str, ...]:
+    """The passes behind the timed one. Raises UsageError for those that cannot be."""
+    words = dict.fromkeys(word for text in settings.evidence for word in text.lower().split(",") if word)
+    for word in words:
+        if word not in EVIDENCE:
+            raise UsageError(f"unknown evidence {word!r}", hint=f"use {', '.join(EVIDENCE)}")
+    if "counters" in words and settings.backend == "null":
+        raise UsageError("the null backend moves nothing, so no link has counters of it", hint="leave it out")
+    if "counters" in words and settings.streams:
+        raise UsageError(
+            "--evidence counters is of one operation, and --streams has several at once",
+            hint="measure them one after the other for it",
+        )
+    return tuple(words)
 
 
 def without_pattern(settings: RunSettings) -> RunSettings:

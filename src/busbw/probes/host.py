@@ -203,3 +203,13 @@ def available_memory_bytes(memory: Memory) -> AvailableMemory:
     if memory.grows_on_demand:
         return AvailableMemory(None, f"not known: {memory.grows_on_demand}")
     return AvailableMemory(memory.available_bytes, "MemAvailable of the host")
+
+
+def queued_ns(path: Path = Path("/proc/thread-self/schedstat")) -> int:
+    """How long this thread was ready to run and had no core since it began (proc(5), sched-stats: run_delay);
+    0 where the kernel does not say.
+    """
+    try:
+        return int(path.read_text().split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0

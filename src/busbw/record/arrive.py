@@ -22,12 +22,13 @@ from busbw.record.folder import (
     DIGESTS_FILE,
     NCCL_FILES,
     RESULTS_FILE,
+    ROUNDS_FILE,
     RUN_FILE,
     SAMPLES_FILE,
     STREAM_FILE,
 )
 from busbw.record.request import requested
-from busbw.record.results import forget_results
+from busbw.record.results import append_round, forget_results
 from busbw.record.write import write_record
 
 # What may be written below a run folder by a stream, which other programs of the job can write to as well.
@@ -103,6 +104,7 @@ class Arrival:
         items = [item for line in lines if (item := decode(line.decode(errors="replace"))) is not None]
         if not any(self._is_of_ranks(item) for item in items):
             (self._folder / RESULTS_FILE).unlink(missing_ok=True)
+            (self._folder / ROUNDS_FILE).unlink(missing_ok=True)
         for item in items:
             if self._numbers.is_next(item):
                 self._keep(item)
@@ -133,6 +135,8 @@ class Arrival:
             write_record(self._folder, self._begun(item))
         elif kind == EventKind.CASE:
             self._result(item["result"])
+        elif kind == EventKind.ROUND:
+            append_round(self._folder, item["tested"])
         elif kind == EventKind.RECORD:
             self._file(item)
 

@@ -19,6 +19,7 @@ from busbw.errors import UsageError
 
 RUN_FILE: Final = "run.json"
 RESULTS_FILE: Final = "results.jsonl"
+ROUNDS_FILE: Final = "rounds.jsonl"  # of a hunt: a line a round
 SAMPLES_FILE: Final = Path("samples") / "samples.bin"
 DIGESTS_FILE: Final = Path("samples") / "digests.bin"
 SAMPLES_PARQUET: Final = Path("samples") / "samples.parquet"

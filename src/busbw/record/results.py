@@ -11,13 +11,24 @@ from pathlib import Path
 from typing import Any
 
 from busbw.model.result import CaseResult
-from busbw.record.folder import RESULTS_FILE, RUN_FILE
+from busbw.record.folder import RESULTS_FILE, ROUNDS_FILE, RUN_FILE
 
 
 def append_result(folder: Path, result: CaseResult) -> None:
     """Keep one more result; a kill leaves whole lines but for the last."""
     with (folder / RESULTS_FILE).open("a") as file:
         file.write(json.dumps(asdict(result), separators=(",", ":")) + "\n")
+
+
+def append_round(folder: Path, tested: dict[str, Any]) -> None:
+    """Keep one more round of a hunt."""
+    with (folder / ROUNDS_FILE).open("a") as file:
+        file.write(json.dumps(tested, separators=(",", ":")) + "\n")
+
+
+def read_rounds(folder: Path) -> Sequence[dict[str, Any]]:
+    """The rounds of a hunt, as far as they were written."""
+    return _whole_lines(folder / ROUNDS_FILE)
 
 
 def read_fields(folder: Path) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from busbw.model.result import (
 )
 from busbw.reports import streams, table
 from busbw.reports.findings import PreflightDisplay, finding_lines
+from busbw.reports.hunt import HuntDisplay, HuntJsonDisplay, MatrixCsvDisplay
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 FORMATS: Final = ("table", "csv", "json", "jsonl")
 PREFLIGHT: Final = "preflight"  # the table of a run that measures nothing
+HUNT: Final = "hunt-"  # before the format of a hunt
 
 
 class Display(Protocol):
@@ -53,6 +55,9 @@ def create(format_name: str, out: TextIO, err: TextIO, *, live: bool = True) -> 
         return TableDisplay(out, err, live=live)
     if format_name == PREFLIGHT:
         return PreflightDisplay(out, err)
+    if format_name.startswith(HUNT):
+        hunts = {"hunt-csv": MatrixCsvDisplay, "hunt-json": HuntJsonDisplay, "hunt-table": HuntDisplay}
+        return hunts[format_name](out, err)
     kinds: dict[str, Callable[[TextIO, TextIO], Display]] = {
         "csv": CsvDisplay,
         "json": JsonDisplay,
@@ -63,6 +68,8 @@ def create(format_name: str, out: TextIO, err: TextIO, *, live: bool = True) -> 
 
 def shown_as(settings: RunSettings) -> str:
     """The format that a run with these settings is shown in."""
+    if settings.hunt and settings.format != "jsonl":
+        return HUNT + settings.format
     return PREFLIGHT if settings.stop_after and settings.format == "table" else settings.format
 
 

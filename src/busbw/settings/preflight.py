@@ -46,6 +46,13 @@ class PreflightSettings:
         LevelName,
         Parameter(show=False, help="Written by `busbw preflight` into jobs: how much to check, then stop."),
     ] = ""
+    hunt: Annotated[
+        str,
+        Parameter(
+            show=False,
+            help="Written by `busbw isolate`, `pairs` and `rails` into jobs: what to do.",
+        ),
+    ] = ""
     asked: Annotated[
         str,
         Parameter(show=False, help="Written by busbw into jobs: the ranks and nodes that were asked for."),

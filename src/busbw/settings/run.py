@@ -278,6 +278,17 @@ class RunSettings(PreflightSettings, PatternSettings):
             " code is 1 below it, 3 undecided.",
         ),
     ] = ()
+    evidence: Annotated[
+        tuple[str, ...],
+        Parameter(
+            consume_multiple=True,
+            negative="",
+            show_default=False,
+            group=OUTPUT,
+            help="Untimed passes for `busbw diagnose`: counters (what every link carries during a burst of"
+            " the largest size), algorithm (what NCCL says of each case).",
+        ),
+    ] = ()
     report_cputime: Annotated[
         int,
         Parameter(

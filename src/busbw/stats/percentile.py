@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from typing import Final
 
 import numpy as np
@@ -35,6 +36,7 @@ class PercentileEstimate:
     samples: int
 
 
+@cache
 def least_samples(percent: float) -> int:
     """Samples from which the percentile is shown: p90 29, p95 59, p99 299, p99.9 2995.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +17,7 @@ from busbw.model.case import Case
 from busbw.model.choice import Choice, agreed_choice
 from busbw.model.plan import Limits, Plan
 from busbw.model.result import CaseResult, Status, StopReason
+from busbw.model.traffic import Burst
 from busbw.worker.across_ranks import Grouping
 from busbw.worker.deadline import Deadline
 from busbw.worker.measure import Conditions, Samples, first_call, measure
@@ -89,6 +90,24 @@ class Session:
             if isinstance(self._backend, StreamsBackend):
                 return self._checked_and_measured_at_once(cases, limits, self._backend)
             return [self._checked_and_measured(cases[0], limits)]
+
+    def bursts(self) -> Iterator[Burst]:
+        """What links carry, behind everything that is timed; on rank 0. Collective."""
+        from busbw.worker.burst import burst, burst_cases, reader
+
+        world = self._given.world
+        read = reader(world, self._backend.identity.device_uuid)
+        for case in burst_cases(self._plan):
+            if self._reasons[case.index]:
+                continue
+            with self._deadline.for_case(case):
+                prepared = self._backend.prepare(case)
+                try:
+                    found = burst(case, prepared, world, read)
+                finally:
+                    prepared.close()
+            if found is not None:
+                yield found
 
     def _not_applicable(self, case: Case, cases: Sequence[Case]) -> CaseResult:
         """Where one stream of a step cannot run, the others would not run beside what they say."""

@@ -1,4 +1,4 @@
-"""A limit for one case (-T), kept by a thread: an MPI call that never returns can only be left."""
+"""A limit for one case (-T) or round, kept by a thread: an MPI call that never returns can only be left."""
 
 from __future__ import annotations
 
@@ -10,13 +10,19 @@ from busbw.model.case import Case
 
 
 class Deadline:
-    """``expired(case, seconds)`` is called from another thread when a case takes longer; it does not
-    return.
+    """``expired(case, seconds)`` is called from another thread when a case takes longer, ``stuck(doing,
+    seconds)`` when a round does; they do not return.
     """
 
-    def __init__(self, seconds: float, expired: Callable[[Case, float], None]) -> None:
+    def __init__(
+        self,
+        seconds: float,
+        expired: Callable[[Case, float], None],
+        stuck: Callable[[str, float], None] = lambda doing, seconds: None,
+    ) -> None:
         self._seconds = seconds
         self._expired = expired
+        self._stuck = stuck
 
     @classmethod
     def none(cls) -> Deadline:
@@ -26,13 +32,25 @@ class Deadline:
     @contextmanager
     def for_case(self, case: Case) -> Iterator[None]:
         """Watch over one case."""
-        if self._seconds <= 0:
+        with _timer(self._seconds, lambda: self._expired(case, self._seconds)):
             yield
-            return
-        timer = threading.Timer(self._seconds, self._expired, (case, self._seconds))
-        timer.daemon = True
-        timer.start()
-        try:
+
+    @contextmanager
+    def watch(self, seconds: float, doing: str) -> Iterator[None]:
+        """Watch over what this rank is ``doing``."""
+        with _timer(seconds, lambda: self._stuck(doing, seconds)):
             yield
-        finally:
-            timer.cancel()
+
+
+@contextmanager
+def _timer(seconds: float, act: Callable[[], None]) -> Iterator[None]:
+    if seconds <= 0:
+        yield
+        return
+    timer = threading.Timer(seconds, act)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

@@ -97,6 +97,22 @@ class _Rank:
             time.sleep(_TELLING_SECONDS)  # a launcher ends all ranks with the first: rank 0 has the record
         os._exit(ExitCode.RANK_FAILED)
 
+    def stuck(self, world: World, doing: str, seconds: float) -> None:
+        """A round of a hunt does not end. Every rank that can, says that it waits: who says nothing hangs."""
+        member = world.members[world.rank]
+        error = RankFailed(
+            f"{doing}: no end within {seconds:g} s",
+            hint="look for what hangs there, or give --round-timeout more",
+            rank=member.rank,
+            host=member.host,
+        )
+        tell = self._emit_own if self.director is None else self.director.emit
+        tell({**error_event(error, peer_lost=True), "waits": True})
+        time.sleep(_TELLING_SECONDS)
+        if self.lead is not None:
+            self.lead.end(RunStatus.FAILED, error, peer_lost=True)
+        os._exit(ExitCode.RANK_FAILED)
+
     def interrupted(self, received: signal.Signals) -> None:
         """The user or the launcher ends the job."""
         self._say_goodbye()  # at once: SIGKILL may follow
@@ -133,7 +149,9 @@ class _Rank:
         hear_signals()
         try:
             plan = self._plan(world)
-            deadline = Deadline(plan.options.timeout_s, partial(self.expired, world))
+            deadline = Deadline(
+                plan.options.timeout_s, partial(self.expired, world), partial(self.stuck, world)
+            )
             outcome = run(world, plan, self.lead, deadline)
         except RefusedTogether as error:
             self.tell(error)
@@ -148,7 +166,7 @@ class _Rank:
         world.close()
         if outcome.nothing_measured:
             return ExitCode.UNDECIDED
-        return ExitCode.BAD_VERDICT if outcome.wrong_cases else ExitCode.OK
+        return ExitCode.BAD_VERDICT if outcome.wrong_cases else outcome.verdict
 
     def _plan(self, world: World) -> Plan:
         """The plan, from rank 0 to all. Raises RefusedTogether on all ranks when rank 0 could not make

@@ -30,7 +30,7 @@ def follow(identity: Identity, arguments: list[str]) -> int:
     watched = Watched(identity.rank, os.environ)
     emit(event(EventKind.HELLO, rank=identity.rank, pid=os.getpid(), host=socket.gethostname()))
     code = int(live(identity, world_choice(arguments), None, emit, watched))
-    return 0 if code in (0, 1) else code  # a front process judges: no engine is to start the ranks again
+    return 0 if code in (0, 1, 3) else code  # a front process judges: no engine is to start the ranks again
 
 
 def world_choice(arguments: list[str]) -> WorldChoice:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -16,10 +16,14 @@ from busbw.model.event import Emit, EventKind, event
 from busbw.model.finding import Finding
 from busbw.model.record import SCHEMA_VERSION, Method, RunRecord, RunStatus, WorldInfo
 from busbw.model.result import CaseResult, Status
+from busbw.record.results import append_round
 from busbw.record.write import RunWriter
 
 if TYPE_CHECKING:
+    from busbw.hunt.field import Field
+    from busbw.model.hunt import RoundResult
     from busbw.model.plan import Plan
+    from busbw.model.traffic import Burst
     from busbw.worker.retain import Kept
 
 # Enough to even out a case that does not apply or takes long, few enough to follow growing sizes.
@@ -80,6 +84,7 @@ class Lead:
         self._ended = False
         self._wrong = 0
         self._measured = 0
+        self._verdict = ExitCode.OK  # of a hunt
         self._unreached = 0  # cases for which the budget had no time
         self._pace = _Pace(len(plan.cases), time.monotonic())
         record = RunRecord(
@@ -142,6 +147,32 @@ class Lead:
             self._emit(event(EventKind.CASE, result=result))
             self._emit(event(EventKind.PROGRESS, **self._pace.after_case(time.monotonic())))
 
+    def carried(self, burst: Burst) -> None:
+        """See Observer."""
+        with self._lock:
+            if not self._ended:
+                self._writer.describe(bursts=(*self._writer.record.bursts, burst))
+
+    def tested(self, field: Field, found: RoundResult) -> None:
+        """See Hunter."""
+        with self._lock:
+            if self._ended:
+                return
+            told = {"kind": field.kind, "names": field.names, **asdict(found)}
+            append_round(self._writer.folder, told)
+            self._emit(event(EventKind.ROUND, tested=told))
+
+    def judged(self, verdict: dict[str, Any], findings: tuple[Finding, ...], code: ExitCode) -> None:
+        """See Hunter."""
+        self.found(findings)
+        with self._lock:
+            if self._ended:
+                return
+            self._verdict = code
+            told = {**verdict, "exit_code": int(code)}
+            self._writer.describe(hunt=told)
+            self._emit(event(EventKind.VERDICT, hunt=told))
+
     def saved(self, name: str, content: bytes) -> None:
         """See Observer; into wrong/ of the run folder."""
         folder = self._writer.folder / WRONG_FOLDER
@@ -188,7 +219,7 @@ class Lead:
             return ExitCode.INTERRUPTED
         if self._unreached and not self._measured:
             return ExitCode.UNDECIDED
-        return ExitCode.BAD_VERDICT if self._wrong else ExitCode.OK
+        return ExitCode.BAD_VERDICT if self._wrong else self._verdict
 
 
 def error_event(error: BusbwError, *, peer_lost: bool = False) -> dict[str, Any]:

@@ -11,15 +11,18 @@ import numpy as np
 
 from busbw.backends.base import Backend
 from busbw.backends.create import create, preflight
+from busbw.errors import ExitCode
 from busbw.model.plan import Plan
 from busbw.model.record import Method, WorldInfo
 from busbw.model.result import CaseResult, Status
+from busbw.model.traffic import Burst
 from busbw.probes.host import read_processors
 from busbw.worker.agree import agreed
 from busbw.worker.cases import Session, grouping
 from busbw.worker.check_first import CheckFirst, Finder
 from busbw.worker.deadline import Deadline
 from busbw.worker.describe import describe
+from busbw.worker.hunt import Hunter, go_hunting
 from busbw.worker.measure import SINGLE_CALLS, Conditions
 from busbw.worker.pin import pin
 from busbw.worker.retain import RULE, Kept
@@ -31,7 +34,7 @@ if TYPE_CHECKING:
     from busbw.worker.nccl_dump import NcclDump
 
 
-class Observer(Finder, Protocol):
+class Observer(Hunter, Finder, Protocol):
     """What rank 0 tells whoever writes and shows the run."""
 
     def started(self, world: WorldInfo, method: Method) -> None:
@@ -39,6 +42,9 @@ class Observer(Finder, Protocol):
 
     def finished(self, result: CaseResult, kept: Kept) -> None:
         """One case is done."""
+
+    def carried(self, burst: Burst) -> None:
+        """What links carried in an untimed burst."""
 
     def saved(self, name: str, content: bytes) -> None:
         """A file of what a failed check found."""
@@ -56,6 +62,7 @@ class Outcome:
     """How this rank's part of the run ended."""
 
     wrong_cases: int
+    verdict: ExitCode = ExitCode.OK  # of a hunt
     nothing_measured: bool = False  # the budget ended before the first case
 
 
@@ -83,6 +90,11 @@ def run(world: World, plan: Plan, observer: Observer | None, deadline: Deadline 
         checks.go_deep(backend)
         backend.close()
         return Outcome(0)
+    if plan.hunt is not None:
+        places = info.places if info is not None else ()
+        code = go_hunting(world, plan.hunt, backend, deadline or Deadline.none(), observer, places)
+        backend.close()
+        return Outcome(0, verdict=code)
     session = Session(plan, backend, given, deadline or Deadline.none(), observer)
     wrong = measured = unreached = 0
     for result, kept in (done for step in plan.steps for done in session.step(step)):
@@ -91,12 +103,21 @@ def run(world: World, plan: Plan, observer: Observer | None, deadline: Deadline 
         unreached += result.status is Status.NOT_RUN
         if observer is not None:
             observer.finished(result, kept)
+    _watch_links(session, plan, observer)
     memory_bytes = _most(backend.memory_report(), world)
     if observer is not None:
         observer.used(memory_bytes)
     world.barrier()
     backend.close()
     return Outcome(wrong, nothing_measured=unreached > 0 and measured == 0)
+
+
+def _watch_links(session: Session, plan: Plan, observer: Observer | None) -> None:
+    """What links carry, where that was asked for. Collective."""
+    if "counters" in plan.evidence:
+        for burst in session.bursts():  # on rank 0; the others only take part
+            if observer is not None:
+                observer.carried(burst)
 
 
 def _dump(plan: Plan, observer: Observer | None) -> NcclDump | None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from busbw._native import core
-from busbw.backends import mpi
+from busbw.backends import mpi, mpi_limits
 from busbw.backends.buffers import BufferPair, CaseBuffers
 from busbw.backends.host_memory import HostMemory
 from busbw.backends.mpi import (
@@ -114,7 +114,7 @@ def big(name: str, size_bytes: int, ranks: int, dtype: str = "int8", op: str = "
 def test_a_count_beyond_int_is_refused_without_large_counts(
     monkeypatch: pytest.MonkeyPatch, name: str, dtype: str, ranks: int, limit_bytes: int
 ) -> None:
-    monkeypatch.setattr(mpi, "address", lambda _library, symbol: not symbol.endswith("_c"))
+    monkeypatch.setattr(mpi_limits, "address", lambda _library, symbol: not symbol.endswith("_c"))
     library: Any = LibraryWith()
     assert refused_count(library, big(name, limit_bytes, ranks, dtype), ranks) == ""
     too_big = big(name, limit_bytes + 16 * ranks, ranks, dtype)
@@ -123,12 +123,12 @@ def test_a_count_beyond_int_is_refused_without_large_counts(
     assert str(2**31 - 1) in reason
     suggested_mib = int(reason.rpartition("-e ")[2].removesuffix("M)"))
     assert limit_bytes - 2 * 2**20 < suggested_mib * 2**20 <= limit_bytes
-    monkeypatch.setattr(mpi, "address", lambda _library, _symbol: 1)
+    monkeypatch.setattr(mpi_limits, "address", lambda _library, _symbol: 1)
     assert refused_count(library, too_big, ranks) == ""
 
 
 def test_our_own_reductions_need_a_large_count_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mpi, "address", lambda _library, symbol: symbol != "MPI_Op_create_c")
+    monkeypatch.setattr(mpi_limits, "address", lambda _library, symbol: symbol != "MPI_Op_create_c")
     library: Any = LibraryWith()
     assert "MPI_Op_create_c" in refused_count(library, big("all_reduce", 2**33, 2, "half"), 2)
     assert refused_count(library, big("all_reduce", 2**33, 2, "int16"), 2) == ""

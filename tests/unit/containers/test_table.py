@@ -102,6 +102,7 @@ def test_hpcx_is_the_one_for_its_cuda() -> None:
         (Choice("cpu", "0", "amd64", cuda="13.0.2"), "cpu has no CUDA", "--cuda"),
         (Choice("efa", "0", "amd64", cuda="13"), "no version of CUDA", "13.0.2"),
         (Choice("efa", "0", "amd64", date="2020-01"), "no values of 2020-01", "2026-07"),
+        (Choice("efa", "0", "amd64", base='x"\nRUN reboot'), "is no image", "IMAGE:TAG"),
         (Choice("efa", "0", "amd64", values={"ncl": "2"}), "efa has no 'ncl'", "nccl"),
         (Choice("efa", "0", "amd64", values={"nccl": "2; reboot"}), "is no version", "none"),
         (Choice("efa", "0", "amd64", values={"efa_flags": "-y $(reboot)"}), "is no version", "none"),

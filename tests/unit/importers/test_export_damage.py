@@ -21,6 +21,13 @@ from busbw.importers.decide import Given
 from busbw.importers.files import read_stream
 from busbw.model.record import RunRecord
 
+# A digit more in a count of wrong elements, or a span from one row into the next: nothing contradicts it.
+UNSEEN = {
+    "csv": {"insert_digit"},
+    "nccl-tests-json": {"insert_digit"},
+    "nccom-json": {"insert_digit"},
+    "osu": {"delete_span", "insert_digit"},
+}
 FORMATS = ("csv", "nccl-tests", "nccl-tests-json", "nccom", "nccom-json", "osu")
 
 
@@ -48,7 +55,7 @@ def records_of(text: str) -> tuple[list[RunRecord], set[str]]:
 
 def rows_of(records: list[RunRecord]) -> set[tuple[Any, ...]]:
     return {
-        (case.size_bytes, case.placement, result.time_ns, result.algbw_gb_per_s, result.wrong)
+        (case.size_bytes, case.placement, result.time_ns, result.algbw_gb_per_s, result.wrong or 0)
         for record in records
         for case, result in zip(record.plan.cases, record.results, strict=True)
         if result.time_ns is not None
@@ -64,7 +71,7 @@ def attack(name: str, text: str, seeds: range, damage: ModuleType) -> tuple[Coun
     for seed in seeds:
         rng = random.Random(seed)
         mutation = rng.choice(damage.INSIDE)
-        if mutation in damage.UNSEEN.get(name, ()):
+        if mutation.__name__ in UNSEEN.get(name, ()):
             continue
         records, told = records_of(mutation(rng, text))
         found = rows_of(records)

@@ -3,6 +3,7 @@
 import gzip
 import io
 import lzma
+import os
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ from busbw.cli.main import main
 from busbw.importers.files import Reading, read_file
 from busbw.model.record import RunRecord
 from busbw.record.folder import run_folders
+from busbw.record.read import read_record
 
 
 @pytest.fixture
@@ -183,3 +185,55 @@ def test_sizes_in_an_order_of_no_tool_are_named(
     assert found["order"].text.startswith("sizes go down, here to 16 B")
     (again,) = imported("".join([*lines[0][:begin], *first, *first]), op="all_reduce")
     assert "order" not in {finding.kind for finding in again.source.findings}  # a second sweep
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["--ranks", "0"], "error: --ranks is 0\nhint: give --ranks a number from 1 on"),
+        (["--nodes", "-2"], "error: --nodes is -2"),
+        (["--table", "7"], "a.log: tables in it: 1, and --table is 7"),
+        (["--format", "osu"], "error: no table of osu in "),
+    ],
+)
+def test_what_does_not_fit_the_log_is_said(
+    arguments: list[str],
+    error: str,
+    home: Path,
+    tmp_path: Path,
+    nccl_table: Callable[[int], str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "a.log").write_text(nccl_table(1))
+    assert main(["import", str(tmp_path / "a.log"), *arguments]) == 2
+    assert error in capsys.readouterr().err
+    assert not home.exists()
+
+
+def test_an_operation_of_nobody_is_named(
+    nccl_table: Callable[[int], str], imported: Callable[..., list[RunRecord]]
+) -> None:
+    (record,) = imported(nccl_table(1), op="all_redcue")
+    assert "--op all_redcue is no operation that busbw knows" in record.source.findings[0].text
+    (record,) = imported(nccl_table(1), op="all_reduce")
+    assert record.source.findings == ()
+
+
+def test_a_name_that_no_terminal_prints(
+    home: Path,
+    tmp_path: Path,
+    nccl_table: Callable[[int], str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = os.fsencode(tmp_path) + b"/n\xe9.log"
+    with open(path, "w") as file:  # noqa: PTH123 (a name in bytes)
+        file.write(nccl_table(1))
+    printed = io.TextIOWrapper(io.BytesIO(), "utf-8", "strict")
+    monkeypatch.setattr("sys.stdout", printed)
+    assert main(["import", str(tmp_path)]) == 0
+    printed.seek(0)
+    assert "/n\ufffd.log:" in printed.read()
+    (folder,) = run_folders(home)
+    source = read_record(folder).source
+    assert source is not None
+    assert source.path.encode() == os.fsencode(tmp_path) + b"/n\xef\xbf\xbd.log"

@@ -131,40 +131,55 @@ import os, signal, subprocess, sys, time
 RANK = '''
 import os, signal, sys, time
 from busbw.world.watched import Watched
-rank = int(sys.argv[1])
+rank, told_fd = map(int, sys.argv[1:])
 watched = Watched(rank, os.environ)
 signal.signal(signal.SIGTERM, lambda *_: (watched.leave(), os._exit(130)))
-print(f"[1,{rank}]<stdout>: up", flush=True)
+os.write(1, b"[1,%d]<stdout>: up" % rank + bytes([10]))  # in one piece: they share the pipe
+os.write(told_fd, b".")
 if rank == 0:
-    time.sleep(0.5)
+    sys.stdin.read(1)
     print("[1,0]<stderr>: [h1:1] *** An error occurred in Socket closed", flush=True)
     os._exit(14)
 time.sleep(1000)
 '''
-ranks = [subprocess.Popen([sys.executable, "-c", RANK, str(rank)]) for rank in range(3)]
-time.sleep(float(sys.argv[1]))
-ranks[1].kill()
-ranks[0].wait()
+up, told = os.pipe()
+ranks = []
+for rank in range(3):
+    argv = [sys.executable, "-c", RANK, str(rank), str(told)]
+    ranks.append(subprocess.Popen(argv, stdin=subprocess.PIPE, pass_fds=[told]))
+for _ in ranks:
+    os.read(up, 1)
+
+def abort():
+    ranks[0].stdin.close()
+    ranks[0].wait()
+    time.sleep(0.5)  # it is seen to end
+
+def die():
+    ranks[1].kill()
+    ranks[1].wait()
+
+for act in (die, abort) if sys.argv[1] == "first" else (abort, die):
+    act()
 ranks[2].terminate()
-for rank in ranks:
-    rank.wait()
+ranks[2].wait()
 sys.exit(14)
 """
 
 
-@pytest.mark.parametrize("dies_s", [0.3, 2.5], ids=["first", "after the survivor was seen to end"])
-def test_a_rank_that_its_launcher_does_not_name(tmp_path: Path, job: str, dies_s: float) -> None:
-    task = Task((sys.executable, "-c", LAUNCHER, str(dies_s)), {"BUSBW_JOB": job})
+@pytest.mark.parametrize("dies", ["first", "after the survivor was seen to end"])
+def test_a_rank_that_its_launcher_does_not_name(tmp_path: Path, job: str, dies: str) -> None:
+    task = Task((sys.executable, "-c", LAUNCHER, dies), {"BUSBW_JOB": job})
     spec = KeeperSpec(
         job,
         (AgentSpec("head", LOCAL, (task,)), AgentSpec("h1", LOCAL)),
         hosts_by_rank=("h1", "h2", "h3"),
         watch=watch_address(job),
     )
-    _, states = finish(submit(tmp_path, spec), tmp_path)
+    outputs, states = finish(submit(tmp_path, spec), tmp_path)
     why = "rank 1 on h2 ended first, and the launcher ended the others"
     assert (states[-1].why, states[-1].rank, states[-1].host) == (why, 1, "h2")
-    assert states[-1].hint == "its last words: up"
+    assert states[-1].hint == "its last words: up", outputs
     assert not marked(job)
 
 

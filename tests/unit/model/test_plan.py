@@ -28,7 +28,7 @@ def test_json_round_trip_keeps_every_field() -> None:
 def test_everything_that_can_be_asked_for_travels_to_the_ranks() -> None:
     """Every field has another value than by default, so one that is left out is seen."""
     first = replace(
-        plan(limits=Limits(0, 0, 0.5, 0.6, 7.0, 8, 9.0, 10.0, 11, 12)),
+        plan(limits=Limits(0, 0, 0.3, 0.5, 0.6, 7.0, 8, 9.0, 10.0, 11, 12)),
         nccl_path="/nccl",
         options=CallOptions(2, 3, 1, 4, "managed", 5.5),
         timing=Timing("latency", "span", "ramp", barrier=False),
@@ -43,6 +43,7 @@ def test_everything_that_can_be_asked_for_travels_to_the_ranks() -> None:
         data="random",
         save_wrong=True,
         pin=True,
+        evidence=("counters",),
         streams=(
             Stream("c", 8, 2, ((0, 1),), (CountTable("g", 2, ((1, 2), (3, 4)), 7),), ((1, 0),)),
             Stream("d", 16),

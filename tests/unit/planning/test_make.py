@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+from dataclasses import replace
 
 import pytest
 
@@ -364,3 +365,14 @@ def test_unique_buffers_need_a_number_of_calls(changed: dict[str, object]) -> No
 )
 def test_columns(changed: dict[str, object], show: tuple[str, ...]) -> None:
     assert make_plan(OPERATIONS, settings(**changed), "mpi", 2).show == show
+
+
+def test_evidence_is_known_words_and_nothing_that_cannot_be() -> None:
+    asked = RunSettings(evidence=("counters,algorithm", "counters"))
+    assert make_plan(OPERATIONS, asked, "mpi", 4).evidence == ("counters", "algorithm")
+    for wrong, words in (
+        (replace(asked, evidence=("tea",)), "unknown evidence 'tea'"),
+        (replace(asked, backend="null"), "moves nothing"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            make_plan(OPERATIONS, wrong, "mpi", 4)

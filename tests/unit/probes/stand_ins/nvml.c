@@ -51,6 +51,9 @@ int nvmlDeviceGetCurrentClocksThrottleReasons(void* device, unsigned long long* 
   return *reasons = 0x4 | 0x40 | 0x4000, device != &gpu;
 }
 int nvmlDeviceGetNvLinkState(void* device, unsigned link, int* state) {
+#ifdef ALL_ACTIVE
+  return *state = 1, device != &gpu;
+#endif
   return *state = link == 0, device != &gpu;
 }
 int nvmlDeviceGetNvLinkRemoteDeviceType(void* device, unsigned link, int* type) {
@@ -84,8 +87,18 @@ int nvmlDeviceGetFieldValues(void* device, int count, FieldValue* value) {
     value->value.u = 2;
   else if (value->field == 164)
     value->value.u = 26562;
+#ifndef COUNTERS
   else if (value->field == 138 && value->scope == 0xFFFFFFFFu)
     value->value.ull = 1ull << 40;
+#endif
+#ifdef COUNTERS  // 1: each link its own, 2: each link answers with the sum, 5: bytes of NVLink 5
+  else if (COUNTERS == 5 ? value->field == 202 || value->field == 204
+                         : value->field == 138 || value->field == 139) {
+    unsigned long long one = value->field == 138 || value->field == 202 ? 1000 : 500;
+    unsigned long long all = one + one + 1;
+    value->value.ull = COUNTERS == 2 || value->scope > 1 ? all : one + value->scope;
+  }
+#endif
   else
     value->status = 3;
   return 0;

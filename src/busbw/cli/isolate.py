@@ -1,0 +1,88 @@
+"""``busbw isolate`` and ``busbw pairs``: runs that hunt instead of measuring cases."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from busbw.cli.run import run
+from busbw.errors import ExitCode, UsageError
+from busbw.model.event import Event, EventKind
+from busbw.model.finding import Finding, Severity
+
+if TYPE_CHECKING:
+    from busbw.settings.hunt import HuntSettings
+    from busbw.settings.launch import LaunchSettings
+    from busbw.settings.run import RunSettings
+
+CHECK: Final = "lost"
+
+
+def hunt(
+    kind: str, own: HuntSettings, settings: RunSettings, launch: LaunchSettings, argv: tuple[str, ...]
+) -> ExitCode:
+    """Hunt until it is over. A host that dies or hangs is a finding, and the hunt begins again without it,
+    where this process names the hosts.
+    """
+    hunted = replace(settings, hunt=own.to_word(kind))
+    lost: tuple[Finding, ...] = ()
+    while True:
+        heard: list[Event] = []
+        code = run((kind,), hunted, launch, argv, hear=heard.append, before=lost)
+        host, why = lost_host(heard)
+        rest = without(launch, host) if code is ExitCode.RANK_FAILED and host else None
+        if rest is None:
+            break
+        claim = f"{host}: lost during the hunt: {why}"
+        lost = (*lost, Finding(Severity.ERROR, claim, hint="take it out of service", host=host, check=CHECK))
+        print(f"{claim}; beginning again without it", file=sys.stderr, flush=True)
+        launch = rest
+    is_decided = code in (ExitCode.OK, ExitCode.UNDECIDED)
+    return ExitCode.BAD_VERDICT if lost and is_decided else code
+
+
+def lost_host(heard: list[Event]) -> tuple[str, str]:
+    """The host on which a rank died or hung, as the run's own judgement names it, and its words; empty where
+    none is named.
+    """
+    errors = [item for item in heard if item["event"] == EventKind.ERROR and item["host"]]
+    return (str(errors[-1]["host"]), str(errors[-1]["message"])) if errors else ("", "")
+
+
+def without(launch: LaunchSettings, host: str) -> LaunchSettings | None:
+    """The launch on the other hosts; None where this process does not name hosts, or none is left."""
+    from busbw.launchers.hosts_list import read_places
+
+    if launch.on != "hosts" or not (launch.hosts or launch.hostfile):
+        return None
+    places = read_places(launch)
+    left = [place for place in places if place.name != host]
+    if len(left) == len(places) or len(left) < 2:
+        return None
+    words = (place.host if place.slots is None else f"{place.host}:{place.slots}" for place in left)
+    return replace(launch, hosts=",".join(words), hostfile=None, nodes="")
+
+
+def simulate(
+    own: HuntSettings, parts: int, bad: int, noise: str, hunts: int, seed: int | None, format_name: str
+) -> ExitCode:
+    """What hunts of this kind would come to, in a fabric that is like the one described: rounds, how many of
+    the slow parts are named, how many others. Starts nothing.
+    """
+    from busbw.hunt.trial import trial
+    from busbw.planning.hunt import make_rules
+    from busbw.units import parse_fraction
+
+    if parts < 4 or not 0 <= bad < parts or hunts < 1:
+        raise UsageError(
+            f"{hunts} hunts among {parts} parts of which {bad} are slow", hint="give 4 parts or more, -N 64"
+        )
+    rules = make_rules(own, seed or 0)
+    found = trial(rules, parts, bad, parse_fraction(own.loss), parse_fraction(noise), hunts)
+    if format_name == "json":
+        print(json.dumps(found.to_fields()))
+        return ExitCode.OK
+    print("\n".join(found.lines()))
+    return ExitCode.OK

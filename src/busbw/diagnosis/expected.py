@@ -1,0 +1,193 @@
+"""Is the number to be expected: right data, what others measured, what the wires allow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from busbw.analysis.expectation import Answer as Judgement
+from busbw.analysis.expectation import Judged
+from busbw.analysis.moved import node_bytes
+from busbw.diagnosis.subject import Subject
+from busbw.model.conclusion import Answer, Conclusion, Fact, Question
+from busbw.model.finding import Severity
+from busbw.model.result import Status
+from busbw.units import format_size
+
+_QUESTION = Question.EXPECTED
+_SHOWN = 3  # cases that a claim names
+
+
+def conclusions(subject: Subject) -> Iterator[Conclusion]:
+    """See ``diagnosis.engine.Rule``."""
+    yield from _data(subject)
+    yield _reference(subject)
+    yield from _limit(subject)
+    yield from _wire(subject)
+
+
+def _data(subject: Subject) -> Iterator[Conclusion]:
+    """Wrong elements and failed cases come before any number."""
+    cases = subject.record.plan.cases
+    for status, check, what in (
+        (Status.WRONG, "expected.data", "gave wrong data"),
+        (Status.FAILED, "expected.failed", "failed"),
+    ):
+        bad = [result for result in subject.record.results if result.status is status]
+        if not bad:
+            continue
+        first = bad[0]
+        where = first.wrong_at[0] if first.wrong_at else None
+        yield Conclusion(
+            Severity.ERROR,
+            f"{len(bad)} of {len(cases)} cases {what}",
+            evidence=first.error or _first(subject, first.case),
+            hint="measure again with another version of the library, and on half of the ranks",
+            rank=where.rank if where else None,
+            host=where.host if where else "",
+            check=check,
+            question=_QUESTION,
+            answer=Answer.NO,
+            facts=(Fact("cases", len(bad)), Fact("wrong elements", sum(each.wrong or 0 for each in bad))),
+            case=first.case,
+        )
+
+
+def _first(subject: Subject, case: int) -> str:
+    at = subject.record.plan.cases[case]
+    return f"the first: {at.collective} {at.dtype} {format_size(at.size_bytes)}, case {case}"
+
+
+def _reference(subject: Subject) -> Conclusion:
+    """The run against references, all cases in one conclusion: a run is as good as its worst case."""
+    judged = subject.expectation.cases
+    below = _worst([case for case in judged if case.answer is Judgement.BELOW])
+    undecided = [case for case in judged if case.answer is Judgement.UNDECIDED]
+    good = [case for case in judged if case.answer in (Judgement.EXPECTED, Judgement.ABOVE)]
+    names = ", ".join(reference.name for reference in subject.expectation.references)
+    known = len(below) + len(undecided) + len(good)
+    facts = (
+        Fact("cases with a reference", known),
+        Fact("below it", len(below)),
+        *(_ratio(case) for case in (below or good)[:_SHOWN]),
+    )
+    if below:
+        return Conclusion(
+            Severity.ERROR,
+            f"{len(below)} of {known} cases are below what {names} reached: {_named(below)}",
+            evidence=f"bus bandwidth over the reference's; {below[0].why}",
+            hint="`busbw expect` has every case; then see which links and which algorithm were used",
+            check="expected.reference",
+            question=_QUESTION,
+            answer=Answer.NO,
+            facts=facts,
+        )
+    if undecided:
+        return Conclusion(
+            Severity.INFO,
+            f"the noise of {len(undecided)} of {known} cases holds the least that {names} allows",
+            hint="measure with --launches 5, or with a smaller --precision",
+            check="expected.reference",
+            question=_QUESTION,
+            answer=Answer.UNDECIDED,
+            facts=facts,
+        )
+    if good:
+        return Conclusion(
+            Severity.INFO,
+            f"{len(good)} of {len(judged)} cases reach what {names} did",
+            check="expected.reference",
+            question=_QUESTION,
+            answer=Answer.YES,
+            facts=facts,
+        )
+    return Conclusion(
+        Severity.INFO,
+        "no reference is of this operation, ranks, nodes and device",
+        hint="keep a good run as one: `busbw expect RUN --save NAME`; --list has those that there are",
+        check="expected.reference",
+        question=_QUESTION,
+    )
+
+
+def _worst(cases: list[Judged]) -> list[Judged]:
+    return sorted(cases, key=lambda case: case.ratio or 0.0)
+
+
+def _named(cases: list[Judged]) -> str:
+    words = [
+        f"{format_size(case.key.size_bytes)} {case.key.collective} {case.ratio or 0.0:.0%}"
+        for case in cases[:_SHOWN]
+    ]
+    return ", ".join(words) + (f" and {len(cases) - _SHOWN} more" if len(cases) > _SHOWN else "")
+
+
+def _ratio(case: Judged) -> Fact:
+    name = f"{case.key.collective} {format_size(case.key.size_bytes)} {case.key.placement}"
+    return Fact(name, round(case.ratio or 0.0, 4), "of the reference", case.reference)
+
+
+def _limit(subject: Subject) -> Iterator[Conclusion]:
+    """The best case against what its observed algorithm can do on these wires."""
+    known = [
+        (case.limit.percent, case)
+        for case in subject.expectation.cases
+        if case.limit is not None and case.limit.percent is not None
+    ]
+    if not known:
+        return
+    percent, best = max(known, key=lambda pair: pair[0])
+    assert best.limit is not None
+    beyond = best.low_gb_per_s is not None and best.low_gb_per_s > (best.limit.busbw_gb_per_s or 0.0)
+    claim = (
+        f"{best.key.collective} {format_size(best.key.size_bytes)} reaches {percent:.0f} % of what the wires"
+        f" allow ({best.limit.wire} at {best.limit.wire_gb_per_s or 0.0:.1f} GB/s)"
+    )
+    yield Conclusion(
+        Severity.WARNING if beyond else Severity.INFO,
+        claim + (", which cannot be" if beyond else ""),
+        evidence=f"{best.limit.model}; rates: {subject.expectation.wires.source}",
+        hint="look whether ranks, nodes, rates and algorithm are what the record says" if beyond else "",
+        check="expected.limit",
+        question=_QUESTION,
+        answer=Answer.NO if beyond else Answer.YES,
+        facts=(
+            Fact("measured busbw", round(best.measured_gb_per_s or 0.0, 3), "GB/s"),
+            Fact("limit of busbw", round(best.limit.busbw_gb_per_s or 0.0, 3), "GB/s", best.limit.model),
+            Fact("share of limit", round(percent, 1), "%"),
+        ),
+    )
+
+
+def _wire(subject: Subject) -> Iterator[Conclusion]:
+    """What the largest case means for a node's NICs, by the bytes that must leave it: what to hold against
+    the line rate instead of a bus bandwidth.
+    """
+    line, nics = subject.wires.network_gb_per_s, subject.wires.nics
+    large = max(subject.timed, key=lambda pair: pair[1].algbw_gb_per_s or 0.0, default=None)
+    if large is None or not line or not nics:
+        return
+    case, result = large
+    moved = node_bytes(case.collective, result.algorithm, case.size_bytes, subject.together, subject.nodes)
+    if moved is None or not result.time_ns:
+        return
+    rate = moved.bytes / result.time_ns
+    least = "" if moved.exact else "at least "
+    same = ", the algbw" if moved.bytes == case.size_bytes else ""
+    yield Conclusion(
+        Severity.INFO,
+        f"{format_size(case.size_bytes)} {case.collective}: each of {subject.nodes} nodes must send and"
+        f" receive {least}{rate:.2f} GB/s{same}, {rate / nics:.2f} over each of {nics} NICs:"
+        f" {rate / line:.0%} of their rate",
+        evidence=f"{moved.model}; rates: {subject.wires.source}",
+        check="expected.wire",
+        question=_QUESTION,
+        answer=Answer.YES if rate <= line else Answer.NO,
+        facts=(
+            Fact("bytes a call and node", round(moved.bytes), "B", moved.model),
+            Fact("network rate of a node", round(rate, 3), "GB/s"),
+            Fact("algbw", round(result.algbw_gb_per_s or 0.0, 3), "GB/s", "size / time"),
+            Fact("line rate of a node", round(line, 3), "GB/s", subject.wires.source),
+            Fact("NICs", nics),
+        ),
+        case=case.index,
+    )

@@ -1,0 +1,266 @@
+"""Were all links used: which carried nothing, how evenly, at what share of their rate, and whether the bytes
+are those that had to move.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Final
+
+from busbw.analysis.traffic import Fellows, bypassed, traffic
+from busbw.diagnosis.subject import Subject
+from busbw.model.case import Case
+from busbw.model.conclusion import Answer, Conclusion, Fact, Question
+from busbw.model.finding import Severity
+from busbw.model.traffic import NVLINK, Burst
+from busbw.units import format_approximate_size, format_size
+
+_QUESTION = Question.LINKS
+_SHOWN: Final = 4
+_ALONE: Final = "all ranks are on one host: no link between hosts is needed"
+_COUNTERS: Final = "counters before and after an untimed burst"
+
+
+def conclusions(subject: Subject) -> Iterator[Conclusion]:
+    """See ``diagnosis.engine.Rule``."""
+    if not subject.record.bursts:
+        yield _unread(subject)
+    for burst in subject.record.bursts:
+        case = subject.record.plan.cases[burst.case]
+        result = subject.by_case.get(burst.case)
+        algorithm = result.algorithm if result is not None else ""
+        found = traffic(burst, case.collective, algorithm, case.size_bytes, subject.together)
+        nics = [each for each in found if each.kind != NVLINK]
+        nvlinks = [each for each in found if each.kind == NVLINK]
+        told = []
+        if subject.nodes > 1:
+            told += [*_bypassed(burst, case), *_group(subject, case, nics)]
+        told += _group(subject, case, nvlinks)
+        yield from told or [_nothing_to_see(subject, case)]
+
+
+def _unread(subject: Subject) -> Conclusion:
+    alone = subject.nodes == 1 and subject.record.plan.backend == "mpi"
+    return Conclusion(
+        Severity.INFO,
+        _ALONE if alone else "no counters of links were read",
+        hint="" if alone else "measure with --evidence counters; a log of another tool has none",
+        check="links.used",
+        question=_QUESTION,
+    )
+
+
+def _nothing_to_see(subject: Subject, case: Case) -> Conclusion:
+    alone = subject.nodes == 1
+    return Conclusion(
+        Severity.INFO,
+        _ALONE if alone else f"{subject.nodes} nodes, and no link has counters that can be read",
+        hint="" if alone else "mount /sys into the container, and pass the devices in",
+        check="links.used",
+        question=_QUESTION,
+        case=case.index,
+    )
+
+
+def _bypassed(burst: Burst, case: Case) -> Iterator[Conclusion]:
+    fabric = bypassed(burst)
+    if fabric:
+        kinds = ", ".join(sorted({link.kind for link in fabric}))
+        hosts = len({link.host for link in fabric})
+        yield Conclusion(
+            Severity.ERROR,
+            f"the bytes went over Ethernet, though {hosts} hosts have {len(fabric)} ports of {kinds}",
+            evidence=_COUNTERS,
+            hint="make the library use the fabric: its network plugin (NCCL), its provider or PML (MPI)",
+            check="links.bypassed",
+            question=_QUESTION,
+            answer=Answer.NO,
+            facts=tuple(Fact(link.name, link.host, source=link.kind) for link in fabric[:_SHOWN]),
+            case=case.index,
+        )
+
+
+def _group(subject: Subject, case: Case, groups: Sequence[Fellows]) -> list[Conclusion]:
+    if not groups:
+        return []
+    if not any(group.used for group in groups):
+        return [_silent(case, groups)]
+    told = [_used(subject, case, groups), _even(subject, case, groups)]
+    told += _bytes(case, groups)
+    return told
+
+
+def _silent(case: Case, groups: Sequence[Fellows]) -> Conclusion:
+    links = sum(len(group.links) for group in groups)
+    return Conclusion(
+        Severity.WARNING,
+        f"none of {links} {groups[0].kind} links carried anything of {case.collective}"
+        f" {format_size(case.size_bytes)}",
+        evidence=_COUNTERS,
+        hint="the bytes went another way: a device that is not seen here, host memory, or shared memory",
+        check="links.used",
+        question=_QUESTION,
+        answer=Answer.NO,
+        facts=_facts(groups),
+        case=case.index,
+    )
+
+
+def _used(subject: Subject, case: Case, groups: Sequence[Fellows]) -> Conclusion:
+    """How many of each host's or GPU's links carried traffic; those that are alike in one breath."""
+    kind, what = groups[0].kind, "GPU" if groups[0].kind == NVLINK else "host"
+    bad = [group for group in groups if group.unused]
+    counts = sorted({len(group.links) for group in groups})
+    links = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
+    if not bad:
+        return Conclusion(
+            Severity.INFO,
+            f"all {links} {kind} links of each {what} carried traffic ({_rates(subject, groups)})",
+            evidence=f"{_COUNTERS}: {case.collective} {format_size(case.size_bytes)}",
+            check="links.used",
+            question=_QUESTION,
+            answer=Answer.YES,
+            facts=_facts(groups),
+            case=case.index,
+        )
+    patterns = []
+    for (used, unused), alike in groupby(sorted(bad, key=_pattern), key=_pattern):
+        names = ", ".join(_place(group) for group in list(alike)[:_SHOWN])
+        patterns.append(
+            f"nothing on {', '.join(unused[:_SHOWN])}, all on {', '.join(used[:_SHOWN])} ({names})"
+        )
+    least, most = min(len(group.used) for group in bad), max(len(group.used) for group in bad)
+    count = f"{least}" if least == most else f"{least} to {most}"
+    return Conclusion(
+        Severity.ERROR,
+        f"{count} of {links} {kind} links carried traffic on {len(bad)} of {len(groups)} {what}s: "
+        + "; ".join(patterns[:2]),
+        evidence=f"{_COUNTERS}: {case.collective} {format_size(case.size_bytes)}, {_rates(subject, groups)}",
+        hint=_hint(kind),
+        host=bad[0].host if len({group.host for group in bad}) == 1 else "",
+        check="links.used",
+        question=_QUESTION,
+        answer=Answer.NO,
+        facts=_facts(bad),
+        case=case.index,
+    )
+
+
+def _hint(kind: str) -> str:
+    if kind == NVLINK:
+        return "look for inactive links (`nvidia-smi nvlink -s`), NCCL_P2P_DISABLE and the fabric manager"
+    return (
+        "let the library use every NIC: NCCL_SOCKET_IFNAME, NCCL_IB_HCA, UCX_NET_DEVICES, MPI's own interface"
+        " flags, and NCCL_CROSS_NIC; see that each is up and routed"
+    )
+
+
+def _pattern(group: Fellows) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Names of the links that carried something, and of those that did not, without the host or GPU."""
+    used, unused = (
+        tuple(use.link.link if group.kind == NVLINK else use.link.name for use in uses)
+        for uses in (group.used, group.unused)
+    )
+    return used, unused
+
+
+def _place(group: Fellows) -> str:
+    return f"{group.host} {group.device}".strip()
+
+
+def _rates(subject: Subject, groups: Sequence[Fellows]) -> str:
+    """What flowed, as a rate, a share of the line and against what had to move."""
+    group = max(groups, key=lambda each: each.gb_per_s)
+    used = max(len(group.used), 1)
+    words = [f"{used} x {group.gb_per_s / used:.3g} GB/s"]
+    line = _line(subject, group)
+    if line:
+        words.append(f"{group.gb_per_s / line:.0%} of {len(group.links)} lines' {line:.3g} GB/s")
+    return ", ".join(words)
+
+
+def _line(subject: Subject, group: Fellows) -> float | None:
+    """The links' own rate, or what is known of such a machine where its driver does not say."""
+    wires = subject.wires
+    own = group.line_gb_per_s
+    if own is None and group.kind != NVLINK and wires.nics == len(group.links):
+        return wires.network_gb_per_s
+    return own
+
+
+def _even(subject: Subject, case: Case, groups: Sequence[Fellows]) -> Conclusion:
+    """How evenly the links that carried something did. The busiest link sets the time, so an imbalance counts
+    where it costs more than the noise of the time itself.
+    """
+    group = max(groups, key=lambda each: each.most)
+    noise = max(group.noise, _half_width(subject, case.index))
+    excess = group.most * len(group.used) / len(group.links) - 1
+    uneven = excess > noise
+    busiest = max(group.links, key=lambda use: use.share)
+    return Conclusion(
+        Severity.WARNING if uneven else Severity.INFO,
+        (f"{busiest.link.name} carries {excess:.1%} more than an even share on {_place(group)}" if uneven
+         else f"the {group.kind} links that carry traffic do so evenly: the busiest has {excess:.1%} more"),
+        evidence=f"noise {noise:.1%}: of the traffic between windows, and of the time",
+        hint="look for a link that more channels use than others" if uneven else "",
+        host=group.host if uneven else "",
+        check="links.even",
+        question=_QUESTION,
+        answer=Answer.NO if uneven else Answer.YES,
+        facts=(
+            Fact("busiest over even share", round(excess, 4)),
+            Fact("least over mean", round(group.least, 4), source="of links that carried something"),
+            Fact("noise", round(noise, 4)),
+        ),
+        case=case.index,
+    )  # fmt: skip
+
+
+def _half_width(subject: Subject, case: int) -> float:
+    result = subject.by_case.get(case)
+    if result is None or not result.time_ns or result.low_ns is None or result.high_ns is None:
+        return 0.0
+    return (result.high_ns - result.low_ns) / 2 / result.time_ns
+
+
+def _bytes(case: Case, groups: Sequence[Fellows]) -> Iterator[Conclusion]:
+    """The counters against what the algorithm must move: fewer bytes mean a way that is not seen."""
+    known = [(group, group.must) for group in groups if group.must is not None]
+    if not known:
+        return
+    group, must = min(known, key=lambda pair: pair[0].call_bytes / pair[1].bytes)
+    # A double tree's nodes differ, and its model is their mean.
+    mean = sum(each.call_bytes for each, _ in known) / len(known)
+    ratio = (mean if "mean" in must.model else group.call_bytes) / must.bytes
+    missing = ratio < 1 - max(group.noise, 1 / max(group.calls, 1))
+    unit = "GPU" if group.kind == NVLINK else "node"
+    yield Conclusion(
+        Severity.WARNING if missing else Severity.INFO,
+        f"a {unit} moved {format_approximate_size(ratio * must.bytes)} a call, {ratio:.0%} of"
+        f" {'' if must.exact else 'the least '}that must move"
+        + (": some went a way that these counters do not see" if missing else ""),
+        evidence=f"{must.model}; headers of the wire count too",
+        hint="look for devices that are not passed into the container, and for shared memory"
+        if missing
+        else "",
+        host=group.host if missing else "",
+        check="links.bytes",
+        question=_QUESTION,
+        answer=Answer.NO if missing else Answer.YES,
+        facts=(
+            Fact("bytes a call", round(ratio * must.bytes), "B", _COUNTERS),
+            Fact("bytes that must move", round(must.bytes), "B", must.model),
+            Fact("calls", group.calls),
+        ),
+        case=case.index,
+    )
+
+
+def _facts(groups: Sequence[Fellows]) -> tuple[Fact, ...]:
+    """Every link of the first hosts or GPUs: its rate in the busier direction."""
+    return tuple(
+        Fact(f"{group.host} {use.link.name}", round(use.gb_per_s, 4), "GB/s", use.link.kind)
+        for group in groups[:_SHOWN]
+        for use in group.links
+    )

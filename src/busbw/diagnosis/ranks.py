@@ -1,0 +1,190 @@
+"""Is every rank the same: whose times differ, and who comes last."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist, median
+from typing import Final
+
+from busbw.analysis.ranks import Latest, Order, RankTable, rank_table
+from busbw.diagnosis.subject import Subject
+from busbw.model.case import Case
+from busbw.model.conclusion import Answer, Conclusion, Fact, Question
+from busbw.model.finding import Severity
+from busbw.model.result import CaseResult
+from busbw.units import NS_PER_US, format_size
+
+_QUESTION = Question.RANKS
+_FORMULA: Final = "(largest - smallest) / median, of the ranks' medians"
+# A rank is named when the same one stands out in most cases, and more often than once.
+_FEWEST_CASES: Final = 2
+_TELLING: Final = 3  # ranks, of which one can be the odd one
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """The ranks of one case. ``bound`` is how far, relative to the median rank, chance takes one of so many
+    ranks: their interval's half width at 95 %, widened to all ranks together; and no less than the precision
+    that the run was asked for.
+    """
+
+    case: Case
+    table: RankTable
+    spread: float
+    bound: float | None
+    odd: tuple[int, ...]
+
+
+def conclusions(subject: Subject) -> Iterator[Conclusion]:
+    """See ``diagnosis.engine.Rule``."""
+    if subject.ranks == 1:
+        yield Conclusion(
+            Severity.INFO, "one rank waits for nobody", check="ranks.spread", question=_QUESTION,
+            answer=Answer.YES,
+        )  # fmt: skip
+        return
+    if not len(subject.digests):
+        yield Conclusion(
+            Severity.INFO,
+            "there are no times of single ranks",
+            hint="nccl-tests' JSON has them with -I 1; busbw keeps them of every rank",
+            check="ranks.spread",
+            question=_QUESTION,
+        )
+        return
+    compared = [_compare(subject, case, result) for case, result in subject.timed if _has(subject, case)]
+    if compared:
+        yield _spread(subject, compared)
+        yield from _odd(compared)
+        yield _latest(subject, compared)
+
+
+def _has(subject: Subject, case: Case) -> bool:
+    return bool((subject.digests["case"] == case.index).any())
+
+
+def _compare(subject: Subject, case: Case, result: CaseResult) -> _Compared:
+    table = rank_table(subject.record, case.index, subject.samples, subject.digests)
+    medians = [rank.median_ns for rank in table.ranks]
+    middle = median(medians) or 1.0
+    spread = (max(medians) - min(medians)) / middle
+    if result.low_ns is None or result.high_ns is None or not result.time_ns:
+        return _Compared(case, table, spread, None, ())
+    half = (result.high_ns - result.low_ns) / 2 / result.time_ns
+    normal = NormalDist()
+    chance = half * normal.inv_cdf(1 - 0.025 / len(medians)) / normal.inv_cdf(0.975)
+    bound = max(chance, subject.record.plan.limits.precision)
+    rooted = table.order is Order.ROOTED  # ranks have different parts there
+    odd = tuple(rank.rank for rank in table.ranks if abs(rank.median_ns / middle - 1) > bound and not rooted)
+    return _Compared(case, table, spread, bound, odd)
+
+
+def _spread(subject: Subject, compared: Sequence[_Compared]) -> Conclusion:
+    known = [each for each in compared if each.bound is not None and each.table.order is not Order.ROOTED]
+    worst = max(known or compared, key=lambda each: each.spread)
+    alike = all(each.spread <= 2 * (each.bound or 0.0) for each in known)
+    answer = (Answer.YES if alike else Answer.NO) if known else Answer.UNDECIDED
+    return Conclusion(
+        Severity.INFO,
+        f"ranks differ by {worst.spread:.1%} at most, at {worst.case.collective}"
+        f" {format_size(worst.case.size_bytes)}" + (", within the noise" if answer is Answer.YES else ""),
+        evidence=_FORMULA + (f"; within {2 * worst.bound:.1%} they are the same" if worst.bound else ""),
+        check="ranks.spread",
+        question=_QUESTION,
+        answer=answer,
+        facts=(
+            Fact("largest spread", round(worst.spread, 5), source=_FORMULA),
+            Fact("slowest rank", worst.table.longest.rank, source="by its median"),
+            Fact("quickest rank", worst.table.shortest.rank, source="by its median"),
+            Fact("ranks", subject.ranks),
+        ),
+        case=worst.case.index,
+    )
+
+
+def _odd(compared: Sequence[_Compared]) -> Iterator[Conclusion]:
+    counts = Counter(rank for each in compared for rank in each.odd)
+    named = {
+        rank: count
+        for rank, count in counts.items()
+        if count >= _FEWEST_CASES and 2 * count > len(compared) and len(compared[0].table.ranks) >= _TELLING
+    }
+    # Where most ranks stand out, it is not they who are odd.
+    if not named or 2 * len(named) >= len(compared[0].table.ranks):
+        return
+    places = {rank.rank: rank.host for rank in compared[0].table.ranks}
+    by_host: dict[str, list[int]] = defaultdict(list)
+    for rank in sorted(named):
+        by_host[places[rank]].append(rank)
+    text = ", ".join(f"rank {', '.join(map(str, ranks))} ({host})" for host, ranks in by_host.items())
+    first = min(named)
+    yield Conclusion(
+        Severity.WARNING,
+        f"{text}: times of their own unlike the others' in most of {len(compared)} cases",
+        evidence="each rank's median against the median rank's, beyond what its interval allows",
+        hint="`busbw show RUN --ranks` has every rank; look at that host's clocks, NICs and neighbours",
+        rank=first if len(named) == 1 else None,
+        host=places[first] if len(by_host) == 1 else "",
+        check="ranks.odd",
+        question=_QUESTION,
+        answer=Answer.NO,
+        facts=tuple(
+            Fact(f"rank {rank}", count, f"of {len(compared)} cases") for rank, count in named.items()
+        ),
+    )
+
+
+def _latest(subject: Subject, compared: Sequence[_Compared]) -> Conclusion:
+    told = [each for each in compared if each.table.order is Order.TOLD]
+    if not told:
+        return Conclusion(
+            Severity.INFO,
+            "who comes last is not told: calls follow each other, or ranks have different parts",
+            hint="measure single calls: --mode latency",
+            check="ranks.late",
+            question=_QUESTION,
+        )
+    late = [(each.case, each.table.latest) for each in told if each.table.latest is not None]
+    named: Counter[int] = Counter(latest.rank for _, latest in late if latest.certain)
+    rank, count = named.most_common(1)[0] if named else (-1, 0)
+    on_purpose = subject.record.plan.timing.arrival != "none"
+    if count < _FEWEST_CASES or 2 * count <= len(told):
+        return Conclusion(
+            Severity.INFO,
+            "no rank comes last for certain in most cases",
+            evidence="the late rank has the shortest time: the others wait for it",
+            check="ranks.late",
+            question=_QUESTION,
+            answer=Answer.YES,
+            facts=(Fact("cases with a late rank", len(late), f"of {len(told)}"),),
+        )
+    case, longest = max(
+        ((case, latest) for case, latest in late if latest.rank == rank), key=lambda pair: pair[1].wait_ns
+    )
+    host = next(each.host for each in told[0].table.ranks if each.rank == rank)
+    return _late(rank, host, count, len(told), case, longest, on_purpose=on_purpose)
+
+
+def _late(
+    rank: int, host: str, count: int, cases: int, case: Case, longest: Latest, *, on_purpose: bool
+) -> Conclusion:
+    return Conclusion(
+        Severity.INFO if on_purpose else Severity.WARNING,
+        f"rank {rank} comes last in {count} of {cases} cases; the others wait up to"
+        f" {longest.wait_ns / NS_PER_US:.4g} us for it ({case.collective} {format_size(case.size_bytes)})",
+        evidence="its times are the shortest of all ranks'"
+        + ("; delayed by --arrival" if on_purpose else ""),
+        hint="" if on_purpose else "look at that rank's core, its host's load and interrupts",
+        rank=rank,
+        host=host,
+        check="ranks.late",
+        question=_QUESTION,
+        answer=Answer.NO,
+        facts=(
+            Fact("longest wait", round(longest.wait_ns / NS_PER_US, 3), "us", "median over samples"),
+            Fact("call itself", round(longest.call_ns / NS_PER_US, 3), "us", "median of the shortest time"),
+        ),
+        case=case.index,
+    )

@@ -1,0 +1,73 @@
+"""What rules may look at: one run, with everything that was computed about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from busbw.analysis.expectation import Expectation, Kind
+from busbw.analysis.limits import Wires
+from busbw.model.case import Case
+from busbw.model.record import RunRecord
+from busbw.model.result import CaseResult, Status
+from busbw.model.sample import DIGEST_DTYPE, SAMPLE_DTYPE
+
+
+def _none(dtype: np.dtype[np.void]) -> npt.NDArray[np.void]:
+    return np.empty(0, dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """``kind`` is what the run was made with, where need be by the published log that it is a copy of.
+    ``wires`` are the line rates of one node, with their source. ``samples`` and ``digests`` are empty where
+    the record has none (an imported log).
+    """
+
+    record: RunRecord
+    expectation: Expectation
+    kind: Kind
+    wires: Wires
+    samples: npt.NDArray[np.void] = field(default_factory=lambda: _none(SAMPLE_DTYPE))
+    digests: npt.NDArray[np.void] = field(default_factory=lambda: _none(DIGEST_DTYPE))
+
+    @property
+    def imported(self) -> bool:
+        """Whether somebody else's tool measured it."""
+        return self.record.source is not None
+
+    @property
+    def ranks(self) -> int:
+        """How many ranks took part; 0 where not known."""
+        return self.expectation.arm.ranks
+
+    @property
+    def together(self) -> int:
+        """How many ranks do each operation, where that is all of them, else 0: what smaller groups must move
+        between nodes depends on who is where.
+        """
+        return 0 if self.record.plan.groups or self.record.plan.streams else self.ranks
+
+    @property
+    def nodes(self) -> int:
+        """On how many nodes; 0 where not known."""
+        return self.kind.nodes
+
+    @cached_property
+    def timed(self) -> tuple[tuple[Case, CaseResult], ...]:
+        """The cases that have a time, in order."""
+        cases = self.record.plan.cases
+        return tuple(
+            (cases[result.case], result)
+            for result in self.record.results
+            if result.time_ns and result.status is Status.GOOD
+        )
+
+    @cached_property
+    def by_case(self) -> Mapping[int, CaseResult]:
+        """Results by the number of their case."""
+        return {result.case: result for result in self.record.results}

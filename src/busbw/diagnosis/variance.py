@@ -1,0 +1,175 @@
+"""Are the times steady: the intervals, two modes, tails, disturbances, a trend with size."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from busbw.analysis.spread import Spread, spreads, trend
+from busbw.diagnosis.subject import Subject
+from busbw.model.conclusion import Answer, Conclusion, Fact, Question
+from busbw.model.finding import Severity
+from busbw.model.mark import meaning
+from busbw.units import NS_PER_US, format_size
+
+_QUESTION = Question.VARIANCE
+# Marks that say from outside of the times what disturbed them.
+_DISTURBED: Final = ("throttled", "descheduled", "clock-step", "contended", "unstable")
+
+
+def conclusions(subject: Subject) -> Iterator[Conclusion]:
+    """See ``diagnosis.engine.Rule``."""
+    found = spreads(subject.record, subject.samples)
+    if not found:
+        yield _printed(subject)
+        return
+    yield _precision(subject, found)
+    yield from _modes(found)
+    yield from _tails(found)
+    yield from _trend(found)
+    yield from _disturbances(subject)
+
+
+def _printed(subject: Subject) -> Conclusion:
+    """A log has one mean a size; a newer one may have the deviation of its calls."""
+    cvs = [(result.stats["cv"], case) for case, result in subject.timed if result.stats.get("cv") is not None]
+    if not cvs:
+        return Conclusion(
+            Severity.INFO,
+            "one mean a size is all there is: how calls vary is not in it",
+            hint="nccl-tests tells it with -I 1 (2.19 and newer); busbw keeps every sample",
+            check="variance.precision",
+            question=_QUESTION,
+        )
+    value, case = max(cvs, key=lambda pair: pair[0] or 0.0)
+    return Conclusion(
+        Severity.INFO,
+        f"the log's coefficient of variation is {value or 0.0:.1%} at most, at"
+        f" {format_size(case.size_bytes)}",
+        evidence="single calls as the log's tool timed them, without an interval",
+        check="variance.precision",
+        question=_QUESTION,
+        answer=Answer.UNDECIDED,
+        facts=(Fact("largest CV", round(value or 0.0, 4), source="the log"),),
+        case=case.index,
+    )
+
+
+def _precision(subject: Subject, found: Sequence[Spread]) -> Conclusion:
+    limits = subject.record.plan.limits
+    known = [(width, each) for each in found if (width := each.half_width) is not None]
+    if not known:
+        return Conclusion(
+            Severity.INFO,
+            f"{max(each.samples for each in found)} samples a case are too few for an interval",
+            hint="leave -n out, or give more calls",
+            check="variance.precision",
+            question=_QUESTION,
+            answer=Answer.UNDECIDED,
+        )
+    wide = [
+        each
+        for width, each in known
+        if width > (limits.small_precision if each.median_ns < limits.small_ns else limits.precision)
+    ]
+    width, worst = max(known, key=lambda pair: pair[0])
+    claim = f"the 95 % interval is {width:.1%} of the time at most, at {format_size(worst.size_bytes)}"
+    missed = f"; {len(wide)} of {len(known)} cases are wider than was asked for" if wide else ""
+    return Conclusion(
+        Severity.INFO,
+        claim + missed,
+        evidence=f"half widths; asked for {limits.precision:.1%}, {limits.small_precision:.1%} below"
+        f" {limits.small_ns / NS_PER_US:.0f} us",
+        hint="give --case-time 5s, or look for what else uses the machine" if wide else "",
+        check="variance.precision",
+        question=_QUESTION,
+        answer=Answer.NO if wide else Answer.YES,
+        facts=(
+            Fact("widest half width", round(width, 5), source="order statistics of the median"),
+            Fact("largest CV", round(max(each.cv for each in found), 5), source="standard deviation / mean"),
+            Fact("cases wider than asked", len(wide)),
+        ),
+        case=worst.case,
+    )
+
+
+def _modes(found: Sequence[Spread]) -> Iterator[Conclusion]:
+    two = [(each, each.modes) for each in found if each.modes is not None]
+    if not two:
+        return
+    worst, modes = max(two, key=lambda pair: pair[1].high.centre / pair[1].low.centre)
+    shown = f"{modes.low.weight:.0%} near {modes.low.centre / NS_PER_US:.4g} us and"
+    yield Conclusion(
+        Severity.WARNING,
+        f"{len(two)} of {len(found)} cases have two modes; {worst.operation} {format_size(worst.size_bytes)}:"
+        f" {shown} {modes.high.weight:.0%} near {modes.high.centre / NS_PER_US:.4g} us",
+        evidence="a gap of more than 5 MAD with a tenth of the samples on either side",
+        hint="look for two algorithms, a clock that switches, or a neighbour: `busbw show RUN --histogram`",
+        check="variance.modes",
+        question=_QUESTION,
+        answer=Answer.NO,
+        facts=tuple(
+            Fact(
+                f"{each.operation} {format_size(each.size_bytes)}",
+                round(found_.high.centre / found_.low.centre, 4),
+                "upper / lower mode",
+            )
+            for each, found_ in two
+        ),
+        case=worst.case,
+    )
+
+
+def _tails(found: Sequence[Spread]) -> Iterator[Conclusion]:
+    lifted = [each for each in found if each.tail_shifts_mean]
+    if not lifted:
+        return
+    worst = max(lifted, key=lambda each: each.mean_ns / each.median_ns)
+    yield Conclusion(
+        Severity.INFO,
+        f"slow samples lift the mean out of the median's interval in {len(lifted)} of {len(found)} cases;"
+        f" {worst.operation} {format_size(worst.size_bytes)}: mean {worst.mean_ns / NS_PER_US:.4g} us, median"
+        f" {worst.median_ns / NS_PER_US:.4g} us, slowest {worst.max_ns / NS_PER_US:.4g} us",
+        evidence="samples beyond 14.8 MAD; nccl-tests would print the mean",
+        hint="see them with `busbw show RUN --histogram`; --stats p99 times single calls",
+        check="variance.tails",
+        question=_QUESTION,
+        answer=Answer.NO,
+        facts=tuple(
+            Fact(f"{each.operation} {format_size(each.size_bytes)}", each.far, f"of {each.samples} samples")
+            for each in lifted
+        ),
+        case=worst.case,
+    )
+
+
+def _trend(found: Sequence[Spread]) -> Iterator[Conclusion]:
+    told = trend(found)
+    if told is None:
+        return
+    yield Conclusion(
+        Severity.INFO,
+        f"the relative spread {told.word} with size"
+        if told.word
+        else "the relative spread does not follow size",
+        evidence="Spearman's rank correlation of the middle half's width over the median with size",
+        check="variance.size",
+        question=_QUESTION,
+        answer=Answer.YES,
+        facts=(Fact("rank correlation", round(told.correlation, 3)), Fact("z", round(told.z, 2))),
+    )
+
+
+def _disturbances(subject: Subject) -> Iterator[Conclusion]:
+    counts = Counter(mark for _, result in subject.timed for mark in result.marks if mark in _DISTURBED)
+    for mark, count in counts.items():
+        yield Conclusion(
+            Severity.WARNING,
+            f"{count} of {len(subject.timed)} cases are marked {mark}",
+            evidence=meaning(mark),
+            check=f"variance.{mark}",
+            question=_QUESTION,
+            answer=Answer.NO,
+            facts=(Fact("cases", count),),
+        )

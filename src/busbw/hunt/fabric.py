@@ -1,0 +1,63 @@
+"""A fabric with faults, to try the rules on and to plan a hunt: pure, seeded, any size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from busbw.hunt.decide import Groups, next_round
+from busbw.model.hunt import BANDWIDTH, LATENCY, PairTest, Round, RoundResult, Rules
+
+_BASE_NS: Final = {BANDWIDTH: 40e6, LATENCY: 100e3}  # what a healthy pair takes; any value would do
+
+
+@dataclass(frozen=True)
+class Fabric:
+    """``parts`` parts of which some are slow: ``slow`` has the share of bandwidth that a part lost,
+    ``slow_pairs`` that of a path between two. A test takes the time of its slowest part or path, times the
+    exponential of a normal number: of ``noise`` in bandwidth, ``latency_noise`` in latency. A share of
+    ``stalls`` of the tests lasts up to twice as long, whoever is tested.
+    """
+
+    parts: int
+    slow: Mapping[int, float] = field(default_factory=dict)
+    slow_pairs: Mapping[tuple[int, int], float] = field(default_factory=dict)
+    noise: float = 0.01
+    latency_noise: float = 0.1
+    stalls: float = 0.0
+
+    def run(self, turn: Round, generator: np.random.Generator) -> RoundResult:
+        """What a round gives."""
+        count = len(turn.pairs)
+        own, path = self.slow.get, self.slow_pairs.get
+        lost = np.array([max(own(a, 0.0), own(b, 0.0), path((a, b), 0.0)) for a, b in turn.pairs])
+        stalled = 1 + (generator.random(count) < self.stalls) * generator.random(count)
+        spread = np.exp(generator.normal(0, self.noise, (2, count)))
+        wide = _BASE_NS[BANDWIDTH] / (1 - lost) * spread * stalled
+        small = _BASE_NS[LATENCY] * np.exp(generator.normal(0, self.latency_noise, (2, count))) * stalled
+        tests = tuple(
+            PairTest(one, other, {BANDWIDTH: ((there,), (back,)), LATENCY: ((ping,), (pong,))})
+            for (one, other), there, back, ping, pong in zip(
+                turn.pairs, *wide.tolist(), *small.tolist(), strict=True
+            )
+        )
+        return RoundResult(turn, tests)
+
+
+def hunt(
+    rules: Rules, groups: Groups, run: Callable[[Round], RoundResult], before: tuple[RoundResult, ...] = ()
+) -> tuple[RoundResult, ...]:
+    """All rounds of a hunt, each of which ``run`` gives."""
+    history = before
+    while (turn := next_round(rules, groups, history)) is not None:
+        history = (*history, run(turn))
+    return history
+
+
+def simulate(fabric: Fabric, rules: Rules, seed: int) -> tuple[RoundResult, ...]:
+    """All rounds of a hunt in the fabric; the same for the same seed."""
+    generator = np.random.default_rng(seed)
+    return hunt(rules, (tuple(range(fabric.parts)),), lambda turn: fabric.run(turn, generator))

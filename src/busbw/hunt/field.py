@@ -1,0 +1,59 @@
+"""Who is hunted among: the parts, their names, and the ranks that a test of two of them is made of."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from busbw.hunt.decide import Groups
+
+_LEAST_HERE = 2
+
+
+@dataclass(frozen=True)
+class Field:
+    """Parts of one kind. ``names`` and ``ranks`` are by part; ``groups`` says who is tested with whom."""
+
+    kind: str  # host or rank
+    names: tuple[str, ...]
+    ranks: tuple[tuple[int, ...], ...]
+    groups: Groups
+
+    @property
+    def part_of(self) -> dict[int, int]:
+        """The part that a rank belongs to."""
+        return {rank: part for part, ranks in enumerate(self.ranks) for rank in ranks}
+
+    def lanes(self, pairs: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+        """The pairs of ranks of pairs of parts: the first rank of one with the first of the other, and so
+        on.
+        """
+        return tuple(
+            each for one, other in pairs for each in zip(self.ranks[one], self.ranks[other], strict=False)
+        )
+
+
+def of_ranks(hosts: Sequence[str]) -> Field:
+    """Every rank a part, by ``hosts`` (one name a rank, in rank order); the groups are the hosts."""
+    by_host: dict[str, list[int]] = defaultdict(list)
+    for rank, host in enumerate(hosts):
+        by_host[host].append(rank)
+    return Field(
+        "rank",
+        tuple(f"rank {rank} on {host}" for rank, host in enumerate(hosts)),
+        tuple((rank,) for rank in range(len(hosts))),
+        tuple(tuple(own) for own in by_host.values()),
+    )
+
+
+def fields(hosts: Sequence[str]) -> tuple[Field, ...]:
+    """The fields of ranks on ``hosts`` (one name a rank, in rank order). Several hosts: the ranks within each
+    host, where there are enough for that, and then the hosts with each other. One host: its ranks.
+    """
+    ranks = of_ranks(hosts)
+    by_host = dict(zip(dict.fromkeys(hosts), ranks.groups, strict=True))
+    if len(by_host) == 1:
+        return (ranks,)
+    whole = Field("host", tuple(by_host), ranks.groups, (tuple(range(len(by_host))),))
+    return (ranks, whole) if max(map(len, ranks.groups)) > _LEAST_HERE else (whole,)

@@ -1,0 +1,136 @@
+"""A verdict in words: a line a suspect, to be pasted into a ticket; who to leave out; what was not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, Final
+
+from busbw.errors import ExitCode
+from busbw.hunt.field import Field
+from busbw.hunt.verdict import Decision, Suspect, Verdict
+from busbw.model.finding import Finding, Severity
+from busbw.model.hunt import BANDWIDTH, LATENCY, RESENT
+from busbw.model.record import HostInfo
+
+CHECK: Final = "isolate"
+_CODES: Final = {
+    Decision.HEALTHY: ExitCode.OK,
+    Decision.SLOW: ExitCode.BAD_VERDICT,
+    Decision.UNDECIDED: ExitCode.UNDECIDED,
+}
+_WHAT: Final = {
+    BANDWIDTH: "less bandwidth than the others have",
+    LATENCY: "more latency than the others have",
+    RESENT: "segments a test were sent again, over those of the others",
+}
+_BELOW: Final = {
+    BANDWIDTH: "bandwidth that is lower by",
+    LATENCY: "latency that is longer by",
+    RESENT: "loss that resends",
+}
+_WAYS: Final = {"sends": "it sends slowly and receives as the others do", "receives": "it receives slowly"}
+
+
+def exit_code(verdicts: Sequence[Verdict]) -> ExitCode:
+    """Of several fields: a confirmed suspect counts more than a field where nothing could be decided."""
+    codes = {_CODES[verdict.decision] for verdict in verdicts}
+    order = (ExitCode.BAD_VERDICT, ExitCode.UNDECIDED, ExitCode.OK)
+    return next((code for code in order if code in codes), ExitCode.OK)
+
+
+def findings(field: Field, verdict: Verdict) -> tuple[Finding, ...]:
+    """What a hunt in one field found: suspects, the slowest first, then what it did not see."""
+    found = [_of_suspect(field, suspect) for suspect in (*verdict.suspects, *verdict.open)]
+    if verdict.decision is Decision.UNDECIDED:
+        claim = f"{field.kind}s: could not decide: {verdict.reason}"
+        hint = "repeat it on idle hosts, or give a larger --loss"
+        found.append(Finding(Severity.WARNING, claim, hint=hint, check=CHECK))
+    return (*found, *_not_covered(verdict))
+
+
+def _of_suspect(field: Field, suspect: Suspect) -> Finding:
+    names = [field.names[part] for part in suspect.parts]
+    who = names[0] if len(names) == 1 else f"the path between {names[0]} and {names[1]}"
+    low, high = (_share(suspect.metric, bound) for bound in (suspect.low, suspect.high))
+    middle = _share(suspect.metric, suspect.loss)
+    claim = f"{who}: {middle} {_WHAT[suspect.metric]} (95 %: {low} to {high})"
+    severity = Severity.ERROR
+    if not suspect.confirmed:
+        claim, severity = f"{claim}; suspected, not confirmed", Severity.WARNING
+    is_host = field.kind == "host" and len(names) == 1
+    return Finding(
+        severity,
+        claim,
+        evidence=_evidence(field, suspect),
+        hint="look at its NIC, cable and switch port, and at what else runs on it" if is_host else "",
+        rank=field.ranks[suspect.parts[0]][0] if field.kind == "rank" and len(names) == 1 else None,
+        host=names[0] if is_host else "",
+        check=CHECK,
+    )
+
+
+def _evidence(field: Field, suspect: Suspect) -> str:
+    said = []
+    if suspect.partners:
+        partners = ", ".join(field.names[part] for part in dict.fromkeys(suspect.partners))
+        said.append(f"fresh tests with {partners}, which pass with others")
+    said.append(f"{suspect.slow_screens} of {suspect.screens} tests in random pairs were slow")
+    if suspect.direction:
+        said.append(_WAYS[suspect.direction])
+    if suspect.lanes:
+        said.append(f"only its local ranks {', '.join(map(str, suspect.lanes))}")
+    return "; ".join(said)
+
+
+def _share(metric: str, share: float) -> str:
+    if metric == RESENT:
+        return f"{share:.0f}"
+    return f"{share:.1%}" if metric == BANDWIDTH or share < 1 else f"{share:.1f} times"
+
+
+def _not_covered(verdict: Verdict) -> list[Finding]:
+    """What a hunt cannot have seen is said, so that "healthy" is no more than it is."""
+    untested = verdict.pairs - verdict.tested
+    said = [f"paths between the {untested} of {verdict.pairs} pairs that were not tested"] if untested else []
+    for metric, share in verdict.resolution.items():
+        said.append(f"{_BELOW[metric]} less than {_share(metric, share)}")
+    return (
+        [Finding(Severity.INFO, f"not covered: {'; '.join(said)}", check=CHECK)] if verdict.resolution else []
+    )
+
+
+def to_fields(field: Field, verdict: Verdict, places: Sequence[HostInfo], seconds: float) -> dict[str, Any]:
+    """The verdict of one field for the record: numbers, names, and who to leave out."""
+    fields = asdict(verdict)
+    for name in ("suspects", "open"):
+        for suspect in fields[name]:
+            suspect["names"] = [field.names[part] for part in suspect["parts"]]
+            suspect["partners"] = [field.names[part] for part in suspect["partners"]]
+    bad = [field.names[each.parts[0]] for each in verdict.suspects if len(each.parts) == 1]
+    exclude = excluded(bad, places) if field.kind == "host" and bad else {}
+    return {"kind": field.kind, "names": list(field.names), **fields, "exclude": exclude, "seconds": seconds}
+
+
+def excluded(hosts: Sequence[str], places: Sequence[HostInfo] = ()) -> dict[str, Any]:
+    """How Slurm and Kubernetes are told to leave hosts out, by their own names for them."""
+    known: Mapping[str, HostInfo] = {place.host: place for place in places}
+    of = [known.get(host, HostInfo(host)) for host in hosts]
+    slurm = ",".join(place.slurm_node or place.host for place in of)
+    names = [place.kubernetes_node or place.host for place in of]
+    return {
+        "slurm": f"--exclude={slurm}",
+        "kubernetes": {
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {
+                    "nodeSelectorTerms": [
+                        {
+                            "matchExpressions": [
+                                {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": names}
+                            ]
+                        }
+                    ]
+                }
+            }
+        },
+    }

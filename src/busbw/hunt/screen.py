@@ -1,0 +1,129 @@
+"""What the first rounds say: which parts and pairs look slow, and what could not have been seen."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from busbw.hunt.noise import Noise, estimate
+from busbw.model.hunt import BANDWIDTH, PairTest, RoundResult, Rules
+
+# The least effect that two tests of a part can show, in standard deviations of one test: half of it is the
+# cut, which a healthy part passes in both but for 1 in 7,000.
+_SEEN: Final = 4.5
+# Where so many tests are faster than the rest by more than the cut, the rest is no measure of health.
+_MOST_FAST: Final = 0.2
+_LEAST_SIGMA: Final = 1e-9  # of scripted times, which are all alike
+
+
+@dataclass(frozen=True)
+class Screen:
+    """One metric, all rounds of the first stage. Effects and residuals are differences of logarithms of
+    times. ``floor`` is the least effect that is worth naming, ``smallest`` the least that these rounds can
+    show of a part, ``striking`` what a single test shows. ``suspects`` are parts whose tests were slow, both
+    of two or most of more; ``slow_pairs`` pairs that are strikingly slow although both parts passed with
+    others. ``agree`` says whether most tests agree at all. ``chance`` is how often a test is slow of parts
+    that are not: what disturbs single tests is no normal noise, and is counted.
+    """
+
+    metric: str
+    noise: Noise
+    floor: float
+    smallest: float
+    striking: float
+    residuals: dict[tuple[int, int], float]
+    of_part: dict[int, tuple[float, ...]]
+    suspects: tuple[int, ...]
+    slow_pairs: tuple[tuple[int, int], ...]
+    agree: bool
+    chance: float
+
+    @property
+    def cut(self) -> float:
+        """Above it, a part's tests are slow."""
+        return self.smallest / 2
+
+    @property
+    def stray(self) -> float:
+        """Beyond it, a test does not pass."""
+        return self.striking / 2
+
+    @property
+    def sees_floor(self) -> bool:
+        """Whether whatever is worth naming would have been seen."""
+        return self.smallest <= self.floor
+
+    @property
+    def sigma(self) -> float:
+        """The upper bound of the noise, never 0."""
+        return max(self.noise.upper, _LEAST_SIGMA)
+
+
+def effect(metric: str, loss: float) -> float:
+    """The logarithm of times that a loss means: of bandwidth, the share that is missing; of latency, the
+    share by which it is longer.
+    """
+    return -math.log1p(-loss) if metric == BANDWIDTH else math.log1p(loss)
+
+
+def loss(metric: str, value: float) -> float:
+    """The inverse of effect."""
+    return -math.expm1(-value) if metric == BANDWIDTH else math.expm1(value)
+
+
+def value(test: PairTest, metric: str) -> float:
+    """What rules compare: the logarithm of the slower direction's slowest lane."""
+    return math.log(test.worst_ns(metric))
+
+
+def screen(rules: Rules, metric: str, rounds: Sequence[RoundResult]) -> Screen:
+    """Judge rounds of random pairs, at least one with two tests."""
+    placed = [(number, test) for number, tested in enumerate(rounds) for test in tested.tests]
+    floor = effect(metric, rules.floors[metric])
+    values = np.array([value(test, metric) for _, test in placed])
+    noise = estimate(values, np.array([number for number, _ in placed]), floor / 2)
+    striking = max(floor, _SEEN * noise.upper)
+    smallest = max(floor, _SEEN * noise.upper * math.sqrt(2 / max(2, len(rounds))))
+    residuals: dict[tuple[int, int], float] = {}
+    of_part: dict[int, list[float]] = defaultdict(list)
+    for (number, test), found in zip(placed, values, strict=True):
+        residual = float(found - noise.centres[number])
+        pair = (test.one, test.other)
+        residuals[pair] = max(residual, residuals.get(pair, -math.inf))
+        for part in pair:
+            of_part[part].append(residual)
+    suspects = {part for part, own in of_part.items() if len(own) > 1 and lower_median(own) > smallest / 2}
+    fast = sum(residual < -striking / 2 for residual in residuals.values())
+    others = [own for pair, own in residuals.items() if suspects.isdisjoint(pair)]
+    strays = sum(residual > striking / 2 for residual in others)
+    return Screen(
+        metric,
+        noise,
+        floor,
+        smallest,
+        striking,
+        residuals,
+        {part: tuple(own) for part, own in of_part.items()},
+        tuple(sorted(suspects)),
+        tuple(
+            pair
+            for pair, residual in residuals.items()
+            if residual > striking and suspects.isdisjoint(pair) and _pass_elsewhere(pair, of_part, striking)
+        ),
+        agree=2 * int(noise.passing.sum()) > len(values) and fast <= _MOST_FAST * len(residuals),
+        chance=(strays + 1) / (len(others) + 2),  # the rule of succession
+    )
+
+
+def lower_median(values: Sequence[float]) -> float:
+    """The middle one, the lower of two: of two values the lower, so that both have to be large."""
+    return sorted(values)[(len(values) - 1) // 2]
+
+
+def _pass_elsewhere(pair: tuple[int, int], of_part: dict[int, list[float]], striking: float) -> bool:
+    return all(min(of_part[part]) <= striking / 2 for part in pair)

@@ -1,0 +1,172 @@
+"""What a hunt concludes: who is slow, by how much, on what evidence, and what it could not have seen."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from busbw.hunt.decide import Candidate, Groups, Standing, State, by_stage, stand
+from busbw.hunt.screen import Screen, effect, loss, value
+from busbw.model.hunt import BANDWIDTH, Directions, PairTest, RoundResult, Rules
+
+_NORMAL_95: Final = 1.96
+# A part of a pair alone: no third one tells which of the two it is.
+LEAST_PARTS: Final = 4
+# Of all pairs in screening, slow ones that no slow part explains: more, and something else is the matter.
+_MOST_UNEXPLAINED: Final = 0.1
+
+
+class Decision(StrEnum):
+    """How a hunt ended."""
+
+    HEALTHY = "healthy"
+    SLOW = "slow"
+    UNDECIDED = "undecided"
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A part (or the path between two) that fresh tests confirmed, or could not (``confirmed`` False).
+
+    ``loss`` is a share: of bandwidth what is missing, of latency by what it is longer; ``low`` and ``high``
+    its 95 % interval. ``partners`` are the parts of its fresh tests. ``direction`` is ``sends`` or
+    ``receives`` where only one of them is slow, ``lanes`` the lanes that are slow where others are not.
+    """
+
+    parts: tuple[int, ...]
+    metric: str
+    loss: float
+    low: float
+    high: float
+    partners: tuple[int, ...]
+    slow_screens: int
+    screens: int
+    confirmed: bool
+    direction: str = ""
+    lanes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """``suspects`` are confirmed, ``open`` are not; the slowest first. ``reason`` says why nothing could be
+    decided. ``resolution`` is the least loss that would have been seen, ``noise`` the standard deviation of
+    one test, by metric; ``tested`` of ``pairs`` pairs were tested at least once.
+    """
+
+    decision: Decision
+    suspects: tuple[Suspect, ...]
+    open: tuple[Suspect, ...]
+    reason: str
+    resolution: dict[str, float]
+    noise: dict[str, float]
+    rounds: int
+    void_rounds: int
+    tested: int
+    pairs: int
+
+
+def conclude(rules: Rules, groups: Groups, history: Sequence[RoundResult]) -> Verdict:
+    """The verdict of all rounds of a hunt."""
+    parts = sum(map(len, groups))
+    pairs = sum(len(group) * (len(group) - 1) // 2 for group in groups)
+    tested = {(test.one, test.other) for each in history for test in each.tests}
+    if parts < LEAST_PARTS or sum(len(each.tests) for each in by_stage(history)[0]) < 2:
+        reason = f"{parts} parts: it takes {LEAST_PARTS} to tell which one of a slow pair it is"
+        return Verdict(Decision.UNDECIDED, (), (), reason, {}, {}, len(history), 0, len(tested), pairs)
+    standing = stand(rules, history)
+    suspects = _suspects(standing, State.CONFIRMED)
+    left = _suspects(standing, State.OPEN)
+    reason = "" if suspects else _undecided(rules, standing, left)
+    decision = Decision.SLOW if suspects else Decision.UNDECIDED if reason else Decision.HEALTHY
+    return Verdict(
+        decision,
+        suspects,
+        left,
+        reason,
+        {each.metric: loss(each.metric, each.smallest) for each in standing.screens},
+        {each.metric: each.noise.sigma for each in standing.screens},
+        len(history),
+        standing.void,
+        len(tested),
+        pairs,
+    )
+
+
+def _undecided(rules: Rules, standing: Standing, left: tuple[Suspect, ...]) -> str:
+    first = standing.screens[0]
+    if not first.agree:
+        return "the pairs do not agree: too few are alike to say what is normal"
+    suspected = {part for suspect in left for part in suspect.parts}
+    unexplained = sum(
+        residual > first.striking and suspected.isdisjoint(pair) for pair, residual in first.residuals.items()
+    )
+    if unexplained > _MOST_UNEXPLAINED * len(first.residuals):
+        return f"{unexplained} of {len(first.residuals)} pairs are slow though their parts pass with others"
+    if left:
+        return f"{len(left)} suspected, neither confirmed nor cleared by their fresh tests"
+    if not first.sees_floor:
+        seen, floor = loss(first.metric, first.smallest), rules.floors[first.metric]
+        return f"noise hides what is below {seen:.0%}, and {floor:.0%} was asked for"
+    return ""
+
+
+def _suspects(standing: Standing, state: State) -> tuple[Suspect, ...]:
+    """One for each part or pair, by the metric that says most; a pair with a slow part is not one more."""
+    named: dict[tuple[int, ...], Suspect] = {}
+    for candidate in standing.candidates:
+        if candidate.state is not state:
+            continue
+        found = next(each for each in standing.screens if each.metric == candidate.metric)
+        own = _suspect(candidate, found)
+        if candidate.parts not in named:  # metrics are in the order in which they tell most
+            named[candidate.parts] = own
+    return tuple(sorted(named.values(), key=lambda each: -effect(each.metric, each.loss)))
+
+
+def _suspect(candidate: Candidate, found: Screen) -> Suspect:
+    tests = max(1, len(candidate.fresh))
+    half = _NORMAL_95 * found.sigma / math.sqrt(tests)
+    low, middle, high = (loss(found.metric, candidate.effect + shift) for shift in (-half, 0.0, half))
+    partners = tuple(
+        test.other if test.one == candidate.parts[0] else test.one for _, test in candidate.fresh
+    )
+    direction, lanes = _where(candidate, found)
+    return Suspect(
+        candidate.parts,
+        found.metric,
+        middle,
+        low,
+        high,
+        partners if len(candidate.parts) == 1 else (),
+        sum(residual > found.cut for residual in candidate.screened),
+        len(candidate.screened),
+        candidate.state is State.CONFIRMED,
+        direction,
+        lanes,
+    )
+
+
+def _where(candidate: Candidate, found: Screen) -> tuple[str, tuple[int, ...]]:
+    """Which direction of a part is slow, and which of its lanes, where others pass in every fresh test."""
+    if len(candidate.parts) > 1 or not candidate.fresh or candidate.metric != BANDWIDTH:
+        return "", ()
+    excess = [_excess(test, candidate.parts[0], residual, found.metric) for residual, test in candidate.fresh]
+    slow = [
+        [all(each[way][lane] > found.cut for each in excess) for lane in range(len(excess[0][way]))]
+        for way in (0, 1)
+    ]
+    ways = [any(lanes) for lanes in slow]
+    of_lane = [any(both) for both in zip(*slow, strict=True)]
+    lanes = tuple(lane for lane, is_slow in enumerate(of_lane) if is_slow)
+    direction = "" if all(ways) or not any(ways) else ("sends" if ways[0] else "receives")
+    return direction, lanes if 0 < len(lanes) < len(of_lane) else ()
+
+
+def _excess(test: PairTest, part: int, residual: float, metric: str) -> Directions:
+    """What each lane took longer than a healthy pair, away from the part and towards it."""
+    centre = value(test, metric) - residual
+    there, back = (tuple(math.log(ns) - centre for ns in lanes) for lanes in test.times_ns[metric])
+    return (there, back) if test.one == part else (back, there)

@@ -1,0 +1,112 @@
+"""Values of a hunt for slow parts: what is tested, what came of it.
+
+A *part* is what may be slow and can be left out: a host, or on one host a rank. A *test* is a pair of parts
+that exchange data; a *round* is tests that run at once. The *lanes* of a test are the pairs of ranks that it
+is made of: of two hosts of 8 GPUs, 8.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+BANDWIDTH: Final = "bandwidth"  # nanoseconds of one large message, the best of several
+LATENCY: Final = "latency"  # nanoseconds of one small message, the mean of many: a few late ones count
+RESENT: Final = "resent"  # 1 + TCP segments that the hosts of a test sent again: a loss hides from best times
+BOTH_WAYS: Final = "both-ways"  # as bandwidth, with as much the other way at the same time
+METRICS: Final = (BANDWIDTH, LATENCY)
+
+Lanes = tuple[float, ...]
+Directions = tuple[Lanes, Lanes]  # from the first part to the other, and back
+
+
+class Stage(StrEnum):
+    """What a round is for."""
+
+    SCREEN = "screen"  # everybody, in random pairs
+    CONFIRM = "confirm"  # suspects, each with a part that passed; the others are the control
+    MATRIX = "matrix"  # every pair once
+    RAILS = "rails"  # a ring in each rail, all at once: pairs are (source, target)
+    NODES = "nodes"  # a ring within each host, all at once
+
+
+@dataclass(frozen=True)
+class Round:
+    """Pairs that are tested at once. ``number`` counts the rounds of a hunt from 0."""
+
+    number: int
+    stage: Stage
+    pairs: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class PairTest:
+    """What a pair took: nanoseconds by metric, direction and lane."""
+
+    one: int
+    other: int
+    times_ns: dict[str, Directions]
+
+    def worst_ns(self, metric: str) -> float:
+        """Of the slower direction and the slowest lane."""
+        return max(max(lanes) for lanes in self.times_ns[metric])
+
+
+@dataclass(frozen=True)
+class RoundResult:
+    """A round that was run. ``seconds`` is how long it took, everything in it."""
+
+    round: Round
+    tests: tuple[PairTest, ...]
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Rules:
+    """When a part is slow.
+
+    ``floors`` is the least loss that is worth naming, by metric: the share of the bandwidth that is missing,
+    of the latency the share by which it is longer, of resent segments their number. ``metrics`` are what is
+    measured, the first of them what decides whether the hunt could decide. ``most_screens`` and
+    ``most_confirms`` bound the rounds of a stage. ``accusation`` is the probability with which the fresh
+    tests of healthy parts may speak against any of them, ``acquittal`` that with which those of a slow one
+    may speak for it.
+    """
+
+    metrics: tuple[str, ...] = METRICS
+    floors: dict[str, float] = field(default_factory=lambda: {BANDWIDTH: 0.05, LATENCY: 0.5, RESENT: 10.0})
+    least_values: int = 16
+    most_screens: int = 8
+    most_confirms: int = 10
+    accusation: float = 1e-3
+    acquittal: float = 1e-2
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Hunt:
+    """What the ranks do instead of measuring cases. ``kind`` is isolate (rounds that the rules choose),
+    pairs (every pair) or rails (rings by rail and by host).
+
+    A test is ``samples`` of as many messages of ``size_bytes`` as take ``sample_ns``, each way, of which the
+    best counts, and ``small_calls`` exchanges of ``small_bytes``, of which the mean does. ``wait`` is how a
+    rank waits in MPI: spin, sleep, or auto: it sleeps where a message takes long. A round that takes longer
+    than ``timeout_s`` has a part in it that hangs.
+    """
+
+    kind: str
+    size_bytes: int
+    rules: Rules = Rules()
+    small_bytes: int = 8
+    samples: int = 5
+    small_calls: int = 500
+    sample_ns: float = 20e6
+    wait: str = "auto"
+    timeout_s: float = 30.0
+
+    @classmethod
+    def from_fields(cls, fields: dict[str, Any]) -> Hunt:
+        """The inverse of dataclasses.asdict, from JSON."""
+        rules = fields.pop("rules")
+        return cls(rules=Rules(**{**rules, "metrics": tuple(rules["metrics"])}), **fields)

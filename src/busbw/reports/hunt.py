@@ -1,0 +1,160 @@
+"""A hunt as text: rounds as they come, then who is slow, who to leave out, and what was not seen."""
+
+from __future__ import annotations
+
+import csv
+import json
+import statistics
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+from busbw.model.event import Event, EventKind
+from busbw.model.hunt import BANDWIDTH, METRICS
+from busbw.model.plan import Plan
+from busbw.model.record import WorldInfo
+from busbw.record.folder import RUN_FILE
+from busbw.reports.findings import finding_lines
+from busbw.reports.matrix import CSV_FIELDS, matrix_lines, rows
+from busbw.reports.rails import rails_lines
+from busbw.units import format_duration, format_size
+
+_WORDS: Final = {"healthy": "HEALTHY", "slow": "SLOW", "undecided": "COULD NOT DECIDE"}
+
+
+class HuntDisplay:
+    """See Display. Rounds go to ``err`` as they come, the result to ``out``."""
+
+    def __init__(self, out: TextIO, err: TextIO) -> None:
+        self._out, self._err = out, err
+        self._plan: Plan | None = None
+        self._hosts: tuple[str, ...] = ()  # of each rank
+        self._rounds: list[Mapping[str, Any]] = []
+        self._findings: list[Mapping[str, Any]] = []
+        self._verdict: Mapping[str, Any] = {}
+
+    def handle(self, item: Event) -> None:
+        """See Display."""
+        from busbw.reports.live import read_header, show_error, show_state
+
+        kind = item["event"]
+        if kind == EventKind.HEADER:
+            self._plan, world, _ = read_header(item)
+            self._hosts = tuple(rank.host for rank in world.ranks)
+            self._print(header_lines(self._plan, world, str(item["busbw_version"])))
+        elif kind == EventKind.ROUND:
+            self._rounds.append(item["tested"])
+            print(self._round_line(item["tested"]), file=self._err, flush=True)
+        elif kind == EventKind.FINDING:
+            self._findings.append(item["finding"])
+        elif kind == EventKind.VERDICT:
+            self._verdict = item["hunt"]
+        elif kind == EventKind.STATE:
+            show_state(item, self._err)
+        elif kind == EventKind.ERROR:
+            show_error(item, self._err)
+        elif kind == EventKind.END and self._plan is not None:
+            self._print(self._result(str(item["folder"])))
+            self._findings = []
+
+    def close(self) -> None:
+        """See Display. Where nothing was started, there is no END to wait for."""
+        self._print(line for finding in self._findings for line in finding_lines(finding))
+
+    def _round_line(self, tested: Mapping[str, Any]) -> str:
+        assert self._plan is not None
+        assert self._plan.hunt is not None
+        number, stage = int(tested["round"]["number"]), tested["round"]["stage"]
+        mean_s = statistics.mean(float(each["seconds"]) for each in self._rounds)
+        total = left_of(self._plan.hunt.kind, len(tested["names"]))
+        left = f", {format_duration(mean_s * (total - number - 1))} left" if total > number + 1 else ""
+        what = f"{len(tested['tests'])} pairs of {tested['kind']}s"
+        return f"round {number + 1}, {stage}: {what}, {tested['seconds']:.2f} s{left}"
+
+    def _result(self, folder: str) -> list[str]:
+        assert self._plan is not None
+        assert self._plan.hunt is not None
+        lines: list[str] = []
+        if self._plan.hunt.kind == "pairs" and self._rounds:
+            lines += matrix_lines(self._rounds, self._plan.hunt.size_bytes)
+        if self._plan.hunt.kind == "rails":
+            lines += rails_lines(self._rounds, self._hosts, self._plan.hunt.size_bytes)
+        lines += [line for finding in self._findings for line in finding_lines(finding)]
+        for field in self._verdict.get("fields", ()):
+            lines += _field_lines(field)
+        return [*lines, f"# record   {folder}"]
+
+    def _print(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self._out.write(line + "\n")
+        self._out.flush()
+
+
+def header_lines(plan: Plan, world: WorldInfo, version: str) -> list[str]:
+    """What hunts, with what, among whom."""
+    assert plan.hunt is not None
+    first = world.ranks[0]
+    library = f"{first.library} {first.library_version}".strip()
+    where = f"{world.size} on {len(world.hosts)} host{'s' * (len(world.hosts) > 1)}"
+    hunt, floor = plan.hunt, plan.hunt.rules.floors[BANDWIDTH]
+    wide = f"{format_size(hunt.size_bytes)} each way, best of {hunt.samples} samples"
+    small = f"{hunt.small_bytes} B, mean of {hunt.small_calls}"
+    return [
+        f"# busbw {version}: {plan.hunt.kind}, backend {plan.backend}, {library}",
+        f"# ranks    {where}, world {world.kind}, started by {world.launcher}",
+        f"# test     {wide}; {small}; worth naming: {floor:.0%} of bandwidth",
+    ]
+
+
+def left_of(kind: str, parts: int) -> int:
+    """How many rounds to expect in all: known of a matrix; a healthy hunt of many parts takes two."""
+    from busbw.planning.rounds import turns
+
+    return turns(parts) if kind == "pairs" else 2
+
+
+def _field_lines(field: Mapping[str, Any]) -> list[str]:
+    """The verdict of one field, and who to leave out."""
+    noise = ", ".join(
+        f"{metric} {sigma:.1%}" for metric, sigma in field["noise"].items() if metric in METRICS
+    )
+    cost = f"{field['rounds']} rounds in {format_duration(float(field['seconds']))}"
+    lines = [f"# result   {_WORDS[field['decision']]}: {len(field['names'])} {field['kind']}s, {cost}"]
+    if noise:
+        lines.append(f"# noise    standard deviation of one test: {noise}")
+    if field["exclude"]:
+        lines.append(f"# slurm    {field['exclude']['slurm']}")
+        lines.append(f"# k8s      {json.dumps(field['exclude']['kubernetes'])}")
+    return lines
+
+
+class MatrixCsvDisplay(HuntDisplay):
+    """A matrix of pairs as rows for programs; what else is said goes to ``err``."""
+
+    def __init__(self, out: TextIO, err: TextIO) -> None:
+        super().__init__(err, err)
+        self._rows = out
+
+    def _result(self, folder: str) -> list[str]:
+        assert self._plan is not None
+        assert self._plan.hunt is not None
+        writer = csv.writer(self._rows, lineterminator="\n")
+        writer.writerow(CSV_FIELDS)
+        if self._plan.hunt.kind == "pairs" and self._rounds:
+            writer.writerows(rows(self._rounds, self._plan.hunt.size_bytes))
+        self._rows.flush()
+        return [f"# record   {folder}"]
+
+
+class HuntJsonDisplay(HuntDisplay):
+    """The record with its rounds, once, at the end."""
+
+    def __init__(self, out: TextIO, err: TextIO) -> None:
+        super().__init__(err, err)
+        self._record = out
+
+    def _result(self, folder: str) -> list[str]:
+        fields = json.loads((Path(folder) / RUN_FILE).read_text())
+        self._record.write(json.dumps({**fields, "rounds": self._rounds}, indent=1) + "\n")
+        self._record.flush()
+        return [f"# record   {folder}"]

@@ -1,0 +1,258 @@
+"""The plots of one run: curves, ranks, links, histograms; each with its table. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any, Final
+
+import numpy as np
+
+from busbw.analysis.compare_arms import key_of
+from busbw.analysis.distribution import Distribution, Scale, distributions
+from busbw.analysis.traffic import Fellows, LinkUse, traffic
+from busbw.model.case import Case
+from busbw.model.conclusion import Question
+from busbw.model.result import CaseResult
+from busbw.reports import curves
+from busbw.reports.columns import NOT_APPLICABLE, format_time_us
+from busbw.reports.plots import Plot, Table
+from busbw.reports.reported import Reported
+from busbw.units import NS_PER_US, format_size
+
+_MOST_ROWS: Final = 48  # of a heat map or of bars: more are grouped or left out, and said
+_MOST_HISTOGRAMS: Final = 4
+_UNKNOWN: Final = "noise not known"
+_BINS: Final = {
+    "much quicker": "low2", "quicker": "low1", "within noise": "mid",
+    "slower": "high1", "much slower": "high2", _UNKNOWN: "none",
+}  # fmt: skip
+_MUCH: Final = 3.0  # times the noise
+_LINKS: Final = {"carried traffic": "c1", "carried nothing": "limit"}
+
+
+def plots(run: Reported) -> Iterator[Plot]:
+    """In the order of the questions that they answer."""
+    for kind in run.kinds:
+        found = list(run.of_kind(kind))
+        word = " ".join(filter(None, kind))
+        name = f"{run.name}-{'-'.join(filter(None, kind))}"
+        judged = {
+            each.key: each
+            for each in run.expectation.cases
+            if each.key in {key_of(case) for case, _ in found}
+        }
+        series = _by_placement(found)
+        for plot in (
+            curves.bandwidth(f"{name}-bandwidth", f"Bandwidth of {word}", series, judged),
+            curves.time(f"{name}-time", f"Time of {word}", series),
+            _ranks(run, f"{name}-ranks", f"Ranks of {word}", found),
+        ):
+            if plot is not None:
+                yield plot
+    yield from _links(run)
+    yield from _histograms(run)
+
+
+def _by_placement(found: Sequence[tuple[Case, CaseResult]]) -> dict[str, list[tuple[Case, CaseResult]]]:
+    series: dict[str, list[tuple[Case, CaseResult]]] = defaultdict(list)
+    for case, result in found:
+        series[case.placement.value + (f", cycle {case.cycle + 1}" if case.cycle else "")].append(
+            (case, result)
+        )
+    return series
+
+
+def _ranks(run: Reported, name: str, title: str, found: Sequence[tuple[Case, CaseResult]]) -> Plot | None:
+    """Ranks against sizes: how far each rank's median is from the median rank's, in units of the noise.
+    Beyond so many ranks, a row is a group of neighbours, and shows the one of them that is furthest away.
+    """
+    chosen = [(case, result) for case, result in found if not case.in_place and not case.cycle] or list(found)
+    columns = [(case, result, *_deviations(run, case, result)) for case, result in chosen]
+    columns = [column for column in columns if len(column[2]) > 1]
+    if not columns:
+        return None
+    ranks = columns[0][3]
+    groups = _rank_groups(run, [int(rank) for rank in ranks])
+    rows: list[dict[str, Any]] = []
+    cells = []
+    for label, members in groups:
+        line = [label]
+        for case, _, deviations, own, noise in columns:
+            mine = deviations[np.isin(own, members)]
+            worst = float(mine[np.argmax(np.abs(mine))]) if len(mine) else 0.0
+            size = format_size(case.size_bytes)
+            line.append(f"{worst:+.1%}")
+            known = _UNKNOWN if noise is None else f"noise {noise:.1%}"
+            text = f"{label}, {size}: {worst:+.1%} of the median rank; {known}"
+            rows.append({"x": size, "y": label, "bin": _bin(worst, noise), "text": text})
+        cells.append(tuple(line))
+    grouped = len(groups) < len(ranks)
+    note = (
+        "Each rank's median against the median rank's; much is more than three times the 95 % interval."
+        + (f" A row is a group of {len(ranks)} ranks, and shows its furthest." if grouped else "")
+    )
+    head = ("ranks" if grouped else "rank", *(format_size(case.size_bytes) for case, *_ in columns))
+    return Plot(
+        "heat",
+        name,
+        title,
+        note,
+        tuple(rows),
+        Table(head, tuple(cells)),
+        {"x": "size", "y": None, "bins": _BINS},
+    )
+
+
+def _deviations(run: Reported, case: Case, result: CaseResult) -> tuple[Any, Any, float | None]:
+    """Of every rank's median from the median rank's, relative; the ranks; the relative noise, None without an
+    interval.
+    """
+    first, end = np.searchsorted(run.digests["case"], (case.index, case.index + 1))
+    mine = run.digests[first:end]
+    middle = float(np.median(mine["median_ns"])) if len(mine) else 0.0
+    noise = None
+    if result.low_ns is not None and result.high_ns is not None and result.time_ns:
+        noise = (result.high_ns - result.low_ns) / 2 / result.time_ns
+    deviations = mine["median_ns"] / middle - 1 if middle else np.zeros(len(mine))
+    return deviations, mine["rank"], noise
+
+
+def _bin(deviation: float, noise: float | None) -> str:
+    if noise is None:
+        return _UNKNOWN
+    least = max(noise, 1e-3)  # a clock's tick
+    words = list(_BINS)
+    level = (
+        (deviation > least)
+        + (deviation > _MUCH * least)
+        - (deviation < -least)
+        - (deviation < -_MUCH * least)
+    )
+    return words[2 + level]
+
+
+def _rank_groups(run: Reported, ranks: Sequence[int]) -> list[tuple[str, list[int]]]:
+    """One rank a row; else one host; else as many neighbouring hosts as fit."""
+    hosts = {rank.rank: rank.host for rank in run.record.world.ranks} if run.record.world is not None else {}
+    if len(ranks) <= _MOST_ROWS:
+        return [(f"{rank} {hosts.get(rank, '')}".strip(), [rank]) for rank in ranks]
+    by_host = [
+        (host, list(members)) for host, members in groupby(ranks, key=lambda rank: hosts.get(rank, ""))
+    ]
+    if len(by_host) > _MOST_ROWS or len(by_host) == 1:
+        parts = np.array_split(np.array(ranks), _MOST_ROWS)
+        return [(f"{part[0]} to {part[-1]}", [int(rank) for rank in part]) for part in parts]
+    return by_host
+
+
+def _links(run: Reported) -> Iterator[Plot]:
+    """Every link's rate during the burst; where there are many, those that carried least."""
+    results = {result.case: result for result in run.record.results}
+    for burst in run.record.bursts:
+        case = run.record.plan.cases[burst.case]
+        result = results.get(burst.case)
+        ranks = run.expectation.arm.ranks
+        algorithm = result.algorithm if result is not None else ""
+        groups = traffic(burst, case.collective, algorithm, case.size_bytes, ranks)
+        every = [(group, use) for group in groups for use in group.links]
+        if not any(group.used for group in groups):
+            continue
+        shown = sorted(every, key=lambda pair: pair[1].share)[:_MOST_ROWS]
+        shown = [pair for pair in every if pair in shown]
+        left = f" The {_MOST_ROWS} that carried least of {len(every)}." if len(shown) < len(every) else ""
+        yield Plot(
+            "bars",
+            f"{run.name}-{case.collective}-{case.dtype}-links",
+            f"Links during {case.collective}, {format_size(case.size_bytes)}",
+            "Counters before and after an untimed burst, the busier direction; the tick is the line rate."
+            + left,
+            tuple(_link_row(group, use) for group, use in shown),
+            Table(
+                ("host", "link", "kind", "GB/s", "of line rate", "of even share", "sent", "received"),
+                tuple(_link_cells(group, use) for group, use in shown),
+            ),
+            {"x": "GB/s", "bins": _LINKS},
+        )
+
+
+def _state(use: LinkUse) -> str:
+    return "carried traffic" if use.carried else "carried nothing"
+
+
+def _link_row(group: Fellows, use: LinkUse) -> dict[str, Any]:
+    label = f"{group.host} {use.link.name}"
+    rate = "" if use.of_rate is None else f", {use.of_rate:.0%} of its rate"
+    return {
+        "y": label, "x": use.gb_per_s, "state": _state(use), "rate": use.link.gb_per_s,
+        "text": f"{label}: {use.gb_per_s:.4g} GB/s{rate}, {_state(use)}",
+    }  # fmt: skip
+
+
+def _link_cells(group: Fellows, use: LinkUse) -> tuple[str, ...]:
+    of_rate = NOT_APPLICABLE if use.of_rate is None else f"{use.of_rate:.1%}"
+    return (
+        group.host, use.link.name, use.link.kind, f"{use.gb_per_s:.4g}", of_rate, f"{use.share:.1%}",
+        f"{use.sent_bytes:.4g} B", f"{use.received_bytes:.4g} B",
+    )  # fmt: skip
+
+
+def _histograms(run: Reported) -> Iterator[Plot]:
+    """Samples of the cases that the conclusions point at, then of the largest sizes."""
+    pointed = [
+        each.case for each in run.conclusions if each.question is Question.VARIANCE and each.case is not None
+    ]
+    largest = sorted(run.timed, key=lambda pair: -pair[0].size_bytes)
+    cases = list(dict.fromkeys([*pointed, *(case.index for case, _ in largest)]))[:_MOST_HISTOGRAMS]
+    results = {result.case: result for result in run.record.results}
+    sampled = set(np.unique(run.samples["case"]).tolist())
+    for index in cases:
+        if index in sampled:
+            own = run.samples[run.samples["case"] == index]
+            spread = distributions(index, run.record.plan.timing.time, own)[0]
+            if spread.samples > 1:
+                yield _histogram(run, run.record.plan.cases[index], results[index], spread)
+
+
+def _histogram(run: Reported, case: Case, result: CaseResult, spread: Distribution) -> Plot:
+    edges = [edge / NS_PER_US for edge in spread.edges_ns]
+    rows = [
+        {
+            "low": low,
+            "high": high,
+            "zero": 0,
+            "count": count,
+            "text": f"{low:.4g} to {high:.4g} us: {count} samples",
+        }
+        for low, high, count in zip(edges, edges[1:], spread.counts, strict=False)
+    ]
+    marks = [("median", (result.time_ns or 0.0) / NS_PER_US, "c2")]
+    if result.mean_ns is not None:
+        marks.append(("mean (nccl-tests prints it)", result.mean_ns / NS_PER_US, "c3"))
+    percentiles = [
+        (
+            f"p{each.percent:g}, us",
+            _NEEDS.format(each.needed) if each.value_ns is None else format_time_us(each.value_ns),
+        )
+        for each in spread.percentiles
+    ]
+    facts = [("samples", str(spread.samples)), ("calls a sample", str(spread.calls_per_sample)), *percentiles]
+    facts += [(f"{name}, us", format_time_us(value * NS_PER_US)) for name, value, _ in marks]
+    facts += [
+        (f"mode near {format_time_us(mode.centre_ns)} us", f"{mode.share:.0%}") for mode in spread.modes
+    ]
+    size = format_size(case.size_bytes)
+    calls = "one call" if spread.calls_per_sample == 1 else f"{spread.calls_per_sample} calls"
+    return Plot(
+        "histogram",
+        f"{run.name}-case-{case.index}-histogram",
+        f"Samples of {case.collective} {case.dtype}, {size}, {case.placement.value}",
+        f"{spread.samples} samples of {calls} each, all that are kept; us a call.",
+        tuple(rows),
+        Table(("of the samples", "value"), tuple(facts)),
+        {"x": "time of a call (us)", "marks": marks, "log": spread.scale is Scale.LOG},
+    )
+
+
+_NEEDS: Final = "needs {} samples"

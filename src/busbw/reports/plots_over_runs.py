@@ -1,0 +1,116 @@
+"""Plots over several runs: their curves in one, how they compare, how they scale. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from busbw.analysis.compare_arms import CaseKey, key_of
+from busbw.model.result import CaseResult
+from busbw.reports import curves
+from busbw.reports.columns import NOT_APPLICABLE
+from busbw.reports.plots import Plot, Table
+from busbw.reports.reported import Reported
+from busbw.units import format_size
+
+_BINS: Final = {
+    "> 10 % slower": "high2", "slower": "high1", "intervals overlap": "mid", "quicker": "low1",
+    "> 10 % quicker": "low2",
+}  # fmt: skip
+_FAR: Final = 0.1
+
+
+def plots(runs: Sequence[Reported]) -> Iterator[Plot]:
+    """Of every kind of case that more than one run has."""
+    kinds = dict.fromkeys(kind for run in runs for kind in run.kinds)
+    for kind in kinds:
+        sharing = [run for run in runs if kind in run.kinds]
+        if len(sharing) < 2:
+            continue
+        word, name = " ".join(filter(None, kind)), "-".join(filter(None, kind))
+        series = {run.name: [pair for pair in run.of_kind(kind) if not pair[0].in_place] for run in sharing}
+        if not all(series.values()):
+            series = {run.name: list(run.of_kind(kind)) for run in sharing}
+        for plot in (
+            curves.bandwidth(f"{name}-bandwidth", f"Bandwidth of {word}, all runs", series, {}),
+            curves.time(f"{name}-time", f"Time of {word}, all runs", series),
+            _compared(f"{name}-compared", f"{word} against {sharing[0].name}", sharing, kind),
+            _scaling(f"{name}-scaling", f"Scaling of {word}", sharing, kind),
+        ):
+            if plot is not None:
+                yield plot
+
+
+def _by_key(run: Reported, kind: tuple[str, str, str]) -> dict[CaseKey, CaseResult]:
+    return {key_of(case): result for case, result in run.of_kind(kind)}
+
+
+def _compared(name: str, title: str, runs: Sequence[Reported], kind: tuple[str, str, str]) -> Plot | None:
+    """Time over the first run's, run against size: of runs with as many ranks."""
+    first, ranks = _by_key(runs[0], kind), runs[0].expectation.arm.ranks
+    rows: list[dict[str, Any]] = []
+    table: dict[str, dict[str, str]] = defaultdict(dict)
+    for run in (run for run in runs[1:] if run.expectation.arm.ranks == ranks):
+        for key, result in _by_key(run, kind).items():
+            base = first.get(key)
+            if base is None or not base.time_ns or not result.time_ns or key.placement == "in-place":
+                continue
+            ratio, size = result.time_ns / base.time_ns, format_size(key.size_bytes)
+            table[run.name][size] = f"{ratio:.3f}"
+            text = f"{run.name}, {size}: {ratio:.3f} of the time of {runs[0].name}"
+            rows.append({"x": size, "y": run.name, "bin": _bin(base, result, ratio), "text": text})
+    if not rows:
+        return None
+    sizes = list(dict.fromkeys(str(row["x"]) for row in rows))
+    cells = tuple(
+        (label, *(found.get(size, NOT_APPLICABLE) for size in sizes)) for label, found in table.items()
+    )
+    note = (
+        "Time over the first run's, of as many ranks. `busbw compare` decides, with intervals over launches."
+    )
+    return Plot(
+        "heat", name, title, note, tuple(rows), Table(("run", *sizes), cells),
+        {"x": "size", "y": None, "bins": _BINS},
+    )  # fmt: skip
+
+
+def _bin(base: CaseResult, result: CaseResult, ratio: float) -> str:
+    ends = (base.low_ns, base.high_ns, result.low_ns, result.high_ns)
+    low, high, own_low, own_high = ends
+    if low is None or high is None or own_low is None or own_high is None:
+        apart = ratio != 1
+    else:
+        apart = own_low > high or own_high < low
+    if not apart:
+        return "intervals overlap"
+    if ratio > 1:
+        return "> 10 % slower" if ratio > 1 + _FAR else "slower"
+    return "> 10 % quicker" if ratio < 1 - _FAR else "quicker"
+
+
+def _scaling(name: str, title: str, runs: Sequence[Reported], kind: tuple[str, str, str]) -> Plot | None:
+    """Bus bandwidth against the number of ranks, for up to four sizes that all runs have."""
+    if len({run.expectation.arm.ranks for run in runs}) < 2:
+        return None
+    found = [(run.expectation.arm.ranks, _by_key(run, kind)) for run in runs]
+    shared = set.intersection(*({key.size_bytes for key in keys} for _, keys in found))
+    rows, cells = [], []
+    for size in sorted(shared)[-4:]:
+        for ranks, keys in sorted(found, key=lambda pair: pair[0]):
+            key = next(key for key in keys if key.size_bytes == size)
+            busbw = keys[key].busbw_gb_per_s
+            if busbw is None or not ranks:
+                continue
+            label = format_size(size)
+            text = f"{label}, {ranks} ranks: {busbw:.4g} GB/s"
+            rows.append({"series": label, "kind": "measured", "x": ranks, "y": busbw, "low": None,
+                         "high": None, "text": text})  # fmt: skip
+            cells.append((label, str(ranks), f"{busbw:.4g}"))
+    if not rows:
+        return None
+    note = "Bus bandwidth of the same size on more ranks; flat is perfect."
+    return Plot(
+        "curve", name, title, note, tuple(rows), Table(("size", "ranks", "busbw GB/s"), tuple(cells)),
+        {"x": "ranks", "y": "bus bandwidth (GB/s)"},
+    )  # fmt: skip

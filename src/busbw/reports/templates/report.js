@@ -1,0 +1,43 @@
+// Words of a mark as a tooltip, by pointer and by keyboard: Tab to a picture, arrows from mark to mark, Escape.
+"use strict";
+const tip = document.getElementById("tip");
+// Axes and legends have words too, for screen readers; they are no marks.
+const MARKS = '[role="graphics-symbol"][aria-label]:not([aria-roledescription="axis"], [aria-roledescription="legend"])';
+
+function show(mark) {
+  hide();
+  mark.classList.add("here");
+  tip.textContent = mark.getAttribute("aria-label");
+  const box = mark.getBoundingClientRect(), own = tip.getBoundingClientRect();
+  const left = Math.min(Math.max(4, box.x + box.width / 2 - own.width / 2), innerWidth - own.width - 4);
+  const above = box.y - own.height - 8;
+  tip.style.left = left + "px";
+  tip.style.top = (above > 4 ? above : Math.min(box.bottom + 8, innerHeight - own.height - 4)) + "px";
+}
+
+function hide() {
+  document.querySelectorAll(".here").forEach((mark) => mark.classList.remove("here"));
+  tip.textContent = "";
+}
+
+for (const picture of document.querySelectorAll(".picture")) {
+  const marks = [...picture.querySelectorAll(MARKS)];
+  let at = -1;
+  const steps = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
+  picture.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") return hide();
+    if (event.key === "Home") at = 0;
+    else if (event.key === "End") at = marks.length - 1;
+    else if (event.key in steps) at = (at + steps[event.key] + marks.length) % marks.length;
+    else return;
+    event.preventDefault();
+    if (marks.length) show(marks[at]);
+  });
+  picture.addEventListener("blur", hide);
+  picture.addEventListener("pointerover", (event) => {
+    const mark = event.target.closest(MARKS);
+    if (mark) { at = marks.indexOf(mark); show(mark); } else hide();
+  });
+  picture.addEventListener("pointerleave", hide);
+}
+addEventListener("scroll", hide, true);

@@ -1,0 +1,52 @@
+"""Flags of ``busbw isolate`` and ``busbw pairs`` beside those of ``run``; jobs get them in one word."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Annotated, Literal
+
+from cyclopts import Group, Parameter
+
+HUNT = Group("Hunt", sort_key=0)
+
+WaitName = Literal["auto", "spin", "sleep"]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class HuntSettings:
+    """What to find, and how patiently."""
+
+    loss: Annotated[
+        str, Parameter(group=HUNT, help="The least share of bandwidth whose loss is worth naming.")
+    ] = "5%"
+    slower: Annotated[
+        str, Parameter(group=HUNT, help="The least share by which longer latency is worth naming.")
+    ] = "50%"
+    rounds: Annotated[
+        int, Parameter(group=HUNT, help="Most rounds of random pairs; the noise decides how many it takes.")
+    ] = 8
+    round_timeout: Annotated[
+        str, Parameter(group=HUNT, help="A round that takes longer has a part in it that hangs.")
+    ] = "30s"
+    wait: Annotated[
+        WaitName,
+        Parameter(
+            group=HUNT,
+            help="How CPU ranks wait: spin, sleep (hosts that share cores), auto: sleep where a message takes"
+            " long.",
+            show_choices=False,
+        ),
+    ] = "auto"
+
+    def to_word(self, kind: str) -> str:
+        """The value of --hunt."""
+        return ",".join((kind, *(f"{each.name}={getattr(self, each.name)}" for each in fields(self))))
+
+    @classmethod
+    def from_word(cls, word: str) -> tuple[str, HuntSettings]:
+        """The inverse of to_word: the kind, and the settings."""
+        kind, *pairs = word.split(",")
+        given: dict[str, str] = dict(each.partition("=")[::2] for each in pairs)
+        rounds = int(given.pop("rounds", cls.rounds))
+        return kind, cls(rounds=rounds, **given)  # type: ignore[arg-type]  # words that to_word wrote

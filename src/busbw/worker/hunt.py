@@ -1,0 +1,285 @@
+"""A hunt on the ranks: one launch, one communicator, round after round.
+
+A round is one permute over that communicator: every pair exchanges at once, and no round needs a
+communicator of its own. Rank 0 chooses the round and tells it; everybody measures; rank 0 gets the times.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import numpy as np
+
+from busbw.errors import ExitCode
+from busbw.hunt.decide import next_round
+from busbw.hunt.field import Field, fields, of_ranks
+from busbw.hunt.findings import exit_code, findings, to_fields
+from busbw.hunt.verdict import Verdict, conclude
+from busbw.model.case import Case
+from busbw.model.finding import Finding, worst_first
+from busbw.model.hunt import BANDWIDTH, LATENCY, RESENT, Hunt, PairTest, Round, RoundResult, Stage
+from busbw.model.layout import Placement
+from busbw.planning.rounds import rails, rings, turn, turns
+from busbw.probes.host import queued_ns
+from busbw.probes.tcp import resent_segments
+from busbw.worker.measure import agreed_call_ns
+from busbw.world.mpi import MpiWorld
+
+if TYPE_CHECKING:
+    from busbw.backends.base import Backend, PreparedCase
+    from busbw.model.record import HostInfo
+    from busbw.worker.deadline import Deadline
+    from busbw.world.base import World
+
+_ELEMENT_BYTES: Final = 4
+_SMALL_LEAD: Final = 10
+_MOST_CALLS: Final = 1000
+# A sleeping wait looks this often in a call: an error of 0.4 % at most, on all alike.
+_LOOKS: Final = 256
+_LEAST_PAUSE_NS: Final = 50_000  # the kernel's own slack; a wait that would sleep less spins
+_MOST_PAUSE_NS: Final = 1_000_000
+_SMALL_PAUSE_NS: Final = 20_000
+_LEAST_OWN: Final = 0.1  # of a latency, whatever ranks waited for their cores: they may have waited at once
+
+
+class Hunter(Protocol):
+    """Rank 0's ear for a hunt."""
+
+    def tested(self, field: Field, found: RoundResult) -> None:
+        """A round was run."""
+
+    def judged(self, verdict: dict[str, Any], findings: tuple[Finding, ...], code: ExitCode) -> None:
+        """The hunt is over."""
+
+
+def go_hunting(
+    world: World,
+    hunt: Hunt,
+    backend: Backend,
+    deadline: Deadline,
+    observer: Hunter | None,
+    places: Sequence[HostInfo],
+) -> ExitCode:
+    """All rounds in all fields. Collective over the world; ``observer`` and ``places`` are rank 0's."""
+    tester = _Tester(world, hunt, backend, deadline)
+    hosts = [member.host for member in world.members]
+    among = {"isolate": fields(hosts), "pairs": fields(hosts)[-1:], "rails": (of_ranks(hosts),)}[hunt.kind]
+    histories = [_rounds(tester, field, observer) for field in among]
+    code = ExitCode.OK
+    if observer is not None:
+        code = _tell(hunt, among, histories, observer, places)
+    return ExitCode(int(world.max(np.array([int(code)]))[0]))
+
+
+def _tell(
+    hunt: Hunt,
+    among: Sequence[Field],
+    histories: Sequence[tuple[RoundResult, ...]],
+    observer: Hunter,
+    places: Sequence[HostInfo],
+) -> ExitCode:
+    """Judge what was measured. A matrix of pairs is shown and not judged."""
+    if hunt.kind != "isolate":
+        observer.judged({"kind": hunt.kind}, (), ExitCode.OK)
+        return ExitCode.OK
+    verdicts: list[Verdict] = []
+    told: list[dict[str, Any]] = []
+    found: list[Finding] = []
+    for field, history in zip(among, histories, strict=True):
+        verdict = conclude(hunt.rules, field.groups, history)
+        seconds = round(sum(each.seconds for each in history), 3)
+        verdicts.append(verdict)
+        told.append(to_fields(field, verdict, places, seconds))
+        found += findings(field, verdict)
+    code = exit_code(verdicts)
+    observer.judged({"kind": hunt.kind, "fields": told}, worst_first(found), code)
+    return code
+
+
+def _rounds(tester: _Tester, field: Field, observer: Hunter | None) -> tuple[RoundResult, ...]:
+    """Round after round until rank 0 says that it is enough; all of them on rank 0, none elsewhere."""
+    history: tuple[RoundResult, ...] = ()
+    while (chosen := _agreed(tester, field, history)) is not None:
+        found = tester.run(field, chosen)
+        if found is not None:
+            history = (*history, found)
+            if observer is not None:
+                observer.tested(field, found)
+    return history
+
+
+def _agreed(tester: _Tester, field: Field, history: tuple[RoundResult, ...]) -> Round | None:
+    """The next round, as rank 0 chooses it. Collective."""
+    told = None
+    if tester.world.rank == 0:
+        chosen = _next(tester.hunt, field, history)
+        told = json.dumps(None if chosen is None else asdict(chosen)).encode()
+    fields_of_round = json.loads(tester.world.broadcast(told))
+    if fields_of_round is None:
+        return None
+    pairs = tuple((one, other) for one, other in fields_of_round["pairs"])
+    return Round(fields_of_round["number"], Stage(fields_of_round["stage"]), pairs)
+
+
+def _next(hunt: Hunt, field: Field, history: tuple[RoundResult, ...]) -> Round | None:
+    if hunt.kind == "isolate":
+        return next_round(hunt.rules, field.groups, history)
+    parts, number = len(field.names), len(history)
+    if hunt.kind == "rails":
+        groups = {Stage.RAILS: rails(field.groups), Stage.NODES: field.groups}
+        left = [(stage, ring) for stage, own in groups.items() if (ring := rings(own))][number:]
+        return Round(number, *left[0]) if left else None
+    return Round(number, Stage.MATRIX, turn(parts, number)) if number < turns(parts) else None
+
+
+class _Tester:
+    """Runs rounds. The pace is found in the first one and kept, so that tests of all rounds are alike."""
+
+    def __init__(self, world: World, hunt: Hunt, backend: Backend, deadline: Deadline) -> None:
+        self.world, self.hunt = world, hunt
+        self._backend, self._deadline = backend, deadline
+        self._calls = 0  # of a sample
+        self._pause_ns = 0
+        shares_cores = False
+        if isinstance(world, MpiWorld):
+            # Nothing of the control traffic is timed, and who spins there takes cores from those who test.
+            shares_cores, world.sleeps = world.sleeps, True
+        self._sleeps = hunt.wait == "sleep" or (hunt.wait == "auto" and shares_cores)
+
+    def run(self, field: Field, chosen: Round) -> RoundResult | None:
+        """Test the pairs of a round; the result on rank 0, None elsewhere. Collective."""
+        start_s = time.monotonic()
+        with self._deadline.watch(self.hunt.timeout_s, self._doing(field, chosen)):
+            there = field.lanes(chosen.pairs)
+            back = tuple((target, source) for source, target in there)
+            own: dict[str, tuple[list[float], list[float]]] = {}
+            if not self._calls:
+                self._find_pace(there)
+            if chosen.stage in (Stage.RAILS, Stage.NODES):
+                own[BANDWIDTH] = (self._wide(there), [])
+            else:
+                self._test(own, there, back)
+            told = self.world.gather(json.dumps(own).encode())
+        if told is None:
+            return None
+        everyone = [json.loads(each) for each in told]
+        judge = _ring_test if chosen.stage in (Stage.RAILS, Stage.NODES) else _pair_test
+        tests = tuple(judge(field, pair, everyone) for pair in chosen.pairs)
+        return RoundResult(chosen, tests, round(time.monotonic() - start_s, 4))
+
+    def _test(
+        self,
+        own: dict[str, tuple[list[float], list[float]]],
+        there: tuple[tuple[int, int], ...],
+        back: tuple[tuple[int, int], ...],
+    ) -> None:
+        """Measure all metrics of pairs. Collective."""
+        before = resent_segments()
+        for metric in self.hunt.rules.metrics:
+            if metric == RESENT:  # the last of them: of all that was sent in this round
+                own[metric] = ([1.0 + resent_segments() - before],) * 2
+            elif metric == BANDWIDTH:
+                own[metric] = (self._wide(there), self._wide(back))
+            else:
+                took = self._small((*there, *back)) if metric == LATENCY else self._wide((*there, *back))
+                own[metric] = (took, took)
+
+    def _doing(self, field: Field, chosen: Round) -> str:
+        """What this rank does in a round, for whoever finds it waiting."""
+        part = field.part_of[self.world.rank]
+        partner = next((set(pair) - {part} for pair in chosen.pairs if part in pair), None)
+        whom = f" with {field.names[partner.pop()]}" if partner else ""
+        return f"round {chosen.number + 1}{whom}"
+
+    def _find_pace(self, pairs: tuple[tuple[int, int], ...]) -> None:
+        """How many messages make a sample, and how long a wait may sleep: from a few, of the slowest pair."""
+        with self._prepared(pairs, self.hunt.size_bytes, _LEAST_PAUSE_NS * self._sleeps) as prepared:
+            call_ns = min(agreed_call_ns(prepared, self.world, 1) for _ in range(2))
+        self._calls = min(_MOST_CALLS, math.ceil(self.hunt.sample_ns / call_ns))
+        pause_ns = min(_MOST_PAUSE_NS, round(call_ns / _LOOKS))
+        if self._sleeps:
+            self._pause_ns = max(pause_ns, _SMALL_PAUSE_NS)
+        elif self.hunt.wait == "auto" and pause_ns >= _LEAST_PAUSE_NS:
+            self._pause_ns = pause_ns
+
+    def _wide(self, pairs: tuple[tuple[int, int], ...]) -> list[float]:
+        """Nanoseconds of a large message on this rank, in each sample.
+
+        Every sample begins behind a barrier. Back-to-back samples would not do: whoever reads the clock late
+        at the end of one makes the next look short, and of these the best is taken.
+        """
+        with self._prepared(pairs, self.hunt.size_bytes, self._pause_ns) as prepared:
+            prepared.run(0)
+            return [self._sample(prepared, self._calls) for _ in range(self.hunt.samples)]
+
+    def _small(self, pairs: tuple[tuple[int, int], ...]) -> list[float]:
+        """Nanoseconds of a small exchange on this rank, the mean of many, the late ones among them; and those
+        of it in which the rank had no core.
+        """
+        with self._prepared(pairs, self.hunt.small_bytes, _SMALL_PAUSE_NS * self._sleeps) as prepared:
+            prepared.run(0, _SMALL_LEAD)
+            before_ns = queued_ns()
+            took = self._sample(prepared, self.hunt.small_calls)
+            # Beside it, what this rank waited for a core: another program's doing, and no fault of the link.
+            queued = queued_ns() - before_ns if self._backend.name == "mpi" else 0
+            return [took, queued / self.hunt.small_calls]
+
+    def _sample(self, prepared: PreparedCase, calls: int) -> float:
+        self.world.barrier()
+        return float(prepared.time(0, 1, calls).elapsed_ns[0]) / calls
+
+    @contextmanager
+    def _prepared(
+        self, pairs: tuple[tuple[int, int], ...], size_bytes: int, pause_ns: int
+    ) -> Iterator[PreparedCase]:
+        self._backend.pair_up(pairs, pause_ns)
+        prepared = self._backend.prepare(_case(size_bytes))
+        try:
+            yield prepared
+        finally:
+            prepared.close()
+
+
+def _case(size_bytes: int) -> Case:
+    place = Placement.OUT_OF_PLACE
+    return Case(0, "permute", "float", "", -1, size_bytes, size_bytes, size_bytes // _ELEMENT_BYTES, place)
+
+
+def _pair_test(
+    field: Field, pair: tuple[int, int], everyone: Sequence[dict[str, tuple[list[float], list[float]]]]
+) -> PairTest:
+    """A test from what both ends of each lane measured. A message has ended when it has for both; the best
+    sample is that which least else disturbed.
+    """
+
+    def took(metric: str, way: int, one: int, other: int) -> float:
+        ends = (everyone[one][metric][way], everyone[other][metric][way])
+        if metric == LATENCY:
+            (mine, queued), (theirs, queued_there) = ends
+            both = max(mine, theirs)
+            return max(both - queued - queued_there, _LEAST_OWN * both)
+        return min(map(max, zip(*ends, strict=True)))
+
+    lanes = field.lanes([pair])
+    times_ns = {
+        metric: (
+            tuple(took(metric, 0, *lane) for lane in lanes),
+            tuple(took(metric, 1, *lane) for lane in lanes),
+        )
+        for metric in everyone[0]
+    }
+    return PairTest(*pair, times_ns)
+
+
+def _ring_test(
+    field: Field, pair: tuple[int, int], everyone: Sequence[dict[str, tuple[list[float], list[float]]]]
+) -> PairTest:
+    """One step of a ring: what the rank that receives took."""
+    took = min(everyone[field.ranks[pair[1]][0]][BANDWIDTH][0])
+    return PairTest(*pair, {BANDWIDTH: ((took,), ())})

@@ -1,0 +1,53 @@
+"""A headless Chromium, and reports to open in it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from busbw_testing.reported import run_folder
+
+from busbw.cli.main import main
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason="pip install playwright: make test-browser"
+    )
+    if CHROMIUM is None:
+        pytest.skip("no Chromium here (Debian: apt-get install chromium)")
+    with playwright.sync_playwright() as api:
+        # As root Chromium starts without its sandbox only; the pages are our own.
+        browser = api.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+def written(home: Path, *runs: str) -> Path:
+    """The page of runs; made in this process, for the libraries that draw take seconds to start."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BUSBW_HOME", str(home))
+        assert main(["report", *runs, "--output", str(home / "report.html")]) == 0
+    return home / "report.html"
+
+
+@pytest.fixture(scope="session")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("home")
+    run_folder(home, "20261122-100000-all_reduce-aaaa")
+    run_folder(home, "20261122-110000-all_reduce-bbbb", ranks=32, hosts=4, seed=3)
+    return written(home, "20261122-10", "20261122-11")
+
+
+@pytest.fixture(scope="session")
+def large_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """2,160 ranks on 270 hosts."""
+    home = tmp_path_factory.mktemp("large")
+    run_folder(home, "20261122-120000-all_reduce-cccc", ranks=2160, hosts=270)
+    return written(home, "last")

@@ -1,0 +1,79 @@
+"""Hunts between hosts with shaped links: the slow one is named, the lost one is left out."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any
+
+import pytest
+from busbw_testing.shaping import NOMINAL_MBIT, send_at, why_no_shaping
+
+pytestmark = [pytest.mark.hosts, pytest.mark.timeout(600)]
+
+HOSTS = ("h1", "h2", "h3", "h4", "h5", "h6")
+ON = ("--on", "hosts", "--hosts", ",".join(HOSTS), "--backend", "mpi", "--wait", "sleep", "--no-preflight")
+
+
+def shape(cluster: Any, slow: str = "", share: float = 1.0) -> None:
+    if why := why_no_shaping(cluster.hosts):
+        pytest.skip(why)
+    for name in HOSTS:
+        send_at(cluster.hosts, name, NOMINAL_MBIT * (share if name == slow else 1.0))
+
+
+def test_a_slow_host_is_named(six_hosts: Any) -> None:
+    """By half: whatever else runs on this machine, it is that or no decision, and never another host."""
+    shape(six_hosts, "h4", 0.5)
+    front = six_hosts.start("isolate", *ON, "-b", "2M")
+    code = front.finish()
+    (field,) = six_hosts.record()["hunt"]["fields"]
+    named = [suspect["names"] for suspect in field["suspects"]]
+    assert named in ([], [["h4"]])
+    assert code == (1 if named else 3)
+    if not named:
+        pytest.skip(f"this machine is too busy to decide: {field['reason']}")
+    assert field["exclude"]["slurm"] == "--exclude=h4"
+    assert "# slurm    --exclude=h4" in front.out
+    assert 0.3 < field["suspects"][0]["loss"] < 0.7
+    assert field["suspects"][0]["direction"] in ("sends", "")
+    assert "h4: " in front.out
+    again = six_hosts.run("show", "last")
+    assert again.out.count("# slurm    --exclude=h4") == 1
+
+
+def test_alike_hosts_are_not_accused(six_hosts: Any) -> None:
+    shape(six_hosts)
+    assert six_hosts.start("isolate", *ON, "-b", "1M").finish() in (0, 3)
+    (field,) = six_hosts.record()["hunt"]["fields"]
+    assert field["suspects"] == []
+
+
+@pytest.mark.parametrize("how", ["paused", "killed"])
+def test_a_lost_host_is_a_finding_and_the_hunt_goes_on(six_hosts: Any, how: str) -> None:
+    shape(six_hosts)
+    front = six_hosts.start("isolate", *ON, "-b", "4M", "--round-timeout", "20s")
+    front.until(lambda: "round 1, screen" in front.err)
+    if how == "paused":
+        for pid in six_hosts.ranks("h5"):
+            os.kill(pid, signal.SIGSTOP)
+    else:
+        six_hosts.hosts.kill("h5")
+    assert front.finish() == 1, front.err
+    assert "h5: lost during the hunt" in front.err
+    record = six_hosts.record()
+    assert record["status"] == "complete"
+    (field,) = record["hunt"]["fields"]
+    assert field["names"] == [name for name in HOSTS if name != "h5"]
+    (lost,) = [finding for finding in record["findings"] if finding["check"] == "lost"]
+    assert (lost["host"], lost["severity"]) == ("h5", "error")
+    assert "h5: lost during the hunt" in front.out
+
+
+def test_the_matrix_shows_the_direction(six_hosts: Any) -> None:
+    shape(six_hosts, "h2", 0.4)
+    front = six_hosts.run("pairs", *ON, "-b", "1M", "--format", "csv")
+    rows = [line.split(",") for line in front.out.splitlines()[1:]]
+    assert len(rows) == len(HOSTS) * (len(HOSTS) - 1)
+    sent = sorted((float(row[2]), row[0]) for row in rows)
+    assert [name for _, name in sent[:5]] == ["h2"] * 5

@@ -1,0 +1,148 @@
+"""Hunts as a user calls them: on scripted times, on CPU ranks, and simulated."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from busbw_testing.runs import NULL, start
+
+from busbw.cli.isolate import lost_host, without
+from busbw.cli.main import main
+from busbw.errors import ExitCode, RankFailed
+from busbw.model.event import EventKind, event
+from busbw.settings.launch import LaunchSettings
+from busbw.worker.lead import error_event
+
+MPI = ("--backend", "mpi", "--wait", "sleep", "--no-preflight")
+RANKS = 5
+
+
+def lines_of(text: str) -> list[str]:
+    return text.splitlines()
+
+
+def test_alike_ranks_are_healthy(tmp_path: Path) -> None:
+    done = start(tmp_path, "isolate", "--backend", "null", "--world", "nccl", "--ranks", str(RANKS))
+    assert done.returncode == 0, done.stderr
+    assert f"# result   HEALTHY: {RANKS} ranks, 8 rounds" in done.stdout
+    assert "round 1, screen: 2 pairs of ranks" in done.stderr
+    again = start(tmp_path, "show", "last")
+    assert again.stdout == done.stdout
+
+
+def test_the_record_has_rounds_and_verdict(tmp_path: Path) -> None:
+    words = ("isolate", "--backend", "null", "--world", "nccl", "--ranks", "4", "--format", "json")
+    record = json.loads(start(tmp_path, *words).stdout)
+    assert (record["status"], record["results"], record["hunt"]["exit_code"]) == ("complete", [], 0)
+    (field,) = record["hunt"]["fields"]
+    assert field["decision"] == "healthy"
+    assert len(record["rounds"]) == field["rounds"] == 8
+    test = record["rounds"][0]["tests"][0]
+    # 4 MiB at 100 bytes a nanosecond, and a microsecond.
+    assert test["times_ns"]["bandwidth"] == [[1000 + (4 << 20) // 100]] * 2
+    (folder,) = tmp_path.glob("*-isolate-*")
+    assert len(lines_of((folder / "rounds.jsonl").read_text())) == 8
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_too_few_ranks_decide_nothing(tmp_path: Path, ranks: int) -> None:
+    done = start(tmp_path, "isolate", "--backend", "null", "--world", "nccl", "--ranks", str(ranks))
+    assert done.returncode == 3
+    assert f"could not decide: {ranks} parts: it takes 4" in done.stdout
+
+
+def test_cpu_ranks_hunt_and_wait_asleep(tmp_path: Path) -> None:
+    done = start(tmp_path, "isolate", *MPI, "--ranks", "4", "-b", "256K", "--rounds", "3", "--format", "json")
+    record = json.loads(done.stdout)
+    assert done.returncode == record["hunt"]["exit_code"] in (0, 1, 3)
+    for tested in record["rounds"]:
+        for test in tested["tests"]:
+            assert all(
+                ns > 0
+                for metric in ("bandwidth", "latency")
+                for way in test["times_ns"][metric]
+                for ns in way
+            )
+
+
+def test_every_pair_is_in_the_matrix(tmp_path: Path) -> None:
+    done = start(tmp_path, "pairs", *MPI, "--ranks", "3", "-b", "64K", "--format", "csv")
+    assert done.returncode == 0, done.stderr
+    head, *rows = (line.split(",") for line in lines_of(done.stdout))
+    assert head == ["source", "target", "one_way_gb_per_s", "both_ways_gb_per_s", "latency_us"]
+    assert len({(row[0], row[1]) for row in rows}) == len(rows) == 6
+    assert all(float(number) > 0 for row in rows for number in row[2:])
+    table = start(tmp_path, "show", "last").stdout
+    assert "# GB/s one way: row sends, column receives" in table
+
+
+def test_the_matrix_of_scripted_times_is_even(tmp_path: Path) -> None:
+    done = start(tmp_path, "pairs", "--backend", "null", "--world", "nccl", "--ranks", "4", "-b", "1M")
+    assert done.returncode == 0
+    ns = 1000 + (1 << 20) // 100
+    assert f"# median {(1 << 20) / ns:.3g} GB/s; worst {(1 << 20) / ns:.3g} GB/s" in done.stdout
+
+
+def test_rails_of_one_host_are_a_ring(tmp_path: Path) -> None:
+    done = start(tmp_path, "rails", "--backend", "null", "--world", "nccl", "--ranks", "3", "-b", "1M")
+    assert done.returncode == 0, done.stderr
+    assert "a ring within each host" in done.stdout
+    assert "rail 2" in done.stdout
+    rate = f"{(1 << 20) / (1000 + (1 << 20) // 100):.2f}"
+    assert done.stdout.count(rate) == 3 + 1 + 3
+
+
+def test_a_simulated_hunt_starts_nothing(tmp_path: Path, capsys: Any) -> None:
+    words = [
+        "isolate",
+        "--simulate",
+        "64",
+        "--bad",
+        "2",
+        "--loss",
+        "10%",
+        "--hunts",
+        "20",
+        "--format",
+        "json",
+    ]
+    assert main(words) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["slow"], told["accused"], told["every_pair"]) == (40, 0, 63)
+    assert told["named"] >= 39
+    assert told["rounds"] < 7
+    assert main(["isolate", "--simulate", "16", "--bad", "0", "--hunts", "30"]) == 0
+    assert "a rate below 10.0% (95 %)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("isolate", "--simulate", "3"), "give 4 parts or more"),
+        (("isolate", "--loss", "0%", *NULL), "'0%' is not between 0 and 1"),
+        (("isolate", "--format", "csv", *NULL), "--format csv is of pairs"),
+        (("isolate", "-b", "2", *NULL), "-b 2 is less than an element"),
+        (("pairs", "--rounds", "1", *NULL), "--rounds"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(capsys: Any, words: tuple[str, ...], said: str) -> None:
+    assert main(list(words)) == ExitCode.USAGE
+    assert said in capsys.readouterr().err
+
+
+def test_a_lost_host_is_left_out_where_hosts_are_named() -> None:
+    launch = LaunchSettings(on="hosts", hosts="a:2,user@b,c", nodes="3")
+    rest = without(launch, "b")
+    assert rest is not None
+    assert (rest.hosts, rest.nodes) == ("a:2,c", "")
+    assert without(launch, "z") is None
+    assert without(LaunchSettings(on="slurm", nodes="8"), "b") is None
+    heard = [
+        event(EventKind.STATE, job="1", phase="running", why=""),
+        error_event(RankFailed("rank 1 on b was killed by SIGKILL", rank=1, host="b")),
+    ]
+    assert lost_host(heard) == ("b", "rank 1 on b was killed by SIGKILL")
+    assert lost_host(heard[:1]) == ("", "")

@@ -1,0 +1,182 @@
+"""Expected, algorithm, variance, ranks: each with a planted fault and with a healthy run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from busbw_testing.compared import record_of
+from busbw_testing.diagnosed import conclusions, digests_of, sampled
+
+from busbw.analysis.compare_arms import key_of
+from busbw.analysis.expectation import reference_of
+from busbw.analysis.limits import Wires
+from busbw.diagnosis.engine import answer, exit_code
+from busbw.errors import ExitCode
+from busbw.model.choice import Choice
+from busbw.model.conclusion import Answer, Question
+from busbw.model.finding import Severity
+from busbw.model.record import RunRecord
+from busbw.model.result import Status, WrongData
+from busbw.references.reference import Reference
+
+SIZES = tuple(2**power for power in range(10, 22, 2))
+
+
+def saved(factor: float = 1.0) -> list[Reference]:
+    record = record_of({size: size / 100 * factor for size in SIZES}, ranks=4)
+    cases = zip(record.plan.cases, record.results, strict=True)
+    return reference_of("good", record, {key_of(case): (result.time_ns or 0.0,) for case, result in cases})
+
+
+def noisy(seed: int, spread: float = 0.01) -> tuple[RunRecord, np.ndarray]:
+    draw = np.random.default_rng(seed)
+    return sampled({size: size / 100 * np.exp(draw.normal(0, spread, 60)) for size in SIZES}, ranks=4)
+
+
+def test_ten_healthy_runs_have_no_severe_finding() -> None:
+    for seed in range(10):
+        record, samples = noisy(seed)
+        draw = np.random.default_rng(1000 + seed)
+        digests = digests_of(record, np.exp(draw.normal(0, 0.0005, 4)))
+        found = conclusions(record, samples=samples, digests=digests, references=saved())
+        assert all(each.severity is not Severity.ERROR for each in found.values()), found
+        assert exit_code(list(found.values())) is ExitCode.OK
+        answers = {question: answer(question, list(found.values())) for question in Question}
+        assert answers[Question.EXPECTED] is answers[Question.VARIANCE] is Answer.YES
+        assert answers[Question.RANKS] is Answer.YES
+
+
+def test_half_the_speed_is_below() -> None:
+    record = record_of({size: size / 50 for size in SIZES}, ranks=4)
+    found = conclusions(record, references=saved())["expected.reference"]
+    assert (found.answer, found.severity) == (Answer.NO, Severity.ERROR)
+    assert "6 of 6 cases are below what good reached" in found.claim
+    assert "50%" in found.claim
+
+
+def test_wrong_data_come_first() -> None:
+    record = record_of({1024: 10.0, 4096: 20.0}, ranks=4)
+    where = (WrongData(3, "node0", 7, 12),)
+    bad = replace(record.results[1], status=Status.WRONG, wrong=7, wrong_at=where, busbw_gb_per_s=None)
+    found = conclusions(replace(record, results=(record.results[0], bad)))["expected.data"]
+    assert (found.severity, found.rank, found.case) == (Severity.ERROR, 3, 1)
+
+
+def test_more_than_the_wires_allow_cannot_be() -> None:
+    wires = Wires(nvlink_gb_per_s=1.0, source="NVML")
+    record = record_of({2**20: 1.0}, ranks=4, algorithm="RING SIMPLE")  # 1.57 TB/s
+    found = conclusions(record, wires=wires)["expected.limit"]
+    assert found.severity is Severity.WARNING
+    assert found.claim.endswith("which cannot be")
+    slow = conclusions(record_of({2**20: 3000.0}, ranks=4, algorithm="RING SIMPLE"), wires=wires)
+    assert "reaches 52 % of what the wires allow" in slow["expected.limit"].claim
+
+
+def test_algorithms_by_size_and_what_forced_them() -> None:
+    record = record_of({1024: 10.0, 4096: 20.0, 2**20: 90.0}, ranks=4)
+    words = ("RING LL", "RING LL", "NVLS SIMPLE")
+    results = tuple(replace(r, algorithm=w) for r, w in zip(record.results, words, strict=True))
+    record = replace(record, results=results, plan=replace(record.plan, backend="nccl"))
+    found = conclusions(record)
+    assert found["algorithm.observed"].claim == "all_reduce: RING LL at 1 KiB to 4 KiB; NVLS SIMPLE at 1 MiB"
+    assert "algorithm.forced" not in found
+    variables = {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "0", "NCCL_DEBUG": "INFO"}
+    forced = conclusions(replace(record, environment={"variables": variables}))["algorithm.forced"]
+    assert forced.severity is Severity.WARNING
+    assert "NCCL_P2P_DISABLE=1" in forced.claim
+    assert "SHM" not in forced.claim
+    assert "through host memory" in forced.evidence
+    conf = [{"path": "/etc/nccl.conf", "settings": [["NCCL_ALGO", "Ring"]]}]
+    assert (
+        "NCCL_ALGO=Ring"
+        in conclusions(replace(record, environment={"nccl_config": conf}))["algorithm.forced"].claim
+    )
+
+
+def test_ranks_that_chose_differently() -> None:
+    record = record_of({1024: 10.0, 4096: 20.0}, ranks=4)
+    choices = (
+        Choice("profiler v5", "RING", "LL", ranks=4),
+        Choice("profiler v5", "RING", "LL", ranks=3, other_ranks=1),
+    )
+    results = tuple(
+        replace(result, algorithm=choice.words, choice=choice)
+        for result, choice in zip(record.results, choices, strict=True)
+    )
+    found = conclusions(replace(record, results=results))
+    assert found["algorithm.ranks"].severity is Severity.WARNING
+    assert "in 1 of 2 cases" in found["algorithm.ranks"].claim
+    assert found["algorithm.observed"].facts[0].source == "NCCL's profiler v5 of one untimed call"
+
+
+def test_two_modes_are_named_with_their_shares() -> None:
+    draw = np.random.default_rng(1)
+    times = {size: size / 100 * np.exp(draw.normal(0, 0.003, 100)) for size in SIZES}
+    times[SIZES[2]][::3] *= 1.2
+    record, samples = sampled(times, ranks=4)
+    found = conclusions(record, samples=samples)["variance.modes"]
+    assert found.severity is Severity.WARNING
+    assert found.claim.startswith("1 of 6 cases have two modes; all_reduce 16 KiB: 66% near 163")
+    assert found.case == 2
+
+
+def test_a_tail_that_lifts_the_mean() -> None:
+    record, samples = noisy(5, 0.003)
+    at = np.flatnonzero(samples["case"] == 4)[::20]
+    samples["elapsed_ns"][at] *= 4
+    values = samples["elapsed_ns"][samples["case"] == 4]
+    results = tuple(replace(r, mean_ns=float(values.mean())) if r.case == 4 else r for r in record.results)
+    found = conclusions(replace(record, results=results), samples=samples)["variance.tails"]
+    assert (found.severity, found.case) == (Severity.INFO, 4)
+    assert "in 1 of 6 cases" in found.claim
+
+
+def test_spread_that_grows_with_size() -> None:
+    draw = np.random.default_rng(2)
+    sizes = [2**power for power in range(8, 24)]
+    times = {size: 100 * np.exp(draw.normal(0, 0.002 * (at + 1), 80)) for at, size in enumerate(sizes)}
+    record, samples = sampled(times, ranks=4)
+    assert (
+        conclusions(record, samples=samples)["variance.size"].claim == "the relative spread grows with size"
+    )
+    flat = {size: 100 * np.exp(draw.normal(0, 0.01, 80)) for size in sizes}
+    record, samples = sampled(flat, ranks=4)
+    assert "does not follow" in conclusions(record, samples=samples)["variance.size"].claim
+
+
+def test_marks_are_told_with_their_meaning() -> None:
+    record, samples = noisy(1)
+    record = replace(record, results=tuple(replace(r, marks=("throttled",)) for r in record.results))
+    assert "lowered its clocks" in conclusions(record, samples=samples)["variance.throttled"].evidence
+
+
+def test_one_rank_of_its_own_pace_is_named() -> None:
+    record, samples = noisy(3)
+    found = conclusions(record, samples=samples, digests=digests_of(record, (1.0, 1.0, 1.4, 1.0)))
+    assert found["ranks.spread"].answer is Answer.NO
+    odd = found["ranks.odd"]
+    assert (odd.rank, odd.host, odd.severity) == (2, "node0", Severity.WARNING)
+    assert "40.0%" in found["ranks.spread"].claim
+
+
+def test_logs_say_what_they_cannot_tell() -> None:
+    found = conclusions(record_of({1024: 10.0}, ranks=4))
+    for check in (
+        "links.used",
+        "algorithm.observed",
+        "variance.precision",
+        "ranks.spread",
+        "expected.reference",
+    ):
+        assert found[check].answer is Answer.NOT_OBSERVABLE, check
+        assert found[check].hint or found[check].claim
+    assert exit_code(list(found.values())) is ExitCode.UNDECIDED
+
+
+def test_a_run_that_ended_before_its_first_case() -> None:
+    record = record_of({1024: 10.0}, ranks=4)
+    for early in (replace(record, results=()), replace(record, results=(), world=None, method=None)):
+        found = conclusions(early)
+        assert {each.question for each in found.values()} == set(Question)
+        assert exit_code(list(found.values())) is ExitCode.UNDECIDED

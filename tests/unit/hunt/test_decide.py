@@ -1,0 +1,238 @@
+"""The rules of a hunt, on a fabric with faults and on rounds made by hand."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from busbw.hunt.decide import State, next_round, stand
+from busbw.hunt.fabric import Fabric, hunt, simulate
+from busbw.hunt.noise import estimate
+from busbw.hunt.verdict import Decision, Verdict, conclude
+from busbw.model.hunt import BANDWIDTH, LATENCY, PairTest, Round, RoundResult, Rules, Stage
+
+RULES = Rules()
+
+
+def everyone(count: int) -> tuple[tuple[int, ...], ...]:
+    return (tuple(range(count)),)
+
+
+def verdict_of(fabric: Fabric, seed: int = 0, rules: Rules = RULES) -> Verdict:
+    rules = replace(rules, seed=seed)
+    return conclude(rules, everyone(fabric.parts), simulate(fabric, rules, seed))
+
+
+def named(verdict: Verdict) -> list[tuple[int, ...]]:
+    return [suspect.parts for suspect in verdict.suspects]
+
+
+@pytest.mark.parametrize("count", [8, 16, 64, 256])
+@pytest.mark.parametrize("bad", [1, 3])
+@pytest.mark.parametrize("lost", [0.05, 0.10])
+def test_slow_parts_are_named_and_nobody_else(count: int, bad: int, lost: float) -> None:
+    hits = 0
+    for seed in range(12):
+        slow = dict.fromkeys(random.Random(seed).sample(range(count), bad), lost)
+        verdict = verdict_of(Fabric(count, slow), seed)
+        assert set(named(verdict)) <= {(part,) for part in slow}
+        hits += len(named(verdict))
+        if count == 8 and bad == 3:  # most pairs have a slow part: it has to say that it cannot tell
+            assert verdict.decision is Decision.UNDECIDED
+    if (count, bad) != (8, 3):
+        assert hits >= 0.95 * 12 * bad
+
+
+@pytest.mark.parametrize("count", [8, 15, 64])
+@pytest.mark.parametrize("noise", [0.002, 0.01, 0.05])
+def test_a_healthy_fabric_accuses_nobody(count: int, noise: float) -> None:
+    for seed in range(20):
+        verdict = verdict_of(Fabric(count, noise=noise, latency_noise=0.3, stalls=0.05), seed)
+        assert verdict.suspects == ()
+        assert verdict.rounds <= RULES.most_screens + RULES.most_confirms
+
+
+def test_noise_that_hides_the_loss_is_said() -> None:
+    verdict = verdict_of(Fabric(8, noise=0.2))
+    assert verdict.decision is Decision.UNDECIDED
+    assert "noise hides what is below" in verdict.reason
+    assert verdict.resolution[BANDWIDTH] > 0.05
+
+
+def test_effect_and_interval_hold_the_truth() -> None:
+    inside = 0
+    for seed in range(40):
+        (suspect,) = verdict_of(Fabric(32, {7: 0.12}), seed).suspects
+        assert suspect.parts == (7,)
+        assert suspect.confirmed
+        assert len(suspect.partners) >= 2
+        inside += suspect.low <= 0.12 <= suspect.high
+    assert inside >= 34
+
+
+def test_never_on_one_test() -> None:
+    """However slow: what accuses is two fresh tests at least, with partners that passed, and new ones."""
+    rules = Rules(seed=4)
+    history = simulate(Fabric(32, {3: 0.9}, noise=1e-4), rules, 4)
+    verdict = conclude(rules, everyone(32), history)
+    (suspect,) = verdict.suspects
+    assert len(suspect.partners) >= 2
+    screened = {
+        each.other if each.one == 3 else each.one
+        for tested in history
+        if tested.round.stage is Stage.SCREEN
+        for each in tested.tests
+        if 3 in (each.one, each.other)
+    }
+    assert len({*suspect.partners, *screened}) == len(suspect.partners) + 2
+    before = conclude(rules, everyone(32), history[:-1])
+    assert before.suspects == ()
+    assert [each.parts for each in before.open] == [(3,)]
+    assert before.decision is Decision.UNDECIDED
+
+
+def test_partners_of_two_slow_ones_are_cleared() -> None:
+    """What screening says is not used again: with a few slow parts some healthy ones meet only these."""
+    cleared = 0
+    for seed in range(60):
+        slow = dict.fromkeys(random.Random(seed).sample(range(16), 3), 0.10)
+        rules = Rules(seed=seed)
+        standing = stand(rules, simulate(Fabric(16, slow), rules, seed))
+        for candidate in standing.candidates:
+            if candidate.parts[0] not in slow:
+                assert candidate.state is State.CLEARED
+                cleared += 1
+    assert cleared
+
+
+def test_a_path_is_named_as_a_path() -> None:
+    seen = 0
+    for seed in range(200):
+        generator = random.Random(seed)
+        one, other = sorted(generator.sample(range(16), 2))
+        verdict = verdict_of(Fabric(16, slow_pairs={(one, other): 0.2}), seed)
+        assert set(named(verdict)) <= {(one, other)}
+        seen += bool(verdict.suspects)
+    assert 10 <= seen <= 80  # a hunt tests one pair in 7 or so, and says how many
+
+
+@given(st.integers(4, 40), st.integers(0, 2**32), st.integers(0, 3))
+@settings(max_examples=40, deadline=None)
+def test_every_round_is_one_that_can_run(count: int, seed: int, bad: int) -> None:
+    slow = dict.fromkeys(random.Random(seed).sample(range(count), bad), 0.3)
+    rules = Rules(seed=seed)
+    history = simulate(Fabric(count, slow), rules, seed)
+    screened = [0] * count
+    for number, tested in enumerate(history):
+        assert tested.round.number == number
+        members = [part for pair in tested.round.pairs for part in pair]
+        assert len(set(members)) == len(members)
+        assert set(members) <= set(range(count))
+        if tested.round.stage is Stage.SCREEN:
+            for part in members:
+                screened[part] += 1
+    assert min(screened) >= 2
+    assert next_round(rules, everyone(count), history) is None
+    assert history == simulate(Fabric(count, slow), rules, seed)
+
+
+def test_ranks_are_tested_within_their_hosts() -> None:
+    groups = tuple(tuple(range(first, first + 8)) for first in range(0, 32, 8))
+    rules = Rules(seed=1)
+    generator = np.random.default_rng(1)
+    fabric = Fabric(32, {10: 0.2})
+    history = hunt(rules, groups, lambda turn: fabric.run(turn, generator))
+    for tested in history:
+        assert all(one // 8 == other // 8 for one, other in tested.round.pairs)
+    assert named(conclude(rules, groups, history)) == [(10,)]
+
+
+def rounds_of(slow: Callable[[int, int], tuple[float, float]], rules: Rules, count: int = 12) -> Verdict:
+    """A hunt in which a pair takes, on its two lanes, so much longer."""
+
+    def run(turn: Round) -> RoundResult:
+        tests = []
+        for one, other in turn.pairs:
+            jitter = 1 + 0.001 * ((7 * one + 3 * other + turn.number) % 5)
+            there = tuple(1e6 * jitter * factor for factor in slow(one, other))
+            back = tuple(1e6 * jitter * factor for factor in slow(other, one))
+            tests.append(PairTest(one, other, {BANDWIDTH: (there, back), LATENCY: ((1e3,), (1e3,))}))
+        return RoundResult(turn, tuple(tests))
+
+    return conclude(rules, everyone(count), hunt(rules, everyone(count), run))
+
+
+def test_direction_and_lane_are_told() -> None:
+    verdict = rounds_of(lambda source, target: (1.0, 1.3 if source == 5 else 1.0), RULES)
+    (suspect,) = verdict.suspects
+    assert (suspect.parts, suspect.direction, suspect.lanes) == ((5,), "sends", (1,))
+    verdict = rounds_of(lambda source, target: (1.3, 1.3) if target == 5 else (1.0, 1.0), RULES)
+    (suspect,) = verdict.suspects
+    assert (suspect.parts, suspect.direction, suspect.lanes) == ((5,), "receives", ())
+
+
+def test_latency_alone_accuses_too() -> None:
+    def run(turn: Round) -> RoundResult:
+        generator = np.random.default_rng(turn.number)
+        tests = []
+        for one, other in turn.pairs:
+            late = 40.0 if 2 in (one, other) else 1.0  # a few of many small messages were lost
+            small = float(1e5 * late * np.exp(generator.normal(0, 0.3)))
+            wide = float(4e7 * np.exp(generator.normal(0, 0.01)))
+            tests.append(PairTest(one, other, {BANDWIDTH: ((wide,), (wide,)), LATENCY: ((small,), (small,))}))
+        return RoundResult(turn, tuple(tests))
+
+    (suspect,) = conclude(RULES, everyone(8), hunt(RULES, everyone(8), run)).suspects
+    assert (suspect.parts, suspect.metric) == ((2,), LATENCY)
+    assert 10 < suspect.loss < 100
+
+
+def test_restless_rounds_of_confirmation_do_not_count() -> None:
+    """A load that comes when a suspect is being tested afresh spoils its round, not the suspect."""
+    rules = Rules(seed=2, metrics=(BANDWIDTH,))
+    quiet, generator = Fabric(16, {4: 0.06}), np.random.default_rng(0)
+    loud = replace(quiet, noise=0.5)
+
+    def run(turn: Round) -> RoundResult:
+        return (quiet if turn.stage is Stage.SCREEN else loud).run(turn, generator)
+
+    history = hunt(rules, everyone(16), run)
+    verdict = conclude(rules, everyone(16), history)
+    assert verdict.void_rounds >= rules.most_confirms - 1
+    assert verdict.suspects == ()
+    assert verdict.decision is Decision.UNDECIDED
+
+
+def test_classes_of_pairs_are_no_faults() -> None:
+    """Half of the parts on a switch of their own, and slow between the two: nobody is to blame."""
+    verdict = rounds_of(
+        lambda source, target: (1.0, 1.0) if source // 6 == target // 6 else (2.0, 2.0), RULES
+    )
+    assert verdict.suspects == ()
+    assert verdict.decision is Decision.UNDECIDED
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_too_few_parts_are_said(count: int) -> None:
+    verdict = verdict_of(Fabric(count, {0: 0.5}))
+    assert verdict.decision is Decision.UNDECIDED
+    assert "it takes 4" in verdict.reason
+
+
+@given(st.integers(8, 400), st.floats(0.001, 0.05), st.integers(0, 1000), st.floats(0, 0.25))
+@settings(deadline=None)
+def test_noise_is_that_of_the_passing_tests(count: int, sigma: float, seed: int, bad: float) -> None:
+    generator = np.random.default_rng(seed)
+    values = generator.normal(3.0, sigma, count)
+    values[: int(bad * count)] += 10 * sigma + 0.5
+    noise = estimate(values, np.zeros(count, np.int64), 0.0)
+    assert abs(noise.base - 3.0) < 2 * sigma
+    assert noise.sigma < 1.7 * sigma
+    assert noise.upper >= noise.sigma
+    assert not noise.passing[: int(bad * count)].any()
