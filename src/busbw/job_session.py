@@ -6,11 +6,13 @@ events that were heard before.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, TextIO
+from typing import Final, TextIO, TypeVar
 
 from busbw import session
 from busbw.errors import BusbwError, ExitCode, RankFailed, SiteError
@@ -39,6 +41,13 @@ _SHELL_HINTS: Final = {
     126: "name a program that the nodes may execute",
     127: "name a program that the nodes have, by its full path or with PATH in --env or --setup-script",
 }
+# What a Python without busbw says, and what shells and container runtimes say where there is no Python.
+_REMEDIES: Final = (
+    ("No module named busbw", "give --bring to copy busbw there, or --python PATH of a Python that has it"),
+    ('python3": executable file not found', "give --python PATH of the image's Python, or another --image"),
+    ("python3: not found", "give --python PATH of a Python that is there, or another --image"),
+    ("python3: command not found", "give --python PATH of a Python that is there, or another --image"),
+)
 WRONG_SECONDS: Final = 30.0
 # A job that is ended with its output: how long it is silent once that was read, and how long it may take.
 _SILENT_SECONDS: Final = 2.0
@@ -47,6 +56,7 @@ _READ_FIRST_SECONDS: Final = 15.0
 _READ_SECONDS: Final = 0.1
 # Events that are for the judge and the record.
 _KEPT: Final = frozenset({EventKind.HELLO, EventKind.ERROR, EventKind.END, EventKind.RECORD})
+_Shown = TypeVar("_Shown")
 
 
 @dataclass
@@ -162,7 +172,7 @@ def _follow_in_turn(following: Following, owner: Owner, interrupt: Interrupt) ->
 
 def _read_along(following: Following, owner: Owner, heard: Heard, interrupt: Interrupt) -> bool:
     """Show what another process hears, until the run folder is free. False where the user left before."""
-    print(f"{owner.who()} follows this run: showing what it hears", file=following.err, flush=True)
+    _say(f"{owner.who()} follows this run: showing what it hears", following)
     while not owner.take():
         for item in heard.new():
             _show(item, following)
@@ -171,14 +181,14 @@ def _read_along(following: Following, owner: Owner, heard: Heard, interrupt: Int
             return False
         if interrupt.requested and not following.stopped:
             following.stopped = True
-            print("interrupted: cancelling the job", file=following.err, flush=True)
             cancel(following.folder, now=False)  # the other one sees it, and closes the record
+            _say("interrupted: cancelling the job", following)
         if interrupt.insisted:
             following.engine.cancel(following.handle, now=True)
             return False
         time.sleep(_READ_SECONDS)
     if folders.read_ended(following.folder) is None:
-        print("it is gone: following in its place", file=following.err, flush=True)
+        _say("it is gone: following in its place", following)
     return True
 
 
@@ -215,8 +225,8 @@ def _is_over(following: Following, interrupt: Interrupt) -> bool:
     now_s = time.monotonic()
     if interrupt.requested and following.cancelled_s is None:
         following.stopped = following.story.interrupted = True
-        print("interrupted: cancelling the job", file=following.err, flush=True)
         _cancel(following)
+        _say("interrupted: cancelling the job", following)
     if interrupt.insisted:
         following.engine.cancel(following.handle, now=True)
         return True
@@ -243,6 +253,25 @@ def _is_over(following: Following, interrupt: Interrupt) -> bool:
 def _cancel(following: Following) -> None:
     following.cancelled_s = time.monotonic()
     following.engine.cancel(following.handle, now=following.ends_now)
+
+
+def _say(text: str, following: Following) -> None:
+    """Tell the user, where there still is one: a terminal that was closed is why we are told to end."""
+    with contextlib.suppress(OSError):
+        print(text, file=following.err, flush=True)
+
+
+def _heard_by_some(show: Callable[[_Shown], object]) -> Callable[[_Shown], None]:
+    """Show, as long as there is a terminal; its end (SIGHUP) is dealt with as any other interruption."""
+
+    def shown(item: _Shown) -> None:
+        try:
+            show(item)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+
+    return shown
 
 
 def _has_read(following: Following, now_s: float) -> bool:
@@ -330,6 +359,10 @@ def _finish(following: Following) -> ExitCode:
     if _was_cancelled(folder, following.story.end):
         following.story.interrupted = True  # launchers tell of ranks that died of it, each in its way
     code, error = judge(following)
+    if error is not None and not following.story.connected:
+        error = with_remedy(error, following.story.output)
+    if code is ExitCode.INTERRUPTED and not following.story.connected and not following.stopped:
+        _say(f"job {handle.id} was cancelled before its ranks were connected", following)
     _close(folder, code, error)
     _quietly(lambda: engine.clean(handle), following)
     if error is not None:
@@ -387,6 +420,15 @@ def judge(following: Following) -> tuple[ExitCode, Event | None]:
         )
         return failed.exit_code, error_event(failed)
     return code, error
+
+
+def with_remedy(error: Event, output: Sequence[str]) -> Event:
+    """The error with what to try where the ranks have not what starts them."""
+    for line in output:
+        for words, hint in _REMEDIES:
+            if words in line:
+                return {**error, "hint": hint}
+    return error
 
 
 def _lost_peer(following: Following) -> RankFailed | None:
@@ -452,11 +494,11 @@ def start_following(
         engine=engine,
         handle=handle,
         folder=folder,
-        show=show,
+        show=_heard_by_some(show),
         err=err,
         arrival=Arrival(folder),
         story=session.Story(LaunchRequest(handle.engine, "mpi", 0, ())),
         wait_seconds=wait_seconds(wait, engine),
         cancels=cancels,
-        raw=raw,
+        raw=_heard_by_some(raw) if raw is not None else None,
     )

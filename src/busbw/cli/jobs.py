@@ -126,7 +126,10 @@ def attach(run: str, format_name: str) -> ExitCode:
 
         _clean_ended(handle)  # rank 0 may have closed the record where nobody followed
         show(folder.name, format_name)
-        return job_session.ended_code(folder)
+        code = job_session.ended_code(folder)
+        if code is ExitCode.INTERRUPTED:
+            print(f"{handle.engine} job {handle.id} was cancelled", file=sys.stderr)
+        return code
     with contextlib.closing(create(format_name, sys.stdout, sys.stderr)) as display:
         following = job_session.start_following(handle, folder, display.handle, sys.stderr, cancels=False)
         code = job_session.follow(following)

@@ -216,10 +216,16 @@ def _follow_all(
     worst = ExitCode.INTERRUPTED if interrupted else ExitCode.OK
     for (folder, handle), findings in zip(started, found, strict=False):
         if interrupted:
-            job_session.cancel(folder, now=False)
+            _cancel(folder, handle)
         code, stopped = _follow(folder, handle, settings, launch, hear, findings)
         worst, interrupted = max(worst, code), interrupted or stopped
     return worst
+
+
+def _cancel(folder: Path, handle: Handle) -> None:
+    job_session.cancel(folder, now=False)
+    with contextlib.suppress(OSError):  # the terminal may be gone
+        print(f"interrupted: cancelled {handle.engine} job {handle.id}", file=sys.stderr)
 
 
 def _submit(
@@ -297,7 +303,7 @@ def execute(command: tuple[str, ...], launch: LaunchSettings, argv: tuple[str, .
         return ExitCode.OK
     ((folder, handle),), interrupted = _submit_all([job], [request], argv, None)
     if interrupted:
-        job_session.cancel(folder, now=False)
+        _cancel(folder, handle)
     elif launch.detach:
         return ExitCode.OK
     with contextlib.closing(_display("table")) as display:

@@ -48,11 +48,11 @@ def only_run(home: Path) -> Path:
 
 
 def wait_for(path: Path, word: str) -> None:
-    for _ in range(1500):
+    for _ in range(3000):
         if path.is_file() and word in path.read_text():
             return
         time.sleep(0.02)
-    raise AssertionError(f"no {word!r} in {path} within 30 s")
+    raise AssertionError(f"no {word!r} in {path} within 60 s")
 
 
 def job_is_gone(folder: Path) -> bool:
@@ -67,8 +67,8 @@ def job_is_gone(folder: Path) -> bool:
 
 
 def wait_for_run(home: Path) -> None:
-    for _ in range(1500):
+    for _ in range(3000):
         if home.is_dir() and any((folder / "request" / "job.json").is_file() for folder in home.iterdir()):
             return
         time.sleep(0.02)
-    raise AssertionError("no job within 30 s")
+    raise AssertionError("no job within 60 s")
