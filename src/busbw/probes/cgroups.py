@@ -19,7 +19,10 @@ _UNLIMITED_BYTES: Final = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class MemoryGroup:
-    """A group with a memory limit. ``reclaimable_bytes`` is cache that the kernel would drop first."""
+    """A group with a memory limit. ``reclaimable_bytes`` is the cache of files, which the kernel drops before
+    it refuses memory, also what it calls active (as MemAvailable counts it,
+    filesystems/proc.rst of the kernel). Else a second run would have less than the first, which read busbw's own files into the cache.
+    """
 
     path: str
     version: int
@@ -75,7 +78,7 @@ def _memory_group_v2(folder: Path) -> MemoryGroup | None:
         version=2,
         limit_bytes=min(known),
         usage_bytes=read_int(folder / "memory.current") or 0,
-        reclaimable_bytes=_stat(folder, "inactive_file"),
+        reclaimable_bytes=_stat(folder, "inactive_file") + _stat(folder, "active_file"),
     )
 
 
@@ -88,7 +91,7 @@ def _memory_group_v1(folder: Path) -> MemoryGroup | None:
         version=1,
         limit_bytes=limit,
         usage_bytes=read_int(folder / "memory.usage_in_bytes") or 0,
-        reclaimable_bytes=_stat(folder, "total_inactive_file"),
+        reclaimable_bytes=_stat(folder, "total_inactive_file") + _stat(folder, "total_active_file"),
     )
 
 
