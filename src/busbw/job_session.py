@@ -1,4 +1,4 @@
-"""A run on an engine: submit the job, follow it, judge how it ended, bring the record home, clean up.
+"""A submitted job of an engine: follow it, judge how it ended, bring the record home, clean up.
 
 The job outlives this process: ``request/job.json`` says what was submitted, and ``attach`` goes on from the
 events that were heard before.
@@ -6,45 +6,45 @@ events that were heard before.
 
 from __future__ import annotations
 
-import itertools
-import json
-import shlex
+import contextlib
+import errno
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import Final, TextIO, TypeVar
 
 from busbw import session
-from busbw.errors import BusbwError, ExitCode, RankFailed, SiteError, UsageError
+from busbw.errors import BusbwError, ExitCode, SiteError
+from busbw.job_judge import judge, with_remedy
+from busbw.job_submit import read_handle
 from busbw.launchers.base import LaunchRequest
-from busbw.launchers.deaths import read_death, read_lost_peer
-from busbw.launchers.engine import Engine, Handle, Job, JobRequest, JobState, Output, Phase, load
+from busbw.launchers.engine import Engine, Handle, JobState, Output, Phase, load
 from busbw.launchers.interrupt import Interrupt
 from busbw.model.event import Emit, Event, EventKind, decode, event
-from busbw.model.plan import Limits, Plan
 from busbw.model.record import RunStatus
 from busbw.model.result import Status
 from busbw.record import close
 from busbw.record import folder as folders
-from busbw.record.arrive import Arrival
+from busbw.record.arrive import Arrival, Heard
 from busbw.record.findings import merge
+from busbw.record.owner import Owner, is_owned
 from busbw.record.parquet import compact
 from busbw.record.read import read_record
 from busbw.units import parse_duration
-from busbw.worker.lead import error_event, now_utc
-
-if TYPE_CHECKING:
-    from busbw.settings.run import RunSettings
+from busbw.worker.lead import now_utc
 
 # How long a cancelled job may take over its last words, and one that has gone wrong over its end.
 CANCEL_SECONDS: Final = 15.0
-# What shells end with where they cannot start a program.
-_SHELL_HINTS: Final = {
-    126: "name a program that the nodes may execute",
-    127: "name a program that the nodes have, by its full path or with PATH in --env or --setup-script",
-}
 WRONG_SECONDS: Final = 30.0
+# A job that is ended with its output: how long it is silent once that was read, and how long it may take.
+_SILENT_SECONDS: Final = 2.0
+_READ_FIRST_SECONDS: Final = 15.0
+# How often what another process hears is looked at.
+_READ_SECONDS: Final = 0.1
+# Events that are for the judge and the record.
+_KEPT: Final = frozenset({EventKind.HELLO, EventKind.ERROR, EventKind.END, EventKind.RECORD})
+_Shown = TypeVar("_Shown")
 
 
 @dataclass
@@ -68,52 +68,10 @@ class Following:
     cancelled_s: float | None = None
     stopped: bool = False  # the user asked for its end here
     left: bool = False  # the user left a job that goes on
-
-
-def submit(
-    job: Job, request: JobRequest, argv: tuple[str, ...], settings: RunSettings | None = None
-) -> Handle:
-    """Make the run folder, write the request into it, submit it, and keep its handle there.
-
-    Raises SiteError with the engine's own words; the folder then tells of a run that never started.
-    """
-    folder = folders.create(Path(job.folder).parent, job.run_id)
-    _write_request(folder, job, request, argv, settings)
-    for name, text in request.files.items():
-        (folder / "request" / name).write_text(text)
-    (folder / folders.TICKET_FILE).write_text(job.run_id + "\n")
-    try:
-        handle = load(request.engine).submit(request, folder)
-    except BusbwError as error:
-        close.close(folder, RunStatus.FAILED, now_utc(), error=error.message, hint=error.hint)
-        raise
-    size = {"ranks": request.ranks, "nodes": request.nodes, "submitted": now_utc()}
-    (folder / folders.JOB_FILE).write_text(json.dumps({**handle.to_fields(), **size}) + "\n")
-    return handle
-
-
-def _write_request(
-    folder: Path, job: Job, request: JobRequest, argv: tuple[str, ...], settings: RunSettings | None
-) -> None:
-    """The request as ``record.request`` reads it; the cases are known once the ranks are."""
-    plan = Plan(backend=job.backend, cases=(), buffer_bytes=0, limits=Limits(), checks=0, seed=0)
-    body = {
-        "run_id": job.run_id,
-        "folder": job.folder,
-        "argv": argv,
-        "settings": (asdict(settings) if settings is not None else {}) | _plain(job) | _order(request),
-        "plan": plan.to_json(),
-    }
-    (folder / folders.REQUEST_FILE).write_text(json.dumps(body) + "\n")
-
-
-def _order(request: JobRequest) -> dict[str, object]:
-    return {} if request.rank_order is None else {"rank_order": request.rank_order.to_fields()}
-
-
-def _plain(job: Job) -> dict[str, object]:
-    launch = {name: getattr(job.launch, name) for name in ("on", *job.launch.given())}
-    return {"launch": json.loads(json.dumps(launch, default=str)), "command": list(job.work.words)}
+    ends: bool = False  # end the job, once what it has printed so far was read
+    ends_now: bool = False  # without time for last words
+    looked: bool = False  # the engine has told a state
+    heard_s: float = field(default_factory=time.monotonic)  # when the last line came, or the first state
 
 
 def cancel(folder: Path, *, now: bool) -> Handle:
@@ -126,8 +84,24 @@ def cancel(folder: Path, *, now: bool) -> Handle:
     return handle
 
 
+def bring(folder: Path, err: TextIO, *, ends: bool = False, now: bool = False) -> ExitCode:
+    """Follow a job to its end without showing it, and bring its record home; ``ends`` it first, once what it
+    printed was read, with time for its last words unless ``now``. Raises SiteError where the engine is lost.
+    """
+    following = start_following(read_handle(folder), folder, lambda _: None, err, cancels=False)
+    following.ends, following.ends_now = ends, now
+    return follow(following)
+
+
+def is_home(folder: Path) -> bool:
+    """Whether a run's record has its end, and nobody is still writing it."""
+    return close.read_status(folder) not in (None, RunStatus.RUNNING) and not is_owned(folder)
+
+
 def ended_code(folder: Path) -> ExitCode:
     """The exit code of a run whose record is closed, as following it to its end would have given it."""
+    if (ended := folders.read_ended(folder)) is not None:
+        return ExitCode(ended[0])
     record = read_record(folder)
     if record.status is RunStatus.INTERRUPTED:
         return ExitCode.INTERRUPTED
@@ -139,35 +113,6 @@ def ended_code(folder: Path) -> ExitCode:
     return ExitCode.BAD_VERDICT if is_wrong else ExitCode.OK
 
 
-def read_handle(folder: Path) -> Handle:
-    """The submitted job of a run. Raises UsageError where the run is no job."""
-    try:
-        return Handle.from_fields(json.loads((folder / folders.JOB_FILE).read_text()))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UsageError(
-            f"{folder.name} is not a job on an engine", hint="`busbw jobs` lists those that are"
-        ) from error
-
-
-def read_submission(folder: Path) -> dict[str, str]:
-    """What was submitted, for a table: nodes, operations (or command), split, ranks, submission time (UTC);
-    empty where it was not said, or by an earlier version.
-    """
-    job = json.loads((folder / folders.JOB_FILE).read_text())
-    request = json.loads((folder / folders.REQUEST_FILE).read_text())
-    settings = request.get("settings", {})
-    words = settings.get("command", [])
-    is_run = words[:1] == ["run"] and "deliver" in settings
-    operations = itertools.takewhile(lambda word: not word.startswith("-"), words[1:])
-    return {
-        "nodes": str(job.get("nodes") or ""),
-        "operations": ",".join(operations) if is_run else shlex.join(words),
-        "split": str(settings.get("split") or ""),
-        "ranks": str(job.get("ranks") or ""),
-        "submitted": str(job.get("submitted") or ""),
-    }
-
-
 def wait_seconds(text: str, engine: Engine) -> float | None:
     """How long a job may take to start: --wait, else the engine's own."""
     return parse_duration(text) if text else engine.WAIT_SECONDS
@@ -176,20 +121,75 @@ def wait_seconds(text: str, engine: Engine) -> float | None:
 def follow(following: Following) -> ExitCode:
     """Show a job until it has ended (or we are told to leave), then collect, judge, close and clean.
 
-    The exit code of a run is what its ranks found; leaving an attached job gives INTERRUPTED.
+    One process at a time writes the run folder. Where another one does, this one shows what that one hears,
+    and goes on in its place should it go before the job does. The exit code of a run is what its ranks found;
+    leaving an attached job gives INTERRUPTED.
     """
-    for item in following.arrival.replay():
-        _hear(item, following)
-    with Interrupt() as interrupt:
-        try:
-            left = _follow(following, interrupt)
-        except BrokenPipeError:
-            following.engine.cancel(following.handle, now=True)
-            raise
-        if left:
+    try:
+        with Interrupt() as interrupt, Owner(following.folder) as owner:
+            return _follow_in_turn(following, owner, interrupt)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        folder, was = following.folder, following.state.phase
+        raise SiteError(
+            f"cannot write {error.filename or folder}: {error.strerror};"
+            f" job {following.handle.id} {'has ended' if was is Phase.ENDED else 'was left as it is'}",
+            hint=f"free space in {folder.parent}, then take it up again: busbw attach {folder.name}",
+        ) from error
+
+
+def _follow_in_turn(following: Following, owner: Owner, interrupt: Interrupt) -> ExitCode:
+    heard = Heard(following.folder)
+    if not owner.take() and not _read_along(following, owner, heard, interrupt):
+        return ExitCode.INTERRUPTED
+    if folders.read_ended(following.folder) is not None:
+        return _tell_end(following, heard)
+    for number, item in enumerate(following.arrival.replay()):
+        _hear(item, following, is_shown=number < heard.count)
+    try:
+        left = _follow(following, interrupt)
+    except BrokenPipeError:
+        following.engine.cancel(following.handle, now=True)
+        raise
+    if left:
+        following.left = True
+        return ExitCode.INTERRUPTED
+    return _finish(following)
+
+
+def _read_along(following: Following, owner: Owner, heard: Heard, interrupt: Interrupt) -> bool:
+    """Show what another process hears, until the run folder is free. False where the user left before."""
+    _say(f"{owner.who()} follows this run: showing what it hears", following)
+    while not owner.take():
+        for item in heard.new():
+            _show(item, following)
+        if interrupt.requested and not following.cancels:
             following.left = True
-            return ExitCode.INTERRUPTED
-        return _finish(following)
+            return False
+        if interrupt.requested and not following.stopped:
+            following.stopped = True
+            cancel(following.folder, now=False)  # the other one sees it, and closes the record
+            _say("interrupted: cancelling the job", following)
+        if interrupt.insisted:
+            following.engine.cancel(following.handle, now=True)
+            return False
+        time.sleep(_READ_SECONDS)
+    if folders.read_ended(following.folder) is None:
+        _say("it is gone: following in its place", following)
+    return True
+
+
+def _tell_end(following: Following, heard: Heard) -> ExitCode:
+    """The end of a run that another process followed to it."""
+    for item in heard.new():
+        _show(item, following)
+    code, error = folders.read_ended(following.folder) or (ExitCode.RANK_FAILED, None)
+    if error is not None:
+        following.show(error)
+    if folders.is_started(following.folder):
+        following.show(event(EventKind.END, exit_code=int(code), folder=str(following.folder)))
+    return ExitCode(code)
 
 
 def _follow(following: Following, interrupt: Interrupt) -> bool:
@@ -213,13 +213,17 @@ def _is_over(following: Following, interrupt: Interrupt) -> bool:
     now_s = time.monotonic()
     if interrupt.requested and following.cancelled_s is None:
         following.stopped = following.story.interrupted = True
-        print("interrupted: cancelling the job", file=following.err, flush=True)
         _cancel(following)
+        _say("interrupted: cancelling the job", following)
     if interrupt.insisted:
         following.engine.cancel(following.handle, now=True)
         return True
     if following.cancelled_s is None and (following.folder / folders.CANCELLED_FILE).is_file():
         following.cancelled_s = now_s  # by somebody else, with the same patience
+    if following.ends and following.cancelled_s is None and _has_read(following, now_s):
+        (following.folder / folders.CANCELLED_FILE).touch()
+        following.story.interrupted = True
+        _cancel(following)
     if following.given_up is None and following.cancelled_s is None:
         following.given_up = _hopeless(following, now_s)
         if following.given_up is not None:
@@ -236,7 +240,34 @@ def _is_over(following: Following, interrupt: Interrupt) -> bool:
 
 def _cancel(following: Following) -> None:
     following.cancelled_s = time.monotonic()
-    following.engine.cancel(following.handle, now=False)
+    following.engine.cancel(following.handle, now=following.ends_now)
+
+
+def _say(text: str, following: Following) -> None:
+    """Tell the user, where there still is one: a terminal that was closed is why we are told to end."""
+    with contextlib.suppress(OSError):
+        print(text, file=following.err, flush=True)
+
+
+def _heard_by_some(show: Callable[[_Shown], object]) -> Callable[[_Shown], None]:
+    """Show, as long as there is a terminal; its end (SIGHUP) is dealt with as any other interruption."""
+
+    def shown(item: _Shown) -> None:
+        try:
+            show(item)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+
+    return shown
+
+
+def _has_read(following: Following, now_s: float) -> bool:
+    """Whether what the job has printed so far was read: it has not started, or nothing came for a while."""
+    if now_s - following.since_s > _READ_FIRST_SECONDS:
+        return True
+    is_pending = following.state.phase is Phase.PENDING
+    return following.looked and (is_pending or now_s - following.heard_s > _SILENT_SECONDS)
 
 
 def _hopeless(following: Following, now_s: float) -> BusbwError | None:
@@ -257,6 +288,7 @@ def _hopeless(following: Following, now_s: float) -> BusbwError | None:
 
 
 def _take_line(item: Output, following: Following, log: TextIO) -> None:
+    following.heard_s = time.monotonic()
     heard = decode(item.text)
     if heard is not None:
         whole = following.story.joiner.take(heard)
@@ -270,8 +302,8 @@ def _take_line(item: Output, following: Following, log: TextIO) -> None:
         following.raw(item.text)
 
 
-def _hear(item: Event, following: Following) -> None:
-    """An event of the ranks: what the run's end is judged by is kept, the rest is shown."""
+def _hear(item: Event, following: Following, *, is_shown: bool = False) -> None:
+    """An event of the ranks: what the run's end is judged by is kept, the rest is shown, once."""
     story, kind = following.story, item["event"]
     if kind == EventKind.HELLO:
         pid, place = int(item["pid"]), (int(item["rank"]), str(item["host"]))
@@ -284,12 +316,21 @@ def _hear(item: Event, following: Following) -> None:
         story.end = item
     elif kind == EventKind.HEADER:
         story.connected = True
+    if not is_shown:
+        _show(item, following)
+
+
+def _show(item: Event, following: Following) -> None:
+    """What people see of an event while the job runs; how it ended is told when it is judged."""
+    if item["event"] == EventKind.HEADER:
         following.show({**item, "folder": str(following.folder)})
-    elif kind != EventKind.RECORD:
+    elif item["event"] not in _KEPT:
         following.show(item)
 
 
 def _take_state(state: JobState, following: Following) -> None:
+    if not following.looked:
+        following.looked, following.heard_s = True, time.monotonic()
     if state != following.state and state.phase is not Phase.ENDED:
         following.show(
             event(EventKind.STATE, job=following.handle.id, phase=state.phase.value, why=state.why)
@@ -306,6 +347,10 @@ def _finish(following: Following) -> ExitCode:
     if _was_cancelled(folder, following.story.end):
         following.story.interrupted = True  # launchers tell of ranks that died of it, each in its way
     code, error = judge(following)
+    if error is not None and not following.story.connected:
+        error = with_remedy(error, following.story.output)
+    if code is ExitCode.INTERRUPTED and not following.story.connected and not following.stopped:
+        _say(f"job {handle.id} was cancelled before its ranks were connected", following)
     _close(folder, code, error)
     _quietly(lambda: engine.clean(handle), following)
     if error is not None:
@@ -314,6 +359,7 @@ def _finish(following: Following) -> ExitCode:
         print(f"note: {name} was too large to send; it stayed with the job", file=following.err)
     if folders.is_started(folder):
         following.show(event(EventKind.END, exit_code=int(code), folder=str(folder)))
+    folders.write_ended(folder, int(code), error)
     return code
 
 
@@ -331,70 +377,6 @@ def _quietly(act: Callable[[], None], following: Following) -> None:
         print(
             f"warning: {error.message}" + (f"; hint: {error.hint}" if error.hint else ""), file=following.err
         )
-
-
-def judge(following: Following) -> tuple[ExitCode, Event | None]:
-    """How the job ended. What a rank said about itself tells most, then what the engine knows of who failed,
-    then what launchers print and exit codes tell.
-    """
-    story, state = following.story, following.state
-    if following.given_up is not None and not story.connected:
-        return following.given_up.exit_code, error_event(following.given_up)
-    if (failed := _lost_peer(following)) is not None:
-        return failed.exit_code, error_event(failed)
-    code, error = session.judge(story, state.host)  # this host, where the front is, has no rank to blame
-    own = any(not item.get("peer_lost") for item in story.errors)
-    # The engine ended the ranks because of one that died, or of a limit: they were told no more than to end.
-    told_to_end = code is ExitCode.INTERRUPTED and (state.rank is not None or bool(state.host))
-    # It knows which rank died; the others' last words only that one did.
-    names_rank = code is ExitCode.RANK_FAILED and state.rank is not None
-    if story.interrupted or own or (story.end is not None and not told_to_end and not names_rank):
-        return code, error
-    if following.raw is not None:
-        return _of_command(state)
-    if state.why and (state.rank is not None or state.host or error is None or not story.output):
-        is_said = state.rank is not None and state.why.startswith(f"rank {state.rank} on {state.host} ")
-        failed = RankFailed(
-            state.why if is_said else f"job {following.handle.id} ended: {state.why}",
-            hint=state.hint or (str(error["hint"]) if error is not None else ""),
-            rank=state.rank,
-            host=state.host,
-        )
-        return failed.exit_code, error_event(failed)
-    return code, error
-
-
-def _lost_peer(following: Following) -> RankFailed | None:
-    """The rank whose end the others felt first, where nobody knows better: a survivor that aborts over it is
-    taken for the cause by the launcher.
-    """
-    story = following.story
-    told = read_death(story.output)
-    # A signal, which only the victim had, or its own words.
-    is_known = (told is not None and told.rank is not None) or any(
-        not item.get("peer_lost") for item in story.errors
-    )
-    host = read_lost_peer(story.output)
-    if host is None or is_known or story.interrupted or following.state.rank is not None:
-        return None
-    ranks = [rank for rank, place in story.hello.values() if place == host]
-    who = f"rank {ranks[0]}" if len(ranks) == 1 else "a rank"
-    return RankFailed(
-        f"{who} on {host} ended: the other ranks lost their connection to it",
-        hint="look at log/ in the run folder, and for that host's OOM killer",
-        rank=ranks[0] if len(ranks) == 1 else None,
-        host=host,
-    )
-
-
-def _of_command(state: JobState) -> tuple[ExitCode, Event | None]:
-    """The end of a user's command: busbw has no opinion of it but whether it ended well."""
-    if state.code == 0:
-        return ExitCode.OK, None
-    how = state.why or (f"exit code {state.code}" if state.code is not None else "no exit code is known")
-    hint = state.hint or _SHELL_HINTS.get(state.code or 0, "")
-    failed = RankFailed(f"the command failed: {how}", hint=hint, rank=state.rank, host=state.host)
-    return failed.exit_code, error_event(failed)
 
 
 def _close(folder: Path, code: ExitCode, error: Event | None) -> None:
@@ -427,11 +409,11 @@ def start_following(
         engine=engine,
         handle=handle,
         folder=folder,
-        show=show,
+        show=_heard_by_some(show),
         err=err,
         arrival=Arrival(folder),
         story=session.Story(LaunchRequest(handle.engine, "mpi", 0, ())),
         wait_seconds=wait_seconds(wait, engine),
         cancels=cancels,
-        raw=raw,
+        raw=_heard_by_some(raw) if raw is not None else None,
     )

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
-from busbw import job_session, session
+from busbw import job_session, job_submit, session
 from busbw.analysis.compare_setups import LaunchOutcome
 from busbw.errors import BusbwError, ExitCode, UsageError
 from busbw.launchers.base import LaunchRequest
@@ -142,7 +142,7 @@ def engine_starter(
             world=own.world,
             ranks=own.ranks,
         )
-        handle = job_session.submit(job, engine.request(job, facts), argv, own)
+        handle = job_submit.submit(job, engine.request(job, facts), argv, own)
         return job_session.follow(job_session.start_following(handle, folder, hear, err, wait=launch.wait))
 
     return start

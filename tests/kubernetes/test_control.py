@@ -105,6 +105,34 @@ def test_leaving_an_attached_job_leaves_it_running(busbw: Any) -> None:
     assert "no longer on the cluster" in ended.err or busbw.record()["status"] == "interrupted"
 
 
+def test_clean_brings_an_ended_job_home(busbw: Any, cluster: Any, namespace: str) -> None:
+    busbw(*SHORT, *NULL, "--detach")
+    deadline = time.monotonic() + 90.0
+    while not cluster.batch.list_namespaced_job(namespace).items[0].status.completion_time:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    cleaned = busbw("clean")
+    assert "brought its record home (complete)" in cleaned.err
+    assert ": clean" in cleaned.err
+    assert len(busbw.record()["results"]) == 6
+    assert busbw("attach", busbw.run_folder.name).code == 0
+
+
+def test_cancel_of_a_job_that_nobody_follows_keeps_its_cases(busbw: Any) -> None:
+    busbw(*LONG, "--detach")
+    name = busbw.run_folder.name
+    attached = busbw.start("attach", name)
+    attached.until(lambda: attached.rows)
+    attached.process.kill()
+    attached.process.wait()
+    # As one who never attached: all that is known is in the job's log.
+    for path in ("log/stream.jsonl", "results.jsonl", "run.json"):
+        (busbw.run_folder / path).unlink(missing_ok=True)
+    assert busbw("cancel", name).code == 0
+    assert busbw.record()["status"] == "interrupted"
+    assert any(result["status"] == "good" for result in busbw.record()["results"])
+
+
 def test_a_killed_rank_is_named(busbw: Any) -> None:
     """Thousands of cases, so that there is time to do it."""
     running = busbw.start("run", "all_reduce", "-b", "1K", "-e", "4M", "-i", "1K", "-N", "2", *IMAGE, *NULL)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -151,6 +152,19 @@ def test_output_that_nobody_read_in_time_is_fetched_from_the_node(
     done = far_front.run("attach", "last", "--format", "csv")
     assert done.code == 0, done
     assert len(done.out.splitlines()) == 3
+    assert far_front.record()["status"] == "complete"
+
+
+def test_clean_brings_what_is_still_on_the_node_home(far_front: Any, cluster: SlurmCluster) -> None:
+    words = ("run", "all_reduce", "-e", "8", "--backend", "null", "--world", "nccl", *ON, "--detach")
+    assert far_front.run(*words).code == 0
+    name = f"{json.loads((far_front.folder() / 'request' / 'job.json').read_text())['name']}-"
+    cluster.wait_until(lambda: not cluster.jobs(), 90)
+    assert name in cluster.run("ls", "/tmp", host="h1")
+    done = far_front.run("clean")
+    assert done.code == 0, done
+    assert "brought its record home (complete)" in done.err
+    assert name not in cluster.run("ls", "/tmp", host="h1")
     assert far_front.record()["status"] == "complete"
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from busbw.errors import ExitCode
-from busbw.job_session import Following, judge, start_following
+from busbw.job_judge import judge
+from busbw.job_session import Following, start_following
 from busbw.launchers.engine import Handle, JobState, Phase
 from busbw.model.event import EventKind, event
 

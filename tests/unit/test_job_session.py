@@ -9,68 +9,15 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
-from busbw_testing.environ import clean_environ
+from busbw_testing.fronts import LONG, finish, front, job_is_gone, only_run, wait_for, wait_for_run
 
 MPIEXEC = shutil.which("mpiexec", path=str(Path(sys.executable).parent))
 pytestmark = pytest.mark.skipif(MPIEXEC is None, reason="the bundled mpich is not installed here")
-
-# The command line with one more engine in the place of "hosts".
-FRONT = """
-import sys
-from busbw.launchers import engine
-engine.ENGINES["hosts"] = engine.ENGINES["here"] = "busbw_testing.here_engine"
-from busbw.cli.main import main
-sys.exit(main(sys.argv[1:]))
-"""
-LONG = ("run", "all_reduce", "-b", "1K", "-e", "64K", "-n", "2000000", "--on", "hosts")
-
-
-def front(home: Path, *words: str, **variables: str) -> subprocess.Popen[str]:
-    support = Path(__file__).parents[1] / "support"
-    return subprocess.Popen(
-        [sys.executable, "-c", FRONT, *words],
-        env=clean_environ(BUSBW_HOME=str(home), PYTHONPATH=str(support), **variables),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler) and None,  # noqa: PLW1509
-    )
-
-
-def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    out, err = process.communicate(timeout=60)
-    return process.returncode, out, err
-
-
-def only_run(home: Path) -> Path:
-    (folder,) = home.iterdir()
-    return folder
-
-
-def wait_for(path: Path, word: str) -> None:
-    for _ in range(1500):
-        if path.is_file() and word in path.read_text():
-            return
-        time.sleep(0.02)
-    raise AssertionError(f"no {word!r} in {path} within 30 s")
-
-
-def job_is_gone(folder: Path) -> bool:
-    pid = int(json.loads((folder / "request" / "job.json").read_text())["id"])
-    for _ in range(250):
-        try:
-            os.killpg(pid, 0)
-        except ProcessLookupError:
-            return True
-        time.sleep(0.02)
-    return False
 
 
 def test_a_run_on_an_engine_shows_its_table_and_brings_its_record(tmp_path: Path) -> None:
@@ -101,14 +48,6 @@ def test_the_front_process_dies_and_another_one_attaches(tmp_path: Path) -> None
     record = json.loads((folder / "run.json").read_text())
     assert [result["status"] for result in record["results"]] == ["good"] * 14
     assert [result["case"] for result in record["results"]] == list(range(14))
-
-
-def wait_for_run(home: Path) -> None:
-    for _ in range(1500):
-        if home.is_dir() and any((folder / "request" / "job.json").is_file() for folder in home.iterdir()):
-            return
-        time.sleep(0.02)
-    raise AssertionError("no job within 30 s")
 
 
 def test_ctrl_c_cancels_the_job_and_keeps_what_was_measured(tmp_path: Path) -> None:

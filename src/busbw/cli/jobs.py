@@ -9,12 +9,13 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from busbw import job_session
+from busbw import job_session, job_submit
 from busbw.errors import BusbwError, ExitCode
-from busbw.launchers.engine import Handle, JobState, Phase, load
+from busbw.launchers.engine import FORGETFUL, Handle, JobState, Phase, load
 from busbw.model.record import RunStatus
 from busbw.record import close
 from busbw.record import folder as folders
+from busbw.record.owner import is_owned
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,7 +76,7 @@ def _print_csv(rows: list[_Row]) -> None:
     table = csv.writer(sys.stdout, lineterminator="\n")
     table.writerow(_CSV_COLUMNS)
     for row in rows:
-        fields = {**job_session.read_submission(row.folder), **_fields(row)}
+        fields = {**job_submit.read_submission(row.folder), **_fields(row)}
         table.writerow([fields[name] for name in _CSV_COLUMNS.values()])
 
 
@@ -88,7 +89,7 @@ def _jobs() -> list[Path]:
 
 
 def _row(folder: Path) -> _Row:
-    handle = job_session.read_handle(folder)
+    handle = job_submit.read_handle(folder)
     is_home = close.read_status(folder) not in (None, RunStatus.RUNNING)
     state = None
     if not is_home:  # what has ended here needs no question to the engine
@@ -119,13 +120,16 @@ def attach(run: str, format_name: str) -> ExitCode:
     from busbw.reports.live import create
 
     folder = folders.find_run(run, folders.environ_home())
-    handle = job_session.read_handle(folder)
-    if close.read_status(folder) not in (None, RunStatus.RUNNING):
+    handle = job_submit.read_handle(folder)
+    if job_session.is_home(folder):
         from busbw.cli.show import show
 
         _clean_ended(handle)  # rank 0 may have closed the record where nobody followed
         show(folder.name, format_name)
-        return job_session.ended_code(folder)
+        code = job_session.ended_code(folder)
+        if code is ExitCode.INTERRUPTED:
+            print(f"{handle.engine} job {handle.id} was cancelled", file=sys.stderr)
+        return code
     with contextlib.closing(create(format_name, sys.stdout, sys.stderr)) as display:
         following = job_session.start_following(handle, folder, display.handle, sys.stderr, cancels=False)
         code = job_session.follow(following)
@@ -145,11 +149,14 @@ def _clean_ended(handle: Handle) -> None:
 def cancel(run: str, *, now: bool) -> ExitCode:
     """End a job. Its record is closed by the next attach, or here where nobody follows it."""
     folder = folders.find_run(run, folders.environ_home())
-    handle = job_session.read_handle(folder)
+    handle = job_submit.read_handle(folder)
     if load(handle.engine).state(handle).phase is Phase.ENDED:
         print(f"{handle.engine} job {handle.id} has ended already", file=sys.stderr)
         return ExitCode.OK
-    job_session.cancel(folder, now=now)
+    if handle.engine in FORGETFUL and not is_owned(folder):
+        job_session.bring(folder, sys.stderr, ends=True, now=now)
+    else:
+        job_session.cancel(folder, now=now)
     print(f"cancelled {handle.engine} job {handle.id}", file=sys.stderr)
     return ExitCode.OK
 
@@ -159,16 +166,28 @@ def _not_cleaned() -> list[Path]:
 
 
 def clean(run: str) -> ExitCode:
-    """Remove what ended jobs left on their engines; ``run`` empty means all of them."""
+    """Remove what ended jobs left on their engines, with the records of those that nobody followed brought
+    home before; ``run`` empty means all of them.
+    """
     home = folders.environ_home()
     chosen = [folders.find_run(run, home)] if run else _not_cleaned()
     for folder in chosen:
-        handle = job_session.read_handle(folder)
+        handle = job_submit.read_handle(folder)
         engine = load(handle.engine)
         try:
             if engine.state(handle).phase is not Phase.ENDED:
                 print(f"{folder.name}: still there; `busbw cancel {folder.name}` ends it", file=sys.stderr)
                 continue
+            if is_owned(folder):
+                print(f"{folder.name}: still followed; who follows it cleans up", file=sys.stderr)
+                continue
+            if not job_session.is_home(folder):  # what is on the engine may be all there is of the result
+                job_session.bring(folder, sys.stderr)
+                if not job_session.is_home(folder):  # interrupted
+                    print(f"{folder.name}: not home yet, left as it is", file=sys.stderr)
+                    return ExitCode.INTERRUPTED
+                status = close.read_status(folder)
+                print(f"{folder.name}: brought its record home ({status})", file=sys.stderr)
             engine.clean(handle)
             (folder / folders.CLEANED_FILE).touch()
         except BusbwError as error:

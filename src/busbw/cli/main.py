@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ from cyclopts.config import Env
 from busbw._version import __version__
 from busbw.cli.container import container
 from busbw.cli.preset_values import PresetValues
-from busbw.errors import BusbwError, ExitCode, UsageError
+from busbw.errors import BusbwError, ExitCode, SiteError, UsageError
 from busbw.exporters.formats import ExportFormat
 from busbw.importers.settings import ImportSettings
 from busbw.model.collective import COLLECTIVES
@@ -426,7 +427,7 @@ def clean(
     run: Annotated[str, Parameter(show_default=False, help="One run; without it, all jobs.")] = "",
     /,
 ) -> ExitCode:
-    """Remove what ended jobs left on their engines."""
+    """Remove what ended jobs left on their engines; their records are brought home first."""
     from busbw.cli.jobs import clean as clean_command
 
     return clean_command(run)
@@ -668,6 +669,11 @@ def main(argv: list[str] | None = None) -> int:
     ):  # the reader of our output has left (`| head`); the interpreter must not say so again
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _BROKEN_PIPE
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        where = f"cannot write {error.filename or 'a file'}: {error.strerror}"
+        return report(SiteError(where, hint="free space there, or set BUSBW_HOME to a folder elsewhere"))
 
 
 def _refuse(error: UsageError, arguments: list[str]) -> int:

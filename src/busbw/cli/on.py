@@ -10,9 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from busbw import job_session
+from busbw import job_session, job_submit
 from busbw.cli.judged import check_references, judged
-from busbw.errors import ExitCode, SiteError, UsageError
+from busbw.errors import BusbwError, ExitCode, SiteError, UsageError
 from busbw.launchers.before import look_before
 from busbw.launchers.engine import Job, JobRequest, Work, load
 from busbw.launchers.interrupt import Interrupt
@@ -74,7 +74,8 @@ def run_on(
     found = [(*before, *_look(job, request, settings)) for job, request in zip(jobs, requests, strict=True)]
     started, interrupted = _submit_all(jobs, requests, argv, settings)
     for (folder, _), findings in zip(started, found, strict=False):
-        keep(folder, findings)
+        with contextlib.suppress(OSError):  # a full disk: whoever follows says so
+            keep(folder, findings)
     if len(started) > 1:
         numbers = ", ".join(handle.id for _, handle in started)
         print(f"{len(started)} jobs: {numbers}; `busbw jobs --format csv` lists them", file=sys.stderr)
@@ -181,9 +182,25 @@ def _submit_all(
     started: list[tuple[Path, Handle]] = []
     with Interrupt() as interrupt:
         for job, request in zip(jobs, requests, strict=True):
-            if not interrupt.requested:
+            if interrupt.requested:
+                break
+            try:
                 started.append(_submit(job, request, argv, settings))
+            except BusbwError as error:
+                raise _with_fates(error, started) from error
         return started, interrupt.requested
+
+
+def _with_fates(error: BusbwError, started: list[tuple[Path, Handle]]) -> BusbwError:
+    """The refusal of a job, and what became of those before it: nobody would follow them: they end."""
+    fates = []
+    for folder, handle in started:
+        try:
+            job_session.bring(folder, sys.stderr, ends=True)
+            fates.append(f"cancelled job {handle.id}, submitted before")
+        except BusbwError as lost:
+            fates.append(f"could not cancel job {handle.id} (run {folder.name}): {lost.message}")
+    return type(error)("; ".join((error.message, *fates)), hint=error.hint, rank=error.rank, host=error.host)
 
 
 def _follow_all(
@@ -199,16 +216,22 @@ def _follow_all(
     worst = ExitCode.INTERRUPTED if interrupted else ExitCode.OK
     for (folder, handle), findings in zip(started, found, strict=False):
         if interrupted:
-            job_session.cancel(folder, now=False)
+            _cancel(folder, handle)
         code, stopped = _follow(folder, handle, settings, launch, hear, findings)
         worst, interrupted = max(worst, code), interrupted or stopped
     return worst
 
 
+def _cancel(folder: Path, handle: Handle) -> None:
+    job_session.cancel(folder, now=False)
+    with contextlib.suppress(OSError):  # the terminal may be gone
+        print(f"interrupted: cancelled {handle.engine} job {handle.id}", file=sys.stderr)
+
+
 def _submit(
     job: Job, request: JobRequest, argv: tuple[str, ...], settings: RunSettings | None
 ) -> tuple[Path, Handle]:
-    handle = job_session.submit(job, request, argv, settings)
+    handle = job_submit.submit(job, request, argv, settings)
     print(f"submitted {handle.engine} job {handle.id} as run {job.run_id}", file=sys.stderr)
     if job.launch.detach:
         print(f"hint: busbw attach {job.run_id}", file=sys.stderr)
@@ -280,7 +303,7 @@ def execute(command: tuple[str, ...], launch: LaunchSettings, argv: tuple[str, .
         return ExitCode.OK
     ((folder, handle),), interrupted = _submit_all([job], [request], argv, None)
     if interrupted:
-        job_session.cancel(folder, now=False)
+        _cancel(folder, handle)
     elif launch.detach:
         return ExitCode.OK
     with contextlib.closing(_display("table")) as display:

@@ -125,7 +125,7 @@ def _elsewhere(
     err: TextIO,
 ) -> tuple[ExitCode, Path]:
     """Submit the run to the hosts or to Slurm, and follow it."""
-    from busbw import job_session
+    from busbw import job_session, job_submit
     from busbw.launchers.engine import Job, Work, load
     from busbw.planning.make import make_plan
     from busbw.record import folder as folders
@@ -150,7 +150,7 @@ def _elsewhere(
     request = engine.request(job, engine.inquire(launch))
     if options.debug:
         print(f"busbw: {request}", file=err)
-    handle = job_session.submit(job, request, argv, settings)
+    handle = job_submit.submit(job, request, argv, settings)
     following = job_session.start_following(handle, folder, display.handle, err)
     return job_session.follow(following), folder
 

@@ -25,11 +25,15 @@ PORT: Final = 29500  # torchrun's default
 # holds it open, and all processes of the user on the node can open it by the command's process.
 _ENTER: Final = """\
 set -f
+file=
+trap 'rm -f -- "$file"' EXIT
+trap 'exit 143' HUP INT TERM
 file=$(mktemp) || exit
 printf '%s\\n' "$BUSBW_EXEC_HOSTS" | tr , '\\n' | sed 's/:\\([0-9]*\\)$/ slots=\\1/' >"$file"
 free=9
 while [ -e "/proc/$$/fd/$free" ]; do free=$((free - 1)); done
 eval "exec $free<\\"\\$file\\"" && rm -f -- "$file"
+trap - EXIT HUP INT TERM
 BUSBW_NODES=0 here=$(uname -n) found=
 for name in $(printf %s "${BUSBW_EXEC_NAMES:-$BUSBW_EXEC_HOSTS}" | tr , ' '); do
   name=${name%%[.:]*}

@@ -27,6 +27,8 @@ ENGINES: Final[Mapping[str, str]] = {
     "pbs": "busbw.launchers.pbs",
     "batch": "busbw.launchers.batch",
 }
+# Engines that delete what a job printed together with the job: it is read before.
+FORGETFUL: Final = frozenset({"kubernetes"})
 
 
 @dataclass(frozen=True)

@@ -145,7 +145,11 @@ def submit(request: JobRequest, folder: Path) -> Handle:
         slurm_bring.put(folder)
     if job := request.details["step_of"]:
         return _start_step(job, request, command, folder)
-    answer = commands.call(*command.argv)
+    try:
+        answer = commands.call(*command.argv)
+    except SiteError as error:
+        error.hint = error.hint or "see what is asked for with --dry-run, and what Slurm takes with `sinfo`"
+        raise
     # The job's number, and behind a semicolon its cluster where there are several.
     number = answer.strip().splitlines()[-1].split(";")[0] if answer.strip() else ""
     if not number.isdigit():

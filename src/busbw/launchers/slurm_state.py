@@ -70,6 +70,7 @@ _REFUSALS: Final = (
     ("requested node configuration is not available", "ask for nodes that exist: `sinfo` shows them"),
     ("requested partition configuration not available", "`sinfo` shows nodes and limits of the partitions"),
     ("time limit specification", "write --time-limit as minutes or hours:minutes:seconds"),
+    ("invalid --time specification", "write --time-limit as minutes or hours:minutes:seconds"),
     ("requested time limit is invalid", "give --time-limit what the partition allows"),
     ("unable to contact slurm controller", "ask whether slurmctld is up: `scontrol ping`"),
     ("unrecognized option", "leave out what this version of Slurm does not know"),

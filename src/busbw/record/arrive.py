@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import zlib
 from collections.abc import Iterator
 from dataclasses import asdict, replace
@@ -34,6 +35,48 @@ from busbw.record.write import write_record
 _WANTED: Final = frozenset({RUN_FILE, str(DIGESTS_FILE), str(SAMPLES_FILE), *NCCL_FILES})
 
 
+class _Numbers:
+    """Which events are new, by their numbers. Those without one (of other ranks) are new each time."""
+
+    def __init__(self) -> None:
+        self._next = 0
+
+    def is_next(self, item: Event) -> bool:
+        number = item.get("seq")
+        if number is None:
+            return True
+        if number < self._next:
+            return False
+        self._next = number + 1
+        return True
+
+
+class Heard:
+    """What the follower of a run has heard, for whoever reads along beside it and writes nothing."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / STREAM_FILE
+        self._numbers = _Numbers()
+        self._offset = 0
+        self.count = 0  # events that were given, from the first
+
+    def new(self) -> Iterator[Event]:
+        """The events that came since; a line whose end is still to come waits for it."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._offset)
+                data = file.read()
+        except OSError:
+            return
+        whole = data[: data.rfind(b"\n") + 1]
+        self._offset += len(whole)
+        for line in whole.splitlines():
+            item = decode(line.decode(errors="replace"))
+            if item is not None and self._numbers.is_next(item):
+                self.count += 1
+                yield item
+
+
 class Arrival:
     """Takes rank 0's events in order and keeps the record that they make.
 
@@ -43,7 +86,7 @@ class Arrival:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._next = 0  # number of the next event
+        self._numbers = _Numbers()
         self._parts: dict[str, list[str]] = {}
         self.is_shared = False
         self.left_out: tuple[str, ...] = ()  # files that were too large to send
@@ -51,43 +94,41 @@ class Arrival:
 
     def replay(self) -> Iterator[Event]:
         """What an earlier front process heard, as it would come again; call before ``take``."""
+        path = self._folder / STREAM_FILE
         try:
-            lines = (self._folder / STREAM_FILE).read_text().splitlines(keepends=True)
+            lines = path.read_bytes().splitlines(keepends=True)
         except OSError:
             return
-        (self._folder / RESULTS_FILE).unlink(missing_ok=True)
-        (self._folder / ROUNDS_FILE).unlink(missing_ok=True)
-        for line in lines:
-            item = decode(line) if line.endswith("\n") else None
-            if item is not None and self._is_next(item):
+        if lines and not lines[-1].endswith(b"\n"):  # cut short, as its writer was
+            os.truncate(path, sum(map(len, lines)) - len(lines.pop()))
+        items = [item for line in lines if (item := decode(line.decode(errors="replace"))) is not None]
+        if not any(self._is_of_ranks(item) for item in items):
+            (self._folder / RESULTS_FILE).unlink(missing_ok=True)
+            (self._folder / ROUNDS_FILE).unlink(missing_ok=True)
+        for item in items:
+            if self._numbers.is_next(item):
                 self._keep(item)
                 yield item
-        (self._folder / STREAM_FILE).write_text("".join(line for line in lines if line.endswith("\n")))
+
+    def _is_of_ranks(self, item: Event) -> bool:
+        """A header that tells that the ranks write this folder themselves."""
+        return item["event"] == EventKind.HEADER and Path(item["folder"]) == self._folder
 
     def take(self, item: Event) -> bool:
         """Keep an event of the stream; False where it was seen before. Events without a number (of other
         ranks) are new each time.
         """
-        if not self._is_next(item):
+        if not self._numbers.is_next(item):
             return False
         with (self._folder / STREAM_FILE).open("a") as file:
             file.write(encode(item) + "\n")
         self._keep(item)
         return True
 
-    def _is_next(self, item: Event) -> bool:
-        number = item.get("seq")
-        if number is None:
-            return True
-        if number < self._next:
-            return False
-        self._next = number + 1
-        return True
-
     def _keep(self, item: Event) -> None:
         kind = item["event"]
         if kind == EventKind.HEADER:
-            self.is_shared = Path(item["folder"]) == self._folder
+            self.is_shared = self._is_of_ranks(item)
         if self.is_shared:
             return
         if kind == EventKind.HEADER:

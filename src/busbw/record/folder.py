@@ -7,12 +7,13 @@ once compacted), ``request/`` (what was launched), ``log/`` (what the ranks prin
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from busbw.errors import UsageError
 
@@ -28,10 +29,13 @@ EVIDENCE_FOLDER: Final = "evidence"
 NCCL_FILES: Final = (f"{EVIDENCE_FOLDER}/nccl-topology.xml", f"{EVIDENCE_FOLDER}/nccl-graphs.xml")
 REQUEST_FILE: Final = Path("request") / "request.json"
 # Of a run on an engine: the job as it was submitted, the proof that a folder is shared with the nodes, and
-# the events as they came; that somebody asked for its end, and that nothing of it is left on the engine.
+# the events as they came; that somebody asked for its end, and that nothing of it is left on the engine;
+# who follows it (locked for as long), and how it ended in the eyes of whoever did to its end.
 JOB_FILE: Final = Path("request") / "job.json"
 CANCELLED_FILE: Final = Path("request") / "cancelled"
 CLEANED_FILE: Final = Path("request") / "cleaned"
+OWNER_FILE: Final = Path("request") / "follower"
+ENDED_FILE: Final = Path("request") / "ended.json"
 TICKET_FILE: Final = Path("request") / "ticket"
 STREAM_FILE: Final = Path("log") / "stream.jsonl"
 LOG_FILE: Final = Path("log") / "ranks.log"
@@ -76,6 +80,22 @@ def run_folders(run_home: Path) -> list[Path]:
 def is_started(folder: Path) -> bool:
     """Whether the run came so far that it has a record: rank 0 writes one once it is joined by the others."""
     return (folder / RUN_FILE).is_file()
+
+
+def write_ended(folder: Path, exit_code: int, error: Mapping[str, Any] | None) -> None:
+    """Keep how a run on an engine ended: its exit code, and its error as an event."""
+    partial = folder / ENDED_FILE.with_suffix(".new")
+    partial.write_text(json.dumps({"exit_code": exit_code, "error": error}) + "\n")
+    partial.replace(folder / ENDED_FILE)
+
+
+def read_ended(folder: Path) -> tuple[int, dict[str, Any] | None] | None:
+    """What ``write_ended`` kept; None where nobody followed the run to its end."""
+    try:
+        fields = json.loads((folder / ENDED_FILE).read_text())
+        return int(fields["exit_code"]), fields["error"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _is_run(folder: Path) -> bool:

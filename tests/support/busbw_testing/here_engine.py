@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from busbw.errors import SiteError
 from busbw.launchers.base import Command
 from busbw.launchers.engine import Handle, Item, Job, JobRequest, JobState, Output, Phase
 from busbw.settings.launch import LaunchSettings
@@ -21,6 +22,12 @@ from busbw.settings.launch import LaunchSettings
 WAIT_SECONDS: float | None = 20.0
 # How long the cluster takes to answer once it has a job, in seconds.
 SLOW_SUBMIT = "BUSBW_TEST_SLOW_SUBMIT"
+# The cluster takes one job of a home, and refuses others.
+REFUSE_SECOND = "BUSBW_TEST_REFUSE_SECOND"
+# The ranks do not see the run folder: the record comes home with the events.
+UNSHARED = "BUSBW_TEST_UNSHARED"
+# A folder for what the job prints, and a file that is to fill its disk once there is a job.
+OUT, FILL = "BUSBW_TEST_OUT", "BUSBW_TEST_FILL"
 MPIEXEC = shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or "mpiexec"
 
 
@@ -35,7 +42,11 @@ def request(job: Job, facts: Mapping[str, str]) -> JobRequest:
 
 
 def submit(request: JobRequest, folder: Path) -> Handle:
-    out = folder / "log" / "job.out"
+    if os.environ.get(REFUSE_SECOND) and list(folder.parent.glob("*/request/job.json")):
+        raise SiteError("the queue takes one job of a user", hint="ask for less")
+    if os.environ.get(UNSHARED):
+        (folder / "request" / "ticket").unlink()
+    out = Path(os.environ.get(OUT, folder / "log")) / "job.out"
     (command,) = request.commands
     keeper = 'import subprocess, sys; print("job ended", subprocess.call(sys.argv[1:]), flush=True)'
     with out.open("wb") as file:
@@ -48,6 +59,10 @@ def submit(request: JobRequest, folder: Path) -> Handle:
             start_new_session=True,
         )
     time.sleep(float(os.environ.get(SLOW_SUBMIT, "0")))
+    if path := os.environ.get(FILL):
+        with contextlib.suppress(OSError), Path(path).open("wb", buffering=0) as file:
+            while True:
+                file.write(bytes(1024))
     return Handle("here", str(process.pid), request.name, {"out": str(out)})
 
 

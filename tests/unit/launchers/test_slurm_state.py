@@ -144,6 +144,7 @@ def test_how_a_task_ended(code: int, words: str) -> None:
 def test_what_sbatch_refuses_comes_with_a_hint() -> None:
     words = "sbatch: error: invalid partition specified: nope"
     assert "sinfo" in hint_of(words)
+    assert "minutes" in hint_of("Invalid --time specification")
     assert hint_of("something new") == ""
 
 

@@ -1,0 +1,102 @@
+"""How a job on an engine ended: what its ranks said, what the engine knows, what launchers print."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from busbw import session
+from busbw.errors import ExitCode, RankFailed
+from busbw.launchers.deaths import read_death, read_lost_peer
+from busbw.launchers.engine import JobState
+from busbw.model.event import Event
+from busbw.worker.lead import error_event
+
+if TYPE_CHECKING:
+    from busbw.job_session import Following
+
+# What shells end with where they cannot start a program.
+_SHELL_HINTS: Final = {
+    126: "name a program that the nodes may execute",
+    127: "name a program that the nodes have, by its full path or with PATH in --env or --setup-script",
+}
+# What a Python without busbw says, and what shells and container runtimes say where there is no Python.
+_REMEDIES: Final = (
+    ("No module named busbw", "give --bring to copy busbw there, or --python PATH of a Python that has it"),
+    ('python3": executable file not found', "give --python PATH of the image's Python, or another --image"),
+    ("python3: not found", "give --python PATH of a Python that is there, or another --image"),
+    ("python3: command not found", "give --python PATH of a Python that is there, or another --image"),
+)
+
+
+def judge(following: Following) -> tuple[ExitCode, Event | None]:
+    """How the job ended. What a rank said about itself tells most, then what the engine knows of who failed,
+    then what launchers print and exit codes tell.
+    """
+    story, state = following.story, following.state
+    if following.given_up is not None and not story.connected:
+        return following.given_up.exit_code, error_event(following.given_up)
+    if (failed := _lost_peer(following)) is not None:
+        return failed.exit_code, error_event(failed)
+    code, error = session.judge(story, state.host)  # this host, where the front is, has no rank to blame
+    own = any(not item.get("peer_lost") for item in story.errors)
+    # The engine ended the ranks because of one that died, or of a limit: they were told no more than to end.
+    told_to_end = code is ExitCode.INTERRUPTED and (state.rank is not None or bool(state.host))
+    # It knows which rank died; the others' last words only that one did.
+    names_rank = code is ExitCode.RANK_FAILED and state.rank is not None
+    if story.interrupted or own or (story.end is not None and not told_to_end and not names_rank):
+        return code, error
+    if following.raw is not None:
+        return _of_command(state)
+    if state.why and (state.rank is not None or state.host or error is None or not story.output):
+        is_said = state.rank is not None and state.why.startswith(f"rank {state.rank} on {state.host} ")
+        failed = RankFailed(
+            state.why if is_said else f"job {following.handle.id} ended: {state.why}",
+            hint=state.hint or (str(error["hint"]) if error is not None else ""),
+            rank=state.rank,
+            host=state.host,
+        )
+        return failed.exit_code, error_event(failed)
+    return code, error
+
+
+def with_remedy(error: Event, output: Sequence[str]) -> Event:
+    """The error with what to try where the ranks have not what starts them."""
+    for line in output:
+        for words, hint in _REMEDIES:
+            if words in line:
+                return {**error, "hint": hint}
+    return error
+
+
+def _lost_peer(following: Following) -> RankFailed | None:
+    """The rank whose end the others felt first, where nobody knows better: a survivor that aborts over it is
+    taken for the cause by the launcher.
+    """
+    story = following.story
+    told = read_death(story.output)
+    # A signal, which only the victim had, or its own words.
+    is_known = (told is not None and told.rank is not None) or any(
+        not item.get("peer_lost") for item in story.errors
+    )
+    host = read_lost_peer(story.output)
+    if host is None or is_known or story.interrupted or following.state.rank is not None:
+        return None
+    ranks = [rank for rank, place in story.hello.values() if place == host]
+    who = f"rank {ranks[0]}" if len(ranks) == 1 else "a rank"
+    return RankFailed(
+        f"{who} on {host} ended: the other ranks lost their connection to it",
+        hint="look at log/ in the run folder, and for that host's OOM killer",
+        rank=ranks[0] if len(ranks) == 1 else None,
+        host=host,
+    )
+
+
+def _of_command(state: JobState) -> tuple[ExitCode, Event | None]:
+    """The end of a user's command: busbw has no opinion of it but whether it ended well."""
+    if state.code == 0:
+        return ExitCode.OK, None
+    how = state.why or (f"exit code {state.code}" if state.code is not None else "no exit code is known")
+    hint = state.hint or _SHELL_HINTS.get(state.code or 0, "")
+    failed = RankFailed(f"the command failed: {how}", hint=hint, rank=state.rank, host=state.host)
+    return failed.exit_code, error_event(failed)

@@ -1,0 +1,143 @@
+"""A job is submitted: its run folder with the request, and the handle by which it is found again."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import shlex
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from busbw.errors import BusbwError, SiteError, UsageError
+from busbw.launchers.engine import Handle, Job, JobRequest, load
+from busbw.model.plan import Limits, Plan
+from busbw.model.record import RunStatus
+from busbw.record import close
+from busbw.record import folder as folders
+from busbw.worker.lead import now_utc
+
+if TYPE_CHECKING:
+    from busbw.settings.run import RunSettings
+
+# The handle's file before there is a handle; large enough for a rank order's.
+_RESERVED: Final = folders.JOB_FILE.with_suffix(".new")
+_RESERVED_BYTES: Final = 1 << 16
+
+
+def submit(
+    job: Job, request: JobRequest, argv: tuple[str, ...], settings: RunSettings | None = None
+) -> Handle:
+    """Make the run folder, write the request into it, submit it, and keep its handle there.
+
+    Raises SiteError with the engine's own words; the folder then tells of a run that never started.
+    """
+    folder = folders.create(Path(job.folder).parent, job.run_id)
+    try:
+        _write_request(folder, job, request, argv, settings)
+        for name, text in request.files.items():
+            (folder / "request" / name).write_text(text)
+        (folder / folders.TICKET_FILE).write_text(job.run_id + "\n")
+        _reserve(folder)
+    except OSError as error:
+        raise _no_room(folder, "so nothing was submitted", error) from error
+    try:
+        handle = load(request.engine).submit(request, folder)
+    except BusbwError as error:
+        (folder / _RESERVED).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # the refusal matters more
+            close.close(folder, RunStatus.FAILED, now_utc(), error=error.message, hint=error.hint)
+        raise
+    size = {"ranks": request.ranks, "nodes": request.nodes, "submitted": now_utc()}
+    try:
+        _keep(folder, json.dumps({**handle.to_fields(), **size}) + "\n")
+    except OSError as error:
+        raise _no_room(folder, _end_unknown(handle), error) from error
+    return handle
+
+
+def _reserve(folder: Path) -> None:
+    """Take the room of the handle before there is a job: a full disk must not make it a job nobody knows."""
+    with (folder / _RESERVED).open("wb") as file:
+        file.write(b" " * _RESERVED_BYTES)
+        file.flush()
+        os.fsync(file.fileno())  # where room is only found then (NFS)
+
+
+def _keep(folder: Path, text: str) -> None:
+    with (folder / _RESERVED).open("r+b") as file:
+        file.write(text.encode())
+        file.truncate()
+    (folder / _RESERVED).replace(folder / folders.JOB_FILE)
+
+
+def _end_unknown(handle: Handle) -> str:
+    """End a job that cannot be kept, and say what became of it."""
+    job = f"{handle.engine} job {handle.id}"
+    try:
+        load(handle.engine).cancel(handle, now=True)
+    except BusbwError as error:
+        return f"and {job} runs on: it could not be cancelled ({error.message})"
+    return f"so {job} was cancelled"
+
+
+def _no_room(folder: Path, fate: str, error: OSError) -> SiteError:
+    return SiteError(
+        f"cannot write {error.filename or folder}: {error.strerror}, {fate}",
+        hint=f"free space in {folder.parent}, or set BUSBW_HOME to a folder elsewhere",
+    )
+
+
+def _write_request(
+    folder: Path, job: Job, request: JobRequest, argv: tuple[str, ...], settings: RunSettings | None
+) -> None:
+    """The request as ``record.request`` reads it; the cases are known once the ranks are."""
+    plan = Plan(backend=job.backend, cases=(), buffer_bytes=0, limits=Limits(), checks=0, seed=0)
+    body = {
+        "run_id": job.run_id,
+        "folder": job.folder,
+        "argv": argv,
+        "settings": (asdict(settings) if settings is not None else {}) | _plain(job) | _order(request),
+        "plan": plan.to_json(),
+    }
+    (folder / folders.REQUEST_FILE).write_text(json.dumps(body) + "\n")
+
+
+def _order(request: JobRequest) -> dict[str, object]:
+    return {} if request.rank_order is None else {"rank_order": request.rank_order.to_fields()}
+
+
+def _plain(job: Job) -> dict[str, object]:
+    launch = {name: getattr(job.launch, name) for name in ("on", *job.launch.given())}
+    return {"launch": json.loads(json.dumps(launch, default=str)), "command": list(job.work.words)}
+
+
+def read_handle(folder: Path) -> Handle:
+    """The submitted job of a run. Raises UsageError where the run is no job."""
+    try:
+        return Handle.from_fields(json.loads((folder / folders.JOB_FILE).read_text()))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UsageError(
+            f"{folder.name} is not a job on an engine", hint="`busbw jobs` lists those that are"
+        ) from error
+
+
+def read_submission(folder: Path) -> dict[str, str]:
+    """What was submitted, for a table: nodes, operations (or command), split, ranks, submission time (UTC);
+    empty where it was not said, or by an earlier version.
+    """
+    job = json.loads((folder / folders.JOB_FILE).read_text())
+    request = json.loads((folder / folders.REQUEST_FILE).read_text())
+    settings = request.get("settings", {})
+    words = settings.get("command", [])
+    is_run = words[:1] == ["run"] and "deliver" in settings
+    operations = itertools.takewhile(lambda word: not word.startswith("-"), words[1:])
+    return {
+        "nodes": str(job.get("nodes") or ""),
+        "operations": ",".join(operations) if is_run else shlex.join(words),
+        "split": str(settings.get("split") or ""),
+        "ranks": str(job.get("ranks") or ""),
+        "submitted": str(job.get("submitted") or ""),
+    }

@@ -1,0 +1,73 @@
+"""Who writes a run folder: one front process at a time, on this host or on another that sees the folder.
+
+The lock goes with its process however that ends, so that another one can go on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import socket
+from pathlib import Path
+from typing import IO, Final, Self
+
+from busbw.record.folder import OWNER_FILE
+
+# A file system that knows no locks (ENOLCK, ENOTSUP, ENOSYS) is as it always was: nobody is kept out.
+_TAKEN: Final = BlockingIOError
+
+
+class Owner:
+    """The right to write one run folder, from ``take`` to leaving."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / OWNER_FILE
+        self._file: IO[str] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._file is not None:
+            with contextlib.suppress(OSError):
+                self._file.close()
+            self._file = None
+
+    def take(self) -> bool:
+        """Whether the folder is ours now. Raises OSError where the lock's file cannot be written."""
+        file = self._path.open("a+")  # never replaced: whoever holds it holds this file
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except _TAKEN:
+            file.close()
+            return False
+        except OSError:
+            pass
+        self._file = file
+        with contextlib.suppress(OSError):  # a full disk: the lock counts, the name is for people
+            file.truncate(0)
+            file.write(json.dumps({"pid": os.getpid(), "host": socket.gethostname()}) + "\n")
+            file.flush()
+        return True
+
+    def who(self) -> str:
+        """Whose the folder is, as far as they said."""
+        try:
+            said = json.loads(self._path.read_text())
+            return f"process {said['pid']} on {said['host']}"
+        except (OSError, ValueError, KeyError, TypeError):
+            return "another process"
+
+
+def is_owned(folder: Path) -> bool:
+    """Whether somebody follows the run now."""
+    try:
+        with (folder / OWNER_FILE).open() as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except _TAKEN:
+        return True
+    except OSError:
+        return False
+    return False

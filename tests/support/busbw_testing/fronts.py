@@ -1,0 +1,74 @@
+"""Front processes of runs on the engine whose cluster is this machine (``here_engine``)."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from busbw_testing.environ import clean_environ
+
+# The command line with one more engine in the place of "hosts".
+FRONT = """
+import sys
+from busbw.launchers import engine
+engine.ENGINES["hosts"] = engine.ENGINES["here"] = "busbw_testing.here_engine"
+from busbw.cli.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+LONG = ("run", "all_reduce", "-b", "1K", "-e", "64K", "-n", "2000000", "--on", "hosts")
+SHORT = (*LONG[:-4], "-n", "2000", "--on", "hosts")
+
+
+def front(home: Path, *words: str, **variables: str) -> subprocess.Popen[str]:
+    support = Path(__file__).parents[1]
+    return subprocess.Popen(
+        [sys.executable, "-c", FRONT, *words],
+        env=clean_environ(BUSBW_HOME=str(home), PYTHONPATH=str(support), **variables),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler) and None,  # noqa: PLW1509
+    )
+
+
+def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    out, err = process.communicate(timeout=120)
+    return process.returncode, out, err
+
+
+def only_run(home: Path) -> Path:
+    (folder,) = home.iterdir()
+    return folder
+
+
+def wait_for(path: Path, word: str) -> None:
+    for _ in range(3000):
+        if path.is_file() and word in path.read_text():
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"no {word!r} in {path} within 60 s")
+
+
+def job_is_gone(folder: Path) -> bool:
+    pid = int(json.loads((folder / "request" / "job.json").read_text())["id"])
+    for _ in range(250):
+        try:
+            os.killpg(pid, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def wait_for_run(home: Path) -> None:
+    for _ in range(3000):
+        if home.is_dir() and any((folder / "request" / "job.json").is_file() for folder in home.iterdir()):
+            return
+        time.sleep(0.02)
+    raise AssertionError("no job within 60 s")
