@@ -40,7 +40,7 @@ class TestMemoryGroups:
                 "sys/fs/cgroup/job.slice/memory.max": f"{16 * GIB}\n",
                 "sys/fs/cgroup/job.slice/memory.high": "max\n",
                 "sys/fs/cgroup/job.slice/memory.current": f"{9 * GIB}\n",
-                "sys/fs/cgroup/job.slice/memory.stat": f"anon 1\ninactive_file {3 * GIB}\nactive_file {GIB}\n",
+                "sys/fs/cgroup/job.slice/memory.stat": f"inactive_file {3 * GIB}\nactive_file {GIB}\n",
                 "sys/fs/cgroup/job.slice/step_0/memory.max": "max\n",
                 "sys/fs/cgroup/job.slice/step_0/task_1/memory.max": f"{20 * GIB}\n",
                 "sys/fs/cgroup/job.slice/step_0/task_1/memory.high": f"{18 * GIB}\n",
