@@ -53,6 +53,8 @@ WAIT_SECONDS: float | None = 900.0
 JOB_FILE: Final = "job.yaml"
 # The API server's bound on a ConfigMap's content.
 MOST_BUNDLE_BYTES: Final = 1 << 20
+# What judges records and builds images, which is done where the job is submitted.
+NOT_FOR_RANKS: Final = frozenset({"analysis", "containers", "diagnosis", "references"})
 _LOOK_SECONDS: Final = 0.5
 _IDLE_SECONDS: Final = 0.2
 # How long the server may not answer before the job is given up; how long logs may outlast their job.
@@ -147,8 +149,9 @@ def _bundle() -> str:
         resources.as_file(resources.files("busbw")) as package,
     ):
         for path in sorted(package.rglob("*")):
-            if path.is_file() and "__pycache__" not in path.parts:
-                archive.write(path, f"busbw/{path.relative_to(package)}")
+            place = path.relative_to(package)
+            if path.is_file() and "__pycache__" not in path.parts and place.parts[0] not in NOT_FOR_RANKS:
+                archive.write(path, f"busbw/{place}")
     size_bytes = len(data.getvalue())
     if size_bytes > MOST_BUNDLE_BYTES:
         raise UsageError(

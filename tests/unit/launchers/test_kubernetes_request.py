@@ -240,6 +240,7 @@ def test_what_is_brought_fits_into_a_config_map() -> None:
         names = archive.namelist()
     assert {"busbw/__main__.py", "busbw/py.typed"} <= set(names)
     assert not any("__pycache__" in name for name in names)
+    assert not {name.split("/")[1] for name in names} & kubernetes.NOT_FOR_RANKS
     one = job(mpi="none", bring=True)
     assert kubernetes.request(one, facts).details["bundle"] == facts["bundle"]
 

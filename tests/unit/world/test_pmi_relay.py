@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import threading
@@ -23,6 +24,11 @@ class Server:
     end: socket.socket
     requests: list[bytes] = field(default_factory=list)
 
+    def until_the_rank_leaves(self) -> None:
+        """It may leave with an answer unread."""
+        with contextlib.suppress(ConnectionResetError):
+            self.serve()
+
     def serve(self) -> None:
         while request := self.end.recv(SERVER_READS):
             self.requests.append(request)
@@ -35,7 +41,7 @@ def server() -> Iterator[tuple[Server, int]]:
     """The server, and the descriptor that a rank would find in PMI_FD."""
     ours, theirs = socket.socketpair()
     serving = Server(ours)
-    thread = threading.Thread(target=serving.serve)
+    thread = threading.Thread(target=serving.until_the_rank_leaves)
     thread.start()
     fd = theirs.detach()
     yield serving, fd
