@@ -20,7 +20,7 @@ import numpy as np
 from busbw_testing.identities import identity_bits
 
 from busbw._native import core
-from busbw.backends import mpi as mpi_backend
+from busbw.backends import mpi_limits
 from busbw.backends.mpi import MpiBackend, MpiCase
 from busbw.model.case import Case
 from busbw.model.collective import COLLECTIVES, Collective, Holds, collective
@@ -44,7 +44,7 @@ LONG_SIZE_BYTES: Final = 100_003
 FEW_TYPES: Final = ("int8", "float", "half")
 # Roots are all tried up to here; then the first and the last.
 ALL_ROOTS_UP_TO: Final = 5
-REAL_LIMIT: Final = mpi_backend.INT_MAX
+REAL_LIMIT: Final = mpi_limits.INT_MAX
 ALIGNED: Final = CallOptions()
 
 
@@ -295,7 +295,7 @@ def faults(world: MpiWorld) -> dict[str, Any]:
 
 def large(world: MpiWorld) -> dict[str, Any]:
     """As if an int held 3: the large-count calls with all types, reductions, placements; or the refusals."""
-    mpi_backend.INT_MAX = 3  # type: ignore[misc]
+    mpi_limits.INT_MAX = 3  # type: ignore[misc]
     cases = cases_of(world.size, (SIZE_BYTES,), roots=(world.size - 1,))
     backend = connected(world, cases)
     refused = {case.collective: reason for case in cases if (reason := backend.inapplicable(case))}

@@ -19,8 +19,8 @@ from busbw.backends.idle import IdleCase
 from busbw.backends.mpi_handles import DATATYPES, OwnHandles, address, required_address, symbol
 from busbw.backends.mpi_limits import (
     FUNCTIONS,
-    INT_MAX,
     SCALED_OPS,
+    beyond_int,
     largest_count,
     refused_at_once,
     refused_count,
@@ -255,7 +255,7 @@ class MpiBackend:
         shape, role = buffers.shape, buffers.role
         # Offsets are ints too where counts are.
         furthest = max(shape.send_count, shape.recv_count) if shape.exchange is not None else 0
-        large = max(largest_count(case, role.ranks), furthest) > INT_MAX
+        large = beyond_int(max(largest_count(case, role.ranks), furthest))
         spec = self._without_data(case.collective, large=large)
         spec.root = role.root
         spec.dtype = case.data_type.number
