@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from busbw import errors
 from busbw.backends.base import CallFailed
-from busbw.cli.main import Variables, app
+from busbw.cli.app import Variables
+from busbw.cli.main import app
 from busbw.errors import BusbwError
 from busbw.model.mark import MARKS
 from busbw.record.read import record_adapter

@@ -1,0 +1,7 @@
+"""What can be typed: flags, help and examples of every command, a file for each kind. What a command does is
+in the module of ``cli`` with its name, which is imported when it runs.
+"""
+
+from busbw.cli.commands import answers, container, foreign, measure, records, site, submitted
+
+__all__ = ["answers", "container", "foreign", "measure", "records", "site", "submitted"]

@@ -1,0 +1,66 @@
+"""Commands about this machine and known clusters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Final
+
+from cyclopts import App, Parameter
+
+from busbw.cli.app import FLAGS, TextOrJson, app, examples
+from busbw.errors import ExitCode
+
+DEVICES_EXAMPLES: Final = (
+    "busbw devices",
+    "busbw devices --nccl /opt/nccl/lib --format json",
+)
+
+
+@app.command(help_epilogue=examples(*DEVICES_EXAMPLES))
+def devices(
+    *,
+    nccl: Annotated[
+        str, Parameter(group=FLAGS, show_default=False, help="Ask about this libnccl.so (or its folder).")
+    ] = "",
+    format: Annotated[TextOrJson, Parameter(group=FLAGS, help="How to print it.")] = "table",  # noqa: A002
+) -> ExitCode:
+    """What would be measured here: GPUs, NICs, libraries, and why a backend is not usable."""
+    from busbw.cli.devices import devices as devices_command
+
+    return devices_command(nccl, format)
+
+
+presets = App(name="presets", help="Clusters that are known: environment, sweep and place in one word.")
+app.command(presets)
+
+
+@presets.command(name="list", help_epilogue=examples("busbw presets list"))
+def list_presets(
+    *,
+    format: Annotated[TextOrJson, Parameter(group=FLAGS, help="How to print it.")] = "table",  # noqa: A002
+) -> ExitCode:
+    """Every preset, with the date of its values."""
+    from busbw.cli.presets import show_list
+
+    return show_list(format)
+
+
+@presets.command(name="show", help_epilogue=examples("busbw presets show aws/p5.48xlarge@2024-04"))
+def show_preset(
+    name: Annotated[str, Parameter(help="FAMILY/NAME, with @DATE for older values.")],
+    /,
+    *,
+    format: Annotated[TextOrJson, Parameter(group=FLAGS, help="How to print it.")] = "table",  # noqa: A002
+) -> ExitCode:
+    """Everything that a preset says, and where it is from."""
+    from busbw.cli.presets import show as show_command
+
+    return show_command(name, format)
+
+
+@presets.command(name="check", help_epilogue=examples("busbw presets check ours.yaml"))
+def check_presets(file: Annotated[Path, Parameter(help="A preset file of your own.")], /) -> ExitCode:
+    """Whether a preset file of your own is well formed."""
+    from busbw.cli.presets import check as check_command
+
+    return check_command(file)
