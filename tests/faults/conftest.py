@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from busbw_testing import finished
 
 import busbw
 from busbw.record.results import read_fields
@@ -33,24 +34,14 @@ LAUNCHER_VARIABLES = re.compile(
 
 
 @dataclass(frozen=True)
-class Done:
-    """What a finished command left."""
+class Done(finished.Done):
+    """What a finished command left, and when."""
 
-    code: int
-    out: str
-    err: str
     seconds: float
 
     @property
-    def error(self) -> str:
-        """The one error line, without its prefix."""
-        errors = [line for line in self.err.splitlines() if line.startswith("error: ")]
-        assert len(errors) == 1, self
-        return errors[0].removeprefix("error: ")
-
-    @property
     def hint(self) -> str:
-        """The hint below it."""
+        """The only hint, without its prefix."""
         (hint,) = (line for line in self.err.splitlines() if line.startswith("hint: "))
         return hint.removeprefix("hint: ")
 

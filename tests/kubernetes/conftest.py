@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from busbw_testing.environ import clean_environ
+from busbw_testing.finished import Done
 from busbw_testing.kubernetes_cluster import Cluster, why_not
 from busbw_testing.kubernetes_tools import NO_GO, find_tools
 
@@ -109,29 +110,6 @@ def leftovers(cluster: Cluster, namespace: str) -> list[str]:
         items = cluster.custom.list_namespaced_custom_object(group, version, namespace, plural)["items"]
         found += [f"{plural} {one['metadata']['name']}" for one in items]
     return found
-
-
-@dataclass(frozen=True)
-class Done:
-    """What a finished command left."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def error(self) -> str:
-        """The one error line, without its prefix."""
-        errors = [line for line in self.err.splitlines() if line.startswith("error: ")]
-        assert len(errors) == 1, self
-        return errors[0].removeprefix("error: ")
-
-    @property
-    def hint(self) -> str:
-        """The last hint."""
-        return [line for line in self.err.splitlines() if line.startswith("hint: ")][-1].removeprefix(
-            "hint: "
-        )
 
 
 class Running:

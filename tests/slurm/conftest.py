@@ -11,11 +11,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from busbw_testing.finished import Done
 from busbw_testing.namespaces import Hosts, why_not
 from busbw_testing.slurm_cluster import SlurmCluster, missing_programs
 
@@ -72,28 +72,6 @@ def open_mpi_python(cluster: SlurmCluster) -> Path:
     (packages,) = environment.glob("lib/python3*/site-packages")
     (packages / "under-test.pth").write_text("".join(f"{place}\n" for place in places))
     return python
-
-
-@dataclass(frozen=True)
-class Done:
-    """What a finished command left."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def error(self) -> str:
-        """The one error line, without its prefix."""
-        errors = [line for line in self.err.splitlines() if line.startswith("error: ")]
-        assert len(errors) == 1, self
-        return errors[0].removeprefix("error: ")
-
-    @property
-    def hint(self) -> str:
-        """The hint below it."""
-        hints = [line for line in self.err.splitlines() if line.startswith("hint: ")]
-        return hints[-1].removeprefix("hint: ")
 
 
 class Running:

@@ -50,6 +50,7 @@ PRINT = (
     "import json, os, sys;"
     " print(json.dumps([sys.argv[1:], {k: os.environ[k] for k in os.environ if k[:5] == 'DATA_'}]))"
 )
+RUN = tuple(["run", "all_reduce", "-e", "8", "--backend", "null", "--world", "nccl", "--on", "slurm"])
 
 
 def nasty(chance: random.Random) -> str:
@@ -80,21 +81,7 @@ def test_words_and_variables_arrive_as_they_were(front: Any, cluster: SlurmClust
 )
 def test_any_folder_may_keep_the_runs(front: Any, cluster: SlurmCluster, name: str) -> None:
     front.home = front.shared / f"{name} {random.getrandbits(32):x}"
-    words = (
-        "run",
-        "all_reduce",
-        "-e",
-        "8",
-        "--backend",
-        "null",
-        "--world",
-        "nccl",
-        "--on",
-        "slurm",
-        "-N",
-        "2",
-    )
-    done = front.run(*words, "--env", "NCCL_DEBUG=INFO")
+    done = front.run(*RUN, "-N", "2", "--env", "NCCL_DEBUG=INFO")
     assert done.code == 0, done
     assert front.record()["status"] == "complete"
     assert not (front.folder() / "log/copied").exists()
@@ -130,21 +117,9 @@ def test_words_for_srun_and_python_are_words(front: Any, cluster: SlurmCluster) 
     python = front.shared / "my $(touch planted) python"
     python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
     python.chmod(0o755)
-    words = (
-        "run",
-        "all_reduce",
-        "-e",
-        "8",
-        "--backend",
-        "null",
-        "--world",
-        "nccl",
-        "--on",
-        "slurm",
-        "-N",
-        "1",
+    done = front.run(
+        *RUN, "-N", "1", "--python", python, "--srun-args", "--comment='$(touch /tmp/planted) a b'"
     )
-    done = front.run(*words, "--python", python, "--srun-args", "--comment='$(touch /tmp/planted) a b'")
     assert done.code == 0, done
     assert_nothing_planted(cluster)
     assert Path(python).exists()

@@ -7,25 +7,16 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from busbw.containers.squash import file_system
+from busbw_testing.finished import Done
 
 PROGRAMS: Final = ("buildah", "mmdebstrap", "docker-registry")
 BASE: Final = "localhost/busbw-test-base:1"
 # What every tool call here needs: no namespaces may be had in a container or sandbox.
 TOOL_ARGS: Final = "--isolation chroot --pull-never"
-
-
-@dataclass(frozen=True)
-class Done:
-    """What a finished command left."""
-
-    code: int
-    out: str
-    err: str
 
 
 class Images:

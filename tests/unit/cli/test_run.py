@@ -27,23 +27,6 @@ from busbw.record.read import read_digests, read_record, read_samples
 Busbw = Callable[..., subprocess.CompletedProcess[str]]
 
 
-@pytest.fixture
-def called(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
-    """Calls a command that starts no rank, in this process: (exit code, stdout, stderr)."""
-    for name in os.environ:
-        if name.startswith(FOREIGN):
-            monkeypatch.delenv(name)
-
-    def call(home: Path, *words: str) -> tuple[int, str, str]:
-        monkeypatch.setenv("BUSBW_HOME", str(home))
-        capsys.readouterr()
-        code = main(list(words))
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
-
-
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("home")

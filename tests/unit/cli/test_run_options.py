@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 import re
 import subprocess
 import sys
@@ -14,30 +13,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from busbw_testing.environ import FOREIGN
 from busbw_testing.runs import NULL, start
 
 from busbw.cli.main import main
 from busbw.record.read import read_record, read_samples
 
 Busbw = Callable[..., subprocess.CompletedProcess[str]]
-
-
-@pytest.fixture
-def called(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
-    """Calls a command that starts no rank, in this process: (exit code, stdout, stderr)."""
-    for name in os.environ:
-        if name.startswith(FOREIGN):
-            monkeypatch.delenv(name)
-
-    def call(home: Path, *words: str) -> tuple[int, str, str]:
-        monkeypatch.setenv("BUSBW_HOME", str(home))
-        capsys.readouterr()
-        code = main(list(words))
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
 
 
 def rows(text: str) -> list[dict[str, str]]:
