@@ -50,7 +50,7 @@ PRINT = (
     "import json, os, sys;"
     " print(json.dumps([sys.argv[1:], {k: os.environ[k] for k in os.environ if k[:5] == 'DATA_'}]))"
 )
-RUN = tuple(["run", "all_reduce", "-e", "8", "--backend", "null", "--world", "nccl", "--on", "slurm"])
+RUN = ("run", "all_reduce", "-e", "8", "--backend", "null", "--world", "nccl", "--on", "slurm")
 
 
 def nasty(chance: random.Random) -> str:
