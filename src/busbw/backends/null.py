@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from busbw._native.core import Rounds
-from busbw.backends.base import CheckOutcome, DeviceState, Identity, Int64Array, Look, Pairs
+from busbw.backends.base import DeviceState, Identity, Look, Pairs
+from busbw.backends.idle import IdleCase
 from busbw.model.case import Case
 
 if TYPE_CHECKING:
@@ -20,47 +20,22 @@ LATENCY_NS = 1000
 BYTES_PER_NS = 100
 
 
-class NullCase:
+class NullCase(IdleCase):
     """A case whose every call takes LATENCY_NS + size / BYTES_PER_NS, to the nanosecond."""
 
-    slots = 1
-    calls_per_issue = 1
-    max_calls = sys.maxsize
-
     def __init__(self, case: Case) -> None:
+        super().__init__()
         self.call_ns = LATENCY_NS + case.size_bytes // BYTES_PER_NS
 
-    def load(self, seed: int, slot: int) -> None:
-        """Nothing moves, so nothing is loaded."""
-
-    def check(self, seed: int, slot: int) -> CheckOutcome:
-        """Nothing moved, so nothing can be wrong."""
-        return CheckOutcome(0, -1, 0)
-
-    def tensors(self, seed: int, slot: int, first_wrong: int) -> bytes:
-        """No data."""
-        del seed, slot, first_wrong
-        return b""
-
-    def run(self, slot: int, calls: int = 1) -> None:
-        """Nothing."""
-
     def time(self, lead: int, samples: int, k: int) -> Look:
-        """The scripted times."""
+        """The scripted times; nobody is late where calls are single."""
+        del lead
         elapsed = np.full(samples, k * self.call_ns, np.int64)
         return Look(elapsed, elapsed)
-
-    def time_isolated(self, samples: int, delay_ns: Int64Array | None, *, barrier: bool) -> Look:
-        """The scripted times; nobody is late."""
-        del delay_ns, barrier
-        return self.time(0, samples, 1)
 
     def time_loop(self, calls: int) -> int:
         """The scripted times."""
         return calls * self.call_ns
-
-    def close(self) -> None:
-        """Nothing."""
 
 
 class NullBackend:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from busbw.cli.judged import Ended, check_references, judged
 from busbw.errors import BusbwError, ExitCode, UsageError
 from busbw.launchers.variables import read_variables
-from busbw.model.event import Emit, Event
+from busbw.model.event import Emit
 from busbw.planning.make import make_plan, without_pattern
 from busbw.probes.backends import choose_backend
 from busbw.world.identity import identify
@@ -152,7 +152,7 @@ def _join(
 ) -> ExitCode:
     """Be rank 0 of somebody else's launch (the other ranks never come here: see ``__main__``)."""
     from busbw.record import folder as folders
-    from busbw.reports.live import create, shown_as
+    from busbw.reports.live import create, shown_as, unless_nobody_reads
     from busbw.worker.entry import Director, live
     from busbw.worker.guard import Guard
     from busbw.worker.lead import Request
@@ -186,7 +186,7 @@ def _join(
     delivery = _delivery(identity, settings)
     guard = Guard(delivery.last_words if delivery is not None else None)
     with contextlib.closing(create(shown_as(settings), sys.stdout, sys.stderr)) as display:
-        show = Ended(_unless_nobody_reads(display.handle if delivery is None else delivery.emit))
+        show = Ended(unless_nobody_reads(display.handle if delivery is None else delivery.emit))
         code = live(identity, settings.world, Director(request, plan, show, guard), show, watched)
     code = judged(code, show.folder, settings)
     # A front process judges what was delivered; no engine is to start these ranks again for it.
@@ -218,18 +218,6 @@ def _warn_of_idle_gpus(launcher: str) -> None:
             " hint: BUSBW_LAUNCHER=none starts one per GPU",
             file=sys.stderr,
         )
-
-
-def _unless_nobody_reads(show: Emit) -> Emit:
-    """Where the reader of our output has left, the ranks still finish, and the record with them."""
-
-    def emit(item: Event) -> None:
-        try:
-            show(item)
-        except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-    return emit
 
 
 def _print_dry_run(plan: Plan, launch: LaunchRequest, format_name: str) -> None:

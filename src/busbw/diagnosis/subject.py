@@ -13,7 +13,7 @@ from busbw.analysis.expectation import Expectation, Kind
 from busbw.analysis.limits import Wires
 from busbw.model.case import Case
 from busbw.model.record import RunRecord
-from busbw.model.result import CaseResult, Status
+from busbw.model.result import CaseResult
 from busbw.model.sample import DIGEST_DTYPE, SAMPLE_DTYPE
 
 
@@ -59,13 +59,8 @@ class Subject:
 
     @cached_property
     def timed(self) -> tuple[tuple[Case, CaseResult], ...]:
-        """The cases that have a time, in order."""
-        cases = self.record.plan.cases
-        return tuple(
-            (cases[result.case], result)
-            for result in self.record.results
-            if result.time_ns and result.status is Status.GOOD
-        )
+        """The good cases that have a time, in order."""
+        return self.record.timed
 
     @cached_property
     def by_case(self) -> Mapping[int, CaseResult]:

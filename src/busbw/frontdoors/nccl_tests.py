@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 from busbw.errors import BusbwError, ExitCode, UsageError
 from busbw.frontdoors.nccl_tests_environment import Variables, prepare, read_variables
 from busbw.frontdoors.nccl_tests_flags import FAILED, INTERNAL_ERROR, TOO_LARGE, Line, find_program, read
+from busbw.reports.live import unless_nobody_reads
 from busbw.world.identity import identify
 
 if TYPE_CHECKING:
     from busbw.frontdoors.nccl_tests_display import NcclTestsDisplay
-    from busbw.model.event import Emit, Event
     from busbw.model.plan import Plan
     from busbw.worker.lead import Request
     from busbw.world.identity import Identity
@@ -179,21 +179,9 @@ def _join(
         return made
 
     with _display(line, variables, words) as display:
-        show = _unless_nobody_reads(display.handle)
+        show = unless_nobody_reads(display.handle)
         director = Director(request, plan, show, Guard())
         return display.status(live(identity, world_choice([line.program]), director, show))
-
-
-def _unless_nobody_reads(show: Emit) -> Emit:
-    """Where the reader of our output has left, the ranks still finish, and the record with them."""
-
-    def emit(item: Event) -> None:
-        try:
-            show(item)
-        except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-    return emit
 
 
 def follow(identity: Identity, words: Sequence[str]) -> int:

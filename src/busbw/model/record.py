@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
+from busbw.model.case import Case
 from busbw.model.finding import Finding
 from busbw.model.plan import Plan
 from busbw.model.result import CaseResult, Status
@@ -163,6 +164,16 @@ class RunRecord:
     findings: tuple[Finding, ...] = ()
     bursts: tuple[Burst, ...] = ()
     hunt: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def timed(self) -> tuple[tuple[Case, CaseResult], ...]:
+        """The good cases that have a time, in order."""
+        cases = self.plan.cases
+        return tuple(
+            (cases[result.case], result)
+            for result in self.results
+            if result.time_ns and result.status is Status.GOOD
+        )
 
     @property
     def finished(self) -> tuple[CaseResult, ...]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final, Protocol, TextIO
 
 from busbw.model.case import Case
 from busbw.model.choice import Choice
-from busbw.model.event import Event, EventKind, encode
+from busbw.model.event import Emit, Event, EventKind, encode
 from busbw.model.finding import Severity
 from busbw.model.plan import Plan
 from busbw.model.record import HostInfo, Method, RankInfo, WorldInfo
@@ -64,6 +66,18 @@ def create(format_name: str, out: TextIO, err: TextIO, *, live: bool = True) -> 
         "jsonl": JsonLinesDisplay,
     }
     return kinds[format_name](out, err)
+
+
+def unless_nobody_reads(show: Emit) -> Emit:
+    """``show``, until the reader of our output has left: the ranks still finish, and the record with them."""
+
+    def emit(item: Event) -> None:
+        try:
+            show(item)
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+    return emit
 
 
 def shown_as(settings: RunSettings) -> str:

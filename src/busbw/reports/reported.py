@@ -12,7 +12,7 @@ from busbw.analysis.limits import Wires
 from busbw.model.case import Case
 from busbw.model.conclusion import Answer, Conclusion, Question
 from busbw.model.record import RunRecord
-from busbw.model.result import CaseResult, Status
+from busbw.model.result import CaseResult
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,12 +35,7 @@ class Reported:
     @cached_property
     def timed(self) -> tuple[tuple[Case, CaseResult], ...]:
         """The good cases that have a time, in order."""
-        cases = self.record.plan.cases
-        return tuple(
-            (cases[result.case], result)
-            for result in self.record.results
-            if result.time_ns and result.status is Status.GOOD
-        )
+        return self.record.timed
 
     @property
     def kinds(self) -> tuple[tuple[str, str, str], ...]:

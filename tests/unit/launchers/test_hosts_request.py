@@ -1,18 +1,15 @@
-"""Whole requests for hosts, compared as text with golden/hosts/*.txt.
-
-BUSBW_UPDATE_GOLDEN=1 writes the files anew.
-"""
+"""Whole requests for hosts, compared as text with golden/hosts/*.txt."""
 
 from __future__ import annotations
 
 import json
-import os
 import shlex
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from busbw_testing.golden import is_golden
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -91,11 +88,7 @@ CASES: dict[str, tuple[Job, dict[str, str]]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_the_request_is_the_golden_text(name: str) -> None:
     text = str(hosts.request(*CASES[name]))
-    path = GOLDEN / f"{name}.txt"
-    if os.environ.get("BUSBW_UPDATE_GOLDEN"):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text + "\n")
-    assert text + "\n" == path.read_text()
+    is_golden(text + "\n", GOLDEN / f"{name}.txt")
 
 
 def spec_of(name: str) -> KeeperSpec:

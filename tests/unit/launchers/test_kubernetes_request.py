@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import io
-import os
 import re
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 from busbw_testing.environ import clean_environ
+from busbw_testing.golden import is_golden
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -103,12 +103,7 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_whole_manifest(name: str) -> None:
-    """BUSBW_WRITE_GOLDEN=1 writes what is expected anew."""
-    path, text = GOLDEN / f"{name}.yaml", manifest(CASES[name])
-    if os.environ.get("BUSBW_WRITE_GOLDEN"):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    assert text == path.read_text()
+    is_golden(manifest(CASES[name]), GOLDEN / f"{name}.yaml")
 
 
 def expanded(text: str) -> str:

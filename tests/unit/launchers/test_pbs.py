@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from busbw_testing.golden import is_golden
 
 from busbw.errors import SiteError, UsageError
 from busbw.launchers import pbs
@@ -50,14 +51,8 @@ CASES: Mapping[str, tuple[Job, Mapping[str, str]]] = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_whole_request(name: str) -> None:
-    """To renew a file after a change that was meant: delete it, and run the test twice."""
     text = str(pbs.request(*CASES[name])) + "\n"
-    golden = GOLDEN / f"{name}.txt"
-    if not golden.exists():
-        golden.parent.mkdir(parents=True, exist_ok=True)
-        golden.write_text(text)
-        pytest.fail(f"{golden.name} did not exist: it was written, look at it")
-    assert text == golden.read_text()
+    is_golden(text, GOLDEN / f"{name}.txt")
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -1,18 +1,15 @@
-"""Every preset on each of its engines: what --dry-run prints, as golden/presets/FAMILY/NAME.ENGINE.txt.
-
-BUSBW_WRITE_GOLDEN=1 writes what is expected anew.
-"""
+"""Every preset on each of its engines: what --dry-run prints, as golden/presets/FAMILY/NAME.ENGINE.txt."""
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
+from busbw_testing.golden import is_golden
 
 from busbw.cli.main import main
 from busbw.launchers.engine import load
@@ -104,11 +101,7 @@ def cases() -> Iterator[tuple[str, str]]:
 
 @pytest.mark.parametrize(("name", "engine"), list(cases()))
 def test_a_preset_renders_on_its_engine(name: str, engine: str, dry_run: Any) -> None:
-    path, text = GOLDEN / f"{name}.{engine}.txt", dry_run(name, engine)
-    if os.environ.get("BUSBW_WRITE_GOLDEN"):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    assert text == path.read_text()
+    is_golden(dry_run(name, engine), GOLDEN / f"{name}.{engine}.txt")
 
 
 def versions() -> Iterator[tuple[str, str]]:
