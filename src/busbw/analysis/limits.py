@@ -150,13 +150,23 @@ class _World:
 _Formula = Callable[[_World], "tuple[float | None, str]"]
 
 
-def _ring(world: _World) -> tuple[float | None, str]:
-    nvlink, network = world.wires.nvlink_gb_per_s, world.wires.network_gb_per_s
-    if world.nodes == 1:
-        return nvlink, "ring inside a node: one NVLink direction" if nvlink else _NO_NVLINK
-    if network is None:
-        return None, "ring over nodes: the NICs' rate is not known"
-    return min(network, nvlink or math.inf), "ring over nodes: the smaller of a node's NICs and NVLink"
+def _one_direction(what: str) -> _Formula:
+    """Where each link carries busbw in one direction: in a ring, and with sends to the next rank."""
+
+    def formula(world: _World) -> tuple[float | None, str]:
+        nvlink, network = world.wires.nvlink_gb_per_s, world.wires.network_gb_per_s
+        if world.nodes == 1:
+            return nvlink, f"{what} inside a node: one NVLink direction" if nvlink else _NO_NVLINK
+        if network is None:
+            return None, f"{what} over nodes: the NICs' rate is not known"
+        bound = min(network, nvlink or math.inf)
+        return bound, f"{what} over nodes: the smaller of a node's NICs and NVLink"
+
+    return formula
+
+
+_ring: Final = _one_direction("ring")
+_neighbours: Final = _one_direction("to the next rank")
 
 
 def _tree(world: _World) -> tuple[float | None, str]:
@@ -196,18 +206,6 @@ def _pairs(world: _World) -> tuple[float | None, str]:
     on_node = world.ranks // world.nodes
     bound = network / on_node * (world.ranks - 1) / (world.ranks - on_node)
     return bound, "sends and receives over nodes: (W/g) (n-1)/(n-g)"
-
-
-def _neighbours(world: _World) -> tuple[float | None, str]:
-    """Every rank sends to the next one: over nodes one of them does so through the network."""
-    nvlink, network = world.wires.nvlink_gb_per_s, world.wires.network_gb_per_s
-    if world.nodes == 1:
-        return nvlink, "to the next rank inside a node: one NVLink direction" if nvlink else _NO_NVLINK
-    if network is None:
-        return None, "to the next rank over nodes: the NICs' rate is not known"
-    return min(
-        network, nvlink or math.inf
-    ), "to the next rank over nodes: the smaller of a node's NICs and NVLink"
 
 
 # By the first word of the observed algorithm; what a vendor or NCCL calls it.

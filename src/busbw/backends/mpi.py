@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from busbw._native import core
-from busbw.backends.base import CallFailed, CheckOutcome, DeviceState, Identity, Int64Array, Look, Pairs
+from busbw.backends.base import CallFailed, DeviceState, Identity, Int64Array, Look, Pairs
 from busbw.backends.buffers import BufferPair, CaseBuffers, checkable
 from busbw.backends.host_memory import HostMemory
 from busbw.backends.idle import IdleCase
@@ -26,7 +26,7 @@ from busbw.backends.mpi_limits import (
     refused_count,
     started,
 )
-from busbw.backends.parts import PartedBuffers
+from busbw.backends.parts import CheckedParts, PartedBuffers
 from busbw.backends.segments import gathered_offset, native_segments
 from busbw.model.case import Case
 from busbw.model.collective import Role, collective
@@ -57,7 +57,7 @@ _NO_SCALE: Final = -1
 _CLOCK_PROBES: Final = 2001
 
 
-class MpiCase:
+class MpiCase(CheckedParts):
     """One case on MPI. ``spec`` is the prepared call, so that a benchmark can issue the very same one, on
     ``buffers``. ``barrier`` goes before isolated calls; it belongs to the backend.
     """
@@ -82,18 +82,6 @@ class MpiCase:
         if pause_ns:
             self._call = core.Call.mpi_sleeping(self._call, test, pause_ns)
         self._barrier = barrier
-
-    def load(self, seed: int, slot: int) -> None:
-        """See PreparedCase."""
-        self._parts.load(seed, slot)
-
-    def check(self, seed: int, slot: int) -> CheckOutcome:
-        """See PreparedCase."""
-        return self._parts.check(seed, slot)
-
-    def tensors(self, seed: int, slot: int, first_wrong: int) -> bytes:
-        """See PreparedCase."""
-        return self._parts.tensors(seed, slot, first_wrong)
 
     def run(self, slot: int, calls: int = 1) -> None:
         """See PreparedCase."""

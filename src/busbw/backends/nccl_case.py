@@ -11,11 +11,11 @@ from functools import partial
 from busbw._native import core
 from busbw._native.cuda import CudaDriver
 from busbw._native.nccl import NcclLibrary
-from busbw.backends.base import CallFailed, CheckOutcome, Int64Array, Look
+from busbw.backends.base import CallFailed, Int64Array, Look
 from busbw.backends.buffers import CaseBuffers
 from busbw.backends.nccl_graph import MAX_CALLS_PER_GRAPH, Graph, GraphCache
 from busbw.backends.nccl_support import Element
-from busbw.backends.parts import PartedBuffers
+from busbw.backends.parts import CheckedParts, PartedBuffers
 from busbw.backends.segments import gathered_offset, native_segments
 from busbw.model.collective import Role
 
@@ -98,7 +98,7 @@ def nccl_call(channel: Channel, arguments: Arguments, aggregate: int = 1) -> cor
     return core.Call.nccl(spec, (channel, spec, arguments))
 
 
-class NcclCase:
+class NcclCase(CheckedParts):
     """One case on NCCL. Calls are timed in multiples of ``calls_per_issue``, at most ``max_calls`` a sample,
     and checked one by one.
     """
@@ -129,18 +129,6 @@ class NcclCase:
         if graph:
             self._run_before_capture()
             self._graphs = GraphCache(self._capture)
-
-    def load(self, seed: int, slot: int) -> None:
-        """See PreparedCase."""
-        self._parts.load(seed, slot)
-
-    def check(self, seed: int, slot: int) -> CheckOutcome:
-        """See PreparedCase."""
-        return self._parts.check(seed, slot)
-
-    def tensors(self, seed: int, slot: int, first_wrong: int) -> bytes:
-        """See PreparedCase."""
-        return self._parts.tensors(seed, slot, first_wrong)
 
     def run(self, slot: int, calls: int = 1) -> None:
         """See PreparedCase. Through a graph of its own where graphs are timed: NCCL may do captured calls in

@@ -70,5 +70,23 @@ class PartedBuffers:
         return saved_tensors(self.parts[number], _seed(seed, number), slot, inside)
 
 
+class CheckedParts:
+    """What a prepared case leaves to its buffers."""
+
+    _parts: PartedBuffers
+
+    def load(self, seed: int, slot: int) -> None:
+        """See PreparedCase."""
+        self._parts.load(seed, slot)
+
+    def check(self, seed: int, slot: int) -> CheckOutcome:
+        """See PreparedCase."""
+        return self._parts.check(seed, slot)
+
+    def tensors(self, seed: int, slot: int, first_wrong: int) -> bytes:
+        """See PreparedCase."""
+        return self._parts.tensors(seed, slot, first_wrong)
+
+
 def _seed(seed: int, part: int) -> int:
     return (seed + (part << _PART_SHIFT)) % 2**64
