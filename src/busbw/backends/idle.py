@@ -1,4 +1,4 @@
-"""A case in which this rank takes no part: it belongs to none of the groups."""
+"""Cases without communication: one in which this rank takes no part, as it belongs to none of the groups."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ import numpy as np
 from busbw.backends.base import CheckOutcome, Int64Array, Look
 
 
-class IdleCase:
-    """Issues nothing and takes no time; the looks say so, or they would be the fastest of all."""
+class WithoutData:
+    """What cases that communicate nothing have alike; how long they take is theirs to say."""
 
     slots = 1
     max_calls = sys.maxsize
-
-    def __init__(self, calls_per_issue: int = 1) -> None:
-        self.calls_per_issue = calls_per_issue
+    calls_per_issue = 1
 
     def load(self, seed: int, slot: int) -> None:
         """No data."""
@@ -33,6 +31,16 @@ class IdleCase:
     def run(self, slot: int, calls: int = 1) -> None:
         """Nothing."""
 
+    def close(self) -> None:
+        """Nothing."""
+
+
+class IdleCase(WithoutData):
+    """Issues nothing and takes no time; the looks say so, or they would be the fastest of all."""
+
+    def __init__(self, calls_per_issue: int = 1) -> None:
+        self.calls_per_issue = calls_per_issue
+
     def time(self, lead: int, samples: int, k: int) -> Look:
         """No time."""
         del lead, k
@@ -48,6 +56,3 @@ class IdleCase:
         """No time."""
         del calls
         return 0
-
-    def close(self) -> None:
-        """Nothing."""

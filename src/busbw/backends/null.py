@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from busbw._native.core import Rounds
-from busbw.backends.base import DeviceState, Identity, Look, Pairs
-from busbw.backends.idle import IdleCase
+from busbw.backends.base import DeviceState, Identity, Int64Array, Look, Pairs
+from busbw.backends.idle import WithoutData
 from busbw.model.case import Case
 
 if TYPE_CHECKING:
@@ -20,11 +20,10 @@ LATENCY_NS = 1000
 BYTES_PER_NS = 100
 
 
-class NullCase(IdleCase):
+class NullCase(WithoutData):
     """A case whose every call takes LATENCY_NS + size / BYTES_PER_NS, to the nanosecond."""
 
     def __init__(self, case: Case) -> None:
-        super().__init__()
         self.call_ns = LATENCY_NS + case.size_bytes // BYTES_PER_NS
 
     def time(self, lead: int, samples: int, k: int) -> Look:
@@ -32,6 +31,11 @@ class NullCase(IdleCase):
         del lead
         elapsed = np.full(samples, k * self.call_ns, np.int64)
         return Look(elapsed, elapsed)
+
+    def time_isolated(self, samples: int, delay_ns: Int64Array | None, *, barrier: bool) -> Look:
+        """The scripted times, of single calls."""
+        del delay_ns, barrier
+        return self.time(0, samples, 1)
 
     def time_loop(self, calls: int) -> int:
         """The scripted times."""
