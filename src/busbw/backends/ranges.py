@@ -8,6 +8,11 @@ from busbw.model.case import Case
 from busbw.model.ranges import CallRange
 
 
+def is_profiled() -> bool:
+    """Whether a profiler has attached to this process, by NVTX_INJECTION64_PATH."""
+    return nvtx.attach()
+
+
 def ranged(call: Call, case: Case, calls: int = 1, *, graph: bool = False) -> Call:
     """The call within a range that says what it does. Takes the call over."""
     if not nvtx.attach():

@@ -144,9 +144,7 @@ def _by_order(kernels: Sequence[_Kernel], ranges: Sequence[_Range]) -> list[_Ran
     for process in {kernel.process for kernel in kernels}:
         numbers = [number for number, kernel in enumerate(kernels) if kernel.process == process]
         for is_own in (True, False):
-            own = [
-                each for each in ranges if each.is_own == is_own and each.thread & PROCESS_MASK == process
-            ]
+            own = [each for each in ranges if each.is_own == is_own and each.thread & PROCESS_MASK == process]
             if len(own) == len(numbers):
                 for number, each in zip(numbers, sorted(own, key=lambda each: each.start_ns), strict=True):
                     found[number] = each
