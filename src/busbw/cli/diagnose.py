@@ -76,10 +76,20 @@ def diagnosed(record: RunRecord, folder: Path | None, nsys: Sequence[Path] = ())
 def _profiles(folder: Path | None, nsys: Sequence[Path]) -> tuple[Profile, ...]:
     from busbw.importers.nsys import read_profile
 
-    files = list(nsys)
-    if not files and folder is not None:
-        files = sorted((folder / NSYS_FOLDER).glob("*.sqlite"))
-    return tuple(read_profile(path) for path in files)
+    if nsys or folder is None:
+        return tuple(read_profile(path) for path in nsys)
+    return tuple(map(_own_profile, sorted((folder / NSYS_FOLDER).glob("*.sqlite"))))
+
+
+def _own_profile(path: Path) -> Profile:
+    """One of the run's own: a rank that was killed leaves half an export, and the rest still counts."""
+    from busbw.importers.nsys import read_profile
+    from busbw.model.profile import Profile
+
+    try:
+        return read_profile(path)
+    except UsageError as error:
+        return Profile(str(path), "", "", notes=(f"{error.message}: {error.hint}",))
 
 
 def subject_of(record: RunRecord, folder: Path | None) -> Subject:

@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     from busbw.world.identity import Identity
 
 TOOL: Final = "nsys"
-# Set by a front process for the ranks that it starts itself: the profiler, and more words for it.
-VARIABLE: Final = "BUSBW_PROFILE"
-WORDS_VARIABLE: Final = "BUSBW_PROFILE_ARGS"
+# Set by a front process for the ranks that it starts itself: the profiler, and more words for it. Not the
+# variables of the flags, which a user's shell may have, and which --profile none overrides.
+VARIABLE: Final = "BUSBW_RANK_PROFILER"
+WORDS_VARIABLE: Final = "BUSBW_RANK_PROFILER_ARGS"
 _INSIDE: Final = "BUSBW_IN_PROFILER"
 _BASE: Final = ("--sample", "none", "--cpuctxsw", "none", "--trace", "cuda,nvtx", "--export", "sqlite")
 _INFINIBAND: Final = Path("/sys/class/infiniband")
