@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from busbw.model.case import Case
 from busbw.model.finding import Finding
-from busbw.model.mark import PROFILED
 from busbw.model.plan import Plan
 from busbw.model.result import CaseResult, Status
 from busbw.model.traffic import Burst
@@ -179,7 +178,7 @@ class RunRecord:
     @property
     def profiled(self) -> bool:
         """Whether a profiler was attached: then no time is one of the library's own."""
-        return any(PROFILED in result.marks for result in self.results)
+        return any("profiled" in result.marks for result in self.results)
 
     @property
     def finished(self) -> tuple[CaseResult, ...]:

@@ -15,7 +15,6 @@ from busbw.backends.buffers import checkable
 from busbw.backends.streams import StreamsBackend
 from busbw.model.case import Case
 from busbw.model.choice import Choice, agreed_choice
-from busbw.model.mark import PROFILED
 from busbw.model.plan import Limits, Plan
 from busbw.model.result import CaseResult, Status, StopReason
 from busbw.model.traffic import Burst
@@ -206,7 +205,7 @@ class Session:
         if self._given.contended:
             marks = ("contended", *marks)
         if self._given.profiled:
-            marks = (PROFILED, *marks)
+            marks = ("profiled", *marks)
         if self._plan.checks == 0 or not case.row.sized:
             return None, marks
         groups = self._plan.of_case(case).groups
