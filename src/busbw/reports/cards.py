@@ -67,6 +67,9 @@ def _field_notes(field: Mapping[str, Any]) -> Iterator[Finding]:
         yield Finding(Severity.INFO, claim, evidence=text)
 
 
+_DECIDED: Final = (Verdict.FASTER, Verdict.SLOWER, Verdict.SAME)
+
+
 def of_setups(
     setups: Sequence[Setup],
     reached: Sequence[Reach],
@@ -78,7 +81,9 @@ def of_setups(
     take = tuple(Finding(Severity.INFO, words.on(nodes) + words.choice(each)) for nodes, each in choices)
     baseline = comparisons[0][1].baseline.name if comparisons else ""
     taken = list(dict.fromkeys(each.setup for _, each in choices)) or [baseline]
-    best = Card("Which setup to take?", ", ".join(taken), Answer.YES, take)
+    decided = any(row.verdict in _DECIDED for _, comparison in comparisons for row in comparison.rows)
+    tone = Answer.YES if decided else Answer.UNDECIDED
+    best = Card("Which setup to take?", ", ".join(taken), tone, take)
     return (best, *(_of_setup(setup, baseline, reached, comparisons, effects) for setup in setups))
 
 
@@ -92,14 +97,15 @@ def _of_setup(
     rows = [row for _, comparison in comparisons for row in comparison.rows if row.arm == setup.name]
     counts = {verdict: sum(row.verdict is verdict for row in rows) for verdict in Verdict}
     told = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
+    own = f"{setup.name}: "  # the card's title says it
     notes = [Finding(Severity.INFO, words.changes(setup), evidence=setup.why)]
     notes += [
-        Finding(Severity.ERROR, words.reach(each), evidence=" | ".join(each.words))
+        Finding(Severity.ERROR, words.reach(each).removeprefix(own), evidence=" | ".join(each.words))
         for each in reached
         if each.setup == setup.name and each.failed
     ]
     notes += [
-        Finding(Severity.INFO, f"{words.verb(each)}: {words.on(nodes)}{words.effect(each)}")
+        Finding(Severity.INFO, f"{words.verb(each)}: {words.on(nodes)}{words.effect(each).removeprefix(own)}")
         for nodes, each in effects
         if each.setup == setup.name
     ]

@@ -29,7 +29,7 @@ _THIRD: Final = 16  # letters of a legend's words of which three fit beside each
 _UPRIGHT: Final = 6  # letters of a column's name that is not slanted
 _WIDE: Final = 45  # a column of such names
 # A reader's fonts may be wider than those that the layout was made with.
-_PADDING: Final = {"left": 28, "right": 12, "top": 4, "bottom": 6}
+_PADDING: Final = {"left": 28, "right": 16, "top": 4, "bottom": 6}
 _SCALE: Final = 2.0  # of PNG
 # Colours by name. The page defines the same names; series are told apart by dashes and points too.
 LIGHT: Final[Mapping[str, str]] = {
@@ -142,8 +142,11 @@ def _version() -> str:
 
 def _spec(plot: Plot, colour: Colour) -> dict[str, Any]:
     chart = CHARTS[plot.kind](plot, colour).properties(padding=_PADDING)
+    if colour is not in_page:  # there the title stands above the picture, and can be copied
+        chart = chart.properties(title=plot.title)
     soft, ink, grid = colour("soft"), colour("ink"), colour("grid")
     chart = chart.configure(background="transparent" if colour is in_page else colour("paper"))
+    chart = chart.configure_title(color=ink, anchor="start", fontSize=15, offset=12)
     chart = chart.configure_view(stroke=None).configure_legend(
         labelColor=ink,
         titleColor=soft,
@@ -186,9 +189,9 @@ def _curve(plot: Plot, colour: Colour) -> Picture:
     sizes = plot.words["x"] == "size"
     counts = sorted({row["x"] for row in plot.rows})
     axis = (
-        alt.Axis(labelExpr=_SIZE_LABEL, labelOverlap=True, grid=False)
+        alt.Axis(labelExpr=_SIZE_LABEL, labelOverlap=True, labelFlush=False, labelSeparation=8, grid=False)
         if sizes
-        else alt.Axis(values=counts, labelOverlap=True, grid=False)
+        else alt.Axis(values=counts, labelOverlap=True, labelFlush=False, grid=False)
     )
     scale = alt.Scale(type="log", base=2, nice=False)
     x = alt.X("x:Q", title=plot.words["x"], scale=scale, axis=axis)

@@ -21,7 +21,8 @@ _CELLS: Final[Mapping[str, tuple[str, str]]] = {
     "s1": (".", "\N{MIDDLE DOT}"), "s2": (":", ":"), "s3": ("-", "\N{LIGHT SHADE}"),
     "s4": ("+", "\N{MEDIUM SHADE}"), "s5": ("*", "\N{DARK SHADE}"), "s6": ("#", "\N{FULL BLOCK}"),
 }  # fmt: skip
-_MOST_LABEL: Final = 24
+_MOST_LABEL: Final = 32
+_WIDEST: Final = 8  # columns of a cell
 _LEAST_LABEL: Final = 6
 _BINS: Final = 24  # of a histogram: neighbours are drawn as one
 
@@ -53,12 +54,13 @@ def _heat(plot: Plot, form: Form) -> Iterator[Line]:
     across, down = names_of(plot)
     bins: Mapping[str, str] = plot.words["bins"]
     cells = {(row["x"], row["y"]): bins[row["bin"]] for row in plot.rows}
-    each = 2 if 2 * len(across) + _LEAST_LABEL + 1 <= form.columns else 1
-    width = _label_width([str(name) for name in down], form.columns, each * len(across) + 1)
+    labels = [str(name) for name in down]
+    width = _label_width(labels, form.columns, 2 * len(across) + 1)
+    each = max(1, min(_WIDEST, (form.columns - width - 1) // len(across)))
     room = form.columns - width - 1
     for first in range(0, len(across), room // each):
         shown = across[first : first + room // each]
-        yield from _heads(shown, width, each)
+        yield from _heads(shown, width, each, form.columns)
         for name in down:
             line: list[tuple[str, str]] = [(f"{fitted(str(name), width):<{width}} ", "")]
             for column in shown:
@@ -73,14 +75,14 @@ def _cell(colour: str, form: Form) -> str:
     return form.pick(*reversed(_CELLS[colour])) if colour else " "
 
 
-def _heads(names: Sequence[str], width: int, each: int) -> Iterator[Line]:
+def _heads(names: Sequence[str], width: int, each: int, columns: int) -> Iterator[Line]:
     """Names over their columns, as many as fit beside each other; a stroke shows which column is meant."""
-    head = Canvas(2, width + 1 + each * len(names) + _MOST_LABEL)
+    head = Canvas(2, columns)
     free = 0
     for at, name in enumerate(names):
         place = width + 1 + at * each
         text = fitted(name, _MOST_LABEL)
-        if place >= free and place + len(text) <= width + 1 + each * len(names) + width:
+        if place >= free and place + len(text) <= columns:
             head.put(0, place, text, "soft")
             head.put(1, place, "|", "soft")
             free = place + len(text) + 1
