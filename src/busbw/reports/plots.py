@@ -196,9 +196,8 @@ def _curve(plot: Plot, colour: Colour) -> Picture:
     scale = alt.Scale(type="log", base=2, nice=False)
     x = alt.X("x:Q", title=plot.words["x"], scale=scale, axis=axis)
     vertical = alt.Scale(type="log") if plot.words.get("log") else alt.Scale(zero=True)
-    label = alt.Undefined
-    if plot.words.get("log"):
-        label = _TIME_LABEL if plot.words["y"] == "time" else _LOG_LABEL
+    of_log = _TIME_LABEL if plot.words["y"] == "time" else _LOG_LABEL
+    label = of_log if plot.words.get("log") else alt.Undefined
     y = alt.Y(
         "y:Q",
         title=plot.words["y"],

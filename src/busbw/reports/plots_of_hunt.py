@@ -75,7 +75,8 @@ def _pairs(name: str, kind: str, parts: str, size_bytes: int, rounds: Rounds) ->
 
 def _lanes(rounds: Rounds) -> int:
     """Pairs of ranks that a test of two parts is made of."""
-    return len(rounds[0]["tests"][0]["times_ns"][BANDWIDTH][0])
+    tests = (test for tested in rounds for test in tested["tests"])
+    return len(next(tests)["times_ns"][BANDWIDTH][0])
 
 
 def _short(names: Sequence[str]) -> tuple[list[str], str]:
