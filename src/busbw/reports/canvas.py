@@ -73,4 +73,6 @@ def coloured(line: Sequence[Span]) -> Text:
     """For a terminal."""
     from rich.text import Text
 
-    return Text.assemble(*((text, _STYLES[colour] if colour else "") for text, colour in line))
+    text = Text.assemble(*((text, _STYLES[colour] if colour else "") for text, colour in line))
+    text.rstrip()  # blanks beyond the last column would begin a line
+    return text
