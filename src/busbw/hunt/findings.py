@@ -80,6 +80,7 @@ def _evidence(field: Field, suspect: Suspect) -> str:
         said.append(_WAYS[suspect.direction])
     if suspect.lanes:
         said.append(f"only its local ranks {', '.join(map(str, suspect.lanes))}")
+    said += [f"also {_share(metric, share)} {_WHAT[metric]}" for metric, share in suspect.also.items()]
     return "; ".join(said)
 
 
