@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from busbw_testing.shaping import NOMINAL_MBIT
 
-pytestmark = pytest.mark.kubernetes
+pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(600)]
 
 RATE = "lab/mbit"  # of a node, see kubelet_pod.py
 HUNT = ("isolate", "--image", "lab/busbw", "-N", "4", "--backend", "mpi", "-b", "2M", "--wait", "sleep")
@@ -44,18 +44,21 @@ def test_a_slow_node_is_named_and_left_out(busbw: Any, cluster: Any, namespace: 
     (line,) = (line for line in done.out.splitlines() if line.startswith("# k8s"))
     affinity = json.loads(line.split(maxsplit=2)[2])
     assert affinity == field["exclude"]["kubernetes"]
-    # As it was printed, in pods: the scheduler puts them on the other three.
-    assert places_of(cluster, namespace, {}) == set(node_of.values())
-    assert places_of(cluster, namespace, affinity) == set(node_of.values()) - {slow_node}
+    # As it was printed, in pods that share no node: there is room for three, on the other nodes.
+    assert places_of(cluster, namespace, 4, {}) == set(node_of.values())
+    assert places_of(cluster, namespace, 3, affinity) == set(node_of.values()) - {slow_node}
 
 
-def places_of(cluster: Any, namespace: str, affinity: dict[str, Any]) -> set[str]:
-    """The nodes that the scheduler chooses for a dozen pods; they are gone again."""
-    names = [f"placed-{number}" for number in range(12)]
+def places_of(cluster: Any, namespace: str, count: int, affinity: dict[str, Any]) -> set[str]:
+    """The nodes that the scheduler chooses for so many pods; they are gone again."""
+    apart = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"lab": "placed"}}}
+    anti = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
     container = {"name": "main", "image": "lab/busbw", "command": ["sleep", "60"]}
-    spec = {"containers": [container], "affinity": affinity, "terminationGracePeriodSeconds": 0}
+    spec = {"containers": [container], "affinity": anti | affinity, "terminationGracePeriodSeconds": 0}
+    names = [f"placed-{number}" for number in range(count)]
     for name in names:
-        cluster.core.create_namespaced_pod(namespace, {"metadata": {"name": name}, "spec": spec})
+        body = {"metadata": {"name": name, "labels": {"lab": "placed"}}, "spec": spec}
+        cluster.core.create_namespaced_pod(namespace, body)
     found: set[str] = set()
     deadline = time.monotonic() + 60.0
     try:

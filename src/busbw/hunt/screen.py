@@ -101,7 +101,7 @@ def screen(rules: Rules, metric: str, rounds: Sequence[RoundResult]) -> Screen:
 
 
 def _one_explains(found: Screen) -> bool:
-    """Whether one part is slow in all of its tests, with three others or more, and every other test passes."""
+    """Whether one part is slow in all its tests, with three others or more, and every other test passes."""
     if len(found.suspects) != 1:
         return False
     (part,) = found.suspects

@@ -35,8 +35,9 @@ class Suspect:
     ``loss`` is a share: of bandwidth what is missing, of latency by what it is longer; ``low`` and ``high``
     its 95 % interval. ``partners`` are the parts of its fresh tests. ``direction`` is ``sends`` or
     ``receives`` where only one of them is slow, ``lanes`` the lanes that are slow where others are not.
-    ``leaf``: meant is the switch that the parts share; ``passed_inside`` of them were as quick as others among
-    themselves. ``also`` is its loss by other metrics that say the same of it: what is late and loses packets, say.
+    ``also`` is its loss by other metrics that say the same of it: what is late and loses packets, say.
+    ``leaf``: meant is the switch that the parts share; ``passed_inside`` of them were as quick as others
+    among themselves.
     """
 
     parts: tuple[int, ...]

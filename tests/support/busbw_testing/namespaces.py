@@ -152,7 +152,7 @@ class Hosts:
         return _to_its_end(words, f"{shlex.join(map(str, argv))} on {name}", env, timeout, check)
 
     def run_on_switch(self, *argv: str | Path, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """Execute a command in the network of the switch, to its end: bridge br0 (br1, ...) with the port h1p0
+        """Execute a command in the network of the switch, to its end: bridge br0 (br1, ...) with port h1p0
         (h1p1, ...) of every host.
         """
         words = [*_enter(self._holders["switch"].pid, "n"), "--", *map(str, argv)]
