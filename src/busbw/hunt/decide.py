@@ -29,7 +29,7 @@ from busbw.planning.rounds import matchings, pair, turns
 Groups = tuple[tuple[int, ...], ...]
 """Parts by who can be tested with whom: all in one group, or the ranks of each host in one of its own."""
 
-_LEAST_CONTROLS: Final = 3  # fewer give no centre of a round
+_LEAST_CONTROLS: Final = 3  # fewer can make a round look slower than it was, but not faster
 _MOST_STRAY: Final = 0.25  # of a round's controls beyond the cut: more, and the round says nothing
 
 
@@ -262,17 +262,19 @@ def _is_of(test: PairTest, parts: tuple[int, ...], control: set[int]) -> bool:
 
 
 def _centre(found: Screen, tested: RoundResult, control: set[int]) -> float | None:
-    """What a healthy pair took in a round of confirmation: the median of its controls, or where these are
-    few, of screening. None where the controls do not agree among themselves, or all together have moved by
-    more than what is being looked for.
+    """What a healthy pair took in a round of confirmation: the median of its controls, and where these are
+    few, at least what it took in screening. None where there are no controls, where they do not agree among
+    themselves, or all together have moved by more than what is being looked for.
     """
     own = [value(test, found.metric) for test in tested.tests if {test.one, test.other} <= control]
-    if len(own) < _LEAST_CONTROLS:
-        return found.noise.base
+    if not own:
+        return None
     centre = float(np.median(own))
     stray = sum(abs(each - centre) > found.stray for each in own)
     moved = abs(centre - found.noise.base) > found.striking
-    return None if moved or stray > _MOST_STRAY * len(own) else centre
+    if moved or stray > _MOST_STRAY * len(own):
+        return None
+    return centre if len(own) >= _LEAST_CONTROLS else max(centre, found.noise.base)
 
 
 def _confirming(
@@ -327,7 +329,9 @@ def _leaving(
 ) -> list[tuple[int, int]]:
     """All parts of a switch at once with good ones elsewhere, so that what leads there is loaded."""
     free = [part for part in good if part not in busy]
-    size = min(len(leaf), len(free))
+    size = max(0, min(len(leaf), len(free) - 2 * _LEAST_CONTROLS)) or min(
+        1, len(free)
+    )  # the others are control
     return list(
         itertools.starmap(pair, zip(generator.sample(leaf, size), generator.sample(free, size), strict=True))
     )

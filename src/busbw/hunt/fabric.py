@@ -20,8 +20,10 @@ class Fabric:
     """``parts`` parts of which some are slow: ``slow`` has the share of bandwidth that a part lost,
     ``slow_pairs`` that of a path between two. A test takes the time of its slowest part or path, times the
     exponential of a normal number: of ``noise`` in bandwidth, ``latency_noise`` in latency. A share of
-    ``stalls`` of the tests lasts up to twice as long, whoever is tested. ``per_leaf`` parts share a switch;
-    ``slow_leaves`` has what the uplinks of a switch lost: tests that leave it are slow, others not.
+    ``stalls`` of the tests lasts up to twice as long, whoever is tested. In a share of ``restless`` of the
+    rounds all latencies are up to four times as long: hosts that share cores with something else.
+    ``per_leaf`` parts share a switch; ``slow_leaves`` has what the uplinks of a switch lost: tests that leave
+    it are slow, others not.
     """
 
     parts: int
@@ -30,6 +32,7 @@ class Fabric:
     noise: float = 0.01
     latency_noise: float = 0.1
     stalls: float = 0.0
+    restless: float = 0.0
     per_leaf: int = 0
     slow_leaves: Mapping[int, float] = field(default_factory=dict)
 
@@ -58,6 +61,8 @@ class Fabric:
         spread = np.exp(generator.normal(0, self.noise, (2, count)))
         wide = _BASE_NS[BANDWIDTH] / (1 - lost) * spread * stalled
         small = _BASE_NS[LATENCY] * np.exp(generator.normal(0, self.latency_noise, (2, count))) * stalled
+        if self.restless and generator.random() < self.restless:
+            small *= 1 + 3 * generator.random()
         tests = tuple(
             PairTest(one, other, {BANDWIDTH: ((there,), (back,)), LATENCY: ((ping,), (pong,))})
             for (one, other), there, back, ping, pong in zip(

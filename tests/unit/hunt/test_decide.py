@@ -243,6 +243,37 @@ def test_restless_rounds_of_confirmation_do_not_count() -> None:
     assert verdict.decision is Decision.UNDECIDED
 
 
+@pytest.mark.parametrize("bad", [0, 1, 2])
+@pytest.mark.parametrize("restless", [0.3, 0.6])
+def test_hosts_that_share_cores_with_something_else_accuse_nobody_who_is_healthy(
+    bad: int, restless: float
+) -> None:
+    for seed in range(40):
+        slow = dict.fromkeys(random.Random(seed).sample(range(8), bad), 0.3)
+        verdict = verdict_of(Fabric(8, slow, latency_noise=0.2, restless=restless), seed)
+        assert set(named(verdict)) <= {(part,) for part in slow}
+
+
+@pytest.mark.parametrize("factor", [1.6, 2.0, 4.0])
+def test_what_slows_a_whole_round_accuses_nobody_however_few_controls_it_has(factor: float) -> None:
+    """Of eight hosts one was slow in screening by chance, and then a load slows all their small messages."""
+    generator = np.random.default_rng(3)
+
+    def run(turn: Round) -> RoundResult:
+        tests = []
+        for one, other in turn.pairs:
+            unlucky = turn.stage is Stage.SCREEN and 1 in (one, other)
+            small = 1e5 * (2.2 if unlucky else factor if turn.stage is Stage.CONFIRM else 1.0)
+            wide = 4e7 * (1.4 if 0 in (one, other) else 1.0)
+            wide, small = np.exp(generator.normal(0, [0.01, 0.1])) * [wide, small]
+            tests.append(PairTest(one, other, {BANDWIDTH: ((wide,), (wide,)), LATENCY: ((small,), (small,))}))
+        return RoundResult(turn, tuple(tests))
+
+    verdict = conclude(RULES, everyone(8), hunt(RULES, everyone(8), run))
+    assert {metric for suspect in verdict.suspects for metric in [suspect.metric]} <= {BANDWIDTH}
+    assert set(named(verdict)) <= {(0,)}
+
+
 def test_classes_of_pairs_are_no_faults() -> None:
     """Half of the parts on a switch of their own, and slow between the two: nobody is to blame."""
     verdict = rounds_of(

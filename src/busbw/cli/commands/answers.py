@@ -91,6 +91,7 @@ def diagnose(
 REPORT_EXAMPLES: Final = (
     "busbw report last --output report.html",
     "busbw report 20261121-1815 20261121-1902 --output both.html",
+    "busbw report last --output - --plot bandwidth",
     "busbw report last --output all_reduce.png --plot bandwidth",
     "busbw report all_reduce.log --output report.md",
 )
@@ -98,17 +99,27 @@ REPORT_EXAMPLES: Final = (
 
 @app.command(name="report", help_epilogue=examples(*REPORT_EXAMPLES))
 def write_report(
-    *runs: Annotated[str, Parameter(help="Runs (their names, folders, or `last`) and logs. [default: last]")],
+    *runs: Annotated[
+        str,
+        Parameter(
+            help="Runs, hunts and series of setups (names, folders, or `last`), and logs. [default: last]"
+        ),
+    ],
     output: Annotated[
         Path,
         Parameter(
             name=["--output", "-o"],
             group=FLAGS,
-            help="What to write: a page (.html), text (.md), or a picture a plot (.svg, .png).",
+            allow_leading_hyphen=True,
+            help="What to write: a page (.html), text (.md, .txt), a picture a plot (.svg, .png); or - to"
+            " draw in this terminal.",
         ),
     ] = Path("report.html"),
     plot: Annotated[
-        str, Parameter(group=FLAGS, show_default=False, help="Only the plot with this in its name.")
+        str,
+        Parameter(
+            group=FLAGS, show_default=False, help="Only the plot with this in its name (in letters: those)."
+        ),
     ] = "",
 ) -> ExitCode:
     """Verdicts, curves, ranks, links and histograms as one page that opens offline; or as pictures."""
