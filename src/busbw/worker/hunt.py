@@ -18,7 +18,7 @@ import numpy as np
 
 from busbw.errors import ExitCode
 from busbw.hunt.decide import next_round
-from busbw.hunt.field import Field, fields, of_ranks
+from busbw.hunt.field import Field, fields, of_ranks, on_switches
 from busbw.hunt.findings import exit_code, findings, to_fields
 from busbw.hunt.verdict import Verdict, conclude
 from busbw.model.case import Case
@@ -54,6 +54,9 @@ class Hunter(Protocol):
     def tested(self, field: Field, found: RoundResult) -> None:
         """A round was run."""
 
+    def switches(self, places: Sequence[HostInfo]) -> dict[str, str]:
+        """The lowest switch of each host, where that is known."""
+
     def judged(self, verdict: dict[str, Any], findings: tuple[Finding, ...], code: ExitCode) -> None:
         """The hunt is over."""
 
@@ -70,6 +73,8 @@ def go_hunting(
     tester = _Tester(world, hunt, backend, deadline)
     hosts = [member.host for member in world.members]
     among = {"isolate": fields(hosts), "pairs": fields(hosts)[-1:], "rails": (of_ranks(hosts),)}[hunt.kind]
+    if observer is not None:
+        among = tuple(on_switches(field, observer.switches(places)) for field in among)
     histories = [_rounds(tester, field, observer) for field in among]
     code = ExitCode.OK
     if observer is not None:
@@ -92,7 +97,7 @@ def _tell(
     told: list[dict[str, Any]] = []
     found: list[Finding] = []
     for field, history in zip(among, histories, strict=True):
-        verdict = conclude(hunt.rules, field.groups, history)
+        verdict = conclude(hunt.rules, field.groups, history, field.leaves)
         seconds = round(sum(each.seconds for each in history), 3)
         verdicts.append(verdict)
         told.append(to_fields(field, verdict, places, seconds))
@@ -129,7 +134,7 @@ def _agreed(tester: _Tester, field: Field, history: tuple[RoundResult, ...]) -> 
 
 def _next(hunt: Hunt, field: Field, history: tuple[RoundResult, ...]) -> Round | None:
     if hunt.kind == "isolate":
-        return next_round(hunt.rules, field.groups, history)
+        return next_round(hunt.rules, field.groups, history, field.leaves)
     parts, number = len(field.names), len(history)
     if hunt.kind == "rails":
         groups = {Stage.RAILS: rails(field.groups), Stage.NODES: field.groups}
