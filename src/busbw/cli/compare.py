@@ -40,6 +40,10 @@ def compare_command(
         raise UsageError("nothing to compare", hint="name a file of setups, or two runs or logs")
     if settings.format == "jsonl":
         raise UsageError("--format jsonl is the form of a run's events", hint="use table, csv or json")
+    if settings.profile != "none":
+        raise UsageError(
+            "times under a profiler are compared with nothing", hint="leave out --profile, or use busbw run"
+        )
     specs = [word for word in words if word.endswith(_SPEC_ENDS)]
     if specs:
         from busbw.cli.compare_setups import measure_setups

@@ -72,6 +72,7 @@ def expect(
 DIAGNOSE_EXAMPLES: Final = (
     "busbw diagnose last",
     "busbw diagnose all_reduce.log --format json",
+    "busbw diagnose last --nsys rank0.sqlite rank1.sqlite",
 )
 
 
@@ -80,12 +81,23 @@ def diagnose(
     run: Annotated[str, Parameter(help=RUN_OR_LOG)] = "last",
     /,
     *,
+    nsys: Annotated[
+        tuple[Path, ...],
+        Parameter(
+            consume_multiple=True,
+            negative="",
+            show_default=False,
+            group=FLAGS,
+            help="SQLite exports of Nsight Systems of this run, one a rank. [default: those that"
+            " `busbw run --profile nsys` left in the run folder]",
+        ),
+    ] = (),
     format: Annotated[TextOrJson, Parameter(group=FLAGS, help="How to print it.")] = "table",  # noqa: A002
 ) -> ExitCode:
     """Is it expected, were all links used, which algorithm, how steady, is every rank the same?"""
     from busbw.cli.diagnose import diagnose_command
 
-    return diagnose_command(run, format)
+    return diagnose_command(run, format, nsys)
 
 
 REPORT_EXAMPLES: Final = (
