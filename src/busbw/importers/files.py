@@ -148,7 +148,7 @@ def read_stream_parts(
     for reading in _read_text(text, path, tool, part_rows):
         damage = text.gunzip.damage if text.gunzip is not None else ""
         cut = (ImportFinding("cut", damage, reading.lines),) if damage else ()
-        lost = ()
+        lost: tuple[ImportFinding, ...] = ()
         if text.nuls and reading.first_table == 1:
             words = f"{text.nuls} NUL bytes stand before the first letter: what was there is lost"
             lost = (ImportFinding("damaged", words, 1),)

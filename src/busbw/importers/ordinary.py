@@ -178,8 +178,9 @@ class _Group:
             return np.ones(len(self._tables), bool)
         least = self._segments.reduce(np.minimum, roots)
         rooted = np.array([base(table.operation) in ROOTED for table in self._tables])
-        even: BoolArray = least == self._segments.reduce(np.maximum, roots)
-        return even & ((least == NO_ROOT) | ((least > NO_ROOT) & rooted))
+        good: BoolArray = (least == NO_ROOT) | ((least > NO_ROOT) & rooted)
+        good &= least == self._segments.reduce(np.maximum, roots)
+        return good
 
     def _ordered(self) -> BoolArray:
         """Tables whose minima, means and maxima are in this order."""

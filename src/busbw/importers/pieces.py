@@ -10,10 +10,11 @@ import math
 from collections.abc import Iterator
 from typing import Final
 
+from busbw.importers.blocks import Part
 from busbw.importers.columns import Columns, Kind, fault, filled
 from busbw.importers.headings import IMB, NCCOM_TEST, OSU
 from busbw.importers.printed import is_number
-from busbw.importers.raw import Part, RawTable, Stream
+from busbw.importers.raw import RawTable, Stream
 from busbw.model.record import ImportFinding
 
 # Digits behind the point of the last number of a row.
