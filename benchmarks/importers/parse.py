@@ -28,7 +28,7 @@ from busbw.importers.settings import ImportSettings
 
 # Reading and checking a million rows may take this long, on one core.
 BOUND_S: Final = 5.0
-READ, CHECK, DRY_RUN, RECORD = "read", "read and check", "--dry-run", "record"
+READ, CHECK, DRY_RUN, RECORD = "read", "read and check", "dry run", "record"
 # A table is a folder of its own: a tenth of the rows is enough to see what that costs.
 RECORDED: Final = ("nccl-tests, one table", "nccl-tests", "OSU")
 
