@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from busbw.analysis.compare_arms import nodes, version
+from busbw.analysis.compare_arms import nodes, version_label
 from busbw.errors import UsageError
 from busbw.model.record import RunRecord
 from busbw.record.folder import environ_home, find_run, is_started
@@ -150,8 +150,7 @@ def _trees(folder: Path) -> tuple[Tree, ...]:
     places: dict[tuple[str, int], dict[str, list[RunRecord]]] = defaultdict(lambda: defaultdict(list))
     for record in records:
         labels = record.source.labels if record.source is not None else {}
-        known = labels.get("version", "") or version(record)
-        places[known, nodes(record)][labels.get("setup", "")].append(record)
+        places[version_label(record), nodes(record)][labels.get("setup", "")].append(record)
     trees = []
     for (number, count), setups in sorted(places.items()):
         if len(setups) < 2:
