@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from busbw.analysis.expectation import expect, kind_of
+from busbw.analysis.expectation import expect
 from busbw.analysis.limits import wires_of, wires_of_node
+from busbw.analysis.matching import kind_of
 from busbw.diagnosis.engine import answer, diagnose, exit_code
 from busbw.diagnosis.subject import Subject
 from busbw.errors import ExitCode
