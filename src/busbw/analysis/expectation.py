@@ -112,7 +112,7 @@ def expect(
     arm = make_arm(first.run_id or "run", records)
     kind = kind_of(first, known)
     matched = match(records, arm, kind, references, known, named=named, same_version=same_version)
-    wires = wires if wires is not None else wires_of(first.machine)
+    wires = wires if wires is not None else wires_of(first.machine, first.environment.get("variables", {}))
     algorithms = _algorithms(records)
     cases = [
         _limited(

@@ -160,12 +160,13 @@ def exit_code(comparisons: Sequence[Comparison], *, gate: bool) -> ExitCode:
 
 def _show_scaling(words: tuple[str, ...], format_name: str) -> ExitCode:
     from busbw.cli.compare_inputs import read_records
+    from busbw.references.load import built_in
 
     measured = []
     for word in words:
         for record, folder in read_records(word):
             measured.append(Measured(record, spreads(read_samples(folder)) if folder is not None else {}))
-    rows = scaling(measured)
+    rows = scaling(measured, built_in())
     if format_name == "json":
         sys.stdout.write(compare_scaling.json_text(rows))
     elif format_name == "csv":
