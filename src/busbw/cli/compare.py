@@ -40,6 +40,10 @@ def compare_command(
         raise UsageError("nothing to compare", hint="name a file of setups, or two runs or logs")
     if settings.format == "jsonl":
         raise UsageError("--format jsonl is the form of a run's events", hint="use table, csv or json")
+    if settings.profile != "none":
+        raise UsageError(
+            "times under a profiler are compared with nothing", hint="leave out --profile, or use busbw run"
+        )
     specs = [word for word in words if word.endswith(_SPEC_ENDS)]
     if specs:
         from busbw.cli.compare_setups import measure_setups
@@ -72,15 +76,14 @@ def _refuse_measuring(options: CompareSettings, settings: RunSettings, launch: L
         )
 
 
+def series_folder(word: str) -> Path | None:
+    """The folder of a series of setups, by path or by its name in the home of the runs."""
+    return next((place for place in (Path(word), environ_home() / word) if is_series(place)), None)
+
+
 def _series_folders(words: tuple[str, ...]) -> tuple[Path, ...]:
-    """The folders of series of setups, by path or by their names in the home of the runs; none where a word
-    is something else.
-    """
-    found = []
-    for word in words:
-        places = (Path(word), environ_home() / word)
-        found += [next((place for place in places if is_series(place)), None)]
-    series = tuple(place for place in found if place is not None)
+    """All words where they are series, none where none is. Raises UsageError for a mixture."""
+    series = tuple(folder for word in words if (folder := series_folder(word)) is not None)
     if series and len(series) < len(words):
         raise UsageError(
             "a series of setups is compared alone, or with more blocks of the same setups",
