@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from busbw import job_session, job_submit
+from busbw import job_end, job_session, job_submit
 from busbw.cli.judged import check_references, judged
 from busbw.errors import BusbwError, ExitCode, SiteError, UsageError
 from busbw.launchers.before import look_before
@@ -126,7 +126,7 @@ def settled(launch: LaunchSettings) -> LaunchSettings:
 def _node_counts(text: str) -> list[str]:
     words = [word.strip() for word in text.split(",") if word.strip()]
     for word in words:
-        if not word.isdigit() or int(word) < 1:
+        if not word.isdecimal() or int(word) < 1:
             raise UsageError(f"--nodes {word} is no number of nodes", hint="give 8, or 2,4,8 for a job each")
     return words or [""]
 
@@ -316,6 +316,4 @@ def execute(command: tuple[str, ...], launch: LaunchSettings, argv: tuple[str, .
             raw=lambda line: print(line, flush=True),
         )
         code = job_session.follow(following)
-    # As srun and mpirun do: a script sees what its command said.
-    own = following.state.code
-    return own if code is ExitCode.RANK_FAILED and own is not None and own > 0 else code
+    return job_end.shell_code(folder, code)

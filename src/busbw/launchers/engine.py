@@ -135,6 +135,7 @@ class JobState:
     ``why``: the engine's reason, in its words. ``hopeless``: it will not start by itself (bad request,
     quota): the run ends with the reason, instead of waiting. ``hint`` says what to try. ``code``: exit code
     of an ENDED job, negative for a signal, None if not known. ``rank`` and ``host``: who failed, where known.
+    ``out_of_time``: the engine ended it because of its time limit.
     """
 
     phase: Phase
@@ -144,6 +145,7 @@ class JobState:
     code: int | None = None
     rank: int | None = None
     host: str = ""
+    out_of_time: bool = False
 
 
 @dataclass(frozen=True)
@@ -182,11 +184,13 @@ class Engine(Protocol):
         """States as they change and lines as they come, None at least every half second; the last item is an
         ENDED state, after all output. Starts from the job's first line each time it is called (attach):
         events that were seen before are recognised by their numbers. Raises SiteError where the engine is
-        lost.
+        lost, NotHome where the job has ended and its output cannot be read now.
         """
 
     def cancel(self, handle: Handle, *, now: bool) -> None:
-        """End the job, with time for last words unless ``now``. No error where it has ended."""
+        """End the job, with time for last words unless ``now``. No error where it has ended; raises SiteError
+        where the engine did not take it.
+        """
 
     def state(self, handle: Handle) -> JobState:
         """The state at this moment; ENDED also where the engine has forgotten the job."""

@@ -14,7 +14,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
-from busbw.errors import SiteError, UsageError
+from busbw.errors import NotHome, SiteError, UsageError
 from busbw.launchers import kubernetes_manifest as manifest
 from busbw.launchers.engine import Handle, Item, Job, JobRequest, JobState, Output, Phase
 from busbw.launchers.kubernetes_api import (
@@ -36,6 +36,7 @@ from busbw.launchers.kubernetes_state import (
     container_of,
     first_pod,
     has_ended,
+    has_failed,
     has_started,
     is_running,
     is_worker,
@@ -59,7 +60,9 @@ _LOOK_SECONDS: Final = 0.5
 _IDLE_SECONDS: Final = 0.2
 # How long the server may not answer before the job is given up; how long logs may outlast their job.
 _LOST_SECONDS: Final = 120.0
-_LAST_LINES_SECONDS: Final = 15.0
+_LAST_LINES_SECONDS: Final = 15.0  # without a line
+# For how long a log may not be readable before that is told.
+_UNREAD_SECONDS: Final = 5.0
 # Pods whose output is followed; those of others are collected at the end, if they are still there.
 _MOST_STREAMS: Final = 64
 _MOST_LINES: Final = 1000
@@ -172,15 +175,16 @@ class _Job:
         self.api = Api(handle.details["context"], handle.details["namespace"])
         self.selector = ",".join(f"{key}={value}" for key, value in manifest.labels(self.name).items())
 
-    def look(self, last_words: Mapping[str, str] | None = None) -> View:
+    def look(self, last_words: Mapping[str, str] | None = None, *, waited_s: float = 0.0) -> View:
         """The job, its pods and, where they can explain something, its events. Raises SiteError."""
         try:
             job = self.api.get(self.resource.path(self.api.namespace, self.name))
         except NotFound:
             return View(self.kind, self.slots, None)
         pods = self.pods()
-        events = [] if is_running(self.kind, job, pods) else self._events()
-        return View(self.kind, self.slots, job, pods, events, last_words)
+        goes = is_running(self.kind, job, pods) and not has_failed(job)
+        events = [] if goes else self._events()
+        return View(self.kind, self.slots, job, pods, events, last_words, waited_s)
 
     def pods(self) -> list[dict[str, Any]]:
         """All of its pods."""
@@ -211,9 +215,21 @@ class _Follower:
         self._streams: dict[str, LogStream] = {}
         self._over: set[str] = set()  # pods whose container has ended
         self._last_words: dict[str, str] = {}
-        self._heard_s = time.monotonic()
+        self._first = ""  # the pod whose output has the result
+        self._heard_s = self._since_s = time.monotonic()
+        self._read_s = self._heard_s  # when the first pod's output could last be read
 
     def follow(self) -> Iterator[Item]:
+        """States and lines to the end. Raises NotHome where the job has ended and its output is there, and
+        cannot be read.
+        """
+        try:
+            yield from self._follow()
+        finally:
+            for stream in self._streams.values():
+                stream.leave()
+
+    def _follow(self) -> Iterator[Item]:
         state = JobState(Phase.PENDING)
         next_look_s = 0.0
         while True:
@@ -229,14 +245,26 @@ class _Follower:
                 yield self._final(seen)
                 return
             # Pods that go one by one at the end are no new start.
-            if seen != state and state.phase is not Phase.RUNNING:
+            if state.phase is Phase.RUNNING:
+                seen = JobState(Phase.RUNNING, self._trouble())
+            if seen != state:
                 state = seen
                 yield state
+
+    def _trouble(self) -> str:
+        """What keeps the output of a job that runs from being read."""
+        stream, now_s = self._streams.get(self._first), time.monotonic()
+        error = stream.error if stream is not None else None
+        if error is None:
+            self._read_s = now_s
+            return ""
+        is_long = now_s - self._read_s > _UNREAD_SECONDS
+        return f"the output of pod {self._first} cannot be read for now: {error.message}" if is_long else ""
 
     def _look(self) -> JobState | None:
         """The state; None where the server did not answer this time."""
         try:
-            view = self._job.look(self._last_words)
+            view = self._job.look(self._last_words, waited_s=time.monotonic() - self._since_s)
         except Denied:
             raise
         except SiteError:
@@ -250,6 +278,7 @@ class _Follower:
     def _attend(self, view: View) -> None:
         """Follow the pods that have started."""
         first = first_pod(view.kind, view.pods)
+        self._first = name_of(first) if first is not None else self._first
         for pod in [*([first] if first is not None else []), *view.pods]:
             name = name_of(pod)
             if has_ended(pod):
@@ -295,18 +324,32 @@ class _Follower:
         self._over.update(self._streams)
         deadline = time.monotonic() + _LAST_LINES_SECONDS
         while any(stream.is_alive() for stream in self._streams.values()) and time.monotonic() < deadline:
-            yield from self._drain(_IDLE_SECONDS)
+            for item in self._drain(_IDLE_SECONDS):
+                if item is not None:
+                    deadline = time.monotonic() + _LAST_LINES_SECONDS
+                yield item
         while not self._lines.empty():
             yield from self._drain(0)
 
     def _final(self, seen: JobState) -> JobState:
-        """The end, with the last words that came meanwhile; a log that could not be read is said."""
+        """The end, with the last words that came meanwhile."""
+        is_there = True
         with contextlib.suppress(SiteError):
-            seen = job_state(self._job.look(self._last_words))
-        errors = [stream.error for stream in self._streams.values() if stream.error is not None]
-        if errors and seen.code == 0:
-            return JobState(Phase.ENDED, why=errors[0].message, hint=errors[0].hint)
+            view = self._job.look(self._last_words)
+            seen, is_there = job_state(view), view.job is not None
+        unread = [pod for pod, stream in self._streams.items() if stream.unread]
+        # What other pods of a failed job printed may never be read: a node may be the reason of its end.
+        if is_there and unread and (seen.code == 0 or self._first in unread):
+            raise self._not_home(unread)
         return seen
+
+    def _not_home(self, pods: list[str]) -> NotHome:
+        errors = [error for pod in pods if (error := self._streams[pod].error) is not None]
+        why = errors[0].message if errors else "the connection is silent"
+        return NotHome(
+            f"job {self._job.name} has ended, and output of pod {', '.join(pods)} could not be read: {why}",
+            hint=f"try again while the job is there: busbw attach {self._folder.name}",
+        )
 
 
 def follow(handle: Handle, folder: Path) -> Iterator[Item]:
@@ -338,12 +381,14 @@ def collect(handle: Handle, folder: Path) -> None:
         path = folder / "log" / f"{name_of(pod)}.log"
         if not has_started(pod) or path.exists():
             continue
-        with path.open("w") as file, contextlib.suppress(NotFound):
+        partial = path.with_suffix(".partial")
+        with partial.open("w") as file, contextlib.suppress(NotFound):
             file.writelines(
                 f"{text}\n"
                 for text in read_log(job.api, name_of(pod), container_of(pod))
                 if decode(text) is None
             )
+        partial.replace(path)
 
 
 def clean(handle: Handle) -> None:

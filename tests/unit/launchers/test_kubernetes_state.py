@@ -184,10 +184,12 @@ GPU_QUOTA = f"requested: {GPU}=8, used: {GPU}=0, limited: {GPU}=4"
     ],
 )
 def test_quota(amounts: str, hopeless: bool) -> None:
-    message = f'Error creating: pods "j-0" is forbidden: exceeded quota: team, {amounts}'
-    state = seen(events=[warning("FailedCreate", message)])
+    message = f"exceeded quota: team, {amounts}"
+    state = seen(
+        events=[warning("FailedCreate", f'Error creating: pods "j-0-x7k2p" is forbidden: {message}')]
+    )
     assert state.hopeless is hopeless
-    assert state.why == f"FailedCreate: {message}"
+    assert state.why == f"FailedCreate: Error creating: a pod is forbidden: {message}"
 
 
 def test_what_the_operator_finds_invalid() -> None:
@@ -203,3 +205,28 @@ def test_a_warning_that_may_pass_is_told() -> None:
 
 def test_held_back_by_a_queue() -> None:
     assert seen(job=work(condition("Suspended"))).why == "suspended: a queue holds it back"
+
+
+def test_a_job_that_nobody_takes_up_says_whom_to_ask_for() -> None:
+    assert seen(kind="mpijob", waited_s=5.0) == JobState(Phase.PENDING)
+    state = seen(kind="mpijob", waited_s=16.0)
+    assert (state.phase, state.hopeless) == (Phase.PENDING, False)
+    assert state.why == "nobody has taken the job up for 15 s"
+    assert state.hint == "ask whether the MPI Operator is running"
+    taken = {"status": {"conditions": [condition("Created")]}}
+    assert seen(kind="mpijob", job=taken, waited_s=16.0).why == ""
+
+
+def test_pods_that_quota_forbids_give_one_reason() -> None:
+    """Their names are made anew each time."""
+    text = 'Error creating: pods "j-0-{}" is forbidden: exceeded quota: q, requested: pods=1'
+    first, second = (seen(events=[warning("FailedCreate", text.format(name))]) for name in ("x7k2p", "9sdf3"))
+    assert first == second
+    assert "exceeded quota: q" in first.why
+
+
+def test_the_deadline_of_a_job_in_a_job_set_is_told_by_its_event() -> None:
+    late = warning("DeadlineExceeded", "Job was active longer than specified deadline")
+    state = seen(kind="jobset", job=work(condition("Failed", "FailedJobs", "jobset failed")), events=[late])
+    assert state.out_of_time
+    assert state.why.startswith("DeadlineExceeded: ")
