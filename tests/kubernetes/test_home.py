@@ -80,3 +80,15 @@ def test_an_api_that_is_away_has_cancelled_nothing(busbw: Any, cluster: Cluster)
     while busbw.rank_processes():
         assert time.monotonic() < deadline
         time.sleep(0.2)
+
+
+def test_a_worker_that_is_deleted_is_named(busbw: Any, cluster: Cluster, namespace: str) -> None:
+    running = busbw.start("run", "all_reduce", "-b", "1K", "-e", "1G", "--case-time", "5s", "-N", "2", *IMAGE)
+    running.until(lambda: running.rows)
+    names = [pod.metadata.name for pod in cluster.core.list_namespaced_pod(namespace).items]
+    (victim,) = (name for name in names if name.endswith("worker-1"))
+    cluster.core.delete_namespaced_pod(victim, namespace, grace_period_seconds=0)
+    done = running.done()
+    assert done.code == 5, done
+    assert f"pod {victim} was deleted while its ranks ran" in done.error
+    assert busbw.record()["status"] == "failed"

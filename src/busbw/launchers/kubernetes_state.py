@@ -42,7 +42,7 @@ _INVALID: Final = re.compile(
     r"is invalid|violates PodSecurity|admission webhook|Invalid value", re.IGNORECASE
 )
 # Who makes a job's pods; a job that nobody has marked after this long was not seen.
-_CONTROLLERS: Final[Mapping[str, str]] = {
+_CONTROLLERS: Final[Mapping[Kind, str]] = {
     "mpijob": "the MPI Operator",
     "jobset": "the JobSet controller",
     "job": "the cluster's controller manager",
@@ -60,7 +60,7 @@ _LOG_HINT: Final = "look at the pods' output in log/ of the run folder"
 @dataclass(frozen=True)
 class View:
     """One look at a job. ``job`` is None where it is gone; ``last_words`` a pod's last line, by pod;
-    ``waited_s`` for how long it has been looked at.
+    ``waited_s`` for how long it has been looked at; ``lost`` workers, deleted while their launcher ran.
     """
 
     kind: Kind
@@ -70,6 +70,7 @@ class View:
     events: Sequence[Fields] = ()
     last_words: Mapping[str, str] | None = None
     waited_s: float = 0.0
+    lost: Sequence[Fields] = ()
 
 
 def job_state(view: View) -> JobState:
@@ -119,6 +120,15 @@ def is_worker(pod: Fields) -> bool:
     return bool(pod["metadata"].get("labels", {}).get(_MPI_ROLE) == "worker")
 
 
+def lost_workers(before: Sequence[Fields], kind: Kind, pods: Sequence[Fields]) -> list[Fields]:
+    """Workers of an earlier look that are gone, or going, while their launcher still runs."""
+    launcher = first_pod(kind, pods)
+    if launcher is None or has_ended(launcher) or "deletionTimestamp" in launcher["metadata"]:
+        return []
+    there = {pod["metadata"]["uid"] for pod in pods if "deletionTimestamp" not in pod["metadata"]}
+    return [pod for pod in before if is_worker(pod) and pod["metadata"]["uid"] not in there]
+
+
 def name_of(item: Fields) -> str:
     """An object's name."""
     return str(item["metadata"]["name"])
@@ -163,6 +173,11 @@ def _failed(view: View, condition: Fields) -> JobState:
     if _DEADLINE in reason or late:  # its pods were told to end, and tell no more than that
         why = reason if _DEADLINE in reason else _words(late[0])
         return JobState(Phase.ENDED, why=why, hint="give --time-limit more", out_of_time=True)
+    if view.lost:
+        lost = view.lost[0]
+        why = f"pod {name_of(lost)} was deleted while its ranks ran"
+        hint = "ask who or what deleted it: an eviction, the drain of its node, or a person"
+        return JobState(Phase.ENDED, why=why, hint=hint, host=str(lost["spec"].get("nodeName") or ""))
     pod = _first_failure(view)
     if pod is None:
         return JobState(Phase.ENDED, why=reason or "it failed", code=1)
@@ -234,8 +249,9 @@ def _pending(view: View, conditions: Mapping[str, Fields]) -> JobState:
         return JobState(Phase.PENDING, why="suspended: a queue holds it back")
     if reasons:
         return reasons[-1]
-    is_ignored = not view.pods and not (view.job or {}).get("status") and view.waited_s > _IGNORED_SECONDS
-    if is_ignored and view.kind in _CONTROLLERS:
+    status = view.job.get("status") if view.job is not None else None
+    is_ignored = not view.pods and not status and view.waited_s > _IGNORED_SECONDS
+    if is_ignored:
         controller = _CONTROLLERS[view.kind]
         return JobState(
             Phase.PENDING,

@@ -8,7 +8,7 @@ import pytest
 
 from busbw.launchers.engine import JobState, Phase
 from busbw.launchers.kubernetes_form import Kind
-from busbw.launchers.kubernetes_state import View, first_pod, job_state
+from busbw.launchers.kubernetes_state import View, first_pod, job_state, lost_workers
 
 INDEX = "batch.kubernetes.io/job-completion-index"
 ROLE = "training.kubeflow.org/job-role"
@@ -230,3 +230,21 @@ def test_the_deadline_of_a_job_in_a_job_set_is_told_by_its_event() -> None:
     state = seen(kind="jobset", job=work(condition("Failed", "FailedJobs", "jobset failed")), events=[late])
     assert state.out_of_time
     assert state.why.startswith("DeadlineExceeded: ")
+
+
+def test_a_worker_that_was_deleted_is_the_cause() -> None:
+    launcher = pod("l", {"running": {}}, {ROLE: "launcher", INDEX: "0"})
+    workers = [pod(name, {"running": {}}, {ROLE: "worker"}) for name in ("w-0", "w-1")]
+    for number, each in enumerate((launcher, *workers)):
+        each["metadata"]["uid"] = str(number)
+    before = (launcher, *workers)
+    assert lost_workers(before, "mpijob", before) == []
+    anew = {**workers[1], "metadata": {**workers[1]["metadata"], "uid": "9"}}
+    (lost,) = lost_workers(before, "mpijob", (launcher, workers[0], anew))
+    assert lost is workers[1]
+    over = {**launcher, "status": {"containerStatuses": [{"state": {"terminated": {"exitCode": 0}}}]}}
+    assert lost_workers(before, "mpijob", (over,)) == []  # the operator's own doing
+    failed = work(condition("Failed", "BackoffLimitExceeded/", "limit"))
+    ended_badly = pod("l", {"terminated": {"exitCode": 255}}, {ROLE: "launcher", INDEX: "0"})
+    state = seen(ended_badly, kind="mpijob", job=failed, lost=[lost])
+    assert state.why == "pod w-1 was deleted while its ranks ran"
