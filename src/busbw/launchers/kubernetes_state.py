@@ -250,7 +250,7 @@ def _pending(view: View, conditions: Mapping[str, Fields]) -> JobState:
     if reasons:
         return reasons[-1]
     status = view.job.get("status") if view.job is not None else None
-    is_ignored = not view.pods and not status and view.waited_s > _IGNORED_SECONDS
+    is_ignored = not view.pods and not any((status or {}).values()) and view.waited_s > _IGNORED_SECONDS
     if is_ignored:
         controller = _CONTROLLERS[view.kind]
         return JobState(
