@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
 from busbw.hunt.decide import Candidate, Groups, Standing, State, by_stage, stand
+from busbw.hunt.leaves import Leaf
 from busbw.hunt.screen import Screen, effect, loss, value
 from busbw.model.hunt import BANDWIDTH, Directions, PairTest, RoundResult, Rules
 
@@ -34,6 +35,9 @@ class Suspect:
     ``loss`` is a share: of bandwidth what is missing, of latency by what it is longer; ``low`` and ``high``
     its 95 % interval. ``partners`` are the parts of its fresh tests. ``direction`` is ``sends`` or
     ``receives`` where only one of them is slow, ``lanes`` the lanes that are slow where others are not.
+    ``also`` is its loss by other metrics that say the same of it: what is late and loses packets, say.
+    ``leaf``: meant is the switch that the parts share; ``passed_inside`` of them were as quick as others
+    among themselves.
     """
 
     parts: tuple[int, ...]
@@ -47,6 +51,9 @@ class Suspect:
     confirmed: bool
     direction: str = ""
     lanes: tuple[int, ...] = ()
+    also: dict[str, float] = field(default_factory=dict)
+    leaf: bool = False
+    passed_inside: int = 0
 
 
 @dataclass(frozen=True)
@@ -68,15 +75,17 @@ class Verdict:
     pairs: int
 
 
-def conclude(rules: Rules, groups: Groups, history: Sequence[RoundResult]) -> Verdict:
-    """The verdict of all rounds of a hunt."""
+def conclude(
+    rules: Rules, groups: Groups, history: Sequence[RoundResult], leaves: Sequence[Leaf] = ()
+) -> Verdict:
+    """The verdict of all rounds of a hunt; ``leaves`` as in next_round."""
     parts = sum(map(len, groups))
     pairs = sum(len(group) * (len(group) - 1) // 2 for group in groups)
     tested = {(test.one, test.other) for each in history for test in each.tests}
     if parts < LEAST_PARTS or sum(len(each.tests) for each in by_stage(history)[0]) < 2:
         reason = f"{parts} parts: it takes {LEAST_PARTS} to tell which one of a slow pair it is"
         return Verdict(Decision.UNDECIDED, (), (), reason, {}, {}, len(history), 0, len(tested), pairs)
-    standing = stand(rules, history)
+    standing = stand(rules, history, leaves)
     suspects = _suspects(standing, State.CONFIRMED)
     left = _suspects(standing, State.OPEN)
     reason = "" if suspects else _undecided(rules, standing, left)
@@ -121,8 +130,12 @@ def _suspects(standing: Standing, state: State) -> tuple[Suspect, ...]:
             continue
         found = next(each for each in standing.screens if each.metric == candidate.metric)
         own = _suspect(candidate, found)
+        if candidate.leaf:
+            own = replace(own, leaf=True, passed_inside=len(standing.inside & set(candidate.parts)))
         if candidate.parts not in named:  # metrics are in the order in which they tell most
             named[candidate.parts] = own
+        else:
+            named[candidate.parts].also[own.metric] = own.loss
     return tuple(sorted(named.values(), key=lambda each: -effect(each.metric, each.loss)))
 
 

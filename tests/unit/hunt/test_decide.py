@@ -49,6 +49,40 @@ def test_slow_parts_are_named_and_nobody_else(count: int, bad: int, lost: float)
         assert hits >= 0.95 * 12 * bad
 
 
+@pytest.mark.parametrize("metric", [BANDWIDTH, LATENCY])
+def test_one_of_four_is_in_half_of_all_tests_and_named(metric: str) -> None:
+    """Four GPUs, one of them slow: there is no majority of pairs, but it alone explains them."""
+    hits = 0
+    for seed in range(30):
+        generator = np.random.default_rng(seed)
+        slow = seed % 4
+        rules = Rules(seed=seed)
+
+        def run(turn: Round, slow: int = slow, generator: np.random.Generator = generator) -> RoundResult:
+            whole = Fabric(4, {slow: 0.5}, latency_noise=0.01).run(turn, generator).tests
+            if metric == BANDWIDTH:
+                return RoundResult(turn, whole)
+            even = Fabric(4).run(turn, generator).tests
+            swapped = [
+                PairTest(a.one, a.other, {BANDWIDTH: b.times_ns[BANDWIDTH], LATENCY: a.times_ns[BANDWIDTH]})
+                for a, b in zip(whole, even, strict=True)
+            ]
+            return RoundResult(turn, tuple(swapped))
+
+        verdict = conclude(rules, everyone(4), hunt(rules, everyone(4), run))
+        assert named(verdict) in ([], [(slow,)])
+        hits += bool(verdict.suspects)
+    assert hits >= 29
+
+
+@pytest.mark.parametrize(("count", "bad"), [(4, 2), (5, 2), (6, 3)])
+def test_where_most_pairs_have_a_slow_part_nothing_is_decided(count: int, bad: int) -> None:
+    """Pairs that are fast whenever they meet are no chance: the others are not what is normal."""
+    for seed in range(10):
+        verdict = verdict_of(Fabric(count, dict.fromkeys(range(bad), 0.3)), seed)
+        assert (verdict.suspects, verdict.decision) == ((), Decision.UNDECIDED)
+
+
 @pytest.mark.parametrize("count", [8, 15, 64])
 @pytest.mark.parametrize("noise", [0.002, 0.01, 0.05])
 def test_a_healthy_fabric_accuses_nobody(count: int, noise: float) -> None:
