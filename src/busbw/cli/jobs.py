@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 from busbw import job_end, job_session, job_submit
 from busbw.errors import BusbwError, ExitCode
-from busbw.launchers.engine import FORGETFUL, Handle, JobState, Phase, load
+from busbw.launchers.engine import Handle, JobState, Phase, load
 from busbw.model.record import RunStatus
 from busbw.record import close
 from busbw.record import folder as folders
 from busbw.record.owner import is_owned
+from busbw.settings.engines import ENGINES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -173,7 +174,7 @@ def cancel(run: str, *, now: bool) -> ExitCode:
     if load(handle.engine).state(handle).phase is Phase.ENDED:
         print(f"{handle.engine} job {handle.id} has ended already", file=sys.stderr)
         return ExitCode.OK
-    if handle.engine in FORGETFUL and not is_owned(folder):
+    if ENGINES[handle.engine].forgets and not is_owned(folder):
         job_session.bring(folder, sys.stderr, ends=True, now=now)
     else:
         job_session.cancel(folder, now=now)

@@ -27,6 +27,7 @@ from busbw.preflight.exchange import refusal_of
 from busbw.record import folder as folders
 from busbw.record.findings import keep
 from busbw.reports.live import shown_as
+from busbw.settings.engines import ENGINES
 from busbw.settings.words import to_words
 
 if TYPE_CHECKING:
@@ -41,8 +42,6 @@ _OWN: tuple[str, ...] = ("format", "dry_run", "launches", "ranks", "deliver", "e
 # A word of a command line has 128 KiB at most on Linux, and engines quote it.
 _MOST_FILE_CHARACTERS = 60_000
 _DRY_FOLDER = "RUN_FOLDER"
-# Engines whose nodes usually share a file system with the host that submits.
-_SHARING = ("slurm", "pbs")
 
 
 def run_on(
@@ -171,7 +170,7 @@ def _notes(request: JobRequest) -> tuple[str, ...]:
 
 
 def _telling(job: Job, request: JobRequest) -> Job:
-    asked = asked_words(request.ranks, request.nodes, shared=request.engine in _SHARING)
+    asked = asked_words(request.ranks, request.nodes, shared=ENGINES[request.engine].shares)
     return replace(job, work=Work((*job.work.words, f"--asked={asked}")))
 
 

@@ -1,8 +1,8 @@
 """The contract between busbw and an engine: what is asked, what is submitted, what is heard back.
 
-An engine is a module with the functions of ``Engine``: a row of ENGINES, imported when it is used, so that
-``--help`` needs no Kubernetes client. ``request`` is pure: what the cluster must be asked first is asked by
-``inquire``, so a request can be compared as text in a test and printed by ``--dry-run``.
+An engine is a module with the functions of ``Engine``, and a row of ``settings.engines``. It is imported when
+it is used, so that ``--help`` needs no Kubernetes client. ``request`` is pure: what the cluster must be asked
+first is asked by ``inquire``, so a request can be compared as text in a test and printed by ``--dry-run``.
 """
 
 from __future__ import annotations
@@ -13,22 +13,12 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, Protocol, cast
+from typing import Any, Protocol, cast
 
 from busbw.launchers.base import Command
 from busbw.launchers.topology import RankOrder
+from busbw.settings.engines import ENGINES
 from busbw.settings.launch import LaunchSettings
-
-# Name on the command line -> module.
-ENGINES: Final[Mapping[str, str]] = {
-    "hosts": "busbw.launchers.hosts",
-    "slurm": "busbw.launchers.slurm",
-    "kubernetes": "busbw.launchers.kubernetes",
-    "pbs": "busbw.launchers.pbs",
-    "batch": "busbw.launchers.batch",
-}
-# Engines that delete what a job printed together with the job: it is read before.
-FORGETFUL: Final = frozenset({"kubernetes"})
 
 
 @dataclass(frozen=True)
@@ -204,7 +194,7 @@ class Engine(Protocol):
 
 def load(name: str) -> Engine:
     """The engine of a name in ENGINES. Raises what its module raises on import (SiteError for an extra)."""
-    return cast("Engine", import_module(ENGINES[name]))
+    return cast("Engine", import_module(ENGINES[name].module))
 
 
 def quoted(argv: tuple[str, ...]) -> str:
