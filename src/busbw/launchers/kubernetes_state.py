@@ -121,12 +121,15 @@ def is_worker(pod: Fields) -> bool:
 
 
 def lost_workers(before: Sequence[Fields], kind: Kind, pods: Sequence[Fields]) -> list[Fields]:
-    """Workers of an earlier look that are gone, or going, while their launcher still runs."""
+    """Workers of an earlier look that are gone, or going, while their launcher still runs, or that the
+    operator has made anew: it does neither at the end of a job.
+    """
     launcher = first_pod(kind, pods)
-    if launcher is None or has_ended(launcher) or "deletionTimestamp" in launcher["metadata"]:
-        return []
+    is_over = launcher is None or has_ended(launcher) or "deletionTimestamp" in launcher["metadata"]
     there = {pod["metadata"]["uid"] for pod in pods if "deletionTimestamp" not in pod["metadata"]}
-    return [pod for pod in before if is_worker(pod) and pod["metadata"]["uid"] not in there]
+    names = {name_of(pod) for pod in pods if pod["metadata"]["uid"] in there}
+    gone = [pod for pod in before if is_worker(pod) and pod["metadata"]["uid"] not in there]
+    return [pod for pod in gone if not is_over or name_of(pod) in names]
 
 
 def name_of(item: Fields) -> str:

@@ -244,6 +244,7 @@ def test_a_worker_that_was_deleted_is_the_cause() -> None:
     assert lost is workers[1]
     over = {**launcher, "status": {"containerStatuses": [{"state": {"terminated": {"exitCode": 0}}}]}}
     assert lost_workers(before, "mpijob", (over,)) == []  # the operator's own doing
+    assert lost_workers(before, "mpijob", (over, workers[0], anew)) == [workers[1]]
     failed = work(condition("Failed", "BackoffLimitExceeded/", "limit"))
     ended_badly = pod("l", {"terminated": {"exitCode": 255}}, {ROLE: "launcher", INDEX: "0"})
     state = seen(ended_badly, kind="mpijob", job=failed, lost=[lost])
