@@ -22,7 +22,7 @@ from typing import Final
 import numpy as np
 
 from busbw.hunt.leaves import Leaf, across, inside, of_round, suspected
-from busbw.hunt.screen import Screen, lower_median, screen, value
+from busbw.hunt.screen import Screen, counts, lower_median, screen, value
 from busbw.model.hunt import PairTest, Round, RoundResult, Rules, Stage
 from busbw.planning.rounds import matchings, pair, turns
 
@@ -122,7 +122,12 @@ def all_agree(standing: Standing) -> bool:
 def stand(rules: Rules, history: Sequence[RoundResult], leaves: Sequence[Leaf] = ()) -> Standing:
     """What the rounds say; at least one of screening, with two tests."""
     screens, confirms = by_stage(history)
-    found = tuple(screen(rules, metric, screens) for metric in rules.metrics)
+    counted = {metric: [each for each in screens if counts(metric, each)] for metric in rules.metrics}
+    found = tuple(
+        screen(rules, metric, own)
+        for metric, own in counted.items()
+        if len(own) > 1 or metric == rules.metrics[0]
+    )
     shut = [(each, leaf) for each in found for leaf in suspected(each, leaves)]
     switches: list[Candidate] = []
     if shut:  # a switch that was cleared fences nobody
@@ -157,7 +162,11 @@ class _Judge:
         ends = {part for _, parts in self.wanted for part in parts[:1]} | behind
         self.control = set(self.good) or set(found[0].of_part) - ends
         self.centres = {
-            each.metric: [_centre(each, tested, self.control) for tested in confirms] for each in found
+            each.metric: [
+                _centre(each, tested, self.control) if counts(each.metric, tested) else None
+                for tested in confirms
+            ]
+            for each in found
         }
         own = [(each, *told) for each in found for told in self._among(each)]
         slow = {(each.metric, part) for each, _, test, residual in own if residual > each.cut

@@ -115,6 +115,9 @@ def _not_covered(verdict: Verdict) -> list[Finding]:
     said = [f"paths between the {untested} of {verdict.pairs} pairs that were not tested"] if untested else []
     for metric, share in verdict.resolution.items():
         said.append(f"{_BELOW[metric]} less than {_share(metric, share)}")
+    if verdict.stalled_rounds:
+        rounds = f"{verdict.stalled_rounds} of {verdict.rounds} rounds"
+        said.append(f"latency in {rounds}, in which programs waited for cores")
     return (
         [Finding(Severity.INFO, f"not covered: {'; '.join(said)}", check=CHECK)] if verdict.resolution else []
     )

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from busbw.hunt.noise import Floats, Noise, estimate
-from busbw.model.hunt import BANDWIDTH, PairTest, RoundResult, Rules
+from busbw.model.hunt import BANDWIDTH, LATENCY, PairTest, RoundResult, Rules
 
 # The least effect that two tests of a part can show, in standard deviations of one test: half of it is the
 # cut, which a healthy part passes in both but for 1 in 7,000.
@@ -19,6 +19,7 @@ _SEEN: Final = 4.5
 # Where so many pairs are faster than the rest by more than the cut, the rest is no measure of health.
 _MOST_FAST: Final = 0.2
 _LEAST_OTHERS: Final = 3  # who all find a part slow, where there is no majority of tests that pass
+_MOST_STALLED: Final = 0.5  # more often than not, something waited for a core
 _LEAST_SIGMA: Final = 1e-9  # of scripted times, which are all alike
 
 
@@ -80,6 +81,14 @@ def loss(metric: str, value: float) -> float:
 def value(test: PairTest, metric: str) -> float:
     """What rules compare: the logarithm of the slower direction's slowest lane."""
     return math.log(test.worst_ns(metric))
+
+
+def counts(metric: str, tested: RoundResult) -> bool:
+    """Whether a round says anything of a metric: of latency it does not where cores were fought for. What a
+    message then waits for is mostly the kernel and other programs, and may be longer on one host for as long
+    as the hunt takes.
+    """
+    return metric != LATENCY or tested.stalled <= _MOST_STALLED
 
 
 def screen(rules: Rules, metric: str, rounds: Sequence[RoundResult]) -> Screen:

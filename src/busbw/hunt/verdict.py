@@ -10,8 +10,8 @@ from typing import Final
 
 from busbw.hunt.decide import Candidate, Groups, Standing, State, by_stage, stand
 from busbw.hunt.leaves import Leaf
-from busbw.hunt.screen import Screen, effect, loss, value
-from busbw.model.hunt import BANDWIDTH, Directions, PairTest, RoundResult, Rules
+from busbw.hunt.screen import Screen, counts, effect, loss, value
+from busbw.model.hunt import BANDWIDTH, LATENCY, Directions, PairTest, RoundResult, Rules
 
 _NORMAL_95: Final = 1.96
 # A part of a pair alone: no third one tells which of the two it is.
@@ -60,7 +60,8 @@ class Suspect:
 class Verdict:
     """``suspects`` are confirmed, ``open`` are not; the slowest first. ``reason`` says why nothing could be
     decided. ``resolution`` is the least loss that would have been seen, ``noise`` the standard deviation of
-    one test, by metric; ``tested`` of ``pairs`` pairs were tested at least once.
+    one test, by metric; ``tested`` of ``pairs`` pairs were tested at least once. ``stalled_rounds`` are those
+    whose latency says nothing, because cores were fought for.
     """
 
     decision: Decision
@@ -73,6 +74,7 @@ class Verdict:
     void_rounds: int
     tested: int
     pairs: int
+    stalled_rounds: int = 0
 
 
 def conclude(
@@ -101,6 +103,7 @@ def conclude(
         standing.void,
         len(tested),
         pairs,
+        sum(not counts(LATENCY, each) for each in history),
     )
 
 
@@ -116,6 +119,9 @@ def _undecided(rules: Rules, standing: Standing, left: tuple[Suspect, ...]) -> s
         return f"{unexplained} of {len(first.residuals)} pairs are slow though their parts pass with others"
     if left:
         return f"{len(left)} suspected, neither confirmed nor cleared by their fresh tests"
+    unseen = [metric for metric in rules.metrics if metric not in {each.metric for each in standing.screens}]
+    if unseen:
+        return f"{unseen[0]} could not be judged: programs on the hosts waited for cores"
     if not first.sees_floor:
         seen, floor = loss(first.metric, first.smallest), rules.floors[first.metric]
         return f"noise hides what is below {seen:.0%}, and {floor:.0%} was asked for"

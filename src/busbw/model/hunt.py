@@ -55,11 +55,14 @@ class PairTest:
 
 @dataclass(frozen=True)
 class RoundResult:
-    """A round that was run. ``seconds`` is how long it took, everything in it."""
+    """A round that was run. ``seconds`` is how long it took, everything in it; ``stalled`` the share of its
+    latency tests' time in which something waited for a core, on the host where that was longest.
+    """
 
     round: Round
     tests: tuple[PairTest, ...]
     seconds: float = 0.0
+    stalled: float = 0.0
 
 
 @dataclass(frozen=True)

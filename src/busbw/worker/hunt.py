@@ -26,7 +26,7 @@ from busbw.model.finding import Finding, worst_first
 from busbw.model.hunt import BANDWIDTH, LATENCY, RESENT, Hunt, PairTest, Round, RoundResult, Stage
 from busbw.model.layout import Placement
 from busbw.planning.rounds import rails, rings, turn, turns
-from busbw.probes.host import queued_ns
+from busbw.probes.host import queued_ns, stalled_ns
 from busbw.probes.tcp import resent_segments
 from busbw.worker.measure import agreed_call_ns
 from busbw.world.mpi import MpiWorld
@@ -176,7 +176,8 @@ class _Tester:
         everyone = [json.loads(each) for each in told]
         judge = _ring_test if chosen.stage in (Stage.RAILS, Stage.NODES) else _pair_test
         tests = tuple(judge(field, pair, everyone) for pair in chosen.pairs)
-        return RoundResult(chosen, tests, round(time.monotonic() - start_s, 4))
+        stalled = max((each[LATENCY][0][2] for each in everyone if LATENCY in each), default=0.0)
+        return RoundResult(chosen, tests, round(time.monotonic() - start_s, 4), round(stalled, 3))
 
     def _test(
         self,
@@ -224,16 +225,17 @@ class _Tester:
             return [self._sample(prepared, self._calls) for _ in range(self.hunt.samples)]
 
     def _small(self, pairs: tuple[tuple[int, int], ...]) -> list[float]:
-        """Nanoseconds of a small exchange on this rank, the mean of many, the late ones among them; and those
-        of it in which the rank had no core.
+        """Nanoseconds of a small exchange on this rank, the mean of many, the late ones among them; those
+        of it in which the rank had no core; and the share of the time in which anything on the host had none.
         """
         with self._prepared(pairs, self.hunt.small_bytes, _SMALL_PAUSE_NS * self._sleeps) as prepared:
             prepared.run(0, _SMALL_LEAD)
-            before_ns = queued_ns()
+            start_ns, stalled, before_ns = time.monotonic_ns(), stalled_ns(), queued_ns()
             took = self._sample(prepared, self.hunt.small_calls)
             # Beside it, what this rank waited for a core: another program's doing, and no fault of the link.
             queued = queued_ns() - before_ns if self._backend.name == "mpi" else 0
-            return [took, queued / self.hunt.small_calls]
+            share = (stalled_ns() - stalled) / (time.monotonic_ns() - start_ns)
+            return [took, queued / self.hunt.small_calls, min(1.0, share)]
 
     def _sample(self, prepared: PreparedCase, calls: int) -> float:
         self.world.barrier()
@@ -267,7 +269,7 @@ def _pair_test(
     def took(metric: str, way: int, one: int, other: int) -> float:
         ends = (everyone[one][metric][way], everyone[other][metric][way])
         if metric == LATENCY:
-            (mine, queued), (theirs, queued_there) = ends
+            (mine, queued, _), (theirs, queued_there, _) = ends
             both = max(mine, theirs)
             return max(both - queued - queued_there, _LEAST_OWN * both)
         return _second_shortest(list(map(max, zip(*ends, strict=True))))

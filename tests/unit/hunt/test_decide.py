@@ -274,6 +274,41 @@ def test_what_slows_a_whole_round_accuses_nobody_however_few_controls_it_has(fac
     assert set(named(verdict)) <= {(0,)}
 
 
+def late(turn: Round, generator: np.random.Generator, stalled: float) -> RoundResult:
+    """A round in which the small messages of part 1 take three times as long."""
+    healthy = Fabric(8).run(turn, generator)
+    tests = []
+    for test in healthy.tests:
+        factor = 3.0 if 1 in (test.one, test.other) else 1.0
+        ((there,), (back,)) = test.times_ns[LATENCY]
+        times_ns = {**test.times_ns, LATENCY: ((there * factor,), (back * factor,))}
+        tests.append(PairTest(test.one, test.other, times_ns))
+    return RoundResult(turn, tuple(tests), stalled=stalled)
+
+
+def test_where_cores_are_fought_for_late_messages_accuse_nobody() -> None:
+    """A kernel thread or an interrupt that waits for a core delays one host's messages for a whole hunt."""
+    generator = np.random.default_rng(5)
+    quiet = conclude(RULES, everyone(8), hunt(RULES, everyone(8), lambda turn: late(turn, generator, 0.2)))
+    assert [(each.parts, each.metric) for each in quiet.suspects] == [((1,), LATENCY)]
+    busy = conclude(RULES, everyone(8), hunt(RULES, everyone(8), lambda turn: late(turn, generator, 0.8)))
+    assert (busy.suspects, busy.decision) == ((), Decision.UNDECIDED)
+    assert busy.reason == "latency could not be judged: programs on the hosts waited for cores"
+    assert busy.stalled_rounds == busy.rounds
+
+
+def test_a_round_in_which_cores_were_fought_for_counts_for_bandwidth_only() -> None:
+    """Late messages in restless rounds alone: the quiet ones show that nothing is the matter."""
+    generator = np.random.default_rng(6)
+
+    def run(turn: Round) -> RoundResult:
+        return Fabric(8).run(turn, generator) if turn.number % 2 else late(turn, generator, 0.9)
+
+    verdict = conclude(RULES, everyone(8), hunt(RULES, everyone(8), run))
+    assert verdict.decision is Decision.HEALTHY
+    assert 0 < verdict.stalled_rounds < verdict.rounds
+
+
 def test_classes_of_pairs_are_no_faults() -> None:
     """Half of the parts on a switch of their own, and slow between the two: nobody is to blame."""
     verdict = rounds_of(
