@@ -80,7 +80,7 @@ def _node_counts(launch: LaunchSettings) -> tuple[int, ...]:
     words = [word.strip() for word in launch.nodes.split(",") if word.strip()]
     if words and launch.on is None:
         raise UsageError("--nodes needs an engine", hint="give --on hosts, slurm, kubernetes, pbs or batch")
-    if not all(word.isdigit() and int(word) for word in words):
+    if not all(word.isdecimal() and int(word) for word in words):
         raise UsageError(f"--nodes {launch.nodes} is no number of nodes", hint="give 8, or 2,4,8")
     return tuple(sorted(map(int, words)))
 

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from busbw.errors import UsageError
+from busbw.settings.engines import ENGINES
 from busbw.settings.launch import LaunchSettings
 from busbw.settings.run import RunSettings
 
-ENGINE_SECTIONS: Final = ("hosts", "slurm", "kubernetes", "pbs", "batch")
+ENGINE_SECTIONS: Final = tuple(ENGINES)
 MAPPINGS: Final = ("node", "run", "env", "launch", *ENGINE_SECTIONS, *(f"{e}_env" for e in ENGINE_SECTIONS))
 _LISTS: Final = (
     *("library_path", "expects", "references", "notes", "unset", "engines"),
