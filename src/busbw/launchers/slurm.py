@@ -55,7 +55,10 @@ def inquire(launch: LaunchSettings, command: tuple[str, ...] = ()) -> Mapping[st
     facts = {"python": sys.executable, "user_id": str(os.getuid()), "setup": _read_setup(launch)}
     facts |= read_texts(launch)
     facts["mpi"] = " ".join(_offered_mpi())
-    facts["gpus"] = str(_gpus_of_a_node(launch.partition))
+    try:
+        facts["gpus"] = str(_gpus_of_a_node(launch.partition))
+    except SiteError as error:  # a dry run goes on; a real one is told by `look` or sbatch
+        facts |= {"gpus": "0", "unasked": error.message}
     facts["family"] = ""  # what an image has is not known here
     if not launch.image:
         facts["family"] = command_family(command) if command else python_family(launch.python)
@@ -124,6 +127,8 @@ def request(job: Job, facts: Mapping[str, str]) -> JobRequest:
         "command": "" if job.work.is_busbw else "yes",
     }
     notes = (note,) if (note := unknown_mpi(job, size, facts)) else ()
+    if unasked := facts.get("unasked"):
+        notes = (*notes, f"GPUs of a node are not known, so none are asked for: {unasked}")
     files = {SCRIPT: script.text}
     return JobRequest(
         "slurm",
