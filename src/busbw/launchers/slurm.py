@@ -57,8 +57,8 @@ def inquire(launch: LaunchSettings, command: tuple[str, ...] = ()) -> Mapping[st
     facts["mpi"] = " ".join(_offered_mpi())
     try:
         facts["gpus"] = str(_gpus_of_a_node(launch.partition))
-    except SiteError as error:  # a dry run goes on; a real one is told by `look` or sbatch
-        facts |= {"gpus": "0", "unasked": error.message}
+    except SiteError as error:  # a dry run goes on; see submit
+        facts |= {"gpus": "0", "unasked": error.message, "unasked_hint": error.hint}
     facts["family"] = ""  # what an image has is not known here
     if not launch.image:
         facts["family"] = command_family(command) if command else python_family(launch.python)
@@ -129,6 +129,7 @@ def request(job: Job, facts: Mapping[str, str]) -> JobRequest:
     notes = (note,) if (note := unknown_mpi(job, size, facts)) else ()
     if unasked := facts.get("unasked"):
         notes = (*notes, f"GPUs of a node are not known, so none are asked for: {unasked}")
+        details |= {"unasked": unasked, "unasked_hint": facts["unasked_hint"]}
     files = {SCRIPT: script.text}
     return JobRequest(
         "slurm",
@@ -146,6 +147,8 @@ def request(job: Job, facts: Mapping[str, str]) -> JobRequest:
 def submit(request: JobRequest, folder: Path) -> Handle:
     """See Engine."""
     (command,) = request.commands
+    if unasked := request.details.get("unasked"):  # it would go without the GPUs that it needs
+        raise SiteError(unasked, hint=request.details["unasked_hint"])
     if slurm_bring.is_wanted(request.details):
         slurm_bring.put(folder)
     if job := request.details["step_of"]:
