@@ -8,7 +8,7 @@
 #define BUSBW_API extern "C" __attribute__((visibility("default")))
 
 // Raised with every change of a struct or signature below; core.py refuses a library of another number.
-constexpr int32_t kCoreAbi = 7;
+constexpr int32_t kCoreAbi = 8;
 BUSBW_API int32_t busbw_core_abi();
 
 // ---- status of every function that returns int32_t -------------------------------------------------
@@ -160,6 +160,12 @@ BUSBW_API BusbwCall* busbw_mpi_sleeping(BusbwCall* call, void* test, int64_t pau
 // A captured CUDA graph (CUgraphExec) of any number of calls: one issue is one launch.
 BUSBW_API BusbwCall* busbw_graph_call(const BusbwCudaTable* cuda, void* graph_exec, void* stream);
 BUSBW_API BusbwCall* busbw_null_call();
+// Ranges for a profiler (native/nvtx.cpp): 1 where the library that NVTX_INJECTION64_PATH names took them, 0
+// where there is none. Decided once; `domain` is the name under which it shows them.
+BUSBW_API int32_t busbw_nvtx_attach(const char* domain);
+// The call within a range of this text (copied), with bytes as its payload; the call itself where no profiler
+// is attached. Takes the call over.
+BUSBW_API BusbwCall* busbw_ranged_call(BusbwCall* call, const char* text, uint64_t bytes);
 BUSBW_API void busbw_call_free(BusbwCall* call);
 // One call at the given slot, untimed (correctness checks, warm-up).
 BUSBW_API int32_t busbw_issue(const BusbwCall* call, uint64_t slot);

@@ -8,6 +8,11 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from busbw.world.identity import Identity
 
 _FOR_READERS = {"-h", "--help", "--dry-run", "--version"}
 _INTERRUPTED = 130
@@ -61,6 +66,8 @@ def _join_as_follower(arguments: list[str]) -> int | None:
     is_nccl_tests = arguments[0] == _NCCL_TESTS and len(arguments) > 1
     if _FOR_READERS.intersection(arguments) and not is_nccl_tests:
         return None if identity.rank == 0 else 0  # rank 0 says it for all
+    if arguments[0] == "run" and "--profile=nsys" in arguments:
+        _enter_profiler(arguments, identity)
     from busbw.worker.signals import block
 
     block()  # rank 0 too: the command line's libraries may start threads
@@ -73,6 +80,27 @@ def _join_as_follower(arguments: list[str]) -> int | None:
     from busbw.worker.follower import follow
 
     return follow(identity, arguments)
+
+
+def _enter_profiler(arguments: list[str], identity: Identity) -> None:
+    """Come back under nsys, as a rank of a run whose front process waits for its record. Comes here again
+    where there is none: who started the ranks starts the profiler too, and the command line says so.
+    """
+    from busbw.errors import SiteError
+    from busbw.worker import profile
+
+    folder = profile.option(arguments, "--deliver")
+    if not folder or not profile.is_asked(profile.TOOL, os.environ):
+        return
+    try:
+        more = profile.option(arguments, "--profile-args")
+        profile.enter(Path(folder), identity, profile.rank_argv("busbw", arguments), more)
+    except SiteError as error:
+        from busbw.worker.emit import emit
+        from busbw.worker.lead import error_event
+
+        emit(error_event(error))
+        raise SystemExit(error.exit_code) from error
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from busbw_testing.reported import run_folder
+from busbw_testing.reported_more import pairs_folder, series
 
 from busbw.cli.main import main
 
@@ -51,3 +52,17 @@ def large_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("large")
     run_folder(home, "20261122-120000-all_reduce-cccc", ranks=2160, hosts=270)
     return written(home, "last")
+
+
+PAIRS = "20261122-130000-pairs-dddd"
+
+
+@pytest.fixture(scope="session")
+def maps_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A matrix of 12 ranks with one slow pair, and a series of setups."""
+    home = tmp_path_factory.mktemp("maps")
+    pairs_folder(home, PAIRS, parts=12, slow={(3, 7): 2.0})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BUSBW_HOME", str(home))
+        measured = series().folder.name
+    return written(home, PAIRS, measured)

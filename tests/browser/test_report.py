@@ -161,3 +161,97 @@ def test_a_run_of_2160_ranks_stays_small_and_opens(open_page: Open, large_report
     heat = page.locator('figure[id$="ranks"]')
     assert heat.locator("tbody tr").count() <= 48
     assert "+20.0%" in heat.inner_text()  # the one slow rank is still there
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_maps_of_pairs_and_setups_are_readable(
+    open_page: Open, maps_report: Path, width: int, scheme: str
+) -> None:
+    page = open_page(maps_report, width, scheme)
+    assert page.said == [maps_report.as_uri()]
+    figures = page.locator("figure")
+    assert figures.count() == 5  # three metrics of the pairs; verdicts and curves of the setups
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.evaluate(CONTRAST)[0] >= LEAST_CONTRAST
+    # No word of a picture sticks out of it, or lies on another one.
+    outside, overlapping = page.evaluate(WORDS_OF_PICTURES)
+    assert outside == []
+    assert overlapping == []
+
+
+# Of every picture: words that its frame cuts, and neighbouring words of an axis or a legend that overlap.
+WORDS_OF_PICTURES = """() => {
+  const outside = [], overlapping = [];
+  for (const svg of document.querySelectorAll("figure svg")) {
+    const frame = svg.getBoundingClientRect();
+    const words = [...svg.querySelectorAll("text")].filter((each) => each.textContent.trim()
+      && each.getAttribute("opacity") !== "0" && each.getAttribute("transform").indexOf("rotate") < 0);
+    const boxes = words.map((each) => each.getBoundingClientRect());
+    boxes.forEach((box, at) => {
+      if (box.left < frame.left - 1 || box.right > frame.right + 1) outside.push(words[at].textContent);
+      for (let other = at + 1; other < boxes.length; other++) {
+        const next = boxes[other];
+        const wide = Math.min(box.right, next.right) - Math.max(box.left, next.left);
+        const high = Math.min(box.bottom, next.bottom) - Math.max(box.top, next.top);
+        if (wide > 1 && high > 4) overlapping.push([words[at].textContent, words[other].textContent]);
+      }
+    });
+  }
+  return [outside, overlapping];
+}"""
+
+
+def test_no_word_of_a_picture_is_cut_or_covered(open_page: Open, report: Path) -> None:
+    for width in (1280, 390):
+        assert open_page(report, width).evaluate(WORDS_OF_PICTURES) == [[], []]
+
+
+def test_a_slow_pair_stands_out_in_both_schemes(open_page: Open, maps_report: Path) -> None:
+    """Its colour is its own, and far from that of an empty place."""
+    for scheme in ("light", "dark"):
+        page = open_page(maps_report, scheme=scheme)
+        cells = page.locator('figure[id$="ranks-bandwidth"]').locator(MARKS)
+        assert cells.count() == 12 * 11
+        fills = cells.evaluate_all(
+            "each => each.map(cell => [cell.getAttribute('aria-label'), getComputedStyle(cell).fill])"
+        )
+        (slow,) = (fill for label, fill in fills if label.startswith("from 3 to 7:"))
+        assert [fill for _, fill in fills].count(slow) == 1
+        paper = "getComputedStyle(document.querySelector('figure')).backgroundColor"
+        assert slow != page.evaluate(paper)
+
+
+def test_arrows_go_up_and_down_in_a_column_of_a_map(open_page: Open, maps_report: Path) -> None:
+    page = open_page(maps_report)
+    picture = page.locator('figure[id$="ranks-bandwidth"] .picture')
+    picture.focus()
+    tip = page.locator("#tip")
+    said = []
+    for key in (
+        "ArrowLeft",
+        "ArrowDown",
+        "ArrowDown",
+        "ArrowRight",
+        "ArrowUp",
+        "ArrowUp",
+        "End",
+        "ArrowDown",
+    ):
+        page.keyboard.press(key)
+        said.append(tip.inner_text().partition(":")[0])
+    assert said == [
+        "from 0 to 1", "from 2 to 1", "from 3 to 1",  # nobody is tested with itself
+        "from 3 to 2", "from 1 to 2", "from 0 to 2", "from 11 to 10", "from 11 to 10",
+    ]  # fmt: skip
+
+
+def test_a_matrix_names_its_rows_and_keeps_the_names_in_view(open_page: Open, maps_report: Path) -> None:
+    page = open_page(maps_report, 390)
+    numbers = page.locator('figure[id$="ranks-bandwidth"] .numbers')
+    assert numbers.locator('tbody th[scope="row"]').all_inner_texts() == [str(rank) for rank in range(12)]
+    first = numbers.locator("tbody th").first
+    before = first.bounding_box()["x"]
+    numbers.evaluate("each => { each.scrollLeft = 200; }")
+    assert numbers.evaluate("each => each.scrollLeft") > 100
+    assert first.bounding_box()["x"] == pytest.approx(before, abs=1)

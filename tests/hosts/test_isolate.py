@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import Any
+import statistics
+import sys
+from typing import Any, Final
 
 import pytest
-from busbw_testing.shaping import NOMINAL_MBIT, send_at, why_no_shaping
+from busbw_testing.shaping import NOMINAL_MBIT, clear, delay, send_at, why_no_delay, why_no_shaping
 
 pytestmark = [pytest.mark.hosts, pytest.mark.timeout(600)]
 
@@ -40,6 +42,50 @@ def test_a_slow_host_is_named(six_hosts: Any) -> None:
     assert "h4: " in front.out
     again = six_hosts.run("show", "last")
     assert again.out.count("# slurm    --exclude=h4") == 1
+
+
+# Milliseconds that each of 100 connections to the host's sshd took: one there and back.
+CONNECT: Final = """
+import socket, sys, time
+for _ in range(100):
+    start = time.perf_counter()
+    socket.create_connection((sys.argv[1], 22)).close()
+    print(1e3 * (time.perf_counter() - start))
+"""
+
+
+def test_a_delay_is_as_long_as_it_is_set_and_ends(six_hosts: Any) -> None:
+    """What the hunt below stands on, where the kernel has no delay of its own."""
+    if why := why_no_delay(six_hosts.hosts):
+        pytest.skip(why)
+
+    def connect_ms(name: str) -> float:
+        words = (sys.executable, "-c", CONNECT, six_hosts.hosts.address(name))
+        return statistics.median(map(float, six_hosts.hosts.run("h1", *words).stdout.split()))
+
+    delay(six_hosts.hosts, "h3", 0.005)
+    assert connect_ms("h3") >= 10
+    assert connect_ms("h4") < 5
+    clear(six_hosts.hosts, "h3")
+    assert connect_ms("h3") < 5
+
+
+def test_a_delayed_host_is_named(six_hosts: Any) -> None:
+    """Small messages to and from it are late; large ones only by as much, which is little of their time."""
+    if why := why_no_delay(six_hosts.hosts):
+        pytest.skip(why)
+    shape(six_hosts)
+    delay(six_hosts.hosts, "h3", 0.002)
+    front = six_hosts.start("isolate", *ON, "-b", "2M")
+    code = front.finish()
+    (field,) = six_hosts.record()["hunt"]["fields"]
+    named = [suspect["names"] for suspect in field["suspects"]]
+    assert named in ([], [["h3"]])
+    assert code == (1 if named else 3)
+    if not named:
+        pytest.skip(f"this machine is too busy to decide: {field['reason']}")
+    assert field["exclude"]["slurm"] == "--exclude=h3"
+    assert "more latency than the others have" in front.out
 
 
 def test_alike_hosts_are_not_accused(six_hosts: Any) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from minikubelet import Kubelet
 
 LOOK_SECONDS = 0.1
+RATE_LABEL = "lab/mbit"  # of a node: how fast the pods on it send, each of them
 # A name that is not in the table is asked for again after this long, as kubelets do (after 10 s and more).
 _PULL_AGAIN_SECONDS = 1.0
 
@@ -73,9 +74,10 @@ class Pod:
         volumes = self._volumes()
         if volumes is None:
             return
-        self.sandbox = Sandbox(
-            self.pod.spec.hostname or self.name, self.address, self.kubelet.settings.bridge
-        )
+        node = self.kubelet.core.read_node(self.pod.spec.node_name)
+        mbit = (node.metadata.labels or {}).get(RATE_LABEL, "")
+        name = self.pod.spec.hostname or self.name
+        self.sandbox = Sandbox(name, self.address, self.kubelet.settings.bridge, mbit)
         self.kubelet.write_names()
         for container in self.pod.spec.init_containers or []:
             code = self._execute(container, volumes, last=False)

@@ -68,7 +68,7 @@ __all__ = [
     "time_lanes_host",
 ]
 
-CORE_ABI: Final = 7
+CORE_ABI: Final = 8
 LIBRARY_PATH: Final = Path(__file__).with_name("libbusbw_core.so")
 DEVICE_CODE_PATH: Final = Path(__file__).with_name("pattern_device.ptx")
 

@@ -27,6 +27,7 @@ from busbw.backends.mpi_limits import (
     started,
 )
 from busbw.backends.parts import CheckedParts, PartedBuffers
+from busbw.backends.ranges import ranged
 from busbw.backends.segments import gathered_offset, native_segments
 from busbw.model.case import Case
 from busbw.model.collective import Role, collective
@@ -81,6 +82,7 @@ class MpiCase(CheckedParts):
         test, pause_ns = sleep
         if pause_ns:
             self._call = core.Call.mpi_sleeping(self._call, test, pause_ns)
+        self._call = ranged(self._call, parts.case)
         self._barrier = barrier
 
     def run(self, slot: int, calls: int = 1) -> None:

@@ -16,6 +16,7 @@ from busbw.backends.buffers import CaseBuffers
 from busbw.backends.nccl_graph import MAX_CALLS_PER_GRAPH, Graph, GraphCache
 from busbw.backends.nccl_support import Element
 from busbw.backends.parts import CheckedParts, PartedBuffers
+from busbw.backends.ranges import ranged
 from busbw.backends.segments import gathered_offset, native_segments
 from busbw.model.collective import Role
 
@@ -122,9 +123,11 @@ class NcclCase(CheckedParts):
         self._barrier = barrier
         self._at_close = at_close
         calls = [nccl_call(channel, part) for part in arguments]
-        self._single = calls[0] if len(calls) == 1 else core.Call.nccl_parts(calls, channel.nccl_table)
+        single = calls[0] if len(calls) == 1 else core.Call.nccl_parts(calls, channel.nccl_table)
+        self._single = ranged(single, parts.case)
         # Parts are a group already: the plan has no aggregate of them.
-        self._timed = self._single if aggregate == 1 else nccl_call(channel, arguments[0], aggregate)
+        group = nccl_call(channel, arguments[0], aggregate) if aggregate > 1 else None
+        self._timed = self._single if group is None else ranged(group, parts.case, aggregate)
         self._graphs: GraphCache | None = None
         if graph:
             self._run_before_capture()
@@ -214,7 +217,10 @@ class NcclCase(CheckedParts):
 
     def _graph(self, enqueue: Callable[[], None]) -> Graph:
         channel = self._channel
-        return Graph(channel.driver, channel.cuda_table, channel.stream, enqueue)
+        graph = Graph(channel.driver, channel.cuda_table, channel.stream, enqueue)
+        # A launch holds many calls: kernels in it are told apart by nothing but the case.
+        graph.call = ranged(graph.call, self._parts.case, graph=True)
+        return graph
 
     @staticmethod
     def _issue(call: core.Call, slot: int, calls: int) -> None:

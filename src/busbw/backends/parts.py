@@ -16,8 +16,11 @@ _PART_SHIFT = 57
 
 @dataclass(frozen=True)
 class PartedBuffers:
-    """The buffers of a call's parts; of a whole call, one part. ``first_elements`` are where parts begin."""
+    """The buffers of the parts of a ``case``; of a whole call, one part. ``first_elements`` are where parts
+    begin.
+    """
 
+    case: Case
     parts: tuple[CaseBuffers, ...]
     first_elements: tuple[int, ...]
 
@@ -28,7 +31,7 @@ class PartedBuffers:
         """Lay the case out in the pair; see CaseBuffers.of."""
         whole = CaseBuffers.of(pair, case, role, overlap, rotate=rotate, data=data)
         if not case.coalesce:
-            return cls((whole,), (0,))
+            return cls(case, (whole,), (0,))
         parts, firsts, first = [], [], 0
         type_bytes = case.data_type.size_bytes
         for part in case.parts:
@@ -45,7 +48,7 @@ class PartedBuffers:
             )
             firsts.append(first)
             first += part.requested_bytes // type_bytes
-        return cls(tuple(parts), tuple(firsts))
+        return cls(case, tuple(parts), tuple(firsts))
 
     def load(self, seed: int, slot: int) -> None:
         """See CaseBuffers."""

@@ -40,6 +40,10 @@ def compare_command(
         raise UsageError("nothing to compare", hint="name a file of setups, or two runs or logs")
     if settings.format == "jsonl":
         raise UsageError("--format jsonl is the form of a run's events", hint="use table, csv or json")
+    if settings.profile != "none":
+        raise UsageError(
+            "times under a profiler are compared with nothing", hint="leave out --profile, or use busbw run"
+        )
     specs = [word for word in words if word.endswith(_SPEC_ENDS)]
     if specs:
         from busbw.cli.compare_setups import measure_setups
@@ -48,7 +52,7 @@ def compare_command(
             raise UsageError("a file of setups is compared alone", hint="put all setups into one file")
         return measure_setups(Path(specs[0]), options, settings, launch, argv)
     _refuse_measuring(options, settings, launch)
-    if (series := _series_folder(words)) is not None:
+    if (series := series_folder(words)) is not None:
         from busbw.cli.compare_setups import show_series
 
         return show_series(series, options, settings.format)
@@ -72,7 +76,7 @@ def _refuse_measuring(options: CompareSettings, settings: RunSettings, launch: L
         )
 
 
-def _series_folder(words: tuple[str, ...]) -> Path | None:
+def series_folder(words: tuple[str, ...]) -> Path | None:
     """The folder of a series of setups, by path or by its name in the home of the runs."""
     if len(words) != 1:
         return None

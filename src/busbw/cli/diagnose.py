@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,10 +12,10 @@ from busbw.analysis.expectation import expect, kind_of
 from busbw.analysis.limits import wires_of, wires_of_node
 from busbw.diagnosis.engine import answer, diagnose, exit_code
 from busbw.diagnosis.subject import Subject
-from busbw.errors import ExitCode
+from busbw.errors import ExitCode, UsageError
 from busbw.model.conclusion import QUESTIONS
 from busbw.model.record import RunRecord
-from busbw.record.folder import environ_home
+from busbw.record.folder import NSYS_FOLDER, environ_home
 from busbw.record.read import read_digests, read_samples
 from busbw.references import load
 from busbw.reports import diagnosis as report
@@ -23,6 +23,7 @@ from busbw.reports import diagnosis as report
 if TYPE_CHECKING:
     from busbw.analysis.limits import Wires
     from busbw.model.conclusion import Answer, Conclusion, Question
+    from busbw.model.profile import Profile
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,14 +39,20 @@ class Diagnosed:
         return {question: answer(question, self.conclusions) for question in QUESTIONS}
 
 
-def diagnose_command(run: str, format_name: str) -> ExitCode:
-    """Print the conclusions about a run or log. 0 good, 1 a warning or an error, 3 nothing could be told."""
+def diagnose_command(run: str, format_name: str, nsys: Sequence[Path] = ()) -> ExitCode:
+    """Print the conclusions about a run or log. 0 good, 1 a warning or an error, 3 nothing could be told.
+    ``nsys`` are exports of Nsight Systems of that run. Raises UsageError.
+    """
     from busbw.cli.compare_inputs import read_arm
 
     given = read_arm(run)
+    if nsys and len(given.records) > 1:
+        raise UsageError(
+            f"--nsys is of one run, and {run} has {len(given.records)}", hint="name one run or log with it"
+        )
     code = ExitCode.OK
     for position, (record, folder) in enumerate(zip(given.records, given.folders, strict=True)):
-        each = diagnosed(record, folder)
+        each = diagnosed(record, folder, nsys)
         own = exit_code(each.conclusions)
         code = own if own is ExitCode.BAD_VERDICT or code is ExitCode.OK else code
         if format_name == "json":
@@ -57,10 +64,32 @@ def diagnose_command(run: str, format_name: str) -> ExitCode:
     return code
 
 
-def diagnosed(record: RunRecord, folder: Path | None) -> Diagnosed:
-    """Read what else there is of a run, and ask every question. ``folder`` is None for a log."""
+def diagnosed(record: RunRecord, folder: Path | None, nsys: Sequence[Path] = ()) -> Diagnosed:
+    """Read what else there is of a run, and ask every question. ``folder`` is None for a log. Without
+    ``nsys``, exports that the run itself made (--profile nsys) are read.
+    """
     subject = subject_of(record, folder)
+    subject = replace(subject, profiles=_profiles(folder, nsys))
     return Diagnosed(subject, diagnose(subject))
+
+
+def _profiles(folder: Path | None, nsys: Sequence[Path]) -> tuple[Profile, ...]:
+    from busbw.importers.nsys import read_profile
+
+    if nsys or folder is None:
+        return tuple(read_profile(path) for path in nsys)
+    return tuple(map(_own_profile, sorted((folder / NSYS_FOLDER).glob("*.sqlite"))))
+
+
+def _own_profile(path: Path) -> Profile:
+    """One of the run's own: a rank that was killed leaves half an export, and the rest still counts."""
+    from busbw.importers.nsys import read_profile
+    from busbw.model.profile import Profile
+
+    try:
+        return read_profile(path)
+    except UsageError as error:
+        return Profile(str(path), "", "", notes=(f"{error.message}: {error.hint}",))
 
 
 def subject_of(record: RunRecord, folder: Path | None) -> Subject:
@@ -69,9 +98,9 @@ def subject_of(record: RunRecord, folder: Path | None) -> Subject:
     kind = kind_of(record, known)
     published = next((each.machine for each in known if each.name == kind.known_as), "")
     wires = _wires(record, published)
-    expectation = expect(
-        (record,), (*load.saved(environ_home()), *known), known=known, wires=wires
-    )  # fmt: skip
+    # Times under a profiler are held against nothing.
+    references = () if record.profiled else (*load.saved(environ_home()), *known)
+    expectation = expect((record,), references, known=known, wires=wires)
     subject = Subject(record, expectation, kind, wires)
     if folder is None:
         return subject

@@ -34,10 +34,20 @@ def expect_command(run: str, options: ExpectSettings, format_name: str) -> ExitC
     from busbw.cli.compare_inputs import read_arm
 
     given = read_arm(run)
+    _refuse_profiled(given.records)
     if options.save:
         _save(options.save, given.records)
         return ExitCode.OK
     return judge(given.records, options, format_name)
+
+
+def _refuse_profiled(records: Sequence[RunRecord]) -> None:
+    for record in records:
+        if record.profiled:
+            raise UsageError(
+                f"{record.run_id} was timed under a profiler: it can neither be a reference nor be judged",
+                hint="measure again without --profile, and without nsys around it",
+            )
 
 
 def judge(records: Sequence[RunRecord], options: ExpectSettings, format_name: str) -> ExitCode:

@@ -66,7 +66,14 @@ def without(launch: LaunchSettings, host: str) -> LaunchSettings | None:
 
 
 def simulate(
-    own: HuntSettings, parts: int, bad: int, noise: str, hunts: int, seed: int | None, format_name: str
+    own: HuntSettings,
+    parts: int,
+    bad: int,
+    noise: str,
+    hunts: int,
+    seed: int | None,
+    format_name: str,
+    per_switch: int = 0,
 ) -> ExitCode:
     """What hunts of this kind would come to, in a fabric that is like the one described: rounds, how many of
     the slow parts are named, how many others. Starts nothing.
@@ -79,8 +86,14 @@ def simulate(
         raise UsageError(
             f"{hunts} hunts among {parts} parts of which {bad} are slow", hint="give 4 parts or more, -N 64"
         )
+    if per_switch and not (2 <= per_switch <= parts // 2 and bad <= parts // per_switch):
+        raise UsageError(
+            f"{bad} slow switches of {per_switch} parts each among {parts}",
+            hint="give 2 switches or more of 2 parts or more, --simulate 64 --per-switch 8",
+        )
     rules = make_rules(own, seed or 0)
-    found = trial(rules, parts, bad, parse_fraction(own.loss), parse_fraction(noise), hunts)
+    shares = (parse_fraction(own.loss), parse_fraction(noise))
+    found = trial(rules, parts, bad, *shares, hunts, per_leaf=per_switch)
     if format_name == "json":
         print(json.dumps(found.to_fields()))
         return ExitCode.OK

@@ -18,6 +18,8 @@ from busbw.launchers.variables import read_variables
 from busbw.model.event import Emit
 from busbw.planning.make import make_plan, without_pattern
 from busbw.probes.backends import choose_backend
+from busbw.record.folder import NSYS_FOLDER
+from busbw.worker.profile import TOOL, profile_words, profiler_environ
 from busbw.world.identity import identify
 from busbw.world.watched import Watched
 
@@ -77,6 +79,7 @@ def run(
                 f"--env cannot reach the ranks that {identity.launcher} started",
                 hint="give the variables to the launcher (mpirun -x K=V, srun --export), or use --on",
             )
+        _refuse_own_profiler(identity, settings)
         return _join(identity, operations, settings, argv)
     # Everything about the words first: a typo must not wait for, or hide behind, the machine.
     words = settings if settings.ranks is not None else without_pattern(settings)
@@ -85,9 +88,10 @@ def run(
     backend = choose_backend(settings.backend, settings.nccl or None)
     ranks = (identity.size if identity is not None else None) or rank_count(settings.ranks, backend)
     plan = make_plan(operations, settings, backend, ranks)
+    environ = {**environ, **profiler_environ(plan.profile, settings.profile_args)}
     request_for = partial(_with_environ, environ, partial(local_request, backend, settings.world, ranks))
     if settings.dry_run:
-        _print_dry_run(plan, request_for("REQUEST"), settings.format)
+        _print_dry_run(plan, request_for("REQUEST"), settings)
         return ExitCode.OK
     from busbw import launch_series, session
 
@@ -105,6 +109,16 @@ def _with_environ(
     launch = request_for(request_file)
     commands = (replace(command, environ={**environ, **command.environ}) for command in launch.commands)
     return replace(launch, commands=tuple(commands))
+
+
+def _refuse_own_profiler(identity: Identity, settings: RunSettings) -> None:
+    """Ranks of somebody's launcher know of no run folder in common before they have met."""
+    if settings.profile != "none" and not settings.deliver:
+        raise UsageError(
+            f"--profile {settings.profile} cannot wrap the ranks that {identity.launcher} started",
+            hint="start `nsys profile --export sqlite --output rank%q{VARIABLE} busbw run` there: ranges and"
+            " marks come by themselves; then `busbw diagnose RUN --nsys FILE...`",
+        )
 
 
 def _refuse_without_engine(launch: LaunchSettings, environ: Mapping[str, str]) -> None:
@@ -222,13 +236,21 @@ def _warn_of_idle_gpus(launcher: str) -> None:
         )
 
 
-def _print_dry_run(plan: Plan, launch: LaunchRequest, format_name: str) -> None:
-    if format_name in ("json", "jsonl"):
+def _profiled_words(settings: RunSettings) -> str:
+    """What a rank becomes, without what only its host knows."""
+    output = str(NSYS_FOLDER / "rank-RANK-HOST")
+    return " ".join(profile_words(TOOL, output, ("python", "-m", "busbw.worker"), settings.profile_args))
+
+
+def _print_dry_run(plan: Plan, launch: LaunchRequest, settings: RunSettings) -> None:
+    if settings.format in ("json", "jsonl"):
         commands = [str(command) for command in launch.commands]
         print(json.dumps({"plan": json.loads(plan.to_json()), "ranks": launch.ranks, "commands": commands}))
         return
     print(f"# {launch.ranks} ranks, world {launch.world}, backend {plan.backend}, {len(plan.cases)} cases")
     print(launch)
+    if plan.profile:
+        print(f"# each rank: {_profiled_words(settings)}")
     for case in plan.cases:
         if case.applicable:
             what = f"{case.collective} {case.dtype} {case.op or 'none'}"

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Final
 
+from busbw.diagnosis import profiled
 from busbw.diagnosis.subject import Subject
 from busbw.model.choice import Choice
 from busbw.model.conclusion import Answer, Conclusion, Fact, Question
@@ -41,6 +42,11 @@ _TUNED: Final = re.compile(r"(\w+) (\d+) (\S+) (\S+)")
 
 def conclusions(subject: Subject) -> Iterator[Conclusion]:
     """See ``diagnosis.engine.Rule``."""
+    yield from _of_run(subject)
+    yield from profiled.algorithm(subject)
+
+
+def _of_run(subject: Subject) -> Iterator[Conclusion]:
     yield from _observed(subject)
     if subject.record.plan.backend == "mpi":
         return  # the variables are NCCL's

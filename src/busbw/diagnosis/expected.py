@@ -20,9 +20,22 @@ _SHOWN = 3  # cases that a claim names
 def conclusions(subject: Subject) -> Iterator[Conclusion]:
     """See ``diagnosis.engine.Rule``."""
     yield from _data(subject)
+    if subject.record.profiled:
+        yield _profiled()
+        return
     yield _reference(subject)
     yield from _limit(subject)
     yield from _wire(subject)
+
+
+def _profiled() -> Conclusion:
+    return Conclusion(
+        Severity.INFO,
+        "a profiler was attached: no time of this run is held against a reference or a wire",
+        hint="measure without --profile, and without nsys around it",
+        check="expected.profiled",
+        question=_QUESTION,
+    )
 
 
 def _data(subject: Subject) -> Iterator[Conclusion]:

@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import Final
 
 from busbw.analysis.traffic import Fellows, bypassed, traffic
+from busbw.diagnosis import profiled
 from busbw.diagnosis.subject import Subject
 from busbw.model.case import Case
 from busbw.model.conclusion import Answer, Conclusion, Fact, Question
@@ -24,6 +25,11 @@ _COUNTERS: Final = "counters before and after an untimed burst"
 
 def conclusions(subject: Subject) -> Iterator[Conclusion]:
     """See ``diagnosis.engine.Rule``."""
+    yield from _of_run(subject)
+    yield from profiled.links(subject)
+
+
+def _of_run(subject: Subject) -> Iterator[Conclusion]:
     if not subject.record.bursts:
         yield _unread(subject)
     for burst in subject.record.bursts:

@@ -9,6 +9,7 @@ from statistics import NormalDist, median
 from typing import Final
 
 from busbw.analysis.ranks import Latest, Order, RankTable, rank_table
+from busbw.diagnosis import profiled
 from busbw.diagnosis.subject import Subject
 from busbw.model.case import Case
 from busbw.model.conclusion import Answer, Conclusion, Fact, Question
@@ -39,6 +40,11 @@ class _Compared:
 
 def conclusions(subject: Subject) -> Iterator[Conclusion]:
     """See ``diagnosis.engine.Rule``."""
+    yield from _of_run(subject)
+    yield from profiled.ranks(subject)
+
+
+def _of_run(subject: Subject) -> Iterator[Conclusion]:
     if subject.ranks == 1:
         yield Conclusion(
             Severity.INFO, "one rank waits for nobody", check="ranks.spread", question=_QUESTION,

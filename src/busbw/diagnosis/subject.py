@@ -12,6 +12,7 @@ import numpy.typing as npt
 from busbw.analysis.expectation import Expectation, Kind
 from busbw.analysis.limits import Wires
 from busbw.model.case import Case
+from busbw.model.profile import Profile
 from busbw.model.record import RunRecord
 from busbw.model.result import CaseResult
 from busbw.model.sample import DIGEST_DTYPE, SAMPLE_DTYPE
@@ -25,7 +26,7 @@ def _none(dtype: np.dtype[np.void]) -> npt.NDArray[np.void]:
 class Subject:
     """``kind`` is what the run was made with, where need be by the published log that it is a copy of.
     ``wires`` are the line rates of one node, with their source. ``samples`` and ``digests`` are empty where
-    the record has none (an imported log).
+    the record has none (an imported log). ``profiles`` are exports of a profiler.
     """
 
     record: RunRecord
@@ -34,6 +35,7 @@ class Subject:
     wires: Wires
     samples: npt.NDArray[np.void] = field(default_factory=lambda: _none(SAMPLE_DTYPE))
     digests: npt.NDArray[np.void] = field(default_factory=lambda: _none(DIGEST_DTYPE))
+    profiles: tuple[Profile, ...] = ()
 
     @property
     def imported(self) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from busbw.analysis.spread import Spread, spreads, trend
+from busbw.diagnosis import profiled
 from busbw.diagnosis.subject import Subject
 from busbw.model.conclusion import Answer, Conclusion, Fact, Question
 from busbw.model.finding import Severity
@@ -20,6 +21,11 @@ _DISTURBED: Final = ("throttled", "descheduled", "clock-step", "contended", "uns
 
 def conclusions(subject: Subject) -> Iterator[Conclusion]:
     """See ``diagnosis.engine.Rule``."""
+    yield from _of_run(subject)
+    yield from profiled.variance(subject)
+
+
+def _of_run(subject: Subject) -> Iterator[Conclusion]:
     found = spreads(subject.record, subject.samples)
     if not found:
         yield _printed(subject)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 
 from busbw.hunt.decide import Groups, next_round
+from busbw.hunt.leaves import Leaf
 from busbw.model.hunt import BANDWIDTH, LATENCY, PairTest, Round, RoundResult, Rules
 
 _BASE_NS: Final = {BANDWIDTH: 40e6, LATENCY: 100e3}  # what a healthy pair takes; any value would do
@@ -21,6 +22,8 @@ class Fabric:
     exponential of a normal number: of ``noise`` in bandwidth, ``latency_noise`` in latency. A share of
     ``stalls`` of the tests lasts up to twice as long, whoever is tested. In a share of ``restless`` of the
     rounds all latencies are up to four times as long: hosts that share cores with something else.
+    ``per_leaf`` parts share a switch; ``slow_leaves`` has what the uplinks of a switch lost: tests that leave
+    it are slow, others not.
     """
 
     parts: int
@@ -30,12 +33,30 @@ class Fabric:
     latency_noise: float = 0.1
     stalls: float = 0.0
     restless: float = 0.0
+    per_leaf: int = 0
+    slow_leaves: Mapping[int, float] = field(default_factory=dict)
+
+    @property
+    def leaves(self) -> tuple[Leaf, ...]:
+        """The parts on each switch, where that is known."""
+        if not self.per_leaf:
+            return ()
+        firsts = range(0, self.parts, self.per_leaf)
+        return tuple(tuple(range(first, min(self.parts, first + self.per_leaf))) for first in firsts)
+
+    def _uplinks(self, one: int, other: int) -> float:
+        """What a path lost that leaves a switch."""
+        if not self.slow_leaves or one // self.per_leaf == other // self.per_leaf:
+            return 0.0
+        return max(self.slow_leaves.get(part // self.per_leaf, 0.0) for part in (one, other))
 
     def run(self, turn: Round, generator: np.random.Generator) -> RoundResult:
         """What a round gives."""
         count = len(turn.pairs)
         own, path = self.slow.get, self.slow_pairs.get
-        lost = np.array([max(own(a, 0.0), own(b, 0.0), path((a, b), 0.0)) for a, b in turn.pairs])
+        lost = np.array(
+            [max(own(a, 0.0), own(b, 0.0), path((a, b), 0.0), self._uplinks(a, b)) for a, b in turn.pairs]
+        )
         stalled = 1 + (generator.random(count) < self.stalls) * generator.random(count)
         spread = np.exp(generator.normal(0, self.noise, (2, count)))
         wide = _BASE_NS[BANDWIDTH] / (1 - lost) * spread * stalled
@@ -52,11 +73,14 @@ class Fabric:
 
 
 def hunt(
-    rules: Rules, groups: Groups, run: Callable[[Round], RoundResult], before: tuple[RoundResult, ...] = ()
+    rules: Rules,
+    groups: Groups,
+    run: Callable[[Round], RoundResult],
+    leaves: Sequence[Leaf] = (),
 ) -> tuple[RoundResult, ...]:
     """All rounds of a hunt, each of which ``run`` gives."""
-    history = before
-    while (turn := next_round(rules, groups, history)) is not None:
+    history: tuple[RoundResult, ...] = ()
+    while (turn := next_round(rules, groups, history, leaves)) is not None:
         history = (*history, run(turn))
     return history
 
@@ -64,4 +88,5 @@ def hunt(
 def simulate(fabric: Fabric, rules: Rules, seed: int) -> tuple[RoundResult, ...]:
     """All rounds of a hunt in the fabric; the same for the same seed."""
     generator = np.random.default_rng(seed)
-    return hunt(rules, (tuple(range(fabric.parts)),), lambda turn: fabric.run(turn, generator))
+    everyone = (tuple(range(fabric.parts)),)
+    return hunt(rules, everyone, lambda turn: fabric.run(turn, generator), fabric.leaves)

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from busbw.hunt.decide import Groups
+from busbw.hunt.leaves import Leaf
 
 _LEAST_HERE = 2
 
 
 @dataclass(frozen=True)
 class Field:
-    """Parts of one kind. ``names`` and ``ranks`` are by part; ``groups`` says who is tested with whom."""
+    """Parts of one kind. ``names`` and ``ranks`` are by part; ``groups`` says who is tested with whom.
+    ``leaves`` are the parts on each lowest switch and ``leaf_names`` the switches, where that is known.
+    """
 
     kind: str  # host or rank
     names: tuple[str, ...]
     ranks: tuple[tuple[int, ...], ...]
     groups: Groups
+    leaves: tuple[Leaf, ...] = ()
+    leaf_names: tuple[str, ...] = ()
 
     @property
     def part_of(self) -> dict[int, int]:
@@ -57,3 +62,14 @@ def fields(hosts: Sequence[str]) -> tuple[Field, ...]:
         return (ranks,)
     whole = Field("host", tuple(by_host), ranks.groups, (tuple(range(len(by_host))),))
     return (ranks, whole) if max(map(len, ranks.groups)) > _LEAST_HERE else (whole,)
+
+
+def on_switches(field: Field, switches: Mapping[str, str]) -> Field:
+    """The field with the switch of each host known, where it is of hosts; hosts without one share none."""
+    if field.kind != "host":
+        return field
+    members: dict[str, list[int]] = defaultdict(list)
+    for part, name in enumerate(field.names):
+        if switch := switches.get(name, ""):
+            members[switch].append(part)
+    return replace(field, leaves=tuple(map(tuple, members.values())), leaf_names=tuple(members))

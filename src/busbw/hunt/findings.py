@@ -29,6 +29,8 @@ _BELOW: Final = {
     LATENCY: "latency that is longer by",
     RESENT: "loss that resends",
 }
+_HINT_OF_HOST: Final = "look at its NIC, cable and switch port, and at what else runs on it"
+_HINT_OF_SWITCH: Final = "look at its uplinks and their ports, and keep a job within one switch meanwhile"
 _WAYS: Final = {"sends": "it sends slowly and receives as the others do", "receives": "it receives slowly"}
 
 
@@ -52,6 +54,8 @@ def findings(field: Field, verdict: Verdict) -> tuple[Finding, ...]:
 def _of_suspect(field: Field, suspect: Suspect) -> Finding:
     names = [field.names[part] for part in suspect.parts]
     who = names[0] if len(names) == 1 else f"the path between {names[0]} and {names[1]}"
+    if suspect.leaf:
+        who = f"switch {_switch(field, suspect)} of {', '.join(names)}"
     low, high = (_share(suspect.metric, bound) for bound in (suspect.low, suspect.high))
     middle = _share(suspect.metric, suspect.loss)
     claim = f"{who}: {middle} {_WHAT[suspect.metric]} (95 %: {low} to {high})"
@@ -63,7 +67,7 @@ def _of_suspect(field: Field, suspect: Suspect) -> Finding:
         severity,
         claim,
         evidence=_evidence(field, suspect),
-        hint="look at its NIC, cable and switch port, and at what else runs on it" if is_host else "",
+        hint=_HINT_OF_HOST if is_host else _HINT_OF_SWITCH if suspect.leaf else "",
         rank=field.ranks[suspect.parts[0]][0] if field.kind == "rank" and len(names) == 1 else None,
         host=names[0] if is_host else "",
         check=CHECK,
@@ -71,6 +75,8 @@ def _of_suspect(field: Field, suspect: Suspect) -> Finding:
 
 
 def _evidence(field: Field, suspect: Suspect) -> str:
+    if suspect.leaf:
+        return _evidence_of_switch(suspect)
     said = []
     if suspect.partners:
         partners = ", ".join(field.names[part] for part in dict.fromkeys(suspect.partners))
@@ -80,7 +86,21 @@ def _evidence(field: Field, suspect: Suspect) -> str:
         said.append(_WAYS[suspect.direction])
     if suspect.lanes:
         said.append(f"only its local ranks {', '.join(map(str, suspect.lanes))}")
+    said += [f"also {_share(metric, share)} {_WHAT[metric]}" for metric, share in suspect.also.items()]
     return "; ".join(said)
+
+
+def _switch(field: Field, suspect: Suspect) -> str:
+    return field.leaf_names[field.leaves.index(suspect.parts)]
+
+
+def _evidence_of_switch(suspect: Suspect) -> str:
+    """Where its hosts are slow, and where not."""
+    out = f"{suspect.slow_screens} of {suspect.screens} tests that left it in random pairs were slow"
+    well, hosts = suspect.passed_inside, len(suspect.parts)
+    among = f"{well} of its {hosts} hosts were as good as others with each other" if well else ""
+    fresh = "so was the middle one of its hosts with good hosts of other switches, in fresh tests"
+    return "; ".join(filter(None, (out, fresh if suspect.confirmed else "", among)))
 
 
 def _share(metric: str, share: float) -> str:
@@ -95,6 +115,9 @@ def _not_covered(verdict: Verdict) -> list[Finding]:
     said = [f"paths between the {untested} of {verdict.pairs} pairs that were not tested"] if untested else []
     for metric, share in verdict.resolution.items():
         said.append(f"{_BELOW[metric]} less than {_share(metric, share)}")
+    if verdict.stalled_rounds:
+        rounds = f"{verdict.stalled_rounds} of {verdict.rounds} rounds"
+        said.append(f"latency in {rounds}, in which programs waited for cores")
     return (
         [Finding(Severity.INFO, f"not covered: {'; '.join(said)}", check=CHECK)] if verdict.resolution else []
     )
@@ -106,6 +129,9 @@ def to_fields(field: Field, verdict: Verdict, places: Sequence[HostInfo], second
     for name in ("suspects", "open"):
         for suspect in fields[name]:
             suspect["names"] = [field.names[part] for part in suspect["parts"]]
+            suspect["switch"] = (
+                field.leaf_names[field.leaves.index(suspect["parts"])] if suspect["leaf"] else ""
+            )
             suspect["partners"] = [field.names[part] for part in suspect["partners"]]
     bad = [field.names[each.parts[0]] for each in verdict.suspects if len(each.parts) == 1]
     exclude = excluded(bad, places) if field.kind == "host" and bad else {}

@@ -39,14 +39,15 @@ class Noise:
     passing: npt.NDArray[np.bool_]
 
 
-def estimate(values: Floats, rounds: Ints, floor: float) -> Noise:
+def estimate(values: Floats, rounds: Ints, floor: float, *, from_lowest: bool = False) -> Noise:
     """The noise of ``values``, taken in ``rounds`` (numbers from 0). Tests less than ``floor`` from the
     centre pass in any case. At least two values.
 
-    It starts at the shortest half of all values, which up to half of them cannot spoil, and takes in what
-    lies near, until that does not change any more (as iterated sigma clipping does).
+    It starts at the shortest half of all values, which less than half of them cannot spoil, and takes in what
+    lies near, until that does not change any more (as iterated sigma clipping does). ``from_lowest``: at the
+    lowest third, where the half would have some of the slow ones.
     """
-    base, sigma = _shortest_half(values)
+    base, sigma = _lowest_third(values) if from_lowest else _shortest_half(values)
     count = int(rounds.max()) + 1
     centres = np.full(count, base)
     passing = np.zeros(len(values), np.bool_)
@@ -74,6 +75,14 @@ def _shortest_half(values: Floats) -> tuple[float, float]:
     widths = ordered[half - 1 :] - ordered[: len(ordered) - half + 1]
     first = int(np.argmin(widths))
     return float(np.median(ordered[first : first + half])), float(widths[first]) / _SHORTEST_HALF
+
+
+def _lowest_third(values: Floats) -> tuple[float, float]:
+    """Centre and width of the lowest third of the values. The width is no standard deviation; that comes with
+    what is taken in.
+    """
+    lowest = np.sort(values)[: max(2, len(values) // 3)]
+    return float(np.median(lowest)), float(lowest[-1] - lowest[0])
 
 
 def _least_chi2(freedom: int) -> float:

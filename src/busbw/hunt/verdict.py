@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
 from busbw.hunt.decide import Candidate, Groups, Standing, State, by_stage, stand
-from busbw.hunt.screen import Screen, effect, loss, value
-from busbw.model.hunt import BANDWIDTH, Directions, PairTest, RoundResult, Rules
+from busbw.hunt.leaves import Leaf
+from busbw.hunt.screen import Screen, counts, effect, loss, value
+from busbw.model.hunt import BANDWIDTH, LATENCY, Directions, PairTest, RoundResult, Rules
 
 _NORMAL_95: Final = 1.96
 # A part of a pair alone: no third one tells which of the two it is.
@@ -34,6 +35,9 @@ class Suspect:
     ``loss`` is a share: of bandwidth what is missing, of latency by what it is longer; ``low`` and ``high``
     its 95 % interval. ``partners`` are the parts of its fresh tests. ``direction`` is ``sends`` or
     ``receives`` where only one of them is slow, ``lanes`` the lanes that are slow where others are not.
+    ``also`` is its loss by other metrics that say the same of it: what is late and loses packets, say.
+    ``leaf``: meant is the switch that the parts share; ``passed_inside`` of them were as quick as others
+    among themselves.
     """
 
     parts: tuple[int, ...]
@@ -47,13 +51,17 @@ class Suspect:
     confirmed: bool
     direction: str = ""
     lanes: tuple[int, ...] = ()
+    also: dict[str, float] = field(default_factory=dict)
+    leaf: bool = False
+    passed_inside: int = 0
 
 
 @dataclass(frozen=True)
 class Verdict:
     """``suspects`` are confirmed, ``open`` are not; the slowest first. ``reason`` says why nothing could be
     decided. ``resolution`` is the least loss that would have been seen, ``noise`` the standard deviation of
-    one test, by metric; ``tested`` of ``pairs`` pairs were tested at least once.
+    one test, by metric; ``tested`` of ``pairs`` pairs were tested at least once. ``stalled_rounds`` are those
+    whose latency says nothing, because cores were fought for.
     """
 
     decision: Decision
@@ -66,17 +74,20 @@ class Verdict:
     void_rounds: int
     tested: int
     pairs: int
+    stalled_rounds: int = 0
 
 
-def conclude(rules: Rules, groups: Groups, history: Sequence[RoundResult]) -> Verdict:
-    """The verdict of all rounds of a hunt."""
+def conclude(
+    rules: Rules, groups: Groups, history: Sequence[RoundResult], leaves: Sequence[Leaf] = ()
+) -> Verdict:
+    """The verdict of all rounds of a hunt; ``leaves`` as in next_round."""
     parts = sum(map(len, groups))
     pairs = sum(len(group) * (len(group) - 1) // 2 for group in groups)
     tested = {(test.one, test.other) for each in history for test in each.tests}
     if parts < LEAST_PARTS or sum(len(each.tests) for each in by_stage(history)[0]) < 2:
         reason = f"{parts} parts: it takes {LEAST_PARTS} to tell which one of a slow pair it is"
         return Verdict(Decision.UNDECIDED, (), (), reason, {}, {}, len(history), 0, len(tested), pairs)
-    standing = stand(rules, history)
+    standing = stand(rules, history, leaves)
     suspects = _suspects(standing, State.CONFIRMED)
     left = _suspects(standing, State.OPEN)
     reason = "" if suspects else _undecided(rules, standing, left)
@@ -92,6 +103,7 @@ def conclude(rules: Rules, groups: Groups, history: Sequence[RoundResult]) -> Ve
         standing.void,
         len(tested),
         pairs,
+        sum(not counts(LATENCY, each) for each in history),
     )
 
 
@@ -107,6 +119,9 @@ def _undecided(rules: Rules, standing: Standing, left: tuple[Suspect, ...]) -> s
         return f"{unexplained} of {len(first.residuals)} pairs are slow though their parts pass with others"
     if left:
         return f"{len(left)} suspected, neither confirmed nor cleared by their fresh tests"
+    unseen = [metric for metric in rules.metrics if metric not in {each.metric for each in standing.screens}]
+    if unseen:
+        return f"{unseen[0]} could not be judged: programs on the hosts waited for cores"
     if not first.sees_floor:
         seen, floor = loss(first.metric, first.smallest), rules.floors[first.metric]
         return f"noise hides what is below {seen:.0%}, and {floor:.0%} was asked for"
@@ -121,8 +136,12 @@ def _suspects(standing: Standing, state: State) -> tuple[Suspect, ...]:
             continue
         found = next(each for each in standing.screens if each.metric == candidate.metric)
         own = _suspect(candidate, found)
+        if candidate.leaf:
+            own = replace(own, leaf=True, passed_inside=len(standing.inside & set(candidate.parts)))
         if candidate.parts not in named:  # metrics are in the order in which they tell most
             named[candidate.parts] = own
+        else:
+            named[candidate.parts].also[own.metric] = own.loss
     return tuple(sorted(named.values(), key=lambda each: -effect(each.metric, each.loss)))
 
 

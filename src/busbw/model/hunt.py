@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
-BANDWIDTH: Final = "bandwidth"  # nanoseconds of one large message, the best of several
+BANDWIDTH: Final = "bandwidth"  # nanoseconds of one large message, the second shortest of several
 LATENCY: Final = "latency"  # nanoseconds of one small message, the mean of many: a few late ones count
 RESENT: Final = "resent"  # 1 + TCP segments that the hosts of a test sent again: a loss hides from best times
 BOTH_WAYS: Final = "both-ways"  # as bandwidth, with as much the other way at the same time
@@ -55,11 +55,14 @@ class PairTest:
 
 @dataclass(frozen=True)
 class RoundResult:
-    """A round that was run. ``seconds`` is how long it took, everything in it."""
+    """A round that was run. ``seconds`` is how long it took, everything in it; ``stalled`` the share of its
+    latency tests' time in which something waited for a core, on the host where that was longest.
+    """
 
     round: Round
     tests: tuple[PairTest, ...]
     seconds: float = 0.0
+    stalled: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,9 @@ class Mark:
 
 MARKS: Final = (
     Mark("contended", "more ranks than cores on a host: the time is that of waiting for time slices too"),
+    Mark(
+        "profiled", "a profiler was attached: the time is its cost too, and is to be compared with no other"
+    ),
     Mark("unchecked", "no check data can tell right from wrong for this type, reduction and rank count"),
     Mark("user-op", "MPI has no such type: the reduction function that is timed is busbw's own"),
     Mark("scaled", "MPI has no such reduction: it sums, and busbw's own scaling is timed with it"),

@@ -148,6 +148,7 @@ class Plan:
     streams: tuple[Stream, ...] = ()
     preflight: Preflight = Preflight()
     evidence: tuple[str, ...] = ()  # passes behind the timed one: counters, algorithm
+    profile: str = ""  # the profiler that ranks run under
     hunt: Hunt | None = None  # instead of cases
 
     @property

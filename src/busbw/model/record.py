@@ -176,6 +176,11 @@ class RunRecord:
         )
 
     @property
+    def profiled(self) -> bool:
+        """Whether a profiler was attached: then no time is one of the library's own."""
+        return any("profiled" in result.marks for result in self.results)
+
+    @property
     def finished(self) -> tuple[CaseResult, ...]:
         """The results of the cases that the run came to, those that it had no time for among them."""
         return tuple(result for result in self.results if result.status is not Status.NOT_RUN or result.error)

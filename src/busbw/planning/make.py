@@ -72,7 +72,23 @@ def make_plan(operations: tuple[str, ...], settings: RunSettings, backend: str, 
         streams=() if streams is None else streams.streams,
         preflight=make_preflight(settings),
         evidence=_evidence(settings),
+        profile=_profile(settings),
     )
+
+
+def _profile(settings: RunSettings) -> str:
+    """The profiler to run under. Raises UsageError for what would trust its times."""
+    if settings.profile == "none":
+        if settings.profile_args:
+            raise UsageError("--profile-args is for a profiler", hint="add --profile nsys")
+        return ""
+    for flag, given in (("--expect", bool(settings.expect)), ("--launches", settings.launches > 1)):
+        if given:
+            raise UsageError(
+                f"{flag} needs times that can be trusted, and those under a profiler cannot",
+                hint=f"measure without --profile, or leave {flag} out",
+            )
+    return settings.profile
 
 
 def _evidence(settings: RunSettings) -> tuple[str, ...]:

@@ -205,6 +205,16 @@ def available_memory_bytes(memory: Memory) -> AvailableMemory:
     return AvailableMemory(memory.available_bytes, "MemAvailable of the host")
 
 
+def stalled_ns(path: Path = Path("/proc/pressure/cpu")) -> int:
+    """How long somebody on this host was ready to run and had no core since it was booted (the kernel's PSI,
+    Documentation/accounting/psi.rst: ``some total``); 0 where the kernel does not say.
+    """
+    try:
+        return int(path.read_text().partition("total=")[2].split()[0]) * 1000
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
 def queued_ns(path: Path = Path("/proc/thread-self/schedstat")) -> int:
     """How long this thread was ready to run and had no core since it began (proc(5), sched-stats: run_delay);
     0 where the kernel does not say.

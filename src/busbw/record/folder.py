@@ -26,6 +26,7 @@ SAMPLES_PARQUET: Final = Path("samples") / "samples.parquet"
 DIGESTS_PARQUET: Final = Path("samples") / "digests.parquet"
 # What stands behind a run beside its samples: NCCL's own topology and graphs (--nccl-topology).
 EVIDENCE_FOLDER: Final = "evidence"
+NSYS_FOLDER: Final = Path(EVIDENCE_FOLDER) / "nsys"  # reports of Nsight Systems (--profile nsys)
 NCCL_FILES: Final = (f"{EVIDENCE_FOLDER}/nccl-topology.xml", f"{EVIDENCE_FOLDER}/nccl-graphs.xml")
 REQUEST_FILE: Final = Path("request") / "request.json"
 # Of a run on an engine: the job as it was submitted, the proof that a folder is shared with the nodes, and

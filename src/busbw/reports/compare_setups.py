@@ -25,25 +25,27 @@ def table(
     this host.
     """
     for setup in setups:
-        yield f"# setup    {setup.name}: {_changes(setup)}"
-    for reach in told:
-        yield f"# reached  {_reach(reach)}"
-        yield from (f"#          | {line}" for line in reach.words)
+        yield f"# setup    {setup.name}: {changes(setup)}"
+    for each in told:
+        yield f"# reached  {reach(each)}"
+        yield from (f"#          | {line}" for line in each.words)
     for nodes, comparison in comparisons:
         if nodes:
             yield f"# nodes    {nodes}"
         yield from plain.table(comparison)
-    for nodes, effect in effects:
-        yield f"# {_verb(effect):<8} {_on(nodes)}{_effect(effect)}"
-    for nodes, choice in choices:
-        yield f"# take     {_on(nodes)}{_choice(choice)}"
+    for nodes, gain in effects:
+        yield f"# {verb(gain):<8} {on(nodes)}{effect(gain)}"
+    for nodes, best in choices:
+        yield f"# take     {on(nodes)}{choice(best)}"
 
 
-def _on(nodes: int) -> str:
+def on(nodes: int) -> str:
+    """The number of nodes, where there are any."""
     return f"{nodes} nodes: " if nodes else ""
 
 
-def _changes(setup: Setup) -> str:
+def changes(setup: Setup) -> str:
+    """What a setup sets, as words."""
     words = [f"{name}={value}" for name, value in setup.environ.items()]
     words += [f"{name}={value}:..." for name, value in setup.prepend.items()]
     words += [f"-{name}" for name in setup.unset]
@@ -51,18 +53,20 @@ def _changes(setup: Setup) -> str:
     return " ".join(words) or "nothing set"
 
 
-def _reach(reach: Reach) -> str:
-    text = f"{reach.setup}: {reach.launches - reach.failed} of {reach.launches} launches completed"
-    if reach.largest_nodes:
-        text += f", all on up to {reach.largest_nodes} nodes"
-    if reach.failed:
-        where = f" on {reach.first_failed_nodes} nodes" if reach.first_failed_nodes else ""
-        text += f"; first failure{where}: {reach.error}"
+def reach(told: Reach) -> str:
+    """How far a setup came."""
+    text = f"{told.setup}: {told.launches - told.failed} of {told.launches} launches completed"
+    if told.largest_nodes:
+        text += f", all on up to {told.largest_nodes} nodes"
+    if told.failed:
+        where = f" on {told.first_failed_nodes} nodes" if told.first_failed_nodes else ""
+        text += f"; first failure{where}: {told.error}"
     return text
 
 
-def _verb(effect: Effect) -> str:
-    return {Verdict.FASTER: "gain", Verdict.SLOWER: "cost"}.get(effect.verdict, "failed")
+def verb(told: Effect) -> str:
+    """What an effect is: gain, cost, failed."""
+    return {Verdict.FASTER: "gain", Verdict.SLOWER: "cost"}.get(told.verdict, "failed")
 
 
 def _range(first_bytes: int, last_bytes: int) -> str:
@@ -76,16 +80,18 @@ def _speeds(least: float | None, most: float | None) -> str:
     return f"x{least:.2f}" if f"{least:.2f}" == f"{most:.2f}" else f"x{least:.2f} to x{most:.2f}"
 
 
-def _effect(effect: Effect) -> str:
-    kind = " ".join(filter(None, (effect.operation, effect.dtype, effect.op, effect.placement)))
-    speeds = _speeds(effect.least_speedup, effect.most_speedup)
-    return f"{effect.setup}: {kind} {_range(effect.first_bytes, effect.last_bytes)} {speeds}".rstrip()
+def effect(told: Effect) -> str:
+    """Where a setup gains or costs, and how much."""
+    kind = " ".join(filter(None, (told.operation, told.dtype, told.op, told.placement)))
+    speeds = _speeds(told.least_speedup, told.most_speedup)
+    return f"{told.setup}: {kind} {_range(told.first_bytes, told.last_bytes)} {speeds}".rstrip()
 
 
-def _choice(choice: Choice) -> str:
-    kind = " ".join(filter(None, (choice.operation, choice.dtype, choice.op, choice.placement)))
-    speeds = "" if choice.most_speedup == 1.0 else f" ({_speeds(choice.least_speedup, choice.most_speedup)})"
-    return f"{choice.setup} for {kind} {_range(choice.first_bytes, choice.last_bytes)}{speeds}"
+def choice(told: Choice) -> str:
+    """Where a setup is to be taken."""
+    kind = " ".join(filter(None, (told.operation, told.dtype, told.op, told.placement)))
+    speeds = "" if told.most_speedup == 1.0 else f" ({_speeds(told.least_speedup, told.most_speedup)})"
+    return f"{told.setup} for {kind} {_range(told.first_bytes, told.last_bytes)}{speeds}"
 
 
 def fields(
@@ -98,13 +104,13 @@ def fields(
     """Everything, as plain values."""
     return {
         "setups": [asdict(setup) for setup in setups],
-        "reached": [asdict(reach) for reach in told],
+        "reached": [asdict(each) for each in told],
         "comparisons": [
             {"nodes": nodes or None, **plain.comparison_fields(comparison)}
             for nodes, comparison in comparisons
         ],
-        "effects": [{"nodes": nodes or None, **asdict(effect)} for nodes, effect in effects],
-        "choices": [{"nodes": nodes or None, **asdict(choice)} for nodes, choice in choices],
+        "effects": [{"nodes": nodes or None, **asdict(gain)} for nodes, gain in effects],
+        "choices": [{"nodes": nodes or None, **asdict(best)} for nodes, best in choices],
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 import statistics
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -15,7 +16,7 @@ from busbw.model.plan import Plan
 from busbw.model.record import WorldInfo
 from busbw.record.folder import RUN_FILE
 from busbw.reports.findings import finding_lines
-from busbw.reports.matrix import CSV_FIELDS, matrix_lines, rows
+from busbw.reports.matrix import CSV_FIELDS, UNBOUND, matrix_lines, rows
 from busbw.reports.rails import rails_lines
 from busbw.units import format_duration, format_size
 
@@ -76,7 +77,8 @@ class HuntDisplay:
         assert self._plan.hunt is not None
         lines: list[str] = []
         if self._plan.hunt.kind == "pairs" and self._rounds:
-            lines += matrix_lines(self._rounds, self._plan.hunt.size_bytes)
+            columns = shutil.get_terminal_size().columns if self._out.isatty() else UNBOUND
+            lines += matrix_lines(self._rounds, self._plan.hunt.size_bytes, columns)
         if self._plan.hunt.kind == "rails":
             lines += rails_lines(self._rounds, self._hosts, self._plan.hunt.size_bytes)
         lines += [line for finding in self._findings for line in finding_lines(finding)]
@@ -115,17 +117,29 @@ def left_of(kind: str, parts: int) -> int:
 
 def _field_lines(field: Mapping[str, Any]) -> list[str]:
     """The verdict of one field, and who to leave out."""
+    noise = noise_words(field)
+    cost = f"{field['rounds']} rounds in {format_duration(float(field['seconds']))}"
+    lines = [f"# result   {_WORDS[field['decision']]}: {len(field['names'])} {field['kind']}s, {cost}"]
+    lines += [f"# noise    {noise}"] * bool(noise)
+    return lines + [f"# {name:<8} {text}" for name, text in exclude_words(field)]
+
+
+def noise_words(field: Mapping[str, Any]) -> str:
+    """How far one test may be off; empty where it is not known."""
     noise = ", ".join(
         f"{metric} {sigma:.1%}" for metric, sigma in field["noise"].items() if metric in METRICS
     )
-    cost = f"{field['rounds']} rounds in {format_duration(float(field['seconds']))}"
-    lines = [f"# result   {_WORDS[field['decision']]}: {len(field['names'])} {field['kind']}s, {cost}"]
-    if noise:
-        lines.append(f"# noise    standard deviation of one test: {noise}")
-    if field["exclude"]:
-        lines.append(f"# slurm    {field['exclude']['slurm']}")
-        lines.append(f"# k8s      {json.dumps(field['exclude']['kubernetes'])}")
-    return lines
+    return f"standard deviation of one test: {noise}" if noise else ""
+
+
+def exclude_words(field: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Whom Slurm and Kubernetes are to leave out, in their words; empty where that is nobody."""
+    if not field["exclude"]:
+        return []
+    return [
+        ("slurm", str(field["exclude"]["slurm"])),
+        ("k8s", json.dumps(field["exclude"]["kubernetes"])),
+    ]
 
 
 class MatrixCsvDisplay(HuntDisplay):

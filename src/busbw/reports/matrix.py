@@ -9,13 +9,17 @@ import numpy as np
 import numpy.typing as npt
 
 from busbw.model.hunt import BANDWIDTH, BOTH_WAYS, LATENCY
+from busbw.reports.levels import edges, levels
 from busbw.units import NS_PER_US, gb_per_s
 
 Floats = npt.NDArray[np.float64]
 
-# From the worst to the best fifth of the range between them.
+# From the worst to the best part of the range between them.
 _SHADES: Final = ".:-=+*#%@"
-_MOST_NAMED: Final = 24  # parts whose numbers still fit on a line
+_MOST_NAMED: Final = 24  # parts whose numbers still can be read on a line
+_NAME: Final = 5  # letters of a part's number
+_NUMBER: Final = 6  # of a value
+UNBOUND: Final = 10_000  # columns of what is no terminal
 CSV_FIELDS: Final = (
     "source",
     "target",
@@ -53,36 +57,54 @@ def rows(
         )
 
 
-def matrix_lines(rounds: Sequence[Mapping[str, Any]], size_bytes: int) -> list[str]:
-    """Three maps, each with its range and its slowest pairs."""
+def matrix_lines(rounds: Sequence[Mapping[str, Any]], size_bytes: int, columns: int = UNBOUND) -> list[str]:
+    """Three maps, each with its range and its slowest pairs. Where a line has fewer ``columns`` than the
+    numbers take, the map has shades only; where it has fewer than parts, a shade is the worst of several.
+    """
     names: Sequence[str] = rounds[0]["names"]
     lanes = len(rounds[0]["tests"][0]["times_ns"][BANDWIDTH][0])
     lines = [f"# {number:>3}  {name}" for number, name in enumerate(names)]
     each = f" of each of {lanes} rank pairs" if lanes > 1 else ""
     for metric, what in ((BANDWIDTH, "one way"), (BOTH_WAYS, "both ways at once, of one")):
         values = gb_per_s(size_bytes, 1.0) / matrix(rounds, metric)
-        lines += ["#", f"# GB/s {what}{each}: row sends, column receives", *_map(values, "{:6.2f}")]
+        lines += ["#", f"# GB/s {what}{each}: row sends, column receives", *_map(values, 2, columns)]
         lines += _slowest(values, names, "GB/s", largest=False)
     values = matrix(rounds, LATENCY) / NS_PER_US
-    lines += ["#", "# us of a small exchange, mean", *_map(values, "{:6.1f}", inverted=True)]
+    lines += ["#", "# us of a small exchange, mean", *_map(values, 1, columns, inverted=True)]
     return lines + _slowest(values, names, "us", largest=True)
 
 
-def _map(values: Floats, form: str, *, inverted: bool = False) -> list[str]:
+def _map(values: Floats, digits: int, columns: int, *, inverted: bool = False) -> list[str]:
     """Numbers where they fit, and a shade for each: the darker, the better."""
-    low, high = float(np.nanmin(values)), float(np.nanmax(values))
-    share = (values - low) / (high - low) if high > low else np.ones_like(values)
-    shades = np.nan_to_num((1 - share if inverted else share) * (len(_SHADES) - 1))
+    count = len(values)
+    with_numbers = count <= _MOST_NAMED and _NAME + (_NUMBER + 1) * count + 2 <= columns
+    own, first = fold(values, max(1, columns - _NAME), largest=inverted)
+    found = levels(own, edges(own, len(_SHADES)))
+    shades = _SHADES[::-1] if inverted else _SHADES
     lines = []
-    if len(values) <= _MOST_NAMED:
-        lines.append(" " * 5 + "".join(f"{number:>6}" for number in range(len(values))))
-    for number, row in enumerate(values):
-        shaded = "".join(
-            " " if np.isnan(value) else _SHADES[int(shades[number, place])] for place, value in enumerate(row)
-        )
-        cells = "".join("     -" if np.isnan(value) else form.format(value) for value in row)
-        lines.append(f"{number:>4} {cells if len(values) <= _MOST_NAMED else ''}  {shaded}")
+    if with_numbers:
+        lines.append(" " * _NAME + "".join(f"{number:>{_NUMBER}}" for number in range(count)))
+    if len(own) < count:
+        lines.append(f"# a shade is the worst of {first[1]} x {first[1]} pairs")
+    for number, row, steps in zip(first, own, found, strict=True):
+        shaded = "".join(" " if step < 0 else shades[step] for step in steps)
+        cells = "".join("     -" if np.isnan(value) else f"{value:{_NUMBER}.{digits}f}" for value in row)
+        lines.append(f"{number:>4} {f'{cells}  ' if with_numbers else ''}{shaded}".rstrip())
     return lines
+
+
+def fold(values: Floats, most: int, *, largest: bool) -> tuple[Floats, list[int]]:
+    """At most so many rows and columns: of neighbours, the worst (``largest``: the largest is); and the first
+    part of each row. NaN where there is nothing.
+    """
+    step = -(-len(values) // most)
+    first = list(range(0, len(values), step))
+    if step == 1:
+        return values, first
+    empty, of = (-np.inf, np.fmax) if largest else (np.inf, np.fmin)
+    known = np.where(np.isnan(values), empty, values)
+    folded = of.reduceat(of.reduceat(known, first, axis=0), first, axis=1)
+    return np.where(np.isinf(folded), np.nan, folded), first
 
 
 def _slowest(values: Floats, names: Sequence[str], unit: str, *, largest: bool) -> list[str]:

@@ -9,7 +9,6 @@ from importlib import resources
 from typing import Final
 
 from busbw._version import __version__
-from busbw.model.conclusion import QUESTIONS
 from busbw.model.finding import Severity
 from busbw.reports.plots import Plot, in_page, require, svg
 from busbw.reports.view import ReportView, RunView
@@ -29,7 +28,6 @@ def html_text(report: ReportView) -> str:
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return environment.get_template("report.html.j2").render(
         report=report,
-        questions=QUESTIONS,
         pictures={plot.name: svg(plot, in_page) for plot in report.every_plot},
         css=_template("report.css"),
         script=script,
@@ -54,16 +52,17 @@ def markdown_text(report: ReportView) -> str:
 
 def _verdicts(run: RunView) -> Iterator[str]:
     yield from (f"- {name}: {_cell(value)}" for name, value in run.facts)
+    if not run.cards:
+        return
     yield ""
     yield "| question | answer | why |"
     yield "|---|---|---|"
-    for question, text in QUESTIONS.items():
+    for card in run.cards:
         claims = [
             ("" if each.severity is Severity.INFO else f"**{each.severity.value}**: ") + each.claim
-            for each in run.conclusions
-            if each.question is question
+            for each in card.notes
         ]
-        yield f"| {text} | {run.answers[question].value} | {_cell('; '.join(claims))} |"
+        yield f"| {_cell(card.title)} | {_cell(card.answer)} | {_cell('; '.join(claims))} |"
 
 
 def _table(plot: Plot) -> Iterator[str]:

@@ -25,8 +25,11 @@ WIDTH: Final = 390  # small enough that a telephone's screen leaves its text leg
 HEIGHT: Final = 230
 _SHORT: Final = 20  # letters of a name beside which another one fits
 _ROW: Final = 18  # of a heat map or a bar
+_THIRD: Final = 16  # letters of a legend's words of which three fit beside each other
+_UPRIGHT: Final = 6  # letters of a column's name that is not slanted
+_WIDE: Final = 45  # a column of such names
 # A reader's fonts may be wider than those that the layout was made with.
-_PADDING: Final = {"left": 28, "right": 12, "top": 4, "bottom": 6}
+_PADDING: Final = {"left": 28, "right": 16, "top": 4, "bottom": 6}
 _SCALE: Final = 2.0  # of PNG
 # Colours by name. The page defines the same names; series are told apart by dashes and points too.
 LIGHT: Final[Mapping[str, str]] = {
@@ -34,8 +37,10 @@ LIGHT: Final[Mapping[str, str]] = {
     "c1": "#0a62c4", "c2": "#c2500a", "c3": "#0b7a53", "c4": "#7a3bbd", "c5": "#a3195b", "c6": "#5f6b00",
     "limit": "#c0202b", "reference": "#5b6675",
     "low2": "#2166ac", "low1": "#92c5de", "mid": "#e8eaed", "high1": "#f4a582", "high2": "#b2182b",
-    "none": "#c9b458",
+    "none": "#c9b458", "failed": "#3d4654",
+    "s1": "#dd8443", "s2": "#f3caa5", "s3": "#cfe0f0", "s4": "#93bbe0", "s5": "#4a8bcb", "s6": "#0c4280",
 }  # fmt: skip
+STEPS: Final = ("s1", "s2", "s3", "s4", "s5", "s6")  # of values, from the worst on
 SERIES: Final = ("c1", "c2", "c3", "c4", "c5", "c6")
 _DASHES: Final = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [4, 4], [1, 3])
 _SIZE_LABEL: Final = (
@@ -44,6 +49,7 @@ _SIZE_LABEL: Final = (
     " : datum.value >= 1024 ? datum.value / 1024 + ' KiB' : datum.value + ' B'"
 )
 _MANTISSA: Final = "round(datum.value / pow(10, floor(log(datum.value) / LN10 + 1e-9)))"
+_LOG_LABEL: Final = f"indexof([1, 2, 5], {_MANTISSA}) < 0 ? '' : datum.label"
 _TIME_LABEL: Final = (
     f"indexof([1, 2, 5], {_MANTISSA}) < 0 ? '' : "
     "datum.value >= 1000000 ? datum.value / 1000000 + ' s'"
@@ -112,6 +118,13 @@ def png(plot: Plot) -> bytes:
     return data
 
 
+def names_of(plot: Plot) -> tuple[list[str], list[str]]:
+    """Columns and rows of a heat map: ``across`` and ``down`` of its words, else as its cells come."""
+    across = plot.words.get("across") or dict.fromkeys(row["x"] for row in plot.rows)
+    down = plot.words.get("down") or dict.fromkeys(row["y"] for row in plot.rows)
+    return list(across), list(down)
+
+
 def require() -> None:
     """Raises UsageError naming the extra where plots cannot be made."""
     missing = [name for name in ("altair", "vl_convert", "jinja2") if find_spec(name) is None]
@@ -129,8 +142,11 @@ def _version() -> str:
 
 def _spec(plot: Plot, colour: Colour) -> dict[str, Any]:
     chart = CHARTS[plot.kind](plot, colour).properties(padding=_PADDING)
+    if colour is not in_page:  # there the title stands above the picture, and can be copied
+        chart = chart.properties(title=plot.title)
     soft, ink, grid = colour("soft"), colour("ink"), colour("grid")
     chart = chart.configure(background="transparent" if colour is in_page else colour("paper"))
+    chart = chart.configure_title(color=ink, anchor="start", fontSize=15, offset=12)
     chart = chart.configure_view(stroke=None).configure_legend(
         labelColor=ink,
         titleColor=soft,
@@ -173,14 +189,15 @@ def _curve(plot: Plot, colour: Colour) -> Picture:
     sizes = plot.words["x"] == "size"
     counts = sorted({row["x"] for row in plot.rows})
     axis = (
-        alt.Axis(labelExpr=_SIZE_LABEL, labelOverlap=True, grid=False)
+        alt.Axis(labelExpr=_SIZE_LABEL, labelOverlap=True, labelFlush=False, labelSeparation=8, grid=False)
         if sizes
-        else alt.Axis(values=counts, labelOverlap=True, grid=False)
+        else alt.Axis(values=counts, labelOverlap=True, labelFlush=False, grid=False)
     )
     scale = alt.Scale(type="log", base=2, nice=False)
     x = alt.X("x:Q", title=plot.words["x"], scale=scale, axis=axis)
     vertical = alt.Scale(type="log") if plot.words.get("log") else alt.Scale(zero=True)
-    label = _TIME_LABEL if plot.words.get("log") else alt.Undefined
+    of_log = _TIME_LABEL if plot.words["y"] == "time" else _LOG_LABEL
+    label = of_log if plot.words.get("log") else alt.Undefined
     y = alt.Y(
         "y:Q",
         title=plot.words["y"],
@@ -208,16 +225,22 @@ def _heat(plot: Plot, colour: Colour) -> Picture:
     import altair as alt
 
     bins: Mapping[str, str] = plot.words["bins"]
-    down = list(dict.fromkeys(row["y"] for row in plot.rows))
-    across = list(dict.fromkeys(row["x"] for row in plot.rows))
+    across, down = names_of(plot)
     scale = alt.Scale(domain=list(bins), range=[colour(name) for name in bins.values()])
+    legend = alt.Legend(columns=2 if max(map(len, bins)) > _THIRD else 3)
+    angle = 0 if max(map(len, across)) <= _UPRIGHT and len(across) * _WIDE < WIDTH else -60
     chart: alt.Chart = (
         alt.Chart(_data(plot.rows))
         .mark_rect(stroke=colour("paper"), strokeWidth=1)
         .encode(
-            x=alt.X("x:N", sort=across, title=plot.words["x"], axis=alt.Axis(labelAngle=-60, domain=False)),
-            y=alt.Y("y:N", sort=down, title=plot.words["y"], axis=alt.Axis(labelLimit=200, domain=False)),
-            color=alt.Color("bin:N", scale=scale, sort=None, legend=alt.Legend(columns=3)),
+            x=alt.X("x:N", sort=across, title=plot.words["x"], axis=alt.Axis(labelAngle=angle, domain=False)),
+            y=alt.Y(
+                "y:N",
+                sort=down,
+                title=plot.words["y"],
+                axis=alt.Axis(labelLimit=200, titlePadding=10, domain=False),
+            ),
+            color=alt.Color("bin:N", scale=scale, sort=None, legend=legend),
             description="text:N",
         )
         .properties(width=WIDTH, height=max(60, _ROW * len(down)))

@@ -11,6 +11,7 @@ import numpy as np
 
 from busbw.analysis.compare_arms import key_of
 from busbw.analysis.distribution import Distribution, Scale, distributions
+from busbw.analysis.spread import spreads
 from busbw.analysis.traffic import Fellows, LinkUse, traffic
 from busbw.model.case import Case
 from busbw.model.conclusion import Question
@@ -18,6 +19,7 @@ from busbw.model.result import CaseResult
 from busbw.reports import curves
 from busbw.reports.columns import NOT_APPLICABLE, format_time_us
 from busbw.reports.plots import Plot, Table
+from busbw.reports.plots_of_spread import spread
 from busbw.reports.reported import Reported
 from busbw.units import NS_PER_US, format_size
 
@@ -34,6 +36,7 @@ _LINKS: Final = {"carried traffic": "c1", "carried nothing": "limit"}
 
 def plots(run: Reported) -> Iterator[Plot]:
     """In the order of the questions that they answer."""
+    varying = {each.case: each for each in spreads(run.record, run.samples)}
     for kind in run.kinds:
         found = list(run.of_kind(kind))
         word = " ".join(filter(None, kind))
@@ -47,6 +50,7 @@ def plots(run: Reported) -> Iterator[Plot]:
         for plot in (
             curves.bandwidth(f"{name}-bandwidth", f"Bandwidth of {word}", series, judged),
             curves.time(f"{name}-time", f"Time of {word}", series),
+            spread(f"{name}-spread", f"Spread of {word}", [case for case, _ in _first(found)], varying),
             _ranks(run, f"{name}-ranks", f"Ranks of {word}", found),
         ):
             if plot is not None:
@@ -64,12 +68,16 @@ def _by_placement(found: Sequence[tuple[Case, CaseResult]]) -> dict[str, list[tu
     return series
 
 
+def _first(found: Sequence[tuple[Case, CaseResult]]) -> list[tuple[Case, CaseResult]]:
+    """Each size once: out-of-place where that was measured, of the first cycle."""
+    return [(case, result) for case, result in found if not case.in_place and not case.cycle] or list(found)
+
+
 def _ranks(run: Reported, name: str, title: str, found: Sequence[tuple[Case, CaseResult]]) -> Plot | None:
     """Ranks against sizes: how far each rank's median is from the median rank's, in units of the noise.
     Beyond so many ranks, a row is a group of neighbours, and shows the one of them that is furthest away.
     """
-    chosen = [(case, result) for case, result in found if not case.in_place and not case.cycle] or list(found)
-    columns = [(case, result, *_deviations(run, case, result)) for case, result in chosen]
+    columns = [(case, result, *_deviations(run, case, result)) for case, result in _first(found)]
     columns = [column for column in columns if len(column[2]) > 1]
     if not columns:
         return None

@@ -9,7 +9,7 @@ from typing import Any, Final
 from busbw.model.hunt import BANDWIDTH, Stage
 from busbw.units import gb_per_s
 
-_WHAT: Final = {
+WHAT: Final = {
     Stage.RAILS: "a ring over the hosts in each rail, all rails at once",
     Stage.NODES: "a ring within each host, all hosts at once",
 }
@@ -25,7 +25,7 @@ def rails_lines(rounds: Sequence[Mapping[str, Any]], hosts: Sequence[str], size_
             int(test["other"]): gb_per_s(size_bytes, test["times_ns"][BANDWIDTH][0][0])
             for test in tested["tests"]
         }
-        lines += ["#", f"# GB/s that each rank received: {_WHAT[Stage(tested['round']['stage'])]}"]
+        lines += ["#", f"# GB/s that each rank received: {WHAT[Stage(tested['round']['stage'])]}"]
         lines += _table(rates, hosts)
     return lines
 

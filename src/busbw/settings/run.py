@@ -22,6 +22,7 @@ TimeName = Literal["max", "avg", "min", "rank0", "last", "span", "loop"]
 ArrivalName = Literal["none", "late-one", "uniform", "ramp"]
 MemoryName = Literal["device", "nccl", "managed", "host"]
 FormatName = Literal["table", "csv", "json", "jsonl"]
+ProfileName = Literal["none", "nsys"]
 
 
 @Parameter(name="*")
@@ -289,6 +290,22 @@ class RunSettings(PreflightSettings, PatternSettings):
             " the largest size), algorithm (what NCCL says of each case).",
         ),
     ] = ()
+    profile: Annotated[
+        ProfileName,
+        Parameter(
+            group=OUTPUT,
+            help="nsys: every rank under Nsight Systems, its report in the run folder. No time of such a run"
+            " is to be trusted.",
+        ),
+    ] = "none"
+    profile_args: Annotated[
+        str,
+        Parameter(
+            show_default=False,
+            group=OUTPUT,
+            help="More words for `nsys profile`, as in '--enable efa_metrics' or '--delay 2'.",
+        ),
+    ] = ""
     report_cputime: Annotated[
         int,
         Parameter(

@@ -9,8 +9,12 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from busbw.errors import SiteError
 from busbw.model.event import EventKind, event
+from busbw.worker import profile
 from busbw.worker.emit import emit
+from busbw.worker.lead import error_event
+from busbw.worker.profile import is_asked, rank_argv
 from busbw.worker.signals import block
 from busbw.world.identity import identify
 from busbw.world.watched import report_to
@@ -26,6 +30,8 @@ FRONT_VARIABLE: Final = "BUSBW_FRONT"
 
 def main() -> int:
     """Live as one rank; the front process judges, so a complete run exits 0 whatever was found."""
+    if is_asked(os.environ.get(profile.VARIABLE, ""), os.environ):
+        return _enter_profiler(identify(os.environ))  # before signals are blocked: it would inherit that
     block()
     identity = identify(os.environ)
     rank = identity.rank if identity is not None else 0
@@ -37,6 +43,16 @@ def main() -> int:
         with contextlib.suppress(OSError):
             front.sendall(b".")  # goodbye: this rank leaves by itself, and said why where that was needed
     return 0 if code in (0, 1, 3) else code
+
+
+def _enter_profiler(identity: Identity | None) -> int:
+    """Come back as a rank under it. Where that cannot be, tell why: every rank for itself."""
+    folder = Path(os.environ[REQUEST_VARIABLE]).parent.parent
+    try:
+        profile.enter(folder, identity, rank_argv("busbw.worker"), os.environ.get(profile.WORDS_VARIABLE, ""))
+    except SiteError as error:
+        emit(error_event(error))
+        return int(error.exit_code)
 
 
 def _live(identity: Identity | None, rank: int) -> int:

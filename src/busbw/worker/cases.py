@@ -204,6 +204,8 @@ class Session:
         marks = self._backend.marks(case)
         if self._given.contended:
             marks = ("contended", *marks)
+        if self._given.profiled:
+            marks = ("profiled", *marks)
         if self._plan.checks == 0 or not case.row.sized:
             return None, marks
         groups = self._plan.of_case(case).groups

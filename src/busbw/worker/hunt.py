@@ -18,7 +18,7 @@ import numpy as np
 
 from busbw.errors import ExitCode
 from busbw.hunt.decide import next_round
-from busbw.hunt.field import Field, fields, of_ranks
+from busbw.hunt.field import Field, fields, of_ranks, on_switches
 from busbw.hunt.findings import exit_code, findings, to_fields
 from busbw.hunt.verdict import Verdict, conclude
 from busbw.model.case import Case
@@ -26,7 +26,7 @@ from busbw.model.finding import Finding, worst_first
 from busbw.model.hunt import BANDWIDTH, LATENCY, RESENT, Hunt, PairTest, Round, RoundResult, Stage
 from busbw.model.layout import Placement
 from busbw.planning.rounds import rails, rings, turn, turns
-from busbw.probes.host import queued_ns
+from busbw.probes.host import queued_ns, stalled_ns
 from busbw.probes.tcp import resent_segments
 from busbw.worker.measure import agreed_call_ns
 from busbw.world.mpi import MpiWorld
@@ -54,6 +54,9 @@ class Hunter(Protocol):
     def tested(self, field: Field, found: RoundResult) -> None:
         """A round was run."""
 
+    def switches(self, places: Sequence[HostInfo]) -> dict[str, str]:
+        """The lowest switch of each host, where that is known."""
+
     def judged(self, verdict: dict[str, Any], findings: tuple[Finding, ...], code: ExitCode) -> None:
         """The hunt is over."""
 
@@ -70,6 +73,8 @@ def go_hunting(
     tester = _Tester(world, hunt, backend, deadline)
     hosts = [member.host for member in world.members]
     among = {"isolate": fields(hosts), "pairs": fields(hosts)[-1:], "rails": (of_ranks(hosts),)}[hunt.kind]
+    if observer is not None:
+        among = tuple(on_switches(field, observer.switches(places)) for field in among)
     histories = [_rounds(tester, field, observer) for field in among]
     code = ExitCode.OK
     if observer is not None:
@@ -92,7 +97,7 @@ def _tell(
     told: list[dict[str, Any]] = []
     found: list[Finding] = []
     for field, history in zip(among, histories, strict=True):
-        verdict = conclude(hunt.rules, field.groups, history)
+        verdict = conclude(hunt.rules, field.groups, history, field.leaves)
         seconds = round(sum(each.seconds for each in history), 3)
         verdicts.append(verdict)
         told.append(to_fields(field, verdict, places, seconds))
@@ -129,7 +134,7 @@ def _agreed(tester: _Tester, field: Field, history: tuple[RoundResult, ...]) -> 
 
 def _next(hunt: Hunt, field: Field, history: tuple[RoundResult, ...]) -> Round | None:
     if hunt.kind == "isolate":
-        return next_round(hunt.rules, field.groups, history)
+        return next_round(hunt.rules, field.groups, history, field.leaves)
     parts, number = len(field.names), len(history)
     if hunt.kind == "rails":
         groups = {Stage.RAILS: rails(field.groups), Stage.NODES: field.groups}
@@ -171,7 +176,8 @@ class _Tester:
         everyone = [json.loads(each) for each in told]
         judge = _ring_test if chosen.stage in (Stage.RAILS, Stage.NODES) else _pair_test
         tests = tuple(judge(field, pair, everyone) for pair in chosen.pairs)
-        return RoundResult(chosen, tests, round(time.monotonic() - start_s, 4))
+        stalled = max((each[LATENCY][0][2] for each in everyone if LATENCY in each), default=0.0)
+        return RoundResult(chosen, tests, round(time.monotonic() - start_s, 4), round(stalled, 3))
 
     def _test(
         self,
@@ -212,23 +218,24 @@ class _Tester:
         """Nanoseconds of a large message on this rank, in each sample.
 
         Every sample begins behind a barrier. Back-to-back samples would not do: whoever reads the clock late
-        at the end of one makes the next look short, and of these the best is taken.
+        at the end of one makes the next look short.
         """
         with self._prepared(pairs, self.hunt.size_bytes, self._pause_ns) as prepared:
             prepared.run(0)
             return [self._sample(prepared, self._calls) for _ in range(self.hunt.samples)]
 
     def _small(self, pairs: tuple[tuple[int, int], ...]) -> list[float]:
-        """Nanoseconds of a small exchange on this rank, the mean of many, the late ones among them; and those
-        of it in which the rank had no core.
+        """Nanoseconds of a small exchange on this rank, the mean of many, the late ones among them; those
+        of it in which the rank had no core; and the share of the time in which anything on the host had none.
         """
         with self._prepared(pairs, self.hunt.small_bytes, _SMALL_PAUSE_NS * self._sleeps) as prepared:
             prepared.run(0, _SMALL_LEAD)
-            before_ns = queued_ns()
+            start_ns, stalled, before_ns = time.monotonic_ns(), stalled_ns(), queued_ns()
             took = self._sample(prepared, self.hunt.small_calls)
             # Beside it, what this rank waited for a core: another program's doing, and no fault of the link.
             queued = queued_ns() - before_ns if self._backend.name == "mpi" else 0
-            return [took, queued / self.hunt.small_calls]
+            share = (stalled_ns() - stalled) / (time.monotonic_ns() - start_ns)
+            return [took, queued / self.hunt.small_calls, min(1.0, share)]
 
     def _sample(self, prepared: PreparedCase, calls: int) -> float:
         self.world.barrier()
@@ -254,17 +261,18 @@ def _case(size_bytes: int) -> Case:
 def _pair_test(
     field: Field, pair: tuple[int, int], everyone: Sequence[dict[str, tuple[list[float], list[float]]]]
 ) -> PairTest:
-    """A test from what both ends of each lane measured. A message has ended when it has for both; the best
-    sample is that which least else disturbed.
+    """A test from what both ends of each lane measured. A message has ended when it has for both; the shorter
+    a sample, the less else disturbed it. It is the second shortest that counts: one can be shorter than the
+    link allows, when its receiver left the barrier late and found part of the message waiting.
     """
 
     def took(metric: str, way: int, one: int, other: int) -> float:
         ends = (everyone[one][metric][way], everyone[other][metric][way])
         if metric == LATENCY:
-            (mine, queued), (theirs, queued_there) = ends
+            (mine, queued, _), (theirs, queued_there, _) = ends
             both = max(mine, theirs)
             return max(both - queued - queued_there, _LEAST_OWN * both)
-        return min(map(max, zip(*ends, strict=True)))
+        return _second_shortest(list(map(max, zip(*ends, strict=True))))
 
     lanes = field.lanes([pair])
     times_ns = {
@@ -281,5 +289,9 @@ def _ring_test(
     field: Field, pair: tuple[int, int], everyone: Sequence[dict[str, tuple[list[float], list[float]]]]
 ) -> PairTest:
     """One step of a ring: what the rank that receives took."""
-    took = min(everyone[field.ranks[pair[1]][0]][BANDWIDTH][0])
+    took = _second_shortest(everyone[field.ranks[pair[1]][0]][BANDWIDTH][0])
     return PairTest(*pair, {BANDWIDTH: ((took,), ())})
+
+
+def _second_shortest(samples: Sequence[float]) -> float:
+    return sorted(samples)[:2][-1]

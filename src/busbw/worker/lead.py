@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from busbw.hunt.field import Field
     from busbw.model.hunt import RoundResult
     from busbw.model.plan import Plan
+    from busbw.model.record import HostInfo
     from busbw.model.traffic import Burst
     from busbw.worker.retain import Kept
 
@@ -162,6 +164,10 @@ class Lead:
             append_round(self._writer.folder, told)
             self._emit(event(EventKind.ROUND, tested=told))
 
+    def switches(self, places: Sequence[HostInfo]) -> dict[str, str]:
+        """See Hunter."""
+        return lowest_switches(self._writer.record.settings, places)
+
     def judged(self, verdict: dict[str, Any], findings: tuple[Finding, ...], code: ExitCode) -> None:
         """See Hunter."""
         self.found(findings)
@@ -220,6 +226,21 @@ class Lead:
         if self._unreached and not self._measured:
             return ExitCode.UNDECIDED
         return ExitCode.BAD_VERDICT if self._wrong else self._verdict
+
+
+def lowest_switches(settings: Mapping[str, Any], places: Sequence[HostInfo]) -> dict[str, str]:
+    """The lowest switch of each host: what --topology came to, else Slurm's address of the node."""
+    order = settings.get("rank_order") or {}
+    told = {str(each["host"]): tuple(each["switches"]) for each in order.get("hosts", ())}
+    found: dict[str, str] = {}
+    for place in places:
+        names = (place.host, place.slurm_node, place.kubernetes_node)
+        own = next(
+            (told[name] for name in names if told.get(name)), tuple(place.slurm_topology.split(".")[:-1])
+        )
+        if own:
+            found[place.host] = "/".join(own)
+    return found
 
 
 def error_event(error: BusbwError, *, peer_lost: bool = False) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from busbw.backends.base import Backend
 from busbw.backends.create import create, preflight
+from busbw.backends.ranges import is_profiled
 from busbw.errors import ExitCode
 from busbw.model.plan import Plan
 from busbw.model.record import Method, WorldInfo
@@ -132,8 +133,8 @@ def _dump(plan: Plan, observer: Observer | None) -> NcclDump | None:
 def _conditions(plan: Plan, backend: Backend, world: World) -> Conditions:
     """What all ranks agree on before the first case. Collective."""
     # Each rank measured its own cost of timing; k follows from it, and must be the same everywhere.
-    facts = np.array([backend.timing_cost_ns, float(_shares_cores(world))])
-    timing_cost_ns, contended = world.max(facts).tolist()
+    own = (backend.timing_cost_ns, float(_shares_cores(world)), float(bool(plan.profile) or is_profiled()))
+    timing_cost_ns, contended, profiled = world.max(np.array(own)).tolist()
     return Conditions(
         world=world,
         limits=plan.limits,
@@ -141,6 +142,7 @@ def _conditions(plan: Plan, backend: Backend, world: World) -> Conditions:
         timing_cost_ns=timing_cost_ns,
         max_samples_per_look=backend.max_samples_per_look,
         contended=bool(contended) and plan.backend == "mpi",
+        profiled=bool(profiled),
         clock=_common_clock(plan, world),
         singles=_single_calls(plan),
         graph_launches=plan.options.graph,

@@ -42,7 +42,7 @@ class Conditions:
     """What holds for every case of a run. ``contended``: ranks share cores, so losing one is no surprise.
     ``clock`` is there where the ranks' clocks are synchronised. ``singles``: how many calls to time one by
     one for percentiles, 0 where nobody asked. ``graph_launches``: -G. ``grouping`` is there where the world
-    is split.
+    is split. ``profiled``: a profiler is attached to a rank.
     """
 
     world: World
@@ -56,6 +56,7 @@ class Conditions:
     graph_launches: int = 0
     seed: int = 0
     grouping: Grouping | None = None
+    profiled: bool = False
 
     @property
     def takes_part(self) -> bool:

@@ -148,20 +148,15 @@ class Hosts:
         check: bool = True,
     ) -> subprocess.CompletedProcess[str]:
         """Execute a command on a host, to its end."""
-        done = subprocess.run(
-            self.command(name, argv, cwd=cwd),
-            env=None if env is None else dict(env),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-        )
-        if check and done.returncode:
-            raise OSError(
-                f"{shlex.join(map(str, argv))} on {name}: {done.returncode}: {done.stderr}{done.stdout}"
-            )
-        return done
+        words = self.command(name, argv, cwd=cwd)
+        return _to_its_end(words, f"{shlex.join(map(str, argv))} on {name}", env, timeout, check)
+
+    def run_on_switch(self, *argv: str | Path, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Execute a command in the network of the switch, to its end: bridge br0 (br1, ...) with port h1p0
+        (h1p1, ...) of every host.
+        """
+        words = [*_enter(self._holders["switch"].pid, "n"), "--", *map(str, argv)]
+        return _to_its_end(words, f"{shlex.join(map(str, argv))} on the switch", None, 60.0, check)
 
     def processes(self, name: str) -> dict[int, str]:
         """What runs on a host, the host's own first processes and sshd's listener aside: process id, as this
@@ -292,6 +287,23 @@ class Hosts:
             listen = ("-o", f"ListenAddress={self.address(name)}")
             key = str(self.folder / "host_key")
             _call(*self.command(name, [_SSHD, "-f", "/dev/null", "-h", key, *listen, *options, "-E", log]))
+
+
+def _to_its_end(
+    words: Sequence[str], what: str, env: Mapping[str, str] | None, timeout: float, check: bool
+) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        words,
+        env=None if env is None else dict(env),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+    if check and done.returncode:
+        raise OSError(f"{what}: {done.returncode}: {done.stderr}{done.stdout}")
+    return done
 
 
 def _enter(pid: int, kinds: str = "nmuip") -> list[str]:

@@ -114,6 +114,10 @@ def test_a_simulated_hunt_starts_nothing(tmp_path: Path, capsys: Any) -> None:
     assert (told["slow"], told["accused"], told["every_pair"]) == (40, 0, 63)
     assert told["named"] >= 39
     assert told["rounds"] < 7
+    assert main(["isolate", "--simulate", "64", "--per-switch", "8", "--loss", "20%", "--hunts", "5"]) == 0
+    told_of_switches = capsys.readouterr().out
+    assert "1 switches of 8 slow by 20.0%" in told_of_switches
+    assert "named      5 of 5 slow switches" in told_of_switches
     assert main(["isolate", "--simulate", "16", "--bad", "0", "--hunts", "30"]) == 0
     assert "a rate below 10.0% (95 %)" in capsys.readouterr().out
 
@@ -122,6 +126,7 @@ def test_a_simulated_hunt_starts_nothing(tmp_path: Path, capsys: Any) -> None:
     ("words", "said"),
     [
         (("isolate", "--simulate", "3"), "give 4 parts or more"),
+        (("isolate", "--simulate", "16", "--per-switch", "9"), "give 2 switches or more"),
         (("isolate", "--loss", "0%", *NULL), "'0%' is not between 0 and 1"),
         (("isolate", "--format", "csv", *NULL), "--format csv is of pairs"),
         (("isolate", "-b", "2", *NULL), "-b 2 is less than an element"),

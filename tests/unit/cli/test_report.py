@@ -15,7 +15,7 @@ from busbw.cli.main import main
 
 RUN = "20261122-100000-all_reduce-aaaa"
 OTHER = "20261122-110000-all_reduce-bbbb"
-FIGURES = ("bandwidth", "time", "ranks", "links", "histogram")
+FIGURES = ("bandwidth", "time", "spread", "ranks", "links", "histogram")
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_text_has_the_same_verdicts_and_numbers(home: Path) -> None:
     text = (home / "report.md").read_text()
     assert "| Is every rank the same? | no | " in text
     assert "**warning**: rank 5 (node0)" in text
-    assert text.count("### ") == 5 + 3  # one operation: three plots, the links, four histograms
+    assert text.count("### ") == 5 + 4  # one operation: four plots, the links, four histograms
     assert all(line.count("|") > 2 for line in text.splitlines() if line.startswith("|"))
 
 
@@ -69,11 +69,12 @@ def test_several_runs_share_their_curves(home: Path) -> None:
 def test_pictures_one_a_plot_or_the_one_that_is_named(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert report("-o", str(home / "all.svg")) == 0
     pictures = sorted(home.glob("all-*.svg"))
-    assert len(pictures) == 8
+    assert len(pictures) == 9
     for picture in pictures:
         text = picture.read_text()
         assert ET.fromstring(text).tag.endswith("svg")
         assert "var(--" not in text  # its colours are inside
+        assert re.search(r">(Bandwidth|Time|Spread|Ranks|Links|Samples) (of|during)", text)  # so is its title
     assert report("-o", str(home / "one.png"), "--plot", "bandwidth") == 0
     assert (home / "one.png").read_bytes().startswith(b"\x89PNG")
     assert report("-o", str(home / "one.png"), "--plot", "histogram") == 2

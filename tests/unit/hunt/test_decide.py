@@ -49,6 +49,40 @@ def test_slow_parts_are_named_and_nobody_else(count: int, bad: int, lost: float)
         assert hits >= 0.95 * 12 * bad
 
 
+@pytest.mark.parametrize("metric", [BANDWIDTH, LATENCY])
+def test_one_of_four_is_in_half_of_all_tests_and_named(metric: str) -> None:
+    """Four GPUs, one of them slow: there is no majority of pairs, but it alone explains them."""
+    hits = 0
+    for seed in range(30):
+        generator = np.random.default_rng(seed)
+        slow = seed % 4
+        rules = Rules(seed=seed)
+
+        def run(turn: Round, slow: int = slow, generator: np.random.Generator = generator) -> RoundResult:
+            whole = Fabric(4, {slow: 0.5}, latency_noise=0.01).run(turn, generator).tests
+            if metric == BANDWIDTH:
+                return RoundResult(turn, whole)
+            even = Fabric(4).run(turn, generator).tests
+            swapped = [
+                PairTest(a.one, a.other, {BANDWIDTH: b.times_ns[BANDWIDTH], LATENCY: a.times_ns[BANDWIDTH]})
+                for a, b in zip(whole, even, strict=True)
+            ]
+            return RoundResult(turn, tuple(swapped))
+
+        verdict = conclude(rules, everyone(4), hunt(rules, everyone(4), run))
+        assert named(verdict) in ([], [(slow,)])
+        hits += bool(verdict.suspects)
+    assert hits >= 29
+
+
+@pytest.mark.parametrize(("count", "bad"), [(4, 2), (5, 2), (6, 3)])
+def test_where_most_pairs_have_a_slow_part_nothing_is_decided(count: int, bad: int) -> None:
+    """Pairs that are fast whenever they meet are no chance: the others are not what is normal."""
+    for seed in range(10):
+        verdict = verdict_of(Fabric(count, dict.fromkeys(range(bad), 0.3)), seed)
+        assert (verdict.suspects, verdict.decision) == ((), Decision.UNDECIDED)
+
+
 @pytest.mark.parametrize("count", [8, 15, 64])
 @pytest.mark.parametrize("noise", [0.002, 0.01, 0.05])
 def test_a_healthy_fabric_accuses_nobody(count: int, noise: float) -> None:
@@ -238,6 +272,41 @@ def test_what_slows_a_whole_round_accuses_nobody_however_few_controls_it_has(fac
     verdict = conclude(RULES, everyone(8), hunt(RULES, everyone(8), run))
     assert {metric for suspect in verdict.suspects for metric in [suspect.metric]} <= {BANDWIDTH}
     assert set(named(verdict)) <= {(0,)}
+
+
+def late(turn: Round, generator: np.random.Generator, stalled: float) -> RoundResult:
+    """A round in which the small messages of part 1 take three times as long."""
+    healthy = Fabric(8).run(turn, generator)
+    tests = []
+    for test in healthy.tests:
+        factor = 3.0 if 1 in (test.one, test.other) else 1.0
+        ((there,), (back,)) = test.times_ns[LATENCY]
+        times_ns = {**test.times_ns, LATENCY: ((there * factor,), (back * factor,))}
+        tests.append(PairTest(test.one, test.other, times_ns))
+    return RoundResult(turn, tuple(tests), stalled=stalled)
+
+
+def test_where_cores_are_fought_for_late_messages_accuse_nobody() -> None:
+    """A kernel thread or an interrupt that waits for a core delays one host's messages for a whole hunt."""
+    generator = np.random.default_rng(5)
+    quiet = conclude(RULES, everyone(8), hunt(RULES, everyone(8), lambda turn: late(turn, generator, 0.2)))
+    assert [(each.parts, each.metric) for each in quiet.suspects] == [((1,), LATENCY)]
+    busy = conclude(RULES, everyone(8), hunt(RULES, everyone(8), lambda turn: late(turn, generator, 0.8)))
+    assert (busy.suspects, busy.decision) == ((), Decision.UNDECIDED)
+    assert busy.reason == "latency could not be judged: programs on the hosts waited for cores"
+    assert busy.stalled_rounds == busy.rounds
+
+
+def test_a_round_in_which_cores_were_fought_for_counts_for_bandwidth_only() -> None:
+    """Late messages in restless rounds alone: the quiet ones show that nothing is the matter."""
+    generator = np.random.default_rng(6)
+
+    def run(turn: Round) -> RoundResult:
+        return Fabric(8).run(turn, generator) if turn.number % 2 else late(turn, generator, 0.9)
+
+    verdict = conclude(RULES, everyone(8), hunt(RULES, everyone(8), run))
+    assert verdict.decision is Decision.HEALTHY
+    assert 0 < verdict.stalled_rounds < verdict.rounds
 
 
 def test_classes_of_pairs_are_no_faults() -> None:

@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 
 from busbw.probes.cgroups import MemoryGroup, cpu_quota, memory_groups
-from busbw.probes.host import Memory, available_memory_bytes, read_host, read_memory, read_processors
+from busbw.probes.host import (
+    Memory,
+    available_memory_bytes,
+    read_host,
+    read_memory,
+    read_processors,
+    stalled_ns,
+)
 
 GIB = 2**30
 WriteTree = Callable[[dict[str, str]], Path]
@@ -239,3 +246,11 @@ def test_this_machine() -> None:
     available = available_memory_bytes(host.memory)
     assert available.reason
     assert available.size_bytes is None or available.size_bytes > 0
+
+
+def test_time_in_which_something_waited_for_a_core(tmp_path: Path) -> None:
+    pressure = tmp_path / "cpu"
+    pressure.write_text("some avg10=1.53 avg60=0.87 avg300=0.36 total=78124\nfull avg10=0.00 total=0\n")
+    assert stalled_ns(pressure) == 78_124_000
+    pressure.write_text("not as it was\n")
+    assert stalled_ns(pressure) == stalled_ns(tmp_path / "none") == 0

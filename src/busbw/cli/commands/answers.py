@@ -72,6 +72,7 @@ def expect(
 DIAGNOSE_EXAMPLES: Final = (
     "busbw diagnose last",
     "busbw diagnose all_reduce.log --format json",
+    "busbw diagnose last --nsys rank0.sqlite rank1.sqlite",
 )
 
 
@@ -80,17 +81,29 @@ def diagnose(
     run: Annotated[str, Parameter(help=RUN_OR_LOG)] = "last",
     /,
     *,
+    nsys: Annotated[
+        tuple[Path, ...],
+        Parameter(
+            consume_multiple=True,
+            negative="",
+            show_default=False,
+            group=FLAGS,
+            help="SQLite exports of Nsight Systems of this run, one a rank. [default: those that"
+            " `busbw run --profile nsys` left in the run folder]",
+        ),
+    ] = (),
     format: Annotated[TextOrJson, Parameter(group=FLAGS, help="How to print it.")] = "table",  # noqa: A002
 ) -> ExitCode:
     """Is it expected, were all links used, which algorithm, how steady, is every rank the same?"""
     from busbw.cli.diagnose import diagnose_command
 
-    return diagnose_command(run, format)
+    return diagnose_command(run, format, nsys)
 
 
 REPORT_EXAMPLES: Final = (
     "busbw report last --output report.html",
     "busbw report 20261121-1815 20261121-1902 --output both.html",
+    "busbw report last --output - --plot bandwidth",
     "busbw report last --output all_reduce.png --plot bandwidth",
     "busbw report all_reduce.log --output report.md",
 )
@@ -98,17 +111,27 @@ REPORT_EXAMPLES: Final = (
 
 @app.command(name="report", help_epilogue=examples(*REPORT_EXAMPLES))
 def write_report(
-    *runs: Annotated[str, Parameter(help="Runs (their names, folders, or `last`) and logs. [default: last]")],
+    *runs: Annotated[
+        str,
+        Parameter(
+            help="Runs, hunts and series of setups (names, folders, or `last`), and logs. [default: last]"
+        ),
+    ],
     output: Annotated[
         Path,
         Parameter(
             name=["--output", "-o"],
             group=FLAGS,
-            help="What to write: a page (.html), text (.md), or a picture a plot (.svg, .png).",
+            allow_leading_hyphen=True,
+            help="What to write: a page (.html), text (.md, .txt), a picture a plot (.svg, .png); or - to"
+            " draw in this terminal.",
         ),
     ] = Path("report.html"),
     plot: Annotated[
-        str, Parameter(group=FLAGS, show_default=False, help="Only the plot with this in its name.")
+        str,
+        Parameter(
+            group=FLAGS, show_default=False, help="Only the plot with this in its name (in letters: those)."
+        ),
     ] = "",
 ) -> ExitCode:
     """Verdicts, curves, ranks, links and histograms as one page that opens offline; or as pictures."""

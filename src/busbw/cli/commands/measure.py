@@ -106,6 +106,7 @@ ISOLATE_EXAMPLES: Final = (
     "busbw isolate --on hosts --hosts a,b,c,d,e,f,g,h -b 64M",
     "busbw isolate --on slurm -N 64 --format json",
     "busbw isolate --simulate 1024 --bad 3 --noise 2%",
+    "busbw isolate --simulate 1024 --per-switch 32 --bad 1 --loss 10%",
 )
 
 
@@ -129,6 +130,14 @@ def isolate(
         str, Parameter(group=HUNT, help="With --simulate: standard deviation of one test.")
     ] = "1%",
     hunts: Annotated[int, Parameter(group=HUNT, help="With --simulate: how many hunts.")] = 100,
+    per_switch: Annotated[
+        int,
+        Parameter(
+            group=HUNT,
+            show_default=False,
+            help="With --simulate: parts on a switch; --bad are switches then, slow by their uplinks.",
+        ),
+    ] = 0,
     own: Annotated[HuntSettings | None, Parameter(name="*")] = None,
     settings: Annotated[RunSettings | None, Parameter(name="*")] = None,
     launch: Annotated[LaunchSettings | None, Parameter(name="*")] = None,
@@ -139,7 +148,7 @@ def isolate(
 
     own, settings = own or HuntSettings(), settings or RunSettings()
     if simulate is not None:
-        return simulate_hunts(own, simulate, bad, noise, hunts, settings.seed, settings.format)
+        return simulate_hunts(own, simulate, bad, noise, hunts, settings.seed, settings.format, per_switch)
     return hunt("isolate", own, settings, launch or LaunchSettings(), tuple(sys.argv))
 
 

@@ -20,6 +20,19 @@ function hide() {
   tip.textContent = "";
 }
 
+// In a map up and down stay in the column: the nearest mark there, else the same again.
+function beside(marks, at, down) {
+  if (at < 0) return 0;
+  const middle = (mark) => { const box = mark.getBoundingClientRect(); return [box.x + box.width / 2, box.y + box.height / 2]; };
+  const [x, y] = middle(marks[at]);
+  let best = at, least = Infinity;
+  marks.forEach((mark, place) => {
+    const [own, height] = middle(mark), far = (height - y) * down;
+    if (Math.abs(own - x) < 1 && far > 1 && far < least) { best = place; least = far; }
+  });
+  return best;
+}
+
 for (const picture of document.querySelectorAll(".picture")) {
   const marks = [...picture.querySelectorAll(MARKS)];
   let at = -1;
@@ -28,7 +41,9 @@ for (const picture of document.querySelectorAll(".picture")) {
     if (event.key === "Escape") return hide();
     if (event.key === "Home") at = 0;
     else if (event.key === "End") at = marks.length - 1;
-    else if (event.key in steps) at = (at + steps[event.key] + marks.length) % marks.length;
+    else if (picture.dataset.kind === "heat" && event.key === "ArrowDown") at = beside(marks, at, 1);
+    else if (picture.dataset.kind === "heat" && event.key === "ArrowUp") at = beside(marks, at, -1);
+    else if (event.key in steps) at = at < 0 ? 0 : (at + steps[event.key] + marks.length) % marks.length;
     else return;
     event.preventDefault();
     if (marks.length) show(marks[at]);

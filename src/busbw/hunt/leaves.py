@@ -1,0 +1,68 @@
+"""A switch that is slow, or its links to the others: told from slow hosts by where its hosts are slow.
+
+Through a slow uplink every host of a leaf switch is slow with hosts of other switches, and as good as any
+with its own. So where nearly all tests that leave a switch were slow, none of its hosts is accused by such
+tests: they are judged by tests among themselves, and the switch by fresh tests that leave it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from busbw.hunt.screen import Screen, lower_median
+from busbw.model.hunt import PairTest
+
+Leaf = tuple[int, ...]
+"""The parts on one lowest switch."""
+
+_LEAST_LEAVES: Final = 2
+_LEAST_MEMBERS: Final = 2
+# Of the tests that leave a switch. A switch that is asked after in vain costs a round or two; of two switches
+# the one cannot be told from the other, so that there has to be reason to ask.
+_MOST_SLOW: Final = 0.5
+_MOST_SLOW_OF_TWO: Final = 0.75
+
+
+def suspected(found: Screen, leaves: Sequence[Leaf]) -> tuple[Leaf, ...]:
+    """Switches out of which nearly every test of screening was slow, whichever of its hosts made it."""
+    if len(leaves) < _LEAST_LEAVES:
+        return ()
+    leaf_of = {part: leaf for leaf in leaves for part in leaf}
+    left: dict[Leaf, list[tuple[int, float]]] = defaultdict(list)
+    for pair, residual in found.residuals.items():
+        ends = [leaf_of.get(part, ()) for part in pair]
+        if all(ends) and ends[0] != ends[1]:
+            for part, leaf in zip(pair, ends, strict=True):
+                left[leaf].append((part, residual))
+    most = _MOST_SLOW if len(leaves) > _LEAST_LEAVES else _MOST_SLOW_OF_TWO
+    return tuple(leaf for leaf in leaves if _leaves_slowly(left[leaf], found.cut, most))
+
+
+def _leaves_slowly(tests: Sequence[tuple[int, float]], cut: float, most: float) -> bool:
+    slow = [part for part, residual in tests if residual > cut]
+    return len(set(slow)) >= _LEAST_MEMBERS and len(slow) >= most * len(tests)
+
+
+def across(tests: Iterable[PairTest], leaf: Leaf, control: set[int]) -> list[PairTest]:
+    """Tests of a round between the switch and parts that passed."""
+    own = set(leaf)
+    return [test for test in tests if len(own & {test.one, test.other}) == 1 and _other(test, own) in control]
+
+
+def inside(tests: Iterable[PairTest], leaf: Leaf) -> list[PairTest]:
+    """Tests of a round among the parts of the switch."""
+    own = set(leaf)
+    return [test for test in tests if {test.one, test.other} <= own]
+
+
+def of_round(residuals: Sequence[float]) -> float:
+    """What a round says of a switch: its middle test, so that neither a few slow hosts nor a few quick ones
+    speak for it.
+    """
+    return lower_median(residuals)
+
+
+def _other(test: PairTest, own: set[int]) -> int:
+    return test.other if test.one in own else test.one

@@ -1,0 +1,118 @@
+"""What exports of a profiler say, with a planted fault and without; and what they must not say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from busbw_testing.compared import record_of
+from busbw_testing.diagnosed import conclusions
+from busbw_testing.nsys import Recorded
+
+from busbw.analysis.expectation import expect, kind_of
+from busbw.analysis.kernel_times import Spread
+from busbw.analysis.limits import Wires
+from busbw.diagnosis.engine import diagnose
+from busbw.diagnosis.subject import Subject
+from busbw.importers.nsys import read_profile
+from busbw.model.conclusion import Answer, Conclusion
+from busbw.model.finding import Severity
+from busbw.model.profile import Profile
+
+RING = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
+SIZE = 26_214_400
+NICS = ("rdmap16s27", "rdmap32s27", "rdmap144s27", "rdmap160s27")
+
+
+def asked(*profiles: Profile) -> dict[str, Conclusion]:
+    record = record_of({SIZE: 1900.0}, ranks=2, hosts=2)
+    subject = Subject(record, expect((record,), ()), kind_of(record, ()), Wires(source="the test"))
+    return {each.check: each for each in diagnose(replace(subject, profiles=profiles))}
+
+
+def of_rank(tmp_path: Path, rank: int, durations_us: list[float]) -> Profile:
+    recorded = Recorded(rank=rank, host=f"node{rank}")
+    recorded.communicator()
+    for duration in durations_us:
+        recorded.call(RING, int(duration * 1000), size_bytes=SIZE)
+    return read_profile(recorded.write(tmp_path / f"{rank}.sqlite"))
+
+
+def test_kernels_by_rank_and_size(tmp_path: Path) -> None:
+    found = asked(of_rank(tmp_path, 0, [1860, 1870, 1880]), of_rank(tmp_path, 1, [1960, 1970, 2420]))
+    ranks = found["ranks.kernels"]
+    assert ranks.claim == (
+        "ranks' kernels differ by 5.2% at most, at AllReduce 25 MiB: rank 0 has the shortest, 1870 us,"
+        " rank 1 the longest, 1970 us"
+    )
+    assert ranks.answer is Answer.UNDECIDED
+    assert ranks.severity is Severity.INFO
+    variance = found["variance.kernels"]
+    assert (
+        "kernels of AllReduce 25 MiB vary most: CV 12.4% over 3, 1960 to 2420 us around 1970 us"
+        in variance.claim
+    )
+    assert "sizes by the range of each kernel's launch" in variance.evidence
+    facts = {fact.name: fact.value for fact in variance.facts}
+    assert facts["AllReduce 25 MiB rank 1 n"] == 3
+    assert facts["AllReduce 25 MiB rank 1 max"] == 2420.0
+    assert facts["AllReduce 25 MiB rank 0 p99"] == 1880.0
+
+
+def test_numbers_of_a_spread() -> None:
+    spread = Spread.of([*range(1, 100), 1000])
+    assert (spread.n, spread.median, spread.low, spread.high) == (100, 50.5, 1.0, 1000.0)
+    assert spread.percentiles == (1.0, 5.0, 25.0, 75.0, 90.0, 95.0, 99.0)
+    assert spread.outliers == 1
+    one = Spread.of([7])
+    assert (one.sd, one.cv, one.outliers, set(one.percentiles)) == (0.0, 0.0, 0, {7.0})
+
+
+def test_a_name_is_not_taken_for_an_algorithm(tmp_path: Path) -> None:
+    found = asked(of_rank(tmp_path, 0, [10.0]))
+    told = found["algorithm.kernels"]
+    assert told.claim.startswith("a kernel's name tells AllReduce of f32, no tree (a ring, NVLS or CollNet)")
+    assert told.answer is Answer.NOT_OBSERVABLE
+    assert {fact.name for fact in told.facts} == {"collective", "type class", "tree"}
+    assert found["algorithm.observed"].answer is Answer.NOT_OBSERVABLE
+    assert not any(word in str(found) for word in ("RING LL", "RING_LL"))
+
+
+def sampled_nics(tmp_path: Path, silent: str = "") -> Profile:
+    """The published pair of nodes: each of four NICs reads 3.35 GB/s, at 10 Hz."""
+    recorded = Recorded(host="p4de-1")
+    for at in range(20):
+        for nic in NICS:
+            rate = 0.0 if nic == silent or at < 5 else 3.35e9 + at * (-1) ** at * 1e6
+            recorded.generic(
+                {"Device": nic, "rdma_read_bytes": rate, "rdma_write_bytes": 0}, at * 100_000_000
+            )
+    return read_profile(recorded.write(tmp_path / "nics.sqlite"))
+
+
+def test_all_nics_or_all_but_one(tmp_path: Path) -> None:
+    whole = asked(sampled_nics(tmp_path))["links.profiled"]
+    assert (whole.claim, whole.answer) == ("all 4 NICs carried traffic on p4de-1", Answer.YES)
+    rates = {fact.name: fact.value for fact in whole.facts}
+    assert abs(rates["p4de-1 rdmap16s27 rdma_read_bytes"] - 3.35) < 0.01
+    (tmp_path / "nics.sqlite").unlink()
+    short = asked(sampled_nics(tmp_path, silent="rdmap32s27"))["links.profiled"]
+    assert short.claim == "3 of 4 NICs carried traffic on p4de-1: nothing on rdmap32s27"
+    assert (short.severity, short.answer, short.host) == (Severity.WARNING, Answer.NO, "p4de-1")
+
+
+def test_what_an_export_lacks_is_not_observable(tmp_path: Path) -> None:
+    found = asked(read_profile(Recorded().write(tmp_path / "bare.sqlite")))
+    for check in ("links.profiled", "variance.kernels", "ranks.kernels"):
+        assert found[check].answer is Answer.NOT_OBSERVABLE
+        assert found[check].hint
+    assert found["links.profiled"].hint.startswith("profile with --nic-metrics")
+
+
+def test_a_profiled_run_is_held_against_nothing() -> None:
+    record = record_of({SIZE: 1900.0}, ranks=2)
+    results = tuple(replace(result, marks=("profiled",)) for result in record.results)
+    found = conclusions(replace(record, results=results))
+    assert found["expected.profiled"].answer is Answer.NOT_OBSERVABLE
+    assert "expected.reference" not in found
+    assert not [check for check in found if check.endswith((".kernels", "links.profiled"))]
