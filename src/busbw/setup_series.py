@@ -39,7 +39,7 @@ LAUNCHES: Final = "launches"
 MOST_FAILURES: Final = 2
 _LAST_LINES: Final = 5
 # Front process's own words, and what a launch of a setup decides.
-_OWN: Final = ("format", "dry_run", "launches", "ranks", "deliver")
+_OWN: Final = ("format", "dry_run", "launches", "ranks", "deliver", "presets_used", "overridden")
 
 # Starts one launch and waits for its end: (setup, nodes or 0, run folder, hear) -> exit code. Raises
 # BusbwError for a launch that cannot be started.

@@ -38,7 +38,10 @@ if TYPE_CHECKING:
     from busbw.settings.run import RunSettings
 
 # What the front process does itself.
-_OWN: tuple[str, ...] = ("format", "dry_run", "launches", "ranks", "deliver", "expect")
+_OWN: tuple[str, ...] = (
+    *("format", "dry_run", "launches", "ranks", "deliver", "expect"),
+    *("presets_used", "overridden"),
+)
 # A word of a command line has 128 KiB at most on Linux, and engines quote it.
 _MOST_FILE_CHARACTERS = 60_000
 _DRY_FOLDER = "RUN_FOLDER"

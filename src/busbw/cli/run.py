@@ -59,6 +59,8 @@ def run(
     from busbw.reports.live import create, shown_as
 
     identity = identify(os.environ)
+    for line in settings.overridden if not settings.deliver else ():
+        print(f"note: {line}", file=sys.stderr)
     if launch.on is not None and not settings.deliver:
         if identity is not None and identity.size != 1 and not settings.dry_run:
             raise UsageError(

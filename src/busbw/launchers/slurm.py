@@ -55,7 +55,10 @@ def inquire(launch: LaunchSettings, command: tuple[str, ...] = ()) -> Mapping[st
     facts = {"python": sys.executable, "user_id": str(os.getuid()), "setup": _read_setup(launch)}
     facts |= read_texts(launch)
     facts["mpi"] = " ".join(_offered_mpi())
-    facts["gpus"] = str(_gpus_of_a_node(launch.partition))
+    try:
+        facts["gpus"] = str(_gpus_of_a_node(launch.partition))
+    except SiteError as error:  # a dry run goes on; see submit
+        facts |= {"gpus": "0", "unasked": error.message, "unasked_hint": error.hint}
     facts["family"] = ""  # what an image has is not known here
     if not launch.image:
         facts["family"] = command_family(command) if command else python_family(launch.python)
@@ -124,6 +127,9 @@ def request(job: Job, facts: Mapping[str, str]) -> JobRequest:
         "command": "" if job.work.is_busbw else "yes",
     }
     notes = (note,) if (note := unknown_mpi(job, size, facts)) else ()
+    if unasked := facts.get("unasked"):
+        notes = (*notes, f"GPUs of a node are not known, so none are asked for: {unasked}")
+        details |= {"unasked": unasked, "unasked_hint": facts["unasked_hint"]}
     files = {SCRIPT: script.text}
     return JobRequest(
         "slurm",
@@ -141,6 +147,8 @@ def request(job: Job, facts: Mapping[str, str]) -> JobRequest:
 def submit(request: JobRequest, folder: Path) -> Handle:
     """See Engine."""
     (command,) = request.commands
+    if unasked := request.details.get("unasked"):  # it would go without the GPUs that it needs
+        raise SiteError(unasked, hint=request.details["unasked_hint"])
     if slurm_bring.is_wanted(request.details):
         slurm_bring.put(folder)
     if job := request.details["step_of"]:

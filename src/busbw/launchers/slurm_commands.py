@@ -12,6 +12,9 @@ from busbw.launchers.slurm_state import Reading, hint_of, read_job
 
 # A busy controller answers late; one that has not answered by then is down.
 _PATIENCE_SECONDS: Final = 60.0
+# Commands that only ask, and what to do where they get no answer.
+_QUESTIONS: Final = ("sinfo", "squeue", "scontrol")
+_ASK: Final = "try `scontrol ping` here: busbw needs a host that reaches Slurm (SLURM_CONF, slurmctld, munge)"
 _FORGOTTEN: Final = "invalid job id"
 # Of a job or step that has ended (scancel, squeue).
 _OVER: Final = (_FORGOTTEN, "already completing", "already completed")
@@ -37,7 +40,8 @@ def call(*words: str, engine: str = "Slurm") -> str:
     if done.returncode:
         said = (done.stderr.strip() or done.stdout.strip()).splitlines()
         words_said = _own_words(said) or f"exit code {done.returncode}"
-        raise SiteError(f"{words[0]}: {words_said}", hint=hint_of(words_said))
+        hint = hint_of(words_said) or (_ASK if engine == "Slurm" and words[0] in _QUESTIONS else "")
+        raise SiteError(f"{words[0]}: {words_said}", hint=hint)
     return done.stdout
 
 
