@@ -77,7 +77,7 @@ def test_a_controller_that_is_away_has_cancelled_nothing(far_front: Any, cluster
         cluster.start_controller()
     assert done.code == 4, done
     assert "was not cancelled and may go on" in done.error
-    cluster.wait_until(lambda: "running" in far_front.run("jobs").out)
+    cluster.wait_until(lambda: "running" in far_front.run("jobs").out, 120)  # it comes back slowly
     assert far_front.run("cancel", "last").code == 0
     assert far_front.run("attach", "last").code == 130
     assert far_front.record()["status"] == "interrupted"
