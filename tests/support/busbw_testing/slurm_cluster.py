@@ -166,11 +166,15 @@ class SlurmCluster:
         self._start(self.login, "slurmctld", "-D", "-f", str(self.conf), *options)
 
     def stop_controller(self) -> None:
-        """What a crash of slurmctld does: commands reach nobody, and jobs go on."""
-        for pid, line in self.hosts.processes(self.login).items():
-            if line.startswith("slurmctld"):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+        """End slurmctld, which saves its state first: commands reach nobody, and jobs go on."""
+        for pid in self._controllers():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+        self.wait_until(lambda: not self._controllers())
+
+    def _controllers(self) -> list[int]:
+        lines = self.hosts.processes(self.login).items()
+        return [pid for pid, line in lines if line.startswith("slurmctld")]
 
     def start_node(self, node: str) -> None:
         """Start the node's slurmd."""
