@@ -39,7 +39,7 @@ LAUNCHES: Final = "launches"
 MOST_FAILURES: Final = 2
 _LAST_LINES: Final = 5
 # Front process's own words, and what a launch of a setup decides.
-_OWN: Final = ("format", "dry_run", "launches", "ranks", "deliver")
+_OWN: Final = ("format", "dry_run", "launches", "ranks", "deliver", "presets_used", "overridden")
 
 # Starts one launch and waits for its end: (setup, nodes or 0, run folder, hear) -> exit code. Raises
 # BusbwError for a launch that cannot be started.
@@ -264,6 +264,36 @@ def read_series(folder: Path) -> tuple[Series, dict[str, RunRecord]]:
         for outcome in series.outcomes
         if outcome.folder and folders.is_started(folder / outcome.folder)
     }
+    return series, records
+
+
+def read_all(folders_of_series: Sequence[Path]) -> tuple[Series, dict[str, RunRecord]]:
+    """A series, or several of the same setups as one with the blocks of all. Raises UsageError."""
+    first, *others = [read_series(folder) for folder in folders_of_series]
+    series, records = first
+    for more, more_records in others:
+        for name in ("setups", "environ", "nodes"):
+            if getattr(more, name) != getattr(series, name):
+                raise UsageError(
+                    f"{more.folder.name} has other {name} than {series.folder.name}",
+                    hint="measure more blocks with the same file of setups, --env and --nodes",
+                )
+        before = len(series.order)
+        outcomes = (
+            replace(
+                outcome,
+                block=outcome.block + before,
+                folder=f"{more.folder.name}/{outcome.folder}" if outcome.folder else "",
+            )
+            for outcome in more.outcomes
+        )
+        records |= {f"{more.folder.name}/{folder}": record for folder, record in more_records.items()}
+        series = replace(
+            series,
+            order=(*series.order, *more.order),
+            outcomes=(*series.outcomes, *outcomes),
+            stopped=series.stopped or more.stopped,
+        )
     return series, records
 
 

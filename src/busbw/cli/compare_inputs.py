@@ -105,7 +105,21 @@ def _is_log_folder(path: Path) -> bool:
 
 
 def read_log(path: Path) -> list[RunRecord]:
-    """Every table of a log, not stored. A file of a test without a table is a test that failed."""
+    """Every table of a log, not stored. A file of a test without a table is a test that failed.
+
+    Raises UndecidedError where the log does not say its operation or ranks.
+    """
+    from busbw.errors import UndecidedError
+
+    try:
+        return _read_log(path)
+    except UndecidedError as error:
+        # Only `busbw import` has the flags that its own hint names.
+        hint = f"keep it as a run: `busbw import {path} --op NAME` (--ranks N), and name that run"
+        raise UndecidedError(f"{path}: {error}", hint=hint) from error
+
+
+def _read_log(path: Path) -> list[RunRecord]:
     from busbw.importers.assemble import Origin, assemble
     from busbw.importers.decide import Given as Stated
     from busbw.importers.files import read_file, without_rows

@@ -1,17 +1,20 @@
 """A preset's values under the flags: what neither the command line nor a variable says comes from --preset.
 
 Runs after the flags and ``BUSBW_*`` were read and before defaults apply. Lists (--env, --set) are put before
-the user's own words, so those win.
+the user's own words, so those win. A user's own preset wins over one that busbw ships, wherever it stands; of
+two of the same kind the last one does.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cyclopts import Token
 
+from busbw.errors import UsageError
 from busbw.settings.preset import Preset, read_preset
 
 if TYPE_CHECKING:
@@ -20,6 +23,10 @@ if TYPE_CHECKING:
 
 FILES_VARIABLE: Final = "BUSBW_PRESET_FILES"
 _LISTS: Final = ("--env", "--set", "--expect-use")
+# Engines whose ranks get variables of the shell that submits; "" is this host.
+_INHERITING: Final = ("", "slurm")
+# `busbw exec` runs any command: a vendor's tool too.
+_ANY_TOOL: Final = ("exec",)
 
 
 def user_files() -> tuple[Path, ...]:
@@ -39,28 +46,76 @@ class PresetValues:
         """Fill in what is still open. Raises UsageError for a preset that is not there or not well formed."""
         by_name = {argument.name: argument for argument in arguments}
         chosen = by_name.get("--preset")
-        if chosen is None:
+        if chosen is None or not chosen.tokens:
             return
         on = by_name.get("--on")
         engine = on.tokens[-1].value if on is not None and on.tokens else ""
-        for token in reversed(list(chosen.tokens)):  # the last one named is on top
-            fill(by_name, read_preset(token.value, user_files()), engine)
+        presets = [read_preset(token.value, user_files()) for token in chosen.tokens]
+        presets.sort(key=lambda preset: not preset.shipped)  # the one on top comes last
+        for preset in presets:
+            _refuse_other_tool(preset, commands)
+        env = by_name.get("--env")
+        said = [token.value for token in env.tokens] if env is not None else []
+        _put(by_name, "--presets-used", [f"{p.name.partition('@')[0]}@{p.date}" for p in presets])
+        _put(by_name, "--overridden", list(overridden(presets, engine, said, os.environ)))
+        for preset in reversed(presets):
+            fill(by_name, preset, engine)
+
+
+def overridden(
+    presets: Sequence[Preset], engine: str, said: Sequence[str], inherited: Mapping[str, str]
+) -> Iterator[str]:
+    """A line for each variable of the presets (the lowest first) that has another value elsewhere: which one
+    holds, and what it took the place of. ``said`` are the words of --env.
+    """
+    layers: list[tuple[str, Mapping[str, str]]] = []
+    if engine in _INHERITING:
+        layers.append(("this shell's", inherited))
+    layers += [(f"preset {preset.name}'s", preset.environ(engine)) for preset in presets]
+    layers.append(("--env's", dict(word.partition("=")[::2] for word in said)))
+    for name in dict.fromkeys(name for preset in presets for name in preset.environ(engine)):
+        values = [(whose, environ[name]) for whose, environ in layers if name in environ]
+        *below, (whose, value) = values
+        others = [f"{their} {other or '(empty)'}" for their, other in below if other != value]
+        if others:
+            yield f"{name}={value}, {whose}, takes the place of {' and of '.join(others)}"
+
+
+def _refuse_other_tool(preset: Preset, commands: tuple[str, ...]) -> None:
+    """Ranks of this host would measure memory of CPUs where the preset means accelerators."""
+    if preset.tool and commands != _ANY_TOOL:
+        command = f"`busbw {' '.join(commands)}`"
+        raise UsageError(
+            f"preset {preset.name} is not measured by {command}: it has no backend for the devices",
+            hint=f"use `busbw {preset.tool}` on such a node; the sweep: busbw presets show {preset.name}",
+        )
 
 
 def fill(by_name: dict[str, Argument], preset: Preset, engine: str) -> None:
     """Give one preset's values to the arguments that have none."""
     values: dict[str, list[str]] = {"--env": [f"{k}={v}" for k, v in preset.environ(engine).items()]}
     values["--expect-use"] = list(preset.expects)
-    for name, value in {**preset.run_values(), **preset.launch_values(engine)}.items():
-        flag = "--" + name.replace("_", "-")
-        values.setdefault(flag, []).extend(value if isinstance(value, list) else [str(value)])
+    for flag, words in flags_of(preset, engine).items():
+        values.setdefault(flag, []).extend(words)
     if paths := preset.library_path:
-        inherited = os.environ.get("LD_LIBRARY_PATH")
-        values["--env"].append("LD_LIBRARY_PATH=" + ":".join((*paths, *filter(None, [inherited]))))
+        own = os.environ.get("LD_LIBRARY_PATH")
+        values["--env"].append("LD_LIBRARY_PATH=" + ":".join((*paths, *filter(None, [own]))))
     for flag, words in values.items():
-        argument = by_name.get(flag)
-        if argument is None or not words:
-            continue  # of another command
-        tokens = [Token(keyword=flag, value=word, source=f"preset {preset.name}") for word in words]
-        if flag in _LISTS or not argument.tokens:
-            argument.tokens[:0] = tokens
+        _put(by_name, flag, words, source=f"preset {preset.name}")
+
+
+def flags_of(preset: Preset, engine: str) -> dict[str, list[str]]:
+    """The preset's sweep and place as flags with their words."""
+    return {
+        "--" + name.replace("_", "-"): value if isinstance(value, list) else [str(value)]
+        for name, value in {**preset.run_values(engine), **preset.launch_values(engine)}.items()
+    }
+
+
+def _put(by_name: dict[str, Argument], flag: str, words: list[str], source: str = "presets") -> None:
+    argument = by_name.get(flag)
+    if argument is None or not words:
+        return  # of another command
+    tokens = [Token(keyword=flag, value=word, source=source) for word in words]
+    if flag in _LISTS or not argument.tokens:
+        argument.tokens[:0] = tokens

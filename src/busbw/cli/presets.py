@@ -1,15 +1,13 @@
-"""``busbw presets list|show|check``."""
+"""``busbw presets list|show``."""
 
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 
 from busbw.cli.preset_values import user_files
-from busbw.errors import ExitCode, UsageError
+from busbw.errors import ExitCode
 from busbw.settings.preset import names, read_preset
-from busbw.settings.preset_file import ENGINE_SECTIONS, load_file
+from busbw.settings.preset_file import ENGINE_SECTIONS
 
 
 def show_list(format_name: str) -> ExitCode:
@@ -49,6 +47,7 @@ def show(name: str, format_name: str) -> ExitCode:
             print(f"{title:9} {_line(value)}")
     if preset.engines:
         print(f"engines   {', '.join(preset.engines)}")
+    print(f"tool      busbw {preset.tool}\n" * bool(preset.tool), end="")
     for name_, value in preset.environ("").items():
         print(f"env       {name_}={value}")
     for path in preset.library_path:
@@ -63,10 +62,13 @@ def show(name: str, format_name: str) -> ExitCode:
 
 def _show_engine(engine: str, body: object, plain: dict[str, str], own: dict[str, str]) -> None:
     section = body.get(engine) if isinstance(body, dict) else None
+    run = body.get(f"{engine}_run") if isinstance(body, dict) else None
     changed = {name: value for name, value in own.items() if plain.get(name) != value}
     gone = [name for name in plain if name not in own]
     if section:
         print(f"{engine:9} {_line(section)}")
+    if run:
+        print(f"{engine:9} run {_line(run)}")
     for name, value in changed.items():
         print(f"{engine:9} env {name}={value}")
     for name in gone:
@@ -77,20 +79,3 @@ def _line(value: object) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name}={item}" for name, item in value.items() if item != "")
     return str(value)
-
-
-def check(path: Path) -> ExitCode:
-    """Read a user's preset file and resolve every preset in it."""
-    head = load_file(path)
-    count = 0
-    for name, body in head["presets"].items():
-        preset = read_preset(f"{head['family']}/{name}", (path,))
-        for version in preset.versions:
-            read_preset(f"{head['family']}/{name}@{version}", (path,))
-        count += not body.get("abstract")
-    if not count:
-        raise UsageError(f"{path} has no preset that can be used", hint="leave `abstract: true` out of one")
-    if not head.get("source") or not head.get("date"):
-        print(f"note: {path} does not say where its values are from (source:, date:)", file=sys.stderr)
-    print(f"{path}: {count} presets of family {head['family']} are well formed")
-    return ExitCode.OK

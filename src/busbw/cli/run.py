@@ -59,6 +59,8 @@ def run(
     from busbw.reports.live import create, shown_as
 
     identity = identify(os.environ)
+    for line in settings.overridden if not settings.deliver else ():
+        print(f"note: {line}", file=sys.stderr)
     if launch.on is not None and not settings.deliver:
         if identity is not None and identity.size != 1 and not settings.dry_run:
             raise UsageError(
@@ -132,7 +134,7 @@ def _refuse_without_engine(launch: LaunchSettings, environ: Mapping[str, str]) -
 
 def _least_ranks(settings: RunSettings) -> int:
     """Ranks that a command line needs at least, before anybody knows how many there are."""
-    roots = [int(word) for word in settings.root.split(",") if word.strip().isdigit()]
+    roots = [int(word) for word in settings.root.split(",") if word.strip().isdecimal()]
     return max(settings.ranks or 1, 1, *(root + 1 for root in roots))
 
 

@@ -35,10 +35,12 @@ _OPEN_MPI_PEER = re.compile(r"peer process has unexpectedly disconnected.*?Peer 
 _OPEN_MPI_DAEMON = re.compile(r"Remote host:\s+(\S+)\s+Daemon exit status:")
 # The first lines of what a launcher itself says; a rank's own last words come before.
 _BANNER = re.compile(r"^(={20,}|-{20,})$")
-# Not of the rank that died: notices of Open MPI's launcher and of ranks that lost another one, and what
-# the guard of rank 0 says after it (``worker.guard``).
+# Not of the rank that died: notices of Open MPI's launcher and of ranks that lost another one, places in
+# hydra's own source (behind a host's name, where there is one), and what the guard of rank 0 says after it
+# (``worker.guard``).
 _OTHERS = re.compile(
     r"\[[^\]:]+:\d+\] (?:\*\*\*|plm:|PMIX ERROR)"
+    r"|(?:\S+: )?\[(?:mpiexec|proxy[^@\]]*)@[^\]]+\] \w+ \([^)]*\.c:\d+\): "
     r"|\s*error: a rank ended, and the launcher ended the others|hint: the launcher's own message|# record  "
 )
 

@@ -48,9 +48,9 @@ class Affinity:
 
 @dataclass(frozen=True)
 class Form:
-    """A Kubernetes job's values. ``resources`` are a worker's limits and requests, by resource name;
-    ``selector`` the labels that its node must have, ``choices`` those of which it must have one value;
-    ``mounts`` (host folder, folder inside).
+    """A Kubernetes job's values. ``resources`` are a worker's limits and requests, by resource name, and
+    ``launcher`` the requests of an MPIJob's launcher; ``selector`` the labels that a worker's node must have,
+    ``choices`` those of which it must have one value; ``mounts`` (host folder, folder inside).
 
     ``compute_domain`` is the number of nodes of an NVIDIA ComputeDomain (0: as many as there are), None
     without one; ``spread`` (label, at least so many values of it); ``networks`` names of Multus networks.
@@ -65,6 +65,7 @@ class Form:
     mpi: Literal["openmpi", "mpich"] = "mpich"
     mpirun_words: tuple[str, ...] = ()
     resources: Mapping[str, str] = field(default_factory=dict)
+    launcher: Mapping[str, str] = field(default_factory=dict)
     selector: Mapping[str, str] = field(default_factory=dict)
     choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     compute_domain: int | None = None
@@ -120,6 +121,7 @@ def read_form(job: Job) -> Form:
         mpi="openmpi" if launch.mpi == "openmpi" else "mpich",
         mpirun_words=_mpirun_words(launch, kind),
         resources=resources,
+        launcher=_launcher(values, kind),
         selector={label: values[0] for label, values in labels.items() if len(values) == 1},
         choices={label: values for label, values in labels.items() if len(values) > 1},
         compute_domain=values.count("compute-domain", least=0),
@@ -230,6 +232,12 @@ def _resources(values: _Values) -> Mapping[str, str]:
             )
         found[name] = quantity
     return found
+
+
+def _launcher(values: _Values, kind: Kind) -> Mapping[str, str]:
+    """What the launcher's pod asks for; jobs without MPI have none, and need not be told so."""
+    asked = {name: values.quantity(f"launcher-{name}") for name in ("cpu", "memory")}
+    return {name: quantity for name, quantity in asked.items() if quantity and kind == "mpijob"}
 
 
 def _labels(values: _Values) -> Mapping[str, tuple[str, ...]]:

@@ -116,13 +116,15 @@ def _mpi_job(name: str, job: Job, form: Form, rank_order: RankOrder | None) -> O
     policy: Object = {"backoffLimit": 0, "cleanPodPolicy": "Running"}
     if form.deadline_seconds is not None:
         policy["activeDeadlineSeconds"] = form.deadline_seconds
-    launcher = {
+    launcher: Object = {
         "name": "launcher",
         "image": form.image,
         "command": ["/bin/sh", "-c", escaped(_launch_script(job, form, rank_order)), "busbw"],
         "args": [escaped(word) for word in _words(job)],
         "env": [*_env(_launcher_environ(job, form)), _field("POD_IP", "status.podIP")],
     }
+    if form.launcher:
+        launcher["resources"] = {"requests": dict(form.launcher)}
     worker = {
         "name": "worker",
         "image": form.image,

@@ -55,7 +55,10 @@ def inquire(launch: LaunchSettings, command: tuple[str, ...] = ()) -> Mapping[st
     facts = {"python": sys.executable, "user_id": str(os.getuid()), "setup": _read_setup(launch)}
     facts |= read_texts(launch)
     facts["mpi"] = " ".join(_offered_mpi())
-    facts["gpus"] = str(_gpus_of_a_node(launch.partition))
+    try:
+        facts["gpus"] = str(_gpus_of_a_node(launch.partition))
+    except SiteError as error:  # a dry run goes on; see submit
+        facts |= {"gpus": "0", "unasked": error.message, "unasked_hint": error.hint}
     facts["family"] = ""  # what an image has is not known here
     if not launch.image:
         facts["family"] = command_family(command) if command else python_family(launch.python)
@@ -99,7 +102,7 @@ def _gpus_of_a_node(partition: str) -> int:
     most = 0
     for line in text.splitlines():
         gpus = [part.split("(")[0].split(":") for part in line.split(",") if part.startswith("gpu:")]
-        most = max(most, sum(int(part[-1]) for part in gpus if part[-1].isdigit()))
+        most = max(most, sum(int(part[-1]) for part in gpus if part[-1].isdecimal()))
     return most
 
 
@@ -124,6 +127,9 @@ def request(job: Job, facts: Mapping[str, str]) -> JobRequest:
         "command": "" if job.work.is_busbw else "yes",
     }
     notes = (note,) if (note := unknown_mpi(job, size, facts)) else ()
+    if unasked := facts.get("unasked"):
+        notes = (*notes, f"GPUs of a node are not known, so none are asked for: {unasked}")
+        details |= {"unasked": unasked, "unasked_hint": facts["unasked_hint"]}
     files = {SCRIPT: script.text}
     return JobRequest(
         "slurm",
@@ -141,6 +147,8 @@ def request(job: Job, facts: Mapping[str, str]) -> JobRequest:
 def submit(request: JobRequest, folder: Path) -> Handle:
     """See Engine."""
     (command,) = request.commands
+    if unasked := request.details.get("unasked"):  # it would go without the GPUs that it needs
+        raise SiteError(unasked, hint=request.details["unasked_hint"])
     if slurm_bring.is_wanted(request.details):
         slurm_bring.put(folder)
     if job := request.details["step_of"]:
@@ -152,7 +160,7 @@ def submit(request: JobRequest, folder: Path) -> Handle:
         raise
     # The job's number, and behind a semicolon its cluster where there are several.
     number = answer.strip().splitlines()[-1].split(";")[0] if answer.strip() else ""
-    if not number.isdigit():
+    if not number.isdecimal():
         raise SiteError(f"sbatch gave no job number: {answer.strip()[:200]!r}", hint="look at `squeue --me`")
     return Handle("slurm", number, request.name, dict(request.details))
 
@@ -183,16 +191,17 @@ def follow(handle: Handle, folder: Path) -> Iterator[Item]:
 def cancel(handle: Handle, *, now: bool) -> None:
     """See Engine. The ranks alone are told to end, by SIGTERM, so that the script still sees their end and
     the record comes home; ``now`` kills them, and the job. (Without a signal, scancel kills a step.)
+    Raises SiteError where Slurm does not take it.
     """
     steps = commands.steps(handle.id, handle.name)
     for step in steps:
-        commands.ask(("scancel", f"--signal={'KILL' if now else 'TERM'}", step))
+        commands.end(f"--signal={'KILL' if now else 'TERM'}", step)
     if handle.details.get("step_of"):
         if (now or not steps) and _keeper_is_alive(handle):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(int(handle.details["pid"]), signal.SIGKILL if now else signal.SIGTERM)
     elif now or not steps:
-        commands.ask(("scancel", handle.id))
+        commands.end(handle.id)
 
 
 def state(handle: Handle) -> JobState:

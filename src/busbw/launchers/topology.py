@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from typing import Any, Final
 
 from busbw.errors import UsageError
@@ -141,13 +142,21 @@ def arranged(hosts: Iterable[str], known: Iterable[str]) -> tuple[str, ...]:
 
 def _sorted(places: Mapping[str, Place]) -> list[str]:
     """Switch by switch from the top, each in the order of its first host, so that what was near stays where
-    it was. An NVLink domain is one piece, though its hosts may have different switches.
+    it was. An NVLink domain is one piece, though its hosts may have different switches: it hangs below the
+    lowest switch that they share, whichever of them comes first, so that a second sort changes nothing.
     """
-    leads: dict[str, Place] = {}
+    shared: dict[str, tuple[str, ...]] = {}
     for place in places.values():
-        leads.setdefault(place.domain, place)
+        if place.domain and place.switches:
+            shared[place.domain] = _common(shared.get(place.domain, place.switches), place.switches)
+    # Every path ends with a mark of its own: a host with fewer layers is no better than its neighbours.
     paths = {
-        host: (*(leads[place.domain] if place.domain else place).switches, (place.domain,), *place.switches)
+        host: (
+            *(shared.get(place.domain, ()) if place.domain else place.switches),
+            (place.domain,),
+            *place.switches,
+            (),
+        )
         for host, place in places.items()
     }
     first: dict[tuple[object, ...], int] = {}
@@ -156,6 +165,12 @@ def _sorted(places: Mapping[str, Place]) -> list[str]:
         for host, path in paths.items()
     }
     return sorted(places, key=keys.__getitem__)
+
+
+def _common(one: Sequence[str], other: Sequence[str]) -> tuple[str, ...]:
+    """What two paths from the top share."""
+    pairs = takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))
+    return tuple(switch for switch, _ in pairs)
 
 
 def _read(where: str, text: str) -> tuple[str, Found]:

@@ -8,7 +8,7 @@ from busbw.errors import UsageError
 from busbw.model.plan import Preflight
 from busbw.settings.run import RunSettings
 
-# What can be expected of NCCL: word -> its values; empty where any name will do.
+# What can be expected of NCCL, and of a node: word -> its values; empty where any name or number will do.
 FEATURES: Final = {
     "net": (),
     "gdr": ("0", "1"),
@@ -17,7 +17,9 @@ FEATURES: Final = {
     "mnnvl": ("0", "1"),
     "gdrcopy": ("0", "1"),
     "tuner": (),
+    "nics": (),
 }
+_COUNTS: Final = ("nics",)
 
 
 def make_preflight(settings: RunSettings) -> Preflight:
@@ -51,5 +53,7 @@ def _expects(words: tuple[str, ...]) -> tuple[str, ...]:
             raise UsageError(f"--expect-use {word!r} is not FEATURE=VALUE", hint=f"features: {known}")
         if FEATURES[name] and value not in FEATURES[name]:
             raise UsageError(f"--expect-use {word}: {value!r} is neither 0 nor 1", hint=f"give {name}=1")
+        if name in _COUNTS and not (value.isdecimal() and int(value)):
+            raise UsageError(f"--expect-use {word}: {value!r} is no count", hint=f"give {name}=8")
         found[name] = value.lower() if name == "net" else value
     return tuple(f"{name}={value}" for name, value in found.items())

@@ -36,6 +36,7 @@ class PreflightDisplay:
         self._out, self._err = out, err
         self._findings: list[Mapping[str, Any]] = []
         self._header: Event | None = None
+        self._failed = False
 
     def handle(self, item: Event) -> None:
         """See Display."""
@@ -49,6 +50,7 @@ class PreflightDisplay:
         elif kind == EventKind.STATE:
             show_state(item, self._err)
         elif kind == EventKind.ERROR:
+            self._failed = True
             show_error(item, self._err)
         elif kind == EventKind.END:
             self._report(str(item["folder"]))
@@ -87,4 +89,7 @@ class PreflightDisplay:
         said = [
             f"{counts[word]} {word}{'s' * (counts[word] > 1)}" for word in _WORDS.values() if counts[word]
         ]
+        if self._failed and not said:  # silence is no verdict
+            who = "no rank has answered" if self._header is None else "it ended early"
+            return f"nothing was judged: {who}"
         return ", ".join(said) or "nothing found"

@@ -39,13 +39,22 @@ class PreflightSettings:
             show_default=False,
             group=PREFLIGHT,
             help="What NCCL must be seen to use, else the run ends: net=ofi (ib, socket, NAME), gdr=1,"
-            " collnet=1, nvls=1, mnnvl=1, gdrcopy=1, tuner=NAME; may be repeated. Presets say it too.",
+            " collnet=1, nvls=1, mnnvl=1, gdrcopy=1, tuner=NAME; and nics=8, active fabric ports on each"
+            " host. May be repeated. Presets say it too.",
         ),
     ] = ()
     stop_after: Annotated[
         LevelName,
         Parameter(show=False, help="Written by `busbw preflight` into jobs: how much to check, then stop."),
     ] = ""
+    presets_used: Annotated[
+        tuple[str, ...],
+        Parameter(show=False, negative="", help="Written by busbw: presets with their dates."),
+    ] = ()
+    overridden: Annotated[
+        tuple[str, ...],
+        Parameter(show=False, negative="", help="Written by busbw: variables whose value another took over."),
+    ] = ()
     hunt: Annotated[
         str,
         Parameter(

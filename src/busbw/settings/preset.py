@@ -1,8 +1,9 @@
 """Presets: what is known of a cluster as data, so that one word sets it up.
 
 A file holds a family: presets by name, each with the environment, sweep and place of its source, the date of
-those values, and what was wrong in the original. ``extends`` takes everything from another preset of the
-family, ``versions`` has older values under their dates (``NAME@DATE``). Users' own files have the same form.
+those values, and what was wrong in the original. ``extends`` takes everything from another preset (of the
+family, or FAMILY/NAME), ``versions`` has older values under their dates (``NAME@DATE``), from ``since`` on.
+``null`` for a key drops what is inherited. Users' own files have the same form, and add to shipped families.
 """
 
 from __future__ import annotations
@@ -13,10 +14,14 @@ from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from busbw.errors import UsageError
-from busbw.settings.preset_file import MAPPINGS, load_file, parse
+from busbw.settings.preset_file import ENGINE_SECTIONS, MAPPINGS, load_file, parse
+
+# What a preset does not hand to those that extend it: it is said by merging.
+_OWN_KEYS: Final = ("extends", "versions", "since", "abstract", "unset")
+_SHIPPED: Final = "shipped with busbw"
 
 
 @dataclass(frozen=True)
@@ -24,7 +29,7 @@ class Preset:
     """One preset with everything that it extends, before an engine is chosen.
 
     ``body`` has the sections of the file; ``date`` is that of the values, and ``versions`` the dates that can
-    be asked for.
+    be asked for. ``shipped`` is false for one of a user's file.
     """
 
     name: str
@@ -33,6 +38,7 @@ class Preset:
     date: str
     versions: tuple[str, ...]
     body: Mapping[str, Any] = field(default_factory=dict)
+    shipped: bool = True
 
     @property
     def summary(self) -> str:
@@ -46,8 +52,16 @@ class Preset:
 
     @property
     def expects(self) -> tuple[str, ...]:
-        """What the library must be seen to use: net=ofi, collnet=1, nvls=1, mnnvl=1, gdrcopy=1."""
-        return tuple(self.body.get("expects", ()))
+        """What the library must be seen to use (net=ofi, collnet=1, nvls=1, mnnvl=1, gdrcopy=1), and how many
+        fabric ports a node must have (nics=8), as words of --expect-use.
+        """
+        nics = self.body.get("node", {}).get("nics")
+        return (*self.body.get("expects", ()), *([f"nics={nics}"] if nics else []))
+
+    @property
+    def tool(self) -> str:
+        """The command of busbw that measures there, where that is not ``run``; else empty."""
+        return str(self.body.get("tool", ""))
 
     @property
     def references(self) -> tuple[str, ...]:
@@ -56,7 +70,7 @@ class Preset:
 
     @property
     def engines(self) -> tuple[str, ...]:
-        """Engines that its source runs it on: it is known to fit there. Others are not refused."""
+        """Engines that busbw's tests render it on. Others are not refused."""
         return tuple(self.body.get("engines", ()))
 
     @property
@@ -72,9 +86,9 @@ class Preset:
         found.update(self.body.get(f"{engine}_env", {}))
         return found
 
-    def run_values(self) -> Mapping[str, str]:
-        """Fields of RunSettings, as text."""
-        return dict(self.body.get("run", {}))
+    def run_values(self, engine: str) -> Mapping[str, str]:
+        """Fields of RunSettings for an engine, as text."""
+        return {**self.body.get("run", {}), **self.body.get(f"{engine}_run", {})}
 
     def launch_values(self, engine: str) -> Mapping[str, str | list[str]]:
         """Fields of LaunchSettings for an engine, as text; ``set`` is a list of KEY=VALUE words."""
@@ -87,103 +101,155 @@ class Preset:
         return {name: value for name, value in found.items() if value != ""}
 
 
+@dataclass(frozen=True)
+class _Entry:
+    """A preset as it stands in a file, and that file's head."""
+
+    body: Mapping[str, Any]
+    head: Mapping[str, Any]
+    place: str
+
+    @property
+    def base(self) -> str:
+        """The full name of what it extends; empty without."""
+        base = str(self.body.get("extends", ""))
+        return base if not base or "/" in base else f"{self.head['family']}/{base}"
+
+    @property
+    def where(self) -> str:
+        """Its place in words."""
+        return self.place if self.place == _SHIPPED else f"in {self.place}"
+
+
+_Known = Mapping[str, _Entry]
+
+
 def names(extra: Iterable[Path] = ()) -> tuple[str, ...]:
     """Every preset that can be used, in the files' order; abstract ones only exist to be extended."""
-    return tuple(
-        f"{family}/{name}"
-        for family, (_, presets) in _families(extra).items()
-        for name, body in presets.items()
-        if not body.get("abstract")
-    )
+    return tuple(name for name, entry in _entries(extra).items() if not entry.body.get("abstract"))
 
 
 def read_preset(name: str, extra: Iterable[Path] = ()) -> Preset:
-    """The preset FAMILY/NAME or FAMILY/NAME@DATE; of a file, its path or PATH:NAME. Raises UsageError."""
+    """The preset FAMILY/NAME or FAMILY/NAME@DATE. Raises UsageError."""
     wanted, _, version = name.partition("@")
-    families = _families(extra)
-    family, _, own = wanted.partition("/")
-    if family not in families or own not in families[family][1]:
-        near = [known for known in names(extra) if len(own) > 1 and own in known]
+    known = _entries(extra)
+    if wanted not in known:
+        own = wanted.partition("/")[2]
+        near = [other for other in names(extra) if len(own) > 1 and own in other]
         near = near or get_close_matches(wanted, names(extra))
         raise UsageError(
             f"no preset {wanted!r}",
             hint=f"did you mean {', '.join(near[:4])}?" if near else "`busbw presets list` names them",
         )
-    head, presets = families[family]
-    body = _extended(own, presets, version, f"{family}/{own}")
-    versions = _versions(own, presets)
+    line = _line_of(wanted, known)
+    versions = _versions(line, known)
     if version and version not in versions:
-        known = ", ".join(versions) or "none"
-        raise UsageError(f"preset {wanted} has no version {version!r}", hint=f"its versions: {known}")
+        listed = ", ".join(versions) or "none"
+        raise UsageError(f"preset {wanted} has no version {version!r}", hint=f"its versions: {listed}")
+    entry = known[wanted]
     return Preset(
         name=name,
-        family=family,
-        source=str(head.get("source", "")),
-        date=version or str(head.get("date", "")),
+        family=str(entry.head["family"]),
+        source=str(entry.head.get("source", "")),
+        date=version or str(entry.head.get("date", "")),
         versions=versions,
-        body=body,
+        body=_body(line, known, version),
+        shipped=entry.place == _SHIPPED,
     )
 
 
-def _versions(name: str, presets: Mapping[str, Any]) -> tuple[str, ...]:
-    """Dates that a preset or any it extends has values for, newest first."""
-    found: set[str] = set()
-    at: str | None = name
-    while at is not None:
-        found.update(map(str, presets[at].get("versions", {})))
-        at = presets[at].get("extends")
-    return tuple(sorted(found, reverse=True))
+def _line_of(name: str, known: _Known) -> list[str]:
+    """A preset and all that it extends, the lowest first. Raises UsageError."""
+    line = [name]
+    while base := known[line[-1]].base:
+        entry = known[line[-1]]
+        if base not in known:
+            raise UsageError(
+                f"preset {line[-1]} ({entry.place}) extends {entry.body['extends']!r}, which does not exist",
+                hint="name a preset of the same family, or FAMILY/NAME of another",
+            )
+        if base in line:
+            circle = " -> ".join([*line[line.index(base) :], base])
+            raise UsageError(
+                f"preset {line[-1]} ({entry.place}) extends itself: {circle}",
+                hint="take one `extends` out of the circle",
+            )
+        line.append(base)
+    return line[::-1]
 
 
-def _extended(name: str, presets: Mapping[str, Any], version: str, place: str) -> Mapping[str, Any]:
-    """A preset over what it extends. A version is looked up at each step of the way: the newest values that
-    are not newer than it; without one, the values outside ``versions``.
-    """
-    own = presets[name]
+def _versions(line: Iterable[str], known: _Known) -> tuple[str, ...]:
+    """Dates that a preset or any it extends has values for, newest first; none before it existed."""
+    found = {str(date) for name in line for date in known[name].body.get("versions", {})}
+    since = max(str(known[name].body.get("since", "")) for name in line)
+    return tuple(sorted((date for date in found if date >= since), reverse=True))
+
+
+def _body(line: Iterable[str], known: _Known, version: str) -> Mapping[str, Any]:
+    """Each step over the one before, with its values of the version where it has some."""
     body: dict[str, Any] = {}
-    if base := own.get("extends"):
-        if base not in presets:
-            raise UsageError(f"preset {place} extends {base!r}, which its file does not have")
-        body = dict(_extended(base, presets, version, place))
-    body = _merged(body, own)
-    dated = {str(date): values for date, values in own.get("versions", {}).items()}
-    if version and version in dated:
-        body = _merged(body, dated[version] or {})
+    for name in line:
+        own = known[name].body
+        body = _merged(body, own)
+        dated = {str(date): values for date, values in own.get("versions", {}).items()}
+        body = _merged(body, dated.get(version) or {})
+    if known[name].body.get("abstract"):
+        body["abstract"] = True
     return body
 
 
 def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """``above`` over ``below``: mappings by key, notes and expectations added, the rest replaced."""
-    body = {key: value for key, value in below.items() if key != "abstract"}
+    """``above`` over ``below``: mappings by key, where null drops the key; notes added, the rest replaced.
+
+    What ``above`` says for every engine (``launch``, ``run``) holds over what ``below`` says for one.
+    """
+    body = dict(below)
+    for engine in ENGINE_SECTIONS:
+        for common, own in (("launch", engine), ("run", f"{engine}_run")):
+            said = above.get(common, {})
+            if said and own in body:
+                body[own] = {key: value for key, value in body[own].items() if key not in said}
     for key, value in above.items():
-        if key in ("extends", "versions"):
+        if key in _OWN_KEYS:
             continue
         if key in MAPPINGS:
-            body[key] = {**body.get(key, {}), **value}
+            both = {**body.get(key, {}), **value}
+            body[key] = {name: item for name, item in both.items() if item is not None}
         elif key == "notes":
             body[key] = [*body.get(key, []), *value]
         else:
             body[key] = value
-    for name in above.get("unset", ()):
-        body.get("env", {}).pop(name, None)
+    gone = above.get("unset", ())
+    if gone:
+        body["env"] = {name: value for name, value in body.get("env", {}).items() if name not in gone}
     return body
 
 
-def _families(extra: Iterable[Path]) -> dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]]:
-    """Family -> (its head, its presets); users' files come last and may replace a family."""
-    found = dict(_own_families())
+def _entries(extra: Iterable[Path]) -> dict[str, _Entry]:
+    """Full name -> entry; users' files come last, and add to families. Raises UsageError for a preset that
+    stands in two files.
+    """
+    found = dict(_own_entries())
     for path in extra:
-        head = load_file(path)
-        found[head["family"]] = head, head["presets"]
+        for name, entry in _of_file(load_file(path), str(path)).items():
+            if name in found:
+                raise UsageError(
+                    f"preset {name} is in {path}, and {found[name].where}",
+                    hint="give one of them another name; it may extend the other (`extends: FAMILY/NAME`)",
+                )
+            found[name] = entry
     return found
 
 
+def _of_file(head: Mapping[str, Any], place: str) -> dict[str, _Entry]:
+    return {f"{head['family']}/{name}": _Entry(body, head, place) for name, body in head["presets"].items()}
+
+
 @cache
-def _own_families() -> Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]]:
-    found = {}
+def _own_entries() -> _Known:
+    found: dict[str, _Entry] = {}
     folder = files("busbw.settings") / "presets"
     for path in sorted(folder.iterdir(), key=lambda item: item.name):
         if path.name.endswith(".yaml"):
-            head = parse(path.read_text(encoding="utf-8"), path.name)
-            found[head["family"]] = head, head["presets"]
+            found.update(_of_file(parse(path.read_text(encoding="utf-8"), path.name), _SHIPPED))
     return found

@@ -5,19 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from busbw.errors import UsageError
+from busbw.settings.engines import ENGINES
 from busbw.settings.launch import LaunchSettings
 from busbw.settings.run import RunSettings
 
-ENGINE_SECTIONS: Final = ("hosts", "slurm", "kubernetes", "pbs", "batch")
-MAPPINGS: Final = ("node", "run", "env", "launch", *ENGINE_SECTIONS, *(f"{e}_env" for e in ENGINE_SECTIONS))
+if TYPE_CHECKING:
+    from ruamel.yaml.nodes import ScalarNode
+
+ENGINE_SECTIONS: Final = tuple(ENGINES)
+_RUN_SECTIONS: Final = ("run", *(f"{engine}_run" for engine in ENGINE_SECTIONS))
+_ENV_SECTIONS: Final = ("env", *(f"{engine}_env" for engine in ENGINE_SECTIONS))
+MAPPINGS: Final = ("node", "launch", *ENGINE_SECTIONS, *_RUN_SECTIONS, *_ENV_SECTIONS)
+# Commands that measure where `run` cannot.
+TOOLS: Final = ("nccom-test",)
 _LISTS: Final = (
     *("library_path", "expects", "references", "notes", "unset", "engines"),
     *(f"{e}_unset" for e in ENGINE_SECTIONS),
 )
-_TEXTS: Final = ("summary", "image", "extends")
+_TEXTS: Final = ("summary", "image", "extends", "since", "tool")
 _KNOWN: Final = frozenset({*MAPPINGS, *_LISTS, *_TEXTS, "abstract", "versions"})
 _RUN_FIELDS: Final = frozenset(item.name for item in fields(RunSettings))
 _LAUNCH_FIELDS: Final = frozenset(item.name for item in fields(LaunchSettings))
@@ -29,7 +37,35 @@ def load_file(path: Path) -> Mapping[str, Any]:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read the preset file {path}: {error}") from error
-    return parse(text, str(path))
+    head = parse(text, str(path))
+    refuse_cut_notes(text, str(path))
+    return head
+
+
+def refuse_cut_notes(text: str, place: str) -> None:
+    """Raises UsageError for a note that YAML cut at a comma: in ``[a, b]`` every comma begins a new one."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
+
+    open_nodes = [YAML(typ="safe", pure=True).compose(text)]
+    while open_nodes:
+        node = open_nodes.pop()
+        if not isinstance(node, MappingNode):
+            continue
+        for key, value in node.value:
+            open_nodes.append(value)
+            if not (key.value == "notes" and isinstance(value, SequenceNode) and value.flow_style):
+                continue
+            plain = [each for each in value.value[1:] if isinstance(each, ScalarNode) and not each.style]
+            if plain:
+                raise UsageError(
+                    f"{place}, line {_line(plain[0])}: a comma begins the note {plain[0].value!r}",
+                    hint="write each note in quotes, or on a line of its own behind `- `",
+                )
+
+
+def _line(node: ScalarNode) -> int:
+    return int(node.start_mark.line) + 1
 
 
 def parse(text: str, place: str) -> Mapping[str, Any]:
@@ -59,13 +95,14 @@ def _check(body: object, place: str) -> None:
         raise UsageError(f"{place} is not a mapping")
     for key, value in body.items():
         _check_kind(key, value, place)
-    _check_fields(body.get("run", {}), _RUN_FIELDS, f"{place}: run")
+    for section in _RUN_SECTIONS:
+        _check_fields(body.get(section, {}), _RUN_FIELDS, f"{place}: {section}")
     for section in ("launch", *ENGINE_SECTIONS):
         if section != "kubernetes":  # its keys are those of --set
             _check_fields(body.get(section, {}), _LAUNCH_FIELDS, f"{place}: {section}")
-    for section in ("env", *(f"{engine}_env" for engine in ENGINE_SECTIONS)):
+    for section in _ENV_SECTIONS:
         for name, value in body.get(section, {}).items():
-            if not isinstance(value, str):
+            if not isinstance(value, str | None):
                 raise UsageError(f"{place}: {section}: {name} is not text", hint=f'write {name}: "{value}"')
     for date, values in body.get("versions", {}).items():
         _check(values or {}, f"{place}: version {date}")
@@ -77,6 +114,12 @@ def _check_kind(key: str, value: object, place: str) -> None:
     wanted: type = dict if key in (*MAPPINGS, "versions") else list if key in _LISTS else object
     if not isinstance(value, wanted):
         raise UsageError(f"{place}: {key} is not a {'mapping' if wanted is dict else 'list'}")
+    if key in _TEXTS and not isinstance(value, str):
+        raise UsageError(f"{place}: {key} is not text", hint=f'write {key}: "{value}"')
+    if key in _LISTS and (other := [item for item in value if not isinstance(item, str)]):  # type: ignore[attr-defined]
+        raise UsageError(f"{place}: {key}: {other[0]!r} is not text", hint="put it in quotes")
+    if key == "tool" and value not in TOOLS:
+        raise UsageError(f"{place}: tool {value!r} is not known", hint=f"tools: {', '.join(TOOLS)}")
     if key == "engines" and (unknown := [name for name in value if name not in ENGINE_SECTIONS]):  # type: ignore[attr-defined]
         raise UsageError(
             f"{place}: engine {unknown[0]!r} is not known", hint=f"engines: {', '.join(ENGINE_SECTIONS)}"

@@ -3,12 +3,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import pytest
+
 from busbw.cli.main import main
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
 
 def plan_of(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[list[int], str]:
@@ -67,3 +67,115 @@ def test_a_preset_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
     err = capsys.readouterr().err
     assert "no preset 'aws/p5'" in err
     assert "aws/p5.48xlarge" in err
+
+
+def ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> Path:
+    file = tmp_path / "ours.yaml"
+    file.write_text(text)
+    monkeypatch.setenv("BUSBW_PRESET_FILES", str(file))
+    return file
+
+
+def test_a_user_s_preset_is_on_top_wherever_it_stands(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    ours(
+        tmp_path, monkeypatch, "family: ours\npresets: {mine: {env: {FI_PROVIDER: tcp}, run: {maxbytes: 16}}}"
+    )
+    for pair in (("ours/mine", "generic/classic"), ("generic/classic", "ours/mine")):
+        words = [word for name in pair for word in ("--preset", name)]
+        assert plan_of(capsys, *words, "--backend", "null")[0] == [4, 8, 16]
+    words = ["--preset", "ours/mine", "--preset", "aws/p5.48xlarge", "--backend", "null"]
+    assert "FI_PROVIDER=tcp" in plan_of(capsys, *words)[1]
+
+
+def test_what_a_variable_takes_the_place_of_is_told(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NCCL_DEBUG", "TRACE")
+    words = ["run", "all_reduce", "--ranks", "2", "--backend", "null", "--dry-run"]
+    assert main([*words, "--preset", "aws/p5.48xlarge", "--env", "FI_PROVIDER=tcp"]) == 0
+    err = capsys.readouterr().err
+    assert "NCCL_DEBUG=INFO, preset aws/p5.48xlarge's, takes the place of this shell's TRACE" in err
+    assert "FI_PROVIDER=tcp, --env's, takes the place of preset aws/p5.48xlarge's efa" in err
+    assert err.count("takes the place") == 2
+
+
+def test_the_record_names_presets_with_their_dates_and_what_they_took_over(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("NCCL_DEBUG", "TRACE")
+    monkeypatch.setenv("BUSBW_HOME", str(tmp_path))
+    words = ["run", "all_reduce", "--ranks", "2", "--backend", "null", "--world", "nccl", "--no-preflight"]
+    words += ["-b", "8", "-e", "8", "-n", "2", "-c", "0"]
+    assert main([*words, "--preset", "aws/p5.48xlarge@2026-02"]) == 0, capsys.readouterr().err
+    (record,) = tmp_path.glob("*/run.json")
+    settings = json.loads(record.read_text())["settings"]
+    assert settings["presets_used"] == ["aws/p5.48xlarge@2026-02"]
+    assert settings["overridden"] == [
+        "NCCL_DEBUG=INFO, preset aws/p5.48xlarge@2026-02's, takes the place of this shell's TRACE"
+    ]
+
+
+def test_a_preset_of_accelerators_that_busbw_cannot_drive_is_refused(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["run", "all_reduce", "--preset", "aws/trn1.32xlarge"]) == 2
+    err = capsys.readouterr().err
+    assert "preset aws/trn1.32xlarge is not measured by `busbw run`" in err
+    assert "`busbw nccom-test`" in err
+
+
+@pytest.mark.parametrize(
+    "name", ["aws/p5.48xlarge", "coreweave/gb300-roce-2-racks", "aws/p6e-gb200.36xlarge"]
+)
+def test_one_word_is_enough_on_kubernetes(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from busbw.launchers.engine import load
+
+    monkeypatch.setattr(
+        load("kubernetes"), "inquire", lambda _launch, _command=(): {"namespace": "n", "token": "0" * 32}
+    )
+    words = ["run", "all_reduce", "--dry-run", "--on", "kubernetes", "--image", "x:1", "--preset", name]
+    assert main(words) == 0, capsys.readouterr().err
+    nodes = {"aws/p5.48xlarge": 2, "aws/p6e-gb200.36xlarge": 18}.get(name, 32)
+    assert f"replicas: {nodes}\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("run: {minbytes: purple}", "preset u/a: not a size: 'purple'"),
+        ("slurm_run: {minbytes: purple}", "preset u/a on slurm: not a size: 'purple'"),
+        ('kubernetes: {gpuu: "8"}', "preset u/a on kubernetes: --set gpuu is not known"),
+        ("expects: [net]", "preset u/a: --expect-use 'net' is not FEATURE=VALUE"),
+        ("node: {nics: many}", "preset u/a: --expect-use nics=many: 'many' is no count"),
+        ("launch: {nodes: many}", "preset u/a: nodes: 'many' is no number of nodes"),
+        ("launch: {ranks_per_node: x}", "preset u/a: Invalid value for --ranks-per-node"),
+        ("versions: {2026-01: {run: {minbytes: red}}}", "preset u/a@2026-01: not a size: 'red'"),
+        ("extends: a", "extends itself: u/a -> u/a"),
+        ("extends: aws/p5", "extends 'aws/p5', which does not exist"),
+        ("notes: [slow, but right]", "a comma begins the note 'but right'"),
+        ("expects: [1]", "expects: 1 is not text"),
+        ("tool: hammer", "tool 'hammer' is not known"),
+    ],
+)
+def test_check_reads_values_as_flags_would(
+    body: str, message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "u.yaml"
+    file.write_text(f"family: u\nsource: s\ndate: d\npresets:\n  a: {{{body}}}\n")
+    assert main(["presets", "check", str(file)]) == 2
+    err = capsys.readouterr().err
+    assert message in err
+    assert "hint:" in err
+
+
+def test_check_takes_what_extends_a_shipped_preset(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "family: u\nsource: s\ndate: d\npresets: {a: {extends: aws/p5.48xlarge, env: {NCCL_DEBUG: WARN}}}"
+    file = ours(tmp_path, monkeypatch, text)
+    assert main(["presets", "check", str(file)]) == 0
+    assert "1 presets of family u are well formed" in capsys.readouterr().out

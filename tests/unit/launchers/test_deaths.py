@@ -67,6 +67,17 @@ def test_last_words_come_before_the_launcher_speaks() -> None:
     assert last_words([]) == ""
 
 
+@pytest.mark.parametrize("host", ["", "127.0.0.99: "])
+def test_hydra_s_own_source_says_less_than_ssh(host: str) -> None:
+    """MPICH 5.0 over a host that refuses connections."""
+    lines = [
+        f"{host}ssh: connect to host 127.0.0.99 port 22: Connection refused",
+        f"{host}[mpiexec@vm] ui_cmd_cb (/mpich-5.0.2/src/pm/hydra/mpiexec/pmiserv_pmci.c:51): failed.",
+        f"{host}[mpiexec@vm] main (/mpich-5.0.2/src/pm/hydra/mpiexec/mpiexec.c:270): process manager error",
+    ]
+    assert last_words(lines) == lines[0]
+
+
 def test_the_peer_that_survivors_lost_is_read() -> None:
     lines = [
         "An MPI communication peer process has unexpectedly disconnected.  This",

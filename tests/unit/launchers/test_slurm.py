@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from busbw.cli.main import main
 from busbw.errors import SiteError, UsageError
 from busbw.launchers import slurm, slurm_commands
 from busbw.launchers.engine import Handle, JobRequest, JobState, Phase
@@ -136,3 +137,36 @@ def test_a_job_is_not_given_the_sizes_of_the_one_that_submits_it(monkeypatch: py
     assert {name for name in given if name in kept} == {"SLURM_CONF", "SBATCH_ACCOUNT"}
     monkeypatch.delenv("SLURM_JOB_ID")
     assert slurm_commands.environ_outside_jobs() is os.environ
+
+
+@pytest.fixture
+def no_controller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slurm's commands are there, and its controller is out of reach."""
+    for name in ("sinfo", "srun", "sbatch", "scontrol"):
+        script = tmp_path / name
+        script.write_text(
+            f"#!/bin/sh\necho '{name}: fatal: Could not establish a configuration source' >&2\nexit 1\n"
+        )
+        script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("BUSBW_HOME", str(tmp_path / "home"))
+
+
+@pytest.mark.usefixtures("no_controller")
+def test_a_controller_out_of_reach_is_named_with_what_to_try() -> None:
+    with pytest.raises(SiteError, match="sinfo: Could not establish a configuration source") as refused:
+        slurm_commands.call("sinfo")
+    assert "scontrol ping" in refused.value.hint
+
+
+@pytest.mark.usefixtures("no_controller")
+def test_a_dry_run_goes_on_without_a_controller(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["run", "all_reduce", "--on", "slurm", "-N", "2", "--ranks-per-node", "4", "--mpi", "none"]
+    assert main([*words, "--dry-run"]) == 0
+    told = capsys.readouterr()
+    assert "#SBATCH --nodes=2" in told.out
+    assert "GPUs of a node are not known" in told.err
+    assert "configuration source" in told.err
+    for real in (["preflight", *words[2:]], [*words, "--no-preflight"]):
+        assert main(real) == 4
+        assert "hint: try `scontrol ping`" in capsys.readouterr().err

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from busbw.errors import UsageError
@@ -181,7 +181,17 @@ def of(places: list[Place]) -> tuple[Topology, list[str]]:
     return Topology((("test", "f"),), dict(zip(hosts, places, strict=True)), {}), hosts
 
 
+# A domain with a host of a/c and one of another depth, which hung below whichever came first.
+TORN = [Place(("a", "c", "a")), Place(("a", "c"), "d1"), Place(("a",), "d1"), Place(("a", "c"))]
+
+
+def test_a_domain_does_not_tear_apart_the_switch_of_one_of_its_hosts() -> None:
+    found, hosts = of(TORN)
+    assert ordered(found, *hosts) == ["h0", "h3", "h1", "h2"]
+
+
 @given(PLACES)
+@example(TORN)
 def test_nobody_is_lost_and_a_second_time_changes_nothing(places: list[Place]) -> None:
     found, hosts = of(places)
     once = ordered(found, *hosts)

@@ -81,6 +81,17 @@ def test_a_healthy_host_passes_and_says_so(tmp_path: Path) -> None:
     assert {result["status"] for result in record["results"]} == {"not-run"}
 
 
+def test_where_nobody_could_look_nothing_is_said_to_be_well(tmp_path: Path) -> None:
+    """An address of this machine where nobody listens: the launcher cannot start its rank."""
+    done = start(tmp_path, "preflight", "--on", "hosts", "--hosts", "127.0.0.99")
+    assert done.returncode == 5
+    assert "# result   nothing was judged: no rank has answered" in done.stdout
+    assert "nothing found" not in done.stdout
+    assert "hint: its last words: " in done.stderr
+    assert "ssh: " in done.stderr
+    assert ".c:" not in done.stderr  # hydra's own source helps nobody
+
+
 def test_ranks_over_mpi_are_checked_too(tmp_path: Path) -> None:
     done = start(tmp_path, "preflight", "--ranks", "2", "--backend", "mpi")
     assert (done.returncode, done.stderr) == (0, "")

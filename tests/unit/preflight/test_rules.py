@@ -297,6 +297,35 @@ def test_a_fabric_port_is_down(ranks: Ranks, found: Found, parts: Any) -> None:
     assert finding.evidence == "not active: mlx5_1:1 DOWN"
 
 
+def said(nics: int, net: str = "ib") -> Preflight:
+    return Preflight("run", expects=(f"net={net}", f"nics={nics}"))
+
+
+def test_a_port_is_down_on_most_hosts_and_the_number_was_said(ranks: Ranks, found: Found, parts: Any) -> None:
+    """The majority is wrong; what the preset says of its nodes is not."""
+    all_nics = list(parts.nics())
+    all_nics[1] = replace(all_nics[1], up=False, state="DOWN")
+    node = parts.node(nics=tuple(all_nics))
+    spoiled = tuple(
+        replace(rank, node=node) if rank.node is not None and rank.host != "h1" else rank
+        for rank in ranks(4, 2)
+    )
+    findings = found(spoiled, asked=said(2), check="nics-up")
+    assert [finding.host for finding in findings] == ["h2", "h3", "h4"]
+    assert {finding.severity for finding in findings} == {ERROR}
+    assert findings[0].claim == "1 of 2 fabric ports are active on h2"
+
+
+def test_hosts_of_another_kind_than_the_preset_s(ranks: Ranks, found: Found) -> None:
+    findings = found(ranks(2, 2), asked=said(8), check="nics-up")
+    assert [finding.claim for finding in findings] == [
+        f"2 of 8 fabric ports are active on {host}" for host in ("h1", "h2")
+    ]
+    assert found(ranks(2, 2), "mpi", asked=said(8), check="nics-up") == []
+    assert found(ranks(2, 2), asked=said(8, "socket"), check="nics-up") == []
+    assert found(ranks(2, 2), asked=said(1), check="nics-up") == []
+
+
 def test_a_fabric_device_is_missing(ranks: Ranks, found: Found, parts: Any) -> None:
     finding = only(found(with_nic(ranks, parts, 4, 1)))
     assert finding.claim == "1 of 2 fabric ports are active on h3"

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 
 from busbw.errors import UsageError
 from busbw.settings.preset import names, read_preset
-from busbw.settings.preset_file import parse
+from busbw.settings.preset_file import parse, refuse_cut_notes
 
 H100_NICS = ",".join(f"ibp{number}:1" for number in range(8))
 SPECTRUM_X = {
@@ -195,6 +196,102 @@ def test_a_user_s_own_file_is_one_more_family(tmp_path: Path) -> None:
 def test_what_is_not_well_formed_is_named(text: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         parse(text, "ours.yaml")
+
+
+def test_null_drops_what_is_inherited_and_the_nearer_word_wins(tmp_path: Path) -> None:
+    """``launch`` of a preset holds over what the one below says of an engine: two racks are not one."""
+    file = tmp_path / "x.yaml"
+    file.write_text(
+        "family: x\npresets:\n"
+        "  rack: {launch: {nodes: '18'}, slurm: {nodes: '16', segment: '16'}, run: {minbytes: 1M},"
+        " slurm_run: {minbytes: 2M}, kubernetes: {nic: '4'}}\n"
+        "  racks: {extends: rack, launch: {nodes: '32'}, kubernetes: {nic: null}}\n"
+    )
+    rack, racks = read_preset("x/rack", (file,)), read_preset("x/racks", (file,))
+    assert rack.launch_values("slurm") == {"nodes": "16", "segment": "16"}
+    assert racks.launch_values("slurm") == {"nodes": "32", "segment": "16"}
+    assert racks.launch_values("kubernetes") == {"nodes": "32", "set": []}
+    assert racks.run_values("slurm")["minbytes"] == "2M"
+    assert racks.run_values("kubernetes")["minbytes"] == "1M"
+
+
+def test_a_circle_of_extensions_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_text("family: x\npresets: {a: {extends: b}, b: {extends: c}, c: {extends: b}}")
+    with pytest.raises(UsageError, match="extends itself: x/b -> x/c -> x/b"):
+        read_preset("x/a", (file,))
+
+
+def test_files_of_one_family_add_to_it_and_to_what_is_shipped(tmp_path: Path) -> None:
+    one, other = tmp_path / "one.yaml", tmp_path / "other.yaml"
+    one.write_text(
+        "family: aws\nsource: us\npresets: {mine: {extends: p5.48xlarge, env: {NCCL_DEBUG: WARN}}}"
+    )
+    other.write_text("family: ours\npresets: {b: {extends: aws/mine, summary: b}, c: {}}")
+    more = tmp_path / "more.yaml"
+    more.write_text("family: ours\npresets: {d: {extends: coreweave/h100}}")
+    every = (one, other, more)
+    assert set(names()) < set(names(every))
+    assert {"aws/p5.48xlarge", "aws/mine", "ours/b", "ours/c", "ours/d"} <= set(names(every))
+    assert read_preset("ours/b", every).environ("")["FI_PROVIDER"] == "efa"
+    assert read_preset("ours/b", every).environ("")["NCCL_DEBUG"] == "WARN"
+    assert read_preset("ours/b@2024-04", every).environ("")["FI_EFA_USE_DEVICE_RDMA"] == "1"
+    assert read_preset("ours/d", every).launch_values("slurm")["nodes"] == "8"
+    assert (read_preset("aws/mine", every).source, read_preset("aws/mine", every).shipped) == ("us", False)
+
+
+@pytest.mark.parametrize("family", ["aws", "ours"])
+def test_one_name_in_two_files_is_refused_by_name(tmp_path: Path, family: str) -> None:
+    one, other = tmp_path / "one.yaml", tmp_path / "other.yaml"
+    for file in (one, other):
+        file.write_text(f"family: {family}\npresets: {{p5.48xlarge: {{}}}}")
+    with pytest.raises(UsageError, match=rf"preset {family}/p5\.48xlarge is in ") as refused:
+        names((one, other))
+    assert "one.yaml" in refused.value.message
+    assert refused.value.hint
+
+
+@pytest.mark.parametrize("path", sorted(Path(str(files("busbw.settings") / "presets")).glob("*.yaml")))
+def test_no_note_of_ours_is_cut_at_a_comma(path: Path) -> None:
+    refuse_cut_notes(path.read_text(), path.name)
+
+
+def test_a_note_cut_at_a_comma_is_refused_with_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_text("family: x\npresets:\n  a:\n    notes: [It is slow, but right.]\n")
+    with pytest.raises(UsageError, match=r"line 4: a comma begins the note 'but right\.'") as refused:
+        names((file,))
+    assert "quotes" in refused.value.hint
+    file.write_text("family: x\npresets:\n  a:\n    notes: ['It is slow, but right.', \"Yes, so.\"]\n")
+    assert read_preset("x/a", (file,)).notes == ("It is slow, but right.", "Yes, so.")
+
+
+def test_polaris_says_how_its_plugin_was_built() -> None:
+    for name in ("polaris-3", "polaris-5", "polaris-recommended"):
+        notes = " ".join(read_preset(f"alcf/{name}").notes)
+        assert "--with-libfabric=/opt/cray/libfabric/1.15.2.0" in notes
+        assert "--with-hwloc=/soft/libraries/hwloc" in notes
+    assert len(read_preset("alcf/polaris-5").notes) == len(read_preset("alcf/polaris-4").notes) + 1
+
+
+AWS = [name for name in names() if name.startswith("aws/") and not read_preset(name).tool]
+
+
+@pytest.mark.parametrize("name", AWS)
+def test_aws_has_the_kit_s_nodes_and_words(name: str) -> None:
+    values = read_preset(name).launch_values("slurm")
+    assert values["nodes"] == ("18" if "gb200" in name else "2")
+    assert values["sbatch_args"] == "--wait-all-nodes=1 --ntasks-per-core=1"
+    assert values["srun_args"] == "--cpu-bind=none"
+    assert read_preset(name).launch_values("kubernetes")["nodes"] == values["nodes"]
+
+
+@pytest.mark.parametrize("name", ["aws/trn1.32xlarge", "aws/trn1n.32xlarge", "aws/trn2.48xlarge"])
+def test_trainium_has_the_kit_s_sweep_and_names_its_tool(name: str) -> None:
+    preset = read_preset(name)
+    assert preset.tool == "nccom-test"
+    swept = {key: preset.run_values("slurm")[key] for key in ("minbytes", "maxbytes", "iters")}
+    assert swept == {"minbytes": "8", "maxbytes": "512K", "iters": "5"}
 
 
 def test_an_extension_that_is_missing(tmp_path: Path) -> None:

@@ -61,6 +61,6 @@ def show_preset(
 @presets.command(name="check", help_epilogue=examples("busbw presets check ours.yaml"))
 def check_presets(file: Annotated[Path, Parameter(help="A preset file of your own.")], /) -> ExitCode:
     """Whether a preset file of your own is well formed."""
-    from busbw.cli.presets import check as check_command
+    from busbw.cli.preset_check import check as check_command
 
     return check_command(file)
