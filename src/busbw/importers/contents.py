@@ -159,6 +159,11 @@ class Contents:
         if len(self._lost) < _MOST_LOST:
             self._lost.append(ImportFinding("no-heading", text, self.number))
 
+    def note_damage(self, text: str) -> None:
+        """Damage outside of a table."""
+        if len(self._lost) < _MOST_LOST:
+            self._lost.append(ImportFinding("damaged", text, self.number))
+
     def note_lost(self, words: list[str]) -> None:
         """A line behind the words of a launch that looks like a row, though no heading was there."""
         numbers = sum(map(is_number, words))

@@ -244,7 +244,10 @@ class Scanner:
         last = raw.rstrip("\r\n").rpartition("\r")[2]
         if len(last) <= LONGEST_LINE:
             return last + "\n"
-        self._note(self._stream, "damaged", f"a line of {length} characters was not read")
+        text = f"a line of {length} characters was not read"
+        if "\0" in raw and not self._stream.open:  # what was lost there may have been a heading
+            self._contents.note_damage(text)
+        self._note(self._stream, "damaged", text)
         return "\n"
 
     def _other(self, raw: str) -> None:

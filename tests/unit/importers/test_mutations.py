@@ -108,10 +108,11 @@ def insert_nuls(rng: random.Random, text: str) -> str:
 
 
 def glue_output(rng: random.Random, text: str) -> str:
-    """Other output behind a whole line, whose end comes after it."""
+    """Other output behind a whole line, whose end comes after it; a progress display writes over a line."""
     lines = text.splitlines(keepends=True)
     at = rng.randrange(len(lines))
-    lines[at] = lines[at].rstrip("\n") + rng.choice(NOISE) + "\n\n"
+    noise = rng.choice([words for words in NOISE if "\r" not in words])
+    lines[at] = lines[at].rstrip("\n") + noise + "\n\n"
     return "".join(lines)
 
 

@@ -136,3 +136,8 @@ def test_reports_behind_prefixes_and_among_other_words(
 def test_a_second_report_is_not_lost_without_a_word(imported: Imported) -> None:
     records = imported(f"first\n{nccom_report()}\nsecond\n{nccom_report()}\n", op="all_reduce", ranks=16)
     assert "cut" in [found.kind for found in records[0].source.findings]
+
+
+def test_nul_bytes_in_place_of_a_heading_are_said(read: Read) -> None:
+    text = b"# OSU MPI Allreduce Latency" + b"\0" * 4096 + b"\n" + b"4          20.30\n" * 3
+    assert [found.kind for found in read(text).findings] == ["damaged"]
