@@ -81,7 +81,7 @@ test-container: core ## builds the container images with buildah and runs ranks 
 	  DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends $(CONTAINER_PACKAGES) >/dev/null; }
 	$(PYTEST) -m container --timeout 1200 tests/containers
 
-KUBERNETES_PACKAGES := openssh-server openssh-client openssl iproute2
+KUBERNETES_PACKAGES := openssh-server openssh-client openssl iproute2 nftables
 test-kubernetes: core ## runs on a real Kubernetes control plane, built once with Go (6-20 min); root, else skipped
 	@dpkg -s $(KUBERNETES_PACKAGES) >/dev/null 2>&1 || test "$$(id -u)" -ne 0 || { apt-get update -qq && \
 	  DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends $(KUBERNETES_PACKAGES) >/dev/null; }

@@ -28,7 +28,7 @@ from busbw.importers.settings import ImportSettings
 
 # Reading and checking a million rows may take this long, on one core.
 BOUND_S: Final = 5.0
-READ, CHECK, RECORD = "read", "read and check", "record"
+READ, CHECK, DRY_RUN, RECORD = "read", "read and check", "dry run", "record"
 # A table is a folder of its own: a tenth of the rows is enough to see what that costs.
 RECORDED: Final = ("nccl-tests, one table", "nccl-tests", "OSU")
 
@@ -38,10 +38,11 @@ def measure(path: Path, step: str) -> dict[str, float]:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     start, cpu_start = time.perf_counter(), time.process_time()
     kept = 0
-    if step == RECORD:
+    if step in (DRY_RUN, RECORD):
         os.environ["BUSBW_HOME"] = str(path.parent / f"runs{os.getpid()}")
         with contextlib.redirect_stdout(io.StringIO()):
-            import_logs((str(path),), ImportSettings(op="all_reduce", ranks=RANKS))
+            settings = ImportSettings(op="all_reduce", ranks=RANKS, dry_run=step == DRY_RUN)
+            import_logs((str(path),), settings)
     else:
         for part in read_file_parts(path):
             if step == READ:
@@ -70,7 +71,7 @@ def compare(name: str, step: str, rows: int, repeats: int) -> bool:
         wanted = sum(len(table) for part in read_file_parts(path) for table in part.tables)
         found = [in_own_process(path, step) for _ in range(repeats)]
     best = min(found, key=lambda result: result["cpu_seconds"])
-    assert step == RECORD or best["rows"] == wanted >= rows
+    assert step in (DRY_RUN, RECORD) or best["rows"] == wanted >= rows
     print(
         f"| {name} | {step} | {wanted:,} | {best['seconds']:.2f} | {best['cpu_seconds']:.2f}"
         f" | {best['cpu_seconds'] / wanted * 1e6:.2f} | {best['mib']:.0f} |",
@@ -95,7 +96,8 @@ def main() -> int:
     print("|---|---|---|---|---|---|---|")
     held = [compare(name, CHECK, options.rows, options.repeats) for name in options.logs]
     for name in RECORDED:
-        compare(name, RECORD, options.rows // 10, options.repeats)
+        for step in (DRY_RUN, RECORD):
+            compare(name, step, options.rows // 10, options.repeats)
     print(f"load averages at the end: {' '.join(f'{load:.1f}' for load in os.getloadavg())}")
     return 0 if all(held) else 1
 

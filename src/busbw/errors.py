@@ -3,6 +3,7 @@
 BusbwError                  exit code 1, anything that ends the command
 ├── UsageError              2, the request itself is wrong: unknown operation, bad size, -b > -e
 ├── UndecidedError          3, measured, but no decision was possible
+│   └── NotHome             3, the job has ended, and its result could not be brought home yet
 ├── SiteError               4, this machine or job cannot do it: no NCCL, no MPI, too little memory
 │   └── LauncherMismatch    4, the launcher and the world disagree about who takes part
 └── RankFailed              5, a rank or its launcher died; what was finished is kept
@@ -54,6 +55,10 @@ class UndecidedError(BusbwError):
     """The data do not allow a decision."""
 
     exit_code = ExitCode.UNDECIDED
+
+
+class NotHome(UndecidedError):
+    """A job on an engine has ended, and what it printed cannot be read now: it stays where it is."""
 
 
 class SiteError(BusbwError):

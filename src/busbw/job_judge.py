@@ -40,15 +40,16 @@ def judge(following: Following) -> tuple[ExitCode, Event | None]:
         return failed.exit_code, error_event(failed)
     code, error = session.judge(story, state.host)  # this host, where the front is, has no rank to blame
     own = any(not item.get("peer_lost") for item in story.errors)
+    knows_more = state.rank is not None or bool(state.host) or state.out_of_time
     # The engine ended the ranks because of one that died, or of a limit: they were told no more than to end.
-    told_to_end = code is ExitCode.INTERRUPTED and (state.rank is not None or bool(state.host))
+    told_to_end = code is ExitCode.INTERRUPTED and knows_more
     # It knows which rank died; the others' last words only that one did.
     names_rank = code is ExitCode.RANK_FAILED and state.rank is not None
     if story.interrupted or own or (story.end is not None and not told_to_end and not names_rank):
         return code, error
-    if following.raw is not None:
+    if following.is_command:
         return _of_command(state)
-    if state.why and (state.rank is not None or state.host or error is None or not story.output):
+    if state.why and (knows_more or error is None or not story.output):
         is_said = state.rank is not None and state.why.startswith(f"rank {state.rank} on {state.host} ")
         failed = RankFailed(
             state.why if is_said else f"job {following.handle.id} ended: {state.why}",

@@ -16,30 +16,18 @@ from typing import Final, TextIO, TypeVar
 
 from busbw import session
 from busbw.errors import BusbwError, ExitCode, SiteError
-from busbw.job_judge import judge, with_remedy
-from busbw.job_submit import read_handle
+from busbw.job_end import finish
+from busbw.job_stop import goes_on, is_over
+from busbw.job_submit import is_command, read_handle
 from busbw.launchers.base import LaunchRequest
 from busbw.launchers.engine import Engine, Handle, JobState, Output, Phase, load
 from busbw.launchers.interrupt import Interrupt
 from busbw.model.event import Emit, Event, EventKind, decode, event
-from busbw.model.record import RunStatus
-from busbw.model.result import Status
-from busbw.record import close
 from busbw.record import folder as folders
 from busbw.record.arrive import Arrival, Heard
-from busbw.record.findings import merge
-from busbw.record.owner import Owner, is_owned
-from busbw.record.parquet import compact
-from busbw.record.read import read_record
+from busbw.record.owner import Owner
 from busbw.units import parse_duration
-from busbw.worker.lead import now_utc
 
-# How long a cancelled job may take over its last words, and one that has gone wrong over its end.
-CANCEL_SECONDS: Final = 15.0
-WRONG_SECONDS: Final = 30.0
-# A job that is ended with its output: how long it is silent once that was read, and how long it may take.
-_SILENT_SECONDS: Final = 2.0
-_READ_FIRST_SECONDS: Final = 15.0
 # How often what another process hears is looked at.
 _READ_SECONDS: Final = 0.1
 # Events that are for the judge and the record.
@@ -60,12 +48,16 @@ class Following:
     story: session.Story
     wait_seconds: float | None
     cancels: bool = True  # Ctrl-C ends the job; else it only ends the following
-    raw: Callable[[str], object] | None = None  # takes output lines that are no events (exec)
+    is_command: bool = False  # of the user's (exec): what it prints is all that it says
+    raw: Callable[[str], object] | None = None  # takes output lines that are no events
     state: JobState = field(default_factory=lambda: JobState(Phase.PENDING))
     given_up: BusbwError | None = None
     since_s: float = field(default_factory=time.monotonic)
     wrong_since_s: float | None = None
-    cancelled_s: float | None = None
+    wants_end: bool = False  # somebody here wants the job to end
+    cancelled_s: float | None = None  # when the engine took that
+    refused_since_s: float | None = None  # when it was asked first
+    ask_again_s: float = 0.0
     stopped: bool = False  # the user asked for its end here
     left: bool = False  # the user left a job that goes on
     ends: bool = False  # end the job, once what it has printed so far was read
@@ -73,14 +65,31 @@ class Following:
     looked: bool = False  # the engine has told a state
     heard_s: float = field(default_factory=time.monotonic)  # when the last line came, or the first state
 
+    def say(self, text: str) -> None:
+        """Tell the user, where there still is one: a terminal that was closed is why we are told to end."""
+        with contextlib.suppress(OSError):
+            print(text, file=self.err, flush=True)
+
+    @property
+    def own_code(self) -> int | None:
+        """What the user's command ended with, where it is one and the engine knows that."""
+        return self.state.code if self.is_command else None
+
 
 def cancel(folder: Path, *, now: bool) -> Handle:
     """Ask the engine to end a run's job, so that whoever follows it knows that it was wanted. Raises
     SiteError where the engine does not answer.
     """
     handle = read_handle(folder)
-    (folder / folders.CANCELLED_FILE).touch()
-    load(handle.engine).cancel(handle, now=now)
+    mark = folder / folders.CANCELLED_FILE
+    is_new = not mark.exists()
+    mark.touch()
+    try:
+        load(handle.engine).cancel(handle, now=now)
+    except SiteError as error:
+        if is_new:  # nobody cancelled anything
+            mark.unlink(missing_ok=True)
+        raise goes_on(handle, folder, error) from error
     return handle
 
 
@@ -93,26 +102,6 @@ def bring(folder: Path, err: TextIO, *, ends: bool = False, now: bool = False) -
     return follow(following)
 
 
-def is_home(folder: Path) -> bool:
-    """Whether a run's record has its end, and nobody is still writing it."""
-    return close.read_status(folder) not in (None, RunStatus.RUNNING) and not is_owned(folder)
-
-
-def ended_code(folder: Path) -> ExitCode:
-    """The exit code of a run whose record is closed, as following it to its end would have given it."""
-    if (ended := folders.read_ended(folder)) is not None:
-        return ExitCode(ended[0])
-    record = read_record(folder)
-    if record.status is RunStatus.INTERRUPTED:
-        return ExitCode.INTERRUPTED
-    if record.status is not RunStatus.COMPLETE:
-        return ExitCode.RANK_FAILED if folders.is_started(folder) else ExitCode.ENVIRONMENT
-    if record.hunt:
-        return ExitCode(record.hunt["exit_code"])
-    is_wrong = any(result.status is Status.WRONG for result in record.results)
-    return ExitCode.BAD_VERDICT if is_wrong else ExitCode.OK
-
-
 def wait_seconds(text: str, engine: Engine) -> float | None:
     """How long a job may take to start: --wait, else the engine's own."""
     return parse_duration(text) if text else engine.WAIT_SECONDS
@@ -123,7 +112,8 @@ def follow(following: Following) -> ExitCode:
 
     One process at a time writes the run folder. Where another one does, this one shows what that one hears,
     and goes on in its place should it go before the job does. The exit code of a run is what its ranks found;
-    leaving an attached job gives INTERRUPTED.
+    leaving an attached job gives INTERRUPTED. Raises NotHome where it has ended and what it printed cannot be
+    read now: the record stays open, and nothing is cleaned.
     """
     try:
         with Interrupt() as interrupt, Owner(following.folder) as owner:
@@ -155,12 +145,12 @@ def _follow_in_turn(following: Following, owner: Owner, interrupt: Interrupt) ->
     if left:
         following.left = True
         return ExitCode.INTERRUPTED
-    return _finish(following)
+    return finish(following)
 
 
 def _read_along(following: Following, owner: Owner, heard: Heard, interrupt: Interrupt) -> bool:
     """Show what another process hears, until the run folder is free. False where the user left before."""
-    _say(f"{owner.who()} follows this run: showing what it hears", following)
+    following.say(f"{owner.who()} follows this run: showing what it hears")
     while not owner.take():
         for item in heard.new():
             _show(item, following)
@@ -170,13 +160,13 @@ def _read_along(following: Following, owner: Owner, heard: Heard, interrupt: Int
         if interrupt.requested and not following.stopped:
             following.stopped = True
             cancel(following.folder, now=False)  # the other one sees it, and closes the record
-            _say("interrupted: cancelling the job", following)
+            following.say("interrupted: cancelling the job")
         if interrupt.insisted:
             following.engine.cancel(following.handle, now=True)
             return False
         time.sleep(_READ_SECONDS)
     if folders.read_ended(following.folder) is None:
-        _say("it is gone: following in its place", following)
+        following.say("it is gone: following in its place")
     return True
 
 
@@ -184,12 +174,12 @@ def _tell_end(following: Following, heard: Heard) -> ExitCode:
     """The end of a run that another process followed to it."""
     for item in heard.new():
         _show(item, following)
-    code, error = folders.read_ended(following.folder) or (ExitCode.RANK_FAILED, None)
-    if error is not None:
-        following.show(error)
+    ended = folders.read_ended(following.folder) or folders.Ended(ExitCode.RANK_FAILED, None)
+    if ended.error is not None:
+        following.show(ended.error)
     if folders.is_started(following.folder):
-        following.show(event(EventKind.END, exit_code=int(code), folder=str(following.folder)))
-    return ExitCode(code)
+        following.show(event(EventKind.END, exit_code=ended.exit_code, folder=str(following.folder)))
+    return ExitCode(ended.exit_code)
 
 
 def _follow(following: Following, interrupt: Interrupt) -> bool:
@@ -203,50 +193,9 @@ def _follow(following: Following, interrupt: Interrupt) -> bool:
                 _take_state(item, following)
             if interrupt.requested and not following.cancels:
                 return True
-            if _is_over(following, interrupt):
+            if is_over(following, interrupt):
                 break
     return False
-
-
-def _is_over(following: Following, interrupt: Interrupt) -> bool:
-    """Whether to stop following: the end came, or will not come by itself in the time that it has."""
-    now_s = time.monotonic()
-    if interrupt.requested and following.cancelled_s is None:
-        following.stopped = following.story.interrupted = True
-        _cancel(following)
-        _say("interrupted: cancelling the job", following)
-    if interrupt.insisted:
-        following.engine.cancel(following.handle, now=True)
-        return True
-    if following.cancelled_s is None and (following.folder / folders.CANCELLED_FILE).is_file():
-        following.cancelled_s = now_s  # by somebody else, with the same patience
-    if following.ends and following.cancelled_s is None and _has_read(following, now_s):
-        (following.folder / folders.CANCELLED_FILE).touch()
-        following.story.interrupted = True
-        _cancel(following)
-    if following.given_up is None and following.cancelled_s is None:
-        following.given_up = _hopeless(following, now_s)
-        if following.given_up is not None:
-            _cancel(following)
-    if following.cancelled_s is None and following.story.has_gone_wrong:
-        following.wrong_since_s = following.wrong_since_s or now_s
-        if now_s - following.wrong_since_s > WRONG_SECONDS:
-            _cancel(following)
-    if following.cancelled_s is not None and now_s - following.cancelled_s > CANCEL_SECONDS:
-        following.engine.cancel(following.handle, now=True)
-        return True
-    return following.state.phase is Phase.ENDED
-
-
-def _cancel(following: Following) -> None:
-    following.cancelled_s = time.monotonic()
-    following.engine.cancel(following.handle, now=following.ends_now)
-
-
-def _say(text: str, following: Following) -> None:
-    """Tell the user, where there still is one: a terminal that was closed is why we are told to end."""
-    with contextlib.suppress(OSError):
-        print(text, file=following.err, flush=True)
 
 
 def _heard_by_some(show: Callable[[_Shown], object]) -> Callable[[_Shown], None]:
@@ -260,31 +209,6 @@ def _heard_by_some(show: Callable[[_Shown], object]) -> Callable[[_Shown], None]
                 raise
 
     return shown
-
-
-def _has_read(following: Following, now_s: float) -> bool:
-    """Whether what the job has printed so far was read: it has not started, or nothing came for a while."""
-    if now_s - following.since_s > _READ_FIRST_SECONDS:
-        return True
-    is_pending = following.state.phase is Phase.PENDING
-    return following.looked and (is_pending or now_s - following.heard_s > _SILENT_SECONDS)
-
-
-def _hopeless(following: Following, now_s: float) -> BusbwError | None:
-    """The error of a job that will not start, or has not started in time."""
-    state = following.state
-    if state.phase is not Phase.PENDING:
-        return None
-    if state.hopeless:
-        return SiteError(f"job {following.handle.id} cannot start: {state.why}", hint=state.hint)
-    waited_s = now_s - following.since_s
-    if following.wait_seconds is None or waited_s < following.wait_seconds:
-        return None
-    return SiteError(
-        f"job {following.handle.id} has not started within {following.wait_seconds:g} s"
-        + (f": {state.why}" if state.why else ""),
-        hint=state.hint or "give --wait more time, or ask for less",
-    )
 
 
 def _take_line(item: Output, following: Following, log: TextIO) -> None:
@@ -340,59 +264,6 @@ def _take_state(state: JobState, following: Following) -> None:
         following.story.exits[0] = state.code
 
 
-def _finish(following: Following) -> ExitCode:
-    """Everything after the last item."""
-    engine, handle, folder = following.engine, following.handle, following.folder
-    _quietly(lambda: engine.collect(handle, folder), following)
-    if _was_cancelled(folder, following.story.end):
-        following.story.interrupted = True  # launchers tell of ranks that died of it, each in its way
-    code, error = judge(following)
-    if error is not None and not following.story.connected:
-        error = with_remedy(error, following.story.output)
-    if code is ExitCode.INTERRUPTED and not following.story.connected and not following.stopped:
-        _say(f"job {handle.id} was cancelled before its ranks were connected", following)
-    _close(folder, code, error)
-    _quietly(lambda: engine.clean(handle), following)
-    if error is not None:
-        following.show(error)
-    for name in following.arrival.left_out:
-        print(f"note: {name} was too large to send; it stayed with the job", file=following.err)
-    if folders.is_started(folder):
-        following.show(event(EventKind.END, exit_code=int(code), folder=str(folder)))
-    folders.write_ended(folder, int(code), error)
-    return code
-
-
-def _was_cancelled(folder: Path, end: Event | None) -> bool:
-    """Whether somebody asked for the job's end, and its ranks were not through before."""
-    is_complete = end is not None and end.get("status") == RunStatus.COMPLETE
-    return (folder / folders.CANCELLED_FILE).is_file() and not is_complete
-
-
-def _quietly(act: Callable[[], None], following: Following) -> None:
-    """Do what comes after the result: a failure is told, and does not cost the result."""
-    try:
-        act()
-    except BusbwError as error:
-        print(
-            f"warning: {error.message}" + (f"; hint: {error.hint}" if error.hint else ""), file=following.err
-        )
-
-
-def _close(folder: Path, code: ExitCode, error: Event | None) -> None:
-    """Give the record the end that was judged, where the ranks could not write it or knew less."""
-    status = close.read_status(folder)
-    if code is ExitCode.INTERRUPTED:
-        if status is not RunStatus.COMPLETE:
-            close.close(folder, RunStatus.INTERRUPTED, now_utc())
-    elif error is not None:
-        close.close(folder, RunStatus.FAILED, now_utc(), error=str(error["message"]), hint=str(error["hint"]))
-    elif status is RunStatus.RUNNING:  # the ranks' own record did not arrive: what was heard is the record
-        close.close(folder, RunStatus.COMPLETE, now_utc())
-    compact(folder)
-    merge(folder)
-
-
 def start_following(
     handle: Handle,
     folder: Path,
@@ -415,5 +286,6 @@ def start_following(
         story=session.Story(LaunchRequest(handle.engine, "mpi", 0, ())),
         wait_seconds=wait_seconds(wait, engine),
         cancels=cancels,
+        is_command=is_command(folder),
         raw=_heard_by_some(raw) if raw is not None else None,
     )

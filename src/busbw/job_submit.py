@@ -124,6 +124,15 @@ def read_handle(folder: Path) -> Handle:
         ) from error
 
 
+def is_command(folder: Path) -> bool:
+    """Whether a job is a command of the user's (``busbw exec``): its request has no settings of a run."""
+    try:
+        settings = json.loads((folder / folders.REQUEST_FILE).read_text())["settings"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    return "command" in settings and "deliver" not in settings
+
+
 def read_submission(folder: Path) -> dict[str, str]:
     """What was submitted, for a table: nodes, operations (or command), split, ranks, submission time (UTC);
     empty where it was not said, or by an earlier version.
@@ -132,7 +141,7 @@ def read_submission(folder: Path) -> dict[str, str]:
     request = json.loads((folder / folders.REQUEST_FILE).read_text())
     settings = request.get("settings", {})
     words = settings.get("command", [])
-    is_run = words[:1] == ["run"] and "deliver" in settings
+    is_run = words[:1] == ["run"] and not is_command(folder)
     operations = itertools.takewhile(lambda word: not word.startswith("-"), words[1:])
     return {
         "nodes": str(job.get("nodes") or ""),

@@ -267,5 +267,35 @@ def read_series(folder: Path) -> tuple[Series, dict[str, RunRecord]]:
     return series, records
 
 
+def read_all(folders_of_series: Sequence[Path]) -> tuple[Series, dict[str, RunRecord]]:
+    """A series, or several of the same setups as one with the blocks of all. Raises UsageError."""
+    first, *others = [read_series(folder) for folder in folders_of_series]
+    series, records = first
+    for more, more_records in others:
+        for name in ("setups", "environ", "nodes"):
+            if getattr(more, name) != getattr(series, name):
+                raise UsageError(
+                    f"{more.folder.name} has other {name} than {series.folder.name}",
+                    hint="measure more blocks with the same file of setups, --env and --nodes",
+                )
+        before = len(series.order)
+        outcomes = (
+            replace(
+                outcome,
+                block=outcome.block + before,
+                folder=f"{more.folder.name}/{outcome.folder}" if outcome.folder else "",
+            )
+            for outcome in more.outcomes
+        )
+        records |= {f"{more.folder.name}/{folder}": record for folder, record in more_records.items()}
+        series = replace(
+            series,
+            order=(*series.order, *more.order),
+            outcomes=(*series.outcomes, *outcomes),
+            stopped=series.stopped or more.stopped,
+        )
+    return series, records
+
+
 def _setup(fields: Mapping[str, Any]) -> Setup:
     return Setup(**{**fields, "unset": tuple(fields["unset"]), "lineage": tuple(fields["lineage"])})

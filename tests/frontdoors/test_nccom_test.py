@@ -29,8 +29,9 @@ pytestmark = pytest.mark.skipif(
 
 # The engine `hosts` as this machine: what is tested is the front door, not SSH.
 ON_HOSTS: Final = (
-    "import sys; from busbw.launchers import engine;"
-    "engine.ENGINES.update(dict.fromkeys(('here', 'hosts', 'slurm'), 'busbw_testing.here_engine'));"
+    "import sys; from busbw.settings.engines import ENGINES, EngineRow;"
+    "row = EngineRow('busbw_testing.here_engine');"
+    "ENGINES.update(dict.fromkeys(('here', 'hosts', 'slurm'), row));"
     "from busbw.cli.main import main; sys.exit(main())"
 )
 MOST_BYTES: Final = 65536

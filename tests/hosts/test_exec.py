@@ -56,3 +56,10 @@ def test_hosts_of_a_pbs_job(cluster: Any) -> None:
         ("h3", "h2 slots=2/h3 slots=1", "2", "1"),
     ]
     assert "note: 2 hosts with 3 slots, from PBS_NODEFILE" in front.err
+
+
+def test_a_detached_command_ends_as_in_the_foreground(cluster: Any) -> None:
+    words = (*ON, "h1,h2", "--mpi", "none", "--detach", "--", "sh", "-c", "echo hello; exit 3")
+    cluster.run(*words)
+    for _ in range(2):  # followed to its end, and from what was kept
+        assert "hello" in cluster.run("attach", code=3).out

@@ -23,8 +23,9 @@ pytestmark = [
 # The command line with an engine whose cluster is this machine in the place of "hosts".
 FRONT = """
 import sys
-from busbw.launchers import engine
-engine.ENGINES["hosts"] = engine.ENGINES["here"] = "busbw_testing.here_engine"
+from busbw.settings import engines
+row = engines.EngineRow("busbw_testing.here_engine")
+engines.ENGINES["hosts"] = engines.ENGINES["here"] = row
 from busbw.cli.main import main
 sys.exit(main(sys.argv[1:]))
 """

@@ -58,3 +58,15 @@ def test_the_rank_that_the_engine_saw_end_is_named(following: Following) -> None
     _, error = judge(following)
     assert error is not None
     assert (error["message"], error["rank"], error["host"], error["hint"]) == (why, 1, "h3", "look at log/")
+
+
+def test_a_time_limit_is_told_where_the_ranks_only_know_that_they_were_ended(following: Following) -> None:
+    following.story.errors.clear()
+    following.story.end = event(EventKind.END, exit_code=130, status="interrupted")
+    why = "DeadlineExceeded: Job was active longer than specified deadline"
+    hint = "give --time-limit more"
+    following.state = JobState(Phase.ENDED, why, hint=hint, out_of_time=True)
+    code, error = judge(following)
+    assert code is ExitCode.RANK_FAILED
+    assert error is not None
+    assert (error["message"], error["hint"]) == (f"job busbw-1 ended: {why}", hint)

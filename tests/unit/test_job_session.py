@@ -172,6 +172,55 @@ def test_a_batch_of_jobs_is_listed_with_what_each_measures(tmp_path: Path) -> No
     assert [row["Operations"] for row in rows].count("echo 'a b'") == 1
 
 
+def test_what_the_engine_did_not_cancel_goes_on(tmp_path: Path) -> None:
+    home, silent = tmp_path / "home", tmp_path / "silent"
+    silent.touch()
+    process = front(home, *LONG, BUSBW_TEST_SILENT=str(silent))
+    wait_for_run(home)
+    folder = only_run(home)
+    wait_for(folder / "log" / "stream.jsonl", '"event":"header"')
+    process.send_signal(signal.SIGINT)
+    time.sleep(1.0)
+    process.send_signal(signal.SIGINT)
+    code, _, err = finish(process)
+    assert code == 4, err
+    assert "not cancelled yet: the cluster does not answer" in err
+    assert "was not cancelled and may go on" in err
+    assert json.loads((folder / "run.json").read_text())["status"] == "running"
+    code, _, err = finish(front(home, "cancel", BUSBW_TEST_SILENT=str(silent)))
+    assert (code, "may go on" in err) == (4, True)
+    silent.unlink()
+    assert finish(front(home, "cancel"))[0] == 0
+    assert finish(front(home, "attach"))[0] == 130
+    assert job_is_gone(folder)
+
+
+def test_an_engine_that_was_silent_is_asked_to_cancel_again(tmp_path: Path) -> None:
+    home, silent = tmp_path / "home", tmp_path / "silent"
+    silent.touch()
+    process = front(home, *LONG, BUSBW_TEST_SILENT=str(silent))
+    wait_for_run(home)
+    wait_for(only_run(home) / "log" / "stream.jsonl", '"event":"header"')
+    process.send_signal(signal.SIGINT)
+    time.sleep(1.0)
+    silent.unlink()
+    code, _, err = finish(process)
+    assert (code, "may go on" in err) == (130, False), err
+    assert json.loads((only_run(home) / "run.json").read_text())["status"] == "interrupted"
+
+
+@pytest.mark.parametrize("own", [0, 3])
+def test_a_detached_command_ends_as_in_the_foreground(tmp_path: Path, own: int) -> None:
+    words = ("exec", "--on", "hosts", "--detach", "--", "sh", "-c", f"echo it says; exit {own}")
+    assert finish(front(tmp_path, *words))[0] == 0
+    for _ in range(2):  # followed to its end, and from what was kept
+        code, out, err = finish(front(tmp_path, "attach"))
+        assert code == own, err
+        assert out.splitlines()[:2] == ["it says"] * 2
+    status = json.loads((only_run(tmp_path) / "run.json").read_text())["status"]
+    assert status == ("failed" if own else "complete")
+
+
 @pytest.mark.parametrize("own", [0, 3])
 def test_exec_shows_the_output_and_gives_the_command_s_code(tmp_path: Path, own: int) -> None:
     script = f'echo "it says $A"; exit {own}'
@@ -187,6 +236,7 @@ def test_exec_shows_the_output_and_gives_the_command_s_code(tmp_path: Path, own:
     [
         (("run", "all_reduce", "--hosts", "a"), "--hosts needs an engine"),
         (("run", "all_reduce", "--on", "hosts", "-N", "x"), "--nodes x is no number"),
+        (("run", "all_reduce", "--on", "hosts", "-N", "²"), "--nodes ² is no number"),
         (("run", "all_reduce", "--on", "hosts", "--env", "x"), "is not K=V"),
         (("run", "nonsense", "--on", "hosts"), "nonsense"),
         (("exec", "--on", "hosts"), "no command given"),

@@ -10,13 +10,15 @@ from pathlib import Path
 import pytest
 from busbw_testing.compared import record_of
 
+from busbw.analysis.compare_setups import setup_arms
+from busbw.cli.main import main
 from busbw.errors import ExitCode, SiteError, UsageError
 from busbw.launchers.base import Command, LaunchRequest
 from busbw.model.event import Event, EventKind, event
 from busbw.planning.setups import Setup, blocks
 from busbw.record.folder import LOG_FILE
 from busbw.record.write import write_record
-from busbw.setup_series import Series, measure, read_series, with_setup
+from busbw.setup_series import Series, measure, read_all, read_series, with_setup
 
 SETUPS = (Setup("plain"), Setup("tuned", {"A": "1"}), Setup("broken", {"B": "2"}))
 
@@ -141,3 +143,23 @@ def test_no_setup_leaves_its_variables_to_the_next() -> None:
     before = dict(os.environ)
     run(Starts())
     assert dict(os.environ) == before
+
+
+def test_a_second_series_of_the_same_setups_adds_its_blocks() -> None:
+    first, second = run(Starts())[0], run(Starts(), count=3)[0]
+    both, records = read_all([first.folder, second.folder])
+    assert len(both.order) == 7
+    assert len(records) == 21
+    assert {outcome.block for outcome in both.outcomes} == set(range(7))
+    arms = setup_arms("s", both.names, both.outcomes, records, 0)
+    assert all(len(seen.times_ns) == 7 for arm in arms for seen in arm.cases.values())
+    other = measure(SETUPS[:2], 1, 7, (), {}, Starts(), io.StringIO())
+    with pytest.raises(UsageError, match="has other setups than"):
+        read_all([first.folder, other.folder])
+
+
+def test_a_series_that_was_cut_short_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    series, _ = run(Starts({"broken": lambda hear: ExitCode.INTERRUPTED}))
+    assert main(["compare", str(series.folder)]) == 0
+    assert "4 blocks in random order, seed 7; CUT SHORT (interrupted) in block 1" in capsys.readouterr().out
+    assert main(["compare", str(series.folder), "nobody"]) == 2

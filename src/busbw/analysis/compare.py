@@ -6,7 +6,9 @@ within +-delta. Else AMBIGUOUS, with how many more blocks would do.
 
 Only launches show what the next launch will do. One launch of each side gives AMBIGUOUS, whatever its
 samples say: two launches of one thing differ by more than their samples (docs/guides/compare.md has
-measurements). A single number, as a log has it, is ranked and no more.
+measurements). So do several launches of each that were not in turn: what drifts between two series is in
+their ratio and not in its interval, unless the user knows by how much launches at different times differ. A
+single number, as a log has it, is ranked and no more.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import islice
 from typing import Final
 
 from busbw.analysis.compare_arms import Arm, CaseKey, Observed
@@ -22,6 +25,7 @@ from busbw.errors import UsageError
 from busbw.model.result import Status
 from busbw.stats.fdr import benjamini_hochberg
 from busbw.stats.ratio import (
+    MOST_BLOCKS,
     Basis,
     Ratio,
     more_blocks,
@@ -33,9 +37,8 @@ from busbw.stats.ratio import (
 )
 
 SINGLE_WORDS: Final = "single observation, no interval"
-# Below these the tests have no interval at 95 % (``stats.ranking``).
-LEAST_BLOCKS: Final = 6
-LEAST_LAUNCHES: Final = 4
+NOT_IN_TURN: Final = "its launches were not in turn with the baseline's: what drifted is in the ratio"
+LEAST_BLOCKS: Final = 6  # below it there is no interval at 95 % (``stats.ranking``)
 
 
 class Verdict(StrEnum):
@@ -52,7 +55,8 @@ class Verdict(StrEnum):
 @dataclass(frozen=True)
 class Rule:
     """``delta``: a relative difference that matters; ``q``: false discoveries among those called different;
-    ``launch_spread``: relative standard deviation between launches, where the user knows it.
+    ``launch_spread``: relative standard deviation between launches at different times, where the user knows
+    it.
     """
 
     delta: float = 0.02
@@ -113,21 +117,35 @@ class Comparison:
 
 def compare(arms: Sequence[Arm], rule: Rule | None = None) -> Comparison:
     """The first arm is the baseline. Raises UsageError for worlds that cannot be compared, or no arms."""
+    return compare_all([arms], rule)[0]
+
+
+def compare_all(groups: Sequence[Sequence[Arm]], rule: Rule | None = None) -> tuple[Comparison, ...]:
+    """Several comparisons that are read together, as those of one series on several numbers of nodes: each
+    has its baseline, and q is over the rows of all. Raises UsageError as ``compare`` does.
+    """
     rule = rule or Rule()
+    made = [_unjudged(arms, rule) for arms in groups]
+    flagged = [
+        any(text.startswith(f"{row.arm}: ") for text in each.flags) for each in made for row in each.rows
+    ]
+    rows = iter(_judged([row for each in made for row in each.rows], rule, flagged))
+    return tuple(replace(each, rows=tuple(islice(rows, len(each.rows)))) for each in made)
+
+
+def _unjudged(arms: Sequence[Arm], rule: Rule) -> Comparison:
     if len(arms) < 2:
         raise UsageError("nothing to compare with", hint="name two runs or more; the first is the baseline")
     baseline, *candidates = arms
     for arm in candidates:
         _refuse_other_world(baseline, arm)
-    flags = {arm.name: _differences(baseline, arm) for arm in candidates}
     rows = [row for arm in candidates for row in _rows(baseline, arm, rule)]
-    rows = _judged(rows, rule, {name for name, texts in flags.items() if texts})
     return Comparison(
         baseline,
         tuple(candidates),
         rule,
         tuple(_ranked(rows, arms)),
-        tuple(text for texts in flags.values() for text in texts),
+        tuple(text for arm in candidates for text in _differences(baseline, arm)),
         tuple(note for arm in candidates for note in _notes(baseline, arm)),
     )
 
@@ -136,7 +154,7 @@ def _refuse_other_world(baseline: Arm, arm: Arm) -> None:
     if baseline.ranks and arm.ranks and baseline.ranks != arm.ranks:
         raise UsageError(
             f"{baseline.name} has {baseline.ranks} ranks, {arm.name} has {arm.ranks}",
-            hint="compare runs of equal worlds; `busbw compare --scaling` sets sizes of a world side by side",
+            hint="add --scaling to see worlds of several sizes below one another",
         )
 
 
@@ -168,12 +186,6 @@ def _notes(baseline: Arm, arm: Arm) -> list[str]:
         if before and after and before != after:
             found.append(f"{arm.name}: {name} {after}, {baseline.name} has {before}")
     found += [f"{arm.name}: {operation} failed: {why}" for operation, why in arm.failures.items()]
-    several = any(seen.basis is Basis.LAUNCHES for seen in arm.cases.values())
-    if several and not (baseline.series and baseline.series == arm.series):
-        found.append(
-            f"{arm.name}: its launches were not in turn with those of {baseline.name}: what changed on the"
-            " machine between them is part of the ratio"
-        )
     return found
 
 
@@ -220,7 +232,7 @@ def _ratio(before: Observed, after: Observed, rule: Rule, *, paired: bool) -> Ra
         both = sorted(first.keys() & second.keys())
         if both:
             return paired_ratio([first[block] for block in both], [second[block] for block in both])
-    if rule.launch_spread is not None and min(len(before.times_ns), len(after.times_ns)) < LEAST_LAUNCHES:
+    if rule.launch_spread is not None:
         return spread_ratio(before.times_ns, after.times_ns, rule.launch_spread)
     if len(before.times_ns) > 1 or len(after.times_ns) > 1:
         return unpaired_ratio(before.times_ns, after.times_ns)
@@ -229,19 +241,21 @@ def _ratio(before: Observed, after: Observed, rule: Rule, *, paired: bool) -> Ra
     return single_ratio(before.times_ns[0], after.times_ns[0])
 
 
-def _judged(rows: list[Row], rule: Rule, flagged: set[str]) -> list[Row]:
-    """Verdicts of all rows together, since q is about all of them."""
+def _judged(rows: list[Row], rule: Rule, flagged: Sequence[bool]) -> list[Row]:
+    """Verdicts of all rows together, since q is about all of them; ``flagged`` and what cannot decide have
+    no part in it.
+    """
     p_values = {
-        i: row.ratio.p for i, row in enumerate(rows) if row.ratio is not None and row.ratio.p is not None
+        i: row.ratio.p
+        for i, row in enumerate(rows)
+        if row.ratio is not None and row.ratio.decides and row.ratio.p is not None and not flagged[i]
     }
     q_of = dict(zip(p_values, benjamini_hochberg(list(p_values.values())), strict=True))
     beyond = sum(_is_beyond(rows[i].ratio, rule) for i in p_values)
     # The largest p that can still be called, if as many cases differ as now seem to.
     p_needed = rule.q * max(beyond, 1) / max(len(p_values), 1)
     return [
-        row
-        if row.ratio is None
-        else _decided(row, row.ratio, q_of.get(i), rule, p_needed, row.arm in flagged)
+        row if row.ratio is None else _decided(row, row.ratio, q_of.get(i), rule, p_needed, flagged[i])
         for i, row in enumerate(rows)
     ]
 
@@ -253,16 +267,18 @@ def _is_beyond(ratio: Ratio | None, rule: Rule) -> bool:
     return ratio.low > edge or ratio.high < -edge
 
 
+_UNDECIDING: Final = {
+    Basis.SINGLE: SINGLE_WORDS,
+    Basis.SAMPLES: "one launch of each: launches differ more than samples",
+    Basis.LAUNCHES: NOT_IN_TURN,
+}
+
+
 def _decided(row: Row, ratio: Ratio, q: float | None, rule: Rule, p_needed: float, is_flagged: bool) -> Row:
     if is_flagged:
         return replace(row, q=q, why="not the same thing was timed (see above): ranked only")
     if not ratio.decides:
-        why = (
-            SINGLE_WORDS
-            if ratio.basis is Basis.SINGLE
-            else "one launch of each: launches differ more than samples"
-        )
-        return replace(row, q=q, why=why)
+        return replace(row, q=q, why=_UNDECIDING[ratio.basis])
     if _is_beyond(ratio, rule) and q is not None and q < rule.q:
         return replace(row, q=q, verdict=Verdict.FASTER if ratio.centre > 0 else Verdict.SLOWER)
     far = math.log1p(rule.delta)
@@ -273,17 +289,15 @@ def _decided(row: Row, ratio: Ratio, q: float | None, rule: Rule, p_needed: floa
 
 
 def _why(ratio: Ratio, q: float | None, rule: Rule, more: int | None) -> str:
-    unit = "blocks" if ratio.basis is Basis.BLOCKS else "launches of each"
     if ratio.low is None:
-        least = LEAST_BLOCKS if ratio.basis is Basis.BLOCKS else LEAST_LAUNCHES
-        text = f"{min(ratio.n)} {unit} give no interval, {least} would"
+        text = f"{min(ratio.n)} blocks give no interval, {LEAST_BLOCKS} would"
     elif _is_beyond(ratio, rule):
         text = f"q {q:.2g} is not below {rule.q:g}"
     else:
         text = f"neither beyond {rule.delta / 2:.1%} nor within {rule.delta:.0%}"
     if more is not None:
-        return f"{text}; about {more} more {unit} would decide"
-    return text if ratio.deviation is None else f"{text}; more than 1000 {unit} would be needed"
+        return f"{text}; about {more} more blocks would decide"
+    return text if ratio.deviation is None else f"{text}; more than {MOST_BLOCKS} blocks would be needed"
 
 
 def _ranked(rows: list[Row], arms: Sequence[Arm]) -> list[Row]:

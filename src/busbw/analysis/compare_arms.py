@@ -17,6 +17,7 @@ from busbw.model.case import ALONE, Case
 from busbw.model.collective import collective
 from busbw.model.record import RunRecord, RunStatus
 from busbw.model.result import CaseResult, Status
+from busbw.model.version_words import is_same_version
 from busbw.stats.ratio import Basis
 
 LAUNCH_TIMES: Final = "launch_times_ns"
@@ -142,11 +143,25 @@ def nodes(record: RunRecord) -> int:
 
 def version(record: RunRecord) -> str:
     """Library and version, by the record or the label of a log; empty where neither says it."""
-    if record.world is not None and record.world.ranks and record.world.ranks[0].library_version:
-        rank = record.world.ranks[0]
-        return f"{rank.library} {rank.library_version}".strip()
-    labels = record.source.labels if record.source is not None else {}
-    return labels.get("version", "")
+    measured = _measured_version(record)
+    if not measured or record.world is None:
+        return _labelled_version(record)
+    return f"{record.world.ranks[0].library} {measured}".strip()
+
+
+def version_label(record: RunRecord) -> str:
+    """What tells the version of a tree of logs: the label of its path, unless the record says another one."""
+    label = _labelled_version(record)
+    return label if label and is_same_version(label, _measured_version(record)) else version(record)
+
+
+def _measured_version(record: RunRecord) -> str:
+    world = record.world
+    return world.ranks[0].library_version if world is not None and world.ranks else ""
+
+
+def _labelled_version(record: RunRecord) -> str:
+    return record.source.labels.get("version", "") if record.source is not None else ""
 
 
 def device(record: RunRecord) -> str:

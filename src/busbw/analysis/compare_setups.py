@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
@@ -233,12 +233,32 @@ def choices(comparison: Comparison) -> tuple[Choice, ...]:
     return tuple(made)
 
 
-def winner(comparison: Comparison) -> str:
-    """The setup that is FASTER in most cases, and SLOWER or FAILED in none; else the default."""
-    best, most = comparison.baseline.name, 0
-    for arm in comparison.candidates:
-        verdicts = [row.verdict for row in comparison.rows if row.arm == arm.name]
-        faster = verdicts.count(Verdict.FASTER)
-        if faster > most and Verdict.SLOWER not in verdicts and Verdict.FAILED not in verdicts:
-            best, most = arm.name, faster
-    return best
+@dataclass(frozen=True)
+class Winner:
+    """The setup to take everywhere, and why: its rows by verdict over all numbers of nodes."""
+
+    setup: str
+    why: str
+
+
+def winner(comparisons: Sequence[Comparison]) -> Winner:
+    """The setup that is FASTER most often over all numbers of nodes, of those that are SLOWER or FAILED
+    nowhere and completed every launch; else the default.
+    """
+    best, most = None, 0
+    for name in dict.fromkeys(arm.name for each in comparisons for arm in each.candidates):
+        verdicts = _verdicts(comparisons, name)
+        failed = any(arm.failures for each in comparisons for arm in each.candidates if arm.name == name)
+        bad = failed or verdicts[Verdict.SLOWER] or verdicts[Verdict.FAILED] or verdicts[Verdict.MISSING]
+        if verdicts[Verdict.FASTER] > most and not bad:
+            best, most = name, verdicts[Verdict.FASTER]
+    if best is None:
+        why = "the default: no setup is FASTER somewhere and nowhere SLOWER, FAILED or short of a launch"
+        return Winner(comparisons[0].baseline.name, why)
+    verdicts = _verdicts(comparisons, best)
+    told = ", ".join(f"{verdict} in {count}" for verdict, count in verdicts.items())
+    return Winner(best, f"of {verdicts.total()} cases {told}; SLOWER in none, and every launch completed")
+
+
+def _verdicts(comparisons: Sequence[Comparison], name: str) -> Counter[Verdict]:
+    return Counter(row.verdict for each in comparisons for row in each.rows if row.arm == name)

@@ -3,13 +3,12 @@
 Only what matches is compared: operation, type, number of ranks, nodes and device where both are known. A
 reference that was published as a log is one launch elsewhere, so a run may be 10 % below it; one that was
 made here from several launches says how launches differ, so a run below the prediction interval of the next
-launch, and by more than 5 %, is below. "No reference" is an answer too.
+launch, and by more than 5 %, is below. Where that interval is too wide to be a gate, nothing is "expected",
+and where references contradict one another, nothing is decided. "No reference" is an answer too.
 """
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -19,17 +18,17 @@ from busbw.analysis import compare_arms
 from busbw.analysis.compare_arms import Arm, CaseKey, Observed, make_arm
 from busbw.analysis.gates import Bound, Gate
 from busbw.analysis.limits import Limit, Wires, limit, wires_of
+from busbw.analysis.matching import kind_of, match, notes
 from busbw.model.collective import collective
 from busbw.model.record import RunRecord
 from busbw.model.result import Status
 from busbw.references.reference import Expected, Point, Reference, value_at
-from busbw.stats.launches import launch_interval, student_quantile
+from busbw.stats.launches import launch_interval
+from busbw.stats.prediction import MOST_LAUNCHES, WIDEST, least_share, more_launches
 
-ELSEWHERE_TOLERANCE: Final = 0.10  # below a published log: nccl-tests' own gate (NCCL_TESTS_MIN_BW) has 0.9
-OWN_TOLERANCE: Final = 0.05
-# Of all cases of a run together, a good run fails with this probability.
-FALSE_ALARM: Final = 0.01
-_WORDS: Final = re.compile(r"[A-Za-z0-9]+")
+# Below one launch, which does not say how launches differ: nccl-tests' own gate (NCCL_TESTS_MIN_BW) has 0.9.
+ONE_LAUNCH_TOLERANCE: Final = 0.10
+OWN_TOLERANCE: Final = 0.05  # below several launches, or what their scatter asks for
 
 
 class Answer(StrEnum):
@@ -45,7 +44,9 @@ class Answer(StrEnum):
 
 @dataclass(frozen=True)
 class Judged:
-    """One case. ``ratio`` is measured / expected busbw; ``bound_gb_per_s`` is what had to be reached."""
+    """One case. ``ratio`` is measured / expected busbw; ``bound_gb_per_s`` is what had to be reached;
+    both are of ``reference``, the best of all ``references`` that have the case.
+    """
 
     key: CaseKey
     answer: Answer
@@ -55,6 +56,7 @@ class Judged:
     high_gb_per_s: float | None = None
     launches: int = 0
     reference: str = ""
+    references: tuple[str, ...] = ()
     expected_gb_per_s: float | None = None
     interpolated: bool = False
     bound_gb_per_s: float | None = None
@@ -67,18 +69,6 @@ class Judged:
         if self.measured_gb_per_s is None or not self.expected_gb_per_s:
             return None
         return self.measured_gb_per_s / self.expected_gb_per_s
-
-
-@dataclass(frozen=True)
-class Kind:
-    """What a run was made with: by its record, or by the reference that it is a copy of. ``nodes`` is 0 and
-    texts are empty where nobody says it.
-    """
-
-    device: str
-    nodes: int
-    versions: str
-    known_as: str = ""
 
 
 @dataclass(frozen=True)
@@ -113,135 +103,65 @@ def expect(
 
     ``named``: the user chose the references: then only what contradicts them keeps them from being used, and
     what the run does not say is taken on trust and noted. Otherwise everything must be known and equal.
-    ``known`` are published logs: a run that is one of them has that one's machine and versions.
+    ``known`` are published logs: a run that is one of them has that one's machine and versions, and is not
+    held against what was measured together with it.
     ``same_version`` leaves out references of another version of the library, or of none.
     ``tolerance`` replaces the two above. Raises UsageError where the records are not one run.
     """
     first = records[0]
     arm = make_arm(first.run_id or "run", records)
     kind = kind_of(first, known)
-    reasons = {
-        reference.name: mismatch(first, arm, kind, reference, named=named)
-        or (_other_version(kind.versions, reference) if same_version else "")
-        for reference in references
-    }
-    fitting = [reference for reference in references if not reasons[reference.name]]
-    wires = wires if wires is not None else wires_of(first.machine)
+    matched = match(records, arm, kind, references, known, named=named, same_version=same_version)
+    wires = wires if wires is not None else wires_of(first.machine, first.environment.get("variables", {}))
     algorithms = _algorithms(records)
-    usable = sum(bool(seen.times_ns) for seen in arm.cases.values())
-    level = FALSE_ALARM / max(usable, 1)
     cases = [
         _limited(
-            _judge(key, seen, arm, fitting, tolerance, level), arm, kind.nodes, algorithms.get(key, ""), wires
+            _judge(key, seen, arm, matched.fitting, tolerance),
+            arm, kind.nodes, algorithms.get(key, ""), wires,
         )
         for key, seen in arm.cases.items()
-    ]
-    used = {case.reference for case in cases}
+    ]  # fmt: skip
+    names = {name for case in cases for name in case.references}
+    used = tuple(reference for reference in matched.fitting if reference.name in names)
     return Expectation(
         arm,
         tuple(cases),
-        tuple(reference for reference in fitting if reference.name in used),
+        used,
         wires,
-        {name: why for name, why in reasons.items() if why and named},
-        tuple(_notes(kind, [reference for reference in fitting if reference.name in used])),
+        matched.reasons if named else {},
+        (*matched.notes, *notes(kind, used)),
     )
-
-
-def kind_of(record: RunRecord, references: Sequence[Reference]) -> Kind:
-    """What the record says; of a published log that is among the references, what is known of it."""
-    kind = Kind(compare_arms.device(record), compare_arms.nodes(record), compare_arms.version(record))
-    own = record.source.sha256 if record.source is not None else ""
-    known = next((reference for reference in references if own and reference.sha256 == own), None)
-    if known is None:
-        return kind
-    return Kind(
-        kind.device or known.device,
-        kind.nodes or known.nodes,
-        kind.versions or known.versions_text,
-        known.name,
-    )
-
-
-def mismatch(record: RunRecord, arm: Arm, kind: Kind, reference: Reference, *, named: bool) -> str:
-    """Why a reference says nothing about a run; empty where it does."""
-    if reference.left_out:
-        return reference.left_out
-    if reference.sha256 and record.source is not None and record.source.sha256 == reference.sha256:
-        return "it is this very log"
-    if reference.operation not in {key.collective for key in arm.cases}:
-        return f"it is of {reference.operation or 'no stated operation'}"
-    if reference.ranks != arm.ranks:
-        return f"it has {reference.ranks} ranks, the run {arm.ranks or 'does not say'}"
-    unknown = not kind.nodes or not reference.nodes
-    if (unknown and not named) or (not unknown and kind.nodes != reference.nodes):
-        return f"it has {reference.nodes or 'unknown'} nodes, the run {kind.nodes or 'does not say'}"
-    return _other_device(kind.device, reference, named=named)
-
-
-def _other_device(device: str, reference: Reference, *, named: bool) -> str:
-    family = {word.upper() for word in _WORDS.findall(reference.device)}
-    words = {word.upper() for word in _WORDS.findall(device)}
-    is_told = bool(words) and "GRAPHICS" not in words  # what NVML calls a GPU that it does not know
-    if reference.kind == "saved":
-        same = device == reference.device or (named and not (is_told and reference.device))
-    else:
-        same = bool(family & words) if is_told else named
-    return "" if same else f"it is of {reference.device}, the run of {device or 'an unnamed device'}"
-
-
-def _other_version(versions: str, reference: Reference) -> str:
-    if _numbers(versions) & _numbers(*reference.versions.values()):
-        return ""
-    return f"it is of {reference.versions_text}, the run of {versions or 'unknown versions'}"
-
-
-def _numbers(*texts: str) -> set[str]:
-    """Version numbers in texts: 2.22.3-1 counts as 2.22.3."""
-    return {number for text in texts for number in re.findall(r"\d+(?:\.\d+)+", text)}
-
-
-def _notes(kind: Kind, used: Sequence[Reference]) -> list[str]:
-    """What was taken on trust, and both sides' versions where they are not known to be the same."""
-    found = [f"this log is {kind.known_as}: {kind.versions}"] if kind.known_as else []
-    for reference in used:
-        missing = [
-            f"device {reference.device}" if not kind.device and reference.device else "",
-            f"{reference.nodes} nodes" if not kind.nodes and reference.nodes else "",
-        ]
-        words = " and ".join(word for word in missing if word)
-        if words:
-            found.append(f"the run does not say {words}: taken from {reference.name}, as you named it")
-        if _other_version(kind.versions, reference):
-            versions = kind.versions or "not stated"
-            found.append(f"versions: the run {versions}; {reference.name} {reference.versions_text}")
-    return found
 
 
 def _judge(
-    key: CaseKey,
-    seen: Observed,
-    arm: Arm,
-    references: Sequence[Reference],
-    tolerance: float | None,
-    level: float,
+    key: CaseKey, seen: Observed, arm: Arm, references: Sequence[Reference], tolerance: float | None
 ) -> Judged:
     judged = _measured(key, seen, arm)
     if not seen.times_ns or judged.measured_gb_per_s is None:
         failed = seen.status in (Status.FAILED, Status.WRONG) or bool(seen.error)
         return replace(judged, answer=Answer.FAILED if failed else Answer.NO_REFERENCE, why=seen.error)
-    found = _best(key, references)
-    if found is None:
+    found = [_against(judged, *known, tolerance) for known in _known(key, references)]
+    if not found:
         return replace(judged, why="no reference has this size" if references else "")
-    reference, expected = found
-    bound = expected.busbw_gb_per_s * _least_share(expected, reference, judged.launches, tolerance, level)
-    judged = replace(
-        judged,
-        reference=reference.name,
-        expected_gb_per_s=expected.busbw_gb_per_s,
-        interpolated=expected.interpolated,
-        bound_gb_per_s=bound,
-    )
-    return _answered(judged, bound, noise_in_bound=expected.log_deviation is not None)
+    return _agreed(found)
+
+
+def _agreed(found: Sequence[Judged]) -> Judged:
+    """One answer of all references that have the case, the best first. Those that decide must not contradict
+    one another: then which of them is right is not for us to say.
+    """
+    decided = [each for each in found if each.answer is not Answer.UNDECIDED]
+    below = [each for each in decided if each.answer is Answer.BELOW]
+    best = (decided or found)[0]
+    names = (best.reference, *(each.reference for each in found if each is not best))
+    if below and len(below) < len(decided):
+        told = "; ".join(
+            f"{each.reference} has {each.expected_gb_per_s:.4g} GB/s: {each.answer}" for each in decided
+        )
+        return replace(
+            best, answer=Answer.UNDECIDED, why=f"references disagree: {told}; name one", references=names
+        )
+    return replace(best, references=names)
 
 
 def _measured(key: CaseKey, seen: Observed, arm: Arm) -> Judged:
@@ -266,8 +186,10 @@ def _measured(key: CaseKey, seen: Observed, arm: Arm) -> Judged:
     )
 
 
-def _best(key: CaseKey, references: Sequence[Reference]) -> tuple[Reference, Expected] | None:
-    """The reference with the most launches, then with the exact size, then the newest."""
+def _known(key: CaseKey, references: Sequence[Reference]) -> list[tuple[Reference, Expected]]:
+    """All that have the case: first the one with the most launches, then with the exact size, then the
+    newest.
+    """
     found = []
     for reference in references:
         same = reference.operation == key.collective and reference.dtype in ("", key.dtype)
@@ -277,34 +199,53 @@ def _best(key: CaseKey, references: Sequence[Reference]) -> tuple[Reference, Exp
         if expected is not None:
             order = (expected.launches, not expected.interpolated, reference.date)
             found.append((order, reference, expected))
-    if not found:
-        return None
-    _, reference, expected = max(found, key=lambda item: item[0])
-    return reference, expected
+    ordered = sorted(found, key=lambda item: item[0], reverse=True)
+    return [(reference, expected) for _, reference, expected in ordered]
 
 
-def _least_share(
-    expected: Expected, reference: Reference, launches: int, tolerance: float | None, level: float
-) -> float:
-    """The share of the expected bandwidth that must be reached.
-
-    Where launches of the reference are known, the prediction interval of the mean logarithm of so many new
-    ones bounds it from below too: it may be lower than the tolerance on a machine that scatters.
+def _against(judged: Judged, reference: Reference, expected: Expected, tolerance: float | None) -> Judged:
+    """One case against one reference. Where its launches scatter so much that the next one may be below
+    ``WIDEST`` (or the tolerance, if that was asked to be wider), it can contradict and not confirm.
     """
-    own = reference.kind in ("own", "saved")
+    deviation = expected.log_deviation
+    knows_scatter = deviation is not None
     if tolerance is None:
-        tolerance = OWN_TOLERANCE if own else ELSEWHERE_TOLERANCE
-    share = 1 - tolerance
-    if expected.log_deviation is None or expected.launches < 2:
-        return share
-    quantile = student_quantile(1 - level, expected.launches - 1)
-    half = quantile * expected.log_deviation * math.sqrt(1 / expected.launches + 1 / max(launches, 1))
-    return min(share, math.exp(-half))
+        tolerance = OWN_TOLERANCE if knows_scatter else ONE_LAUNCH_TOLERANCE
+    noise = 1.0 if deviation is None else least_share(deviation, expected.launches, judged.launches)
+    judged = replace(
+        judged,
+        reference=reference.name,
+        expected_gb_per_s=expected.busbw_gb_per_s,
+        interpolated=expected.interpolated,
+        bound_gb_per_s=expected.busbw_gb_per_s * min(1 - tolerance, noise),
+    )
+    answered = _answered(judged, noise_in_bound=knows_scatter)
+    widest = max(WIDEST, tolerance)
+    if noise >= 1 - widest or answered.answer is not Answer.EXPECTED:
+        return answered
+    return replace(answered, answer=Answer.UNDECIDED, why=_too_wide(expected, judged.launches, widest))
 
 
-def _answered(judged: Judged, bound: float, *, noise_in_bound: bool) -> Judged:
+def _too_wide(expected: Expected, launches: int, widest: float) -> str:
+    assert expected.log_deviation is not None
+    more = more_launches(expected.log_deviation, expected.launches, launches, widest)
+    if more is None:
+        how = f"{MOST_LAUNCHES} launches of each would not do"
+    elif more.new:
+        how = f"about {more.known} more launches of it and {more.new} more of the run would do"
+    else:
+        how = f"about {more.known} more launches of it would do"
+    return (
+        f"the reference scatters too much ({expected.log_deviation:.1%} over {expected.launches} launches):"
+        f" {how}"
+    )
+
+
+def _answered(judged: Judged, *, noise_in_bound: bool) -> Judged:
     """``noise_in_bound``: the bound is that of the next launches already, so the number alone decides."""
+    bound = judged.bound_gb_per_s
     assert judged.measured_gb_per_s is not None
+    assert bound is not None
     ends = (None, None) if noise_in_bound else (judged.low_gb_per_s, judged.high_gb_per_s)
     gate = Bound(bound, judged.measured_gb_per_s, *ends).judge()
     single = "single observation" if judged.low_gb_per_s is None else ""
@@ -313,7 +254,7 @@ def _answered(judged: Judged, bound: float, *, noise_in_bound: bool) -> Judged:
         return replace(judged, answer=Answer.BELOW, why=_joined(f"{1 - ratio:.0%} below", single))
     if gate is Gate.UNDECIDED:
         return replace(judged, answer=Answer.UNDECIDED, why=f"the interval holds the bound {bound:.4g} GB/s")
-    if ratio > 1 + (1 - bound / (judged.expected_gb_per_s or bound)):
+    if ratio * bound > (judged.expected_gb_per_s or 0.0):
         return replace(judged, answer=Answer.ABOVE, why=_joined(f"{ratio - 1:.0%} above", single))
     return replace(judged, answer=Answer.EXPECTED, why=single)
 
@@ -338,10 +279,13 @@ def _algorithms(records: Sequence[RunRecord]) -> dict[CaseKey, str]:
 
 
 def reference_of(
-    name: str, record: RunRecord, launches: Mapping[CaseKey, tuple[float, ...]]
+    name: str,
+    record: RunRecord,
+    launches: Mapping[CaseKey, tuple[float, ...]],
+    others: Sequence[RunRecord] = (),
 ) -> list[Reference]:
     """References of one's own run, one an operation, type and reduction; ``launches`` has the times of each
-    case in ns, one a launch.
+    case in ns, one a launch, of this record and ``others``.
     """
     made: dict[tuple[str, str, str], list[Point]] = {}
     ranks = compare_arms.ranks(record)
@@ -368,7 +312,8 @@ def reference_of(
             device=compare_arms.device(record),
             versions={library or "library": number} if version else {},
             date=record.created[:10],
-            source=record.run_id,
+            source=", ".join(each.run_id for each in (record, *others)),
+            sha256=" ".join(each.source.sha256 for each in (record, *others) if each.source is not None),
             definition=compare_arms.definition(record),
             points=tuple(points),
             dtype=kind[1],

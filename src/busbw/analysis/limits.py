@@ -17,6 +17,7 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
 from busbw.errors import UsageError
@@ -27,19 +28,32 @@ _MBIT_PER_GB: Final = 8000.0  # NCCL's topology has Mb/s: GB/s = speed / 8000
 # What SM traffic leaves of NVLink's line rate, one link and direction in GB/s (NCCL, graph/topo.h).
 NVLINK_GB_PER_S: Final[Mapping[int, float]] = {80: 20.0, 90: 20.6, 100: 40.1}
 UNKNOWN: Final = "unknown algorithm"
-_NO_NVLINK: Final = "the rate of the links between GPUs is not known"
+_NO_LINK: Final = "the rate of the links between GPUs is not known"
+_P2P_OFF: Final = "NCCL_P2P_DISABLE"
 
 
 @dataclass(frozen=True)
 class Wires:
     """Line rates in one direction, GB/s. ``nvlink_gb_per_s`` is that of a GPU, ``network_gb_per_s`` that of
-    all NICs of a node; None where not known. ``source`` says whose word it is.
+    all NICs of a node; None where not known. ``pcie_gb_per_s`` is that of a GPU's PCIe link, where its data
+    must go that way: there is no NVLink, or direct access is off. ``source`` says whose word it is.
     """
 
     nvlink_gb_per_s: float | None = None
     network_gb_per_s: float | None = None
     nics: int = 0
     source: str = ""
+    pcie_gb_per_s: float | None = None
+
+    @property
+    def gpu_gb_per_s(self) -> float | None:
+        """Of the link that leaves a GPU."""
+        return self.nvlink_gb_per_s or self.pcie_gb_per_s
+
+    @property
+    def gpu_link(self) -> str:
+        """Which link that is."""
+        return "PCIe" if self.pcie_gb_per_s and not self.nvlink_gb_per_s else "NVLink"
 
 
 @dataclass(frozen=True)
@@ -56,16 +70,23 @@ class Limit:
     percent: float | None = None
 
 
-def wires_of(machine: Mapping[str, Any]) -> Wires:
-    """The links of rank 0's host, as its record has them; the other hosts are taken to be alike."""
+def wires_of(machine: Mapping[str, Any], variables: Mapping[str, str] = MappingProxyType({})) -> Wires:
+    """The links of rank 0's host, as its record has them; the other hosts are taken to be alike.
+    ``variables`` are those of its environment. All NICs with an active port count, used or not.
+    """
     gpus = machine.get("gpus", {}).get("gpus", ())
     nics = machine.get("nics", {})
     rates = [rate for device in nics.get("rdma", ()) for rate in _port_rates(device)]
     rates += [rate for device in nics.get("cxi", ()) if (rate := _cxi_rate(device)) is not None]
     known = [rate for rate in rates if rate is not None]
     complete = bool(rates) and len(known) == len(rates)
+    nvlink = min((_nvlink(gpu) for gpu in gpus), default=0.0) or None
+    is_off = variables.get(_P2P_OFF, "0") not in ("0", "")
+    is_without = nvlink is None and bool(machine.get("gpus", {}).get("driver_version"))  # NVML was there
+    pcie = min((float(gpu.get("pcie_gb_per_s") or 0.0) for gpu in gpus), default=0.0) or None
     return Wires(
-        nvlink_gb_per_s=min((_nvlink(gpu) for gpu in gpus), default=0.0) or None,
+        nvlink_gb_per_s=None if is_off else nvlink,
+        pcie_gb_per_s=pcie if is_off or is_without else None,
         network_gb_per_s=sum(known) if complete else None,
         nics=len(rates),
         source="NVML and sysfs of rank 0's host" if machine else "the record has no machine",
@@ -154,13 +175,13 @@ def _one_direction(what: str) -> _Formula:
     """Where each link carries busbw in one direction: in a ring, and with sends to the next rank."""
 
     def formula(world: _World) -> tuple[float | None, str]:
-        nvlink, network = world.wires.nvlink_gb_per_s, world.wires.network_gb_per_s
+        gpu, network, link = world.wires.gpu_gb_per_s, world.wires.network_gb_per_s, world.wires.gpu_link
         if world.nodes == 1:
-            return nvlink, f"{what} inside a node: one NVLink direction" if nvlink else _NO_NVLINK
+            return gpu, f"{what} inside a node: one {link} direction" if gpu else _NO_LINK
         if network is None:
             return None, f"{what} over nodes: the NICs' rate is not known"
-        bound = min(network, nvlink or math.inf)
-        return bound, f"{what} over nodes: the smaller of a node's NICs and NVLink"
+        bound = min(network, gpu or math.inf)
+        return bound, f"{what} over nodes: the smaller of a node's NICs and {link}"
 
     return formula
 
@@ -185,7 +206,7 @@ def _nvls(world: _World) -> tuple[float | None, str]:
     if world.nodes > 1:
         return None, "NVLS over nodes: no bound is known"
     if nvlink is None:
-        return None, _NO_NVLINK
+        return None, _NO_LINK
     bound = 2 * nvlink * (world.ranks - 1) / (world.ranks + 1)
     return bound, "NVLS inside a node: 2 B (n-1)/(n+1), the switch reduces"
 
@@ -198,9 +219,9 @@ def _collnet(world: _World) -> tuple[float | None, str]:
 
 
 def _pairs(world: _World) -> tuple[float | None, str]:
-    nvlink, network = world.wires.nvlink_gb_per_s, world.wires.network_gb_per_s
+    gpu, network, link = world.wires.gpu_gb_per_s, world.wires.network_gb_per_s, world.wires.gpu_link
     if world.nodes == 1:
-        return nvlink, "sends and receives inside a node: one NVLink direction" if nvlink else _NO_NVLINK
+        return gpu, f"sends and receives inside a node: one {link} direction" if gpu else _NO_LINK
     if network is None:
         return None, "sends and receives over nodes: the NICs' rate is not known"
     on_node = world.ranks // world.nodes
@@ -237,7 +258,7 @@ def limit(
     bound, model = formula(_World(ranks, nodes, wires))
     if bound is None or busbw_gb_per_s is None:
         return Limit(bound, model)
-    wire, rate = _implied(operation, formula, ranks, nodes, busbw_gb_per_s)
+    wire, rate = _implied(operation, formula, ranks, nodes, busbw_gb_per_s, wires.gpu_link)
     return Limit(bound, model, wire, rate, 100 * busbw_gb_per_s / bound)
 
 
@@ -254,7 +275,7 @@ def _formula(operation: str, algorithm: str) -> _Formula | None:
 
 
 def _implied(
-    operation: str, formula: _Formula, ranks: int, nodes: int, busbw_gb_per_s: float
+    operation: str, formula: _Formula, ranks: int, nodes: int, busbw_gb_per_s: float, link: str
 ) -> tuple[str, float]:
     """Which link, and the rate that the measured number means for it, GB/s in one direction."""
     factor = collective(operation).busbw_factor(ranks)
@@ -262,7 +283,7 @@ def _implied(
     if formula is _nvls:
         return "NVLink of a GPU", algbw * (1 + 1 / ranks)
     if nodes == 1:
-        return "NVLink of a GPU", busbw_gb_per_s
+        return f"{link} of a GPU", busbw_gb_per_s
     if formula is _pairs:
         on_node = ranks // nodes
         return "NICs of a node", algbw * on_node * (ranks - on_node) / ranks

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
-from busbw.analysis.compare_arms import CaseKey, definition, key_of, nodes, ranks, version
+from busbw.analysis.compare_arms import CaseKey, definition, key_of, ranks
+from busbw.analysis.matching import kind_of
 from busbw.model.record import RunRecord
 from busbw.model.result import CaseResult, Status
 from busbw.model.sample import MAX_OVER_RANKS
@@ -17,6 +18,8 @@ from busbw.stats.percentile import percentile
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
+
+    from busbw.references.reference import Reference
 
 PERCENTILES: Final = (50.0, 95.0, 99.0)
 
@@ -72,16 +75,19 @@ def spreads(samples: npt.NDArray[np.void]) -> dict[int, Spread]:
     return found
 
 
-def scaling(measured: Iterable[Measured]) -> tuple[ScalingRow, ...]:
-    """Rows by operation, definition, version, placement, size and number of nodes."""
+def scaling(measured: Iterable[Measured], known: Sequence[Reference] = ()) -> tuple[ScalingRow, ...]:
+    """Rows by operation, definition, version, placement, size and number of nodes. ``known`` are published
+    logs: what a copy of one does not say itself is taken from there.
+    """
     groups: dict[tuple[CaseKey, str, str, int, int], list[tuple[CaseResult, Spread]]] = defaultdict(list)
     for one in measured:
         record = one.record
+        kind = kind_of(record, known)
         for result in record.results:
             if result.status is Status.NOT_APPLICABLE:
                 continue
             key = key_of(record.plan.cases[result.case])
-            place = (key, definition(record), version(record), nodes(record), ranks(record))
+            place = (key, definition(record), kind.versions, kind.nodes, ranks(record))
             groups[place].append((result, one.spreads.get(result.case) or _of_stats(result)))
     return tuple(_row(place, found) for place, found in sorted(groups.items(), key=lambda item: item[0]))
 

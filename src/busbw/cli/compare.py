@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from busbw.analysis.compare import Comparison, Rule, Verdict, compare
+from busbw.analysis.compare import Comparison, Rule, Verdict, compare_all
 from busbw.analysis.compare_arms import Arm, make_arm
 from busbw.analysis.scaling import Measured, scaling, spreads
 from busbw.cli.compare_inputs import Given, Tree, read_trees
@@ -52,7 +52,7 @@ def compare_command(
             raise UsageError("a file of setups is compared alone", hint="put all setups into one file")
         return measure_setups(Path(specs[0]), options, settings, launch, argv)
     _refuse_measuring(options, settings, launch)
-    if (series := series_folder(words)) is not None:
+    if series := _series_folders(words):
         from busbw.cli.compare_setups import show_series
 
         return show_series(series, options, settings.format)
@@ -76,14 +76,20 @@ def _refuse_measuring(options: CompareSettings, settings: RunSettings, launch: L
         )
 
 
-def series_folder(words: tuple[str, ...]) -> Path | None:
+def series_folder(word: str) -> Path | None:
     """The folder of a series of setups, by path or by its name in the home of the runs."""
-    if len(words) != 1:
-        return None
-    for folder in (Path(words[0]), environ_home() / words[0]):
-        if is_series(folder):
-            return folder
-    return None
+    return next((place for place in (Path(word), environ_home() / word) if is_series(place)), None)
+
+
+def _series_folders(words: tuple[str, ...]) -> tuple[Path, ...]:
+    """All words where they are series, none where none is. Raises UsageError for a mixture."""
+    series = tuple(folder for word in words if (folder := series_folder(word)) is not None)
+    if series and len(series) < len(words):
+        raise UsageError(
+            "a series of setups is compared alone, or with more blocks of the same setups",
+            hint="name series only",
+        )
+    return series
 
 
 def rule_of(options: CompareSettings) -> Rule:
@@ -97,10 +103,9 @@ def rule_of(options: CompareSettings) -> Rule:
 
 def _compare_trees(trees: Sequence[Tree], options: CompareSettings, format_name: str) -> ExitCode:
     rule = rule_of(options)
-    made = [
-        (tree.name, compare(_with_baseline([_arm(given) for given in tree.arms], options.baseline), rule))
-        for tree in trees
-    ]
+    groups = [_with_baseline([_arm(given) for given in tree.arms], options.baseline) for tree in trees]
+    comparisons = compare_all(groups, rule)
+    made = [(tree.name, each) for tree, each in zip(trees, comparisons, strict=True)]
     print_comparisons(made, format_name)
     return exit_code([comparison for _, comparison in made], gate=options.gate)
 
@@ -142,26 +147,29 @@ def print_comparisons(made: Sequence[tuple[str, Comparison]], format_name: str) 
 
 
 def exit_code(comparisons: Sequence[Comparison], *, gate: bool) -> ExitCode:
-    """0, or with a gate: 1 for anything slower or failed, else 3 for anything that is not decided."""
+    """0, or with a gate: 1 for anything slower or failed, 0 where everything was compared and is the same or
+    faster, else 3.
+    """
     if not gate:
         return ExitCode.OK
     count = {verdict: sum(each.count(verdict) for each in comparisons) for verdict in Verdict}
     failed = any(arm.failures for each in comparisons for arm in each.candidates)
     if count[Verdict.SLOWER] or count[Verdict.FAILED] or failed:
         return ExitCode.BAD_VERDICT
-    if count[Verdict.AMBIGUOUS] or not sum(count.values()):
-        return ExitCode.UNDECIDED
-    return ExitCode.OK
+    good = count[Verdict.SAME] + count[Verdict.FASTER]
+    whole = 0 < good == sum(count.values()) and not any(each.baseline.failures for each in comparisons)
+    return ExitCode.OK if whole else ExitCode.UNDECIDED
 
 
 def _show_scaling(words: tuple[str, ...], format_name: str) -> ExitCode:
     from busbw.cli.compare_inputs import read_records
+    from busbw.references.load import built_in
 
     measured = []
     for word in words:
         for record, folder in read_records(word):
             measured.append(Measured(record, spreads(read_samples(folder)) if folder is not None else {}))
-    rows = scaling(measured)
+    rows = scaling(measured, built_in())
     if format_name == "json":
         sys.stdout.write(compare_scaling.json_text(rows))
     elif format_name == "csv":

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from busbw.analysis.compare_arms import nodes, version
+from busbw.analysis.compare_arms import nodes, version_label
 from busbw.errors import UsageError
 from busbw.model.record import RunRecord
 from busbw.record.folder import environ_home, find_run, is_started
@@ -105,7 +105,21 @@ def _is_log_folder(path: Path) -> bool:
 
 
 def read_log(path: Path) -> list[RunRecord]:
-    """Every table of a log, not stored. A file of a test without a table is a test that failed."""
+    """Every table of a log, not stored. A file of a test without a table is a test that failed.
+
+    Raises UndecidedError where the log does not say its operation or ranks.
+    """
+    from busbw.errors import UndecidedError
+
+    try:
+        return _read_log(path)
+    except UndecidedError as error:
+        # Only `busbw import` has the flags that its own hint names.
+        hint = f"keep it as a run: `busbw import {path} --op NAME` (--ranks N), and name that run"
+        raise UndecidedError(f"{path}: {error}", hint=hint) from error
+
+
+def _read_log(path: Path) -> list[RunRecord]:
     from busbw.importers.assemble import Origin, assemble
     from busbw.importers.decide import Given as Stated
     from busbw.importers.files import read_file, without_rows
@@ -150,8 +164,7 @@ def _trees(folder: Path) -> tuple[Tree, ...]:
     places: dict[tuple[str, int], dict[str, list[RunRecord]]] = defaultdict(lambda: defaultdict(list))
     for record in records:
         labels = record.source.labels if record.source is not None else {}
-        known = labels.get("version", "") or version(record)
-        places[known, nodes(record)][labels.get("setup", "")].append(record)
+        places[version_label(record), nodes(record)][labels.get("setup", "")].append(record)
     trees = []
     for (number, count), setups in sorted(places.items()):
         if len(setups) < 2:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from busbw import setup_series
-from busbw.analysis.compare import Comparison, compare
+from busbw.analysis.compare import Comparison, compare_all
 from busbw.analysis.compare_setups import choices, effects, reaches, setup_arms, winner
 from busbw.errors import ExitCode, UsageError
 from busbw.planning.make import make_plan
@@ -55,7 +55,7 @@ def measure_setups(
         return ExitCode.OK
     series = setup_series.measure(setups, options.blocks, seed, nodes, environ, start, sys.stderr)
     print(f"series   {series.folder}", file=sys.stderr)
-    code = show_series(series.folder, options, settings.format)
+    code = show_series((series.folder,), options, settings.format)
     return ExitCode.INTERRUPTED if series.stopped else code
 
 
@@ -80,7 +80,7 @@ def _node_counts(launch: LaunchSettings) -> tuple[int, ...]:
     words = [word.strip() for word in launch.nodes.split(",") if word.strip()]
     if words and launch.on is None:
         raise UsageError("--nodes needs an engine", hint="give --on hosts, slurm, kubernetes, pbs or batch")
-    if not all(word.isdigit() and int(word) for word in words):
+    if not all(word.isdecimal() and int(word) for word in words):
         raise UsageError(f"--nodes {launch.nodes} is no number of nodes", hint="give 8, or 2,4,8")
     return tuple(sorted(map(int, words)))
 
@@ -141,21 +141,25 @@ def _print_dry_run(
         print(f"# block {number}: {', '.join(order)}")
 
 
-def show_series(folder: Path, options: CompareSettings, format_name: str) -> ExitCode:
-    """Show a series that was measured, and export its best setup where asked."""
+def show_series(folders: Sequence[Path], options: CompareSettings, format_name: str) -> ExitCode:
+    """Show a series that was measured, or several of the same setups as one, and export its best setup where
+    asked.
+    """
     from busbw.cli.compare import exit_code, rule_of
 
-    series, records = setup_series.read_series(folder)
-    rule = rule_of(options)
+    series, records = setup_series.read_all(folders)
     names = _names(series, options.baseline)
-    made: list[tuple[int, Comparison]] = []
-    for nodes in series.nodes:
-        arms = setup_arms(series.folder.name, names, series.outcomes, records, nodes)
-        made.append((nodes, compare(arms, rule)))
-    _print(series, made, format_name)
+    groups = [
+        setup_arms(series.folder.name, names, series.outcomes, records, nodes) for nodes in series.nodes
+    ]
+    comparisons = compare_all(groups, rule_of(options))
+    _print(series, list(zip(series.nodes, comparisons, strict=True)), format_name)
     if options.save_env is not None:
-        _export(series, [comparison for _, comparison in made], options)
-    return exit_code([comparison for _, comparison in made], gate=options.gate)
+        _export(series, comparisons, options)
+    code = exit_code(comparisons, gate=options.gate)
+    if options.gate and code is ExitCode.OK and series.stopped:
+        return ExitCode.UNDECIDED
+    return code
 
 
 def _names(series: Series, baseline: str) -> list[str]:
@@ -175,24 +179,31 @@ def _print(series: Series, made: Sequence[tuple[int, Comparison]], format_name: 
         for position, (_, comparison) in enumerate(made):
             print(*plain.csv_text(comparison).splitlines()[1 if position else 0 :], sep="\n")
     else:
-        print(
-            f"# series   {series.folder.name}: {len(series.order)} blocks in random order, seed {series.seed}"
-        )
+        print(f"# series   {_told(series)}")
         print(*report.table(series.setups, told, made, gains, best), sep="\n")
+
+
+def _told(series: Series) -> str:
+    done = len({outcome.block for outcome in series.outcomes})
+    text = f"{series.folder.name}: {len(series.order)} blocks in random order, seed {series.seed}"
+    cut = (
+        f"; CUT SHORT ({series.stopped}) in block {done}: later blocks are missing" if series.stopped else ""
+    )
+    return text + cut
 
 
 def _export(series: Series, comparisons: Sequence[Comparison], options: CompareSettings) -> None:
     """The setup that is best everywhere, or the one that was named."""
     assert options.save_env is not None
-    name = options.export_setup or winner(comparisons[-1])
+    best = winner(comparisons)
+    name = options.export_setup or best.setup
     chosen = [setup for setup in series.setups if setup.name == name]
     if not chosen:
         raise UsageError(f"no setup {name!r}", hint=f"the series has: {', '.join(series.names)}")
     remarks = (
         f"setup {name}, from series {series.folder.name} of busbw compare",
-        "chosen by name" if options.export_setup else "FASTER in most cases, SLOWER in none"
-        if name != comparisons[-1].baseline.name else "the default: no setup is FASTER without being SLOWER",
-    )  # fmt: skip
+        "chosen by name" if options.export_setup else best.why,
+    )
     conf = options.save_env.with_name(options.save_env.name + ".nccl.conf")
     try:
         options.save_env.write_text(env_file(chosen[0], remarks))

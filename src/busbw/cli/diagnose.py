@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from busbw.analysis.expectation import expect, kind_of
+from busbw.analysis.expectation import expect
 from busbw.analysis.limits import wires_of, wires_of_node
+from busbw.analysis.matching import kind_of
 from busbw.diagnosis.engine import answer, diagnose, exit_code
 from busbw.diagnosis.subject import Subject
 from busbw.errors import ExitCode, UsageError
@@ -111,12 +112,16 @@ def _wires(record: RunRecord, machine: str) -> Wires:
     """Line rates as the machine states them; where it does not, those that a preset has of its instance type,
     or of the machines that the log is known to be of.
     """
-    wires = wires_of(record.machine)
+    wires = wires_of(record.machine, record.environment.get("variables", {}))
     if wires.network_gb_per_s is not None:
         return wires
     for name, node in _preset_nodes(record, machine):
         if node.get("node_gbit_per_s"):
-            return replace(wires_of_node(node, name), nvlink_gb_per_s=wires.nvlink_gb_per_s)
+            return replace(
+                wires_of_node(node, name),
+                nvlink_gb_per_s=wires.nvlink_gb_per_s,
+                pcie_gb_per_s=wires.pcie_gb_per_s,
+            )
     return wires
 
 

@@ -8,7 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from busbw.analysis.compare_arms import LAUNCH_TIMES, CaseKey, key_of
-from busbw.analysis.expectation import Answer, Expectation, expect, reference_of
+from busbw.analysis.expectation import (
+    ONE_LAUNCH_TOLERANCE,
+    Answer,
+    Expectation,
+    expect,
+    reference_of,
+)
 from busbw.analysis.gates import PUBLISHED, Bound, Gate, Least, overall
 from busbw.analysis.limits import Wires, wires_from_topology
 from busbw.errors import ExitCode, UsageError
@@ -16,8 +22,10 @@ from busbw.model.record import RunRecord
 from busbw.model.result import Status
 from busbw.record.folder import environ_home
 from busbw.references import load
+from busbw.references.reference import log_deviation
 from busbw.reports import compare_expectation as report
 from busbw.settings.compare import ExpectSettings
+from busbw.stats.prediction import WIDEST, least_share, more_launches
 from busbw.units import format_size, parse_fraction, parse_size
 
 if TYPE_CHECKING:
@@ -147,17 +155,40 @@ def _save(name: str, records: Sequence[RunRecord]) -> None:
                 continue
             own = tuple(result.evidence.get(LAUNCH_TIMES, ())) or (result.time_ns,)
             times[key_of(case)] = (*times.get(key_of(case), ()), *own)
-    made = reference_of(name, records[0], times)
+    made = reference_of(name, records[0], times, records[1:])
     if not made:
         raise UsageError("the run has no bus bandwidth to keep", hint="save a run of two ranks or more")
     path = load.save(tuple(made), name, environ_home())
     launches = max(reference.launches for reference in made)
     print(f"saved {', '.join(reference.name for reference in made)} ({launches} launches) in {path}")
-    if launches < 3:
-        print(
-            "note: one launch does not show how launches differ; `busbw run --launches 5` does",
-            file=sys.stderr,
+    for note in _save_notes(made):
+        print(f"note: {note}", file=sys.stderr)
+
+
+def _save_notes(made: Sequence[Reference]) -> list[str]:
+    """What a reference cannot be used for: it is better known before a run is held against it."""
+    points = [point for reference in made for point in reference.points]
+    alone = sum(log_deviation(point) is None for point in points)
+    wide = [
+        (deviation, len(point.times_us))
+        for point in points
+        if (deviation := log_deviation(point)) is not None
+        and least_share(deviation, len(point.times_us), 1) < 1 - WIDEST
+    ]
+    notes = []
+    if alone:
+        notes.append(
+            f"one launch does not show how launches differ ({alone} of {len(points)} points): a run may be"
+            f" {ONE_LAUNCH_TOLERANCE:.0%} below it; `busbw run --launches 10` shows it"
         )
+    if wide:
+        needs = [more_launches(*each, 1) for each in wide]
+        most = max((need.known for need in needs if need is not None), default=0)
+        notes.append(
+            f"{len(wide)} of {len(points)} points scatter too much for a run of one launch to be called"
+            f" expected" + (f"; about {most} more launches would do for most" if most else "")
+        )
+    return notes
 
 
 def _list_references() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -253,12 +253,22 @@ def _note_copy(table: Table, path: str, outcome: _Outcome) -> None:
     """Say that another table of these logs has the same rows: nobody measures the same times twice."""
     if len(table) < _LEAST_COPIED:
         return
-    times = (timing.time_us.value.tobytes() for timing in table.timings)
-    rows, place = hash((table.tool, table.sizes.tobytes(), *times)), f"{path}:{table.first_line}"
+    rows, place = hash((table.tool, *_all_columns(table))), f"{path}:{table.first_line}"
     if rows in outcome.seen:
         _note(outcome, f"{place}: copy: its rows are those of {outcome.seen[rows]}")
     elif len(outcome.seen) < _MOST_SEEN:
         outcome.seen[rows] = place
+
+
+def _all_columns(table: Table) -> Iterator[Hashable]:
+    kinds = table.body.kinds
+    yield kinds if len(kinds) == 1 else (tuple(table.types), tuple(table.redops))
+    for values in (table.sizes, table.counts, table.roots):
+        yield values.tobytes()
+    for timing in table.timings:
+        for printed in (timing.time_us, timing.algbw, timing.busbw):
+            yield None if printed is None else printed.value.tobytes()
+        yield None if timing.wrong is None else timing.wrong.tobytes()
 
 
 def _store(made: Assembled) -> str:

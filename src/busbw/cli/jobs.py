@@ -9,13 +9,14 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from busbw import job_session, job_submit
+from busbw import job_end, job_session, job_submit
 from busbw.errors import BusbwError, ExitCode
-from busbw.launchers.engine import FORGETFUL, Handle, JobState, Phase, load
+from busbw.launchers.engine import Handle, JobState, Phase, load
 from busbw.model.record import RunStatus
 from busbw.record import close
 from busbw.record import folder as folders
 from busbw.record.owner import is_owned
+from busbw.settings.engines import ENGINES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -115,35 +116,55 @@ def _fields(row: _Row) -> dict[str, str]:
     }
 
 
-def attach(run: str, format_name: str) -> ExitCode:
-    """Show a job's table from its start, follow it to its end, and bring the record home."""
+def attach(run: str, format_name: str) -> int:
+    """Show a job's table (or what a command printed) from its start, follow it to its end, and bring the
+    record home. The exit code is the one that whoever stayed would have got.
+    """
     from busbw.reports.live import create
 
     folder = folders.find_run(run, folders.environ_home())
     handle = job_submit.read_handle(folder)
-    if job_session.is_home(folder):
-        from busbw.cli.show import show
-
-        _clean_ended(handle)  # rank 0 may have closed the record where nobody followed
-        show(folder.name, format_name)
-        code = job_session.ended_code(folder)
-        if code is ExitCode.INTERRUPTED:
-            print(f"{handle.engine} job {handle.id} was cancelled", file=sys.stderr)
-        return code
+    is_command = job_submit.is_command(folder)
+    if job_end.is_home(folder):
+        return _show_ended(folder, handle, format_name, is_command=is_command)
     with contextlib.closing(create(format_name, sys.stdout, sys.stderr)) as display:
-        following = job_session.start_following(handle, folder, display.handle, sys.stderr, cancels=False)
+        following = job_session.start_following(
+            handle,
+            folder,
+            display.handle,
+            sys.stderr,
+            cancels=False,
+            raw=(lambda line: print(line, flush=True)) if is_command else None,
+        )
         code = job_session.follow(following)
     if following.left:
         print(f"detached; the job goes on\nhint: busbw attach {folder.name}", file=sys.stderr)
+    return job_end.shell_code(folder, code)
+
+
+def _show_ended(folder: Path, handle: Handle, format_name: str, *, is_command: bool) -> int:
+    """A job that was followed to its end before; rank 0 may have closed its record where nobody followed."""
+    from busbw.cli.show import show
+
+    if _has_ended(handle):
+        with contextlib.suppress(BusbwError):
+            job_end.clean(handle, folder)
+    if is_command:
+        log = folder / folders.LOG_FILE
+        print(log.read_text(errors="replace") if log.is_file() else "", end="")
+    else:
+        show(folder.name, format_name)
+    code = job_end.ended_code(folder)
+    if code == ExitCode.INTERRUPTED:
+        print(f"{handle.engine} job {handle.id} was cancelled", file=sys.stderr)
     return code
 
 
-def _clean_ended(handle: Handle) -> None:
-    """Remove what an ended job left on its engine. An engine that cannot be asked is no reason to fail."""
-    engine = load(handle.engine)
+def _has_ended(handle: Handle) -> bool:
+    """Whether the engine says so. One that cannot be asked is no reason to fail."""
     with contextlib.suppress(BusbwError):
-        if engine.state(handle).phase is Phase.ENDED:
-            engine.clean(handle)
+        return load(handle.engine).state(handle).phase is Phase.ENDED
+    return False
 
 
 def cancel(run: str, *, now: bool) -> ExitCode:
@@ -153,7 +174,7 @@ def cancel(run: str, *, now: bool) -> ExitCode:
     if load(handle.engine).state(handle).phase is Phase.ENDED:
         print(f"{handle.engine} job {handle.id} has ended already", file=sys.stderr)
         return ExitCode.OK
-    if handle.engine in FORGETFUL and not is_owned(folder):
+    if ENGINES[handle.engine].forgets and not is_owned(folder):
         job_session.bring(folder, sys.stderr, ends=True, now=now)
     else:
         job_session.cancel(folder, now=now)
@@ -171,27 +192,31 @@ def clean(run: str) -> ExitCode:
     """
     home = folders.environ_home()
     chosen = [folders.find_run(run, home)] if run else _not_cleaned()
+    worst = ExitCode.OK
     for folder in chosen:
-        handle = job_submit.read_handle(folder)
-        engine = load(handle.engine)
         try:
-            if engine.state(handle).phase is not Phase.ENDED:
-                print(f"{folder.name}: still there; `busbw cancel {folder.name}` ends it", file=sys.stderr)
-                continue
-            if is_owned(folder):
-                print(f"{folder.name}: still followed; who follows it cleans up", file=sys.stderr)
-                continue
-            if not job_session.is_home(folder):  # what is on the engine may be all there is of the result
-                job_session.bring(folder, sys.stderr)
-                if not job_session.is_home(folder):  # interrupted
-                    print(f"{folder.name}: not home yet, left as it is", file=sys.stderr)
-                    return ExitCode.INTERRUPTED
-                status = close.read_status(folder)
-                print(f"{folder.name}: brought its record home ({status})", file=sys.stderr)
-            engine.clean(handle)
-            (folder / folders.CLEANED_FILE).touch()
+            said, code = _clean(folder)
         except BusbwError as error:
-            print(f"{folder.name}: {error.message}", file=sys.stderr)
-            continue
-        print(f"{folder.name}: clean", file=sys.stderr)
-    return ExitCode.OK
+            said, code = error.message + (f"\nhint: {error.hint}" if error.hint else ""), error.exit_code
+        print(f"{folder.name}: {said}", file=sys.stderr)
+        if code is ExitCode.INTERRUPTED:
+            return code
+        worst = max(worst, code)
+    return worst
+
+
+def _clean(folder: Path) -> tuple[str, ExitCode]:
+    """What became of one job. Raises BusbwError where something of it had to be left."""
+    handle = job_submit.read_handle(folder)
+    if load(handle.engine).state(handle).phase is not Phase.ENDED:
+        return f"still there; `busbw cancel {folder.name}` ends it", ExitCode.OK
+    if is_owned(folder):
+        return "still followed; who follows it cleans up", ExitCode.OK
+    if not job_end.is_home(folder):  # what is on the engine may be all there is of the result
+        job_session.bring(folder, sys.stderr)
+        if not job_end.is_home(folder):  # interrupted
+            return "not home yet, left as it is", ExitCode.INTERRUPTED
+        print(f"{folder.name}: brought its record home ({close.read_status(folder)})", file=sys.stderr)
+    job_end.clean(handle, folder)
+    (folder / folders.CLEANED_FILE).touch()
+    return "clean", ExitCode.OK

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from busbw import job_session, job_submit
+from busbw import job_end, job_session, job_submit
 from busbw.cli.judged import check_references, judged
 from busbw.errors import BusbwError, ExitCode, SiteError, UsageError
 from busbw.launchers.before import look_before
@@ -27,6 +27,7 @@ from busbw.preflight.exchange import refusal_of
 from busbw.record import folder as folders
 from busbw.record.findings import keep
 from busbw.reports.live import shown_as
+from busbw.settings.engines import ENGINES
 from busbw.settings.words import to_words
 
 if TYPE_CHECKING:
@@ -44,8 +45,6 @@ _OWN: tuple[str, ...] = (
 # A word of a command line has 128 KiB at most on Linux, and engines quote it.
 _MOST_FILE_CHARACTERS = 60_000
 _DRY_FOLDER = "RUN_FOLDER"
-# Engines whose nodes usually share a file system with the host that submits.
-_SHARING = ("slurm", "pbs")
 
 
 def run_on(
@@ -129,7 +128,7 @@ def settled(launch: LaunchSettings) -> LaunchSettings:
 def _node_counts(text: str) -> list[str]:
     words = [word.strip() for word in text.split(",") if word.strip()]
     for word in words:
-        if not word.isdigit() or int(word) < 1:
+        if not word.isdecimal() or int(word) < 1:
             raise UsageError(f"--nodes {word} is no number of nodes", hint="give 8, or 2,4,8 for a job each")
     return words or [""]
 
@@ -174,7 +173,7 @@ def _notes(request: JobRequest) -> tuple[str, ...]:
 
 
 def _telling(job: Job, request: JobRequest) -> Job:
-    asked = asked_words(request.ranks, request.nodes, shared=request.engine in _SHARING)
+    asked = asked_words(request.ranks, request.nodes, shared=ENGINES[request.engine].shares)
     return replace(job, work=Work((*job.work.words, f"--asked={asked}")))
 
 
@@ -319,6 +318,4 @@ def execute(command: tuple[str, ...], launch: LaunchSettings, argv: tuple[str, .
             raw=lambda line: print(line, flush=True),
         )
         code = job_session.follow(following)
-    # As srun and mpirun do: a script sees what its command said.
-    own = following.state.code
-    return own if code is ExitCode.RANK_FAILED and own is not None and own > 0 else code
+    return job_end.shell_code(folder, code)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from busbw import setup_series
-from busbw.analysis.compare import compare
+from busbw.analysis.compare import compare_all
 from busbw.analysis.compare_setups import choices, effects, reaches, setup_arms
 from busbw.cli.compare import series_folder
 from busbw.cli.compare_inputs import read_arm
@@ -27,7 +27,7 @@ def shown(words: Sequence[str]) -> tuple[Shown, ...]:
     found: list[Shown] = []
     several = len(words) > 1
     for word in words or ("last",):
-        if (folder := series_folder((word,))) is not None:
+        if (folder := series_folder(word)) is not None:
             found.append(_series(folder))
             continue
         given = read_arm(word)
@@ -59,10 +59,10 @@ def _run(name: str, record: RunRecord, folder: Path | None) -> Reported | Hunted
 
 def _series(folder: Path) -> Series:
     series, records = setup_series.read_series(folder)
-    made = tuple(
-        (nodes, compare(setup_arms(folder.name, series.names, series.outcomes, records, nodes)))
-        for nodes in series.nodes
-    )
+    groups = [
+        setup_arms(folder.name, series.names, series.outcomes, records, nodes) for nodes in series.nodes
+    ]
+    made = tuple(zip(series.nodes, compare_all(groups), strict=True))
     launches = [outcome for outcome in series.outcomes if not outcome.skipped]
     first = made[0][1].baseline
     facts = {

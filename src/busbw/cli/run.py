@@ -134,7 +134,7 @@ def _refuse_without_engine(launch: LaunchSettings, environ: Mapping[str, str]) -
 
 def _least_ranks(settings: RunSettings) -> int:
     """Ranks that a command line needs at least, before anybody knows how many there are."""
-    roots = [int(word) for word in settings.root.split(",") if word.strip().isdigit()]
+    roots = [int(word) for word in settings.root.split(",") if word.strip().isdecimal()]
     return max(settings.ranks or 1, 1, *(root + 1 for root in roots))
 
 

@@ -97,8 +97,9 @@ def _reference(subject: Subject) -> Conclusion:
     if undecided:
         return Conclusion(
             Severity.INFO,
-            f"the noise of {len(undecided)} of {known} cases holds the least that {names} allows",
-            hint="measure with --launches 5, or with a smaller --precision",
+            f"{len(undecided)} of {known} cases cannot be decided against {names}",
+            evidence=f"{format_size(undecided[0].key.size_bytes)}: {undecided[0].why}",
+            hint="`busbw expect` says of each what is missing; name one reference where several disagree",
             check="expected.reference",
             question=_QUESTION,
             answer=Answer.UNDECIDED,

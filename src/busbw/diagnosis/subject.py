@@ -9,8 +9,9 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from busbw.analysis.expectation import Expectation, Kind
+from busbw.analysis.expectation import Expectation
 from busbw.analysis.limits import Wires
+from busbw.analysis.matching import Kind
 from busbw.model.case import Case
 from busbw.model.profile import Profile
 from busbw.model.record import RunRecord

@@ -17,7 +17,9 @@ from busbw.importers.check import Checked, check, foreign
 from busbw.importers.decide import Decision, Given, decide, named_by_path
 from busbw.importers.deviations import with_wrong_rows
 from busbw.importers.headings import IMB, NCCL_TESTS, NCCOM_TEST, OSU, RCCL_TESTS
+from busbw.importers.label_checks import FLAG, Labelled, against_labels
 from busbw.importers.mpi import with_operation
+from busbw.importers.roots import within_ranks
 from busbw.importers.table import Table
 from busbw.importers.world import library_version, world
 from busbw.model.plan import CallOptions, Limits, Plan
@@ -85,13 +87,18 @@ def assembled(
     if table.tool in (OSU, IMB):
         table = with_operation(table, decision.operation)
         table = table.with_findings(*foreign(table))
+    table = within_ranks(table, decision.operation, decision.ranks, decision.interval)
     table = with_wrong_rows(table, decision.ranks)
     checked = replace(checked, table=table)
     numbers = bandwidths(checked, decision.operation, decision.ranks)
     rows = cases(table, decision, numbers)
+    told = _labelled(origin, given)
+    label = told.labels.get("version", "")
+    version = library_version(table, origin.evidence, label, told.by("version"))
     findings = (
         *table.findings,
         *decision.findings,
+        *against_labels(table, told, (decision.ranks, decision.ranks_from), origin.evidence),
         *numbers.findings,
         *_average(table),
         *_beyond_header(table),
@@ -109,13 +116,22 @@ def assembled(
         plan=_plan(table, rows),
         status=_status(table, origin, rows),
         method=_method(table),
-        world=world(table, decision.ranks, origin.evidence) if decision.ranks else None,
+        world=world(table, decision.ranks, version[0]) if decision.ranks else None,
         environment=dict(origin.environment),
         ended=str(table.header.get("end_time", "")),
         error=_error(table, origin, rows),
-        source=_source(table, origin, given, _fields(table, decision, numbers, origin), findings),
+        source=_source(table, origin, given, _fields(table, decision, numbers, origin, version[1]), findings),
     )
     return Assembled(head, rows)
+
+
+def _labelled(origin: Origin, given: Given) -> Labelled:
+    """The labels of a log, those of the user above all others."""
+
+    def whose(name: str) -> str:
+        return FLAG if name in given.labels else origin.labels_from.get(name, "path")
+
+    return Labelled({**origin.labels, **given.labels}, whose)
 
 
 def _source(
@@ -219,7 +235,9 @@ def _header(table: Table) -> dict[str, Any]:
     return {**table.header, **average, **listed, **claims, **algorithms}
 
 
-def _fields(table: Table, decision: Decision, numbers: Bandwidths, origin: Origin) -> dict[str, str]:
+def _fields(
+    table: Table, decision: Decision, numbers: Bandwidths, origin: Origin, version_from: str
+) -> dict[str, str]:
     allowed = f" ({decision.interval} fit the rows)" if decision.interval is not None else ""
     fields = {
         "operation": decision.operation_from,
@@ -235,11 +253,7 @@ def _fields(table: Table, decision: Decision, numbers: Bandwidths, origin: Origi
         "algbw_gb_per_s": numbers.algbw_from,
         "busbw_gb_per_s": numbers.busbw_from,
         "hosts": "header" if table.ranks else "not stated",
-        "library_version": "header"
-        if "library_version" in table.header
-        else "evidence"
-        if library_version(table, origin.evidence)
-        else "not stated",
+        "library_version": version_from,
         "calls": "header" if "iters" in table.header else "not stated",
     }
     if origin.environment:

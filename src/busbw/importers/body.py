@@ -20,7 +20,7 @@ from busbw.model.collective import Placement
 class Timing:
     """Times of one placement, row by row. ``wrong`` is NaN where nothing was checked and infinite where a row
     is wrong, but nobody says in how many elements; ``stats`` are more statistics, in ns (cv, overlap:
-    fractions). ``deviation`` is that of the old column ``error``.
+    fractions). ``deviation`` is that of the old column ``error``, ``rate`` IMB's Mbytes/sec.
     """
 
     placement: Placement
@@ -30,6 +30,7 @@ class Timing:
     wrong: FloatArray | None = None
     stats: dict[str, FloatArray] = field(default_factory=dict)
     deviation: Printed | None = None
+    rate: Printed | None = None
 
     def rows(self, which: slice | BoolArray) -> Timing:
         """Some of the rows."""
@@ -41,6 +42,7 @@ class Timing:
             None if self.wrong is None else self.wrong[which],
             {name: values[which] for name, values in self.stats.items()},
             None if self.deviation is None else self.deviation.rows(which),
+            None if self.rate is None else self.rate.rows(which),
         )
 
 
@@ -143,4 +145,13 @@ def _join_timings(timings: Sequence[Timing]) -> Timing:
             np.concatenate([column.half for column in columns]),
         )
 
-    return Timing(first.placement, joined("time_us"), joined("algbw"), joined("busbw"), joined("wrong"))
+    stats = {name: np.concatenate([timing.stats[name] for timing in timings]) for name in first.stats}
+    return Timing(
+        first.placement,
+        joined("time_us"),
+        joined("algbw"),
+        joined("busbw"),
+        joined("wrong"),
+        stats,
+        rate=joined("rate"),
+    )

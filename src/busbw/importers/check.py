@@ -19,7 +19,9 @@ from busbw.importers.headings import NCCL_TESTS, NCCOM_TEST, OSU, RCCL_TESTS
 from busbw.importers.operations import DOUBLE, PLAIN, SHARED, UNEVEN
 from busbw.importers.osu import type_bytes
 from busbw.importers.printed import FloatArray, Printed
+from busbw.importers.roots import odd_roots
 from busbw.importers.solve import Consensus, agreeing, consensus, factor_bounds, scale_bounds
+from busbw.importers.spreads import odd_rates, unordered
 from busbw.importers.table import GIB_PER_GB, Table
 from busbw.model.datatype import REDUCE_OPS
 from busbw.model.record import ImportFinding
@@ -60,7 +62,10 @@ def check(table: Table, assumed: str = "") -> Checked:
     _note(reasons, _odd_counts(table), "size is not count times the size of an element")
     _note(reasons, _odd_words(table), "a word that no other row has")
     _note(reasons, _denied_wrong(table), "the line below the table says that nothing was wrong")
+    _note(reasons, odd_roots(table), "its root is none that the other rows, or this operation, can have")
     _note(reasons, ~_positive(table), "a time is not positive")
+    _note(reasons, unordered(table), "minimum, mean, percentiles and maximum are not in this order")
+    _note(reasons, odd_rates(table), "Mbytes/sec is not size / time")
     table = _in_microseconds(table)
     scale = None
     if table.trusted_time:
@@ -290,11 +295,20 @@ def _gb(table: Table, scale: Consensus | None) -> float | None:
 
 def _odd_factors(table: Table) -> BoolArray:
     bounds = [factor_bounds(timing) for timing in table.timings]
+    against = np.zeros(len(table), bool)
+    sound = [_have_one_factor(low, high) for low, high in bounds]
+    if any(sound) and not all(sound):  # columns of one placement are not what the heading calls them
+        return ~against
     low, high = _joined(bounds)
     found = consensus(low, high)
-    against = np.zeros(len(table), bool)
     if found is None or found.agree < _ENOUGH * found.judged or found.judged < 3:
         return against
     for row_low, row_high in bounds:
         against |= ~agreeing(row_low, row_high, found.low, found.high)
     return against
+
+
+def _have_one_factor(low: FloatArray, high: FloatArray) -> bool:
+    """Whether the rows of a placement, some of which can tell, have a factor that half of them allow."""
+    found = consensus(low, high)
+    return found is None or found.judged <= _FEW_ROWS or found.agree >= _ENOUGH * found.judged

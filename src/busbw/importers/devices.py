@@ -96,6 +96,11 @@ class Devices(Sequence[RankLine]):
     def __getitem__(self, index: int | slice) -> RankLine | Sequence[RankLine]:
         return self._ranks[index]
 
+    @cached_property
+    def communicator(self) -> int:
+        """``communicator_size``, which several questions about a table ask for."""
+        return _communicator_size(self._ranks)
+
     @property
     def is_amd(self) -> bool:
         """Whether a device is one of AMD's."""
@@ -108,6 +113,10 @@ def communicator_size(ranks: Sequence[RankLine]) -> int:
     An excerpt may show the last line of the list only: then the highest rank counts. Split communicators
     (NCCL_TESTS_SPLIT) are several groups, and bandwidth is that of one.
     """
+    return ranks.communicator if isinstance(ranks, Devices) else _communicator_size(ranks)
+
+
+def _communicator_size(ranks: Sequence[RankLine]) -> int:
     listed = len({rank.rank for rank in ranks})
     total = max(listed, max(rank.rank for rank in ranks) + 1)
     return total // len({rank.group for rank in ranks}) if listed == total else total

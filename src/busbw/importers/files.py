@@ -19,7 +19,7 @@ from busbw.importers.columns import Columns, convert
 from busbw.importers.encoding import Text, open_text
 from busbw.importers.facts import Facts
 from busbw.importers.headings import IMB, NCCL_TESTS, NCCOM_TEST, OSU, RCCL_TESTS, usual_layout
-from busbw.importers.json_text import Document, document
+from busbw.importers.json_text import Document, document, embedded
 from busbw.importers.raw import RawTable
 from busbw.importers.scan import Log, scan_parts
 from busbw.importers.table import Table
@@ -148,7 +148,11 @@ def read_stream_parts(
     for reading in _read_text(text, path, tool, part_rows):
         damage = text.gunzip.damage if text.gunzip is not None else ""
         cut = (ImportFinding("cut", damage, reading.lines),) if damage else ()
-        yield replace(reading, findings=(*reading.findings, *cut))
+        lost: tuple[ImportFinding, ...] = ()
+        if text.nuls and reading.first_table == 1:
+            words = f"{text.nuls} NUL bytes stand before the first letter: what was there is lost"
+            lost = (ImportFinding("damaged", words, 1),)
+        yield replace(reading, findings=(*lost, *reading.findings, *cut))
 
 
 def _read_text(text: Text, path: str, tool: str, part_rows: int | None) -> Iterator[Reading]:
@@ -163,6 +167,13 @@ def _read_text(text: Text, path: str, tool: str, part_rows: int | None) -> Itera
             return
         if _RESULTS in head:
             why = "its JSON cannot be read" + (f" from line {found.cut_line} on" if found else "")
+    elif _RESULTS in head:  # a report among other words, or behind a launcher's prefix
+        head += stream.read(_MOST_JSON_BYTES)
+        found = embedded(head)
+        reading = _read_json(found, path, tool) if found is not None else None
+        if reading is not None and reading.tables:
+            yield reading
+            return
     if nccl_tests_csv.is_csv(start.split(b"\n", 1)[0].decode("utf-8", "replace")) and _is_asked(
         NCCL_TESTS, tool
     ):
@@ -289,7 +300,10 @@ def _sha256(path: Path) -> str:
 
 
 def _chunks(head: bytes, stream: IO[bytes]) -> Iterator[bytes]:
+    # Lines of old Macs and of some web pages end with a return; a log with other ends has one soon.
+    returns = b"\r" in head and b"\n" not in head
     for at in range(0, len(head), _CHUNK_BYTES):
-        yield head[at : at + _CHUNK_BYTES]
+        chunk = head[at : at + _CHUNK_BYTES]
+        yield chunk.replace(b"\r", b"\n") if returns else chunk
     while chunk := stream.read(_CHUNK_BYTES):
-        yield chunk
+        yield chunk.replace(b"\r", b"\n") if returns else chunk

@@ -38,7 +38,8 @@ def body(raw: RawTable, columns: Columns) -> Body:  # noqa: ARG001 (the columns 
     defects = columns.measures.get(("defects", 0))
     wrong = None if defects is None else np.where(defects.value > _MOST_DEFECT, np.inf, 0.0)
     time, stats = columns.measures["time", 0], statistics(columns)
-    return untyped(columns, Timing(Placement.OUT_OF_PLACE, time, wrong=wrong, stats=stats))
+    rate = columns.measures.get(("mbytes_per_s", 0))
+    return untyped(columns, Timing(Placement.OUT_OF_PLACE, time, wrong=wrong, stats=stats, rate=rate))
 
 
 def interpret(raw: RawTable, body: Body) -> Table:

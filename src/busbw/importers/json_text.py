@@ -11,6 +11,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from busbw.importers.prefixes import split_prefix
+
 _BLANK: Final = re.compile(r"[ \t\r\n]*")
 _MOST: Final = 2**62
 
@@ -33,6 +35,27 @@ def document(data: bytes) -> Document | None:
     except ValueError:
         return _beginning(text)
     return Document(whole) if isinstance(whole, dict) else None
+
+
+def embedded(data: bytes) -> Document | None:
+    """The object that begins in a line of a text, behind a launcher's prefix or below other words; None where
+    none does. Other words may stand below it, another report may not.
+    """
+    lines = [split_prefix(line)[1] for line in data.decode("utf-8", "replace").splitlines()]
+    first = next((number for number, line in enumerate(lines) if line.lstrip().startswith("{")), None)
+    if first is None:
+        return None
+    text = "\n".join(lines[first:]).lstrip()
+    try:
+        whole, end = json.JSONDecoder().raw_decode(text)
+    except RecursionError:
+        return None
+    except ValueError:
+        whole, end = None, 0
+    if isinstance(whole, dict) and '"results"' not in text[end:]:
+        return Document(whole)
+    found = _beginning(text)
+    return None if found is None else Document(found.content, found.cut_line + first)
 
 
 def _beginning(text: str) -> Document | None:

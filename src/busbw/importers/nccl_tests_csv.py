@@ -38,7 +38,13 @@ _SIDES: Final = {"oop": Placement.OUT_OF_PLACE, "ip": Placement.IN_PLACE}
 
 def is_csv(first_line: str) -> bool:
     """Whether a line is the heading of such a file."""
-    return first_line.lstrip("\ufeff").lower().startswith("size_bytes,") and "busbw" in first_line.lower()
+    plain = first_line.lstrip("\ufeff \"'").lower()
+    return plain.startswith("size_bytes") and "busbw" in plain and _delimiter(first_line) in plain
+
+
+def _delimiter(heading: str) -> str:
+    """What separates the columns: a program of another language writes semicolons, or tabs."""
+    return max((",", ";", "\t"), key=heading.count)
 
 
 def _columns(names: Sequence[str]) -> dict[str, int]:
@@ -60,7 +66,7 @@ def tables(lines: Sequence[str]) -> list[Table]:
     """The one table of a file, or one for each operation of an export of busbw; none where its columns are
     others.
     """
-    reader = csv.reader(lines)
+    reader = csv.reader(lines, delimiter=_delimiter(lines[0]) if lines else ",")
     try:
         names = next(reader, [])
     except csv.Error:

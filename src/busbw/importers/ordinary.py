@@ -18,10 +18,12 @@ from busbw.importers.body import Body, BodyPart, join_bodies
 from busbw.importers.check import Checked, check, is_reduction
 from busbw.importers.columns import BoolArray, IntArray
 from busbw.importers.headings import NCCOM_TEST
-from busbw.importers.operations import UNEVEN
+from busbw.importers.operations import ROOTED, UNEVEN, base
 from busbw.importers.osu import type_bytes
 from busbw.importers.printed import FloatArray
+from busbw.importers.roots import NO_ROOT
 from busbw.importers.solve import SLACK, Consensus, agreeing, factor_bounds, scale_bounds, total_factor_bounds
+from busbw.importers.spreads import factors, odd_orders, rate_bounds
 from busbw.importers.table import Table
 
 # So many rows at once: their columns stay in the caches.
@@ -51,7 +53,7 @@ def _ordinary(tables: Sequence[Table], assumed: str) -> dict[int, Checked]:
     for number, table in enumerate(tables):
         if _can_be_judged(table, assumed):
             body = table.body
-            key = id(body.whole) if isinstance(body, BodyPart) else _shape(body)
+            key = id(body.whole) if isinstance(body, BodyPart) else (table.tool, *_shape(body))
             groups.setdefault(key, []).append(number)
     found: dict[int, Checked] = {}
     for numbers in groups.values():
@@ -71,13 +73,14 @@ def _can_be_judged(table: Table, assumed: str) -> bool:
     return (not dtype or type_bytes(dtype) is not None) and (not redop or is_reduction(redop))
 
 
-def _shape(body: Body) -> tuple[bool, ...]:
+def _shape(body: Body) -> tuple[Hashable, ...]:
     """Bodies with the same columns can be put one below the other."""
-    return tuple(
+    columns = [
         column is not None
         for timing in body.timings
-        for column in (timing.time_us, timing.algbw, timing.busbw, timing.wrong)
-    )
+        for column in (timing.time_us, timing.algbw, timing.busbw, timing.wrong, timing.rate)
+    ]
+    return (*columns, *(name for timing in body.timings for name in timing.stats))
 
 
 def _together(bodies: Sequence[Body]) -> tuple[Body, IntArray, IntArray]:
@@ -131,7 +134,8 @@ class _Group:
         sizes = self._body.sizes.astype(np.float64)
         scales = [scale_bounds(timing, sizes) for timing in self._timings]
         factors = [factor_bounds(timing) for timing in self._timings]
-        good = self._even_rows() & self._whole_counts() & self._undenied()
+        good = self._even_rows() & self._whole_counts() & self._undenied() & self._even_roots()
+        good &= self._ordered() & self._rates(sizes)
         has_scale = np.zeros(len(self._tables), bool)
         for low, high in scales:
             good &= self._segments.all(agreeing(low, high, 1.0, 1.0))
@@ -166,6 +170,41 @@ class _Group:
         for timing in self._timings:
             even &= segments.all(np.isfinite(timing.time_us.value) & (timing.time_us.value > 0))
         return even
+
+    def _even_roots(self) -> BoolArray:
+        """Tables whose rows all have the same root, one where the operation has one."""
+        roots = self._body.roots
+        if (roots == NO_ROOT).all():  # as nearly always
+            return np.ones(len(self._tables), bool)
+        least = self._segments.reduce(np.minimum, roots)
+        rooted = np.array([base(table.operation) in ROOTED for table in self._tables])
+        good: BoolArray = (least == NO_ROOT) | ((least > NO_ROOT) & rooted)
+        good &= least == self._segments.reduce(np.maximum, roots)
+        return good
+
+    def _ordered(self) -> BoolArray:
+        """Tables whose minima, means and maxima are in this order."""
+        good = np.ones(len(self._tables), bool)
+        for timing in self._timings:
+            odd = odd_orders(self._tables[0].tool, timing)
+            if odd is not None:
+                good &= ~self._segments.any(odd)
+        return good
+
+    def _rates(self, sizes: FloatArray) -> BoolArray:
+        """Tables whose Mbytes/sec all follow from size and time by one formula."""
+        good = np.ones(len(self._tables), bool)
+        for timing in self._timings:
+            if timing.rate is None:
+                continue
+            low, high = rate_bounds(timing, sizes)
+            known = [factors(table) for table in self._tables]
+            fits = np.zeros(len(good), bool)
+            for factor in {factor for some in known for factor in some}:
+                asked = np.array([factor in some for some in known])
+                fits |= asked & self._segments.all(agreeing(low, high, factor, factor))
+            good &= fits
+        return good
 
     def _whole_counts(self) -> BoolArray:
         """Tables whose sizes are all the same multiple of count times element."""

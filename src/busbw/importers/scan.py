@@ -19,7 +19,7 @@ from busbw.importers.headings import heading, hidden_heading, time_unit
 from busbw.importers.headless import layout_of_row
 from busbw.importers.job import may_be_command
 from busbw.importers.lines import LONGEST_LINE, Kind, Lines, Meaning, Step
-from busbw.importers.pieces import keep_piece, rest_of_row
+from busbw.importers.pieces import drop_cut_row, keep_piece, rest_of_row, row_before_output
 from busbw.importers.prefixes import prefix_of, split_prefix
 from busbw.importers.printed import is_number
 from busbw.importers.raw import Stream
@@ -67,6 +67,7 @@ class Scanner:
         self._named: dict[bytes, Stream] = {}  # by the letters that name them in a line
         self._stream = self._rows_of = contents.stream("")
         self._prefix = b""
+        self._unread = 0  # bytes that were left out of the middle of a long line
 
     def feed(self, chunks: Iterable[bytes]) -> Iterator[None]:
         """Take a text, in pieces of any size; gives the word back after each."""
@@ -75,10 +76,11 @@ class Scanner:
             data = rest + chunk
             rest = data[self._whole_lines(data) :]
             if len(rest) > LONGEST_LINE:  # else every chunk would copy all of a line without an end
+                self._unread += max(len(rest) - 2 * LONGEST_LINE, 0)
                 rest = rest[:LONGEST_LINE] + rest[-LONGEST_LINE:]
             yield
-        if rest:
-            self._line(rest)
+        if rest and self._line(rest) and not rest[-1:].isspace():
+            drop_cut_row(self._stream, self._contents.number)
 
     def _whole_lines(self, data: bytes) -> int:
         """Take the lines of a piece that have an end; where the last one ends."""
@@ -238,10 +240,11 @@ class Scanner:
 
     def _last_part(self, raw: str) -> str:
         """What a progress display wrote last into a long line; a line that is long without one is no row."""
+        length, self._unread = len(raw.rstrip("\r\n")) + self._unread, 0
         last = raw.rstrip("\r\n").rpartition("\r")[2]
         if len(last) <= LONGEST_LINE:
             return last + "\n"
-        self._note(self._stream, "damaged", f"a line of {len(raw)} characters was not read")
+        self._note(self._stream, "damaged", f"a line of {length} characters was not read")
         return "\n"
 
     def _other(self, raw: str) -> None:
@@ -259,7 +262,10 @@ class Scanner:
             self._take_row(stream, words, len(line.rstrip()))
             return
         if self._contents.evidence.read(line):
-            if not keep_piece(stream, line, self._contents.number) and is_number(words[0]):
+            if (row := row_before_output(stream, line)) is not None:
+                self._take_row(stream, *row)
+                self._note(stream, "joined", "other output of the job follows the row without a line end")
+            elif not keep_piece(stream, line, self._contents.number) and is_number(words[0]):
                 self._note(
                     stream, "damaged", f"a row into which other output was written: {line.strip()[:80]}"
                 )

@@ -1,23 +1,18 @@
 """What can be known of an engine before a job is submitted to it: findings, asked of the engine itself.
 
-An engine without a row has nothing to ask beside what ``inquire`` asks. A row's module has
+An engine whose row names no module has nothing to ask beside what ``inquire`` asks. The module has
 ``look(job, request) -> tuple[Finding, ...]``; it raises SiteError where the engine is not there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from importlib import import_module
-from typing import Final, Protocol, cast
+from typing import Protocol, cast
 
 from busbw.launchers.engine import Job, JobRequest
 from busbw.model.finding import Finding, Severity, strictly, worst_first
-
-BEFORE: Final[Mapping[str, str]] = {
-    "slurm": "busbw.launchers.slurm_before",
-    "kubernetes": "busbw.launchers.kubernetes_before",
-}
+from busbw.settings.engines import ENGINES
 
 
 class _Look(Protocol):
@@ -26,9 +21,10 @@ class _Look(Protocol):
 
 def look_before(job: Job, request: JobRequest, *, strict: bool) -> tuple[Finding, ...]:
     """All findings about one job, the worst first."""
-    if request.engine not in BEFORE:
+    module = ENGINES[request.engine].before
+    if not module:
         return ()
-    found = cast("_Look", import_module(BEFORE[request.engine])).look(job, request)
+    found = cast("_Look", import_module(module)).look(job, request)
     named = [replace(each, check=each.check or f"before-{request.engine}") for each in found]
     return worst_first(strictly(named) if strict else named)
 

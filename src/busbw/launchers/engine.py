@@ -1,8 +1,8 @@
 """The contract between busbw and an engine: what is asked, what is submitted, what is heard back.
 
-An engine is a module with the functions of ``Engine``: a row of ENGINES, imported when it is used, so that
-``--help`` needs no Kubernetes client. ``request`` is pure: what the cluster must be asked first is asked by
-``inquire``, so a request can be compared as text in a test and printed by ``--dry-run``.
+An engine is a module with the functions of ``Engine``, and a row of ``settings.engines``. It is imported when
+it is used, so that ``--help`` needs no Kubernetes client. ``request`` is pure: what the cluster must be asked
+first is asked by ``inquire``, so a request can be compared as text in a test and printed by ``--dry-run``.
 """
 
 from __future__ import annotations
@@ -13,22 +13,12 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, Protocol, cast
+from typing import Any, Protocol, cast
 
 from busbw.launchers.base import Command
 from busbw.launchers.topology import RankOrder
+from busbw.settings.engines import ENGINES
 from busbw.settings.launch import LaunchSettings
-
-# Name on the command line -> module.
-ENGINES: Final[Mapping[str, str]] = {
-    "hosts": "busbw.launchers.hosts",
-    "slurm": "busbw.launchers.slurm",
-    "kubernetes": "busbw.launchers.kubernetes",
-    "pbs": "busbw.launchers.pbs",
-    "batch": "busbw.launchers.batch",
-}
-# Engines that delete what a job printed together with the job: it is read before.
-FORGETFUL: Final = frozenset({"kubernetes"})
 
 
 @dataclass(frozen=True)
@@ -135,6 +125,7 @@ class JobState:
     ``why``: the engine's reason, in its words. ``hopeless``: it will not start by itself (bad request,
     quota): the run ends with the reason, instead of waiting. ``hint`` says what to try. ``code``: exit code
     of an ENDED job, negative for a signal, None if not known. ``rank`` and ``host``: who failed, where known.
+    ``out_of_time``: the engine ended it because of its time limit.
     """
 
     phase: Phase
@@ -144,6 +135,7 @@ class JobState:
     code: int | None = None
     rank: int | None = None
     host: str = ""
+    out_of_time: bool = False
 
 
 @dataclass(frozen=True)
@@ -182,11 +174,13 @@ class Engine(Protocol):
         """States as they change and lines as they come, None at least every half second; the last item is an
         ENDED state, after all output. Starts from the job's first line each time it is called (attach):
         events that were seen before are recognised by their numbers. Raises SiteError where the engine is
-        lost.
+        lost, NotHome where the job has ended and its output cannot be read now.
         """
 
     def cancel(self, handle: Handle, *, now: bool) -> None:
-        """End the job, with time for last words unless ``now``. No error where it has ended."""
+        """End the job, with time for last words unless ``now``. No error where it has ended; raises SiteError
+        where the engine did not take it.
+        """
 
     def state(self, handle: Handle) -> JobState:
         """The state at this moment; ENDED also where the engine has forgotten the job."""
@@ -200,7 +194,7 @@ class Engine(Protocol):
 
 def load(name: str) -> Engine:
     """The engine of a name in ENGINES. Raises what its module raises on import (SiteError for an extra)."""
-    return cast("Engine", import_module(ENGINES[name]))
+    return cast("Engine", import_module(ENGINES[name].module))
 
 
 def quoted(argv: tuple[str, ...]) -> str:

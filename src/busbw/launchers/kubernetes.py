@@ -5,21 +5,17 @@ from __future__ import annotations
 import base64
 import contextlib
 import io
-import queue
 import secrets
-import time
 import zipfile
 from collections.abc import Iterator, Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from busbw.errors import SiteError, UsageError
 from busbw.launchers import kubernetes_manifest as manifest
-from busbw.launchers.engine import Handle, Item, Job, JobRequest, JobState, Output, Phase
+from busbw.launchers.engine import Handle, Item, Job, JobRequest, JobState
 from busbw.launchers.kubernetes_api import (
-    EVENT,
-    JOBS,
     PARTS,
     POD,
     RESOURCES,
@@ -29,16 +25,12 @@ from busbw.launchers.kubernetes_api import (
     Resource,
     context_namespace,
 )
-from busbw.launchers.kubernetes_form import KINDS, Kind, read_form
-from busbw.launchers.kubernetes_logs import LogStream, read_log
+from busbw.launchers.kubernetes_follow import Follower, SubmittedJob
+from busbw.launchers.kubernetes_form import read_form
+from busbw.launchers.kubernetes_logs import read_log
 from busbw.launchers.kubernetes_state import (
-    View,
     container_of,
-    first_pod,
-    has_ended,
     has_started,
-    is_running,
-    is_worker,
     job_state,
     name_of,
 )
@@ -55,14 +47,6 @@ JOB_FILE: Final = "job.yaml"
 MOST_BUNDLE_BYTES: Final = 1 << 20
 # What judges records and builds images, which is done where the job is submitted.
 NOT_FOR_RANKS: Final = frozenset({"analysis", "containers", "diagnosis", "references"})
-_LOOK_SECONDS: Final = 0.5
-_IDLE_SECONDS: Final = 0.2
-# How long the server may not answer before the job is given up; how long logs may outlast their job.
-_LOST_SECONDS: Final = 120.0
-_LAST_LINES_SECONDS: Final = 15.0
-# Pods whose output is followed; those of others are collected at the end, if they are still there.
-_MOST_STREAMS: Final = 64
-_MOST_LINES: Final = 1000
 
 
 def inquire(launch: LaunchSettings, command: tuple[str, ...] = ()) -> Mapping[str, str]:  # noqa: ARG001
@@ -161,162 +145,14 @@ def _bundle() -> str:
     return base64.b64encode(data.getvalue()).decode()
 
 
-class _Job:
-    """A submitted job and the connection to its cluster."""
-
-    def __init__(self, handle: Handle) -> None:
-        self.name = handle.name
-        self.kind: Kind = next(kind for kind in KINDS if kind == handle.details["kind"])
-        self.slots = int(handle.details["slots"])
-        self.resource = JOBS[self.kind]
-        self.api = Api(handle.details["context"], handle.details["namespace"])
-        self.selector = ",".join(f"{key}={value}" for key, value in manifest.labels(self.name).items())
-
-    def look(self, last_words: Mapping[str, str] | None = None) -> View:
-        """The job, its pods and, where they can explain something, its events. Raises SiteError."""
-        try:
-            job = self.api.get(self.resource.path(self.api.namespace, self.name))
-        except NotFound:
-            return View(self.kind, self.slots, None)
-        pods = self.pods()
-        events = [] if is_running(self.kind, job, pods) else self._events()
-        return View(self.kind, self.slots, job, pods, events, last_words)
-
-    def pods(self) -> list[dict[str, Any]]:
-        """All of its pods."""
-        return self.api.items(POD, [("labelSelector", self.selector)])
-
-    def _events(self) -> list[dict[str, Any]]:
-        """What was said about the job, and about the Job that its controller makes. Empty where events may
-        not be read.
-        """
-        names = {
-            "mpijob": (self.name, f"{self.name}-launcher"),
-            "jobset": (self.name, f"{self.name}-ranks-0"),
-        }
-        found = []
-        with contextlib.suppress(Denied):
-            for name in names.get(self.kind, (self.name,)):
-                selector = f"involvedObject.name={name},type=Warning"
-                found += self.api.items(EVENT, [("fieldSelector", selector)])
-        return found
-
-
-class _Follower:
-    """Output of all pods and the job's states, as one series."""
-
-    def __init__(self, job: _Job, folder: Path) -> None:
-        self._job, self._folder = job, folder
-        self._lines: queue.SimpleQueue[Output] = queue.SimpleQueue()
-        self._streams: dict[str, LogStream] = {}
-        self._over: set[str] = set()  # pods whose container has ended
-        self._last_words: dict[str, str] = {}
-        self._heard_s = time.monotonic()
-
-    def follow(self) -> Iterator[Item]:
-        state = JobState(Phase.PENDING)
-        next_look_s = 0.0
-        while True:
-            yield from self._drain(_IDLE_SECONDS)
-            if time.monotonic() < next_look_s:
-                continue
-            seen = self._look()
-            next_look_s = time.monotonic() + _LOOK_SECONDS
-            if seen is None:
-                continue
-            if seen.phase is Phase.ENDED:
-                yield from self._last_lines()
-                yield self._final(seen)
-                return
-            # Pods that go one by one at the end are no new start.
-            if seen != state and state.phase is not Phase.RUNNING:
-                state = seen
-                yield state
-
-    def _look(self) -> JobState | None:
-        """The state; None where the server did not answer this time."""
-        try:
-            view = self._job.look(self._last_words)
-        except Denied:
-            raise
-        except SiteError:
-            if time.monotonic() - self._heard_s > _LOST_SECONDS:
-                raise
-            return None
-        self._heard_s = time.monotonic()
-        self._attend(view)
-        return job_state(view)
-
-    def _attend(self, view: View) -> None:
-        """Follow the pods that have started."""
-        first = first_pod(view.kind, view.pods)
-        for pod in [*([first] if first is not None else []), *view.pods]:
-            name = name_of(pod)
-            if has_ended(pod):
-                self._over.add(name)
-            if name in self._streams or not has_started(pod) or len(self._streams) >= _MOST_STREAMS:
-                continue
-            self._streams[name] = self._stream(name, container_of(pod), worker=is_worker(pod))
-            self._streams[name].start()
-        if view.job is None:
-            self._over.update(self._streams)
-        else:
-            # A pod that is gone prints no more.
-            self._over.update(self._streams.keys() - {name_of(pod) for pod in view.pods})
-
-    def _stream(self, pod: str, container: str, *, worker: bool) -> LogStream:
-        path = self._folder / "log" / f"{pod}.log"
-        path.parent.mkdir(exist_ok=True)
-        path.write_text("")
-
-        def take(text: str) -> None:
-            if decode(text) is None:
-                self._last_words[pod] = text.strip() or self._last_words.get(pod, "")
-                with path.open("a") as file:
-                    file.write(text + "\n")
-            if not worker:
-                self._lines.put(Output(text, source=pod))
-
-        return LogStream(self._job.api, pod, container, take, lambda: pod in self._over)
-
-    def _drain(self, seconds: float) -> Iterator[Item]:
-        """The lines that have come, not more than are good between two looks; None where there was none for
-        that long.
-        """
-        try:
-            yield self._lines.get(timeout=seconds)
-            for _ in range(_MOST_LINES):
-                yield self._lines.get_nowait()
-        except queue.Empty:
-            yield None
-
-    def _last_lines(self) -> Iterator[Item]:
-        """What the logs still hold after the end."""
-        self._over.update(self._streams)
-        deadline = time.monotonic() + _LAST_LINES_SECONDS
-        while any(stream.is_alive() for stream in self._streams.values()) and time.monotonic() < deadline:
-            yield from self._drain(_IDLE_SECONDS)
-        while not self._lines.empty():
-            yield from self._drain(0)
-
-    def _final(self, seen: JobState) -> JobState:
-        """The end, with the last words that came meanwhile; a log that could not be read is said."""
-        with contextlib.suppress(SiteError):
-            seen = job_state(self._job.look(self._last_words))
-        errors = [stream.error for stream in self._streams.values() if stream.error is not None]
-        if errors and seen.code == 0:
-            return JobState(Phase.ENDED, why=errors[0].message, hint=errors[0].hint)
-        return seen
-
-
 def follow(handle: Handle, folder: Path) -> Iterator[Item]:
     """States as they change and lines of all pods, each pod's from its first."""
-    return _Follower(_Job(handle), folder).follow()
+    return Follower(SubmittedJob(handle), folder).follow()
 
 
 def cancel(handle: Handle, *, now: bool) -> None:
     """Delete the job with all that it owns; its pods get their grace period unless ``now``."""
-    job = _Job(handle)
+    job = SubmittedJob(handle)
     job.api.delete(job.resource, job.name)
     if now:
         with contextlib.suppress(SiteError):  # a right that not everybody has; the grace period is short
@@ -325,30 +161,32 @@ def cancel(handle: Handle, *, now: bool) -> None:
 
 def state(handle: Handle) -> JobState:
     """The state at this moment."""
-    return job_state(_Job(handle).look())
+    return job_state(SubmittedJob(handle).look())
 
 
 def collect(handle: Handle, folder: Path) -> None:
     """Every pod's output to log/POD.log; what was followed is there already. Events are left out: they are
     in log/stream.jsonl.
     """
-    job = _Job(handle)
+    job = SubmittedJob(handle)
     (folder / "log").mkdir(exist_ok=True)
     for pod in job.pods():
         path = folder / "log" / f"{name_of(pod)}.log"
         if not has_started(pod) or path.exists():
             continue
-        with path.open("w") as file, contextlib.suppress(NotFound):
+        partial = path.with_suffix(".partial")
+        with partial.open("w") as file, contextlib.suppress(NotFound):
             file.writelines(
                 f"{text}\n"
                 for text in read_log(job.api, name_of(pod), container_of(pod))
                 if decode(text) is None
             )
+        partial.replace(path)
 
 
 def clean(handle: Handle) -> None:
     """Delete the job, wait until it is gone, and delete what it did not own."""
-    job = _Job(handle)
+    job = SubmittedJob(handle)
     job.api.delete(job.resource, job.name)
     is_gone = job.api.wait_gone(job.resource, job.name)
     for resource in PARTS:

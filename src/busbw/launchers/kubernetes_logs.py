@@ -15,14 +15,14 @@ from typing import Any, Final
 import urllib3
 
 from busbw.errors import SiteError
-from busbw.launchers.kubernetes_api import POD, Api, Denied, NotFound
+from busbw.launchers.kubernetes_api import POD, Api, Denied, NotFound, unreachable
 
 _STAMP: Final = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:\d\d)\Z")
 # A connection that is silent for so long is opened anew: it may be dead.
 _TIMEOUT: Final = (5.0, 30.0)
 _AGAIN_SECONDS: Final = 0.3
-# Errors in a row, at rising intervals, before a log is given up.
-_MOST_ERRORS: Final = 20
+# Errors in a row are answered with rising intervals, up to this one: what holds a result is not given up.
+_MOST_PAUSE_SECONDS: Final = 3.0
 
 Take = Callable[[str], None]
 
@@ -64,7 +64,7 @@ class LogStream(threading.Thread):
     """Follows one container from its first line to its last. ``take`` is called in this thread.
 
     ``is_over``: whether the container has ended, by the engine's last look; asked before reading, so that
-    the last reading is complete. ``error`` says why a log could not be read.
+    the last reading is complete. ``error`` says why a log cannot be read now.
     """
 
     def __init__(self, api: Api, pod: str, container: str, take: Take, is_over: Callable[[], bool]) -> None:
@@ -73,22 +73,33 @@ class LogStream(threading.Thread):
         self._api, self._pod, self._container = api, pod, container
         self._take, self._is_over = take, is_over
         self._position = Position()
+        self._left = threading.Event()
+
+    @property
+    def unread(self) -> bool:
+        """Whether there may be lines that were not read."""
+        return self.is_alive() or self.error is not None
+
+    def leave(self) -> None:
+        """Read no more, soon."""
+        self._left.set()
 
     def run(self) -> None:
         """The thread: read until the container has ended, and then once more."""
         errors = 0
-        while errors < _MOST_ERRORS:
+        while not self._left.is_set():
             over = self._is_over()
             try:
                 self._read(follow=not over)
             except NotFound:
+                self.error = None
                 return  # the pod is gone
             except Denied as error:
                 self.error = error
                 return
             except SiteError as error:
                 errors, self.error = errors + 1, error
-                time.sleep(_AGAIN_SECONDS * errors)
+                self._left.wait(min(_AGAIN_SECONDS * errors, _MOST_PAUSE_SECONDS))
                 continue
             except (urllib3.exceptions.HTTPError, OSError):
                 # Silent for a while, or cut: neither is the end.
@@ -129,7 +140,7 @@ def read_log(api: Api, pod: str, container: str) -> Iterator[str]:
     try:
         for line in _lines(response, complete=True):
             yield line.decode(errors="replace")
-    except (urllib3.exceptions.HTTPError, OSError):
-        return
+    except (urllib3.exceptions.HTTPError, OSError) as error:
+        raise unreachable(error, api.host) from error
     finally:
         response.close()

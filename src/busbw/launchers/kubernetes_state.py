@@ -19,6 +19,7 @@ Fields = Mapping[str, Any]
 # The condition that says how a job ended.
 _GOOD: Final = ("Succeeded", "Complete", "Completed")
 _BAD: Final = "Failed"
+_DEADLINE: Final = "DeadlineExceeded"
 _INDEX: Final = "batch.kubernetes.io/job-completion-index"
 _MPI_ROLE: Final = "training.kubeflow.org/job-role"
 # The words of registries and runtimes for an image that will not come by waiting.
@@ -40,6 +41,15 @@ _SUFFIXES: Final = {
 _INVALID: Final = re.compile(
     r"is invalid|violates PodSecurity|admission webhook|Invalid value", re.IGNORECASE
 )
+# Who makes a job's pods; a job that nobody has marked after this long was not seen.
+_CONTROLLERS: Final[Mapping[Kind, str]] = {
+    "mpijob": "the MPI Operator",
+    "jobset": "the JobSet controller",
+    "job": "the cluster's controller manager",
+}
+_IGNORED_SECONDS: Final = 15.0
+# In an event of quota, the name that a pod would have had.
+_POD_NAME: Final = re.compile(r'pods "[^"]*" is forbidden')
 _IMAGE_HINT: Final = "check --image, and that the cluster may pull it (--set pull-secret=NAME)"
 _QUOTA_HINT: Final = "ask for less (-N, --set gpu=COUNT), wait with --wait, or give another --namespace"
 _SCHEDULE_HINT: Final = "ask for less (-N, --set gpu=COUNT), or for other nodes (--set instance-type=TYPE)"
@@ -49,7 +59,9 @@ _LOG_HINT: Final = "look at the pods' output in log/ of the run folder"
 
 @dataclass(frozen=True)
 class View:
-    """One look at a job. ``job`` is None where it is gone; ``last_words`` a pod's last line, by pod."""
+    """One look at a job. ``job`` is None where it is gone; ``last_words`` a pod's last line, by pod;
+    ``waited_s`` for how long it has been looked at; ``lost`` workers, deleted while their launcher ran.
+    """
 
     kind: Kind
     slots: int
@@ -57,6 +69,8 @@ class View:
     pods: Sequence[Fields] = ()
     events: Sequence[Fields] = ()
     last_words: Mapping[str, str] | None = None
+    waited_s: float = 0.0
+    lost: Sequence[Fields] = ()
 
 
 def job_state(view: View) -> JobState:
@@ -87,6 +101,11 @@ def is_running(kind: Kind, job: Fields, pods: Sequence[Fields]) -> bool:
     return sum(has_started(pod) for pod in pods) >= int(spec.get("completions") or 1)
 
 
+def has_failed(job: Fields) -> bool:
+    """Whether its controller says that it failed."""
+    return _BAD in _conditions(job)
+
+
 def first_pod(kind: Kind, pods: Sequence[Fields]) -> Fields | None:
     """The pod whose output has rank 0's events: the launcher's, or number 0."""
     for pod in pods:
@@ -99,6 +118,18 @@ def first_pod(kind: Kind, pods: Sequence[Fields]) -> Fields | None:
 def is_worker(pod: Fields) -> bool:
     """Whether a pod only waits for a launcher to come in; its output is sshd's."""
     return bool(pod["metadata"].get("labels", {}).get(_MPI_ROLE) == "worker")
+
+
+def lost_workers(before: Sequence[Fields], kind: Kind, pods: Sequence[Fields]) -> list[Fields]:
+    """Workers of an earlier look that are gone, or going, while their launcher still runs, or that the
+    operator has made anew: it does neither at the end of a job.
+    """
+    launcher = first_pod(kind, pods)
+    is_over = launcher is None or has_ended(launcher) or "deletionTimestamp" in launcher["metadata"]
+    there = {pod["metadata"]["uid"] for pod in pods if "deletionTimestamp" not in pod["metadata"]}
+    names = {name_of(pod) for pod in pods if pod["metadata"]["uid"] in there}
+    gone = [pod for pod in before if is_worker(pod) and pod["metadata"]["uid"] not in there]
+    return [pod for pod in gone if not is_over or name_of(pod) in names]
 
 
 def name_of(item: Fields) -> str:
@@ -141,9 +172,18 @@ def _words(condition: Fields) -> str:
 def _failed(view: View, condition: Fields) -> JobState:
     """How a job failed: by its first pod that did, else by the controller's own reason."""
     reason = _words(condition)
+    late = [event for event in view.events if event.get("reason") == _DEADLINE]  # of the Job in a JobSet
+    if _DEADLINE in reason or late:  # its pods were told to end, and tell no more than that
+        why = reason if _DEADLINE in reason else _words(late[0])
+        return JobState(Phase.ENDED, why=why, hint="give --time-limit more", out_of_time=True)
+    if view.lost:
+        lost = view.lost[0]
+        why = f"pod {name_of(lost)} was deleted while its ranks ran"
+        hint = "ask who or what deleted it: an eviction, the drain of its node, or a person"
+        return JobState(Phase.ENDED, why=why, hint=hint, host=str(lost["spec"].get("nodeName") or ""))
     pod = _first_failure(view)
     if pod is None:
-        return JobState(Phase.ENDED, why=reason or "it failed", hint=_deadline_hint(reason), code=1)
+        return JobState(Phase.ENDED, why=reason or "it failed", code=1)
     name, ended = name_of(pod), _container_state(pod).get("terminated", {})
     code = int(ended.get("exitCode", 1))
     # A rank that left because another was lost says so in an event, which names that one.
@@ -155,8 +195,8 @@ def _failed(view: View, condition: Fields) -> JobState:
         why += f": {words}"
     return JobState(
         Phase.ENDED,
-        why=why if not reason.startswith("DeadlineExceeded") else reason,
-        hint=_deadline_hint(reason) or _LOG_HINT,
+        why=why,
+        hint=_LOG_HINT,
         code=128 - code if 128 < code < 128 + 65 else code,
         rank=rank,
         host=str(pod["spec"].get("nodeName") or "") if led else "",
@@ -172,10 +212,6 @@ def _how(pod: Fields, ended: Fields, code: int) -> str:
     if reason in ("StartError", "ContainerCannotRun"):
         return f"could not start: {ended.get('message', '')}".rstrip(": ")
     return f"was killed by signal {code - 128}" if 128 < code < 128 + 65 else f"exited with code {code}"
-
-
-def _deadline_hint(reason: str) -> str:
-    return "give --time-limit more" if reason.startswith("DeadlineExceeded") else ""
 
 
 def _first_failure(view: View) -> Fields | None:
@@ -216,6 +252,15 @@ def _pending(view: View, conditions: Mapping[str, Fields]) -> JobState:
         return JobState(Phase.PENDING, why="suspended: a queue holds it back")
     if reasons:
         return reasons[-1]
+    status = view.job.get("status") if view.job is not None else None
+    is_ignored = not view.pods and not any((status or {}).values()) and view.waited_s > _IGNORED_SECONDS
+    if is_ignored:
+        controller = _CONTROLLERS[view.kind]
+        return JobState(
+            Phase.PENDING,
+            why=f"nobody has taken the job up for {_IGNORED_SECONDS:.0f} s",
+            hint=f"ask whether {controller} is running",
+        )
     return JobState(Phase.PENDING, why="its pods start" if view.pods else "")
 
 
@@ -224,7 +269,7 @@ def _of_event(event: Fields) -> JobState | None:
     if event.get("type") != "Warning":
         return None
     reason, message = str(event.get("reason") or ""), str(event.get("message") or "")
-    why = f"{reason}: {message}"
+    why = _POD_NAME.sub("a pod is forbidden", f"{reason}: {message}")
     if quota := _QUOTA.search(message):
         asked, _, limit = (_quantities(text) for text in quota.groups())
         never = any(asked[name] > limit[name] for name in asked.keys() & limit.keys())

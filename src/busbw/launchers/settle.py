@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from busbw.errors import UsageError
+from busbw.settings.engines import ENGINES
 from busbw.settings.launch import LaunchSettings
 
 # PBS tells its jobs their nodes in a file: a line for each slot.
@@ -16,7 +17,6 @@ _PBS_NODES: Final = "PBS_NODEFILE"
 # --set KEY=VALUE that is a flag where an engine has no form: the setting of that flag.
 _FLAGS: Final[Mapping[str, str]] = {"slots": "ranks_per_node", "replicas": "nodes", "image": "image"}
 _COUNTS: Final = ("slots", "replicas")
-_WITHOUT_FORM: Final = ("slurm",)
 _INSTEAD: Final = (
     "--ranks (np), --ranks-per-node (slots), -N (replicas), --image (image), --mounts, --srun-args, or"
     " --sbatch-args for what a job asks for (gpu: --gpus-per-node=8, memory: --mem=0, instance-type:"
@@ -29,7 +29,7 @@ def settle(launch: LaunchSettings, environ: Mapping[str, str]) -> tuple[LaunchSe
     UsageError.
     """
     launch = replace(launch, set=tuple(_plain(word, launch) for word in launch.set))
-    if launch.on in _WITHOUT_FORM:
+    if launch.on is not None and not ENGINES[launch.on].has_form:
         launch = _as_flags(launch)
     return _with_pbs_hosts(launch, environ)
 

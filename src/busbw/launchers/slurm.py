@@ -102,7 +102,7 @@ def _gpus_of_a_node(partition: str) -> int:
     most = 0
     for line in text.splitlines():
         gpus = [part.split("(")[0].split(":") for part in line.split(",") if part.startswith("gpu:")]
-        most = max(most, sum(int(part[-1]) for part in gpus if part[-1].isdigit()))
+        most = max(most, sum(int(part[-1]) for part in gpus if part[-1].isdecimal()))
     return most
 
 
@@ -160,7 +160,7 @@ def submit(request: JobRequest, folder: Path) -> Handle:
         raise
     # The job's number, and behind a semicolon its cluster where there are several.
     number = answer.strip().splitlines()[-1].split(";")[0] if answer.strip() else ""
-    if not number.isdigit():
+    if not number.isdecimal():
         raise SiteError(f"sbatch gave no job number: {answer.strip()[:200]!r}", hint="look at `squeue --me`")
     return Handle("slurm", number, request.name, dict(request.details))
 
@@ -191,16 +191,17 @@ def follow(handle: Handle, folder: Path) -> Iterator[Item]:
 def cancel(handle: Handle, *, now: bool) -> None:
     """See Engine. The ranks alone are told to end, by SIGTERM, so that the script still sees their end and
     the record comes home; ``now`` kills them, and the job. (Without a signal, scancel kills a step.)
+    Raises SiteError where Slurm does not take it.
     """
     steps = commands.steps(handle.id, handle.name)
     for step in steps:
-        commands.ask(("scancel", f"--signal={'KILL' if now else 'TERM'}", step))
+        commands.end(f"--signal={'KILL' if now else 'TERM'}", step)
     if handle.details.get("step_of"):
         if (now or not steps) and _keeper_is_alive(handle):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(int(handle.details["pid"]), signal.SIGKILL if now else signal.SIGTERM)
     elif now or not steps:
-        commands.ask(("scancel", handle.id))
+        commands.end(handle.id)
 
 
 def state(handle: Handle) -> JobState:

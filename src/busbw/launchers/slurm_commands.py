@@ -16,6 +16,8 @@ _PATIENCE_SECONDS: Final = 60.0
 _QUESTIONS: Final = ("sinfo", "squeue", "scontrol")
 _ASK: Final = "try `scontrol ping` here: busbw needs a host that reaches Slurm (SLURM_CONF, slurmctld, munge)"
 _FORGOTTEN: Final = "invalid job id"
+# Of a job or step that has ended (scancel, squeue).
+_OVER: Final = (_FORGOTTEN, "already completing", "already completed")
 # What says where Slurm is, not which job a shell belongs to.
 _KEPT: Final = frozenset({"SLURM_CONF", "SLURM_CLUSTERS"})
 
@@ -91,9 +93,24 @@ def look(job_id: str) -> Reading:
     raise SiteError(f"scontrol: {words}", hint=hint_of(words))
 
 
+def end(*words: str) -> None:
+    """Scancel. No error where there is nothing left to end; raises SiteError where Slurm did not take it."""
+    _unless_over(ask(("scancel", *words)))
+
+
+def _unless_over(done: subprocess.CompletedProcess[str]) -> None:
+    """Raises SiteError for a command that failed, but not because its job has ended."""
+    said = done.stderr.strip().splitlines()
+    left = [line for line in said if not any(known in line.lower() for known in _OVER)]
+    if done.returncode and (left or not said):
+        words = _own_words(left) or f"exit code {done.returncode}"
+        raise SiteError(f"{done.args[0]}: {words}", hint=hint_of(words))
+
+
 def steps(job_id: str, name: str) -> list[str]:
-    """Ids of the job's steps of that name, such as 17.0."""
+    """Ids of the job's steps of that name, such as 17.0. Raises SiteError where Slurm does not answer."""
     done = ask(("squeue", "--noheader", "--steps", f"--jobs={job_id}", "--format=%i|%j"))
+    _unless_over(done)
     rows = (line.strip().partition("|") for line in done.stdout.splitlines())
     return [step for step, _, called in rows if called == name]
 
@@ -101,3 +118,28 @@ def steps(job_id: str, name: str) -> list[str]:
 def host_names(nodes: str) -> tuple[str, ...]:
     """The hosts of a list as Slurm writes it (h[1-4])."""
     return tuple(call("scontrol", "show", "hostnames", nodes).split()) if nodes else ()
+
+
+def accounted_nodes(job_id: str) -> tuple[str, ...]:
+    """The hosts of a job that the controller has forgotten, from Slurm's accounting, where there is one."""
+    words = ("--noheader", "--parsable2", "--allocations", f"--jobs={job_id}", "--format=NodeList")
+    try:
+        done = ask(("sacct", *words))
+        named = done.stdout.split()
+        return (
+            host_names(named[0]) if done.returncode == 0 and named and "assigned" not in done.stdout else ()
+        )
+    except SiteError:
+        return ()
+
+
+def all_nodes(partition: str) -> tuple[str, ...]:
+    """The nodes of a partition, of any where that is empty. Raises SiteError."""
+    chosen = (f"--partition={partition}",) if partition else ()
+    return tuple(dict.fromkeys(call("sinfo", "--noheader", "--Node", "--format=%N", *chosen).split()))
+
+
+def is_down(node: str) -> bool:
+    """Whether Slurm has given a node up."""
+    done = ask(("sinfo", "--noheader", "--Node", f"--nodes={node}", "--format=%T"))
+    return done.returncode == 0 and "down" in done.stdout

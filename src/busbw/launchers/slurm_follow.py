@@ -13,10 +13,13 @@ from busbw.errors import SiteError
 from busbw.launchers import slurm_bring, topology_slurm
 from busbw.launchers import slurm_commands as commands
 from busbw.launchers.engine import Handle, Item, JobState, Output, Phase
+from busbw.launchers.slurm_fetch import FETCH_SECONDS, Keepers, fetch_words
 from busbw.launchers.slurm_output import Joiner, NodeReader, SharedFiles, Source, node_of
 from busbw.launchers.slurm_script import END_MARK
 from busbw.launchers.slurm_state import (
     CANCELLED,
+    FORGOTTEN,
+    NODE_FAILED,
     cannot_execute,
     describe,
     failed_node,
@@ -38,8 +41,6 @@ _READER_TRIES: Final = 10
 # How long output may trail the job's end, and a job's end its script's.
 _TRAIL_SECONDS: Final = 5.0
 _END_SECONDS: Final = 5.0
-# A new job on the first node, for output that nobody read in time, must find the node free.
-_FETCH_SECONDS: Final = 60
 _CONTROLLER_SECONDS: Final = 120.0
 
 
@@ -86,6 +87,8 @@ class Follower:
         self._copies: tuple[BinaryIO, BinaryIO] | None = None
         self._tries = 0
         self._next_try_s = time.monotonic() + _READER_SECONDS
+        self._keepers = Keepers(handle, folder)
+        self._found_nothing = False  # the last reader, where it looked
         self._codes: dict[bool, int] = {}  # is_error -> the script's exit code, at that stream's end
 
     def items(self) -> Iterator[Item]:
@@ -125,7 +128,7 @@ class Follower:
             self._source = SharedFiles(*self._names)
         elif self._source is None and state.phase is Phase.RUNNING and time.monotonic() > self._next_try_s:
             self._next_try_s = time.monotonic() + _READER_SECONDS
-            self._read_on_node(fetch=False)
+            self._read_on_node()
 
     def _is_shared(self) -> bool:
         """The job writes to the run folder; what a follower copied there says so."""
@@ -133,7 +136,7 @@ class Follower:
 
     def _find_nodes(self) -> None:
         with contextlib.suppress(SiteError):
-            self._nodes = commands.host_names(commands.look(self._handle.id).nodes)
+            self._nodes = self._keepers.nodes()
         count = int(self._handle.details["nodes"])
         known = self._handle.details.get(topology_slurm.DETAIL, "").split()
         self._ranked = arranged(self._nodes, known)
@@ -142,27 +145,20 @@ class Follower:
         if self._nodes:
             (self._log / "nodes").write_text("\n".join((*self._ranked, "")))
 
-    def _read_on_node(self, *, fetch: bool) -> None:
-        """Start the reader: a step of the job, or, where the job is over, a small job on the same node."""
-        if self._tries >= _READER_TRIES or not self._nodes:
-            return
-        self._tries += 1
-        alone = ("--nodes=1", "--ntasks=1", "--mpi=none", f"--nodelist={self._nodes[0]}")
-        if fetch:
-            details = self._handle.details
-            chosen = [f"--{name}={details[name]}" for name in ("partition", "account") if details.get(name)]
-            words = [
-                "--time=5",
-                f"--immediate={_FETCH_SECONDS}",
-                f"--job-name={self._handle.name}-read",
-                *chosen,
-            ]
-        else:
-            words = [f"--jobid={self._handle.id}", "--overlap"]
+    def _read_on_node(self) -> None:
+        """Start the reader: a step of the job, on its first node."""
+        if self._tries < _READER_TRIES and self._nodes:
+            self._tries += 1
+            self._start_reader((f"--jobid={self._handle.id}", "--overlap"), self._nodes[0])
+
+    def _start_reader(self, words: tuple[str, ...], node: str) -> None:
+        self._close(everything_read=False)
+        alone = ("--nodes=1", "--ntasks=1", "--mpi=none", f"--nodelist={node}")
         base = f"/tmp/{self._handle.name}-{self._handle.id}"
         self._source = NodeReader(("srun", "--quiet", *words, *alone), f"{base}.out", f"{base}.err")
         self._joiners = {False: Joiner(), True: Joiner()}
         self._codes.clear()
+        self._found_nothing = False
 
     # ---- output --------------------------------------------------------------------------------------------
 
@@ -188,6 +184,7 @@ class Follower:
                 slurm_bring.send(self._handle, self._log.parent, self._nodes[0])
             yield Output(text, self._source_name(task), is_error)
         if over:
+            self._found_nothing = isinstance(source, NodeReader) and source.found_nothing
             self._close(everything_read=False)
 
     def _copy(self, is_error: bool, line: bytes) -> None:
@@ -211,19 +208,46 @@ class Follower:
         last = self._look.last
         return last is not None and last.phase is Phase.ENDED
 
-    def _rest(self) -> Iterator[Output]:
-        """What trails the job's end."""
-        deadline_s = time.monotonic() + _TRAIL_SECONDS
-        if len(self._codes) < 2 and not self._is_shared():
-            yield from self._read()
-            if len(self._codes) < 2:
-                self._close(everything_read=False)
-                self._read_on_node(fetch=True)
-                deadline_s = time.monotonic() + _FETCH_SECONDS
-        elif self._source is None:
-            self._source = SharedFiles(*self._names)
+    def _rest(self) -> Iterator[Item]:
+        """What trails the job's end. Raises NotHome where it is on a node that cannot be asked now."""
+        if self._is_shared() or len(self._codes) == 2:
+            if self._source is None:
+                self._source = SharedFiles(*self._names)
+            yield from self._read_on(_TRAIL_SECONDS)
+            return
+        yield from self._read()
+        if len(self._codes) < 2:
+            yield from self._fetch()
+
+    def _fetch(self) -> Iterator[Item]:
+        """The output from the node that kept it, by a small job there."""
+        places, closed = self._keepers.candidates(), []
+        if len(places) > 1:
+            yield JobState(Phase.RUNNING, self._keepers.searching(places))
+        for node in places:
+            self._start_reader(fetch_words(self._handle, is_sure=len(places) == 1), node)
+            yield from self._read_on(FETCH_SECONDS)
+            if len(self._codes) == 2:
+                return
+            if not self._found_nothing:
+                closed.append(node)
+        lost = closed and self._is_node_failure() and all(commands.is_down(node) for node in closed)
+        if closed and not lost:
+            raise self._keepers.not_home(closed)
+
+    def _is_node_failure(self) -> bool:
+        """The job ended because of a node: what a node that is down kept may never be read."""
+        last = self._look.last
+        return bool(failed_node(self._said)) or (last is not None and last.why == NODE_FAILED)
+
+    def _read_on(self, patience_s: float) -> Iterator[Item]:
+        """Read to the end; not longer than that without a line."""
+        deadline_s = time.monotonic() + patience_s
         while len(self._codes) < 2 and self._source is not None and time.monotonic() < deadline_s:
-            yield from self._read()
+            for item in self._read():
+                deadline_s = time.monotonic() + patience_s
+                yield item
+            yield None
             time.sleep(_TICK_SECONDS)
         yield from self._read()
 
@@ -241,6 +265,8 @@ class Follower:
             state = JobState(Phase.ENDED)
         if code == 0:
             return replace(state, why="", hint="", code=0)
+        if code is not None and state.why == FORGOTTEN:  # the script itself has told
+            state = replace(state, why="")
         return self._with_cause(replace(state, code=state.code if code is None else code))
 
     def _with_cause(self, state: JobState) -> JobState:

@@ -25,8 +25,9 @@ _CHUNK_BYTES: Final = 1 << 20
 
 # Runs on the job's first node with the names of its two output files. It ends when nobody listens any more;
 # when everything was read, it removes them, which is what the job script waits for.
-_READER: Final = """
-[ -e "$1" ] || exit 3
+_NOTHING_THERE: Final = 3
+_READER: Final = f"""
+[ -e "$1" ] || exit {_NOTHING_THERE}
 tail -c +1 -f -- "$1" 2>/dev/null | sed -u 's/^/O/' &
 tail -c +1 -f -- "$2" 2>/dev/null | sed -u 's/^/E/' &
 read -r said && [ "$said" = "all read" ] && rm -f -- "$1" "$2"
@@ -104,6 +105,11 @@ class NodeReader:
             while piece := os.read(self._process.stdout.fileno(), _CHUNK_BYTES):
                 data += piece
         return [(line[:1] == b"E", line[1:]) for line in self._lines.split(data)]
+
+    @property
+    def found_nothing(self) -> bool:
+        """Whether the step has ended, and the files were not there."""
+        return self._process.poll() == _NOTHING_THERE
 
     @property
     def has_ended(self) -> bool:

@@ -30,9 +30,8 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9_@%+=:,./\[\]^-]+\Z")
 _PLUGINS: Final[Mapping[str, tuple[str, ...]]] = {
     "openmpi": ("pmix",),
     "mpich": ("pmi2", "cray_shasta"),
-    "": ("pmix", "pmi2"),
-    # What installing busbw puts into an image is MPICH.
-    "image": ("pmi2", "cray_shasta", "pmix"),
+    # Of a Python or an image that cannot be looked into here: what installing busbw puts there is MPICH.
+    "": ("pmi2", "cray_shasta", "pmix"),
 }
 _FAMILY_NAMES: Final = {"openmpi": "Open MPI", "mpich": "MPICH"}
 # Where only the batch host sees the output, it waits this long for somebody to read it before the job ends.
@@ -161,7 +160,6 @@ def mpi_plugin(job: Job, facts: Mapping[str, str]) -> str | None:
         return next((plugin for plugin in _PLUGINS.get(family or "none", ()) if plugin in offered), None)
     if _needs_no_mpi(job, facts):
         return "none"
-    family = family or ("image" if launch.image else "")
     for plugin in _PLUGINS.get(family, _PLUGINS[""]):
         if plugin in offered:
             return plugin
@@ -175,6 +173,13 @@ def mpi_plugin(job: Job, facts: Mapping[str, str]) -> str | None:
 def unknown_mpi(job: Job, size: Shape, facts: Mapping[str, str]) -> str:
     """What to tell of a command of several ranks whose MPI is not known; empty where there is nothing."""
     offered = [name for name in facts.get("mpi", "").split() if name in ("pmix", "pmi2", "cray_shasta")]
+    if job.work.is_busbw and job.launch.python and not facts.get("family") and job.launch.mpi == "auto":
+        plugin = mpi_plugin(job, facts)
+        if size.ranks > 1 and plugin not in (None, "none"):
+            return (
+                f"which MPI {job.launch.python} has cannot be seen from here, so srun starts it with"
+                f" {plugin}, for the MPICH that busbw brings; --mpi openmpi says otherwise"
+            )
     is_known = job.work.is_busbw or job.launch.mpi != "auto" or facts.get("family") == "none"
     if is_known or size.ranks < 2 or not offered or mpi_plugin(job, facts) is not None:
         return ""

@@ -21,12 +21,14 @@ _RUNNING: Final = frozenset(
     {"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING"}
 )
 CANCELLED: Final = "it was cancelled"
+FORGOTTEN: Final = "Slurm does not know the job any more"
+NODE_FAILED: Final = "a node failed"
 _ENDINGS: Final[Mapping[str, tuple[str, str]]] = {
     "CANCELLED": (CANCELLED, "ask who or what cancelled it: scancel, a limit or an administrator"),
     "TIMEOUT": ("its time limit came", "give --time-limit more, or measure less"),
     "DEADLINE": ("its deadline came", ""),
     "NODE_FAIL": (
-        "a node failed",
+        NODE_FAILED,
         "look at that node (scontrol show node); what was finished is in the record",
     ),
     "OUT_OF_MEMORY": ("a node's memory limit was reached", "give --sbatch-args='--mem=0', or smaller sizes"),
@@ -160,9 +162,10 @@ def job_state(reading: Reading) -> JobState:
     if reading.state in _RUNNING:
         return JobState(Phase.RUNNING)
     if not reading.state:
-        return JobState(Phase.ENDED, why="Slurm does not know the job any more")
+        return JobState(Phase.ENDED, why=FORGOTTEN)
     why, hint = _ENDINGS.get(reading.state, ("", ""))
-    return JobState(Phase.ENDED, why=why, hint=hint, code=reading.code)
+    late = reading.state == "TIMEOUT"
+    return JobState(Phase.ENDED, why=why, hint=hint, code=reading.code, out_of_time=late)
 
 
 def hint_of(words: str) -> str:

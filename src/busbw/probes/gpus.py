@@ -26,7 +26,7 @@ from busbw._native.nvml import (
     open_nvml,
 )
 from busbw.errors import SiteError
-from busbw.probes.sysfs import numa_node
+from busbw.probes.sysfs import numa_node, pcie_gb_per_s
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,6 +66,7 @@ class Gpu:
     numa_node: int | None
     nvlinks: tuple[NvLink, ...]
     nvlink_gb_per_s: float | None  # of one link in one direction, as NVML says
+    pcie_gb_per_s: float | None = None  # of its PCIe link in one direction, after its encoding, as sysfs says
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +164,7 @@ def _gpu(driver: CudaDriver, ordinal: int, nvml: Nvml | None, sysfs: Path) -> Gp
         numa_node=numa_node(sysfs / "bus" / "pci" / "devices" / pci),
         nvlinks=links,
         nvlink_gb_per_s=speed_mb_per_s / 1000 if speed_mb_per_s else None,
+        pcie_gb_per_s=pcie_gb_per_s(sysfs / "bus" / "pci" / "devices" / pci),
     )
 
 

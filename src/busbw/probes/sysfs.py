@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -64,3 +65,16 @@ def numa_node(device: Path) -> int | None:
     """NUMA node of a device, None where the machine does not say (-1 in sysfs)."""
     node = read_int(device / "numa_node")
     return None if node is None or node < 0 else node
+
+
+def pcie_gb_per_s(device: Path) -> float | None:
+    """What a PCI device's link can carry in one direction, GB/s: lanes in use x the device's best rate (idle
+    devices lower theirs), after the encoding (128b/130b from 8 GT/s on, 8b/10b below); packets' headers take
+    some more. None where the kernel does not say.
+    """
+    found = re.match(r"([\d.]+) GT/s", read_text(device / "max_link_speed"))
+    lanes = read_int(device / "current_link_width")
+    if found is None or not lanes:
+        return None
+    rate = float(found[1])
+    return rate * lanes / 8 * (128 / 130 if rate >= 8 else 0.8)

@@ -11,11 +11,12 @@ import json
 import os
 import secrets
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from busbw.errors import UsageError
+from busbw.errors import ExitCode, UsageError
 
 RUN_FILE: Final = "run.json"
 RESULTS_FILE: Final = "results.jsonl"
@@ -83,18 +84,38 @@ def is_started(folder: Path) -> bool:
     return (folder / RUN_FILE).is_file()
 
 
-def write_ended(folder: Path, exit_code: int, error: Mapping[str, Any] | None) -> None:
-    """Keep how a run on an engine ended: its exit code, and its error as an event."""
+@dataclass(frozen=True)
+class Ended:
+    """How a run on an engine ended in the eyes of whoever followed it: ``own_code`` is what a command of the
+    user's ended with, None where it was a run or that is not known.
+    """
+
+    exit_code: int
+    error: dict[str, Any] | None
+    own_code: int | None = None
+
+    @property
+    def shell_code(self) -> int:
+        """As srun and mpirun have it: a script sees what its command said."""
+        is_own = self.exit_code == ExitCode.RANK_FAILED and self.own_code is not None and self.own_code > 0
+        return int(self.own_code) if is_own and self.own_code is not None else self.exit_code
+
+
+def write_ended(
+    folder: Path, exit_code: int, error: Mapping[str, Any] | None, own_code: int | None = None
+) -> None:
+    """Keep how a run on an engine ended: see ``Ended``; the error is an event."""
     partial = folder / ENDED_FILE.with_suffix(".new")
-    partial.write_text(json.dumps({"exit_code": exit_code, "error": error}) + "\n")
+    fields = {"exit_code": exit_code, "error": error, "own_code": own_code}
+    partial.write_text(json.dumps(fields) + "\n")
     partial.replace(folder / ENDED_FILE)
 
 
-def read_ended(folder: Path) -> tuple[int, dict[str, Any] | None] | None:
+def read_ended(folder: Path) -> Ended | None:
     """What ``write_ended`` kept; None where nobody followed the run to its end."""
     try:
         fields = json.loads((folder / ENDED_FILE).read_text())
-        return int(fields["exit_code"]), fields["error"]
+        return Ended(int(fields["exit_code"]), fields["error"], fields.get("own_code"))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

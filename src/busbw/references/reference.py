@@ -110,8 +110,11 @@ def check_ranks(reference: Reference) -> None:
 
 def value_at(reference: Reference, size_bytes: int, placement: str) -> Expected | None:
     """The reference's bus bandwidth at a size: that of the point, or interpolated on a straight line between
-    the logarithms of size and bandwidth. None outside its sizes, and where its points are too far apart.
+    the logarithms of size and bandwidth. None outside its sizes, and where its points are too far apart; a
+    size of 0 has no bandwidth.
     """
+    if size_bytes <= 0:
+        return None
     points = sorted(
         (point for point in reference.points if point.placement == placement and point.busbw_gb_per_s > 0),
         key=lambda point: point.size_bytes,

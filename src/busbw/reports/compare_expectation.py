@@ -69,9 +69,10 @@ def reference_line(reference: Reference) -> str:
 
 
 def _wires(wires: Wires) -> str:
-    nvlink = f"{wires.nvlink_gb_per_s:g} GB/s" if wires.nvlink_gb_per_s else "not known"
+    gpu = f"{wires.gpu_gb_per_s:.4g} GB/s" if wires.gpu_gb_per_s else "not known"
     network = f"{wires.network_gb_per_s:g} GB/s" if wires.network_gb_per_s else "not known"
-    return f"NVLink of a GPU {nvlink}, {wires.nics} NICs of a node {network}, one direction; {wires.source}"
+    where = f"{wires.gpu_link} of a GPU {gpu}, {wires.nics} NICs of a node {network}"
+    return f"{where}, line rates in one direction; {wires.source}"
 
 
 def _row(case: Judged) -> str:

@@ -35,8 +35,8 @@ class CompareSettings:
         Parameter(
             group=COMPARE,
             show_default=False,
-            help="Standard deviation between launches, where you know it: then single launches can be"
-            " compared.",
+            help="Standard deviation between launches at different times, where you know it: then launches"
+            " that were not in turn can be compared.",
         ),
     ] = ""
     baseline: Annotated[
@@ -48,7 +48,7 @@ class CompareSettings:
             group=COMPARE,
             negative="",
             show_default=False,
-            help="Exit code 1 where something is SLOWER or FAILED, else 3 where something is AMBIGUOUS.",
+            help="Exit code 1 where something is SLOWER or FAILED, 0 where all is FASTER or SAME, else 3.",
         ),
     ] = False
     scaling: Annotated[
@@ -120,7 +120,7 @@ class ExpectSettings:
         Parameter(
             group=EXPECT,
             show_default=False,
-            help="How far below a run may be. [default: 10% of a published log; 5% of launches of one's own]",
+            help="How far below a run may be. [default: 10% of one launch, 5% of several launches]",
         ),
     ] = ""
     same_version: Annotated[

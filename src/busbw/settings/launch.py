@@ -11,9 +11,10 @@ from typing import Annotated, Literal
 
 from cyclopts import Group, Parameter
 
+from busbw.settings.engines import EngineName
+
 ENGINE = Group("Engine (--on)", sort_key=6)
 
-EngineName = Literal["hosts", "slurm", "kubernetes", "pbs", "batch"]
 MpiName = Literal["auto", "openmpi", "mpich", "none"]
 
 

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from busbw.errors import UsageError
+from busbw.settings.engines import ENGINES
 from busbw.settings.launch import LaunchSettings
 from busbw.settings.run import RunSettings
 
 if TYPE_CHECKING:
     from ruamel.yaml.nodes import ScalarNode
 
-ENGINE_SECTIONS: Final = ("hosts", "slurm", "kubernetes", "pbs", "batch")
+ENGINE_SECTIONS: Final = tuple(ENGINES)
 _RUN_SECTIONS: Final = ("run", *(f"{engine}_run" for engine in ENGINE_SECTIONS))
 _ENV_SECTIONS: Final = ("env", *(f"{engine}_env" for engine in ENGINE_SECTIONS))
 MAPPINGS: Final = ("node", "launch", *ENGINE_SECTIONS, *_RUN_SECTIONS, *_ENV_SECTIONS)

@@ -15,7 +15,6 @@ from typing import Final
 
 from busbw.stats.launches import student_quantile
 from busbw.stats.ranking import (
-    least_rank_sum_p,
     least_signed_rank_p,
     median_interval,
     rank_sum_p,
@@ -25,14 +24,16 @@ from busbw.stats.ranking import (
 
 CONFIDENCE: Final = 0.95
 MOST_BLOCKS: Final = 1000  # more are not a plan
+POWER: Final = 0.8  # with which the blocks that are asked for decide
+_EFFICIENCY: Final = 0.955  # of signed ranks against t: 3 / pi
 
 
 class Basis(StrEnum):
     """What a ratio's interval stands on."""
 
     BLOCKS = "blocks"  # launches of both in turn, in random order: drift hits both alike
-    LAUNCHES = "launches"  # launches of each, at different times
-    SPREAD = "spread"  # one launch on a side, and a spread between launches that the user gave
+    LAUNCHES = "launches"  # launches of each, at different times: what drifts between them is in it
+    SPREAD = "spread"  # the same, and a spread between launches at different times that the user gave
     SAMPLES = "samples"  # one launch each: says nothing about the next launch
     SINGLE = "single"  # one number on a side, no interval
 
@@ -56,8 +57,8 @@ class Ratio:
 
     @property
     def decides(self) -> bool:
-        """Whether the interval is one over launches."""
-        return self.basis in (Basis.BLOCKS, Basis.LAUNCHES, Basis.SPREAD)
+        """Whether interval and p hold for the next launch, whenever that is."""
+        return self.basis in (Basis.BLOCKS, Basis.SPREAD)
 
 
 def paired_ratio(first_ns: Sequence[float], second_ns: Sequence[float]) -> Ratio:
@@ -88,16 +89,19 @@ def unpaired_ratio(first_ns: Sequence[float], second_ns: Sequence[float]) -> Rat
 
 
 def spread_ratio(first_ns: Sequence[float], second_ns: Sequence[float], spread: float) -> Ratio:
-    """As ``unpaired_ratio`` where a side has too few launches to show how they differ, with their relative
-    standard deviation ``spread`` known from elsewhere: a normal interval and p.
+    """As ``unpaired_ratio``, where the relative standard deviation ``spread`` between launches at different
+    times is known from elsewhere: a normal interval and p.
+
+    The launches of a side are near in time and share what drifts, so they count as one: more of them do not
+    make the interval narrower.
     """
     centre = _mean_log(first_ns) - _mean_log(second_ns)
-    deviation = spread * math.sqrt(1 / len(first_ns) + 1 / len(second_ns))
+    deviation = spread * math.sqrt(2)
     z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
     p = math.erfc(abs(centre) / deviation / math.sqrt(2))
-    counts = (len(first_ns), len(second_ns))
     half = z * deviation
-    return Ratio(Basis.SPREAD, centre, centre - half, centre + half, p, counts, spread * math.sqrt(2))
+    counts = (len(first_ns), len(second_ns))
+    return Ratio(Basis.SPREAD, centre, centre - half, centre + half, p, counts)
 
 
 def sample_ratio(first: tuple[float, float, float], second: tuple[float, float, float]) -> Ratio:
@@ -114,25 +118,57 @@ def single_ratio(first_ns: float, second_ns: float) -> Ratio:
 
 
 def more_blocks(ratio: Ratio, delta: float, p_needed: float) -> int | None:
-    """How many more blocks (or launches of each) would decide, if centre and scatter stay as they are.
+    """How many more blocks decide with a probability of ``POWER``, if centre and scatter stay as they are.
 
-    Decided is: the interval lies beyond delta / 2 and p can reach ``p_needed``, or it lies within +-delta.
-    The half-width of n is taken as Student's t x deviation / sqrt(n). None where it cannot be said: fewer
-    than two observations of a side, or more than MOST_BLOCKS.
+    Decided is: the interval lies beyond delta / 2 and p is below ``p_needed``, or it lies within +-delta.
+    None where it cannot be said: another basis, one block, or more than MOST_BLOCKS.
     """
-    if ratio.deviation is None:
+    if ratio.deviation is None or ratio.basis is not Basis.BLOCKS:
         return None
-    have = min(ratio.n)
-    centre, near, far = abs(ratio.centre), math.log1p(delta / 2), math.log1p(delta)
-    for n in range(max(have + 1, 4), MOST_BLOCKS + 1):
-        degrees = n - 1 if ratio.basis is Basis.BLOCKS else 2 * n - 2
-        half = student_quantile((1 + CONFIDENCE) / 2, degrees) * ratio.deviation / math.sqrt(n)
-        least_p = least_signed_rank_p(n) if ratio.basis is Basis.BLOCKS else least_rank_sum_p(n, n)
-        if least_p > 1 - CONFIDENCE:
-            continue  # too few for any interval
-        if (centre - half > near and least_p < p_needed) or centre + half < far:
-            return n - have
-    return None
+    have, most = ratio.n[0], MOST_BLOCKS
+    deviation = ratio.deviation * _upper(have)
+
+    def decides(blocks: int) -> bool:
+        return _decision(blocks, abs(ratio.centre), deviation, delta, p_needed) >= POWER
+
+    if not decides(most):
+        return None
+    least = have
+    while most - least > 1:
+        middle = (least + most) // 2
+        least, most = (least, middle) if decides(middle) else (middle, most)
+    return most - have
+
+
+def _upper(n: int) -> float:
+    """How much larger the true scatter may well be (one time in four) than that of n values: Wilson and
+    Hilferty's chi-square.
+    """
+    degrees = n - 1
+    third = 2 / (9 * degrees)
+    quarter = (1 - third + NormalDist().inv_cdf(0.25) * math.sqrt(third)) ** 3
+    return 1 / math.sqrt(quarter) if quarter > 0 else math.inf
+
+
+def _decision(n: int, centre: float, deviation: float, delta: float, p_needed: float) -> float:
+    """The probability that ``n`` blocks decide, with the signed-rank test taken as Student's t on 0.955 of
+    the blocks (its efficiency for normal differences).
+    """
+    if least_signed_rank_p(n) > 1 - CONFIDENCE:
+        return 0.0  # too few for any interval
+    error = deviation / math.sqrt(_EFFICIENCY * n)
+    if error == 0:
+        error = 1e-12
+    near, far = math.log1p(delta / 2), math.log1p(delta)
+    t = student_quantile((1 + CONFIDENCE) / 2, n - 1)
+    below = NormalDist().cdf
+    beyond = below((centre - near) / error - t)
+    if least_signed_rank_p(n) < p_needed:
+        beyond = min(beyond, below(centre / error - student_quantile(1 - p_needed / 2, n - 1)))
+    else:
+        beyond = 0.0
+    within = below((far - centre) / error - t) + below((far + centre) / error - t) - 1
+    return beyond + max(within, 0.0)
 
 
 def _middle(values: Sequence[float]) -> float:

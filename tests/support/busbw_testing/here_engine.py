@@ -28,6 +28,8 @@ REFUSE_SECOND = "BUSBW_TEST_REFUSE_SECOND"
 UNSHARED = "BUSBW_TEST_UNSHARED"
 # A folder for what the job prints, and a file that is to fill its disk once there is a job.
 OUT, FILL = "BUSBW_TEST_OUT", "BUSBW_TEST_FILL"
+# While this file is there, the cluster does not answer those who want to cancel a job.
+SILENT = "BUSBW_TEST_SILENT"
 MPIEXEC = shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or "mpiexec"
 
 
@@ -92,6 +94,8 @@ def _alive(pid: int) -> bool:
 
 
 def cancel(handle: Handle, *, now: bool) -> None:
+    if Path(os.environ.get(SILENT, "/no such file")).exists():
+        raise SiteError("the cluster does not answer", hint="wait")
     with contextlib.suppress(ProcessLookupError):
         os.killpg(int(handle.id), signal.SIGKILL if now else signal.SIGTERM)
 

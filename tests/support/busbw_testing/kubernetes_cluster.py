@@ -140,6 +140,14 @@ class Cluster:
             _system("setns", inside, _CLONE_NEWNET)
             os.close(inside)
 
+    def refusing_logs(self) -> contextlib.AbstractContextManager[None]:
+        """Nodes refuse connections to their logs."""
+        return _refusing(_KUBELET_PORT)
+
+    def refusing_api(self) -> contextlib.AbstractContextManager[None]:
+        """The API server refuses connections."""
+        return _refusing(_API)
+
     def tail(self, name: str) -> str:
         """The last words of a program of the cluster."""
         with contextlib.suppress(OSError):
@@ -343,6 +351,18 @@ class Cluster:
             if time.monotonic() > deadline:
                 raise OSError(f"{what}: not ready after {_START_SECONDS:.0f} s")
             time.sleep(_LOOK_SECONDS)
+
+
+@contextlib.contextmanager
+def _refusing(port: int) -> Iterator[None]:
+    """Reset every connection to a port of this network namespace, those that are open as well."""
+    reject = f"tcp dport {port} reject with tcp reset"
+    lines = ("table inet refusing {", "chain input {", "type filter hook input priority 0;", reject, "}", "}")
+    _call("nft", "\n".join((*lines, "")))
+    try:
+        yield
+    finally:
+        _call("nft", "delete table inet refusing")
 
 
 def _system(name: str, *arguments: int) -> None:

@@ -89,7 +89,7 @@ class SlurmCluster:
         try:
             self._write_files()
             self._start_munged()
-            self._start(self.login, "slurmctld", "-D", "-f", str(self.conf))
+            self.start_controller()
             for node in self.nodes:
                 self.start_node(node)
             self.wait_until_idle()
@@ -160,6 +160,17 @@ class SlurmCluster:
         return done.stdout.split() == ["idle", str(len(self.nodes))]
 
     # ---- nodes ---------------------------------------------------------------------------------------------
+
+    def start_controller(self, *options: str) -> None:
+        """Start slurmctld; with ``-c`` it has forgotten all jobs."""
+        self._start(self.login, "slurmctld", "-D", "-f", str(self.conf), *options)
+
+    def stop_controller(self) -> None:
+        """What a crash of slurmctld does: commands reach nobody, and jobs go on."""
+        for pid, line in self.hosts.processes(self.login).items():
+            if line.startswith("slurmctld"):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
     def start_node(self, node: str) -> None:
         """Start the node's slurmd."""

@@ -9,7 +9,15 @@ from dataclasses import replace
 import pytest
 from busbw_testing.compared import record_of
 
-from busbw.analysis.compare import SINGLE_WORDS, Comparison, Rule, Verdict, compare
+from busbw.analysis.compare import (
+    NOT_IN_TURN,
+    SINGLE_WORDS,
+    Comparison,
+    Rule,
+    Verdict,
+    compare,
+    compare_all,
+)
 from busbw.analysis.compare_arms import Arm, make_arm
 from busbw.errors import UsageError
 from busbw.model.plan import Timing
@@ -29,6 +37,13 @@ def series(name: str, median: float, n: int, seed: int, *, block: str = "series"
     arm = make_arm(name, [record_of({size: scattered(median, n, seed + size) for size in SIZES}, name=name)])
     cases = {key: replace(seen, blocks=tuple(range(n))) for key, seen in arm.cases.items()}
     return replace(arm, cases=cases, series=block)
+
+
+def in_blocks(name: str, times: dict[int, list[float]]) -> Arm:
+    """An arm of launches in blocks, with these times."""
+    arm = make_arm(name, [record_of(times, name=name)])
+    cases = {key: replace(seen, blocks=tuple(range(len(seen.times_ns)))) for key, seen in arm.cases.items()}
+    return replace(arm, cases=cases, series="series")
 
 
 def verdicts(comparison: Comparison) -> list[Verdict]:
@@ -56,10 +71,12 @@ def test_equal_setups_are_the_same() -> None:
 def test_a_difference_within_half_of_delta_is_none() -> None:
     """0.5 % is found with certainty, and does not matter."""
     exact = [100.0 + 0.01 * i for i in range(12)]
-    before = make_arm("a", [record_of(dict.fromkeys(SIZES, exact))])
-    after = make_arm("b", [record_of({size: [time / 1.005 for time in exact] for size in SIZES})])
-    assert verdicts(compare([before, after])) == [Verdict.SAME] * 3
-    assert verdicts(compare([before, after], Rule(delta=0.002))) == [Verdict.FASTER] * 3
+    arms = [
+        in_blocks(name, {size: [time / factor for time in exact] for size in SIZES})
+        for name, factor in (("a", 1.0), ("b", 1.005))
+    ]
+    assert verdicts(compare(arms)) == [Verdict.SAME] * 3
+    assert verdicts(compare(arms, Rule(delta=0.002))) == [Verdict.FASTER] * 3
 
 
 def test_too_few_blocks_say_how_many_more() -> None:
@@ -83,12 +100,44 @@ def test_one_launch_of_each_is_ambiguous_whatever_its_samples_say() -> None:
     assert verdicts(known) == [Verdict.FASTER] * 3
 
 
-def test_two_series_at_different_times_are_compared_with_a_note() -> None:
-    arms = [make_arm(name, [record_of({1024: scattered(time, 6, seed)})]) for name, time, seed in
+def test_two_series_at_different_times_do_not_decide() -> None:
+    """What drifted between them is in the ratio and not in its interval: 12 launches of each, no q."""
+    arms = [make_arm(name, [record_of({1024: scattered(time, 12, seed)})]) for name, time, seed in
             (("a", 100, 1), ("b", 70, 2))]  # fmt: skip
-    found = compare(arms)
-    assert verdicts(found) == [Verdict.FASTER]
-    assert any("not in turn" in note for note in found.notes)
+    (row,) = compare(arms).rows
+    assert (row.verdict, row.why, row.q, row.more_blocks) == (Verdict.AMBIGUOUS, NOT_IN_TURN, None, None)
+    assert row.interval is not None
+    (row,) = compare(arms, Rule(launch_spread=0.05)).rows
+    assert row.verdict is Verdict.FASTER
+    assert compare(arms, Rule(launch_spread=0.2)).rows[0].verdict is Verdict.AMBIGUOUS
+
+
+def test_drift_between_two_series_calls_nothing() -> None:
+    """Equal things one after the other on a machine that drifts (a random walk of 2 % a launch)."""
+    draw = random.Random(7)
+    for _ in range(60):
+        level, times = 0.0, []
+        for _ in range(24):
+            level += draw.gauss(0, 0.02)
+            times.append(100 * math.exp(level + draw.gauss(0, 0.01)))
+        arms = [make_arm(name, [record_of({1024: part})]) for name, part in
+                (("a", times[:12]), ("b", times[12:]))]  # fmt: skip
+        assert verdicts(compare(arms)) == [Verdict.AMBIGUOUS]
+
+
+def test_q_is_over_all_comparisons_of_a_series() -> None:
+    """One row that differs among forty needs a smaller p than one alone."""
+    plain = [100.0 + 0.01 * i for i in range(9)]
+    fast = [in_blocks("plain", {1024: plain}), in_blocks("fast", {1024: [0.8 * time for time in plain]})]
+    sizes = [2**i for i in range(3, 43)]
+    same = [
+        in_blocks(name, {size: [100 + level * (-1) ** i for i in range(9)] for size in sizes})
+        for name, level in (("plain", 1.0), ("fast", -1.0))
+    ]
+    (alone,) = compare_all([fast])
+    together, _ = compare_all([fast, same])
+    assert [alone.rows[0].verdict, together.rows[0].verdict] == [Verdict.FASTER, Verdict.AMBIGUOUS]
+    assert together.rows[0].q == pytest.approx(41 * alone.rows[0].q)
 
 
 def test_single_numbers_are_ranked_only() -> None:
@@ -110,7 +159,10 @@ def test_several_logs_of_a_case_are_launches() -> None:
 
     before = make_arm("a", [log(time, i) for i, time in enumerate(scattered(100, 6, 1))])
     after = make_arm("b", [log(time, i) for i, time in enumerate(scattered(60, 6, 2))])
-    assert verdicts(compare([before, after])) == [Verdict.FASTER]
+    found = compare([before, after])
+    assert verdicts(found) == [Verdict.AMBIGUOUS]
+    assert found.rows[0].ratio.n == (6, 6)
+    assert verdicts(compare([before, after], Rule(launch_spread=0.03))) == [Verdict.FASTER]
 
 
 def test_other_worlds_are_refused() -> None:

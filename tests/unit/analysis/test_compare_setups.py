@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from busbw_testing.compared import record_of
 
-from busbw.analysis.compare import Verdict, compare
+from busbw.analysis.compare import Comparison, Verdict, compare
 from busbw.analysis.compare_setups import LaunchOutcome, choices, effects, reaches, setup_arms, winner
 from busbw.model.record import RunRecord
 
@@ -63,7 +63,7 @@ def test_the_one_to_take_by_size() -> None:
         ("large", 4096, 8192),
     ]
     # large wins where it is faster, and is slower elsewhere: not the one to export.
-    assert winner(comparison) == "better"
+    assert winner([comparison]).setup == "better"
 
 
 def test_a_setup_that_costs_anywhere_is_not_the_one_to_export() -> None:
@@ -71,14 +71,14 @@ def test_a_setup_that_costs_anywhere_is_not_the_one_to_export() -> None:
         {"plain": (1.0,) * 4, "mixed": (0.7, 0.7, 0.7, 1.3), "calm": (0.9, 1.0, 1.0, 1.0)}
     )
     comparison = compare(setup_arms("s", ["plain", "mixed", "calm"], outcomes, records, 0))
-    assert winner(comparison) == "calm"
+    assert winner([comparison]).setup == "calm"
 
 
 def test_the_default_is_taken_where_nothing_is_faster() -> None:
     outcomes, records = measured({"plain": (1.0,) * 4, "slow": (1.2,) * 4})
     comparison = compare(setup_arms("s", ["plain", "slow"], outcomes, records, 0))
     assert [(c.setup, c.first_bytes, c.last_bytes) for c in choices(comparison)] == [("plain", 1024, 8192)]
-    assert winner(comparison) == "plain"
+    assert winner([comparison]).setup == "plain"
 
 
 def test_a_setup_that_never_ran_has_failed_rows() -> None:
@@ -89,7 +89,7 @@ def test_a_setup_that_never_ran_has_failed_rows() -> None:
     outcomes += [LaunchOutcome("broken", block, 0, "", 0.0, skipped=True) for block in range(2, BLOCKS)]
     comparison = compare(setup_arms("s", ["plain", "broken"], outcomes, records, 0))
     assert {(row.verdict, row.why) for row in comparison.rows} == {(Verdict.FAILED, "no such library")}
-    assert winner(comparison) == "plain"
+    assert winner([comparison]).setup == "plain"
     plain, broken = reaches(["plain", "broken"], outcomes)
     assert (plain.failed, plain.launches) == (0, BLOCKS)
     assert (broken.failed, broken.launches, broken.error, broken.words) == (
@@ -120,3 +120,35 @@ def test_launches_that_failed_leave_their_blocks_out() -> None:
     row = next(row for row in comparison.rows if row.arm == "large")
     assert row.ratio.n == (BLOCKS - 1, BLOCKS - 1)
     assert any("large: a launch failed: hung" in note for note in comparison.notes)
+
+
+def both(
+    setups: dict[str, tuple[float, ...]], on_more_nodes: dict[str, tuple[float, ...]]
+) -> list[Comparison]:
+    """The same setups on few nodes and on more."""
+    made = []
+    for factors in (setups, on_more_nodes):
+        outcomes, records = measured(factors)
+        made.append(compare(setup_arms("s", list(setups), outcomes, records, 0)))
+    return made
+
+
+def test_a_setup_that_costs_on_another_number_of_nodes_is_not_the_one_to_export() -> None:
+    few = {"plain": (1.0,) * 4, "mixed": (1.3,) * 4, "calm": (1.0,) * 4}
+    more = {"plain": (1.0,) * 4, "mixed": (0.7,) * 4, "calm": (0.9, 1.0, 1.0, 1.0)}
+    for comparisons in (both(few, more), both(more, few)):
+        best = winner(comparisons)
+        assert best.setup == "calm"
+        assert best.why.startswith("of 8 cases ")
+        assert "FASTER in 1" in best.why
+        assert "SAME in 7" in best.why
+    assert winner(both(few, {**more, "calm": (1.0,) * 4})).setup == "plain"
+
+
+def test_a_setup_that_hung_in_a_block_is_not_the_one_to_export() -> None:
+    outcomes, records = measured({"plain": (1.0,) * 4, "fast": (0.7,) * 4, "calm": (0.9,) * 4})
+    gone = next(o for o in outcomes if o.setup == "fast" and o.block == 3)
+    outcomes[outcomes.index(gone)] = LaunchOutcome("fast", 3, 0, "", 9.0, "hung", ())
+    comparison = compare(setup_arms("s", ["plain", "fast", "calm"], outcomes, records, 0))
+    assert comparison.count(Verdict.FASTER) == 8
+    assert winner([comparison]).setup == "calm"

@@ -46,6 +46,24 @@ def test_the_bound_is_that_of_the_algorithm(
     assert at_bound == pytest.approx(450.0 if nodes == 1 else 400.0)
 
 
+GPUS = {"driver_version": "580", "gpus": [{"pcie_gb_per_s": 63.0, "nvlink_gb_per_s": 26.562,
+        "nvlinks": [{"active": True}] * 18}] * 2}  # fmt: skip
+
+
+def test_without_nvlink_or_with_direct_access_off_pcie_is_the_limit() -> None:
+    on = wires_of({"gpus": GPUS})
+    assert (on.gpu_link, on.gpu_gb_per_s) == ("NVLink", pytest.approx(478.1, abs=0.1))
+    off = wires_of({"gpus": GPUS}, {"NCCL_P2P_DISABLE": "1"})
+    none = wires_of({"gpus": {**GPUS, "gpus": [{**gpu, "nvlinks": []} for gpu in GPUS["gpus"]]}})
+    for wires in (off, none):
+        found = limit("all_reduce", "RING", 2, 1, wires, 31.5)
+        assert found.model == "ring inside a node: one PCIe direction"
+        assert (found.percent, found.wire) == (pytest.approx(50.0), "PCIe of a GPU")
+    assert limit("all_reduce", "NVLS", 2, 1, off, 31.5).busbw_gb_per_s is None
+    unread = {**GPUS, "driver_version": "", "gpus": [{"pcie_gb_per_s": 63.0}]}  # NVML was not there
+    assert wires_of({"gpus": unread}).gpu_gb_per_s is None
+
+
 def test_nvls_implies_less_wire_than_busbw() -> None:
     """480 GB/s of 8 H100: algbw 274, and 309 on the wire (NVIDIA/nccl-tests issue 239)."""
     assert limit("all_reduce", "NVLS", 8, 1, H100, 480.0).wire_gb_per_s == pytest.approx(308.6, abs=0.1)

@@ -9,8 +9,10 @@ import pytest
 from busbw_testing.compared import record_of
 
 from busbw.analysis.scaling import Measured, Spread, scaling, spreads
+from busbw.model.record import ImportSource
 from busbw.model.result import CaseResult, Status
 from busbw.model.sample import SAMPLE_DTYPE
+from busbw.references.load import built_in
 from busbw.reports.compare_scaling import csv_text, table
 
 
@@ -59,3 +61,19 @@ def test_text_has_every_row() -> None:
     assert titles.split()[0] == "#size" or titles.split()[:2] == ["#", "size"]
     assert row.split() == ["1", "KiB", "1", "2", "1", "0.10", "10.00", "0.00", "0.00", "n/a", "0.00"]
     assert csv_text(rows).splitlines()[1].startswith("all_reduce,float,sum,out-of-place")
+
+
+def test_what_a_published_log_does_not_say_is_taken_from_what_is_known_of_it() -> None:
+    """Two logs of CoreWeave name neither nodes nor version; the references do."""
+    known = {each.name: each for each in built_in()}
+    measured = []
+    for name, ranks in (("coreweave-gb200-1rack-18x4", 72), ("coreweave-gb200-20racks-360x4", 1440)):
+        record = record_of({1024: 10.0}, ranks=ranks, version="")
+        source = ImportSource("x.log", "nccl-tests", sha256=known[name].sha256)
+        measured.append(Measured(replace(record, world=replace(record.world, ranks=()), source=source), {}))
+    rows = scaling(measured, built_in())
+    assert [(row.nodes, row.ranks, row.version) for row in rows] == [
+        (18, 72, "NCCL 2.26.2"),
+        (360, 1440, "NCCL 2.26.2"),
+    ]
+    assert {row.nodes for row in scaling(measured)} == {0}

@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from busbw_testing.compared import nccl_tests_log, record_of, write
 
 from busbw.cli.main import main
+from busbw.model.record import RunStatus
 from busbw.record.folder import create
 from busbw.record.write import write_record
 
@@ -128,13 +130,33 @@ def test_gate_follows_the_verdicts(home: Path, capsys: pytest.CaptureFixture[str
     stored(home, "same", {1024: steady, 2048: steady})
     stored(home, "slower", {1024: [1.5 * time for time in steady], 2048: steady})
     stored(home, "single", {1024: 100.0, 2048: 100.0})
-    assert compare(capsys, "before", "same", "--gate") == (0, compare(capsys, "before", "same")[1])
-    code, text = compare(capsys, "before", "slower", "--gate")
+    known = ("--launch-spread", "0.5%")
+    code, text = compare(capsys, "before", "same", "--gate", *known)
+    assert (code, "2 SAME" in text) == (0, True)
+    code, text = compare(capsys, "before", "slower", "--gate", *known)
     assert code == 1
     assert "SLOWER" in text
+    # Not in turn, and nobody says how launches differ.
+    assert compare(capsys, "before", "slower", "--gate")[0] == 3
     assert compare(capsys, "before", "single", "--gate")[0] == 3
-    assert compare(capsys, "before", "slower")[0] == 0
-    assert compare(capsys, "before", "slower", "--baseline", "slower")[1].count("FASTER") >= 2
+    assert compare(capsys, "before", "slower", *known)[0] == 0
+    assert compare(capsys, "before", "slower", "--baseline", "slower", *known)[1].count("FASTER") >= 2
+
+
+def test_a_gate_does_not_pass_what_was_not_compared(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    known = ("--gate", "--launch-spread", "0.5%")
+    steady = [100.0, 100.1, 99.9, 100.0]
+    stored(home, "before", {1024: steady})
+    stored(home, "other", {2048: steady})
+    stored(home, "more", {1024: steady, 2048: steady})
+    code, text = compare(capsys, "before", "other", *known)
+    assert (code, "# 2 MISSING" in text) == (3, True)
+    assert compare(capsys, "before", "more", *known)[0] == 3
+    assert compare(capsys, "before", "before", *known)[0] == 0
+    broken = replace(record_of({1024: 1.0}, name="broken"), results=(), status=RunStatus.FAILED, error="died")
+    write_record(create(home, "broken"), broken)
+    assert compare(capsys, "broken", "before", *known)[0] == 3
+    assert compare(capsys, "before", "broken", *known)[0] == 1
 
 
 def test_csv_has_a_line_a_row(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -156,8 +178,10 @@ def test_several_logs_make_an_arm(tmp_path: Path, capsys: pytest.CaptureFixture[
     words = [f"{arm}={','.join(paths)}" for arm, paths in names.items()]
     code, text = compare(capsys, *words)
     assert code == 0
-    assert text.count(" FASTER") == 2 + 2  # two rows, the rule and the counts
-    assert compare(capsys, tmp_path / "old", tmp_path / "new")[1].count(" FASTER") == 4
+    assert "# 2 AMBIGUOUS" in text  # whenever the logs were made: nobody says that it was in turn
+    known = ("--launch-spread", "2%")
+    assert "# 2 FASTER" in compare(capsys, *words, *known)[1]
+    assert "# 2 FASTER" in compare(capsys, tmp_path / "old", tmp_path / "new", *known)[1]
 
 
 def test_curves_of_three_worlds_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -174,7 +198,9 @@ def test_curves_of_three_worlds_side_by_side(tmp_path: Path, capsys: pytest.Capt
     # They are not one comparison.
     code = main(["compare", *(str(tmp_path / "logs" / f"{ranks}.log") for ranks in (72, 1440))])
     assert code == 2
-    assert "has 72 ranks" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert "has 72 ranks" in err
+    assert "hint: add --scaling" in err
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from dataclasses import replace
@@ -19,7 +20,7 @@ from busbw.model.record import RunRecord
 from busbw.record.folder import create
 from busbw.record.read import read_record
 from busbw.record.write import write_record
-from busbw.references.load import find, save
+from busbw.references.load import built_in, find, save
 from busbw.settings.preset import names, read_preset
 from busbw.settings.run import RunSettings
 
@@ -65,6 +66,49 @@ def test_the_published_p4de_case_is_not_to_be_expected(
     )
 
 
+def test_a_sister_of_a_published_log_is_no_second_opinion(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By default too: the log is known, so its machine is, and n1000 was measured together with it."""
+    log = write(tmp_path / "n100.log", nccl_tests_log({25 * MiB: 26.0}, 16, devices=False))
+    known = tuple(
+        replace(each, sha256=hashlib.sha256(log.read_bytes()).hexdigest())
+        if each.name == "p4de-2x8-25MiB-n100"
+        else each
+        for each in built_in()
+    )
+    monkeypatch.setattr("busbw.references.load.built_in", lambda: known)
+    code, text = expect(capsys, log)
+    assert code == 1
+    assert text.count("NOT EXPECTED: 26% below") == 2
+    assert "# against  aws-p4de-2x8:" in text
+    assert "not held against p4de-2x8-25MiB-n1000: it was measured together with this log" in text
+    assert "versions: the run NCCL 2.22.3-1" in text
+
+
+def test_a_log_that_does_not_tell_its_operation_names_the_command_that_takes_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = nccl_tests_log({MiB: 10.0, 2 * MiB: 11.0}, 2, "sendrecv").replace("    none  ", "     sum  ")
+    log = write(tmp_path / "table.log", text)
+    assert main(["expect", str(log)]) == 3
+    assert f"busbw import {log} --op NAME" in capsys.readouterr().err
+    assert main(["import", str(log), "--op", "all_reduce", "--ranks", "2"]) == 0
+
+
+def test_saving_says_what_the_reference_cannot_be_used_for(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stored(home, "one", {1024: 100.0})
+    stored(home, "wide", {1024: [100.0, 110.0, 90.0], 2048: [200.0, 200.1, 199.9]})
+    assert main(["expect", "one", "--save", "a"]) == 0
+    assert "one launch does not show how launches differ (1 of 1 points)" in capsys.readouterr().err
+    assert main(["expect", "wide", "--save", "b"]) == 0
+    assert "1 of 2 points scatter too much for a run of one launch" in capsys.readouterr().err
+    stored(home, "next", {1024: 100.0, 2048: 200.0})
+    assert expect(capsys, "next", "--reference", "b")[0] == 3
+
+
 def test_a_log_that_does_not_say_its_machine_has_no_reference_by_itself(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -84,10 +128,10 @@ def test_other_ranks_are_no_reference_even_if_named(
 
 
 def test_runs_become_references_of_ones_own(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    times = [100.0, 101.0, 99.0, 100.5, 99.5]
+    times = [100.0, 101.0, 99.0, 100.5, 99.5, 100.2, 99.8, 100.0]
     stored(home, "known", {1024: times, 2048: [2 * time for time in times]})
     code, text = expect(capsys, "known", "--save", "mine")
-    assert (code, "saved mine (5 launches)" in text) == (0, True)
+    assert (code, "saved mine (8 launches)" in text) == (0, True)
     good = stored(home, "good", {1024: 101.5, 2048: 198.0})
     bad = stored(home, "bad", {1024: 200.0, 2048: 198.0})
     assert expect(capsys, "good")[0] == 0

@@ -24,7 +24,7 @@ SIZES = tuple(2**power for power in range(10, 22, 2))
 
 
 def saved(factor: float = 1.0) -> list[Reference]:
-    record = record_of({size: size / 100 * factor for size in SIZES}, ranks=4)
+    record = record_of({size: size / 100 * factor for size in SIZES}, ranks=4, name="known")
     cases = zip(record.plan.cases, record.results, strict=True)
     return reference_of("good", record, {key_of(case): (result.time_ns or 0.0,) for case, result in cases})
 

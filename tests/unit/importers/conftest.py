@@ -329,7 +329,7 @@ def _osu_table(number: int) -> str:
 def _imb_table(number: int) -> str:
     rule = "#" + "-" * 64
     rows = "".join(
-        f"{power and 2 << power:13}{1000:13}{4 + (2 << power) / 9e3:13.2f}{4.2 + (2 << power) / 9e3:13.2f}{4.1 + number:13.2f}\n"
+        f"{power and 2 << power:13}{1000:13}{4 + (2 << power) / 9e3:13.2f}{4.2 + (2 << power) / 9e3:13.2f}{4.1 + number % 9 / 100 + (2 << power) / 9e3:13.2f}\n"
         for power in range(22)
     )
     return (

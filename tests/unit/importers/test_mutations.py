@@ -5,6 +5,7 @@ become another without a trace. So digits are replaced by other digits only in t
 """
 
 import random
+import re
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -100,6 +101,29 @@ def join_lines(rng: random.Random, text: str) -> str:
     return text[:at] + text[at + 1 :]
 
 
+def insert_nuls(rng: random.Random, text: str) -> str:
+    """A block that was not written yet when a file system crashed."""
+    at, lost = rng.randrange(len(text)), rng.choice((0, 1, 40, 300))
+    return text[:at] + "\0" * rng.choice((1, max(lost, 1), 4096)) + text[at + lost :]
+
+
+def glue_output(rng: random.Random, text: str) -> str:
+    """Other output behind a whole line, whose end comes after it."""
+    lines = text.splitlines(keepends=True)
+    at = rng.randrange(len(lines))
+    lines[at] = lines[at].rstrip("\n") + rng.choice(NOISE) + "\n\n"
+    return "".join(lines)
+
+
+def change_root(rng: random.Random, text: str) -> str:
+    """Only rows of nccl-tests have one."""
+    rows = [found.span() for found in re.finditer(r" {4}-1(?= )", text)]
+    if not rows:
+        return text
+    begin, end = rng.choice(rows)
+    return text[:begin] + f"{rng.choice((-7, -2, 0, 3, 15, 9999)):6d}" + text[end:]
+
+
 MUTATIONS = (
     cut_tail,
     cut_head,
@@ -114,13 +138,25 @@ MUTATIONS = (
     spoil_digit,
     break_line,
     join_lines,
+    insert_nuls,
+    glue_output,
+    change_root,
 )
 ONCE = (insert_digit, delete_span, spoil_digit, join_lines, break_line)
 
 
 def rows_of(records: list[RunRecord]) -> Counter[tuple[Any, ...]]:
     return Counter(
-        (case.size_bytes, case.count, case.dtype, case.op, case.placement, result.time_ns, result.wrong)
+        (
+            case.size_bytes,
+            case.count,
+            case.dtype,
+            case.op,
+            case.placement,
+            result.time_ns,
+            result.wrong,
+            case.root,
+        )
         for record in records
         for case, result in zip(record.plan.cases, record.results, strict=True)
     )
@@ -216,7 +252,8 @@ def osu_table() -> str:
 
 def imb_table() -> str:
     rows = [
-        f"{4 << k:13d}{1000:13d}{2.1 + (4 << k) / 9.9e3:13.2f}{4.1 + (4 << k) / 8e3:13.2f}{3.1:13.2f}\n"
+        f"{4 << k:13d}{1000:13d}{2.1 + (4 << k) / 9.9e3:13.2f}{4.1 + (4 << k) / 8e3:13.2f}"
+        f"{3.1 + (4 << k) / 9e3:13.2f}\n"
         for k in range(20)
     ]
     return (
@@ -275,6 +312,8 @@ INSIDE = (
     spoil_digit,
     break_line,
     join_lines,
+    insert_nuls,
+    glue_output,
 )
 PREFIXES = ("", "0: ", "[1,0]<stdout>:", "[pod/a-b/c] ", "    ", "2026-11-21T18:15:02Z ")
 TOLD = {"damaged", "rows-missing", "cut", "foreign", "no-heading"}

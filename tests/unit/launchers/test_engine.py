@@ -5,8 +5,9 @@ import re
 import pytest
 
 from busbw.launchers.base import Command
-from busbw.launchers.engine import ENGINES, Handle, Job, JobRequest, Work, job_name, load
+from busbw.launchers.engine import Handle, Job, JobRequest, Work, job_name, load
 from busbw.record.folder import new_run_id
+from busbw.settings.engines import ENGINES
 from busbw.settings.launch import LaunchSettings
 
 # Kubernetes' names are the narrowest (RFC 1123 labels), and an operator adds its own endings to them.

@@ -8,7 +8,7 @@ import pytest
 
 from busbw.launchers.engine import JobState, Phase
 from busbw.launchers.kubernetes_form import Kind
-from busbw.launchers.kubernetes_state import View, first_pod, job_state
+from busbw.launchers.kubernetes_state import View, first_pod, job_state, lost_workers
 
 INDEX = "batch.kubernetes.io/job-completion-index"
 ROLE = "training.kubeflow.org/job-role"
@@ -184,10 +184,12 @@ GPU_QUOTA = f"requested: {GPU}=8, used: {GPU}=0, limited: {GPU}=4"
     ],
 )
 def test_quota(amounts: str, hopeless: bool) -> None:
-    message = f'Error creating: pods "j-0" is forbidden: exceeded quota: team, {amounts}'
-    state = seen(events=[warning("FailedCreate", message)])
+    message = f"exceeded quota: team, {amounts}"
+    state = seen(
+        events=[warning("FailedCreate", f'Error creating: pods "j-0-x7k2p" is forbidden: {message}')]
+    )
     assert state.hopeless is hopeless
-    assert state.why == f"FailedCreate: {message}"
+    assert state.why == f"FailedCreate: Error creating: a pod is forbidden: {message}"
 
 
 def test_what_the_operator_finds_invalid() -> None:
@@ -203,3 +205,47 @@ def test_a_warning_that_may_pass_is_told() -> None:
 
 def test_held_back_by_a_queue() -> None:
     assert seen(job=work(condition("Suspended"))).why == "suspended: a queue holds it back"
+
+
+def test_a_job_that_nobody_takes_up_says_whom_to_ask_for() -> None:
+    assert seen(kind="mpijob", waited_s=5.0) == JobState(Phase.PENDING)
+    state = seen(kind="mpijob", waited_s=16.0)
+    assert (state.phase, state.hopeless) == (Phase.PENDING, False)
+    assert state.why == "nobody has taken the job up for 15 s"
+    assert state.hint == "ask whether the MPI Operator is running"
+    taken = {"status": {"conditions": [condition("Created")]}}
+    assert seen(kind="mpijob", job=taken, waited_s=16.0).why == ""
+
+
+def test_pods_that_quota_forbids_give_one_reason() -> None:
+    """Their names are made anew each time."""
+    text = 'Error creating: pods "j-0-{}" is forbidden: exceeded quota: q, requested: pods=1'
+    first, second = (seen(events=[warning("FailedCreate", text.format(name))]) for name in ("x7k2p", "9sdf3"))
+    assert first == second
+    assert "exceeded quota: q" in first.why
+
+
+def test_the_deadline_of_a_job_in_a_job_set_is_told_by_its_event() -> None:
+    late = warning("DeadlineExceeded", "Job was active longer than specified deadline")
+    state = seen(kind="jobset", job=work(condition("Failed", "FailedJobs", "jobset failed")), events=[late])
+    assert state.out_of_time
+    assert state.why.startswith("DeadlineExceeded: ")
+
+
+def test_a_worker_that_was_deleted_is_the_cause() -> None:
+    launcher = pod("l", {"running": {}}, {ROLE: "launcher", INDEX: "0"})
+    workers = [pod(name, {"running": {}}, {ROLE: "worker"}) for name in ("w-0", "w-1")]
+    for number, each in enumerate((launcher, *workers)):
+        each["metadata"]["uid"] = str(number)
+    before = (launcher, *workers)
+    assert lost_workers(before, "mpijob", before) == []
+    anew = {**workers[1], "metadata": {**workers[1]["metadata"], "uid": "9"}}
+    (lost,) = lost_workers(before, "mpijob", (launcher, workers[0], anew))
+    assert lost is workers[1]
+    over = {**launcher, "status": {"containerStatuses": [{"state": {"terminated": {"exitCode": 0}}}]}}
+    assert lost_workers(before, "mpijob", (over,)) == []  # the operator's own doing
+    assert lost_workers(before, "mpijob", (over, workers[0], anew)) == [workers[1]]
+    failed = work(condition("Failed", "BackoffLimitExceeded/", "limit"))
+    ended_badly = pod("l", {"terminated": {"exitCode": 255}}, {ROLE: "launcher", INDEX: "0"})
+    state = seen(ended_badly, kind="mpijob", job=failed, lost=[lost])
+    assert state.why == "pod w-1 was deleted while its ranks ran"

@@ -94,7 +94,8 @@ def test_it_is_a_script_that_bash_understands(name: str) -> None:
     [
         ({}, FACTS, "pmi2"),
         ({}, {**FACTS, "family": "openmpi"}, "pmix"),
-        ({}, {**FACTS, "family": ""}, "pmix"),
+        ({"python": "/there/python"}, {**FACTS, "family": ""}, "pmi2"),
+        ({"python": "/there/python"}, {**FACTS, "family": "", "mpi": "pmix none"}, "pmix"),
         ({"mpi": "openmpi"}, FACTS, "pmix"),
         ({"image": "i"}, {**FACTS, "family": ""}, "pmi2"),
         ({"image": "i"}, {**FACTS, "family": "", "mpi": "pmix none"}, "pmix"),

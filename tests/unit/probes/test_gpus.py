@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from busbw.probes.gpus import gpu_presence, read_clocks, read_gpus
+from busbw.probes.sysfs import pcie_gb_per_s
 
 BuildLibrary = Callable[..., Path]
 ONE = "GPU-01112131-4151-6171-8191-a1b1c1d1e1f1"
@@ -88,3 +89,14 @@ def test_clocks(build_library: BuildLibrary) -> None:
     assert (clocks.memory_mhz, clocks.memory_max_mhz) == (2619, None)
     assert clocks.limits == ("sw_power_cap", "hw_thermal", "0x4000")
     assert read_clocks((ONE,), nvml_library="libnvidia-ml-absent.so.1") == ()
+
+
+@pytest.mark.parametrize(
+    ("speed", "lanes", "rate"),
+    [("32.0 GT/s PCIe", "16", 63.015), ("2.5 GT/s PCIe", "1", 0.25), ("Unknown", "16", None),
+     ("32.0 GT/s PCIe", "0", None)],
+)  # fmt: skip
+def test_the_rate_of_a_pcie_link(tmp_path: Path, speed: str, lanes: str, rate: float | None) -> None:
+    (tmp_path / "max_link_speed").write_text(speed + "\n")
+    (tmp_path / "current_link_width").write_text(lanes + "\n")
+    assert pcie_gb_per_s(tmp_path) == (None if rate is None else pytest.approx(rate, abs=0.001))

@@ -9,6 +9,7 @@ import pytest
 
 from busbw.stats.ratio import (
     Basis,
+    Ratio,
     more_blocks,
     paired_ratio,
     sample_ratio,
@@ -41,7 +42,7 @@ def test_pairs_take_out_what_drifts_for_both() -> None:
 
 def test_two_launches_of_each_have_no_interval() -> None:
     ratio = unpaired_ratio([1.0, 1.1], [2.0, 2.1])
-    assert (ratio.low, ratio.high, ratio.decides) == (None, None, True)
+    assert (ratio.low, ratio.high, ratio.decides) == (None, None, False)
 
 
 def test_samples_of_one_launch_do_not_decide() -> None:
@@ -51,6 +52,12 @@ def test_samples_of_one_launch_do_not_decide() -> None:
     assert ratio.low is not None
     assert 0 < ratio.low < ratio.centre < (ratio.high or 0)
     assert ratio.p is None
+
+
+def test_launches_of_one_series_do_not_make_a_known_spread_smaller() -> None:
+    """They share what drifts between the series."""
+    one, many = spread_ratio([100.0], [90.0], 0.03), spread_ratio([100.0] * 20, [90.0] * 20, 0.03)
+    assert (one.low, one.high, one.p) == pytest.approx((many.low, many.high, many.p))
 
 
 def test_a_known_spread_makes_single_launches_comparable() -> None:
@@ -63,22 +70,32 @@ def test_a_known_spread_makes_single_launches_comparable() -> None:
     assert (spread_ratio([100.0], [90.0], 0.2).p or 0) > 0.5
 
 
-def test_more_blocks_are_as_many_as_decide_in_a_simulation() -> None:
-    """What is promised from 12 noisy blocks decides most of the time when it is done."""
-    kept = 0
-    for seed in range(40):
-        first = paired_ratio(launches(12, 100, 0.03, seed), launches(12, 98.5, 0.03, seed + 1000))
-        more = more_blocks(first, 0.02, 0.01)
-        if more is None:
+@pytest.mark.parametrize(
+    ("have", "centre", "spread"), [(8, 0.03, 0.03), (8, 0.3, 0.3), (8, 0.0, 0.03), (12, 0.05, 0.05)]
+)
+def test_more_blocks_do_decide(have: int, centre: float, spread: float) -> None:
+    """Of series that are not decided, at least three in four are after the blocks that were asked for."""
+    near, far, p_needed = math.log1p(0.01), math.log1p(0.02), 0.01 / 12
+    draw = random.Random(3)
+
+    def is_decided(logs: list[float]) -> tuple[bool, Ratio]:
+        ratio = paired_ratio([math.exp(log) for log in logs], [1.0] * len(logs))
+        if ratio.low is None or ratio.high is None or ratio.p is None:
+            return False, ratio
+        beyond = (ratio.low > near or ratio.high < -near) and ratio.p < p_needed
+        return beyond or (-far < ratio.low and ratio.high < far), ratio
+
+    asked = kept = 0
+    for _ in range(150):
+        logs = [draw.gauss(centre, spread) for _ in range(have)]
+        decided, ratio = is_decided(logs)
+        more = None if decided else more_blocks(ratio, 0.02, p_needed)
+        if more is None or more > 50:
             continue
-        n, spread = 12 + more, first.deviation / 2**0.5
-        slower = 100 * math.exp(-first.centre)
-        again = paired_ratio(launches(n, 100, spread, seed + 2000), launches(n, slower, spread, seed + 3000))
-        near, far = math.log1p(0.01), math.log1p(0.02)
-        assert again.low is not None
-        assert again.high is not None
-        kept += again.low > near or again.high < -near or (-far < again.low and again.high < far)
-    assert kept >= 16  # about half: the estimate is of the middle, not of a bound
+        asked += 1
+        kept += is_decided([*logs, *(draw.gauss(centre, spread) for _ in range(more))])[0]
+    assert asked > 40
+    assert kept >= 0.75 * asked
 
 
 def test_more_blocks_know_the_smallest_p() -> None:

@@ -37,7 +37,7 @@ def attach(
     /,
     *,
     format: Annotated[FormatName, Parameter(group=FLAGS, help="How to print it.")] = "table",  # noqa: A002
-) -> ExitCode:
+) -> int:
     """Follow a job again: its table from the start, and its record. Ctrl-C leaves the job alone."""
     from busbw.cli.jobs import attach as attach_command
 

@@ -1,0 +1,163 @@
+"""Which references say anything about a run, and what is taken on trust if they do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from busbw.analysis import compare_arms
+from busbw.analysis.compare_arms import Arm
+from busbw.model.record import RunRecord
+from busbw.references.reference import Reference
+
+_WORDS: Final = re.compile(r"[A-Za-z0-9]+")
+# The library that is named first, its number, and what is said of it: "NCCL 2.20.3-1 (not stated for ...)".
+_LIBRARY: Final = re.compile(r"\s*(?:([A-Za-z][^\d,(]*?)\s+)?v?(\d+(?:\.\d+)+)[^\s,(]*\s*(\([^)]*\))?")
+_SISTER: Final = "it was measured together with this log, so it is no second opinion"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a run was made with: by its record, or by the reference that it is a copy of (``known_as``).
+    ``nodes`` is 0 and texts are empty where nobody says it.
+    """
+
+    device: str
+    nodes: int
+    versions: str
+    known_as: str = ""
+
+
+@dataclass(frozen=True)
+class Matched:
+    """References that fit a run, and why the others do not, by name; ``notes`` are for the reader."""
+
+    fitting: tuple[Reference, ...]
+    reasons: Mapping[str, str]
+    notes: tuple[str, ...]
+
+
+def match(
+    records: Sequence[RunRecord],
+    arm: Arm,
+    kind: Kind,
+    references: Sequence[Reference],
+    known: Sequence[Reference],
+    *,
+    named: bool,
+    same_version: bool,
+) -> Matched:
+    """Hold every reference against a run; see ``expectation.expect``."""
+    itself = next((reference for reference in known if reference.name == kind.known_as), None)
+    reasons = {
+        reference.name: _own(records, reference)
+        or _mismatch(arm, kind, reference, named=named)
+        or (_SISTER if itself is not None and _is_sister(itself, reference) else "")
+        or (other_version(kind.versions, reference) if same_version else "")
+        for reference in references
+    }
+    sisters = [name for name, why in reasons.items() if why == _SISTER]
+    return Matched(
+        tuple(reference for reference in references if not reasons[reference.name]),
+        {name: why for name, why in reasons.items() if why},
+        tuple(f"not held against {name}: {_SISTER}" for name in sisters if not named),
+    )
+
+
+def kind_of(record: RunRecord, references: Sequence[Reference]) -> Kind:
+    """What the record says; of a published log that is among the references, what is known of it."""
+    kind = Kind(compare_arms.device(record), compare_arms.nodes(record), compare_arms.version(record))
+    own = record.source.sha256 if record.source is not None else ""
+    known = next((reference for reference in references if own and reference.sha256 == own), None)
+    if known is None:
+        return kind
+    return Kind(
+        kind.device or known.device,
+        kind.nodes or known.nodes,
+        kind.versions or known.versions_text,
+        known.name,
+    )
+
+
+def _own(records: Sequence[RunRecord], reference: Reference) -> str:
+    """A run is no reference for itself: a log by its content, a run of busbw by its name."""
+    for record in records:
+        if record.source is not None:
+            if record.source.sha256 in reference.sha256.split():
+                return "it is this very log"
+        elif reference.kind == "saved" and record.run_id in reference.source.split(", "):
+            return "it is this very run"
+    return ""
+
+
+def _is_sister(itself: Reference, other: Reference) -> bool:
+    """One source, machine, versions and day: one session of measuring."""
+
+    def session(reference: Reference) -> tuple[object, ...]:
+        return reference.source, reference.machine, reference.date, dict(reference.versions)
+
+    return itself is not other and session(itself) == session(other)
+
+
+def _mismatch(arm: Arm, kind: Kind, reference: Reference, *, named: bool) -> str:
+    """Why a reference says nothing about a run; empty where it does."""
+    if reference.left_out:
+        return reference.left_out
+    if reference.operation not in {key.collective for key in arm.cases}:
+        return f"it is of {reference.operation or 'no stated operation'}"
+    if reference.ranks != arm.ranks:
+        return f"it has {reference.ranks} ranks, the run {arm.ranks or 'does not say'}"
+    unknown = not kind.nodes or not reference.nodes
+    if (unknown and not named) or (not unknown and kind.nodes != reference.nodes):
+        return f"it has {reference.nodes or 'unknown'} nodes, the run {kind.nodes or 'does not say'}"
+    return _other_device(kind.device, reference, named=named)
+
+
+def _other_device(device: str, reference: Reference, *, named: bool) -> str:
+    family = {word.upper() for word in _WORDS.findall(reference.device)}
+    words = {word.upper() for word in _WORDS.findall(device)}
+    is_told = bool(words) and "GRAPHICS" not in words  # what NVML calls a GPU that it does not know
+    if reference.kind == "saved":
+        same = device == reference.device or (named and not (is_told and reference.device))
+    else:
+        same = bool(family & words) if is_told else named
+    return "" if same else f"it is of {reference.device}, the run of {device or 'an unnamed device'}"
+
+
+def other_version(versions: str, reference: Reference) -> str:
+    """Why the communication library is not known to be the same; empty where it is."""
+    ours, theirs = _library(versions), _library(reference.versions_text)
+    if ours is not None and theirs is not None:
+        is_same_name = "" in (ours[0], theirs[0]) or ours[0] == theirs[0]
+        if is_same_name and ours[1] == theirs[1]:
+            return ""
+    return f"it is of {reference.versions_text}, the run of {versions or 'unknown versions'}"
+
+
+def _library(versions: str) -> tuple[str, str] | None:
+    """Name (empty where only a number is there) and number of the library that is named first: the one that
+    communicates; 2.22.3-1 counts as 2.22.3. None where it is not known, or only supposed.
+    """
+    found = _LIBRARY.match(versions)
+    if found is None or "not stated" in (found[3] or ""):
+        return None
+    return (found[1] or "").casefold(), found[2]
+
+
+def notes(kind: Kind, used: Sequence[Reference]) -> list[str]:
+    """What was taken on trust, and both sides' versions where they are not known to be the same."""
+    found = [f"this log is {kind.known_as}: {kind.versions}"] if kind.known_as else []
+    for reference in used:
+        missing = [
+            f"device {reference.device}" if not kind.device and reference.device else "",
+            f"{reference.nodes} nodes" if not kind.nodes and reference.nodes else "",
+        ]
+        words = " and ".join(word for word in missing if word)
+        if words:
+            found.append(f"the run does not say {words}: taken from {reference.name}, as you named it")
+        if other_version(kind.versions, reference):
+            versions = kind.versions or "not stated"
+            found.append(f"versions: the run {versions}; {reference.name} {reference.versions_text}")
+    return found

@@ -1,0 +1,37 @@
+"""The engines: a row each, and all that the rest of busbw must know of one beside its module's functions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+
+@dataclass(frozen=True)
+class EngineRow:
+    """``module`` has the functions of ``launchers.engine.Engine``; ``before`` is a module with
+    ``look(job, request)``, what can be asked of the engine before a job is submitted, where there is one.
+    """
+
+    module: str
+    before: str = ""
+    forgets: bool = False  # it deletes what a job printed together with the job: that is read before
+    shares: bool = False  # its nodes usually share a file system with the host that submits
+    has_form: bool = True  # --set has keys of its own; else those that are flags, too
+
+
+# Name on the command line -> row.
+ENGINES: Final[dict[str, EngineRow]] = {
+    "hosts": EngineRow("busbw.launchers.hosts"),
+    "slurm": EngineRow(
+        "busbw.launchers.slurm", before="busbw.launchers.slurm_before", shares=True, has_form=False
+    ),
+    "kubernetes": EngineRow(
+        "busbw.launchers.kubernetes", before="busbw.launchers.kubernetes_before", forgets=True
+    ),
+    "pbs": EngineRow("busbw.launchers.pbs", shares=True),
+    "batch": EngineRow("busbw.launchers.batch"),
+}
+if TYPE_CHECKING:
+    EngineName = str
+else:  # what the command line takes
+    EngineName = Literal[tuple(ENGINES)]

@@ -1,0 +1,94 @@
+"""What must not be lost or misjudged: output that cannot be read, detached commands, limits, a silent API."""
+
+from __future__ import annotations
+
+import signal
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from busbw_testing.kubernetes_cluster import Cluster
+
+pytestmark = pytest.mark.kubernetes
+
+IMAGE = ("--image", "lab/busbw")
+NULL = ("--backend", "null", "--world", "nccl")
+RUN = ("run", "all_reduce", "-b", "1K", "-e", "8K", "--case-time", "1s", "-N", "2", *IMAGE)
+
+
+def test_output_that_cannot_be_read_is_not_deleted(busbw: Any, cluster: Cluster, namespace: str) -> None:
+    running = busbw.start(*RUN)
+    running.until(lambda: running.rows)
+    with cluster.refusing_logs():
+        done = running.done()
+        assert done.code == 3, done
+        assert "could not be read" in done.error
+        assert "busbw attach" in done.hint
+        cleaned = busbw("clean")
+        assert cleaned.code == 3, cleaned
+        assert cluster.core.list_namespaced_pod(namespace).items
+    assert busbw("attach").code == 0
+    assert busbw.record()["status"] == "complete"
+    assert [result["status"] for result in busbw.record()["results"]] == ["good"] * 8
+
+
+@pytest.mark.parametrize("kind", [("--mpi", "none"), ()])
+def test_a_detached_command_ends_as_it_would_have_in_the_foreground(
+    busbw: Any, kind: tuple[str, ...]
+) -> None:
+    words = ("exec", "-N", "1", *IMAGE, *kind, "--detach", "--", "sh", "-c", "echo hello; exit 3")
+    assert busbw(*words).code == 0
+    for _ in range(2):  # followed to its end, and from what was kept
+        done = busbw("attach")
+        assert done.code == 3, done
+        assert "hello" in done.out
+    assert busbw.record()["status"] == "failed"
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param((), id="mpijob"),
+        pytest.param(("--mpi", "none"), id="job"),
+        pytest.param(("--mpi", "none", "--set", "kind=jobset"), id="jobset"),
+    ],
+)
+def test_a_run_that_takes_too_long(busbw: Any, kind: tuple[str, ...]) -> None:
+    long = (
+        ("-e", "8", "-n", "10000000000000", *NULL) if kind else ("-b", "1K", "-e", "1G", "--case-time", "5s")
+    )
+    words = ("run", "all_reduce", "-N", "2", *IMAGE, *long)
+    done = busbw(*words, *kind, "--time-limit", "12s")
+    assert done.code == 5, done
+    assert "DeadlineExceeded" in done.error
+    assert done.hint == "give --time-limit more"
+    assert busbw.record()["status"] == "failed"
+
+
+def test_an_api_that_is_away_has_cancelled_nothing(busbw: Any, cluster: Cluster) -> None:
+    running = busbw.start("run", "all_reduce", "-e", "8", "-n", "10000000000000", "-N", "2", *IMAGE, *NULL)
+    running.until(lambda: "all_reduce" in running.out or busbw.rank_processes())
+    with cluster.refusing_api():
+        running.process.send_signal(signal.SIGINT)
+        running.until(lambda: "not cancelled yet: " in running.err)
+    done = running.done()  # asked again, and taken
+    assert done.code == 130, done
+    assert busbw.record()["status"] == "interrupted"
+    deadline = time.monotonic() + 30.0
+    while busbw.rank_processes():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+def test_a_worker_that_is_deleted_is_named(busbw: Any, cluster: Cluster, namespace: str) -> None:
+    running = busbw.start("run", "all_reduce", "-b", "1K", "-e", "1G", "--case-time", "5s", "-N", "2", *IMAGE)
+    running.until(lambda: running.rows)
+    names = [pod.metadata.name for pod in cluster.core.list_namespaced_pod(namespace).items]
+    (victim,) = (name for name in names if name.endswith("worker-1"))
+    cluster.core.delete_namespaced_pod(victim, namespace, grace_period_seconds=0)
+    done = running.done()
+    assert done.code == 5, done
+    assert f"pod {victim} was deleted while its ranks ran" in done.error
+    assert busbw.record()["status"] == "failed"
