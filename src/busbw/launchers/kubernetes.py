@@ -38,6 +38,7 @@ from busbw.launchers.kubernetes_yaml import from_yaml, to_yaml
 from busbw.launchers.topology import everything
 from busbw.launchers.topology_files import read_texts, topology_of
 from busbw.model.event import decode
+from busbw.settings.engines import ENGINES
 from busbw.settings.launch import LaunchSettings
 
 WAIT_SECONDS: float | None = 900.0
@@ -45,8 +46,14 @@ WAIT_SECONDS: float | None = 900.0
 JOB_FILE: Final = "job.yaml"
 # The API server's bound on a ConfigMap's content.
 MOST_BUNDLE_BYTES: Final = 1 << 20
-# What judges records and builds images, which is done where the job is submitted.
-NOT_FOR_RANKS: Final = frozenset({"analysis", "containers", "diagnosis", "references"})
+# What judges records, builds images and submits jobs, which is done where the job is submitted.
+NOT_FOR_RANKS: Final = tuple(
+    f"busbw/{place}"
+    for place in (
+        *("analysis/", "containers/", "diagnosis/", "references/"),
+        *(f"launchers/{engine}" for engine in ENGINES if engine != "hosts"),  # ranks reach hosts as it does
+    )
+)
 
 
 def inquire(launch: LaunchSettings, command: tuple[str, ...] = ()) -> Mapping[str, str]:  # noqa: ARG001
@@ -133,9 +140,9 @@ def _bundle() -> str:
         resources.as_file(resources.files("busbw")) as package,
     ):
         for path in sorted(package.rglob("*")):
-            place = path.relative_to(package)
-            if path.is_file() and "__pycache__" not in path.parts and place.parts[0] not in NOT_FOR_RANKS:
-                archive.write(path, f"busbw/{place}")
+            name = f"busbw/{path.relative_to(package).as_posix()}"
+            if path.is_file() and "__pycache__" not in path.parts and not name.startswith(NOT_FOR_RANKS):
+                archive.write(path, name)
     size_bytes = len(data.getvalue())
     if size_bytes > MOST_BUNDLE_BYTES:
         raise UsageError(
