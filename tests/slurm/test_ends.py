@@ -122,8 +122,8 @@ def test_ctrl_c_in_attach_leaves_the_job(front: Any, cluster: SlurmCluster) -> N
     assert "the job goes on" in done.err
     assert cluster.jobs() == [front.job_id()]
     assert front.run("cancel", "last").code == 0
-    front.run("attach", "last")
-    assert front.record()["status"] == "interrupted"
+    done = front.run("attach", "last")
+    assert front.record()["status"] == "interrupted", (done, front.record())
 
 
 @pytest.mark.parametrize("where", ["front", "far_front"])

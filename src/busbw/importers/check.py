@@ -144,8 +144,10 @@ def _odd_counts(table: Table) -> BoolArray:
     usual = int(values[counts.argmax()])
     if counts.max() / judged.sum() < _ENOUGH:
         return none
+    alone = int(judged.sum()) <= _FEW_ROWS  # whose majority does not tell that the tool counts otherwise
+    no_size = (table.counts == 0) & (table.sizes > 0) & (element > 0)
     # Sizes below one block a rank are printed as 0 with a count of 0; a row of 0 elements has no size either.
-    odd: BoolArray = (judged & (blocks != usual)) | ((table.counts == 0) & (table.sizes > 0) & (element > 0))
+    odd: BoolArray = (judged & ((blocks != usual) | (alone & (blocks < 0)))) | no_size
     return odd
 
 

@@ -178,7 +178,10 @@ def _read_text(text: Text, path: str, tool: str, part_rows: int | None) -> Itera
         NCCL_TESTS, tool
     ):
         rows = (head + stream.read()).decode("utf-8", "replace").splitlines()
-        yield Reading(path, _as(tool, nccl_tests_csv.tables(rows)), is_log=True, lines=len(rows))
+        tables = _as(tool, nccl_tests_csv.tables(rows))
+        words = "the heading of the CSV file has no columns for size, count, time and bandwidth"
+        findings = () if tables else (ImportFinding("damaged", words, 1),)
+        yield Reading(path, tables, is_log=True, lines=len(rows), findings=findings)
         return
     first, created = 1, ""
     for log in scan_parts(_chunks(head, stream), tool, part_rows):

@@ -37,9 +37,9 @@ _SIDES: Final = {"oop": Placement.OUT_OF_PLACE, "ip": Placement.IN_PLACE}
 
 
 def is_csv(first_line: str) -> bool:
-    """Whether a line is the heading of such a file."""
+    """Whether a line is the heading of such a file, or its beginning."""
     plain = first_line.lstrip("\ufeff \"'").lower()
-    return plain.startswith("size_bytes") and "busbw" in plain and _delimiter(first_line) in plain
+    return plain.startswith("size_bytes") and _delimiter(first_line) in plain
 
 
 def _delimiter(heading: str) -> str:
@@ -112,6 +112,9 @@ def _read(
         is_one = len(cells) <= width and reader.line_num == before + 1
         if is_one and _is_row(cells, positions, sides):
             rows.append((reader.line_num, cells))
+            if any("\0" in cell for cell in cells):  # in its last words: the next row may have gone with them
+                lost = "NUL bytes: what stood there is lost"
+                findings.append(ImportFinding("damaged", lost, reader.line_num))
         elif any(cells):
             text = f"not a whole row: {','.join(cells)[:80]}"
             findings.append(ImportFinding("damaged", text, reader.line_num))

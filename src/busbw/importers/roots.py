@@ -56,9 +56,12 @@ def _lonely(table: Table) -> BoolArray:
 
 
 def within_ranks(table: Table, name: str, ranks: int, solved: RankInterval | None) -> Table:
-    """The table without the rows whose root is beyond the last rank. Where most rows have one, and no device
-    list says how many ranks there are, it is their number that is wrong: the rows stay, and that is said.
+    """The table without the rows whose root is beyond the last rank, or that have one where the operation,
+    known by now, has none. Where most rows have one beyond, and no device list says how many ranks there are,
+    it is their number that is wrong: the rows stay, and that is said.
     """
+    if base(name) in _ROOTLESS:
+        return _without_roots(table, name)
     if base(name) not in ROOTED or not len(table) or ranks < 1:
         return table
     known = [ranks, len(table.ranks), *((solved.high or solved.low,) if solved is not None else ())]
@@ -68,8 +71,20 @@ def within_ranks(table: Table, name: str, ranks: int, solved: RankInterval | Non
     if not table.ranks and 2 * int(beyond.sum()) > len(table):
         text = f"root {int(table.roots.max())} is no rank of {ranks}: --ranks or a label is wrong"
         return table.with_findings(ImportFinding("contradiction", text, table.first_line))
+    return _left_out(table, beyond, f"is no rank of {ranks}")
+
+
+def _without_roots(table: Table, name: str) -> Table:
+    """Without the rows that have a root, unless all have: then it is another operation's table."""
+    rooted = table.roots > NO_ROOT
+    if not rooted.any() or (rooted.all() and len(table) > _FEW_ROWS):
+        return table
+    return _left_out(table, rooted, f"in a table of {name}, which has none")
+
+
+def _left_out(table: Table, odd: BoolArray, why: str) -> Table:
     found = [
-        ImportFinding("damaged", f"left out: root {root} is no rank of {ranks}", line)
-        for root, line in zip(table.roots[beyond].tolist(), table.lines[beyond].tolist(), strict=True)
+        ImportFinding("damaged", f"left out: root {root} {why}", line)
+        for root, line in zip(table.roots[odd].tolist(), table.lines[odd].tolist(), strict=True)
     ]
-    return table.keep(~beyond).with_findings(*found[:_MOST_FINDINGS])
+    return table.keep(~odd).with_findings(*found[:_MOST_FINDINGS])

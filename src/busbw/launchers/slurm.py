@@ -195,7 +195,7 @@ def cancel(handle: Handle, *, now: bool) -> None:
     """
     steps = commands.steps(handle.id, handle.name)
     for step in steps:
-        commands.end(f"--signal={'KILL' if now else 'TERM'}", step)
+        commands.end_step(f"--signal={'KILL' if now else 'TERM'}", step)
     if handle.details.get("step_of"):
         if (now or not steps) and _keeper_is_alive(handle):
             with contextlib.suppress(ProcessLookupError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -18,6 +19,10 @@ _ASK: Final = "try `scontrol ping` here: busbw needs a host that reaches Slurm (
 _FORGOTTEN: Final = "invalid job id"
 # Of a job or step that has ended (scancel, squeue).
 _OVER: Final = (_FORGOTTEN, "already completing", "already completed")
+# Of a step that its nodes do not have yet, or no longer (scancel); how long that may last.
+_STARTING: Final = "not running"
+_STARTS_SECONDS: Final = 15.0
+_AGAIN_SECONDS: Final = 0.5
 # What says where Slurm is, not which job a shell belongs to.
 _KEPT: Final = frozenset({"SLURM_CONF", "SLURM_CLUSTERS"})
 
@@ -96,6 +101,18 @@ def look(job_id: str) -> Reading:
 def end(*words: str) -> None:
     """Scancel. No error where there is nothing left to end; raises SiteError where Slurm did not take it."""
     _unless_over(ask(("scancel", *words)))
+
+
+def end_step(signal: str, step: str) -> None:
+    """As end, of a step that may still be starting on its nodes: Slurm then knows of it, and they do not."""
+    give_up_s = time.monotonic() + _STARTS_SECONDS
+    while True:
+        try:
+            return end(signal, step)
+        except SiteError as error:
+            if _STARTING not in error.message or time.monotonic() > give_up_s:
+                raise
+        time.sleep(_AGAIN_SECONDS)
 
 
 def _unless_over(done: subprocess.CompletedProcess[str]) -> None:

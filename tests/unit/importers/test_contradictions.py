@@ -235,3 +235,18 @@ def test_swapped_columns_are_damaged_rows(nccl_table: Callable[[int], str], impo
     whole = set(times(imported(text)[0]))
     for record in imported(swapped, op="all_reduce", ranks=16):
         assert set(times(record)) <= whole
+
+
+def test_a_root_in_a_table_that_is_said_to_have_none(imported: Callable[..., list[RunRecord]]) -> None:
+    """The log lost the line of its test, and the user says which it was: two of three rows cannot be right."""
+    heading = "# nThread 1 nGpus 1 minBytes 1024 maxBytes 4096 step: 2(factor)\n" + HEADING
+    rows = [
+        (1024, 256, 3, "20.00    0.05    0.10      0   20.00    0.05    0.10      0"),
+        (2048, 512, 3, "20.00    0.10    0.19      0   20.00    0.10    0.19      0"),
+        (4096, 1024, -1, "20.00    0.20    0.38      0   20.00    0.20    0.38      0"),
+    ]
+    text = "".join(f"{size} {count} float sum {root} {words}\n" for size, count, root, words in rows)
+    (record,) = imported(heading + text, op="all_reduce", ranks=16)
+    assert {case.size_bytes for case in record.plan.cases} == {4096}
+    said = [finding.text for finding in record.source.findings if finding.kind == "damaged"]
+    assert said == ["left out: root 3 in a table of all_reduce, which has none"] * 2
