@@ -238,7 +238,7 @@ def test_swapped_columns_are_damaged_rows(nccl_table: Callable[[int], str], impo
 
 
 def test_a_root_in_a_table_that_is_said_to_have_none(imported: Callable[..., list[RunRecord]]) -> None:
-    """The log lost the line of its test, and the user says which it was: two of three rows cannot be right."""
+    """The log lost its test's line, and the user says which it was: two of three rows cannot be right."""
     heading = "# nThread 1 nGpus 1 minBytes 1024 maxBytes 4096 step: 2(factor)\n" + HEADING
     rows = [
         (1024, 256, 3, "20.00    0.05    0.10      0   20.00    0.05    0.10      0"),
