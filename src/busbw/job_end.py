@@ -94,8 +94,14 @@ def clean(handle: Handle, folder: Path) -> None:
 
 
 def is_home(folder: Path) -> bool:
-    """Whether a run's record has its end, and nobody is still writing it."""
-    return close.read_status(folder) not in (None, RunStatus.RUNNING) and not is_owned(folder)
+    """Whether a run's record has its end, and nobody is still writing it. Ranks that were ended by a cancel
+    close a record in a shared folder as one of ranks that died: that is still to be judged.
+    """
+    status = close.read_status(folder)
+    is_cancelled = (folder / folders.CANCELLED_FILE).is_file() and folders.read_ended(folder) is None
+    if status in (None, RunStatus.RUNNING) or (status is RunStatus.FAILED and is_cancelled):
+        return False
+    return not is_owned(folder)
 
 
 def shell_code(folder: Path, code: ExitCode) -> int:
