@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import Any, Final
@@ -31,6 +31,17 @@ class _Metric:
     unit: str
     note: str
     is_time: bool = False
+
+
+@dataclass(frozen=True)
+class _Axes:
+    """Names of columns and rows, what they are (``y`` None: it goes without saying), the table's corner."""
+
+    x: str
+    across: list[str]
+    y: str | None
+    down: list[str]
+    corner: str
 
 
 _METRICS: Final = (
@@ -107,25 +118,39 @@ def _map(name: str, title: str, note: str, values: Floats, names: Sequence[str],
             for low, high in zip(first, ends, strict=True)
         ]
         note = f"{note} A cell is the worst of {first[1]} x {first[1]} pairs."
-    bins, steps = _steps(shown, metric)
-    words = list(bins)
     middle = float(np.nanmedian(shown))
-    rows = [
-        {
-            "x": labels[target], "y": labels[source], "bin": words[steps[source, target]],
-            "text": f"from {labels[source]} to {labels[target]}: {shown[source, target]:.4g} {metric.unit},"
-            f" {shown[source, target] / middle - 1:+.0%} of the median",
-        }
-        for source, target in np.argwhere(~np.isnan(shown)).tolist()
-    ]  # fmt: skip
-    cells = tuple(
-        (labels[at], *(NOT_APPLICABLE if np.isnan(value) else f"{value:.3g}" for value in row))
-        for at, row in enumerate(shown)
+
+    def text(source: int, target: int) -> str:
+        value = shown[source, target]
+        of_median = f"{value / middle - 1:+.0%} of the median"
+        return f"from {labels[source]} to {labels[target]}: {value:.4g} {metric.unit}, {of_median}"
+
+    axes = _Axes("to", labels, "from", labels, f"{metric.unit}, from")
+    return _heat(name, title, note, shown, metric, axes, text)
+
+
+def _heat(
+    name: str,
+    title: str,
+    note: str,
+    values: Floats,
+    metric: _Metric,
+    axes: _Axes,
+    text: Callable[[int, int], str],
+) -> Plot:
+    """A cell for every value that there is, in the colour of its step; ``text`` says it whole."""
+    bins, steps = _steps(values, metric)
+    words = list(bins)
+    marks = tuple(
+        {"x": axes.across[x], "y": axes.down[y], "bin": words[steps[y, x]], "text": text(y, x)}
+        for y, x in np.argwhere(~np.isnan(values)).tolist()
     )
-    return Plot(
-        "heat", name, title, note, tuple(rows), Table((f"{metric.unit}, from", *labels), cells),
-        {"x": "to", "y": "from", "bins": bins, "across": labels, "down": labels},
-    )  # fmt: skip
+    cells = tuple(
+        (axes.down[at], *(NOT_APPLICABLE if np.isnan(value) else f"{value:.3g}" for value in row))
+        for at, row in enumerate(values)
+    )
+    options = {"x": axes.x, "y": axes.y, "bins": bins, "across": axes.across, "down": axes.down}
+    return Plot("heat", name, title, note, marks, Table((axes.corner, *axes.across), cells), options)
 
 
 def _steps(values: Floats, metric: _Metric) -> tuple[dict[str, str], Any]:
@@ -151,22 +176,14 @@ def _rails(name: str, size_bytes: int, hosts: Sequence[str], tested: Mapping[str
         for rail, rank in enumerate(ranks):
             if rank in rates:
                 values[row, rail] = gb_per_s(size_bytes, rates[rank])
-    metric = _Metric(BANDWIDTH, "", "GB/s", "")
-    bins, steps = _steps(values, metric)
-    words, rows = list(bins), list(by_host)
+    down = list(by_host)
     rails = [f"rail {rail}" for rail in range(values.shape[1])]
-    marks = [
-        {"x": rails[rail], "y": rows[row], "bin": words[steps[row, rail]],
-         "text": f"{rows[row]}, {rails[rail]}: {values[row, rail]:.4g} GB/s"}
-        for row, rail in np.argwhere(~np.isnan(values)).tolist()
-    ]  # fmt: skip
-    cells = tuple(
-        (rows[at], *(NOT_APPLICABLE if np.isnan(value) else f"{value:.3g}" for value in row))
-        for at, row in enumerate(values)
+    return _heat(
+        f"{name}-{stage.value}",
+        f"GB/s that each rank received: {WHAT[stage]}",
+        f"{format_size(size_bytes)} a message. {_SCALE}",
+        values,
+        _Metric(BANDWIDTH, "", "GB/s", ""),
+        _Axes("rail", rails, None, down, "host"),
+        lambda row, rail: f"{down[row]}, {rails[rail]}: {values[row, rail]:.4g} GB/s",
     )
-    return Plot(
-        "heat", f"{name}-{stage.value}", f"GB/s that each rank received: {WHAT[stage]}",
-        f"{format_size(size_bytes)} a message. {_SCALE}", tuple(marks),
-        Table(("host", *rails), cells),
-        {"x": "rail", "y": None, "bins": bins, "across": rails, "down": rows},
-    )  # fmt: skip

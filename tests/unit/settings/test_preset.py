@@ -10,19 +10,6 @@ from busbw.errors import UsageError
 from busbw.settings.preset import names, read_preset
 from busbw.settings.preset_file import parse, refuse_cut_notes
 
-H100_NICS = ",".join(f"ibp{number}:1" for number in range(8))
-SPECTRUM_X = {
-    "NCCL_IB_NET_LATENCY": "50",
-    "NCCL_IB_ADAPTIVE_ROUTING": "1",
-    "NCCL_NVLS_NCHANNELS": "24",
-    "NCCL_P2P_NET_CHUNKSIZE": "524288",
-    "NCCL_NVLSTREE_MAX_CHUNKSIZE": "262144",
-    "NCCL_NVLS_CHUNKSIZE": "262144",
-    "NCCL_IB_ADDR_FAMILY": "AF_INET6",
-    "NCCL_IB_ADDR_RANGE": "fd02::/16",
-    "NCCL_IB_TC": "96",
-}
-
 
 def test_every_cluster_that_the_sources_know_is_there() -> None:
     aws = ["p4d.24xlarge", "p4de.24xlarge", "p5.48xlarge", "p5e.48xlarge", "p5en.48xlarge"]
@@ -68,40 +55,6 @@ def test_every_preset_says_where_it_is_from_and_reads_in_every_version(name: str
             ["NCCL_BUFFSIZE", "NCCL_TUNER_PLUGIN", "OMPI_MCA_pml", "FI_EFA_USE_DEVICE_RDMA"],
         ),
         ("aws/p6e-gb200.36xlarge", "", {"NCCL_NVLS_ENABLE": "1", "NCCL_MNNVL_ENABLE": "1"}, []),
-        (
-            "coreweave/h100",
-            "kubernetes",
-            {"UCX_NET_DEVICES": H100_NICS, "NCCL_COLLNET_ENABLE": "0", "NCCL_NET_PLUGIN": "none"},
-            ["NCCL_ALGO", "UCX_TLS"],
-        ),
-        (
-            "coreweave/h100",
-            "slurm",
-            {"UCX_NET_DEVICES": "eth0", "UCX_TLS": "tcp", "PMIX_MCA_gds": "^ds12", "NCCL_NET_PLUGIN": "none"},
-            ["NCCL_COLLNET_ENABLE", "SHARP_COLL_ENABLE_PCI_RELAXED_ORDERING"],
-        ),
-        (
-            "coreweave/h100-sharp",
-            "kubernetes",
-            {"NCCL_ALGO": "COLLNETCHAIN", "NCCL_COLLNET_ENABLE": "1"},
-            ["NCCL_NET_PLUGIN"],
-        ),
-        ("coreweave/b300-sharp", "slurm", {"NCCL_COLLNET_ENABLE": "1"}, ["NCCL_ALGO"]),
-        ("coreweave/h100@2025-07", "kubernetes", {"NCCL_COLLNET_ENABLE": "0"}, ["NCCL_NET_PLUGIN"]),
-        ("coreweave/a100-no-ib", "", {"NCCL_IB_HCA": "eth0"}, []),
-        (
-            "coreweave/a100-gdrcopy",
-            "",
-            {"NCCL_GDRCOPY_ENABLE": "1", "NCCL_DEBUG": "INFO"},
-            ["UCX_NET_DEVICES"],
-        ),
-        ("coreweave/gb300-roce", "kubernetes", SPECTRUM_X, []),
-        (
-            "coreweave/gb200-nvl72@2025-07",
-            "kubernetes",
-            {"NCCL_NVLS_ENABLE": "0", "NCCL_COLLNET_ENABLE": "0"},
-            ["NCCL_MNNVL_ENABLE", "UCX_TLS"],
-        ),
         ("alcf/polaris-6", "pbs", {"NCCL_NET_GDR_LEVEL": "PXB", "FI_CXI_RX_MATCH_MODE": "software"}, []),
         (
             "alcf/polaris-recommended",

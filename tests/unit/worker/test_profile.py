@@ -18,6 +18,13 @@ from busbw.record.read import read_record
 from busbw.settings.run import RunSettings
 from busbw.worker.profile import option, profile_words, report_name
 
+OF_TORCHRUN = {
+    "RANK": "0",
+    "WORLD_SIZE": "1",
+    "LOCAL_RANK": "0",
+    "MASTER_ADDR": "127.0.0.1",
+    "MASTER_PORT": "1",
+}
 # What nsys does, less the profile: it runs the words behind its own, and leaves a report.
 NSYS = f"""#!{sys.executable}
 import json, os, subprocess, sys
@@ -120,15 +127,8 @@ def test_dry_run_shows_what_a_rank_becomes(tmp_path: Path) -> None:
 def test_a_rank_of_an_engine_wraps_itself(with_nsys: Path, tmp_path: Path) -> None:
     folder = tmp_path / "delivered"
     words = ("run", "all_reduce", "-b", "1K", "-n", "4", "--backend", "null", "--format", "jsonl")
-    environ = {
-        "RANK": "0",
-        "WORLD_SIZE": "1",
-        "LOCAL_RANK": "0",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": "1",
-    }
     own = ("--profile=nsys", "--profile-args=--delay 2", f"--deliver={folder}", "--world", "solo")
-    done = start(with_nsys, *words, *own, **environ)
+    done = start(with_nsys, *words, *own, **OF_TORCHRUN)
     assert done.returncode == 0, done.stderr
     assert '"status":"complete"' in done.stdout
     (report,) = (folder / "evidence" / "nsys").iterdir()
@@ -138,14 +138,7 @@ def test_a_rank_of_an_engine_wraps_itself(with_nsys: Path, tmp_path: Path) -> No
 
 
 def test_ranks_of_somebodys_launcher_are_not_wrapped(tmp_path: Path) -> None:
-    environ = {
-        "RANK": "0",
-        "WORLD_SIZE": "1",
-        "LOCAL_RANK": "0",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": "1",
-    }
-    done = start(tmp_path, "run", "all_reduce", "--profile", "nsys", "--backend", "null", **environ)
+    done = start(tmp_path, "run", "all_reduce", "--profile", "nsys", "--backend", "null", **OF_TORCHRUN)
     assert done.returncode == 2
     assert "cannot wrap the ranks that" in done.stderr
     assert "nsys profile --export sqlite" in done.stderr
