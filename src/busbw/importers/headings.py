@@ -7,9 +7,10 @@ whatever options added columns: ``error`` or ``#wrong``, with or without ``root`
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import pairwise
 from typing import Final
 
 from busbw.importers.columns import Column, Kind, Layout
@@ -156,7 +157,18 @@ def _nccl_tests(line: str) -> Layout | None:
             blank = (len(columns), matches[index - 1].end(), match.end())
         columns.append(Column(ours, kind, seen.get(ours, 0)))
         seen[ours] = seen.get(ours, 0) + 1
+    if not _is_in_order(names):
+        return None
     return Layout(NCCL_TESTS, tuple(columns), "", tuple(breaks), blank=blank)
+
+
+def _is_in_order(names: Sequence[str]) -> bool:
+    """Whether times, algbw and busbw follow each other as in every version: in damaged headings that have
+    them in another order the rows are told from their numbers.
+    """
+    before = {"algbw": ("time", "cputime"), "busbw": ("algbw",)}
+    told = [name for name in names if name in ("time", "cputime", *before)]
+    return all(first in before.get(second, (first,)) for first, second in pairwise(told))
 
 
 def _nccom_test(line: str) -> Layout | None:

@@ -250,3 +250,18 @@ def test_a_root_in_a_table_that_is_said_to_have_none(imported: Callable[..., lis
     assert {case.size_bytes for case in record.plan.cases} == {4096}
     said = [finding.text for finding in record.source.findings if finding.kind == "damaged"]
     assert said == ["left out: root 3 in a table of all_reduce, which has none"] * 2
+
+
+@pytest.mark.parametrize("swapped", [("time", "algbw"), ("algbw", "busbw")])
+def test_a_heading_with_columns_in_no_versions_order(
+    swapped: tuple[str, str], imported: Imported, nccl_table: Callable[[int], str]
+) -> None:
+    """In both placements: no row tells, but no version prints it so. The rows' own numbers tell the order."""
+    text = nccl_table(1)
+    (heading,) = (line for line in text.splitlines() if "algbw" in line and "size" in line)
+    first, second = swapped
+    other = heading.replace(first, "@").replace(second, first).replace("@", second)
+    (whole,) = imported(text, op="all_reduce", ranks=16)
+    kept = {at for record in imported(text.replace(heading, other), op="all_reduce", ranks=16)
+            for at in times(record)}  # fmt: skip
+    assert kept <= set(times(whole))
