@@ -3,10 +3,13 @@
 // given a way to our tables of function pointers, and it puts its own functions there. Only that interface is
 // declared here, so nothing has to be built in or linked with.
 #include <dlfcn.h>
+#include <sched.h>
 
+#include <atomic>
 #include <cstdlib>
-#include <mutex>
-#include <string>
+#include <cstring>
+#include <memory>
+#include <vector>
 
 #include "collective_call.hpp"
 
@@ -99,18 +102,21 @@ bool attach(const char* domain) {
   return true;
 }
 
-bool is_attached = false;
+enum State : int { kUntried, kTrying, kNobody, kAttached };
+std::atomic<State> state{kUntried};
+
+bool is_attached() { return state.load() == kAttached; }
 
 // The call, seen by the tool. There is none of these where there is no tool, so a call costs what it does.
 struct RangedCall final : BusbwCall {
   RangedCall(BusbwCall* inner, const char* text, uint64_t bytes)
-      : BusbwCall(inner->slots), call(inner), name(text) {
+      : BusbwCall(inner->slots), call(inner), name(text, text + std::strlen(text) + 1) {
     attributes.version = kNvtxVersion;
     attributes.size = sizeof(Attributes);
     attributes.payload_type = kUnsignedPayload;
     attributes.payload = bytes;
     attributes.message_type = kPlainText;
-    attributes.message = name.c_str();
+    attributes.message = name.data();
   }
 
   int32_t issue(uint64_t slot) const noexcept override {
@@ -128,7 +134,7 @@ struct RangedCall final : BusbwCall {
   bool can_start() const noexcept override { return call->can_start(); }
 
   const std::unique_ptr<BusbwCall> call;
-  const std::string name;
+  const std::vector<char> name;  // as everywhere here: std::string would need the C++ library
   Attributes attributes = {};
 };
 
@@ -136,12 +142,16 @@ struct RangedCall final : BusbwCall {
 }  // namespace busbw
 
 int32_t busbw_nvtx_attach(const char* domain) {
-  static std::once_flag once;
-  std::call_once(once, [&] { busbw::is_attached = busbw::attach(domain); });
-  return busbw::is_attached ? 1 : 0;
+  // What std::call_once does, whose half in the C++ library a core that needs none cannot use.
+  busbw::State found = busbw::kUntried;
+  if (busbw::state.compare_exchange_strong(found, busbw::kTrying)) {
+    busbw::state = busbw::attach(domain) ? busbw::kAttached : busbw::kNobody;
+  }
+  while (busbw::state.load() == busbw::kTrying) sched_yield();
+  return busbw::is_attached() ? 1 : 0;
 }
 
 BusbwCall* busbw_ranged_call(BusbwCall* call, const char* text, uint64_t bytes) {
-  if (call == nullptr || !busbw::is_attached) return call;
+  if (call == nullptr || !busbw::is_attached()) return call;
   return new busbw::RangedCall(call, text, bytes);
 }
