@@ -35,7 +35,8 @@ def finish(following: Following) -> ExitCode:
     code, error = judge(following)
     if error is not None and not following.story.connected:
         error = with_remedy(error, following.story.output)
-    if code is ExitCode.INTERRUPTED and not following.story.connected and not following.stopped:
+    never_met = not following.story.connected and not following.is_command  # a command has no ranks
+    if code is ExitCode.INTERRUPTED and never_met and not following.stopped:
         following.say(f"job {handle.id} was cancelled before its ranks were connected")
     _close(folder, code, error)
     if is_collected:

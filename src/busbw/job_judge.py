@@ -36,6 +36,8 @@ def judge(following: Following) -> tuple[ExitCode, Event | None]:
     story, state = following.story, following.state
     if following.given_up is not None and not story.connected:
         return following.given_up.exit_code, error_event(following.given_up)
+    if session.is_out_of_time(story) and not story.interrupted:
+        return session.judge(story, state.host)  # what the engine says is of our cancelling
     if (failed := _lost_peer(following)) is not None:
         return failed.exit_code, error_event(failed)
     code, error = session.judge(story, state.host)  # this host, where the front is, has no rank to blame
@@ -97,7 +99,8 @@ def _of_command(state: JobState) -> tuple[ExitCode, Event | None]:
     """The end of a user's command: busbw has no opinion of it but whether it ended well."""
     if state.code == 0:
         return ExitCode.OK, None
-    how = state.why or (f"exit code {state.code}" if state.code is not None else "no exit code is known")
+    how = state.why or (f"exit code {state.code}" if state.code is not None else "its engine tells none")
     hint = state.hint or _SHELL_HINTS.get(state.code or 0, "")
-    failed = RankFailed(f"the command failed: {how}", hint=hint, rank=state.rank, host=state.host)
+    end = "the command failed" if state.code is not None else "the command's exit code is not known"
+    failed = RankFailed(f"{end}: {how}", hint=hint, rank=state.rank, host=state.host)
     return failed.exit_code, error_event(failed)

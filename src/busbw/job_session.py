@@ -26,6 +26,7 @@ from busbw.model.event import Emit, Event, EventKind, decode, event
 from busbw.record import folder as folders
 from busbw.record.arrive import Arrival, Heard
 from busbw.record.owner import Owner
+from busbw.record.printed import Keeping, Line, Reading
 from busbw.units import parse_duration
 
 # How often what another process hears is looked at.
@@ -47,9 +48,12 @@ class Following:
     arrival: Arrival
     story: session.Story
     wait_seconds: float | None
+    limit_seconds: float | None = None  # how long the job may run, by us, whatever its engine's limit
+    running_since_s: float | None = None
+    told_silence: bool = False  # that no rank has said anything
     cancels: bool = True  # Ctrl-C ends the job; else it only ends the following
     is_command: bool = False  # of the user's (exec): what it prints is all that it says
-    raw: Callable[[str], object] | None = None  # takes output lines that are no events
+    raw: Callable[[Line], object] | None = None  # takes output lines that are no events
     state: JobState = field(default_factory=lambda: JobState(Phase.PENDING))
     given_up: BusbwError | None = None
     since_s: float = field(default_factory=time.monotonic)
@@ -64,6 +68,11 @@ class Following:
     ends_now: bool = False  # without time for last words
     looked: bool = False  # the engine has told a state
     heard_s: float = field(default_factory=time.monotonic)  # when the last line came, or the first state
+
+    printed: Reading = field(init=False)  # what a command printed, where another process hears it
+
+    def __post_init__(self) -> None:
+        self.printed = Reading(self.folder)
 
     def say(self, text: str) -> None:
         """Tell the user, where there still is one: a terminal that was closed is why we are told to end."""
@@ -104,7 +113,7 @@ def bring(folder: Path, err: TextIO, *, ends: bool = False, now: bool = False) -
 
 def wait_seconds(text: str, engine: Engine) -> float | None:
     """How long a job may take to start: --wait, else the engine's own."""
-    return parse_duration(text) if text else engine.WAIT_SECONDS
+    return parse_duration(text, "--wait") if text else engine.WAIT_SECONDS
 
 
 def follow(following: Following) -> ExitCode:
@@ -139,8 +148,9 @@ def _follow_in_turn(following: Following, owner: Owner, interrupt: Interrupt) ->
         _hear(item, following, is_shown=number < heard.count)
     try:
         left = _follow(following, interrupt)
-    except BrokenPipeError:
-        following.engine.cancel(following.handle, now=True)
+    except BrokenPipeError:  # the reader of our output has left (`| head`), as one who presses Ctrl-C
+        if following.cancels:
+            cancel(following.folder, now=True)
         raise
     if left:
         following.left = True
@@ -152,8 +162,7 @@ def _read_along(following: Following, owner: Owner, heard: Heard, interrupt: Int
     """Show what another process hears, until the run folder is free. False where the user left before."""
     following.say(f"{owner.who()} follows this run: showing what it hears")
     while not owner.take():
-        for item in heard.new():
-            _show(item, following)
+        _show_heard(heard, following)
         if interrupt.requested and not following.cancels:
             following.left = True
             return False
@@ -170,10 +179,18 @@ def _read_along(following: Following, owner: Owner, heard: Heard, interrupt: Int
     return True
 
 
-def _tell_end(following: Following, heard: Heard) -> ExitCode:
-    """The end of a run that another process followed to it."""
+def _show_heard(heard: Heard, following: Following) -> None:
+    """What the process that follows the job has heard since: events, and what a command printed."""
     for item in heard.new():
         _show(item, following)
+    if following.raw is not None:
+        for line in following.printed.new():
+            following.raw(line)
+
+
+def _tell_end(following: Following, heard: Heard) -> ExitCode:
+    """The end of a run that another process followed to it."""
+    _show_heard(heard, following)
     ended = folders.read_ended(following.folder) or folders.Ended(ExitCode.RANK_FAILED, None)
     if ended.error is not None:
         following.show(ended.error)
@@ -185,10 +202,11 @@ def _tell_end(following: Following, heard: Heard) -> ExitCode:
 def _follow(following: Following, interrupt: Interrupt) -> bool:
     """Take the job's items. True where the user left a job that goes on."""
     engine, handle = following.engine, following.handle
-    with (following.folder / folders.LOG_FILE).open("a") as log:
+    printed = Keeping(following.folder) if following.is_command else contextlib.nullcontext()
+    with (following.folder / folders.LOG_FILE).open("a") as log, printed as keeping:
         for item in engine.follow(handle, following.folder):
             if isinstance(item, Output):
-                _take_line(item, following, log)
+                _take_line(item, following, log, keeping)
             elif isinstance(item, JobState):
                 _take_state(item, following)
             if interrupt.requested and not following.cancels:
@@ -211,7 +229,7 @@ def _heard_by_some(show: Callable[[_Shown], object]) -> Callable[[_Shown], None]
     return shown
 
 
-def _take_line(item: Output, following: Following, log: TextIO) -> None:
+def _take_line(item: Output, following: Following, log: TextIO, keeping: Keeping | None) -> None:
     following.heard_s = time.monotonic()
     heard = decode(item.text)
     if heard is not None:
@@ -222,8 +240,11 @@ def _take_line(item: Output, following: Following, log: TextIO) -> None:
     log.write(f"{item.source}: {item.text}\n" if item.source else item.text + "\n")
     log.flush()
     following.story.output.append(item.text)
-    if following.raw is not None:
-        following.raw(item.text)
+    line = Line(item.text, item.is_error)
+    if keeping is not None:
+        keeping.keep(line)
+    if following.raw is not None and following.printed.is_new(line):
+        following.raw(line)
 
 
 def _hear(item: Event, following: Following, *, is_shown: bool = False) -> None:
@@ -240,6 +261,8 @@ def _hear(item: Event, following: Following, *, is_shown: bool = False) -> None:
         story.end = item
     elif kind == EventKind.HEADER:
         story.connected = True
+    elif kind == EventKind.CASE:
+        story.finished += 1
     if not is_shown:
         _show(item, following)
 
@@ -260,6 +283,8 @@ def _take_state(state: JobState, following: Following) -> None:
             event(EventKind.STATE, job=following.handle.id, phase=state.phase.value, why=state.why)
         )
     following.state = state
+    if state.phase is Phase.RUNNING and following.running_since_s is None:
+        following.running_since_s = time.monotonic()
     if state.phase is Phase.ENDED and state.code is not None:
         following.story.exits[0] = state.code
 
@@ -271,10 +296,13 @@ def start_following(
     err: TextIO,
     *,
     wait: str = "",
+    limit_seconds: float | None = None,
     cancels: bool = True,
-    raw: Callable[[str], object] | None = None,
+    raw: Callable[[Line], object] | None = None,
 ) -> Following:
-    """A job that was just submitted, or is attached to."""
+    """A job that was just submitted, or is attached to. One that runs for longer than ``limit_seconds`` is
+    cancelled and has failed.
+    """
     engine = load(handle.engine)
     return Following(
         engine=engine,
@@ -285,6 +313,7 @@ def start_following(
         arrival=Arrival(folder),
         story=session.Story(LaunchRequest(handle.engine, "mpi", 0, ())),
         wait_seconds=wait_seconds(wait, engine),
+        limit_seconds=limit_seconds,
         cancels=cancels,
         is_command=is_command(folder),
         raw=_heard_by_some(raw) if raw is not None else None,

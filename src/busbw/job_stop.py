@@ -24,6 +24,8 @@ WRONG_SECONDS: Final = 30.0
 # A job that is ended with its output: how long it is silent once that was read, and how long it may take.
 _SILENT_SECONDS: Final = 2.0
 _READ_FIRST_SECONDS: Final = 15.0
+# How long the ranks of a job that runs are silent before that is said: modules and images take their time.
+_SILENT_START_SECONDS: Final = 60.0
 # How often an engine that does not answer is asked to end a job, and for how long.
 _AGAIN_SECONDS: Final = 2.0
 _REFUSED_SECONDS: Final = 30.0
@@ -50,13 +52,40 @@ def is_over(following: Following, interrupt: Interrupt) -> bool:
         following.given_up = _hopeless(following, now_s)
     if following.story.has_gone_wrong:
         following.wrong_since_s = following.wrong_since_s or now_s
+    _watch_limit(following, now_s)
+    _tell_silence(following, now_s)
     is_hung = following.wrong_since_s is not None and now_s - following.wrong_since_s > WRONG_SECONDS
-    if following.wants_end or following.given_up is not None or is_hung:
+    is_late = following.story.out_of_time_s is not None
+    if following.wants_end or following.given_up is not None or is_hung or is_late:
         _cancel(following, now_s)
     if following.cancelled_s is not None and now_s - following.cancelled_s > CANCEL_SECONDS:
         _kill(following)
         return True
     return False
+
+
+def _watch_limit(following: Following, now_s: float) -> None:
+    """Note that a job has run for longer than it may; one that somebody ends anyway ends for that."""
+    limit_s, since_s = following.limit_seconds, following.running_since_s
+    if limit_s is None or since_s is None or following.story.out_of_time_s is not None:
+        return
+    if now_s - since_s > limit_s and not following.wants_end and following.cancelled_s is None:
+        following.story.run_out_of_time(limit_s)
+        following.say(f"not ended after {limit_s:g} s: cancelling the job")
+
+
+def _tell_silence(following: Following, now_s: float) -> None:
+    """Say once that ranks have not come to their first word: they may hang, which nobody else can know."""
+    since_s = following.running_since_s
+    if following.told_silence or since_s is None or following.story.hello or following.is_command:
+        return
+    if now_s - since_s > _SILENT_START_SECONDS:
+        following.told_silence = True
+        log = following.folder / folders.LOG_FILE
+        following.say(
+            f"job {following.handle.id} has run for {_SILENT_START_SECONDS:g} s, and no rank has said"
+            f" anything yet; what its launcher says is in {log}"
+        )
 
 
 def _cancel(following: Following, now_s: float) -> None:

@@ -9,7 +9,7 @@ import os
 import shlex
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from busbw.errors import BusbwError, SiteError, UsageError
 from busbw.launchers.engine import Handle, Job, JobRequest, load
@@ -133,12 +133,20 @@ def is_command(folder: Path) -> bool:
     return "command" in settings and "deliver" not in settings
 
 
+def _fields(path: Path) -> dict[str, Any]:
+    """A JSON object; empty where there is none."""
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 def read_submission(folder: Path) -> dict[str, str]:
     """What was submitted, for a table: nodes, operations (or command), split, ranks, submission time (UTC);
-    empty where it was not said, or by an earlier version.
+    empty where it was not said, or by an earlier version, or cannot be read.
     """
-    job = json.loads((folder / folders.JOB_FILE).read_text())
-    request = json.loads((folder / folders.REQUEST_FILE).read_text())
+    job, request = (_fields(folder / name) for name in (folders.JOB_FILE, folders.REQUEST_FILE))
     settings = request.get("settings", {})
     words = settings.get("command", [])
     is_run = words[:1] == ["run"] and not is_command(folder)

@@ -98,7 +98,7 @@ def combine(launches: list[RunRecord], run_id: str) -> RunRecord:
         first,
         run_id=run_id,
         results=(*results, *not_run(len(first.plan.cases), len(results))),
-        method=_method(first.method or Method(), len(launches)),
+        method=_method([launch.method or Method() for launch in launches]),
         ended=now_utc(),
         status=RunStatus.COMPLETE,
     )
@@ -137,8 +137,14 @@ def _over_launches(case: Case, results: list[CaseResult], ranks: int) -> CaseRes
         skew_ns=_median([result.skew_ns for result in results]),
         first_call_ns=_median([result.first_call_ns for result in results]),
         stats={word: _median([result.stats.get(word) for result in results]) for word in worst.stats},
-        evidence={"launch_times_ns": times},
+        evidence={"launch_times_ns": times, **_least_singles(results)},
     )
+
+
+def _least_singles(results: list[CaseResult]) -> dict[str, int]:
+    """How many calls every launch timed one by one: what the percentiles are of, and too few for others."""
+    found = [result.evidence.get("single_calls") for result in results]
+    return {} if None in found else {"single_calls": min(calls for calls in found if calls is not None)}
 
 
 def _median(values: list[float | None]) -> float | None:
@@ -146,9 +152,13 @@ def _median(values: list[float | None]) -> float | None:
     return median(known) if len(known) == len(values) else None
 
 
-def _method(method: Method, launches: int) -> Method:
+def _method(methods: list[Method]) -> Method:
+    """Of the first launch; the clocks are worth what they were in the worst one."""
+    launches = len(methods)
+    errors = [method.clock_error_ns for method in methods if method.clock_error_ns is not None]
     return replace(
-        method,
-        time=f"geometric mean over {launches} launches of the {method.time}",
+        methods[0],
+        time=f"geometric mean over {launches} launches of the {methods[0].time}",
         interval=f"95 % t-interval over {launches} launches, of the logarithms of their times",
+        clock_error_ns=max(errors, default=None),
     )

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 # How long the other ranks may take to say their last words once one has died.
 LAST_WORDS_SECONDS: Final = 2.0
+# Lines of a launch that are shown where it failed.
+LAST_LINES: Final = 5
 # Collectives that a run's name lists.
 _NAMED: Final = 4
 
@@ -49,11 +51,18 @@ class Story:
     exits: dict[int, int] = field(default_factory=dict)  # process of the request -> code
     output: list[str] = field(default_factory=list)  # what was no event
     connected: bool = False  # all ranks were there
+    finished: int = 0  # cases that ended
     someone_ended: bool = False  # a rank, without a goodbye
     first_dead: int | None = None  # the first of those that had started
     missing: tuple[int, ...] = ()  # ranks that had not started when it ended
     interrupted: bool = False
     out_of_time_s: float | None = None  # the limit that the launch ran into
+    last_words: tuple[str, ...] = ()  # and its last lines then: a launcher that is ended adds its own
+
+    def run_out_of_time(self, limit_seconds: float) -> None:
+        """Note that the launch is to be ended."""
+        self.out_of_time_s = limit_seconds
+        self.last_words = tuple(line for line in self.output if line.strip())[-LAST_LINES:]
 
     @property
     def has_gone_wrong(self) -> bool:
@@ -148,7 +157,7 @@ def follow(
                 print("interrupted: ending the ranks", file=err)
                 return
             if limit_seconds is not None and time.monotonic() - started_s > limit_seconds:
-                story.out_of_time_s = limit_seconds
+                story.run_out_of_time(limit_seconds)
                 return
             if isinstance(item, Line):
                 _take_line(item, story, show, log)
@@ -188,6 +197,7 @@ def _take_line(line: Line, story: Story, show: Emit, log: TextIO) -> None:
         story.end = item
     else:
         story.connected = True
+        story.finished += kind == EventKind.CASE
         show(item)
 
 
@@ -199,12 +209,12 @@ def judge(story: Story, host: str) -> tuple[ExitCode, Event | None]:
     """
     if story.interrupted:
         return ExitCode.INTERRUPTED, None
-    if story.out_of_time_s is not None and story.end is None:
+    if is_out_of_time(story):
         late = RankFailed(
-            f"the launch had not ended after {story.out_of_time_s:g} s",
+            f"the launch had not ended after {story.out_of_time_s:g} s: {_how_far(story)}",
             hint="look at log/ in the run folder, or give it more time",
         )
-        return late.exit_code, error_event(late)
+        return late.exit_code, {**error_event(late), "last_words": list(story.last_words)}
     own = [error for error in story.errors if not error.get("peer_lost")]
     if own:
         return ExitCode(int(own[0]["exit_code"])), own[0]
@@ -219,6 +229,26 @@ def judge(story: Story, host: str) -> tuple[ExitCode, Event | None]:
         return ExitCode(int(story.end["exit_code"])), None
     lost = RankFailed("the ranks ended without a result", hint="look at log/ in the run folder")
     return lost.exit_code, error_event(lost)
+
+
+def is_out_of_time(story: Story) -> bool:
+    """Whether the launch was ended since it took too long: its ranks had no end, or were told to end."""
+    if story.out_of_time_s is None:
+        return False
+    return story.end is None or int(story.end["exit_code"]) == ExitCode.INTERRUPTED
+
+
+def _how_far(story: Story) -> str:
+    """Where a launch was that ran out of its time: what hangs while starting is looked for elsewhere than
+    what hangs in an operation.
+    """
+    if story.finished:
+        return f"{story.finished} cases had ended"
+    if story.connected:
+        return "its ranks were connected, and no case had ended"
+    if story.hello:
+        return f"{len(story.hello)} ranks had started, and were not ready to measure"
+    return "no rank had said anything"
 
 
 def _who_is_silent(story: Story) -> RankFailed | None:

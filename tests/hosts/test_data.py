@@ -78,3 +78,17 @@ def test_names_that_are_no_hosts_are_refused(cluster: Any) -> None:
         front = cluster.run("exec", "--on", "hosts", "--hostfile", hostfile, "--", "true", code=2)
         assert "line 2" in front.error
     assert not list(cluster.folder.rglob("PWNED"))
+
+
+@pytest.mark.parametrize("mpi", ["mpich", "openmpi", "none"])
+def test_folders_of_libraries_come_before_what_a_host_has(cluster: Any, mpi: str, request: Any) -> None:
+    python = request.getfixturevalue("open_mpi_python") if mpi == "openmpi" else sys.executable
+    setup = cluster.folder / "setup"
+    setup.write_text("export LD_LIBRARY_PATH=/there/lib")
+    on = ("--on", "hosts", "--hosts", "h2,h3", "--mpi", mpi, "--setup-script", setup)
+    libraries = ("--library-path", "/a b/$HOME", "--library-path", "/c")
+    command = (python, "-c", SHOW, "LD_LIBRARY_PATH")
+    front = cluster.run("exec", *on, *libraries, "--", *command, python=python)
+    lines = [json.loads(line) for line in front.out.splitlines() if line.startswith("[[")]
+    expected = [["LD_LIBRARY_PATH"], {"LD_LIBRARY_PATH": "/a b/$HOME:/c:/there/lib"}]
+    assert lines == [expected] * 2, front.out + front.err

@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import signal
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -107,6 +109,34 @@ def test_a_host_cannot_be_reached(cluster: Any) -> None:
     assert front.error.startswith("10.77.0.99 cannot be reached: ssh: connect to host 10.77.0.99 port 22")
     assert "hint: try: ssh -o BatchMode=yes 10.77.0.99 true" in front.error
     assert not cluster.left()
+
+
+@pytest.mark.parametrize(
+    ("line", "how"), [("exit 3", "ended with exit code 3"), ("exit 0", "ended with exit code 0")]
+)
+def test_a_shell_that_ends_before_it_begins_is_named(fresh_cluster: Any, line: str, how: str) -> None:
+    with_bashrc(fresh_cluster, "h3", line)
+    words = (*LONG_NULL, "--on", "hosts", "--hosts", "h2,h3")
+    front = fresh_cluster.run("run", *words, code=4)
+    assert front.error.startswith(f"the shell on h3 {how} before it did what it was told over ssh"), (
+        front.error
+    )
+    assert "hint: look in ~/.bashrc there" in front.error
+
+
+def test_a_shell_that_talks_is_heard_past(fresh_cluster: Any) -> None:
+    """Also where it does not end its line."""
+    with_bashrc(fresh_cluster, "h2", "echo Welcome; printf 'and {now'")
+    words = ("exec", "--on", "hosts", "--hosts", "h2,h3", "--mpi", "none", "--", "echo", "well")
+    assert fresh_cluster.run(*words).out.splitlines() == ["well", "well"]
+
+
+def with_bashrc(cluster: Any, host: str, line: str) -> None:
+    """The host's users have this start-up file; the machine's own stays as it is."""
+    file = cluster.folder / "bashrc"
+    file.write_text(f"{line}\n")
+    home = Path(pwd.getpwuid(os.getuid()).pw_dir)
+    cluster.hosts.run(host, "mount", "--bind", file, home / ".bashrc")
 
 
 def test_a_host_that_knows_no_such_python(cluster: Any) -> None:

@@ -63,3 +63,13 @@ def test_a_detached_command_ends_as_in_the_foreground(cluster: Any) -> None:
     cluster.run(*words)
     for _ in range(2):  # followed to its end, and from what was kept
         assert "hello" in cluster.run("attach", code=3).out
+
+
+@pytest.mark.parametrize("mpi", ["none", "mpich"])
+def test_standard_error_comes_to_standard_error(cluster: Any, mpi: str) -> None:
+    words = (*ON, "h1,h2", "--mpi", mpi, "--", "sh", "-c", "echo out; echo err >&2")
+    front = cluster.run(*words)
+    assert front.out.splitlines() == ["out", "out"]
+    assert front.err.splitlines().count("err") == 2
+    again = cluster.run("attach")
+    assert (again.out, again.err.splitlines().count("err")) == (front.out, 2)

@@ -49,6 +49,28 @@ def test_a_slow_node_is_named_and_left_out(busbw: Any, cluster: Any, namespace: 
     assert places_of(cluster, namespace, 3, affinity) == set(node_of.values()) - {slow_node}
 
 
+def test_a_lost_node_is_a_finding_and_the_hunt_goes_on(busbw: Any, cluster: Any, namespace: str) -> None:
+    words = ("--no-preflight", "--on", "kubernetes", "--namespace", namespace)
+    running = busbw.start(*HUNT, *words)
+    running.until(lambda: "round 1, screen" in running.err)
+    pods = {
+        pod.metadata.name: pod.spec.node_name for pod in cluster.core.list_namespaced_pod(namespace).items
+    }
+    victim = next(name for name in pods if name.endswith("worker-2"))
+    cluster.core.delete_namespaced_pod(victim, namespace, grace_period_seconds=0)
+    done = running.done()
+    assert "lost during the hunt" in done.err, done
+    assert done.code == 1
+    first, second = sorted(path for path in (busbw.folder / "home").iterdir() if path.is_dir())
+    assert json.loads((first / "run.json").read_text())["status"] == "failed"
+    record = json.loads((second / "run.json").read_text())
+    assert record["status"] == "complete"
+    left = {place["kubernetes_node"] for place in record["world"]["places"]}
+    assert (len(left), pods[victim] in left) == (3, False)
+    (lost,) = [finding for finding in record["findings"] if finding["check"] == "lost"]
+    assert pods[victim] in lost["hint"]
+
+
 def places_of(cluster: Any, namespace: str, count: int, affinity: dict[str, Any]) -> set[str]:
     """The nodes that the scheduler chooses for so many pods; they are gone again."""
     apart = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"lab": "placed"}}}

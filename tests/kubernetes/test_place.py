@@ -84,7 +84,7 @@ def checked(cluster: Any, namespace: str, body: dict[str, Any]) -> None:
         cluster.core.create_namespaced_pod(namespace, body, **how)
         return
     group, version = body["apiVersion"].split("/")
-    plural = {"ComputeDomain": "computedomains", "MPIJob": "mpijobs"}[body["kind"]]
+    plural = body["kind"].lower() + "s"
     cluster.custom.create_namespaced_custom_object(group, version, namespace, plural, body, **how)
 
 
@@ -226,3 +226,67 @@ def test_a_compute_domain_comes_and_goes_with_its_job(busbw: Any, cluster: Any, 
     while cluster.custom.list_namespaced_custom_object(*where)["items"]:
         assert time.monotonic() < deadline
         time.sleep(0.5)
+
+
+# ---- what a shared cluster asks for ---------------------------------------------------------------------
+
+SITE = {
+    "queue": "user-queue",
+    "label": "team=fabric",
+    "annotation": "example.com/why=a 'b' $(c)",
+    "toleration": "dedicated=lab:NoSchedule",
+    "priority-class": "busbw-high",
+    "scheduler": "default-scheduler",
+    "service-account": "runner",
+    "pull-secret": "registry",
+}
+SITE_WORDS = tuple(word for key, value in SITE.items() for word in ("--set", f"{key}={value}"))
+
+
+@pytest.fixture
+def shared_cluster(cluster: Any, namespace: str) -> Iterator[Any]:
+    """A priority class, a service account and a secret; every node is tainted."""
+    scheduling = client.SchedulingV1Api(cluster.api)
+    scheduling.create_priority_class({"metadata": {"name": SITE["priority-class"]}, "value": 7})
+    cluster.core.create_namespaced_service_account(namespace, {"metadata": {"name": SITE["service-account"]}})
+    cluster.core.create_namespaced_secret(namespace, {"metadata": {"name": SITE["pull-secret"]}})
+    names = [node.metadata.name for node in cluster.core.list_node().items]
+    taint = {"key": "dedicated", "value": "lab", "effect": "NoSchedule"}
+    for name in names:
+        cluster.core.patch_node(name, {"spec": {"taints": [taint]}})
+    yield cluster
+    for name in names:
+        cluster.core.patch_node(name, {"spec": {"taints": None}})
+    scheduling.delete_priority_class(SITE["priority-class"])
+    cluster.core.delete_namespaced_secret(SITE["pull-secret"], namespace)
+
+
+@pytest.mark.parametrize("words", KINDS)
+def test_what_is_set_reaches_the_job_and_its_pods(
+    words: tuple[str, ...], busbw: Any, shared_cluster: Any, namespace: str
+) -> None:
+    running = busbw.start(*SWEEP, "-N", "2", *words, *SITE_WORDS, "--case-time", "3s")
+    running.until(lambda: running.rows)
+    pods = shared_cluster.core.list_namespaced_pod(namespace).items
+    assert len(pods) >= 2
+    for pod in pods:
+        assert pod.metadata.labels["team"] == "fabric"
+        assert pod.metadata.annotations["example.com/why"] == "a 'b' $(c)"
+        assert (pod.spec.priority, pod.spec.service_account_name) == (7, "runner")
+        assert [secret.name for secret in pod.spec.image_pull_secrets] == ["registry"]
+        assert ("dedicated", "lab") in [(each.key, each.value) for each in pod.spec.tolerations]
+    done = running.done()
+    assert done.code == 0, done
+    assert busbw.record()["status"] == "complete"
+
+
+@pytest.mark.parametrize("words", KINDS)
+def test_the_server_takes_every_word(
+    words: tuple[str, ...], busbw: Any, cluster: Any, namespace: str
+) -> None:
+    """Server-side dry run with strict fields, with those too that need what is not here."""
+    done = busbw(*SWEEP, "-N", "2", *words, *SITE_WORDS, "--set", "runtime-class=nvidia", "--dry-run")
+    assert done.code == 0, done
+    job = from_yaml(done.out)[-1]
+    assert job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "user-queue"
+    checked(cluster, namespace, job)

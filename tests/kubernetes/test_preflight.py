@@ -82,6 +82,29 @@ def test_no_quota(preflight: Any, busbw: Any, cluster: Cluster, namespace: str) 
     assert not (busbw.folder / "home").exists() or not list((busbw.folder / "home").glob("2*"))
 
 
+@pytest.mark.parametrize(
+    ("words", "entry", "count"),
+    [
+        ((), "count/mpijobs.kubeflow.org", 1),
+        ((), "count/jobs.batch", 1),
+        (("--mpi", "none"), "count/jobs.batch", 1),
+        (("--mpi", "none", "--set", "kind=jobset"), "count/jobsets.jobset.x-k8s.io", 1),
+        (("--mpi", "none"), "services", 1),
+    ],
+)
+def test_a_quota_on_objects(
+    preflight: Any, cluster: Cluster, namespace: str, words: tuple[str, ...], entry: str, count: int
+) -> None:
+    """The server counts by the names that preflight reads."""
+    cluster.core.create_namespaced_resource_quota(
+        namespace, {"metadata": {"name": "none"}, "spec": {"hard": {entry: "0"}}}
+    )
+    done = preflight("-N", "2", *words)
+    assert done.code == 4
+    claim = f"exceeded quota: none, requested: {entry}={count}, used: 0, limited: 0"
+    assert done.error.startswith(claim), done
+
+
 def test_no_pull_secret(preflight: Any, namespace: str) -> None:
     done = preflight("-N", "2", "--set", "pull-secret=registry")
     assert done.code == 4

@@ -101,6 +101,17 @@ def test_words_and_values_are_data(busbw: Any, tmp_path: Path) -> None:
         assert f"<{value}><{value}>" in done.out
 
 
+@pytest.mark.parametrize("kind", [(), ("--mpi", "none"), ("--mpi", "none", "--set", "slots=2")])
+def test_folders_of_libraries_come_before_what_a_pod_has(busbw: Any, kind: tuple[str, ...]) -> None:
+    """What the host that submits has means nothing in an image."""
+    show = ("sh", "-c", 'printf "<%s>" "$LD_LIBRARY_PATH"')
+    words = ("exec", *kind, "-N", "1", *IMAGE, "--library-path", "/a $HOME", "--library-path", "/c")
+    done = busbw(*words, "--", *show, LD_LIBRARY_PATH="/laptop/lib")
+    assert done.code == 0, done
+    assert "</a $HOME:/c" in done.out
+    assert "/laptop/lib" not in done.out
+
+
 @pytest.mark.parametrize(
     ("kind", "slots"), [((), 1), (("--mpi", "none"), 2), (("--mpi", "none", "--set", "kind=jobset"), 1)]
 )

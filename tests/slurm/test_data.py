@@ -99,8 +99,8 @@ def test_a_setting_that_slurm_does_not_know_is_refused(
         value = f"--partition={json.dumps(value)}"
     done = front.run("exec", "--on", "slurm", "-N", "1", f"{flag}={value}", "--wait", "3s", "--", "true")
     assert_nothing_planted(cluster)
-    # An account means nothing to a Slurm without accounting.
-    assert done.code == (0 if flag == "--account" else 4), done
+    # An account means nothing to a Slurm without accounting; a time is read before Slurm is asked.
+    assert done.code == {"--account": 0, "--time-limit": 2}.get(flag, 4), done
 
 
 def test_a_setup_script_may_have_any_name(front: Any, cluster: SlurmCluster) -> None:
@@ -123,3 +123,26 @@ def test_words_for_srun_and_python_are_words(front: Any, cluster: SlurmCluster) 
     assert done.code == 0, done
     assert_nothing_planted(cluster)
     assert Path(python).exists()
+
+
+def test_folders_of_libraries_come_before_what_a_node_has(front: Any, cluster: SlurmCluster) -> None:
+    script = front.shared / "setup.sh"
+    script.write_text("export LD_LIBRARY_PATH=/there/lib")
+    show = "import os; print(os.environ['LD_LIBRARY_PATH'])"
+    words = (
+        "exec",
+        "--on",
+        "slurm",
+        "-N",
+        "2",
+        "--library-path",
+        "/a $(touch /tmp/planted)",
+        "--library-path",
+        "/c",
+    )
+    command = ("--", sys.executable, "-c", show)
+    done = front.run(*words, "--setup-script", script, *command)
+    assert (done.code, done.out.split("\n")[:2]) == (0, ["/a $(touch /tmp/planted):/c:/there/lib"] * 2), done
+    done = front.run(*words, "--sbatch-args=--export=NONE", *command, LD_LIBRARY_PATH="/login/lib")
+    assert (done.code, done.out.split("\n")[:2]) == (0, ["/a $(touch /tmp/planted):/c"] * 2), done
+    assert_nothing_planted(cluster)

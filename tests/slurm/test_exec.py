@@ -84,8 +84,27 @@ def test_the_first_failing_task_gives_the_exit_code(front: Any) -> None:
 def test_a_command_that_the_nodes_do_not_have(front: Any) -> None:
     done = front.run(*ON, "2", "--", "/no/such/command")
     assert done.code == 127, done
-    assert "/no/such/command" in done.out
+    assert "/no/such/command" in done.err  # srun's own words
     assert "name a program that the nodes have" in done.hint
+
+
+@pytest.mark.parametrize("where", ["front", "far_front"])
+def test_standard_error_comes_to_standard_error(where: str, request: pytest.FixtureRequest) -> None:
+    front = request.getfixturevalue(where)
+    done = front.run(*ON, "2", "--", "sh", "-c", "echo out; echo err >&2")
+    assert (done.code, done.out.split()) == (0, ["out", "out"]), done
+    assert done.err.splitlines().count("err") == 2
+    again = front.run("attach", "last")
+    assert (again.out, again.err.split()) == (done.out, ["err", "err"])
+
+
+def test_a_command_that_is_out_of_time(front: Any) -> None:
+    """Slurm's shortest limit is a minute. The code of its end is Slurm's doing, so it is busbw's own: 5."""
+    done = front.run(*ON, "2", "--time-limit", "1", "--", "sh", "-c", "echo up; sleep 1000")
+    assert done.code == 5, done
+    assert done.out.split() == ["up", "up"]
+    assert "its time limit came" in done.error
+    assert "--time-limit" in done.hint
 
 
 def test_busbw_itself_may_be_the_command(front: Any) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -46,3 +48,19 @@ def test_a_slow_node_is_named_and_left_out(front: Any) -> None:
     assert again.code == 0, again
     assert {"h1", "h3", "h4"} <= set(again.out.split())
     assert SLOW not in again.out.split()
+
+
+@pytest.mark.usefixtures("shaped")
+def test_a_lost_node_is_a_finding_and_the_hunt_goes_on(front: Any, cluster: Any) -> None:
+    running = front.start(*HUNT, "--no-preflight")
+    running.until(lambda: "round 1, screen" in running.err)
+    for pid in front.ranks("h3"):
+        os.kill(pid, signal.SIGKILL)
+    done = running.finish()
+    assert "h3: lost during the hunt" in done.err, done
+    assert done.code == 1
+    record = front.record()
+    assert record["status"] == "complete"
+    assert [rank["host"] for rank in record["world"]["ranks"]] == ["h1", "h2", "h4"]
+    (lost,) = [finding for finding in record["findings"] if finding["check"] == "lost"]
+    assert (lost["host"], lost["severity"]) == ("h3", "error")

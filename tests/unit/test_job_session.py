@@ -9,12 +9,15 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
 from busbw_testing.fronts import LONG, finish, front, job_is_gone, only_run, wait_for, wait_for_run
+
+from busbw.record.folder import JOB_FILE, REQUEST_FILE
 
 MPIEXEC = shutil.which("mpiexec", path=str(Path(sys.executable).parent))
 pytestmark = pytest.mark.skipif(MPIEXEC is None, reason="the bundled mpich is not installed here")
@@ -170,6 +173,13 @@ def test_a_batch_of_jobs_is_listed_with_what_each_measures(tmp_path: Path) -> No
         assert row["SubmissionTime"].startswith("20")
     assert sorted(row["SplitMask"] for row in rows) == ["", "0x0", "0x0"]
     assert [row["Operations"] for row in rows].count("echo 'a b'") == 1
+    damaged = next(row["Run"] for row in rows if row["JobID"] == ids[0])
+    (tmp_path / damaged / JOB_FILE).write_text("")  # a full disk
+    (tmp_path / damaged / REQUEST_FILE).write_text("[]")
+    for form in ("table", "json", "csv"):
+        code, out, err = finish(front(tmp_path, "jobs", "--format", form))
+        assert code == 0, err
+        assert all(text in out for text in (damaged, ids[1])), form
 
 
 def test_what_the_engine_did_not_cancel_goes_on(tmp_path: Path) -> None:
@@ -219,6 +229,35 @@ def test_a_detached_command_ends_as_in_the_foreground(tmp_path: Path, own: int) 
         assert out.splitlines()[:2] == ["it says"] * 2
     status = json.loads((only_run(tmp_path) / "run.json").read_text())["status"]
     assert status == ("failed" if own else "complete")
+
+
+TICKING = ("exec", "--on", "hosts", "--", "sh", "-c", "while sleep 0.05; do echo tick; done")
+
+
+def read_a_line_and_leave(process: subprocess.Popen[str]) -> int:
+    """As `busbw ... | head -1` does."""
+    assert process.stdout is not None
+    assert process.stderr is not None
+    with process.stderr:
+        with process.stdout:
+            assert process.stdout.readline() == "tick\n"
+        return process.wait(timeout=120)
+
+
+def test_a_reader_of_attach_that_leaves_leaves_the_job_alone(tmp_path: Path) -> None:
+    words = (*TICKING[:3], "--detach", *TICKING[3:])
+    assert finish(front(tmp_path, *words))[0] == 0
+    assert read_a_line_and_leave(front(tmp_path, "attach")) == 141
+    (listed,) = json.loads(finish(front(tmp_path, "jobs", "--format", "json"))[1])
+    assert listed["state"] == "running"
+    assert finish(front(tmp_path, "cancel"))[0] == 0
+    assert job_is_gone(only_run(tmp_path))
+
+
+def test_a_reader_that_leaves_a_run_in_the_foreground_cancels_it(tmp_path: Path) -> None:
+    assert read_a_line_and_leave(front(tmp_path, *TICKING)) == 141
+    assert job_is_gone(only_run(tmp_path))
+    assert finish(front(tmp_path, "attach"))[0] == 130
 
 
 @pytest.mark.parametrize("own", [0, 3])

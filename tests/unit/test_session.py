@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from busbw.errors import ExitCode, SiteError
@@ -130,3 +132,26 @@ def test_nobody_is_named_where_all_wait_or_most_are_silent() -> None:
         _, error = judge(story("mpi", errors=errors, hello=hello, exits={0: 5}), "here")
         assert error is not None
         assert "said nothing" not in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({}, "no rank had said anything"),
+        ({"hello": {1: (0, "a"), 2: (1, "a")}}, "2 ranks had started, and were not ready to measure"),
+        ({"connected": True, "hello": {1: (0, "a")}}, "its ranks were connected, and no case had ended"),
+        ({"connected": True, "finished": 3}, "3 cases had ended"),
+    ],
+)
+def test_a_launch_that_took_too_long_says_how_far_it_had_come(fields: dict[str, Any], words: str) -> None:
+    code, error = judge(story("mpi", out_of_time_s=15.0, **fields), "here")
+    assert code is ExitCode.RANK_FAILED
+    assert error is not None
+    assert error["message"] == f"the launch had not ended after 15 s: {words}"
+
+
+def test_ranks_that_say_that_they_were_told_to_end_do_not_hide_the_limit() -> None:
+    told = story("mpi", out_of_time_s=15.0, end=end(ExitCode.INTERRUPTED), exits={0: -15})
+    assert judge(told, "here")[0] is ExitCode.RANK_FAILED
+    in_time = story("mpi", out_of_time_s=15.0, end=end(ExitCode.OK))
+    assert judge(in_time, "here") == (ExitCode.OK, None)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Final
 
-from busbw.launchers.hosts_ssh import agent_text, part
+from busbw.launchers.hosts_ssh import STARTED, agent_text, part
 from busbw.launchers.keeper_spec import AgentSpec, KeeperSpec
 
 _CHUNK_BYTES: Final = 1 << 16
@@ -226,7 +226,8 @@ class Agents:
     def _hear(self, line: str, agent: Agent) -> Iterator[Heard | Exited | Gone]:
         said = _decode(line)
         if said is None:
-            agent.words = line.strip() or agent.words
+            if line != STARTED:
+                agent.words = line.strip() or agent.words
             return
         if "line" in said:
             rank = agent.spec.tasks[said["index"]].rank

@@ -16,6 +16,7 @@ from busbw.errors import SiteError, UsageError
 from busbw.launchers import slurm_commands as commands
 from busbw.launchers.base import Command
 from busbw.launchers.engine import Handle, Item, Job, JobRequest, JobState, Output, Phase
+from busbw.launchers.time_limit import seconds_of
 
 if TYPE_CHECKING:
     from busbw.settings.launch import LaunchSettings
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 WAIT_SECONDS: float | None = None
 
 DEFINITION: Final = "job-definition.json"
-SUBMISSION: Final = "job.json"
+# Not job.json: that is the handle, of every engine.
+SUBMISSION: Final = "submit-job.json"
 LOG_GROUP: Final = "/aws/batch/job"
 _FOREIGN: Final = (
     *("hosts", "hostfile", "namespace", "context", "bring", "job_id", "segment", "mounts", "account"),
@@ -71,6 +73,12 @@ exit "$code"
 
 def inquire(launch: LaunchSettings, command: tuple[str, ...] = ()) -> Mapping[str, str]:  # noqa: ARG001
     """See Engine. Nothing is asked: the request can be written anywhere."""
+    check(launch)
+    return {}
+
+
+def check(launch: LaunchSettings) -> None:
+    """See Engine."""
     for name in launch.given():
         if name in _FOREIGN:
             flag = "--" + name.replace("_", "-")
@@ -80,7 +88,8 @@ def inquire(launch: LaunchSettings, command: tuple[str, ...] = ()) -> Mapping[st
             "--topology cannot be applied on AWS Batch, which numbers the nodes itself",
             hint="leave it out, or use --on hosts or slurm",
         )
-    return {}
+    _values(launch.set)
+    seconds_of(launch.time_limit)
 
 
 def request(job: Job, facts: Mapping[str, str]) -> JobRequest:  # noqa: ARG001 (as an Engine has it)
@@ -132,7 +141,7 @@ def _values(given: tuple[str, ...]) -> dict[str, str]:
 
 
 def _definition(job: Job, values: Mapping[str, str], nodes: int, per_node: int) -> dict[str, Any]:
-    words = job.work.argv(job.launch.python or "python3")
+    words = job.argv(job.launch.python or "python3")
     container: dict[str, Any] = {
         "image": job.launch.image,
         "command": ["sh", "-c", _NODE.format(per_node=per_node), "busbw-node", *words],
@@ -171,11 +180,9 @@ def _device(number: int) -> dict[str, Any]:
 
 
 def _timeout(time_limit: str) -> dict[str, Any]:
-    if not time_limit:
+    seconds = seconds_of(time_limit)
+    if seconds is None:
         return {}
-    from busbw.units import parse_duration
-
-    seconds = int(time_limit) if time_limit.isdecimal() else round(parse_duration(time_limit))
     return {"timeout": {"attemptDurationSeconds": max(60, seconds)}}  # AWS Batch takes no less
 
 

@@ -57,6 +57,17 @@ def entered(argv: tuple[str, ...], number: str = _BY_NAME) -> tuple[str, ...]:
     return ("/bin/sh", "-c", text, "busbw-command", *argv)
 
 
+def prepending(folders: Mapping[str, str]) -> tuple[str, ...]:
+    """Words before those of a rank that put ``folders`` (by variable, separated by colons) before what each
+    variable has there: on the rank's side, since a node, a pod and the host that submits differ in that.
+    """
+    if not folders:
+        return ()
+    sets = [f'export {name}="${number}${{{name}:+:${name}}}"' for number, name in enumerate(folders, start=1)]
+    text = "; ".join((*sets, f"shift {len(folders)}", 'exec "$@"'))
+    return ("/bin/sh", "-c", text, "busbw-rank", *folders.values())
+
+
 def host_list(slots: Mapping[str, int]) -> str:
     """The value of HOSTS."""
     return ",".join(f"{host}:{count}" for host, count in slots.items())

@@ -71,12 +71,17 @@ def _hydra_code(text: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def last_words(lines: Sequence[str]) -> str:
-    """The last line that a rank printed before its launcher began to speak; empty where there is none."""
-    words = ""
+def words_of_ranks(lines: Sequence[str]) -> list[str]:
+    """What ranks printed before their launcher began to speak, without blank lines."""
+    words = []
     for line in lines:
         if _BANNER.match(line.strip()):
             break
-        if not _OTHERS.match(line):
-            words = line.strip() or words
+        if line.strip() and not _OTHERS.match(line):
+            words.append(line)
     return words
+
+
+def last_words(lines: Sequence[str]) -> str:
+    """The last line that a rank printed before its launcher began to speak; empty where there is none."""
+    return next((line.strip() for line in reversed(words_of_ranks(lines))), "")

@@ -13,9 +13,10 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 from busbw.launchers.base import Command
+from busbw.launchers.command import prepending
 from busbw.launchers.topology import RankOrder
 from busbw.settings.engines import ENGINES
 from busbw.settings.launch import LaunchSettings
@@ -41,7 +42,8 @@ class Job:
 
     ``folder`` is the run folder on this machine, ``environ`` the variables of the measured processes (from
     --env and --env-file), ``backend`` and ``world`` as the user said them (auto where not), ``ranks`` how
-    many there are to be in all, where that was said.
+    many there are to be in all, where that was said. ``prepend`` are folders to put before what a variable
+    has where the ranks are.
     """
 
     run_id: str
@@ -52,6 +54,11 @@ class Job:
     backend: str = "auto"
     world: str = "auto"
     ranks: int | None = None
+    prepend: Mapping[str, str] = field(default_factory=dict)
+
+    def argv(self, python: str) -> tuple[str, ...]:
+        """What each rank executes, where ``python`` is the Python that has busbw."""
+        return (*prepending(self.prepend), *self.work.argv(python))
 
     @property
     def name(self) -> str:
@@ -110,6 +117,10 @@ class Handle:
         return Handle(fields["engine"], fields["id"], fields["name"], dict(fields["details"]))
 
 
+# The detail of a handle whose job asks its follower for something once it runs: it must have one by then.
+ASKS_FOLLOWER: Final = "asks_follower"
+
+
 class Phase(StrEnum):
     """How far a job is."""
 
@@ -155,6 +166,9 @@ class Engine(Protocol):
 
     # Seconds after which a job that has not started is given up, None = never; --wait overrides.
     WAIT_SECONDS: float | None
+
+    def check(self, launch: LaunchSettings) -> None:
+        """Pure. Raises UsageError for settings, words of --set among them, that it never takes."""
 
     def inquire(self, launch: LaunchSettings, command: tuple[str, ...] = ()) -> Mapping[str, str]:
         """What must be known of the cluster to write the request; ``command`` is the user's, where it is not

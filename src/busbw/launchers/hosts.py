@@ -24,6 +24,7 @@ from busbw.launchers import hosts_plan, keeper
 from busbw.launchers.engine import Handle, Item, Job, JobRequest, JobState, Output, Phase
 from busbw.launchers.hosts_list import read_places
 from busbw.launchers.hosts_probe import probe
+from busbw.launchers.hosts_request import setup_words
 from busbw.launchers.hosts_ssh import CONNECT_SECONDS, agent_command, is_this_machine, read_form, ssh_words
 from busbw.launchers.keeper_spec import CANCEL_FILE, OUTPUT_FILE, TROUBLE_FILE, KeeperSpec
 from busbw.launchers.topology_files import read_texts
@@ -38,7 +39,7 @@ WAIT_SECONDS: float | None = None
 _KNOWN: Final = frozenset(
     {
         *("nodes", "ranks_per_node", "hosts", "hostfile", "mpi", "python", "bring", "setup_script"),
-        *("env", "env_file", "mpirun_args", "set", "wait", "detach", "topology"),
+        *("env", "env_file", "library_path", "mpirun_args", "set", "wait", "detach", "topology"),
     }
 )
 # An argument of a command is at most 128 KiB long on Linux, and the script is one.
@@ -52,7 +53,7 @@ def inquire(launch: LaunchSettings, command: tuple[str, ...] = ()) -> Mapping[st
     """See Engine. Facts: hosts (what each said), local (those that are this machine), here (this machine's
     own), setup, inherited (variables of this shell that the ranks get), token, topology (its texts).
     """
-    _refuse_foreign(launch)
+    check(launch)
     topology = read_texts(launch)
     places, form = read_places(launch), read_form(launch.set)
     setup = _read_setup(launch.setup_script)
@@ -189,11 +190,14 @@ def clean(handle: Handle) -> None:
             (folder / TROUBLE_FILE).unlink()
 
 
-def _refuse_foreign(launch: LaunchSettings) -> None:
+def check(launch: LaunchSettings) -> None:
+    """See Engine."""
     for name in launch.given():
         if name not in _KNOWN:
             flag = "--" + name.replace("_", "-")
             raise UsageError(f"{flag} means nothing on hosts", hint=f"leave {flag} out")
+    read_form(launch.set)
+    setup_words(launch.mpirun_args)
 
 
 def _read_setup(path: Path | None) -> str:

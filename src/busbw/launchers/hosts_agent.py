@@ -46,8 +46,19 @@ def say(**what: object) -> None:
         sys.stdout.flush()
 
 
-def probe(modules: list[str]) -> dict[str, Any]:
-    """What must be known of a host before ranks are started on it."""
+def own_address(name: str) -> str:
+    """The address that ssh came to, where this host does not know the name that ssh has for it (an alias of
+    ssh's configuration): the other hosts hardly will.
+    """
+    connection = os.environ.get("SSH_CONNECTION", "").split()
+    with contextlib.suppress(OSError):
+        socket.getaddrinfo(name, 0)
+        return ""
+    return connection[2] if len(connection) == 4 else ""  # client, its port, server, its port: sshd(8)
+
+
+def probe(modules: list[str], name: str) -> dict[str, Any]:
+    """What must be known of a host before ranks are started on it; ``name`` is ssh's for it."""
     facts: dict[str, Any] = {
         "hostname": socket.gethostname(),
         "python": list(sys.version_info[:2]),
@@ -55,7 +66,8 @@ def probe(modules: list[str]) -> dict[str, Any]:
         "machine": platform.machine(),
         "cores": len(os.sched_getaffinity(0)),
         "gpus": len(list(Path("/dev").glob("nvidia[0-9]*"))),
-        "missing": [name for name in modules if importlib.util.find_spec(name) is None],
+        "missing": [module for module in modules if importlib.util.find_spec(module) is None],
+        "address": own_address(name),
     }
     with contextlib.suppress(OSError):  # the id of a cloud's instance, where the firmware has it (EC2)
         facts["instance"] = Path("/sys/class/dmi/id/board_asset_tag").read_text().strip()
@@ -135,6 +147,16 @@ class Watch:
         while ready := [key for key, _ in self.selector.select(0) if key.data is self]:
             for key in ready:
                 self.read(key)
+
+    def drain_all(self) -> None:
+        """The ends of ranks that are no more. A process that ends loses its environment, by which ``sweep``
+        knows it, before its connections: those take a moment where cores are busy.
+        """
+        deadline = time.monotonic() + _SAY_SECONDS
+        self.drain()
+        while self.ranks and time.monotonic() < deadline:
+            time.sleep(0.01)
+            self.drain()
 
 
 class Commands:
@@ -298,7 +320,7 @@ def finish(commands: Commands, watch: Watch | None) -> None:
     commands.sweep()
     commands.bury()
     if watch is not None:
-        watch.drain()
+        watch.drain_all()
 
 
 def main() -> None:
@@ -308,7 +330,7 @@ def main() -> None:
         signal.signal(number, lambda *_: None)
     task = json.loads(read_part())
     if task["do"] == "probe":
-        say(probe=probe(task["modules"]))
+        say(probe=probe(task["modules"], task["name"]))
         return
     folder = task.get("bundle", "")
     try:

@@ -107,7 +107,7 @@ def decide(job: Job, facts: Mapping[str, str]) -> HostsPlan:
     _refuse_missing(job, site, mpi)
     ranks = distribute(places, job.ranks, launch.ranks_per_node, gpus if job.backend != "mpi" and gpus else 1)
     bundle = _bundle_folder(job)
-    argv = job.work.argv(_python(job, site, bundle))
+    argv = job.argv(_python(job, site, bundle))
     start = Start(
         job=job.name,
         ranks=ranks,
@@ -115,6 +115,7 @@ def decide(job: Job, facts: Mapping[str, str]) -> HostsPlan:
         environ={**site.inherited, **_for_command(job, site, places, ranks), **job.environ},
         is_crowded=_is_crowded(ranks, site),
         mpirun_args=hosts_request.setup_words(launch.mpirun_args),
+        root=_bracketed(site.hosts[ranks[0].host].address),
     )
     if mpi == "none":
         agents, shown = _without_mpi(job, site, start)
@@ -157,9 +158,14 @@ def _for_command(
     return {
         command.HOSTS: command.host_list(named),
         command.NAMES: ",".join(site.hosts[host].hostname for host in slots),
-        "MASTER_ADDR": next(iter(named)).strip("[]"),
+        "MASTER_ADDR": site.hosts[next(iter(slots))].address or next(iter(named)).strip("[]"),
         "MASTER_PORT": str(command.PORT),
     }
+
+
+def _bracketed(address: str) -> str:
+    """As the control channel wants it: with a port behind, IPv6 needs brackets."""
+    return f"[{address}]" if ":" in address else address
 
 
 def _launcher(job: Job, site: _Site, gpus: int) -> str:
@@ -268,8 +274,9 @@ def _with_mpi(
     ssh = ssh_words(read_form(job.launch.set))
     head, mpiexec = _head(site, start, bundle)
     if job.world == "nccl":
-        own = {"BUSBW_ROOT": start.ranks[0].host, "BUSBW_TOKEN": _token(site, job)}
-        start = replace(start, environ={**start.environ, **own})
+        root = {hosts_request.ROOT_VARIABLE: start.ranks[0].host}  # a given one is better known
+        own = {**root, **start.environ, "BUSBW_TOKEN": _token(site, job)}
+        start = replace(start, environ=own)
     maker = hosts_request.open_mpi if mpi == "openmpi" else hosts_request.mpich
     launcher = maker(mpiexec, start, ssh)
     task = Task(launcher.argv, launcher.environ)

@@ -15,6 +15,8 @@ from busbw.launchers.hosts_list import Ranks
 SECRET: Final = frozenset({"BUSBW_TOKEN"})
 # Every process of a job carries its name in the environment; what carries it is ended with the job.
 JOB_VARIABLE: Final = "BUSBW_JOB"
+# Where ranks without MPI meet, as host or host:port.
+ROOT_VARIABLE: Final = "BUSBW_ROOT"
 
 # Of the variables in -genvlist hydra (5.0.2) loses on the way to another host the one that is last in its own
 # environment: this one, that nobody misses.
@@ -29,7 +31,8 @@ _OPEN_MPI: Final[Mapping[str, str]] = {
 @dataclass(frozen=True)
 class Start:
     """Ranks to start. ``ranks`` are in rank order; ``environ`` is the measured processes'; ``argv`` what each
-    executes; ``is_crowded`` where a host has more ranks than cores.
+    executes; ``is_crowded`` where a host has more ranks than cores; ``root`` the address of the first host
+    where its name is ssh's alone, else empty.
     """
 
     job: str
@@ -38,6 +41,7 @@ class Start:
     environ: Mapping[str, str] = field(default_factory=dict)
     is_crowded: bool = False
     mpirun_args: tuple[str, ...] = ()
+    root: str = ""
 
     @property
     def size(self) -> int:
@@ -104,8 +108,11 @@ def mpich(mpiexec: str, start: Start, ssh: tuple[str, ...]) -> Command:
 
 
 def without_mpi(start: Start, token: str, *, is_busbw: bool) -> tuple[Command, ...]:
-    """A command for each rank, in rank order. They find each other at the first host, and prove the token."""
-    root = start.ranks[0].host.rpartition("@")[2]
+    """A command for each rank, in rank order. They find each other at the first host, by the name that ssh
+    has for it, or its address where it does not know that name, unless BUSBW_ROOT is given; and prove the
+    token.
+    """
+    root = start.environ.get(ROOT_VARIABLE) or start.root or start.ranks[0].host.rpartition("@")[2]
     local_size = {
         host: sum(each.count for each in start.ranks if each.host == host) for host in start.hosts_by_rank
     }
@@ -130,7 +137,7 @@ def _identity(rank: int, size: int, local_rank: int, local_size: int, root: str)
         "BUSBW_WORLD_SIZE": str(size),
         "BUSBW_LOCAL_RANK": str(local_rank),
         "BUSBW_LOCAL_SIZE": str(local_size),
-        "BUSBW_ROOT": root,
+        ROOT_VARIABLE: root,
     }
 
 

@@ -48,6 +48,10 @@ def ssh_words(form: Mapping[str, str]) -> tuple[str, ...]:
     return (*shlex.split(form.get("ssh", "ssh")), *given)
 
 
+# What the host's shell says before it does what it is told, on a line of its own: its start-up files may
+# print without a line break, or end it. Any login shell takes it (csh has no >&2).
+STARTED: Final = "busbw: the shell has started"
+
 # How a setup script that failed is told, before its exit code.
 SETUP_FAILED: Final = "busbw: the setup script ended with exit code "
 _TELL: Final = f"trap 'busbw_code=$?; echo \"{SETUP_FAILED}$busbw_code\" >&2' EXIT"
@@ -74,7 +78,7 @@ def agent_command(
         )
         argv = ("/bin/sh", "-c", f"{found}; echo no {pythons[0]} >&2; exit 127", "sh", "-c", _RECEIVE)
     argv = after_setup(setup, argv)
-    return argv if local else (*ssh, host, f"exec {shlex.join(argv)}")
+    return argv if local else (*ssh, host, f"echo; echo {STARTED!r}; exec {shlex.join(argv)}")
 
 
 def agent_text() -> bytes:

@@ -56,7 +56,7 @@ class Keeper:
         self._spec = spec
         self._output = output
         self._interrupt = interrupt
-        self._has_started = False  # ranks were heard of
+        self._has_started = False  # the commands were, on all hosts
         self._verdict: JobState | None = None  # the first thing that went wrong
         self._wrong_s: float | None = None
         self._end_s: float | None = None  # when the agents were told to end
@@ -110,7 +110,7 @@ class Keeper:
             self._lose(item)
         elif isinstance(item, Gone):
             self._ends.append(RankEnd(item.rank, item.said, item.swept))
-        if not self._has_started and not self._spec.announces and agents.has_gone:
+        if not self._has_started and agents.has_gone:  # ranks that hang before their first word run too
             self._note_start("")
 
     def _lose(self, item: Lost) -> None:

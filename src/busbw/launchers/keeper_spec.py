@@ -37,8 +37,8 @@ class AgentSpec:
 @dataclass(frozen=True)
 class KeeperSpec:
     """A whole job. ``hosts_by_rank`` tells who wrote a line that a launcher tagged. ``bundle`` is a file to
-    unpack at ``bundle_folder`` on every host. ``locks`` are held while it runs. ``announces``: ranks are
-    heard of when they have started. ``watch``: where ranks that a launcher starts connect to the agent of
+    unpack at ``bundle_folder`` on every host. ``locks`` are held while it runs. ``announces``: ranks
+    are busbw's and say what goes wrong. ``watch``: where ranks that a launcher starts connect to the agent of
     their host; empty where they do not.
     """
 

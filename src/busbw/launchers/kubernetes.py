@@ -34,6 +34,7 @@ from busbw.launchers.kubernetes_state import (
     job_state,
     name_of,
 )
+from busbw.launchers.kubernetes_words import check_namespace
 from busbw.launchers.kubernetes_yaml import from_yaml, to_yaml
 from busbw.launchers.topology import everything
 from busbw.launchers.topology_files import read_texts, topology_of
@@ -46,11 +47,16 @@ WAIT_SECONDS: float | None = 900.0
 JOB_FILE: Final = "job.yaml"
 # The API server's bound on a ConfigMap's content.
 MOST_BUNDLE_BYTES: Final = 1 << 20
-# What judges records, builds images and submits jobs, which is done where the job is submitted.
+# What judges and draws records, builds images and submits jobs, which is done where the job is submitted.
 NOT_FOR_RANKS: Final = tuple(
     f"busbw/{place}"
     for place in (
         *("analysis/", "containers/", "diagnosis/", "references/"),
+        *(
+            f"reports/{name}"
+            for name in ("canvas", "cards", "compare", "curves", "page", "plots", "text_", "view")
+        ),
+        "reports/templates/",
         *(f"launchers/{engine}" for engine in ENGINES if engine != "hosts"),  # ranks reach hosts as it does
     )
 )
@@ -58,8 +64,10 @@ NOT_FOR_RANKS: Final = tuple(
 
 def inquire(launch: LaunchSettings, command: tuple[str, ...] = ()) -> Mapping[str, str]:  # noqa: ARG001
     """The namespace, a token for the ranks, the bundle for --bring, and --topology's texts. Asks no server:
-    --dry-run works without one.
+    --dry-run works without one. Raises UsageError.
     """
+    if launch.namespace:
+        check_namespace(launch.namespace)
     named = context_namespace(launch.context)
     facts = {"namespace": launch.namespace or named, "token": secrets.token_hex(16)}
     if launch.bring:

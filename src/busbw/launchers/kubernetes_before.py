@@ -11,18 +11,19 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
 
-from kubernetes.utils import quantity as quantities
-
 from busbw.errors import SiteError
 from busbw.launchers.before import not_asked
 from busbw.launchers.engine import Job, JobRequest
-from busbw.launchers.kubernetes_api import JOBS, Api, Denied, NotFound, Resource
-from busbw.launchers.kubernetes_form import Form, read_form
+from busbw.launchers.kubernetes_api import JOBS, RESOURCES, Api, Denied, NotFound, Resource
+from busbw.launchers.kubernetes_form import HOSTNAME, Form, read_form
+from busbw.launchers.kubernetes_quota import amount_of, judge_quota
 from busbw.model.finding import Finding, Severity
 
 Fields = Mapping[str, Any]
 
 _QUOTA: Final = Resource("ResourceQuota", "", "v1", "resourcequotas")
+_RANGE: Final = Resource("LimitRange", "", "v1", "limitranges")
+_DOMAIN: Final = RESOURCES["ComputeDomain"]
 _SECRET: Final = Resource("Secret", "", "v1", "secrets")
 _ACCOUNT: Final = Resource("ServiceAccount", "", "v1", "serviceaccounts")
 _NODES: Final = "/api/v1/nodes"
@@ -35,7 +36,8 @@ _OPERATOR_HINT: Final = {
 @dataclass(frozen=True)
 class Cluster:
     """What was read; None where this user may not. ``versions`` are those of the job's API group, and
-    ``kinds`` the kinds of the version that is used; ``absent`` names objects that the job refers to.
+    ``kinds`` the kinds of the version that is used; ``absent`` names objects that the job refers to;
+    ``ranges`` are the namespace's LimitRanges, and ``domains`` says whether there are ComputeDomains.
     """
 
     versions: tuple[str, ...] | None
@@ -43,6 +45,8 @@ class Cluster:
     quotas: Sequence[Fields] | None
     nodes: Sequence[Fields] | None
     absent: tuple[str, ...] = ()
+    ranges: Sequence[Fields] | None = ()
+    domains: bool | None = True
 
 
 def look(job: Job, request: JobRequest) -> tuple[Finding, ...]:
@@ -58,12 +62,18 @@ def read_cluster(api: Api, form: Form) -> Cluster:
     """A handful of requests."""
     resource = JOBS[form.kind]
     versions, kinds = _served(api, resource)
+    domains = None
+    if form.compute_domain is not None:
+        known, own = _served(api, _DOMAIN)
+        domains = None if known is None else _DOMAIN.kind in own
     return Cluster(
         versions=versions,
         kinds=kinds,
         quotas=_items(api, _QUOTA.path(api.namespace)),
         nodes=_items(api, _NODES),
         absent=tuple(_absent(api, form)),
+        ranges=_items(api, _RANGE.path(api.namespace)),
+        domains=domains,
     )
 
 
@@ -91,12 +101,9 @@ def _items(api: Api, path: str) -> list[Fields] | None:
 
 
 def _absent(api: Api, form: Form) -> Iterator[str]:
-    for resource, name, flag in (
-        (_SECRET, form.pull_secret, "pull-secret"),
-        (_ACCOUNT, form.service_account, "service-account"),
-    ):
-        if not name:
-            continue
+    secrets = [(_SECRET, each["name"], "pull-secret") for each in form.words.get("pull-secret", ())]
+    account = form.words.get("service-account", "")
+    for resource, name, flag in (*secrets, *([(_ACCOUNT, account, "service-account")] if account else ())):
         try:
             api.get(resource.path(api.namespace, name))
         except NotFound:
@@ -118,7 +125,18 @@ def judge(cluster: Cluster, form: Form, namespace: str, *, stops: bool) -> Itera
             hint="create it there, or leave it out",
             check="referenced-objects",
         )
-    yield from _quotas(cluster, form, stops=stops)
+    if form.compute_domain is not None and cluster.domains is False:
+        yield Finding(
+            Severity.ERROR,
+            f"the cluster has no {_DOMAIN.kind}s ({_DOMAIN.group}/{_DOMAIN.version})",
+            "--set compute-domain asks for one",
+            "install NVIDIA's DRA driver, or drop it: --set compute-domain=",
+            check="compute-domain",
+        )
+    if cluster.quotas is None:
+        yield not_asked("the namespace's quota")
+    for quota in cluster.quotas or ():
+        yield from judge_quota(quota, form, cluster.ranges, stops=stops)
     yield from _nodes(cluster, form)
 
 
@@ -136,47 +154,21 @@ def _operator(cluster: Cluster, form: Form) -> Iterator[Finding]:
     )
 
 
-def _quotas(cluster: Cluster, form: Form, *, stops: bool) -> Iterator[Finding]:
-    if cluster.quotas is None:
-        yield not_asked("the namespace's quota")
-    for quota in cluster.quotas or ():
-        name = str(quota["metadata"]["name"])
-        hard: Fields = quota.get("status", {}).get("hard") or quota.get("spec", {}).get("hard") or {}
-        used: Fields = quota.get("status", {}).get("used") or {}
-        for limit, allowed in hard.items():
-            each, pods = _asked(limit, form)
-            if each is None:
-                continue
-            most, taken = _amount_of(allowed), _amount_of(used.get(limit, "0"))
-            if each * pods <= most - taken:
-                continue
-            never = each > most
-            yield Finding(
-                # Others may give back what they use; a pod that alone is too large never fits.
-                Severity.ERROR if never or stops else Severity.WARNING,
-                f"exceeded quota: {name}, requested: {limit}={each} by each of {pods} pods,"
-                f" used: {used.get(limit, 0)}, limited: {allowed}",
-                hint="ask for less (-N, --set gpu=COUNT), or give another --namespace",
-                check="quota",
-            )
-
-
-def _asked(limit: str, form: Form) -> tuple[Decimal | None, int]:
-    """What each pod asks of a quota's entry, and how many do; None where the entry does not concern them."""
-    if limit in ("pods", "count/pods"):
-        return Decimal(1), form.workers + (form.kind == "mpijob")
-    name = limit.removeprefix("requests.").removeprefix("limits.")
-    asked = form.resources.get(name)
-    return (_amount_of(asked) if asked is not None else None), form.workers
-
-
 def _nodes(cluster: Cluster, form: Form) -> Iterator[Finding]:
     if cluster.nodes is None:
         yield not_asked("what the nodes offer")
         return
-    matching = [node for node in cluster.nodes if _is_usable(node) and _matches(node, form.selector)]
-    labels = ", ".join(f"{name}={value}" for name, value in form.selector.items())
-    where = f" with {labels}" if labels else ""
+    wanted = {name: (value,) for name, value in form.selector.items()} | dict(form.choices)
+    excluded = {HOSTNAME: form.excluded}
+    matching = [
+        node
+        for node in cluster.nodes
+        if _is_usable(node) and _matches(node, wanted) and not _matches(node, excluded)
+    ]
+    labels = ", ".join(f"{name}={'|'.join(values)}" for name, values in wanted.items())
+    where = (f" with {labels}" if labels else "") + (
+        f" other than {', '.join(form.excluded)}" if form.excluded else ""
+    )
     if form.alone and len(matching) < form.workers:
         yield Finding(
             Severity.WARNING,
@@ -186,7 +178,7 @@ def _nodes(cluster: Cluster, form: Form) -> Iterator[Finding]:
         )
     needed = min(form.workers, len(matching)) if form.alone else min(1, len(matching))
     for name, quantity in form.resources.items():
-        offering = [node for node in matching if _offers(node, name, _amount_of(quantity))]
+        offering = [node for node in matching if _offers(node, name, amount_of(quantity))]
         if len(offering) >= needed:
             continue
         some = [_amount(node, name) for node in matching if _amount(node, name)]
@@ -207,19 +199,14 @@ def _is_usable(node: Fields) -> bool:
     )
 
 
-def _matches(node: Fields, selector: Mapping[str, str]) -> bool:
+def _matches(node: Fields, wanted: Mapping[str, tuple[str, ...]]) -> bool:
     labels = node["metadata"].get("labels") or {}
-    return all(labels.get(name) == value for name, value in selector.items())
+    return all(labels.get(name) in values for name, values in wanted.items())
 
 
 def _offers(node: Fields, name: str, quantity: Decimal) -> bool:
     return _amount(node, name) >= quantity
 
 
-def _amount_of(text: object) -> Decimal:
-    """``500m``, ``32Gi`` and the like as a number."""
-    return Decimal(quantities.parse_quantity(text))  # type: ignore[no-untyped-call]
-
-
 def _amount(node: Fields, name: str) -> Decimal:
-    return _amount_of((node.get("status", {}).get("allocatable") or {}).get(name, "0"))
+    return amount_of((node.get("status", {}).get("allocatable") or {}).get(name, "0"))

@@ -52,6 +52,7 @@ class SubmittedJob:
         self.slots = int(handle.details["slots"])
         self.resource = JOBS[self.kind]
         self.api = Api(handle.details["context"], handle.details["namespace"])
+        self._inner_name = f"{self.name}-ranks-0"  # of a JobSet
         self.selector = ",".join(f"{key}={value}" for key, value in manifest.labels(self.name).items())
 
     def look(self, last_words: Mapping[str, str] | None = None, *, waited_s: float = 0.0) -> View:
@@ -61,13 +62,22 @@ class SubmittedJob:
         except NotFound:
             return View(self.kind, self.slots, None)
         pods = self.pods()
-        goes = is_running(self.kind, job, pods) and not has_failed(job)
-        events = [] if goes else self._events()
-        return View(self.kind, self.slots, job, pods, events, last_words, waited_s)
+        failed = has_failed(job)
+        events = [] if is_running(self.kind, job, pods) and not failed else self._events()
+        inner = self._inner() if failed else None
+        return View(self.kind, self.slots, job, pods, events, last_words, waited_s, inner)
 
     def pods(self) -> list[dict[str, Any]]:
         """All of its pods."""
         return self.api.items(POD, [("labelSelector", self.selector)])
+
+    def _inner(self) -> Mapping[str, Any] | None:
+        """The Job that a JobSet's controller made; None without one, or where Jobs may not be read."""
+        if self.kind != "jobset":
+            return None
+        with contextlib.suppress(Denied, NotFound):
+            return self.api.get(JOBS["job"].path(self.api.namespace, self._inner_name))
+        return None
 
     def _events(self) -> list[dict[str, Any]]:
         """What was said about the job, and about the Job that its controller makes. Empty where events may
@@ -75,7 +85,7 @@ class SubmittedJob:
         """
         names = {
             "mpijob": (self.name, f"{self.name}-launcher"),
-            "jobset": (self.name, f"{self.name}-ranks-0"),
+            "jobset": (self.name, self._inner_name),
         }
         found = []
         with contextlib.suppress(Denied):

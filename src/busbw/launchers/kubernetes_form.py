@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Final, Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal
 
 from busbw.errors import UsageError
-from busbw.launchers.engine import Job
+from busbw.launchers.engine import Job, Work
+from busbw.launchers.kubernetes_words import WORDS, read_words
+from busbw.launchers.time_limit import seconds_of
 from busbw.settings.launch import LaunchSettings
-from busbw.units import parse_duration
 
 Kind = Literal["mpijob", "job", "jobset"]
 KINDS: Final[tuple[Kind, ...]] = ("mpijob", "job", "jobset")
@@ -30,6 +31,8 @@ _FOREIGN: Final[Mapping[str, str]] = {
     "sbatch_args": "use --set",
 }
 # Letters, digits, and what resource names, label keys and quantities have besides.
+# The label that a node's name is under.
+HOSTNAME: Final = "kubernetes.io/hostname"
 _QUANTITY: Final = re.compile(r"\d+(\.\d+)?([KMGTPE]i?|k|m)?\Z")
 _RESOURCE: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?\Z")
 
@@ -50,10 +53,12 @@ class Affinity:
 class Form:
     """A Kubernetes job's values. ``resources`` are a worker's limits and requests, by resource name, and
     ``launcher`` the requests of an MPIJob's launcher; ``selector`` the labels that a worker's node must have,
-    ``choices`` those of which it must have one value; ``mounts`` (host folder, folder inside).
+    ``choices`` those of which it must have one value; ``excluded`` nodes to stay away from; ``mounts`` (host
+    folder, folder inside).
 
-    ``compute_domain`` is the number of nodes of an NVIDIA ComputeDomain (0: as many as there are), None
-    without one; ``spread`` (label, at least so many values of it); ``networks`` names of Multus networks.
+    ``compute_domain`` is the number of nodes of an NVIDIA ComputeDomain (0: its driver counts none), None
+    without one; ``spread`` (label, at least so many values of it); ``networks`` names of Multus networks;
+    ``words`` are values of ``kubernetes_words.WORDS``.
     """
 
     kind: Kind
@@ -68,21 +73,28 @@ class Form:
     launcher: Mapping[str, str] = field(default_factory=dict)
     selector: Mapping[str, str] = field(default_factory=dict)
     choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    excluded: tuple[str, ...] = ()
     compute_domain: int | None = None
     affinity: tuple[Affinity, ...] = ()
     spread: tuple[tuple[str, int], ...] = ()
     networks: tuple[str, ...] = ()
     mounts: tuple[tuple[str, str], ...] = ()
     shm: str = DEFAULT_SHM
-    pull_secret: str = ""
-    service_account: str = ""
+    words: Mapping[str, Any] = field(default_factory=dict)
     alone: bool = True  # a node has one worker of this job
     deadline_seconds: int | None = None
+    brings: bool = False  # --bring
 
     @property
     def gpus(self) -> int:
         """GPUs of a worker, whatever they are called."""
         return sum(int(count) for name, count in self.resources.items() if name.endswith("/gpu"))
+
+
+def check(launch: LaunchSettings) -> None:
+    """See Engine. What a preset leaves to the user is taken as given."""
+    whole = replace(launch, nodes=launch.nodes.partition(",")[0] or "1", image=launch.image or "image")
+    read_form(Job(run_id="check", folder="check", work=Work(("run",)), launch=whole))
 
 
 def read_form(job: Job) -> Form:
@@ -118,22 +130,23 @@ def read_form(job: Job) -> Form:
         slots=slots,
         ranks=ranks,
         python=launch.python or "python3",
-        mpi="openmpi" if launch.mpi == "openmpi" else "mpich",
+        mpi=_mpi(launch, values),
         mpirun_words=_mpirun_words(launch, kind),
         resources=resources,
         launcher=_launcher(values, kind),
         selector={label: values[0] for label, values in labels.items() if len(values) == 1},
         choices={label: values for label, values in labels.items() if len(values) > 1},
-        compute_domain=values.count("compute-domain", least=0),
+        excluded=_names(values, "exclude"),
+        compute_domain=_compute_domain(values, workers),
         affinity=_affinity(values),
         spread=_spread(values),
         networks=_names(values, "networks"),
         mounts=_mounts(launch.mounts),
         shm=values.quantity("shm"),
-        pull_secret=values.text("pull-secret"),
-        service_account=values.text("service-account"),
+        words=read_words({key: values.since_empty(key) for key in WORDS}),
         alone=launch.exclusive,
-        deadline_seconds=_seconds(launch.time_limit),
+        deadline_seconds=seconds_of(launch.time_limit),
+        brings=launch.bring,
     )
     values.refuse_rest()
     if not form.image:
@@ -159,6 +172,16 @@ class _Values:
     def all(self, key: str) -> list[str]:
         self._known.append(key)
         return self._found.pop(key, [])
+
+    def since_empty(self, key: str) -> tuple[str, ...]:
+        """All values; an empty one drops those before it, which a preset may have given."""
+        found = self.all(key)
+        start = max((number for number, text in enumerate(found, 1) if not text), default=0)
+        return tuple(found[start:])
+
+    def peek(self, key: str) -> str:
+        """The last value of a key that somebody takes later."""
+        return self._found.get(key, [""])[-1]
 
     def text(self, key: str) -> str:
         values = self.all(key)
@@ -200,6 +223,29 @@ def _kind(job: Job, values: _Values) -> Kind:
     if kind != "mpijob" and (job.world == "mpi" or job.launch.mpi in ("openmpi", "mpich")):
         raise UsageError(f"a {kind} has no mpirun", hint="leave --set kind out: an MPIJob has one")
     return kind
+
+
+def _mpi(launch: LaunchSettings, values: _Values) -> Literal["openmpi", "mpich"]:
+    """Whose mpirun the image has: --mpi says it, else ``--set mpi``, which presets know of their images."""
+    said = values.text("mpi")
+    if said not in ("", "openmpi", "mpich"):
+        raise UsageError(f"--set mpi={said} is no MPI with an mpirun", hint="use one of: openmpi, mpich")
+    chosen = said if launch.mpi in ("auto", "none") else launch.mpi
+    return "openmpi" if chosen == "openmpi" else "mpich"
+
+
+def _compute_domain(values: _Values, workers: int) -> int | None:
+    """Nodes of the domain: ``nodes`` are those of the job; its pods wait for as many as it says."""
+    if values.peek("compute-domain") == "nodes":
+        values.all("compute-domain")
+        return workers
+    count = values.count("compute-domain", least=0)
+    if count and count != workers:
+        raise UsageError(
+            f"--set compute-domain={count}, but the job has {workers} nodes: they would wait for others",
+            hint="give --set compute-domain=nodes, or 0 where the driver needs no number",
+        )
+    return count
 
 
 def _nodes(launch: LaunchSettings) -> int:
@@ -311,9 +357,3 @@ def _mpirun_words(launch: LaunchSettings, kind: Kind) -> tuple[str, ...]:
         return tuple(shlex.split(launch.mpirun_args))
     except ValueError as error:
         raise UsageError(f"--mpirun-args {launch.mpirun_args!r}: {error}", hint="close the quote") from error
-
-
-def _seconds(text: str) -> int | None:
-    if not text:
-        return None
-    return int(text) if text.isdecimal() else round(parse_duration(text))

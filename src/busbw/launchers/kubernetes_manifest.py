@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from busbw.launchers import command, topology_kubernetes
 from busbw.launchers.engine import Job
-from busbw.launchers.kubernetes_form import Form
+from busbw.launchers.kubernetes_form import HOSTNAME, Form
+from busbw.launchers.kubernetes_words import Part, place_words
 from busbw.launchers.topology import RankOrder
 from busbw.probes.place import POD_VARIABLES
 
@@ -75,6 +76,7 @@ def documents(job: Job, form: Form, namespace: str, rank_order: RankOrder | None
         objects = [_job_set(name, job, form)]
     else:
         objects = [_service(name), _indexed_job(name, job, form)]
+    place_words(form.words, (Part.JOB,), objects[-1])
     if form.compute_domain is not None:
         objects.insert(0, _compute_domain(name, form.compute_domain))
     for one in objects:
@@ -167,10 +169,10 @@ def _launch_script(job: Job, form: Form, rank_order: RankOrder | None) -> str:
         'find() { command -v "$1" || { echo "busbw: no $1 in the image" >&2; exit 127; }; }',
         "mpirun=$(find mpirun) || exit",
     ]
-    rank = '"$@"'
+    rank = [*map(shlex.quote, command.prepending(job.prepend)), '"$@"']
     if job.work.is_busbw:
         lines.append(f"python=$(find {shlex.quote(form.python)}) || exit")
-        rank = f'"$python" {rank}'
+        rank.insert(-1, '"$python"')
     hostfile = _HOSTFILE
     if rank_order is not None:
         hostfile = topology_kubernetes.HOSTFILE
@@ -192,7 +194,7 @@ def _launch_script(job: Job, form: Form, rank_order: RankOrder | None) -> str:
         # The proxies call back: to the address, as the name may be known later than the pod runs.
         words += [f"-f {hostfile}", "-launcher ssh", '-localhost "$POD_IP"']
     words += [shlex.quote(word) for word in form.mpirun_words]
-    lines.append(f'exec "$mpirun" {" ".join(words)} {rank}')
+    lines.append(f'exec "$mpirun" {" ".join((*words, *rank))}')
     return "\n".join((*lines, ""))
 
 
@@ -249,7 +251,7 @@ def _job_set(name: str, job: Job, form: Form) -> Object:
 
 def _job_spec(name: str, job: Job, form: Form, hosts: list[str]) -> Object:
     """One pod a worker, numbered; the pod's number makes its ranks' numbers."""
-    argv = job.work.argv(form.python)
+    argv = job.argv(form.python)
     told = {}
     if not job.work.is_busbw:
         argv = command.entered(argv, "$JOB_COMPLETION_INDEX")
@@ -296,10 +298,6 @@ def _template(name: str, job: Job, form: Form, container: Object, *, measures: b
     }
     pod_labels = dict(labels(name))
     annotations: Object = {}
-    if form.pull_secret:
-        spec["imagePullSecrets"] = [{"name": form.pull_secret}]
-    if form.service_account:
-        spec["serviceAccountName"] = form.service_account
     if job.launch.bring:
         _bring(spec, name, form)
     if measures:
@@ -310,7 +308,9 @@ def _template(name: str, job: Job, form: Form, container: Object, *, measures: b
         if form.networks:  # Multus attaches them (k8snetworkplumbingwg, de facto standard v1.3)
             annotations["k8s.v1.cni.cncf.io/networks"] = ",".join(form.networks)
     metadata = {"labels": pod_labels, **({"annotations": annotations} if annotations else {})}
-    return {"metadata": metadata, "spec": spec}
+    template: Object = {"metadata": metadata, "spec": spec}
+    place_words(form.words, (Part.PODS, Part.RANKS) if measures else (Part.PODS,), template)
+    return template
 
 
 def _ask_for(spec: Object, name: str, form: Form) -> None:
@@ -332,10 +332,12 @@ def _place(spec: Object, pod_labels: Mapping[str, str], form: Form) -> None:
     if form.selector:
         spec["nodeSelector"] = dict(form.selector)
     affinity: Object = {}
-    if form.choices:
-        terms = [
-            {"key": label, "operator": "In", "values": list(values)} for label, values in form.choices.items()
-        ]
+    terms = [
+        {"key": label, "operator": "In", "values": list(values)} for label, values in form.choices.items()
+    ]
+    if form.excluded:
+        terms.append({"key": HOSTNAME, "operator": "NotIn", "values": list(form.excluded)})
+    if terms:
         affinity["nodeAffinity"] = {_REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": terms}]}}
     near: Object = {}
     for each in form.affinity:
@@ -347,7 +349,7 @@ def _place(spec: Object, pod_labels: Mapping[str, str], form: Form) -> None:
     if near:
         affinity["podAffinity"] = near
     if form.alone:
-        affinity["podAntiAffinity"] = {_REQUIRED: [{"topologyKey": "kubernetes.io/hostname", **pods}]}
+        affinity["podAntiAffinity"] = {_REQUIRED: [{"topologyKey": HOSTNAME, **pods}]}
     if affinity:
         spec["affinity"] = affinity
     if form.spread:

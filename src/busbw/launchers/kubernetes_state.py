@@ -60,7 +60,8 @@ _LOG_HINT: Final = "look at the pods' output in log/ of the run folder"
 @dataclass(frozen=True)
 class View:
     """One look at a job. ``job`` is None where it is gone; ``last_words`` a pod's last line, by pod;
-    ``waited_s`` for how long it has been looked at; ``lost`` workers, deleted while their launcher ran.
+    ``waited_s`` for how long it has been looked at; ``inner`` the Job that a failed JobSet's controller made;
+    ``lost`` workers, deleted while their launcher ran.
     """
 
     kind: Kind
@@ -70,6 +71,7 @@ class View:
     events: Sequence[Fields] = ()
     last_words: Mapping[str, str] | None = None
     waited_s: float = 0.0
+    inner: Fields | None = None
     lost: Sequence[Fields] = ()
 
 
@@ -172,10 +174,8 @@ def _words(condition: Fields) -> str:
 def _failed(view: View, condition: Fields) -> JobState:
     """How a job failed: by its first pod that did, else by the controller's own reason."""
     reason = _words(condition)
-    late = [event for event in view.events if event.get("reason") == _DEADLINE]  # of the Job in a JobSet
-    if _DEADLINE in reason or late:  # its pods were told to end, and tell no more than that
-        why = reason if _DEADLINE in reason else _words(late[0])
-        return JobState(Phase.ENDED, why=why, hint="give --time-limit more", out_of_time=True)
+    if late := _deadline(view, reason):  # its pods were told to end, and tell no more than that
+        return JobState(Phase.ENDED, why=late, hint="give --time-limit more", out_of_time=True)
     if view.lost:
         lost = view.lost[0]
         why = f"pod {name_of(lost)} was deleted while its ranks ran"
@@ -201,6 +201,15 @@ def _failed(view: View, condition: Fields) -> JobState:
         rank=rank,
         host=str(pod["spec"].get("nodeName") or "") if led else "",
     )
+
+
+def _deadline(view: View, reason: str) -> str:
+    """What says that a job had no time left; empty where nothing does. A JobSet says only that a Job failed:
+    that Job has the reason, and where it may not be read its event, which may come late or never.
+    """
+    inner = _conditions(view.inner or {}).get(_BAD, {})
+    late = (event for event in view.events if event.get("reason") == _DEADLINE)
+    return next((words for words in (reason, _words(inner), *map(_words, late)) if _DEADLINE in words), "")
 
 
 def _how(pod: Fields, ended: Fields, code: int) -> str:

@@ -21,8 +21,10 @@ from busbw.launchers.base import Command
 from busbw.launchers.command import HOSTS, entered
 from busbw.launchers.engine import Handle, Item, Job, JobRequest, JobState, Output, Phase
 from busbw.launchers.slurm_output import SharedFiles
-from busbw.launchers.slurm_script import END_MARK, TOKEN, split_words
+from busbw.launchers.slurm_script import END_MARK, TOKEN
 from busbw.launchers.slurm_state import describe
+from busbw.launchers.slurm_words import split_words
+from busbw.launchers.time_limit import PBS, PBS_HINT, refuse_unlike
 
 if TYPE_CHECKING:
     from busbw.settings.launch import LaunchSettings
@@ -87,6 +89,18 @@ export {HOSTS} MASTER_ADDR MASTER_PORT
 
 def inquire(launch: LaunchSettings, command: tuple[str, ...] = ()) -> Mapping[str, str]:  # noqa: ARG001
     """See Engine. Nothing is asked: a script can be written anywhere."""
+    check(launch)
+    setup = ""
+    if launch.setup_script is not None:
+        try:
+            setup = launch.setup_script.read_text() or ":"
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"cannot read --setup-script: {error}", hint="name a shell script") from error
+    return {"python": sys.executable, "setup": setup}
+
+
+def check(launch: LaunchSettings) -> None:
+    """See Engine."""
     for name in launch.given():
         if name in _OTHER_ENGINES:
             flag = "--" + name.replace("_", "-")
@@ -96,13 +110,9 @@ def inquire(launch: LaunchSettings, command: tuple[str, ...] = ()) -> Mapping[st
             "--topology cannot be applied on PBS: its launchers take the nodes in PBS's own order",
             hint="inside a PBS job: --on hosts --hostfile $PBS_NODEFILE --topology FILE",
         )
-    setup = ""
-    if launch.setup_script is not None:
-        try:
-            setup = launch.setup_script.read_text() or ":"
-        except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"cannot read --setup-script: {error}", hint="name a shell script") from error
-    return {"python": sys.executable, "setup": setup}
+    read_values(launch.set)
+    split_words("--mpirun-args", launch.mpirun_args)
+    refuse_unlike(launch.time_limit, PBS, PBS_HINT)
 
 
 def request(job: Job, facts: Mapping[str, str]) -> JobRequest:
@@ -213,7 +223,7 @@ def _launch(job: Job, facts: Mapping[str, str], values: Mapping[str, str], ranks
     # The one word that the shell has to fill in.
     quoted = ['"$PBS_NODEFILE"' if word == "$PBS_NODEFILE" else shlex.quote(word) for word in words]
     quoted += [shlex.quote(word) for word in split_words("--mpirun-args", job.launch.mpirun_args)]
-    argv = job.work.argv(job.launch.python or facts.get("python", "python3"))
+    argv = job.argv(job.launch.python or facts.get("python", "python3"))
     command = shlex.join(argv if job.work.is_busbw else entered(argv))
     if setup := facts.get("setup", ""):
         command = f"bash -c {shlex.quote(setup + _EXECUTE)} busbw-rank {command}"

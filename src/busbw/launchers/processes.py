@@ -152,7 +152,7 @@ def _start(command: Command) -> subprocess.Popen[bytes]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
-        preexec_fn=_die_with_parent,  # noqa: PLW1509 (no thread of ours holds a lock here)
+        preexec_fn=die_with_parent,  # noqa: PLW1509 (no thread of ours holds a lock here)
     )
 
 
@@ -161,5 +161,6 @@ def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> N
         os.killpg(process.pid, number)
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
+    """Between fork and exec: the kernel ends this process with the one that started it."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -17,16 +17,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from busbw.errors import SiteError, UsageError
-from busbw.launchers import slurm_bring, topology_slurm
+from busbw.launchers import slurm_bring, slurm_place, topology_slurm
 from busbw.launchers import slurm_commands as commands
 from busbw.launchers.base import Command
-from busbw.launchers.engine import Handle, Item, Job, JobRequest, JobState, Phase
+from busbw.launchers.engine import ASKS_FOLLOWER, Handle, Item, Job, JobRequest, JobState, Phase
 from busbw.launchers.slurm_follow import Follower
 from busbw.launchers.slurm_output import split_by_node
-from busbw.launchers.slurm_script import render, shape, unknown_mpi
+from busbw.launchers.slurm_script import render, shape, smaller_segment, unknown_mpi
 from busbw.launchers.slurm_state import job_state
+from busbw.launchers.slurm_words import own_words
+from busbw.launchers.time_limit import SLURM, SLURM_HINT, refuse_unlike
 from busbw.launchers.topology import everything
 from busbw.launchers.topology_files import read_texts, topology_of
+from busbw.settings.launch import OF_NEW_JOB
 
 if TYPE_CHECKING:
     from busbw.settings.launch import LaunchSettings
@@ -37,40 +40,46 @@ WAIT_SECONDS: float | None = None
 SCRIPT: Final = "job.sbatch"
 # Linux takes no longer variable (MAX_ARG_STRLEN), and the script is handed to the ranks in one.
 _MOST_SETUP_BYTES: Final = 100_000
+_SHARED: Final = ("SBATCH_EXCLUSIVE",)
+_LEAVE_OUT: Final = "leave it out, or --job-id"
+# With --job-id: what to do instead of asking for a job.
+_IN_JOB: Final[Mapping[str, str]] = {
+    **dict.fromkeys(OF_NEW_JOB, _LEAVE_OUT),
+    "time_limit": "leave it out; busbw compare has --launch-timeout for a launch",
+    "sbatch_args": "leave it out, or --job-id; --srun-args has words for a step",
+    "segment": "leave it out, or --job-id; --srun-args '--nodelist=...' chooses nodes of the allocation",
+}
 _OTHER_ENGINES: Final = ("hosts", "hostfile", "mpirun_args", "namespace", "context", "set")
 
 
 def inquire(launch: LaunchSettings, command: tuple[str, ...] = ()) -> Mapping[str, str]:
     """See Engine. Facts: python, family (of the MPI that the ranks would load), mpi (what srun offers), gpus
-    (on a node), user_id, setup (the script's text), job_nodes (of the allocation), topology (its texts).
+    (on a node), partition, account, user_id, setup (the script's text), job_nodes (of the allocation),
+    topology (its texts).
     """
     from busbw.probes.program import command_family, python_family
 
+    check(launch)
+    facts = {"python": sys.executable, "user_id": str(os.getuid()), "setup": _read_setup(launch)}
+    facts |= read_texts(launch)
+    facts |= _place(launch)
+    facts["family"] = ""  # what an image has is not known here
+    if not launch.image:
+        facts["family"] = command_family(command) if command else python_family(launch.python)
+    return facts
+
+
+def check(launch: LaunchSettings) -> None:
+    """See Engine."""
     for name in launch.given():
         if name in _OTHER_ENGINES:
             flag = "--" + name.replace("_", "-")
             raise UsageError(
                 f"{flag} means nothing on Slurm", hint="leave it out; --sbatch-args and --srun-args do"
             )
-    facts = {"python": sys.executable, "user_id": str(os.getuid()), "setup": _read_setup(launch)}
-    facts |= read_texts(launch)
-    facts["mpi"] = " ".join(_offered_mpi())
-    try:
-        facts["gpus"] = str(_gpus_of_a_node(launch.partition))
-    except SiteError as error:  # a dry run goes on; see submit
-        facts |= {"gpus": "0", "unasked": error.message, "unasked_hint": error.hint}
-    facts["family"] = ""  # what an image has is not known here
-    if not launch.image:
-        facts["family"] = command_family(command) if command else python_family(launch.python)
-    if launch.job_id:
-        reading = commands.look(launch.job_id)
-        if job_state(reading).phase is not Phase.RUNNING:
-            raise UsageError(
-                f"job {launch.job_id} is not running ({reading.state.lower() or 'unknown to Slurm'})",
-                hint="give --job-id of an allocation that is; `squeue --me` lists yours",
-            )
-        facts["job_nodes"] = str(reading.node_count)
-    return facts
+    own_words("--sbatch-args", launch.sbatch_args)
+    own_words("--srun-args", launch.srun_args)
+    refuse_unlike(launch.time_limit, SLURM, SLURM_HINT)
 
 
 def _read_setup(launch: LaunchSettings) -> str:
@@ -95,15 +104,33 @@ def _offered_mpi() -> list[str]:
     return [word for word in words if word and " " not in word]
 
 
-def _gpus_of_a_node(partition: str) -> int:
-    """The most GPUs that a node of the partition (the default one: any) has, by its generic resources."""
-    chosen = (f"--partition={partition}",) if partition else ()
-    text = commands.call("sinfo", "--noheader", "--format=%G", *chosen)
-    most = 0
-    for line in text.splitlines():
-        gpus = [part.split("(")[0].split(":") for part in line.split(",") if part.startswith("gpu:")]
-        most = max(most, sum(int(part[-1]) for part in gpus if part[-1].isdecimal()))
-    return most
+def _place(launch: LaunchSettings) -> Mapping[str, str]:
+    """Facts of the partition, or of the allocation; or why Slurm cannot be asked: a dry run goes on then, see
+    submit.
+    """
+    if launch.job_id:
+        return _place_in_job(launch)
+    said = slurm_place.chosen(launch, os.environ)
+    try:
+        return {**said, "mpi": " ".join(_offered_mpi()), **slurm_place.asked(said["partition"])}
+    except SiteError as error:
+        return {**said, "gpus": "0", "unasked": error.message, "unasked_hint": error.hint}
+
+
+def _place_in_job(launch: LaunchSettings) -> Mapping[str, str]:
+    for name in launch.given():
+        if name in OF_NEW_JOB:
+            flag = "--shared" if name == "exclusive" else "--" + name.replace("_", "-")
+            raise UsageError(f"{flag} is of a new job, and job {launch.job_id} is there", hint=_IN_JOB[name])
+    reading = commands.look(launch.job_id)
+    if job_state(reading).phase is not Phase.RUNNING:
+        raise UsageError(
+            f"job {launch.job_id} is not running ({reading.state.lower() or 'unknown to Slurm'})",
+            hint="give --job-id of an allocation that is; `squeue --me` lists yours",
+        )
+    gpus = slurm_place.allocated_gpus(launch.job_id, reading.node_count)
+    offered = " ".join(_offered_mpi())
+    return {"mpi": offered, "job_nodes": str(reading.node_count), "gpus": str(gpus)}
 
 
 def request(job: Job, facts: Mapping[str, str]) -> JobRequest:
@@ -120,15 +147,19 @@ def request(job: Job, facts: Mapping[str, str]) -> JobRequest:
         "nodes": str(size.nodes),
         "per_node": str(size.per_node or 0),
         "step_of": job.launch.job_id,
-        "partition": job.launch.partition,
-        "account": job.launch.account,
+        "partition": facts.get("partition", ""),
+        "account": facts.get("account", ""),
         "bring": "yes" if job.launch.bring else "",
+        # A step's script runs here, and has the bundle.
+        ASKS_FOLLOWER: "yes" if job.launch.bring and not job.launch.job_id else "",
         **topology_slurm.detail(rank_order),
         "command": "" if job.work.is_busbw else "yes",
     }
-    notes = (note,) if (note := unknown_mpi(job, size, facts)) else ()
+    told = (unknown_mpi(job, size, facts), smaller_segment(job.launch, size.nodes))
+    notes = tuple(filter(None, told))
     if unasked := facts.get("unasked"):
-        notes = (*notes, f"GPUs of a node are not known, so none are asked for: {unasked}")
+        guessed = "GPUs of a node are not known, so none are asked for, and srun's --mpi is a guess"
+        notes = (*notes, f"Slurm could not be asked: {guessed}: {unasked}")
         details |= {"unasked": unasked, "unasked_hint": facts["unasked_hint"]}
     files = {SCRIPT: script.text}
     return JobRequest(
@@ -154,7 +185,7 @@ def submit(request: JobRequest, folder: Path) -> Handle:
     if job := request.details["step_of"]:
         return _start_step(job, request, command, folder)
     try:
-        answer = commands.call(*command.argv)
+        answer = commands.call(*command.argv, without=_shells_own(command))
     except SiteError as error:
         error.hint = error.hint or "see what is asked for with --dry-run, and what Slurm takes with `sinfo`"
         raise
@@ -163,6 +194,11 @@ def submit(request: JobRequest, folder: Path) -> Handle:
     if not number.isdecimal():
         raise SiteError(f"sbatch gave no job number: {answer.strip()[:200]!r}", hint="look at `squeue --me`")
     return Handle("slurm", number, request.name, dict(request.details))
+
+
+def _shells_own(command: Command) -> tuple[str, ...]:
+    """Variables of sbatch that would make it another job than was asked for, and that no word undoes."""
+    return ("SBATCH_WAIT", "SBATCH_ARRAY_INX", *(() if "--exclusive" in command.argv else _SHARED))
 
 
 def _start_step(job: str, request: JobRequest, command: Command, folder: Path) -> Handle:

@@ -36,8 +36,9 @@ def look(job: Job, request: JobRequest) -> tuple[Finding, ...]:
     found: list[Finding] = []
     if not launch.job_id:
         text = commands.call("sinfo", "--noheader", f"--format={_FORMAT}")
-        default = commands.call("sinfo", "--noheader", "--format=%P")
-        found += judge(read_partitions(text), launch.partition or _default(default), request.nodes or 0)
+        default = _default(commands.call("sinfo", "--noheader", "--format=%P"))
+        partition = request.details["partition"] or default
+        found += judge(read_partitions(text), partition, request.nodes or 0)
     if launch.image:
         help_text = commands.ask(("srun", "--help")).stdout
         found += image_findings(launch.image, help_text, exists=Path(launch.image).exists())

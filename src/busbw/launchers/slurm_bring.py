@@ -25,6 +25,9 @@ BUNDLE: Final = "bundle.tar.gz"
 # How long the job waits for a bundle that the front process has to send.
 _PATIENCE_SECONDS: Final = 120
 
+# What it says where none came.
+UNSENT: Final = f"busbw: --bring: nobody sent busbw to this job within {_PATIENCE_SECONDS} s"
+
 # Makes a Python environment of the bundle: the node's own Python of the same version, with our packages.
 _UNPACK: Final = """\
 umask 077
@@ -53,6 +56,7 @@ else
     if [ -e "$brought.sent" ]; then break; fi
     sleep 0.2
   done
+  [ -e "$brought.sent" ] || {{ echo "{unsent}" >&2; exit 1; }}
 fi
 on_every_node sh -c {unpack} busbw-unpack "$brought" {python} || exit 1
 export PATH="$brought/bin:$PATH"
@@ -74,6 +78,7 @@ def script(job: Job, nodes: int) -> str:
         job_option=f"--jobid={held} " if held != "''" else "",
         bundle=BUNDLE,
         asks=ASKS,
+        unsent=UNSENT,
         looks=_PATIENCE_SECONDS * 5,
         unpack=shlex.quote(_UNPACK),
         python=shlex.quote(job.launch.python or f"python{sys.version_info.major}.{sys.version_info.minor}"),

@@ -13,9 +13,14 @@ from busbw.launchers.slurm_state import Reading, hint_of, read_job
 
 # A busy controller answers late; one that has not answered by then is down.
 _PATIENCE_SECONDS: Final = 60.0
-# Commands that only ask, and what to do where they get no answer.
-_QUESTIONS: Final = ("sinfo", "squeue", "scontrol")
 _ASK: Final = "try `scontrol ping` here: busbw needs a host that reaches Slurm (SLURM_CONF, slurmctld, munge)"
+_SHOWN: Final = "--dry-run shows all that is submitted"
+# Command -> what to try where its own words are not known to us.
+_HINTS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("sinfo", "squeue", "scontrol", "scancel"), _ASK),
+    **dict.fromkeys(("sbatch", "qsub"), _SHOWN),
+    "aws": "try `aws batch describe-job-queues` here: it needs a region, credentials and the rights",
+}
 _FORGOTTEN: Final = "invalid job id"
 # Of a job or step that has ended (scancel, squeue).
 _OVER: Final = (_FORGOTTEN, "already completing", "already completed")
@@ -39,23 +44,26 @@ def environ_outside_jobs() -> Mapping[str, str]:
     }
 
 
-def call(*words: str, engine: str = "Slurm") -> str:
-    """A command's standard output. Raises SiteError with the command's own words."""
-    done = ask(words, engine)
+def call(*words: str, engine: str = "Slurm", without: Sequence[str] = ()) -> str:
+    """A command's standard output; it is ``without`` these variables of ours. Raises SiteError with the
+    command's own words.
+    """
+    done = ask(words, engine, without)
     if done.returncode:
         said = (done.stderr.strip() or done.stdout.strip()).splitlines()
         words_said = _own_words(said) or f"exit code {done.returncode}"
-        hint = hint_of(words_said) or (_ASK if engine == "Slurm" and words[0] in _QUESTIONS else "")
-        raise SiteError(f"{words[0]}: {words_said}", hint=hint)
+        raise SiteError(f"{words[0]}: {words_said}", hint=_hint(words[0], words_said))
     return done.stdout
 
 
-def ask(words: Sequence[str], engine: str = "Slurm") -> subprocess.CompletedProcess[str]:
+def ask(
+    words: Sequence[str], engine: str = "Slurm", without: Sequence[str] = ()
+) -> subprocess.CompletedProcess[str]:
     """A command's end, whatever it is. Raises SiteError where it cannot be started or does not end."""
     try:
         return subprocess.run(
             words,
-            env=environ_outside_jobs(),
+            env={name: value for name, value in environ_outside_jobs().items() if name not in without},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -78,6 +86,10 @@ def ask(words: Sequence[str], engine: str = "Slurm") -> subprocess.CompletedProc
         ) from error
 
 
+def _hint(command: str, words: str) -> str:
+    return hint_of(words) or _HINTS.get(command, "")
+
+
 def _own_words(lines: Sequence[str]) -> str:
     """The line that says most: Slurm's first, without the program's name."""
     for line in lines:
@@ -95,7 +107,7 @@ def look(job_id: str) -> Reading:
     if _FORGOTTEN in (done.stderr + done.stdout).lower():
         return Reading("")
     words = _own_words(done.stderr.strip().splitlines())
-    raise SiteError(f"scontrol: {words}", hint=hint_of(words))
+    raise SiteError(f"scontrol: {words}", hint=_hint("scontrol", words))
 
 
 def end(*words: str) -> None:
@@ -121,7 +133,7 @@ def _unless_over(done: subprocess.CompletedProcess[str]) -> None:
     left = [line for line in said if not any(known in line.lower() for known in _OVER)]
     if done.returncode and (left or not said):
         words = _own_words(left) or f"exit code {done.returncode}"
-        raise SiteError(f"{done.args[0]}: {words}", hint=hint_of(words))
+        raise SiteError(f"{done.args[0]}: {words}", hint=_hint(done.args[0], words))
 
 
 def steps(job_id: str, name: str) -> list[str]:

@@ -63,6 +63,12 @@ class Keepers:
         """What to tell while all of them are asked."""
         return f"Slurm has forgotten its nodes: looking for its output on {len(places)} nodes"
 
+    def nothing_at(self, nodes: Sequence[str]) -> str:
+        """What to say of output that none of these nodes has."""
+        where = nodes[0] if len(nodes) == 1 else f"any of {', '.join(nodes)}"
+        base = f"/tmp/{self._handle.name}-{self._handle.id}"
+        return f"nothing of its output was found at {where}:{base}.out"
+
     def not_home(self, nodes: Sequence[str]) -> NotHome:
         """The error of output that is on one of these nodes, which could not be asked."""
         base = f"/tmp/{self._handle.name}-{self._handle.id}"

@@ -89,6 +89,7 @@ class Follower:
         self._next_try_s = time.monotonic() + _READER_SECONDS
         self._keepers = Keepers(handle, folder)
         self._found_nothing = False  # the last reader, where it looked
+        self._lost = ""  # where nothing of the output was found
         self._codes: dict[bool, int] = {}  # is_error -> the script's exit code, at that stream's end
 
     def items(self) -> Iterator[Item]:
@@ -234,6 +235,11 @@ class Follower:
         lost = closed and self._is_node_failure() and all(commands.is_down(node) for node in closed)
         if closed and not lost:
             raise self._keepers.not_home(closed)
+        if self._copies is None and (self._log / "copied").exists():  # an earlier follower brought it all
+            self._source = SharedFiles(*self._names)
+            yield from self._read_on(_TRAIL_SECONDS)
+        elif places and not closed:
+            self._lost = self._keepers.nothing_at(places)
 
     def _is_node_failure(self) -> bool:
         """The job ended because of a node: what a node that is down kept may never be read."""
@@ -267,7 +273,17 @@ class Follower:
             return replace(state, why="", hint="", code=0)
         if code is not None and state.why == FORGOTTEN:  # the script itself has told
             state = replace(state, why="")
+        if code is None and (self._lost or state.code == 0):
+            return self._without_end(state)
         return self._with_cause(replace(state, code=state.code if code is None else code))
+
+    def _without_end(self, state: JobState) -> JobState:
+        """The script's own word is missing, and with it what it printed: Slurm's exit code tells nothing."""
+        why = self._lost or f"its output has no end in {self._names[0]}"
+        if state.why and state.why != FORGOTTEN:
+            why = f"{state.why}, and {why}"
+        hint = state.hint or "nothing may remove a job's files in /tmp before they were read; run it again"
+        return replace(state, why=why, hint=hint, code=None, host="".join(self._nodes[:1]))
 
     def _with_cause(self, state: JobState) -> JobState:
         """Why and where it failed, as far as Slurm told."""
@@ -284,11 +300,17 @@ class Follower:
             why = f"srun has no working MPI plugin {plugin}"
             hint = "ask for libpmix on the nodes, or give another --mpi; --mpi none needs no plugin"
             return replace(state, why=why, hint=hint, host=host)
+        if slurm_bring.UNSENT in words:
+            why = "--bring: its nodes do not see the run folder, and no process was there to send them busbw"
+            hint = "run it again, and let the process that --detach leaves here live until the job runs"
+            return replace(state, why=why, hint=hint, host=host)
         if node := failed_node(words):
             hint = "look at that node (scontrol show node); what was finished is in the record"
             return replace(state, why=f"node {node} failed", hint=hint, host=node)
         if state.why == CANCELLED:  # by the user, elsewhere, as far as anybody knows
             return state
+        if state.out_of_time and not is_busbw:  # the code is that of its tasks, which Slurm ended
+            return replace(state, code=None, host=host)
         if state.why or death is None:
             return replace(state, host=host if state.why else "")
         found = replace(state, why=describe(death.code), rank=death.task, host=death.host)

@@ -1,8 +1,10 @@
 """The job script of a run on Slurm, and how its ranks find each other. Pure.
 
 One script serves an allocation of its own (sbatch) and a step in one that is there (``--job-id``). Everything
-a user may set is data: what fits a #SBATCH line as it is stands there, what does not (spaces, quotes, line
-breaks) is a word of sbatch's own command line, and in shell text every value is quoted.
+a user may set is data: it is a word of sbatch's own command line, which wins over the shell's SBATCH_*
+variables. What fits a #SBATCH line as it is (no spaces, quotes, line breaks) stands there as well, so that
+the script can be read and submitted alone; those lines lose to the variables. In shell text every value is
+quoted.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from typing import TYPE_CHECKING, Final
 
 from busbw.errors import SiteError, UsageError
 from busbw.launchers import slurm_bring, topology_slurm
-from busbw.launchers.command import HOSTS, entered
+from busbw.launchers.command import HOSTS, entered, prepending
+from busbw.launchers.slurm_words import own_words
 
 if TYPE_CHECKING:
     from busbw.launchers.engine import Job
@@ -36,6 +39,12 @@ _PLUGINS: Final[Mapping[str, tuple[str, ...]]] = {
 _FAMILY_NAMES: Final = {"openmpi": "Open MPI", "mpich": "MPICH"}
 # Where only the batch host sees the output, it waits this long for somebody to read it before the job ends.
 LINGER_SECONDS: Final = 20
+
+# What a site, a shell or sbatch --export=NONE sets for every srun: it would keep what this script exports
+# from the ranks, or send their output elsewhere.
+_UNSET: Final = """\
+unset SLURM_EXPORT_ENV SRUN_EXPORT_ENV SLURM_STDOUTMODE SLURM_STDERRMODE SRUN_OUTPUT SRUN_ERROR
+"""
 
 _TOP: Final = """\
 run_folder={folder}
@@ -122,7 +131,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Script:
-    """The text of a job script, and the sbatch options that a #SBATCH line cannot hold."""
+    """The text of a job script, and the words for sbatch before its path."""
 
     text: str
     options: tuple[str, ...]
@@ -134,6 +143,7 @@ def shape(job: Job, facts: Mapping[str, str]) -> Shape:
     nodes = int(launch.nodes or facts.get("job_nodes", "") or 0)
     if nodes < 1:
         raise UsageError("how many nodes is not said", hint="give --nodes, as in -N 2")
+    segment_of(launch, nodes)
     held = int(facts.get("job_nodes", "") or nodes)
     if nodes > held:
         raise UsageError(
@@ -145,6 +155,33 @@ def shape(job: Job, facts: Mapping[str, str]) -> Shape:
         return Shape(nodes, job.ranks, None if job.ranks % nodes else job.ranks // nodes)
     per_node = launch.ranks_per_node or int(facts.get("gpus", "") or 0) or 1
     return Shape(nodes, nodes * per_node, per_node)
+
+
+def segment_of(launch: LaunchSettings, nodes: int) -> int | None:
+    """Nodes of one block together. Slurm makes a job of whole segments only (sbatch(1), --segment): fewer
+    nodes are one segment. None without, and in an allocation that is there. Raises UsageError.
+    """
+    if not launch.segment or launch.job_id:
+        return None
+    segment = min(launch.segment, nodes)
+    if nodes % segment == 0:
+        return segment
+    below, fitting = nodes // segment * segment, max(n for n in range(1, segment) if nodes % n == 0)
+    raise UsageError(
+        f"{nodes} nodes are not made of whole segments of {segment}",
+        hint=f"give -N {below} or {below + segment}, --segment {nodes} for one block with that many nodes, or"
+        f" --segment {fitting}",
+    )
+
+
+def smaller_segment(launch: LaunchSettings, nodes: int) -> str:
+    """What to tell where there are fewer nodes than a segment has; empty where there are not."""
+    segment = segment_of(launch, nodes)
+    if segment in (None, launch.segment):
+        return ""
+    return (
+        f"--segment {launch.segment} has more than {nodes} nodes: they are one segment, --segment {segment}"
+    )
 
 
 def mpi_plugin(job: Job, facts: Mapping[str, str]) -> str | None:
@@ -165,7 +202,7 @@ def mpi_plugin(job: Job, facts: Mapping[str, str]) -> str | None:
             return plugin
     name = _FAMILY_NAMES.get(family, "MPI")
     raise SiteError(
-        f"this Slurm cannot start {name} ranks: it offers {', '.join(offered)}",
+        f"this Slurm cannot start {name} ranks: `srun --mpi=list` names {', '.join(offered) or 'none'}",
         hint="give --mpi none (busbw's own channel), or --on hosts inside an allocation, with mpirun",
     )
 
@@ -224,6 +261,7 @@ def render(job: Job, facts: Mapping[str, str], rank_order: RankOrder | None = No
     }
     parts = [
         "\n".join(("#!/bin/bash", *lines)) + "\n",
+        _UNSET,
         (_STEP_TOP if job.launch.job_id else _TOP).format(**words),
         _order(job, size, rank_order),
         _exports(job, size, facts, ordered=rank_order is not None),
@@ -236,7 +274,7 @@ def render(job: Job, facts: Mapping[str, str], rank_order: RankOrder | None = No
 
 
 def _directives(job: Job, size: Shape, facts: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    """#SBATCH lines, and the options that must be words instead."""
+    """#SBATCH lines, and sbatch's words: the same, and the user's own. Of two the last holds."""
     launch = job.launch
     values = {
         "--job-name": job.name,
@@ -247,19 +285,15 @@ def _directives(job: Job, size: Shape, facts: Mapping[str, str]) -> tuple[list[s
         "--partition": launch.partition,
         "--account": launch.account,
         "--time": launch.time_limit,
-        "--segment": str(launch.segment) if launch.segment else None,
+        "--segment": str(segment) if (segment := segment_of(launch, size.nodes)) else None,
         "--output": f"/tmp/{job.name}-%j.out",
         "--error": f"/tmp/{job.name}-%j.err",
     }
-    flags = [*(["--exclusive"] if launch.exclusive else []), "--no-requeue"]
-    lines, options = [], []
-    for name, value in values.items():
-        if value and _PLAIN.match(value):
-            lines.append(f"#SBATCH {name}={value}")
-        elif value:
-            options.append(f"{name}={value}")
-    lines += [f"#SBATCH {flag}" for flag in flags]
-    return lines, [*options, *split_words("--sbatch-args", launch.sbatch_args)]
+    options = [f"{name}={value}" for name, value in values.items() if value]
+    options += ["--exclusive"] if launch.exclusive else []
+    options.append("--no-requeue")
+    lines = [f"#SBATCH {option}" for option in options if _PLAIN.match(option)]
+    return lines, [*options, *own_words("--sbatch-args", launch.sbatch_args)]
 
 
 def _wants_gpus(job: Job, facts: Mapping[str, str]) -> bool:
@@ -306,7 +340,7 @@ def _order(job: Job, size: Shape, rank_order: RankOrder | None) -> str:
 def _srun(job: Job, size: Shape, facts: Mapping[str, str], *, ordered: bool) -> str:
     launch = job.launch
     plugin = mpi_plugin(job, facts)
-    words = ["srun", "--label", "--kill-on-bad-exit=1", f"--job-name={job.name}"]
+    words = ["srun", "--label", "--kill-on-bad-exit=1", "--export=ALL", f"--job-name={job.name}"]
     if launch.job_id:
         words += [f"--jobid={launch.job_id}", "--overlap", f"--nodes={size.nodes}", f"--ntasks={size.ranks}"]
         words += [f"--ntasks-per-node={size.per_node}"] if size.per_node else []
@@ -321,12 +355,13 @@ def _srun(job: Job, size: Shape, facts: Mapping[str, str], *, ordered: bool) -> 
             "--no-container-mount-home",
             "--container-remap-root" if root else "--no-container-remap-root",
         ]
-    quoted += [shlex.quote(word) for word in split_words("--srun-args", launch.srun_args)]
-    argv = job.work.argv(python(launch, facts))
+    quoted += [shlex.quote(word) for word in own_words("--srun-args", launch.srun_args)]
+    argv = job.argv(python(launch, facts))
     number = topology_slurm.NUMBER if ordered else "$SLURM_NODEID"
     command = shlex.join(argv if job.work.is_busbw else entered(argv, number))
     if launch.bring and job.work.is_busbw:
-        command = f"{slurm_bring.PYTHON_WORD} {shlex.join(job.work.argv('')[1:])}"
+        words = [shlex.join(part) for part in (prepending(job.prepend), job.work.argv("")[1:])]
+        command = " ".join(filter(None, (words[0], slurm_bring.PYTHON_WORD, words[1])))
     if launch.image and job.environ:  # else the image's own values would win
         command = " ".join(("env", *(f'"{name}=${name}"' for name in job.environ), command))
     if facts.get("setup", ""):
@@ -337,11 +372,3 @@ def _srun(job: Job, size: Shape, facts: Mapping[str, str], *, ordered: bool) -> 
 def python(launch: LaunchSettings, facts: Mapping[str, str]) -> str:
     """The Python that has busbw on the nodes: as said, the image's own, or this one by its path."""
     return launch.python or ("python3" if launch.image else facts.get("python", "python3"))
-
-
-def split_words(flag: str, text: str) -> list[str]:
-    """A user's words as a shell would split them. Raises UsageError."""
-    try:
-        return shlex.split(text)
-    except ValueError as error:
-        raise UsageError(f"{flag}: {error}", hint="close the quotation") from error

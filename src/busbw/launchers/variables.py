@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from busbw.errors import UsageError
 
+if TYPE_CHECKING:
+    from busbw.settings.launch import LaunchSettings
+
+LIBRARIES: Final = "LD_LIBRARY_PATH"
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _QUOTES: Final = ("'", '"')
 
@@ -25,6 +29,19 @@ def read_variables(env: Iterable[str], env_file: Path | None) -> Mapping[str, st
             ) from error
         found.update(parse_lines(text, str(env_file)))
     found.update(_split(word, "--env") for word in env)
+    return found
+
+
+def library_folders(folders: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
+    """``folders`` as what is to be put before LD_LIBRARY_PATH; nothing where ``environ`` says it whole."""
+    return {LIBRARIES: ":".join(folders)} if folders and LIBRARIES not in environ else {}
+
+
+def read_here(launch: LaunchSettings, inherited: Mapping[str, str]) -> dict[str, str]:
+    """The variables for ranks on this host, which inherit the others. Raises UsageError."""
+    found = dict(read_variables(launch.env, launch.env_file))
+    for name, folders in library_folders(launch.library_path, found).items():
+        found[name] = ":".join(filter(None, (folders, inherited.get(name, ""))))
     return found
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from busbw_testing.golden import is_golden
 
+from busbw.cli.main import main
 from busbw.errors import SiteError, UsageError
 from busbw.launchers import batch
 from busbw.launchers.engine import Handle, Job, JobState, Output, Phase, Work
@@ -189,6 +190,21 @@ def test_a_refused_job_leaves_no_definition(aws: Path, monkeypatch: pytest.Monke
     with pytest.raises(SiteError, match="JobQueue queue not found"):
         submit(aws / "run")
     assert "deregister-job-definition" in (aws / "calls").read_text()
+
+
+def test_what_was_asked_is_kept_beside_the_handle_and_a_refusal_is_no_job(
+    aws: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("BUSBW_HOME", str(aws / "home"))
+    words = ["run", "all_reduce", "--on", "batch", "-N", "2", "--image", "i", "--partition", "q"]
+    assert main([*words, "--detach"]) == 0
+    (folder,) = (aws / "home").iterdir()
+    assert json.loads((folder / "request" / batch.SUBMISSION).read_text())["jobQueue"] == "q"
+    monkeypatch.setenv("AWS_REFUSES", "yes")
+    assert main(words) == 4
+    assert "hint: try `aws batch describe-job-queues`" in capsys.readouterr().err
+    assert main(["jobs", "--format", "json"]) == 0
+    assert [row["run"] for row in json.loads(capsys.readouterr().out)] == [folder.name]
 
 
 def test_without_aws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

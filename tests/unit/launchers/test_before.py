@@ -112,10 +112,14 @@ def test_no_operator_or_an_old_one(versions: tuple[str, ...], kinds: tuple[str, 
     assert "--mpi none" in finding.hint
 
 
-def quota(**entries: tuple[str, str]) -> dict[str, Any]:
+DEFAULTS = {"spec": {"limits": [{"type": "Container", "default": {"cpu": "1", "memory": "1Mi"}}]}}
+
+
+def quota(spec: dict[str, Any] | None = None, **entries: tuple[str, str]) -> dict[str, Any]:
     names = {name.replace("__", "/").replace("_", "."): value for name, value in entries.items()}
     return {
         "metadata": {"name": "q"},
+        "spec": spec or {},
         "status": {
             "hard": {name: hard for name, (hard, _) in names.items()},
             "used": {name: used for name, (_, used) in names.items()},
@@ -137,9 +141,55 @@ def quota(**entries: tuple[str, str]) -> dict[str, Any]:
     ],
 )
 def test_quota(entries: dict[str, tuple[str, str]], run: list[Severity], preflight: list[Severity]) -> None:
-    of = cluster(quotas=[quota(**entries)])
+    of = cluster(quotas=[quota(**entries)], ranges=[DEFAULTS])
     assert [severity for severity, _ in found(of, form())] == run
     assert [severity for severity, _ in found(of, form(), stops=True)] == preflight
+
+
+def counts(**entries: tuple[str, str]) -> dict[str, Any]:
+    """``jobs_batch`` stands for count/jobs.batch."""
+    found = quota()
+    for key, values in zip(("hard", "used"), zip(*entries.values(), strict=True), strict=True):
+        found["status"][key] = {
+            f"count/{name.replace('x_k8s', 'x-k8s').replace('_', '.')}": value
+            for name, value in zip(entries, values, strict=True)
+        }
+    return found
+
+
+@pytest.mark.parametrize(
+    ("asked", "entries", "run", "preflight"),
+    [
+        (form(), {"mpijobs_kubeflow_org": ("1", "0")}, [], []),
+        (form(), {"mpijobs_kubeflow_org": ("2", "2")}, [ERROR], [ERROR]),  # the API server refuses ours
+        (form(), {"jobs_batch": ("2", "2")}, [WARNING], [ERROR]),  # the operator tries again
+        (form(), {"jobs_batch": ("0", "0")}, [ERROR], [ERROR]),
+        (form(kind="job"), {"jobs_batch": ("2", "2")}, [ERROR], [ERROR]),
+        (form(kind="job"), {"mpijobs_kubeflow_org": ("0", "0")}, [], []),
+        (form(kind="jobset"), {"jobsets_jobset_x_k8s.io": ("1", "1")}, [ERROR], [ERROR]),
+        (form(kind="jobset"), {"jobs_batch": ("1", "1")}, [WARNING], [ERROR]),
+        (form(), {"pods": ("2", "0")}, [WARNING], [ERROR]),
+        (form(kind="job"), {"secrets": ("0", "0"), "services": ("0", "0")}, [ERROR] * 2, [ERROR] * 2),
+        (form(kind="job"), {"configmaps": ("0", "0")}, [], []),
+        (form(kind="job", brings=True), {"configmaps": ("0", "0")}, [ERROR], [ERROR]),
+        (form(compute_domain=2), {"resourceclaims_resource_k8s.io": ("2", "1")}, [WARNING], [ERROR]),
+    ],
+)
+def test_a_quota_on_objects(
+    asked: Form, entries: dict[str, tuple[str, str]], run: list[Severity], preflight: list[Severity]
+) -> None:
+    of = cluster(quotas=[counts(**entries)], versions=None)
+    assert [severity for severity, _ in found(of, asked)] == run
+    assert [severity for severity, _ in found(of, asked, stops=True)] == preflight
+
+
+def test_a_quota_on_objects_says_which() -> None:
+    (first,) = judge(cluster(quotas=[counts(jobs_batch=("3", "3"))]), form(), "team", stops=False)
+    assert first.claim == "exceeded quota: q, requested: count/jobs.batch=1, used: 3, limited: 3"
+    assert first.evidence == "the controller of a mpijob makes jobs.batch"
+    assert found(cluster(quotas=[quota(secrets=("1", "1"))]), form())[0][1] == (
+        "exceeded quota: q, requested: secrets=1, used: 1, limited: 1"
+    )
 
 
 def test_a_quotas_words() -> None:
@@ -147,6 +197,111 @@ def test_a_quotas_words() -> None:
     assert found(of, form())[0][1] == (
         "exceeded quota: q, requested: requests.nvidia.com/gpu=8 by each of 2 pods, used: 1, limited: 4"
     )
+
+
+@pytest.mark.parametrize(
+    ("entry", "asked", "lacking"),
+    [
+        ("requests_cpu", form(), "pods and launcher"),
+        ("requests_cpu", form(resources={"cpu": "4", "nvidia.com/gpu": "8"}), "launcher"),
+        ("requests_cpu", form(kind="job"), "pods"),
+        ("cpu", form(kind="job"), "pods"),
+        ("limits_memory", form(launcher={"memory": "1Gi"}), "launcher"),
+        ("requests_cpu", form(resources={"cpu": "4"}, launcher={"cpu": "1"}), ""),
+        ("limits_memory", form(kind="job"), ""),
+        ("requests_nvidia_com__gpu", form(kind="job", resources={}), ""),  # only who names it is counted
+    ],
+)
+def test_a_quota_on_what_pods_do_not_name(entry: str, asked: Form, lacking: str) -> None:
+    """The API server would refuse them, unless a LimitRange names it for them."""
+    quotas = [quota(**{entry: ("9Ti", "0")})]
+    name = entry.replace("__", "/").replace("_", ".")
+    claims = [f"failed quota: q: must specify {name} for {lacking}"] * bool(lacking)
+    for ranges, severity in (((), ERROR), (None, WARNING), ([DEFAULTS], None)):
+        findings = judge(cluster(quotas=quotas, ranges=ranges), asked, "team", stops=False)
+        said = [(each.severity, each.claim) for each in findings if each.check == "quota"]
+        assert said == ([(severity, claim) for claim in claims] if severity else [])
+
+
+def test_the_launchers_share_counts() -> None:
+    asked = form(resources={"cpu": "4"}, launcher={"cpu": "1"})
+    nodes = [node("a", cpu="96"), node("b", cpu="96")]
+    words = "4 by each of 2 pods and 1 by each of 1 pods"
+    assert found(cluster(nodes=nodes, quotas=[quota(requests_cpu=("8", "0"))]), asked, stops=True) == [
+        (ERROR, f"exceeded quota: q, requested: requests.cpu={words}, used: 0, limited: 8")
+    ]
+
+
+def scoped(name: str, operator: str) -> dict[str, Any]:
+    return {"scopeSelector": {"matchExpressions": [{"scopeName": name, "operator": operator}]}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "count"),
+    [
+        ({"scopes": ["Terminating"]}, 0),
+        ({"scopes": ["NotTerminating"]}, 3),
+        ({"scopes": ["NotBestEffort"]}, 2),  # the launcher names nothing
+        ({"scopes": ["BestEffort"]}, 1),
+        ({"scopes": ["NotBestEffort", "Terminating"]}, 0),
+        ({"scopes": ["PriorityClass"]}, 0),
+        (scoped("PriorityClass", "In"), 0),
+        (scoped("PriorityClass", "NotIn"), 3),
+        (scoped("CrossNamespacePodAffinity", "Exists"), 0),
+        ({}, 3),
+    ],
+)
+def test_a_quota_with_scopes_counts_the_pods_that_it_concerns(spec: dict[str, Any], count: int) -> None:
+    claims = [claim for _, claim in found(cluster(quotas=[quota(spec, pods=("0", "0"))]), form())]
+    words = f"exceeded quota: q, requested: pods=1 by each of {count} pods, used: 0, limited: 0"
+    assert claims == [words] * bool(count)
+
+
+@pytest.mark.parametrize(
+    ("operator", "values", "priority", "count"),
+    [
+        ("In", ["high"], "high", 3),
+        ("In", ["high"], "low", 0),
+        ("NotIn", ["high"], "high", 0),
+        ("NotIn", ["high"], "low", 3),
+        ("Exists", [], "low", 3),
+        ("Exists", [], "", 0),
+        ("DoesNotExist", [], "low", 0),
+        ("DoesNotExist", [], "", 3),
+    ],
+)
+def test_a_quota_of_a_priority_class(operator: str, values: list[str], priority: str, count: int) -> None:
+    spec = scoped("PriorityClass", operator)
+    spec["scopeSelector"]["matchExpressions"][0]["values"] = values
+    asked = form(words={"priority-class": priority} if priority else {})
+    claims = [claim for _, claim in found(cluster(quotas=[quota(spec, pods=("0", "0"))]), asked)]
+    assert bool(claims) == bool(count)
+    assert f"1 by each of {count} pods" in "".join(claims) or not count
+
+
+def test_nodes_that_are_left_out_do_not_count() -> None:
+    nodes = cluster().nodes
+    assert nodes is not None
+    name = nodes[0]["metadata"].setdefault("labels", {}).setdefault("kubernetes.io/hostname", "n0")
+    assert found(cluster(nodes=nodes), form(excluded=("elsewhere",))) == []
+    first, *_ = found(cluster(nodes=nodes), form(excluded=(name,)))
+    assert f"other than {name}, " in first[1]
+
+
+def test_labels_with_choices_are_a_set() -> None:
+    choices = {"type": ("gb300-4x", "p5")}
+    assert found(cluster(), form(selector={}, choices=choices)) == []
+    assert found(cluster(), form(selector={}, choices={"type": ("a", "b")})) == [
+        (WARNING, "0 of 2 nodes can be used with type=a|b, 2 are asked for")
+    ]
+
+
+def test_a_compute_domain_needs_its_driver() -> None:
+    claim = "the cluster has no ComputeDomains (resource.nvidia.com/v1beta1)"
+    assert found(cluster(domains=False), form(compute_domain=2)) == [(ERROR, claim)]
+    assert found(cluster(domains=True), form(compute_domain=2)) == []
+    assert found(cluster(domains=None), form(compute_domain=2)) == []  # not for this user to see
+    assert found(cluster(domains=False), form()) == []
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from busbw.launchers import pbs
-from busbw.launchers.command import HOSTS, NAMES, NUMBER, entered, host_list
+from busbw.launchers.command import HOSTS, NAMES, NUMBER, entered, host_list, prepending
 
 # The command, and a process of its own, read the file twice.
 READ = """
@@ -53,6 +53,17 @@ def test_its_number_can_be_told(tmp_path: Path) -> None:
     given = {HOSTS: "a:1,b:1,c:1", "MASTER_ADDR": "x", "MASTER_PORT": "7", "TMPDIR": str(tmp_path)}
     assert run(entered(argv), **given, **{NUMBER: "2"})[1] == "3 2 x 7 []"
     assert run(entered(argv, "$SLURM_NODEID"), **given, SLURM_NODEID="1")[1] == "3 1 x 7 []"
+
+
+@pytest.mark.parametrize(
+    ("there", "value"), [({}, "/a b:$HOME"), ({"LIBRARIES": "/x:/y"}, "/a b:$HOME:/x:/y")]
+)
+def test_folders_come_before_what_the_rank_has(there: dict[str, str], value: str) -> None:
+    words = prepending({"LIBRARIES": "/a b:$HOME", "OTHER": "/o"})
+    show = "import os, sys; print(os.environ['LIBRARIES'], os.environ['OTHER'], sys.argv[1:])"
+    lines = run((*words, sys.executable, "-c", show, "its $1", "-n"), **there)
+    assert lines == [f"{value} /o ['its $1', '-n']"]
+    assert prepending({}) == ()
 
 
 def test_full_names_and_short_ones_are_the_same_node(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from busbw.launchers.deaths import Death, last_words, read_death, read_lost_peer
+from busbw.launchers.deaths import Death, last_words, read_death, read_lost_peer, words_of_ranks
 
 BANNER = "=" * 83
 
@@ -63,6 +63,7 @@ def test_what_launchers_print(text: str, death: Death | None) -> None:
 def test_last_words_come_before_the_launcher_speaks() -> None:
     lines = ["Traceback (most recent call last):", "ImportError: no numpy", "", *HYDRA_CODE.splitlines()]
     assert last_words(lines) == "ImportError: no numpy"
+    assert words_of_ranks(lines) == lines[:2]
     assert last_words(HYDRA_CODE.splitlines()) == ""
     assert last_words([]) == ""
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from importlib import import_module
 
 import pytest
 
@@ -46,6 +47,8 @@ def test_every_engine_has_the_whole_contract(name: str) -> None:
     assert engine.WAIT_SECONDS is None or engine.WAIT_SECONDS > 0
     for part in ("inquire", "request", "submit", "follow", "cancel", "state", "collect", "clean"):
         assert callable(getattr(engine, part)), part
+    row = ENGINES[name]
+    assert callable(import_module(row.check or row.module).check)
 
 
 def test_given_settings_are_named() -> None:

@@ -147,6 +147,16 @@ def test_ranks_know_their_place() -> None:
     assert {environ["BUSBW_ROOT"] for _, _, environ in tasks} == {"h1"}
 
 
+@pytest.mark.parametrize("mpi", ["auto", "mpich"])
+def test_where_ranks_meet_may_be_said(mpi: Any) -> None:
+    """The name that ssh has for the first host may be known to ssh alone."""
+    given = job(replace(FOUR, mpi=mpi), world="nccl", environ={"BUSBW_ROOT": "10.0.0.1:7"})
+    found = decide(given, facts(*NAMES))
+    tasks = [task for agent in found.agents for task in agent.tasks]
+    assert tasks
+    assert {task.environ["BUSBW_ROOT"] for task in tasks} == {"10.0.0.1:7"}
+
+
 @pytest.mark.parametrize(
     ("launch", "known", "said"),
     [
@@ -232,7 +242,19 @@ def test_which_variables_of_a_shell_reach_the_ranks() -> None:
 def test_a_python_of_any_name_is_one_word_for_the_hosts_shell(python: str) -> None:
     *_, host, line = agent_command("h1", local=False, ssh=ssh_words({}), pythons=(python,), setup="")
     assert host == "h1"
-    assert shlex.split(line)[:3] == ["exec", python, "-c"]
+    assert shlex.split(line)[-4:-1] == ["exec", python, "-c"]
+
+
+@pytest.mark.parametrize(
+    ("address", "root"), [("", "gpu1"), ("10.0.0.1", "10.0.0.1"), ("fd00::1", "[fd00::1]")]
+)
+def test_ranks_meet_at_an_address_where_the_name_is_sshs_alone(address: str, root: str) -> None:
+    launch = LaunchSettings(on="hosts", hosts="me@gpu1,gpu2", mpi="none")
+    known = facts("me@gpu1", "gpu2", address=address)
+    plan = decide(job(launch), known)
+    assert dict(plan.agents[1].tasks[0].environ)["BUSBW_ROOT"] == root
+    command = decide(job(launch, work=Work(("train",), is_busbw=False)), known)
+    assert dict(command.agents[1].tasks[0].environ)["MASTER_ADDR"] == (address or "gpu1")
 
 
 def test_the_way_to_reach_a_host_can_be_set() -> None:

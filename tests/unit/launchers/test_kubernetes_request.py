@@ -21,6 +21,7 @@ from busbw.errors import UsageError
 from busbw.launchers.engine import Job, Work
 from busbw.launchers.kubernetes_form import Form, read_form
 from busbw.launchers.kubernetes_manifest import documents, escaped
+from busbw.launchers.kubernetes_words import WORDS
 from busbw.launchers.kubernetes_yaml import from_yaml, to_yaml
 from busbw.launchers.topology import everything, read
 from busbw.settings.launch import LaunchSettings
@@ -28,6 +29,12 @@ from busbw.settings.launch import LaunchSettings
 GOLDEN = Path(__file__).parent / "golden" / "kubernetes"
 WORK = Work(("run", "all_reduce", "-e", "8G", "--format=jsonl", "--deliver=/home/me/runs/x y"))
 ENVIRON = {"NCCL_DEBUG": "INFO", "NOTE": 'a $(b) "c"'}
+SITE = (
+    *("gpu=8", "networks=ns/a", "queue=user-queue", "priority-class=high", "scheduler=gang.example"),
+    *("label=team=fabric", "label=example.com/cost-centre=7", "annotation=example.com/why=a = 'b' $(c)"),
+    *("toleration=dedicated=gpu:NoSchedule", "toleration=spot", "toleration=*:NoExecute"),
+    *("runtime-class=nvidia", "service-account=runner", "pull-secret=one", "pull-secret=two"),
+)
 NODES = "n1 s0.s1\nn2 s0.s2\nn3 s0.s1\n"
 
 
@@ -86,12 +93,21 @@ CASES = {
                 "resource=ephemeral-storage=10Gi",
             ),
             *("compute-domain=0", "spread=topology.kubernetes.io/zone=2", "networks=ns/a, b", "networks=c"),
-            *("affinity=nvidia.com/gpu.clique,zone:preferred", "select=type=x|y", "select=one=z"),
+            *(
+                "affinity=nvidia.com/gpu.clique,zone:preferred",
+                "select=type=x|y",
+                "select=one=z",
+                "exclude=n1,n2",
+            ),
         ),
     ),
     "jobset-place": job(
         mpi="none", set=("kind=jobset", "compute-domain=2", "affinity=nvidia.com/gpu.clique"), exclusive=False
     ),
+    # A shared cluster: a queue, a priority, tainted nodes, and labels that say who pays.
+    "mpijob-site": job(set=SITE),
+    "job-site": job(mpi="none", set=SITE),
+    "jobset-site": job(mpi="none", set=("kind=jobset", *SITE)),
     "mpijob-topology": job(ranks_per_node=2, topology=("nodes",)),
     "mpijob-topology-openmpi": job(mpi="openmpi", topology=("nodes",)),
     "job-bring": job(mpi="none", bring=True, environ={"PYTHONPATH": "/mine"}),
@@ -174,11 +190,21 @@ def test_ranks_follow_gpus_slots_and_words() -> None:
         ({"set": ("kind=mpijob",), "mpi": "none"}, "an MPIJob's ranks have MPI"),
         ({"set": ("select=a",)}, "is not LABEL=VALUE"),
         ({"set": ("compute-domain=all",)}, "--set compute-domain=all is no count"),
+        ({"set": ("compute-domain=18",)}, "--set compute-domain=18, but the job has 2 nodes"),
+        ({"set": ("mpi=intel",)}, "--set mpi=intel is no MPI with an mpirun"),
         ({"set": ("affinity=a b",)}, "--set affinity=a b is no label"),
         ({"set": ("affinity=zone:required",)}, "is no label of nodes"),
         ({"set": ("spread=zone",)}, "is not LABEL=COUNT"),
         ({"set": ("spread=zone=0",)}, "is not LABEL=COUNT"),
         ({"set": ("resource=a.com/b",)}, "is not NAME=QUANTITY"),
+        ({"set": ("label=team",)}, "--set label=team is not NAME=VALUE"),
+        ({"set": ("label=team=a b",)}, "is no value of a label"),
+        ({"set": ("label=app.kubernetes.io/instance=x",)}, "is a label that busbw finds its pods by"),
+        ({"set": ("annotation=a b=c",)}, "is not NAME=VALUE"),
+        ({"set": ("toleration=dedicated:Never",)}, "is not NAME[=VALUE][:EFFECT]"),
+        ({"set": ("toleration=*=a",)}, "is not NAME[=VALUE][:EFFECT]"),
+        ({"set": ("queue=My Queue",)}, "--set queue=My Queue is no name of an object"),
+        ({"set": ("priority-class=High",)}, "is no name of an object"),
         ({"set": ("resource=a.com/b=many",)}, "is not NAME=QUANTITY"),
         ({"topology": ("f",), "mpi": "none"}, "--topology cannot be applied to a job"),
         ({"topology": ("f",), "mpi": "none", "set": ("kind=jobset",)}, "cannot be applied to a jobset"),
@@ -195,6 +221,29 @@ def test_refused(flags: dict[str, Any], words: str) -> None:
     with pytest.raises(UsageError, match=re.escape(words)) as caught:
         form(**flags)
     assert caught.value.hint
+
+
+def test_words_that_may_be_repeated_can_be_dropped() -> None:
+    """A preset's come first; an empty word takes them away."""
+    words = form(set=("pull-secret=theirs", "toleration=a", "pull-secret=", "pull-secret=mine")).words
+    assert words == {
+        "pull-secret": [{"name": "mine"}],
+        "toleration": [{"key": "a", "operator": "Exists"}],
+    }
+    assert form(set=("queue=a", "queue=b")).words == {"queue": {"kueue.x-k8s.io/queue-name": "b"}}
+    assert form(set=("queue=a", "queue=")).words == {}
+
+
+@pytest.mark.parametrize("kind", ["mpijob", "job", "jobset"])
+def test_every_word_of_the_table_stands_in_the_manifest(kind: str) -> None:
+    """The words are told to the job or to its pods: none is read and dropped."""
+    given = dict(word.split("=", 1) for word in SITE)
+    assert set(WORDS) <= set(given)
+    without_mpi = {"mpi": "none"} if kind != "mpijob" else {}
+    for key in WORDS:
+        one = job(set=(f"kind={kind}", f"{key}={given[key]}"), **without_mpi)
+        plain = job(set=(f"kind={kind}",), **without_mpi)
+        assert documents(one, read_form(one), "team") != documents(plain, read_form(plain), "team")
 
 
 def test_names_are_legal() -> None:
@@ -266,6 +315,18 @@ def test_a_compute_domain_of_all_nodes_is_one() -> None:
     assert form().compute_domain is None
 
 
+def test_a_compute_domain_follows_the_nodes() -> None:
+    assert form(set=("compute-domain=nodes",), nodes="4").compute_domain == 4
+    assert form(set=("compute-domain=nodes", "compute-domain=0")).compute_domain == 0
+
+
+def test_a_preset_knows_the_mpi_of_its_image() -> None:
+    assert form().mpi == "mpich"
+    assert form(set=("mpi=openmpi",)).mpi == "openmpi"
+    assert form(set=("mpi=openmpi",), mpi="mpich").mpi == "mpich"  # what the user says holds
+    assert form(set=("mpi=openmpi",), mpi="none").kind == "job"
+
+
 def launch_script(one: Job) -> str:
     (body,) = from_yaml(manifest(one))
     container = body["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]
@@ -302,3 +363,11 @@ def test_workers_are_put_in_order_by_their_nodes(case: str, tmp_path: Path) -> N
     assert ordered == ["w-2", "w-3", "w-0", "w-1"]
     assert done.stderr == "busbw: node n9 is not in the topology, so its ranks are last\n"
     assert str(tmp_path / "ordered") in done.stdout
+
+
+@pytest.mark.parametrize("name", ["x y", "Team", "../kube-system/pods", "a" * 64, "team."])
+def test_what_is_no_namespace_is_refused_before_a_server_is_asked(name: str) -> None:
+    from busbw.launchers import kubernetes
+
+    with pytest.raises(UsageError, match="is no name of a namespace"):
+        kubernetes.inquire(LaunchSettings(namespace=name))

@@ -225,6 +225,14 @@ def test_pods_that_quota_forbids_give_one_reason() -> None:
     assert "exceeded quota: q" in first.why
 
 
+def test_the_deadline_of_a_job_in_a_job_set_is_told_by_that_job() -> None:
+    """Its event may come after the JobSet is marked."""
+    inner = work(condition("Failed", "DeadlineExceeded", "Job was active longer than specified deadline"))
+    state = seen(kind="jobset", job=work(condition("Failed", "FailedJobs", "jobset failed")), inner=inner)
+    assert state.out_of_time
+    assert state.why == "DeadlineExceeded: Job was active longer than specified deadline"
+
+
 def test_the_deadline_of_a_job_in_a_job_set_is_told_by_its_event() -> None:
     late = warning("DeadlineExceeded", "Job was active longer than specified deadline")
     state = seen(kind="jobset", job=work(condition("Failed", "FailedJobs", "jobset failed")), events=[late])

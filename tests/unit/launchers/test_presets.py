@@ -15,6 +15,7 @@ from busbw.cli.main import main
 from busbw.launchers.engine import load
 from busbw.launchers.hosts_probe import HostFacts
 from busbw.launchers.kubernetes_yaml import from_yaml
+from busbw.settings.engines import ENGINES
 from busbw.settings.launch import LaunchSettings
 from busbw.settings.preset import names, read_preset
 
@@ -99,9 +100,42 @@ def cases() -> Iterator[tuple[str, str]]:
         yield from ((name, engine) for engine in read_preset(name).engines)
 
 
+@pytest.mark.parametrize("name", [name for name, engine in cases() if engine == "kubernetes"])
+def test_mpirun_gets_the_words_of_the_images_mpi(name: str, dry_run: Any) -> None:
+    """Both images of GPUs have Open MPI first on PATH, and hydra's words mean nothing to it."""
+    job = from_yaml(dry_run(name, "kubernetes"))[-1]
+    is_gpu = not name.startswith("generic/")
+    assert job["spec"]["mpiImplementation"] == ("OpenMPI" if is_gpu else "MPICH")
+
+
+def test_a_domain_has_the_jobs_nodes(dry_run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "nodes_of", lambda name: ("-N", "4"))
+    domain, *_ = from_yaml(dry_run("aws/p6e-gb200.36xlarge", "kubernetes"))
+    assert (domain["kind"], domain["spec"]["numNodes"]) == ("ComputeDomain", 4)
+
+
 @pytest.mark.parametrize(("name", "engine"), list(cases()))
 def test_a_preset_renders_on_its_engine(name: str, engine: str, dry_run: Any) -> None:
     is_golden(dry_run(name, engine), GOLDEN / f"{name}.{engine}.txt")
+
+
+@pytest.mark.parametrize("engine", list(ENGINES))
+@pytest.mark.parametrize("way", [(), ("--world", "nccl")])
+def test_a_library_path_goes_before_what_the_ranks_have(
+    engine: str, way: tuple[str, ...], dry_run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The shell that submits has folders of its own machine, which mean nothing in a pod or on a node."""
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/laptop/lib")
+    monkeypatch.setitem(globals(), "nodes_of", lambda _: way)
+    text = dry_run("alcf/polaris-recommended", engine).replace("$$", "$").replace('\\"', '"')
+    assert "/laptop/lib" not in text
+    assert 'LD_LIBRARY_PATH="$1${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"' in text
+    assert "/soft/libraries/hwloc/lib:/soft/libraries/aws-ofi-nccl/v1.6.0/lib" in text
+    said = (*way, "--env", "LD_LIBRARY_PATH=/mine")
+    monkeypatch.setitem(globals(), "nodes_of", lambda _: said)
+    text = dry_run("alcf/polaris-recommended", engine)
+    assert "/mine" in text
+    assert "/soft/libraries" not in text
 
 
 def versions() -> Iterator[tuple[str, str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -49,9 +50,67 @@ def test_sbatchs_own_words_and_a_hint(site: Path) -> None:
     assert "sinfo" in refused.value.hint
 
 
-def test_without_slurm(site: Path) -> None:
-    with pytest.raises(SiteError, match="no Slurm here: srun was not found"):
-        slurm.inquire(LaunchSettings(on="slurm", nodes="2"))
+def test_without_slurm_a_dry_run_shows_the_job_and_says_so(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["run", "all_reduce", "--on", "slurm", "-N", "2", "--world", "mpi"]
+    assert main([*words, "--dry-run"]) == 0
+    told = capsys.readouterr()
+    assert "#SBATCH --nodes=2" in told.out
+    assert told.err.startswith("note: Slurm could not be asked: GPUs of a node are not known")
+    for more in ([], ["--no-preflight"]):
+        assert main([*words, *more]) == 4
+        assert "error: no Slurm here: s" in capsys.readouterr().err
+
+
+def test_a_slurm_out_of_reach_is_not_one_without_mpi(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """srun lists nothing then, which says nothing of what it can start."""
+    for name in ("srun", "sinfo"):
+        program(site, name, 'echo "x: error: Unable to contact slurm controller" >&2; exit 1')
+    assert main(["run", "all_reduce", "--on", "slurm", "--dry-run", "--preset", "aws/p5.48xlarge"]) == 0
+    assert "Unable to contact slurm controller" in capsys.readouterr().err
+    assert main(["preflight", "--on", "slurm", "-N", "2"]) == 4
+    told = capsys.readouterr().err
+    assert "cannot start" not in told
+    assert "hint: ask whether slurmctld is up: `scontrol ping`" in told
+
+
+@pytest.mark.parametrize(
+    ("flags", "said", "hint"),
+    [
+        ({"time_limit": "5"}, "--time-limit", "--launch-timeout"),
+        ({"segment": 2}, "--segment", "--nodelist"),
+        ({"sbatch_args": "--qos=high"}, "--sbatch-args", "--srun-args"),
+        ({"partition": "p"}, "--partition", "--job-id"),
+        ({"account": "a"}, "--account", "--job-id"),
+        ({"exclusive": False}, "--shared", "--job-id"),
+    ],
+)
+def test_what_is_of_a_new_job_is_refused_for_a_step(
+    site: Path, flags: dict[str, Any], said: str, hint: str
+) -> None:
+    for name in ("srun", "sinfo", "scontrol"):
+        program(site, name, "exit 0")
+    with pytest.raises(UsageError, match=f"{said} is of a new job, and job 7 is there") as refused:
+        slurm.inquire(LaunchSettings(on="slurm", job_id="7", **flags))
+    assert hint in refused.value.hint
+
+
+def test_a_preset_s_words_for_a_new_job_do_not_concern_a_step(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It gives --time-limit and --sbatch-args, which are refused where the user says them."""
+    answer = 'printf "JobId=7\\n   JobState=RUNNING Reason=None x\\n   NumNodes=2 x\n"'
+    for name, text in (("srun", "echo pmix"), ("sinfo", "exit 0"), ("scontrol", answer)):
+        program(site, name, text)
+    preset = ("--preset", "coreweave/h100")
+    words = ["run", "all_reduce", "--on", "slurm", "--dry-run", *preset]
+    assert main([*words, "-N", "2"]) == 0
+    assert "--time=20:00" in capsys.readouterr().out
+    assert main([*words, "--job-id", "7"]) == 0, capsys.readouterr().err
+    script = capsys.readouterr().out
+    assert "--jobid=7" in script
+    assert "--time" not in script
 
 
 MPI_LISTS = {
@@ -63,11 +122,12 @@ MPI_LISTS = {
 @pytest.mark.parametrize(("version", "found"), [("22.05", "pmix none pmi2"), ("20.11", "none pmi2")])
 def test_what_is_asked_of_the_cluster(site: Path, version: str, found: str) -> None:
     program(site, "srun", MPI_LISTS[version])
-    program(site, "sinfo", 'printf "(null)\\ngpu:h100:4(S:0),gpu:h100:4(S:1),nvme:1\\ngpu:2\\n"')
+    rows = ("cpu*|(null)", "cpu*|gpu:h100:4(S:0),gpu:h100:4(S:1),nvme:1", "cpu*|gpu:2", "other|gpu:16")
+    program(site, "sinfo", "".join(f"echo '{row}'\n" for row in rows))
     (site / "setup.sh").write_text("module load x\n")
     facts = slurm.inquire(LaunchSettings(on="slurm", nodes="2", setup_script=site / "setup.sh"))
     assert facts["mpi"] == found
-    assert facts["gpus"] == "8"
+    assert (facts["partition"], facts["gpus"]) == ("cpu", "8")
     assert facts["setup"] == "module load x\n"
     assert facts["python"] == sys.executable
 
@@ -167,6 +227,7 @@ def test_a_dry_run_goes_on_without_a_controller(capsys: pytest.CaptureFixture[st
     assert "#SBATCH --nodes=2" in told.out
     assert "GPUs of a node are not known" in told.err
     assert "configuration source" in told.err
-    for real in (["preflight", *words[2:]], [*words, "--no-preflight"]):
+    held = ["run", "all_reduce", "--on", "slurm", "--job-id", "17"]
+    for real in (["preflight", *words[2:]], [*words, "--no-preflight"], held):
         assert main(real) == 4
         assert "hint: try `scontrol ping`" in capsys.readouterr().err

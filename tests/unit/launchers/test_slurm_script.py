@@ -144,7 +144,9 @@ def test_a_command_of_one_rank_or_with_mpi_said_needs_no_note() -> None:
 
 
 def test_an_mpi_that_slurm_cannot_start_is_refused() -> None:
-    with pytest.raises(SiteError, match=r"cannot start Open MPI ranks: it offers none, pmi2") as refused:
+    with pytest.raises(
+        SiteError, match=r"cannot start Open MPI ranks: `srun --mpi=list` names none, pmi2"
+    ) as refused:
         mpi_plugin(job(mpi="openmpi"), {**FACTS, "mpi": "none pmi2"})
     assert "--mpi none" in refused.value.hint
 
@@ -203,3 +205,27 @@ def test_no_value_becomes_a_line_of_its_own(value: str, words: list[str]) -> Non
 def test_flags_of_other_engines_are_refused() -> None:
     with pytest.raises(BusbwError, match="--namespace means nothing on Slurm"):
         slurm.inquire(LaunchSettings(on="slurm", namespace="x"))
+
+
+@pytest.mark.parametrize(("nodes", "near", "fitting"), [("18", 16, 9), ("17", 16, 1), ("40", 32, 10)])
+def test_nodes_come_in_whole_segments(nodes: str, near: int, fitting: int) -> None:
+    with pytest.raises(UsageError, match=f"{nodes} nodes are not made of whole segments of 16") as caught:
+        shape(job(nodes=nodes, segment=16), FACTS)
+    assert caught.value.hint == (
+        f"give -N {near} or {near + 16}, --segment {nodes} for one block with that many nodes, or"
+        f" --segment {fitting}"
+    )
+    assert shape(job(nodes="32", segment=16), FACTS).nodes == 32
+    assert shape(job(nodes=nodes, segment=16, job_id="7"), {**FACTS, "job_nodes": nodes}).nodes == int(nodes)
+
+
+def test_fewer_nodes_than_a_segment_are_one() -> None:
+    asked = slurm.request(job(nodes="12", segment=16), FACTS)
+    assert "#SBATCH --segment=12\n" in asked.files["job.sbatch"]
+    assert asked.notes == ("--segment 16 has more than 12 nodes: they are one segment, --segment 12",)
+    assert not slurm.request(job(nodes="16", segment=16), FACTS).notes
+
+
+def test_a_slurm_that_could_not_be_asked_is_guessed_at() -> None:
+    unasked = {name: value for name, value in FACTS.items() if name != "mpi"}
+    assert mpi_plugin(job(world="mpi"), unasked) == "pmi2"

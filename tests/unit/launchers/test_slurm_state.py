@@ -61,7 +61,7 @@ def test_a_running_job() -> None:
         ("ReqNodeNotAvail,_UnavailableNodes:h3", False, "sinfo -R"),
         ("PartitionNodeLimit", True, "fewer nodes"),
         ("InvalidAccount", True, "--account"),
-        ("JobHeldUser", True, "scontrol release"),
+        ("JobHeldUser", True, "leave --hold out"),
         ("launch_failed_requeued_held", True, ""),
     ],
 )

@@ -1,0 +1,68 @@
+"""Words that users give for sbatch and srun themselves (--sbatch-args, --srun-args). Pure."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from busbw.errors import UsageError
+
+_OUTPUT: Final = "leave it out: output is kept in log/ of the run folder"
+# What busbw has to decide itself, with what to do instead; short forms beside the long ones.
+_OURS: Final[Mapping[str, Mapping[str, str]]] = {
+    "--sbatch-args": {
+        "--output -o": _OUTPUT,
+        "--error -e": _OUTPUT,
+        "--array -a": "give -N several node counts, as 2,4,8, for a job each",
+        "--wait -W": "leave it out: busbw waits for the job, unless --detach is given",
+        "--wrap": "give the command to `busbw exec`",
+    },
+    "--srun-args": {"--output -o": _OUTPUT, "--error -e": _OUTPUT},
+}
+# getopt takes a beginning of a name that no other option shares; shorter ones are shared by some.
+_SHORTEST: Final = len("--ou")
+_EXPORT: Final = "--export"
+
+
+def split_words(flag: str, text: str) -> list[str]:
+    """A user's words as a shell would split them. Raises UsageError."""
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"{flag}: {error}", hint="close the quotation") from error
+
+
+def own_words(flag: str, text: str) -> list[str]:
+    """As split_words. Raises UsageError also for what would lose a job, its output or its variables."""
+    words = split_words(flag, text)
+    for names, hint in _OURS[flag].items():
+        if found := next((word for word in words if _is_option(word, *names.split())), ""):
+            raise UsageError(f"{flag} {found} is for busbw to say", hint=hint)
+    exported = value_of(words, _EXPORT, "")
+    if flag == "--srun-args" and exported and "ALL" not in exported.split(","):
+        raise UsageError(
+            f"{flag} --export={exported} keeps variables from the ranks that they need",
+            hint="leave it out, or begin it with ALL; --sbatch-args --export=NONE keeps the shell's away",
+        )
+    return words
+
+
+def _is_option(word: str, long: str, short: str = "") -> bool:
+    name = word.partition("=")[0]
+    if word.startswith("--"):
+        return len(name) >= _SHORTEST and long.startswith(name)
+    return bool(short) and word.startswith(short)
+
+
+def value_of(words: Sequence[str], long: str, short: str) -> str:
+    """What an option is set to, in one word or two; of several the last; empty where it is not there."""
+    found = ""
+    for word, following in zip(words, [*words[1:], ""], strict=False):
+        if word in (long, short):
+            found = following
+        elif word.startswith(f"{long}="):
+            found = word.partition("=")[2]
+        elif short and word.startswith(short) and not word.startswith("--"):
+            found = word.removeprefix(short)
+    return found
