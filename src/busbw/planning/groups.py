@@ -16,7 +16,10 @@ from busbw.planning.json_file import only_entry, rank_numbers, read_entries
 
 Groups = tuple[tuple[int, ...], ...]
 
-_EXPRESSION: Final = re.compile(r"\s*(and|or|mod|div)?\s*(0x[0-9a-f]{1,8}|[0-9]{1,10})\s*", re.IGNORECASE)
+_NUMBER: Final = r"(0x[0-9a-f]{1,8}|[0-9]{1,10})"
+_EXPRESSION: Final = re.compile(
+    rf"\s*(and|or|mod|div)?\s*{_NUMBER}(?:\s+(and|or|mod|div)\s*{_NUMBER})?\s*", re.IGNORECASE
+)
 _COLOURS: Final[dict[str, Callable[[int, int], int]]] = {
     "and": lambda rank, value: rank & value,
     "or": lambda rank, value: rank | value,
@@ -57,17 +60,28 @@ def groups_of_size(size: int, ranks: int) -> Groups:
 
 
 def split_groups(expression: str, ranks: int) -> Groups:
-    """Ranks with equal values of the expression, in order of these values. Raises UsageError."""
+    """Ranks with equal values of the expression, in order of these values; a second term takes the value of
+    the first. Raises UsageError.
+    """
     match = _EXPRESSION.fullmatch(expression)
     if match is None:
         raise UsageError(
-            f"--split {expression!r} cannot be read", hint='give "MOD 4", "DIV 8", "AND 0x7", "OR 0x3" or 0x7'
+            f"--split {expression!r} cannot be read",
+            hint='give "MOD 4", "DIV 8", "AND 0x7", "OR 0x3", 0x7 or two of them: "DIV 4 MOD 2"',
         )
-    name, number = (match[1] or "and").lower(), match[2].lower()
-    value = int(number, 16 if number.startswith("0x") else 10)
-    if value == 0 and name in ("mod", "div"):
+    terms = [_term(match[1] or "and", match[2])]
+    if match[3]:
+        terms.append(_term(match[3], match[4]))
+    if ("mod", 0) in terms or ("div", 0) in terms:
         raise UsageError(f"--split {expression!r} divides by zero", hint="give 1 or more")
     members: dict[int, list[int]] = defaultdict(list)
     for rank in range(ranks):
-        members[_COLOURS[name](rank, value)].append(rank)
+        colour = rank
+        for name, value in terms:
+            colour = _COLOURS[name](colour, value)
+        members[colour].append(rank)
     return tuple(tuple(members[colour]) for colour in sorted(members))
+
+
+def _term(name: str, number: str) -> tuple[str, int]:
+    return name.lower(), int(number, 16 if number.lower().startswith("0x") else 10)

@@ -6,7 +6,7 @@ import secrets
 from typing import Final
 
 from busbw.errors import UsageError
-from busbw.model.hunt import BANDWIDTH, BOTH_WAYS, LATENCY, METRICS, RESENT, Hunt, Rules
+from busbw.model.hunt import BANDWIDTH, BOTH_WAYS, LATENCY, METRICS, QUICKEST, RESENT, Hunt, Rules
 from busbw.model.plan import CallOptions, Limits, Plan
 from busbw.planning.preflight import make_preflight
 from busbw.planning.values import at_least, positive
@@ -18,7 +18,11 @@ from busbw.units import parse_duration, parse_fraction, parse_size
 _DEFAULT_SIZE: Final = {"nccl": 64 << 20, "mpi": 4 << 20, "null": 4 << 20}
 
 # By kind of hunt. Where nothing goes over TCP, nothing is resent.
-_METRICS: Final = {"isolate": (*METRICS, RESENT), "pairs": (*METRICS, BOTH_WAYS), "rails": (BANDWIDTH,)}
+_METRICS: Final = {
+    "isolate": (*METRICS, RESENT),
+    "pairs": (BANDWIDTH, LATENCY, BOTH_WAYS),
+    "rails": (BANDWIDTH,),
+}
 
 
 def make_hunt_plan(settings: RunSettings, backend: str) -> Plan:
@@ -27,7 +31,7 @@ def make_hunt_plan(settings: RunSettings, backend: str) -> Plan:
     if settings.format == "csv" and kind != "pairs":
         raise UsageError(f"--format csv is of pairs, not of {kind}", hint="use --format json")
     text = settings.minbytes or settings.maxbytes
-    size_bytes = parse_size(text) if text else _DEFAULT_SIZE[backend]
+    size_bytes = parse_size(text, "-b") if text else _DEFAULT_SIZE[backend]
     if size_bytes < 4:
         raise UsageError(f"-b {text} is less than an element", hint="give -b 4 or more")
     seed = secrets.randbits(48) if settings.seed is None else at_least("--seed", settings.seed, 0)
@@ -41,7 +45,7 @@ def make_hunt_plan(settings: RunSettings, backend: str) -> Plan:
         rotate=not settings.hot,
         nccl_path=settings.nccl,
         # A wait for a GPU gives up by itself, and says for whom.
-        options=CallOptions(timeout_s=parse_duration(own.round_timeout)),
+        options=CallOptions(timeout_s=parse_duration(own.round_timeout, "--round-timeout")),
         pin=settings.pin,
         preflight=make_preflight(settings),
         hunt=Hunt(
@@ -49,12 +53,17 @@ def make_hunt_plan(settings: RunSettings, backend: str) -> Plan:
             size_bytes // 4 * 4,
             make_rules(own, seed, metrics=_METRICS[kind]),
             wait=own.wait,
-            timeout_s=positive("--round-timeout", parse_duration(own.round_timeout)),
+            timeout_s=positive("--round-timeout", parse_duration(own.round_timeout, "--round-timeout")),
         ),
     )
 
 
 def make_rules(own: HuntSettings, seed: int, metrics: tuple[str, ...] = METRICS) -> Rules:
     """When a part is slow. Raises UsageError."""
-    floors = Rules().floors | {BANDWIDTH: parse_fraction(own.loss), LATENCY: parse_fraction(own.slower)}
+    slower = parse_fraction(own.slower, "--slower")
+    floors = Rules().floors | {
+        BANDWIDTH: parse_fraction(own.loss, "--loss"),
+        LATENCY: slower,
+        QUICKEST: slower,
+    }
     return Rules(metrics=metrics, floors=floors, most_screens=at_least("--rounds", own.rounds, 2), seed=seed)

@@ -73,6 +73,8 @@ def make_plan(operations: tuple[str, ...], settings: RunSettings, backend: str, 
         preflight=make_preflight(settings),
         evidence=_evidence(settings),
         profile=_profile(settings),
+        unique_buffers=settings.unique_buffers,
+        raw_ranks=at_least("--raw-ranks", settings.raw_ranks, 0),
     )
 
 
@@ -125,7 +127,7 @@ def _refuse_shared_output(settings: RunSettings) -> None:
 
 def _limits(settings: RunSettings) -> Limits:
     default = Limits()
-    precision = parse_fraction(settings.precision) if settings.precision is not None else None
+    precision = parse_fraction(settings.precision, "--precision") if settings.precision is not None else None
     group = at_least("-m", settings.agg_iters, 1)
     outer_iters, outer_warmup_iters = _outer(settings)
     return Limits(
@@ -135,13 +137,15 @@ def _limits(settings: RunSettings) -> Limits:
         warmup_calls=None
         if settings.warmup_iters is None
         else at_least("-w", settings.warmup_iters, 0) * group,
-        warmup_seconds=None if settings.warmup_time is None else parse_duration(settings.warmup_time),
+        warmup_seconds=None
+        if settings.warmup_time is None
+        else parse_duration(settings.warmup_time, "--warmup-time"),
         precision=precision if precision is not None else default.precision,
         small_precision=precision if precision is not None else default.small_precision,
-        case_seconds=positive("--case-time", parse_duration(settings.case_time)),
+        case_seconds=positive("--case-time", parse_duration(settings.case_time, "--case-time")),
         budget_seconds=None
         if settings.budget is None
-        else positive("--budget", parse_duration(settings.budget)),
+        else positive("--budget", parse_duration(settings.budget, "--budget")),
     )
 
 
@@ -219,10 +223,16 @@ def _timing(settings: RunSettings, backend: str) -> Timing:
         )
     if mode == "latency" and (settings.cudagraph or settings.agg_iters > 1):
         raise UsageError("latency mode has single calls: no -G and no -m", hint="leave them out")
-    if time == "span" and backend == "nccl":
+    # Not ``backend``: a command line is first planned on the null backend, whatever will run it.
+    if time == "span" and "nccl" in (backend, settings.backend):
         raise UsageError(
             "--time span needs a clock that all GPUs share, and theirs are not calibrated",
             hint="use --time max or last",
+        )
+    if time == "span" and settings.backend == "null":
+        raise UsageError(
+            "--time span needs readings of a clock, and the null backend has none",
+            hint="use --backend mpi",
         )
     return Timing(mode=mode, time=time, arrival=settings.arrival, barrier=blocking != 2)
 

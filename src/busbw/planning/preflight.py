@@ -11,6 +11,7 @@ from busbw.settings.run import RunSettings
 # What can be expected of NCCL, and of a node: word -> its values; empty where any name or number will do.
 FEATURES: Final = {
     "net": (),
+    "provider": (),
     "gdr": ("0", "1"),
     "collnet": ("0", "1"),
     "nvls": ("0", "1"),
@@ -20,6 +21,8 @@ FEATURES: Final = {
     "nics": (),
 }
 _COUNTS: Final = ("nics",)
+# Networks that NCCL is known to name so: its own, and those of plugins (aws-ofi-nccl, HPC-X, UCX, Google's).
+NETWORKS: Final = ("ib", "socket", "ofi", "libfabric", "aws libfabric", "ucx", "fastsocket", "gib", "spcx")
 
 
 def make_preflight(settings: RunSettings) -> Preflight:
@@ -27,12 +30,14 @@ def make_preflight(settings: RunSettings) -> Preflight:
     if settings.stop_after and not settings.preflight:
         raise UsageError("--no-preflight leaves nothing to do", hint="leave it out, or say `busbw run`")
     asked = dict(word.partition("=")[::2] for word in settings.asked.split(",") if word)
+    expects = _expects(settings.expect_use)
     return Preflight(
         level=(settings.stop_after or "run") if settings.preflight else "off",
         strict=settings.strict,
         ranks=int(asked.get("ranks", 0)),
         nodes=int(asked.get("nodes", 0)),
-        expects=_expects(settings.expect_use),
+        # Who chooses MPI expects nothing of NCCL; a preset may have said it.
+        expects=() if settings.backend == "mpi" else expects,
         folder=settings.deliver if "shared" in asked else "",
     )
 
@@ -53,7 +58,9 @@ def _expects(words: tuple[str, ...]) -> tuple[str, ...]:
             raise UsageError(f"--expect-use {word!r} is not FEATURE=VALUE", hint=f"features: {known}")
         if FEATURES[name] and value not in FEATURES[name]:
             raise UsageError(f"--expect-use {word}: {value!r} is neither 0 nor 1", hint=f"give {name}=1")
-        if name in _COUNTS and not (value.isdecimal() and int(value)):
-            raise UsageError(f"--expect-use {word}: {value!r} is no count", hint=f"give {name}=8")
-        found[name] = value.lower() if name == "net" else value
+        if name in _COUNTS and not value.isdecimal():
+            raise UsageError(
+                f"--expect-use {word}: {value!r} is no count", hint=f"give {name}=8, or 0 for any number"
+            )
+        found[name] = value.lower() if name in ("net", "provider") else value
     return tuple(f"{name}={value}" for name, value in found.items())

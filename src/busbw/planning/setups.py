@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import random
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 from busbw.errors import UsageError
 from busbw.settings.setups import SetupFile, SetupSpec
@@ -50,7 +50,7 @@ def _resolved(spec: SetupSpec, specs: Mapping[str, SetupSpec], below: tuple[str,
         base = _resolved(specs[spec.extends], specs, (*below, spec.name))
     environ = {name: value for name, value in base.environ.items() if name not in spec.unset}
     environ.update(spec.env)
-    prepend = {name: value for name, value in base.prepend.items() if name not in spec.unset}
+    prepend = {name: value for name, value in base.prepend.items() if name not in {*spec.unset, *spec.env}}
     for name, value in spec.prepend.items():
         prepend[name] = ":".join(filter(None, (value, prepend.get(name, ""))))
     unset = {*base.unset, *spec.unset} - spec.env.keys() - spec.prepend.keys()
@@ -84,7 +84,25 @@ def one_at_a_time(setups: Sequence[Setup]) -> tuple[Setup, ...]:
     return tuple(found)
 
 
+# Fields of a setup that are values by name; how one of a setup is called, and one that only the default has.
+_Named = tuple[str, Callable[[str, Any], str], Callable[[str], str]]
+_VARIABLES: Final[tuple[_Named, ...]] = (
+    ("environ", lambda name, value: f"{name}={value}", lambda name: f"{name} not set"),
+    ("prepend", lambda name, value: f"{name}={value}:", lambda name: f"{name} not prepended"),
+)
+_FLAGS: Final[_Named] = (
+    "flags",
+    lambda name, value: f"{_flag(name)}={value}",
+    lambda name: f"{_flag(name)} not given",
+)
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
 def _changes(default: Setup, setup: Setup) -> list[tuple[str, Setup]]:
+    """What a setup has otherwise than the default, and what it lacks, each change alone."""
     found: list[tuple[str, Setup]] = []
 
     def alone(word: str, **fields: Any) -> None:  # noqa: ANN401 (a field of Setup)
@@ -94,20 +112,30 @@ def _changes(default: Setup, setup: Setup) -> list[tuple[str, Setup]]:
         }  # fmt: skip
         found.append((word, Setup(word, lineage=(default.name,), why=f"one change of {setup.name}", **body)))
 
-    for name, value in setup.environ.items():
-        if default.environ.get(name) != value:
-            alone(f"{name}={value}", environ={**default.environ, name: value})
-    for name, value in setup.prepend.items():
-        if default.prepend.get(name) != value:
-            alone(f"{name}={value}:", prepend={**default.prepend, name: value})
-    for name in setup.unset:
-        if name not in default.unset:
-            environ = {key: value for key, value in default.environ.items() if key != name}
-            alone(f"-{name}", environ=environ, unset=(*default.unset, name))
-    for name, value in setup.flags.items():
-        if default.flags.get(name) != value:
-            alone(f"--{name.replace('_', '-')}={value}", flags={**default.flags, name: value})
+    def named(of: str, changed: Callable[[str, Any], str], lacking: Callable[[str], str]) -> None:
+        ours, theirs = getattr(default, of), getattr(setup, of)
+        for name in theirs:
+            if ours.get(name) != theirs[name]:
+                kept = tuple(other for other in default.unset if other != name)
+                alone(changed(name, theirs[name]), **{of: {**ours, name: theirs[name]}, "unset": kept})
+        for name in ours:
+            if name not in theirs and name not in setup.unset:
+                alone(lacking(name), **{of: _without(ours, name)})
+
+    for row in _VARIABLES:
+        named(*row)
+    set_there = {*setup.environ, *setup.prepend}
+    for name in (name for name in setup.unset if name not in default.unset):
+        environ, prepend = _without(default.environ, name), _without(default.prepend, name)
+        alone(f"-{name}", environ=environ, prepend=prepend, unset=(*default.unset, name))
+    for name in (name for name in default.unset if name not in {*setup.unset, *set_there}):
+        alone(f"{name} as inherited", unset=tuple(other for other in default.unset if other != name))
+    named(*_FLAGS)
     return found
+
+
+def _without(values: Mapping[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if key != name}
 
 
 def blocks(names: Sequence[str], count: int, seed: int) -> tuple[tuple[str, ...], ...]:
@@ -121,6 +149,16 @@ def blocks(names: Sequence[str], count: int, seed: int) -> tuple[tuple[str, ...]
     return tuple(made)
 
 
+def over(setup: Setup, environ: Mapping[str, str]) -> Setup:
+    """The setup as it was launched: ``environ`` (--env) goes over its own."""
+    return replace(
+        setup,
+        environ={**setup.environ, **environ},
+        prepend={name: value for name, value in setup.prepend.items() if name not in environ},
+        unset=tuple(name for name in setup.unset if name not in environ),
+    )
+
+
 def env_file(setup: Setup, remarks: Sequence[str] = ()) -> str:
     """A file for ``source`` in a POSIX shell; also for --env-file where nothing is prepended or unset."""
     lines = [f"# {remark}" for remark in remarks]
@@ -129,7 +167,8 @@ def env_file(setup: Setup, remarks: Sequence[str] = ()) -> str:
     lines += [
         f'export {name}={shlex.quote(value)}"${{{name}:+:${name}}}"' for name, value in setup.prepend.items()
     ]
-    lines += [f"# busbw flag: --{name.replace('_', '-')} {value}" for name, value in setup.flags.items()]
+    flags = {name.replace("_", "-"): shlex.quote(str(value)) for name, value in setup.flags.items()}
+    lines += [f"# busbw flag: --{name} {value}".replace("\n", "\\n") for name, value in flags.items()]
     return "\n".join(lines) + "\n"
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from busbw.errors import UsageError
 from busbw.model.case import Case
@@ -19,6 +19,7 @@ from busbw.planning.json_file import INLINE, LARGEST_COUNT, read_entries, read_t
 from busbw.planning.pattern import Pattern
 from busbw.planning.swept import Swept, swept
 from busbw.planning.values import at_least
+from busbw.settings.pattern import DataName
 from busbw.settings.run import RunSettings
 
 KEY: Final = "streams"
@@ -36,10 +37,32 @@ TEXTS: Final = {
     "variable_size_op_metadata": "counts",
     "alltoallv_metadata": "counts",
     "custom_src_target_pairs": "pairs",
+    "data": "data",
 }
 NUMBERS: Final = {name: name for name in ("stepfactor", "matrix_scale", "spread", "skew")}
-WHOLE: Final = {"group_size": "group_size", "data_parallel_dimension": "group_size"}
-SETTINGS: Final = {**TEXTS, **NUMBERS, **WHOLE}
+WHOLE: Final = {
+    **{name: name for name in ("group_size", "iters", "warmup_iters", "seed")},
+    "data_parallel_dimension": "group_size",
+}
+SWITCHES: Final = {
+    **{name: name for name in ("unique_buffers", "hot", "save_wrong")},
+    "unique_buff": "unique_buffers",
+}
+# How often, as -c, or nccom-test's word for the data that are checked.
+CHECK: Final = "check"
+CHECKED_DATA: Final = ("random", "all_ones")
+SETTINGS: Final = {**TEXTS, **NUMBERS, **WHOLE, **SWITCHES, CHECK: "check"}
+# nccom-test's keys of what holds for the run, and the flags that say it here.
+OF_THE_RUN: Final = {
+    "neff_iters": "--outer-iters",
+    "neff_warmup_iters": "--outer-warmup-iters",
+    "vcpu_pin_mode": "--pin",
+    "stats": "--stats",
+    "show_input_output_size": "--stats in,out",
+    "show_algorithm": "--stats algorithm",
+    "nworkers": "--ranks",
+    "nnodes": "-N",
+}
 # Settings that name a file, and those that depend on the number of ranks.
 FILES: Final = ("groups", "counts", "matrix", "pairs")
 OF_RANKS: Final = (*FILES, "group_size", "split", "matrix_scale", "spread", "skew")
@@ -73,7 +96,8 @@ def make_streams(operations: tuple[str, ...], settings: RunSettings, backend: st
             raise
         streams.append(stream)
         sweeps.append(cases)
-    cases = _steps(streams, sweeps, at_least("--cycles", settings.cycles, 1))
+    _require_counted(streams, settings)
+    cases = _steps(streams, sweeps, settings.iters, at_least("--cycles", settings.cycles, 1))
     whole = Swept(Pattern((), (ranks,), (), ()), cases, sum(stream.buffer_bytes for stream in streams))
     return Streams(tuple(streams), whole)
 
@@ -111,6 +135,11 @@ def _require_entry(entry: Any, place: str) -> None:  # noqa: ANN401 (JSON)
     if not isinstance(entry, dict):
         raise UsageError(f"{place} is {shown(entry)}, not an object", hint='write {"operation": ...}')
     for key, value in entry.items():
+        if key in OF_THE_RUN:
+            raise UsageError(
+                f"{place}: {key} holds for all streams, which are sampled together",
+                hint=f"take it out of the file and give {OF_THE_RUN[key]}",
+            )
         if key not in (OPERATION, CALLS, *SETTINGS):
             raise UsageError(
                 f"{place} has the unknown key {shown(key)}",
@@ -122,7 +151,10 @@ def _require_entry(entry: Any, place: str) -> None:  # noqa: ANN401 (JSON)
         right = {
             **dict.fromkeys(NUMBERS, is_number),
             **dict.fromkeys(WHOLE, is_whole),
+            **dict.fromkeys(SWITCHES, isinstance(value, bool)),
             CALLS: value == BALANCED or (is_whole and 1 <= value <= MOST_CALLS),
+            CHECK: isinstance(value, bool) or is_whole or value in CHECKED_DATA,
+            "data": value in get_args(DataName),
         }
         if not right.get(key, isinstance(value, str) or is_whole):
             raise UsageError(f"{place}: {key} is {shown(value)}", hint=_kinds(key))
@@ -131,6 +163,12 @@ def _require_entry(entry: Any, place: str) -> None:  # noqa: ANN401 (JSON)
 def _kinds(key: str) -> str:
     if key == CALLS:
         return f'give a whole number from 1 to {MOST_CALLS}, or "{BALANCED}"'
+    if key == CHECK:
+        return "give how often, or true, false, " + " or ".join(f'"{word}"' for word in CHECKED_DATA)
+    if key == "data":
+        return f"give one of: {', '.join(get_args(DataName))}"
+    if key in SWITCHES:
+        return "give true or false"
     return "give a number" if key in {**NUMBERS, **WHOLE} else "give a text, or a whole number"
 
 
@@ -153,11 +191,12 @@ def _stream(
     pattern = once.pattern
     stream = Stream(
         collective=names[0],
-        buffer_bytes=once.buffer_bytes * _copies(calls, settings),
+        buffer_bytes=once.buffer_bytes * _copies(calls, own),
         calls=0 if calls == BALANCED else calls,
         groups=pattern.groups,
         counts=pattern.counts,
         pairs=pattern.pairs,
+        **_differing(own, settings, backend),
     )
     return stream, tuple(replace(case, stream=number) for case in _one_placement(once.cases))
 
@@ -168,11 +207,66 @@ def _settings(entry: Mapping[str, Any], settings: RunSettings) -> RunSettings:
     for key, value in entry.items():
         if key in SETTINGS:
             own[SETTINGS[key]] = str(value) if key in TEXTS else float(value) if key in NUMBERS else value
+    if CHECK in entry:
+        own = {**_checked(entry[CHECK]), **{name: value for name, value in own.items() if name != CHECK}}
+    if own.get("unique_buffers"):
+        own.setdefault("hot", False)
     default = RunSettings()
     for names in _EITHER:
         if any(name in own for name in names):
             own = {**{name: getattr(default, name) for name in names}, **own}
     return replace(settings, **own, streams="", cycles=1)
+
+
+def _checked(said: bool | int | str) -> dict[str, Any]:
+    """nccom-test's word for a check has its data; a number is how often, of the run's data."""
+    if isinstance(said, bool):
+        said = "random" if said else 0
+    if isinstance(said, int):
+        return {"check": said}
+    return {"check": 1, "data": said, "save_wrong": said == "random"}
+
+
+def _differing(own: RunSettings, settings: RunSettings, backend: str) -> dict[str, Any]:
+    """The fields of Stream that the run's settings do not say already. Raises UsageError."""
+    found: dict[str, Any] = {
+        name: getattr(own, name) if getattr(own, name) != getattr(settings, name) else None
+        for name in ("iters", "warmup_iters", "seed", "save_wrong", "unique_buffers")
+    }
+    for name, least in (("iters", 1), ("warmup_iters", 0), ("seed", 0)):
+        if found[name] is not None:
+            at_least(name, found[name], least)
+    return found | {
+        "checks": None if own.check == settings.check or backend == "null" else at_least(CHECK, own.check, 0),
+        "data": "" if own.data == settings.data else own.data,
+        "rotate": None if own.hot == settings.hot else not own.hot,
+    }
+
+
+def _require_counted(streams: Sequence[Stream], settings: RunSettings) -> None:
+    """A stream with other iterations than the rest stops by itself: theirs must be known too."""
+    own = [
+        (number, name)
+        for number, stream in enumerate(streams)
+        for name in ("iters", "warmup_iters")
+        if getattr(stream, name) is not None
+    ]
+    if not own:
+        return
+    number, name = own[0]
+    if not settings.iters:
+        raise UsageError(
+            f"--streams: stream {number} has {name} of its own, and the others are sampled until they are"
+            " known well enough",
+            hint="give -n, for streams that do not say how often",
+        )
+    for other, stream in enumerate(streams):
+        if not stream.calls:
+            raise UsageError(
+                f"--streams: stream {number} has {name} of its own, and stream {other} has as many calls as"
+                " last as long as the slowest",
+                hint=f"give {CALLS}",
+            )
 
 
 def _copies(calls: int | str, settings: RunSettings) -> int:
@@ -193,7 +287,9 @@ def _one_placement(cases: Sequence[Case]) -> list[Case]:
     return [apart if apart.applicable or not within.applicable else within for apart, within in pairs]
 
 
-def _steps(streams: Sequence[Stream], sweeps: Sequence[Sequence[Case]], cycles: int) -> tuple[Case, ...]:
+def _steps(
+    streams: Sequence[Stream], sweeps: Sequence[Sequence[Case]], iters: int | None, cycles: int
+) -> tuple[Case, ...]:
     """The cases, one of every stream a step, until the longest sweep is through."""
     steps = max(map(len, sweeps))
     cases: list[Case] = []
@@ -202,7 +298,7 @@ def _steps(streams: Sequence[Stream], sweeps: Sequence[Sequence[Case]], cycles: 
             together = [sweep[min(step, len(sweep) - 1)] for sweep in sweeps]
             for case in together:
                 beside = tuple(
-                    _words(other, streams[other.stream], streams[case.stream])
+                    _words(other, streams[other.stream], streams[case.stream], iters)
                     for other in together
                     if other is not case
                 )
@@ -210,9 +306,11 @@ def _steps(streams: Sequence[Stream], sweeps: Sequence[Sequence[Case]], cycles: 
     return tuple(cases)
 
 
-def _words(other: Case, its: Stream, own: Stream) -> str:
-    """A neighbour, and how many of its calls come to this stream's."""
+def _words(other: Case, its: Stream, own: Stream, iters: int | None) -> str:
+    """A neighbour, how many of its calls come to this stream's, and of its iterations where they differ."""
     ratio = f"calls {its.calls}:{own.calls}" if its.calls and own.calls else BALANCED
+    theirs, ours = (stream.iters or iters for stream in (its, own))
+    ratio += f", iterations {theirs}:{ours}" if theirs != ours else ""
     op = f" {other.op}" if other.op else ""
     return f"{other.collective}{op} {other.dtype} {other.size_bytes} B, {ratio}"
 

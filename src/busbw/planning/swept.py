@@ -115,7 +115,7 @@ def _range(settings: RunSettings) -> tuple[int, int]:
     """First and last size: one of the two alone is both."""
     first = settings.minbytes or settings.maxbytes or DEFAULT_MIN_BYTES
     last = settings.maxbytes or settings.minbytes or DEFAULT_MAX_BYTES
-    return parse_size(first), parse_size(last)
+    return parse_size(first, "-b"), parse_size(last, "-e")
 
 
 def _sizes(settings: RunSettings, first: int, last: int) -> tuple[int, ...]:
@@ -124,7 +124,7 @@ def _sizes(settings: RunSettings, first: int, last: int) -> tuple[int, ...]:
         factor = 2.0 if settings.stepbytes is None and first != last else 1.0
     if settings.stepbytes is not None and factor != 1.0:
         raise UsageError("-f and -i exclude each other", hint="give -f FACTOR, or -i BYTES (with -f 1)")
-    return sizes(first, last, parse_size(settings.stepbytes or DEFAULT_STEP_BYTES), factor)
+    return sizes(first, last, parse_size(settings.stepbytes or DEFAULT_STEP_BYTES, "-i"), factor)
 
 
 def _roots(text: str, ranks: int) -> list[int]:

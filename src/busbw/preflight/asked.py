@@ -5,168 +5,15 @@ NCCL goes on without a plugin, NIC or feature that it cannot have, and says so i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
 from busbw.model.finding import Finding, Severity, strictly, worst_first
-from busbw.preflight.facts import NodeFacts
-from busbw.preflight.gathered import Gathered
+from busbw.preflight import asked_network
 from busbw.preflight.nccl_log import NcclUse
-from busbw.preflight.network import fabric
-from busbw.preflight.odd import difference, few, name_ranks, split
-
-# What a word of --expect-use means in NCCL's own names, lower case. aws-ofi-nccl dropped "AWS" in 1.14.
-_NETWORKS: Final[Mapping[str, tuple[str, ...]]] = {
-    "ofi": ("aws libfabric", "libfabric"),
-    "aws libfabric": ("aws libfabric", "libfabric"),
-    "libfabric": ("aws libfabric", "libfabric"),
-}
-_OWN_NETWORKS: Final = ("ib", "socket")
-
-
-@dataclass(frozen=True)
-class Used:
-    """What every rank's NCCL said, in rank order, beside what the ranks said before."""
-
-    gathered: Gathered
-    uses: tuple[NcclUse, ...]
-
-    @property
-    def is_one_host(self) -> bool:
-        """Whether nothing has to leave the host."""
-        return len(set(self.gathered.hosts)) == 1
-
-    def of(self, variable: str, rank: int) -> str:
-        """A variable's value on a rank."""
-        return self.gathered.ranks[rank].environ.get(variable, "")
-
-    def ranks(self, holds: Callable[[int, NcclUse], bool]) -> list[int]:
-        """The ranks that were heard and for which this holds."""
-        return [at for at, use in enumerate(self.uses) if use.heard and holds(at, use)]
-
-    def where(self, ranks: Sequence[int]) -> str:
-        """The ranks in words."""
-        if len(ranks) == len(self.uses):
-            return "on all ranks" if len(ranks) > 1 else "here"
-        return f"on {name_ranks(ranks, self.gathered.hosts)}"
-
-    def one(self, ranks: Sequence[int]) -> tuple[int | None, str]:
-        """Rank and host, where it is not all of them."""
-        return (None, "") if len(ranks) == len(self.uses) else (ranks[0], self.gathered.hosts[ranks[0]])
-
-
-def _finding(
-    used: Used, severity: Severity, claim: str, ranks: Sequence[int], *, evidence: str = "", hint: str = ""
-) -> Finding:
-    rank, host = used.one(ranks)
-    return Finding(severity, f"{claim} {used.where(ranks)}", evidence, hint, rank, host)
-
-
-# ---- the network -------------------------------------------------------------------------------------
-
-
-def network(used: Used) -> Iterator[Finding]:
-    """The network that was asked for is the one in use."""
-    wanted = used.gathered.wants("net")
-    for variable in ("NCCL_NET", "NCCL_NET_PLUGIN", ""):
-        wrong = used.ranks(partial(_is_other_network, used, wanted, variable))
-        if not wrong:
-            continue
-        first = used.uses[wrong[0]]
-        asked = f"{variable}={used.of(variable, wrong[0])}" if variable else f"net={wanted}"
-        reasons = [first.no_plugin, f"provider {first.provider}" if first.provider else "", *first.warnings]
-        yield _finding(
-            used,
-            Severity.ERROR,
-            f"{asked} is asked for, and NCCL uses {first.network}",
-            wrong,
-            evidence=few([reason for reason in reasons if reason]),
-            hint="put the plugin's folder on LD_LIBRARY_PATH; NCCL_DEBUG=INFO says more of why it was left",
-        )
-        return
-
-
-def _is_other_network(used: Used, wanted: str, variable: str, rank: int, use: NcclUse) -> bool:
-    network_ = use.network.lower()
-    if not network_:
-        return False
-    if not variable:
-        return bool(wanted) and network_ not in _NETWORKS.get(wanted, (wanted,))
-    value = used.of(variable, rank).lower()
-    if variable == "NCCL_NET":
-        return bool(value) and network_ not in _NETWORKS.get(value, (value,))
-    return bool(value) and value != "none" and network_ in _OWN_NETWORKS and not use.plugins
-
-
-def sockets(used: Used) -> Iterator[Finding]:
-    """NCCL does not use sockets between hosts that have a faster network, unless told to."""
-    if used.is_one_host or used.gathered.wants("net") == "socket":
-        return
-    most = max((_active_ports(node) for _, node in used.gathered.each_node()), default=0)
-    fallen = used.ranks(lambda at, use: use.network == "Socket" and not _asks_for_sockets(used, at))
-    if most and fallen:
-        first = used.uses[fallen[0]]
-        yield _finding(
-            used,
-            Severity.WARNING,
-            f"NCCL uses sockets, though hosts have up to {most} active fabric ports,",
-            fallen,
-            evidence=few([*filter(None, [first.no_plugin]), *first.warnings]),
-            hint="give the job the devices and the network plugin, or say NCCL_NET=Socket to mean it",
-        )
-
-
-def _active_ports(node: NodeFacts) -> int:
-    return sum(bool(nic.up) for nic in fabric(node.nics))
-
-
-def _asks_for_sockets(used: Used, rank: int) -> bool:
-    return used.of("NCCL_NET", rank).lower() == "socket" or used.of("NCCL_IB_DISABLE", rank) == "1"
-
-
-def one_network(used: Used) -> Iterator[Finding]:
-    """All ranks use the same network."""
-    names = {at: use.network for at, use in enumerate(used.uses) if use.network}
-    found = split(names)
-    if found is not None:
-        yield Finding(
-            Severity.ERROR,
-            f"NCCL's network: {difference(found, used.gathered.hosts)}",
-            hint="give all hosts the same devices, plugin and variables",
-            rank=found.odd,
-            host=used.gathered.hosts[found.odd],
-        )
-
-
-_OFF: Final = ("NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_SHM_DISABLE", "NCCL_CUMEM_ENABLE")
-
-
-def inside_hosts(used: Used) -> Iterator[Finding]:
-    """Ranks of one host reach each other over NVLink or PCIe, not over a network or host memory."""
-    over_net = used.ranks(lambda at, use: any(kind.startswith("NET/") for kind in use.inside))
-    over_memory = used.ranks(lambda at, use: "SHM" in use.inside and _has_links(used, at))
-    for ranks, how in ((over_net, "a network"), (over_memory, "host memory, though its GPUs have NVLinks,")):
-        if ranks:
-            kinds = [f"{kind} {count}" for kind, count in used.uses[ranks[0]].inside.items()]
-            told = [f"{name}={value}" for name in _OFF if (value := used.of(name, ranks[0]))]
-            yield _finding(
-                used,
-                Severity.WARNING,
-                f"NCCL's ranks of one host talk over {how}",
-                ranks,
-                evidence=f"connections by kind: {few(kinds)}" + (f"; set: {few(told)}" if told else ""),
-                hint=f"unset {told[0].partition('=')[0]}" if told else "look at `nvidia-smi topo -p2p n`",
-            )
-
-
-def _has_links(used: Used, rank: int) -> bool:
-    gpu = used.gathered.ranks[rank].gpu
-    return gpu is not None and gpu.links_active > 0
-
-
-# ---- features ----------------------------------------------------------------------------------------
+from busbw.preflight.used import Used, about, said
 
 
 @dataclass(frozen=True)
@@ -187,6 +34,13 @@ class Feature:
 
 def _is_one(value: str) -> bool:
     return value == "1"
+
+
+def _said(use: NcclUse, value: bool | None) -> bool | None:
+    """A feature of which NCCL writes only where it has it: silence says no, if INIT is logged at all."""
+    if value is None and use.tells("INIT"):
+        return False
+    return value
 
 
 def _gdr(use: NcclUse) -> bool | None:
@@ -213,7 +67,7 @@ FEATURES: Final = (
         "collnet",
         "CollNet (SHARP)",
         (("NCCL_COLLNET_ENABLE", _is_one),),
-        lambda use: use.collnet or False,
+        lambda use: _said(use, use.collnet),
         lambda use: use.collnet_reason,
         beyond_host=True,
         hint="give NCCL the SHARP plugin, and look whether sharpd and the fabric's aggregation run",
@@ -229,7 +83,7 @@ FEATURES: Final = (
         "mnnvl",
         "multi-node NVLink (MNNVL)",
         (("NCCL_MNNVL_ENABLE", _is_one),),
-        lambda use: use.mnnvl or False,
+        lambda use: _said(use, use.mnnvl),
         beyond_host=True,
         hint="look at nvidia-imex on all hosts of the rack, and at the job's IMEX channel",
     ),
@@ -237,10 +91,19 @@ FEATURES: Final = (
         "gdrcopy",
         "GDRCopy",
         (("NCCL_GDRCOPY_ENABLE", _is_one),),
-        lambda use: use.gdrcopy or False,
+        lambda use: _said(use, use.gdrcopy),
         hint="load gdrdrv, and give the job /dev/gdrdrv and libgdrapi.so",
     ),
 )
+
+
+def _with_heads(uses: tuple[NcclUse, ...]) -> tuple[NcclUse, ...]:
+    """CollNet's paths are those of one rank a host and NIC, which alone log them: the others use it through
+    these. What a rank says itself holds.
+    """
+    if not any(use.collnet for use in uses):
+        return uses
+    return tuple(replace(use, collnet=True) if use.collnet is None else use for use in uses)
 
 
 def features(used: Used) -> Iterator[Finding]:
@@ -250,7 +113,7 @@ def features(used: Used) -> Iterator[Finding]:
         if wanted == "0":
             there = used.ranks(partial(_in_use, feature))
             if there:
-                yield _finding(
+                yield about(
                     used, Severity.ERROR, f"{feature.word}=0 is expected, and {feature.name} is in use", there
                 )
         elif not (feature.beyond_host and used.is_one_host):
@@ -266,13 +129,13 @@ def _unused(used: Used, feature: Feature, *, expected: bool) -> Iterator[Finding
         lambda at, use: feature.used(use) is False and bool(expected or _asking(used, feature, at))
     )
     if lacking:
-        yield _finding(
+        yield about(
             used,
             Severity.ERROR if expected else Severity.WARNING,
             f"{_asking(used, feature, lacking[0]) or f'{feature.word}=1'} is asked for, and NCCL does not use"
             f" {feature.name}",
             lacking,
-            evidence=feature.reason(used.uses[lacking[0]]),
+            evidence=said(used, lacking, lambda _, use: (feature.reason(use),)),
             hint=feature.hint,
         )
 
@@ -285,18 +148,42 @@ def _asking(used: Used, feature: Feature, rank: int) -> str:
 
 def tuner(used: Used) -> Iterator[Finding]:
     """A tuner that was asked for is in use."""
+    # Of tuner=NAME, NAME is a part of what NCCL calls it; 1 is any tuner and 0 none.
     wanted = used.gathered.wants("tuner")
-    lacking = used.ranks(lambda at, use: not use.tuner and bool(wanted or _asked_tuner(used, at)))
-    if lacking:
-        plugin = _asked_tuner(used, lacking[0])
+    if wanted == "0":
+        there = used.ranks(lambda at, use: bool(use.tuner))
+        if there:
+            name = used.uses[there[0]].tuner
+            yield about(used, Severity.ERROR, f"tuner=0 is expected, and {name} is in use", there)
+        return
+    wrong = used.ranks(partial(_is_other_tuner, used, wanted))
+    if wrong:
+        plugin, use = _asked_tuner(used, wrong[0]), used.uses[wrong[0]]
         asked = f"NCCL_TUNER_PLUGIN={plugin}" if plugin else f"tuner={wanted}"
-        yield _finding(
+        yield about(
             used,
             Severity.ERROR if wanted else Severity.WARNING,
-            f"{asked} is asked for, and NCCL uses no tuner",
-            lacking,
+            f"{asked} is asked for, and NCCL uses {use.tuner or 'no tuner'}",
+            wrong,
+            evidence=said(used, wrong, lambda _, use: (use.no_tuner,)),
             hint="look at NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING for the reason",
         )
+
+
+def _is_other_tuner(used: Used, wanted: str, rank: int, use: NcclUse) -> bool:
+    if _has_no_tuner(use):
+        return bool(wanted or _asked_tuner(used, rank))
+    if not use.tuner:
+        return False
+    if wanted and wanted != "1":
+        return wanted.lower() not in use.tuner.lower()
+    # NCCL takes the tuner of the net plugin where it does not find the one that was named.
+    return bool(use.no_tuner and _asked_tuner(used, rank))
+
+
+def _has_no_tuner(use: NcclUse) -> bool:
+    # Its line is of INIT, or of ENV before 2.22, and of TUNING.
+    return not use.tuner and (use.tells("TUNING") or (use.tells("INIT") and use.tells("ENV")))
 
 
 def _asked_tuner(used: Used, rank: int) -> str:
@@ -308,12 +195,23 @@ def unheard(used: Used) -> Iterator[Finding]:
     """NCCL's log was read on all ranks."""
     deaf = [at for at, use in enumerate(used.uses) if not use.heard]
     if deaf:
-        yield _finding(
+        yield about(
             used,
             Severity.INFO,
             "what NCCL uses was not observed: it wrote no log that could be read",
             deaf,
             hint="leave NCCL_DEBUG and NCCL_DEBUG_FILE unset, or set both",
+        )
+    silent = used.ranks(lambda at, use: not use.tells("INIT"))
+    if silent:
+        parts = used.of("NCCL_DEBUG_SUBSYS", silent[0])
+        yield about(
+            used,
+            Severity.INFO,
+            "not all that NCCL uses was observed: its log has no lines of INIT",
+            silent,
+            evidence=f"NCCL_DEBUG_SUBSYS={parts}" if parts else "",
+            hint="leave NCCL_DEBUG_SUBSYS unset, or add INIT,ENV,NET to it",
         )
 
 
@@ -321,16 +219,16 @@ def warnings(used: Used) -> Iterator[Finding]:
     """NCCL warns of nothing."""
     ranks = used.ranks(lambda at, use: bool(use.warnings))
     if ranks:
-        yield _finding(
-            used, Severity.INFO, "NCCL warns", ranks, evidence=few(list(used.uses[ranks[0]].warnings))
-        )
+        evidence = said(used, ranks, lambda _, use: use.warnings)
+        yield about(used, Severity.INFO, "NCCL warns", ranks, evidence=evidence)
 
 
 CHECKS: Final[Mapping[str, Callable[[Used], Iterator[Finding]]]] = {
-    "network-used": network,
-    "sockets": sockets,
-    "one-network": one_network,
-    "inside-hosts": inside_hosts,
+    "network-used": asked_network.network,
+    "provider-used": asked_network.provider,
+    "sockets": asked_network.sockets,
+    "one-network": asked_network.one_network,
+    "inside-hosts": asked_network.inside_hosts,
     "features-used": features,
     "tuner-used": tuner,
     "unheard": unheard,
@@ -340,5 +238,6 @@ CHECKS: Final[Mapping[str, Callable[[Used], Iterator[Finding]]]] = {
 
 def judge_use(used: Used) -> tuple[Finding, ...]:
     """All findings, the worst first."""
+    used = replace(used, uses=_with_heads(used.uses))
     found = [replace(each, check=name) for name, find in CHECKS.items() for each in find(used)]
     return worst_first(strictly(found) if used.gathered.asked.strict else found)

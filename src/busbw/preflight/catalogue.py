@@ -12,6 +12,7 @@ from busbw.preflight.gathered import Gathered
 
 # Name -> a pure function; its docstring says what holds where it finds nothing.
 CHECKS: Final[Mapping[str, Callable[[Gathered], Iterator[Finding]]]] = {
+    "backend": software.backend,
     "counts": software.counts,
     "versions": software.versions,
     "environment": software.environment,

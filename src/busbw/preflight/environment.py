@@ -19,7 +19,7 @@ _OWN: Final = re.compile(
     | JOB_COMPLETION_INDEX | (\w+_)?RANK | (\w+_)?WORLD_SIZE | MPI_LOCALRANKID | MPI_LOCALNRANKS
     | OMPI_MCA_(orte|prte|ess|pmix|plm|hwloc|rmaps|shmem_RUNTIME|initial_wdir|mpi_oversubscribe)\w*
     | \w+_VISIBLE_(DEVICES|CORES) | CUDA_MPS_\w+ | NEURON_RT_ROOT_COMM_ID | LOADEDMODULES | _LMFILES_
-    | CONDA_PREFIX | VIRTUAL_ENV
+    | CONDA_PREFIX | VIRTUAL_ENV | NCCL_TESTS_DEVICE
     """
 )
 # What is said, not what is done: often set on one rank alone.

@@ -18,21 +18,38 @@ from typing import Any, Final
 _MOST_WORDS: Final = 4
 _MOST_CHARACTERS: Final = 300
 
+# Subsystems whose silence is read; the others only add words.
+_TELLING: Final = ("INIT", "ENV", "NET", "TUNING")
+
+
+def subsystems(value: str | None) -> tuple[str, ...]:
+    """Those of NCCL_DEBUG_SUBSYS (None: unset) that matter here, as NCCL reads it: a list, ALL, ^ for all but
+    those.
+    """
+    if value is None:
+        return ("INIT", "ENV")
+    words = value.removeprefix("^").upper().split(",")
+    return tuple(name for name in _TELLING if ("ALL" in words or name in words) is not value.startswith("^"))
+
 
 @dataclass(frozen=True)
 class NcclUse:
     """What one rank's NCCL uses; empty or None where its log does not say.
 
-    ``network`` is the name NCCL gives it (IB, Socket, AWS Libfabric, Libfabric, ...). ``inside`` and
-    ``between`` count connections to ranks of the same host and of others by kind: P2P, SHM, NET/IB,
-    NET/IB/GDRDMA, NET/Socket, ... ``heard`` is False where there was no log.
+    ``network`` is the name NCCL gives it (IB, Socket, AWS Libfabric, Libfabric, ...); ``plugins`` were
+    loaded, ``failed`` (NCCL's own networks among them) could not be initialized. ``inside`` and ``between``
+    count connections to ranks of the same host and of others by kind: P2P, SHM, NET/IB,
+    NET/IB/GDRDMA, NET/Socket, ... ``heard`` is False where there was no log; ``told`` are the subsystems of
+    which it has lines.
     """
 
     heard: bool = False
     network: str = ""
     plugins: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
     provider: str = ""
     no_plugin: str = ""
+    no_device: str = ""
     inside: Mapping[str, int] = field(default_factory=dict)
     between: Mapping[str, int] = field(default_factory=dict)
     gdr_reason: str = ""
@@ -42,7 +59,13 @@ class NcclUse:
     mnnvl: bool | None = None
     gdrcopy: bool | None = None
     tuner: str = ""
+    no_tuner: str = ""
     warnings: tuple[str, ...] = ()
+    told: tuple[str, ...] = _TELLING
+
+    def tells(self, subsystem: str) -> bool:
+        """Whether lines of this subsystem would be in the log, so that silence means something."""
+        return subsystem in self.told
 
 
 _NETWORK: Final = re.compile(r"Using network (.+?)\s*$")
@@ -50,6 +73,11 @@ _PLUGIN: Final = re.compile(r"NET/Plugin: Loaded net plugin (.+?)\s*$")
 _NO_PLUGIN: Final = re.compile(
     r"NET/Plugin ?: (.*(?:Could not find|returned \d+ :|cannot open|No plugin found|Failed to).*?)\s*$"
 )
+# What NCCL says besides the reason: of every interface that a plugin does not serve, and at the end.
+_NO_REASON: Final = re.compile(r"No plugin found|Failed to find \w+ symbol")
+# A plugin is "loaded" once its symbols are found; this comes when it then finds no device, say.
+_NOT_INITIALIZED: Final = re.compile(r"Failed to initialize NET plugin (.+?)\s*$")
+_NO_DEVICE: Final = re.compile(r"(NET/IB ?: No device found)")
 _PROVIDER: Final = re.compile(r"NET/OFI Selected [Pp]rovider is ([^,\s]+)")
 _PATH: Final = re.compile(
     r"Channel \d+(?:/\d+)? : (\d+)\[\w+\] -> (\d+)\[\w+\](?: \[(?:send|receive)\])? via"
@@ -68,19 +96,27 @@ _MNNVL: Final = re.compile(r"MNNVL ([01]) cliqueId")
 _NO_MNNVL: Final = re.compile(r"MNNVL is not supported on this system")
 _GDRCOPY: Final = re.compile(r"GDRCOPY enabled library")
 _TUNER: Final = re.compile(r"TUNER/Plugin: Using (?:tuner plugin )?(?!internal)(.+?)(?: \(v\d+\))?\s*$")
+_NO_TUNER: Final = re.compile(r"TUNER/Plugin: (Could not find:? .+?)\.?(?: Using .*)?\s*$")
+_BEGUN: Final = re.compile(r"Init (?:START|COMPLETE)|cudaDriverVersion")
 _WARNING: Final = re.compile(r"NCCL WARN (.+?)\s*$")
 
 Reader = Callable[[re.Match[str], "_Found"], None]
 
 
-def read_use(lines: Iterable[str], hosts: Sequence[str] = ()) -> NcclUse:
-    """The words of one rank's log; ``hosts`` is each rank's, by rank in the communicator."""
+def read_use(lines: Iterable[str], hosts: Sequence[str] = (), told: tuple[str, ...] = _TELLING) -> NcclUse:
+    """The words of one rank's log; ``hosts`` is each rank's, by rank in the communicator, and ``told`` the
+    subsystems that were asked for.
+    """
     found = _Found(hosts)
     for line in lines:
         if "NCCL" in line:
             found.heard = True
             _take(line, found)
-    return NcclUse(heard=found.heard, inside=dict(found.inside), between=dict(found.between), **found.words)
+    # A file of NCCL's settings may have asked for others; a rank that logs INIT has done so once connected.
+    told = tuple(name for name in told if name != "INIT" or found.begun or not found.heard)
+    return NcclUse(
+        heard=found.heard, told=told, inside=dict(found.inside), between=dict(found.between), **found.words
+    )
 
 
 class _Found:
@@ -89,6 +125,7 @@ class _Found:
     def __init__(self, hosts: Sequence[str]) -> None:
         self.hosts = hosts
         self.heard = False
+        self.begun = False
         self.inside: Counter[str] = Counter()
         self.between: Counter[str] = Counter()
         self.words: dict[str, Any] = {}
@@ -105,6 +142,7 @@ def _take(line: str, found: _Found) -> None:
         match = pattern.search(line)
         if match is not None:
             take(match, found)
+            found.begun = found.begun or pattern is not _WARNING
             return
 
 
@@ -118,6 +156,12 @@ def _count_path(match: re.Match[str], found: _Found) -> None:
 
 def _no_collnet(match: re.Match[str], found: _Found) -> None:
     found.words["collnet"], found.words["collnet_reason"] = False, match[1]
+
+
+def _no_plugin(match: re.Match[str], found: _Found) -> None:
+    """The first line with a reason, else the last of them."""
+    if _NO_REASON.search(found.words.get("no_plugin", "No plugin found")):
+        found.words["no_plugin"] = match[1][:_MOST_CHARACTERS]
 
 
 def _text(name: str) -> Reader:
@@ -134,7 +178,9 @@ _READERS: Final[tuple[tuple[re.Pattern[str], Reader], ...]] = (
     (_COLLNET_PATH, _fact("collnet")),
     (_NETWORK, _text("network")),
     (_PLUGIN, lambda match, found: found.add("plugins", match[1])),
-    (_NO_PLUGIN, _text("no_plugin")),
+    (_NO_PLUGIN, _no_plugin),
+    (_NOT_INITIALIZED, lambda match, found: found.add("failed", match[1])),
+    (_NO_DEVICE, _text("no_device")),
     (_PROVIDER, _text("provider")),
     (_NO_GDR, _text("gdr_reason")),
     (_NO_COLLNET, _no_collnet),
@@ -144,6 +190,8 @@ _READERS: Final[tuple[tuple[re.Pattern[str], Reader], ...]] = (
     (_NO_MNNVL, _fact("mnnvl", lambda _: False)),
     (_GDRCOPY, _fact("gdrcopy")),
     (_TUNER, _text("tuner")),
+    (_NO_TUNER, _text("no_tuner")),
+    (_BEGUN, lambda match, found: None),
     (_WARNING, lambda match, found: found.add("warnings", match[1])),
 )
 
@@ -156,4 +204,5 @@ def encode_use(use: NcclUse) -> bytes:
 def decode_use(data: bytes) -> NcclUse:
     """Undo ``encode_use``."""
     fields = json.loads(data)
-    return NcclUse(**{**fields, "plugins": tuple(fields["plugins"]), "warnings": tuple(fields["warnings"])})
+    lists = {name: tuple(fields[name]) for name in ("plugins", "failed", "warnings", "told")}
+    return NcclUse(**{**fields, **lists})

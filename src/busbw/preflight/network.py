@@ -49,7 +49,8 @@ def up(gathered: Gathered) -> Iterator[Finding]:
 
 def _fewer_ports(gathered: Gathered) -> Iterator[Finding]:
     nics = {host: fabric(node.nics) for host, node in gathered.each_node()}
-    active = [sum(bool(nic.up) for nic in ports) for ports in nics.values()]
+    # A driver that tells no state says nothing of being down.
+    active = [sum(nic.up is not False for nic in ports) for ports in nics.values()]
     found = split(dict(enumerate(active)))
     usual = 0
     if found is not None:
@@ -60,7 +61,7 @@ def _fewer_ports(gathered: Gathered) -> Iterator[Finding]:
         usual = max(usual, int(gathered.wants("nics") or 0))
     for (host, ports), count in zip(nics.items(), active, strict=True):
         if count < usual:
-            down = [f"{nic.name} {nic.state or '(no state)'}" for nic in ports if not nic.up]
+            down = [f"{nic.name} {nic.state or '(no state)'}" for nic in ports if nic.up is False]
             yield Finding(
                 Severity.ERROR,
                 f"{count} of {usual} fabric ports are active on {host}",

@@ -120,6 +120,17 @@ def _weight_of_file(variable: str, kind: str, gathered: Gathered, *, on_all: boo
     return Severity.ERROR
 
 
+def backend(gathered: Gathered) -> Iterator[Finding]:
+    """Where something is expected of NCCL, NCCL is what is measured, not CPU memory in its place."""
+    if not gathered.uses_nccl and gathered.asked.expects:
+        yield Finding(
+            Severity.ERROR,
+            f"{few(list(gathered.asked.expects))} is expected of NCCL, and what would be measured is CPU"
+            " memory over MPI",
+            hint="`busbw devices` says why NCCL cannot be used; --backend mpi where CPU memory is meant",
+        )
+
+
 def net_plugin(gathered: Gathered) -> Iterator[Finding]:
     """Where a network is asked for that only a plugin has, the plugin is found."""
     lacking = [at for at, rank in enumerate(gathered.ranks) if _needs_plugin(gathered, rank.environ)]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 from cyclopts import Group, Parameter
 
 COMPARE = Group("Comparing", sort_key=0)
+# How long a launch of a setup may run, where nobody says it and no queue limits it.
+LAUNCH_SECONDS: Final = 600.0
 EXPECT = Group("Expecting", sort_key=0)
 
 
@@ -80,9 +82,11 @@ class CompareSettings:
         str,
         Parameter(
             group=COMPARE,
-            help="End a launch on this host that takes longer; on an engine its --time-limit does.",
+            show_default=False,
+            help="End a launch that runs for longer, and count it as failed. [default: 10min; none where"
+            " launches are jobs of a queue]",
         ),
-    ] = "10min"
+    ] = ""
     save_env: Annotated[
         Path | None,
         Parameter(
@@ -138,7 +142,8 @@ class ExpectSettings:
             group=EXPECT,
             negative="",
             show_default=False,
-            help="A bus bandwidth to reach from a size on, as 1G=340 (GB/s); may be repeated.",
+            help="A bus bandwidth (GB/s) to reach from a size on, as 1G=340 or alltoall:1G=40; may be"
+            " repeated.",
         ),
     ] = ()
     topology: Annotated[

@@ -14,6 +14,7 @@ class EngineRow:
 
     module: str
     before: str = ""
+    check: str = ""  # the module with ``check``, where ``module`` needs an extra
     forgets: bool = False  # it deletes what a job printed together with the job: that is read before
     shares: bool = False  # its nodes usually share a file system with the host that submits
     has_form: bool = True  # --set has keys of its own; else those that are flags, too
@@ -26,7 +27,10 @@ ENGINES: Final[dict[str, EngineRow]] = {
         "busbw.launchers.slurm", before="busbw.launchers.slurm_before", shares=True, has_form=False
     ),
     "kubernetes": EngineRow(
-        "busbw.launchers.kubernetes", before="busbw.launchers.kubernetes_before", forgets=True
+        "busbw.launchers.kubernetes",
+        before="busbw.launchers.kubernetes_before",
+        check="busbw.launchers.kubernetes_form",
+        forgets=True,
     ),
     "pbs": EngineRow("busbw.launchers.pbs", shares=True),
     "batch": EngineRow("busbw.launchers.batch"),

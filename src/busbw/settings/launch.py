@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from cyclopts import Group, Parameter
 
 from busbw.settings.engines import EngineName
 
 ENGINE = Group("Engine (--on)", sort_key=6)
+
+# What a new job on Slurm is asked for; an allocation that is there (--job-id) has it already.
+OF_NEW_JOB: Final = ("partition", "account", "time_limit", "exclusive", "segment", "sbatch_args")
 
 MpiName = Literal["auto", "openmpi", "mpich", "none"]
 
@@ -128,6 +131,15 @@ class LaunchSettings:
         Path | None,
         Parameter(group=ENGINE, show_default=False, help="File of such variables, one K=V a line."),
     ] = None
+    library_path: Annotated[
+        tuple[str, ...],
+        Parameter(
+            group=ENGINE,
+            negative="",
+            show_default=False,
+            help="Folder put before what the ranks have in LD_LIBRARY_PATH, where they are; may be repeated.",
+        ),
+    ] = ()
     job_id: Annotated[
         str, Parameter(group=ENGINE, show_default=False, help="Run inside this Slurm allocation.")
     ] = ""

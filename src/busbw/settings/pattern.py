@@ -41,7 +41,7 @@ class PatternSettings:
             show_default=False,
             group=PATTERN,
             help='Groups by rank number, as NCCL_TESTS_SPLIT: "MOD 4", "DIV 8", "AND 0x7", "OR 0x3"; a mask'
-            " alone is AND.",
+            ' alone is AND. Two in a row: "DIV 4 MOD 2".',
         ),
     ] = ""
     counts: Annotated[

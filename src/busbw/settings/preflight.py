@@ -38,9 +38,10 @@ class PreflightSettings:
             negative="",
             show_default=False,
             group=PREFLIGHT,
-            help="What NCCL must be seen to use, else the run ends: net=ofi (ib, socket, NAME), gdr=1,"
+            help="What NCCL must be seen to use, else the run ends: net=ofi (ib, socket, NAME),"
+            " provider=efa (cxi, verbs, of libfabric), gdr=1,"
             " collnet=1, nvls=1, mnnvl=1, gdrcopy=1, tuner=NAME; and nics=8, active fabric ports on each"
-            " host. May be repeated. Presets say it too.",
+            " host (0: any number). May be repeated. Presets say it too.",
         ),
     ] = ()
     stop_after: Annotated[

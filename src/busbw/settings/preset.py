@@ -69,6 +69,13 @@ class Preset:
         return tuple(self.body.get("references", ()))
 
     @property
+    def engine(self) -> str:
+        """The engine that it names itself (``launch: {on: slurm}``), which is used where the user names none;
+        empty without.
+        """
+        return str(self.body.get("launch", {}).get("on") or "")
+
+    @property
     def engines(self) -> tuple[str, ...]:
         """Engines that busbw's tests render it on. Others are not refused."""
         return tuple(self.body.get("engines", ()))
@@ -95,7 +102,8 @@ class Preset:
         found: dict[str, Any] = dict(self.body.get("launch", {}))
         own = self.body.get(engine, {})
         if engine == "kubernetes":  # its form has keys of its own
-            found["set"] = [f"{key}={value}" for key, value in own.items() if value != ""]
+            words = [f"{key}={value}" for key, value in own.items() if value != ""]
+            found["set"] = [*found.get("set", ()), *words]
         else:
             found.update(own)
         return {name: value for name, value in found.items() if value != ""}
@@ -134,8 +142,8 @@ def read_preset(name: str, extra: Iterable[Path] = ()) -> Preset:
     wanted, _, version = name.partition("@")
     known = _entries(extra)
     if wanted not in known:
-        own = wanted.partition("/")[2]
-        near = [other for other in names(extra) if len(own) > 1 and own in other]
+        own = wanted.rpartition("/")[2]  # the family may be left out
+        near = [other for other in names(extra) if len(own) > 1 and own.lower() in other.lower()]
         near = near or get_close_matches(wanted, names(extra))
         raise UsageError(
             f"no preset {wanted!r}",

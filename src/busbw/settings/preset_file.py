@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -27,6 +27,13 @@ _LISTS: Final = (
 )
 _TEXTS: Final = ("summary", "image", "extends", "since", "tool")
 _KNOWN: Final = frozenset({*MAPPINGS, *_LISTS, *_TEXTS, "abstract", "versions"})
+# What is known of a node; ``networks`` are those that its pods get beside the cluster's.
+_NODE: Final = frozenset(
+    (
+        *("gpus", "gpu", "nics", "nic", "node_gbit_per_s", "nvlinks_per_gpu", "arch", "topology_layers"),
+        *("nvlink_domain_nodes", "networks", "chips", "ranks"),
+    )
+)
 _RUN_FIELDS: Final = frozenset(item.name for item in fields(RunSettings))
 _LAUNCH_FIELDS: Final = frozenset(item.name for item in fields(LaunchSettings))
 
@@ -95,17 +102,28 @@ def _check(body: object, place: str) -> None:
         raise UsageError(f"{place} is not a mapping")
     for key, value in body.items():
         _check_kind(key, value, place)
+    _check_node(body.get("node", {}), place)
     for section in _RUN_SECTIONS:
         _check_fields(body.get(section, {}), _RUN_FIELDS, f"{place}: {section}")
     for section in ("launch", *ENGINE_SECTIONS):
         if section != "kubernetes":  # its keys are those of --set
-            _check_fields(body.get(section, {}), _LAUNCH_FIELDS, f"{place}: {section}")
+            known = _LAUNCH_FIELDS if section == "launch" else _LAUNCH_FIELDS - {"on"}
+            _check_fields(body.get(section, {}), known, f"{place}: {section}")
+    _refuse_other_engines([body.get("launch", {}).get("on")], f"{place}: launch: on")
+    _refuse_other_engines(body.get("engines", ()), f"{place}: engines")
     for section in _ENV_SECTIONS:
         for name, value in body.get(section, {}).items():
             if not isinstance(value, str | None):
                 raise UsageError(f"{place}: {section}: {name} is not text", hint=f'write {name}: "{value}"')
     for date, values in body.get("versions", {}).items():
         _check(values or {}, f"{place}: version {date}")
+
+
+def _check_node(node: Mapping[str, Any], place: str) -> None:
+    for name in node:
+        if name not in _NODE:
+            known = ", ".join(sorted(_NODE))
+            raise UsageError(f"{place}: node: {name!r} is not known", hint=f"use one of: {known}")
 
 
 def _check_kind(key: str, value: object, place: str) -> None:
@@ -120,10 +138,12 @@ def _check_kind(key: str, value: object, place: str) -> None:
         raise UsageError(f"{place}: {key}: {other[0]!r} is not text", hint="put it in quotes")
     if key == "tool" and value not in TOOLS:
         raise UsageError(f"{place}: tool {value!r} is not known", hint=f"tools: {', '.join(TOOLS)}")
-    if key == "engines" and (unknown := [name for name in value if name not in ENGINE_SECTIONS]):  # type: ignore[attr-defined]
-        raise UsageError(
-            f"{place}: engine {unknown[0]!r} is not known", hint=f"engines: {', '.join(ENGINE_SECTIONS)}"
-        )
+
+
+def _refuse_other_engines(named: Iterable[object], place: str) -> None:
+    for name in named:
+        if name not in (None, *ENGINE_SECTIONS):
+            raise UsageError(f"{place}: {name!r} is no engine", hint=f"engines: {', '.join(ENGINE_SECTIONS)}")
 
 
 def _check_fields(values: Mapping[str, Any], known: frozenset[str], place: str) -> None:

@@ -306,6 +306,13 @@ class RunSettings(PreflightSettings, PatternSettings):
             help="More words for `nsys profile`, as in '--enable efa_metrics' or '--delay 2'.",
         ),
     ] = ""
+    raw_ranks: Annotated[
+        int,
+        Parameter(
+            group=OUTPUT,
+            help="Keep every sample of every rank up to so many ranks; beyond, of rank 0 and the slowest 4.",
+        ),
+    ] = 16
     report_cputime: Annotated[
         int,
         Parameter(

@@ -89,11 +89,18 @@ def parse_setups(text: str, where: str) -> SetupFile:
 
 def _yaml(text: str, where: str) -> dict[str, Any]:
     from ruamel.yaml import YAML
+    from ruamel.yaml.constructor import SafeConstructor
     from ruamel.yaml.error import YAMLError
 
+    class AsWritten(SafeConstructor):
+        """2.10 is no 2.1 and 0x10 no 16 in a variable."""
+
+    for kind in ("int", "float"):
+        AsWritten.add_constructor(f"tag:yaml.org,2002:{kind}", lambda _, node: node.value)
+    reader = YAML(typ="safe", pure=True)  # YAML 1.2: NO and on are words
+    reader.Constructor = AsWritten
     try:
-        # YAML 1.2: NO and on are words, 0x7 stays what the user wrote only where it is quoted.
-        body = YAML(typ="safe", pure=True).load(text)
+        body = reader.load(text)
     except YAMLError as error:
         raise UsageError(f"{where} is not YAML: {error}", hint="check its indentation and quotes") from error
     if not isinstance(body, dict):
@@ -120,7 +127,7 @@ def _setup(name: str, value: Any, where: str) -> SetupSpec:  # noqa: ANN401 (YAM
         extends=str(body.get("extends", "")),
         env=_variables(body.get("env"), f"{place}, env"),
         prepend=_variables(body.get("prepend"), f"{place}, prepend"),
-        unset=tuple(_variables(dict.fromkeys(body.get("unset") or (), ""), f"{place}, unset")),
+        unset=_unset(body.get("unset"), f"{place}, unset"),
         flags=_flags(body.get("flags"), f"{place}, flags"),
         why=str(body.get("why", "")),
     )
@@ -141,6 +148,12 @@ def _variables(value: Any, place: str) -> dict[str, str]:  # noqa: ANN401 (YAML)
             )
         found[str(name)] = str(text)
     return found
+
+
+def _unset(value: Any, place: str) -> tuple[str, ...]:  # noqa: ANN401 (YAML)
+    if value is not None and not isinstance(value, list):
+        raise UsageError(f"{place} is {value!r}, not a list", hint="write [NAME, NAME]")
+    return tuple(_variables({str(name): "" for name in value or ()}, place))
 
 
 def _flags(value: Any, place: str) -> dict[str, Any]:  # noqa: ANN401 (YAML)

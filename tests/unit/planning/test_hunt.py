@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from busbw.model.hunt import BANDWIDTH, BOTH_WAYS, LATENCY, RESENT
+from busbw.model.hunt import BANDWIDTH, BOTH_WAYS, LATENCY, QUICKEST, RESENT
 from busbw.model.plan import Plan
 from busbw.planning.make import make_plan
 from busbw.settings.hunt import HuntSettings
@@ -14,7 +14,7 @@ from busbw.settings.run import RunSettings
 @pytest.mark.parametrize(
     ("kind", "metrics"),
     [
-        ("isolate", (BANDWIDTH, LATENCY, RESENT)),
+        ("isolate", (BANDWIDTH, LATENCY, QUICKEST, RESENT)),
         ("pairs", (BANDWIDTH, LATENCY, BOTH_WAYS)),
         ("rails", (BANDWIDTH,)),
     ],

@@ -99,6 +99,8 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         ("OR 0x3", ((0, 1, 2, 3), (4,))),
         ("AND 0x0", ((0, 1, 2, 3, 4),)),
         ("MOD2", ((0, 2, 4), (1, 3))),
+        ("DIV 2 MOD 2", ((0, 1, 4), (2, 3))),
+        ("div 2 and 0x1", ((0, 1, 4), (2, 3))),
     ],
 )
 def test_a_split_groups_ranks_by_the_value_of_the_expression(expression: str, groups: Any) -> None:
@@ -106,7 +108,8 @@ def test_a_split_groups_ranks_by_the_value_of_the_expression(expression: str, gr
 
 
 @pytest.mark.parametrize(
-    "expression", ["", "XOR 1", "MOD 0", "DIV 0x0", "MOD -1", "MOD 1.5", "0xg", "MOD 1 2"]
+    "expression",
+    ["", "XOR 1", "MOD 0", "DIV 0x0", "MOD -1", "MOD 1.5", "0xg", "MOD 1 2", "DIV 2 MOD 0", "DIV 4MOD 2"],
 )
 def test_other_splits_are_refused(expression: str) -> None:
     with pytest.raises(UsageError, match="--split"):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from busbw.errors import UsageError
-from busbw.planning.setups import Setup, blocks, env_file, nccl_conf, one_at_a_time, resolve, variables
+from busbw.planning.setups import Setup, blocks, env_file, nccl_conf, one_at_a_time, over, resolve, variables
 from busbw.settings.setups import parse_setups, read_setups
 
 EXAMPLES = sorted((Path(__file__).parents[3] / "examples" / "setups").glob("*.yaml"))
@@ -47,6 +47,12 @@ def test_folders_go_before_what_is_inherited() -> None:
     assert variables(second, {"P": "/0"})["P"] == "/2:/1:/0"
 
 
+def test_what_is_set_is_set_whatever_was_put_before_it_below() -> None:
+    text = "setups: {a: {prepend: {P: /new}}, b: {extends: a, env: {P: /only}}}"
+    _, below = resolve(parse_setups(text, "spec"))
+    assert variables(below, {"P": "/old"}) == {"P": "/only"}
+
+
 def test_setting_again_what_was_unset_sets_it() -> None:
     text = "setups: {a: {unset: [X]}, b: {extends: a, env: {X: 1}}}"
     (_, second) = resolve(parse_setups(text, "spec"))
@@ -82,11 +88,23 @@ def test_a_circle_is_refused(text: str, message: str) -> None:
         ("- a", "is not a file of setups"),
         ("a: [", "is not YAML"),
         ("setups: {a: {env: {X: 1}, env: {X: 2}}}", "is not YAML"),
+        ("setups: {a: {unset: PATH}}", "unset is 'PATH', not a list"),
     ],
 )
 def test_what_no_setup_can_be_is_refused_with_its_place(text: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         parse_setups(text, "spec")
+
+
+@pytest.mark.parametrize("number", ["2.10", "0x10", "1e3", "010", "1_000", "-1", "3"])
+def test_numbers_are_taken_as_written(number: str) -> None:
+    (setup,) = resolve(parse_setups(f"setups: {{a: {{env: {{X: {number}}}}}}}", "spec"))
+    assert setup.environ == {"X": number}
+
+
+def test_numbers_of_flags_are_numbers() -> None:
+    (setup,) = resolve(parse_setups("setups: {a: {flags: {cudagraph: 4, hot: true}}}", "spec"))
+    assert setup.flags == {"cudagraph": 4, "hot": True}
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
@@ -114,6 +132,27 @@ def test_one_change_at_a_time() -> None:
     assert made[5].environ == {}
 
 
+def test_what_the_default_has_and_a_setup_lacks_is_a_change_too() -> None:
+    text = """
+setups:
+  old:
+    env: {A: "1", B: "2"}
+    prepend: {P: /old}
+    unset: [GONE]
+    flags: {hot: true}
+  new:
+    env: {B: "3", GONE: "4"}
+"""
+    made = {setup.name: setup for setup in one_at_a_time(resolve(parse_setups(text, "spec")))}
+    assert list(made) == ["old", "B=3", "GONE=4", "A not set", "P not prepended", "--hot not given"]
+    assert dict(made["A not set"].environ) == {"B": "2"}
+    assert not made["P not prepended"].prepend
+    assert not made["--hot not given"].flags
+    assert made["GONE=4"].unset == ()  # what it sets is not taken away again
+    kept = one_at_a_time(resolve(parse_setups("setups: {a: {unset: [X]}, b: {}}", "spec")))
+    assert [(setup.name, setup.unset) for setup in kept] == [("a", ("X",)), ("X as inherited", ())]
+
+
 def test_the_environment_file_is_what_a_shell_reads(tmp_path: Path) -> None:
     setup = Setup("odd", {"A": 'it\'s $HOME "x"', "B": ""}, {"P": "/new lib"}, ("GONE",), {"buffers": "nccl"})
     path = tmp_path / "setup.env"
@@ -123,6 +162,20 @@ def test_the_environment_file_is_what_a_shell_reads(tmp_path: Path) -> None:
         environ = {"GONE": "1", "PATH": "/bin:/usr/bin", **({"P": before} if before else {})}
         told = subprocess.run(["sh", "-c", script], env=environ, capture_output=True, text=True, check=True)
         assert told.stdout == f'it\'s $HOME "x"||{after}|none|'
+
+
+def test_what_went_over_every_setup_is_in_its_file() -> None:
+    """The file is to repeat what was measured, and there --env held."""
+    setup = Setup(
+        "s", {"A": "1", "NCCL_ALGO": "Tree"}, {"P": "/new"}, ("GONE", "NOT"), {"nccl": "x\ntouch y"}
+    )
+    measured = over(setup, {"NCCL_ALGO": "Ring", "P": "/only", "GONE": "here"})
+    lines = env_file(measured).splitlines()
+    assert lines == [
+        "unset NOT", "export A=1", "export NCCL_ALGO=Ring", "export P=/only", "export GONE=here",
+        "# busbw flag: --nccl 'x\\ntouch y'",
+    ]  # fmt: skip
+    assert "NCCL_ALGO=Ring" in nccl_conf(measured)
 
 
 def test_nccl_conf_has_nccls_own_variables_only() -> None:
@@ -150,6 +203,8 @@ def test_every_ready_example_parses_renders_and_says_its_source(path: Path) -> N
     setups = resolve(file)
     assert setups[0].name == file.default
     assert len(one_at_a_time(setups)) >= 2
+    # Engines can set variables and cannot take them away.
+    assert not any(setup.unset for setup in setups)
     for setup in setups:
         assert env_file(setup)
         assert nccl_conf(setup)

@@ -41,6 +41,47 @@ def refusal(plans: Plans, entries: Any, *operations: str, **settings: Any) -> st
     return refused.value.message
 
 
+# ---- what a stream has of its own ---------------------------------------------------------------------
+
+
+def test_a_check_is_a_number_or_a_word_of_nccom_test(plans: Plans) -> None:
+    said: tuple[Any, ...] = (3, True, "random", "all_ones", False, 0)
+    plan = plans([{**ALL_REDUCE, "check": word} for word in said], backend="mpi")
+    found = [plan.of_stream(number) for number in range(len(said))]
+    assert [(own.checks, own.data, own.save_wrong) for own in found] == [
+        (3, "exact", False),
+        (1, "random", True),
+        (1, "random", True),
+        (1, "all_ones", False),
+        (0, "exact", False),
+        (0, "exact", False),
+    ]
+
+
+def test_buffers_lie_where_each_stream_says(plans: Plans) -> None:
+    entries = [
+        {**ALL_REDUCE, "hot": True},
+        {**ALL_REDUCE, "unique_buffers": True, "ops_per_iter": 2},
+        ALL_GATHER,
+    ]
+    plan = plans(entries, iters=10, warmup_iters=2)
+    assert plan.places == (
+        "stream 0: one place (hot); stream 1: a place of its own for every call;"
+        " stream 2: rotating through the largest size"
+    )
+    assert plan.streams[1].buffer_bytes == 4096 * 2 * 12
+    assert plans([ALL_REDUCE, ALL_GATHER]).places == "rotating through the largest size"
+
+
+def test_iterations_of_a_stream_need_those_of_the_others(plans: Plans) -> None:
+    own = {**ALL_REDUCE, "iters": 5, "ops_per_iter": 1}
+    plan = plans([own, {**ALL_GATHER, "ops_per_iter": 2}], iters=20)
+    assert [plan.of_stream(number).limits.calls for number in (0, 1)] == [5, 20]
+    assert plan.cases[0].beside == ("all_gather int8 512 B, calls 2:1, iterations 20:5",)
+    assert "others are sampled until" in refusal(plans, [own, {**ALL_GATHER, "ops_per_iter": 2}])
+    assert "stream 1 has as many calls as last" in refusal(plans, [own, ALL_GATHER], iters=20)
+
+
 # ---- steps --------------------------------------------------------------------------------------------
 
 
@@ -175,7 +216,14 @@ def test_a_first_look_does_not_need_the_number_of_ranks(tmp_path: Path) -> None:
         ([{**ALL_REDUCE, "ops_per_iter": 0}], "ops_per_iter is 0"),
         ([{**ALL_REDUCE, "ops_per_iter": True}], "ops_per_iter is true"),
         ([{**ALL_REDUCE, "ops_per_iter": "often"}], 'ops_per_iter is "often"'),
-        ([{**ALL_REDUCE, "iters": 5}], 'stream 0 has the unknown key "iters"'),
+        ([{**ALL_REDUCE, "iterations": 5}], 'stream 0 has the unknown key "iterations"'),
+        ([{**ALL_REDUCE, "iters": 5}], "stream 0 has iters of its own, and the others are sampled"),
+        ([{**ALL_REDUCE, "iters": 0}], "iters 0"),
+        ([{**ALL_REDUCE, "neff_iters": 5}], "stream 0: neff_iters holds for all streams"),
+        ([{**ALL_REDUCE, "check": "sometimes"}], 'check is "sometimes"'),
+        ([{**ALL_REDUCE, "data": "zeros"}], 'data is "zeros"'),
+        ([{**ALL_REDUCE, "unique_buff": 1}], "unique_buff is 1"),
+        ([{**ALL_REDUCE, "unique_buff": True}], "stream 0: --unique-buffers makes a buffer for every call"),
         ([{**ALL_REDUCE, "maxbytes": [1]}], "maxbytes is list"),
         ([{**ALL_REDUCE, "stepfactor": "2"}], 'stepfactor is "2"'),
         ([{**ALL_REDUCE, "group_size": "2"}], 'group_size is "2"'),

@@ -10,10 +10,11 @@ import pytest
 
 from busbw.model.finding import Finding, Severity
 from busbw.model.plan import Preflight
-from busbw.preflight.asked import CHECKS, Used, judge_use
+from busbw.preflight.asked import CHECKS, judge_use
 from busbw.preflight.facts import RankFacts
 from busbw.preflight.gathered import Gathered
-from busbw.preflight.nccl_log import NcclUse, read_use
+from busbw.preflight.nccl_log import NcclUse, read_use, subsystems
+from busbw.preflight.used import Used
 
 Ranks = Callable[..., tuple[RankFacts, ...]]
 ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
@@ -65,6 +66,106 @@ def test_what_is_asked_for_and_used_is_no_finding(judged: Any) -> None:
         assert judged(ofi, expects=("net=ofi",)) == []
 
 
+@pytest.mark.parametrize("name", ["IB", "IBext", "IBext_v8", "NCCL RDMA Plugin", "NCCL RDMA Plugin v10"])
+def test_infiniband_has_the_names_of_its_plugins(judged: Any, name: str) -> None:
+    """HPC-X's SHARP plugin calls its network IBext, or IBext_v8 after the interface that it serves;
+    NCCL names it by the plugin where it loads an older interface.
+    """
+    use = read_use([HEAD + f"Using network {name}", HEAD + f"NET/Plugin: Loaded net plugin {name} (v8)"])
+    assert judged(use, expects=("net=ib",)) == []
+    assert "and NCCL uses" in only(judged(use, expects=("net=ofi",))).claim
+
+
+def test_a_network_whose_name_only_begins_so_is_another(judged: Any) -> None:
+    assert only(judged(replace(GOOD, network="IBother"), expects=("net=ib",))).check == "network-used"
+
+
+def test_collnet_is_what_the_heads_of_hosts_log(judged: Any) -> None:
+    """One rank a host and NIC has the paths; the others say no more than that they are connected."""
+    head = read_use(
+        [HEAD + "Using network IB", HEAD + "CollNet 00/0 : 0 [receive] via COLLNET/SHARP/0/GDRDMA"]
+    )
+    other = read_use([HEAD + "Using network IB", HEAD + "rank 1 Connected CollNet"])
+    asked = {"NCCL_COLLNET_ENABLE": "1"}
+    assert judged([head, other, head, other], asked, ("collnet=1",)) == []
+    assert only(judged([other] * 4, asked, ("collnet=1",))).claim.endswith("CollNet (SHARP) on all ranks")
+    off = only(judged([head, other, head, other], expects=("collnet=0",)))
+    assert off.claim == "collnet=0 is expected, and CollNet (SHARP) is in use on all ranks"
+    failed = replace(head, collnet=False, collnet_reason="Cannot initialize CollNet")
+    finding = only(judged([failed, other, head, other], asked))
+    assert (finding.rank, finding.evidence) == (0, "NCCL says: Cannot initialize CollNet")
+
+
+OFI = replace(GOOD, network="AWS Libfabric", plugins=("AWS Libfabric (v9)",), provider="efa")
+
+
+@pytest.mark.parametrize("name", ["tcp;ofi_rxm", "sockets", "udp;ofi_rxd", "shm"])
+@pytest.mark.parametrize(
+    ("environ", "expects"),
+    [({}, ("net=ofi",)), ({"NCCL_NET": "AWS Libfabric"}, ()), ({"NCCL_NET_PLUGIN": "ofi"}, ())],
+)
+def test_sockets_below_libfabric(
+    judged: Any, name: str, environ: dict[str, str], expects: tuple[str, ...]
+) -> None:
+    finding = only(judged(replace(OFI, provider=name), environ, expects))
+    assert (finding.check, finding.severity) == ("provider-used", ERROR)
+    assert finding.claim == (
+        f"a fabric over libfabric is asked for, and libfabric's provider is {name} on all ranks"
+    )
+
+
+@pytest.mark.parametrize("name", ["efa", "cxi", "verbs;ofi_rxm", "efa-direct"])
+def test_providers_of_a_fabric(judged: Any, name: str) -> None:
+    assert judged(replace(OFI, provider=name), {"NCCL_NET": "AWS Libfabric"}, ("net=ofi",)) == []
+
+
+@pytest.mark.parametrize(
+    ("environ", "expects", "there", "asked"),
+    [
+        ({}, ("provider=efa",), "verbs;ofi_rxm", "provider=efa"),
+        ({"FI_PROVIDER": "cxi"}, (), "tcp", "FI_PROVIDER=cxi"),
+        ({"FI_PROVIDER": "^verbs,tcp"}, (), "tcp;ofi_rxm", "FI_PROVIDER=^verbs,tcp"),
+        ({"FI_PROVIDER": "tcp"}, ("provider=efa",), "tcp", "provider=efa"),
+    ],
+)
+def test_another_provider_than_was_named(
+    judged: Any, environ: dict[str, str], expects: tuple[str, ...], there: str, asked: str
+) -> None:
+    finding = only(judged(replace(OFI, provider=there), environ, expects))
+    assert (finding.check, finding.severity) == ("provider-used", ERROR)
+    assert finding.claim == f"{asked} is asked for, and libfabric's provider is {there} on all ranks"
+
+
+def test_a_slow_provider_that_nobody_asked_about(judged: Any) -> None:
+    """Hosts have a fabric: a warning, unless it is said that sockets are meant; nothing on one host."""
+    use = replace(OFI, provider="tcp;ofi_rxm")
+    finding = only(judged(use))
+    assert (finding.check, finding.severity) == ("sockets", WARNING)
+    assert finding.claim.startswith("NCCL uses libfabric's provider tcp;ofi_rxm, though hosts have")
+    assert judged(use, {"FI_PROVIDER": "tcp"}, ("net=ofi",)) == []
+    assert judged(use, {"NCCL_NET": "AWS Libfabric"}, hosts=1) == []
+    assert judged(replace(use, network="IB")) == []  # the plugin chose it, and NCCL left the plugin
+
+
+@pytest.mark.parametrize("parts", ["COLL", "NET", "^INIT"])
+def test_what_the_users_log_leaves_out_is_not_judged(judged: Any, parts: str) -> None:
+    lines = [HEAD + "AllReduce: opCount 0 sendbuff 0x7f"] + [HEAD + "Using network IB"] * (parts != "COLL")
+    environ = {
+        "NCCL_DEBUG": "INFO",
+        "NCCL_DEBUG_SUBSYS": parts,
+        "NCCL_COLLNET_ENABLE": "1",
+        "NCCL_GDRCOPY_ENABLE": "1",
+        "NCCL_MNNVL_ENABLE": "1",
+        "NCCL_TUNER_PLUGIN": "x",
+    }
+    told = tuple(name for name in subsystems(parts) if name != "TUNING")
+    words = ("net=ib", "collnet=1", "mnnvl=1", "gdrcopy=1", "gdr=1", "nvls=1")
+    finding = only(judged(read_use(lines, told=told), environ, words))
+    assert (finding.check, finding.severity) == ("unheard", INFO)
+    assert finding.claim == "not all that NCCL uses was observed: its log has no lines of INIT on all ranks"
+    assert finding.evidence == f"NCCL_DEBUG_SUBSYS={parts}"
+
+
 def test_every_check_says_what_holds() -> None:
     assert all(find.__doc__ and find.__doc__.endswith(".") for find in CHECKS.values())
 
@@ -81,13 +182,36 @@ def test_every_check_says_what_holds() -> None:
 def test_no_silent_fallback_to_sockets(
     judged: Any, environ: dict[str, str], expects: tuple[str, ...], asked: str
 ) -> None:
-    lines = ["NET/Plugin: Could not find: libnccl-net.so", "Using network Socket"]
+    lines = ["NET/Plugin: Could not find: libnccl-net.so", "NET/IB : No device found."]
+    lines += ["NET/Plugin: No plugin found", "Using network Socket"]
     use = read_use([HEAD + line for line in lines])
     findings = judged(use, environ, expects)
     first = findings[0]
     assert (first.check, first.severity) == ("network-used", ERROR)
     assert first.claim == f"{asked} is asked for, and NCCL uses Socket on all ranks"
-    assert first.evidence == "Could not find: libnccl-net.so"
+    reason = "NET/IB : No device found" if asked == "net=ib" else "Could not find: libnccl-net.so"
+    assert first.evidence == f"NCCL says: {reason}"
+    assert ("devices" in first.hint) is (asked == "net=ib")
+
+
+def test_a_network_that_is_not_the_one_asked_for_says_nothing_of_plugins_that_loaded(judged: Any) -> None:
+    """Of a plugin that serves the newest interface only, NCCL tells all others that it has not."""
+    lines = ["NET/Plugin: Failed to find ncclNet_v9 symbol.", "NET/Plugin: Loaded net plugin IBext (v8)"]
+    use = read_use([HEAD + line for line in (*lines, "Using network IBext")])
+    finding = only(judged(use, {"NCCL_NET": "AWS Libfabric"}))
+    assert finding.claim == "NCCL_NET=AWS Libfabric is asked for, and NCCL uses IBext on all ranks"
+    assert finding.evidence == ""
+
+
+def test_ranks_that_hear_other_reasons_are_told_apart(judged: Any) -> None:
+    fallen = replace(GOOD, network="Socket", between={})
+    lost = [replace(fallen, no_plugin=reason) for reason in ("cannot open a.so", "cannot open b.so", "")]
+    first, *_ = judged([lost[0], lost[0], lost[1], lost[2]], expects=("net=ofi",))
+    assert first.claim == "net=ofi is asked for, and NCCL uses Socket on all ranks"
+    assert first.evidence == (
+        "NCCL says on all ranks of h1: cannot open a.so, on rank 2 (h2): cannot open b.so,"
+        " on rank 3 (h2): no reason"
+    )
 
 
 def test_sockets_that_nobody_asked_for_are_a_warning(judged: Any) -> None:
@@ -174,7 +298,7 @@ def test_the_reason_is_evidence(judged: Any) -> None:
     reason = "GPU Direct RDMA Disabled for GPU 0 / HCA 1 (distance 6 > 4)"
     lines = [reason, "Using network IB", "Channel 00/0 : 1[1] -> 2[0] [send] via NET/IB/0"]
     use = read_use([HEAD + line for line in lines], ("h1", "h1", "h2", "h2"))
-    assert only(judged(use, {"NCCL_NET_GDR_LEVEL": "PHB"})).evidence == reason
+    assert only(judged(use, {"NCCL_NET_GDR_LEVEL": "PHB"})).evidence == f"NCCL says: {reason}"
 
 
 def test_what_needs_several_hosts_means_nothing_on_one(judged: Any) -> None:
@@ -199,6 +323,47 @@ def test_a_tuner_that_did_not_load(judged: Any) -> None:
     assert only(judged(GOOD, expects=("tuner=ofi",))).severity is ERROR
 
 
+def test_a_tuner_is_known_by_a_part_of_its_name(judged: Any) -> None:
+    ofi = replace(GOOD, tuner="nccl_ofi_tuner")
+    assert judged(ofi, expects=("tuner=ofi",)) == []
+    assert judged(ofi, expects=("tuner=1",)) == []
+    assert judged(GOOD, expects=("tuner=0",)) == []
+    other = only(judged(ofi, expects=("tuner=mytuner",)))
+    assert other.claim == "tuner=mytuner is asked for, and NCCL uses nccl_ofi_tuner on all ranks"
+    assert only(judged(ofi, expects=("tuner=0",))).claim.startswith(
+        "tuner=0 is expected, and nccl_ofi_tuner "
+    )
+    instead = replace(ofi, no_tuner="Could not find: /opt/libmytuner.so")
+    finding = only(judged(instead, {"NCCL_TUNER_PLUGIN": "/opt/libmytuner.so"}))
+    assert (finding.severity, finding.evidence) == (
+        WARNING,
+        "NCCL says: Could not find: /opt/libmytuner.so",
+    )
+
+
+def test_a_plugin_that_loads_and_does_not_initialize_is_no_network(judged: Any) -> None:
+    """NCCL says "loaded" when it has found the symbols, and takes the next network without a device."""
+    lines = [
+        "NET/Plugin: Loaded net plugin SPCX (v12)",
+        "NET/IB : No device found.",
+        "Failed to initialize NET plugin SPCX",
+        "Failed to initialize NET plugin IB",
+        "Initialized NET plugin Socket",
+        "Using network Socket",
+        "Channel 00/0 : 0[0] -> 2[0] [send] via NET/Socket/0",
+    ]
+    use = read_use([HEAD + line for line in lines], ("h1", "h1", "h2", "h2"))
+    finding, *more = judged(use, {"NCCL_NET_PLUGIN": "spcx"})
+    assert {each.check for each in more} <= {"sockets"}
+    assert finding.severity is ERROR
+    assert finding.claim == "NCCL_NET_PLUGIN=spcx is asked for, and NCCL uses Socket on all ranks"
+    assert "failed to initialize SPCX" in finding.evidence
+    in_a_file, *_ = judged(use, {"nccl.conf: NCCL_NET_PLUGIN": "spcx"})
+    assert in_a_file.claim == finding.claim
+    assert judged(use, {"NCCL_NET_PLUGIN": "spcx", "NCCL_NET": "Socket"}) == []
+    assert judged(replace(GOOD, network="SPCX"), {"NCCL_NET_PLUGIN": "spcx"}, ("net=ib",)) == []
+
+
 def test_what_was_not_heard_is_said_and_not_judged(judged: Any) -> None:
     finding = only(judged([GOOD, GOOD, GOOD, NcclUse()], {"NCCL_NET": "IB", "NCCL_NVLS_ENABLE": "1"}))
     assert (finding.check, finding.severity, finding.rank) == ("unheard", INFO, 3)
@@ -206,4 +371,5 @@ def test_what_was_not_heard_is_said_and_not_judged(judged: Any) -> None:
 
 def test_nccls_own_warnings_are_kept(judged: Any) -> None:
     finding = only(judged(replace(GOOD, warnings=("a", "b"))))
-    assert (finding.severity, finding.claim, finding.evidence) == (INFO, "NCCL warns on all ranks", "a, b")
+    assert (finding.severity, finding.claim) == (INFO, "NCCL warns on all ranks")
+    assert finding.evidence == "NCCL says: a, b"

@@ -41,6 +41,21 @@ def test_nothing_is_printed_that_the_user_did_not_ask_for(capfd: pytest.CaptureF
 
 
 @pytest.mark.parametrize(
+    ("environ", "told"),
+    [
+        ({}, ("INIT", "ENV", "NET")),
+        ({"NCCL_DEBUG": "WARN", "NCCL_DEBUG_SUBSYS": "COLL"}, ("INIT", "ENV", "NET")),
+        ({"NCCL_DEBUG": "info"}, ("INIT", "ENV")),
+        ({"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "COLL,TUNING"}, ("TUNING",)),
+    ],
+)
+def test_it_knows_what_the_log_holds(environ: dict[str, str], told: tuple[str, ...]) -> None:
+    ear = NcclEar(environ)
+    assert ear.told == told
+    ear.lines()
+
+
+@pytest.mark.parametrize(
     ("level", "shown"), [("INFO", LINE + WARN), ("trace", LINE + WARN), ("WARN", WARN), ("VERSION", "")]
 )
 def test_the_users_own_log_is_passed_on(level: str, shown: str, capfd: pytest.CaptureFixture[str]) -> None:
@@ -101,3 +116,17 @@ def test_a_writer_in_c_never_finds_the_pipe_full() -> None:
         [sys.executable, "-c", FLOOD], capture_output=True, text=True, timeout=60, check=True
     )
     assert done.stdout.split() == ["20000", "over"]
+
+
+def test_warnings_go_to_the_file_that_the_user_named(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """NCCL opens it from WARN on."""
+    environ = {"NCCL_DEBUG": "WARN", "NCCL_DEBUG_FILE": str(tmp_path / "mine.%p.log")}
+    before = dict(environ)
+    ear = NcclEar(environ)
+    write_as_nccl(environ, LINE + WARN)
+    assert len(ear.lines()) == 2
+    assert environ == before
+    assert (tmp_path / f"mine.{os.getpid()}.log").read_text() == WARN
+    assert capfd.readouterr().out == ""

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from busbw.preflight.nccl_log import NcclUse, decode_use, encode_use, read_use
+from busbw.preflight.nccl_log import NcclUse, decode_use, encode_use, read_use, subsystems
 
 HOSTS = ("h1", "h1", "h2", "h2")
 HEAD = "h1:4242:4243 [0] NCCL INFO "
@@ -139,6 +139,28 @@ def test_a_text_that_is_no_log_is_not_heard() -> None:
 @given(st.lists(st.text()))
 def test_no_text_breaks_the_reader(lines: list[str]) -> None:
     read_use(["NCCL " + line for line in lines], HOSTS)
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (None, ("INIT", "ENV")),
+        ("", ()),
+        ("COLL", ()),
+        ("init,net", ("INIT", "NET")),
+        ("ALL", ("INIT", "ENV", "NET", "TUNING")),
+        ("^INIT", ("ENV", "NET", "TUNING")),
+        ("^ALL", ()),
+    ],
+)
+def test_the_subsystems_that_are_logged(value: str | None, told: tuple[str, ...]) -> None:
+    assert subsystems(value) == told
+
+
+def test_a_log_without_a_line_of_init_does_not_tell_of_it() -> None:
+    """nccl.conf may name other subsystems than the environment."""
+    assert not read_use([HEAD + "AllReduce: opCount 0"], told=("INIT", "ENV")).tells("INIT")
+    assert read_use([HEAD + "comm 0x55 rank 0 nranks 4 - Init COMPLETE"], told=("INIT",)).tells("INIT")
 
 
 def test_what_was_heard_travels() -> None:

@@ -40,6 +40,7 @@ def test_the_last_expectation_of_a_feature_counts() -> None:
     """A preset's stand before the user's own."""
     got = make_preflight(RunSettings(expect_use=("net=OFI", "nvls=1", "net=socket")))
     assert got.expects == ("net=socket", "nvls=1")
+    assert make_preflight(RunSettings(expect_use=("net=ofi",), backend="mpi")).expects == ()
 
 
 @pytest.mark.parametrize("word", ["net", "net=", "speed=1", "nvls=yes", "collnet=2"])

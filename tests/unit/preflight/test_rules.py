@@ -10,8 +10,10 @@ import pytest
 
 from busbw.model.finding import Finding, Severity
 from busbw.model.plan import Preflight
+from busbw.planning.preflight import make_preflight
 from busbw.preflight.catalogue import CHECKS
 from busbw.preflight.facts import MissingFile, RankFacts
+from busbw.settings.run import RunSettings
 
 Ranks = Callable[..., tuple[RankFacts, ...]]
 Found = Callable[..., list[Finding]]
@@ -28,8 +30,16 @@ def only(findings: list[Finding]) -> Finding:
 def test_a_healthy_cluster_gives_nothing(
     ranks: Ranks, found: Found, backend: str, hosts: int, per_host: int
 ) -> None:
-    asked = Preflight("run", ranks=hosts * per_host, nodes=hosts, expects=("net=ofi",))
+    expects = ("net=ofi",) if backend != "mpi" else ()
+    asked = Preflight("run", ranks=hosts * per_host, nodes=hosts, expects=expects)
     assert found(ranks(hosts, per_host), backend, asked=asked) == []
+
+
+def test_cpu_memory_is_not_measured_in_place_of_what_nccl_is_to_use(ranks: Ranks, found: Found) -> None:
+    """A GPU cluster's preset where no GPU is: auto would measure MPI, and nothing would say so."""
+    finding = only(found(ranks(2, 1), "mpi", asked=Preflight("run", expects=("net=ofi", "nics=32"))))
+    assert (finding.severity, finding.check) == (Severity.ERROR, "backend")
+    assert finding.claim.startswith("net=ofi, nics=32 is expected of NCCL")
 
 
 def test_every_check_says_what_holds() -> None:
@@ -324,6 +334,17 @@ def test_hosts_of_another_kind_than_the_preset_s(ranks: Ranks, found: Found) -> 
     assert found(ranks(2, 2), "mpi", asked=said(8), check="nics-up") == []
     assert found(ranks(2, 2), asked=said(8, "socket"), check="nics-up") == []
     assert found(ranks(2, 2), asked=said(1), check="nics-up") == []
+
+
+def test_a_port_whose_driver_tells_no_state_is_not_down(ranks: Ranks, found: Found, parts: Any) -> None:
+    assert found(with_nic(ranks, parts, 4, 1, up=None, state=""), asked=said(2), check="nics-up") == []
+
+
+def test_a_presets_count_of_ports_can_be_taken_away(ranks: Ranks, found: Found) -> None:
+    settings = RunSettings(expect_use=("nics=8", "nics=0"))
+    asked = make_preflight(settings)
+    assert asked.expects == ("nics=0",)
+    assert found(ranks(2, 2), asked=asked, check="nics-up") == []
 
 
 def test_a_fabric_device_is_missing(ranks: Ranks, found: Found, parts: Any) -> None:

@@ -1,0 +1,229 @@
+"""The network, the provider below it and the paths inside hosts: asked against used. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Final
+
+from busbw.model.finding import Finding, Severity
+from busbw.preflight.facts import NodeFacts
+from busbw.preflight.nccl_log import NcclUse
+from busbw.preflight.network import fabric
+from busbw.preflight.odd import difference, few, split
+from busbw.preflight.used import Used, about, said
+
+# What a word of --expect-use or NCCL_NET means in NCCL's own names, lower case; other words are such a name.
+# aws-ofi-nccl dropped "AWS" in 1.14; HPC-X's plugin calls InfiniBand IBext, or IBext_v8 after its interface.
+# NCCL that serves an older interface keeps the name which that plugin had before it looked for devices: "NCCL
+# RDMA Plugin v10" (plugin/net/net_v10.cc, since 2.26 or so). SPCX is NVIDIA's plugin for RoCE on Spectrum-X.
+_LIBFABRIC: Final = re.compile(r"(aws )?libfabric")
+_NETWORKS: Final[Mapping[str, re.Pattern[str]]] = {
+    "ib": re.compile(r"ib(ext(_v\d+)?)?|nccl rdma plugin( v\d+)?|spcx"),
+    "ofi": _LIBFABRIC,
+    "aws libfabric": _LIBFABRIC,
+    "libfabric": _LIBFABRIC,
+}
+_PLUGIN_HINT: Final = (
+    "put the plugin's folder on LD_LIBRARY_PATH; NCCL_DEBUG=INFO says more of why it was left"
+)
+_HINTS: Final = {
+    "ib": "give the job the devices (/dev/infiniband), and look at NCCL_IB_HCA and NCCL_IB_DISABLE",
+    "socket": "unset NCCL_NET_PLUGIN, or look which network the plugin prefers",
+}
+_OWN_NETWORKS: Final = ("ib", "socket")
+# libfabric's providers that copy through the kernel's sockets, or that reach no other host.
+_SLOW_PROVIDERS: Final = ("tcp", "sockets", "udp", "net", "shm")
+
+
+def is_network(network: str, wanted: str) -> bool:
+    """Whether NCCL's name of a network is one that a word of --expect-use or NCCL_NET means."""
+    network, wanted = network.lower(), wanted.lower()
+    pattern = _NETWORKS.get(wanted)
+    return network == wanted or (pattern is not None and pattern.fullmatch(network) is not None)
+
+
+def network(used: Used) -> Iterator[Finding]:
+    """The network that was asked for is the one in use."""
+    wanted = used.gathered.wants("net")
+    for variable in ("NCCL_NET", "NCCL_NET_PLUGIN", ""):
+        wrong = used.ranks(partial(_is_other_network, used, wanted, variable))
+        if not wrong:
+            continue
+        first = used.uses[wrong[0]]
+        asked = f"{variable}={used.of(variable, wrong[0])}" if variable else f"net={wanted}"
+        value = used.of(variable, wrong[0]) if variable else wanted
+        yield about(
+            used,
+            Severity.ERROR,
+            f"{asked} is asked for, and NCCL uses {first.network}",
+            wrong,
+            evidence=said(used, wrong, partial(_reasons, value)),
+            hint=_HINTS.get(value.lower(), _PLUGIN_HINT),
+        )
+        return
+
+
+def _reasons(asked: str, rank: int, use: NcclUse) -> Iterator[str]:  # noqa: ARG001 (as ``said`` calls it)
+    """Of a network that is not in use. NCCL looks for a plugin in every run, so that none is there says
+    something only where one was meant: NCCL's own networks need none.
+    """
+    if asked.lower() == "ib":
+        yield use.no_device
+    elif asked.lower() != "socket" and not use.plugins:
+        yield use.no_plugin
+    yield from (f"failed to initialize {name}" for name in use.failed)
+    yield f"provider {use.provider}" if use.provider else ""
+    yield from use.warnings
+
+
+def _is_other_network(used: Used, wanted: str, variable: str, rank: int, use: NcclUse) -> bool:
+    network_ = use.network.lower()
+    if not network_:
+        return False
+    if not variable:
+        return bool(wanted) and not is_network(network_, wanted)
+    value = used.of(variable, rank).lower()
+    if variable == "NCCL_NET":
+        return bool(value) and not is_network(network_, value)
+    if not value or value == "none" or network_ not in _OWN_NETWORKS:
+        return False
+    # Loaded is not used: NCCL leaves a plugin that finds no device. One may have the name of NCCL's own.
+    named = used.of("NCCL_NET", rank).lower() in _OWN_NETWORKS
+    return not named and network_ not in (name.lower() for name in use.plugins)
+
+
+def provider(used: Used) -> Iterator[Finding]:
+    """Libfabric uses the provider that was asked for, and one of a fabric where a fabric is asked for."""
+    wanted = used.gathered.wants("provider")
+    for asked, wrong in (
+        ("provider={wanted}", used.ranks(lambda at, use: bool(wanted) and _is_other_provider(wanted, use))),
+        (
+            "FI_PROVIDER={variable}",
+            used.ranks(lambda at, use: _is_other_provider(used.of("FI_PROVIDER", at), use)),
+        ),
+        ("a fabric over libfabric", used.ranks(lambda at, use: _falls_back(used, at, use))),
+    ):
+        if wrong:
+            first = used.uses[wrong[0]]
+            word = asked.format(wanted=wanted, variable=used.of("FI_PROVIDER", wrong[0]))
+            yield about(
+                used,
+                Severity.ERROR,
+                f"{word} is asked for, and libfabric's provider is {first.provider}",
+                wrong,
+                evidence=said(
+                    used, wrong, lambda _, use: (f"network {use.network or 'not said'}", *use.warnings)
+                ),
+                hint="give the job the fabric's devices and a libfabric that has its provider (`fi_info -l`)",
+            )
+            return
+
+
+def _cores(text: str) -> set[str]:
+    """``tcp;ofi_rxm`` is the utility provider ofi_rxm over tcp; lists have commas."""
+    return set(filter(None, re.split(r"[;,\s]+", text.lower())))
+
+
+def _providers(use: NcclUse) -> set[str]:
+    """Those in use: a plugin may choose one, and NCCL another network after all."""
+    return _cores(use.provider) if not use.network or is_network(use.network, "ofi") else set()
+
+
+def _is_other_provider(wanted: str, use: NcclUse) -> bool:
+    """Whether none of ``wanted`` is in use; ``^`` excludes those that follow, as libfabric reads it."""
+    named, there = _cores(wanted.removeprefix("^")), _providers(use)
+    if not named or not there:
+        return False
+    return bool(named & there) if wanted.startswith("^") else not named & there
+
+
+def _falls_back(used: Used, rank: int, use: NcclUse) -> bool:
+    """A fabric is asked for and libfabric has sockets, which nobody named."""
+    named = used.of("FI_PROVIDER", rank)
+    if used.is_one_host or not _is_slow(use) or (named and not named.startswith("^")):
+        return False
+    net, plugin = used.of("NCCL_NET", rank), used.of("NCCL_NET_PLUGIN", rank).lower()
+    asks = (used.gathered.wants("net"), net)
+    return "ofi" in plugin or any(_NETWORKS.get(word.lower()) is _LIBFABRIC for word in asks)
+
+
+def _is_slow(use: NcclUse) -> bool:
+    return not _providers(use).isdisjoint(_SLOW_PROVIDERS)
+
+
+def sockets(used: Used) -> Iterator[Finding]:
+    """NCCL does not use sockets between hosts that have a faster network, unless told to."""
+    if used.is_one_host or used.gathered.wants("net") == "socket":
+        return
+    most = max((_active_ports(node) for _, node in used.gathered.each_node()), default=0)
+    fallen = used.ranks(lambda at, use: _by_sockets(use) and not _asks_for_sockets(used, at))
+    if most and fallen:
+        first = used.uses[fallen[0]]
+        yield about(
+            used,
+            Severity.WARNING,
+            f"NCCL uses {_kind(first)}, though hosts have up to {most} active fabric ports,",
+            fallen,
+            evidence=said(used, fallen, lambda _, use: (use.no_device or use.no_plugin, *use.warnings)),
+            hint="give the job the devices and the network plugin, or say NCCL_NET=Socket to mean it",
+        )
+
+
+def _by_sockets(use: NcclUse) -> bool:
+    return use.network == "Socket" or _is_slow(use)
+
+
+def _kind(use: NcclUse) -> str:
+    return "sockets" if use.network == "Socket" else f"libfabric's provider {use.provider}"
+
+
+def _active_ports(node: NodeFacts) -> int:
+    return sum(bool(nic.up) for nic in fabric(node.nics))
+
+
+def _asks_for_sockets(used: Used, rank: int) -> bool:
+    if used.uses[rank].network != "Socket":  # libfabric's: named, or already said to be wrong
+        return bool(used.of("FI_PROVIDER", rank)) or _falls_back(used, rank, used.uses[rank])
+    return used.of("NCCL_NET", rank).lower() == "socket" or used.of("NCCL_IB_DISABLE", rank) == "1"
+
+
+def one_network(used: Used) -> Iterator[Finding]:
+    """All ranks use the same network."""
+    names = {at: use.network for at, use in enumerate(used.uses) if use.network}
+    found = split(names)
+    if found is not None:
+        yield Finding(
+            Severity.ERROR,
+            f"NCCL's network: {difference(found, used.gathered.hosts)}",
+            hint="give all hosts the same devices, plugin and variables",
+            rank=found.odd,
+            host=used.gathered.hosts[found.odd],
+        )
+
+
+_OFF: Final = ("NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_SHM_DISABLE", "NCCL_CUMEM_ENABLE")
+
+
+def inside_hosts(used: Used) -> Iterator[Finding]:
+    """Ranks of one host reach each other over NVLink or PCIe, not over a network or host memory."""
+    over_net = used.ranks(lambda at, use: any(kind.startswith("NET/") for kind in use.inside))
+    over_memory = used.ranks(lambda at, use: "SHM" in use.inside and _has_links(used, at))
+    for ranks, how in ((over_net, "a network"), (over_memory, "host memory, though its GPUs have NVLinks,")):
+        if ranks:
+            kinds = [f"{kind} {count}" for kind, count in used.uses[ranks[0]].inside.items()]
+            told = [f"{name}={value}" for name in _OFF if (value := used.of(name, ranks[0]))]
+            yield about(
+                used,
+                Severity.WARNING,
+                f"NCCL's ranks of one host talk over {how}",
+                ranks,
+                evidence=f"connections by kind: {few(kinds)}" + (f"; set: {few(told)}" if told else ""),
+                hint=f"unset {told[0].partition('=')[0]}" if told else "look at `nvidia-smi topo -p2p n`",
+            )
+
+
+def _has_links(used: Used, rank: int) -> bool:
+    gpu = used.gathered.ranks[rank].gpu
+    return gpu is not None and gpu.links_active > 0
