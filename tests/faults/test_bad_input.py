@@ -15,7 +15,7 @@ import pytest
         ([], "no operation given", "name one or more of"),
         (["all_reduce", "-d", "quad"], "unknown type 'quad'", "use one of: int8"),
         (["all_reduce", "-o", "mean"], "unknown reduction 'mean'", "use one of: sum"),
-        (["all_reduce", "-b", "8X"], "not a size: '8X'", "write bytes, or a number with K, M or G"),
+        (["all_reduce", "-b", "8X"], "-b: not a size: '8X'", "write bytes, or a number with K, M or G"),
         (["all_reduce", "-e", "4KB"], "ambiguous size: '4KB'", "4KiB"),
         (
             ["all_reduce", "-b", "1M", "-e", "8"],

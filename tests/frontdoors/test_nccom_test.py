@@ -269,6 +269,35 @@ def test_streams_have_a_table_each_and_run_until_the_longest_sweep_ends(tmp_path
     }
 
 
+def test_streams_have_their_own_iterations_checks_and_buffers(tmp_path: Path) -> None:
+    streams = [
+        {"operation": "allr", "iters": 10, "warmup_iters": 2, "check": "all_ones"},
+        {"operation": "allg", "iters": 40, "unique_buff": True},
+        {"operation": "redsct", "check": "random", "ops_per_iter": 2},
+    ]
+    (tmp_path / "own.json").write_text(json.dumps({"streams": streams}))
+    words = "-r 2 allr -d fp32 -b 1kb -e 1kb -n 20 -w 5 --streams-json own.json"
+    ran = run(tmp_path, words.split())
+    assert ran.done.returncode == 0, ran.done.stderr
+    assert len(parse(ran.done.stdout)) == 3
+    (newest, *_) = run_folders(ran.home)
+    record = read_record(newest)
+    results = record.results
+    assert [each.samples * each.calls_per_sample for each in results] == [10, 40, 40]
+    assert [each.wrong for each in results] == [0, None, 0]
+    assert [each.warmup_calls for each in results] == [2, 5, 10]
+    # The first has company as long as it runs, the second for a quarter of its iterations.
+    longest = results[1].overlap
+    assert longest is not None
+    assert longest <= 0.25
+    assert "part-alone" in results[1].marks
+    assert (
+        "stream 0 all_reduce, 1 call an iteration, 10 iterations behind 2 untimed, 1 check, data all_ones"
+        in (ran.done.stderr)
+    )
+    assert "stream 1: a place of its own for every call" in record.method.buffers
+
+
 # MPI_Iallreduce of a preloaded tool, which completes with one wrong byte on rank 1.
 STREAM_SHIM: Final = """
 #include <dlfcn.h>

@@ -88,7 +88,7 @@ def _options_line(record: RunRecord, table: Table) -> str:
 
 def _devices(record: RunRecord) -> list[str]:
     return [
-        f"#  Rank {info.rank:2d} Group {group(info):2d} Pid {info.pid:6d} on {info.host:>10}"
+        f"#  Rank {info.rank:2d} Group {group(record, info):2d} Pid {info.pid:6d} on {info.host:>10}"
         f" device {device_number(info):2d} [{bus_id(info)}] {one_line(info.device)}"
         for info in described_ranks(record)
     ]

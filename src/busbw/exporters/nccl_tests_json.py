@@ -108,14 +108,14 @@ def _config(record: RunRecord, table: Table) -> dict[str, Any]:
         "per_iter_timing": "false",
         "per_iter_skip": 0,
         "parallel_init": "false",
-        "devices": [_device(info) for info in described_ranks(record)],
+        "devices": [_device(record, info) for info in described_ranks(record)],
     }
 
 
-def _device(info: RankInfo) -> dict[str, Any]:
+def _device(record: RunRecord, info: RankInfo) -> dict[str, Any]:
     return {
         "rank": info.rank,
-        "group": group(info),
+        "group": group(record, info),
         "pid": info.pid,
         "hostname": info.host,
         "device": device_number(info),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from busbw.exporters.rows import Table
+from busbw.exporters.rows import Table, ranks
 from busbw.model.record import RankInfo, RunRecord
 
 # What stands for a number that differs from case to case, or is not known.
@@ -34,7 +34,7 @@ class Options:
 
 def options(record: RunRecord, table: Table) -> Options:
     """The options of one table."""
-    plan = record.plan
+    plan = record.plan.of_case(table.rows[0].case)  # a table is of one stream
     sizes = sorted({row.case.requested_bytes for row in table.rows})
     step, step_kind = _step(sizes)
     timed = [result for result in table.results if result.time_ns is not None]
@@ -96,7 +96,12 @@ def bus_id(info: RankInfo) -> str:
     return str(info.facts.get("pci_bus_id") or info.facts.get("bus_id") or "").partition(".")[0].lower()
 
 
-def group(info: RankInfo) -> int:
-    """The communicator of a rank where a log had several (NCCL_TESTS_SPLIT); ours is one."""
+def group(record: RunRecord, info: RankInfo) -> int:
+    """The number of the communicator of a rank: by the run's groups, or by the log that was imported. A rank
+    that sat out gets one behind all groups.
+    """
+    if record.plan.groups:
+        role = record.plan.group_of(info.rank, ranks(record) or 0)
+        return len(record.plan.groups) if role is None else role.group
     value = info.facts.get("group", 0)
     return value if isinstance(value, int) else 0

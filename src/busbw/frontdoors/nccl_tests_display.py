@@ -17,10 +17,18 @@ from busbw.exporters.nccl_tests import LAYOUT, nccl_version_code
 from busbw.exporters.options import bus_id, device_number
 from busbw.frontdoors import nccl_tests_table as table
 from busbw.frontdoors.nccl_tests_environment import Variables, color
-from busbw.frontdoors.nccl_tests_figures import Figures, cpu_time_us, figures, iterations
+from busbw.frontdoors.nccl_tests_figures import (
+    Figures,
+    Iterations,
+    cpu_time_us,
+    figures,
+    iterations,
+)
 from busbw.frontdoors.nccl_tests_flags import ALL, FAILED, INTERNAL_ERROR, TIMED_OUT, TOO_LARGE, Line
 from busbw.frontdoors.nccl_tests_json import JsonFile
+from busbw.frontdoors.nccl_tests_settings import THEIR_FLAGS
 from busbw.frontdoors.nccl_tests_summary import summary
+from busbw.frontdoors.renamed import renamed_event
 from busbw.model.case import Case
 from busbw.model.collective import Role
 from busbw.model.event import Event, EventKind
@@ -48,10 +56,13 @@ class NcclTestsDisplay:
         self._pair: list[tuple[Case, Figures]] = []
         self._bandwidths: list[float] = []
         self._wrong = 0
+        self._said_lost_ranks = False
         self._skipping = ""
         self._memory: dict[str, int] = {}
         self._errors: list[str] = []
+        self._excluded: list[int] = []  # samples left out of a mean, of the cases that miss some
         self._status: int | None = None
+        self._maxbytes = line.options.maxbytes
 
     def handle(self, item: Event) -> None:
         """See Display."""
@@ -63,10 +74,15 @@ class NcclTestsDisplay:
         elif kind == EventKind.MEMORY:
             self._memory = item["most_bytes"]
         elif kind == EventKind.ERROR:
+            item = renamed_event(item, THEIR_FLAGS)
             show_error(item, self._err)
             self._errors.append(str(item["message"]))
         elif kind == EventKind.END and self._plan is not None:
             self._end(ExitCode(int(item["exit_code"])), str(item["folder"]))
+
+    def lower(self, fitting: Line) -> None:
+        """Before the run starts: what is measured, where the line's -e does not fit. The table says both."""
+        self._maxbytes = fitting.options.maxbytes
 
     def close(self) -> None:
         """See Display."""
@@ -96,6 +112,7 @@ class NcclTestsDisplay:
             f"# busbw: time = {_time_words(method.time)}; of one call, in us",
             *table.header(self._line, version),
             *map(table.device_line, devices),
+            *(() if self._maxbytes == self._line.options.maxbytes else table.lowered(self._maxbytes)),
             *table.heading(self._line.options),
         )
         if self._json is not None:
@@ -121,6 +138,8 @@ class NcclTestsDisplay:
             return
         found = figures(case, result, self._first(), self._line.options.average)
         self._pair.append((case, self._with_iterations(found, case, result)))
+        if result.excluded:
+            self._excluded.append(result.excluded)
         if result.status is Status.FAILED:
             self._errors.append(result.error)
         if case.in_place:  # the second of the pair
@@ -149,10 +168,24 @@ class NcclTestsDisplay:
         per_iteration = (
             iterations(rows, self._world.size, options.per_iter_skip) if options.per_iter_timing else None
         )
+        if self._json is not None and per_iteration is not None and self._world.size > 1:
+            self._say_lost_ranks(per_iteration)
         cpu_time = cpu_time_us(rows) if options.report_cputime else None
         if cpu_time is not None and self._plan is not None and self._plan.backend == "mpi":
             cpu_time = found.time_us  # MPI calls block
         return replace(found, iterations=per_iteration, cpu_time_us=cpu_time)
+
+    def _say_lost_ranks(self, found: Iterations) -> None:
+        """That the file has no times by process, once."""
+        if found.by_rank_us or self._said_lost_ranks:
+            return
+        assert self._world is not None
+        self._said_lost_ranks = True
+        print(
+            f"busbw: -J: no per_process_max_times_us, for {self._world.size} ranks have more samples of -n"
+            f" {self._line.options.iters} than are kept; lower -n",
+            file=self._err,
+        )
 
     def _row(self) -> None:
         assert self._plan is not None
@@ -203,6 +236,13 @@ class NcclTestsDisplay:
         self._say_folder(folder)
 
     def _say_folder(self, folder: str) -> None:
+        if self._excluded:
+            print(
+                f"busbw: times are without {sum(self._excluded)} samples of {len(self._excluded)} cases, in"
+                " which a rank had no core or a clock stepped; nccl-tests would count them. Beyond 1 in 20 of"
+                " a case all count",
+                file=self._err,
+            )
         print(f"busbw: record {folder}", file=self._err)
 
     def _print(self, *lines: str) -> None:

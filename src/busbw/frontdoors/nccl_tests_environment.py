@@ -73,14 +73,19 @@ def _split(environ: Mapping[str, str]) -> str:
 
 
 def color(split: str, rank: int) -> int:
-    """The number of a rank's group, as the list of devices shows it; 0 without a split."""
-    if not split:
-        return 0
-    word, _, text = split.partition(" ")
-    value = int(text, 0)
+    """The number of a rank's group, as the list of devices shows it; 0 without a split. A second term takes
+    the value of the first.
+    """
+    words = split.split()
+    for word, text in zip(words[::2], words[1::2], strict=True):
+        rank = _value(word, rank, int(text, 0))
+    return rank if split else 0
+
+
+def _value(word: str, rank: int, number: int) -> int:
     if word in ("MOD", "DIV"):
-        return rank % value if word == "MOD" else rank // value
-    return rank & value if word == "AND" else rank | value
+        return rank % number if word == "MOD" else rank // number
+    return rank & number if word == "AND" else rank | number
 
 
 def _c_unsigned(digits: str) -> int:

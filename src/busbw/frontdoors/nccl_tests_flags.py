@@ -138,10 +138,14 @@ _FLAGS: Final = Flags(LETTERS, frozenset("h"))
 _SIZES: Final = ("minbytes", "maxbytes", "stepbytes")
 _TEXTS: Final = ("op", "datatype", "output_file")
 
+_BUILT_WITH_MPI: Final = "_mpi"
+
 
 def find_program(word: str) -> str:
-    """The test that a word names, with or without folders before it; empty where it names none."""
-    name = word.rpartition("/")[2]
+    """The test that a word names, with or without folders before it, or the ending that distributions give
+    the build with MPI; empty where it names none.
+    """
+    name = word.rpartition("/")[2].removesuffix(_BUILT_WITH_MPI)
     return name if name in PROGRAMS else ""
 
 

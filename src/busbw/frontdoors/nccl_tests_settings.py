@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Final
 
@@ -10,6 +11,8 @@ from busbw.frontdoors.nccl_tests_environment import Variables
 from busbw.frontdoors.nccl_tests_flags import ALL, OPS, TYPES, Line, Options
 from busbw.model.collective import collective
 from busbw.model.datatype import data_type
+from busbw.model.plan import RAW_RANKS
+from busbw.model.sample import SAMPLE_DTYPE
 from busbw.model.support import unsupported
 from busbw.planning.make import MOST_CALLS_PER_GRAPH
 from busbw.settings.run import RunSettings
@@ -19,6 +22,20 @@ from busbw.settings.run import RunSettings
 WARMUP_TIME: Final = "20ms"
 # The wait for -I's pass is bounded by -n, not by time.
 _NO_LIMIT: Final = "24h"
+# Native settings that errors name, and what a user of nccl-tests gives instead.
+THEIR_FLAGS: Final = {
+    "--ranks": "-g",
+    "--nccl": "BUSBW_NCCL",
+    "--cycles": "-N",
+    "--split": "NCCL_TESTS_SPLIT",
+    "--matrix": "NCCL_TESTS_ALLTOALLV_MATRIX_FILE",
+    "--matrix-scale": "NCCL_TESTS_ALLTOALLV_MATRIX_SCALE",
+    "--spread": "NCCL_TESTS_ALLTOALLV_SPREAD",
+    "--time": "-a",
+}
+# What the samples of all ranks of a case may take on rank 0 where -I -J asks for them: 100 iterations of
+# 16,000 ranks.
+_MOST_RAW_BYTES: Final = 64 << 20
 # Percentiles by nearest rank: below this p99 is the largest sample.
 P99_SAMPLES: Final = 100
 
@@ -26,6 +43,13 @@ P99_SAMPLES: Final = 100
 def operation(program: str) -> str:
     """The collective that a test measures."""
     return program.removesuffix("_perf")
+
+
+def backend_wanted() -> tuple[str, str]:
+    """What ``busbw run`` takes from these variables too: there is no flag for them here, nor for the world,
+    which ``world_choice`` reads.
+    """
+    return os.environ.get("BUSBW_BACKEND", "auto"), os.environ.get("BUSBW_NCCL", "")
 
 
 def run_settings(line: Line, variables: Variables, backend: str, nccl_path: str = "") -> RunSettings:
@@ -60,9 +84,17 @@ def run_settings(line: Line, variables: Variables, backend: str, nccl_path: str 
         stats=("p99",) if options.per_iter_timing or options.report_cputime else ("n",),
         report_timestamps=_flag(options.report_timestamps),
         memory=_flag(options.memory),
+        raw_ranks=raw_ranks(options),
         split=variables.split,
         **_pattern(name, variables),  # type: ignore[arg-type]
     )
+
+
+def raw_ranks(options: Options) -> int:
+    """Up to how many ranks every rank's iterations are kept: they are columns of -I's file only."""
+    if not (options.per_iter_timing and options.output_file):
+        return RAW_RANKS
+    return max(RAW_RANKS, _MOST_RAW_BYTES // (SAMPLE_DTYPE.itemsize * max(1, options.iters)))
 
 
 def _flag(value: int) -> int:
@@ -145,7 +177,7 @@ def remarks(line: Line, variables: Variables, backend: str) -> list[str]:
         (bool(options.stream_null), "-y: measured on a stream of its own, the only one of the process"),
         (
             bool(variables.split),
-            f"split {variables.split}: by rank; one row for all groups, each group's own are in the record",
+            f"split {variables.split}, by rank: one row, groups are in the record",
         ),
         (
             variables.device is not None and backend != "nccl",

@@ -56,6 +56,11 @@ def device_line(rank: Mapping[str, object]) -> str:
     )
 
 
+def lowered(maxbytes: int) -> tuple[str, str]:
+    """Below the devices, where -e does not fit."""
+    return "#", f"# Reducing maxBytes to {maxbytes} due to memory limitation"
+
+
 _CASE: Final = (("size", 10), ("count", 12), ("type", 8), ("redop", 6), ("root", 6))
 _CASE_UNITS: Final = ("(B)", "(elements)", "", "", "")
 _SIDE_WIDTHS: Final = (7, 6, 6, 6)

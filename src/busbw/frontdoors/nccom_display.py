@@ -15,8 +15,11 @@ from busbw.errors import ExitCode, UsageError
 from busbw.exporters.nccom import count, type_word
 from busbw.exporters.remarks import one_line
 from busbw.frontdoors import nccom_table as table
+from busbw.frontdoors.nccom_bandwidths import UNEQUAL, bandwidths
 from busbw.frontdoors.nccom_samples import percentiles_ns
+from busbw.frontdoors.nccom_settings import THEIR_FLAGS
 from busbw.frontdoors.nccom_streams import stream_options
+from busbw.frontdoors.renamed import renamed_event
 from busbw.model.case import Case
 from busbw.model.collective import Placement
 from busbw.model.event import Event, EventKind
@@ -52,6 +55,7 @@ class _Heard:
     done: set[int] = field(default_factory=set)
     marks: dict[str, int] = field(default_factory=dict)
     error: str = ""
+    excluded: list[int] = field(default_factory=list)  # samples left out, of the rows that miss some
     singles: bool = False  # percentiles came from a pass of single calls
     several: int = 1  # calls in a sample whose percentiles are shown
     fewest: int | None = None  # samples behind a percentile that so few do not determine
@@ -95,6 +99,7 @@ class NccomDisplay:
         elif kind == EventKind.CASE:
             self._case(read_result(item))
         elif kind == EventKind.ERROR:
+            item = renamed_event(item, THEIR_FLAGS)
             self._heard.error = str(item["message"])
             self._progress(None)
             show_error(item, self._err)
@@ -121,10 +126,12 @@ class NccomDisplay:
         self._say(f"time:avg(us) is the {heard.time}; run {heard.folder.name}")
         if plan.groups:
             self._say(f"{len(plan.groups)} groups at once: a row is of the slowest, the run has all of them")
+            if len({len(members) for members in plan.groups}) > 1:
+                self._say(UNEQUAL)
         for words in stream_words(plan, world.size):
             self._say(words)
-        if self._options.check:
-            self._say(f"check {self._options.check}, seed {plan.seed}")
+        if self._options.check or any(own.check for own in self._of_streams):
+            self._say(f"check {self._options.check or 'of streams'}, seed {plan.seed}")
         self._print(table.heading(self._columns))
 
     def _case(self, result: CaseResult) -> None:
@@ -136,6 +143,8 @@ class NccomDisplay:
             return
         for mark in result.marks:
             self._heard.marks[mark] = self._heard.marks.get(mark, 0) + 1
+        if result.excluded:
+            self._heard.excluded.append(result.excluded)
         if result.overlap is not None:
             self._heard.overlaps.setdefault(case.stream, []).append(result.overlap)
         self._row(case, result)
@@ -148,7 +157,7 @@ class NccomDisplay:
         if result.status is not Status.GOOD or result.time_ns is None:
             return replace(row, failure=self._failure(case, result))
         times = self._times_ns(result)
-        algbw, busbw = _bandwidths(result, times[self._options.stats[0]])
+        algbw, busbw = bandwidths(case, result, times[self._options.stats[0]])
         row = replace(row, times_ns=times, algbw_gb_per_s=algbw, busbw_gb_per_s=busbw)
         if not self._columns.sizes:
             return row
@@ -224,6 +233,12 @@ class NccomDisplay:
             )
         for mark, cases in heard.marks.items():
             self._say(f"marked {mark}, {cases} of {len(heard.rows)} rows: {meaning(mark)}")
+        if heard.excluded:
+            self._say(
+                f"times are without {sum(heard.excluded)} samples of {len(heard.excluded)} rows, in which a"
+                " rank had no core or a clock stepped; nccom-test would count them. Beyond 1 in 20 of a row"
+                " all count"
+            )
         if self._columns.algorithm and not all(row.algorithm for row in heard.rows):
             self._say(UNTOLD + _asked_for(os.environ))
         if heard.singles:
@@ -279,6 +294,7 @@ class NccomDisplay:
         return {
             "operation": "streams" if self._of_streams else self._options.operand,
             "nworkers": heard.ranks,
+            **self._group_sizes(),
             "run_id": heard.folder.name,
             "time_is": f"{self._options.stats[0]}: {self._time_words()}; of one call",
             "bandwidth_is": f"GB/s = 10^9 bytes/s, from time:{self._options.stats[0]}(us)",
@@ -288,6 +304,14 @@ class NccomDisplay:
             "errors": self.failures,
             "seed": heard.plan.seed,
         }
+
+    def _group_sizes(self) -> dict[str, Any]:
+        """Ranks of a group, by which bandwidths are; of each, where groups differ."""
+        plan = self._heard.plan
+        sizes = [len(members) for members in plan.groups] if plan is not None else []
+        if not sizes or self._of_streams:
+            return {}
+        return {"group_ranks": sizes[0] if len(set(sizes)) == 1 else sizes}
 
     def _time_words(self) -> str:
         """What the first time column is."""
@@ -345,24 +369,6 @@ def _is_shown(case: Case, plan: Plan) -> bool:
         )
     return case.applicable and not any(
         other.applicable and other.placement is Placement.OUT_OF_PLACE for other in plan.cases
-    )
-
-
-def _bandwidths(result: CaseResult, time_ns: float | None) -> tuple[float | None, float | None]:
-    """Algbw and busbw at another time than the headline's. Over groups of several sizes those of the slowest
-    group, whose time the case's is.
-    """
-    if time_ns is None or not time_ns or result.time_ns is None:
-        return None, None
-    algbw, busbw = result.algbw_gb_per_s, result.busbw_gb_per_s
-    timed = [group for group in result.groups if group.time_ns is not None]
-    if algbw is None and timed:
-        slowest = max(timed, key=lambda group: group.time_ns or 0.0)
-        algbw, busbw = slowest.algbw_gb_per_s, slowest.busbw_gb_per_s
-    scale = result.time_ns / time_ns
-    return (
-        None if algbw is None else algbw * scale,
-        None if busbw is None else busbw * scale,
     )
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from busbw.errors import UsageError
 from busbw.frontdoors.nccom_options import ALLOCATE, default_hosts_file
-from busbw.settings.launch import LaunchSettings
+from busbw.frontdoors.nccom_settings import known
+from busbw.settings.launch import LaunchSettings, MpiName
 
 if TYPE_CHECKING:
     from busbw.frontdoors.nccom_options import Options
@@ -33,9 +34,10 @@ def where(options: Options, environ: Mapping[str, str], home: Path) -> Where:
     several nodes without a way to reach them.
     """
     given = options.values or {}
+    mpi = cast("MpiName", known("BUSBW_MPI", environ.get("BUSBW_MPI") or "auto", MpiName))
     if options.slurm_mode:
         _refuse_together([key for key in _OF_HOSTS if key in given], "--slurm-mode")
-        return Where(_slurm(options), _addresses(options, environ))
+        return Where(replace(_slurm(options), mpi=mpi), _addresses(options, environ))
     stray = [key for key in _OF_SLURM if key in given]
     if stray:
         flag = _flag(stray[0])
@@ -50,6 +52,7 @@ def where(options: Options, environ: Mapping[str, str], home: Path) -> Where:
         ranks_per_node=options.nworkers // options.nnodes,
         hosts=chosen,
         hostfile=hosts_file,
+        mpi=mpi,
     )
     return Where(launch, _addresses(options, environ))
 

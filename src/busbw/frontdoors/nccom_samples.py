@@ -7,14 +7,16 @@ from pathlib import Path
 
 import numpy as np
 
-from busbw.model.sample import HEADLINE, MAX_OVER_RANKS, SampleFlag
+from busbw.model.sample import EXCLUDING, HEADLINE, MAX_OVER_RANKS, SampleFlag
 from busbw.record.read import read_samples
+from busbw.stats.outliers import exclude
 from busbw.stats.percentile import nearest_rank
 
 
 def percentiles_ns(folder: Path, case: int, words: Sequence[str]) -> tuple[dict[str, float], int]:
     """Percentiles (pNN) of the times of one call in ns, by nearest rank, and of how many samples; of single
-    calls where the run timed them. Nothing where the record has no samples here (yet).
+    calls where the run timed them, and without those that the mean is without.
+    Nothing where the record has no samples here (yet).
     """
     rows = read_samples(folder)
     rows = rows[rows["case"] == case]
@@ -24,5 +26,7 @@ def percentiles_ns(folder: Path, case: int, words: Sequence[str]) -> tuple[dict[
     rows = singles if len(singles) else rows
     if not len(rows):
         return {}, 0
+    left = exclude(rows["flags"], EXCLUDING)
+    rows = rows[left.kept] if left.valid else rows
     ordered = np.sort(rows["elapsed_ns"] / rows["k"])
     return {word: nearest_rank(ordered, float(word[1:])) for word in words}, len(rows)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast, get_args
 
-from busbw.errors import BusbwError, UsageError
+from busbw.errors import UsageError
 from busbw.frontdoors.nccom_flags import FLAGS, Side
 from busbw.frontdoors.nccom_streams import FILE_OF, StreamOptions, native_text, stream_options
+from busbw.frontdoors.renamed import in_words_of
 from busbw.model.collective import Placement
 from busbw.settings.run import BackendName, RunSettings, WorldName
 
@@ -26,7 +26,7 @@ _REASONS: Final = {
     "slurm_use_head_node_neuron_bench": "neuron-bench belongs to the vendor's tool, which does not run here",
 }
 # Native flags, as errors about settings name them.
-_FLAGS: Final = {
+THEIR_FLAGS: Final = {
     "--ranks": "--nworkers",
     "--nccl": "BUSBW_NCCL",
     "--groups": "--custom-replica-groups",
@@ -40,9 +40,13 @@ _FLAGS: Final = {
     "--streams": "--streams-json",
     "--outer-iters": "--neff-iters",
     "--outer-warmup-iters": "--neff-warmup-iters",
+    "--on": "--hosts or -S",
+    "--nodes": "-N",
+    "--hostfile": "--hosts-file",
+    "--job-id": "--slurm-job-id",
+    "--setup-script": "--slurm-setup-script",
+    "--bring": "--slurm-setup-script default",
 }
-_FLAG: Final = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
-_BACKEND: Final = re.compile(r"--backend (\w+)")
 _NOT_IN_PLACE: Final = "nccom-test measures out-of-place only"
 # Variables of `busbw run` that say where and with what to measure: nccom-test has no flags for it.
 _VARIABLES: Final = {"backend": "BUSBW_BACKEND", "world": "BUSBW_WORLD", "nccl": "BUSBW_NCCL"}
@@ -60,25 +64,22 @@ def run_settings(options: Options, environ: Mapping[str, str]) -> RunSettings:
     where = {name: environ[variable] for name, variable in _VARIABLES.items() if environ.get(variable)}
     rounds = options.rounds or (None, None)
     return RunSettings(
-        **(_streams(streams) if streams else {**_sweep(options), **_pattern(options)}),
+        **(_streams(streams, options) if streams else {**_sweep(options), **_pattern(options)}),
         datatype=options.datatype,
         iters=options.iters,
         warmup_iters=options.warmup_iters,
         outer_iters=rounds[0],
         outer_warmup_iters=rounds[1],
-        check=1 if options.check else 0,
-        data="all_ones" if options.check == "all_ones" else "random" if options.check else "exact",
-        save_wrong=options.check == "random",
+        **_data(options),
         seed=options.seed,
         time="max" if any(map(has_groups, (options, *(s.options for s in streams)))) else "avg",
-        hot=not options.unique_buff,
-        unique_buffers=options.unique_buff,
+        **_places(options),
         coalesce=",".join(map(str, options.coalesced_cc_size_ratio)),
         shared_output=options.shared_output_buff,
         pin=options.vcpu_pin_mode,
         ranks=options.nworkers,
-        backend=cast("BackendName", _known("BUSBW_BACKEND", where.get("backend", "auto"), BackendName)),
-        world=cast("WorldName", _known("BUSBW_WORLD", where.get("world", "auto"), WorldName)),
+        backend=cast("BackendName", known("BUSBW_BACKEND", where.get("backend", "auto"), BackendName)),
+        world=cast("WorldName", known("BUSBW_WORLD", where.get("world", "auto"), WorldName)),
         nccl=where.get("nccl", ""),
         stats=(*options.stats, *(("algorithm",) if options.show_algorithm else ())),
     )
@@ -112,19 +113,9 @@ def one_placement(plan: Plan) -> Plan:
     )
 
 
-@contextmanager
-def in_their_words() -> Iterator[None]:
+def in_their_words() -> AbstractContextManager[None]:
     """Errors about settings name nccom-test's flags, which the user wrote, instead of ours."""
-    try:
-        yield
-    except BusbwError as error:
-        error.message, error.hint = _renamed(error.message), _renamed(error.hint)
-        raise
-
-
-def _renamed(text: str) -> str:
-    text = _BACKEND.sub(r"BUSBW_BACKEND=\1", text)
-    return _FLAG.sub(lambda match: _FLAGS.get(match[0], match[0]), text)
+    return in_words_of(THEIR_FLAGS)
 
 
 def _refuse_neuron_flags(options: Options) -> None:
@@ -166,17 +157,45 @@ def _pattern(options: Options) -> dict[str, Any]:
     }
 
 
-def _streams(streams: tuple[StreamOptions, ...]) -> dict[str, Any]:
+def _data(options: Options) -> dict[str, Any]:
+    """What is checked."""
+    return {
+        "check": 1 if options.check else 0,
+        "data": "all_ones" if options.check == "all_ones" else "random" if options.check else "exact",
+        "save_wrong": options.check == "random",
+    }
+
+
+def _places(options: Options) -> dict[str, Any]:
+    """Where buffers lie from call to call."""
+    return {"hot": not options.unique_buff, "unique_buffers": options.unique_buff}
+
+
+def _of_a_stream(own: Options, options: Options) -> dict[str, Any]:
+    """How often a stream's operation runs, with what data and buffers, where that is not as for all."""
+    said: dict[str, Any] = {"iters": own.iters, "warmup_iters": own.warmup_iters, "seed": own.seed}
+    run: dict[str, Any] = {"iters": options.iters, "warmup_iters": options.warmup_iters, "seed": options.seed}
+    said |= _data(own) | _places(own)
+    run |= _data(options) | _places(options)
+    return {name: value for name, value in said.items() if value != run[name]}
+
+
+def _streams(streams: tuple[StreamOptions, ...], options: Options) -> dict[str, Any]:
     """Each stream's own sweep and pattern, less what it does not say."""
     settings = []
     for stream in streams:
         _refuse_neuron_flags(stream.options)
-        own = {**_sweep(stream.options), **_pattern(stream.options)}
+        own = {
+            **_sweep(stream.options),
+            **_pattern(stream.options),
+            **_of_a_stream(stream.options, options),
+        }
         settings.append({name: value for name, value in own.items() if value not in ("", None)})
     return {"streams": native_text(streams, settings)}
 
 
-def _known(variable: str, value: str, names: Any) -> str:  # noqa: ANN401 (a Literal)
+def known(variable: str, value: str, names: Any) -> str:  # noqa: ANN401 (a Literal)
+    """The value of a variable, which is one of ``names``. Raises UsageError."""
     if value not in get_args(names):
         raise UsageError(
             f"{variable}={value} is unknown", hint=f"set it to one of: {', '.join(get_args(names))}"

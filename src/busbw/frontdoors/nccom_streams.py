@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from busbw.errors import UsageError
-from busbw.frontdoors.nccom_flags import CHECK_MODES, FLAGS, OPERANDS, Flag, Takes
+from busbw.frontdoors.nccom_flags import CHECK_MODES, FLAGS, OPERANDS, Flag, Side, Takes
 from busbw.frontdoors.nccom_options import Options, read
 from busbw.frontdoors.nccom_words import Words
 from busbw.planning.json_file import INLINE, read_entries, shown
@@ -20,14 +20,31 @@ from busbw.planning.streams import CALLS, KEY, MOST_CALLS, MOST_STREAMS, OPERATI
 
 FLAG: Final = "--streams-json"
 # What may differ between streams; everything else holds for the run.
-_OF_A_STREAM: Final = (
+OF_A_STREAM: Final = (
     *("minbytes", "maxbytes", "stepbytes", "stepfactor", "datatype", "variable_size_op_metadata"),
     *("data_parallel_dimension", "custom_replica_groups", "custom_src_target_pairs"),
+    *("iters", "warmup_iters", "check", "seed", "unique_buff"),
 )
 # Files that are of some operations only.
 FILE_OF: Final = {
     "variable_size_op_metadata": ("alltoallv", "all_gatherv"),
     "custom_src_target_pairs": ("permute",),
+}
+# Why the others may not; flags of one side have one reason.
+_PROGRAM: Final = (
+    "one compiled program holds all streams, and these are its executions; iters is of one stream"
+)
+_LAUNCH: Final = "the ranks of all streams are the same processes"
+_SHOWN: Final = "tables and files of all streams have the same columns"
+WHY_NOT: Final = {
+    **dict.fromkeys(("neff_iters", "neff_warmup_iters"), _PROGRAM),
+    "shared_output_buff": "it is of Neuron devices, where two cores share one memory",
+    "coalesced_cc_size_ratio": "parts of a call and streams exclude each other",
+    **dict.fromkeys(("stats", "show_algorithm", "show_input_output_size", "report_to_json_file"), _SHOWN),
+    **dict.fromkeys(("non_interactive", "debug"), _SHOWN),
+    **dict.fromkeys(("nworkers", "nnodes", "vcpu_pin_mode"), _LAUNCH),
+    **{flag.key: _LAUNCH for flag in FLAGS if flag.side is Side.LAUNCH},
+    **{flag.key: "it is of the vendor's tool alone" for flag in FLAGS if flag.side is Side.NEURON},
 }
 _EITHER: Final = (("stepfactor", "stepbytes"), ("custom_replica_groups", "data_parallel_dimension"))
 _OWN_KEY: Final = "streams_json"
@@ -94,25 +111,30 @@ def _one(entry: Any, place: str, options: Options) -> StreamOptions:  # noqa: AN
 
 def _read(own: Mapping[str, Any], operand: str, options: Options) -> Options:
     given: dict[str, tuple[str, ...]] = {}
+    off: set[str] = set()
     for key, value in own.items():
         flag = _BY_KEY.get(key)
         if flag is None:
             raise UsageError(f"unknown key {shown(key)}", hint="keys are long flag names with _ for -")
         words = _words(flag, value)
-        if words is not None:
+        if words is None:
+            off.add(flag.key)
+        else:
             given[flag.key] = words
     unfit = {key for key, wanted in FILE_OF.items() if OPERANDS[operand] not in wanted}
-    default = {key: words for key, words in (options.values or {}).items() if key not in (_OWN_KEY, *unfit)}
+    default = {
+        key: words for key, words in (options.values or {}).items() if key not in (_OWN_KEY, *unfit, *off)
+    }
     for names in _EITHER:
         if any(name in given for name in names):
             default = {key: words for key, words in default.items() if key not in names}
     read_back = read(Words((operand,), {**default, **given}))
-    for key in given:
-        if key not in _OF_A_STREAM and getattr(read_back, key) != getattr(options, key):
+    for key in (*given, *off):
+        if key not in OF_A_STREAM and getattr(read_back, key) != getattr(options, key):
             name = key.replace("_", "-")
             raise UsageError(
-                f"{key} differs from --{name} of the command line",
-                hint="it holds for all streams: give it there",
+                f"{key} differs from --{name} of the command line, but {WHY_NOT[key]}",
+                hint=f"take {key} out of the file, or give --{name} the same value",
             )
     return read_back
 

@@ -54,7 +54,7 @@ def nccom_test(words: Sequence[str], argv: tuple[str, ...], out: TextIO, err: Te
         print(f"busbw: {note}", file=err)
     from busbw.frontdoors.nccom_display import create
 
-    with contextlib.closing(create(options, out, err)) as display:
+    with contextlib.closing(create(options, out, err)) as display, in_their_words():
         if place.launch is None:
             code, folder = _here(options, settings, argv, display, err)
         else:
@@ -101,11 +101,10 @@ def _here(
     from busbw.record import folder as folders
 
     operations = operations_of(options)
-    with in_their_words():
-        make_plan(operations, settings, "null", options.nworkers)  # a typo must not hide behind the machine
-        backend = choose_backend(settings.backend, settings.nccl or None)
-        ranks = rank_count(settings.ranks, backend)
-        plan = one_placement(make_plan(operations, settings, backend, ranks))
+    make_plan(operations, settings, "null", options.nworkers)  # a typo must not hide behind the machine
+    backend = choose_backend(settings.backend, settings.nccl or None)
+    ranks = rank_count(settings.ranks, backend)
+    plan = one_placement(make_plan(operations, settings, backend, ranks))
     if backend == "mpi":
         print("busbw: no Neuron device and no GPU here: CPU ranks over MPI", file=err)
     request_for = partial(local_request, backend, settings.world, ranks)
@@ -132,8 +131,7 @@ def _elsewhere(
     from busbw.settings.words import to_words
 
     operations = operations_of(options)
-    with in_their_words():
-        make_plan(operations, settings, "null", options.nworkers)
+    make_plan(operations, settings, "null", options.nworkers)
     run_id = folders.new_run_id("+".join(operations) or "streams")
     folder = folders.create(folders.environ_home(), run_id).absolute()
     words = to_words(_with_absolute_paths(settings), ("ranks", "format", "deliver", "dry_run"))

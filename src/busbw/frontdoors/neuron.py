@@ -173,7 +173,7 @@ def _keep(
         store(folder, tables, words, argv, ending, error)
     except UndecidedError as undecided:
         error = error or undecided
-    if not tables or isinstance(error, UndecidedError):
+    if not tables:
         failed_record(folder, argv, error)
     if heard.interrupted:
         return ExitCode.INTERRUPTED

@@ -32,6 +32,9 @@ _FORMS: Final = (
     re.compile(r"# *Device +(?P<rank>\d{1,9}) -> +(?P<device>\d{1,9})" + _DEVICE),
 )
 
+# An address in hex before the name; CPU ranks in our own tables have none, whoever made the CPU.
+_AMD_GPU: Final = re.compile(rb"[0-9a-fA-F]\] AMD ")
+
 
 def names_rank(line: str) -> bool:
     """Whether a line is one of the device list."""
@@ -103,8 +106,8 @@ class Devices(Sequence[RankLine]):
 
     @property
     def is_amd(self) -> bool:
-        """Whether a device is one of AMD's."""
-        return any(b"] AMD " in text.text for text in self._texts)
+        """Whether a GPU is one of AMD's: it has a bus id, which a CPU of theirs has not."""
+        return any(_AMD_GPU.search(text.text) for text in self._texts)
 
 
 def communicator_size(ranks: Sequence[RankLine]) -> int:

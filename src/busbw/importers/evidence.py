@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
+
+from busbw.model.choice import NCCL_ALGORITHMS, NCCL_PROTOCOLS
 
 _MOST_VALUES: Final = 16
 
@@ -48,7 +51,7 @@ class Evidence:
             match = form.search(line)
             values = self._found.setdefault(key, {})
             if match is not None and len(values) < _MOST_VALUES:
-                values[" ".join(match.groups())] = None
+                values[" ".join(_named(match.groups()) if key == "algorithm" else match.groups())] = None
 
     def read(self, line: str) -> bool:
         """Take what the line tells; whether it is a line of NCCL at all."""
@@ -60,3 +63,13 @@ class Evidence:
     def as_dict(self) -> dict[str, list[str]]:
         """The evidence, in order of appearance."""
         return {key: list(values) for key, values in self._found.items()}
+
+
+def _named(groups: Sequence[str]) -> tuple[str, ...]:
+    """Function, bytes, algorithm and protocol, where numbers of the last two are told as their names."""
+    function, size, algorithm, protocol = groups
+    return function, size, _name_of(algorithm, NCCL_ALGORITHMS), _name_of(protocol, NCCL_PROTOCOLS)
+
+
+def _name_of(word: str, names: Sequence[str]) -> str:
+    return names[int(word)] if word.isdecimal() and int(word) < len(names) else word

@@ -96,7 +96,8 @@ def _words_from(names: frozenset[str]) -> dict[str, str]:
 
 
 def _is_rccl(header: dict[str, Any], devices: Devices) -> bool:
-    return header.get("tests") == "rccl" or devices.is_amd
+    said = header.get("tests")
+    return said == "rccl" or (not said and devices.is_amd)
 
 
 def _rank_labels(header: dict[str, Any], job: dict[str, Any]) -> tuple[tuple[str, int], ...]:

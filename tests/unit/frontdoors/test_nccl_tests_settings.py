@@ -146,3 +146,14 @@ def test_lines_in_the_page_are_plans(words: list[str]) -> None:
     assert (line.status, line.out, line.err) == (None, (), ())
     settings = run_settings(line, NO_VARIABLES, "nccl")
     assert make_plan((operation(line.program),), settings, "nccl", 64).cases
+
+
+def test_iterations_of_every_rank_are_kept_where_the_file_has_them() -> None:
+    def kept(*words: str) -> int:
+        return run_settings(read("all_reduce_perf", words), NO_VARIABLES, "mpi").raw_ranks
+
+    assert kept("-I", "1") == kept("-J", "a.json") == 16
+    assert kept("-I", "1", "-J", "a.json", "-n", "20") > 10_000
+    # A case's samples stay within 64 MiB on rank 0.
+    assert 1_000 < kept("-I", "1", "-J", "a.json", "-n", "1000") < 2_000
+    assert kept("-I", "1", "-J", "a.json", "-n", "1000000") == 16

@@ -15,10 +15,13 @@ from busbw.errors import UsageError
 from busbw.frontdoors.nccom_display import NccomDisplay
 from busbw.frontdoors.nccom_options import parse as options_of
 from busbw.frontdoors.nccom_settings import one_placement, operations_of, run_settings
+from busbw.importers.assemble import Origin, assemble
+from busbw.importers.decide import Given
+from busbw.importers.files import read_file
 from busbw.model.event import EventKind, event
 from busbw.model.plan import Plan
 from busbw.model.record import Method, RankInfo, WorldInfo
-from busbw.model.result import CaseResult, Status, WrongData
+from busbw.model.result import CaseResult, GroupResult, Status, WrongData
 from busbw.model.sample import HEADLINE, MAX_OVER_RANKS, SAMPLE_DTYPE, SampleFlag
 from busbw.planning.make import make_plan
 from busbw.record.folder import LOG_FILE, SAMPLES_FILE
@@ -166,6 +169,32 @@ def test_percentiles_of_few_calls_are_printed_with_a_note(tmp_path: Path) -> Non
     assert "percentiles are of 10 calls" in shown.err.getvalue()
 
 
+def test_percentiles_and_the_mean_are_of_the_same_calls(tmp_path: Path) -> None:
+    """The mean is without a call in which a rank had no core, so p99 is too; what is left out is said."""
+    shown = Shown("-r 4 -b 1kb -e 1kb allr --stats avg p99 -n 40", tmp_path)
+    rows = np.zeros(40, SAMPLE_DTYPE)
+    rows["rank"], rows["k"], rows["elapsed_ns"] = HEADLINE, 1, 2000
+    rows["elapsed_ns"][-1], rows["flags"][-1] = 5_000_000, int(SampleFlag.DESCHEDULED)
+    rows.tofile(tmp_path / SAMPLES_FILE)
+    shown.result(0, stats={"p99": None}, samples=39, excluded=1)
+    shown.end()
+    assert shown.table.rows[0]["time:p99(us)"] == "2.00"
+    assert "times are without 1 samples of 1 rows" in shown.err.getvalue()
+    assert "percentiles are of 39 calls" in shown.err.getvalue()
+
+
+def test_flagged_calls_count_where_they_are_more_than_one_in_twenty(tmp_path: Path) -> None:
+    shown = Shown("-r 4 -b 1kb -e 1kb allr --stats avg p99 -n 10", tmp_path)
+    rows = np.zeros(10, SAMPLE_DTYPE)
+    rows["rank"], rows["k"], rows["elapsed_ns"] = HEADLINE, 1, 2000
+    rows["elapsed_ns"][-1], rows["flags"][-1] = 5_000_000, int(SampleFlag.DESCHEDULED)
+    rows.tofile(tmp_path / SAMPLES_FILE)
+    shown.result(0, stats={"p99": None}, samples=10)
+    shown.end()
+    assert shown.table.rows[0]["time:p99(us)"] == "5000.00"
+    assert "times are without" not in shown.err.getvalue()
+
+
 def test_wrong_and_failed_sizes_have_a_text_and_are_counted(tmp_path: Path) -> None:
     shown = Shown("-r 4 -b 1kb -e 16kb -f 4 -c allr", tmp_path)
     wrong_at = (WrongData(3, "node1", 17, 5),)
@@ -262,3 +291,51 @@ def test_one_rank_has_no_bus_bandwidth(tmp_path: Path) -> None:
     shown.end()
     assert shown.table.rows[0]["busbw(GB/s)"] == "nan"
     assert shown.table.average is None
+
+
+def test_groups_of_unequal_size_have_the_bandwidths_of_the_printed_time(tmp_path: Path) -> None:
+    """Algbw is size over time; busbw has the factor of the group with the largest mean, which bounds it."""
+    groups = tmp_path / "g.json"
+    groups.write_text('{"replica_groups": [[[0], [1, 2, 3]]]}')
+    report = tmp_path / "r.json"
+    line = f"-r 4 -b 1kb -e 1kb allg --custom-replica-groups {groups} --report-to-json-file {report}"
+    shown = Shown(line, tmp_path)
+    size = shown.plan.cases[0].size_bytes
+    shown.result(
+        0,
+        time_ns=300_000.0,
+        mean_ns=439_800.0,
+        algbw_gb_per_s=None,
+        busbw_gb_per_s=None,
+        groups=(
+            # The larger median, and the smaller mean.
+            GroupResult(0, 1, size, time_ns=290_000.0, mean_ns=300_000.0, algbw_gb_per_s=size / 290_000),
+            GroupResult(1, 3, size, time_ns=200_000.0, mean_ns=400_000.0, algbw_gb_per_s=size / 200_000),
+        ),
+    )
+    shown.end()
+    written = json.loads(report.read_text())
+    (row,) = written["results"]
+    assert row["time:avg(us)"] == pytest.approx(439.8)
+    assert row["algbw(GB/s)"] == pytest.approx(size / 439_800)
+    assert row["busbw(GB/s)"] == pytest.approx(size / 439_800 * 2 / 3)
+    assert written["busbw"]["group_ranks"] == [1, 3]
+    assert "busbw has the factor of the group with the largest mean" in shown.err.getvalue()
+
+
+def test_a_report_of_groups_is_no_mislabelled_log(tmp_path: Path) -> None:
+    report = tmp_path / "r.json"
+    line = f"-r 4 -b 1mb -e 4mb -f 2 allr --data-parallel-dimension 2 --report-to-json-file {report}"
+    shown = Shown(line, tmp_path)
+    for case in shown.plan.cases:
+        if case.applicable:
+            algbw = case.size_bytes / 1e3
+            shown.result(case.index, mean_ns=1e3, algbw_gb_per_s=algbw, busbw_gb_per_s=algbw)
+    shown.end()
+    assert json.loads(report.read_text())["busbw"]["group_ranks"] == 2
+    (table,) = read_file(report, "nccom-test").tables
+    record = assemble(table, Origin(path=str(report)), Given(), run_id="r")
+    assert record.world is not None
+    assert record.world.size == 2
+    assert record.source is not None
+    assert [finding.kind for finding in record.source.findings] == []

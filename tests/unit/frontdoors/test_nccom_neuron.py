@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from busbw.errors import ExitCode, RankFailed, SiteError, UndecidedError, UsageError
-from busbw.frontdoors import neuron
+from busbw.frontdoors import neuron, neuron_record
 from busbw.model.record import RunRecord, RunStatus
 from busbw.model.result import Status
 from busbw.record.read import read_record
@@ -219,3 +219,70 @@ def test_a_time_limit_that_is_none(run: Run, monkeypatch: pytest.MonkeyPatch, to
     monkeypatch.setenv(neuron.TIMEOUT_VARIABLE, "soon")
     with pytest.raises(UsageError, match="BUSBW_NCCOM_TIMEOUT=soon is no time"):
         neuron.run(tool, WORDS, (), io.StringIO(), io.StringIO())
+
+
+# ---- streams -------------------------------------------------------------------------------------------
+
+# Two tables, as nccom-test prints one for each stream. Over 2 ranks all_gather, reduce_scatter and alltoall
+# print the same, so the rows alone do not tell which it is; nor does a table without bandwidths.
+OF_STREAMS = """\
+print("     size(B)    count(elems)    type    time:avg(us)    algbw(GB/s)    busbw(GB/s)")
+print("     1048576         1048576   uint8          100.00          10.49          10.49")
+print("     2097152         2097152   uint8          200.00          10.49          10.49")
+print("Avg bus bandwidth:\\t10.4900GB/s")
+print("     size(B)    count(elems)    type    time:avg(us)    algbw(GB/s)    busbw(GB/s)")
+print("     1048576         1048576   uint8          100.00          10.49           5.24")
+print("     2097152         2097152   uint8          200.00          10.49           5.24")
+print("Avg bus bandwidth:\\t5.2400GB/s")
+"""
+STREAMS_WORDS = ("-r", "2", "--streams-json")
+
+
+@pytest.fixture
+def of_streams(tmp_path: Path, home: Path) -> Path:
+    del home
+    path = tmp_path / "streams-tool"
+    path.write_text(f"#!{sys.executable}\n{OF_STREAMS}")
+    path.chmod(0o755)
+    return path
+
+
+def test_the_operation_of_every_stream_is_in_its_file(of_streams: Path, tmp_path: Path, home: Path) -> None:
+    streams = tmp_path / "s.json"
+    streams.write_text('{"streams": [{"operation": "allr"}, {"operation": "redsct"}]}')
+    err = io.StringIO()
+    words = (*STREAMS_WORDS, str(streams))
+    assert neuron.run(of_streams, words, (), io.StringIO(), err) is ExitCode.OK
+    first, second = (read_record(folder) for folder in sorted(home.iterdir()))
+    assert [case.collective for case in first.plan.cases] == ["all_reduce"] * 2
+    assert [case.collective for case in second.plan.cases] == ["reduce_scatter"] * 2
+    assert [record.world.size for record in (first, second) if record.world] == [2, 2]
+
+
+def test_a_table_that_cannot_be_read_leaves_the_others(of_streams: Path, tmp_path: Path, home: Path) -> None:
+    streams = tmp_path / "s.json"
+    streams.write_text('{"streams": [{"operation": "allr"}, {}]}')
+    with pytest.raises(UndecidedError, match="cannot tell the operation"):
+        neuron.run(of_streams, (*STREAMS_WORDS, str(streams)), (), io.StringIO(), io.StringIO())
+    first, second = (read_record(folder) for folder in sorted(home.iterdir()))
+    assert (first.status, len(first.results)) == (RunStatus.COMPLETE, 2)
+    assert [case.collective for case in first.plan.cases] == ["all_reduce"] * 2
+    assert (second.status, second.results) == (RunStatus.FAILED, ())
+    assert "cannot tell the operation" in second.error
+
+
+def test_groups_of_a_stream_are_its_own(tmp_path: Path) -> None:
+    streams = tmp_path / "s.json"
+    entries = [
+        {"operation": "allg", "data_parallel_dimension": 4},
+        {"operation": "allr", "custom_replica_group": "g.json"},
+        {"operation": "permute"},
+    ]
+    streams.write_text(json.dumps({"streams": entries}))
+    words = ("-r", "8", "--streams-json", str(streams))
+    found = [neuron_record.given(words, number) for number in range(4)]
+    assert [(given.operation, given.ranks) for given in found] == [
+        *(("all_gather", 4), ("all_reduce", None), ("permute", 8), ("", 8)),
+    ]
+    held = neuron_record.given((*words, "--data-parallel-dimension", "2"), 2)
+    assert (held.operation, held.ranks) == ("permute", 2)

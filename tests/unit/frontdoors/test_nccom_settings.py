@@ -185,3 +185,12 @@ def test_places_that_cannot_be_meant(line: str, message: str, tmp_path: Path) ->
     with pytest.raises(UsageError, match=re.escape(message)) as caught:
         place(line, tmp_path)
     assert caught.value.hint
+
+
+def test_a_variable_says_which_mpi_starts_the_ranks_on_hosts(tmp_path: Path) -> None:
+    options = parse(["-r", "4", "-N", "2", "--hosts", "a", "b", "--minbytes", "8", "allr"])
+    place = where(options, {"BUSBW_MPI": "none"}, tmp_path)
+    assert place.launch is not None
+    assert place.launch.mpi == "none"
+    with pytest.raises(UsageError, match="BUSBW_MPI=lam is unknown"):
+        where(options, {"BUSBW_MPI": "lam"}, tmp_path)

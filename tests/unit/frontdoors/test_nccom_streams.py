@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from busbw.errors import UsageError
+from busbw.frontdoors.nccom_flags import FLAGS
 from busbw.frontdoors.nccom_options import Options, parse
 from busbw.frontdoors.nccom_settings import in_their_words, operations_of, run_settings
-from busbw.frontdoors.nccom_streams import stream_options
+from busbw.frontdoors.nccom_streams import OF_A_STREAM, WHY_NOT, stream_options
 from busbw.model.plan import Plan
 from busbw.planning.make import make_plan
 from busbw.planning.streams import read_streams
@@ -84,6 +85,45 @@ def test_what_holds_for_the_run_may_be_said_again(options: MakeOptions) -> None:
     assert stream_options(off)[0].options.check == ""
 
 
+def test_a_stream_has_its_own_iterations_check_and_buffers(options: MakeOptions) -> None:
+    entries = [
+        {"operation": "allg", "iters": 7, "warmup_iters": 0, "check": "all_ones", "ops_per_iter": 3},
+        {"unique_buff": True, "iters": 10, "check": False, "seed": 4},
+        {},
+    ]
+    given = options(entries, "-r 4 allr -n 20 -w 5 --check random --seed 9 -b 64 -e 64 -d fp32")
+    made = make_plan(operations_of(given), run_settings(given, {}), "mpi", 4)
+    ones, apart, rest = (made.of_stream(number) for number in range(3))
+    assert [(own.limits.calls, own.limits.warmup_calls) for own in (ones, apart, rest)] == [
+        (7, 0),
+        (10, 5),
+        (20, 5),
+    ]
+    assert [(own.checks, own.data, own.seed, own.save_wrong) for own in (ones, apart, rest)] == [
+        (1, "all_ones", 9, False),
+        (0, "exact", 4, False),
+        (1, "random", 9, True),
+    ]
+    assert [(own.unique_buffers, own.rotate) for own in (ones, apart, rest)] == [
+        (False, False),
+        (True, True),
+        (False, False),
+    ]
+    assert apart.buffer_bytes == 64 * (10 + 5)
+    assert [stream.own for stream in made.streams][2] == {}
+    assert "calls 1:3, iterations 10:7" in made.cases[0].beside[0]
+    assert Plan.from_json(made.to_json()) == made
+
+
+def test_a_switch_of_the_command_line_is_off_where_a_stream_says_so(options: MakeOptions) -> None:
+    entries = [{"check": False, "unique_buff": False}, {}]
+    off, on = stream_options(options(entries, "-r 4 allr --check all_ones --unique-buff"))
+    assert (off.options.check, off.options.unique_buff) == ("", False)
+    assert (on.options.check, on.options.unique_buff) == ("all_ones", True)
+    with pytest.raises(UsageError, match="debug differs from --debug"):
+        stream_options(options([{"debug": False}], "-r 4 allr --debug"))
+
+
 def test_the_text_for_busbw_run_is_one_that_it_reads(options: MakeOptions) -> None:
     settings = run_settings(options([{"operation": "allg", "minbytes": 64, "maxbytes": 128}]), {})
     (entry,) = read_streams(settings.streams)
@@ -105,8 +145,14 @@ def test_the_text_for_busbw_run_is_one_that_it_reads(options: MakeOptions) -> No
         ([{"minbytes": "1 potato"}], "stream 0: --minbytes"),
         ([{"minbytes": None}], "stream 0: minbytes is null"),
         ([{"datatype": "fp13"}], "stream 0: --datatype"),
-        ([{"iters": 5}], "stream 0: iters differs from --iters of the command line"),
-        ([{"nworkers": 2}], "stream 0: nworkers differs"),
+        ([{"iters": 0}], "stream 0: --iters 0 is too small"),
+        (
+            [{"neff_iters": 5}],
+            "stream 0: neff_iters differs from --neff-iters of the command line, but one compiled program",
+        ),
+        ([{"nworkers": 2}], "nworkers differs from --nworkers of the command line, but the ranks of all"),
+        ([{"seed": -2}], "stream 0: --seed -2 is too small"),
+        ([{"stats": ["p50"]}], "stats differs from --stats of the command line, but tables"),
         ([{"check": "sometimes"}], 'stream 0: check is "sometimes"'),
         ([{"unique_buff": 1}], "stream 0: unique_buff is 1"),
         ([{"sb2sb": True}], "stream 0: sb2sb differs"),
@@ -119,6 +165,13 @@ def test_entries_that_cannot_be_meant(options: MakeOptions, entries: Any, said: 
         stream_options(given)
     assert said in refused.value.message
     assert refused.value.message.startswith("--streams-json")
+
+
+def test_every_flag_of_the_original_is_a_key_or_has_a_reason() -> None:
+    """The format's keys are the long names of all flags."""
+    keys = {flag.key for flag in FLAGS}
+    assert keys == {*OF_A_STREAM, *WHY_NOT, "streams_json"}
+    assert not {*OF_A_STREAM} & {*WHY_NOT}
 
 
 def test_what_the_plan_refuses_names_their_flags(options: MakeOptions) -> None:

