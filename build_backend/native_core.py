@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import platform
 import shutil
@@ -51,9 +52,12 @@ def build_in_place(build_dir: Path, environ: Mapping[str, str], options: Sequenc
     generator = ["-G", "Ninja"] if shutil.which("ninja", path=path) else []
     cmake = shutil.which("cmake", path=path) or "cmake"
     configure = [cmake, "-S", str(ROOT), "-B", str(build_dir), *generator, "-DBUSBW_INPLACE=ON", *options]
-    for command in (configure, [cmake, "--build", str(build_dir)]):
-        # stderr: a build backend's stdout belongs to the front end.
-        subprocess.run(command, check=True, env=environ, stdout=sys.stderr)
+    build_dir.mkdir(parents=True, exist_ok=True)
+    with (build_dir / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # of two makes at once the second finds it built
+        for command in (configure, [cmake, "--build", str(build_dir)]):
+            # stderr: a build backend's stdout belongs to the front end.
+            subprocess.run(command, check=True, env=environ, stdout=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -15,25 +15,35 @@ NS_PER_S: Final = 1e9
 _FACTORS: Final = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(I?B|)", re.IGNORECASE)
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h|)")
+_SMALL_SHARE: Final = 1e-3
+_LEAST_SHARE: Final = 1e-4
 _SECONDS: Final = {"": 1.0, "s": 1.0, "ms": 1e-3, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 
-def parse_size(text: str) -> int:
-    """Bytes in ``text``: "8", "64K", "1.5G", "4MiB". KB and MB are refused, since they mean two things."""
+def _of(flag: str) -> str:
+    return f"{flag}: " if flag else ""
+
+
+def parse_size(text: str, flag: str = "") -> int:
+    """Bytes in ``text``, which ``flag`` was given: "8", "64K", "1.5G", "4MiB". KB and MB are refused, since
+    they mean two things.
+    """
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         raise UsageError(
-            f"not a size: {text!r}", hint="write bytes, or a number with K, M or G: 8, 64K, 1.5G"
+            f"{_of(flag)}not a size: {text!r}", hint="write bytes, or a number with K, M or G: 8, 64K, 1.5G"
         )
     number, prefix, suffix = match.group(1), match.group(2).upper(), match.group(3).upper()
     if prefix and suffix == "B":
         raise UsageError(
-            f"ambiguous size: {text!r} (10^3 or 2^10?)",
+            f"{_of(flag)}ambiguous size: {text!r} (10^3 or 2^10?)",
             hint=f"write {number}{prefix} or {number}{prefix}iB for powers of 1024",
         )
     size = float(number) * _FACTORS[prefix]
     if size != int(size):
-        raise UsageError(f"not a whole number of bytes: {text!r}", hint="write whole bytes, or round")
+        raise UsageError(
+            f"{_of(flag)}not a whole number of bytes: {text!r}", hint="write whole bytes, or round"
+        )
     return int(size)
 
 
@@ -53,23 +63,23 @@ def format_approximate_size(size_bytes: float) -> str:
     return f"{size_bytes:.0f} B"
 
 
-def parse_duration(text: str) -> float:
-    """Seconds in ``text``: "30", "500ms", "2min", "1h"."""
+def parse_duration(text: str, flag: str = "") -> float:
+    """Seconds in ``text``, which ``flag`` was given: "30", "500ms", "2min", "1h"."""
     match = _DURATION.fullmatch(text.strip())
     if match is None:
-        raise UsageError(f"not a duration: {text!r}", hint="write 30s, 500ms, 2min or 1h")
+        raise UsageError(f"{_of(flag)}not a duration: {text!r}", hint="write 30s, 500ms, 2min or 1h")
     return float(match.group(1)) * _SECONDS[match.group(2)]
 
 
-def parse_fraction(text: str) -> float:
-    """A share of one in ``text``: "1%", "0.01"."""
+def parse_fraction(text: str, flag: str = "") -> float:
+    """A share of one in ``text``, which ``flag`` was given: "1%", "0.01"."""
     stripped = text.strip()
     try:
         value = float(stripped.removesuffix("%")) / (100 if stripped.endswith("%") else 1)
     except ValueError as error:
-        raise UsageError(f"not a fraction: {text!r}", hint="write 1% or 0.01") from error
+        raise UsageError(f"{_of(flag)}not a fraction: {text!r}", hint="write 1% or 0.01") from error
     if not 0 < value < 1:
-        raise UsageError(f"{text!r} is not between 0 and 1", hint="write 1% or 0.01")
+        raise UsageError(f"{_of(flag)}{text!r} is not between 0 and 1", hint="write 1% or 0.01")
     return value
 
 
@@ -85,3 +95,10 @@ def format_duration(seconds: float) -> str:
 def gb_per_s(size_bytes: float, duration_ns: float) -> float:
     """Decimal gigabytes a second: bytes per nanosecond are the same number."""
     return size_bytes / duration_ns
+
+
+def format_share(value: float) -> str:
+    """In percent with one decimal, or two below 0.1 %: what is there is not shown as none."""
+    if 0 < abs(value) < _LEAST_SHARE:
+        return f"below {_LEAST_SHARE:.2%}"
+    return f"{value:.2%}" if 0 < abs(value) < _SMALL_SHARE else f"{value:.1%}"

@@ -92,3 +92,12 @@ def test_durations_for_reading(seconds: float, text: str) -> None:
 def test_bandwidth_is_decimal() -> None:
     # 10^9 bytes in one second.
     assert units.gb_per_s(1e9, 1e9) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [(0.0, "0.0%"), (0.123, "12.3%"), (0.001, "0.1%"), (0.0004, "0.04%"), (0.0001, "0.01%"),
+     (1e-6, "below 0.01%")],
+)  # fmt: skip
+def test_a_small_share_is_not_shown_as_none(share: float, text: str) -> None:
+    assert units.format_share(share) == text

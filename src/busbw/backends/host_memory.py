@@ -67,6 +67,11 @@ class HostMemory:
         return result
 
 
+def largest_buffer_bytes(available_bytes: int, local_ranks: int) -> int:
+    """The largest buffers of which every rank of a host can have two, and its own process besides."""
+    return max(0, (available_bytes // local_ranks - RANK_OVERHEAD_BYTES) // 2)
+
+
 def require_host_memory(buffer_bytes: int, local_ranks: int) -> None:
     """Raise SiteError, before anything is allocated, where this host's ranks cannot all have their buffers.
 
@@ -76,7 +81,7 @@ def require_host_memory(buffer_bytes: int, local_ranks: int) -> None:
     needed = local_ranks * (2 * buffer_bytes + RANK_OVERHEAD_BYTES)
     if available.size_bytes is None or needed <= available.size_bytes:
         return
-    fits = max(0, (available.size_bytes // local_ranks - RANK_OVERHEAD_BYTES) // 2)
+    fits = largest_buffer_bytes(available.size_bytes, local_ranks)
     raise SiteError(
         f"too little memory: {local_ranks} ranks on this host with two buffers of {format_size(buffer_bytes)}"
         f" need {format_approximate_size(needed)}, available are"

@@ -246,6 +246,8 @@ class NcclBackend:
 
     def _prepare(self, case: Case, *, aggregate: int, graph: bool) -> NcclCase:
         channel, role = self._connected(), self._plan.role(case, self._own_role())
+        if self._registration is not None:
+            self._registration.before(case.collective)
         overlap = case.row.in_place[self.name] if case.in_place else None
         parts = PartedBuffers.of(self.pair, case, role, overlap, rotate=self._rotate, data=self._plan.data)
         kind = (case.collective, case.dtype, case.op)

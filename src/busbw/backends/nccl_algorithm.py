@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from busbw._native.nccl import NcclLibrary
-from busbw.model.choice import Choice
+from busbw.model.choice import NCCL_ALGORITHMS, NCCL_PROTOCOLS, Choice
 
 RESET: Final = "ncclResetDebugInit"
 _LEVEL, _SUBSYSTEM, _FILE = "NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE"
@@ -27,9 +27,6 @@ _LINE: Final = re.compile(
     r"(?:Algo (?P<algorithm>\w+) proto (?P<protocol>\w+)|Kernel (?P<kernel>\w+))?"
     r"(?: channel\{Lo\.\.Hi\}=\{(?P<low>\d+)\.\.(?P<high>\d+)\}| nchannels (?P<channels>\d+))?"
 )
-# Up to 2.23 numbers stand for names (graph/tuning.cc has them in this order).
-_ALGORITHMS: Final = ("TREE", "RING", "COLLNET_DIRECT", "COLLNET_CHAIN", "NVLS", "NVLS_TREE", "PAT")
-_PROTOCOLS: Final = ("LL", "LL128", "SIMPLE")
 
 
 def choice_in(text: str) -> Choice | None:
@@ -41,8 +38,8 @@ def choice_in(text: str) -> Choice | None:
     channels = int(found["high"]) - int(found["low"]) + 1 if found["high"] else found["channels"]
     return Choice(
         source="log",
-        algorithm=_named(found["algorithm"] or (found["kind"] or "").upper(), _ALGORITHMS),
-        protocol=_named(found["protocol"] or "", _PROTOCOLS),
+        algorithm=_named(found["algorithm"] or (found["kind"] or "").upper(), NCCL_ALGORITHMS),
+        protocol=_named(found["protocol"] or "", NCCL_PROTOCOLS),
         kernel=found["kernel"] or "",
         functions=(found["call"],),
         channels=None if channels is None else int(channels),

@@ -14,6 +14,13 @@ if TYPE_CHECKING:
 LOCAL: Final = 1
 SYMMETRIC: Final = 2
 _SINCE: Final = {LOCAL: REGISTER_VERSION, SYMMETRIC: WINDOW_VERSION}
+# NVIDIA/nccl issue 1859: in these versions a registration that sends and receives have used leaves the
+# devices without the peers' addresses, and the next broadcast or ring waits for them for ever
+# (transport/p2p.cc, ipcRegisterBuffer; gone in 2.29.2).
+_FORGETS_PEERS: Final = range(22300, 22902)
+_BY_SENDS: Final = frozenset(
+    ("alltoall", "alltoallv", "gather", "scatter", "sendrecv", "hypercube", "permute")
+)
 
 
 def require_registrable(options: CallOptions, nccl: NcclLibrary) -> None:
@@ -43,14 +50,27 @@ class Registration:
     def __init__(self, nccl: NcclLibrary, comm: int, pair: BufferPair, kind: int) -> None:
         self._nccl = nccl
         self._comm = comm
+        self._pair = pair
         self._kind = kind
-        register = nccl.window_register if kind == SYMMETRIC else nccl.comm_register
-        self._handles = (
-            [register(comm, address, pair.allocated_bytes) for address in (pair.send, pair.recv)]
-            if kind
-            else []
-        )
+        self._sent = False
+        self._handles = self._register() if kind else []
         self.how = self._outcome()
+
+    def _register(self) -> list[int]:
+        register = self._nccl.window_register if self._kind == SYMMETRIC else self._nccl.comm_register
+        pair = self._pair
+        return [register(self._comm, address, pair.allocated_bytes) for address in (pair.send, pair.recv)]
+
+    def before(self, collective: str) -> None:
+        """Register anew before a collective that follows sends and receives, where this NCCL would hang in
+        it. Collective over the communicator; nothing is under way.
+        """
+        sends = collective in _BY_SENDS
+        if self._handles and self._sent and not sends and self._nccl.version_code in _FORGETS_PEERS:
+            self.close()
+            self._handles = self._register()
+            self._sent = False
+        self._sent = self._sent or sends
 
     def _outcome(self) -> str:
         if self._kind == SYMMETRIC and not all(self._handles):

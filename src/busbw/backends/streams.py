@@ -70,17 +70,19 @@ class PreparedStep:
 
     def time(self, calls: Sequence[int], lead: int, samples: int) -> StreamsLook:
         """Time rounds of so many calls of each stream, behind ``lead`` untimed rounds. All streams of a round
-        begin together; the next one begins when all have ended.
+        begin together; the next one begins when all have ended. A stream without calls takes no part, and
+        the others have no time with it.
         """
         idle = IdleCase().time(0, samples, 1)
         looks = [idle] * len(self._prepared)
         overlap = np.full((len(self._prepared), samples), np.nan)
         if rounds := self._rounds(calls, 0, lead, samples):
             elapsed = rounds.end_ns - rounds.begin_ns
-            for lane, number in enumerate(self._present):
+            active = self._active(calls)
+            for lane, number in enumerate(active):
                 looks[number] = Look(elapsed[lane], rounds.issue_ns[lane])
             if len(self._present) > 1:
-                overlap[self._present] = overlaps(rounds)
+                overlap[active] = overlaps(rounds) if len(active) == len(self._present) else 0.0
         return StreamsLook(tuple(looks), overlap)
 
     def close(self) -> None:
@@ -89,11 +91,14 @@ class PreparedStep:
             own.close()
 
     def _rounds(self, calls: Sequence[int], slot: int, lead: int, samples: int) -> Rounds | None:
-        if not self._present:
+        active = self._active(calls)
+        if not active:
             return None
-        present = [self._prepared[number] for number in self._present]
-        wanted = [calls[number] for number in self._present]
-        return self._backend.together(present, wanted, slot, lead, samples)
+        prepared = [self._prepared[number] for number in active]
+        return self._backend.together(prepared, [calls[n] for n in active], slot, lead, samples)
+
+    def _active(self, calls: Sequence[int]) -> list[int]:
+        return [number for number in self._present if calls[number]]
 
 
 def overlaps(rounds: Rounds) -> Float64Array:

@@ -9,6 +9,10 @@ from typing import Any, Final
 # Words of ``--stats`` that show it.
 CHOICE_WORDS: Final = frozenset({"algorithm", "channels"})
 
+# Up to NCCL 2.23 numbers stand for names (graph/tuning.cc has them in this order).
+NCCL_ALGORITHMS: Final = ("TREE", "RING", "COLLNET_DIRECT", "COLLNET_CHAIN", "NVLS", "NVLS_TREE", "PAT")
+NCCL_PROTOCOLS: Final = ("LL", "LL128", "SIMPLE")
+
 
 @dataclass(frozen=True)
 class Choice:

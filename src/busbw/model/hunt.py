@@ -13,9 +13,10 @@ from typing import Any, Final
 
 BANDWIDTH: Final = "bandwidth"  # nanoseconds of one large message, the second shortest of several
 LATENCY: Final = "latency"  # nanoseconds of one small message, the mean of many: a few late ones count
+QUICKEST: Final = "quickest"  # of the same messages in blocks, the second shortest: what no load makes longer
 RESENT: Final = "resent"  # 1 + TCP segments that the hosts of a test sent again: a loss hides from best times
 BOTH_WAYS: Final = "both-ways"  # as bandwidth, with as much the other way at the same time
-METRICS: Final = (BANDWIDTH, LATENCY)
+METRICS: Final = (BANDWIDTH, LATENCY, QUICKEST)
 
 Lanes = tuple[float, ...]
 Directions = tuple[Lanes, Lanes]  # from the first part to the other, and back
@@ -70,15 +71,17 @@ class Rules:
     """When a part is slow.
 
     ``floors`` is the least loss that is worth naming, by metric: the share of the bandwidth that is missing,
-    of the latency the share by which it is longer, of resent segments their number. ``metrics`` are what is
-    measured, the first of them what decides whether the hunt could decide. ``most_screens`` and
+    of both latencies the share by which they are longer, of resent segments their number. ``metrics`` are
+    what is measured, the first of them what decides whether the hunt could decide. ``most_screens`` and
     ``most_confirms`` bound the rounds of a stage. ``accusation`` is the probability with which the fresh
     tests of healthy parts may speak against any of them, ``acquittal`` that with which those of a slow one
     may speak for it.
     """
 
     metrics: tuple[str, ...] = METRICS
-    floors: dict[str, float] = field(default_factory=lambda: {BANDWIDTH: 0.05, LATENCY: 0.5, RESENT: 10.0})
+    floors: dict[str, float] = field(
+        default_factory=lambda: {BANDWIDTH: 0.05, LATENCY: 0.5, QUICKEST: 0.5, RESENT: 10.0}
+    )
     least_values: int = 16
     most_screens: int = 8
     most_confirms: int = 10
@@ -93,9 +96,9 @@ class Hunt:
     pairs (every pair) or rails (rings by rail and by host).
 
     A test is ``samples`` of as many messages of ``size_bytes`` as take ``sample_ns``, each way, of which the
-    best counts, and ``small_calls`` exchanges of ``small_bytes``, of which the mean does. ``wait`` is how a
-    rank waits in MPI: spin, sleep, or auto: it sleeps where a message takes long. A round that takes longer
-    than ``timeout_s`` has a part in it that hangs.
+    best counts, and ``small_blocks`` blocks of ``small_calls`` exchanges of ``small_bytes``, of which the
+    mean does, and the best block. ``wait`` is how a rank waits in MPI: spin, sleep, or auto: it sleeps where
+    a message takes long. A round that takes longer than ``timeout_s`` has a part in it that hangs.
     """
 
     kind: str
@@ -103,7 +106,8 @@ class Hunt:
     rules: Rules = Rules()
     small_bytes: int = 8
     samples: int = 5
-    small_calls: int = 500
+    small_blocks: int = 20
+    small_calls: int = 25
     sample_ns: float = 20e6
     wait: str = "auto"
     timeout_s: float = 30.0

@@ -31,9 +31,11 @@ MARKS: Final = (
     Mark("host-bound", "issuing the calls takes as long as they run: compare with -G 1 (a CUDA graph)"),
     Mark("part-alone", "for more than a tenth of its time not all other streams were under way; see overlap"),
     Mark("descheduled", "a rank lost its core while it was timed; see `busbw show RUN --case N`"),
-    Mark("throttled", "a GPU lowered its clocks while it was timed"),
+    Mark("throttled", "right after the case power, heat or the power brake held a GPU's clocks down"),
     Mark("clock-error", "the ranks' clocks are not known well enough for a span this short"),
-    Mark("clock-step", "the host's clocks disagree about how long it took: a suspended or migrated machine"),
+    Mark(
+        "clock-step", "a host's clocks, or the ranks', ran apart meanwhile: a suspended or migrated machine"
+    ),
 )
 
 

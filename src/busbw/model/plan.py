@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from busbw.model.case import Case
 from busbw.model.choice import CHOICE_WORDS
@@ -13,6 +13,9 @@ from busbw.model.counts import CountTable
 from busbw.model.hunt import Hunt
 
 PLAN_VERSION = 1
+RAW_RANKS: Final = 16
+# What a stream may have other than the plan.
+OF_A_STREAM: Final = ("checks", "data", "seed", "save_wrong", "rotate", "unique_buffers")
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,9 @@ class Stream:
 
     ``calls`` is how many of its calls make up an iteration, of which every stream begins one at the same
     time; 0 where the ranks find out how many take as long as one call of the slowest stream.
+
+    ``iters`` and ``warmup_iters`` are how many iterations of it are timed and untimed: Limits' ``calls`` and
+    ``warmup_calls``. From ``iters`` on, what is None (or an empty ``data``) is as the plan has it.
     """
 
     collective: str
@@ -87,6 +93,25 @@ class Stream:
     groups: tuple[tuple[int, ...], ...] = ()
     counts: tuple[CountTable, ...] = ()
     pairs: tuple[tuple[int, int], ...] = ()
+    iters: int | None = None
+    warmup_iters: int | None = None
+    checks: int | None = None
+    data: str = ""
+    seed: int | None = None
+    save_wrong: bool | None = None
+    rotate: bool | None = None
+    unique_buffers: bool | None = None
+
+    @property
+    def own(self) -> dict[str, Any]:
+        """The fields of the plan that this stream has another value for, but limits."""
+        return {name: value for name in OF_A_STREAM if (value := getattr(self, name)) not in (None, "")}
+
+    def limits(self, limits: Limits) -> Limits:
+        """Those of the plan, with this stream's iterations."""
+        calls = limits.calls if self.iters is None else self.iters
+        warmup = limits.warmup_calls if self.warmup_iters is None else self.warmup_iters
+        return replace(limits, calls=calls, warmup_calls=warmup)
 
 
 @dataclass(frozen=True)
@@ -150,6 +175,8 @@ class Plan:
     evidence: tuple[str, ...] = ()  # passes behind the timed one: counters, algorithm
     profile: str = ""  # the profiler that ranks run under
     hunt: Hunt | None = None  # instead of cases
+    unique_buffers: bool = False  # of every call, instead of rotating
+    raw_ranks: int = RAW_RANKS  # up to so many ranks all samples of every rank are kept
 
     @property
     def steps(self) -> tuple[tuple[Case, ...], ...]:
@@ -157,11 +184,22 @@ class Plan:
         width = max(1, len(self.streams))
         return tuple(self.cases[first : first + width] for first in range(0, len(self.cases), width))
 
+    @property
+    def places(self) -> str:
+        """Where the buffers of a call lie, in words; of each stream where they differ."""
+        found = [self.of_stream(number) for number in range(len(self.streams))] or [self]
+        words = [_place_words(own.rotate, own.unique_buffers) for own in found]
+        if len(set(words)) == 1:
+            return words[0]
+        return "; ".join(f"stream {number}: {text}" for number, text in enumerate(words))
+
     def of_stream(self, number: int) -> Plan:
         """What one stream is by itself, on a communicator and buffers of its own. Cases keep their places."""
         stream = self.streams[number]
         return replace(
             self,
+            **stream.own,
+            limits=stream.limits(self.limits),
             buffer_bytes=stream.buffer_bytes,
             groups=stream.groups,
             counts=stream.counts,
@@ -241,6 +279,12 @@ class Plan:
             streams=tuple(Stream(**_with_pattern(stream)) for stream in fields.pop("streams", ())),
             **_with_pattern(fields),
         )
+
+
+def _place_words(rotate: bool, unique: bool) -> str:
+    if unique:
+        return "a place of its own for every call"
+    return "rotating through the largest size" if rotate else "one place (hot)"
 
 
 def _with_pattern(fields: dict[str, Any]) -> dict[str, Any]:

@@ -84,6 +84,10 @@ class WorldInfo:
         return tuple(dict.fromkeys(rank.host for rank in self.ranks))
 
 
+# A clock's bound is against rank 0's clock: two ranks' clocks, so a span or a skew, may be off by twice that.
+TWO_RANKS: Final = 2
+
+
 @dataclass(frozen=True)
 class Method:
     """How the numbers were made: printed beside them wherever they go."""
@@ -95,8 +99,11 @@ class Method:
     units: str = "GB/s = 10^9 bytes/s; time in ns"
     retention: str = ""
     timing_cost_ns: float = 0.0
-    clock_error_ns: float | None = None  # of the ranks' synchronised clocks, where they are
+    clock_error_ns: float | None = None  # of every rank's clock against rank 0's, where they are synchronised
     arrival: str = "none"
+
+
+DAMAGED: Final = "damaged"  # the kind of finding of rows that are left out
 
 
 @dataclass(frozen=True)

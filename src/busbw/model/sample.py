@@ -15,7 +15,7 @@ HEADLINE: Final = -3
 
 
 class SampleFlag(IntFlag):
-    """What is known about a sample from outside its duration. The first four are reasons to exclude it."""
+    """What is known about a sample from outside its duration. ``EXCLUDING`` are reasons to leave it out."""
 
     NONE = 0
     DESCHEDULED = 1  # a rank lost its core
@@ -23,6 +23,11 @@ class SampleFlag(IntFlag):
     CLOCK_STEP = 4  # two clocks of a host disagree about how long it took
     MISSED_START = 8
     SINGLE_CALL = 16  # of the pass with one call a sample: for percentiles, not for the headline
+
+
+# What leaves a sample out of times and percentiles, as long as that are few (stats.outliers.exclude). A
+# device that throttles is no reason: that is there to be measured.
+EXCLUDING: Final = int(SampleFlag.DESCHEDULED | SampleFlag.CLOCK_STEP | SampleFlag.MISSED_START)
 
 
 SAMPLE_DTYPE: Final = np.dtype(

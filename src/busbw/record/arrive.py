@@ -27,6 +27,7 @@ from busbw.record.folder import (
     SAMPLES_FILE,
     STREAM_FILE,
 )
+from busbw.record.growing import GrowingFile
 from busbw.record.request import requested
 from busbw.record.results import append_round, forget_results
 from busbw.record.write import write_record
@@ -55,22 +56,13 @@ class Heard:
     """What the follower of a run has heard, for whoever reads along beside it and writes nothing."""
 
     def __init__(self, folder: Path) -> None:
-        self._path = folder / STREAM_FILE
+        self._file = GrowingFile(folder / STREAM_FILE)
         self._numbers = _Numbers()
-        self._offset = 0
         self.count = 0  # events that were given, from the first
 
     def new(self) -> Iterator[Event]:
         """The events that came since; a line whose end is still to come waits for it."""
-        try:
-            with self._path.open("rb") as file:
-                file.seek(self._offset)
-                data = file.read()
-        except OSError:
-            return
-        whole = data[: data.rfind(b"\n") + 1]
-        self._offset += len(whole)
-        for line in whole.splitlines():
+        for line in self._file.new_lines():
             item = decode(line.decode(errors="replace"))
             if item is not None and self._numbers.is_next(item):
                 self.count += 1

@@ -41,6 +41,8 @@ ENDED_FILE: Final = Path("request") / "ended.json"
 TICKET_FILE: Final = Path("request") / "ticket"
 STREAM_FILE: Final = Path("log") / "stream.jsonl"
 LOG_FILE: Final = Path("log") / "ranks.log"
+# What a command of the user's printed, a line of JSON each: its text, and whether that was standard error.
+PRINTED_FILE: Final = Path("log") / "printed.jsonl"
 LAST: Final = "last"
 
 

@@ -21,8 +21,9 @@ LEAST_Z: Final = 3.8906
 
 @dataclass(frozen=True)
 class Shift:
-    """The levels (medians) of the first and the second half, in the unit of the data; ``z`` is the evidence,
-    positive where the second half is slower, ``p`` its two-sided probability without a shift, for reading.
+    """The levels (medians) before and after, of the halves or of the start and the rest, in the unit of the
+    data; ``z`` is the evidence, positive where what comes later is slower, ``p`` its two-sided probability
+    without a shift, for reading.
     """
 
     before: float

@@ -12,6 +12,7 @@ from busbw.stats.modes import Modes, find_modes
 from busbw.stats.outliers import Outliers, count_outliers
 from busbw.stats.percentile import nearest_rank
 from busbw.stats.shift import Shift, find_shift
+from busbw.stats.warmup import faster_start
 
 # Samples that are alike over more than this many neighbours are a drift or a switching level, not noise: at
 # 1000 samples fewer than 50 independent ones are left. An AR(1) series with 0.9 has 14, with 0.95 about 28.
@@ -50,7 +51,7 @@ def judge(times_ns: Float64Array, precision: float = 0.01) -> Shape:
     it in the result.
     """
     tau = autocorrelation_time(times_ns)
-    shift = find_shift(times_ns, precision)
+    shift = find_shift(times_ns, precision) or faster_start(times_ns, precision)
     modes = find_modes(times_ns, precision)
     unstable = shift is not None or (tau > LARGEST_TAU and _spread(times_ns) > precision)
     found = {UNSTABLE: unstable, BIMODAL: modes is not None}

@@ -28,7 +28,7 @@ from busbw.worker.summarize import summarize
 from busbw.worker.verify import Checkable, Verdict, verify
 from busbw.worker.wrong import WrongKeeper
 from busbw.world.base import World
-from busbw.world.clock import recheck, synchronise
+from busbw.world.clock import Recheck, recheck, synchronise
 from busbw.world.mpi import MpiWorld
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Session:
         observer: Saves | None,
     ) -> None:
         self._plan, self._backend, self._given, self._deadline = plan, backend, given, deadline
-        self._keeper = WrongKeeper(given.world, observer) if plan.save_wrong else None
+        self._keeper = WrongKeeper(given.world, observer)
         self._start_s = time.monotonic()
         self._done = 0
         self._reasons = self._agreed_reasons()
@@ -157,10 +157,12 @@ class Session:
             device = self._backend.device_state()  # at once: clocks fall when the work ends
         finally:
             prepared.close()
-        self._renew_clock()
+        clock = self._rechecked()  # at once: it is what this case's readings are worth
         state = _worst_state(device, self._given.world)
         place = self._given.grouping
-        return self._result(case, samples, (verdict, marks), state, limits, place, choice)
+        done = self._result(case, samples, (verdict, marks), state, limits, place, choice, clock=clock)
+        self._keep_clock(clock)
+        return done
 
     def _result(
         self,
@@ -172,6 +174,7 @@ class Session:
         place: Grouping | None,
         choice: Choice | None,
         overlap: float | None = None,
+        clock: Recheck | None = None,
     ) -> Done:
         """What is told and what is kept of a measured case. Collective."""
         plan, given = self._plan, replace(self._given, grouping=place)
@@ -179,10 +182,12 @@ class Session:
             samples = replace(samples, stop=StopReason.BUDGET)
         checked, marks = verdict
         marks += ("part-alone",) if overlap is not None and overlap < _LEAST_OVERLAP else ()
-        result = summarize(case, samples, checked, given, show=plan.show, marks=marks, device=device)
+        result = summarize(
+            case, samples, checked, given, show=plan.show, marks=marks, device=device, clock=clock
+        )
         words = choice.words if choice is not None else ""
         result = self._with_bytes(case, replace(result, overlap=overlap, algorithm=words, choice=choice))
-        return result, retain(case.index, samples, given.world, took_part=given.takes_part)
+        return result, retain(case.index, samples, given.world, plan.raw_ranks, took_part=given.takes_part)
 
     def _first_call_ns(self, prepared: PreparedCase, limits: Limits) -> float:
         """Of the cold first call; 0 where the number of calls is exact, and this is not among them."""
@@ -206,13 +211,13 @@ class Session:
             marks = ("contended", *marks)
         if self._given.profiled:
             marks = ("profiled", *marks)
-        if self._plan.checks == 0 or not case.row.sized:
+        plan = self._plan.of_case(case)
+        if plan.checks == 0 or not case.row.sized:
             return None, marks
-        groups = self._plan.of_case(case).groups
-        if not all(checkable(case, ranks, self._plan.data) for ranks in {*map(len, groups)} or {world.size}):
+        if not all(checkable(case, ranks, plan.data) for ranks in {*map(len, plan.groups)} or {world.size}):
             return None, ("unchecked", *marks)
-        on_wrong = self._keeper.of(case.index, prepared) if self._keeper is not None else None
-        return verify(case, prepared, world, self._plan.seed, self._plan.checks, groups, on_wrong), marks
+        on_wrong = self._keeper.of(case.index, prepared) if plan.save_wrong else None
+        return verify(case, prepared, world, plan.seed, plan.checks, plan.groups, on_wrong), marks
 
     def _choice(self, case: Case, prepared: object) -> Choice | None:
         """How the library does the case, where that was asked for; known on rank 0. Collective."""
@@ -233,15 +238,20 @@ class Session:
         share_s = (limits.budget_seconds - spent_s) * cases / (len(self._plan.cases) - self._done)
         return replace(limits, case_seconds=min(limits.case_seconds, share_s)) if share_s > 0 else None
 
-    def _renew_clock(self) -> None:
-        """Ask the synchronised clocks again, and make new ones where they say so; the larger error counts."""
+    def _rechecked(self) -> Recheck | None:
+        """What the synchronised clocks are worth now; None where there are none. Collective."""
         clock, world = self._given.clock, self._given.world
-        if clock is None or not isinstance(world, MpiWorld):
+        return recheck(world, clock) if clock is not None and isinstance(world, MpiWorld) else None
+
+    def _keep_clock(self, found: Recheck | None) -> None:
+        """The clock for the next case: a new one where the finding asks for it, else with the error that was
+        found last. A larger one before says nothing about the readings to come. Collective.
+        """
+        clock, world = self._given.clock, self._given.world
+        if found is None or clock is None or not isinstance(world, MpiWorld):
             return
-        found = recheck(world, clock)
-        renewed = synchronise(world) if found.renew else clock
-        error_ns = max(found.error_ns, renewed.error_ns)
-        self._given = replace(self._given, clock=replace(renewed, error_ns=error_ns))
+        kept = synchronise(world) if found.renew else replace(clock, error_ns=found.error_ns)
+        self._given = replace(self._given, clock=kept)
 
 
 def _checked_only(case: Case, verdict: Verdict | None, marks: tuple[str, ...]) -> CaseResult:

@@ -57,7 +57,7 @@ class CheckFirst:
 
         # Ranks of a group's communicator have other numbers.
         hosts = () if self._plan.groups else tuple(member.host for member in self._world.members)
-        own = encode_use(read_use(self._ear.lines(), hosts))
+        own = encode_use(read_use(self._ear.lines(), hosts, self._ear.told))
         self._act_on(agree(self._world, own, self._judged_use))
 
     def go_deep(self, backend: Backend) -> None:
@@ -68,8 +68,9 @@ class CheckFirst:
             self._act_on(agree(self._world, *examine(self._world, self._plan, backend)))
 
     def _judged_use(self, parts: list[bytes]) -> tuple[Finding, ...]:
-        from busbw.preflight.asked import Used, judge_use
+        from busbw.preflight.asked import judge_use
         from busbw.preflight.nccl_log import decode_use
+        from busbw.preflight.used import Used
 
         assert self._gathered is not None, "compare comes first"
         return judge_use(Used(self._gathered, tuple(decode_use(part) for part in parts)))

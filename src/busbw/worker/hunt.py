@@ -19,11 +19,22 @@ import numpy as np
 from busbw.errors import ExitCode
 from busbw.hunt.decide import next_round
 from busbw.hunt.field import Field, fields, of_ranks, on_switches
-from busbw.hunt.findings import exit_code, findings, to_fields
+from busbw.hunt.findings import CHECK, exit_code, findings, to_fields
 from busbw.hunt.verdict import Verdict, conclude
 from busbw.model.case import Case
-from busbw.model.finding import Finding, worst_first
-from busbw.model.hunt import BANDWIDTH, LATENCY, RESENT, Hunt, PairTest, Round, RoundResult, Stage
+from busbw.model.finding import Finding, Severity, worst_first
+from busbw.model.hunt import (
+    BANDWIDTH,
+    BOTH_WAYS,
+    LATENCY,
+    QUICKEST,
+    RESENT,
+    Hunt,
+    PairTest,
+    Round,
+    RoundResult,
+    Stage,
+)
 from busbw.model.layout import Placement
 from busbw.planning.rounds import rails, rings, turn, turns
 from busbw.probes.host import queued_ns, stalled_ns
@@ -46,6 +57,12 @@ _LEAST_PAUSE_NS: Final = 50_000  # the kernel's own slack; a wait that would sle
 _MOST_PAUSE_NS: Final = 1_000_000
 _SMALL_PAUSE_NS: Final = 20_000
 _LEAST_OWN: Final = 0.1  # of a latency, whatever ranks waited for their cores: they may have waited at once
+_NOBODY: Final = Finding(
+    Severity.WARNING,
+    "nothing was tested: one rank has nobody to be tested with",
+    hint="give two or more: --ranks 2",
+    check=CHECK,
+)
 
 
 class Hunter(Protocol):
@@ -89,10 +106,11 @@ def _tell(
     observer: Hunter,
     places: Sequence[HostInfo],
 ) -> ExitCode:
-    """Judge what was measured. A matrix of pairs is shown and not judged."""
+    """Judge what was measured. A matrix of pairs is shown and not judged; of one part there is none."""
     if hunt.kind != "isolate":
-        observer.judged({"kind": hunt.kind}, (), ExitCode.OK)
-        return ExitCode.OK
+        code = ExitCode.OK if any(histories) else ExitCode.UNDECIDED
+        observer.judged({"kind": hunt.kind}, () if any(histories) else (_NOBODY,), code)
+        return code
     verdicts: list[Verdict] = []
     told: list[dict[str, Any]] = []
     found: list[Finding] = []
@@ -192,9 +210,12 @@ class _Tester:
                 own[metric] = ([1.0 + resent_segments() - before],) * 2
             elif metric == BANDWIDTH:
                 own[metric] = (self._wide(there), self._wide(back))
-            else:
-                took = self._small((*there, *back)) if metric == LATENCY else self._wide((*there, *back))
-                own[metric] = (took, took)
+            elif metric == LATENCY:
+                mean, blocks = self._small((*there, *back))
+                own[metric] = (mean, mean)
+                own[QUICKEST] = (blocks, blocks)
+            elif metric == BOTH_WAYS:
+                own[metric] = (self._wide((*there, *back)),) * 2
 
     def _doing(self, field: Field, chosen: Round) -> str:
         """What this rank does in a round, for whoever finds it waiting."""
@@ -224,18 +245,23 @@ class _Tester:
             prepared.run(0)
             return [self._sample(prepared, self._calls) for _ in range(self.hunt.samples)]
 
-    def _small(self, pairs: tuple[tuple[int, int], ...]) -> list[float]:
+    def _small(self, pairs: tuple[tuple[int, int], ...]) -> tuple[list[float], list[float]]:
         """Nanoseconds of a small exchange on this rank, the mean of many, the late ones among them; those
         of it in which the rank had no core; and the share of the time in which anything on the host had none.
+        Beside them, nanoseconds of an exchange in each block. Blocks follow one another without a barrier:
+        whoever is late at the end of one makes the next longer for the partner, and the longer end counts.
         """
         with self._prepared(pairs, self.hunt.small_bytes, _SMALL_PAUSE_NS * self._sleeps) as prepared:
             prepared.run(0, _SMALL_LEAD)
             start_ns, stalled, before_ns = time.monotonic_ns(), stalled_ns(), queued_ns()
-            took = self._sample(prepared, self.hunt.small_calls)
+            self.world.barrier()
+            took = prepared.time(0, self.hunt.small_blocks, self.hunt.small_calls).elapsed_ns
+            blocks = [float(each) / self.hunt.small_calls for each in took]
+            calls = self.hunt.small_blocks * self.hunt.small_calls
             # Beside it, what this rank waited for a core: another program's doing, and no fault of the link.
             queued = queued_ns() - before_ns if self._backend.name == "mpi" else 0
             share = (stalled_ns() - stalled) / (time.monotonic_ns() - start_ns)
-            return [took, queued / self.hunt.small_calls, min(1.0, share)]
+            return [float(took.sum()) / calls, queued / calls, min(1.0, share)], blocks
 
     def _sample(self, prepared: PreparedCase, calls: int) -> float:
         self.world.barrier()

@@ -26,7 +26,7 @@ from busbw.worker.describe import describe
 from busbw.worker.hunt import Hunter, go_hunting
 from busbw.worker.measure import SINGLE_CALLS, Conditions
 from busbw.worker.pin import pin
-from busbw.worker.retain import RULE, Kept
+from busbw.worker.retain import Kept, rule
 from busbw.world.base import World
 from busbw.world.clock import GlobalClock, synchronise
 from busbw.world.mpi import MpiWorld
@@ -207,7 +207,7 @@ def _method(plan: Plan, given: Conditions) -> Method:
     of = "elapsed / k" if plan.timing.mode == "throughput" else single
     if plan.streams:
         of += " in rounds that all streams begin together"
-    where = "rotating through the largest size" if plan.rotate else "one place (hot)"
+    where = plan.places
     if plan.options.unalign:
         where += f", misaligned by {plan.options.unalign} elements"
     if plan.options.memory != "device":
@@ -218,7 +218,7 @@ def _method(plan: Plan, given: Conditions) -> Method:
         mode=plan.timing.mode,
         time=f"median over samples of the {_TIMES[plan.timing.time]} of {of}",
         buffers=where,
-        retention=RULE,
+        retention=rule(plan.raw_ranks),
         timing_cost_ns=given.timing_cost_ns,
         clock_error_ns=given.clock.error_ns if given.clock is not None else None,
         arrival=plan.timing.arrival,

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from busbw.backends.base import Look, PreparedCase
 from busbw.model.plan import Limits, Timing
 from busbw.model.result import StopReason
-from busbw.model.sample import SampleFlag
+from busbw.model.sample import EXCLUDING, SampleFlag
 from busbw.stats import stopping
 from busbw.stats.outliers import exclude
 from busbw.worker.across_ranks import Across, Grouping, across_ranks
@@ -30,7 +30,6 @@ MOST_CALLS_A_ROUND: Final = 1024
 LEAST_LOOP_CALLS: Final = 20
 # Single calls for percentiles: p99 needs 299 (stats.percentile).
 SINGLE_CALLS: Final = 320
-EXCLUDING: Final = int(SampleFlag.DESCHEDULED | SampleFlag.CLOCK_STEP | SampleFlag.MISSED_START)
 
 Int64Array = npt.NDArray[np.int64]
 Float64Array = npt.NDArray[np.float64]
@@ -220,7 +219,7 @@ def measure(prepared: PreparedCase, given: Conditions, limits: Limits) -> Sample
             taken = Taken.none(k)
             continue
         stop = _enough(taken, limits)
-        wanted = _next_look(len(taken.across), limits)
+        wanted = _next_look(taken, limits)
     samples = Samples(
         taken,
         warmup_calls,
@@ -301,16 +300,28 @@ def _first_look(limits: Limits, pace: Pace, given: Conditions, prepared: Prepare
         samples, groups = stopping.fixed_samples(limits.calls // group, -(-k // group), least)
         return samples, groups * group
     k = min(_multiple(k, group), prepared.max_calls)
-    fitting = int(limits.case_seconds * 1e9 / (k * pace.call_ns))
-    return max(1, min(stopping.next_look(0), fitting)), k
+    return max(1, min(stopping.FIRST_LOOK, _fitting(limits.case_seconds * 1e9, k * pace.call_ns))), k
+
+
+def _fitting(left_ns: float, sample_ns: float) -> int:
+    """How many samples fit into the time."""
+    return int(left_ns / sample_ns)
 
 
 def _multiple(calls: int, group: int) -> int:
     return -(-calls // group) * group
 
 
-def _next_look(samples: int, limits: Limits) -> int:
-    return min(stopping.next_look(samples), max(limits.max_samples, samples + 1))
+def _next_look(taken: Taken, limits: Limits) -> int:
+    """Samples to have at the next look. Before eight of them no look can stop by precision, so more looks
+    spoil no promise there, and none asks for more than fits into the time that is left.
+    """
+    samples = len(taken.across)
+    wanted = min(stopping.next_look(samples), max(limits.max_samples, samples + 1))
+    if samples >= stopping.FIRST_LOOK:
+        return wanted
+    left_ns = limits.case_seconds * 1e9 - float(taken.across.worst.sum())
+    return min(wanted, samples + max(1, _fitting(left_ns, float(np.median(taken.across.worst)))))
 
 
 def _enough(taken: Taken, limits: Limits) -> StopReason | None:

@@ -15,6 +15,8 @@ from collections.abc import Iterator, MutableMapping
 from pathlib import Path
 from typing import Final
 
+from busbw.preflight.nccl_log import subsystems
+
 _LEVEL, _PARTS, _FILE = "NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE"
 # What tells of networks, plugins and connections. TUNING writes a line for every call, so not that.
 _OUR_PARTS: Final = "INIT,ENV,NET,GRAPH"
@@ -33,12 +35,20 @@ class NcclEar:
         self._environ = environ
         self._level = environ.get(_LEVEL, "").upper()
         self._own_file = environ.get(_FILE, "") if self._level in _FULL_LEVELS else ""
+        self._parts = environ.get(_PARTS) if self._level in _FULL_LEVELS else _OUR_PARTS
+        # NCCL opens the file for warnings too: those lines go there from here.
+        self._warnings_file = environ.get(_FILE, "") if self._level == "WARN" else ""
         self._saved: dict[str, str | None] = {}
         self._heard = bytearray()
         self._marked = threading.Event()
         self._write_fd = -1
         if not self._own_file and not environ.get(_FILE, "").startswith(_PIPES):
             self._listen()
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """The subsystems that NCCL logs: the user's own, or ours where the user asked for no log."""
+        return subsystems(self._parts)
 
     def lines(self) -> list[str]:
         """What NCCL wrote so far, and its settings as they were before."""
@@ -74,6 +84,7 @@ class NcclEar:
 
     def _drain(self, read_fd: int) -> None:
         """Until the process ends: NCCL must never find the pipe full."""
+        shown_fd = self._shown_fd()
         for line in _lines(read_fd):
             if line == _MARK:
                 self._marked.set()
@@ -82,7 +93,15 @@ class NcclEar:
                 self._heard += line
             if self._is_wanted(line):
                 with contextlib.suppress(OSError):
-                    os.write(sys.stdout.fileno(), line)
+                    os.write(shown_fd, line)
+
+    def _shown_fd(self) -> int:
+        """Where the user's own setting shows lines: the file that it names, else standard output."""
+        if self._warnings_file and not self._warnings_file.startswith(_PIPES):
+            with contextlib.suppress(OSError):
+                flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+                return os.open(_expanded(self._warnings_file), flags, 0o666)
+        return sys.stdout.fileno()
 
     def _is_wanted(self, line: bytes) -> bool:
         """Whether the user's own setting would have shown the line."""

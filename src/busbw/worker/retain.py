@@ -1,4 +1,8 @@
-"""Which samples are kept: the maximum over ranks, a digest of every rank, raw samples of some or all."""
+"""Which samples are kept: the maximum over ranks, a digest of every rank, raw samples of some or all.
+
+Up to ``raw_ranks`` ranks every rank's raw samples are kept; beyond, those of rank 0, whose host time some
+columns are of, and of the slowest few.
+"""
 
 from __future__ import annotations
 
@@ -8,26 +12,29 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from busbw.model.plan import RAW_RANKS
 from busbw.model.sample import (
     DIGEST_DTYPE,
+    EXCLUDING,
     HEADLINE,
     MAX_OVER_RANKS,
     MIN_OVER_RANKS,
     SAMPLE_DTYPE,
     SampleFlag,
 )
-from busbw.worker.measure import EXCLUDING, Samples, Taken
+from busbw.worker.measure import Samples, Taken
 from busbw.world.base import World
 
-# Up to this many ranks every rank's raw samples are kept; beyond, those of the slowest few.
-RAW_RANKS: Final = 16
 SLOWEST_RANKS: Final = 4
 
-RULE: Final = (
-    "per sample the maximum and minimum over ranks; a digest of every rank;"
-    f" raw samples of all ranks up to {RAW_RANKS} ranks,"
-    f" beyond that of the {SLOWEST_RANKS} with the largest median"
-)
+
+def rule(raw_ranks: int) -> str:
+    """What is kept, in words for the record."""
+    return (
+        "per sample the maximum and minimum over ranks; a digest of every rank;"
+        f" raw samples of all ranks up to {raw_ranks} ranks,"
+        f" beyond that of rank 0 and of the {SLOWEST_RANKS} with the largest median"
+    )
 
 
 @dataclass(frozen=True)
@@ -41,10 +48,12 @@ class Kept:
 NOTHING_KEPT: Final = Kept(np.empty(0, SAMPLE_DTYPE), np.empty(0, DIGEST_DTYPE))
 
 
-def retain(case: int, samples: Samples, world: World, *, took_part: bool = True) -> Kept:
+def retain(
+    case: int, samples: Samples, world: World, raw_ranks: int = RAW_RANKS, *, took_part: bool = True
+) -> Kept:
     """Bring the rows of one case to rank 0. Collective over the world; a rank that sat out has none."""
     digests = world.gather(_digest(case, world.rank, samples).tobytes() if took_part else b"")
-    speakers = _speakers(digests, world) if took_part or world.size > RAW_RANKS else []
+    speakers = _speakers(digests, world, raw_ranks) if took_part or world.size > raw_ranks else []
     own = [
         _rows(case, world.rank, part, part.own_ns, part.issue_ns, single=part is samples.singles)
         for part in _parts(samples)
@@ -75,14 +84,14 @@ def _shared_rows(case: int, taken: Taken, single: bool) -> list[npt.NDArray[np.v
     return rows
 
 
-def _speakers(digests: list[bytes] | None, world: World) -> list[int]:
-    if world.size <= RAW_RANKS:
+def _speakers(digests: list[bytes] | None, world: World, raw_ranks: int) -> list[int]:
+    if world.size <= raw_ranks:
         return list(range(world.size))
     chosen = None
     if digests is not None:
         rows = np.frombuffer(b"".join(digests), DIGEST_DTYPE)
         slowest = np.argsort(-rows["median_ns"], kind="stable")[:SLOWEST_RANKS]
-        chosen = rows["rank"][slowest].astype(np.int64).tobytes()
+        chosen = np.union1d(rows["rank"][slowest], rows["rank"][rows["rank"] == 0]).astype(np.int64).tobytes()
     return [int(rank) for rank in np.frombuffer(world.broadcast(chosen), np.int64)]
 
 

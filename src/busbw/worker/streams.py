@@ -32,9 +32,11 @@ EDGE_ITERATIONS: Final = 20
 # Calls of a balanced stream that are this far from what the last look shows are corrected.
 _DRIFT: Final = 0.1
 _NO_OVERLAP: Final = 2.0  # of a rank that has no other stream
+_ALONE: Final = -1.0  # another stream of the rank has stopped: it has done its iterations
 
 Float64Array = npt.NDArray[np.float64]
-Calls = tuple[int, ...]
+Calls = tuple[int, ...]  # of each stream
+Iterations = tuple[int, ...]  # of each stream
 
 
 @dataclass(frozen=True)
@@ -62,10 +64,13 @@ class _Pace:
 
     def calls(self, iterations: int) -> Calls:
         """Calls of each stream: as given, or as many as take as long as the slowest stream's."""
-        time_ns = iterations * self.iteration_ns
+        return self.calls_of((iterations,) * len(self.fixed))
+
+    def calls_of(self, iterations: Iterations) -> Calls:
+        """Calls of each stream in so many iterations of its own; none in no iteration."""
         return tuple(
-            iterations * count or max(1, round(time_ns / ns))
-            for ns, count in zip(self.call_ns, self.fixed, strict=True)
+            own and (own * count or max(1, round(own * self.iteration_ns / ns)))
+            for own, ns, count in zip(iterations, self.call_ns, self.fixed, strict=True)
         )
 
     def timed(self, timing_cost_ns: float, limits: Limits) -> _Pace:
@@ -99,7 +104,8 @@ class _Step:
         self.warmup_calls = np.zeros(len(self._fixed), np.int64)
         self.lost_ns = 0
         self.taken: tuple[Taken, ...] = ()
-        self.overlap = np.empty((len(self._fixed), 0))
+        self._overlap: tuple[Float64Array, ...] = ()
+        self._call_ns = np.ones(len(self._fixed))
 
     def paced(self, call_ns: Float64Array) -> _Pace:
         """The pace of calls that take so long."""
@@ -111,18 +117,26 @@ class _Step:
         looks = self._prepared.time(calls, 0, 1).looks
         slowest = self._given.world.max(np.concatenate([look.elapsed_ns for look in looks]))
         self.warmup_calls += calls
-        return self.paced(np.asarray(np.maximum(1.0, slowest / np.array(calls)), np.float64))
+        own = np.array(calls)
+        shown = np.maximum(1.0, slowest / np.maximum(1, own))
+        self._call_ns = np.where(own > 0, shown, self._call_ns)
+        return self.paced(self._call_ns)
 
-    def warm_up(self, limits: Limits) -> _Pace:
-        """Untimed iterations, as for one operation alone; each round corrects the pace."""
+    def warm_up(self, limits: Limits, own: Iterations) -> _Pace:
+        """Untimed iterations, as for one operation alone; each round corrects the pace. A stream is through
+        with as many as are its ``own``, unless there is a time to fill.
+        """
         least, least_ns = measure.untimed(limits)
+        least = max(least, *own) if limits.warmup_calls is not None else least
         pace = self.agreed(tuple(max(1, count) for count in self._fixed))
         done, spent_ns, rounds = 1, pace.iteration_ns, 1
         fixed = limits.warmup_calls is not None
         while (done < least if fixed else rounds < LEAST_ROUNDS) or spent_ns < least_ns:
             left = max(least - done, math.ceil(least_ns / pace.iteration_ns))
             iterations = max(1, min(left, measure.MOST_CALLS_A_ROUND, 2 ** (rounds + 1)))
-            pace = self.agreed(pace.calls(iterations))
+            needed = spent_ns < least_ns or not fixed
+            wanted = [iterations if needed else min(iterations, max(0, count - done)) for count in own]
+            pace = self.agreed(pace.calls_of(tuple(wanted)))
             done, spent_ns, rounds = done + iterations, spent_ns + iterations * pace.iteration_ns, rounds + 1
         return pace.timed(self._given.timing_cost_ns, limits)
 
@@ -131,33 +145,42 @@ class _Step:
         for number, taken in enumerate(self.taken):
             self.warmup_calls[number] += len(taken.across) * taken.k
         self.taken = tuple(Taken.none(k) for k in pace.calls(pace.repeat))
-        self.overlap = np.empty((len(self._fixed), 0))
+        self._overlap = (np.empty(0),) * len(self.taken)
 
-    def add(self, samples: int, lead: int = 1) -> None:
-        """One look more, behind ``lead`` untimed samples. Collective."""
+    def add(self, wanted: Sequence[int], lead: int = 1) -> None:
+        """One look more, behind ``lead`` untimed samples, of the streams that have less than so many samples.
+        Collective.
+        """
         given = self._given
+        left = [count - len(taken.across) for count, taken in zip(wanted, self.taken, strict=True)]
+        samples = min(given.max_samples_per_look, *(count for count in left if count > 0))
         given.world.barrier()
         before = CoreClock.now()
-        look = self._prepared.time([taken.k for taken in self.taken], lead, samples)
+        calls = [taken.k if count > 0 else 0 for count, taken in zip(left, self.taken, strict=True)]
+        look = self._prepared.time(calls, lead, samples)
         after = CoreClock.now()
         lost = 0 if given.contended else after.lost_since(before)
         self.lost_ns += lost
         stepped = SampleFlag.CLOCK_STEP if after.stepped_since(before) else 0
-        taken = []
-        for own, part, grouping in zip(look.looks, self.taken, self._groupings, strict=True):
+        smallest = -given.world.max(-np.nan_to_num(look.overlap, nan=_NO_OVERLAP).reshape(-1))
+        shares = smallest.reshape(look.overlap.shape)
+        if 0 in calls:
+            shares[shares == 0] = _ALONE
+        taken, overlap = list(self.taken), list(self._overlap)
+        for number in np.flatnonzero(calls).tolist():
+            own = look.looks[number]
             flags = np.full(samples, stepped, np.int64)
             if lost and own.took_part:
                 flags |= flag_lost(own.elapsed_ns, lost)
-            across = across_ranks(own, flags, given.timing.time, given.world, None, grouping)
-            taken.append(part.extended(own, across))
-        self.taken = tuple(taken)
-        smallest = -given.world.max(-np.nan_to_num(look.overlap, nan=_NO_OVERLAP).reshape(-1))
-        self.overlap = np.concatenate((self.overlap, smallest.reshape(look.overlap.shape)), axis=1)
+            across = across_ranks(own, flags, given.timing.time, given.world, None, self._groupings[number])
+            taken[number] = taken[number].extended(own, across)
+            overlap[number] = np.concatenate((overlap[number], shares[number]))
+        self.taken, self._overlap = tuple(taken), tuple(overlap)
 
     @property
     def samples(self) -> int:
-        """How many there are of every stream."""
-        return len(self.taken[0].across)
+        """How many there are of the stream with most."""
+        return max(len(taken.across) for taken in self.taken)
 
     def seen(self, limits: Limits) -> _Pace:
         """The pace that the samples show."""
@@ -167,7 +190,10 @@ class _Step:
     @property
     def spent_s(self) -> float:
         """What sampling took, by the slowest stream of each sample."""
-        return float(np.max([taken.across.worst for taken in self.taken], axis=0).sum()) / 1e9
+        worst = np.zeros((len(self.taken), self.samples))
+        for row, taken in zip(worst, self.taken, strict=True):
+            row[: len(taken.across)] = taken.across.worst
+        return float(worst.max(axis=0).sum()) / 1e9
 
     def results(self, stops: Sequence[StopReason], limits: Limits, first_ns: Float64Array) -> list[Together]:
         """What the ranks know of every stream."""
@@ -181,10 +207,18 @@ class _Step:
                 settling=measure.settling(taken.times_ns, limits) if limits.calls is None else 0,
                 lost_ns=self.lost_ns,
             )
-            kept = self.overlap[number, taken.kept[samples.settling :]]
-            shared = kept[kept <= 1.0]
-            found.append(Together(samples, float(np.median(shared)) if len(shared) else None))
+            kept = self._overlap[number][taken.kept[samples.settling :]]
+            found.append(Together(samples, _overlap(kept)))
         return found
+
+
+def _overlap(shares: Float64Array) -> float | None:
+    """The median over samples; of those that no other stream has left alone, times their share."""
+    known = shares[shares <= 1.0]
+    if not len(known):
+        return None
+    beside = known[known != _ALONE]
+    return float(np.median(beside)) * len(beside) / len(known) if len(beside) else 0.0
 
 
 def measure_together(
@@ -197,19 +231,20 @@ def measure_together(
 ) -> list[Together]:
     """Time one step. Collective over the world; ``first_ns`` is of each stream's first call, cold."""
     step = _Step(prepared, given, groupings, streams)
+    counts = _Counts.of(streams, limits)
     if limits.outer_iters:
-        return _repeated(step, given, limits, first_ns)
-    pace = step.warm_up(limits)
-    wanted = _start(step, pace, limits)
+        return _repeated(step, given, limits, counts, first_ns)
+    pace = step.warm_up(limits, counts.untimed)
+    wanted = _start(step, pace, limits, counts)
     for _ in range(MOST_CALIBRATIONS):
-        _take(step, wanted, given)
+        _take(step, wanted)
         better = step.seen(limits)
         if not _is_other(pace, better):
             break
         pace = better
-        wanted = _start(step, pace, limits)
+        wanted = _start(step, pace, limits, counts)
     while True:
-        _take(step, wanted, given)
+        _take(step, wanted)
         judged = [
             stopping.judge_look(taken.times_ns, len(taken.across), step.spent_s, limits).stop
             for taken in step.taken
@@ -217,7 +252,8 @@ def measure_together(
         stops = [stop for stop in judged if stop is not None]
         if len(stops) == len(judged):
             return step.results(stops, limits, first_ns)
-        wanted = min(stopping.next_look(step.samples), max(limits.max_samples, step.samples + 1))
+        more = min(stopping.next_look(step.samples), max(limits.max_samples, step.samples + 1))
+        wanted = (more,) * len(streams)
 
 
 def first_calls_ns(prepared: PreparedStep, given: Conditions, streams: Sequence[Stream]) -> Float64Array:
@@ -226,20 +262,49 @@ def first_calls_ns(prepared: PreparedStep, given: Conditions, streams: Sequence[
     return step.agreed((1,) * len(streams)).call_ns
 
 
-def _start(step: _Step, pace: _Pace, limits: Limits) -> int:
-    """How many samples the first look at this pace has."""
+@dataclass(frozen=True)
+class _Counts:
+    """Iterations of each stream that are timed (0 where that is not fixed) and untimed."""
+
+    timed: Iterations
+    untimed: Iterations
+
+    @classmethod
+    def of(cls, streams: Sequence[Stream], limits: Limits) -> _Counts:
+        own = [stream.limits(limits) for stream in streams]
+        return cls(tuple(each.calls or 0 for each in own), tuple(measure.untimed(each)[0] for each in own))
+
+    @property
+    def both(self) -> Iterations:
+        """Timed and untimed together."""
+        return tuple(map(sum, zip(self.timed, self.untimed, strict=True)))
+
+    def repeat(self, fitting: int) -> int:
+        """How many iterations make up a sample, so that none of a stream is left out: as many as fit."""
+        fitting = max(1, min(fitting, min(self.timed) // stopping.FIRST_LOOK))
+        whole = math.gcd(*self.timed)
+        return max(n for n in range(1, fitting + 1) if whole % n == 0)
+
+
+def _start(step: _Step, pace: _Pace, limits: Limits, counts: _Counts) -> Iterations:
+    """How many samples of each stream the first look at this pace ends with."""
     if limits.calls is not None:
-        samples, repeat = stopping.fixed_samples(limits.calls, pace.repeat)
+        if len(set(counts.timed)) == 1:
+            samples, repeat = stopping.fixed_samples(counts.timed[0], pace.repeat)
+            step.begin(replace(pace, repeat=repeat))
+            return (samples,) * len(counts.timed)
+        repeat = counts.repeat(pace.repeat)
         step.begin(replace(pace, repeat=repeat))
-        return samples
+        return tuple(timed // repeat for timed in counts.timed)
     step.begin(pace)
     fitting = int(limits.case_seconds * 1e9 / (pace.repeat * pace.iteration_ns))
-    return max(1, min(stopping.next_look(0), fitting))
+    return (max(1, min(stopping.next_look(0), fitting)),) * len(counts.timed)
 
 
-def _take(step: _Step, wanted: int, given: Conditions) -> None:
-    while step.samples < wanted:
-        step.add(min(wanted - step.samples, given.max_samples_per_look))
+def _take(step: _Step, wanted: Sequence[int], lead: int = 1) -> None:
+    """Sample until every stream has so many samples: one that has them stops, and the others go on."""
+    while any(len(taken.across) < count for taken, count in zip(step.taken, wanted, strict=True)):
+        step.add(wanted, lead)
 
 
 def _is_other(pace: _Pace, better: _Pace) -> bool:
@@ -251,20 +316,20 @@ def _is_other(pace: _Pace, better: _Pace) -> bool:
     return drifted or better.repeat > 2 * pace.repeat
 
 
-def _repeated(step: _Step, given: Conditions, limits: Limits, first_ns: Float64Array) -> list[Together]:
+def _repeated(
+    step: _Step, given: Conditions, limits: Limits, counts: _Counts, first_ns: Float64Array
+) -> list[Together]:
     """Two-level iterations, as ``worker.outer`` has them of one operation."""
     assert limits.calls, "the plan has -n with repetitions"
-    timed, untimed = limits.calls, limits.warmup_calls or 0
+    untimed = counts.untimed if limits.warmup_calls is not None else (0,) * len(counts.timed)
+    counts = replace(counts, untimed=untimed)
     pace = step.paced(first_ns)
     for _ in range(limits.outer_warmup_iters):
-        pace = step.agreed(pace.calls(timed + untimed))
-    fitting = min(pace.timed(given.timing_cost_ns, limits).repeat, max(1, timed // stopping.FIRST_LOOK))
-    pace = replace(pace, repeat=max(n for n in range(1, fitting + 1) if timed % n == 0))
+        pace = step.agreed(pace.calls_of(counts.both))
+    pace = replace(pace, repeat=counts.repeat(pace.timed(given.timing_cost_ns, limits).repeat))
     step.begin(pace)
     for repetition in range(1, limits.outer_iters + 1):
-        if untimed:
-            step.agreed(pace.calls(untimed))
-        samples = repetition * timed // pace.repeat
-        while step.samples < samples:
-            step.add(min(samples - step.samples, given.max_samples_per_look), lead=0)
+        if any(untimed):
+            step.agreed(pace.calls_of(untimed))
+        _take(step, [repetition * timed // pace.repeat for timed in counts.timed], lead=0)
     return step.results([StopReason.CALLS] * len(step.taken), limits, first_ns)

@@ -9,22 +9,24 @@ import numpy as np
 
 from busbw.backends.base import DeviceState
 from busbw.model.case import Case
+from busbw.model.record import TWO_RANKS
 from busbw.model.result import FIELD_WORDS, CaseResult, GroupResult, Status, StopReason
-from busbw.model.sample import SampleFlag
+from busbw.model.sample import EXCLUDING, SampleFlag
 from busbw.stats import stopping
 from busbw.stats.interval import estimate
 from busbw.stats.outliers import exclude
 from busbw.stats.statistic import Series, parse_statistics
 from busbw.stats.verdict import judge
 from busbw.units import gb_per_s
-from busbw.worker.measure import EXCLUDING, Conditions, Samples, Taken
+from busbw.worker.measure import Conditions, Samples, Taken
 from busbw.worker.verify import Verdict
+from busbw.world.clock import Recheck
 
 # NVML's reasons that lower clocks under load: power cap, hardware and thermal slowdown, power brake.
 _THROTTLING: Final = 0x04 | 0x08 | 0x20 | 0x40 | 0x80
 # Issuing takes this part of a call's time or more: the host, not the fabric, sets the pace.
 _HOST_BOUND: Final = 0.9
-# A span shorter than 20 times the clocks' error is mostly that error (measurement method: 5 %).
+# A span shorter than 20 times what two ranks' clocks may differ by tells little (measurement method: 5 %).
 _CLOCK_SHARE: Final = 0.05
 _LIMITED: Final = (StopReason.MAX_SAMPLES, StopReason.CASE_TIME, StopReason.BUDGET)
 # What means over several calls tell as well as single calls do.
@@ -41,8 +43,10 @@ def summarize(
     show: tuple[str, ...] = (),
     marks: tuple[str, ...] = (),
     device: DeviceState | None = None,
+    clock: Recheck | None = None,
 ) -> CaseResult:
-    """The result of a measured case, the same on every rank but for what only this rank knows.
+    """The result of a measured case, the same on every rank but for what only this rank knows. ``clock`` is
+    what the common clock of ``given`` was found to be worth after the last sample.
 
     A wrong case keeps its time, but has no bandwidth: nothing was delivered at that rate.
     """
@@ -51,7 +55,7 @@ def summarize(
     ranks = _ranks_of_a_group(given)
     algbw, busbw = bandwidths(case, ranks, None if wrong or ranks is None else headline.median)
     taken = samples.taken
-    evidence = _evidence(samples, given, device)
+    evidence = _evidence(samples, given, device, clock)
     issue_ns = float(np.median(taken.across.issue[taken.kept])) / taken.k
     return CaseResult(
         case=case.index,
@@ -153,7 +157,9 @@ def _skew_ns(taken: Taken) -> float | None:
     return None if len(skew) == 0 or skew[0] < 0 else float(np.median(skew))
 
 
-def _evidence(samples: Samples, given: Conditions, device: DeviceState | None) -> dict[str, Any]:
+def _evidence(
+    samples: Samples, given: Conditions, device: DeviceState | None, clock: Recheck | None
+) -> dict[str, Any]:
     """What stands behind the marks; only what says something."""
     shape = judge(samples.times_ns, stopping.target(given.limits, float(np.median(samples.times_ns))))
     out: dict[str, Any] = {"outliers": asdict(shape.outliers)}
@@ -170,11 +176,15 @@ def _evidence(samples: Samples, given: Conditions, device: DeviceState | None) -
         out["settling_samples"] = samples.settling
     if samples.singles is not None:
         out["single_calls"] = len(samples.singles.across)
-        single_ns = float(np.median(samples.singles.across.headline))
+        # One by one, or in groups of -m, which are issued as one.
+        single_ns = float(np.median(samples.singles.across.headline)) / samples.singles.k
         out["single_call_ns"] = single_ns
         out["timing_overhead_ns"] = single_ns - float(np.median(samples.times_ns))
     if given.clock is not None and given.timing.mode == "latency":
-        out["clock_error_ns"] = given.clock.error_ns
+        # Clocks that run evenly were in between no further off than at one of the ends.
+        out["clock_error_ns"] = max(given.clock.error_ns, clock.error_ns if clock is not None else 0.0)
+    if clock is not None and clock.excess_ns > 0:
+        out["clock_excess_ns"], out["clock_excess_rank"] = clock.excess_ns, clock.rank
     if device is not None:
         out["clock_mhz"] = device.clock_mhz
         out["throttle_bits"] = device.throttle_bits
@@ -203,10 +213,10 @@ def _marks(
         **dict.fromkeys(evidence.get("shape", ()), True),
         "host-bound": _is_host_bound(samples, time_ns, issue_ns),
         "descheduled": "descheduled" in flagged,
-        "clock-step": "clock_step" in flagged,
+        "clock-step": "clock_step" in flagged or "clock_excess_ns" in evidence,
         "throttled": bool(evidence.get("throttle_bits", 0) & _THROTTLING),
         "clock-error": (given.timing.time == "span" or "skew" in show)
-        and evidence.get("clock_error_ns", 0.0) > _CLOCK_SHARE * time_ns,
+        and TWO_RANKS * evidence.get("clock_error_ns", 0.0) > _CLOCK_SHARE * time_ns,
     }
     return tuple(mark for mark, is_found in found.items() if is_found)
 

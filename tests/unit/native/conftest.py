@@ -104,6 +104,16 @@ class Type:
             return self.format.decode(self.format.encode(result))
         return result
 
+    def reduce_in_tree(self, op: str, values: Array, random: np.random.Generator) -> Array:
+        """Reduce the rows of ``values`` pairwise in a random tree, in the type's own arithmetic."""
+        while len(values) > 1:
+            values = values[random.permutation(len(values))]
+            pairs = int(random.integers((len(values) + 3) // 4, len(values) // 2 + 1))
+            joined = self.apply(op, values[:pairs], values[pairs : 2 * pairs])
+            values = np.concatenate([joined, values[2 * pairs :]])
+        total: Array = values[0]
+        return total
+
     def pattern(self, op: str, ranks: int, seed: int = 7) -> core.Pattern:
         return core.pattern(seed, ranks, self.number, OPS[op])
 

@@ -20,17 +20,6 @@ EVERY_OP = pytest.mark.parametrize("op", ["sum", "prod", "max", "min"])
 NATIVE = Path(__file__).resolve().parents[3] / "native"
 
 
-def reduce_in_tree(type_: Type, op: str, values: Array, random: np.random.Generator) -> Array:
-    """Reduce the rows of ``values`` pairwise in a random tree, in the type's own arithmetic."""
-    while len(values) > 1:
-        values = values[random.permutation(len(values))]
-        pairs = int(random.integers((len(values) + 3) // 4, len(values) // 2 + 1))
-        joined = type_.apply(op, values[:pairs], values[pairs : 2 * pairs])
-        values = np.concatenate([joined, values[2 * pairs :]])
-    total: Array = values[0]
-    return total
-
-
 def reduce_in_chain(type_: Type, op: str, values: Array, random: np.random.Generator) -> Array:
     order = random.permutation(len(values))
     total: Array = values[order[0]]
@@ -48,7 +37,7 @@ def test_every_order_gives_the_expected_bits(type_: Type, op: str) -> None:
         count = 128 if ranks < 100 else 32
         values = type_.decode(type_.contributions(pattern, count, first_index))
         expected = type_.decode(type_.filled(pattern, count, REDUCED, first_index=first_index))
-        assert np.array_equal(reduce_in_tree(type_, op, values, random), expected), ranks
+        assert np.array_equal(type_.reduce_in_tree(op, values, random), expected), ranks
         if ranks <= 64:
             assert np.array_equal(reduce_in_chain(type_, op, values, random), expected), ranks
 

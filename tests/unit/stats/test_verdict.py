@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from busbw.model.mark import MARKS
+from busbw.model.plan import Limits
+from busbw.stats.stopping import judge_look, next_look
 from busbw.stats.verdict import BIMODAL, UNSTABLE, judge
 
 Draw = Callable[[np.random.Generator, int], np.ndarray]
@@ -43,6 +45,21 @@ def test_a_shift_away_from_the_middle_is_unstable_by_its_autocorrelation() -> No
     shape = judge(times)
     assert UNSTABLE in shape.marks
     assert shape.tau > 20
+
+
+def test_a_boost_that_ends_is_sampled_marked_and_not_cut() -> None:
+    # Faster until the power cap: 12 samples of 100, so the halves' medians hardly differ.
+    for seed in range(20):
+        times = noise(1000, 0.02, seed)
+        times[12:] *= 1.1
+        looked = next_look(0)
+        while (look := judge_look(times[:looked], looked, 0.0, Limits())).stop is None:
+            looked = next_look(looked)
+        shape = judge(times[look.settling : looked])
+        assert look.settling == 0
+        assert UNSTABLE in shape.marks
+        assert shape.shift is not None
+        assert (shape.shift.before, shape.shift.after) == pytest.approx((1.0e6, 1.1e6), rel=0.03)
 
 
 def test_two_modes_that_alternate_are_bimodal_and_stable() -> None:

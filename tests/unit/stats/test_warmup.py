@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from busbw.stats.warmup import LEAST_SAMPLES, settled, truncation
+from busbw.stats.warmup import LEAST_SAMPLES, faster_start, settled, truncation
 
 
 def test_a_slow_start_is_dropped_exactly() -> None:
@@ -17,7 +17,7 @@ def test_a_slow_start_is_dropped_exactly() -> None:
     assert truncation(times).settled
 
 
-def test_a_fast_start_is_warm_up_as_well() -> None:
+def test_the_rule_cuts_a_fast_start_as_well() -> None:
     times = np.tile([1.00, 1.01, 0.99], 20) * 1e6
     times[:4] = 0.5e6
     assert truncation(times).drop == 4
@@ -68,10 +68,21 @@ def noisy(start: int, factor: float, samples: int = 100, spread: float = 0.03) -
     return times
 
 
-@pytest.mark.parametrize("factor", [1.2, 0.8, 10.0])
-def test_a_start_at_another_level_is_warm_up(factor: float) -> None:
+@pytest.mark.parametrize("factor", [1.2, 10.0])
+def test_a_slower_start_is_warm_up(factor: float) -> None:
     # MSER takes the next few along where these happen to lie on the same side.
     assert 10 <= settled(noisy(10, factor), 0.01) <= 15
+
+
+@pytest.mark.parametrize("factor", [0.8, 0.1])
+def test_a_faster_start_is_a_shift_and_no_warm_up(factor: float) -> None:
+    times = noisy(10, factor)
+    found = faster_start(times, 0.01)
+    assert settled(times, 0.01) == 0
+    assert found is not None
+    assert (found.before, found.after) == pytest.approx((factor * 1e6, 1e6), rel=0.05)
+    assert found.z > 3
+    assert faster_start(noisy(10, 1 / factor), 0.01) is None
 
 
 def test_a_start_within_the_precision_asked_for_is_not() -> None:

@@ -99,6 +99,16 @@ def test_the_first_look_fits_into_the_time_where_that_is_possible(
     assert len(samples.taken.across) == first
 
 
+def test_a_warm_up_that_was_slow_does_not_make_the_case_long(measured: Measured, scripted: Any) -> None:
+    """By the warm-up's pace one sample fits, and it takes a third of the time: what is left has room for
+    two more, not for the seven up to the usual first look.
+    """
+    case = scripted(lambda call: 1e9 if call < 4 else 1e8)
+    (samples,) = measured([case], Limits(case_seconds=0.3, warmup_calls=3))
+    assert [count for _, count, _ in case.looks] == [1, 2]
+    assert (len(samples.taken.across), samples.stop) == (3, StopReason.CASE_TIME)
+
+
 @pytest.mark.parametrize(
     ("calls", "samples", "k"), [(200, 20, 10), (16, 8, 2), (20, 10, 2), (3, 3, 1), (1, 1, 1)]
 )

@@ -115,3 +115,20 @@ def test_of_many_ranks_the_four_slowest_keep_their_samples(on_ranks: OnRanks) ->
     assert sorted(set(result.samples["rank"].tolist())) == [MIN_OVER_RANKS, MAX_OVER_RANKS, 0, 3, 8, 16]
     assert len(result.samples) == 6 * 5
     assert result.digests["rank"].tolist() == list(range(17))
+
+
+def test_of_many_ranks_rank_0_keeps_its_samples_too(on_ranks: OnRanks) -> None:
+    paces = [10.0] * 17
+    paces[3], paces[16], paces[8], paces[9] = 40.0, 30.0, 20.0, 15.0
+    rows = kept(on_ranks, paces).samples
+    assert sorted(set(rows["rank"].tolist())) == [MIN_OVER_RANKS, MAX_OVER_RANKS, 0, 3, 8, 9, 16]
+    assert rows["issue_ns"][rows["rank"] == 0].tolist() == [10, 20, 30, 40, 1000]
+
+
+def test_how_many_ranks_are_many_can_be_said(on_ranks: OnRanks) -> None:
+    def ranks_kept(ranks: int, raw_ranks: int) -> int:
+        results = on_ranks(ranks, lambda world: retain(5, sampled(10.0), world, raw_ranks))
+        return len(set(results[0].samples["rank"].tolist()) - {MIN_OVER_RANKS, MAX_OVER_RANKS})
+
+    assert ranks_kept(20, 20) == 20
+    assert ranks_kept(8, 4) == 4  # of equal ranks the first four are the slowest

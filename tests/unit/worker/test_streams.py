@@ -41,7 +41,8 @@ class ScriptedStep:
 
     def time(self, calls: Sequence[int], lead: int, samples: int) -> StreamsLook:
         self.log.append((tuple(calls), lead, samples))
-        present = [number for number, own in enumerate(self.call_ns) if own is not None]
+        here = [number for number, own in enumerate(self.call_ns) if own is not None]
+        present = [number for number in here if calls[number]]
         elapsed = np.zeros((len(self.call_ns), samples), np.int64)
         for i in range(lead + samples):
             for number in present:
@@ -53,8 +54,8 @@ class ScriptedStep:
         begin = np.arange(len(self.call_ns))[:, None] * self.apart_ns + np.zeros_like(elapsed)
         rounds = Rounds(begin[present], (begin + elapsed)[present], elapsed[present])
         overlap = np.full(elapsed.shape, np.nan)
-        if len(present) > 1:
-            overlap[present] = overlaps(rounds)
+        if len(here) > 1:
+            overlap[present] = overlaps(rounds) if present == here else 0.0
         looks = tuple(
             Look(elapsed[number], elapsed[number], took_part=number in present)
             for number in range(len(self.call_ns))
@@ -121,6 +122,45 @@ def test_calls_that_are_given_stay_so_and_the_rest_of_the_time_is_said(together:
     calls = step.timed[-1][0]
     assert calls[1] == 2 * calls[0]
     assert (slow.overlap, fast.overlap) == (0.5, 1.0)
+
+
+def test_a_stream_that_has_done_its_iterations_stops(together: Any) -> None:
+    streams = (Stream("a", 8, calls=1), Stream("b", 8, calls=2, iters=60, warmup_iters=9))
+    step = ScriptedStep([1000.0, 500.0])
+    ((first, second),) = together([step], Limits(calls=20, warmup_calls=3), streams=streams)
+    samples = [len(own.samples.taken.across) * own.samples.taken.k for own in (first, second)]
+    assert samples == [20, 120]
+    # One round of both, then as many as each still needs.
+    assert (first.samples.warmup_calls, second.samples.warmup_calls) == (3, 18)
+    assert {own.samples.stop for own in (first, second)} == {StopReason.CALLS}
+    assert [calls for calls, _, _ in step.timed] == [(2, 4), (0, 4)]
+    assert (first.samples.times_ns == 1000).all()
+    assert (second.samples.times_ns == 500).all()
+    assert first.overlap == 1.0
+    assert second.overlap == pytest.approx(1 / 3)  # alone for the rest
+
+
+def test_no_iteration_is_left_out_where_they_have_no_common_divisor(together: Any) -> None:
+    streams = (Stream("a", 8, calls=1, iters=7), Stream("b", 8, calls=1))
+    ((first, second),) = together([ScriptedStep([1e3, 1e3])], Limits(calls=30, warmup_calls=0), streams)
+    assert [len(own.samples.taken.across) * own.samples.taken.k for own in (first, second)] == [7, 30]
+
+
+def test_repetitions_have_each_streams_iterations(together: Any) -> None:
+    streams = (Stream("a", 8, calls=1), Stream("b", 8, calls=1, iters=4, warmup_iters=0))
+    limits = Limits(calls=8, warmup_calls=2, outer_iters=3, outer_warmup_iters=1)
+    ((first, second),) = together([ScriptedStep([1e3, 1e3])], limits, streams)
+    assert [len(own.samples.taken.across) * own.samples.taken.k for own in (first, second)] == [24, 12]
+    # (n + w) W + w I, as nccom-test counts them.
+    assert (first.samples.warmup_calls, second.samples.warmup_calls) == (10 + 6, 4)
+
+
+def test_ranks_that_are_of_one_stream_only_wait_for_the_others(together: Any) -> None:
+    streams = (Stream("a", 8, calls=1, iters=10), Stream("b", 8, calls=1))
+    steps = [ScriptedStep([1e3, None]), ScriptedStep([None, 2e3])]
+    for first, second in together(steps, Limits(calls=20, warmup_calls=1), streams):
+        assert [len(own.samples.taken.across) for own in (first, second)] == [10, 20]
+        assert (first.overlap, second.overlap) == (None, None)
 
 
 def test_reading_time_costs_no_stream_more_than_half_a_percent(together: Any) -> None:
