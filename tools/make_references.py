@@ -16,6 +16,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
 from busbw.errors import UndecidedError
@@ -124,6 +125,8 @@ VALUES: tuple[tuple[str, int, int, str, str, dict[str, str], str, str, str, int,
      "all_reduce", 16 * GiB, 482.3, "NVLS; ring 367.6"),
     ("anchor-b200-nvl8", 8, 1, "B200 NVL8", B200, {"NCCL": "2.27.7"}, "not stated", UNNAMED,
      "all_reduce", 8 * GiB, 838.0, "ring 682"),
+    ("anchor-b200-nvl8-4g", 8, 1, "B200 NVL8", B200, {"NCCL": "2.27.7"}, "not stated", UNNAMED,
+     "all_reduce", 4 * GiB, 740.6, "lower than at 8 GiB by more than the size explains, as published"),
     ("anchor-b200-nvl8-16g", 8, 1, "B200 NVL8", B200, {"NCCL": "2.27.7"}, "not stated", UNNAMED,
      "all_reduce", 16 * GiB, 845.7, ""),
     ("anchor-gb200-2trays", 8, 2, "GB200 NVL72, 2 trays", GB200, {}, "not stated", "lixueduan.com",
@@ -191,7 +194,7 @@ def of_record(name: str, log: Log, row: dict[str, str], table: Table, record: Ru
         Point(
             case.size_bytes,
             case.placement.value,
-            round(result.busbw_gb_per_s or 0.0, 4),
+            _significant(result.busbw_gb_per_s or 0.0),
             (round((result.time_ns or 0.0) / 1e3, 4),),
         )
         for case, result in zip(record.plan.cases, record.results, strict=True)
@@ -255,6 +258,11 @@ def anchors() -> Iterator[Reference]:
         )  # fmt: skip
 
 
+def _significant(gb_per_s: float) -> float:
+    """To six digits, whatever the size: at 8 B a bandwidth has four zeros behind its point."""
+    return float(f"{gb_per_s:.6g}")
+
+
 def own_results() -> Iterator[Reference]:
     """Launches of busbw in its GPU benchmarks: one time a launch, so with a spread between launches."""
     for file, starts in (
@@ -276,8 +284,9 @@ def own(file: str, body: dict[str, Any], operation: str, starts: tuple[str, ...]
         if not size:
             continue
         times = [round(launch[case], 4) for launch in launches if case in launch]
-        middle = sorted(times)[len(times) // 2]
-        points.append(Point(size, placement, round(moved / middle / 1e3 * factor, 4), tuple(times)))
+        points.append(
+            Point(size, placement, _significant(moved / median(times) / 1e3 * factor), tuple(times))
+        )
     reducing = collective(operation).reducing
     return Reference(
         name=f"busbw-h200-{ranks}gpu-{operation}", kind="own", operation=operation, ranks=ranks, nodes=1,
@@ -286,6 +295,7 @@ def own(file: str, body: dict[str, Any], operation: str, starts: tuple[str, ...]
         source=f"busbw, benchmarks/gpu/results/{file}",
         definition="busbw throughput, max", points=tuple(points), dtype="float", op="sum" if reducing else "",
         environment={"NCCL_NVLS_ENABLE": "0"},
+        rotated=((16 << 20, 16 << 20), (2 * GiB, 2 * GiB)),  # two sweeps: benchmarks/gpu/fidelity.py
     )  # fmt: skip
 
 

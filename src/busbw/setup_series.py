@@ -9,16 +9,19 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from busbw import job_session, job_submit, session
+from busbw.analysis.alike import differences
 from busbw.analysis.compare_setups import LaunchOutcome
 from busbw.errors import BusbwError, ExitCode, UsageError
 from busbw.launchers.base import LaunchRequest
+from busbw.launchers.deaths import words_of_ranks
 from busbw.launchers.engine import Job, Work, load
+from busbw.launchers.variables import library_folders
 from busbw.model.event import Event, EventKind
 from busbw.model.record import RunRecord
 from busbw.planning.make import make_plan
@@ -37,7 +40,8 @@ SERIES_SCHEMA: Final = 1
 LAUNCHES: Final = "launches"
 # A setup that failed so often in a row on so many nodes is not tried again: its failure is the result.
 MOST_FAILURES: Final = 2
-_LAST_LINES: Final = 5
+# Its file is written after every launch: one that has fewer than planned and no word of an interrupt.
+_NO_END: Final = "no end: its front process was killed, or still measures"
 # Front process's own words, and what a launch of a setup decides.
 _OWN: Final = ("format", "dry_run", "launches", "ranks", "deliver", "presets_used", "overridden")
 
@@ -63,6 +67,11 @@ class Series:
     def names(self) -> tuple[str, ...]:
         """The default first."""
         return tuple(setup.name for setup in self.setups)
+
+    @property
+    def planned(self) -> int:
+        """Launches that it has when it is whole."""
+        return sum(map(len, self.order)) * len(self.nodes)
 
 
 def local_starter(
@@ -114,38 +123,58 @@ def engine_starter(
     settings: RunSettings,
     launch: LaunchSettings,
     environ: Mapping[str, str],
+    limit_seconds: float | None,
     argv: tuple[str, ...],
     err: TextIO,
+    planned: Iterable[tuple[Setup, int]],
 ) -> Starter:
     """Launches on an engine, each a job there; on the same nodes where the engine is told them (--job-id,
-    --hosts).
+    --hosts). Raises UsageError where the engine cannot start one that is ``planned`` (setup, nodes): a series
+    must not end in the middle for what is known before.
     """
     engine = load(str(launch.on))
     facts = engine.inquire(launch)
 
-    def start(setup: Setup, nodes: int, folder: Path, hear: Callable[[Event], None]) -> ExitCode:
-        if setup.unset:
-            raise UsageError(
-                f"setup {setup.name} unsets {', '.join(setup.unset)}, which --on {launch.on} cannot",
-                hint="set the variables to what they should be",
-            )
+    def job_of(setup: Setup, nodes: int, folder: Path) -> tuple[Job, RunSettings]:
         own = replace(settings, **setup.flags)
-        there = replace(launch, nodes=str(nodes) if nodes else "")
         words = ("run", *operations, *to_words(own, _OWN), "--format=jsonl", f"--deliver={folder}")
         job = Job(
             run_id=folder.name,
             folder=str(folder),
             work=Work(words),
-            launch=there,
-            environ={**variables(setup, os.environ), **environ},
+            launch=replace(launch, nodes=str(nodes) if nodes else ""),
+            environ={**setup.environ, **environ},
+            prepend=prepended(setup, launch, environ),
             backend=own.backend,
             world=own.world,
             ranks=own.ranks,
         )
-        handle = job_submit.submit(job, engine.request(job, facts), argv, own)
-        return job_session.follow(job_session.start_following(handle, folder, hear, err, wait=launch.wait))
+        return job, own
 
+    def start(setup: Setup, nodes: int, folder: Path, hear: Callable[[Event], None]) -> ExitCode:
+        job, own = job_of(setup, nodes, folder)
+        handle = job_submit.submit(job, engine.request(job, facts), argv, own)
+        following = job_session.start_following(
+            handle, folder, hear, err, wait=launch.wait, limit_seconds=limit_seconds
+        )
+        return job_session.follow(following)
+
+    for setup, nodes in planned:
+        if setup.unset:
+            raise UsageError(
+                f"setup {setup.name} unsets {', '.join(setup.unset)}, which --on {launch.on} cannot",
+                hint="let it extend a setup without the variables, or set them to what they should be",
+            )
+        engine.request(job_of(setup, nodes, folders.environ_home() / "LAUNCH")[0], facts)
     return start
+
+
+def prepended(setup: Setup, launch: LaunchSettings, environ: Mapping[str, str]) -> dict[str, str]:
+    """The setup's own, before those of --library-path; --env says a variable whole."""
+    found = library_folders(launch.library_path, {**setup.environ, **environ})
+    for name, own in setup.prepend.items():
+        found[name] = ":".join(filter(None, (own, found.get(name, ""))))
+    return {name: own for name, own in found.items() if name not in environ}
 
 
 def measure(
@@ -169,12 +198,12 @@ def measure(
         for block, names in enumerate(order):
             for name in names:
                 outcome, code = _launch(series, by_name[name], block, many, start, err)
-                series = replace(series, outcomes=(*series.outcomes, outcome))
-                if code is ExitCode.INTERRUPTED:
+                if code is ExitCode.INTERRUPTED:  # by the user: the setup did nothing wrong
                     series = replace(series, stopped="interrupted")
-                _write(series)
-                if series.stopped:
+                    _write(series)
                     return series
+                series = replace(series, outcomes=(*series.outcomes, outcome))
+                _write(series)
     return series
 
 
@@ -206,9 +235,12 @@ def _launch(
     failed = code not in (ExitCode.OK, ExitCode.BAD_VERDICT)
     if failed and not error:
         error = f"exit code {int(code)}"
-    words = _last_words(folder) if failed else ()
-    told = f"FAILED after {format_duration(seconds)}: {error}" if failed else format_duration(seconds)
-    print(f"{place}: {told}", file=err, flush=True)
+    told = errors[0].get("last_words") if errors else None
+    words = () if not failed else _last_words(folder) if told is None else tuple(told)
+    how = f"FAILED after {format_duration(seconds)}: {error}" if failed else format_duration(seconds)
+    if code is ExitCode.BAD_VERDICT:
+        how += ": WRONG DATA"
+    print(f"{place}: {how}", file=err, flush=True)
     relative = str(folder.relative_to(series.folder))
     return LaunchOutcome(
         setup.name, block, nodes, relative, round(seconds, 3), error if failed else "", words
@@ -224,7 +256,9 @@ def _is_given_up(outcomes: Sequence[LaunchOutcome], name: str, nodes: int) -> bo
 def _last_words(folder: Path) -> tuple[str, ...]:
     path = folder / folders.LOG_FILE
     lines = path.read_text(errors="replace").splitlines() if path.is_file() else []
-    return tuple(line for line in lines if line.strip())[-_LAST_LINES:]
+    # A launcher's banner about the death, of eight lines, would push out why the rank died.
+    words = words_of_ranks(lines) or [line for line in lines if line.strip()]
+    return tuple(words[-session.LAST_LINES :])
 
 
 def _write(series: Series) -> None:
@@ -257,8 +291,10 @@ def read_series(folder: Path) -> tuple[Series, dict[str, RunRecord]]:
             ),
             **body,
         )
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(f"cannot read {path}: {error}", hint="it was changed or cut") from error
+    if not series.stopped and len(series.outcomes) < series.planned:
+        series = replace(series, stopped=_NO_END)
     records = {
         outcome.folder: read_record(folder / outcome.folder)
         for outcome in series.outcomes
@@ -268,16 +304,20 @@ def read_series(folder: Path) -> tuple[Series, dict[str, RunRecord]]:
 
 
 def read_all(folders_of_series: Sequence[Path]) -> tuple[Series, dict[str, RunRecord]]:
-    """A series, or several of the same setups as one with the blocks of all. Raises UsageError."""
+    """A series, or several of the same measurement as one with the blocks of all. Raises UsageError for one
+    that is named twice, and for series that differ in anything but their blocks.
+    """
     first, *others = [read_series(folder) for folder in folders_of_series]
     series, records = first
+    seen = [series]
     for more, more_records in others:
-        for name in ("setups", "environ", "nodes"):
-            if getattr(more, name) != getattr(series, name):
-                raise UsageError(
-                    f"{more.folder.name} has other {name} than {series.folder.name}",
-                    hint="measure more blocks with the same file of setups, --env and --nodes",
-                )
+        if (same := next((each for each in seen if _is_one(each, more)), None)) is not None:
+            raise UsageError(
+                f"{more.folder} is the series {same.folder.name} once more: its blocks count once",
+                hint="name every series once",
+            )
+        seen.append(more)
+        _refuse_other(first, (more, more_records))
         before = len(series.order)
         outcomes = (
             replace(
@@ -287,7 +327,7 @@ def read_all(folders_of_series: Sequence[Path]) -> tuple[Series, dict[str, RunRe
             )
             for outcome in more.outcomes
         )
-        records |= {f"{more.folder.name}/{folder}": record for folder, record in more_records.items()}
+        records = records | {f"{more.folder.name}/{name}": record for name, record in more_records.items()}
         series = replace(
             series,
             order=(*series.order, *more.order),
@@ -295,6 +335,41 @@ def read_all(folders_of_series: Sequence[Path]) -> tuple[Series, dict[str, RunRe
             stopped=series.stopped or more.stopped,
         )
     return series, records
+
+
+def _is_one(series: Series, other: Series) -> bool:
+    """By name, which no two series share, or by what is in them, where one was copied."""
+    if series.folder.resolve().name == other.folder.resolve().name:
+        return True
+    one, more = series.outcomes, other.outcomes
+    return (series.seed, series.order) == (other.seed, other.order) and bool(one) and one == more
+
+
+def _refuse_other(
+    one: tuple[Series, Mapping[str, RunRecord]], other: tuple[Series, Mapping[str, RunRecord]]
+) -> None:
+    """Raises UsageError where launches of one setup on as many nodes are not of one measurement."""
+    series, more = one[0], other[0]
+    hint = "measure more blocks with the same file of setups and the same flags, on the same machines"
+    for name in ("setups", "environ", "nodes"):
+        if getattr(more, name) != getattr(series, name):
+            raise UsageError(f"{more.folder.name} has other {name} than {series.folder.name}", hint=hint)
+    before, after = _one_of_each(*one), _one_of_each(*other)
+    for place in before.keys() & after.keys():
+        if found := differences(before[place], after[place]):
+            raise UsageError(
+                f"{series.folder.name} and {more.folder.name} are not one measurement: {'; '.join(found)}",
+                hint=hint,
+            )
+
+
+def _one_of_each(series: Series, records: Mapping[str, RunRecord]) -> dict[tuple[str, int], RunRecord]:
+    """A launch of each setup and number of nodes that came to its end."""
+    found: dict[tuple[str, int], RunRecord] = {}
+    for outcome in series.outcomes:
+        if not outcome.error and outcome.folder in records:
+            found.setdefault((outcome.setup, outcome.nodes), records[outcome.folder])
+    return found
 
 
 def _setup(fields: Mapping[str, Any]) -> Setup:

@@ -147,6 +147,29 @@ def test_on_an_engine_each_launch_is_a_job_with_the_setups_variables(tmp_path: P
         assert "MPIR_CVAR_DEBUG_SUMMARY" in variables
 
 
+def test_a_launch_that_hangs_on_an_engine_is_ended_and_the_others_are_measured(tmp_path: Path) -> None:
+    """--launch-timeout counts from the job's start, and its end is not taken for a Ctrl-C."""
+    act = "os.write(2, b'waiting for a lock\\n'); time.sleep(600)"
+    write(
+        tmp_path / "stuck" / "sitecustomize.py",
+        f"import os, time\nif 'BUSBW_TICKET' in os.environ or 'PMI_RANK' in os.environ: {act}\n",
+    )
+    spec = f"setups: {{plain: {{}}, hanging: {{prepend: {{PYTHONPATH: {tmp_path}/stuck}}}}}}"
+    done = compare(
+        tmp_path, spec, "-b", "1K", "-e", "1K", "-n", "20", "--on", "hosts", "-N", "1", "--blocks", "2",
+        "--launch-timeout", "12s", "--gate",
+    )  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    assert "plain: 2 of 2 launches completed" in done.stdout
+    assert (
+        "hanging: 0 of 2 launches completed; first failure on 1 nodes: the launch had not ended after 12 s:"
+        in done.stdout
+    )
+    assert "| waiting for a lock" in done.stdout
+    assert "BAD TERMINATION" not in done.stdout  # what the launcher says of being ended
+    assert "CUT SHORT" not in done.stdout
+
+
 def test_a_dry_run_starts_nothing(tmp_path: Path) -> None:
     spec = "setups: {plain: {}, tuned: {env: {A: b}, prepend: {LD_LIBRARY_PATH: /x}}}"
     done = compare(tmp_path, spec, "--ranks", "2", "--blocks", "3", "--order-seed", "1", "--dry-run")

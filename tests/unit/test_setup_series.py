@@ -2,25 +2,43 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
+import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from busbw_testing.compared import record_of
 
 from busbw.analysis.compare_setups import setup_arms
+from busbw.cli.compare_setups import _limit_seconds
 from busbw.cli.main import main
 from busbw.errors import ExitCode, SiteError, UsageError
 from busbw.launchers.base import Command, LaunchRequest
 from busbw.model.event import Event, EventKind, event
+from busbw.model.result import Status
 from busbw.planning.setups import Setup, blocks
 from busbw.record.folder import LOG_FILE
 from busbw.record.write import write_record
-from busbw.setup_series import Series, measure, read_all, read_series, with_setup
+from busbw.settings import engines
+from busbw.settings.compare import CompareSettings
+from busbw.settings.launch import LaunchSettings
+from busbw.setup_series import Series, measure, prepended, read_all, read_series, with_setup
 
 SETUPS = (Setup("plain"), Setup("tuned", {"A": "1"}), Setup("broken", {"B": "2"}))
+
+
+def test_what_an_engines_ranks_get_before_their_own() -> None:
+    setup = Setup("s", {"A": "1"}, {"LD_LIBRARY_PATH": "/setup", "PATH": "/bin"})
+    launch = LaunchSettings(on="slurm", library_path=("/a", "/b"))
+    assert prepended(setup, launch, {"PATH": "/all"}) == {"LD_LIBRARY_PATH": "/setup:/a:/b"}
+    assert prepended(setup, launch, {"LD_LIBRARY_PATH": "/all"}) == {"PATH": "/bin"}
+    whole = Setup("s", {"LD_LIBRARY_PATH": "/whole"})
+    assert prepended(whole, launch, {}) == {}
 
 
 @pytest.fixture(autouse=True)
@@ -161,5 +179,146 @@ def test_a_second_series_of_the_same_setups_adds_its_blocks() -> None:
 def test_a_series_that_was_cut_short_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     series, _ = run(Starts({"broken": lambda hear: ExitCode.INTERRUPTED}))
     assert main(["compare", str(series.folder)]) == 0
-    assert "4 blocks in random order, seed 7; CUT SHORT (interrupted) in block 1" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "4 blocks in random order, seed 7; CUT SHORT (interrupted): 0 of 12 launches" in told
     assert main(["compare", str(series.folder), "nobody"]) == 2
+
+
+def test_an_interrupt_is_not_charged_to_the_setup_that_was_running() -> None:
+    series, _ = run(Starts({"tuned": lambda hear: ExitCode.INTERRUPTED}))
+    assert not any(outcome.error for outcome in series.outcomes)
+    assert "tuned" not in [outcome.setup for outcome in series.outcomes]
+
+
+def test_a_series_whose_front_process_was_killed_is_cut_short(capsys: pytest.CaptureFixture[str]) -> None:
+    series, _ = run(Starts(), count=8)
+    cut(series.folder, -1)
+    again, _ = read_series(series.folder)
+    assert again.stopped.startswith("no end")
+    assert main(["compare", str(series.folder), "--gate"]) == 3
+    assert "CUT SHORT (no end: its front process was killed, or still measures): 23 of 24 launches" in (
+        capsys.readouterr().out
+    )
+
+
+def cut(folder: Path, end: int) -> None:
+    """The series as it was before its last launches."""
+    body = json.loads((folder / "setups.json").read_text())
+    (folder / "setups.json").write_text(json.dumps({**body, "outcomes": body["outcomes"][:end]}))
+
+
+def test_a_killed_series_of_equal_setups_does_not_pass_its_gate() -> None:
+    def same(setup: Setup, nodes: int, folder: Path, hear: Callable[[Event], None]) -> ExitCode:
+        write_record(folder, record_of({1024: 10.0}, name=folder.name))
+        return ExitCode.OK
+
+    series = measure(SETUPS[:2], 8, 7, (), {}, same, io.StringIO())
+    assert main(["compare", str(series.folder), "--gate"]) == 0
+    cut(series.folder, -2)
+    assert main(["compare", str(series.folder), "--gate"]) == 3
+
+
+def test_a_series_counts_once(home: Path) -> None:
+    series, _ = run(Starts())
+    link = home / "link"
+    link.symlink_to(series.folder)
+    copy = home / "copy"
+    shutil.copytree(series.folder, copy)
+    for again in (series.folder, link, copy):
+        with pytest.raises(UsageError, match="once more: its blocks count once"):
+            read_all([series.folder, again])
+
+
+@pytest.mark.parametrize(
+    ("fields", "differs"),
+    [
+        ({"ranks": 4}, "ranks: 2 and 4"),
+        ({"version": "5.0.3"}, "version: MPI 5.0.2 and MPI 5.0.3"),
+        ({"device": "H200"}, "device: Xeon and H200"),
+        ({"operation": "alltoall"}, "operations: all_reduce and alltoall"),
+        ({"settings": {"iters": 20}}, "--iters: not given and 20"),
+        ({"settings": {"minbytes": "8", "seed": 3}}, "--minbytes: not given and 8"),
+    ],
+)
+def test_series_of_other_worlds_and_flags_are_not_one(fields: dict[str, Any], differs: str) -> None:
+    settings = fields.pop("settings", {})
+
+    def other(setup: Setup, nodes: int, folder: Path, hear: Callable[[Event], None]) -> ExitCode:
+        made = record_of({1024: 10.0}, name=folder.name, **fields)
+        write_record(folder, dataclasses.replace(made, settings=settings))
+        return ExitCode.OK
+
+    first = run(Starts())[0]
+    second = measure(SETUPS, 2, 8, (), {}, other, io.StringIO())
+    with pytest.raises(UsageError, match="are not one measurement") as told:
+        read_all([first.folder, second.folder])
+    assert differs in told.value.message
+    assert "seed" not in told.value.message
+
+
+def test_wrong_data_are_said_as_the_launch_ends_and_at_the_end(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    count = 0
+
+    def start(setup: Setup, nodes: int, folder: Path, hear: Callable[[Event], None]) -> ExitCode:
+        nonlocal count
+        count += setup.name == "tuned"
+        made = record_of({1024: 10.0 if setup.name == "plain" else 5.0}, name=folder.name)
+        is_wrong = setup.name == "tuned" and count in (3, 7)
+        if is_wrong:
+            bad = dataclasses.replace(made.results[0], status=Status.WRONG, wrong=5)
+            made = dataclasses.replace(made, results=(bad,))
+        write_record(folder, made)
+        return ExitCode.BAD_VERDICT if is_wrong else ExitCode.OK
+
+    err = io.StringIO()
+    series = measure(SETUPS[:2], 10, 7, (), {}, start, err)
+    assert err.getvalue().count("WRONG DATA") == 2
+    env = tmp_path / "best.env"
+    assert main(["compare", str(series.folder), "--gate", "--save-env", str(env)]) == 1
+    told = capsys.readouterr().out
+    assert "tuned: 10 of 10 launches completed; WRONG DATA in 2 of them" in told
+    assert "FAILED: wrong data in 2 of 10 launches: 5 wrong elements" in told
+    assert "take     plain for" in told
+    assert "setup plain" in env.read_text()
+    words = ("--save-env", str(tmp_path / "tuned.env"), "--export-setup", "tuned")
+    assert main(["compare", str(series.folder), *words]) == 1
+    assert "tuned.env is not written: setup tuned had wrong data in 2 of 10" in capsys.readouterr().err
+    assert not (tmp_path / "tuned.env").exists()
+
+
+@pytest.mark.parametrize("dry", [True, False])
+def test_what_an_engine_cannot_do_is_refused_before_the_first_launch(
+    home: Path, dry: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(engines.ENGINES, "hosts", engines.EngineRow("busbw_testing.here_engine"))
+    spec = home / "s.yaml"
+    spec.write_text("setups: {plain: {env: {A: b}}, other: {extends: plain, unset: [A]}}")
+    words = ("--ops", "all_reduce", "--on", "hosts", "-N", "1", *(["--dry-run"] if dry else []))
+    assert main(["compare", str(spec), *words]) == 2
+    assert "setup other unsets A, which --on hosts cannot" in capsys.readouterr().err
+    assert not list(home.glob("*setups*"))
+
+
+def test_a_setup_that_no_launch_could_be_is_named_before_the_first(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = home / "s.yaml"
+    spec.write_text("setups: {plain: {}, odd: {flags: {unalign: -1}}}")
+    assert main(["compare", str(spec), "--ops", "all_reduce", "--ranks", "2", "--dry-run"]) == 2
+    assert "setup odd: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("timeout", "launch", "seconds"),
+    [
+        ("", LaunchSettings(), 600),
+        ("", LaunchSettings(on="hosts"), 600),
+        ("", LaunchSettings(on="slurm", job_id="7"), 600),
+        ("", LaunchSettings(on="slurm"), None),
+        ("20s", LaunchSettings(on="slurm"), 20),
+    ],
+)
+def test_how_long_a_launch_may_run(timeout: str, launch: LaunchSettings, seconds: float | None) -> None:
+    assert _limit_seconds(CompareSettings(launch_timeout=timeout), launch) == seconds

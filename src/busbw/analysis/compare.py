@@ -9,6 +9,9 @@ samples say: two launches of one thing differ by more than their samples (docs/g
 measurements). So do several launches of each that were not in turn: what drifts between two series is in
 their ratio and not in its interval, unless the user knows by how much launches at different times differ. A
 single number, as a log has it, is ranked and no more.
+
+Where caches may hold what calls of one side rotated through, and not the other's, no verdict is given that
+this alone can explain.
 """
 
 from __future__ import annotations
@@ -20,7 +23,15 @@ from enum import StrEnum
 from itertools import islice
 from typing import Final
 
-from busbw.analysis.compare_arms import Arm, CaseKey, Observed
+from busbw.analysis.compare_arms import (
+    BUFFER_FLAGS,
+    DEFINING_FLAGS,
+    Arm,
+    CaseKey,
+    Observed,
+    without_flags,
+)
+from busbw.analysis.rotation import Nearer, nearer, said_of_arms
 from busbw.errors import UsageError
 from busbw.model.result import Status
 from busbw.stats.fdr import benjamini_hochberg
@@ -67,7 +78,8 @@ class Rule:
 @dataclass(frozen=True)
 class Row:
     """One candidate and case. ``speedup`` is the baseline's time / the candidate's, with its 95 % interval;
-    ``rank`` is the candidate's place among all arms that have the case, 1 the fastest.
+    ``rank`` is the candidate's place among all arms that have the case, 1 the fastest. ``note`` says what is
+    not the same on both sides, on purpose. ``cached`` is the side (first the baseline) that caches may help.
     """
 
     key: CaseKey
@@ -83,6 +95,8 @@ class Row:
     more_blocks: int | None = None
     rank: int = 0
     ranked: int = 0
+    note: str = ""
+    cached: Nearer = Nearer.NEITHER
 
     @property
     def speedup(self) -> float | None:
@@ -146,7 +160,7 @@ def _unjudged(arms: Sequence[Arm], rule: Rule) -> Comparison:
         rule,
         tuple(_ranked(rows, arms)),
         tuple(text for arm in candidates for text in _differences(baseline, arm)),
-        tuple(note for arm in candidates for note in _notes(baseline, arm)),
+        (*_left_out(baseline), *(note for arm in candidates for note in _notes(baseline, arm))),
     )
 
 
@@ -159,18 +173,48 @@ def _refuse_other_world(baseline: Arm, arm: Arm) -> None:
 
 
 def _differences(baseline: Arm, arm: Arm) -> list[str]:
-    """Why a time of one is not the same thing as a time of the other."""
+    """Why a time of one is not the same thing as a time of the other. What setups of one series vary on
+    purpose is what is compared, and no such reason.
+    """
     found = []
-    if baseline.definition != arm.definition:
+    varied = _varied(baseline, arm)
+    ours, theirs = baseline.definition, arm.definition
+    if any(name in varied for name in DEFINING_FLAGS):
+        ours, theirs = without_flags(ours), without_flags(theirs)
+    if ours != theirs:
         found.append(
             f"{arm.name}: times are {arm.definition}, those of {baseline.name} {baseline.definition}"
         )
     if baseline.nodes and arm.nodes and baseline.nodes != arm.nodes:
         found.append(f"{arm.name}: {arm.nodes} nodes, {baseline.name} {baseline.nodes}")
     known = {baseline.buffers, arm.buffers} - {"not stated"}
-    if len(known) > 1:
+    if len(known) > 1 and not any(name in varied for name in BUFFER_FLAGS):
         found.append(f"{arm.name}: buffers are {arm.buffers}, those of {baseline.name} {baseline.buffers}")
     return found
+
+
+def _varied(baseline: Arm, arm: Arm) -> dict[str, tuple[object, object]]:
+    """Flags that differ between two setups of one series, by name: the other's value and the baseline's."""
+    if not baseline.series or baseline.series != arm.series:
+        return {}
+    return {
+        name: (value, baseline.flags[name])
+        for name, value in arm.flags.items()
+        if name in baseline.flags and baseline.flags[name] != value
+    }
+
+
+def _varied_words(baseline: Arm, arm: Arm) -> str:
+    """Beside a verdict: what of the calls is not the same; empty where all is."""
+    words = [
+        f"--{name.replace('_', '-')} {_said(value)} against {_said(before)}"
+        for name, (value, before) in _varied(baseline, arm).items()
+    ]
+    return ", ".join(words)
+
+
+def _said(value: object) -> str:
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
 
 
 def _notes(baseline: Arm, arm: Arm) -> list[str]:
@@ -185,14 +229,37 @@ def _notes(baseline: Arm, arm: Arm) -> list[str]:
         before, after = baseline.facts.get(name, ""), arm.facts.get(name, "")
         if before and after and before != after:
             found.append(f"{arm.name}: {name} {after}, {baseline.name} has {before}")
+    if words := _varied_words(baseline, arm):
+        found.append(f"{arm.name}: the same operation with {words}; that is what its verdicts are about")
+        if "cudagraph" in _varied(baseline, arm):
+            found.append(f"{arm.name}: a graph is replayed by the device, other calls are issued by the host")
+    common = ours & theirs
+    if any(_cached(baseline, arm, key) is not Nearer.NEITHER for key in common):
+        found.append(said_of_arms(arm.name, arm.rotated_bytes, baseline.name, baseline.rotated_bytes))
     found += [f"{arm.name}: {operation} failed: {why}" for operation, why in arm.failures.items()]
-    return found
+    return [*found, *_left_out(arm)]
+
+
+def _left_out(arm: Arm) -> list[str]:
+    return [f"{arm.name}: {why}" for why in arm.damaged]
+
+
+def _cached(baseline: Arm, arm: Arm, key: CaseKey) -> Nearer:
+    """Buffers that differ in more than their size are told of as such, or are what setups vary."""
+    if baseline.buffers != arm.buffers or any(name in BUFFER_FLAGS for name in _varied(baseline, arm)):
+        return Nearer.NEITHER
+    return nearer(baseline.rotated_bytes, arm.rotated_bytes, key.size_bytes)
 
 
 def _rows(baseline: Arm, arm: Arm, rule: Rule) -> list[Row]:
     paired = bool(baseline.series) and baseline.series == arm.series
+    varied = _varied_words(baseline, arm)
     return [
-        _row(key, arm, baseline.cases.get(key), arm.cases.get(key), rule, paired=paired)
+        replace(
+            _row(key, arm, baseline.cases.get(key), arm.cases.get(key), rule, paired=paired),
+            note=varied,
+            cached=_cached(baseline, arm, key),
+        )
         for key in sorted(baseline.cases.keys() | arm.cases.keys())
     ]
 
@@ -255,7 +322,9 @@ def _judged(rows: list[Row], rule: Rule, flagged: Sequence[bool]) -> list[Row]:
     # The largest p that can still be called, if as many cases differ as now seem to.
     p_needed = rule.q * max(beyond, 1) / max(len(p_values), 1)
     return [
-        row if row.ratio is None else _decided(row, row.ratio, q_of.get(i), rule, p_needed, flagged[i])
+        row
+        if row.ratio is None
+        else _unless_cached(_decided(row, row.ratio, q_of.get(i), rule, p_needed, flagged[i]))
         for i, row in enumerate(rows)
     ]
 
@@ -286,6 +355,22 @@ def _decided(row: Row, ratio: Ratio, q: float | None, rule: Rule, p_needed: floa
         return replace(row, q=q, verdict=Verdict.SAME)
     more = more_blocks(ratio, rule.delta, p_needed)
     return replace(row, q=q, more_blocks=more, why=_why(ratio, q, rule, more))
+
+
+# What is not decided where caches help the baseline, or the candidate: what they alone can explain.
+_EXPLAINED: Final = {
+    Nearer.NEITHER: (),
+    Nearer.FIRST: (Verdict.SLOWER, Verdict.SAME),
+    Nearer.SECOND: (Verdict.FASTER, Verdict.SAME),
+}
+
+
+def _unless_cached(row: Row) -> Row:
+    if row.verdict not in _EXPLAINED[row.cached]:
+        return row
+    who = "the baseline" if row.cached is Nearer.FIRST else "the candidate"
+    why = f"looks {row.verdict}, but caches may hold the buffers of {who} only (see above)"
+    return replace(row, verdict=Verdict.AMBIGUOUS, why=why)
 
 
 def _why(ratio: Ratio, q: float | None, rule: Rule, more: int | None) -> str:

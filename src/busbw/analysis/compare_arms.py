@@ -7,15 +7,17 @@ of the same cases, since each log is a launch of its own.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from statistics import median
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
+from busbw.analysis.rotation import rotated_bytes
 from busbw.errors import BusbwError, UsageError
 from busbw.model.case import ALONE, Case
 from busbw.model.collective import collective
-from busbw.model.record import RunRecord, RunStatus
+from busbw.model.record import DAMAGED, RunRecord, RunStatus
 from busbw.model.result import CaseResult, Status
 from busbw.model.version_words import is_same_version
 from busbw.stats.ratio import Basis
@@ -25,6 +27,11 @@ LAUNCH_TIMES: Final = "launch_times_ns"
 LAUNCH_BLOCKS: Final = "launch_blocks"
 SERIES: Final = "series"
 _NOT_STATED: Final = "not stated"
+# Settings of a run that a setup may change, by what of a time they change: its definition, or its buffers.
+# The operation is the same, so setups that were launched in turn are compared in spite of them.
+DEFINING_FLAGS: Final = ("cudagraph",)
+BUFFER_FLAGS: Final = ("buffers", "local_register", "unalign", "hot")
+_GRAPH: Final = "graph"
 T = TypeVar("T")
 
 
@@ -40,6 +47,16 @@ class CaseKey:
     root: int
     placement: str
     size_bytes: int
+
+    @property
+    def kind(self) -> str:
+        """What is compared over its sizes, in words."""
+        return kind_words(self.collective, self.dtype, self.op, self.root, self.placement)
+
+
+def kind_words(operation: str, dtype: str, op: str, root: int, placement: str) -> str:
+    """An operation with all that is one curve over sizes; a ``root`` of -1 is none."""
+    return " ".join(filter(None, (operation, dtype, op, placement, f"root {root}" if root >= 0 else "")))
 
 
 @dataclass(frozen=True)
@@ -64,11 +81,25 @@ class Observed:
         return median(self.times_ns) if self.times_ns else None
 
 
+def bandwidth_of(parts: Iterable[Observed | CaseResult], time_ns: float) -> float | None:
+    """The bus bandwidth in GB/s at ``time_ns``: of the bytes that the parts' own bandwidths and times give,
+    of which bandwidth x time is the same whatever the time. A mean of bandwidths is none of the mean time.
+    """
+    moved = [
+        part.busbw_gb_per_s * part.time_ns
+        for part in parts
+        if part.busbw_gb_per_s is not None and part.time_ns is not None
+    ]
+    return median(moved) / time_ns if moved else None
+
+
 @dataclass(frozen=True)
 class Arm:
     """One side of a comparison. ``ranks`` and ``nodes`` are 0 where not known; ``definition`` says what its
     times are; ``facts`` are shown beside its name. ``failures`` are operations of which there is nothing,
-    with the reason.
+    with the reason. ``flags`` are DEFINING_FLAGS and BUFFER_FLAGS, by name, of a run of busbw.
+    ``rotated_bytes`` is as ``analysis.rotation`` has it. ``damaged`` says of rows of imported logs that
+    contradict themselves, and are therefore not among the cases, which and why.
     """
 
     name: str
@@ -80,6 +111,14 @@ class Arm:
     cases: Mapping[CaseKey, Observed]
     series: str = ""
     failures: Mapping[str, str] = field(default_factory=dict)
+    flags: Mapping[str, Any] = field(default_factory=dict)
+    rotated_bytes: int = 0
+    damaged: tuple[str, ...] = ()
+
+    @property
+    def wrong(self) -> str:
+        """What is said of the first case whose data were wrong; empty where all were right."""
+        return next((seen.error for seen in self.cases.values() if seen.status is Status.WRONG), "")
 
 
 def make_arm(name: str, records: Sequence[RunRecord]) -> Arm:
@@ -103,8 +142,21 @@ def make_arm(name: str, records: Sequence[RunRecord]) -> Arm:
         facts=_facts(records),
         cases={key: _joined(found) for key, found in sorted(parts.items())},
         series=str(records[0].settings.get(SERIES, "")) if len(records) == 1 else "",
-        failures=_failures(records),
+        failures=failures(records),
+        flags=_flags(with_cases[0]),
+        rotated_bytes=rotated_bytes(with_cases),
+        damaged=tuple(_damaged(records)),
     )
+
+
+def _damaged(records: Sequence[RunRecord]) -> Iterator[str]:
+    for record in records:
+        if record.source is None:
+            continue
+        for finding in record.source.findings:
+            if finding.kind == DAMAGED:
+                where = f"{Path(record.source.path).name}, line {finding.line}" if finding.line else ""
+                yield f"{where}: {finding.text}" if where else finding.text
 
 
 def key_of(case: Case) -> CaseKey:
@@ -178,9 +230,19 @@ def definition(record: RunRecord) -> str:
     timing = record.plan.timing
     words = [timing.mode, timing.time]
     words += [f"arrival {timing.arrival}"] * (timing.arrival != "none")
-    words += ["graph"] * bool(record.plan.options.graph)
+    words += [_GRAPH] * bool(record.plan.options.graph)
     words += [f"{record.plan.options.aggregate} in a group"] * (record.plan.options.aggregate > 1)
     return f"busbw {', '.join(words)}"
+
+
+def without_flags(text: str) -> str:
+    """A definition without the words that DEFINING_FLAGS put into it."""
+    return text.replace(f", {_GRAPH}", "")
+
+
+def _flags(record: RunRecord) -> dict[str, Any]:
+    names = (*DEFINING_FLAGS, *BUFFER_FLAGS)
+    return {name: record.settings[name] for name in names if name in record.settings}
 
 
 def _buffers(record: RunRecord) -> str:
@@ -223,7 +285,7 @@ def _of_record(record: RunRecord) -> dict[CaseKey, Observed]:
 
 
 def _observed(record: RunRecord, result: CaseResult) -> Observed:
-    times: Iterable[float] = result.evidence.get(LAUNCH_TIMES, ())
+    times: Sequence[float] = result.evidence.get(LAUNCH_TIMES, ())
     basis = Basis.LAUNCHES
     if not times:
         times = () if result.time_ns is None else (result.time_ns,)
@@ -241,14 +303,16 @@ def _observed(record: RunRecord, result: CaseResult) -> Observed:
         basis=basis,
         blocks=tuple(result.evidence.get(LAUNCH_BLOCKS, ())),
         interval=within,
-        busbw_gb_per_s=result.busbw_gb_per_s,
+        busbw_gb_per_s=bandwidth_of([result], median(times)) if times else result.busbw_gb_per_s,
         status=result.status,
         error=error,
     )
 
 
 def _cycles(repeats: list[Observed]) -> Observed:
-    """Repetitions of the sweep within one launch: its median is the launch's time."""
+    """Repetitions of the sweep within one launch: its median is the launch's time; wrong once is wrong."""
+    if (wrong := _first_wrong(repeats)) is not None:
+        return wrong
     good = [found for found in repeats if found.times_ns]
     if len(repeats) == 1 or not good:
         return repeats[0]
@@ -257,23 +321,43 @@ def _cycles(repeats: list[Observed]) -> Observed:
     return sorted(good, key=lambda found: found.times_ns[0])[len(good) // 2]
 
 
+def _first_wrong(found: Iterable[Observed]) -> Observed | None:
+    return next((seen for seen in found if seen.status is Status.WRONG), None)
+
+
+def wrong_in_some(found: Sequence[Observed]) -> Observed | None:
+    """A case over several launches, where its data were wrong in one or more: it has no time then, since the
+    right launches say nothing of what makes the others wrong. None where they were wrong in none.
+    """
+    first = _first_wrong(found)
+    if first is None:
+        return None
+    count = sum(seen.status is Status.WRONG for seen in found)
+    error = f"wrong data in {count} of {len(found)} launches: {first.error}"
+    return Observed((), Basis.LAUNCHES, status=Status.WRONG, error=error)
+
+
 def _joined(found: list[Observed]) -> Observed:
     """Several records of one case: each is a launch."""
     if len(found) == 1:
         return found[0]
+    if (bad := wrong_in_some(found)) is not None:
+        return bad
     good = [part for part in found if part.times_ns]
     if not good:
         return found[0]
     times = tuple(time for part in good for time in part.times_ns)
     basis = Basis.LAUNCHES if len(times) > 1 else good[0].basis
-    known = [part.busbw_gb_per_s for part in good if part.busbw_gb_per_s is not None]
     return Observed(
         times, basis, interval=good[0].interval if len(times) == 1 else None,
-        busbw_gb_per_s=median(known) if known else None,
+        busbw_gb_per_s=bandwidth_of(good, median(times)),
     )  # fmt: skip
 
 
-def _failures(records: Sequence[RunRecord]) -> dict[str, str]:
+def failures(records: Sequence[RunRecord]) -> dict[str, str]:
+    """Operations of which a record has nothing, since it failed before, with the reason; "all" where it does
+    not say which.
+    """
     found = {}
     for record in records:
         if record.results or record.status is RunStatus.COMPLETE:

@@ -8,7 +8,14 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from busbw.analysis.compare import Comparison, Row, Verdict
-from busbw.analysis.compare_arms import Arm, CaseKey, Observed, make_arm
+from busbw.analysis.compare_arms import (
+    Arm,
+    CaseKey,
+    Observed,
+    bandwidth_of,
+    make_arm,
+    wrong_in_some,
+)
 from busbw.model.record import RunRecord
 from busbw.model.result import Status
 from busbw.stats.ratio import Basis
@@ -34,7 +41,7 @@ class LaunchOutcome:
 class Reach:
     """How far a setup came. ``largest_nodes`` is the largest number of nodes on which every launch completed
     (0 for none); ``first_failed_nodes`` the smallest on which one did not (None for none), ``error`` and
-    ``words`` how. ``failed`` of ``launches`` failed.
+    ``words`` how. ``failed`` of ``launches`` failed; ``wrong`` came to their end with wrong data.
     """
 
     setup: str
@@ -44,6 +51,7 @@ class Reach:
     first_failed_nodes: int | None
     error: str = ""
     words: tuple[str, ...] = ()
+    wrong: int = 0
 
 
 @dataclass(frozen=True)
@@ -54,6 +62,7 @@ class Effect:
     operation: str
     dtype: str
     op: str
+    root: int
     placement: str
     verdict: Verdict
     first_bytes: int
@@ -71,6 +80,7 @@ class Choice:
     operation: str
     dtype: str
     op: str
+    root: int
     placement: str
     first_bytes: int
     last_bytes: int
@@ -88,7 +98,7 @@ def setup_arms(
 ) -> tuple[Arm, ...]:
     """One arm a setup, in the order of ``names``, from launches on ``nodes`` nodes; ``records`` by folder.
 
-    Setups without any record have an arm that failed as a whole.
+    Setups without any record have an arm without cases: it failed as a whole, or was not launched.
     """
     arms = []
     for name in names:
@@ -96,9 +106,8 @@ def setup_arms(
         told = [(outcome, records[outcome.folder]) for outcome in own if outcome.folder in records]
         failed = next((outcome.error for outcome in own if outcome.error), "")
         if not told:
-            arms.append(
-                Arm(name, 0, nodes, "", "not stated", {}, {}, series, {"all": failed or "not launched"})
-            )
+            failures = {"all": failed} if failed else {}  # without a failure it was not launched: cut short
+            arms.append(Arm(name, 0, nodes, "", "not stated", {}, {}, series, failures))
             continue
         arms.append(_arm(series, name, told, failed))
     return _same_definition(arms)
@@ -116,16 +125,18 @@ def _arm(series: str, name: str, told: list[tuple[LaunchOutcome, RunRecord]], fa
 
 
 def _over_blocks(found: list[tuple[int, Observed]]) -> Observed:
+    if (wrong := wrong_in_some([seen for _, seen in found])) is not None:
+        return wrong
     good = [(block, seen) for block, seen in found if seen.times_ns]
     if not good:
         return next((seen for _, seen in found if seen.status is not Status.NOT_RUN), found[0][1])
-    known = [seen.busbw_gb_per_s for _, seen in good if seen.busbw_gb_per_s is not None]
+    times = tuple(seen.times_ns[0] for _, seen in good)
     bad = len(found) - len(good)
     return Observed(
-        times_ns=tuple(seen.times_ns[0] for _, seen in good),
+        times_ns=times,
         basis=Basis.LAUNCHES,
         blocks=tuple(block for block, _ in good),
-        busbw_gb_per_s=median(known) if known else None,
+        busbw_gb_per_s=bandwidth_of([seen for _, seen in good], median(times)),
         error=f"{bad} of {len(found)} launches have no number" if bad else "",
     )
 
@@ -141,14 +152,17 @@ def _same_definition(arms: list[Arm]) -> tuple[Arm, ...]:
     )
 
 
-def reaches(names: Sequence[str], outcomes: Sequence[LaunchOutcome]) -> tuple[Reach, ...]:
-    """Per setup how far it came."""
+def reaches(
+    names: Sequence[str], outcomes: Sequence[LaunchOutcome], records: Mapping[str, RunRecord]
+) -> tuple[Reach, ...]:
+    """Per setup how far it came; ``records`` by folder."""
+    wrong = {folder for folder, record in records.items() if _is_wrong(record)}
     found = []
     for name in names:
         own = [outcome for outcome in outcomes if outcome.setup == name]
         tried = [outcome for outcome in own if not outcome.skipped]
         bad = sorted((outcome for outcome in tried if outcome.error), key=lambda outcome: outcome.nodes)
-        bad_nodes = {outcome.nodes for outcome in own if outcome.error or outcome.skipped}
+        bad_nodes = {each.nodes for each in own if each.error or each.skipped or each.folder in wrong}
         good_nodes = {outcome.nodes for outcome in tried} - bad_nodes
         first = bad[0] if bad else None
         found.append(
@@ -160,9 +174,14 @@ def reaches(names: Sequence[str], outcomes: Sequence[LaunchOutcome]) -> tuple[Re
                 first.nodes if first is not None else None,
                 first.error if first is not None else "",
                 first.words if first is not None else (),
+                sum(outcome.folder in wrong for outcome in tried),
             )
         )
     return tuple(found)
+
+
+def _is_wrong(record: RunRecord) -> bool:
+    return any(result.status is Status.WRONG for result in record.results)
 
 
 def effects(comparison: Comparison) -> tuple[Effect, ...]:
@@ -185,7 +204,7 @@ def _curves(comparison: Comparison) -> dict[tuple[str, ...], list[Row]]:
     curves: dict[tuple[str, ...], list[Row]] = defaultdict(list)
     for row in sorted(comparison.rows, key=lambda row: row.key.size_bytes):
         key = row.key
-        curves[row.arm, key.collective, key.dtype, key.op, key.placement].append(row)
+        curves[row.arm, key.kind].append(row)
     return curves
 
 
@@ -193,7 +212,7 @@ def _effect(run: Sequence[Row]) -> Effect:
     key = run[0].key
     speedups = [row.speedup for row in run if row.speedup is not None]
     return Effect(
-        run[0].arm, key.collective, key.dtype, key.op, key.placement, run[0].verdict,
+        run[0].arm, key.collective, key.dtype, key.op, key.root, key.placement, run[0].verdict,
         key.size_bytes, run[-1].key.size_bytes,
         min(speedups, default=None), max(speedups, default=None),
     )  # fmt: skip
@@ -202,8 +221,10 @@ def _effect(run: Sequence[Row]) -> Effect:
 def choices(comparison: Comparison) -> tuple[Choice, ...]:
     """The setup to take for every operation and size, neighbouring sizes with one winner together.
 
-    A setup wins where it is FASTER and no other FASTER one has the shorter time.
+    A setup wins where it is FASTER and no other FASTER one has the shorter time. One whose data were wrong
+    anywhere wins nowhere, and the default nowhere where it has no time: there is nobody to take then.
     """
+    wrong = {arm.name for arm in comparison.candidates if arm.wrong}
     by_case: dict[CaseKey, list[Row]] = defaultdict(list)
     for row in comparison.rows:
         by_case[row.key].append(row)
@@ -211,16 +232,23 @@ def choices(comparison: Comparison) -> tuple[Choice, ...]:
     for key, rows in sorted(by_case.items()):
         if key not in comparison.baseline.cases:
             continue
-        faster = [row for row in rows if row.verdict is Verdict.FASTER and row.time_ns is not None]
+        faster = [
+            row
+            for row in rows
+            if row.verdict is Verdict.FASTER and row.time_ns is not None and row.arm not in wrong
+        ]
         winner = min(faster, key=lambda row: row.time_ns or 0.0, default=None)
+        no_default = comparison.baseline.wrong or not comparison.baseline.cases[key].times_ns
+        if winner is None and no_default:
+            continue
         name = winner.arm if winner is not None else comparison.baseline.name
         speedup = (winner.speedup if winner is not None else None) or 1.0
-        kind = (key.collective, key.dtype, key.op, key.placement)
+        kind = (key.collective, key.dtype, key.op, key.root, key.placement)
         last = made[-1] if made else None
         if (
             last is not None
             and last.setup == name
-            and kind == (last.operation, last.dtype, last.op, last.placement)
+            and kind == (last.operation, last.dtype, last.op, last.root, last.placement)
         ):
             made[-1] = replace(
                 last,
@@ -258,6 +286,12 @@ def winner(comparisons: Sequence[Comparison]) -> Winner:
     verdicts = _verdicts(comparisons, best)
     told = ", ".join(f"{verdict} in {count}" for verdict, count in verdicts.items())
     return Winner(best, f"of {verdicts.total()} cases {told}; SLOWER in none, and every launch completed")
+
+
+def wrong_data(comparisons: Sequence[Comparison], name: str) -> str:
+    """What was wrong with the data of a setup, on any number of nodes; empty where nothing was."""
+    arms = (arm for each in comparisons for arm in (each.baseline, *each.candidates) if arm.name == name)
+    return next((arm.wrong for arm in arms if arm.wrong), "")
 
 
 def _verdicts(comparisons: Sequence[Comparison], name: str) -> Counter[Verdict]:

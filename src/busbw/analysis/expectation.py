@@ -17,12 +17,16 @@ from typing import Final
 from busbw.analysis import compare_arms
 from busbw.analysis.compare_arms import Arm, CaseKey, Observed, make_arm
 from busbw.analysis.gates import Bound, Gate
-from busbw.analysis.limits import Limit, Wires, limit, wires_of
+from busbw.analysis.layout import Layout, layout_of
+from busbw.analysis.limits import Limit, limit
 from busbw.analysis.matching import kind_of, match, notes
-from busbw.model.collective import collective
+from busbw.analysis.rotation import cached, rotated_bytes
+from busbw.analysis.timed import LAUNCH_PATH_NS, otherwise
+from busbw.analysis.ways import ways_of
+from busbw.analysis.wires import Wires, wires_of
 from busbw.model.record import RunRecord
 from busbw.model.result import Status
-from busbw.references.reference import Expected, Point, Reference, value_at
+from busbw.references.reference import Expected, Reference, value_at
 from busbw.stats.launches import launch_interval
 from busbw.stats.prediction import MOST_LAUNCHES, WIDEST, least_share, more_launches
 
@@ -74,7 +78,7 @@ class Judged:
 @dataclass(frozen=True)
 class Expectation:
     """A run against its references. ``unmatched`` says of references that were asked for and do not match
-    why not; ``notes`` what was taken on trust.
+    why not; ``notes`` what was taken on trust, and rows of a log that could not be judged.
     """
 
     arm: Arm
@@ -112,12 +116,15 @@ def expect(
     arm = make_arm(first.run_id or "run", records)
     kind = kind_of(first, known)
     matched = match(records, arm, kind, references, known, named=named, same_version=same_version)
-    wires = wires if wires is not None else wires_of(first.machine, first.environment.get("variables", {}))
+    if wires is None:
+        wires = wires_of(first.machine, variables_of(first), ways_of(first))
     algorithms = _algorithms(records)
+    unlike = {each.name: why for each in matched.fitting if (why := otherwise(first, each))}
+    layout = layout_of(first, first.plan.groups, kind.nodes, variables_of(first))
     cases = [
         _limited(
-            _judge(key, seen, arm, matched.fitting, tolerance),
-            arm, kind.nodes, algorithms.get(key, ""), wires,
+            _judge(key, seen, arm, matched.fitting, tolerance, unlike, rotated_bytes(records)),
+            layout, algorithms.get(key, ""), wires,
         )
         for key, seen in arm.cases.items()
     ]  # fmt: skip
@@ -125,25 +132,67 @@ def expect(
     used = tuple(reference for reference in matched.fitting if reference.name in names)
     return Expectation(
         arm,
-        tuple(cases),
+        _unless_refuted(cases),
         used,
         wires,
         matched.reasons if named else {},
-        (*matched.notes, *notes(kind, used)),
+        (
+            *arm.damaged,
+            *matched.notes,
+            *notes(kind, used),
+            *(unlike[each.name] for each in used if each.name in unlike),
+        ),
     )
 
 
 def _judge(
-    key: CaseKey, seen: Observed, arm: Arm, references: Sequence[Reference], tolerance: float | None
+    key: CaseKey,
+    seen: Observed,
+    arm: Arm,
+    references: Sequence[Reference],
+    tolerance: float | None,
+    unlike: Mapping[str, str],
+    rotated: int,
 ) -> Judged:
+    """``unlike`` says of references that were timed otherwise, by name, how; ``rotated`` through how many
+    bytes the run's calls did.
+    """
     judged = _measured(key, seen, arm)
     if not seen.times_ns or judged.measured_gb_per_s is None:
         failed = seen.status in (Status.FAILED, Status.WRONG) or bool(seen.error)
         return replace(judged, answer=Answer.FAILED if failed else Answer.NO_REFERENCE, why=seen.error)
-    found = [_against(judged, *known, tolerance) for known in _known(key, references)]
+    found = [
+        _unless_cached(
+            _unless_unlike(
+                _against(judged, reference, expected, tolerance), seen, unlike.get(reference.name, "")
+            ),
+            *cached(rotated, reference, key.size_bytes),
+        )
+        for reference, expected in _known(key, references)
+    ]
     if not found:
         return replace(judged, why="no reference has this size" if references else "")
     return _agreed(found)
+
+
+def _unless_unlike(judged: Judged, seen: Observed, why: str) -> Judged:
+    """Where the two were timed otherwise, nothing is decided of a size at which that alone can be the
+    difference: launching takes a larger part of the expected time than a run may be below.
+    """
+    if not why or seen.time_ns is None or not judged.expected_gb_per_s or judged.bound_gb_per_s is None:
+        return judged
+    expected_ns = seen.time_ns * (judged.ratio or 0.0)
+    if expected_ns * (1 - judged.bound_gb_per_s / judged.expected_gb_per_s) >= LAUNCH_PATH_NS:
+        return judged
+    return replace(judged, answer=Answer.UNDECIDED, why=why)
+
+
+def _unless_cached(judged: Judged, why: str, theirs: bool) -> Judged:
+    """Where caches helped one of the two, what that alone can explain is not decided: a run below a reference
+    that was in caches (``theirs``), or one that came up to another thanks to them.
+    """
+    helped = judged.answer is Answer.BELOW if theirs else judged.answer in (Answer.EXPECTED, Answer.ABOVE)
+    return replace(judged, answer=Answer.UNDECIDED, why=why) if why and helped else judged
 
 
 def _agreed(found: Sequence[Judged]) -> Judged:
@@ -188,7 +237,7 @@ def _measured(key: CaseKey, seen: Observed, arm: Arm) -> Judged:
 
 def _known(key: CaseKey, references: Sequence[Reference]) -> list[tuple[Reference, Expected]]:
     """All that have the case: first the one with the most launches, then with the exact size, then the
-    newest.
+    newest; one without a date is no newest.
     """
     found = []
     for reference in references:
@@ -197,7 +246,8 @@ def _known(key: CaseKey, references: Sequence[Reference]) -> list[tuple[Referenc
             continue
         expected = value_at(reference, key.size_bytes, key.placement)
         if expected is not None:
-            order = (expected.launches, not expected.interpolated, reference.date)
+            date = reference.date if reference.date[:1].isdecimal() else ""
+            order = (expected.launches, not expected.interpolated, date)
             found.append((order, reference, expected))
     ordered = sorted(found, key=lambda item: item[0], reverse=True)
     return [(reference, expected) for _, reference, expected in ordered]
@@ -232,13 +282,17 @@ def _too_wide(expected: Expected, launches: int, widest: float) -> str:
     if more is None:
         how = f"{MOST_LAUNCHES} launches of each would not do"
     elif more.new:
-        how = f"about {more.known} more launches of it and {more.new} more of the run would do"
+        how = f"about {_more(more.known)} of it and {more.new} more of the run would do"
     else:
-        how = f"about {more.known} more launches of it would do"
+        how = f"about {_more(more.known)} of it would do"
     return (
         f"the reference scatters too much ({expected.log_deviation:.1%} over {expected.launches} launches):"
         f" {how}"
     )
+
+
+def _more(launches: int) -> str:
+    return f"{launches} more launch{'es' if launches != 1 else ''}"
 
 
 def _answered(judged: Judged, *, noise_in_bound: bool) -> Judged:
@@ -252,6 +306,8 @@ def _answered(judged: Judged, *, noise_in_bound: bool) -> Judged:
     ratio = judged.ratio or 0.0
     if gate is Gate.FAIL:
         return replace(judged, answer=Answer.BELOW, why=_joined(f"{1 - ratio:.0%} below", single))
+    if gate is Gate.PASS and noise_in_bound and _wide(judged) and (judged.low_gb_per_s or 0.0) < bound:
+        return replace(judged, answer=Answer.UNDECIDED, why="the run's own interval is wider than that")
     if gate is Gate.UNDECIDED:
         return replace(judged, answer=Answer.UNDECIDED, why=f"the interval holds the bound {bound:.4g} GB/s")
     if ratio * bound > (judged.expected_gb_per_s or 0.0):
@@ -259,13 +315,39 @@ def _answered(judged: Judged, *, noise_in_bound: bool) -> Judged:
     return replace(judged, answer=Answer.EXPECTED, why=single)
 
 
+def _wide(judged: Judged) -> bool:
+    """Whether the run knows its own number less well than a run may be below."""
+    if judged.low_gb_per_s is None or judged.measured_gb_per_s is None:
+        return False
+    return judged.low_gb_per_s < judged.measured_gb_per_s * (1 - OWN_TOLERANCE)
+
+
 def _joined(*words: str) -> str:
     return ", ".join(word for word in words if word)
 
 
-def _limited(judged: Judged, arm: Arm, nodes: int, algorithm: str, wires: Wires) -> Judged:
-    bound = limit(judged.key.collective, algorithm, arm.ranks, nodes, wires, judged.measured_gb_per_s)
+def _limited(judged: Judged, layout: Layout, algorithm: str, wires: Wires) -> Judged:
+    bound = limit(
+        judged.key.collective, algorithm, layout, wires, judged.measured_gb_per_s, judged.low_gb_per_s
+    )
     return replace(judged, limit=bound, algorithm=algorithm)
+
+
+def _unless_refuted(cases: Sequence[Judged]) -> tuple[Judged, ...]:
+    """Where one case shows that the limit is wrong, no other has one."""
+    wrong = next((case.limit for case in cases if case.limit is not None and case.limit.refuted), None)
+    if wrong is None:
+        return tuple(cases)
+    return tuple(
+        case if case.limit is None or case.limit.busbw_gb_per_s is None else replace(case, limit=wrong)
+        for case in cases
+    )
+
+
+def variables_of(record: RunRecord) -> Mapping[str, str]:
+    """The environment that the run had."""
+    found: Mapping[str, str] = record.environment.get("variables", {})
+    return found
 
 
 def _algorithms(records: Sequence[RunRecord]) -> dict[CaseKey, str]:
@@ -276,49 +358,3 @@ def _algorithms(records: Sequence[RunRecord]) -> dict[CaseKey, str]:
         for result in record.results
         if result.algorithm
     }
-
-
-def reference_of(
-    name: str,
-    record: RunRecord,
-    launches: Mapping[CaseKey, tuple[float, ...]],
-    others: Sequence[RunRecord] = (),
-) -> list[Reference]:
-    """References of one's own run, one an operation, type and reduction; ``launches`` has the times of each
-    case in ns, one a launch, of this record and ``others``.
-    """
-    made: dict[tuple[str, str, str], list[Point]] = {}
-    ranks = compare_arms.ranks(record)
-    for case, result in zip(record.plan.cases, record.results, strict=True):
-        key = compare_arms.key_of(case)
-        if result.status is not Status.GOOD or result.busbw_gb_per_s is None or key not in launches:
-            continue
-        times = tuple(time / 1e3 for time in launches[key])
-        point = Point(case.size_bytes, case.placement.value, result.busbw_gb_per_s, times)
-        kind = (case.collective, case.dtype, case.op)
-        if case.cycle == 0:
-            made.setdefault(kind, []).append(point)
-    version = compare_arms.version(record)
-    library, _, number = version.rpartition(" ")
-    several = len(made) > 1
-    return [
-        Reference(
-            name="-".join((name, *kind)) if several else name,
-            kind="saved",
-            operation=kind[0],
-            ranks=ranks,
-            nodes=compare_arms.nodes(record),
-            machine=", ".join(record.world.hosts) if record.world is not None else "",
-            device=compare_arms.device(record),
-            versions={library or "library": number} if version else {},
-            date=record.created[:10],
-            source=", ".join(each.run_id for each in (record, *others)),
-            sha256=" ".join(each.source.sha256 for each in (record, *others) if each.source is not None),
-            definition=compare_arms.definition(record),
-            points=tuple(points),
-            dtype=kind[1],
-            op=kind[2],
-        )
-        for kind, points in made.items()
-        if collective(kind[0]).sized
-    ]

@@ -94,10 +94,15 @@ class Bound:
 
 @dataclass(frozen=True)
 class Least:
-    """A bus bandwidth that every case from a size on has to reach."""
+    """A bus bandwidth that every case from a size on has to reach; of all operations where none is named."""
 
     from_bytes: int
     least_gb_per_s: float
+    operation: str = ""
+
+    def of(self, operation: str, size_bytes: int) -> bool:
+        """Whether a case has to reach it."""
+        return size_bytes >= self.from_bytes and self.operation in ("", operation)
 
 
 def overall(gates: Sequence[Gate]) -> Gate:

@@ -15,6 +15,9 @@ from busbw.references.reference import Reference
 _WORDS: Final = re.compile(r"[A-Za-z0-9]+")
 # The library that is named first, its number, and what is said of it: "NCCL 2.20.3-1 (not stated for ...)".
 _LIBRARY: Final = re.compile(r"\s*(?:([A-Za-z][^\d,(]*?)\s+)?v?(\d+(?:\.\d+)+)[^\s,(]*\s*(\([^)]*\))?")
+# Words of NVML's names for cards: "NVIDIA H100 PCIe" and "NVIDIA H200 NVL" are other devices than the modules
+# on boards of eight, whose names have SXM or nothing ("NVIDIA H100 80GB HBM3", "NVIDIA H200").
+_CARDS: Final = frozenset(("PCIE", "NVL"))
 _SISTER: Final = "it was measured together with this log, so it is no second opinion"
 
 
@@ -122,7 +125,7 @@ def _other_device(device: str, reference: Reference, *, named: bool) -> str:
     if reference.kind == "saved":
         same = device == reference.device or (named and not (is_told and reference.device))
     else:
-        same = bool(family & words) if is_told else named
+        same = bool(family & words) and words & _CARDS <= family if is_told else named
     return "" if same else f"it is of {reference.device}, the run of {device or 'an unnamed device'}"
 
 

@@ -13,23 +13,31 @@ from typing import Final
 
 _PROTOCOL: Final = {"SIMPLE": 1.0, "LL128": 128 / 120, "LL": 2.0}
 _TREE: Final = "double tree: 2 S (N-1)/N, mean over nodes"
+_LEAST: Final = "any algorithm of sends and receives: 2 S (N-1)/N, mean over nodes"
 _SHARED: Final = ("all_gather", "reduce_scatter")
 
 
 @dataclass(frozen=True)
 class Moved:
     """Bytes of one call in each direction. ``exact`` is False where any algorithm must move that much, and
-    the one that ran may have moved more.
+    the one that ran may have moved more. ``mean`` is whether single nodes or GPUs may move less, and only
+    the mean over all of them is meant.
     """
 
     bytes: float
     exact: bool
     model: str
+    mean: bool = False
 
 
-def node_bytes(operation: str, algorithm: str, size_bytes: int, ranks: int, nodes: int) -> Moved | None:
+def node_bytes(
+    operation: str, algorithm: str, size_bytes: int, ranks: int, nodes: int, *, network_reduces: bool = False
+) -> Moved | None:
     """What a node must send to the others, and receive; None where no model is known, or one node is
-    all there is.
+    all there is. ``network_reduces`` is whether switches may have reduced where no algorithm was seen.
+
+    The least of an all_reduce by sends and receives is a mean: each byte of the result takes N - 1 sends to
+    come together and N - 1 to be spread, but a leaf of a tree has only one of each.
     """
     if nodes < 2 or ranks < nodes:
         return None
@@ -42,10 +50,13 @@ def node_bytes(operation: str, algorithm: str, size_bytes: int, ranks: int, node
         if word == "RING":
             return Moved(2 * size_bytes * ring * factor, True, "ring over nodes: 2 S (n-1)/n")
         if word in {"TREE", "NVLS_TREE", "NVLSTREE"}:
-            return Moved(2 * size_bytes * hierarchy * factor, True, _TREE)
-        if word.startswith("COLLNET"):
+            return Moved(2 * size_bytes * hierarchy * factor, True, _TREE, mean=True)
+        # Over several nodes NCCL takes NVLS only with a network that reduces.
+        if word.startswith("COLLNET") or word == "NVLS":
             return Moved(size_bytes, True, "the network reduces: S")
-        return Moved(2 * size_bytes * hierarchy, False, "any algorithm of sends and receives: 2 S (N-1)/N")
+        if network_reduces and not word:
+            return Moved(size_bytes, False, "any algorithm, the network may reduce: S")
+        return Moved(2 * size_bytes * hierarchy, False, _LEAST, mean=True)
     if operation in _SHARED:
         if word == "RING":
             return Moved(size_bytes * ring * factor, True, "ring over nodes: S (n-1)/n")
@@ -68,7 +79,8 @@ def gpu_bytes(operation: str, algorithm: str, size_bytes: int, ranks: int) -> Mo
     if operation == "all_reduce" and word == "NVLS":
         return Moved(size_bytes * (1 + 1 / ranks), True, "NVLS: S (1 + 1/n)")
     if operation == "all_reduce" and word in {"RING", "TREE"}:
-        return Moved(2 * size_bytes * ring * factor, True, f"{word.lower()}: 2 S (n-1)/n, mean over GPUs")
+        model = f"{word.lower()}: 2 S (n-1)/n, mean over GPUs"
+        return Moved(2 * size_bytes * ring * factor, True, model, mean=True)
     if operation in _SHARED and word == "RING":
         return Moved(size_bytes * ring * factor, True, "ring: S (n-1)/n")
     return None

@@ -33,8 +33,9 @@ class Library:
 @dataclass(frozen=True)
 class Provenance:
     """``order`` says what the ranks' order follows, empty where nothing asked for one; ``modules`` are
-    (name, file); ``measured`` the library that was measured, once for each different one; ``image`` is what
-    rank 0's container image says of itself (``probes.image``), empty outside one.
+    (name, file); ``presets`` are NAME@DATE, and ``overridden`` tells of each variable of theirs that another
+    value took the place of; ``measured`` the library that was measured, once for each different one;
+    ``image`` is what rank 0's container image says of itself (``probes.image``), empty outside one.
     """
 
     run_id: str
@@ -42,6 +43,8 @@ class Provenance:
     created: str
     command: tuple[str, ...]
     order: str
+    presets: tuple[str, ...]
+    overridden: tuple[str, ...]
     hosts: tuple[HostRanks, ...]
     modules: tuple[tuple[str, str], ...]
     measured: tuple[Library, ...]
@@ -64,6 +67,8 @@ def provenance(record: RunRecord, files: Sequence[str] = ()) -> Provenance:
         created=record.created,
         command=record.argv,
         order=str(order.get("by", "")),
+        presets=tuple(record.settings.get("presets_used") or ()),
+        overridden=tuple(record.settings.get("overridden") or ()),
         hosts=_hosts(record, order),
         modules=tuple(zip(modules, module_files, strict=True)),
         measured=_measured(ranks),

@@ -11,7 +11,7 @@ ranks longer by the same amount, whatever k.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -22,6 +22,7 @@ from busbw.errors import UsageError
 from busbw.model.case import Case
 from busbw.model.collective import COLLECTIVES
 from busbw.model.record import RankInfo, RunRecord
+from busbw.model.result import CaseResult
 from busbw.model.sample import MIN_OVER_RANKS, SampleFlag
 from busbw.stats.interval import Float64Array, estimate
 from busbw.stats.percentile import least_samples
@@ -51,7 +52,7 @@ class RankTimes:
     the same sample, and ``shortest_share`` the share of samples in which no rank was shorter (equal ones
     all count): where single calls of a synchronising operation were timed. ``issue_ns`` is the median host
     time of issuing one call. These three need the rank's raw samples. ``run_delay_ns`` is how long it was
-    ready to run and had no core, over all looks.
+    ready to run and had no core, over all looks; None where that was not asked (see ``_asks_for_cores``).
     """
 
     rank: int
@@ -62,7 +63,7 @@ class RankTimes:
     median_ns: float
     p95_ns: float | None
     max_ns: float
-    run_delay_ns: int
+    run_delay_ns: int | None
     issue_ns: float | None = None
     over_last_ns: float | None = None
     shortest_share: float | None = None
@@ -148,10 +149,20 @@ def rank_table(
         over_last = own.call_ns - own.last_ns
     places = {rank.rank: rank for rank in record.world.ranks} if record.world is not None else {}
     rows = tuple(_row(digest, places.get(int(digest["rank"])), own, over_last) for digest in mine)
-    k = next((result.calls_per_sample for result in record.results if result.case == case), 0)
+    result = next((result for result in record.results if result.case == case), None)
+    if result is None or not _asks_for_cores(record, result):
+        rows = tuple(replace(row, run_delay_ns=None) for row in rows)
+    k = result.calls_per_sample if result is not None else 0
     latest = _latest(own) if order is Order.TOLD and len(own.ranks) > 1 else None
     flagged = int(mine["flagged"].max())
     return RankTable(case, order, k, size, len(own.ranks), rows, flagged, latest)
+
+
+def _asks_for_cores(record: RunRecord, result: CaseResult) -> bool:
+    """Whether a rank's loss of its core was looked for: not where ranks share cores, or wait between loops
+    (``worker.measure.Sampling.add``). The digest's 0 says nothing there.
+    """
+    return "contended" not in result.marks and not record.plan.timing.time.startswith("loop")
 
 
 def _order(record: RunRecord, case: Case, *, complete: bool) -> Order:

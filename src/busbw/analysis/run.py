@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from busbw.analysis import frames
+from busbw.analysis.lacking import lacking
 from busbw.errors import UsageError
 from busbw.model.record import RunRecord
 from busbw.model.sample import DIGEST_DTYPE, SAMPLE_DTYPE
@@ -34,7 +35,8 @@ class Run:
 
     ``results`` has one row a case, ``samples`` one a kept sample, ``digests`` one a case and rank; their
     columns and units are in docs/guides/notebook.md. Frames need polars: without it, UsageError names the
-    extra. ``warnings`` says what of the folder could not be read.
+    extra. ``warnings`` says what of the folder could not be read; samples that are missing from it are said
+    by a UserWarning when they are first asked for.
     """
 
     folder: Path
@@ -50,7 +52,10 @@ class Run:
     def samples(self) -> pl.DataFrame:
         """One row a kept sample; rank -1 is the maximum over ranks."""
         frames.require_polars()
-        return frames.samples(read_samples(self.folder))
+        rows = read_samples(self.folder)
+        for case in lacking(self.record, rows, read_digests(self.folder)):
+            warnings.warn(f"{self.folder}: {case}", stacklevel=3)
+        return frames.samples(rows)
 
     @cached_property
     def digests(self) -> pl.DataFrame:

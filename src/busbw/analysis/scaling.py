@@ -1,16 +1,18 @@
-"""How a collective scales: bus bandwidth and percentiles against the number of nodes, for every size."""
+"""How a collective scales: bus bandwidth and percentiles against the number of nodes, for every size. Each
+setup has a curve of its own.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
-from busbw.analysis.compare_arms import CaseKey, definition, key_of, ranks
+from busbw.analysis.compare_arms import CaseKey, bandwidth_of, definition, failures, key_of, ranks
 from busbw.analysis.matching import kind_of
-from busbw.model.record import RunRecord
+from busbw.model.record import RunRecord, RunStatus
 from busbw.model.result import CaseResult, Status
 from busbw.model.sample import MAX_OVER_RANKS
 from busbw.stats.percentile import percentile
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
     from busbw.references.reference import Reference
 
 PERCENTILES: Final = (50.0, 95.0, 99.0)
+# What a run that failed before its first case is a row of.
+NO_TIME: Final = "no time"
+NO_CASE: Final = CaseKey("any operation", "", "", -1, "", 0)
 
 
 @dataclass(frozen=True)
@@ -37,7 +42,9 @@ class Spread:
 @dataclass(frozen=True)
 class ScalingRow:
     """One size on one number of nodes. ``nodes`` is 0 where not known. Numbers are medians over the runs that
-    have the case, ``runs`` of them; ``failed`` more had it and no number, the last one for ``why``.
+    have the case, ``runs`` of them; ``failed`` more had it and no number, the last one for ``why``. Runs that
+    failed before their first case have a row of their own, with NO_CASE's placement and size. ``setup`` is
+    empty where none was named.
     """
 
     key: CaseKey
@@ -51,14 +58,49 @@ class ScalingRow:
     spread: Spread
     failed: int = 0
     why: str = ""
+    setup: str = ""
+
+    @property
+    def has_case(self) -> bool:
+        """Whether it is of a size; else of runs that came to none."""
+        return self.key.placement != NO_CASE.placement
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A record, and the samples of its cases where it has any (by case number)."""
+    """A record, and the samples of its cases where it has any (by case number). ``setup`` names what it was
+    measured with, where the record itself does not.
+    """
 
     record: RunRecord
     spreads: Mapping[int, Spread]
+    setup: str = ""
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A launch of which there is no record. ``nodes`` is 0 where not known."""
+
+    setup: str
+    nodes: int
+    why: str
+
+
+@dataclass(frozen=True, order=True)
+class _Place:
+    """What runs of one row share, in the order of rows: a curve's are below one another."""
+
+    kind: tuple[str, str, str, int, str]
+    setup: str
+    definition: str
+    version: str
+    size_bytes: int
+    nodes: int
+    ranks: int
+
+    @property
+    def key(self) -> CaseKey:
+        return CaseKey(*self.kind, self.size_bytes)
 
 
 def spreads(samples: npt.NDArray[np.void]) -> dict[int, Spread]:
@@ -75,21 +117,53 @@ def spreads(samples: npt.NDArray[np.void]) -> dict[int, Spread]:
     return found
 
 
-def scaling(measured: Iterable[Measured], known: Sequence[Reference] = ()) -> tuple[ScalingRow, ...]:
-    """Rows by operation, definition, version, placement, size and number of nodes. ``known`` are published
-    logs: what a copy of one does not say itself is taken from there.
+def scaling(
+    measured: Iterable[Measured], known: Sequence[Reference] = (), failed: Iterable[Failed] = ()
+) -> tuple[ScalingRow, ...]:
+    """Rows by operation, placement, setup, definition, version, size and number of nodes. ``known`` are
+    published logs: what a copy of one does not say itself is taken from there. ``failed`` are counted.
     """
-    groups: dict[tuple[CaseKey, str, str, int, int], list[tuple[CaseResult, Spread]]] = defaultdict(list)
+    groups: dict[_Place, list[tuple[CaseResult, Spread]]] = defaultdict(list)
     for one in measured:
         record = one.record
         kind = kind_of(record, known)
-        for result in record.results:
-            if result.status is Status.NOT_APPLICABLE:
-                continue
+        setup = one.setup or _labelled_setup(record)
+        where = (setup, definition(record), kind.versions)
+        found = [result for result in record.results if result.status is not Status.NOT_APPLICABLE]
+        for result in found:
             key = key_of(record.plan.cases[result.case])
-            place = (key, definition(record), kind.versions, kind.nodes, ranks(record))
-            groups[place].append((result, one.spreads.get(result.case) or _of_stats(result)))
+            place = _Place(_kind(key), *where, key.size_bytes, kind.nodes, ranks(record))
+            told = replace(result, error=_why(record, result))
+            groups[place].append((told, one.spreads.get(result.case) or _of_stats(result)))
+        if not record.results and record.status is not RunStatus.COMPLETE:
+            why = record.error or record.status.value
+            for operation in failures((record,)):
+                key = replace(NO_CASE, collective=operation)
+                there = (setup, NO_TIME, kind.versions)
+                place = _Place(_kind(key), *there, key.size_bytes, kind.nodes, ranks(record))
+                groups[place].append(_no_case(why))
+    for launch in failed:
+        place = _Place(_kind(NO_CASE), launch.setup, NO_TIME, "", NO_CASE.size_bytes, launch.nodes, 0)
+        groups[place].append(_no_case(launch.why))
     return tuple(_row(place, found) for place, found in sorted(groups.items(), key=lambda item: item[0]))
+
+
+def _why(record: RunRecord, result: CaseResult) -> str:
+    """Why there is no number, in the case's words or the run's."""
+    words = "wrong data" if result.status is Status.WRONG else ""
+    return "" if result.status is Status.GOOD else result.error or words or record.error
+
+
+def _labelled_setup(record: RunRecord) -> str:
+    return record.source.labels.get("setup", "") if record.source is not None else ""
+
+
+def _kind(key: CaseKey) -> tuple[str, str, str, int, str]:
+    return key.collective, key.dtype, key.op, key.root, key.placement
+
+
+def _no_case(why: str) -> tuple[CaseResult, Spread]:
+    return CaseResult(0, Status.FAILED, error=why), Spread()
 
 
 def _of_stats(result: CaseResult) -> Spread:
@@ -98,14 +172,14 @@ def _of_stats(result: CaseResult) -> Spread:
     return Spread(stats.get("p50"), stats.get("p95"), stats.get("p99"), stats.get("max"))
 
 
-def _row(place: tuple[CaseKey, str, str, int, int], found: list[tuple[CaseResult, Spread]]) -> ScalingRow:
+def _row(place: _Place, found: list[tuple[CaseResult, Spread]]) -> ScalingRow:
     good = [(result, spread) for result, spread in found if result.status is Status.GOOD]
     bad = [result for result, _ in found if result.status is not Status.GOOD]
-    key, what, library, node_count, rank_count = place
+    time_ns = _middle([result.time_ns for result, _ in good])
     return ScalingRow(
-        key, what, library, node_count, rank_count, len(good),
-        _middle([result.busbw_gb_per_s for result, _ in good]),
-        _middle([result.time_ns for result, _ in good]),
+        place.key, place.definition, place.version, place.nodes, place.ranks, len(good),
+        bandwidth_of([result for result, _ in good], time_ns) if time_ns else None,
+        time_ns,
         Spread(
             _middle([spread.p50_ns for _, spread in good]),
             _middle([spread.p95_ns for _, spread in good]),
@@ -114,6 +188,7 @@ def _row(place: tuple[CaseKey, str, str, int, int], found: list[tuple[CaseResult
         ),
         len(bad),
         bad[-1].error if bad else "",
+        place.setup,
     )  # fmt: skip
 
 

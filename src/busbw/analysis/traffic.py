@@ -5,14 +5,17 @@ move. Everything is judged by the burst's own noise.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from busbw.analysis.moved import Moved, gpu_bytes, node_bytes
+from busbw.analysis.ways import Ways
 from busbw.model.traffic import NVLINK, Burst, Link, Window
 
 ETHERNET: Final = "ethernet"
+# A kind of NIC whose bytes are less than this share of the message carried none of it: control traffic.
+_SIGNIFICANT: Final = 0.01
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,7 @@ class Fellows:
 
     ``must`` is what the operation moves through all of them, per call and direction; None where that is not
     known. ``noise`` is by how much the whole traffic of a window differs from the mean of all, at most.
+    ``noted`` are links whose counters cannot be taken, ``left_out`` those that a setting keeps out.
     """
 
     host: str
@@ -60,6 +64,8 @@ class Fellows:
     calls: int
     noise: float
     must: Moved | None = None
+    noted: tuple[Link, ...] = ()
+    left_out: tuple[Link, ...] = ()
 
     @property
     def used(self) -> tuple[LinkUse, ...]:
@@ -99,47 +105,115 @@ class Fellows:
         return max((use.share for use in self.links), default=0.0)
 
 
-def traffic(burst: Burst, operation: str, algorithm: str, size_bytes: int, ranks: int) -> tuple[Fellows, ...]:
+def traffic(
+    burst: Burst, operation: str, algorithm: str, size_bytes: int, ranks: int, ways: Ways | None = None
+) -> tuple[Fellows, ...]:
     """The links that could take part, host after host: the NICs of the kind that carried most, and every
-    GPU's NVLinks. Links whose counters cannot be taken are left out, and so are the slower NICs of a kind.
+    GPU's NVLinks. Links whose counters cannot be taken are left out, and so are the slower NICs of a kind,
+    and those that a setting excludes. NICs of hosts that share an NVLink domain need not take part: they are
+    told only where they did.
     """
-    hosts = len({link.host for link in burst.links})
+    ways = ways or Ways()
+    hosts = frozenset(link.host for link in burst.links)
+    main = main_kind(burst, size_bytes)
+    if ways.joined(hosts) and _carried(burst, {NVLINK}) and not matters(burst, main, size_bytes):
+        main = ""
     groups: dict[tuple[str, str, str], list[Link]] = defaultdict(list)
-    main = main_kind(burst)
     for link in burst.links:
-        if link.note or link.kind not in (main, NVLINK):
-            continue
-        groups[link.host, link.kind, link.device if link.kind == NVLINK else ""].append(link)
+        if link.kind in (main, NVLINK):
+            groups[link.host, link.kind, link.device if link.kind == NVLINK else ""].append(link)
+    rates = _rates(burst)
     found = []
     for (host, kind, device), links in groups.items():
-        if kind == NVLINK:
-            must = gpu_bytes(operation, algorithm, size_bytes, ranks) if hosts == 1 else None
-        else:
-            must = node_bytes(operation, algorithm, size_bytes, ranks, hosts)
-        found.append(_fellows(burst.windows, host, kind, device, _fastest(links), must))
+        must = _must(kind == NVLINK, hosts, ways, operation, algorithm, size_bytes, ranks)
+        allowed = [link for link in links if ways.allows(link)] or links
+        good = _fastest([link for link in allowed if not link.note], rates)
+        if good:
+            noted = tuple(link for link in allowed if link.note)
+            left_out = tuple(link for link in links if link not in allowed)
+            each = _fellows(burst.windows, host, kind, device, good, None if noted else must)
+            found.append(replace(each, noted=noted, left_out=left_out))
+    if any(each.must is None for each in found if each.kind == main):
+        found = [_without_mean(each) if each.kind == main else each for each in found]
     return tuple(found)
 
 
-def main_kind(burst: Burst) -> str:
-    """The kind of NIC that carried most over all hosts; empty where there is none."""
-    total: dict[str, int] = defaultdict(int)
-    for link in burst.links:
-        if link.kind != NVLINK and not link.note:
-            total[link.kind] += sum(link.sent_bytes[1:]) + sum(link.received_bytes[1:])
-    return max(total, key=lambda kind: total[kind], default="")
+def _without_mean(group: Fellows) -> Fellows:
+    """For hosts of which some are not known: a mean over the others says nothing."""
+    return replace(group, must=None) if group.must is not None and group.must.mean else group
 
 
-def bypassed(burst: Burst) -> tuple[Link, ...]:
+def _must(
+    nvlink: bool, hosts: frozenset[str], ways: Ways, operation: str, algorithm: str, size: int, ranks: int
+) -> Moved | None:
+    if nvlink:
+        near = len(hosts) == 1 or (ways.joined(hosts) and ways.nodes <= len(hosts))
+        return gpu_bytes(operation, algorithm, size, ranks) if near else None
+    if ways.partly_joined(hosts):
+        return None
+    nodes = max(ways.nodes, len(hosts))
+    must = node_bytes(operation, algorithm, size, ranks, nodes, network_reduces=ways.network_reduces)
+    return None if must is not None and must.mean and len(hosts) < nodes else must
+
+
+def main_kind(burst: Burst, size_bytes: int) -> str:
+    """The kind of NIC that carried most over all hosts, and a fabric rather than Ethernet where nothing worth
+    mentioning flowed; empty where there is none.
+    """
+    kinds = list(dict.fromkeys(link.kind for link in burst.links if link.kind != NVLINK and not link.note))
+    most = max(kinds, key=lambda kind: _carried(burst, {kind}), default="")
+    if most == ETHERNET and not matters(burst, most, size_bytes):
+        return next((kind for kind in kinds if kind != ETHERNET), most)
+    return most
+
+
+def bypassed(burst: Burst, size_bytes: int) -> tuple[Link, ...]:
     """Fabric NICs that are up, where the bytes went over Ethernet interfaces instead."""
-    if main_kind(burst) != ETHERNET:
+    if main_kind(burst, size_bytes) != ETHERNET or not matters(burst, ETHERNET, size_bytes):
         return ()
     return tuple(link for link in burst.links if link.kind not in (ETHERNET, NVLINK) and not link.note)
 
 
-def _fastest(links: Sequence[Link]) -> list[Link]:
-    """Without those that are slower than the others: a management port is no fellow of a 400 Gb/s one."""
+def degraded(burst: Burst) -> tuple[tuple[Link, float], ...]:
+    """Ports that are slower than the port of their name is on another host, and that one's rate in GB/s."""
+    rates = _rates(burst)
+    return tuple(
+        (link, best)
+        for link in burst.links
+        if link.gb_per_s and link.gb_per_s < (best := rates[link.kind, link.name]) and link.kind != NVLINK
+    )
+
+
+def _carried(burst: Burst, kinds: set[str]) -> float:
+    """Bytes of all calls over links of these kinds, both directions, without those that flow anyway."""
+    return sum(
+        _net(burst.windows, counted)
+        for link in burst.links
+        if link.kind in kinds and not link.note
+        for counted in (link.sent_bytes, link.received_bytes)
+    )
+
+
+def matters(burst: Burst, kind: str, size_bytes: int) -> bool:
+    """Whether links of this kind carried a significant part of messages of this size."""
+    calls = sum(window.calls for window in burst.windows)
+    return _carried(burst, {kind}) > _SIGNIFICANT * size_bytes * calls
+
+
+def _rates(burst: Burst) -> dict[tuple[str, str], float]:
+    """The highest rate of ports of one kind and name, over all hosts."""
+    found: dict[tuple[str, str], float] = defaultdict(float)
+    for link in burst.links:
+        found[link.kind, link.name] = max(found[link.kind, link.name], link.gb_per_s or 0.0)
+    return found
+
+
+def _fastest(links: Sequence[Link], rates: Mapping[tuple[str, str], float]) -> list[Link]:
+    """Without those that are slower than the others: a management port is no fellow of a 400 Gb/s one. A port
+    that is fast on another host belongs to them, however slow it is here.
+    """
     best = max((link.gb_per_s or 0.0 for link in links), default=0.0)
-    return [link for link in links if not link.gb_per_s or link.gb_per_s >= best]
+    return [link for link in links if not link.gb_per_s or rates[link.kind, link.name] >= best]
 
 
 def _fellows(

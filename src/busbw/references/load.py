@@ -72,7 +72,8 @@ def _reference(fields: Mapping[str, Any]) -> Reference:
         Point(size, placement, busbw, tuple(times)) for size, placement, busbw, times in fields["points"]
     )
     printed = Printed(**fields["printed"]) if fields.get("printed") else None
-    return Reference(**{**fields, "points": points, "printed": printed})
+    rotated = tuple((most, bytes_) for most, bytes_ in fields.get("rotated", ()))
+    return Reference(**{**fields, "points": points, "printed": printed, "rotated": rotated})
 
 
 def dump(references: tuple[Reference, ...]) -> str:
@@ -88,7 +89,7 @@ def _fields(reference: Reference) -> dict[str, Any]:
         [point.size_bytes, point.placement, point.busbw_gb_per_s, list(point.times_us)]
         for point in reference.points
     ]
-    return {name: value for name, value in fields.items() if value not in ("", None, {})}
+    return {name: value for name, value in fields.items() if value not in ("", None, {}, ())}
 
 
 def _text(body: dict[str, Any]) -> str:

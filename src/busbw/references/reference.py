@@ -47,7 +47,9 @@ class Reference:
     """``ranks`` is what busbw / algbw says, ``ranks_stated`` what the source does. ``machine`` names the
     nodes, ``device`` their accelerators, ``definition`` what a time is; ``nodes`` is 0 where not known.
     ``kind``: log (a published table), value (a published number), own (measured with busbw) or saved (by a
-    user). ``left_out`` is why a reference is shown and never used.
+    user). ``timed`` says how calls were issued where that was not back to back by one process a GPU
+    (``analysis.timed``); ``rotated`` has sizes in order, each with the bytes of the buffers that calls up to
+    it rotated through; ``left_out`` is why a reference is shown and never used.
     """
 
     name: str
@@ -70,11 +72,17 @@ class Reference:
     sha256: str = ""
     note: str = ""
     left_out: str = ""
+    timed: str = ""
+    rotated: tuple[tuple[int, int], ...] = ()
 
     @cached_property
     def launches(self) -> int:
         """Launches behind each point; 1 for a log."""
         return max((len(point.times_us) for point in self.points), default=0) or 1
+
+    def rotated_bytes(self, size_bytes: int) -> int:
+        """Of the buffers that calls of this size rotated through; 0 where it is not known."""
+        return next((bytes_ for most, bytes_ in self.rotated if size_bytes <= most), 0)
 
     @property
     def versions_text(self) -> str:

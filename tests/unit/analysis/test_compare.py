@@ -223,3 +223,47 @@ def test_simulated_nulls_are_hardly_ever_called() -> None:
             arms.append(replace(arm, cases=cases, series=f"trial {trial}"))
         false += compare(arms).rows[0].verdict in (Verdict.FASTER, Verdict.SLOWER)
     assert false <= 6  # 2.3 are to be expected
+
+
+def rotating(name: str, median: float, seed: int, rotated: int) -> Arm:
+    return replace(series(name, median, 20, seed), rotated_bytes=rotated)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "median", "verdict"),
+    [
+        (8 << 30, 64 << 10, 80, Verdict.AMBIGUOUS),  # caches may be why it is faster,
+        (8 << 30, 64 << 10, 100, Verdict.AMBIGUOUS),  # and why it is no slower;
+        (8 << 30, 64 << 10, 130, Verdict.SLOWER),  # slower in spite of them
+        (64 << 10, 8 << 30, 130, Verdict.AMBIGUOUS),
+        (64 << 10, 8 << 30, 100, Verdict.AMBIGUOUS),
+        (64 << 10, 8 << 30, 80, Verdict.FASTER),
+        (1 << 30, 8 << 30, 130, Verdict.SLOWER),  # no cache holds either
+        (64 << 10, 64 << 10, 80, Verdict.FASTER),
+        (0, 64 << 10, 80, Verdict.FASTER),  # not known
+    ],
+)
+def test_what_caches_alone_can_explain_is_ambiguous(
+    before: int, after: int, median: float, verdict: Verdict
+) -> None:
+    found = compare([rotating("a", 100, 1, before), rotating("b", median, 2, after)])
+    assert verdicts(found) == [verdict] * 3
+    if verdict is Verdict.AMBIGUOUS:
+        assert all("caches" in row.why for row in found.rows)
+    if {before, after} == {8 << 30, 64 << 10}:
+        (note,) = found.notes
+        assert "rotated through" in note
+        assert note.endswith("measure both with -e 8G")
+
+
+def test_the_record_says_through_how_much_its_calls_rotated() -> None:
+    run = record_of({1024: 100.0})
+    assert (
+        make_arm("a", [replace(run, plan=replace(run.plan, buffer_bytes=1 << 24))]).rotated_bytes == 1 << 24
+    )
+
+
+def test_setups_that_vary_the_buffers_are_compared_in_them() -> None:
+    arms = [rotating("cold", 100, 1, 1 << 30), rotating("hot", 80, 2, 1)]
+    arms = [replace(arm, flags={"hot": arm.name == "hot"}) for arm in arms]
+    assert verdicts(compare(arms)) == [Verdict.FASTER] * 3

@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
+import pytest
 from busbw_testing.compared import record_of
 
 from busbw.analysis.compare import Comparison, Verdict, compare
-from busbw.analysis.compare_setups import LaunchOutcome, choices, effects, reaches, setup_arms, winner
+from busbw.analysis.compare_setups import (
+    LaunchOutcome,
+    choices,
+    effects,
+    reaches,
+    setup_arms,
+    winner,
+    wrong_data,
+)
+from busbw.cli.compare import exit_code
 from busbw.model.record import RunRecord
+from busbw.model.result import Status
+from busbw.reports.compare import table
+from busbw.reports.compare_setups import choice as choice_words
 
 BLOCKS = 12
 SIZES = (1024, 2048, 4096, 8192)
@@ -55,6 +71,38 @@ def test_gains_and_costs_stand_together() -> None:
     assert (round(gain.least_speedup, 2), round(gain.most_speedup, 2)) == (1.25, 1.43)
 
 
+def test_roots_are_curves_of_their_own() -> None:
+    """The one to take is told of each: it may be another."""
+    outcomes, records = measured({"plain": (1.0,) * 4, "new": (1.0, 0.7, 0.7, 0.7)})
+    for folder, record in records.items():
+        rooted = [replace(case, collective="broadcast", op="") for case in record.plan.cases]
+        first = [replace(case, root=0) for case in rooted]
+        second = [replace(case, root=1, index=case.index + len(rooted)) for case in rooted]
+        is_new = outcomes[int(folder.rpartition("/")[2])].setup == "new"
+        times = [result.time_ns for result in record.results]
+        same = [time / (0.7 if is_new and at else 1.0) for at, time in enumerate(times)]
+        results = [
+            *(replace(result, time_ns=time) for result, time in zip(record.results, same, strict=True)),
+            *(replace(result, case=result.case + len(rooted)) for result in record.results),
+        ]
+        plan = replace(record.plan, cases=(*first, *second))
+        records[folder] = replace(record, plan=plan, results=tuple(results))
+    comparison = compare(setup_arms("s", ["plain", "new"], outcomes, records, 0))
+    told = [(c.root, c.setup, c.first_bytes, c.last_bytes) for c in choices(comparison)]
+    assert told == [(0, "plain", 1024, 8192), (1, "plain", 1024, 1024), (1, "new", 2048, 8192)]
+    assert [(e.root, e.first_bytes, e.last_bytes) for e in effects(comparison)] == [(1, 2048, 8192)]
+    assert [choice_words(each) for each in choices(comparison)][2].startswith(
+        "new for broadcast float out-of-place root 1 2 KiB to 8 KiB"
+    )
+
+
+def test_a_setup_that_was_not_launched_before_the_series_was_cut_is_missing() -> None:
+    outcomes, records = measured({"plain": (1.0,) * 4})
+    comparison = compare(setup_arms("s", ["plain", "late"], outcomes, records, 0))
+    assert {row.verdict for row in comparison.rows} == {Verdict.MISSING}
+    assert exit_code([comparison], gate=True) == 3
+
+
 def test_the_one_to_take_by_size() -> None:
     outcomes, records = measured()
     comparison = compare(setup_arms("s", list(SETUPS), outcomes, records, 0))
@@ -90,7 +138,7 @@ def test_a_setup_that_never_ran_has_failed_rows() -> None:
     comparison = compare(setup_arms("s", ["plain", "broken"], outcomes, records, 0))
     assert {(row.verdict, row.why) for row in comparison.rows} == {(Verdict.FAILED, "no such library")}
     assert winner([comparison]).setup == "plain"
-    plain, broken = reaches(["plain", "broken"], outcomes)
+    plain, broken = reaches(["plain", "broken"], outcomes, {})
     assert (plain.failed, plain.launches) == (0, BLOCKS)
     assert (broken.failed, broken.launches, broken.error, broken.words) == (
         2,
@@ -106,7 +154,7 @@ def test_the_largest_number_of_nodes_and_the_first_that_failed() -> None:
         for nodes in (2, 4, 8)
         for block in (0, 1)
     ]
-    (reach,) = reaches(["plain"], outcomes)
+    (reach,) = reaches(["plain"], outcomes, {})
     assert (reach.largest_nodes, reach.first_failed_nodes, reach.error) == (4, 8, "hung")
 
 
@@ -152,3 +200,103 @@ def test_a_setup_that_hung_in_a_block_is_not_the_one_to_export() -> None:
     comparison = compare(setup_arms("s", ["plain", "fast", "calm"], outcomes, records, 0))
     assert comparison.count(Verdict.FASTER) == 8
     assert winner([comparison]).setup == "calm"
+
+
+def with_wrong(records: dict[str, RunRecord], folders: list[str]) -> dict[str, RunRecord]:
+    """Wrong data in the largest size of these launches."""
+    return {
+        folder: replace(
+            record,
+            results=(*record.results[:-1], replace(record.results[-1], status=Status.WRONG, wrong=5)),
+        )
+        if folder in folders
+        else record
+        for folder, record in records.items()
+    }
+
+
+def test_a_setup_whose_data_were_wrong_in_some_launches_failed_and_wins_nowhere() -> None:
+    outcomes, records = measured({"plain": (1.0,) * 4, "fast": (0.7,) * 4, "calm": (0.9,) * 4})
+    own = [outcome.folder for outcome in outcomes if outcome.setup == "fast"]
+    records = with_wrong(records, own[2:4])
+    comparison = compare(setup_arms("s", ["plain", "fast", "calm"], outcomes, records, 0))
+    rows = {row.key.size_bytes: row for row in comparison.rows if row.arm == "fast"}
+    assert rows[8192].verdict is Verdict.FAILED
+    assert rows[8192].why == "wrong data in 2 of 12 launches: 5 wrong elements"
+    assert rows[1024].verdict is Verdict.FASTER
+    assert {choice.setup for choice in choices(comparison)} == {"calm"}
+    assert winner([comparison]).setup == "calm"
+    assert wrong_data([comparison], "fast").startswith("wrong data in 2")
+    assert {each.setup: each.wrong for each in reaches(["plain", "fast"], outcomes, records)} == {
+        "plain": 0,
+        "fast": 2,
+    }
+
+
+def test_a_default_with_wrong_data_is_not_taken() -> None:
+    outcomes, records = measured({"plain": (1.0,) * 4, "calm": (0.9,) * 4})
+    own = [outcome.folder for outcome in outcomes if outcome.setup == "plain"]
+    comparison = compare(setup_arms("s", ["plain", "calm"], outcomes, with_wrong(records, own[:1]), 0))
+    assert {choice.last_bytes for choice in choices(comparison)} == {4096}
+    assert wrong_data([comparison], "plain")
+    assert exit_code([comparison], gate=True) == 1
+
+
+def test_a_default_that_never_completed_is_not_taken() -> None:
+    outcomes, records = measured({"other": (1.0,) * 4})
+    outcomes += [LaunchOutcome("plain", block, 0, "", 1.0, "had not ended after 3 s") for block in (0, 1)]
+    comparison = compare(setup_arms("s", ["plain", "other"], outcomes, records, 0))
+    assert comparison.baseline.failures
+    assert choices(comparison) == ()
+
+
+def test_bandwidth_is_that_of_the_time_beside_it() -> None:
+    """Of 12 launches the middle of the times and of the bandwidths are not of one launch."""
+    outcomes, records = measured()
+    for arm in setup_arms("s", list(SETUPS), outcomes, records, 0):
+        for key, seen in arm.cases.items():
+            assert seen.busbw_gb_per_s == pytest.approx(key.size_bytes / seen.time_ns)  # all_reduce, 2 ranks
+
+
+def flagged(flags: dict[str, dict[str, Any]], **options: dict[str, Any]) -> Comparison:
+    """A series whose setups differ by flags of ``run``, all of them 20 % faster than the first."""
+    factors = {name: (1.0 if not position else 0.8,) * 4 for position, name in enumerate(flags)}
+    outcomes, records = measured(factors)
+    for outcome in outcomes:
+        record, own = records[outcome.folder], flags[outcome.setup]
+        where = "one place (hot)" if own.get("hot") else "rotating"
+        method = replace(record.method, buffers=f"{where}, {own.get('buffers', 'device')} memory")
+        graph = replace(record.plan.options, graph=own.get("cudagraph", 0))
+        settings = {"hot": False, "cudagraph": 0, "buffers": "device", "unalign": 0, **own}
+        records[outcome.folder] = replace(
+            record, method=method, settings=settings, plan=replace(record.plan, options=graph)
+        )
+    return compare(setup_arms("s", list(flags), outcomes, records, 0))
+
+
+@pytest.mark.parametrize(
+    ("own", "words"),
+    [
+        ({"hot": True}, "--hot on against off"),
+        ({"buffers": "nccl"}, "--buffers nccl against device"),
+        ({"unalign": 1}, "--unalign 1 against 0"),
+        ({"cudagraph": 8}, "--cudagraph 8 against 0"),
+    ],
+)
+def test_what_setups_vary_on_purpose_is_judged_and_said(own: dict[str, Any], words: str) -> None:
+    found = flagged({"plain": {}, "other": own})
+    assert {row.verdict for row in found.rows} == {Verdict.FASTER}
+    assert {row.note for row in found.rows} == {words}
+    assert not found.flags
+    assert any("graph is replayed" in note for note in found.notes) is ("cudagraph" in own)
+    assert any(line.endswith(f"FASTER: with {words}") for line in table(found))
+
+
+def test_what_no_flag_explains_is_ranked_only() -> None:
+    made = flagged({"plain": {}, "other": {"cudagraph": 8}})
+    other = replace(made.candidates[0], buffers="managed memory")
+    assert {row.verdict for row in compare([made.baseline, other]).rows} == {Verdict.AMBIGUOUS}
+    single = replace(made.candidates[0], definition="busbw latency, max, graph")
+    assert {row.verdict for row in compare([made.baseline, single]).rows} == {Verdict.AMBIGUOUS}
+    apart = [replace(arm, series="") for arm in (made.baseline, made.candidates[0])]
+    assert {row.verdict for row in compare(apart).rows} == {Verdict.AMBIGUOUS}

@@ -11,11 +11,14 @@ import pytest
 from busbw_testing.compared import record_of
 
 from busbw.analysis.compare_arms import key_of
-from busbw.analysis.expectation import Answer, expect, reference_of
-from busbw.analysis.limits import Wires
-from busbw.model.record import RunRecord
+from busbw.analysis.expectation import Answer, expect
+from busbw.analysis.own_reference import reference_of
+from busbw.analysis.timed import how_timed
+from busbw.analysis.wires import Wires
+from busbw.model.record import ImportSource, RunRecord
 from busbw.references.reference import Point, Reference, value_at
 
+H100 = Wires(nvlink_gb_per_s=450.0, network_gb_per_s=400.0, nics=8)
 SIZES = tuple(2**power for power in range(10, 21, 2))
 
 
@@ -53,6 +56,13 @@ def test_ten_good_runs_pass_and_half_the_speed_fails() -> None:
         found = expect([good_run(seed, 0.02)], [known])
         assert found.count(Answer.BELOW) == found.count(Answer.UNDECIDED) == 0
     assert expect([good_run(3, 0.02, factor=2.0)], [known]).count(Answer.BELOW) == len(SIZES)
+
+
+def test_the_newest_reference_comes_first_and_one_without_a_date_last() -> None:
+    dates = ("not stated", "2024-04-23", "2026-02-25")
+    known = [reference({1024: (10.0,)}, name=date, date=date) for date in dates]
+    (case,) = expect([record_of({1024: 10.0})], known).cases
+    assert case.references == ("2026-02-25", "2024-04-23", "not stated")
 
 
 def test_a_reference_that_scatters_confirms_nothing_and_contradicts_half_the_speed() -> None:
@@ -224,3 +234,131 @@ def test_the_limit_goes_by_the_observed_algorithm() -> None:
     (case,) = expect([record_of({1024: 10.0})], [], wires=wires).cases
     assert case.limit is not None
     assert "unknown algorithm" in case.limit.model
+
+
+@pytest.mark.parametrize(
+    ("device", "same"),
+    [
+        ("NVIDIA H100 80GB HBM3", True),
+        ("NVIDIA H100 PCIe", False),
+        ("NVIDIA H100 NVL", False),
+        ("NVIDIA GH200 480GB", False),
+    ],
+)
+def test_cards_are_other_devices_than_modules_on_a_board(device: str, *, same: bool) -> None:
+    known = reference({1024: (10.0,)}, kind="log", device="H100")
+    assert expect([record_of({1024: 10.0}, device=device)], [known]).count(Answer.EXPECTED) == same
+
+
+@pytest.mark.parametrize("device", ["NVIDIA A100-PCIE-40GB", "NVIDIA A100 80GB PCIe", "NVIDIA H200 NVL"])
+def test_a_card_has_references_of_cards(device: str) -> None:
+    family = "H200" if "H200" in device else "A100"
+    board, card = (
+        reference({1024: (10.0,)}, kind="log", device=name, name=name)
+        for name in (family, f"{family} PCIe NVL")
+    )
+    run = record_of({1024: 10.0}, device=device)
+    assert [case.reference for case in expect([run], [board, card]).cases] == [card.name]
+    assert expect([run], [board], named=True).unmatched == {family: f"it is of {family}, the run of {device}"}
+
+
+def timed(run: RunRecord, **timing: object) -> RunRecord:
+    return replace(run, plan=replace(run.plan, timing=replace(run.plan.timing, **timing)))
+
+
+@pytest.mark.parametrize(
+    ("timing", "words"), [({"mode": "latency"}, "the run latency"), ({"arrival": "late"}, "arrival late")]
+)
+def test_times_of_another_kind_decide_only_where_launching_is_no_part(
+    timing: dict[str, object], words: str
+) -> None:
+    known = reference({1024: (20.0,) * 10, 2**20: (20_000.0,) * 10}, definition="busbw throughput, max")
+    run = record_of({1024: 60.0, 2**20: 30_000.0})
+    plain = expect([run], [known])
+    assert plain.count(Answer.BELOW) == 2
+    small, large = expect([timed(run, **timing)], [known]).cases
+    assert (small.answer, large.answer) == (Answer.UNDECIDED, Answer.BELOW)
+    assert small.why.startswith("timed otherwise: ")
+    assert words in small.why
+    alike = replace(known, timed="; ".join(how_timed(timed(run, **timing))))
+    assert expect([timed(run, **timing)], [alike]).count(Answer.BELOW) == 2
+    assert expect([run], [alike]).count(Answer.UNDECIDED) == 1
+
+
+def test_a_graph_is_another_way_of_launching() -> None:
+    run = record_of({1024: 60.0})
+    graph = replace(run, plan=replace(run.plan, options=replace(run.plan.options, graph=10)))
+    assert how_timed(run) == ()
+    assert how_timed(graph) == ("CUDA graph",)
+
+
+def test_the_limit_of_groups_is_that_of_their_ranks() -> None:
+    run = record_of({1024: 10.0}, operation="alltoall", ranks=8, hosts=4, algorithm="")
+    groups = tuple((rank, rank + 4) for rank in range(4))
+    (case,) = expect([replace(run, plan=replace(run.plan, groups=groups))], [], wires=H100).cases
+    assert case.limit is not None
+    assert case.limit.busbw_gb_per_s == pytest.approx(200.0)
+
+
+def test_a_limit_that_one_case_refutes_is_none_for_the_others() -> None:
+    """1 MiB at 680 GB/s over NICs of 400: then 64 KiB at 300 is not 75 % of anything."""
+    small, large = 2**16, 2**20
+    times = {small: small / 300e3 * 7 / 4, large: large / 680e3 * 7 / 4}
+    run = record_of(times, ranks=8, hosts=2, algorithm="RING")
+    found = expect([run], [], wires=replace(H100, nvlink_gb_per_s=900.0))
+    assert [case.limit.percent for case in found.cases if case.limit is not None] == [None, None]
+    assert all("unknown: 680 GB/s is above 400" in case.limit.model for case in found.cases if case.limit)
+    slow = record_of({small: times[small]}, ranks=8, hosts=2, algorithm="RING")
+    (case,) = expect([slow], [], wires=H100).cases
+    assert case.limit is not None
+    assert case.limit.percent == pytest.approx(75.0)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "factor", "answer"),
+    [
+        (8 << 30, 16 << 20, 1.5, Answer.UNDECIDED),  # slower than data in a cache: that alone can be why
+        (8 << 30, 16 << 20, 1.0, Answer.EXPECTED),
+        (16 << 20, 8 << 30, 1.0, Answer.UNDECIDED),  # as quick as data from memory, thanks to a cache
+        (16 << 20, 8 << 30, 1.5, Answer.BELOW),
+        (8 << 30, 1 << 30, 1.5, Answer.BELOW),  # neither was in a cache
+        (16 << 20, 16 << 20, 1.5, Answer.BELOW),
+        (16 << 20, 0, 1.0, Answer.EXPECTED),  # not known
+    ],
+)
+def test_what_caches_alone_can_explain_is_not_decided(
+    ours: int, theirs: int, factor: float, answer: Answer
+) -> None:
+    known = reference({2**20: (100.0,) * 10}, rotated=((2**24, theirs),) if theirs else ())
+    run = record_of({2**20: 100.0 * factor})
+    run = replace(run, plan=replace(run.plan, buffer_bytes=ours))
+    (case,) = expect([run], [known]).cases
+    assert case.answer is answer
+    if answer is Answer.UNDECIDED:
+        assert f"measure with -e {'16M' if theirs == 16 << 20 else '8G'}" in case.why
+
+
+def test_a_run_that_does_not_know_its_own_number_is_not_expected() -> None:
+    """Half of its samples took three times as long, beside a copy: the median is of either half."""
+    known = reference({2**20: (100.0,) * 10})
+    assert [case.answer for case in expect([record_of({2**20: 100.0})], [known]).cases] == [Answer.EXPECTED]
+    wide = expect([record_of({2**20: 100.0}, within=0.7)], [known])
+    assert [case.answer for case in wide.cases] == [Answer.UNDECIDED]
+
+
+@pytest.mark.parametrize(("hot", "answer"), [(True, Answer.UNDECIDED), (False, Answer.EXPECTED)])
+def test_one_place_is_in_a_cache(hot: bool, answer: Answer) -> None:
+    known = reference({2**20: (100.0,) * 10}, rotated=((2**24, 8 << 30),))
+    run = record_of({2**20: 100.0})
+    run = replace(run, plan=replace(run.plan, buffer_bytes=8 << 30, rotate=not hot))
+    assert [case.answer for case in expect([run], [known]).cases] == [answer]
+
+
+@pytest.mark.parametrize(("tool", "rotates"), [("nccl-tests", True), ("rccl-tests", True), ("osu", False)])
+def test_the_tools_that_rotate_too(tool: str, rotates: bool) -> None:
+    """Through the maxBytes of their header; who does not say is taken to be alike."""
+    known = reference({2**24: (2000.0,) * 10}, rotated=((2**24, 16 << 20),))
+    run = record_of({2**24: 3000.0})
+    run = replace(run, plan=replace(run.plan, buffer_bytes=8 << 30), source=ImportSource("8g.log", tool))
+    (case,) = expect([run], [known]).cases
+    assert ("caches" in case.why) is rotates

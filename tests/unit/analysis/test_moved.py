@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from busbw.analysis.limits import Wires, limit
+from busbw.analysis.layout import Layout
+from busbw.analysis.limits import limit
 from busbw.analysis.moved import gpu_bytes, node_bytes
+from busbw.analysis.wires import Wires
 from busbw.model.collective import collective
 
 S = 2**30
@@ -73,7 +75,7 @@ def test_a_time_at_the_limit_moves_the_bytes_at_line_rate(
     operation: str, algorithm: str, ranks: int, nodes: int
 ) -> None:
     wires = Wires(nvlink_gb_per_s=400.0, network_gb_per_s=50.0, nics=4)
-    busbw = limit(operation, algorithm, ranks, nodes, wires).busbw_gb_per_s
+    busbw = limit(operation, algorithm, Layout.even(ranks, nodes), wires).busbw_gb_per_s
     assert busbw is not None
     time_ns = S * collective(operation).busbw_factor(ranks) / busbw
     if nodes > 1:

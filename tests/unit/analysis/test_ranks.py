@@ -11,6 +11,7 @@ import pytest
 from busbw.analysis.ranks import Order, RankTable, rank_table
 from busbw.errors import UsageError
 from busbw.model.record import RunRecord
+from busbw.model.result import CaseResult, Status
 from busbw.model.sample import MIN_OVER_RANKS, SampleFlag
 
 Rows = Callable[..., np.ndarray]
@@ -189,3 +190,25 @@ def test_a_case_without_times_of_ranks_is_refused(
 ) -> None:
     with pytest.raises(UsageError, match="no times of single ranks for case 1"):
         rank_table(make_record(), 1, sample_rows(late), digest_rows(late))
+
+
+@pytest.mark.parametrize(
+    ("marks", "time", "known"),
+    [((), "max", True), (("contended",), "max", False), (("stopped",), "loop", False)],
+)
+def test_a_core_that_nobody_asked_about_is_not_zero(
+    make_record: MakeRecord,
+    sample_rows: Rows,
+    digest_rows: Rows,
+    marks: tuple[str, ...],
+    time: str,
+    known: bool,
+) -> None:
+    own_ns = arrivals([0.0, 0.0])
+    record = make_record(2)
+    results = (CaseResult(0, Status.GOOD, marks=marks),)
+    plan = replace(record.plan, timing=replace(record.plan.timing, time=time))
+    table = rank_table(
+        replace(record, results=results, plan=plan), 0, sample_rows(own_ns), digest_rows(own_ns)
+    )
+    assert [rank.run_delay_ns for rank in table.ranks] == [0 if known else None] * 2

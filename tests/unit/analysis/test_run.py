@@ -105,8 +105,11 @@ def test_a_cut_file_keeps_whole_records_and_says_what_is_left_out(
         run = busbw.open_run(written)
     assert run.warnings == (str(said[0].message),)
     assert str(written / name) in run.warnings[0]
-    frame = run.samples if name == SAMPLES_FILE else run.digests
-    assert frame.height == whole
+    if name == SAMPLES_FILE:
+        with pytest.warns(UserWarning, match=f"case 0 are missing: {whole} of "):
+            assert run.samples.height == whole
+    else:
+        assert run.digests.height == whole
 
 
 def test_a_result_that_was_cut_is_said(written: Path) -> None:

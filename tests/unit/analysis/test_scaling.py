@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from busbw_testing.compared import record_of
 
-from busbw.analysis.scaling import Measured, Spread, scaling, spreads
-from busbw.model.record import ImportSource
+from busbw.analysis.scaling import Failed, Measured, Spread, scaling, spreads
+from busbw.model.record import ImportSource, RunStatus
 from busbw.model.result import CaseResult, Status
 from busbw.model.sample import SAMPLE_DTYPE
 from busbw.references.load import built_in
@@ -77,3 +79,37 @@ def test_what_a_published_log_does_not_say_is_taken_from_what_is_known_of_it() -
         (360, 1440, "NCCL 2.26.2"),
     ]
     assert {row.nodes for row in scaling(measured)} == {0}
+
+
+def labelled(busbw_us: float, setup: str, **fields: object) -> Measured:
+    record = record_of({1024: busbw_us}, **fields)
+    return Measured(replace(record, source=ImportSource("x", "nccl-tests", labels={"setup": setup})), {})
+
+
+def test_each_setup_has_a_curve_of_its_own() -> None:
+    rows = scaling([labelled(10.0 * number, str(number)) for number in (1, 2, 3)])
+    assert [(row.setup, row.runs, row.time_ns) for row in rows] == [
+        ("1", 1, 10_000), ("2", 1, 20_000), ("3", 1, 30_000)
+    ]  # fmt: skip
+    assert sum(line.startswith("# all_reduce float sum out-of-place; setup ") for line in table(rows)) == 3
+    assert [row["setup"] for row in csv.DictReader(io.StringIO(csv_text(rows)))] == ["1", "2", "3"]
+
+
+def test_runs_that_came_to_no_case_are_counted() -> None:
+    died = labelled(10.0, "2", hosts=2)
+    died = replace(died, record=replace(died.record, results=(), status=RunStatus.FAILED, error="hung"))
+    rows = scaling([labelled(10.0, "1", hosts=2), died], failed=[Failed("3", 4, "no such queue")])
+    told = {row.setup: (row.runs, row.failed, row.why, row.has_case, row.nodes) for row in rows}
+    assert told == {
+        "1": (1, 0, "", True, 2),
+        "2": (0, 1, "hung", False, 2),
+        "3": (0, 1, "no such queue", False, 4),
+    }
+    assert any(line.split()[0] == "n/a" and line.endswith("1 FAILED: hung") for line in table(rows))
+
+
+def test_wrong_data_are_a_failure_with_its_reason() -> None:
+    record = record_of({1024: 10.0})
+    wrong = replace(record, results=(replace(record.results[0], status=Status.WRONG, wrong=2),))
+    (row,) = scaling([Measured(record, {}), Measured(wrong, {})])
+    assert (row.runs, row.failed, row.why) == (1, 1, "wrong data")

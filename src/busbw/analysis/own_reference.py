@@ -1,0 +1,120 @@
+"""A reference of one's own: several launches of one kind, each one observation."""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from statistics import median
+
+from busbw.analysis import compare_arms
+from busbw.analysis.compare_arms import LAUNCH_TIMES, CaseKey, key_of
+from busbw.analysis.rotation import rotated_bytes
+from busbw.analysis.timed import how_timed
+from busbw.errors import UsageError
+from busbw.model.collective import collective
+from busbw.model.record import RunRecord
+from busbw.references.reference import Point, Reference
+
+
+def launches_of(records: Sequence[RunRecord]) -> dict[CaseKey, tuple[float, ...]]:
+    """Times of each case in ns, one a launch: those of a series, or one of each record. Cycles are
+    repetitions within a launch, whose time is their median.
+    """
+    found: dict[CaseKey, tuple[float, ...]] = {}
+    for record in records:
+        cycles: dict[CaseKey, list[tuple[float, ...]]] = defaultdict(list)
+        for case, result in record.timed:
+            own = tuple(result.evidence.get(LAUNCH_TIMES, ())) or (result.time_ns or 0.0,)
+            cycles[key_of(case)].append(own)
+        for key, repeats in cycles.items():
+            found[key] = (*found.get(key, ()), *_over_cycles(repeats))
+    return found
+
+
+def _over_cycles(repeats: Sequence[tuple[float, ...]]) -> tuple[float, ...]:
+    launches = min(map(len, repeats))
+    return tuple(median(times[launch] for times in repeats) for launch in range(launches))
+
+
+def _launch_of(record: RunRecord) -> tuple[str, int]:
+    """What two records of one launch share: a run's name, or a log's place and table."""
+    source = record.source
+    return (record.run_id, 0) if source is None else (source.path, source.table)
+
+
+def refuse_several_kinds(name: str, records: Sequence[RunRecord]) -> None:
+    """A reference is of one world and one way of timing. Raises UsageError where the records are not."""
+    compare_arms.make_arm(name, records)  # ranks and definition
+    if len({_launch_of(record) for record in records}) < len(records):
+        raise UsageError(
+            f"{name} names the same launch more than once", hint="name each run or log once: a launch is one"
+        )
+    for what, values in (
+        ("nodes", {compare_arms.nodes(record) for record in records}),
+        ("devices", {compare_arms.device(record) for record in records}),
+        ("versions", {compare_arms.version(record) for record in records}),
+        ("ways of timing", {"; ".join(how_timed(record)) or "plain" for record in records}),
+    ):
+        if len(values) > 1:
+            told = " and ".join(sorted(str(value or "not stated") for value in values))
+            raise UsageError(
+                f"{name} is not one thing: its {what} are {told}", hint="save runs of one kind, one by one"
+            )
+
+
+def reference_of(
+    name: str,
+    record: RunRecord,
+    launches: Mapping[CaseKey, tuple[float, ...]],
+    others: Sequence[RunRecord] = (),
+) -> list[Reference]:
+    """References of one's own run, one an operation, type and reduction; ``launches`` has the times of each
+    case in ns, one a launch, of this record and ``others``. The bandwidth is that of the median launch.
+    """
+    made: dict[tuple[str, str, str], dict[CaseKey, Point]] = {}
+    for case, result in chain.from_iterable(each.timed for each in (record, *others)):
+        key = key_of(case)
+        points = made.setdefault((case.collective, case.dtype, case.op), {})
+        if key in points or result.busbw_gb_per_s is None or key not in launches:
+            continue
+        bytes_ = result.busbw_gb_per_s * (result.time_ns or 0.0)  # busbw = these bytes / time
+        times = tuple(time / 1e3 for time in launches[key])
+        points[key] = Point(case.size_bytes, case.placement.value, bytes_ / median(launches[key]), times)
+    kept = {kind: points for kind, points in made.items() if points}
+    return [
+        _reference("-".join((name, *kind)) if len(kept) > 1 else name, kind, points, record, others)
+        for kind, points in kept.items()
+        if collective(kind[0]).sized
+    ]
+
+
+def _reference(
+    name: str,
+    kind: tuple[str, str, str],
+    points: Mapping[CaseKey, Point],
+    record: RunRecord,
+    others: Sequence[RunRecord],
+) -> Reference:
+    version = compare_arms.version(record)
+    library, _, number = version.rpartition(" ")
+    return Reference(
+        name=name,
+        kind="saved",
+        operation=kind[0],
+        ranks=compare_arms.ranks(record),
+        nodes=compare_arms.nodes(record),
+        machine=", ".join(record.world.hosts) if record.world is not None else "",
+        device=compare_arms.device(record),
+        versions={library or "library": number} if version else {},
+        date=record.created[:10],
+        source=", ".join(each.run_id for each in (record, *others)),
+        sha256=" ".join(each.source.sha256 for each in (record, *others) if each.source is not None),
+        definition=compare_arms.definition(record),
+        timed="; ".join(how_timed(record)),
+        rotated=((sys.maxsize, bytes_),) if (bytes_ := rotated_bytes((record, *others))) else (),
+        points=tuple(points.values()),
+        dtype=kind[1],
+        op=kind[2],
+    )
