@@ -129,7 +129,8 @@ def _worst(cases: list[Judged]) -> list[Judged]:
 
 def _named(cases: list[Judged]) -> str:
     words = [
-        f"{format_size(case.key.size_bytes)} {case.key.collective} {case.ratio or 0.0:.0%}"
+        f"{format_size(case.key.size_bytes)} {case.key.collective} {case.key.placement}"
+        f" {case.ratio or 0.0:.0%}"
         for case in cases[:_SHOWN]
     ]
     return ", ".join(words) + (f" and {len(cases) - _SHOWN} more" if len(cases) > _SHOWN else "")
@@ -148,6 +149,7 @@ def _limit(subject: Subject) -> Iterator[Conclusion]:
         if case.limit is not None and case.limit.percent is not None
     ]
     if not known:
+        yield from _no_limit(subject)
         return
     percent, best = max(known, key=lambda pair: pair[0])
     assert best.limit is not None
@@ -172,6 +174,21 @@ def _limit(subject: Subject) -> Iterator[Conclusion]:
     )
 
 
+def _no_limit(subject: Subject) -> Iterator[Conclusion]:
+    """Said where a limit was there and the run is above it."""
+    limits = (case.limit for case in subject.expectation.cases)
+    refuted = next((limit for limit in limits if limit is not None and limit.refuted), None)
+    if refuted is not None:
+        yield Conclusion(
+            Severity.INFO,
+            "what the wires allow is not known",
+            evidence=f"{refuted.model}; rates: {subject.expectation.wires.source}",
+            hint="measure with busbw where NVML is: its record has the NVLink domain of every host",
+            check="expected.limit",
+            question=_QUESTION,
+        )
+
+
 def _wire(subject: Subject) -> Iterator[Conclusion]:
     """What the largest case means for a node's NICs, by the bytes that must leave it: what to hold against
     the line rate instead of a bus bandwidth.
@@ -181,10 +198,14 @@ def _wire(subject: Subject) -> Iterator[Conclusion]:
     if large is None or not line or not nics:
         return
     case, result = large
-    moved = node_bytes(case.collective, result.algorithm, case.size_bytes, subject.together, subject.nodes)
+    layout = subject.layout
+    units = layout.nodes or subject.nodes  # hosts that share an NVLink domain are one, and share its NICs
+    moved = node_bytes(case.collective, result.algorithm, case.size_bytes, subject.together, units)
     if moved is None or not result.time_ns:
         return
-    rate = moved.bytes / result.time_ns
+    rate = moved.bytes / result.time_ns / min(layout.hosts, default=1)
+    if rate > line and not layout.surely:  # then it is not known what has to leave a host
+        return
     least = "" if moved.exact else "at least "
     same = ", the algbw" if moved.bytes == case.size_bytes else ""
     yield Conclusion(

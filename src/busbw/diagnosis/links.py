@@ -8,18 +8,22 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
-from busbw.analysis.traffic import Fellows, bypassed, traffic
-from busbw.diagnosis import profiled
+from busbw.analysis.traffic import Fellows, bypassed, matters, traffic
+from busbw.analysis.ways import settings_of, ways_of
+from busbw.diagnosis import ports, profiled
 from busbw.diagnosis.subject import Subject
 from busbw.model.case import Case
 from busbw.model.conclusion import Answer, Conclusion, Fact, Question
 from busbw.model.finding import Severity
 from busbw.model.traffic import NVLINK, Burst
-from busbw.units import format_approximate_size, format_size
+from busbw.units import format_approximate_size, format_share, format_size
 
 _QUESTION = Question.LINKS
 _SHOWN: Final = 4
 _ALONE: Final = "all ranks are on one host: no link between hosts is needed"
+# Links of healthy GPUs differ by up to 0.8 % (18 NVLinks of an H200), often more than the noise of the time.
+# Less than this is less than two runs may differ by and still be the SAME.
+_WORTH_NAMING: Final = 0.02
 _COUNTERS: Final = "counters before and after an untimed burst"
 
 
@@ -32,17 +36,18 @@ def conclusions(subject: Subject) -> Iterator[Conclusion]:
 def _of_run(subject: Subject) -> Iterator[Conclusion]:
     if not subject.record.bursts:
         yield _unread(subject)
+    ways = ways_of(subject.record)
     for burst in subject.record.bursts:
         case = subject.record.plan.cases[burst.case]
         result = subject.by_case.get(burst.case)
         algorithm = result.algorithm if result is not None else ""
-        found = traffic(burst, case.collective, algorithm, case.size_bytes, subject.together)
+        found = traffic(burst, case.collective, algorithm, case.size_bytes, subject.together, ways)
         nics = [each for each in found if each.kind != NVLINK]
         nvlinks = [each for each in found if each.kind == NVLINK]
         told = []
         if subject.nodes > 1:
-            told += [*_bypassed(burst, case), *_group(subject, case, nics)]
-        told += _group(subject, case, nvlinks)
+            told += [*_bypassed(burst, case), *_group(subject, burst, case, nics)]
+        told += _group(subject, burst, case, nvlinks)
         yield from told or [_nothing_to_see(subject, case)]
 
 
@@ -70,7 +75,7 @@ def _nothing_to_see(subject: Subject, case: Case) -> Conclusion:
 
 
 def _bypassed(burst: Burst, case: Case) -> Iterator[Conclusion]:
-    fabric = bypassed(burst)
+    fabric = bypassed(burst, case.size_bytes)
     if fabric:
         kinds = ", ".join(sorted({link.kind for link in fabric}))
         hosts = len({link.host for link in fabric})
@@ -87,30 +92,46 @@ def _bypassed(burst: Burst, case: Case) -> Iterator[Conclusion]:
         )
 
 
-def _group(subject: Subject, case: Case, groups: Sequence[Fellows]) -> list[Conclusion]:
+def _group(subject: Subject, burst: Burst, case: Case, groups: Sequence[Fellows]) -> list[Conclusion]:
     if not groups:
         return []
     if not any(group.used for group in groups):
-        return [_silent(case, groups)]
+        return [_silent(subject, burst, case, groups)]
     told = [_used(subject, case, groups), _even(subject, case, groups)]
+    told += ports.conclusions(burst, case, groups)
     told += _bytes(case, groups)
     return told
 
 
-def _silent(case: Case, groups: Sequence[Fellows]) -> Conclusion:
-    links = sum(len(group.links) for group in groups)
+def _silent(subject: Subject, burst: Burst, case: Case, groups: Sequence[Fellows]) -> Conclusion:
+    """An error, but for NICs beside NVLinks that carried the bytes and may reach the other hosts: nobody told
+    their domain. A healthy rack looks like that.
+    """
+    links, kind = sum(len(group.links) for group in groups), groups[0].kind
+    near = kind != NVLINK and not subject.layout.surely and matters(burst, NVLINK, case.size_bytes)
+    claim = (
+        f"none of {links} {kind} links carried anything of {case.collective} {format_size(case.size_bytes)}"
+    )
     return Conclusion(
-        Severity.WARNING,
-        f"none of {links} {groups[0].kind} links carried anything of {case.collective}"
-        f" {format_size(case.size_bytes)}",
+        Severity.INFO if near else Severity.ERROR,
+        claim + ("; NVLinks did, and whether they join the hosts is not known" if near else ""),
         evidence=_COUNTERS,
-        hint="the bytes went another way: a device that is not seen here, host memory, or shared memory",
+        hint="see whether the hosts are of one NVLink domain: `nvidia-smi -q` has its ClusterUUID"
+        if near
+        else _silent_hint(subject, kind),
         check="links.used",
         question=_QUESTION,
-        answer=Answer.NO,
+        answer=Answer.UNDECIDED if near else Answer.NO,
         facts=_facts(groups),
         case=case.index,
     )
+
+
+def _silent_hint(subject: Subject, kind: str) -> str:
+    value = settings_of(subject.record).get("NCCL_P2P_DISABLE", "")
+    if kind == NVLINK and value not in ("", "0"):
+        return f"NCCL_P2P_DISABLE={value} keeps NCCL off NVLink: measure without it"
+    return "the bytes went another way: a device that is not seen here, host memory, or shared memory"
 
 
 def _used(subject: Subject, case: Case, groups: Sequence[Fellows]) -> Conclusion:
@@ -119,11 +140,12 @@ def _used(subject: Subject, case: Case, groups: Sequence[Fellows]) -> Conclusion
     bad = [group for group in groups if group.unused]
     counts = sorted({len(group.links) for group in groups})
     links = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
+    evidence = f"{_COUNTERS}: {case.collective} {format_size(case.size_bytes)}{_left_out(subject, groups)}"
     if not bad:
         return Conclusion(
             Severity.INFO,
             f"all {links} {kind} links of each {what} carried traffic ({_rates(subject, groups)})",
-            evidence=f"{_COUNTERS}: {case.collective} {format_size(case.size_bytes)}",
+            evidence=evidence,
             check="links.used",
             question=_QUESTION,
             answer=Answer.YES,
@@ -142,7 +164,7 @@ def _used(subject: Subject, case: Case, groups: Sequence[Fellows]) -> Conclusion
         Severity.ERROR,
         f"{count} of {links} {kind} links carried traffic on {len(bad)} of {len(groups)} {what}s: "
         + "; ".join(patterns[:2]),
-        evidence=f"{_COUNTERS}: {case.collective} {format_size(case.size_bytes)}, {_rates(subject, groups)}",
+        evidence=f"{evidence}, {_rates(subject, groups)}",
         hint=_hint(kind),
         host=bad[0].host if len({group.host for group in bad}) == 1 else "",
         check="links.used",
@@ -151,6 +173,15 @@ def _used(subject: Subject, case: Case, groups: Sequence[Fellows]) -> Conclusion
         facts=_facts(bad),
         case=case.index,
     )
+
+
+def _left_out(subject: Subject, groups: Sequence[Fellows]) -> str:
+    """Which ports a setting keeps out: it may be meant (storage), or not."""
+    names = list(dict.fromkeys(link.name for group in groups for link in group.left_out))
+    if not names:
+        return ""
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"; {ways_of(subject.record).choosing} leaves out {', '.join(names[:_SHOWN])}{more}"
 
 
 def _hint(kind: str) -> str:
@@ -197,18 +228,19 @@ def _line(subject: Subject, group: Fellows) -> float | None:
 
 def _even(subject: Subject, case: Case, groups: Sequence[Fellows]) -> Conclusion:
     """How evenly the links that carried something did. The busiest link sets the time, so an imbalance counts
-    where it costs more than the noise of the time itself.
+    where it costs more than the noise of the time itself, and enough to be worth a look.
     """
     group = max(groups, key=lambda each: each.most)
     noise = max(group.noise, _half_width(subject, case.index))
     excess = group.most * len(group.used) / len(group.links) - 1
-    uneven = excess > noise
+    uneven = excess > max(noise, _WORTH_NAMING)
     busiest = max(group.links, key=lambda use: use.share)
     return Conclusion(
         Severity.WARNING if uneven else Severity.INFO,
         (f"{busiest.link.name} carries {excess:.1%} more than an even share on {_place(group)}" if uneven
-         else f"the {group.kind} links that carry traffic do so evenly: the busiest has {excess:.1%} more"),
-        evidence=f"noise {noise:.1%}: of the traffic between windows, and of the time",
+         else f"the {group.kind} links that carry traffic do so evenly: the busiest has"
+              f" {format_share(excess)} more"),
+        evidence=f"noise {format_share(noise)}: of the traffic between windows, and of the time",
         hint="look for a link that more channels use than others" if uneven else "",
         host=group.host if uneven else "",
         check="links.even",
@@ -236,9 +268,8 @@ def _bytes(case: Case, groups: Sequence[Fellows]) -> Iterator[Conclusion]:
     if not known:
         return
     group, must = min(known, key=lambda pair: pair[0].call_bytes / pair[1].bytes)
-    # A double tree's nodes differ, and its model is their mean.
     mean = sum(each.call_bytes for each, _ in known) / len(known)
-    ratio = (mean if "mean" in must.model else group.call_bytes) / must.bytes
+    ratio = (mean if must.mean else group.call_bytes) / must.bytes
     missing = ratio < 1 - max(group.noise, 1 / max(group.calls, 1))
     unit = "GPU" if group.kind == NVLINK else "node"
     yield Conclusion(
@@ -250,7 +281,7 @@ def _bytes(case: Case, groups: Sequence[Fellows]) -> Iterator[Conclusion]:
         hint="look for devices that are not passed into the container, and for shared memory"
         if missing
         else "",
-        host=group.host if missing else "",
+        host=group.host if missing and not must.mean else "",
         check="links.bytes",
         question=_QUESTION,
         answer=Answer.NO if missing else Answer.YES,

@@ -15,7 +15,7 @@ from busbw.model.case import Case
 from busbw.model.conclusion import Answer, Conclusion, Fact, Question
 from busbw.model.finding import Severity
 from busbw.model.result import CaseResult
-from busbw.units import NS_PER_US, format_size
+from busbw.units import NS_PER_US, format_share, format_size
 
 _QUESTION = Question.RANKS
 _FORMULA: Final = "(largest - smallest) / median, of the ranks' medians"
@@ -94,7 +94,7 @@ def _spread(subject: Subject, compared: Sequence[_Compared]) -> Conclusion:
     answer = (Answer.YES if alike else Answer.NO) if known else Answer.UNDECIDED
     return Conclusion(
         Severity.INFO,
-        f"ranks differ by {worst.spread:.1%} at most, at {worst.case.collective}"
+        f"ranks differ by {format_share(worst.spread)} at most, at {worst.case.collective}"
         f" {format_size(worst.case.size_bytes)}" + (", within the noise" if answer is Answer.YES else ""),
         evidence=_FORMULA + (f"; within {2 * worst.bound:.1%} they are the same" if worst.bound else ""),
         check="ranks.spread",

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from busbw.analysis.expectation import Expectation
-from busbw.analysis.limits import Wires
+from busbw.analysis.layout import Layout, layout_of
 from busbw.analysis.matching import Kind
+from busbw.analysis.wires import Wires
 from busbw.model.case import Case
 from busbw.model.profile import Profile
 from busbw.model.record import RunRecord
@@ -27,7 +29,8 @@ def _none(dtype: np.dtype[np.void]) -> npt.NDArray[np.void]:
 class Subject:
     """``kind`` is what the run was made with, where need be by the published log that it is a copy of.
     ``wires`` are the line rates of one node, with their source. ``samples`` and ``digests`` are empty where
-    the record has none (an imported log). ``profiles`` are exports of a profiler.
+    the record has none (an imported log). ``profiles`` are exports of a profiler, ``preset_files`` the user's
+    own presets.
     """
 
     record: RunRecord
@@ -37,6 +40,7 @@ class Subject:
     samples: npt.NDArray[np.void] = field(default_factory=lambda: _none(SAMPLE_DTYPE))
     digests: npt.NDArray[np.void] = field(default_factory=lambda: _none(DIGEST_DTYPE))
     profiles: tuple[Profile, ...] = ()
+    preset_files: tuple[Path, ...] = ()
 
     @property
     def imported(self) -> bool:
@@ -59,6 +63,12 @@ class Subject:
     def nodes(self) -> int:
         """On how many nodes; 0 where not known."""
         return self.kind.nodes
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Which ranks reach one another over NVLink, and which over NICs."""
+        variables: Mapping[str, str] = self.record.environment.get("variables", {})
+        return layout_of(self.record, self.record.plan.groups, self.nodes, variables)
 
     @cached_property
     def timed(self) -> tuple[tuple[Case, CaseResult], ...]:

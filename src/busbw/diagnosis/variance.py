@@ -12,7 +12,7 @@ from busbw.diagnosis.subject import Subject
 from busbw.model.conclusion import Answer, Conclusion, Fact, Question
 from busbw.model.finding import Severity
 from busbw.model.mark import meaning
-from busbw.units import NS_PER_US, format_size
+from busbw.units import NS_PER_US, format_share, format_size
 
 _QUESTION = Question.VARIANCE
 # Marks that say from outside of the times what disturbed them.
@@ -51,7 +51,7 @@ def _printed(subject: Subject) -> Conclusion:
     value, case = max(cvs, key=lambda pair: pair[0] or 0.0)
     return Conclusion(
         Severity.INFO,
-        f"the log's coefficient of variation is {value or 0.0:.1%} at most, at"
+        f"the log's coefficient of variation is {format_share(value or 0.0)} at most, at"
         f" {format_size(case.size_bytes)}",
         evidence="single calls as the log's tool timed them, without an interval",
         check="variance.precision",
@@ -80,7 +80,9 @@ def _precision(subject: Subject, found: Sequence[Spread]) -> Conclusion:
         if width > (limits.small_precision if each.median_ns < limits.small_ns else limits.precision)
     ]
     width, worst = max(known, key=lambda pair: pair[0])
-    claim = f"the 95 % interval is {width:.1%} of the time at most, at {format_size(worst.size_bytes)}"
+    claim = (
+        f"the 95 % interval is {format_share(width)} of the time at most, at {format_size(worst.size_bytes)}"
+    )
     missed = f"; {len(wide)} of {len(known)} cases are wider than was asked for" if wide else ""
     return Conclusion(
         Severity.INFO,

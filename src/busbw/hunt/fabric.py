@@ -10,7 +10,7 @@ import numpy as np
 
 from busbw.hunt.decide import Groups, next_round
 from busbw.hunt.leaves import Leaf
-from busbw.model.hunt import BANDWIDTH, LATENCY, PairTest, Round, RoundResult, Rules
+from busbw.model.hunt import BANDWIDTH, LATENCY, QUICKEST, PairTest, Round, RoundResult, Rules
 
 _BASE_NS: Final = {BANDWIDTH: 40e6, LATENCY: 100e3}  # what a healthy pair takes; any value would do
 
@@ -20,10 +20,10 @@ class Fabric:
     """``parts`` parts of which some are slow: ``slow`` has the share of bandwidth that a part lost,
     ``slow_pairs`` that of a path between two. A test takes the time of its slowest part or path, times the
     exponential of a normal number: of ``noise`` in bandwidth, ``latency_noise`` in latency. A share of
-    ``stalls`` of the tests lasts up to twice as long, whoever is tested. In a share of ``restless`` of the
-    rounds all latencies are up to four times as long: hosts that share cores with something else.
-    ``per_leaf`` parts share a switch; ``slow_leaves`` has what the uplinks of a switch lost: tests that leave
-    it are slow, others not.
+    ``stalls`` of the tests lasts up to twice as long, whoever is tested, but for the quickest messages. In a
+    share of ``restless`` of the rounds all latencies are up to four times as long: hosts that share cores
+    with something else. ``per_leaf`` parts share a switch; ``slow_leaves`` has what the uplinks of a switch
+    lost: tests that leave it are slow, others not.
     """
 
     parts: int
@@ -61,12 +61,18 @@ class Fabric:
         spread = np.exp(generator.normal(0, self.noise, (2, count)))
         wide = _BASE_NS[BANDWIDTH] / (1 - lost) * spread * stalled
         small = _BASE_NS[LATENCY] * np.exp(generator.normal(0, self.latency_noise, (2, count))) * stalled
+        (own_generator,) = generator.spawn(1)  # so that what the others draw does not depend on it
+        quick = _BASE_NS[LATENCY] * np.exp(own_generator.normal(0, self.latency_noise, count))
         if self.restless and generator.random() < self.restless:
             small *= 1 + 3 * generator.random()
         tests = tuple(
-            PairTest(one, other, {BANDWIDTH: ((there,), (back,)), LATENCY: ((ping,), (pong,))})
-            for (one, other), there, back, ping, pong in zip(
-                turn.pairs, *wide.tolist(), *small.tolist(), strict=True
+            PairTest(
+                one,
+                other,
+                {BANDWIDTH: ((there,), (back,)), LATENCY: ((ping,), (pong,)), QUICKEST: ((best,), (best,))},
+            )
+            for (one, other), there, back, ping, pong, best in zip(
+                turn.pairs, *wide.tolist(), *small.tolist(), quick.tolist(), strict=True
             )
         )
         return RoundResult(turn, tests)

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from busbw.errors import ExitCode
 from busbw.hunt.field import Field
-from busbw.hunt.verdict import Decision, Suspect, Verdict
+from busbw.hunt.verdict import LEAST_PARTS, Decision, Suspect, Verdict
 from busbw.model.finding import Finding, Severity
-from busbw.model.hunt import BANDWIDTH, LATENCY, RESENT
+from busbw.model.hunt import BANDWIDTH, LATENCY, QUICKEST, RESENT
 from busbw.model.record import HostInfo
 
 CHECK: Final = "isolate"
@@ -22,11 +22,13 @@ _CODES: Final = {
 _WHAT: Final = {
     BANDWIDTH: "less bandwidth than the others have",
     LATENCY: "more latency than the others have",
+    QUICKEST: "more latency than the others have, of its quickest messages too",
     RESENT: "segments a test were sent again, over those of the others",
 }
 _BELOW: Final = {
     BANDWIDTH: "bandwidth that is lower by",
     LATENCY: "latency that is longer by",
+    QUICKEST: "the quickest messages' latency that is longer by",
     RESENT: "loss that resends",
 }
 _HINT_OF_HOST: Final = "look at its NIC, cable and switch port, and at what else runs on it"
@@ -46,7 +48,12 @@ def findings(field: Field, verdict: Verdict) -> tuple[Finding, ...]:
     found = [_of_suspect(field, suspect) for suspect in (*verdict.suspects, *verdict.open)]
     if verdict.decision is Decision.UNDECIDED:
         claim = f"{field.kind}s: could not decide: {verdict.reason}"
-        hint = "repeat it on idle hosts, or give a larger --loss"
+        too_few = len(field.names) < LEAST_PARTS
+        hint = (
+            "`busbw pairs` shows every pair"
+            if too_few
+            else "repeat it on idle hosts, or give a larger --loss"
+        )
         found.append(Finding(Severity.WARNING, claim, hint=hint, check=CHECK))
     return (*found, *_not_covered(verdict))
 
@@ -117,7 +124,7 @@ def _not_covered(verdict: Verdict) -> list[Finding]:
         said.append(f"{_BELOW[metric]} less than {_share(metric, share)}")
     if verdict.stalled_rounds:
         rounds = f"{verdict.stalled_rounds} of {verdict.rounds} rounds"
-        said.append(f"latency in {rounds}, in which programs waited for cores")
+        said.append(f"late messages among quick ones in {rounds}, in which programs waited for cores")
     return (
         [Finding(Severity.INFO, f"not covered: {'; '.join(said)}", check=CHECK)] if verdict.resolution else []
     )
@@ -133,6 +140,7 @@ def to_fields(field: Field, verdict: Verdict, places: Sequence[HostInfo], second
                 field.leaf_names[field.leaves.index(suspect["parts"])] if suspect["leaf"] else ""
             )
             suspect["partners"] = [field.names[part] for part in suspect["partners"]]
+    fields["ranking"] = [{"name": field.names[part], "loss": loss} for part, loss in verdict.ranking]
     bad = [field.names[each.parts[0]] for each in verdict.suspects if len(each.parts) == 1]
     exclude = excluded(bad, places) if field.kind == "host" and bad else {}
     return {"kind": field.kind, "names": list(field.names), **fields, "exclude": exclude, "seconds": seconds}

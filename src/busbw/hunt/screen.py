@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from busbw.hunt.noise import Floats, Noise, estimate
-from busbw.model.hunt import BANDWIDTH, LATENCY, PairTest, RoundResult, Rules
+from busbw.model.hunt import BANDWIDTH, LATENCY, RESENT, PairTest, RoundResult, Rules
 
 # The least effect that two tests of a part can show, in standard deviations of one test: half of it is the
 # cut, which a healthy part passes in both but for 1 in 7,000.
@@ -65,17 +65,20 @@ class Screen:
         """The upper bound of the noise, never 0."""
         return max(self.noise.upper, _LEAST_SIGMA)
 
+    def loss(self, value: float) -> float:
+        """What an effect means: of bandwidth, the share that is missing; of latency, the share by which it is
+        longer; of resent segments their number, over those that the others resend.
+        """
+        if self.metric == BANDWIDTH:
+            return -math.expm1(-value)
+        return math.expm1(value) * (math.exp(self.noise.base) if self.metric == RESENT else 1)
+
 
 def effect(metric: str, loss: float) -> float:
-    """The logarithm of times that a loss means: of bandwidth, the share that is missing; of latency, the
-    share by which it is longer.
+    """The logarithm of times that a loss means where nobody resends: of bandwidth, the share that is missing;
+    of latency, the share by which it is longer; of resent segments their number.
     """
     return -math.log1p(-loss) if metric == BANDWIDTH else math.log1p(loss)
-
-
-def loss(metric: str, value: float) -> float:
-    """The inverse of effect."""
-    return -math.expm1(-value) if metric == BANDWIDTH else math.expm1(value)
 
 
 def value(test: PairTest, metric: str) -> float:
@@ -84,9 +87,9 @@ def value(test: PairTest, metric: str) -> float:
 
 
 def counts(metric: str, tested: RoundResult) -> bool:
-    """Whether a round says anything of a metric: of latency it does not where cores were fought for. What a
-    message then waits for is mostly the kernel and other programs, and may be longer on one host for as long
-    as the hunt takes.
+    """Whether a round says anything of a metric: the mean of many messages does not where cores were fought
+    for. What a late message then waits for is mostly the kernel and other programs, and may be longer on one
+    host for as long as the hunt takes. The quickest messages found a core.
     """
     return metric != LATENCY or tested.stalled <= _MOST_STALLED
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from busbw.hunt.decide import Candidate, Groups, Standing, State, by_stage, stand
 from busbw.hunt.leaves import Leaf
-from busbw.hunt.screen import Screen, counts, effect, loss, value
+from busbw.hunt.screen import Screen, counts, lower_median, value
 from busbw.model.hunt import BANDWIDTH, LATENCY, Directions, PairTest, RoundResult, Rules
 
 _NORMAL_95: Final = 1.96
@@ -18,6 +18,7 @@ _NORMAL_95: Final = 1.96
 LEAST_PARTS: Final = 4
 # Of all pairs in screening, slow ones that no slow part explains: more, and something else is the matter.
 _MOST_UNEXPLAINED: Final = 0.1
+_MOST_RANKED: Final = 10
 
 
 class Decision(StrEnum):
@@ -32,10 +33,11 @@ class Decision(StrEnum):
 class Suspect:
     """A part (or the path between two) that fresh tests confirmed, or could not (``confirmed`` False).
 
-    ``loss`` is a share: of bandwidth what is missing, of latency by what it is longer; ``low`` and ``high``
-    its 95 % interval. ``partners`` are the parts of its fresh tests. ``direction`` is ``sends`` or
-    ``receives`` where only one of them is slow, ``lanes`` the lanes that are slow where others are not.
-    ``also`` is its loss by other metrics that say the same of it: what is late and loses packets, say.
+    ``loss`` is a share: of bandwidth what is missing, of latency by what it is longer; of resent segments
+    the number over those of the others. ``low`` and ``high`` are its 95 % interval. ``partners`` are
+    the parts of its fresh tests. ``direction`` is ``sends`` or ``receives`` where only one of them is slow,
+    ``lanes`` the lanes that are slow where others are not. ``also`` is its loss by other metrics that say the
+    same of it: what is late and loses packets, say.
     ``leaf``: meant is the switch that the parts share; ``passed_inside`` of them were as quick as others
     among themselves.
     """
@@ -61,7 +63,8 @@ class Verdict:
     """``suspects`` are confirmed, ``open`` are not; the slowest first. ``reason`` says why nothing could be
     decided. ``resolution`` is the least loss that would have been seen, ``noise`` the standard deviation of
     one test, by metric; ``tested`` of ``pairs`` pairs were tested at least once. ``stalled_rounds`` are those
-    whose latency says nothing, because cores were fought for.
+    whose late messages say nothing, because cores were fought for. ``ranking`` has (part, loss) by the metric
+    that decides, the parts that lost most first: a lower median over a part's tests, and no accusation.
     """
 
     decision: Decision
@@ -75,6 +78,7 @@ class Verdict:
     tested: int
     pairs: int
     stalled_rounds: int = 0
+    ranking: tuple[tuple[int, float], ...] = ()
 
 
 def conclude(
@@ -97,14 +101,25 @@ def conclude(
         suspects,
         left,
         reason,
-        {each.metric: loss(each.metric, each.smallest) for each in standing.screens},
+        {each.metric: each.loss(each.smallest) for each in standing.screens},
         {each.metric: each.noise.sigma for each in standing.screens},
         len(history),
         standing.void,
         len(tested),
         pairs,
         sum(not counts(LATENCY, each) for each in history),
+        _ranking(standing),
     )
+
+
+def _ranking(standing: Standing) -> tuple[tuple[int, float], ...]:
+    first = standing.screens[0]
+    tests = {part: list(own) for part, own in first.of_part.items()}
+    for each in standing.candidates:
+        if each.metric == first.metric and len(each.parts) == 1:
+            tests[each.parts[0]] += [residual for residual, _ in each.fresh]
+    ranked = sorted(((part, lower_median(own)) for part, own in tests.items()), key=lambda each: -each[1])
+    return tuple((part, first.loss(middle)) for part, middle in ranked[:_MOST_RANKED])
 
 
 def _undecided(rules: Rules, standing: Standing, left: tuple[Suspect, ...]) -> str:
@@ -119,36 +134,37 @@ def _undecided(rules: Rules, standing: Standing, left: tuple[Suspect, ...]) -> s
         return f"{unexplained} of {len(first.residuals)} pairs are slow though their parts pass with others"
     if left:
         return f"{len(left)} suspected, neither confirmed nor cleared by their fresh tests"
-    unseen = [metric for metric in rules.metrics if metric not in {each.metric for each in standing.screens}]
-    if unseen:
-        return f"{unseen[0]} could not be judged: programs on the hosts waited for cores"
     if not first.sees_floor:
-        seen, floor = loss(first.metric, first.smallest), rules.floors[first.metric]
+        seen, floor = first.loss(first.smallest), rules.floors[first.metric]
         return f"noise hides what is below {seen:.0%}, and {floor:.0%} was asked for"
     return ""
 
 
 def _suspects(standing: Standing, state: State) -> tuple[Suspect, ...]:
-    """One for each part or pair, by the metric that says most; a pair with a slow part is not one more."""
-    named: dict[tuple[int, ...], Suspect] = {}
+    """One for each part or pair, by the metric that lost most, in units of what is worth naming, and by them
+    in order; a pair with a slow part is not one more.
+    """
+    screens = {each.metric: each for each in standing.screens}
+    found: dict[tuple[int, ...], list[tuple[float, Suspect]]] = {}
     for candidate in standing.candidates:
         if candidate.state is not state:
             continue
-        found = next(each for each in standing.screens if each.metric == candidate.metric)
-        own = _suspect(candidate, found)
+        own = _suspect(candidate, screens[candidate.metric])
         if candidate.leaf:
             own = replace(own, leaf=True, passed_inside=len(standing.inside & set(candidate.parts)))
-        if candidate.parts not in named:  # metrics are in the order in which they tell most
-            named[candidate.parts] = own
-        else:
-            named[candidate.parts].also[own.metric] = own.loss
-    return tuple(sorted(named.values(), key=lambda each: -effect(each.metric, each.loss)))
+        weight = candidate.effect / screens[candidate.metric].floor
+        found.setdefault(candidate.parts, []).append((weight, own))
+    named = []
+    for group in found.values():
+        (weight, most), *others = sorted(group, key=lambda each: -each[0])
+        named.append((weight, replace(most, also={each.metric: each.loss for _, each in others})))
+    return tuple(suspect for _, suspect in sorted(named, key=lambda each: -each[0]))
 
 
 def _suspect(candidate: Candidate, found: Screen) -> Suspect:
     tests = max(1, len(candidate.fresh))
     half = _NORMAL_95 * found.sigma / math.sqrt(tests)
-    low, middle, high = (loss(found.metric, candidate.effect + shift) for shift in (-half, 0.0, half))
+    low, middle, high = (found.loss(candidate.effect + shift) for shift in (-half, 0.0, half))
     partners = tuple(
         test.other if test.one == candidate.parts[0] else test.one for _, test in candidate.fresh
     )

@@ -80,7 +80,7 @@ def of_setups(
     """Which setup to take, then every setup with what it gains and costs."""
     take = tuple(Finding(Severity.INFO, words.on(nodes) + words.choice(each)) for nodes, each in choices)
     baseline = comparisons[0][1].baseline.name if comparisons else ""
-    taken = list(dict.fromkeys(each.setup for _, each in choices)) or [baseline]
+    taken = list(dict.fromkeys(each.setup for _, each in choices)) or ["none: the default has no number"]
     decided = any(row.verdict in _DECIDED for _, comparison in comparisons for row in comparison.rows)
     tone = Answer.YES if decided else Answer.UNDECIDED
     best = Card("Which setup to take?", ", ".join(taken), tone, take)

@@ -10,12 +10,11 @@ from typing import Final
 from busbw.model.result import CaseResult, Status
 from busbw.stats.interval import least_samples as least_samples_of_interval
 from busbw.stats.percentile import least_samples
+from busbw.stats.stopping import FIXED_CONFIDENCE, reported_confidence
 from busbw.units import NS_PER_US
 
 NOT_APPLICABLE: Final = "n/a"
 NOT_OBSERVED: Final = "not observed"
-# Fewer samples bound no median at 95 % (stats.interval.least_samples).
-LEAST_FOR_INTERVAL: Final = least_samples_of_interval(0.95)
 
 
 @dataclass(frozen=True)
@@ -45,9 +44,19 @@ def _interval(result: CaseResult) -> str:
     if result.time_ns is None or not result.time_ns:
         return ""
     if result.low_ns is None or result.high_ns is None:
-        few = 0 < result.samples < LEAST_FOR_INTERVAL
-        return f"n<{LEAST_FOR_INTERVAL}" if few else "n<tau" if result.tau else ""
+        return _too_few(result)
     return f"{(result.high_ns - result.low_ns) / 2 / result.time_ns:.1%}"
+
+
+def _too_few(result: CaseResult) -> str:
+    """How many samples an interval needs; empty where it is not for their number that there is none.
+
+    A case that stopped by its own numbers was judged at a look's confidence, which takes more of them.
+    """
+    least = least_samples_of_interval(reported_confidence(result.stop) if result.stop else FIXED_CONFIDENCE)
+    if 0 < result.samples < least:
+        return f"n<{least}"
+    return f"n<{least}tau" if result.tau else ""
 
 
 def _bandwidth(value: float | None) -> str:

@@ -9,14 +9,18 @@ from collections.abc import Iterator
 from typing import Any
 
 from busbw.analysis.compare import Comparison, Row, Verdict
-from busbw.analysis.compare_arms import Arm, CaseKey
+from busbw.analysis.compare_arms import Arm
 from busbw.units import NS_PER_US, format_size
 
 CSV_COLUMNS = (
     "arm", "collective", "dtype", "op", "root", "placement", "size_bytes", "verdict", "speedup",
     "speedup_low", "speedup_high", "q", "basis", "baseline_launches", "launches", "more_blocks",
     "baseline_time_ns", "time_ns", "baseline_busbw_gb_per_s", "busbw_gb_per_s", "rank", "ranked", "why",
+    "note",
 )  # fmt: skip
+
+
+WORLD_COLUMNS = ("baseline", "nodes", "ranks", "version", "baseline_version")
 
 
 def table(comparison: Comparison) -> Iterator[str]:
@@ -26,7 +30,7 @@ def table(comparison: Comparison) -> Iterator[str]:
         rows = [row for row in comparison.rows if row.arm == arm.name]
         last = None
         for row in rows:
-            kind = _kind(row.key)
+            kind = row.key.kind
             if kind != last:
                 yield f"# {arm.name} against {comparison.baseline.name}: {kind}"
                 yield _titles()
@@ -62,11 +66,6 @@ def _arm_words(arm: Arm, *, with_time: bool) -> str:
     return f"{arm.name}: {', '.join(words) or 'nothing stated'}"
 
 
-def _kind(key: CaseKey) -> str:
-    root = f" root {key.root}" if key.root >= 0 else ""
-    return " ".join(filter(None, (key.collective, key.dtype, key.op, key.placement))) + root
-
-
 def _titles() -> str:
     return (
         f"#{'size':>9} {'before us':>11} {'now us':>11} {'GB/s':>9} {'GB/s':>9} {'speed':>7}"
@@ -90,7 +89,8 @@ def table_row(row: Row) -> str:
 
 
 def _why(row: Row) -> str:
-    return f": {row.why}" if row.why else ""
+    words = "; ".join(filter(None, (row.why, row.note and f"with {row.note}")))
+    return f": {words}" if words else ""
 
 
 def _us(time_ns: float | None) -> str:
@@ -106,10 +106,24 @@ def _number(value: float | None) -> str:
 def csv_text(comparison: Comparison) -> str:
     """One line a row, with a heading."""
     out = io.StringIO()
-    writer = csv.DictWriter(out, CSV_COLUMNS, lineterminator="\n")
+    writer = csv.DictWriter(out, (*CSV_COLUMNS, *WORLD_COLUMNS), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(row_fields(row) for row in comparison.rows)
+    worlds = {arm.name: _world_fields(comparison.baseline, arm) for arm in comparison.candidates}
+    writer.writerows({**row_fields(row), **worlds[row.arm]} for row in comparison.rows)
     return out.getvalue()
+
+
+def _world_fields(baseline: Arm, arm: Arm) -> dict[str, Any]:
+    """What tells rows of several comparisons apart, by WORLD_COLUMNS. A setup that never ran has the
+    baseline's numbers of nodes and ranks.
+    """
+    return {
+        "baseline": baseline.name,
+        "nodes": arm.nodes or baseline.nodes or None,
+        "ranks": arm.ranks or baseline.ranks or None,
+        "version": arm.facts.get("version"),
+        "baseline_version": baseline.facts.get("version"),
+    }
 
 
 def row_fields(row: Row) -> dict[str, Any]:
@@ -140,6 +154,7 @@ def row_fields(row: Row) -> dict[str, Any]:
         "rank": row.rank or None,
         "ranked": row.ranked or None,
         "why": row.why,
+        "note": row.note,
     }
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from busbw.analysis.expectation import Answer, Expectation, Judged
-from busbw.analysis.limits import Wires
+from busbw.analysis.wires import Wires
 from busbw.references.reference import Reference
 from busbw.units import format_size
 
@@ -25,7 +25,7 @@ def table(expectation: Expectation) -> Iterator[str]:
     yield from _heading(expectation)
     last = None
     for case in expectation.cases:
-        kind = " ".join(filter(None, (case.key.collective, case.key.dtype, case.key.op, case.key.placement)))
+        kind = case.key.kind
         if kind != last:
             yield f"# {kind}; busbw is ring-equivalent, GB/s = 10^9 bytes/s"
             yield (

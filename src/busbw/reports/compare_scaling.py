@@ -13,16 +13,17 @@ from busbw.units import NS_PER_US, format_size
 
 CSV_COLUMNS = (
     "collective", "dtype", "op", "placement", "definition", "version", "size_bytes", "nodes", "ranks", "runs",
-    "failed", "busbw_gb_per_s", "time_ns", "p50_ns", "p95_ns", "p99_ns", "max_ns", "why",
+    "failed", "busbw_gb_per_s", "time_ns", "p50_ns", "p95_ns", "p99_ns", "max_ns", "why", "setup",
 )  # fmt: skip
 
 
 def table(rows: Sequence[ScalingRow]) -> Iterator[str]:
-    """Lines for people: a block an operation, with the nodes of each size below one another."""
+    """Lines for people: a block an operation and setup, with the nodes of each size below one another."""
     last = None
     for row in rows:
-        kind = " ".join(filter(None, (row.key.collective, row.key.dtype, row.key.op, row.key.placement)))
-        where = f"# {kind}; {row.version or 'version not stated'}; {row.definition}"
+        kind = row.key.kind
+        setup = f"setup {row.setup}; " if row.setup else ""
+        where = f"# {kind}; {setup}{row.version or 'version not stated'}; {row.definition}"
         if where != last:
             yield where
             yield (
@@ -38,8 +39,9 @@ def _row(row: ScalingRow) -> str:
     times = (row.time_ns, spread.p50_ns, spread.p95_ns, spread.p99_ns, spread.max_ns)
     busbw = "n/a" if row.busbw_gb_per_s is None else f"{row.busbw_gb_per_s:.2f}"
     failed = f"  {row.failed} FAILED: {row.why}" if row.failed else ""
+    size = format_size(row.key.size_bytes) if row.has_case else "n/a"
     return (
-        f"{format_size(row.key.size_bytes):>10} {row.nodes or 'n/a':>6} {row.ranks or 'n/a':>6} {row.runs:>5}"
+        f"{size:>10} {row.nodes or 'n/a':>6} {row.ranks or 'n/a':>6} {row.runs:>5}"
         f" {busbw:>9}" + "".join(f" {_us(time):>11}" for time in times) + failed
     )
 
@@ -57,7 +59,7 @@ def row_fields(row: ScalingRow) -> dict[str, Any]:
         "placement": row.key.placement,
         "definition": row.definition,
         "version": row.version,
-        "size_bytes": row.key.size_bytes,
+        "size_bytes": row.key.size_bytes if row.has_case else None,
         "nodes": row.nodes or None,
         "ranks": row.ranks or None,
         "runs": row.runs,
@@ -69,6 +71,7 @@ def row_fields(row: ScalingRow) -> dict[str, Any]:
         "p99_ns": row.spread.p99_ns,
         "max_ns": row.spread.max_ns,
         "why": row.why,
+        "setup": row.setup,
     }
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from busbw.analysis.compare import Comparison, Verdict
+from busbw.analysis.compare_arms import kind_words
 from busbw.analysis.compare_setups import Choice, Effect, Reach
 from busbw.planning.setups import Setup
 from busbw.reports import compare as plain
@@ -56,6 +57,8 @@ def changes(setup: Setup) -> str:
 def reach(told: Reach) -> str:
     """How far a setup came."""
     text = f"{told.setup}: {told.launches - told.failed} of {told.launches} launches completed"
+    if told.wrong:
+        text += f"; WRONG DATA in {told.wrong} of them"
     if told.largest_nodes:
         text += f", all on up to {told.largest_nodes} nodes"
     if told.failed:
@@ -82,14 +85,14 @@ def _speeds(least: float | None, most: float | None) -> str:
 
 def effect(told: Effect) -> str:
     """Where a setup gains or costs, and how much."""
-    kind = " ".join(filter(None, (told.operation, told.dtype, told.op, told.placement)))
+    kind = kind_words(told.operation, told.dtype, told.op, told.root, told.placement)
     speeds = _speeds(told.least_speedup, told.most_speedup)
     return f"{told.setup}: {kind} {_range(told.first_bytes, told.last_bytes)} {speeds}".rstrip()
 
 
 def choice(told: Choice) -> str:
     """Where a setup is to be taken."""
-    kind = " ".join(filter(None, (told.operation, told.dtype, told.op, told.placement)))
+    kind = kind_words(told.operation, told.dtype, told.op, told.root, told.placement)
     speeds = "" if told.most_speedup == 1.0 else f" ({_speeds(told.least_speedup, told.most_speedup)})"
     return f"{told.setup} for {kind} {_range(told.first_bytes, told.last_bytes)}{speeds}"
 
@@ -120,6 +123,8 @@ def json_text(
     comparisons: Sequence[tuple[int, Comparison]],
     effects: Sequence[tuple[int, Effect]],
     choices: Sequence[tuple[int, Choice]],
+    series: Mapping[str, Any],
 ) -> str:
-    """As JSON."""
-    return json.dumps(fields(setups, told, comparisons, effects, choices), indent=1, default=str) + "\n"
+    """As JSON, with what is to be known of the whole ``series``."""
+    body = {"series": dict(series), **fields(setups, told, comparisons, effects, choices)}
+    return json.dumps(body, indent=1, default=str) + "\n"

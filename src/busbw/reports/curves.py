@@ -18,9 +18,15 @@ Found = Iterable[tuple[Case, CaseResult]]
 
 
 def bandwidth(
-    name: str, title: str, series: Mapping[str, Found], judged: Mapping[CaseKey, Judged]
+    name: str,
+    title: str,
+    series: Mapping[str, Found],
+    judged: Mapping[CaseKey, Judged],
+    notes: tuple[str, ...] = (),
 ) -> Plot | None:
-    """Bus bandwidth against size, with the reference and the limit where they are known; None without any."""
+    """Bus bandwidth against size, with the reference and the limit where they are known; None without any.
+    ``notes`` say what the marks of cases mean.
+    """
     rows: list[Row] = []
     cells = []
     for label, found in series.items():
@@ -32,13 +38,16 @@ def bandwidth(
             high = None if result.low_ns is None else bytes_ / result.low_ns
             rows.append(_row(label, case.size_bytes, result.busbw_gb_per_s, low, high, "GB/s"))
             seen = judged.get(key_of(case))
-            cells.append((label, format_size(case.size_bytes), *_values(result, low, high), *_against(seen)))
+            cells.append(
+                (label, format_size(case.size_bytes), *_values(result, low, high), *_against(seen),
+                 _marks(result))
+            )  # fmt: skip
     if not rows:
         return None
     rows.extend(_lines(judged))
     note = "Bus bandwidth is ring-equivalent; the band is the 95 % interval. GB/s = 10^9 bytes/s."
-    head = ("series", "size", "busbw GB/s", "95 % interval", "algbw GB/s", "expected", "limit")
-    table = Table(head, tuple(cells)).without(_NONE)
+    head = ("series", "size", "busbw GB/s", "95 % interval", "algbw GB/s", "expected", "limit", "marks")
+    table = Table(head, tuple(cells), keys=2, notes=notes).without(_NONE)
     return Plot(
         "curve", name, title, note, tuple(rows), table, {"x": "size", "y": "bus bandwidth (GB/s)"}
     )  # fmt: skip
@@ -76,8 +85,12 @@ def _lines(judged: Mapping[CaseKey, Judged]) -> Iterator[Row]:
         yield {**_row(label, size, value, None, None, "GB/s"), "kind": kind}
 
 
-def time(name: str, title: str, series: Mapping[str, Found]) -> Plot | None:
-    """Time against size; None without any."""
+def _marks(result: CaseResult) -> str:
+    return " ".join(result.marks) or _NONE
+
+
+def time(name: str, title: str, series: Mapping[str, Found], notes: tuple[str, ...] = ()) -> Plot | None:
+    """Time against size; None without any. ``notes`` say what the marks of cases mean."""
     rows, cells = [], []
     for label, found in series.items():
         for case, result in found:
@@ -91,13 +104,13 @@ def time(name: str, title: str, series: Mapping[str, Found]) -> Plot | None:
                 between = f"{format_time_us(result.low_ns)} to {format_time_us(result.high_ns)}"
             cells.append(
                 (label, format_size(case.size_bytes), format_time_us(result.time_ns), between, mean,
-                 str(result.samples or _NONE), result.algorithm or _NONE)
+                 str(result.samples or _NONE), result.algorithm or _NONE, _marks(result))
             )  # fmt: skip
     if not rows:
         return None
-    head = ("series", "size", "time us", "95 % interval", "mean us", "samples", "algorithm")
+    head = ("series", "size", "time us", "95 % interval", "mean us", "samples", "algorithm", "marks")
     note = "Both axes are logarithmic; the band is the 95 % interval. nccl-tests prints the mean."
-    table = Table(head, tuple(cells)).without(_NONE)
+    table = Table(head, tuple(cells), keys=2, notes=notes).without(_NONE)
     return Plot("curve", name, title, note, tuple(rows), table, {"x": "size", "y": "time", "log": True})
 
 

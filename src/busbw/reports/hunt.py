@@ -21,6 +21,7 @@ from busbw.reports.rails import rails_lines
 from busbw.units import format_duration, format_size
 
 _WORDS: Final = {"healthy": "HEALTHY", "slow": "SLOW", "undecided": "COULD NOT DECIDE"}
+_RANKED_SHOWN: Final = 3
 
 
 class HuntDisplay:
@@ -99,8 +100,8 @@ def header_lines(plan: Plan, world: WorldInfo, version: str) -> list[str]:
     library = f"{first.library} {first.library_version}".strip()
     where = f"{world.size} on {len(world.hosts)} host{'s' * (len(world.hosts) > 1)}"
     hunt, floor = plan.hunt, plan.hunt.rules.floors[BANDWIDTH]
-    wide = f"{format_size(hunt.size_bytes)} each way, best of {hunt.samples} samples"
-    small = f"{hunt.small_bytes} B, mean of {hunt.small_calls}"
+    wide = f"{format_size(hunt.size_bytes)} each way, second best of {hunt.samples} samples"
+    small = f"{hunt.small_bytes} B, mean of {hunt.small_blocks * hunt.small_calls}"
     return [
         f"# busbw {version}: {plan.hunt.kind}, backend {plan.backend}, {library}",
         f"# ranks    {where}, world {world.kind}, started by {world.launcher}",
@@ -121,6 +122,8 @@ def _field_lines(field: Mapping[str, Any]) -> list[str]:
     cost = f"{field['rounds']} rounds in {format_duration(float(field['seconds']))}"
     lines = [f"# result   {_WORDS[field['decision']]}: {len(field['names'])} {field['kind']}s, {cost}"]
     lines += [f"# noise    {noise}"] * bool(noise)
+    ranked = ranking_words(field)
+    lines += [f"# slowest  {ranked}"] * bool(ranked)
     return lines + [f"# {name:<8} {text}" for name, text in exclude_words(field)]
 
 
@@ -130,6 +133,14 @@ def noise_words(field: Mapping[str, Any]) -> str:
         f"{metric} {sigma:.1%}" for metric, sigma in field["noise"].items() if metric in METRICS
     )
     return f"standard deviation of one test: {noise}" if noise else ""
+
+
+def ranking_words(field: Mapping[str, Any]) -> str:
+    """Where to look first after a hunt that could not decide; empty after any other."""
+    if field["decision"] != "undecided" or not field.get("ranking"):
+        return ""
+    first = ", ".join(f"{each['name']} {each['loss']:.1%}" for each in field["ranking"][:_RANKED_SHOWN])
+    return f"{first} of bandwidth less than the others: a ranking, nobody is accused"
 
 
 def exclude_words(field: Mapping[str, Any]) -> list[tuple[str, str]]:

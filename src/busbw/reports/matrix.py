@@ -18,7 +18,7 @@ Floats = npt.NDArray[np.float64]
 _SHADES: Final = ".:-=+*#%@"
 _MOST_NAMED: Final = 24  # parts whose numbers still can be read on a line
 _NAME: Final = 5  # letters of a part's number
-_NUMBER: Final = 6  # of a value
+_NUMBER: Final = 8  # of a value with the space before it: of GPUs 337.18, of a bad path 12345.6 us
 UNBOUND: Final = 10_000  # columns of what is no terminal
 CSV_FIELDS: Final = (
     "source",
@@ -88,7 +88,9 @@ def _map(values: Floats, digits: int, columns: int, *, inverted: bool = False) -
         lines.append(f"# a shade is the worst of {first[1]} x {first[1]} pairs")
     for number, row, steps in zip(first, own, found, strict=True):
         shaded = "".join(" " if step < 0 else shades[step] for step in steps)
-        cells = "".join("     -" if np.isnan(value) else f"{value:{_NUMBER}.{digits}f}" for value in row)
+        cells = "".join(
+            f"{'-':>{_NUMBER}}" if np.isnan(value) else f"{value:{_NUMBER}.{digits}f}" for value in row
+        )
         lines.append(f"{number:>4} {f'{cells}  ' if with_numbers else ''}{shaded}".rstrip())
     return lines
 

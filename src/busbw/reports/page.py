@@ -69,6 +69,9 @@ def _table(plot: Plot) -> Iterator[str]:
     yield _line(plot.table.head)
     yield "|" + "---|" * len(plot.table.head)
     yield from map(_line, plot.table.rows)
+    if plot.table.notes:
+        yield ""
+        yield from (f"- {_cell(note)}" for note in plot.table.notes)
 
 
 def _line(cells: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ them, and the page shows them as tooltips.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
@@ -59,16 +59,22 @@ _TIME_LABEL: Final = (
 
 @dataclass(frozen=True)
 class Table:
-    """The numbers of a plot, as text."""
+    """The numbers of a plot, as text. The first ``keys`` columns name a row; ``notes`` stand below the table,
+    and say what its marks mean.
+    """
 
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    keys: int = 1
+    notes: tuple[str, ...] = ()
 
     def without(self, nothing: str) -> Table:
-        """Less the columns that say nothing in every row."""
+        """Less the columns that say nothing in every row; keys always say something."""
         kept = [at for at in range(len(self.head)) if any(row[at] != nothing for row in self.rows)]
-        return Table(
-            tuple(self.head[at] for at in kept), tuple(tuple(row[at] for at in kept) for row in self.rows)
+        return replace(
+            self,
+            head=tuple(self.head[at] for at in kept),
+            rows=tuple(tuple(row[at] for at in kept) for row in self.rows),
         )
 
 

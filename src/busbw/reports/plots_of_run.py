@@ -13,23 +13,26 @@ from busbw.analysis.compare_arms import key_of
 from busbw.analysis.distribution import Distribution, Scale, distributions
 from busbw.analysis.spread import spreads
 from busbw.analysis.traffic import Fellows, LinkUse, traffic
+from busbw.analysis.ways import ways_of
 from busbw.model.case import Case
 from busbw.model.conclusion import Question
-from busbw.model.result import CaseResult
+from busbw.model.result import CaseResult, Status
 from busbw.reports import curves
 from busbw.reports.columns import NOT_APPLICABLE, format_time_us
 from busbw.reports.plots import Plot, Table
 from busbw.reports.plots_of_spread import spread
 from busbw.reports.reported import Reported
+from busbw.reports.table import describe_case, explanations
 from busbw.units import NS_PER_US, format_size
 
 _MOST_ROWS: Final = 48  # of a heat map or of bars: more are grouped or left out, and said
 _MOST_HISTOGRAMS: Final = 4
 _UNKNOWN: Final = "noise not known"
 _BINS: Final = {
-    "much quicker": "low2", "quicker": "low1", "within noise": "mid",
+    "much quicker": "low2", "quicker": "low1", "noise or < 1 %": "mid",
     "slower": "high1", "much slower": "high2", _UNKNOWN: "none",
 }  # fmt: skip
+_FLOOR: Final = 0.01  # what differs by less is drawn alike, however precisely it is known
 _MUCH: Final = 3.0  # times the noise
 _LINKS: Final = {"carried traffic": "c1", "carried nothing": "limit"}
 
@@ -47,9 +50,10 @@ def plots(run: Reported) -> Iterator[Plot]:
             if each.key in {key_of(case) for case, _ in found}
         }
         series = _by_placement(found)
+        notes = tuple(_notes(run, kind))
         for plot in (
-            curves.bandwidth(f"{name}-bandwidth", f"Bandwidth of {word}", series, judged),
-            curves.time(f"{name}-time", f"Time of {word}", series),
+            curves.bandwidth(f"{name}-bandwidth", f"Bandwidth of {word}", series, judged, notes),
+            curves.time(f"{name}-time", f"Time of {word}", series, notes),
             spread(f"{name}-spread", f"Spread of {word}", [case for case, _ in _first(found)], varying),
             _ranks(run, f"{name}-ranks", f"Ranks of {word}", found),
         ):
@@ -57,6 +61,22 @@ def plots(run: Reported) -> Iterator[Plot]:
                 yield plot
     yield from _links(run)
     yield from _histograms(run)
+
+
+def _notes(run: Reported, kind: tuple[str, str, str]) -> Iterator[str]:
+    """Of all cases of a kind: what their marks mean, and which of them have no number, and why."""
+    cases = run.record.plan.cases
+    results = [
+        result
+        for result in run.record.results
+        if (cases[result.case].collective, cases[result.case].dtype, cases[result.case].op) == kind
+    ]
+    for result in results:
+        if result.status in (Status.WRONG, Status.FAILED):
+            count = "" if result.wrong is None else f"{result.wrong} wrong elements"
+            what = f"{result.status.value.upper()} {describe_case(cases[result.case])}"
+            yield f"{what}: {result.error or count}"
+    yield from explanations(results)
 
 
 def _by_placement(found: Sequence[tuple[Case, CaseResult]]) -> dict[str, list[tuple[Case, CaseResult]]]:
@@ -82,7 +102,7 @@ def _ranks(run: Reported, name: str, title: str, found: Sequence[tuple[Case, Cas
     if not columns:
         return None
     ranks = columns[0][3]
-    groups = _rank_groups(run, [int(rank) for rank in ranks])
+    what, groups = _rank_groups(run, [int(rank) for rank in ranks])
     rows: list[dict[str, Any]] = []
     cells = []
     for label, members in groups:
@@ -96,12 +116,15 @@ def _ranks(run: Reported, name: str, title: str, found: Sequence[tuple[Case, Cas
             text = f"{label}, {size}: {worst:+.1%} of the median rank; {known}"
             rows.append({"x": size, "y": label, "bin": _bin(worst, noise), "text": text})
         cells.append(tuple(line))
-    grouped = len(groups) < len(ranks)
+    most = max(len(members) for _, members in groups)
     note = (
-        "Each rank's median against the median rank's; much is more than three times the 95 % interval."
-        + (f" A row is a group of {len(ranks)} ranks, and shows its furthest." if grouped else "")
+        "Each rank's median against the median rank's. Quicker and slower: by more than the 95 % interval"
+        " and 1 %; much: by more than three times that."
     )
-    head = ("ranks" if grouped else "rank", *(format_size(case.size_bytes) for case, *_ in columns))
+    if most > 1:
+        each = f"a host, up to {most} ranks," if what == "host" else f"up to {most} neighbouring ranks"
+        note += f" {len(ranks)} ranks in {len(groups)} rows: a row is {each} and shows the furthest of them."
+    head = (what, *(format_size(case.size_bytes) for case, *_ in columns))
     return Plot(
         "heat",
         name,
@@ -109,7 +132,7 @@ def _ranks(run: Reported, name: str, title: str, found: Sequence[tuple[Case, Cas
         note,
         tuple(rows),
         Table(head, tuple(cells)),
-        {"x": "size", "y": None, "bins": _BINS},
+        {"x": "size", "y": what, "bins": _BINS},
     )
 
 
@@ -130,7 +153,7 @@ def _deviations(run: Reported, case: Case, result: CaseResult) -> tuple[Any, Any
 def _bin(deviation: float, noise: float | None) -> str:
     if noise is None:
         return _UNKNOWN
-    least = max(noise, 1e-3)  # a clock's tick
+    least = max(noise, _FLOOR)
     words = list(_BINS)
     level = (
         (deviation > least)
@@ -141,18 +164,20 @@ def _bin(deviation: float, noise: float | None) -> str:
     return words[2 + level]
 
 
-def _rank_groups(run: Reported, ranks: Sequence[int]) -> list[tuple[str, list[int]]]:
-    """One rank a row; else one host; else as many neighbouring hosts as fit."""
+def _rank_groups(run: Reported, ranks: Sequence[int]) -> tuple[str, list[tuple[str, list[int]]]]:
+    """What a row is, and the ranks of each by its name: one rank; else those of a host; else neighbours, as
+    many as it takes.
+    """
     hosts = {rank.rank: rank.host for rank in run.record.world.ranks} if run.record.world is not None else {}
     if len(ranks) <= _MOST_ROWS:
-        return [(f"{rank} {hosts.get(rank, '')}".strip(), [rank]) for rank in ranks]
+        return "rank", [(f"{rank} {hosts.get(rank, '')}".strip(), [rank]) for rank in ranks]
     by_host = [
         (host, list(members)) for host, members in groupby(ranks, key=lambda rank: hosts.get(rank, ""))
     ]
     if len(by_host) > _MOST_ROWS or len(by_host) == 1:
         parts = np.array_split(np.array(ranks), _MOST_ROWS)
-        return [(f"{part[0]} to {part[-1]}", [int(rank) for rank in part]) for part in parts]
-    return by_host
+        return "ranks", [(f"{part[0]} to {part[-1]}", [int(rank) for rank in part]) for part in parts]
+    return "host", by_host
 
 
 def _links(run: Reported) -> Iterator[Plot]:
@@ -163,7 +188,7 @@ def _links(run: Reported) -> Iterator[Plot]:
         result = results.get(burst.case)
         ranks = run.expectation.arm.ranks
         algorithm = result.algorithm if result is not None else ""
-        groups = traffic(burst, case.collective, algorithm, case.size_bytes, ranks)
+        groups = traffic(burst, case.collective, algorithm, case.size_bytes, ranks, ways_of(run.record))
         every = [(group, use) for group in groups for use in group.links]
         if not any(group.used for group in groups):
             continue
@@ -180,6 +205,7 @@ def _links(run: Reported) -> Iterator[Plot]:
             Table(
                 ("host", "link", "kind", "GB/s", "of line rate", "of even share", "sent", "received"),
                 tuple(_link_cells(group, use) for group, use in shown),
+                keys=2,
             ),
             {"x": "GB/s", "bins": _LINKS},
         )

@@ -105,7 +105,7 @@ def _curves(name: str, title: str, comparison: Comparison, kind: Kind) -> Plot |
     )
     head = ("setup", "size", "busbw GB/s", "over launches", "launches")
     return Plot(
-        "curve", name, title, note, tuple(marks), Table(head, tuple(cells)),
+        "curve", name, title, note, tuple(marks), Table(head, tuple(cells), keys=2),
         {"x": "size", "y": "bus bandwidth (GB/s)"},
     )  # fmt: skip
 

@@ -111,6 +111,6 @@ def _scaling(name: str, title: str, runs: Sequence[Reported], kind: tuple[str, s
         return None
     note = "Bus bandwidth of the same size on more ranks; flat is perfect."
     return Plot(
-        "curve", name, title, note, tuple(rows), Table(("size", "ranks", "busbw GB/s"), tuple(cells)),
+        "curve", name, title, note, tuple(rows), Table(("size", "ranks", "busbw GB/s"), tuple(cells), keys=2),
         {"x": "ranks", "y": "bus bandwidth (GB/s)"},
     )  # fmt: skip

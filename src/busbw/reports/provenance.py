@@ -35,6 +35,10 @@ def provenance_lines(told: Provenance) -> Iterator[str]:
     yield f"# run      {told.run_id}, busbw {told.busbw_version}, {told.created}"
     if told.command:
         yield f"# command  {shlex.join(told.command)}"
+    if told.presets:
+        yield f"# preset   {', '.join(told.presets)}"
+    for line in told.overridden:
+        yield f"# override {line}"
     if told.order:
         yield f"# ranks    in the order of {told.order}"
     if told.hosts:

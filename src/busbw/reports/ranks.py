@@ -33,7 +33,7 @@ COLUMNS: Final[tuple[RankColumn, ...]] = (
     ("median", "(us)", lambda rank: _us(rank.median_ns)),
     ("p95", "(us)", lambda rank: _us(rank.p95_ns)),
     ("max", "(us)", lambda rank: _us(rank.max_ns)),
-    ("no core", "(us)", lambda rank: format_time_us(rank.run_delay_ns)),
+    ("no core", "(us)", lambda rank: _us(rank.run_delay_ns)),
     ("issue", "(us)", lambda rank: _us(rank.issue_ns)),
     ("over T_last", "(us)", lambda rank: _us(rank.over_last_ns)),
     ("shortest", "in", lambda rank: _percent(rank.shortest_share)),

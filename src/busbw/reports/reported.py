@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from busbw.analysis.expectation import Expectation
-from busbw.analysis.limits import Wires
+from busbw.analysis.wires import Wires
 from busbw.model.case import Case
 from busbw.model.conclusion import Answer, Conclusion, Question
 from busbw.model.record import RunRecord

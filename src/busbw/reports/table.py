@@ -5,6 +5,7 @@ Pure: cases and results to lines of text. Every line that is not a row starts wi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -13,8 +14,8 @@ from busbw.model.case import Case
 from busbw.model.collective import Placement
 from busbw.model.mark import meaning
 from busbw.model.plan import Limits, Plan
-from busbw.model.record import Method, WorldInfo
-from busbw.model.result import CaseResult, Status
+from busbw.model.record import TWO_RANKS, Method, WorldInfo
+from busbw.model.result import CaseResult, Status, StopReason
 from busbw.reports.columns import NOT_APPLICABLE, Column, format_time_us, result_columns
 from busbw.reports.groups import GROUP_COLUMN, SUMMARY_NOTE, group_rows, pattern_words
 from busbw.units import format_approximate_size
@@ -155,17 +156,24 @@ def _sampling(limits: Limits) -> str:
         return "nothing is timed (-n 0)"
     if limits.calls is not None:
         return f"{limits.calls} calls a case"
-    small = (
-        "" if limits.small_precision == limits.precision else f" ({limits.small_precision:.1%} below 50 us)"
-    )
+    same = limits.small_precision == limits.precision
+    small = "" if same else f" ({_percent(limits.small_precision)} below 50 us)"
     budget = "" if limits.budget_seconds is None else f", {limits.budget_seconds:g} s in all"
-    return f"sampled to +-{limits.precision:.1%}{small} or {limits.case_seconds:g} s a case{budget}"
+    return f"sampled to +-{_percent(limits.precision)}{small} or {limits.case_seconds:g} s a case{budget}"
+
+
+def _percent(share: float) -> str:
+    """With one decimal, or as many as the share has digits for: 0.01 % is not 0.0 %."""
+    exact = math.isclose(share * 1000, round(share * 1000), abs_tol=1e-9)
+    return f"{share:.1%}" if exact else f"{share * 100:.3g}%"
 
 
 def _clock(method: Method) -> str:
     if method.clock_error_ns is None:
         return ""
-    return f"; the ranks' clocks agree within {format_time_us(method.clock_error_ns)} us"
+    if method.clock_error_ns == 0:
+        return "; the ranks share their host's clock"
+    return f"; the ranks' clocks agree within {format_time_us(TWO_RANKS * method.clock_error_ns)} us"
 
 
 def _devices(world: WorldInfo) -> str:
@@ -197,7 +205,8 @@ def footer(
             )
     lines += [SUMMARY_NOTE] if any((plan.groups, *(stream.groups for stream in plan.streams))) else []
     lines += [OVERLAP_NOTE] if "overlap" in plan.show else []
-    lines += _explanations(results)
+    lines += explanations(results)
+    lines += _nothing_done(plan, results)
     missing = len(plan.cases) - len(results)
     if missing:
         lines.append(f"{missing} of {len(plan.cases)} cases were not measured")
@@ -213,7 +222,7 @@ def footer(
     return [f"# {line}" for line in lines]
 
 
-def _explanations(results: Sequence[CaseResult]) -> list[str]:
+def explanations(results: Sequence[CaseResult]) -> list[str]:
     """What marks mean, and why cases do not apply or were not run; each once."""
     marks = dict.fromkeys(mark for result in results for mark in result.marks)
     lines = [f"{mark}: {meaning(mark)}" for mark in marks]
@@ -227,6 +236,13 @@ def _explanations(results: Sequence[CaseResult]) -> list[str]:
         if result.status in (Status.NOT_APPLICABLE, Status.NOT_RUN) and result.error
     )
     return lines + [f"{word}: {reason}" for word, reason in reasons]
+
+
+def _nothing_done(plan: Plan, results: Sequence[CaseResult]) -> list[str]:
+    """Why rows that could be measured have no time, with -n 0, and no word on their data, with -c 0."""
+    only_checked = any(result.stop is StopReason.CHECK_ONLY for result in results)
+    lines = [f"{NOT_APPLICABLE}: nothing was timed (-n 0)"] if only_checked else []
+    return [*lines, "N/A: nothing was checked (-c 0)"] if only_checked and plan.checks == 0 else lines
 
 
 def describe_case(case: Case) -> str:

@@ -1,4 +1,4 @@
-"""A report for a terminal: verdicts first, then every plot in letters. Pure."""
+"""A report for a terminal: verdicts first, then every plot in letters with its table. Pure."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from busbw.reports.canvas import Form, Line
 from busbw.reports.cards import Card
 from busbw.reports.plots import Plot
 from busbw.reports.text_plots import plot_lines
+from busbw.reports.text_table import table_lines
 from busbw.reports.view import ReportView, RunView
 
 _WORD: Final = 10
@@ -26,6 +27,8 @@ def text_lines(report: ReportView, form: Form, plots: Sequence[Plot] | None = No
     for at, plot in enumerate(plots):
         yield from ((),) if at else ()
         yield from plot_lines(plot, form)
+        yield ()
+        yield from table_lines(plot.table, form)
 
 
 def _run(run: RunView, form: Form) -> Iterator[Line]:

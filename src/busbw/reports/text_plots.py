@@ -124,7 +124,7 @@ def _bars(plot: Plot, form: Form) -> Iterator[Line]:
 
 
 def _histogram(plot: Plot, form: Form) -> Iterator[Line]:
-    """A bar a bin, with what lies in it; and the numbers of the table, which are few."""
+    """A bar a bin, with what lies in it."""
     rows = _joined(plot.rows)
     edges = [_edge(row["low"], rows) for row in rows]
     width = max(map(len, edges)) + 2
@@ -138,9 +138,6 @@ def _histogram(plot: Plot, form: Form) -> Iterator[Line]:
         yield (
             (f"{edge:>{width}} {row['count']:>6} ", ""), (f"{block:<{room}}", "c1"), (f" {mark}", "bold"),
         )  # fmt: skip
-    facts = "; ".join(f"{name} {value}" for name, value in plot.table.rows)
-    for text in textwrap.wrap(facts, form.columns):
-        yield ((text, ""),)
 
 
 def _joined(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -8,7 +8,7 @@ import pytest
 from busbw_testing.compared import record_of
 from busbw_testing.diagnosed import CALLS, burst, conclusions
 
-from busbw.analysis.limits import Wires
+from busbw.analysis.wires import Wires
 from busbw.model.conclusion import Answer
 from busbw.model.finding import Severity
 from busbw.model.record import RunRecord
@@ -83,6 +83,14 @@ def test_uneven_beyond_the_noise_and_within_it() -> None:
     assert "a port 1 carries 30.0% more than an even share on node0" in even.claim
     noisy = conclusions(two_nodes(burst(carried, jitter=0.4)))["links.even"]
     assert (noisy.answer, noisy.severity) == (Answer.YES, Severity.INFO)
+
+
+def test_an_excess_that_is_real_and_too_small_to_matter_is_even() -> None:
+    """NVLinks of a healthy H200 differ by 0.8 %, while its times are known to 0.2 %."""
+    for excess, answer in ((0.008, Answer.YES), (0.03, Answer.NO)):
+        share = {"a": 1 + excess, "b": 1 - excess}
+        even = conclusions(two_nodes(burst({"node0": share, "node1": share})))["links.even"]
+        assert even.answer is answer
 
 
 def test_bytes_over_ethernet_beside_idle_fabric() -> None:

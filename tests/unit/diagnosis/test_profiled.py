@@ -11,7 +11,7 @@ from busbw_testing.nsys import Recorded
 
 from busbw.analysis.expectation import expect, kind_of
 from busbw.analysis.kernel_times import Spread
-from busbw.analysis.limits import Wires
+from busbw.analysis.wires import Wires
 from busbw.diagnosis.engine import diagnose
 from busbw.diagnosis.subject import Subject
 from busbw.importers.nsys import read_profile

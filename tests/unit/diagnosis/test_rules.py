@@ -9,16 +9,17 @@ from busbw_testing.compared import record_of
 from busbw_testing.diagnosed import conclusions, digests_of, sampled
 
 from busbw.analysis.compare_arms import key_of
-from busbw.analysis.expectation import reference_of
-from busbw.analysis.limits import Wires
+from busbw.analysis.own_reference import reference_of
+from busbw.analysis.wires import Wires
 from busbw.diagnosis.engine import answer, exit_code
 from busbw.errors import ExitCode
 from busbw.model.choice import Choice
-from busbw.model.conclusion import Answer, Question
+from busbw.model.conclusion import Answer, Conclusion, Question
 from busbw.model.finding import Severity
 from busbw.model.record import RunRecord
 from busbw.model.result import Status, WrongData
 from busbw.references.reference import Reference
+from busbw.settings.preset import read_preset
 
 SIZES = tuple(2**power for power in range(10, 22, 2))
 
@@ -52,7 +53,7 @@ def test_half_the_speed_is_below() -> None:
     found = conclusions(record, references=saved())["expected.reference"]
     assert (found.answer, found.severity) == (Answer.NO, Severity.ERROR)
     assert "6 of 6 cases are below what good reached" in found.claim
-    assert "50%" in found.claim
+    assert " all_reduce out-of-place 50%" in found.claim
 
 
 def test_wrong_data_come_first() -> None:
@@ -92,6 +93,40 @@ def test_algorithms_by_size_and_what_forced_them() -> None:
         "NCCL_ALGO=Ring"
         in conclusions(replace(record, environment={"nccl_config": conf}))["algorithm.forced"].claim
     )
+
+
+def test_defaults_force_nothing_and_a_preset_is_named() -> None:
+    record = record_of({1024: 10.0}, ranks=4)
+    record = replace(record, plan=replace(record.plan, backend="nccl"))
+
+    def found(variables: dict[str, str], *presets: str) -> dict[str, Conclusion]:
+        return conclusions(
+            replace(record, environment={"variables": variables}, settings={"presets_used": list(presets)})
+        )
+
+    defaults = {"NCCL_COLLNET_ENABLE": "0", "NCCL_NVLS_ENABLE": "2", "NCCL_TUNER_PLUGIN": "none"}
+    assert not {"algorithm.forced", "algorithm.preset"} & found(defaults).keys()
+    sharp = read_preset("coreweave/h100-sharp")
+    used = f"{sharp.name}@{sharp.date}"
+    own = found({"NCCL_COLLNET_ENABLE": "1", "NCCL_ALGO": "COLLNETCHAIN"}, used)
+    assert "algorithm.forced" not in own
+    assert own["algorithm.preset"].severity is Severity.INFO
+    assert f"NCCL_ALGO=COLLNETCHAIN (preset {used})" in own["algorithm.preset"].claim
+    mixed = found({"NCCL_COLLNET_ENABLE": "1", "NCCL_ALGO": "Ring", "NCCL_NVLS_ENABLE": "0"}, used)
+    assert mixed["algorithm.forced"].claim.endswith(": NCCL_ALGO=Ring, NCCL_NVLS_ENABLE=0")
+    assert "COLLNET" in mixed["algorithm.preset"].claim
+    assert "algorithm.forced" in found({"NCCL_COLLNET_ENABLE": "1"}, "mine/gone@2026-01")
+    older = found({"NCCL_TUNER_PLUGIN": "libnccl-ofi-tuner.so"}, "aws/p5.48xlarge@2026-02")
+    assert "algorithm.forced" not in older
+
+
+def test_sends_and_receives_and_channels_are_told() -> None:
+    record = record_of({1024: 10.0, 4096: 20.0}, ranks=4, operation="alltoall")
+    choices = [Choice("profiler v5", functions=("Send", "Recv"), channels=many) for many in (2, 8)]
+    results = tuple(replace(r, choice=c) for r, c in zip(record.results, choices, strict=True))
+    seen = conclusions(replace(record, results=results))["algorithm.observed"]
+    assert seen.answer is Answer.YES
+    assert seen.claim == "alltoall: Send and Recv, 2 to 8 channels at 1 KiB to 4 KiB"
 
 
 def test_ranks_that_chose_differently() -> None:
@@ -148,7 +183,7 @@ def test_spread_that_grows_with_size() -> None:
 def test_marks_are_told_with_their_meaning() -> None:
     record, samples = noisy(1)
     record = replace(record, results=tuple(replace(r, marks=("throttled",)) for r in record.results))
-    assert "lowered its clocks" in conclusions(record, samples=samples)["variance.throttled"].evidence
+    assert "power brake" in conclusions(record, samples=samples)["variance.throttled"].evidence
 
 
 def test_one_rank_of_its_own_pace_is_named() -> None:

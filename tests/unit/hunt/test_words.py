@@ -14,6 +14,7 @@ from busbw.hunt.verdict import Decision, Suspect, Verdict
 from busbw.model.finding import Severity
 from busbw.model.hunt import BANDWIDTH, LATENCY, RESENT
 from busbw.model.record import HostInfo
+from busbw.reports.hunt import ranking_words
 
 SUSPECT = Suspect(
     (2,), BANDWIDTH, 0.102, 0.098, 0.106, (0, 3), 4, 4, confirmed=True, direction="sends", lanes=(1,)
@@ -34,6 +35,15 @@ def test_parts_are_hosts_their_ranks_or_the_ranks_of_one_host() -> None:
     assert between.names == ("a", "b")
     assert between.lanes([(0, 1)]) == ((0, 3), (1, 4), (2, 5))
     assert of_ranks(["b", "a", "b"]).groups == ((0, 2), (1,))
+
+
+def test_who_was_slowest_is_said_of_hunts_that_could_not_decide_only() -> None:
+    open_ended = replace(HEALTHY, decision=Decision.UNDECIDED, ranking=((2, 0.046), (0, 0.004)))
+    field = to_fields(HOSTS, open_ended, (), 1.0)
+    assert field["ranking"] == [{"name": "c", "loss": 0.046}, {"name": "a", "loss": 0.004}]
+    assert ranking_words(field).startswith("c 4.6%, a 0.4% of bandwidth less than the others")
+    assert ranking_words({**field, "decision": "healthy"}) == ""
+    assert ranking_words({**field, "ranking": []}) == ""  # of a record that has none
 
 
 def test_a_suspect_is_a_line_for_a_ticket() -> None:

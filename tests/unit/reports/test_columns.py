@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from busbw.model.choice import Choice
-from busbw.model.result import FIELD_WORDS, CaseResult, Status
+from busbw.model.result import FIELD_WORDS, CaseResult, Status, StopReason
 from busbw.reports.columns import format_time_us, result_columns
 from busbw.stats.statistic import WORDS
 
@@ -128,3 +128,25 @@ def test_what_the_library_chose(algorithm: str, choice: Choice | None, words: st
 def test_a_case_that_does_not_exist_was_not_observed_either() -> None:
     result = CaseResult(0, Status.NOT_APPLICABLE)
     assert (shown("algorithm", result), shown("channels", result)) == ("n/a", "n/a")
+
+
+@pytest.mark.parametrize(
+    ("samples", "stop", "tau", "words"),
+    [
+        (5, StopReason.CALLS, 1.0, "n<6"),
+        (5, StopReason.CASE_TIME, 1.0, "n<8"),
+        # A look is judged at 99 %, which 6 samples cannot give, however independent they are.
+        (6, StopReason.CASE_TIME, 1.0, "n<8"),
+        (7, StopReason.BUDGET, 1.0, "n<8"),
+        (100, StopReason.CASE_TIME, 20.0, "n<8tau"),
+        (100, StopReason.CALLS, 20.0, "n<6tau"),
+        (3, None, None, "n<6"),  # a log of another tool
+        (20, None, None, ""),
+    ],
+)
+def test_no_interval_says_how_many_samples_it_takes(
+    samples: int, stop: StopReason | None, tau: float | None, words: str
+) -> None:
+    _, interval = result_columns(())[:2]
+    few = replace(TIMED, low_ns=None, high_ns=None, samples=samples, stop=stop, tau=tau)
+    assert interval[1](few) == words

@@ -241,6 +241,17 @@ def test_why_cases_do_not_apply_or_were_not_run_is_said_once(plan: Plan) -> None
     ]
 
 
+@pytest.mark.parametrize("checks", [0, 1])
+def test_why_rows_of_n_0_have_no_numbers(plan: Plan, checks: int) -> None:
+    wrong = 0 if checks else None
+    results = [CaseResult(i, Status.GOOD, stop=StopReason.CHECK_ONLY, wrong=wrong) for i in range(8)]
+    assert table.footer(replace(plan, checks=checks), results, "/r") == [
+        "# n/a: nothing was timed (-n 0)",
+        "# no wrong data" if checks else "# N/A: nothing was checked (-c 0)",
+        "# record   /r",
+    ]
+
+
 def test_memory_is_shown_where_it_was_asked_for(plan: Plan, results: list[CaseResult]) -> None:
     used = {"buffers": 2 * 2**20, "communicator": 3 * 2**29}
     asked = replace(plan, show=("p99", "memory"))
@@ -257,6 +268,13 @@ def test_disagreement_between_ranks_is_said(plan: Plan) -> None:
     assert "#       rank 1 on node1: 1 wrong, differs from rank 0" in table.footer(plan, [result], "/r")
 
 
+def test_the_header_says_how_far_two_ranks_clocks_may_be_apart(world: WorldInfo, plan: Plan) -> None:
+    head = table.header(world, Method(clock_error_ns=1500.0), plan, "1")
+    assert any(line.endswith("; the ranks' clocks agree within 3.00 us") for line in head)
+    shared = table.header(world, Method(clock_error_ns=0.0), plan, "1")
+    assert any(line.endswith("; the ranks share their host's clock") for line in shared)
+
+
 @pytest.mark.parametrize(
     ("limits", "words"),
     [
@@ -264,6 +282,9 @@ def test_disagreement_between_ranks_is_said(plan: Plan) -> None:
         (Limits(calls=0), "; nothing is timed (-n 0)"),
         (Limits(budget_seconds=120.0), " (2.5% below 50 us) or 0.5 s a case, 120 s in all"),
         (Limits(precision=0.005, small_precision=0.005), "; sampled to +-0.5% or 0.5 s a case"),
+        (Limits(precision=1e-4, small_precision=1e-4), "; sampled to +-0.01% or 0.5 s a case"),
+        (Limits(precision=0.0125), "; sampled to +-1.25% (2.5% below 50 us) or 0.5 s a case"),
+        (Limits(), "; sampled to +-1.0% (2.5% below 50 us) or 0.5 s a case"),
     ],
 )
 def test_the_header_says_how_it_was_sampled(world: WorldInfo, plan: Plan, limits: Limits, words: str) -> None:

@@ -55,4 +55,8 @@ for (const picture of document.querySelectorAll(".picture")) {
   });
   picture.addEventListener("pointerleave", hide);
 }
-addEventListener("scroll", hide, true);
+// The scrolling that brought the focus here ends after the first key: words that a key asked for stay with their mark.
+addEventListener("scroll", () => {
+  const mark = document.querySelector(".picture:focus .here");
+  if (mark) show(mark); else hide();
+}, true);
