@@ -25,7 +25,7 @@ _OF_RANKS = {
     "rails",
     _NCCL_TESTS,
 }  # commands that a launcher may start
-_PROGRAM_END = "_perf"
+_PROGRAM_ENDS = ("_perf", "_perf_mpi")
 
 
 def main() -> int:
@@ -49,7 +49,7 @@ def _arguments(argv: list[str]) -> list[str]:
     gives it, they are that test's: old job files run unchanged.
     """
     program = argv[0].rpartition("/")[2]
-    return [_NCCL_TESTS, program, *argv[1:]] if program.endswith(_PROGRAM_END) else argv[1:]
+    return [_NCCL_TESTS, program, *argv[1:]] if program.endswith(_PROGRAM_ENDS) else argv[1:]
 
 
 def _join_as_follower(arguments: list[str]) -> int | None:

@@ -10,6 +10,7 @@ from cyclopts.config import Env
 
 from busbw._version import __version__
 from busbw.cli.preset_values import PresetValues
+from busbw.cli.whole_numbers import whole_numbers
 
 if TYPE_CHECKING:
     from cyclopts.argument import Argument, ArgumentCollection
@@ -41,7 +42,7 @@ class Variables(Env):
 
 
 # Where flags of a run come from when the command line does not have them.
-OF_A_RUN: Final = (Variables("BUSBW_", command=False, show=False), PresetValues())
+OF_A_RUN: Final = (Variables("BUSBW_", command=False, show=False), PresetValues(), whole_numbers)
 
 
 def examples(*lines: str, note: str = "") -> str:
@@ -54,6 +55,7 @@ app = App(
     help="Measure collective communication on any cluster, and say whether the number is right.",
     version=__version__,
     help_format="plaintext",
+    config=whole_numbers,
     suppress_keyboard_interrupt=False,  # it would leave without a word
     help_epilogue=examples(
         "busbw devices",

@@ -9,23 +9,25 @@ from typing import TYPE_CHECKING
 
 from busbw.analysis.compare import Comparison, Rule, Verdict, compare_all
 from busbw.analysis.compare_arms import Arm, make_arm
-from busbw.analysis.scaling import Measured, scaling, spreads
-from busbw.cli.compare_inputs import Given, Tree, read_trees
+from busbw.analysis.scaling import Failed, Measured, scaling, spreads
+from busbw.cli.compare_inputs import Given, Tree, is_named, read_arm, read_trees
+from busbw.cli.samples import samples_and_digests
 from busbw.errors import ExitCode, UsageError
 from busbw.record.folder import environ_home
-from busbw.record.read import read_samples
 from busbw.reports import compare as report
 from busbw.reports import compare_scaling
 from busbw.settings.words import to_words
-from busbw.setup_series import is_series
+from busbw.setup_series import is_series, read_series
 from busbw.units import parse_fraction
 
 if TYPE_CHECKING:
+    from busbw.model.record import RunRecord
     from busbw.settings.compare import CompareSettings
     from busbw.settings.launch import LaunchSettings
     from busbw.settings.run import RunSettings
 
 _SPEC_ENDS = (".yaml", ".yml")
+_MEASURING = ("ops", "blocks", "order_seed", "one_at_a_time", "launch_timeout")
 
 
 def compare_command(
@@ -52,22 +54,29 @@ def compare_command(
             raise UsageError("a file of setups is compared alone", hint="put all setups into one file")
         return measure_setups(Path(specs[0]), options, settings, launch, argv)
     _refuse_measuring(options, settings, launch)
-    if series := _series_folders(words):
+    series = _series_folders(words)
+    if (options.save_env or options.export_setup) and (options.scaling or not series):
+        raise UsageError(
+            "--save-env and --export-setup are for series of setups, and these are not compared as one",
+            hint="leave them out, or name a series of `busbw compare SETUPS.yaml`",
+        )
+    if options.scaling:
+        return _show_scaling(words, series, settings.format)
+    if series:
         from busbw.cli.compare_setups import show_series
 
         return show_series(series, options, settings.format)
-    if options.scaling:
-        return _show_scaling(words, settings.format)
     return _compare_trees(read_trees(words), options, settings.format)
 
 
 def _refuse_measuring(options: CompareSettings, settings: RunSettings, launch: LaunchSettings) -> None:
     """Flags of measuring do nothing to what was measured."""
+    default = type(options)()
+    own = [name for name in _MEASURING if getattr(options, name) != getattr(default, name)]
     given = (
         *to_words(settings, ("format",)),
         *to_words(launch),
-        *(["--ops"] if options.ops else []),
-        *(["--one-at-a-time"] if options.one_at_a_time else []),
+        *(f"--{name.replace('_', '-')}" for name in own),
     )
     if given:
         raise UsageError(
@@ -95,9 +104,11 @@ def _series_folders(words: tuple[str, ...]) -> tuple[Path, ...]:
 def rule_of(options: CompareSettings) -> Rule:
     """The rule that the flags ask for. Raises UsageError."""
     return Rule(
-        delta=parse_fraction(options.delta),
-        q=parse_fraction(options.false_discoveries),
-        launch_spread=parse_fraction(options.launch_spread) if options.launch_spread else None,
+        delta=parse_fraction(options.delta, "--delta"),
+        q=parse_fraction(options.false_discoveries, "--false-discoveries"),
+        launch_spread=parse_fraction(options.launch_spread, "--launch-spread")
+        if options.launch_spread
+        else None,
     )
 
 
@@ -147,13 +158,15 @@ def print_comparisons(made: Sequence[tuple[str, Comparison]], format_name: str) 
 
 
 def exit_code(comparisons: Sequence[Comparison], *, gate: bool) -> ExitCode:
-    """0, or with a gate: 1 for anything slower or failed, 0 where everything was compared and is the same or
-    faster, else 3.
+    """0, or with a gate: 1 for anything slower or failed, or wrong data of anyone, 0 where everything was
+    compared and is the same or faster, else 3.
     """
     if not gate:
         return ExitCode.OK
     count = {verdict: sum(each.count(verdict) for each in comparisons) for verdict in Verdict}
-    failed = any(arm.failures for each in comparisons for arm in each.candidates)
+    failed = any(arm.failures for each in comparisons for arm in each.candidates) or any(
+        each.baseline.wrong for each in comparisons
+    )
     if count[Verdict.SLOWER] or count[Verdict.FAILED] or failed:
         return ExitCode.BAD_VERDICT
     good = count[Verdict.SAME] + count[Verdict.FASTER]
@@ -161,15 +174,21 @@ def exit_code(comparisons: Sequence[Comparison], *, gate: bool) -> ExitCode:
     return ExitCode.OK if whole else ExitCode.UNDECIDED
 
 
-def _show_scaling(words: tuple[str, ...], format_name: str) -> ExitCode:
-    from busbw.cli.compare_inputs import read_records
+def _show_scaling(words: tuple[str, ...], series: tuple[Path, ...], format_name: str) -> ExitCode:
     from busbw.references.load import built_in
 
-    measured = []
-    for word in words:
-        for record, folder in read_records(word):
-            measured.append(Measured(record, spreads(read_samples(folder)) if folder is not None else {}))
-    rows = scaling(measured, built_in())
+    measured: list[Measured] = []
+    failed: list[Failed] = []
+    if series:
+        measured, failed = _of_series(series)
+    for word in () if series else words:
+        given = read_arm(word)
+        setup = given.name if is_named(word) else ""
+        measured += [
+            _measured(record, folder, setup)
+            for record, folder in zip(given.records, given.folders, strict=True)
+        ]
+    rows = scaling(measured, built_in(), failed)
     if format_name == "json":
         sys.stdout.write(compare_scaling.json_text(rows))
     elif format_name == "csv":
@@ -177,3 +196,22 @@ def _show_scaling(words: tuple[str, ...], format_name: str) -> ExitCode:
     else:
         print(*compare_scaling.table(rows), sep="\n")
     return ExitCode.OK
+
+
+def _of_series(folders: Sequence[Path]) -> tuple[list[Measured], list[Failed]]:
+    """Every launch of series of setups: with a record, or failed before its ranks were there."""
+    measured, failed = [], []
+    for folder in folders:
+        series, records = read_series(folder)
+        for outcome in series.outcomes:
+            record = records.get(outcome.folder)
+            if record is not None and (record.world is not None or not outcome.error):
+                measured.append(_measured(record, folder / outcome.folder, outcome.setup))
+            elif outcome.error:
+                failed.append(Failed(outcome.setup, outcome.nodes, outcome.error))
+    return measured, failed
+
+
+def _measured(record: RunRecord, folder: Path | None, setup: str) -> Measured:
+    rows = samples_and_digests(folder, record)[0] if folder is not None else None
+    return Measured(record, spreads(rows) if rows is not None else {}, setup)

@@ -15,6 +15,7 @@ from busbw.errors import UsageError
 from busbw.model.record import RunRecord
 from busbw.record.folder import environ_home, find_run, is_started
 from busbw.record.read import read_record
+from busbw.setup_series import SERIES_FILE
 
 if TYPE_CHECKING:
     from busbw.importers.files import Reading
@@ -50,17 +51,35 @@ def read_trees(words: Sequence[str]) -> tuple[Tree, ...]:
 
 def read_arm(word: str) -> Given:
     """``NAME=RUN,RUN`` or ``RUN``: a run's name, folder or log, or a folder of logs. Raises UsageError."""
-    named = _NAMED.fullmatch(word) if not Path(word).exists() else None
+    named = _named(word)
     name, rest = (named[1], named[2]) if named else ("", word)
     parts = [rest] if Path(rest).exists() else [part for part in rest.split(",") if part]
     found = [pair for part in parts for pair in read_records(part)]
     if not found:
-        raise UsageError(f"nothing in {word}", hint="name runs (`busbw list`), logs or folders of logs")
+        raise UsageError(f"nothing in {word}", hint=_hint_of(Path(word)))
     return Given(
         name or _name_of(rest, [record for record, _ in found]),
         tuple(record for record, _ in found),
         tuple(folder for _, folder in found),
     )
+
+
+def _hint_of(path: Path) -> str:
+    """What to name instead of a folder without a log."""
+    if (path.parent / SERIES_FILE).is_file():
+        return f"name the series itself: {path.parent}"
+    if path.is_dir() and any(map(is_started, path.iterdir())):
+        return f"name the runs in it one by one: {path}/*"
+    return "name runs (`busbw list`), logs or folders of logs"
+
+
+def is_named(word: str) -> bool:
+    """Whether a word gives its arm a name."""
+    return _named(word) is not None
+
+
+def _named(word: str) -> re.Match[str] | None:
+    return None if Path(word).exists() else _NAMED.fullmatch(word)
 
 
 def _name_of(word: str, records: Sequence[RunRecord]) -> str:

@@ -6,18 +6,28 @@ import os
 import secrets
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from busbw import setup_series
 from busbw.analysis.compare import Comparison, compare_all
-from busbw.analysis.compare_setups import choices, effects, reaches, setup_arms, winner
-from busbw.errors import ExitCode, UsageError
+from busbw.analysis.compare_setups import (
+    Reach,
+    choices,
+    effects,
+    reaches,
+    setup_arms,
+    winner,
+    wrong_data,
+)
+from busbw.errors import BusbwError, ExitCode, UsageError
 from busbw.planning.make import make_plan
-from busbw.planning.setups import Setup, blocks, env_file, nccl_conf, one_at_a_time, resolve, variables
+from busbw.planning.setups import Setup, blocks, env_file, nccl_conf, one_at_a_time, over, resolve, variables
 from busbw.reports import compare as plain
 from busbw.reports import compare_setups as report
+from busbw.settings.compare import LAUNCH_SECONDS
 from busbw.settings.setups import read_setups
 from busbw.units import parse_duration
 
@@ -46,17 +56,33 @@ def measure_setups(
         raise UsageError("--launches is the number of blocks here", hint="give --blocks")
     if options.blocks < 1:
         raise UsageError(f"--blocks {options.blocks} is too small", hint="give 1 or more; 6 for an interval")
+    _check_verdict(setups, options)
     seed = secrets.randbits(32) if options.order_seed is None else options.order_seed
     nodes = _node_counts(launch)
     environ = _own_variables(launch)
-    start = _starter(operations, options, settings, launch, environ, argv)
+    for setup in setups:
+        _check_flags(setup, operations, settings)
+    planned = [(setup, many) for setup in setups for many in nodes or (0,)]
+    start = _starter(operations, options, settings, launch, environ, argv, planned)
     if settings.dry_run:
-        _print_dry_run(setups, options.blocks, seed, nodes, environ)
+        _print_dry_run(setups, options.blocks, seed, nodes, environ, is_here=launch.on is None)
         return ExitCode.OK
     series = setup_series.measure(setups, options.blocks, seed, nodes, environ, start, sys.stderr)
     print(f"series   {series.folder}", file=sys.stderr)
     code = show_series((series.folder,), options, settings.format)
     return ExitCode.INTERRUPTED if series.stopped else code
+
+
+def _check_verdict(setups: Sequence[Setup], options: CompareSettings) -> None:
+    """What is asked of the verdicts: told before hours of launches, not after them. Raises UsageError."""
+    from busbw.cli.compare import rule_of
+
+    rule_of(options)
+    if options.save_env and not os.access(options.save_env.parent, os.W_OK):
+        raise UsageError(f"cannot write {options.save_env}", hint="name a file that you can write")
+    names = [setup.name for setup in setups]
+    if options.export_setup and options.export_setup not in names:
+        raise UsageError(f"no setup {options.export_setup!r}", hint=f"the file has: {', '.join(names)}")
 
 
 def _setups(path: Path, options: CompareSettings) -> tuple[Setup, ...]:
@@ -87,9 +113,32 @@ def _node_counts(launch: LaunchSettings) -> tuple[int, ...]:
 
 def _own_variables(launch: LaunchSettings) -> dict[str, str]:
     """--env and --env-file: over every setup's own, so said."""
-    from busbw.launchers.variables import read_variables
+    from busbw.launchers.variables import read_here, read_variables
 
+    if launch.on is None:
+        return read_here(launch, os.environ)
     return dict(read_variables(launch.env, launch.env_file))
+
+
+def _check_flags(setup: Setup, operations: tuple[str, ...], settings: RunSettings) -> None:
+    """Raises UsageError for what no launch of a setup could be: it must not end a series in the middle."""
+    own = replace(settings, **setup.flags)
+    try:
+        make_plan(operations, own, "null", max(own.ranks or 1, 1))
+    except UsageError as error:
+        if not setup.flags:
+            raise
+        raise UsageError(f"setup {setup.name}: {error.message}", hint=error.hint) from error
+
+
+def _limit_seconds(options: CompareSettings, launch: LaunchSettings) -> float | None:
+    """How long a launch may run. By default, none where launches are jobs of a queue: it has limits of its
+    own, and a node may fetch an image first.
+    """
+    if options.launch_timeout:
+        return parse_duration(options.launch_timeout, "--launch-timeout")
+    in_queue = launch.on is not None and launch.on != "hosts" and not launch.job_id
+    return None if in_queue else LAUNCH_SECONDS
 
 
 def _starter(
@@ -99,37 +148,47 @@ def _starter(
     launch: LaunchSettings,
     environ: dict[str, str],
     argv: tuple[str, ...],
+    planned: Sequence[tuple[Setup, int]],
 ) -> Starter:
+    limit_seconds = _limit_seconds(options, launch)
     if launch.on is not None:
         from busbw.cli.on import settled
 
         launch = settled(launch)
-        make_plan(operations, settings, "null", max(settings.ranks or 1, 1))
-        return setup_series.engine_starter(operations, settings, launch, environ, argv, sys.stderr)
+        return setup_series.engine_starter(
+            operations, settings, launch, environ, limit_seconds, argv, sys.stderr, planned
+        )
     from busbw.launchers.choose import local_request, rank_count
     from busbw.probes.backends import choose_backend
 
-    if left := [name for name in launch.given() if name not in ("env", "env_file")]:
+    if left := [name for name in launch.given() if name not in ("env", "env_file", "library_path")]:
         flag = "--" + left[0].replace("_", "-")
         raise UsageError(f"{flag} needs an engine", hint="give --on hosts, slurm, kubernetes, pbs or batch")
     backend = choose_backend(settings.backend, settings.nccl or None)
     ranks = rank_count(settings.ranks, backend)
     make_plan(operations, settings, backend, ranks)
     request_for = partial(local_request, backend, settings.world, ranks)
-    limit_seconds = parse_duration(options.launch_timeout)
     return setup_series.local_starter(
         operations, settings, backend, ranks, request_for, environ, limit_seconds, argv, sys.stderr
     )
 
 
 def _print_dry_run(
-    setups: Sequence[Setup], count: int, seed: int, nodes: Sequence[int], environ: dict[str, str]
+    setups: Sequence[Setup],
+    count: int,
+    seed: int,
+    nodes: Sequence[int],
+    environ: dict[str, str],
+    *,
+    is_here: bool,
 ) -> None:
     for setup in setups:
+        # What stands behind the folders on other hosts is known there alone.
+        inherited = os.environ if is_here else dict.fromkeys(setup.prepend, "...")
         print(f"# setup {setup.name}" + (f", extends {', '.join(setup.lineage)}" if setup.lineage else ""))
         for name in setup.unset:
             print(f"unset {name}")
-        for name, value in variables(setup, os.environ).items():
+        for name, value in variables(setup, inherited).items():
             over = f"  # --env has {environ[name]}" if name in environ else ""
             print(f"{name}={value}{over}")
         for name, value in setup.flags.items():
@@ -153,7 +212,8 @@ def show_series(folders: Sequence[Path], options: CompareSettings, format_name: 
         setup_arms(series.folder.name, names, series.outcomes, records, nodes) for nodes in series.nodes
     ]
     comparisons = compare_all(groups, rule_of(options))
-    _print(series, list(zip(series.nodes, comparisons, strict=True)), format_name)
+    told = reaches(series.names, series.outcomes, records)
+    _print(series, told, list(zip(series.nodes, comparisons, strict=True)), format_name)
     if options.save_env is not None:
         _export(series, comparisons, options)
     code = exit_code(comparisons, gate=options.gate)
@@ -169,27 +229,40 @@ def _names(series: Series, baseline: str) -> list[str]:
     return sorted(names, key=lambda name: name != (baseline or names[0]))
 
 
-def _print(series: Series, made: Sequence[tuple[int, Comparison]], format_name: str) -> None:
-    told = reaches(series.names, series.outcomes)
+def _print(
+    series: Series, told: Sequence[Reach], made: Sequence[tuple[int, Comparison]], format_name: str
+) -> None:
     gains = [(nodes, effect) for nodes, comparison in made for effect in effects(comparison)]
     best = [(nodes, choice) for nodes, comparison in made for choice in choices(comparison)]
     if format_name == "json":
-        sys.stdout.write(report.json_text(series.setups, told, made, gains, best))
+        sys.stdout.write(report.json_text(series.setups, told, made, gains, best, _fields(series)))
     elif format_name == "csv":
         for position, (_, comparison) in enumerate(made):
             print(*plain.csv_text(comparison).splitlines()[1 if position else 0 :], sep="\n")
     else:
         print(f"# series   {_told(series)}")
+        if series.environ:
+            words = " ".join(f"{name}={value}" for name, value in series.environ.items())
+            print(f"# env      {words}; in every launch, over the setups' own")
         print(*report.table(series.setups, told, made, gains, best), sep="\n")
 
 
+def _fields(series: Series) -> dict[str, Any]:
+    return {
+        "name": series.folder.name,
+        "seed": series.seed,
+        "environ": dict(series.environ),
+        "launches": len(series.outcomes),
+        "planned": series.planned,
+        "stopped": series.stopped,
+    }
+
+
 def _told(series: Series) -> str:
-    done = len({outcome.block for outcome in series.outcomes})
     text = f"{series.folder.name}: {len(series.order)} blocks in random order, seed {series.seed}"
-    cut = (
-        f"; CUT SHORT ({series.stopped}) in block {done}: later blocks are missing" if series.stopped else ""
-    )
-    return text + cut
+    if not series.stopped:
+        return text
+    return f"{text}; CUT SHORT ({series.stopped}): {len(series.outcomes)} of {series.planned} launches"
 
 
 def _export(series: Series, comparisons: Sequence[Comparison], options: CompareSettings) -> None:
@@ -197,17 +270,32 @@ def _export(series: Series, comparisons: Sequence[Comparison], options: CompareS
     assert options.save_env is not None
     best = winner(comparisons)
     name = options.export_setup or best.setup
-    chosen = [setup for setup in series.setups if setup.name == name]
+    chosen = [over(setup, series.environ) for setup in series.setups if setup.name == name]
     if not chosen:
         raise UsageError(f"no setup {name!r}", hint=f"the series has: {', '.join(series.names)}")
+    if wrong := wrong_data(comparisons, name):
+        raise BusbwError(
+            f"{options.save_env} is not written: setup {name} had {wrong}",
+            hint="name a setup whose data were right with --export-setup",
+        )
+    if not options.export_setup and any(
+        each.baseline.failures for each in comparisons if each.baseline.name == name
+    ):
+        raise BusbwError(
+            f"{options.save_env} is not written: the default, {name}, did not complete every launch, and no"
+            " other setup is FASTER somewhere and SLOWER, FAILED or short of a launch nowhere",
+            hint="name a setup with --export-setup",
+        )
     remarks = (
         f"setup {name}, from series {series.folder.name} of busbw compare",
         "chosen by name" if options.export_setup else best.why,
+        *([f"the series was cut short: {series.stopped}"] if series.stopped else []),
     )
     conf = options.save_env.with_name(options.save_env.name + ".nccl.conf")
+    texts = {options.save_env: env_file(chosen[0], remarks), conf: nccl_conf(chosen[0], remarks)}
     try:
-        options.save_env.write_text(env_file(chosen[0], remarks))
-        conf.write_text(nccl_conf(chosen[0], remarks))
+        for path, text in texts.items():
+            path.write_text(text)
     except OSError as error:
         raise UsageError(
             f"cannot write {options.save_env}: {error.strerror}", hint="name a file that you can write"

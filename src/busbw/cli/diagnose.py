@@ -9,20 +9,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from busbw.analysis.expectation import expect
-from busbw.analysis.limits import wires_of, wires_of_node
 from busbw.analysis.matching import kind_of
+from busbw.analysis.ways import ways_of
+from busbw.analysis.wires import wires_of, wires_of_node
+from busbw.cli.preset_values import user_files
+from busbw.cli.samples import samples_and_digests
 from busbw.diagnosis.engine import answer, diagnose, exit_code
 from busbw.diagnosis.subject import Subject
 from busbw.errors import ExitCode, UsageError
 from busbw.model.conclusion import QUESTIONS
 from busbw.model.record import RunRecord
 from busbw.record.folder import NSYS_FOLDER, environ_home
-from busbw.record.read import read_digests, read_samples
 from busbw.references import load
 from busbw.reports import diagnosis as report
 
 if TYPE_CHECKING:
-    from busbw.analysis.limits import Wires
+    from busbw.analysis.wires import Wires
     from busbw.model.conclusion import Answer, Conclusion, Question
     from busbw.model.profile import Profile
 
@@ -102,17 +104,18 @@ def subject_of(record: RunRecord, folder: Path | None) -> Subject:
     # Times under a profiler are held against nothing.
     references = () if record.profiled else (*load.saved(environ_home()), *known)
     expectation = expect((record,), references, known=known, wires=wires)
-    subject = Subject(record, expectation, kind, wires)
+    subject = Subject(record, expectation, kind, wires, preset_files=user_files())
     if folder is None:
         return subject
-    return replace(subject, samples=read_samples(folder), digests=read_digests(folder))
+    samples, digests = samples_and_digests(folder, record)
+    return replace(subject, samples=samples, digests=digests)
 
 
 def _wires(record: RunRecord, machine: str) -> Wires:
     """Line rates as the machine states them; where it does not, those that a preset has of its instance type,
     or of the machines that the log is known to be of.
     """
-    wires = wires_of(record.machine, record.environment.get("variables", {}))
+    wires = wires_of(record.machine, record.environment.get("variables", {}), ways_of(record))
     if wires.network_gb_per_s is not None:
         return wires
     for name, node in _preset_nodes(record, machine):
@@ -126,7 +129,6 @@ def _wires(record: RunRecord, machine: str) -> Wires:
 
 
 def _preset_nodes(record: RunRecord, machine: str) -> Iterator[tuple[str, Mapping[str, object]]]:
-    from busbw.cli.preset_values import user_files
     from busbw.settings import preset
 
     places = record.world.places if record.world is not None else ()

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from busbw.analysis.compare_arms import LAUNCH_TIMES, CaseKey, key_of
 from busbw.analysis.expectation import (
     ONE_LAUNCH_TOLERANCE,
     Answer,
     Expectation,
     expect,
-    reference_of,
+    variables_of,
 )
 from busbw.analysis.gates import PUBLISHED, Bound, Gate, Least, overall
-from busbw.analysis.limits import Wires, wires_from_topology
+from busbw.analysis.own_reference import launches_of, reference_of, refuse_several_kinds
+from busbw.analysis.wires import Wires, wires_from_topology
 from busbw.errors import ExitCode, UsageError
+from busbw.model.collective import collective
 from busbw.model.record import RunRecord
-from busbw.model.result import Status
 from busbw.record.folder import environ_home
 from busbw.references import load
 from busbw.references.reference import log_deviation
@@ -66,8 +67,8 @@ def judge(records: Sequence[RunRecord], options: ExpectSettings, format_name: st
         known=load.built_in(),
         named=bool(options.reference),
         same_version=options.same_version,
-        tolerance=parse_fraction(options.tolerance) if options.tolerance else None,
-        wires=_wires(options.topology),
+        tolerance=parse_fraction(options.tolerance, "--tolerance") if options.tolerance else None,
+        wires=_wires(options.topology, variables_of(records[0])),
     )
     gates = [_gate(expectation, least) for least in _least(options.least)]
     _print(expectation, gates, format_name)
@@ -81,27 +82,32 @@ def _references(names: tuple[str, ...]) -> tuple[Reference, ...]:
     return tuple(reference for name in names for reference in load.find(name, home))
 
 
-def _wires(topology: Path | None) -> Wires | None:
+def _wires(topology: Path | None, variables: Mapping[str, str]) -> Wires | None:
     if topology is None:
         return None
     try:
-        return wires_from_topology(topology.read_text(encoding="utf-8"))
+        return wires_from_topology(topology.read_text(encoding="utf-8"), variables)
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(
             f"cannot read {topology}: {error}", hint="name a file of NCCL_TOPO_DUMP_FILE"
         ) from error
 
 
+_LEAST_HINT: Final = "write --least 1G=340, or --least alltoall:1G=40 of one operation"
+
+
 def _least(words: tuple[str, ...]) -> list[Least]:
     found = []
     for word in words:
         size, equals, least = word.partition("=")
+        operation, colon, rest = size.rpartition(":")
         try:
-            found.append(Least(parse_size(size), float(least)))
+            bound = Least(parse_size(rest), float(least), collective(operation).name if colon else "")
         except ValueError as error:
-            raise UsageError(f"--least {word!r} is not SIZE=GB/s", hint="write --least 1G=340") from error
-        if not equals or found[-1].least_gb_per_s <= 0:
-            raise UsageError(f"--least {word!r} is not SIZE=GB/s", hint="write --least 1G=340")
+            raise UsageError(f"--least {word!r} is not SIZE=GB/s", hint=_LEAST_HINT) from error
+        if not equals or not 0 < bound.least_gb_per_s < math.inf:  # nan is neither
+            raise UsageError(f"--least {word!r} is not SIZE=GB/s", hint=_LEAST_HINT)
+        found.append(bound)
     return found
 
 
@@ -115,9 +121,10 @@ def _gate(expectation: Expectation, least: Least) -> tuple[str, Gate]:
             ).judge(),
         )
         for case in expectation.cases
-        if case.key.size_bytes >= least.from_bytes and case.measured_gb_per_s is not None
+        if least.of(case.key.collective, case.key.size_bytes) and case.measured_gb_per_s is not None
     ]
     name = f"{least.least_gb_per_s:g} GB/s from {format_size(least.from_bytes)} on"
+    name = f"{least.operation}: {name}" if least.operation else name
     if not judged:
         return f"{name}: undecided, no case is that large", Gate.UNDECIDED
     gate = overall([each for _, each in judged])
@@ -140,22 +147,16 @@ def _print(expectation: Expectation, gates: Sequence[tuple[str, Gate]], format_n
 def _code(expectation: Expectation, gates: Sequence[Gate]) -> ExitCode:
     if expectation.count(Answer.BELOW) or expectation.count(Answer.FAILED) or Gate.FAIL in gates:
         return ExitCode.BAD_VERDICT
-    if expectation.count(Answer.UNDECIDED) or Gate.UNDECIDED in gates:
+    if expectation.count(Answer.UNDECIDED) or Gate.UNDECIDED in gates or expectation.arm.damaged:
         return ExitCode.UNDECIDED
     known = expectation.count(Answer.EXPECTED) + expectation.count(Answer.ABOVE)
     return ExitCode.OK if known or gates else ExitCode.UNDECIDED
 
 
 def _save(name: str, records: Sequence[RunRecord]) -> None:
-    """Times of every launch: those of a series, or one of each record."""
-    times: dict[CaseKey, tuple[float, ...]] = {}
-    for record in records:
-        for case, result in zip(record.plan.cases, record.results, strict=True):
-            if result.status is not Status.GOOD or not result.time_ns:
-                continue
-            own = tuple(result.evidence.get(LAUNCH_TIMES, ())) or (result.time_ns,)
-            times[key_of(case)] = (*times.get(key_of(case), ()), *own)
-    made = reference_of(name, records[0], times, records[1:])
+    """Raises UsageError where the records are not launches of one thing."""
+    refuse_several_kinds(name, records)
+    made = reference_of(name, records[0], launches_of(records), records[1:])
     if not made:
         raise UsageError("the run has no bus bandwidth to keep", hint="save a run of two ranks or more")
     path = load.save(tuple(made), name, environ_home())
@@ -186,7 +187,8 @@ def _save_notes(made: Sequence[Reference]) -> list[str]:
         most = max((need.known for need in needs if need is not None), default=0)
         notes.append(
             f"{len(wide)} of {len(points)} points scatter too much for a run of one launch to be called"
-            f" expected" + (f"; about {most} more launches would do for most" if most else "")
+            f" expected"
+            + (f"; about {most} more launch{'es' if most != 1 else ''} would do for most" if most else "")
         )
     return notes
 

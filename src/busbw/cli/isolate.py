@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from busbw.cli.run import run
 from busbw.errors import ExitCode, UsageError
+from busbw.launchers.leave_out import without
 from busbw.model.event import Event, EventKind
 from busbw.model.finding import Finding, Severity
 
@@ -24,7 +25,7 @@ def hunt(
     kind: str, own: HuntSettings, settings: RunSettings, launch: LaunchSettings, argv: tuple[str, ...]
 ) -> ExitCode:
     """Hunt until it is over. A host that dies or hangs is a finding, and the hunt begins again without it,
-    where this process names the hosts.
+    where this process can say so (launchers.leave_out).
     """
     hunted = replace(settings, hunt=own.to_word(kind))
     lost: tuple[Finding, ...] = ()
@@ -32,15 +33,24 @@ def hunt(
         heard: list[Event] = []
         code = run((kind,), hunted, launch, argv, hear=heard.append, before=lost)
         host, why = lost_host(heard)
-        rest = without(launch, host) if code is ExitCode.RANK_FAILED and host else None
+        node = node_of(heard, host)
+        rest = without(launch, host, node) if code is ExitCode.RANK_FAILED and host else None
         if rest is None:
             break
         claim = f"{host}: lost during the hunt: {why}"
-        lost = (*lost, Finding(Severity.ERROR, claim, hint="take it out of service", host=host, check=CHECK))
+        lost = (*lost, Finding(Severity.ERROR, claim, hint=_leave_out(node), host=host, check=CHECK))
         print(f"{claim}; beginning again without it", file=sys.stderr, flush=True)
         launch = rest
     is_decided = code in (ExitCode.OK, ExitCode.UNDECIDED)
     return ExitCode.BAD_VERDICT if lost and is_decided else code
+
+
+def _leave_out(node: str) -> str:
+    """The same flag and term that a slow host gets of the verdict, which knows of nobody who is gone."""
+    return (
+        f"take it out of service; until then --exclude={node} in Slurm, kubernetes.io/hostname NotIn [{node}]"
+        " in Kubernetes"
+    )
 
 
 def lost_host(heard: list[Event]) -> tuple[str, str]:
@@ -51,18 +61,15 @@ def lost_host(heard: list[Event]) -> tuple[str, str]:
     return (str(errors[-1]["host"]), str(errors[-1]["message"])) if errors else ("", "")
 
 
-def without(launch: LaunchSettings, host: str) -> LaunchSettings | None:
-    """The launch on the other hosts; None where this process does not name hosts, or none is left."""
-    from busbw.launchers.hosts_list import read_places
-
-    if launch.on != "hosts" or not (launch.hosts or launch.hostfile):
-        return None
-    places = read_places(launch)
-    left = [place for place in places if place.name != host]
-    if len(left) == len(places) or len(left) < 2:
-        return None
-    words = (place.host if place.slots is None else f"{place.host}:{place.slots}" for place in left)
-    return replace(launch, hosts=",".join(words), hostfile=None, nodes="")
+def node_of(heard: list[Event], host: str) -> str:
+    """The engine's own name of a host, where ranks met there and told it; else its name."""
+    places = [
+        place for item in heard if item["event"] == EventKind.HEADER for place in item["world"]["places"]
+    ]
+    for place in places:
+        if place["host"] == host:
+            return str(place["slurm_node"] or place["kubernetes_node"] or host)
+    return host
 
 
 def simulate(
@@ -91,8 +98,10 @@ def simulate(
             f"{bad} slow switches of {per_switch} parts each among {parts}",
             hint="give 2 switches or more of 2 parts or more, --simulate 64 --per-switch 8",
         )
+    if format_name not in ("table", "json"):
+        raise UsageError(f"--format {format_name} has no form for simulated hunts", hint="use table or json")
     rules = make_rules(own, seed or 0)
-    shares = (parse_fraction(own.loss), parse_fraction(noise))
+    shares = (parse_fraction(own.loss, "--loss"), parse_fraction(noise, "--noise"))
     found = trial(rules, parts, bad, *shares, hunts, per_leaf=per_switch)
     if format_name == "json":
         print(json.dumps(found.to_fields()))

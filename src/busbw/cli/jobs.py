@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from busbw import job_end, job_session, job_submit
-from busbw.errors import BusbwError, ExitCode
+from busbw.cli.followers import print_line
+from busbw.errors import BusbwError, ExitCode, UsageError
 from busbw.launchers.engine import Handle, JobState, Phase, load
 from busbw.model.record import RunStatus
 from busbw.record import close
 from busbw.record import folder as folders
 from busbw.record.owner import is_owned
+from busbw.record.printed import Reading
 from busbw.settings.engines import ENGINES
 
 if TYPE_CHECKING:
@@ -38,10 +40,12 @@ _CSV_COLUMNS = {
 
 @dataclass(frozen=True)
 class _Row:
-    """One job: its run, its handle, the engine's word on it, and whether its record is home."""
+    """One job: its run, its handle (None where its file was damaged), the engine's word on it, and whether
+    its record is home.
+    """
 
     folder: Path
-    handle: Handle
+    handle: Handle | None
     state: JobState | None
     is_home: bool
 
@@ -90,9 +94,12 @@ def _jobs() -> list[Path]:
 
 
 def _row(folder: Path) -> _Row:
-    handle = job_submit.read_handle(folder)
     is_home = close.read_status(folder) not in (None, RunStatus.RUNNING)
     state = None
+    try:
+        handle = job_submit.read_handle(folder)
+    except UsageError:  # a full disk, a hand: the others are listed all the same
+        return _Row(folder, None, None, is_home)
     if not is_home:  # what has ended here needs no question to the engine
         with contextlib.suppress(BusbwError):
             state = load(handle.engine).state(handle)
@@ -104,13 +111,13 @@ def _fields(row: _Row) -> dict[str, str]:
         state, record = Phase.ENDED.value, str(getattr(close.read_status(row.folder), "value", ""))
     else:
         state = "unknown" if row.state is None else row.state.phase.value
-        record = "busbw attach brings it"
+        record = "busbw attach brings it" if row.handle is not None else f"{folders.JOB_FILE} cannot be read"
         if row.state is not None and row.state.why:
             state += f" ({row.state.why})"
     return {
         "run": row.folder.name,
-        "engine": row.handle.engine,
-        "job": row.handle.id,
+        "engine": row.handle.engine if row.handle is not None else "",
+        "job": row.handle.id if row.handle is not None else "",
         "state": state,
         "record": record,
     }
@@ -134,7 +141,7 @@ def attach(run: str, format_name: str) -> int:
             display.handle,
             sys.stderr,
             cancels=False,
-            raw=(lambda line: print(line, flush=True)) if is_command else None,
+            raw=print_line if is_command else None,
         )
         code = job_session.follow(following)
     if following.left:
@@ -150,8 +157,8 @@ def _show_ended(folder: Path, handle: Handle, format_name: str, *, is_command: b
         with contextlib.suppress(BusbwError):
             job_end.clean(handle, folder)
     if is_command:
-        log = folder / folders.LOG_FILE
-        print(log.read_text(errors="replace") if log.is_file() else "", end="")
+        for line in Reading(folder).new():
+            print_line(line)
     else:
         show(folder.name, format_name)
     code = job_end.ended_code(folder)

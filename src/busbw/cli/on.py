@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from busbw import job_end, job_session, job_submit
+from busbw.cli.followers import leave_follower, print_line
 from busbw.cli.judged import check_references, judged
 from busbw.errors import BusbwError, ExitCode, SiteError, UsageError
 from busbw.launchers.before import look_before
-from busbw.launchers.engine import Job, JobRequest, Work, load
+from busbw.launchers.engine import ASKS_FOLLOWER, Job, JobRequest, Work, load
 from busbw.launchers.interrupt import Interrupt
 from busbw.launchers.settle import settle
-from busbw.launchers.variables import read_variables
+from busbw.launchers.variables import library_folders, read_variables
 from busbw.model.event import Emit, Event, EventKind, event
 from busbw.planning.json_file import INLINE, read_text
 from busbw.planning.make import make_plan, without_pattern
@@ -78,6 +79,7 @@ def run_on(
     for (folder, _), findings in zip(started, found, strict=False):
         with contextlib.suppress(OSError):  # a full disk: whoever follows says so
             keep(folder, findings)
+    _leave_followers(started if launch.detach else started[1:])
     if len(started) > 1:
         numbers = ", ".join(handle.id for _, handle in started)
         print(f"{len(started)} jobs: {numbers}; `busbw jobs --format csv` lists them", file=sys.stderr)
@@ -137,12 +139,14 @@ def _measuring(operations: tuple[str, ...], settings: RunSettings, launch: Launc
     """The job of one run. Its ranks get the settings as words, and join whoever starts them."""
     folder = _folder("+".join(operations[:4]) or "streams", dry=settings.dry_run)
     words = ("run", *operations, *to_words(settings, _OWN), "--format=jsonl", f"--deliver={folder}")
+    environ = read_variables(launch.env, launch.env_file)
     return Job(
         run_id=folder.name,
         folder=str(folder),
         work=Work(words),
         launch=launch,
-        environ=read_variables(launch.env, launch.env_file),
+        environ=environ,
+        prepend=library_folders(launch.library_path, environ),
         backend=settings.backend,
         world=settings.world,
         ranks=settings.ranks,
@@ -191,6 +195,18 @@ def _submit_all(
             except BusbwError as error:
                 raise _with_fates(error, started) from error
         return started, interrupt.requested
+
+
+def _leave_followers(unwatched: list[tuple[Path, Handle]]) -> None:
+    """Processes in the background for those of the jobs that ask for something when they start."""
+    for folder, handle in unwatched:
+        if handle.details.get(ASKS_FOLLOWER):
+            pid = leave_follower(folder)
+            print(
+                f"note: process {pid} stays here to send busbw to job {handle.id} when it starts, and to"
+                " bring its record home",
+                file=sys.stderr,
+            )
 
 
 def _with_fates(error: BusbwError, started: list[tuple[Path, Handle]]) -> BusbwError:
@@ -289,15 +305,17 @@ def execute(command: tuple[str, ...], launch: LaunchSettings, argv: tuple[str, .
     if launch.on is None:
         raise UsageError("no engine given", hint="give --on hosts, slurm or kubernetes")
     launch = settled(launch)
-    if "," in launch.nodes:
+    if len(_node_counts(launch.nodes)) > 1:
         raise UsageError("exec takes one number of nodes", hint="give -N once for each command")
     folder = _folder("exec", dry=dry_run)
+    environ = read_variables(launch.env, launch.env_file)
     job = Job(
         run_id=folder.name,
         folder=str(folder),
         work=Work(command, is_busbw=False),
         launch=launch,
-        environ=read_variables(launch.env, launch.env_file),
+        environ=environ,
+        prepend=library_folders(launch.library_path, environ),
     )
     (request,) = _requests([job])
     if dry_run:
@@ -307,6 +325,7 @@ def execute(command: tuple[str, ...], launch: LaunchSettings, argv: tuple[str, .
     if interrupted:
         _cancel(folder, handle)
     elif launch.detach:
+        _leave_followers([(folder, handle)])
         return ExitCode.OK
     with contextlib.closing(_display("table")) as display:
         following = job_session.start_following(
@@ -315,7 +334,7 @@ def execute(command: tuple[str, ...], launch: LaunchSettings, argv: tuple[str, .
             display.handle,
             sys.stderr,
             wait=launch.wait,
-            raw=lambda line: print(line, flush=True),
+            raw=print_line,
         )
         code = job_session.follow(following)
     return job_end.shell_code(folder, code)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from busbw.cli.preset_values import flags_of, user_files
-from busbw.errors import ExitCode, UsageError
+from busbw.errors import BusbwError, ExitCode, UsageError
 from busbw.settings.preset import Preset, read_preset
 from busbw.settings.preset_file import ENGINE_SECTIONS, load_file
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from busbw.settings.run import RunSettings
 
 _SOME_RANKS: Final = 2
-_IMAGE: Final = "image"
 
 
 def check(path: Path) -> ExitCode:
@@ -31,7 +30,8 @@ def check(path: Path) -> ExitCode:
         now = read_preset(full, (*others, path))
         count += not body.get("abstract")
         for preset in (now, *(read_preset(f"{full}@{date}", (*others, path)) for date in now.versions)):
-            for engine in ("", *_engines(preset)):
+            _check_references(preset, f"{path}: preset {preset.name}")
+            for engine in _engines(preset, body):
                 _check_values(preset, engine, f"{path}: preset {preset.name}")
     if not count:
         raise UsageError(f"{path} has no preset that can be used", hint="leave `abstract: true` out of one")
@@ -41,11 +41,16 @@ def check(path: Path) -> ExitCode:
     return ExitCode.OK
 
 
-def _engines(preset: Preset) -> Iterator[str]:
-    """Engines that it says something for, or that it is said to fit."""
+def _engines(preset: Preset, own: Mapping[str, Any]) -> Iterator[str]:
+    """The engine that the preset names, else this host; and those that it is said to fit, or has something
+    for. Where it names one, what it only inherits of the others does not matter: ``own`` is its own text.
+    """
+    yield preset.engine
+    body = own if preset.engine else preset.body
     for engine in ENGINE_SECTIONS:
         sections = (engine, f"{engine}_run", f"{engine}_env")
-        if engine in preset.engines or any(preset.body.get(section) for section in sections):
+        is_said = engine in body.get("engines", ()) or any(body.get(section) for section in sections)
+        if is_said and engine != preset.engine:
             yield engine
 
 
@@ -57,10 +62,23 @@ def _check_values(preset: Preset, engine: str, place: str) -> None:
         for count in filter(None, launch.nodes.split(",")):
             if not (count.strip().isdecimal() and int(count)):
                 raise UsageError(f"nodes: {count!r} is no number of nodes", hint='write nodes: "8"')
-        if engine == "kubernetes":
-            _check_form(launch)
+        if engine:
+            _check_launch(launch, engine)
+        else:
+            _check_somewhere(launch)
     except UsageError as error:
         raise UsageError(f"{where}: {error.message}", hint=error.hint) from error
+
+
+def _check_references(preset: Preset, place: str) -> None:
+    from busbw.record.folder import environ_home
+    from busbw.references.load import find
+
+    for name in preset.references:
+        try:
+            find(name, environ_home())
+        except BusbwError as error:
+            raise UsageError(f"{place}: references: {error.message}", hint=error.hint) from error
 
 
 def _parsed(preset: Preset, engine: str) -> tuple[RunSettings, LaunchSettings]:
@@ -72,8 +90,8 @@ def _parsed(preset: Preset, engine: str) -> tuple[RunSettings, LaunchSettings]:
     from busbw.settings.launch import LaunchSettings
     from busbw.settings.run import RunSettings
 
-    words = ["run", "all_reduce", *([f"--on={engine}"] if engine else [])]
-    for flag, values in flags_of(preset, engine).items():
+    words = ["run", "all_reduce"]
+    for flag, values in {**flags_of(preset, engine), "--on": [engine] if engine else []}.items():
         words += [f"{flag}={value}" for value in values]
     try:
         _, bound, _ = app.parse_args(words, exit_on_error=False, print_error=False)
@@ -84,15 +102,50 @@ def _parsed(preset: Preset, engine: str) -> tuple[RunSettings, LaunchSettings]:
 
 def _check_run(settings: RunSettings, preset: Preset) -> None:
     from busbw.planning.make import make_plan
-    from busbw.planning.preflight import make_preflight
+    from busbw.planning.preflight import NETWORKS, make_preflight
 
-    make_preflight(replace(settings, expect_use=preset.expects))
+    checked = make_preflight(replace(settings, expect_use=preset.expects))
+    own = {environ.get("NCCL_NET", "").lower() for environ in map(preset.environ, ("", *ENGINE_SECTIONS))}
+    for word in checked.expects:
+        name, _, value = word.partition("=")
+        if name == "net" and value not in {*NETWORKS, *own} and not value.startswith("ibext"):
+            raise UsageError(
+                f"expects: {word}: no network is known by that name",
+                hint=f"use one of: {', '.join(NETWORKS)}; or a plugin's, with NCCL_NET set to it",
+            )
     make_plan(("all_reduce",), settings, "null", _SOME_RANKS)
 
 
-def _check_form(launch: LaunchSettings) -> None:
-    from busbw.launchers.engine import Job, Work
-    from busbw.launchers.kubernetes_form import read_form
+def _check_somewhere(launch: LaunchSettings) -> None:
+    """Values for whatever engine the user names: each must mean something to one of them at least."""
+    settings = [replace(launch, set=(word,), time_limit="") for word in launch.set]
+    settings += [replace(launch, set=())] if launch.time_limit else []
+    for each in settings:
+        if not any(_is_taken(each, engine) for engine in ENGINE_SECTIONS):
+            word = f"--set {each.set[0]}" if each.set else f"--time-limit {each.time_limit!r}"
+            raise UsageError(
+                f"{word} means nothing to any engine",
+                hint="write it below the engine that it is for, or name that (launch: {on: ENGINE}):"
+                " what it knows is listed then",
+            )
 
-    whole = replace(launch, nodes=launch.nodes.partition(",")[0] or "1", image=launch.image or _IMAGE)
-    read_form(Job(run_id="check", folder="check", work=Work(("run",)), launch=whole, environ={}))
+
+def _is_taken(launch: LaunchSettings, engine: str) -> bool:
+    from busbw.settings.launch import LaunchSettings
+
+    try:
+        _check_launch(LaunchSettings(on=engine, set=launch.set, time_limit=launch.time_limit), engine)
+    except UsageError:
+        return False
+    return True
+
+
+def _check_launch(launch: LaunchSettings, engine: str) -> None:
+    """What the engine says of the values, before any cluster is asked."""
+    from importlib import import_module
+
+    from busbw.launchers.settle import settle
+    from busbw.settings.engines import ENGINES
+
+    settled, _ = settle(launch, environ={})
+    import_module(ENGINES[engine].check or ENGINES[engine].module).check(settled)

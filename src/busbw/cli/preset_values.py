@@ -1,8 +1,8 @@
 """A preset's values under the flags: what neither the command line nor a variable says comes from --preset.
 
 Runs after the flags and ``BUSBW_*`` were read and before defaults apply. Lists (--env, --set) are put before
-the user's own words, so those win. A user's own preset wins over one that busbw ships, wherever it stands; of
-two of the same kind the last one does.
+the user's own words, so those win; folders (--library-path) behind them, since there the first wins. A user's
+own preset wins over one that busbw ships, wherever it stands; of two of the same kind the last one does.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from cyclopts import Token
 
 from busbw.errors import UsageError
+from busbw.settings.launch import OF_NEW_JOB
 from busbw.settings.preset import Preset, read_preset
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 FILES_VARIABLE: Final = "BUSBW_PRESET_FILES"
 _LISTS: Final = ("--env", "--set", "--expect-use")
+# The first word wins: a plugin's folder must not be lost to somebody who adds that of another NCCL.
+_PATHS: Final = ("--library-path",)
 # Engines whose ranks get variables of the shell that submits; "" is this host.
 _INHERITING: Final = ("", "slurm")
 # `busbw exec` runs any command: a vendor's tool too.
@@ -48,10 +51,9 @@ class PresetValues:
         chosen = by_name.get("--preset")
         if chosen is None or not chosen.tokens:
             return
-        on = by_name.get("--on")
-        engine = on.tokens[-1].value if on is not None and on.tokens else ""
         presets = [read_preset(token.value, user_files()) for token in chosen.tokens]
         presets.sort(key=lambda preset: not preset.shipped)  # the one on top comes last
+        engine = _engine(by_name.get("--on"), presets)
         for preset in presets:
             _refuse_other_tool(preset, commands)
         env = by_name.get("--env")
@@ -60,6 +62,15 @@ class PresetValues:
         _put(by_name, "--overridden", list(overridden(presets, engine, said, os.environ)))
         for preset in reversed(presets):
             fill(by_name, preset, engine)
+
+
+def _engine(on: Argument | None, presets: Sequence[Preset]) -> str:
+    """The engine that the user names, else the one that a preset names: all sections of it count. Empty for
+    this host, and for a command that knows no engines.
+    """
+    if on is None or on.tokens:
+        return on.tokens[-1].value if on is not None else ""
+    return next((preset.engine for preset in reversed(presets) if preset.engine), "")
 
 
 def overridden(
@@ -95,11 +106,12 @@ def fill(by_name: dict[str, Argument], preset: Preset, engine: str) -> None:
     """Give one preset's values to the arguments that have none."""
     values: dict[str, list[str]] = {"--env": [f"{k}={v}" for k, v in preset.environ(engine).items()]}
     values["--expect-use"] = list(preset.expects)
+    is_step = bool((job := by_name.get("--job-id")) is not None and job.tokens)
     for flag, words in flags_of(preset, engine).items():
+        if is_step and flag.removeprefix("--").replace("-", "_") in (*OF_NEW_JOB, "nodes"):
+            continue  # that was asked for when the allocation was made
         values.setdefault(flag, []).extend(words)
-    if paths := preset.library_path:
-        own = os.environ.get("LD_LIBRARY_PATH")
-        values["--env"].append("LD_LIBRARY_PATH=" + ":".join((*paths, *filter(None, [own]))))
+    values["--library-path"] = list(preset.library_path)
     for flag, words in values.items():
         _put(by_name, flag, words, source=f"preset {preset.name}")
 
@@ -117,5 +129,7 @@ def _put(by_name: dict[str, Argument], flag: str, words: list[str], source: str 
     if argument is None or not words:
         return  # of another command
     tokens = [Token(keyword=flag, value=word, source=source) for word in words]
-    if flag in _LISTS or not argument.tokens:
+    if flag in _PATHS:
+        argument.tokens += tokens
+    elif flag in _LISTS or not argument.tokens:
         argument.tokens[:0] = tokens

@@ -79,7 +79,7 @@ def _series(folder: Path) -> Series:
         folder.name,
         tuple((name, value) for name, value in facts.items() if value),
         series.setups,
-        reaches(series.names, series.outcomes),
+        reaches(series.names, series.outcomes, records),
         made,
         tuple((nodes, effect) for nodes, comparison in made for effect in effects(comparison)),
         tuple((nodes, choice) for nodes, comparison in made for choice in choices(comparison)),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from busbw.cli.judged import Ended, check_references, judged
 from busbw.errors import BusbwError, ExitCode, UsageError
-from busbw.launchers.variables import read_variables
+from busbw.launchers.variables import read_here
 from busbw.model.event import Emit
 from busbw.planning.make import make_plan, without_pattern
 from busbw.probes.backends import choose_backend
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 # Settings of LaunchSettings that mean something on this host too.
-_ANYWHERE = ("preset", "env", "env_file")
+_ANYWHERE = ("preset", "env", "env_file", "library_path")
 # `busbw exec` names its hosts to the command by these variables, which are flags of `run` as well.
 _TOLD_BY_EXEC = {"hostfile": "BUSBW_HOSTFILE", "nodes": "BUSBW_NODES"}
 
@@ -72,7 +72,7 @@ def run(
         return run_on(operations, settings, launch, argv, hear=hear, before=before)
     if not settings.deliver:
         _refuse_without_engine(launch, os.environ)
-    environ = {} if settings.deliver else read_variables(launch.env, launch.env_file)
+    environ = {} if settings.deliver else read_here(launch, os.environ)
     if identity is not None and not settings.dry_run:
         if environ:
             raise UsageError(

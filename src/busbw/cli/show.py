@@ -9,11 +9,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from busbw.analysis.run import cut_files, started_folder
+from busbw.analysis.run import started_folder
+from busbw.cli.samples import samples_and_digests
 from busbw.errors import ExitCode, UsageError
 from busbw.model.event import EventKind, event
 from busbw.model.record import Method, RunRecord
-from busbw.record.read import read_digests, read_record, read_samples
+from busbw.record.read import read_record
 from busbw.record.results import read_rounds
 from busbw.reports.live import FORMATS, HUNT, PREFLIGHT, create
 
@@ -105,9 +106,9 @@ def _show_parts(
 ) -> None:
     if format_name not in {"table", "json"}:
         raise UsageError(f"--format {format_name} has no form for parts of a run", hint="use table or json")
-    for text in cut_files(folder):
-        print(f"warning: {text}", file=sys.stderr)
-    samples, digests = read_samples(folder), read_digests(folder)
+    samples, digests = samples_and_digests(folder, record, of=cases, named=False)
+    if names != ("detail",) and not len(samples) and not len(digests):
+        _refuse_series(folder, names)
     parts: list[tuple[str, Part]] = []
     for case in cases:
         try:
@@ -124,6 +125,20 @@ def _show_parts(
         if position:
             print("#")
         _print(record, part)
+
+
+def _refuse_series(folder: Path, names: Names) -> None:
+    """Raises UsageError where the run is several launches: their samples are in their own folders."""
+    from busbw.launch_series import LAUNCHES
+
+    launches = folder / LAUNCHES
+    first = next(iter(sorted(launches.iterdir())), None) if launches.is_dir() else None
+    if first is not None:
+        flags = " ".join(f"--{name}" for name in names)
+        raise UsageError(
+            "this run is the summary of several launches, and has no samples of its own",
+            hint=f"each launch is a run: `busbw show {first} {flags}`",
+        )
 
 
 def _parts(
@@ -176,7 +191,8 @@ def _detail_lines(record: RunRecord, told: Detail) -> Iterator[str]:
     width = max(len(fact.name) for fact in (*told.stored, *told.sampled))
     yield from (f"{fact.name:<{width}}  {fact.value}" for fact in told.stored)
     if told.sampled:
-        yield f"# samples  per call; the run's number is the {(record.method or Method()).time}"
+        time = (record.method or Method()).time
+        yield f"# samples  per call, of all in the record, flagged ones too; the run's number is the {time}"
         yield from (f"{fact.name:<{width}}  {fact.value}" for fact in told.sampled)
     else:
         yield "# samples  none in the record"

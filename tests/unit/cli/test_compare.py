@@ -12,9 +12,13 @@ import pytest
 from busbw_testing.compared import nccl_tests_log, record_of, write
 
 from busbw.cli.main import main
+from busbw.errors import ExitCode, SiteError
 from busbw.model.record import RunStatus
+from busbw.model.result import Status
+from busbw.planning.setups import Setup
 from busbw.record.folder import create
 from busbw.record.write import write_record
+from busbw.setup_series import measure
 
 MiB, GiB = 2**20, 2**30
 NCCL_TESTS_ROWS = {"n100": (2009.1, 1873.9), "n1000": (1896.5, 1873.1)}
@@ -203,6 +207,126 @@ def test_curves_of_three_worlds_side_by_side(tmp_path: Path, capsys: pytest.Capt
     assert "hint: add --scaling" in err
 
 
+def test_a_folder_of_setups_has_a_curve_for_each(alcf: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, text = compare(capsys, alcf, "--scaling", "--format", "csv")
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert code == 0
+    found = {
+        (row["setup"], int(row["nodes"])): float(row["busbw_gb_per_s"])
+        for row in rows
+        if row["collective"] == "all_reduce"
+        and row["placement"] == "out-of-place"
+        and "2.18" in row["version"]
+    }
+    assert found == {
+        (setup, nodes): pytest.approx(busbw, rel=0.01)
+        for nodes in (2, 8)
+        for setup, busbw in ALCF["2.18", nodes, "all_reduce"].items()
+    }
+    (failed,) = [row for row in rows if row["failed"] != "0"]
+    assert (failed["collective"], failed["setup"], failed["runs"]) == ("alltoall", "2", "0")
+    assert "exceeds ACs limits" in failed["why"]
+
+
+def in_series(home: Path, nodes: tuple[int, ...]) -> Path:
+    """A series of two setups on several numbers of nodes; the second fails on the largest."""
+
+    def start(setup: Setup, many: int, folder: Path, hear: object) -> ExitCode:
+        if setup.name == "other" and many == nodes[-1]:
+            raise SiteError("no such queue")
+        write_record(folder, record_of({1024: 10.0 * many}, ranks=2 * many, hosts=many, name=folder.name))
+        return ExitCode.OK
+
+    home.mkdir(exist_ok=True)
+    return measure((Setup("plain"), Setup("other")), 2, 7, nodes, {}, start, io.StringIO()).folder
+
+
+def test_a_series_on_several_numbers_of_nodes_scales(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = in_series(home, (2, 4, 8))
+    code, text = compare(capsys, folder, "--scaling", "--format", "csv")
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert code == 0
+    assert [(row["setup"], row["nodes"], row["runs"], row["failed"]) for row in rows] == [
+        ("other", "2", "2", "0"),
+        ("other", "4", "2", "0"),
+        ("plain", "2", "2", "0"),
+        ("plain", "4", "2", "0"),
+        ("plain", "8", "2", "0"),
+        ("other", "8", "0", "2"),  # came to no operation
+    ]
+    assert main(["compare", str(folder / "launches"), "--scaling"]) == 2
+    err = capsys.readouterr().err
+    assert "nothing in " in err
+    assert f"name the series itself: {folder}" in err
+
+
+def test_rows_of_several_numbers_of_nodes_are_told_apart(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = list(csv.DictReader(io.StringIO(compare(capsys, in_series(home, (2, 4)), "--format", "csv")[1])))
+    told = [(row["nodes"], row["ranks"], row["baseline"], row["version"]) for row in rows]
+    assert told == [("2", "4", "plain", "MPI 5.0.2"), ("4", "8", "plain", "")]
+
+
+def test_trees_of_several_versions_are_told_apart(alcf: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = list(csv.DictReader(io.StringIO(compare(capsys, alcf, "--format", "csv")[1])))
+    found = {
+        (row["nodes"], number)
+        for row in rows
+        for number in ("2.18", "2.21")
+        if number in row["version"] and number in row["baseline_version"]
+    }
+    assert found == {("2", "2.18"), ("8", "2.18"), ("8", "2.21")}
+
+
+def test_a_log_with_wrong_data_is_no_launch_to_leave_out(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stored(home, "before", {1024: 10.0})
+    for name in ("a", "b", "c"):
+        record = record_of({1024: 5.0}, name=name)
+        if name == "c":
+            record = replace(record, results=(replace(record.results[0], status=Status.WRONG, wrong=4),))
+        write_record(create(home, name), record)
+    code, text = compare(capsys, "before", "after=a,b,c", "--launch-spread", "1%", "--gate")
+    assert code == 1
+    assert "FAILED: wrong data in 1 of 3 launches: 4 wrong elements" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--delta", "150%"), "'150%' is not between 0 and 1"),
+        (("--false-discoveries", "2"), "'2' is not between 0 and 1"),
+        (("--export-setup", "zz", "--save-env", "e"), "no setup 'zz'"),
+    ],
+)
+def test_what_verdicts_cannot_use_is_told_before_anything_is_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], message: str
+) -> None:
+    spec = write(tmp_path / "setups.yaml", "setups: {a: {}, b: {}}")
+    assert main(["compare", str(spec), "--ops", "all_reduce", "--ranks", "2", "--dry-run", *words]) == 2
+    told = capsys.readouterr()
+    assert message in told.err
+    assert "block" not in told.out
+
+
+def test_rows_that_were_left_out_of_a_log_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A row that contradicts its footer is not among the cases, and was lost without a word."""
+    good = nccl_tests_log({8 * MiB: 100.0, 16 * MiB: 110.0, 32 * MiB: 120.0}, 16)
+    was, is_now = "58.67  110.00      0\n", "58.67  110.00      9\n"
+    logs = [write(tmp_path / "good.log", good), write(tmp_path / "bad.log", good.replace(was, is_now))]
+    assert is_now in logs[1].read_text()
+    _, text = compare(capsys, *logs)
+    assert "bad.log, line 22: left out: " in text
+    assert main(["expect", str(logs[0]), "--least", "8M=50"]) == 0
+    capsys.readouterr()
+    assert main(["expect", str(logs[1]), "--least", "8M=50"]) == 3  # a size is not judged
+    assert "bad.log, line 22: left out: " in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -211,6 +335,10 @@ def test_curves_of_three_worlds_side_by_side(tmp_path: Path, capsys: pytest.Capt
         (("a", "nobody"), "no run 'nobody'"),
         (("a", "b", "-b", "8"), "--minbytes=8 is for measuring setups"),
         (("a", "b", "--ops", "all_reduce"), "--ops is for measuring setups"),
+        (("a", "b", "--blocks", "3"), "--blocks is for measuring setups"),
+        (("a", "b", "--order-seed", "3"), "--order-seed is for measuring setups"),
+        (("a", "b", "--launch-timeout", "3s"), "--launch-timeout is for measuring setups"),
+        (("a", "b", "--save-env", "x.env"), "--save-env and --export-setup are for series of setups"),
         (("a", "b", "--baseline", "z"), "no 'z' to be the baseline"),
         (("a", "b", "--delta", "2"), "is not between 0 and 1"),
         (("a", "b", "--format", "jsonl"), "--format jsonl"),

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from busbw_testing.compared import nccl_tests_log, write
+from busbw_testing.compared import nccl_tests_log, record_of, write
 from busbw_testing.runs import NULL, start
+
+from busbw.cli.diagnose import diagnosed
+from busbw.model.sample import SAMPLE_DTYPE
+from busbw.record.folder import SAMPLES_FILE, SAMPLES_PARQUET, run_folders
+from busbw.record.read import read_samples
+
+if TYPE_CHECKING:
+    import pytest
 
 QUESTIONS = ("expected", "links", "algorithm", "variance", "ranks")
 
@@ -19,6 +29,26 @@ def test_a_run_has_an_answer_to_every_question(tmp_path: Path) -> None:
     assert [word for line in lines for word in QUESTIONS if line.startswith(f"{word} ")] == list(QUESTIONS)
     assert "ranks      YES             Is every rank the same?" in lines
     assert max(map(len, lines)) <= 110
+
+
+def test_settings_of_a_users_own_preset_are_no_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where its file is known; a setting of nobody's preset still is one."""
+    file = tmp_path / "ours.yaml"
+    file.write_text("family: ours\npresets: {ring: {env: {NCCL_ALGO: Ring}}}")
+    record = record_of({1024: 10.0}, ranks=4)
+    record = replace(
+        record, plan=replace(record.plan, backend="nccl"), settings={"presets_used": ["ours/ring@"]},
+        environment={"variables": {"NCCL_ALGO": "Ring"}},
+    )  # fmt: skip
+    monkeypatch.delenv("BUSBW_PRESET_FILES", raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "nothing"))
+    assert "algorithm.forced" in {each.check for each in diagnosed(record, None).conclusions}
+    monkeypatch.setenv("BUSBW_PRESET_FILES", str(file))
+    told = {each.check: each for each in diagnosed(record, None).conclusions}
+    assert "algorithm.forced" not in told
+    assert "NCCL_ALGO=Ring (preset ours/ring@)" in told["algorithm.preset"].claim
 
 
 def test_json_is_for_programs(tmp_path: Path) -> None:
@@ -49,3 +79,15 @@ def test_what_is_not_there(tmp_path: Path) -> None:
     done = start(tmp_path, "diagnose", "nothing")
     assert done.returncode == 2
     assert done.stderr.startswith("error: ")
+
+
+def test_samples_that_are_missing_are_said_by_who_judges_them(tmp_path: Path) -> None:
+    """A killed run or a full disk leaves less than was measured: the judgement is of the rest."""
+    assert start(tmp_path, "run", "all_reduce", *NULL, "-b", "8", "-e", "16", "-n", "8").returncode == 0
+    (run,) = run_folders(tmp_path)
+    path, rows = run / SAMPLES_FILE, read_samples(run)
+    (run / SAMPLES_PARQUET).unlink()  # it was not compacted when it died
+    path.write_bytes(rows.tobytes()[: 5 - 2 * SAMPLE_DTYPE.itemsize])
+    done = start(tmp_path, "diagnose")
+    assert f"warning: {path} is cut" in done.stderr
+    assert f"warning: {run.name}: samples of case 3 are missing: " in done.stderr

@@ -12,7 +12,7 @@ import pytest
 from busbw_testing.compared import nccl_tests_log, record_of, write
 
 from busbw.analysis.compare_arms import CaseKey, key_of
-from busbw.analysis.expectation import reference_of
+from busbw.analysis.own_reference import reference_of
 from busbw.cli.judged import judged
 from busbw.cli.main import main
 from busbw.errors import ExitCode
@@ -192,6 +192,8 @@ def test_the_list_says_what_is_not_used_and_why(capsys: pytest.CaptureFixture[st
         (("run", "--reference", "nobody"), "no reference 'nobody'"),
         (("run", "--least", "1M"), "is not SIZE=GB/s"),
         (("run", "--least", "1M=-3"), "is not SIZE=GB/s"),
+        (("run", "--least", "1M=nan"), "is not SIZE=GB/s"),
+        (("run", "--least", "1M=inf"), "is not SIZE=GB/s"),
         (("run", "--topology", "none.xml"), "cannot read none.xml"),
         (("run", "--save", "a/b"), "is no name"),
     ],

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from busbw_testing.runs import NULL, start
 
-from busbw.cli.isolate import lost_host, without
+from busbw.cli.isolate import lost_host, node_of
 from busbw.cli.main import main
 from busbw.errors import ExitCode, RankFailed
+from busbw.launchers.leave_out import without
 from busbw.model.event import EventKind, event
 from busbw.settings.launch import LaunchSettings
 from busbw.worker.lead import error_event
@@ -52,6 +53,14 @@ def test_too_few_ranks_decide_nothing(tmp_path: Path, ranks: int) -> None:
     done = start(tmp_path, "isolate", "--backend", "null", "--world", "nccl", "--ranks", str(ranks))
     assert done.returncode == 3
     assert f"could not decide: {ranks} parts: it takes 4" in done.stdout
+    assert "hint: `busbw pairs` shows every pair" in done.stdout
+
+
+@pytest.mark.parametrize("command", ["pairs", "rails"])
+def test_one_rank_has_nobody_to_be_tested_with(tmp_path: Path, command: str) -> None:
+    done = start(tmp_path, command, "--backend", "null", "--world", "nccl", "--ranks", "1")
+    assert done.returncode == 3
+    assert "nothing was tested: one rank has nobody to be tested with" in done.stdout
 
 
 def test_cpu_ranks_hunt_and_wait_asleep(tmp_path: Path) -> None:
@@ -127,6 +136,7 @@ def test_a_simulated_hunt_starts_nothing(tmp_path: Path, capsys: Any) -> None:
     [
         (("isolate", "--simulate", "3"), "give 4 parts or more"),
         (("isolate", "--simulate", "16", "--per-switch", "9"), "give 2 switches or more"),
+        (("isolate", "--simulate", "16", "--format", "csv"), "no form for simulated hunts"),
         (("isolate", "--loss", "0%", *NULL), "'0%' is not between 0 and 1"),
         (("isolate", "--format", "csv", *NULL), "--format csv is of pairs"),
         (("isolate", "-b", "2", *NULL), "-b 2 is less than an element"),
@@ -140,14 +150,44 @@ def test_what_cannot_be_meant_is_refused(capsys: Any, words: tuple[str, ...], sa
 
 def test_a_lost_host_is_left_out_where_hosts_are_named() -> None:
     launch = LaunchSettings(on="hosts", hosts="a:2,user@b,c", nodes="3")
-    rest = without(launch, "b")
+    rest = without(launch, "b", "b")
     assert rest is not None
     assert (rest.hosts, rest.nodes) == ("a:2,c", "")
-    assert without(launch, "z") is None
-    assert without(LaunchSettings(on="slurm", nodes="8"), "b") is None
+    assert without(launch, "z", "z") is None
     heard = [
         event(EventKind.STATE, job="1", phase="running", why=""),
         error_event(RankFailed("rank 1 on b was killed by SIGKILL", rank=1, host="b")),
     ]
     assert lost_host(heard) == ("b", "rank 1 on b was killed by SIGKILL")
     assert lost_host(heard[:1]) == ("", "")
+
+
+def test_slurm_is_told_to_take_others() -> None:
+    """By its own name of the node, beside those that the user leaves out: sbatch takes the last --exclude."""
+    launch = LaunchSettings(on="slurm", nodes="8", sbatch_args="--comment='a b' -x n1,n2")
+    rest = without(launch, "ip-10-0-0-3", "n3")
+    assert rest is not None
+    assert (rest.nodes, rest.sbatch_args) == ("7", "'--comment=a b' -x n1,n2 --exclude=n1,n2,n3")
+    once_more = without(rest, "n4", "n4")
+    assert once_more is not None
+    assert once_more.sbatch_args.endswith(" --exclude=n1,n2,n3,n4")
+    for other in ({"nodes": "2"}, {"nodes": "8", "job_id": "7"}, {"nodes": "4,8"}, {"nodes": ""}):
+        assert without(LaunchSettings(on="slurm", **other), "b", "b") is None
+    assert without(LaunchSettings(on="pbs", nodes="8"), "b", "b") is None
+
+
+def test_kubernetes_is_told_to_take_others() -> None:
+    rest = without(LaunchSettings(on="kubernetes", nodes="4", set=("gpu=8", "exclude=n1")), "pod-3", "n3")
+    assert rest is not None
+    assert (rest.nodes, rest.set) == ("3", ("gpu=8", "exclude=n1", "exclude=n3"))
+
+
+def test_an_engine_has_names_of_its_own_for_hosts() -> None:
+    places = [
+        {"host": "ip-10-0-0-3", "slurm_node": "n3", "kubernetes_node": ""},
+        {"host": "pod-1", "slurm_node": "", "kubernetes_node": "n1"},
+        {"host": "b", "slurm_node": "", "kubernetes_node": ""},
+    ]
+    heard = [event(EventKind.HEADER, world={"places": places})]
+    names = ("ip-10-0-0-3", "pod-1", "b", "c")
+    assert [node_of(heard, name) for name in names] == ["n3", "n1", "b", "c"]

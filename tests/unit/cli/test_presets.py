@@ -46,6 +46,27 @@ def test_the_last_preset_is_on_top(
     assert "NCCL_NET=Socket" in commands
 
 
+def test_folders_of_libraries_add_up_and_the_users_come_first(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "ours.yaml"
+    file.write_text("family: ours\npresets: {nccl: {library_path: [/ours/nccl]}}")
+    monkeypatch.setenv("BUSBW_PRESET_FILES", str(file))
+    words = [
+        "run",
+        "all_reduce",
+        "--on",
+        "pbs",
+        "--preset",
+        "ours/nccl",
+        "--preset",
+        "alcf/polaris-recommended",
+    ]
+    assert main([*words, "--library-path", "/mine", "--library-path", "/too", "--dry-run"]) == 0
+    plugin = "/soft/libraries/aws-ofi-nccl/v1.6.0/lib"
+    assert f" /mine:/too:/ours/nccl:/soft/libraries/hwloc/lib:{plugin} " in capsys.readouterr().out
+
+
 def test_list_show_and_check(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main(["presets", "list"]) == 0
     assert "aws/p5.48xlarge" in capsys.readouterr().out
@@ -117,6 +138,43 @@ def test_the_record_names_presets_with_their_dates_and_what_they_took_over(
     ]
 
 
+def test_a_library_path_on_this_host(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/here/lib")
+    words = ("--backend", "null", "--preset", "alcf/polaris-3")
+    folders = "/soft/libraries/aws-ofi-nccl/v1.9.1-aws/lib:/here/lib "
+    assert f"LD_LIBRARY_PATH={folders}" in plan_of(capsys, *words)[1]
+    assert f"LD_LIBRARY_PATH=/mine:{folders}" in plan_of(capsys, *words, "--library-path", "/mine")[1]
+    assert "LD_LIBRARY_PATH=/all " in plan_of(capsys, *words, "--env", "LD_LIBRARY_PATH=/all")[1]
+
+
+def test_the_engine_that_a_preset_names_counts_as_if_typed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """All that the preset below it says of that engine holds, too; a typed one wins."""
+    from busbw.launchers.engine import load
+
+    facts = {"python": "/env/bin/python", "user_id": "1000", "setup": "", "mpi": "pmix", "gpus": "4"}
+    monkeypatch.setattr(load("slurm"), "inquire", lambda _launch, _command=(): facts)
+    kubernetes = {"namespace": "n", "token": "0" * 32}
+    monkeypatch.setattr(load("kubernetes"), "inquire", lambda _launch, _command=(): kubernetes)
+    text = (
+        "family: u\nsource: s\ndate: d\npresets: {a: {extends: coreweave/gb200-nvl72, launch: {on: slurm}}}"
+    )
+    file = ours(tmp_path, monkeypatch, text)
+    assert main(["presets", "check", str(file)]) == 0, capsys.readouterr().err
+    assert "1 presets of family u are well formed" in capsys.readouterr().out
+    words = ["run", "all_reduce", "--preset", "u/a", "--dry-run"]
+    assert main(words) == 0, capsys.readouterr().err
+    named = capsys.readouterr().out
+    assert "#SBATCH --segment=" in named
+    assert main(["run", "all_reduce", "--preset", "coreweave/gb200-nvl72", "--on", "slurm", "--dry-run"]) == 0
+    assert capsys.readouterr().out == named
+    assert main([*words, "--on", "kubernetes", "--image", "x"]) == 0, capsys.readouterr().err
+    assert "kind: MPIJob" in capsys.readouterr().out
+
+
 def test_a_preset_of_accelerators_that_busbw_cannot_drive_is_refused(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -146,19 +204,39 @@ def test_one_word_is_enough_on_kubernetes(
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ("run: {minbytes: purple}", "preset u/a: not a size: 'purple'"),
-        ("slurm_run: {minbytes: purple}", "preset u/a on slurm: not a size: 'purple'"),
+        ("run: {minbytes: purple}", "preset u/a: -b: not a size: 'purple'"),
+        ("slurm_run: {minbytes: purple}", "preset u/a on slurm: -b: not a size: 'purple'"),
         ('kubernetes: {gpuu: "8"}', "preset u/a on kubernetes: --set gpuu is not known"),
         ("expects: [net]", "preset u/a: --expect-use 'net' is not FEATURE=VALUE"),
         ("node: {nics: many}", "preset u/a: --expect-use nics=many: 'many' is no count"),
         ("launch: {nodes: many}", "preset u/a: nodes: 'many' is no number of nodes"),
         ("launch: {ranks_per_node: x}", "preset u/a: Invalid value for --ranks-per-node"),
-        ("versions: {2026-01: {run: {minbytes: red}}}", "preset u/a@2026-01: not a size: 'red'"),
+        ("versions: {2026-01: {run: {minbytes: red}}}", "preset u/a@2026-01: -b: not a size: 'red'"),
         ("extends: a", "extends itself: u/a -> u/a"),
         ("extends: aws/p5", "extends 'aws/p5', which does not exist"),
         ("notes: [slow, but right]", "a comma begins the note 'but right'"),
         ("expects: [1]", "expects: 1 is not text"),
+        ("node: {gpuz: 3}", "preset a: node: 'gpuz' is not known"),
+        ("references: [nosuch]", "preset u/a: references: "),
+        (
+            "expects: [net=infiniband]",
+            "preset u/a: expects: net=infiniband: no network is known by that name",
+        ),
         ("tool: hammer", "tool 'hammer' is not known"),
+        ("launch: {on: slrum}", "preset a: launch: on: 'slrum' is no engine"),
+        ("slurm: {on: hosts}", "preset a: slurm: 'on' is no setting"),
+        ("launch: {on: slurm, nodes: x}", "preset u/a on slurm: nodes: 'x' is no number of nodes"),
+        ("launch: {on: slurm, set: [gqu=8]}", "preset u/a on slurm: --set gqu means nothing on Slurm"),
+        ("hosts: {set: [gqu=8]}", "preset u/a on hosts: --set gqu=8: no such value for hosts"),
+        ("pbs: {set: [gqu=8]}", "preset u/a on pbs: --set 'gqu=8' is not known to PBS jobs"),
+        ("batch: {set: [gqu=8]}", "preset u/a on batch: --set 'gqu=8' is not known to AWS Batch jobs"),
+        ("launch: {on: kubernetes, set: [gqu=8]}", "on kubernetes: --set gqu is not known to Kubernetes"),
+        ("launch: {set: [gqu=8]}", "preset u/a: --set gqu=8 means nothing to any engine"),
+        ("launch: {time_limit: soon}", "preset u/a: --time-limit 'soon' means nothing to any engine"),
+        ("slurm: {time_limit: 30m}", "preset u/a on slurm: --time-limit '30m' is no time"),
+        ("pbs: {time_limit: soon}", "preset u/a on pbs: --time-limit 'soon' is no time"),
+        ("batch: {time_limit: soon}", "preset u/a on batch: --time-limit 'soon' is no time"),
+        ("launch: {on: kubernetes, time_limit: '20:00'}", "on kubernetes: --time-limit '20:00' is no time"),
     ],
 )
 def test_check_reads_values_as_flags_would(
@@ -170,6 +248,32 @@ def test_check_reads_values_as_flags_would(
     err = capsys.readouterr().err
     assert message in err
     assert "hint:" in err
+
+
+@pytest.mark.parametrize("limit", ["30", "20:00", "1:30:00", "2-12", "2-12:30:00", "UNLIMITED"])
+def test_check_takes_times_as_slurm_writes_them(
+    limit: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "u.yaml"
+    body = f"{{extends: generic/full, launch: {{on: slurm, time_limit: '{limit}'}}}}"
+    file.write_text(f"family: u\nsource: s\ndate: d\npresets: {{a: {body}}}\n")
+    assert main(["presets", "check", str(file)]) == 0, capsys.readouterr().err
+
+
+def test_check_takes_a_network_that_the_preset_asks_for(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "u.yaml"
+    file.write_text(
+        "family: u\nsource: s\ndate: d\npresets:\n  a: {expects: [net=Mine, nics=0], env: {NCCL_NET: mine}}\n"
+    )
+    assert main(["presets", "check", str(file)]) == 0, capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["p5", "aws/p5", "P5.48xlarge"])
+def test_a_name_without_its_family_is_near(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["presets", "show", name]) == 2
+    assert "aws/p5.48xlarge" in capsys.readouterr().err
 
 
 def test_check_takes_what_extends_a_shipped_preset(

@@ -7,15 +7,22 @@ import pty
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+from busbw_testing.compared import record_of
+from busbw_testing.diagnosed import digests_of, sampled
 from busbw_testing.environ import clean_environ
 from busbw_testing.reported import run_folder
 from busbw_testing.reported_more import pairs_folder, series
 from busbw_testing.runs import start
 
 from busbw.cli.main import main
+from busbw.model.result import Status
+from busbw.record.folder import DIGESTS_FILE, SAMPLES_FILE, create
+from busbw.record.write import write_record
 
 RUN = "20261122-100000-all_reduce-aaaa"
 PAIRS = "20261122-130000-pairs-dddd"
@@ -151,6 +158,78 @@ def test_a_pipe_gets_ascii_of_80_columns_with_every_plot(home: Path) -> None:
     assert any(re.search(r"nic3 .*\| +0 GB/s, carried nothing$", line) for line in lines)
     assert main(["report", "last", "-o", str(home / "r.txt")]) == 0
     assert (home / "r.txt").read_text() == done.stdout
+
+
+def test_every_plot_in_letters_has_its_table(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_folder(home, RUN, powers=range(10, 16))
+    assert main(["report", "-o", "-", "--plot", "bandwidth"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines.index("o out-of-place") < lines.index(
+        "series        size    busbw GB/s     95 % interval  algbw GB/s"
+    )
+    numbers = [line.split()[1:4] for line in lines if line.startswith("out-of-place ")]
+    assert [words[0] for words in numbers] == ["1", "2", "4", "8", "16", "32"]
+    assert all(float(words[2]) > 0 for words in numbers)
+    assert main(["report", "-o", "-", "--plot", "ranks"]) == 0
+    text = capsys.readouterr().out
+    assert re.search(r"^5 node0( +\+\d+\.\d%){6}$", text, re.MULTILINE), text  # the slow rank
+
+
+def test_rows_with_marks_have_their_meaning_below_the_table(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = record_of({1024: 10.0, 2048: 11.0, 4096: 12.0}, name=RUN)
+    first, second, third = record.results
+    wrong = replace(third, status=Status.WRONG, wrong=7, busbw_gb_per_s=None)
+    record = replace(record, results=(first, replace(second, marks=("descheduled",)), wrong))
+    write_record(create(home, RUN), record)
+    assert main(["report", "last", "-o", str(home / "m.html")]) == 0
+    page = (home / "m.html").read_text()
+    meaning = "<li>descheduled: a rank lost its core while it was timed; see `busbw show RUN --case N`</li>"
+    assert page.count(meaning) == 2  # of bandwidth, and of time
+    assert "<td>descheduled</td></tr>" in page
+    assert "<td>n/a</td></tr>" in page  # the other row has none
+    assert "<li>WRONG all_reduce sum float 4096 B out-of-place: 7 wrong elements</li>" in page
+    assert main(["report", "last", "-o", str(home / "m.md")]) == 0
+    assert "- descheduled: a rank lost its core" in (home / "m.md").read_text()
+    capsys.readouterr()
+    assert main(["report", "last", "-o", "-", "--plot", "time"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any(re.match(r"out-of-place  2 KiB .* descheduled$", line) for line in lines)
+    assert any(line.startswith("descheduled: a rank lost its core") for line in lines)
+
+
+def ranks_map(home: Path, factors: list[float], hosts: int) -> str:
+    """The page of a run whose ranks' medians are these times that of the others."""
+    times = {1024: np.full(200, 10.0) + np.linspace(-1e-3, 1e-3, 200)}
+    record, samples = sampled(times, ranks=len(factors), hosts=hosts, name=RUN)
+    folder = create(home, RUN)
+    write_record(folder, record)
+    (folder / SAMPLES_FILE).write_bytes(samples.tobytes())
+    (folder / DIGESTS_FILE).write_bytes(digests_of(record, factors).tobytes())
+    assert main(["report", "last", "-o", str(home / "r.html")]) == 0
+    return (home / "r.html").read_text()
+
+
+def test_ranks_that_differ_by_less_than_one_percent_look_alike(home: Path) -> None:
+    """However precisely it is known: the interval here is a hundredth of a percent."""
+    page = ranks_map(home, [1.0] * 5 + [1.009, 1.02, 1.04], 2)
+    colours = re.findall(r'aria-label="(\d) node\d, 1 KiB: [^"]*"[^>]*fill="([^"]*)"', page)
+    assert dict(colours) == {
+        **dict.fromkeys("012345", "var(--mid)"), "6": "var(--high1)", "7": "var(--high2)",
+    }  # fmt: skip
+    assert ">noise or &lt; 1 %<" in page
+
+
+@pytest.mark.parametrize(
+    ("hosts", "said"),
+    [
+        (12, "96 ranks in 12 rows: a row is a host, up to 8 ranks, and shows the furthest of them."),
+        (96, "96 ranks in 48 rows: a row is up to 2 neighbouring ranks and shows the furthest of them."),
+    ],
+)
+def test_rows_of_many_ranks_say_what_they_are(home: Path, hosts: int, said: str) -> None:
+    assert said in ranks_map(home, [1.0] * 95 + [1.2], hosts)
 
 
 def on_terminal(home: Path, words: list[str], **environ: str) -> str:

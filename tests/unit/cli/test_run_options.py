@@ -52,6 +52,37 @@ def test_every_operation_runs_and_says_what_it_has_not(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("words", "variables", "message"),
+    [
+        (("run", "all_reduce", "-n", "1.5"), {}, "-n takes a whole number, not 1.5"),
+        (("run", "all_reduce", "--ranks=2."), {}, "--ranks takes a whole number, not 2."),
+        (("run", "all_reduce"), {"BUSBW_ITERS": "2.5"}, "BUSBW_ITERS takes a whole number, not 2.5"),
+        (("isolate", "--simulate", "16.5"), {}, "--simulate takes a whole number, not 16.5"),
+        (("exec", "--ranks-per-node", "1.5", "--", "true"), {}, "takes a whole number, not 1.5"),
+        (("exec", "--on", "slurm", "-N", "1.5", "--", "true"), {}, "--nodes 1.5 is no number of nodes"),
+    ],
+)
+def test_a_broken_number_is_not_rounded(
+    words: tuple[str, ...],
+    variables: dict[str, str],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert main(list(words)) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_factors_and_hexadecimal_numbers_stay(tmp_path: Path) -> None:
+    words = ("run", "all_reduce", "-b", "8", "-e", "12", "-f", "1.5", "-n", "0x4", *NULL, "--format", "csv")
+    done = start(tmp_path, *words)
+    assert done.returncode == 0, done.stderr
+    assert {row["samples"] for row in rows(done.stdout)} == {"4"}
+
+
 def test_hypercube_on_three_ranks_is_one_row_with_its_reason(tmp_path: Path) -> None:
     words = ("run", "hypercube", "-b", "1K", "-e", "8K", "--backend", "null", "--world", "nccl")
     done = start(tmp_path, *words, "--ranks", "3")

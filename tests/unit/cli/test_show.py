@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -160,7 +161,39 @@ def test_a_cut_file_is_said_and_what_is_whole_is_shown(run: Path, capsys: pytest
     ]
 
 
+def test_a_file_cut_between_two_samples_is_said(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = run / SAMPLES_FILE
+    every = (RANKS + 1) * SAMPLES
+    path.write_bytes(path.read_bytes()[: (every + SAMPLES // 2) * SAMPLE_DTYPE.itemsize])
+    assert show("last", "table", histogram=True) is ExitCode.OK
+    told = capsys.readouterr()
+    assert heads(told.out.splitlines()) == ["0", "1"]
+    assert told.err.splitlines() == [
+        f"warning: samples of case 1 are missing: {SAMPLES // 2} of {every} records are there",
+        "warning: the record has no samples of case 2",
+    ]
+
+
 def test_why_a_run_failed_is_said_after_its_parts(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_record(run, replace(read_record(run), status=RunStatus.FAILED, error="rank 1 died"))
     assert show("last", "table", ranks=True, case=0) is ExitCode.OK
     assert capsys.readouterr().err == "the run failed: rank 1 died\n"
+
+
+@pytest.mark.parametrize("flag", ["ranks", "histogram"])
+def test_a_series_says_where_its_launches_samples_are(
+    run: Path, capsys: pytest.CaptureFixture[str], flag: str
+) -> None:
+    series = create(run.parent, "20260102-040000-all_reduce-0100")
+    (series / "launches").mkdir()
+    first = series / "launches" / "1"
+    shutil.copytree(run, first)
+    record = read_record(run)
+    write_record(series, record)
+    with pytest.raises(UsageError, match="summary of several launches") as refused:
+        show(str(series), "table", **{flag: True})
+    assert refused.value.hint == f"each launch is a run: `busbw show {first} --{flag}`"
+    assert show(str(first), "table", **{flag: True}) is ExitCode.OK
+    assert capsys.readouterr().out
+    # What is stored of a case is there for the series as well.
+    assert show(str(series), "table", case=0) is ExitCode.OK

@@ -19,6 +19,7 @@ from busbw.settings.run import RunSettings
 
 NCCL = {"library": "NCCL", "library_version": "2.28.9", "library_build_id": "aa11"}
 HOSTS = ("h2", "h1")
+TAKEN = "NCCL_DEBUG=WARN, --env's, takes the place of preset aws/p5.48xlarge's INFO"
 
 
 @pytest.fixture
@@ -45,7 +46,11 @@ def record() -> RunRecord:
         busbw_version="0.1",
         created="2026-01-02T03:04:05.000+00:00",
         argv=("busbw", "run", "all_reduce", "--topology", "a b"),
-        settings={"rank_order": order.to_fields()},
+        settings={
+            "rank_order": order.to_fields(),
+            "presets_used": ["aws/p5.48xlarge@2026-02"],
+            "overridden": [TAKEN],
+        },
         plan=make_plan(("all_reduce",), RunSettings(minbytes="1K", maxbytes="1K", seed=1), "null", 4),
         status=RunStatus.COMPLETE,
         world=WorldInfo("nccl", "slurm", 4, ranks, places),
@@ -74,6 +79,8 @@ def test_everything_that_is_known(
     assert capsys.readouterr().out == (
         "# run      20260102-030405-all_reduce-00ff, busbw 0.1, 2026-01-02T03:04:05.000+00:00\n"
         "# command  busbw run all_reduce --topology 'a b'\n"
+        "# preset   aws/p5.48xlarge@2026-02\n"
+        f"# override {TAKEN}\n"
         "# ranks    in the order of aws (topology.json)\n"
         "# host  ranks  instance             switches   NVLink domain  product      vendor\n"
         "  h2    0-1    i-0123456789abcdef0  nn-1/nn-2  rack 7         p5.48xlarge  Amazon EC2\n"

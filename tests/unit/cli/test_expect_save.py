@@ -1,0 +1,136 @@
+"""``busbw expect --save``: what a reference is made of; and logs that were timed otherwise."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from busbw_testing.compared import nccl_tests_log, write
+
+from busbw.cli.main import main
+from busbw.references.load import read
+
+GiB = 2**30
+MiB = 2**20
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("BUSBW_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+def logs(folder: Path, *busbw: float, ranks: int = 8, size: int = GiB) -> list[str]:
+    return [
+        str(write(folder / f"l{i}-{ranks}.log", nccl_tests_log({size: each}, ranks)))
+        for i, each in enumerate(busbw)
+    ]
+
+
+def answers(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, list[str], list[str]]:
+    capsys.readouterr()
+    code = main(["expect", *map(str, words), "--format", "json"])
+    cases = json.loads(capsys.readouterr().out)["cases"]
+    return code, [case["answer"] for case in cases], [case["why"] for case in cases]
+
+
+def test_the_reference_of_several_logs_is_their_median(
+    tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first of ten is 8 % slow: a run at 80 % of the others is below them all."""
+    ten = logs(tmp_path, 276.0, *[300.0] * 4, 301.5, 298.5, *[300.0] * 3)
+    assert main(["expect", f"ref={','.join(ten)}", "--save", "ten"]) == 0
+    (made,) = read(home / "references" / "ten.json")
+    assert made.launches == 10
+    assert all(point.busbw_gb_per_s == pytest.approx(300.0, rel=1e-3) for point in made.points)
+    slow = write(tmp_path / "slow.log", nccl_tests_log({GiB: 240.0}, 8))
+    code, found, _ = answers(capsys, slow, "--reference", "ten")
+    assert (code, set(found)) == (1, {"NOT EXPECTED"})
+
+
+def test_cycles_of_one_launch_are_one_launch(home: Path) -> None:
+    words = ["all_reduce", "-b", "1K", "-e", "1K", "-n", "20", "--cycles", "6"]
+    assert main(["run", *words, "--backend", "null", "--world", "nccl", "--ranks", "2"]) == 0
+    assert main(["expect", "last", "--save", "six"]) == 0
+    (made,) = read(home / "references" / "six.json")
+    assert {len(point.times_us) for point in made.points} == {1}
+
+
+def test_a_log_that_is_named_twice_is_one_launch(
+    tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (one,) = logs(tmp_path, 300.0)
+    assert main(["expect", f"ref={one},{one}", "--save", "twice"]) == 2
+    assert "names the same launch more than once" in capsys.readouterr().err
+    assert not (home / "references" / "twice.json").exists()
+
+
+def test_several_kinds_are_no_reference(
+    tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for ranks in (8, 16, 32):
+        logs(tmp_path / "mix", 300.0, ranks=ranks)
+    assert main(["expect", str(tmp_path / "mix"), "--save", "mix"]) == 2
+    assert "is not one thing: its ranks are 16 and 32 and 8" in capsys.readouterr().err
+    one, other = logs(tmp_path, 300.0, 301.0)
+    text = Path(other).read_text().replace("A100-SXM4-40GB", "H100 80GB HBM3")
+    write(Path(other), text)
+    assert main(["expect", f"ref={one},{other}", "--save", "mix"]) == 2
+    assert "its devices are" in capsys.readouterr().err
+    assert not (home / "references" / "mix.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("nGpus 1", "nGpus 2", "2 GPUs of one process"),
+        (
+            "# nThread",
+            "# Blocking Enabled: wait and barrier\n# nThread",
+            "blocking",
+        ),
+        ("iters: 20", "iters: 20 agg iters: 1 validation: 1 graph: 10", "CUDA graph"),
+    ],
+)
+def test_a_log_that_was_timed_otherwise_is_not_below_at_small_sizes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], old: str, new: str, words: str
+) -> None:
+    ten = [str(write(tmp_path / f"{i}.log", nccl_tests_log({MiB: 48.0, GiB: 300.0}, 8))) for i in range(10)]
+    assert main(["expect", f"ref={','.join(ten)}", "--save", "plain"]) == 0
+    text = nccl_tests_log({MiB: 30.0, GiB: 200.0}, 8)
+    plain, odd = write(tmp_path / "plain.log", text), write(tmp_path / "odd.log", text.replace(old, new, 1))
+    assert answers(capsys, plain, "--reference", "plain")[1] == ["NOT EXPECTED"] * 4
+    _, found, why = answers(capsys, odd, "--reference", "plain")
+    assert sorted(found) == ["NOT EXPECTED"] * 2 + ["undecided"] * 2
+    assert sum("timed otherwise" in each and words in each for each in why) == 2
+    assert main(["expect", str(odd), "--reference", "plain"]) == 1
+    assert f"# note     timed otherwise: the run {words}; plain back to back" in capsys.readouterr().out
+
+
+def test_an_event_around_each_call_is_another_way_of_timing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """nccl-tests -I 1: an event costs a small call about 2 us."""
+    each = "#wrong    i_min    i_max    i_p99    i_cv%"
+    text = nccl_tests_log({MiB: 30.0}, 8)
+    plain = write(tmp_path / "plain.log", nccl_tests_log({MiB: 48.0}, 8))
+    rows = text.replace("#wrong", each).replace("      0", "      0  0.10  99999.00  99999.00  1.20")
+    odd = write(tmp_path / "odd.log", rows)
+    assert main(["expect", str(plain), "--save", "plain"]) == 0
+    code, found, why = answers(capsys, odd, "--reference", "plain")
+    assert (code, set(found)) == (3, {"undecided"})
+    assert all("the run an event around each call; plain back to back" in each for each in why)
+
+
+@pytest.mark.parametrize("least", ["1M=nan", "1M=inf", "1M=0", "1M", "nothing:1M=3"])
+def test_a_minimum_is_a_number(tmp_path: Path, least: str) -> None:
+    (log,) = logs(tmp_path, 300.0)
+    assert main(["expect", log, "--least", least]) == 2
+
+
+def test_a_minimum_of_one_operation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (log,) = logs(tmp_path, 300.0)
+    assert main(["expect", log, "--least", "all_reduce:1M=400"]) == 1
+    assert "all_reduce: 400 GB/s from 1 MiB on: fail" in capsys.readouterr().out
+    assert main(["expect", log, "--least", "alltoall:1M=400"]) == 3
