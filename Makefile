@@ -5,6 +5,9 @@ BIN := .venv/bin
 READY := .venv/.ready
 PYTEST := $(BIN)/python -m pytest
 NATIVE := native/*.cpp native/*.hpp native/*.h native/*.cu
+# Debian's packages $(1), where they lack; as root. One at a time, for targets that run beside each other.
+packages = dpkg -s $(1) >/dev/null 2>&1 || test "$$(id -u)" -ne 0 || flock /var/lib/dpkg sh -c 'apt-get update -qq \
+  && DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends $(1) >/dev/null'
 
 .DEFAULT_GOAL := help
 .PHONY: help dev core lint format test test-slow test-gpu test-packaging test-aarch64 test-browser test-hosts test-slurm test-container test-kubernetes wheels docs demo clean
@@ -58,33 +61,28 @@ test-aarch64: core ## the aarch64 wheel's core under a real aarch64 Python (qemu
 
 BROWSER_PACKAGES := chromium fonts-dejavu-core
 test-browser: core ## the report in a headless Chromium; as root it installs Debian's
-	@command -v chromium >/dev/null 2>&1 || test "$$(id -u)" -ne 0 || { apt-get update -qq && \
-	  DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends $(BROWSER_PACKAGES) >/dev/null; }
+	@command -v chromium >/dev/null 2>&1 || $(call packages,$(BROWSER_PACKAGES))
 	$(BIN)/python -m pip install --quiet 'playwright>=1.50'
 	$(PYTEST) -m browser --timeout 300 tests/browser
 
 HOSTS_PACKAGES := openssh-server openssh-client iproute2 nftables util-linux
 test-hosts: core ## runs and hunts over SSH between hosts in network namespaces; as root it installs sshd
-	@dpkg -s $(HOSTS_PACKAGES) >/dev/null 2>&1 || test "$$(id -u)" -ne 0 || { apt-get update -qq && \
-	  DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends $(HOSTS_PACKAGES) >/dev/null; }
+	@$(call packages,$(HOSTS_PACKAGES))
 	$(PYTEST) -m hosts --timeout 600 tests/hosts
 
 SLURM_PACKAGES := slurm-wlm slurmctld slurmd slurm-client munge libpmix-dev iproute2
 test-slurm: core ## runs on a real Slurm of four nodes in network namespaces; as root it installs Debian's
-	@dpkg -s $(SLURM_PACKAGES) >/dev/null 2>&1 || test "$$(id -u)" -ne 0 || { apt-get update -qq && \
-	  DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends $(SLURM_PACKAGES) >/dev/null; }
+	@$(call packages,$(SLURM_PACKAGES))
 	$(PYTEST) -m slurm tests/slurm
 
 CONTAINER_PACKAGES := buildah golang-github-containers-common mmdebstrap docker-registry
 test-container: core ## builds the container images with buildah and runs ranks in them; as root it installs it
-	@dpkg -s $(CONTAINER_PACKAGES) >/dev/null 2>&1 || test "$$(id -u)" -ne 0 || { apt-get update -qq && \
-	  DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends $(CONTAINER_PACKAGES) >/dev/null; }
+	@$(call packages,$(CONTAINER_PACKAGES))
 	$(PYTEST) -m container --timeout 1200 tests/containers
 
 KUBERNETES_PACKAGES := openssh-server openssh-client openssl iproute2 nftables
 test-kubernetes: core ## runs on a real Kubernetes control plane, built once with Go (6-20 min); root, else skipped
-	@dpkg -s $(KUBERNETES_PACKAGES) >/dev/null 2>&1 || test "$$(id -u)" -ne 0 || { apt-get update -qq && \
-	  DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends $(KUBERNETES_PACKAGES) >/dev/null; }
+	@$(call packages,$(KUBERNETES_PACKAGES))
 	PYTHONPATH=tests/support $(BIN)/python -m busbw_testing.kubernetes_tools
 	$(PYTEST) -m kubernetes --timeout 300 tests/kubernetes
 

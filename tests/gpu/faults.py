@@ -93,7 +93,7 @@ def same_when_swapped(case: Case, ranks: int) -> bool:
     """A reduction gives the same whoever brings what, but for each rank's own scalar; so does a broadcast
     among others than its root, which with two ranks is one of the swapped. A ring of two has one direction.
     """
-    if case.collective == "sendrecv":
+    if case.collective in ("sendrecv", "permute"):  # a permute without pairs is the same ring
         return ranks == 2
     root_stays = ranks > 2 or not case.row.rooted
     return case.collective in ("all_reduce", "reduce", "broadcast") and case.op != "mulsum" and root_stays

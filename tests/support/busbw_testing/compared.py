@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from busbw.model.collective import collective
@@ -20,6 +21,26 @@ HEADING = (
     "#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong\n"
     "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)\n"
 )
+
+
+# A short series of setups on an engine.
+SERIES = (
+    *("--ops", "all_reduce", "-b", "1K", "-e", "1K", "-n", "20", "-c", "0", "--backend", "mpi"),
+    *("--blocks", "1", "--launch-timeout", "25s", "--order-seed", "1", "--format", "json"),
+)
+
+
+def setups_of_which_one_hangs(folder: Path, *variables: str) -> Path:
+    """A file of setups. Ranks of ``hanging``, known by any of the ``variables``, never come to their first
+    word; whoever starts them does.
+    """
+    is_rank = " or ".join(f"{name!r} in os.environ" for name in variables)
+    write(folder / "stuck" / "sitecustomize.py", f"import os, time\nif {is_rank}: time.sleep(600)\n")
+    return write(
+        folder / "setups.yaml",
+        'setups: {plain: {}, tcp: {env: {MPIR_CVAR_NOLOCAL: "1"}},'
+        f" hanging: {{prepend: {{PYTHONPATH: {folder}/stuck}}}}}}",
+    )
 
 
 def record_of(
@@ -69,7 +90,7 @@ def _result(
     algorithm: str,
 ) -> CaseResult:
     several = [times] if isinstance(times, (int, float)) else list(times)
-    time_ns = sorted(several)[len(several) // 2] * 1e3
+    time_ns = median(several) * 1e3
     algbw = size / time_ns
     evidence = {"launch_times_ns": [time * 1e3 for time in several]} if len(several) > 1 else {}
     busbw = algbw * collective(operation).busbw_factor(ranks) if ranks > 1 else None

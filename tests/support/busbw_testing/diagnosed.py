@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from busbw.analysis.expectation import expect, kind_of
-from busbw.analysis.limits import Wires
+from busbw.analysis.wires import Wires
 from busbw.diagnosis.engine import diagnose
 from busbw.diagnosis.subject import Subject
 from busbw.model.conclusion import Conclusion
@@ -74,7 +75,17 @@ def burst(
     return Burst(case, WINDOWS, links)
 
 
-def conclusions(
+def every_conclusion(record: RunRecord, **found: Any) -> tuple[Conclusion, ...]:
+    """All of them, in their order; ``found`` are references, wires, samples, digests and known."""
+    return diagnose(_subject(record, **found))
+
+
+def conclusions(record: RunRecord, **found: Any) -> dict[str, Conclusion]:
+    """Every conclusion by its id; the last of several. ``found`` is as for ``every_conclusion``."""
+    return {each.check: each for each in every_conclusion(record, **found)}
+
+
+def _subject(
     record: RunRecord,
     *,
     references: Sequence[Reference] = (),
@@ -82,11 +93,9 @@ def conclusions(
     samples: npt.NDArray[np.void] | None = None,
     digests: npt.NDArray[np.void] | None = None,
     known: Sequence[Reference] = (),
-) -> dict[str, Conclusion]:
-    """Every conclusion by its id; the last of several."""
+) -> Subject:
     subject = Subject(
         record, expect((record,), references, known=known, wires=wires), kind_of(record, known), wires
     )
     subject = replace(subject, samples=subject.samples if samples is None else samples)
-    subject = replace(subject, digests=subject.digests if digests is None else digests)
-    return {each.check: each for each in diagnose(subject)}
+    return replace(subject, digests=subject.digests if digests is None else digests)

@@ -30,6 +30,7 @@ UNSHARED = "BUSBW_TEST_UNSHARED"
 OUT, FILL = "BUSBW_TEST_OUT", "BUSBW_TEST_FILL"
 # While this file is there, the cluster does not answer those who want to cancel a job.
 SILENT = "BUSBW_TEST_SILENT"
+TO_STDERR = "to stderr"
 MPIEXEC = shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or "mpiexec"
 
 
@@ -39,7 +40,7 @@ def inquire(launch: LaunchSettings, command: tuple[str, ...] = ()) -> Mapping[st
 
 def request(job: Job, facts: Mapping[str, str]) -> JobRequest:
     ranks = job.ranks or 2
-    argv = (MPIEXEC, "-n", str(ranks), *job.work.argv(sys.executable))
+    argv = (MPIEXEC, "-n", str(ranks), *job.argv(sys.executable))
     return JobRequest("here", job.name, ranks, 1, commands=(Command(argv, dict(job.environ)),))
 
 
@@ -77,7 +78,7 @@ def follow(handle: Handle, folder: Path) -> Iterator[Item]:
                 if line.startswith("job ended"):
                     yield JobState(Phase.ENDED, code=int(line.split()[-1]))
                     return
-                yield Output(line.rstrip("\n"))
+                yield _output(line.rstrip("\n"))
                 line = ""
             elif not _alive(int(handle.id)):
                 yield JobState(Phase.ENDED, why="the job is gone", code=-9)
@@ -85,6 +86,12 @@ def follow(handle: Handle, folder: Path) -> Iterator[Item]:
             else:
                 time.sleep(0.02)
                 yield JobState(Phase.RUNNING)
+
+
+def _output(text: str) -> Output:
+    """A command says where its line goes."""
+    source = "here" if text.startswith(("to stdout", TO_STDERR)) else ""
+    return Output(text, source, is_error=text.startswith(TO_STDERR))
 
 
 def _alive(pid: int) -> bool:

@@ -13,7 +13,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, Self
 
@@ -62,10 +62,13 @@ CommunicationParameters=NoAddrCache
 TopologyPlugin=topology/tree
 MailProg=/bin/true
 TmpFS=/tmp
-{nodes}
+{resources}{nodes}
 PartitionName=debug Nodes={all} Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO
 PartitionName=closed Nodes={all} MaxTime=INFINITE State=DOWN
 """
+# Nodes with GPUs are a partition of their own. Slurm counts and hands out any device as one.
+_DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/full")
+_GPU_PARTITION: Final = "PartitionName=gpus Nodes={nodes} MaxTime=INFINITE State=UP\n"
 
 
 def missing_programs() -> list[str]:
@@ -76,11 +79,12 @@ def missing_programs() -> list[str]:
 class SlurmCluster:
     """All hosts but the last are nodes; the last is the login host, with the controller.
 
-    ``folder`` is an empty folder that all hosts see, with a name short enough for a Unix socket in it.
+    ``folder`` is an empty folder that all hosts see, with a name short enough for a Unix socket in it. The
+    nodes of ``gpus`` have so many each (3 at most), and are not in the default partition.
     """
 
-    def __init__(self, hosts: Hosts, folder: Path) -> None:
-        self.hosts, self.folder = hosts, folder
+    def __init__(self, hosts: Hosts, folder: Path, gpus: Mapping[str, int] | None = None) -> None:
+        self.hosts, self.folder, self.gpus = hosts, folder, gpus or {}
         self.nodes, self.login = hosts.names[:-1], hosts.names[-1]
         self.conf = folder / "slurm.conf"
         self._daemons: list[subprocess.Popen[bytes]] = []
@@ -157,7 +161,7 @@ class SlurmCluster:
             timeout=30,
             check=False,
         )
-        return done.stdout.split() == ["idle", str(len(self.nodes))]
+        return done.stdout.split() == ["idle", str(len(self.nodes) - len(self.gpus))]
 
     # ---- nodes ---------------------------------------------------------------------------------------------
 
@@ -211,16 +215,25 @@ class SlurmCluster:
         (self.folder / "munge.key").chmod(0o400)
         lines = [
             f"NodeName={node} NodeHostname={node} NodeAddr={self.hosts.address(node)} CPUs={_CPUS}"
-            " RealMemory=1000"
+            f" RealMemory=1000{f' Gres=gpu:{self.gpus[node]}' if node in self.gpus else ''}"
             for node in self.nodes
         ]
         text = _CONF.format(
             folder=self.folder,
             controller=self.login,
             controller_address=self.hosts.address(self.login),
+            resources="GresTypes=gpu\n" if self.gpus else "",
             nodes="\n".join(lines),
-            all=",".join(self.nodes),
+            all=",".join(node for node in self.nodes if node not in self.gpus),
         )
+        if self.gpus:
+            text += _GPU_PARTITION.format(nodes=",".join(self.gpus))
+            devices = (
+                f"NodeName={node} Name=gpu File={device}\n"
+                for node, count in self.gpus.items()
+                for device in _DEVICES[:count]
+            )
+            (self.folder / "gres.conf").write_text("".join(devices))
         self.conf.write_text(text)
         # Nothing here uses cgroups; slurmd would look for the machine's all the same.
         (self.folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
