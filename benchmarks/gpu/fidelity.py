@@ -1,6 +1,6 @@
 """busbw against nccl-tests itself: separate launches, alternated, same libnccl, one process per GPU.
 
-Every round runs, for the small sizes (8 B to 16 MiB) and the large ones (32 MiB to 2 GiB), each operation
+Every round runs, for the small sizes (8 B to 16 MiB) and the large ones (32 MiB to --last), each operation
 with nccl-tests, all of them with busbw (under mpirun and, in every other round, with torchrun's variables and
 no MPI), and each with nccl-tests again. The bound for a difference is the larger of 2 % and the half-width of
 nccl-tests against itself.
@@ -8,6 +8,7 @@ nccl-tests against itself.
     python benchmarks/gpu/fidelity.py --nccl-tests BUILD_DIR --ranks 4 --rounds 5 --output fidelity.json
     ... --variant graph     # -G 10: CUDA graphs
     ... --variant window    # -R 2: symmetric windows
+    ... --last 8G --factor 4 --seconds 240    # larger, fewer sizes; another round only where it fits
 
 nccl-tests must be built with MPI=1. It is made to load the libnccl that busbw measures by LD_LIBRARY_PATH.
 """
@@ -24,18 +25,21 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from busbw._native.nccl import load_nccl
+from busbw.units import parse_size
 
-# First size, last size, calls, warm-up.
+# First size, largest last size ("": --last), calls, warm-up.
 RANGES = {
-    "plain": (("8", "16M", 1000, 100), ("32M", "2G", 20, 5)),
+    "plain": (("8", "16M", 1000, 100), ("32M", "", 20, 5)),
     # A graph of N calls, launched 10 times.
-    "graph": (("8", "16M", 100, 20), ("32M", "2G", 10, 5)),
-    "window": (("8", "16M", 1000, 100), ("32M", "2G", 20, 5)),
+    "graph": (("8", "16M", 100, 20), ("32M", "", 10, 5)),
+    "window": (("8", "16M", 1000, 100), ("32M", "", 20, 5)),
 }
 FLAGS = {"plain": [], "graph": ["-G", "10"], "window": ["-R", "2"]}
 ALL = "all_reduce,all_gather,reduce_scatter,alltoall,broadcast,reduce,gather,scatter,sendrecv,hypercube"
@@ -54,7 +58,14 @@ def main() -> None:
     parser.add_argument("--ops", default=ALL)
     parser.add_argument("--variant", choices=tuple(RANGES), default="plain")
     parser.add_argument("--mpirun", default="mpirun")
-    parser.add_argument("--seconds", type=float, default=math.inf, help="start no round after this long")
+    parser.add_argument("--last", default="2G", help="last size; three such buffers must fit")
+    parser.add_argument("--factor", default="2", help="between sizes")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=math.inf,
+        help="start no third or later round that would end after this long",
+    )
     parser.add_argument("--output", default="fidelity.json")
     options = parser.parse_args()
     nccl = load_nccl()
@@ -62,28 +73,43 @@ def main() -> None:
     rounds: list[Arms] = []
     started = time.monotonic()
     for number in range(options.rounds):
-        if time.monotonic() - started > options.seconds:
+        if number >= 2 and (time.monotonic() - started) * (number + 1) / number > options.seconds:
             break
-        rounds.append(one_round(options, nccl.path, joined=number % 2 == 0))
-        Path(options.output).write_text(
-            json.dumps({"nccl": nccl.version, "ranks": options.ranks, "rounds": rounds})
-        )
+        rounds.append({})
+        for _ in one_round(rounds[-1], options, nccl.path, joined=number % 2 == 0):
+            Path(options.output).write_text(
+                json.dumps({"nccl": nccl.version, "ranks": options.ranks, "rounds": rounds})
+            )
         print(f"round {number + 1} after {time.monotonic() - started:.0f} s", file=sys.stderr)
     print_table(rounds)
 
 
-def one_round(options: argparse.Namespace, nccl_path: str, *, joined: bool) -> Arms:
-    """Times of every operation. ``joined``: busbw's ranks are mpirun's, else they meet without MPI."""
+def one_round(found: Arms, options: argparse.Namespace, nccl_path: str, *, joined: bool) -> Iterator[None]:
+    """Fill in the times of every operation; yields when a range of sizes is whole. ``joined``: busbw's ranks
+    are mpirun's, else they meet without MPI.
+    """
     ops = options.ops.split(",")
-    found: Arms = {op: {} for op in ops}
 
     def keep(op: str, arm: str, times: Times) -> None:
-        found[op].setdefault(arm, {}).update(
+        found.setdefault(op, {}).setdefault(arm, {}).update(
             {f"{size} {placement}": us for (size, placement), us in times.items()}
         )
 
-    for first, last, calls, warmup in RANGES[options.variant]:
-        sweep = ["-b", first, "-e", last, "-f", "2", "-n", str(calls), "-w", str(warmup), "-c", "0"]
+    for first, last, calls, warmup in ranges(options.variant, options.last):
+        sweep = [
+            "-b",
+            first,
+            "-e",
+            last,
+            "-f",
+            options.factor,
+            "-n",
+            str(calls),
+            "-w",
+            str(warmup),
+            "-c",
+            "0",
+        ]
         sweep += FLAGS[options.variant]
         mpi = [options.mpirun, "-np", str(options.ranks)]
         ours = [sys.executable, "-m", "busbw", "run", *ops, *sweep, "--format", "csv", "--backend", "nccl"]
@@ -99,13 +125,24 @@ def one_round(options: argparse.Namespace, nccl_path: str, *, joined: bool) -> A
             keep(op, "busbw", times)
         for op in ops:
             keep(op, "nccl-tests again", theirs(op))
-    return found
+        yield
+
+
+def ranges(variant: str, last: str) -> list[tuple[str, str, int, int]]:
+    """Those of the variant that begin by the last size, none beyond it."""
+    return [
+        (first, min(end or last, last, key=parse_size), calls, warmup)
+        for first, end, calls, warmup in RANGES[variant]
+        if parse_size(first) <= parse_size(last)
+    ]
 
 
 def output(command: list[str], nccl_path: str) -> str:
+    start = time.monotonic()
     done = subprocess.run(
         command, env=environ(nccl_path), capture_output=True, text=True, timeout=300, check=False
     )
+    print(f"{time.monotonic() - start:6.1f} s  {' '.join(command)}", file=sys.stderr, flush=True)
     if done.returncode:
         raise SystemExit(f"{' '.join(command)}\n{done.stdout}\n{done.stderr}")
     return done.stdout
@@ -164,24 +201,52 @@ def read_busbw(text: str) -> dict[str, Times]:
     return found
 
 
-def print_table(rounds: list[Arms]) -> None:
-    print(f"{'':>42} {'nccl-tests':>11} {'busbw':>7} {'A/A +-':>7} {'bound':>6}  verdict")
-    for op, arms in rounds[0].items():
+@dataclass(frozen=True)
+class Compared:
+    """One size and placement over all rounds. ``ratio`` is busbw's time over nccl-tests'."""
+
+    op: str
+    key: str  # "size placement"
+    theirs_us: float
+    ratio: float
+    mpirun: float  # the ratio of the rounds under mpirun
+    alone: float  # of those without MPI; nan where there was none
+    self_half: float
+    bound: float
+    verdict: str
+
+
+def compare(all_rounds: list[Arms]) -> list[Compared]:
+    """The last round may be cut short: it counts where it has the size."""
+    found = []
+    for op, arms in all_rounds[0].items():
         for key in arms["busbw"]:
             if key.startswith("0 ") or key not in arms["nccl-tests"]:
                 continue  # rounds to nothing: no data moves
+            rounds = [r for r in all_rounds if key in r.get(op, {}).get("nccl-tests again", {})]
             theirs = np.log([[r[op][arm][key] for arm in ("nccl-tests", "nccl-tests again")] for r in rounds])
             self_half = half_width(theirs[:, 1] - theirs[:, 0])
             bound = max(0.02, self_half)
-            ours = np.log([r[op]["busbw"][key] for r in rounds])
-            ratio = float(np.median(ours - theirs.mean(axis=1)))
+            ours = np.log([r[op]["busbw"][key] for r in rounds]) - theirs.mean(axis=1)
+            ratio = float(np.median(ours))
             verdict = "same" if abs(ratio) <= bound else "DIFFERS"
             # Where nccl-tests differs that much from itself, agreement shows little.
             verdict = "cannot tell" if verdict == "same" and bound > TELLING else verdict
-            print(
-                f"{op + ' ' + key:>42} {math.exp(np.median(theirs)):>11.2f} {math.exp(ratio):>7.3f}"
-                f" {self_half:>7.1%} {bound:>6.1%}  {verdict}"
-            )
+            ways = [
+                float(np.exp(np.median(part))) if len(part) else math.nan for part in (ours[::2], ours[1::2])
+            ]
+            middle = float(np.exp(np.median(theirs)))
+            found.append(Compared(op, key, middle, math.exp(ratio), *ways, self_half, bound, verdict))
+    return found
+
+
+def print_table(rounds: list[Arms]) -> None:
+    print(f"{'':>42} {'nccl-tests':>11} {'busbw':>7} {'A/A +-':>7} {'bound':>6}  verdict")
+    for row in compare(rounds):
+        print(
+            f"{row.op + ' ' + row.key:>42} {row.theirs_us:>11.2f} {row.ratio:>7.3f}"
+            f" {row.self_half:>7.1%} {row.bound:>6.1%}  {row.verdict}"
+        )
 
 
 # Student's t, two-sided 95 %, by degrees of freedom.

@@ -1,7 +1,7 @@
 """How long does a whole sweep take, at the same precision over launches?
 
-Launches of `busbw run all_reduce -b 8 -e 2G -f 2`, as it is by default, alternate with launches of
-nccl-tests in three size ranges, each with three numbers of iterations. A number is good enough for a range
+Launches of `busbw run all_reduce -b 8 -e 2G -f 2 -c 0`, unchecked as nccl-tests is, alternate with launches
+of nccl-tests in three size ranges, each with three numbers of iterations. A number is good enough for a range
 where the spread over launches (of the logarithm of the time, median over the range's rows) is no larger than
 busbw's, or no larger than that of any other number: more iterations would not help. nccl-tests' time is the
 sum over ranges of the quickest that is good enough.

@@ -59,6 +59,7 @@ def hunt(hosts: Hosts, home: Path, size: str) -> dict[str, Any]:
         "code": done.returncode,
         "named": [names[0] for names in named if len(names) == 1],
         "paths": [names for names in named if len(names) > 1],
+        "first": field["ranking"][0]["name"] if field["ranking"] else "",
         "open": [suspect["names"] for suspect in field["open"]],
         "losses": [(each["metric"], round(each["loss"], 4)) for each in field["suspects"]],
         "noise": {metric: round(sigma, 4) for metric, sigma in field["noise"].items()},
@@ -106,11 +107,13 @@ def main() -> None:
 
 
 def report(rows: dict[str, list[dict[str, Any]]]) -> None:
-    print("| fault | hunts | named | healthy accused | undecided | failed | rounds | hunt s | command s |")
-    print("|---|---|---|---|---|---|---|---|---|")
+    heads = ["fault", "hunts", "named", "ranked first", "healthy accused", "undecided", "failed", "rounds"]
+    print(f"| {' | '.join([*heads, 'hunt s', 'command s'])} |")
+    print("|---|---|---|---|---|---|---|---|---|---|")
     for fault, hunts in rows.items():
         ran = [each for each in hunts if "named" in each]
         right = sum(each["place"] in each["named"] for each in ran if each["place"])
+        first = sum(each["place"] in (each["first"], *each["named"][:1]) for each in ran if each["place"])
         wrong = sum(bool(set(each["named"]) - {each["place"]}) or bool(each["paths"]) for each in ran)
         undecided = sum(each["code"] == 3 for each in ran)
         middle = [
@@ -119,6 +122,7 @@ def report(rows: dict[str, list[dict[str, Any]]]) -> None:
         cells = [
             len(hunts),
             right if fault != "none" else "",
+            first if fault != "none" else "",
             wrong,
             undecided,
             len(hunts) - len(ran),
