@@ -17,7 +17,7 @@ from busbw._native import core
 from busbw._native.cuda import CudaDriver
 from busbw._native.nccl import UNIQUE_ID_BYTES, NcclLibrary, load_nccl
 from busbw._native.nvml import CLOCK_SM, open_nvml
-from busbw.backends.base import DeviceState, Identity, Pairs
+from busbw.backends.base import DeviceState, Identity, Pairs, PreparedCase
 from busbw.backends.buffers import BufferPair, CaseBuffers
 from busbw.backends.device_memory import DeviceMemory, choose_allocator
 from busbw.backends.idle import IdleCase
@@ -46,6 +46,11 @@ _PROBE_BYTES: Final = 4 * 2**20
 _PROBE_ROUNDS: Final = 9
 _PROBE_CALLS: Final = 50
 _PROBE_K: Final = 25
+# For all rounds: sockets of 1 Gbit/s would take a minute for nine. Fewer than three rounds have no middle.
+_PROBE_SECONDS: Final = 0.5
+_LEAST_ROUNDS: Final = 3
+# Taken where calls are too slow to measure it. The most seen is 4.2 us, as above.
+_ASSUMED_EVENT_COST_NS: Final = 5000.0
 # Below this an estimate is noise: less was never seen on H100 and H200.
 _LEAST_EVENT_COST_NS: Final = 2000.0
 _BARRIER_BYTES: Final = 8
@@ -300,20 +305,21 @@ class NcclBackend:
 
     def _event_cost_ns(self, world: World) -> float:
         """Time that one event adds to a call: an all-reduce with an event after every call against one event
-        every 25, alternated; the median over rounds.
+        every 25, alternated; the median over rounds. A call that is too slow for that gets what is assumed.
         """
         size = min(_PROBE_BYTES, self.pair.size_bytes // 8 * 8)
         case = Case(0, "all_reduce", "float", "sum", -1, size, size, size // 4, Placement.OUT_OF_PLACE)
         probe = IdleCase() if self._role is None else self._prepare(case, aggregate=1, graph=False)
-        costs = np.empty(_PROBE_ROUNDS)
-        for i in range(-1, _PROBE_ROUNDS):  # round -1 warms up
+        rounds = _rounds_of(probe, world)
+        costs = np.empty(rounds)
+        for i in range(-1, rounds) if rounds else ():  # round -1 warms up
             world.barrier()
             every = probe.time(_PROBE_K, _PROBE_CALLS, 1).elapsed_ns
             seldom = probe.time(_PROBE_K, _PROBE_CALLS // _PROBE_K, _PROBE_K).elapsed_ns
             if i >= 0:
                 costs[i] = every.mean() - seldom.mean() / _PROBE_K
         probe.close()
-        return max(float(np.median(costs)), _LEAST_EVENT_COST_NS)
+        return max(float(np.median(costs)), _LEAST_EVENT_COST_NS) if rounds else _ASSUMED_EVENT_COST_NS
 
     def _identify(self) -> Identity:
         driver, device = self._driver, self._device
@@ -349,6 +355,15 @@ class _FreeMemory:
     def report(self) -> dict[str, int]:
         """Bytes of every step, and of the calls since."""
         return {**self._taken, "calls": self._free - self._driver.memory_info()[0]}
+
+
+def _rounds_of(probe: PreparedCase, world: World) -> int:
+    """How many rounds of the probe fit; 0 where too few do. The same on every rank."""
+    probe.time(0, 1, 1)  # NCCL connects
+    world.barrier()
+    call_ns = world.max(np.array([float(probe.time(0, 1, 1).elapsed_ns[0])]))[0]
+    rounds = int(_PROBE_SECONDS * 1e9 / (2 * (_PROBE_K + _PROBE_CALLS) * max(call_ns, 1.0)))
+    return min(rounds, _PROBE_ROUNDS) if rounds >= _LEAST_ROUNDS else 0
 
 
 def _nccl_table(nccl: NcclLibrary, support: Support) -> core.NcclTable:

@@ -328,6 +328,20 @@ def test_closing_gives_everything_back_in_order(make_site: MakeSite) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("call_ms", "calls", "cost_ns"),
+    [("0.25", 2 + 10 * 150, 240e3), ("0.7", 2 + 5 * 150, 672e3), ("2", 2, 5e3)],
+)
+def test_what_an_event_costs_is_not_asked_of_slow_calls(
+    make_site: MakeSite, monkeypatch: pytest.MonkeyPatch, call_ms: str, calls: int, cost_ns: float
+) -> None:
+    """A network of 1 Gbit/s would take a minute for it, before anybody sees a row."""
+    monkeypatch.setenv("STAND_IN_MS", call_ms)
+    site = make_site()
+    assert sum(line[0] == "AllReduce" for line in site.asked()) == calls
+    assert site.backend.timing_cost_ns == pytest.approx(cost_ns)  # an event a call, less one every 25
+
+
 def test_no_call_before_connect(make_site: MakeSite) -> None:
     with pytest.raises(ValueError, match="no communicator"):
         make_site(connect=False).backend.barrier_call()

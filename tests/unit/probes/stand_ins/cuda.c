@@ -1,8 +1,10 @@
 // A stand-in for libcuda.so.1 with two GPUs in host memory. INIT_CODE: what cuInit returns; CAPABILITY: the
 // major number of the GPUs; PLAIN: they have neither managed nor mapped memory. Graphs are not run: their
-// calls are asked for while they are captured. With STAND_IN_BUSY in the environment no event ever comes.
+// calls are asked for while they are captured. With STAND_IN_BUSY in the environment no event ever comes;
+// STAND_IN_MS are the milliseconds between two.
 // STREAMS: every stream and event is another one, and each event comes a microsecond after the one before.
 #include <stdint.h>
+#include <stdlib.h>
 
 #include "log.h"
 
@@ -170,7 +172,8 @@ Result cuEventElapsedTime(float* milliseconds, void* start, void* end) {
 #ifdef STREAMS
   return *milliseconds = *(float*)end - *(float*)start, 0;
 #else
-  return *milliseconds = 0.25f, 0;
+  const char* said = getenv("STAND_IN_MS");
+  return *milliseconds = said ? strtof(said, NULL) : 0.25f, 0;
 #endif
 }
 
