@@ -116,6 +116,25 @@ def test_a_lost_host_is_a_finding_and_the_hunt_goes_on(six_hosts: Any, how: str)
     assert "h5: lost during the hunt" in front.out
 
 
+def test_two_lost_hosts_are_both_left_out(six_hosts: Any) -> None:
+    """The one whose rank is heard to end first is left out, and then the other cannot be reached any more."""
+    shape(six_hosts)
+    front = six_hosts.start(
+        "isolate", *ON, "-b", "4M", "--round-timeout", "20s", "--set", "connect-timeout=3"
+    )
+    front.until(lambda: "round 1, screen" in front.err)
+    six_hosts.hosts.kill("h5")
+    for pid in six_hosts.ranks("h2"):
+        os.kill(pid, signal.SIGKILL)
+    assert front.finish() == 1, front.err
+    record = six_hosts.record()
+    assert record["status"] == "complete"
+    lost = {finding["host"] for finding in record["findings"] if finding["check"] == "lost"}
+    assert lost == {"h2", "h5"}
+    (field,) = record["hunt"]["fields"]
+    assert field["names"] == ["h1", "h3", "h4", "h6"]
+
+
 def test_the_matrix_shows_the_direction(six_hosts: Any) -> None:
     shape(six_hosts, "h2", 0.4)
     front = six_hosts.run("pairs", *ON, "-b", "1M", "--format", "csv")

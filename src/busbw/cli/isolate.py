@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from busbw.cli.run import run
-from busbw.errors import ExitCode, UsageError
+from busbw.errors import ExitCode, SiteError, UsageError
 from busbw.launchers.leave_out import without
 from busbw.model.event import Event, EventKind
 from busbw.model.finding import Finding, Severity
@@ -31,16 +31,26 @@ def hunt(
     lost: tuple[Finding, ...] = ()
     while True:
         heard: list[Event] = []
-        code = run((kind,), hunted, launch, argv, hear=heard.append, before=lost)
-        host, why = lost_host(heard)
+        try:
+            code = run((kind,), hunted, launch, argv, hear=heard.append, before=lost)
+            host, why = lost_host(heard)
+        except SiteError as error:
+            # Another host that went with the first, and whose neighbour was heard before it.
+            if not lost or not error.host:
+                raise
+            code, host, why = ExitCode.RANK_FAILED, error.host, error.message
         node = node_of(heard, host)
         rest = without(launch, host, node) if code is ExitCode.RANK_FAILED and host else None
         if rest is None:
-            break
+            return _of_what_is_left(code, lost)
         claim = f"{host}: lost during the hunt: {why}"
         lost = (*lost, Finding(Severity.ERROR, claim, hint=_leave_out(node), host=host, check=CHECK))
         print(f"{claim}; beginning again without it", file=sys.stderr, flush=True)
         launch = rest
+
+
+def _of_what_is_left(code: ExitCode, lost: tuple[Finding, ...]) -> ExitCode:
+    """A lost host is a bad verdict, whatever the others are."""
     is_decided = code in (ExitCode.OK, ExitCode.UNDECIDED)
     return ExitCode.BAD_VERDICT if lost and is_decided else code
 
