@@ -16,6 +16,7 @@ class Mark:
 
 MARKS: Final = (
     Mark("contended", "more ranks than cores on a host: the time is that of waiting for time slices too"),
+    Mark("shared-gpu", "ranks take turns on one GPU: the time is not that of a GPU for each"),
     Mark(
         "profiled", "a profiler was attached: the time is its cost too, and is to be compared with no other"
     ),

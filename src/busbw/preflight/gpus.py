@@ -54,19 +54,24 @@ _FEATURES: Final = (
 
 
 def one_for_each_rank(gathered: Gathered) -> Iterator[Finding]:
-    """No two ranks are on one GPU."""
-    users: dict[tuple[str, str], list[int]] = defaultdict(list)
+    """No two ranks are on one GPU, also where hosts are pods of one machine."""
+    users: dict[str, list[int]] = defaultdict(list)
     for at, rank in enumerate(gathered.ranks):
         if rank.gpu is not None:
-            users[rank.host, rank.gpu.uuid].append(at)
-    for (host, uuid), sharing in users.items():
+            users[rank.gpu.uuid].append(at)
+    for uuid, sharing in users.items():
         if len(sharing) > 1:
+            hosts = list(dict.fromkeys(gathered.ranks[rank].host for rank in sharing))
+            hint = "start one rank per GPU, each with its own GPU visible (CUDA_VISIBLE_DEVICES)"
+            apart = (
+                "give each host or pod a GPU of its own; with --no-preflight the rows are marked shared-gpu"
+            )
             yield Finding(
                 Severity.ERROR,
-                f"ranks {few([str(rank) for rank in sharing])} share one GPU ({uuid} on {host})",
-                hint="start one rank per GPU, each with its own GPU visible (CUDA_VISIBLE_DEVICES)",
+                f"ranks {few([str(rank) for rank in sharing])} share one GPU ({uuid} on {few(hosts)})",
+                hint=hint if len(hosts) < len(sharing) else apart,
                 rank=sharing[1],
-                host=host,
+                host=gathered.ranks[sharing[1]].host,
             )
 
 

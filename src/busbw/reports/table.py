@@ -6,6 +6,7 @@ Pure: cases and results to lines of text. Every line that is not a row starts wi
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -177,10 +178,11 @@ def _clock(method: Method) -> str:
 
 
 def _devices(world: WorldInfo) -> str:
-    counts: dict[str, int] = {}
-    for rank in world.ranks:
-        counts[rank.device] = counts.get(rank.device, 0) + 1
-    return ", ".join(f"{count} x {name}" for name, count in counts.items())
+    """How many of each kind; GPUs by what they are, for ranks of several hosts may be on one."""
+    each = dict.fromkeys((rank.device, rank.device_uuid or str(rank.rank)) for rank in world.ranks)
+    counts = Counter(name for name, _ in each)
+    listed = ", ".join(f"{count} x {name}" for name, count in counts.items())
+    return listed if len(each) == len(world.ranks) else f"{listed}, for {len(world.ranks)} ranks"
 
 
 def _some(names: Sequence[str], most: int = 4) -> str:

@@ -209,6 +209,8 @@ class Session:
         marks = self._backend.marks(case)
         if self._given.contended:
             marks = ("contended", *marks)
+        if self._given.shares_gpu:
+            marks = ("shared-gpu", *marks)
         if self._given.profiled:
             marks = ("profiled", *marks)
         plan = self._plan.of_case(case)

@@ -142,6 +142,7 @@ def _conditions(plan: Plan, backend: Backend, world: World) -> Conditions:
         timing_cost_ns=timing_cost_ns,
         max_samples_per_look=backend.max_samples_per_look,
         contended=bool(contended) and plan.backend == "mpi",
+        shares_gpu=_shares_gpu(backend, world),
         profiled=bool(profiled),
         clock=_common_clock(plan, world),
         singles=_single_calls(plan),
@@ -171,6 +172,15 @@ def _shares_cores(world: World) -> bool:
     cores = world.local_cores if isinstance(world, MpiWorld) else os.cpu_count() or 1
     quota = read_processors().quota_cores  # a pod with a limit of 2 on a host of 64 cores has 2
     return ranks > (cores if quota is None else min(cores, quota))
+
+
+def _shares_gpu(backend: Backend, world: World) -> bool:
+    """Whether a GPU has two ranks or more. On one host NCCL refuses it; hosts that are pods or namespaces of
+    one machine do not know of each other, and there it starts. Collective.
+    """
+    told = world.gather(backend.identity.device_uuid.encode())
+    uuids = [uuid for uuid in told or () if uuid]
+    return world.broadcast(bytes([len(set(uuids)) < len(uuids)]) if told is not None else None) == b"\x01"
 
 
 def _common_clock(plan: Plan, world: World) -> GlobalClock | None:

@@ -39,9 +39,10 @@ NO_SAMPLES: Final[Int64Array] = np.empty(0, np.int64)
 @dataclass(frozen=True)
 class Conditions:
     """What holds for every case of a run. ``contended``: ranks share cores, so losing one is no surprise.
-    ``clock`` is there where the ranks' clocks are synchronised. ``singles``: how many calls to time one by
-    one for percentiles, 0 where nobody asked. ``graph_launches``: -G. ``grouping`` is there where the world
-    is split. ``profiled``: a profiler is attached to a rank.
+    ``shares_gpu``: two ranks or more are on one GPU, as pods of one machine may be. ``clock``
+    is there where the ranks' clocks are synchronised. ``singles``: how many calls to time one by one for
+    percentiles, 0 where nobody asked. ``graph_launches``: -G. ``grouping`` is there where the world is split.
+    ``profiled``: a profiler is attached to a rank.
     """
 
     world: World
@@ -50,6 +51,7 @@ class Conditions:
     timing_cost_ns: float
     max_samples_per_look: int
     contended: bool = False
+    shares_gpu: bool = False
     clock: GlobalClock | None = None
     singles: int = 0
     graph_launches: int = 0

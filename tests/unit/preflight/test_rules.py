@@ -233,8 +233,11 @@ def test_two_ranks_on_one_gpu(ranks: Ranks, found: Found, parts: Any) -> None:
     assert finding.rank == 3
 
 
-def test_the_same_number_on_two_hosts_is_two_gpus(ranks: Ranks, found: Found, parts: Any) -> None:
-    assert found(ranks(at=2, gpu=parts.gpu(0))) == []
+def test_one_gpu_on_two_hosts(ranks: Ranks, found: Found, parts: Any) -> None:
+    """Pods of one machine: NCCL starts there, for it takes them for two machines."""
+    finding = only(found(ranks(at=3, gpu=parts.gpu(0))))
+    assert finding.claim == "ranks 0, 3 share one GPU (GPU-0 on h1, h2)"
+    assert "with --no-preflight the rows are marked shared-gpu" in finding.hint
 
 
 @pytest.mark.parametrize(
@@ -394,6 +397,13 @@ def test_a_nic_that_is_asked_for_and_not_there(
     assert (finding.check, finding.severity, finding.claim) == ("nics-asked-for", ERROR, claim)
 
 
+def test_the_loopback_interface_joins_no_hosts(ranks: Ranks, found: Found) -> None:
+    findings = found(ranks(2, 1, at=(0, 1), environ={"NCCL_SOCKET_IFNAME": "lo"}))
+    assert {finding.claim for finding in findings} == {
+        "NCCL_SOCKET_IFNAME names lo, over which no other host is reached"
+    }
+
+
 @pytest.mark.parametrize(
     "environ",
     [
@@ -401,6 +411,7 @@ def test_a_nic_that_is_asked_for_and_not_there(
         {"NCCL_IB_HCA": "=mlx5_0,mlx5_1:1"},
         {"NCCL_SOCKET_IFNAME": "^docker,lo"},
         {"NCCL_SOCKET_IFNAME": "=eth0"},
+        {"NCCL_SOCKET_IFNAME": "lo"},
         {"UCX_NET_DEVICES": "all"},
         {"UCX_NET_DEVICES": "mlx5_0:1,eth0"},
     ],

@@ -170,6 +170,12 @@ def test_the_header_of_a_large_mixed_world_stays_short(plan: Plan) -> None:
     assert "# library  none" in lines
 
 
+def test_a_gpu_of_several_ranks_is_counted_once(plan: Plan) -> None:
+    ranks = tuple(RankInfo(i, f"n{i}", 1, 0, device="H200", device_uuid=f"GPU-{i // 2}") for i in range(4))
+    lines = table.header(WorldInfo("nccl", "slurm", 4, ranks), Method(), plan, "1")
+    assert "# devices  2 x H200, for 4 ranks" in lines
+
+
 @pytest.mark.parametrize(
     ("ranks", "cores", "hosts", "note"),
     [

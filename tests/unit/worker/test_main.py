@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from busbw_testing.sweeps import Notes, OnRanks, plan_of, run_on
 
-from busbw.backends.base import CheckOutcome, DeviceState
+from busbw.backends.base import CheckOutcome, DeviceState, Identity
 from busbw.errors import ExitCode, SiteError
 from busbw.model.choice import Choice
 from busbw.model.plan import CallOptions, Limits, Plan, Timing
 from busbw.model.result import Status, StopReason
 from busbw.record.folder import NCCL_FILES
-from busbw.worker import cases, main
+from busbw.worker import cases, describe, main
 from busbw.worker.agree import RefusedTogether
 
 
@@ -249,6 +249,24 @@ def test_ranks_that_share_cores_are_contended(
     plan = replace(plan_of("all_reduce", ranks=3), backend=backend)
     _, notes = run_on(on_ranks, monkeypatch, backends, plan)
     assert [("contended" in result.marks) for result in notes.results] == [marked] * 4
+
+
+@pytest.mark.parametrize(("uuids", "marked"), [("abc", False), ("aba", True), (("", "", ""), False)])
+def test_ranks_of_several_hosts_on_one_gpu_are_marked(
+    on_ranks: OnRanks,
+    monkeypatch: pytest.MonkeyPatch,
+    scripted: Any,
+    scripted_backend: Any,
+    uuids: Sequence[str],
+    marked: bool,
+) -> None:
+    monkeypatch.setattr(main, "preflight", lambda plan, world: None)
+    identities = [Identity("NCCL", "2", "", device_uuid=uuid) for uuid in uuids]
+    cases = [scripted(lambda call: 1e3) for _ in uuids]
+    backends = [scripted_backend(case, 10.0, own) for case, own in zip(cases, identities, strict=True)]
+    monkeypatch.setattr(describe, "_refuse_shared_devices", lambda ranks: None)  # all of one host here
+    _, notes = run_on(on_ranks, monkeypatch, backends, plan_of("all_reduce", ranks=3))
+    assert [("shared-gpu" in result.marks) for result in notes.results] == [marked] * 4
 
 
 @pytest.mark.parametrize(
