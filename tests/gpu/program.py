@@ -1,6 +1,6 @@
 """All cases of NCCL on all visible GPUs of this host, then faults put into them: are they right, and noticed?
 
-    PYTHONPATH=src:tests/support python tests/gpu/program.py [--ranks N] [--only PATTERN] [--timeout SECONDS]
+    PYTHONPATH=src:tests/support python tests/gpu/program.py [--ranks N [--one-gpu]] [--only PATTERN]
 
 Starts one process per GPU, makes one world and one communicator after another, and prints what was found as
 one line of JSON, the last on standard output; progress goes to standard error. Exit code 1 where a case is
@@ -398,16 +398,27 @@ def rank_main() -> int:
     return 0 if found["good"] else 1
 
 
-def start_ranks(ranks: int) -> int:
+def as_host(rank: int) -> list[str]:
+    """The words before a command that give it a host name of its own."""
+    return ["unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', f"host{rank}"]
+
+
+def start_ranks(ranks: int, *, one_gpu: bool = False) -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         root = f"127.0.0.1:{probe.getsockname()[1]}"
     shared = {"BUSBW_LAUNCHER": "busbw", "BUSBW_ROOT": root, "BUSBW_TOKEN": secrets.token_hex(16)}
-    sizes = {"BUSBW_WORLD_SIZE": str(ranks), "BUSBW_LOCAL_SIZE": str(ranks)}
+    sizes = {"BUSBW_WORLD_SIZE": str(ranks), "BUSBW_LOCAL_SIZE": str(1 if one_gpu else ranks)}
     processes = [
         subprocess.Popen(
-            [sys.executable, __file__],
-            env={**os.environ, **shared, **sizes, "BUSBW_RANK": str(rank), "BUSBW_LOCAL_RANK": str(rank)},
+            [*(as_host(rank) if one_gpu else ()), sys.executable, __file__],
+            env={
+                **os.environ,
+                **shared,
+                **sizes,
+                "BUSBW_RANK": str(rank),
+                "BUSBW_LOCAL_RANK": str(0 if one_gpu else rank),
+            },
         )
         for rank in range(ranks)
     ]
@@ -425,6 +436,11 @@ def main() -> int:
         "--only", default="", help="only parts whose names begin with what this pattern matches"
     )
     parser.add_argument("--timeout", type=float, default=TIMEOUT_S, help="of a wait for the GPU, in seconds")
+    parser.add_argument(
+        "--one-gpu",
+        action="store_true",
+        help="all ranks on the first GPU, each as a host of its own (as root)",
+    )
     options = parser.parse_args()
     os.environ.update({ONLY: options.only, TIMEOUT: str(options.timeout)})
     ranks = options.ranks
@@ -432,7 +448,7 @@ def main() -> int:
         driver = CudaDriver()
         driver.init()
         ranks = driver.device_count()
-    return start_ranks(ranks)
+    return start_ranks(ranks, one_gpu=options.one_gpu)
 
 
 if __name__ == "__main__":

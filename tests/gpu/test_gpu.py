@@ -86,6 +86,19 @@ def found() -> dict[str, Any]:
 
 @pytest.mark.gpu
 @pytest.mark.timeout(900)
+@pytest.mark.parametrize("ranks", [2, 3, 4, 5, 8])
+def test_more_ranks_than_gpus(ranks: int, mps_client: dict[str, str]) -> None:
+    """As hosts that share one: the whole grid and all faults, over sockets."""
+    out = result_of(start("--ranks", str(ranks), "--one-gpu", timeout_s=850, **mps_client))
+    assert out["good"], out
+    assert out["ranks"] == ranks
+    assert out["grid"]["plain"]["kinds"] >= kinds(ranks) - 2 * REFUSED_ALONE
+    assert all(fault["surprising"] == [] for fault in out["faults"].values())
+    assert {"a flipped bit", "a dropped rank", "a stale buffer", "two swapped ranks"} <= set(out["faults"])
+
+
+@pytest.mark.gpu
+@pytest.mark.timeout(900)
 class TestOnGpus:
     def test_every_case_is_right_on_every_rank(self) -> None:
         plain = found()["grid"]["plain"]

@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import signal
 import subprocess
 import sys
 import sysconfig
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
-from busbw_testing.environ import clean_environ
-from busbw_testing.namespaces import Hosts, why_not
-
-from busbw.record.results import read_fields
-
-# Long enough for a loaded machine; a run that needs it is far from what its test allows.
-PATIENCE_S = 200.0
-# What the ranks of all hosts share here: this machine's cores.
-ENVIRON = {"OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_hwloc_base_binding_policy": "none"}
-# Open MPI looks for every transport there is, which takes longer than all the rest.
-ENVIRON |= {"OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "self,sm,tcp"}
+from busbw_testing.host_cluster import Cluster, Front, cluster_of, end
+from busbw_testing.namespaces import why_not
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -36,152 +22,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason=reason))
 
 
-@dataclass
-class Front:
-    """A command of busbw that runs on a host, in a session of its own, as in a terminal's foreground."""
-
-    process: subprocess.Popen[bytes]
-    folder: Path
-    hosts: Hosts
-    on: str
-
-    @property
-    def out(self) -> str:
-        return (self.folder / "out").read_text()
-
-    @property
-    def err(self) -> str:
-        return (self.folder / "err").read_text()
-
-    def until(self, what: Callable[[], Any]) -> Any:
-        """Wait until ``what`` gives something, and give it."""
-        deadline = time.monotonic() + PATIENCE_S
-        while time.monotonic() < deadline:
-            if found := what():
-                return found
-            assert self.process.poll() is None, (self.out, self.err)
-            time.sleep(0.02)
-        raise AssertionError((self.out, self.err))
-
-    def wait_for_rows(self, rows: int = 1) -> None:
-        """Until so many cases were shown."""
-        self.until(lambda: self.out.count('"event":"case"') >= rows)
-
-    def signal(self, number: int) -> None:
-        """To the foreground group on the host, as a terminal there does."""
-        for pid in self.hosts.processes(self.on):
-            with contextlib.suppress(ProcessLookupError):
-                if os.getpgid(pid) == self.process.pid:
-                    os.kill(pid, number)
-
-    def finish(self) -> int:
-        """Wait for the end; its exit code."""
-        code = self.process.wait(PATIENCE_S)
-        assert "Traceback" not in self.out + self.err, self.err
-        return code
-
-    @property
-    def error(self) -> str:
-        """The one error that was told, without its prefix, and its hint."""
-        lines = self.err.splitlines()
-        (at,) = (number for number, line in enumerate(lines) if line.startswith("error: "))
-        return "\n".join(lines[at : at + 2]).removeprefix("error: ")
-
-
-@dataclass
-class Cluster:
-    """Hosts, and what is started on them."""
-
-    hosts: Hosts
-    folder: Path
-    python: str = sys.executable
-    environ: dict[str, str] = field(default_factory=dict)
-    started: list[Front] = field(default_factory=list)
-
-    @property
-    def home(self) -> Path:
-        """Where the runs are, seen by all hosts."""
-        return self.folder / "runs"
-
-    def start(self, *words: str | Path, on: str = "h1", python: str = "", **environ: str) -> Front:
-        """``busbw`` with the words, beside the test."""
-        folder = self.folder / f"front-{len(self.started)}"
-        folder.mkdir()
-        variables = clean_environ(**{"BUSBW_HOME": str(self.home), **ENVIRON, **self.environ, **environ})
-        argv = [python or self.python, "-m", "busbw", *words]
-        with (folder / "out").open("wb") as out, (folder / "err").open("wb") as err:
-            process = subprocess.Popen(
-                self.hosts.command(on, argv),
-                env=variables,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                start_new_session=True,
-            )
-        self.started.append(Front(process, folder, self.hosts, on))
-        return self.started[-1]
-
-    def run(self, *words: str | Path, code: int = 0, **options: str) -> Front:
-        """``busbw`` with the words, to its end."""
-        front = self.start(*words, **options)
-        assert front.finish() == code, front.out + front.err
-        return front
-
-    def record(self) -> dict[str, Any]:
-        """The newest run's record; empty before there is one."""
-        files = sorted(self.home.glob("*/run.json"), key=lambda path: path.stat().st_mtime)
-        return read_fields(files[-1].parent) if files else {}
-
-    @property
-    def run_folder(self) -> Path:
-        """The newest run's folder."""
-        return max(self.home.glob("2*"), key=lambda path: path.stat().st_mtime)
-
-    def left(self, seconds: float = 20.0) -> dict[str, dict[int, str]]:
-        """What still runs on the hosts after so long."""
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            found = {name: self.hosts.processes(name) for name in self.hosts.names}
-            if not any(found.values()):
-                return {}
-            time.sleep(0.1)
-        return {name: processes for name, processes in found.items() if processes}
-
-    @staticmethod
-    def rank_of(pid: int) -> int:
-        """The number that an MPI launcher gave to a process."""
-        words = Path(f"/proc/{pid}/environ").read_text().split("\0")
-        variables = dict(word.split("=", 1) for word in words if "=" in word)
-        return int(variables.get("PMI_RANK") or variables["OMPI_COMM_WORLD_RANK"])
-
-    def ranks(self, name: str) -> list[int]:
-        """The ranks' processes on a host."""
-        found = self.hosts.processes(name)
-        return [
-            pid
-            for pid, line in found.items()
-            if "--deliver=" in line and Path(line.split()[0]).name.startswith("python")
-        ]
-
-
-def _cluster(folder: Path, seen: Path, count: int = 4, networks: int = 1) -> Iterator[Cluster]:
-    shared = folder / "with space"  # every path that busbw makes here has one
-    shared.mkdir()
-    keys = folder / "keys"
-    keys.mkdir()
-    # Open MPI keeps its sockets in /tmp under names that the hosts' equal process ids would make collide.
-    with Hosts(keys, count, networks=networks, private=["/tmp"], shared=[seen, *_needed()]) as hosts:
-        yield Cluster(hosts, shared)
-
-
-def _needed() -> list[str]:
-    """What must be seen of /tmp: a Python environment that lives there."""
-    return [sys.prefix] if sys.prefix.startswith("/tmp/") else []
-
-
 @pytest.fixture(scope="session")
 def _shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    yield from _cluster(tmp_path_factory.mktemp("hosts"), tmp_path_factory.getbasetemp())
+    yield from cluster_of(tmp_path_factory.mktemp("hosts"), tmp_path_factory.getbasetemp())
 
 
 @pytest.fixture
@@ -191,46 +34,31 @@ def cluster(_shared_cluster: Cluster, tmp_path: Path) -> Iterator[Cluster]:
     folder.mkdir()
     cluster = Cluster(_shared_cluster.hosts, folder)
     yield cluster
-    _end(cluster)
+    end(cluster)
 
 
 @pytest.fixture
 def fresh_cluster(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Hosts that the test may break."""
-    for cluster in _cluster(tmp_path, tmp_path_factory.getbasetemp()):
+    for cluster in cluster_of(tmp_path, tmp_path_factory.getbasetemp()):
         yield cluster
-        _end(cluster)
+        end(cluster)
 
 
 @pytest.fixture
 def two_nics_cluster(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Hosts with eth0 and eth1 each, on networks of their own."""
-    for cluster in _cluster(tmp_path, tmp_path_factory.getbasetemp(), networks=2):
+    for cluster in cluster_of(tmp_path, tmp_path_factory.getbasetemp(), networks=2):
         yield cluster
-        _end(cluster)
+        end(cluster)
 
 
 @pytest.fixture
 def six_hosts(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Enough hosts to tell which one is slow; the test may break them."""
-    for cluster in _cluster(tmp_path, tmp_path_factory.getbasetemp(), 6):
+    for cluster in cluster_of(tmp_path, tmp_path_factory.getbasetemp(), 6):
         yield cluster
-        _end(cluster)
-
-
-def _end(cluster: Cluster) -> None:
-    was_cut = False
-    for front in cluster.started:
-        if front.process.poll() is None:  # the test has failed, and its job goes on
-            os.killpg(front.process.pid, signal.SIGKILL)
-            front.process.wait()
-            was_cut = True
-    left = cluster.left(0.1 if was_cut else 20.0)
-    for processes in left.values():
-        for pid in processes:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-    assert was_cut or not left
+        end(cluster)
 
 
 @pytest.fixture(scope="session")
