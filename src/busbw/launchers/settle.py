@@ -9,13 +9,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from busbw.errors import UsageError
-from busbw.settings.engines import ENGINES
+from busbw.settings.engines import ENGINES, FORM_FLAGS
 from busbw.settings.launch import LaunchSettings
 
 # PBS tells its jobs their nodes in a file: a line for each slot.
 _PBS_NODES: Final = "PBS_NODEFILE"
-# --set KEY=VALUE that is a flag where an engine has no form: the setting of that flag.
-_FLAGS: Final[Mapping[str, str]] = {"slots": "ranks_per_node", "replicas": "nodes", "image": "image"}
 _COUNTS: Final = ("slots", "replicas")
 _INSTEAD: Final = (
     "--ranks (np), --ranks-per-node (slots), -N (replicas), --image (image), --mounts, --srun-args, or"
@@ -55,11 +53,11 @@ def _as_flags(launch: LaunchSettings) -> LaunchSettings:
     """--set over the flags that say the same."""
     for word in launch.set:
         key, _, value = word.partition("=")
-        if key not in _FLAGS:
+        if key not in FORM_FLAGS:
             raise UsageError(f"--set {key} means nothing on Slurm", hint=f"use {_INSTEAD}")
         if key in _COUNTS and not (value.isdecimal() and int(value)):
             raise UsageError(f"--set {word} is no count", hint="give 1 or more")
-        said: dict[str, Any] = {_FLAGS[key]: int(value) if key == "slots" else value}
+        said: dict[str, Any] = {FORM_FLAGS[key]: int(value) if key == "slots" else value}
         launch = replace(launch, **said)
     return replace(launch, set=())
 

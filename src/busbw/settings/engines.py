@@ -35,6 +35,8 @@ ENGINES: Final[dict[str, EngineRow]] = {
     "pbs": EngineRow("busbw.launchers.pbs", shares=True),
     "batch": EngineRow("busbw.launchers.batch"),
 }
+# Key of --set -> the field of LaunchSettings that says the same.
+FORM_FLAGS: Final = {"slots": "ranks_per_node", "replicas": "nodes", "image": "image"}
 if TYPE_CHECKING:
     EngineName = str
 else:  # what the command line takes

@@ -8,7 +8,7 @@ family, or FAMILY/NAME), ``versions`` has older values under their dates (``NAME
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cache
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from busbw.errors import UsageError
+from busbw.settings.engines import FORM_FLAGS
 from busbw.settings.preset_file import ENGINE_SECTIONS, MAPPINGS, load_file, parse
 
 # What a preset does not hand to those that extend it: it is said by merging.
@@ -101,11 +102,11 @@ class Preset:
         """Fields of LaunchSettings for an engine, as text; ``set`` is a list of KEY=VALUE words."""
         found: dict[str, Any] = dict(self.body.get("launch", {}))
         own = self.body.get(engine, {})
-        if engine == "kubernetes":  # its form has keys of its own
-            words = [f"{key}={value}" for key, value in own.items() if value != ""]
+        if engine == "kubernetes":  # its form has keys of its own; those that are flags must lose to a flag
+            words = [f"{key}={value}" for key, value in own.items() if value != "" and key not in FORM_FLAGS]
             found["set"] = [*found.get("set", ()), *words]
-        else:
-            found.update(own)
+            own = {flag: own[key] for key, flag in FORM_FLAGS.items() if own.get(key, "") != ""}
+        found.update(own)
         return {name: value for name, value in found.items() if value != ""}
 
 
@@ -209,14 +210,11 @@ def _body(line: Iterable[str], known: _Known, version: str) -> Mapping[str, Any]
 def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     """``above`` over ``below``: mappings by key, where null drops the key; notes added, the rest replaced.
 
-    What ``above`` says for every engine (``launch``, ``run``) holds over what ``below`` says for one.
+    What ``above`` says for every engine (``launch``, ``run``, ``env``) holds over what ``below`` says for one.
     """
     body = dict(below)
     for engine in ENGINE_SECTIONS:
-        for common, own in (("launch", engine), ("run", f"{engine}_run")):
-            said = above.get(common, {})
-            if said and own in body:
-                body[own] = {key: value for key, value in body[own].items() if key not in said}
+        body.update(_still_said(body, above, engine))
     for key, value in above.items():
         if key in _OWN_KEYS:
             continue
@@ -231,6 +229,27 @@ def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any
     if gone:
         body["env"] = {name: value for name, value in body.get("env", {}).items() if name not in gone}
     return body
+
+
+def _still_said(below: Mapping[str, Any], above: Mapping[str, Any], engine: str) -> dict[str, Any]:
+    """The sections of ``below`` for one engine, less what ``above`` has a later word for."""
+    env, launch = above.get("env", {}), above.get("launch", {})
+    # Kubernetes' form has names of its own for some flags.
+    forms = [key for key, flag in FORM_FLAGS.items() if engine == "kubernetes" and flag in launch]
+    later: Mapping[str, Collection[str]] = {
+        engine: (*launch, *forms),
+        f"{engine}_run": above.get("run", {}),
+        f"{engine}_env": (*env, *above.get("unset", ()), *above.get(f"{engine}_unset", ())),
+    }
+    found: dict[str, Any] = {
+        section: {name: value for name, value in below[section].items() if name not in said}
+        for section, said in later.items()
+        if section in below
+    }
+    unset = f"{engine}_unset"
+    if unset in below:
+        found[unset] = [name for name in below[unset] if name not in env]
+    return found
 
 
 def _entries(extra: Iterable[Path]) -> dict[str, _Entry]:

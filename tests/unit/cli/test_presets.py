@@ -201,6 +201,21 @@ def test_one_word_is_enough_on_kubernetes(
     assert f"replicas: {nodes}\n" in capsys.readouterr().out
 
 
+def test_a_flag_wins_over_the_presets_form(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from busbw.launchers.engine import load
+
+    facts = {"namespace": "n", "token": "0" * 32}
+    monkeypatch.setattr(load("kubernetes"), "inquire", lambda _launch, _command=(): facts)
+    words = ["run", "all_reduce", "--dry-run", "--on", "kubernetes", "--image", "x:1"]
+    words += ["--preset", "aws/p5.48xlarge", "--ranks-per-node", "4"]
+    assert main(words) == 0, capsys.readouterr().err
+    assert "slotsPerWorker: 4\n" in capsys.readouterr().out
+    assert main([*words, "--set", "slots=2"]) == 0, capsys.readouterr().err
+    assert "slotsPerWorker: 2\n" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("body", "message"),
     [

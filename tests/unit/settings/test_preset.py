@@ -168,6 +168,79 @@ def test_null_drops_what_is_inherited_and_the_nearer_word_wins(tmp_path: Path) -
     assert racks.run_values("kubernetes")["minbytes"] == "1M"
 
 
+BELOW = "env: {A: base, B: base}, slurm_env: {A: slurm}, slurm_unset: [B], kubernetes_env: {A: pod}"
+
+
+@pytest.mark.parametrize(
+    ("child", "here", "slurm", "kubernetes"),
+    [
+        ("", {"A": "base", "B": "base"}, {"A": "slurm"}, {"A": "pod", "B": "base"}),
+        ("env: {A: mine}", {"A": "mine", "B": "base"}, {"A": "mine"}, {"A": "mine", "B": "base"}),
+        (
+            "env: {B: mine}",
+            {"A": "base", "B": "mine"},
+            {"A": "slurm", "B": "mine"},
+            {"A": "pod", "B": "mine"},
+        ),
+        (
+            "env: {A: mine}, slurm_env: {A: own}",
+            {"A": "mine", "B": "base"},
+            {"A": "own"},
+            {"A": "mine", "B": "base"},
+        ),
+        (
+            "env: {B: mine}, kubernetes_unset: [B]",
+            {"A": "base", "B": "mine"},
+            {"A": "slurm", "B": "mine"},
+            {"A": "pod"},
+        ),
+        ("env: {A: null}", {"B": "base"}, {}, {"B": "base"}),
+        ("unset: [A]", {"B": "base"}, {}, {"B": "base"}),
+        ("slurm_unset: [A]", {"A": "base", "B": "base"}, {"B": "base"}, {"A": "pod", "B": "base"}),
+        ("kubernetes_unset: [A]", {"A": "base", "B": "base"}, {"A": "slurm"}, {"B": "base"}),
+        (
+            "slurm_env: {B: own}",
+            {"A": "base", "B": "base"},
+            {"A": "slurm", "B": "own"},
+            {"A": "pod", "B": "base"},
+        ),
+    ],
+)
+def test_a_childs_variables_hold_over_what_its_base_says_of_an_engine(
+    tmp_path: Path, child: str, here: dict[str, str], slurm: dict[str, str], kubernetes: dict[str, str]
+) -> None:
+    file = tmp_path / "x.yaml"
+    both = (
+        f"  base: {{{BELOW}}}",
+        f"  child: {{extends: base, {child}}}",
+        f"  old: {{{BELOW}, versions: {{2026-01: {{{child}}}}}}}",
+    )
+    file.write_text("\n".join(("family: x", "presets:", *both)))
+    for name in ("x/child", "x/old@2026-01"):
+        preset = read_preset(name, (file,))
+        assert preset.environ("") == here
+        assert preset.environ("slurm") == slurm
+        assert preset.environ("kubernetes") == kubernetes
+
+
+def test_a_childs_place_holds_over_its_bases_form(tmp_path: Path) -> None:
+    """What a flag says has another name in Kubernetes' form."""
+    file = tmp_path / "x.yaml"
+    file.write_text(
+        "family: x\npresets:\n"
+        "  base: {launch: {ranks_per_node: '8'}, kubernetes: {slots: '8', replicas: '2', gpu: '8'}}\n"
+        "  child: {extends: base, launch: {ranks_per_node: '4', nodes: '3'}}\n"
+        "  form: {extends: child, kubernetes: {slots: '2'}}\n"
+    )
+    values = {
+        name: read_preset(f"x/{name}", (file,)).launch_values("kubernetes")
+        for name in ("base", "child", "form")
+    }
+    assert values["base"] == {"ranks_per_node": "8", "nodes": "2", "set": ["gpu=8"]}
+    assert values["child"] == {"ranks_per_node": "4", "nodes": "3", "set": ["gpu=8"]}
+    assert values["form"] == {"ranks_per_node": "2", "nodes": "3", "set": ["gpu=8"]}
+
+
 def test_a_circle_of_extensions_is_named(tmp_path: Path) -> None:
     file = tmp_path / "x.yaml"
     file.write_text("family: x\npresets: {a: {extends: b}, b: {extends: c}, c: {extends: b}}")
