@@ -10,7 +10,7 @@ from cyclopts.config import Env
 
 from busbw._version import __version__
 from busbw.cli.preset_values import PresetValues
-from busbw.cli.whole_numbers import whole_numbers
+from busbw.cli.whole_numbers import counts, whole_numbers
 
 if TYPE_CHECKING:
     from cyclopts.argument import Argument, ArgumentCollection
@@ -42,7 +42,7 @@ class Variables(Env):
 
 
 # Where flags of a run come from when the command line does not have them.
-OF_A_RUN: Final = (Variables("BUSBW_", command=False, show=False), PresetValues(), whole_numbers)
+OF_A_RUN: Final = (Variables("BUSBW_", command=False, show=False), PresetValues(), whole_numbers, counts)
 
 
 def examples(*lines: str, note: str = "") -> str:

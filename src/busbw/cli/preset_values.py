@@ -16,7 +16,7 @@ from cyclopts import Token
 
 from busbw.errors import UsageError
 from busbw.settings.launch import OF_NEW_JOB
-from busbw.settings.preset import Preset, read_preset
+from busbw.settings.preset import Preset, names_extending, read_preset
 
 if TYPE_CHECKING:
     from cyclopts import App
@@ -28,6 +28,7 @@ _LISTS: Final = ("--env", "--set", "--expect-use")
 _PATHS: Final = ("--library-path",)
 # Engines whose ranks get variables of the shell that submits; "" is this host.
 _INHERITING: Final = ("", "slurm")
+_MOST_NAMED: Final = 10
 # `busbw exec` runs any command: a vendor's tool too.
 _ANY_TOOL: Final = ("exec",)
 
@@ -55,6 +56,7 @@ class PresetValues:
         presets.sort(key=lambda preset: not preset.shipped)  # the one on top comes last
         engine = _engine(by_name.get("--on"), presets)
         for preset in presets:
+            _refuse_abstract(preset)
             _refuse_other_tool(preset, commands)
         env = by_name.get("--env")
         said = [token.value for token in env.tokens] if env is not None else []
@@ -90,6 +92,18 @@ def overridden(
         others = [f"{their} {other or '(empty)'}" for their, other in below if other != value]
         if others:
             yield f"{name}={value}, {whose}, takes the place of {' and of '.join(others)}"
+
+
+def _refuse_abstract(preset: Preset) -> None:
+    if preset.is_abstract:
+        name = preset.name.partition("@")[0]
+        users = names_extending(name, user_files())
+        more = f", ... ({len(users)}: `busbw presets list`)" if len(users) > _MOST_NAMED else ""
+        use = f"use one that extends it: {', '.join(users[:_MOST_NAMED])}{more}"
+        raise UsageError(
+            f"preset {name} is abstract: it only holds what others extend",
+            hint=use if users else "extend it by a preset of your own",
+        )
 
 
 def _refuse_other_tool(preset: Preset, commands: tuple[str, ...]) -> None:

@@ -1,4 +1,6 @@
-"""Whole numbers as they were meant: cyclopts takes 1.5 for an integer and rounds it, without a word."""
+"""Whole numbers as they were meant: cyclopts takes 1.5 for an integer and rounds it, without a word, and
+engines would take 0 for a number that was not said.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,8 @@ if TYPE_CHECKING:
     from cyclopts.argument import Argument, ArgumentCollection
 
 _BROKEN: Final = re.compile(r"[+-]?\d*\.\d*")
+_LESS_THAN_ONE: Final = re.compile(r"-\d+|[+-]?0+")
+_COUNTS: Final = ("--ranks-per-node", "--segment")
 
 
 def whole_numbers(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:  # noqa: ARG001 (cyclopts calls it so)
@@ -22,6 +26,16 @@ def whole_numbers(app: App, commands: tuple[str, ...], arguments: ArgumentCollec
                 raise UsageError(
                     f"{token.keyword or argument.name} takes a whole number, not {token.value}",
                     hint=f"write {token.value.partition('.')[0] or 0}, or another whole number",
+                )
+
+
+def counts(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:  # noqa: ARG001
+    """Refuse less than one of what every engine takes, and none can have none of."""
+    for argument in arguments:
+        for token in argument.tokens if argument.name in _COUNTS else ():
+            if _LESS_THAN_ONE.fullmatch(token.value.strip()):
+                raise UsageError(
+                    f"{token.keyword or argument.name} {token.value} is too small", hint="give 1 or more"
                 )
 
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from busbw.errors import UsageError
+from busbw.settings.launch import VARIABLE
 
 if TYPE_CHECKING:
     from busbw.settings.launch import LaunchSettings
 
 LIBRARIES: Final = "LD_LIBRARY_PATH"
-_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _QUOTES: Final = ("'", '"')
 
 
@@ -63,7 +62,7 @@ def parse_lines(text: str, where: str) -> Mapping[str, str]:
 
 def _split(word: str, where: str) -> tuple[str, str]:
     name, equals, value = word.partition("=")
-    if not equals or not _NAME.match(name):
+    if not equals or not VARIABLE.fullmatch(name):
         raise UsageError(f"{where}: {word!r} is not K=V", hint="write --env NCCL_DEBUG=INFO")
     if "\0" in value:
         raise UsageError(f"{where}: the value of {name} holds a zero byte", hint="leave it out")

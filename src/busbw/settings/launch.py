@@ -5,6 +5,7 @@ Values stay as the user wrote them; each engine (``launchers/``) reads what conc
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Final, Literal
@@ -17,6 +18,9 @@ ENGINE = Group("Engine (--on)", sort_key=6)
 
 # What a new job on Slurm is asked for; an allocation that is there (--job-id) has it already.
 OF_NEW_JOB: Final = ("partition", "account", "time_limit", "exclusive", "segment", "sbatch_args")
+
+# A name that a shell takes for a variable.
+VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 MpiName = Literal["auto", "openmpi", "mpich", "none"]
 

@@ -8,7 +8,7 @@ family, or FAMILY/NAME), ``versions`` has older values under their dates (``NAME
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cache
@@ -68,6 +68,11 @@ class Preset:
     def references(self) -> tuple[str, ...]:
         """Names of the references that were measured on such a cluster (`busbw expect --list`)."""
         return tuple(self.body.get("references", ()))
+
+    @property
+    def is_abstract(self) -> bool:
+        """Whether it only exists to be extended."""
+        return bool(self.body.get("abstract"))
 
     @property
     def engine(self) -> str:
@@ -138,6 +143,13 @@ def names(extra: Iterable[Path] = ()) -> tuple[str, ...]:
     return tuple(name for name, entry in _entries(extra).items() if not entry.body.get("abstract"))
 
 
+def names_extending(name: str, extra: Iterable[Path] = ()) -> tuple[str, ...]:
+    """The presets that can be used and have all of FAMILY/NAME in them."""
+    extra = tuple(extra)
+    known = _entries(extra)
+    return tuple(other for other in names(extra) if other != name and name in _line_of(other, known))
+
+
 def read_preset(name: str, extra: Iterable[Path] = ()) -> Preset:
     """The preset FAMILY/NAME or FAMILY/NAME@DATE. Raises UsageError."""
     wanted, _, version = name.partition("@")
@@ -187,10 +199,19 @@ def _line_of(name: str, known: _Known) -> list[str]:
     return line[::-1]
 
 
-def _versions(line: Iterable[str], known: _Known) -> tuple[str, ...]:
-    """Dates that a preset or any it extends has values for, newest first; none before it existed."""
+def _versions(line: Sequence[str], known: _Known) -> tuple[str, ...]:
+    """Dates that a preset or any it extends has values for, newest first; none before it existed. Raises
+    UsageError for one of its own that nobody could ask for.
+    """
     found = {str(date) for name in line for date in known[name].body.get("versions", {})}
     since = max(str(known[name].body.get("since", "")) for name in line)
+    own = known[line[-1]]
+    for date in map(str, own.body.get("versions", {})):
+        if date < since:
+            raise UsageError(
+                f"preset {line[-1]} ({own.place}) has a version {date}, before it was there (since: {since})",
+                hint="take the version out, or correct `since:`",
+            )
     return tuple(sorted((date for date in found if date >= since), reverse=True))
 
 
@@ -210,7 +231,7 @@ def _body(line: Iterable[str], known: _Known, version: str) -> Mapping[str, Any]
 def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     """``above`` over ``below``: mappings by key, where null drops the key; notes added, the rest replaced.
 
-    What ``above`` says for every engine (``launch``, ``run``, ``env``) holds over what ``below`` says for one.
+    What ``above`` says for every engine (``launch``, ``run``, ``env``) holds over ``below``'s word for one.
     """
     body = dict(below)
     for engine in ENGINE_SECTIONS:

@@ -223,9 +223,9 @@ def test_a_flag_wins_over_the_presets_form(
         ("slurm_run: {minbytes: purple}", "preset u/a on slurm: -b: not a size: 'purple'"),
         ('kubernetes: {gpuu: "8"}', "preset u/a on kubernetes: --set gpuu is not known"),
         ("expects: [net]", "preset u/a: --expect-use 'net' is not FEATURE=VALUE"),
-        ("node: {nics: many}", "preset u/a: --expect-use nics=many: 'many' is no count"),
+        ("node: {nics: many}", "preset a: node: nics: 'many' is no number of them"),
         ("launch: {nodes: many}", "preset u/a: nodes: 'many' is no number of nodes"),
-        ("launch: {ranks_per_node: x}", "preset u/a: Invalid value for --ranks-per-node"),
+        ("launch: {mpi: x}", 'preset u/a: Invalid value "x" for --mpi'),
         ("versions: {2026-01: {run: {minbytes: red}}}", "preset u/a@2026-01: -b: not a size: 'red'"),
         ("extends: a", "extends itself: u/a -> u/a"),
         ("extends: aws/p5", "extends 'aws/p5', which does not exist"),
@@ -298,3 +298,105 @@ def test_check_takes_what_extends_a_shipped_preset(
     file = ours(tmp_path, monkeypatch, text)
     assert main(["presets", "check", str(file)]) == 0
     assert "1 presets of family u are well formed" in capsys.readouterr().out
+
+
+MEANT_FOR_NOBODY = (
+    "asked: ranks=zz",
+    "hunt: zz",
+    "stop_after: deep",
+    "deliver: /x",
+    "presets_used: [x]",
+    "overridden: [x]",
+)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("a: {env: {A=B: x}}", "preset a: env: 'A=B' is no name of a variable"),
+        ("a: {slurm_env: {1A: x}}", "preset a: slurm_env: '1A' is no name of a variable"),
+        ("a: {env: {'': x}}", "preset a: env: '' is no name of a variable"),
+        ("a: {env: {1: x}}", "preset a: env: 1 is no name of a variable"),
+        ("a: {unset: [A=B]}", "preset a: unset: 'A=B' is no name of a variable"),
+        ('a: {env: {A: "x\\0y"}}', "presets: a: env: A: 'x\\x00y' holds a zero byte"),
+        ('a: {env: {"A\\0": x}}', "presets: a: env: 'A\\x00' holds a zero byte"),
+        ("a: {kubernetes: {1: x}}", "preset a: kubernetes: 1 is no setting"),
+        ("a: {launch: {ranks_per_node: 0}}", "preset a: launch: ranks_per_node: 0 is no count"),
+        ("a: {slurm: {ranks_per_node: '-3'}}", "preset a: slurm: ranks_per_node: '-3' is no count"),
+        ("a: {kubernetes: {slots: 0}}", "preset a: kubernetes: slots: 0 is no count"),
+        ("a: {run: {minbytes: [8, 16]}}", "preset a: run: minbytes: [8, 16] is not one value"),
+        ("a: {run: {stats: p50}}", "preset a: run: stats is not a list"),
+        ("a: {launch: {set: [1]}}", "preset a: launch: set: 1 is not text"),
+        ("a: {launch: {time_limit: 2026-01-01}}", "preset a: launch: time_limit is not text"),
+        ("a: {launch: {preset: [b]}}", "preset a: launch: 'preset' is no setting"),
+        ("a: {launch: {env: [A=1]}}", "preset a: launch: 'env' is no setting"),
+        ("a: {run: {expect_use: [net=ib]}}", "preset a: run: 'expect_use' is no setting"),
+        *(
+            (f"a: {{run: {{{word}}}}}", f"preset a: run: '{word.partition(':')[0]}' is no setting")
+            for word in MEANT_FOR_NOBODY
+        ),
+        ("a: {run: &n {minbytes: *n}}", "presets: a: run: minbytes: an anchor stands within itself"),
+        ("a: &x {versions: {2026-01: *x}}", "a: versions: 2026-01: an anchor stands within itself"),
+        ("a: {notes: %s}" % ("[" * 2000 + "]" * 2000), "is nested too deeply"),
+        ("a: {summary: 2026-13-01}", "is not YAML: month must be in 1..12"),
+        ("a: {versions: {2026-01: {extends: b}}}", "version 2026-01: 'extends' cannot differ"),
+        ("a: {versions: {2026-01: {since: 2025-01}}}", "version 2026-01: 'since' cannot differ"),
+        ("a: {versions: {2026-01: {versions: {}}}}", "version 2026-01: 'versions' cannot differ"),
+        ("a: {versions: {soon: {}}}", "preset a: 'soon' is no date of values"),
+        ("a: {since: soon}", "preset a: 'soon' is no date of values"),
+        ("a: {since: 2026-02, versions: {2025-01: {}}}", "has a version 2025-01, before it was there"),
+        ("a: {abstract: 'no'}", "preset a: abstract: 'no' is neither true nor false"),
+        ("a: {extends: ''}", "preset a: extends names no preset"),
+        ("a: {node: {gpus: [8]}}", "preset a: node: gpus: [8] is no number of them"),
+        ("a: {node: {gpu: 8}}", "preset a: node: gpu is not text"),
+        *(
+            (f"{name}: {{}}", "is no name for --preset")
+            for name in ("a/b", "a@b", "''", "1", "a b", "-a", "null")
+        ),
+    ],
+)
+def test_check_and_run_refuse_a_file_in_the_same_words(
+    body: str,
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    file = ours(tmp_path, monkeypatch, f"family: u\nsource: s\ndate: d\npresets:\n  {body}\n")
+    told = []
+    for words in (["presets", "check", str(file)], ["run", "all_reduce", "--preset", "u/a", "--dry-run"]):
+        assert main(words) == 2
+        told.append(capsys.readouterr().err)
+    assert message in told[0]
+    assert str(file) in told[0]
+    assert "\nhint: " in told[0]
+    assert told[1] == told[0]
+
+
+@pytest.mark.parametrize("engine", ["hosts", "slurm", "kubernetes", "pbs", "batch"])
+@pytest.mark.parametrize(
+    ("flag", "count"), [("--ranks-per-node", "0"), ("--ranks-per-node", "-3"), ("--segment", "0")]
+)
+def test_no_engine_starts_less_than_one(
+    engine: str, flag: str, count: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for command in (["run", "all_reduce"], ["exec"]):
+        assert main([*command, "--on", engine, f"{flag}={count}", "--dry-run"]) == 2
+        assert capsys.readouterr().err == f"error: {flag} {count} is too small\nhint: give 1 or more\n"
+
+
+def test_an_abstract_preset_is_not_run(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    presets = "a: {abstract: true}, b: {extends: a}, c: {extends: b}, d: {}, e: {abstract: true}"
+    ours(tmp_path, monkeypatch, f"family: u\npresets: {{{presets}}}")
+    for command in (["run", "all_reduce"], ["exec", "--on", "hosts"]):
+        assert main([*command, "--preset", "u/a", "--dry-run"]) == 2
+        err = capsys.readouterr().err
+        assert "error: preset u/a is abstract: it only holds what others extend\n" in err
+        assert err.endswith("hint: use one that extends it: u/b, u/c\n")
+    assert main(["run", "all_reduce", "--preset", "u/e", "--dry-run"]) == 2
+    assert "hint: extend it" in capsys.readouterr().err
+    assert main(["run", "all_reduce", "--preset", "coreweave/common@2025-07", "--dry-run"]) == 2
+    assert "`busbw presets list`" in capsys.readouterr().err
+    assert main(["presets", "show", "u/a"]) == 0

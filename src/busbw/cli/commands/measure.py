@@ -9,7 +9,7 @@ from cyclopts import Parameter
 
 from busbw.cli.app import FLAGS, OF_A_RUN, app, examples
 from busbw.cli.preset_values import PresetValues
-from busbw.cli.whole_numbers import whole_numbers
+from busbw.cli.whole_numbers import counts, whole_numbers
 from busbw.errors import ExitCode
 from busbw.model.collective import COLLECTIVES
 from busbw.settings.hunt import HUNT, HuntSettings
@@ -219,7 +219,9 @@ EXEC_EXAMPLES: Final = (
 )
 
 
-@app.command(name="exec", config=(PresetValues(), whole_numbers), help_epilogue=examples(*EXEC_EXAMPLES))
+@app.command(
+    name="exec", config=(PresetValues(), whole_numbers, counts), help_epilogue=examples(*EXEC_EXAMPLES)
+)
 def execute(
     *command: Annotated[
         str, Parameter(allow_leading_hyphen=True, help="The command and its words, after --.")

@@ -1,0 +1,73 @@
+"""A preset file's text as plain values; what YAML reads otherwise than it was meant is refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from busbw.errors import UsageError
+
+if TYPE_CHECKING:
+    from ruamel.yaml.nodes import ScalarNode
+
+
+def read_yaml(text: str, place: str) -> object:
+    """What the text holds. Raises UsageError, also for what has no end (an anchor within itself) or would end
+    a word where it is handed on (a zero byte).
+    """
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    try:
+        loaded = YAML(typ="safe", pure=True).load(text)
+        _look_through(loaded, place, above=(), seen=set())
+    except (YAMLError, ValueError) as error:  # the latter for a date such as 2026-13-01
+        raise UsageError(
+            f"{place} is not YAML: {error}", hint="mind the indentation and the colons"
+        ) from error
+    except RecursionError as error:
+        raise UsageError(f"{place} is nested too deeply", hint="take brackets or dashes out") from error
+    return loaded
+
+
+def _look_through(value: object, place: str, above: tuple[int, ...], seen: set[int]) -> None:
+    """``above`` are the mappings and lists around the value, ``seen`` those that need no second look."""
+    if isinstance(value, str) and "\0" in value:
+        raise UsageError(f"{place}: {value!r} holds a zero byte", hint="leave it out")
+    if id(value) in above:
+        raise UsageError(f"{place}: an anchor stands within itself", hint="write out what the `*` stands for")
+    if not isinstance(value, dict | list) or id(value) in seen:
+        return
+    inside = value.items() if isinstance(value, dict) else ((None, item) for item in value)
+    for key, item in inside:
+        _look_through(key, place, above, seen)
+        where = place if key is None else f"{place}: {key}"
+        _look_through(item, where, (*above, id(value)), seen)
+    seen.add(id(value))
+
+
+def refuse_cut_notes(text: str, place: str) -> None:
+    """Raises UsageError for a note that YAML cut at a comma: in ``[a, b]`` every comma begins a new one."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
+
+    open_nodes = [YAML(typ="safe", pure=True).compose(text)]
+    seen = set()
+    while open_nodes:
+        node = open_nodes.pop()
+        if not isinstance(node, MappingNode) or id(node) in seen:
+            continue
+        seen.add(id(node))  # an anchor's node stands in many places
+        for key, value in node.value:
+            open_nodes.append(value)
+            if not (key.value == "notes" and isinstance(value, SequenceNode) and value.flow_style):
+                continue
+            plain = [each for each in value.value[1:] if isinstance(each, ScalarNode) and not each.style]
+            if plain:
+                raise UsageError(
+                    f"{place}, line {_line(plain[0])}: a comma begins the note {plain[0].value!r}",
+                    hint="write each note in quotes, or on a line of its own behind `- `",
+                )
+
+
+def _line(node: ScalarNode) -> int:
+    return int(node.start_mark.line) + 1
