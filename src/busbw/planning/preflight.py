@@ -18,8 +18,10 @@ FEATURES: Final = {
     "mnnvl": ("0", "1"),
     "gdrcopy": ("0", "1"),
     "tuner": (),
+    "gpus": ("0", "1"),
     "nics": (),
 }
+# Of a node, whatever is measured there.
 _COUNTS: Final = ("nics",)
 # Networks that NCCL is known to name so: its own, and those of plugins (aws-ofi-nccl, HPC-X, UCX, Google's).
 NETWORKS: Final = ("ib", "socket", "ofi", "libfabric", "aws libfabric", "ucx", "fastsocket", "gib", "spcx")
@@ -36,8 +38,8 @@ def make_preflight(settings: RunSettings) -> Preflight:
         strict=settings.strict,
         ranks=int(asked.get("ranks", 0)),
         nodes=int(asked.get("nodes", 0)),
-        # Who chooses MPI expects nothing of NCCL; a preset may have said it.
-        expects=() if settings.backend == "mpi" else expects,
+        # Who chooses MPI expects nothing of NCCL and GPUs; a preset may have said it.
+        expects=_of_nodes(expects) if settings.backend == "mpi" else expects,
         folder=settings.deliver if "shared" in asked else "",
     )
 
@@ -46,6 +48,10 @@ def asked_words(ranks: int | None, nodes: int | None, *, shared: bool) -> str:
     """The value of --asked: what a front process has to say to ``make_preflight``."""
     words = [f"{name}={count}" for name, count in (("ranks", ranks), ("nodes", nodes)) if count]
     return ",".join([*words, *(["shared"] if shared else [])])
+
+
+def _of_nodes(expects: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(word for word in expects if word.partition("=")[0] in _COUNTS)
 
 
 def _expects(words: tuple[str, ...]) -> tuple[str, ...]:

@@ -55,10 +55,8 @@ def _fewer_ports(gathered: Gathered) -> Iterator[Finding]:
     usual = 0
     if found is not None:
         usual = found.groups[0][0] if found.has_majority else max(active)
-    if (
-        gathered.uses_nccl and gathered.wants("net") != "socket"
-    ):  # what was said counts, though most have less
-        usual = max(usual, int(gathered.wants("nics") or 0))
+    said = int(gathered.wants("nics") or 0) if gathered.wants("net") != "socket" else 0
+    usual = max(usual, said)  # what was said counts, though most have less
     for (host, ports), count in zip(nics.items(), active, strict=True):
         if count < usual:
             down = [f"{nic.name} {nic.state or '(no state)'}" for nic in ports if nic.up is False]
@@ -66,7 +64,7 @@ def _fewer_ports(gathered: Gathered) -> Iterator[Finding]:
                 Severity.ERROR,
                 f"{count} of {usual} fabric ports are active on {host}",
                 f"not active: {few(down)}" if down else "the kernel lists no other: a device is missing",
-                _LOOK_AT_PORT,
+                _LOOK_AT_PORT + "; --expect-use nics=0 if any number will do" * (usual == said),
                 host=host,
             )
 

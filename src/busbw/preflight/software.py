@@ -15,6 +15,8 @@ from busbw.preflight.odd import Split, difference, few, name_ranks, split
 
 # A difference changes numbers, not whether ranks understand each other.
 _SURVIVABLE: Final = ("NVIDIA driver", "libfabric", IMAGE)
+# Expectations that say nothing of NCCL.
+_OF_NODES: Final = ("gpus", "nics")
 _MOST_VALUE: Final = 80  # characters of a variable's value in a claim
 
 
@@ -121,12 +123,13 @@ def _weight_of_file(variable: str, kind: str, gathered: Gathered, *, on_all: boo
 
 
 def backend(gathered: Gathered) -> Iterator[Finding]:
-    """Where something is expected of NCCL, NCCL is what is measured, not CPU memory in its place."""
-    if not gathered.uses_nccl and gathered.asked.expects:
+    """Where GPUs or something of NCCL are expected, they are measured, not CPU memory in their place."""
+    of_nccl = [word for word in gathered.asked.expects if word.partition("=")[0] not in _OF_NODES]
+    if not gathered.uses_nccl and (of_nccl or gathered.wants("gpus") == "1"):
+        expected = f"{few(of_nccl)} is expected of NCCL" if of_nccl else "GPUs are expected (gpus=1)"
         yield Finding(
             Severity.ERROR,
-            f"{few(list(gathered.asked.expects))} is expected of NCCL, and what would be measured is CPU"
-            " memory over MPI",
+            f"{expected}, and what would be measured is CPU memory over MPI",
             hint="`busbw devices` says why NCCL cannot be used; --backend mpi where CPU memory is meant",
         )
 

@@ -40,8 +40,9 @@ class PreflightSettings:
             group=PREFLIGHT,
             help="What NCCL must be seen to use, else the run ends: net=ofi (ib, socket, NAME),"
             " provider=efa (cxi, verbs, of libfabric), gdr=1,"
-            " collnet=1, nvls=1, mnnvl=1, gdrcopy=1, tuner=NAME; and nics=8, active fabric ports on each"
-            " host (0: any number). May be repeated. Presets say it too.",
+            " collnet=1, nvls=1, mnnvl=1, gdrcopy=1, tuner=NAME; gpus=1, so that no CPU memory is measured"
+            " in their place; nics=8, active fabric ports on each host (0: any number; with --backend mpi"
+            " too). May be repeated. Presets say it too.",
         ),
     ] = ()
     stop_after: Annotated[

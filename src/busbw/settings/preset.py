@@ -53,11 +53,13 @@ class Preset:
 
     @property
     def expects(self) -> tuple[str, ...]:
-        """What the library must be seen to use (net=ofi, collnet=1, nvls=1, mnnvl=1, gdrcopy=1), and how many
-        fabric ports a node must have (nics=8), as words of --expect-use.
+        """What the library must be seen to use (net=ofi, collnet=1, nvls=1, mnnvl=1, gdrcopy=1), and what a
+        node must have (gpus=1, nics=8), as words of --expect-use.
         """
-        nics = self.body.get("node", {}).get("nics")
-        return (*self.body.get("expects", ()), *([f"nics={nics}"] if nics else []))
+        said, node = self.body.get("expects", ()), self.body.get("node", {})
+        gpus = ("gpus=1",) if node.get("gpus") and not said else ()  # NCCL's words say it as well
+        nics = (f"nics={node['nics']}",) if node.get("nics") else ()
+        return (*said, *gpus, *nics)
 
     @property
     def tool(self) -> str:

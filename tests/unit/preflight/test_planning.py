@@ -40,7 +40,12 @@ def test_the_last_expectation_of_a_feature_counts() -> None:
     """A preset's stand before the user's own."""
     got = make_preflight(RunSettings(expect_use=("net=OFI", "nvls=1", "net=socket")))
     assert got.expects == ("net=socket", "nvls=1")
-    assert make_preflight(RunSettings(expect_use=("net=ofi",), backend="mpi")).expects == ()
+
+
+def test_who_chooses_mpi_still_expects_ports_of_the_nodes() -> None:
+    words = ("net=ofi", "gpus=1", "nics=32")
+    assert make_preflight(RunSettings(expect_use=words, backend="mpi")).expects == ("nics=32",)
+    assert make_preflight(RunSettings(expect_use=words)).expects == words
 
 
 @pytest.mark.parametrize("word", ["net", "net=", "speed=1", "nvls=yes", "collnet=2"])

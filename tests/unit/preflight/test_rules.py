@@ -37,9 +37,29 @@ def test_a_healthy_cluster_gives_nothing(
 
 def test_cpu_memory_is_not_measured_in_place_of_what_nccl_is_to_use(ranks: Ranks, found: Found) -> None:
     """A GPU cluster's preset where no GPU is: auto would measure MPI, and nothing would say so."""
-    finding = only(found(ranks(2, 1), "mpi", asked=Preflight("run", expects=("net=ofi", "nics=32"))))
+    asked = Preflight("run", expects=("net=ofi", "gpus=1", "nics=2"))
+    finding = only(found(ranks(2, 1), "mpi", asked=asked))
     assert (finding.severity, finding.check) == (Severity.ERROR, "backend")
-    assert finding.claim.startswith("net=ofi, nics=32 is expected of NCCL")
+    assert finding.claim.startswith("net=ofi is expected of NCCL, and what would be measured is CPU memory")
+
+
+@pytest.mark.parametrize(
+    ("expects", "claim"),
+    [
+        (
+            ("gpus=1", "nics=2"),
+            "GPUs are expected (gpus=1), and what would be measured is CPU memory over MPI",
+        ),
+        (("gpus=0",), ""),
+        (("nics=2",), ""),
+    ],
+)
+def test_gpus_of_the_nodes_are_what_is_measured(
+    ranks: Ranks, found: Found, expects: tuple[str, ...], claim: str
+) -> None:
+    asked = Preflight("run", expects=expects)
+    assert [finding.claim for finding in found(ranks(2, 1), "mpi", asked=asked)] == ([claim] if claim else [])
+    assert found(ranks(2, 1), "nccl", asked=asked) == []
 
 
 def test_every_check_says_what_holds() -> None:
@@ -334,7 +354,8 @@ def test_hosts_of_another_kind_than_the_preset_s(ranks: Ranks, found: Found) -> 
     assert [finding.claim for finding in findings] == [
         f"2 of 8 fabric ports are active on {host}" for host in ("h1", "h2")
     ]
-    assert found(ranks(2, 2), "mpi", asked=said(8), check="nics-up") == []
+    assert "--expect-use nics=0" in findings[0].hint
+    assert found(ranks(2, 2), "mpi", asked=said(8), check="nics-up") == findings
     assert found(ranks(2, 2), asked=said(8, "socket"), check="nics-up") == []
     assert found(ranks(2, 2), asked=said(1), check="nics-up") == []
 

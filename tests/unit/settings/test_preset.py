@@ -300,6 +300,20 @@ def test_polaris_says_how_its_plugin_was_built() -> None:
     assert len(read_preset("alcf/polaris-5").notes) == len(read_preset("alcf/polaris-4").notes) + 1
 
 
+@pytest.mark.parametrize(
+    ("name", "expects"),
+    [
+        ("alcf/polaris", ("gpus=1", "nics=2")),
+        ("alcf/polaris-3", ("net=ofi", "provider=cxi", "nics=2")),
+        ("generic/full", ()),
+    ],
+)
+def test_a_presets_gpus_are_expected_where_it_says_nothing_of_nccl(
+    name: str, expects: tuple[str, ...]
+) -> None:
+    assert read_preset(name).expects == expects
+
+
 AWS = [name for name in names() if name.startswith("aws/") and not read_preset(name).tool]
 
 
