@@ -326,6 +326,13 @@ def test_aws_has_the_kit_s_nodes_and_words(name: str) -> None:
     assert read_preset(name).launch_values("kubernetes")["nodes"] == values["nodes"]
 
 
+def test_the_kit_s_words_of_2024_that_are_not_taken_over_are_noted() -> None:
+    notes = " ".join(read_preset("aws/p5.48xlarge@2024-04").notes)
+    assert "-u -l" in notes
+    assert "--gpus-per-node=8" in notes
+    assert "-u -l" not in " ".join(read_preset("aws/p5.48xlarge").notes)
+
+
 @pytest.mark.parametrize("name", ["aws/trn1.32xlarge", "aws/trn1n.32xlarge", "aws/trn2.48xlarge"])
 def test_trainium_has_the_kit_s_sweep_and_names_its_tool(name: str) -> None:
     preset = read_preset(name)
