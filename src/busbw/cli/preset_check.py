@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from busbw.cli.judged import check_references
 from busbw.cli.preset_values import flags_of, user_files
 from busbw.errors import BusbwError, ExitCode, UsageError
 from busbw.settings.preset import Preset, read_preset
@@ -62,6 +63,7 @@ def _check_values(preset: Preset, engine: str, place: str) -> None:
         for count in filter(None, launch.nodes.split(",")):
             if not (count.strip().isdecimal() and int(count)):
                 raise UsageError(f"nodes: {count!r} is no number of nodes", hint='write nodes: "8"')
+        _check_files(launch)
         if engine:
             _check_launch(launch, engine)
         else:
@@ -114,6 +116,20 @@ def _check_run(settings: RunSettings, preset: Preset) -> None:
                 hint=f"use one of: {', '.join(NETWORKS)}; or a plugin's, with NCCL_NET set to it",
             )
     make_plan(("all_reduce",), settings, "null", _SOME_RANKS)
+    # A preset of the family may stand in this file, which need not be among the user's yet.
+    known = tuple(word for word in settings.expect if not word.startswith(f"{preset.family}/"))
+    check_references(replace(settings, expect=known))
+
+
+def _check_files(launch: LaunchSettings) -> None:
+    """Files that are read where busbw is started, so here."""
+    for name in ("env_file", "setup_script", "hostfile"):
+        path = getattr(launch, name)
+        if path is not None and not path.is_file():
+            raise UsageError(
+                f"{name}: there is no file {path}",
+                hint="give its whole path, on the machine that starts busbw",
+            )
 
 
 def _check_somewhere(launch: LaunchSettings) -> None:

@@ -196,6 +196,8 @@ def check(launch: LaunchSettings) -> None:
         if name not in _KNOWN:
             flag = "--" + name.replace("_", "-")
             raise UsageError(f"{flag} means nothing on hosts", hint=f"leave {flag} out")
+    if launch.hosts or launch.hostfile is not None:
+        read_places(launch)
     read_form(launch.set)
     setup_words(launch.mpirun_args)
 

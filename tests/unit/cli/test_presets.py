@@ -233,6 +233,13 @@ def test_a_flag_wins_over_the_presets_form(
         ("expects: [1]", "expects: 1 is not text"),
         ("node: {gpuz: 3}", "preset a: node: 'gpuz' is not known"),
         ("references: [nosuch]", "preset u/a: references: "),
+        ("hosts: {hosts: 'a b'}", "preset u/a on hosts: --hosts: 'a b' is not a host name"),
+        ("run: {expect: [nosuch]}", "preset u/a: no reference 'nosuch'"),
+        ("launch: {env_file: /nowhere/env}", "preset u/a: env_file: there is no file /nowhere/env"),
+        (
+            "hosts: {hostfile: /nowhere/hosts}",
+            "preset u/a on hosts: hostfile: there is no file /nowhere/hosts",
+        ),
         (
             "expects: [net=infiniband]",
             "preset u/a: expects: net=infiniband: no network is known by that name",
