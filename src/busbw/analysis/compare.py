@@ -241,7 +241,7 @@ def _notes(baseline: Arm, arm: Arm) -> list[str]:
 
 
 def _left_out(arm: Arm) -> list[str]:
-    return [f"{arm.name}: {why}" for why in arm.damaged]
+    return [f"{arm.name}: {why}" for why in arm.lacking]
 
 
 def _cached(baseline: Arm, arm: Arm, key: CaseKey) -> Nearer:

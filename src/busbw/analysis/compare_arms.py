@@ -17,7 +17,7 @@ from busbw.analysis.rotation import rotated_bytes
 from busbw.errors import BusbwError, UsageError
 from busbw.model.case import ALONE, Case
 from busbw.model.collective import collective
-from busbw.model.record import DAMAGED, RunRecord, RunStatus
+from busbw.model.record import INCOMPLETE, RunRecord, RunStatus
 from busbw.model.result import CaseResult, Status
 from busbw.model.version_words import is_same_version
 from busbw.stats.ratio import Basis
@@ -98,8 +98,8 @@ class Arm:
     """One side of a comparison. ``ranks`` and ``nodes`` are 0 where not known; ``definition`` says what its
     times are; ``facts`` are shown beside its name. ``failures`` are operations of which there is nothing,
     with the reason. ``flags`` are DEFINING_FLAGS and BUFFER_FLAGS, by name, of a run of busbw.
-    ``rotated_bytes`` is as ``analysis.rotation`` has it. ``damaged`` says of rows of imported logs that
-    contradict themselves, and are therefore not among the cases, which and why.
+    ``rotated_bytes`` is as ``analysis.rotation`` has it. ``lacking`` says what of imported logs is not among
+    the cases: rows that contradict themselves, and those of a log that was cut or whose test died.
     """
 
     name: str
@@ -113,7 +113,7 @@ class Arm:
     failures: Mapping[str, str] = field(default_factory=dict)
     flags: Mapping[str, Any] = field(default_factory=dict)
     rotated_bytes: int = 0
-    damaged: tuple[str, ...] = ()
+    lacking: tuple[str, ...] = ()
 
     @property
     def wrong(self) -> str:
@@ -145,16 +145,16 @@ def make_arm(name: str, records: Sequence[RunRecord]) -> Arm:
         failures=failures(records),
         flags=_flags(with_cases[0]),
         rotated_bytes=rotated_bytes(with_cases),
-        damaged=tuple(_damaged(records)),
+        lacking=tuple(_lacking(records)),
     )
 
 
-def _damaged(records: Sequence[RunRecord]) -> Iterator[str]:
+def _lacking(records: Sequence[RunRecord]) -> Iterator[str]:
     for record in records:
         if record.source is None:
             continue
         for finding in record.source.findings:
-            if finding.kind == DAMAGED:
+            if finding.kind in INCOMPLETE:
                 where = f"{Path(record.source.path).name}, line {finding.line}" if finding.line else ""
                 yield f"{where}: {finding.text}" if where else finding.text
 

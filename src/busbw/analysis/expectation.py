@@ -78,7 +78,7 @@ class Judged:
 @dataclass(frozen=True)
 class Expectation:
     """A run against its references. ``unmatched`` says of references that were asked for and do not match
-    why not; ``notes`` what was taken on trust, and rows of a log that could not be judged.
+    why not; ``notes`` what was taken on trust, and what a log lacks.
     """
 
     arm: Arm
@@ -137,7 +137,7 @@ def expect(
         wires,
         matched.reasons if named else {},
         (
-            *arm.damaged,
+            *arm.lacking,
             *matched.notes,
             *notes(kind, used),
             *(unlike[each.name] for each in used if each.name in unlike),

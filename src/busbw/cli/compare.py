@@ -159,7 +159,7 @@ def print_comparisons(made: Sequence[tuple[str, Comparison]], format_name: str) 
 
 def exit_code(comparisons: Sequence[Comparison], *, gate: bool) -> ExitCode:
     """0, or with a gate: 1 for anything slower or failed, or wrong data of anyone, 0 where everything was
-    compared and is the same or faster, else 3.
+    compared and is the same or faster, and no log lacks anything, else 3.
     """
     if not gate:
         return ExitCode.OK
@@ -170,7 +170,11 @@ def exit_code(comparisons: Sequence[Comparison], *, gate: bool) -> ExitCode:
     if count[Verdict.SLOWER] or count[Verdict.FAILED] or failed:
         return ExitCode.BAD_VERDICT
     good = count[Verdict.SAME] + count[Verdict.FASTER]
-    whole = 0 < good == sum(count.values()) and not any(each.baseline.failures for each in comparisons)
+    lacks = any(
+        each.baseline.failures or any(arm.lacking for arm in (each.baseline, *each.candidates))
+        for each in comparisons
+    )
+    whole = 0 < good == sum(count.values()) and not lacks
     return ExitCode.OK if whole else ExitCode.UNDECIDED
 
 

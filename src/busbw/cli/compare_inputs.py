@@ -150,6 +150,8 @@ def _read_log(path: Path) -> list[RunRecord]:
     tables = reading.tables
     if not tables and operation(found.get("test", "")):
         tables = (without_rows(),)
+    if tables:  # what belongs to no table is told with the last one: it is lost for the whole file
+        tables = (*tables[:-1], tables[-1].with_findings(*reading.findings))
     return [
         assemble(
             table,

@@ -147,7 +147,7 @@ def _print(expectation: Expectation, gates: Sequence[tuple[str, Gate]], format_n
 def _code(expectation: Expectation, gates: Sequence[Gate]) -> ExitCode:
     if expectation.count(Answer.BELOW) or expectation.count(Answer.FAILED) or Gate.FAIL in gates:
         return ExitCode.BAD_VERDICT
-    if expectation.count(Answer.UNDECIDED) or Gate.UNDECIDED in gates or expectation.arm.damaged:
+    if expectation.count(Answer.UNDECIDED) or Gate.UNDECIDED in gates or expectation.arm.lacking:
         return ExitCode.UNDECIDED
     known = expectation.count(Answer.EXPECTED) + expectation.count(Answer.ABOVE)
     return ExitCode.OK if known or gates else ExitCode.UNDECIDED

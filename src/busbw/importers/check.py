@@ -23,6 +23,7 @@ from busbw.importers.roots import odd_roots
 from busbw.importers.solve import Consensus, agreeing, consensus, factor_bounds, scale_bounds
 from busbw.importers.spreads import odd_rates, unordered
 from busbw.importers.table import GIB_PER_GB, Table
+from busbw.model.collective import Placement
 from busbw.model.datatype import REDUCE_OPS
 from busbw.model.record import ImportFinding
 
@@ -64,6 +65,12 @@ def check(table: Table, assumed: str = "") -> Checked:
     _note(reasons, _denied_wrong(table), "the line below the table says that nothing was wrong")
     _note(reasons, odd_roots(table), "its root is none that the other rows, or this operation, can have")
     _note(reasons, ~_positive(table), "a time is not positive")
+    lost = []
+    for placement, rows in _untimed(table):
+        if len(table.timings) > 1 and rows.all():  # its rows have the other placement
+            lost.append(ImportFinding("damaged", f"no row has a time {placement}", table.first_line))
+        else:
+            _note(reasons, rows, "its time is no number")
     _note(reasons, unordered(table), "minimum, mean, percentiles and maximum are not in this order")
     _note(reasons, odd_rates(table), "Mbytes/sec is not size / time")
     table = _in_microseconds(table)
@@ -75,7 +82,7 @@ def check(table: Table, assumed: str = "") -> Checked:
     _note(reasons, _odd_factors(table), "busbw / algbw is not that of the other rows")
     good = np.ones(len(table), bool)
     good[list(reasons)] = False
-    kept = table.keep(good).with_findings(*_damaged(table, reasons))
+    kept = table.keep(good).with_findings(*_damaged(table, reasons), *lost)
     if scale is None and table.trusted_time and table.operation not in UNEVEN and _judgeable(table):
         text = "algbw does not follow from size and time; bandwidths were made from size and time"
         kept = kept.with_findings(ImportFinding("contradiction", text, table.first_line))
@@ -212,6 +219,17 @@ def _positive(table: Table) -> BoolArray:
             absent &= np.isnan(timing.algbw.value)
         good &= absent | (np.isfinite(timing.time_us.value) & (timing.time_us.value > 0))
     return good
+
+
+def _untimed(table: Table) -> list[tuple[Placement, BoolArray]]:
+    """For each placement, the rows whose time is ``nan`` though nobody says why, as our own exports do."""
+    found = []
+    for timing in table.timings if "own_collective" not in table.header else ():
+        untimed = np.isnan(timing.time_us.value)
+        for row in np.flatnonzero(untimed).tolist():
+            untimed[row] = (int(table.lines[row]), timing.placement) not in table.outcomes
+        found.append((timing.placement, untimed))
+    return found
 
 
 def _in_microseconds(table: Table) -> Table:

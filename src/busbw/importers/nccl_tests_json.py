@@ -7,6 +7,7 @@ from typing import Any, Final
 import numpy as np
 
 from busbw.importers.body import Body, Timing
+from busbw.importers.case_columns import NO_NUMBERS
 from busbw.importers.devices import RankLine
 from busbw.importers.headings import NCCL_TESTS
 from busbw.importers.json_text import Document, count, is_number, mapping, number, sequence, text_of
@@ -18,11 +19,13 @@ from busbw.importers.printed import FloatArray, OnePrinted, Printed
 from busbw.importers.table import Table
 from busbw.model.collective import Placement
 from busbw.model.record import ImportFinding
+from busbw.model.result import Status
 from busbw.units import NS_PER_US
 
 # jsonDouble prints %lf.
 _HALF: Final = 0.5e-6
 _SIDES: Final = ((Placement.OUT_OF_PLACE, "out_of_place"), (Placement.IN_PLACE, "in_place"))
+_LEFT_OUT: Final = Outcome(Status.NOT_APPLICABLE, {"error": NO_NUMBERS})
 _STATS: Final = {"min": "min_us", "max": "max_us", "p50": "p50_us", "p95": "p95_us", "p99": "p99_us"}
 # Names of the text header, and of the file.
 _HEADER: Final = {
@@ -157,11 +160,12 @@ def _timing(rows: _Rows, placement: Placement, side: str) -> Timing:
 
 
 def _outcomes(rows: _Rows) -> list[tuple[tuple[int, Placement], Outcome]]:
-    """What our own files have under ``busbw`` in a row."""
+    """What our own files have under ``busbw`` in a row; of others, which placements are left out."""
     found = []
     for index, row in rows:
         own = row.get("busbw")
         if not isinstance(own, dict):
+            found += [((index, place), _LEFT_OUT) for place, side in _SIDES if row.get(side) is None]
             continue
         for placement, side in _SIDES:
             is_absent = own.get(side) is None and row.get(side) is None

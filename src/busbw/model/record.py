@@ -103,7 +103,9 @@ class Method:
     arrival: str = "none"
 
 
-DAMAGED: Final = "damaged"  # the kind of finding of rows that are left out
+# Kinds of findings of what a log has no more: rows that are left out, and those that it lost or never had.
+DAMAGED: Final = "damaged"
+INCOMPLETE: Final = frozenset({DAMAGED, "cut", "gap", "no-end", "no-heading", "rows-missing"})
 
 
 @dataclass(frozen=True)
