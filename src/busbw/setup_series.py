@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import TYPE_CHECKING, Final, TextIO
 
 from busbw import job_session, job_submit, session
 from busbw.analysis.alike import differences
@@ -27,6 +27,7 @@ from busbw.model.record import RunRecord
 from busbw.planning.make import make_plan
 from busbw.planning.setups import Setup, blocks, variables
 from busbw.record import folder as folders
+from busbw.record.checked import checked, json_mapping
 from busbw.record.read import read_record
 from busbw.settings.words import to_words
 from busbw.units import format_duration
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 SERIES_FILE: Final = "setups.json"
 SERIES_SCHEMA: Final = 1
 LAUNCHES: Final = "launches"
+_CHANGED: Final = "name a series that is whole: this file was changed or cut"
 # A setup that failed so often in a row on so many nodes is not tried again: its failure is the result.
 MOST_FAILURES: Final = 2
 # Its file is written after every launch: one that has fewer than planned and no word of an interrupt.
@@ -277,22 +279,14 @@ def read_series(folder: Path) -> tuple[Series, dict[str, RunRecord]]:
     """A series, and the records of its launches by their folders' names. Raises UsageError."""
     path = folder / SERIES_FILE
     try:
-        body: dict[str, Any] = json.loads(path.read_text())
-        if body.pop("schema") != SERIES_SCHEMA:
-            raise UsageError(f"{path} is of another busbw", hint="read it with the busbw that wrote it")
-        series = Series(
-            folder=folder,
-            setups=tuple(_setup(fields) for fields in body.pop("setups")),
-            order=tuple(tuple(names) for names in body.pop("order")),
-            nodes=tuple(body.pop("nodes")),
-            outcomes=tuple(
-                LaunchOutcome(**{**fields, "words": tuple(fields["words"])})
-                for fields in body.pop("outcomes")
-            ),
-            **body,
-        )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UsageError(f"cannot read {path}: {error}", hint="it was changed or cut") from error
+        body = json_mapping(path.read_text(encoding="utf-8"), str(path), _CHANGED)
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read {path}: {error}", hint=_CHANGED) from error
+    if body.pop("schema", None) != SERIES_SCHEMA:
+        raise UsageError(f"{path} is of another busbw", hint="read it with the busbw that wrote it")
+    series = checked(Series, {**body, "folder": folder}, str(path), _CHANGED)
+    if why := next(_impossible(series), ""):
+        raise UsageError(f"{path}: {why}", hint=_CHANGED)
     if not series.stopped and len(series.outcomes) < series.planned:
         series = replace(series, stopped=_NO_END)
     records = {
@@ -301,6 +295,28 @@ def read_series(folder: Path) -> tuple[Series, dict[str, RunRecord]]:
         if outcome.folder and folders.is_started(folder / outcome.folder)
     }
     return series, records
+
+
+def _impossible(series: Series) -> Iterator[str]:
+    """What no series has, each by its key."""
+    names = series.names
+    if len(set(names)) < max(len(names), 1):
+        yield "setups has no setup, or one twice"
+    if not series.nodes or min(series.nodes) < 0:
+        yield f"nodes is {list(series.nodes)}"
+    for index, order in enumerate(series.order):
+        if strange := set(order) - set(names):
+            yield f"order[{index}] has {min(strange)!r}, which is no setup"
+    for index, outcome in enumerate(series.outcomes):
+        place = f"outcomes[{index}]"
+        if outcome.setup not in names:
+            yield f"{place}.setup is {outcome.setup!r}, which is no setup"
+        if not 0 <= outcome.block < len(series.order):
+            yield f"{place}.block is {outcome.block} of {len(series.order)}"
+        if outcome.nodes not in series.nodes:
+            yield f"{place}.nodes is {outcome.nodes}, and nodes is {list(series.nodes)}"
+        if "\0" in outcome.folder or Path(outcome.folder).is_absolute() or ".." in Path(outcome.folder).parts:
+            yield f"{place}.folder is {outcome.folder!r}"
 
 
 def read_all(folders_of_series: Sequence[Path]) -> tuple[Series, dict[str, RunRecord]]:
@@ -370,7 +386,3 @@ def _one_of_each(series: Series, records: Mapping[str, RunRecord]) -> dict[tuple
         if not outcome.error and outcome.folder in records:
             found.setdefault((outcome.setup, outcome.nodes), records[outcome.folder])
     return found
-
-
-def _setup(fields: Mapping[str, Any]) -> Setup:
-    return Setup(**{**fields, "unset": tuple(fields["unset"]), "lineage": tuple(fields["lineage"])})

@@ -13,13 +13,14 @@ from busbw.analysis.matching import kind_of
 from busbw.analysis.ways import ways_of
 from busbw.analysis.wires import wires_of, wires_of_node
 from busbw.cli.preset_values import user_files
+from busbw.cli.references import own_references
 from busbw.cli.samples import samples_and_digests
 from busbw.diagnosis.engine import answer, diagnose, exit_code
 from busbw.diagnosis.subject import Subject
 from busbw.errors import ExitCode, UsageError
 from busbw.model.conclusion import QUESTIONS
 from busbw.model.record import RunRecord
-from busbw.record.folder import NSYS_FOLDER, environ_home
+from busbw.record.folder import NSYS_FOLDER
 from busbw.references import load
 from busbw.reports import diagnosis as report
 
@@ -102,7 +103,7 @@ def subject_of(record: RunRecord, folder: Path | None) -> Subject:
     published = next((each.machine for each in known if each.name == kind.known_as), "")
     wires = _wires(record, published)
     # Times under a profiler are held against nothing.
-    references = () if record.profiled else (*load.saved(environ_home()), *known)
+    references = () if record.profiled else (*own_references(), *known)
     expectation = expect((record,), references, known=known, wires=wires)
     subject = Subject(record, expectation, kind, wires, preset_files=user_files())
     if folder is None:

@@ -18,6 +18,7 @@ from busbw.analysis.expectation import (
 from busbw.analysis.gates import PUBLISHED, Bound, Gate, Least, overall
 from busbw.analysis.own_reference import launches_of, reference_of, refuse_several_kinds
 from busbw.analysis.wires import Wires, wires_from_topology
+from busbw.cli.references import own_references
 from busbw.errors import ExitCode, UsageError
 from busbw.model.collective import collective
 from busbw.model.record import RunRecord
@@ -76,10 +77,9 @@ def judge(records: Sequence[RunRecord], options: ExpectSettings, format_name: st
 
 
 def _references(names: tuple[str, ...]) -> tuple[Reference, ...]:
-    home = environ_home()
     if not names:
-        return (*load.saved(home), *load.built_in())
-    return tuple(reference for name in names for reference in load.find(name, home))
+        return (*own_references(), *load.built_in())
+    return tuple(reference for name in names for reference in load.find(name, environ_home()))
 
 
 def _wires(topology: Path | None, variables: Mapping[str, str]) -> Wires | None:
@@ -194,8 +194,7 @@ def _save_notes(made: Sequence[Reference]) -> list[str]:
 
 
 def _list_references() -> None:
-    home = environ_home()
-    for reference in (*load.saved(home), *load.built_in()):
+    for reference in (*own_references(), *load.built_in()):
         print(report.reference_line(reference))
     print("# minima that somebody asks for, and whether they are used")
     for minimum in PUBLISHED:

@@ -15,6 +15,8 @@ from typing import Any, Final
 from busbw.errors import UsageError
 from busbw.settings.setups import SetupFile, SetupSpec
 
+MOST_EXTENDED: Final = 100
+
 
 @dataclass(frozen=True)
 class Setup:
@@ -45,6 +47,11 @@ def _resolved(spec: SetupSpec, specs: Mapping[str, SetupSpec], below: tuple[str,
     if spec.name in below:
         circle = " extends ".join((*below, spec.name))
         raise UsageError(f"setups extend each other: {circle}", hint="let one of them extend nothing")
+    if len(below) > MOST_EXTENDED:
+        raise UsageError(
+            f"setup {below[0]} extends over more than {MOST_EXTENDED} others",
+            hint="write what they have in common once",
+        )
     base = Setup("")
     if spec.extends:
         base = _resolved(specs[spec.extends], specs, (*below, spec.name))

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, fields
 from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
-from busbw.errors import UsageError
-from busbw.references.reference import SCHEMA, Point, Printed, Reference, check_ranks
+from busbw.errors import BusbwError, UsageError
+from busbw.record.checked import checked, json_mapping
+from busbw.references.reference import SCHEMA, Point, Reference, check_ranks, impossible
 
 OWN_FOLDER: Final = "references"  # in the home of the runs
+_HINT: Final = "make one with `busbw expect RUN --save NAME`, and remove this one"
+_POINT: Final = tuple(entry.name for entry in fields(Point))
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A user's own references, and what is wrong with files that are left out."""
+
+    references: tuple[Reference, ...]
+    left_out: tuple[UsageError, ...]
 
 
 @cache
@@ -27,21 +37,24 @@ def built_in() -> tuple[Reference, ...]:
     return tuple(found)
 
 
-def saved(run_home: Path) -> tuple[Reference, ...]:
-    """The user's own, by name."""
-    return tuple(
-        reference for path in sorted((run_home / OWN_FOLDER).glob("*.json")) for reference in read(path)
-    )
+def saved(run_home: Path) -> Saved:
+    """The user's own, by name. A file that is bad is left out."""
+    found: list[Reference] = []
+    left_out: list[UsageError] = []
+    for path in sorted((run_home / OWN_FOLDER).glob("*.json")):
+        try:
+            found += read(path)
+        except UsageError as error:
+            left_out.append(error)
+    return Saved(tuple(found), tuple(left_out))
 
 
 def read(path: Path) -> tuple[Reference, ...]:
-    """The references of a file. Raises UsageError where it cannot be read."""
+    """The references of a file. Raises UsageError where it cannot be read, naming the key that is wrong."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(
-            f"cannot read reference {path}: {error}", hint="make one with `busbw expect RUN --save NAME`"
-        ) from error
+        raise UsageError(f"cannot read reference {path}: {error}", hint=_HINT) from error
     return parse(text, str(path))
 
 
@@ -49,31 +62,34 @@ def parse(text: str, where: str) -> tuple[Reference, ...]:
     """The references in a JSON text; each one's ranks are held against its own bandwidths. Raises
     UsageError.
     """
-    try:
-        body = json.loads(text)
-        if body["schema"] != SCHEMA:
-            raise UsageError(
-                f"{where} has reference schema {body['schema']}; this busbw reads {SCHEMA}",
-                hint="read it with the busbw that wrote it",
-            )
-        found = tuple(_reference(fields) for fields in body["references"])
-    except (ValueError, KeyError, TypeError) as error:
+    body = json_mapping(text, where, _HINT)
+    if body.get("schema") != SCHEMA:
         raise UsageError(
-            f"{where} is not a file of references: {error!r}",
-            hint="make one with `busbw expect RUN --save NAME`",
-        ) from error
-    for reference in found:
+            f"{where} has reference schema {body.get('schema')}; this busbw reads {SCHEMA}",
+            hint="read it with the busbw that wrote it",
+        )
+    listed = body.get("references")
+    if not isinstance(listed, list):
+        raise UsageError(f"{where}: references is not a list", hint=_HINT)
+    return tuple(_reference(each, where, f"references[{index}]") for index, each in enumerate(listed))
+
+
+def _reference(body: Any, where: str, key: str) -> Reference:  # noqa: ANN401 (JSON)
+    points = body.get("points") if isinstance(body, dict) else None
+    if not isinstance(points, list):
+        raise UsageError(f"{where}: {key}.points is not a list", hint=_HINT)
+    for index, row in enumerate(points):
+        if not isinstance(row, list) or len(row) != len(_POINT):
+            raise UsageError(f"{where}: {key}.points[{index}] is not [{', '.join(_POINT)}]", hint=_HINT)
+    named = [dict(zip(_POINT, row, strict=True)) for row in points]
+    reference = checked(Reference, {**body, "points": named}, where, _HINT, key=key)
+    if why := next(impossible(reference), ""):
+        raise UsageError(f"{where}: {key}.{why}", hint=_HINT)
+    try:
         check_ranks(reference)
-    return found
-
-
-def _reference(fields: Mapping[str, Any]) -> Reference:
-    points = tuple(
-        Point(size, placement, busbw, tuple(times)) for size, placement, busbw, times in fields["points"]
-    )
-    printed = Printed(**fields["printed"]) if fields.get("printed") else None
-    rotated = tuple((most, bytes_) for most, bytes_ in fields.get("rotated", ()))
-    return Reference(**{**fields, "points": points, "printed": printed, "rotated": rotated})
+    except BusbwError as error:
+        raise UsageError(f"{where}: {error.message}", hint=error.hint) from error
+    return reference
 
 
 def dump(references: tuple[Reference, ...]) -> str:
@@ -84,12 +100,12 @@ def dump(references: tuple[Reference, ...]) -> str:
 
 
 def _fields(reference: Reference) -> dict[str, Any]:
-    fields = asdict(reference)
-    fields["points"] = [
+    found = asdict(reference)
+    found["points"] = [
         [point.size_bytes, point.placement, point.busbw_gb_per_s, list(point.times_us)]
         for point in reference.points
     ]
-    return {name: value for name, value in fields.items() if value not in ("", None, {}, ())}
+    return {name: value for name, value in found.items() if value not in ("", None, {}, ())}
 
 
 def _text(body: dict[str, Any]) -> str:
@@ -117,16 +133,18 @@ def find(name: str, run_home: Path) -> tuple[Reference, ...]:
     """What --reference means: a file, the name of a reference, or the start of several. Raises UsageError."""
     if Path(name).is_file():
         return read(Path(name))
-    if "/" not in name and (own := run_home / OWN_FOLDER / f"{name}.json").is_file():
-        return read(own)
-    known = (*saved(run_home), *built_in())
+    if "/" not in name and (path := run_home / OWN_FOLDER / f"{name}.json").is_file():
+        return read(path)
+    own = saved(run_home)
+    known = (*own.references, *built_in())
     whole = tuple(reference for reference in known if reference.name == name)
     found = whole or tuple(
         reference for reference in known if reference.name.startswith(name) and not reference.left_out
     )
     if not found:
+        bad = "".join(f"; left out: {error.message}" for error in own.left_out)
         raise UsageError(
-            f"no reference {name!r}",
+            f"no reference {name!r}{bad}",
             hint="`busbw expect --list` names those that there are; a file works too",
         )
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -11,9 +11,11 @@ from statistics import median
 from typing import Final
 
 from busbw.errors import UsageError
-from busbw.model.collective import collective
+from busbw.model.collective import Placement, collective
 
 SCHEMA: Final = 1
+KINDS: Final = ("log", "value", "own", "saved")
+_PLACEMENTS: Final = tuple(placement.value for placement in Placement)
 # Between two points further apart than this the curve may bend: no value is made up there.
 MOST_STEP: Final = 4.0
 _SAME_SIZE: Final = 1e-3
@@ -100,6 +102,27 @@ class Expected:
     interpolated: bool
     launches: int
     log_deviation: float | None
+
+
+def impossible(reference: Reference) -> Iterator[str]:
+    """What no measurement can be, each by its key."""
+    if not reference.name:
+        yield "name is empty"
+    if reference.kind not in KINDS:
+        yield f"kind is {reference.kind!r}: it is one of {', '.join(KINDS)}"
+    counts = {"ranks": reference.ranks, "nodes": reference.nodes, "ranks_stated": reference.ranks_stated or 0}
+    yield from (f"{name} is {value}" for name, value in counts.items() if value < 0)
+    for index, point in enumerate(reference.points):
+        place = f"points[{index}]"
+        if point.size_bytes < 0:
+            yield f"{place}.size_bytes is {point.size_bytes}"
+        if point.placement not in _PLACEMENTS:
+            yield f"{place}.placement is {point.placement!r}: it is one of {', '.join(_PLACEMENTS)}"
+        if point.busbw_gb_per_s < 0:
+            yield f"{place}.busbw_gb_per_s is {point.busbw_gb_per_s:g}"
+        yield from (f"{place}.times_us has {time:g}, not above 0" for time in point.times_us if time <= 0)
+    if reference.printed is not None and reference.printed.algbw_gb_per_s <= 0:
+        yield f"printed.algbw_gb_per_s is {reference.printed.algbw_gb_per_s:g}, not above 0"
 
 
 def check_ranks(reference: Reference) -> None:

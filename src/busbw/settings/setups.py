@@ -78,12 +78,12 @@ def parse_setups(text: str, where: str) -> SetupFile:
         raise UsageError(f"{where} has no setups", hint="write them under `setups:`, each with a name")
     setups = tuple(_setup(str(name), value, where) for name, value in listed.items())
     names = [setup.name for setup in setups]
-    default = str(body.get("default", names[0]))
+    default = _word(body, "default", where) or names[0]
     for word in (default, *(setup.extends for setup in setups if setup.extends)):
         if word not in names:
             raise UsageError(f"{where}: no setup {word!r}", hint=f"the file has: {', '.join(names)}")
     return SetupFile(
-        default, setups, *(str(body.get(name, "")).strip() for name in ("source", "version", "about"))
+        default, setups, *(_word(body, name, where).strip() for name in ("source", "version", "about"))
     )
 
 
@@ -93,15 +93,15 @@ def _yaml(text: str, where: str) -> dict[str, Any]:
     from ruamel.yaml.error import YAMLError
 
     class AsWritten(SafeConstructor):
-        """2.10 is no 2.1 and 0x10 no 16 in a variable."""
+        """2.10 is no 2.1, 0x10 no 16 and 2026-1-2 no 2026-01-02 in a variable."""
 
-    for kind in ("int", "float"):
+    for kind in ("int", "float", "timestamp"):
         AsWritten.add_constructor(f"tag:yaml.org,2002:{kind}", lambda _, node: node.value)
     reader = YAML(typ="safe", pure=True)  # YAML 1.2: NO and on are words
     reader.Constructor = AsWritten
     try:
         body = reader.load(text)
-    except YAMLError as error:
+    except (YAMLError, RecursionError, ValueError, KeyError) as error:  # the last two: !!bool "x"
         raise UsageError(f"{where} is not YAML: {error}", hint="check its indentation and quotes") from error
     if not isinstance(body, dict):
         raise UsageError(f"{where} is not a file of setups", hint="write them under `setups:`")
@@ -124,13 +124,35 @@ def _setup(name: str, value: Any, where: str) -> SetupSpec:  # noqa: ANN401 (YAM
     _refuse_unknown(body, _SETUP, place)
     return SetupSpec(
         name,
-        extends=str(body.get("extends", "")),
+        extends=_word(body, "extends", place),
         env=_variables(body.get("env"), f"{place}, env"),
         prepend=_variables(body.get("prepend"), f"{place}, prepend"),
         unset=_unset(body.get("unset"), f"{place}, unset"),
         flags=_flags(body.get("flags"), f"{place}, flags"),
-        why=str(body.get("why", "")),
+        why=_word(body, "why", place),
     )
+
+
+def _word(body: Mapping[Any, Any], name: str, place: str) -> str:
+    """A text of the file; empty where it is not there."""
+    value = body.get(name)
+    if value is not None and not isinstance(value, str):
+        raise UsageError(f"{place}: {name} is {_told(value)}, not a text", hint="write it in quotes")
+    return _fitting(value or "", f"{place}: {name}")
+
+
+def _told(value: object) -> str:
+    """A value in a message. Lists and mappings may hold themselves, or more than a screen."""
+    if isinstance(value, (dict, list)):
+        return "a mapping" if isinstance(value, dict) else "a list"
+    return repr(value)
+
+
+def _fitting(text: str, place: str) -> str:
+    """The text, if a process can be given it and a terminal shown it."""
+    if any(letter == "\0" or "\ud800" <= letter <= "\udfff" for letter in text):
+        raise UsageError(f"{place} has a letter that no variable can hold: {text!r}", hint="leave it out")
+    return text
 
 
 def _variables(value: Any, place: str) -> dict[str, str]:  # noqa: ANN401 (YAML)
@@ -142,18 +164,21 @@ def _variables(value: Any, place: str) -> dict[str, str]:  # noqa: ANN401 (YAML)
     for name, text in value.items():
         if not _VARIABLE.match(str(name)):
             raise UsageError(f"{place}: {name!r} is no variable", hint="use letters, digits and _")
-        if isinstance(text, bool) or text is None or isinstance(text, (dict, list)):
+        if not isinstance(text, str):
             raise UsageError(
-                f"{place}: the value of {name} is {text!r}", hint='quote it: "1", "true", "" for empty'
+                f"{place}: the value of {name} is {_told(text)}", hint='quote it: "1", "true", "" for empty'
             )
-        found[str(name)] = str(text)
+        found[str(name)] = _fitting(text, f"{place}: the value of {name}")
     return found
 
 
 def _unset(value: Any, place: str) -> tuple[str, ...]:  # noqa: ANN401 (YAML)
     if value is not None and not isinstance(value, list):
-        raise UsageError(f"{place} is {value!r}, not a list", hint="write [NAME, NAME]")
-    return tuple(_variables({str(name): "" for name in value or ()}, place))
+        raise UsageError(f"{place} is {_told(value)}, not a list", hint="write [NAME, NAME]")
+    names = value or []
+    if odd := [name for name in names if not isinstance(name, str)]:
+        raise UsageError(f"{place} has {_told(odd[0])}, not a name", hint="write [NAME, NAME]")
+    return tuple(_variables(dict.fromkeys(names, ""), place))
 
 
 def _flags(value: Any, place: str) -> dict[str, Any]:  # noqa: ANN401 (YAML)
@@ -172,6 +197,9 @@ def _flags(value: Any, place: str) -> dict[str, Any]:  # noqa: ANN401 (YAML)
     except ValidationError as error:
         first = error.errors()[0]
         raise UsageError(
-            f"{place}: {first['loc'][0]} is {first['input']!r}", hint=f"{first['msg'].lower()}"
+            f"{place}: {first['loc'][0]} is {_told(first['input'])}", hint=f"{first['msg'].lower()}"
         ) from error
-    return {name: getattr(checked, name) for name in found}
+    made = {name: getattr(checked, name) for name in found}
+    for name, flag in made.items():
+        _fitting(str(flag), f"{place}: {name}")
+    return made

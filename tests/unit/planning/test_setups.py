@@ -63,6 +63,10 @@ def test_setting_again_what_was_unset_sets_it() -> None:
     ("text", "message"),
     [
         ("setups: {a: {extends: b}, b: {extends: a}}", "extend each other: a extends b extends a"),
+        (
+            "setups: {s0: {}, " + ", ".join(f"s{i}: {{extends: s{i - 1}}}" for i in range(1, 2000)) + "}",
+            "extends over more than 100 others",
+        ),
     ],
 )
 def test_a_circle_is_refused(text: str, message: str) -> None:
@@ -89,6 +93,15 @@ def test_a_circle_is_refused(text: str, message: str) -> None:
         ("a: [", "is not YAML"),
         ("setups: {a: {env: {X: 1}, env: {X: 2}}}", "is not YAML"),
         ("setups: {a: {unset: PATH}}", "unset is 'PATH', not a list"),
+        ("setups: {a: {unset: &f [*f]}}", "unset has a list, not a name"),
+        ("setups: &f {a: {env: *f}}", "the value of a is a mapping"),
+        ("setups: {a: {why: &f [*f]}}", "why is a list, not a text"),
+        ("setups: {a: {flags: &f {nccl: *f}}}", "nccl is a mapping"),
+        (f"setups: {'[' * 3000}{']' * 3000}", "is not YAML: .*recursion"),
+        ("setups: {a: {env: {X: !!bool maybe}}}", "is not YAML"),
+        ('setups: {a: {env: {X: "a\\0b"}}}', "the value of X has a letter that no variable can hold"),
+        ('setups: {a: {prepend: {X: "a\\ud800b"}}}', "the value of X has a letter that no variable can hold"),
+        ('setups: {a: {flags: {nccl: "a\\0b"}}}', "nccl has a letter that no variable can hold"),
     ],
 )
 def test_what_no_setup_can_be_is_refused_with_its_place(text: str, message: str) -> None:

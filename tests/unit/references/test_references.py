@@ -107,7 +107,7 @@ def test_saved_references_come_back(tmp_path: Path) -> None:
     own = replace(P4DE, name="mine", kind="saved", printed=None)
     path = load.save((own,), "mine", tmp_path)
     assert load.read(path) == (own,)
-    assert load.saved(tmp_path) == (own,)
+    assert load.saved(tmp_path) == load.Saved((own,), ())
     assert load.find("mine", tmp_path) == (own,)
     assert load.find(str(path), tmp_path) == (own,)
     assert [reference.name for reference in load.find("aws-p5-2x8", tmp_path)] == ["aws-p5-2x8"]
