@@ -141,7 +141,7 @@ def test_wrong_data_are_a_result_not_a_failure() -> None:
 def test_a_damaged_series_is_refused(tmp_path: Path) -> None:
     series, _ = run(Starts(), count=1)
     (series.folder / "setups.json").write_text('{"schema": 1}')
-    with pytest.raises(UsageError, match="setups.json: setups: field required"):
+    with pytest.raises(UsageError, match="setups: field required"):
         read_series(series.folder)
     (series.folder / "setups.json").write_text('{"schema": 2}')
     with pytest.raises(UsageError, match="another busbw"):

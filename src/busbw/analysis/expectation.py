@@ -2,9 +2,10 @@
 
 Only what matches is compared: operation, type, number of ranks, nodes and device where both are known. A
 reference that was published as a log is one launch elsewhere, so a run may be 10 % below it; one that was
-made here from several launches says how launches differ, so a run below the prediction interval of the next
-launch, and by more than 5 %, is below. Where that interval is too wide to be a gate, nothing is "expected",
-and where references contradict one another, nothing is decided. "No reference" is an answer too.
+made here from several launches says how launches differ, so a run is below where the geometric mean of its
+launches is below the prediction interval for that of as many launches, and by more than 5 %, unless its own
+interval holds that bound. Where the prediction interval is too wide to be a gate, nothing is "expected", and
+where references contradict one another, nothing is decided. "No reference" is an answer too.
 """
 
 from __future__ import annotations
@@ -164,7 +165,7 @@ def _judge(
     found = [
         _unless_cached(
             _unless_unlike(
-                _against(judged, reference, expected, tolerance), seen, unlike.get(reference.name, "")
+                against(judged, reference, expected, tolerance), seen, unlike.get(reference.name, "")
             ),
             *cached(rotated, reference, key.size_bytes),
         )
@@ -214,7 +215,9 @@ def _agreed(found: Sequence[Judged]) -> Judged:
 
 
 def _measured(key: CaseKey, seen: Observed, arm: Arm) -> Judged:
-    """Bandwidths from times, so that all launches give theirs."""
+    """Bandwidths from times, so that all launches give theirs: of several launches that of the geometric mean
+    of their times, as a reference's is.
+    """
     judged = Judged(key, Answer.NO_REFERENCE, "")
     if not seen.times_ns or arm.ranks < 2:
         return judged
@@ -223,12 +226,12 @@ def _measured(key: CaseKey, seen: Observed, arm: Arm) -> Judged:
         return judged
     bytes_ = busbw * time_ns  # busbw = these bytes / time, whatever the operation
     interval = launch_interval(seen.times_ns)
-    low_ns, high_ns = (
-        (interval.low, interval.high) if interval is not None else (seen.interval or (None, None))
-    )
+    low_ns, high_ns = seen.interval or (None, None)
+    if interval is not None:
+        time_ns, low_ns, high_ns = interval.centre, interval.low, interval.high
     return replace(
         judged,
-        measured_gb_per_s=busbw,
+        measured_gb_per_s=bytes_ / time_ns,
         low_gb_per_s=None if high_ns is None else bytes_ / high_ns,
         high_gb_per_s=None if low_ns is None else bytes_ / low_ns,
         launches=len(seen.times_ns),
@@ -253,7 +256,7 @@ def _known(key: CaseKey, references: Sequence[Reference]) -> list[tuple[Referenc
     return [(reference, expected) for _, reference, expected in ordered]
 
 
-def _against(judged: Judged, reference: Reference, expected: Expected, tolerance: float | None) -> Judged:
+def against(judged: Judged, reference: Reference, expected: Expected, tolerance: float | None) -> Judged:
     """One case against one reference. Where its launches scatter so much that the next one may be below
     ``WIDEST`` (or the tolerance, if that was asked to be wider), it can contradict and not confirm.
     """
@@ -296,20 +299,21 @@ def _more(launches: int) -> str:
 
 
 def _answered(judged: Judged, *, noise_in_bound: bool) -> Judged:
-    """``noise_in_bound``: the bound is that of the next launches already, so the number alone decides."""
+    """``noise_in_bound``: the bound is that of the next launches already, so a number that reaches it does,
+    unless the run knows it badly; one that does not must be below with its whole interval.
+    """
     bound = judged.bound_gb_per_s
     assert judged.measured_gb_per_s is not None
     assert bound is not None
-    ends = (None, None) if noise_in_bound else (judged.low_gb_per_s, judged.high_gb_per_s)
-    gate = Bound(bound, judged.measured_gb_per_s, *ends).judge()
+    gate = Bound(bound, judged.measured_gb_per_s, judged.low_gb_per_s, judged.high_gb_per_s).judge()
     single = "single observation" if judged.low_gb_per_s is None else ""
     ratio = judged.ratio or 0.0
     if gate is Gate.FAIL:
         return replace(judged, answer=Answer.BELOW, why=_joined(f"{1 - ratio:.0%} below", single))
-    if gate is Gate.PASS and noise_in_bound and _wide(judged) and (judged.low_gb_per_s or 0.0) < bound:
-        return replace(judged, answer=Answer.UNDECIDED, why="the run's own interval is wider than that")
-    if gate is Gate.UNDECIDED:
+    if gate is Gate.UNDECIDED and not (noise_in_bound and judged.measured_gb_per_s >= bound):
         return replace(judged, answer=Answer.UNDECIDED, why=f"the interval holds the bound {bound:.4g} GB/s")
+    if gate is Gate.UNDECIDED and _wide(judged):
+        return replace(judged, answer=Answer.UNDECIDED, why="the run's own interval is wider than that")
     if ratio * bound > (judged.expected_gb_per_s or 0.0):
         return replace(judged, answer=Answer.ABOVE, why=_joined(f"{ratio - 1:.0%} above", single))
     return replace(judged, answer=Answer.EXPECTED, why=single)

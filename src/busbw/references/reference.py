@@ -25,8 +25,8 @@ _PRINTED_HALF: Final = 0.0051
 
 @dataclass(frozen=True)
 class Point:
-    """One size and placement. ``times_us`` has one time a launch; it is empty where a source gives the
-    bandwidth only.
+    """One size and placement. ``times_us`` has one time a launch, whose median the bandwidth is of; it is
+    empty where a source gives the bandwidth only.
     """
 
     size_bytes: int
@@ -94,8 +94,8 @@ class Reference:
 
 @dataclass(frozen=True)
 class Expected:
-    """A reference's value at a size. ``log_deviation`` is the standard deviation of the logarithm of a
-    launch's time, None where the reference is one launch.
+    """A reference's value at a size: that of the geometric mean of its launches' times. ``log_deviation`` is
+    the standard deviation of the logarithm of a launch's time, None where the reference is one launch.
     """
 
     busbw_gb_per_s: float
@@ -152,7 +152,7 @@ def value_at(reference: Reference, size_bytes: int, placement: str) -> Expected 
     )
     for point in points:
         if abs(point.size_bytes / size_bytes - 1) <= _SAME_SIZE:
-            return Expected(point.busbw_gb_per_s, False, _launches(point), log_deviation(point))
+            return Expected(_speed(point), False, _launches(point), log_deviation(point))
     for below, above in pairwise(points):
         if below.size_bytes < size_bytes < above.size_bytes <= MOST_STEP * below.size_bytes:
             return _between(below, above, size_bytes)
@@ -161,9 +161,22 @@ def value_at(reference: Reference, size_bytes: int, placement: str) -> Expected 
 
 def _between(below: Point, above: Point, size_bytes: int) -> Expected:
     share = math.log(size_bytes / below.size_bytes) / math.log(above.size_bytes / below.size_bytes)
-    value = below.busbw_gb_per_s ** (1 - share) * above.busbw_gb_per_s**share
+    value = _speed(below) ** (1 - share) * _speed(above) ** share
     deviations = [deviation for point in (below, above) if (deviation := log_deviation(point)) is not None]
     return Expected(value, True, min(_launches(below), _launches(above)), max(deviations, default=None))
+
+
+def _speed(point: Point) -> float:
+    """The bandwidth at the geometric mean of the launches' times. What the next launches may be is known of
+    the mean of logarithms (``stats.prediction``), and not of a median.
+    """
+    if not point.times_us:
+        return point.busbw_gb_per_s
+    return point.busbw_gb_per_s * median(point.times_us) / math.exp(_mean_log(point))
+
+
+def _mean_log(point: Point) -> float:
+    return math.fsum(map(math.log, point.times_us)) / len(point.times_us)
 
 
 def _launches(point: Point) -> int:
@@ -172,13 +185,8 @@ def _launches(point: Point) -> int:
 
 def log_deviation(point: Point) -> float | None:
     """Standard deviation of the logarithm of a launch's time; None from fewer than two launches."""
-    logs = [math.log(time) for time in point.times_us]
-    if len(logs) < 2:
+    if len(point.times_us) < 2:
         return None
-    mean = math.fsum(logs) / len(logs)
-    return math.sqrt(math.fsum((log - mean) ** 2 for log in logs) / (len(logs) - 1))
-
-
-def middle_us(point: Point) -> float | None:
-    """The median over launches; None where only a bandwidth is known."""
-    return median(point.times_us) if point.times_us else None
+    mean = _mean_log(point)
+    squares = math.fsum((math.log(time) - mean) ** 2 for time in point.times_us)
+    return math.sqrt(squares / (len(point.times_us) - 1))
