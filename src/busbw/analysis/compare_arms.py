@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Any, Final, TypeVar
@@ -310,15 +310,34 @@ def _observed(record: RunRecord, result: CaseResult) -> Observed:
 
 
 def _cycles(repeats: list[Observed]) -> Observed:
-    """Repetitions of the sweep within one launch: its median is the launch's time; wrong once is wrong."""
+    """Repetitions of the sweep: their median is the launch's time, of each launch; wrong once is wrong."""
     if (wrong := _first_wrong(repeats)) is not None:
         return wrong
     good = [found for found in repeats if found.times_ns]
     if len(repeats) == 1 or not good:
         return repeats[0]
-    if any(found.basis is Basis.LAUNCHES for found in good):
-        return good[0]
-    return sorted(good, key=lambda found: found.times_ns[0])[len(good) // 2]
+    times = over_cycles([found.times_ns for found in good])
+    return replace(
+        good[0],
+        times_ns=times,
+        blocks=good[0].blocks[: len(times)],
+        interval=_of_middle([found.interval for found in sorted(good, key=lambda found: found.times_ns)]),
+        busbw_gb_per_s=bandwidth_of(good, median(times)),
+    )
+
+
+def over_cycles(repeats: Sequence[Sequence[float]]) -> tuple[float, ...]:
+    """The times of the launches, from those of each cycle."""
+    return tuple(median(times) for times in zip(*repeats, strict=False))
+
+
+def _of_middle(intervals: Sequence[tuple[float, float] | None]) -> tuple[float, float] | None:
+    """What holds the intervals of the cycle in the middle, or of the two there; None where one has none."""
+    middle = intervals[(len(intervals) - 1) // 2 : len(intervals) // 2 + 1]
+    known = [interval for interval in middle if interval is not None]
+    if len(known) < len(middle):
+        return None
+    return min(low for low, _ in known), max(high for _, high in known)
 
 
 def _first_wrong(found: Iterable[Observed]) -> Observed | None:

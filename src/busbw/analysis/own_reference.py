@@ -9,7 +9,7 @@ from itertools import chain
 from statistics import median
 
 from busbw.analysis import compare_arms
-from busbw.analysis.compare_arms import LAUNCH_TIMES, CaseKey, key_of
+from busbw.analysis.compare_arms import LAUNCH_TIMES, CaseKey, key_of, over_cycles
 from busbw.analysis.rotation import rotated_bytes
 from busbw.analysis.timed import how_timed
 from busbw.errors import UsageError
@@ -29,13 +29,8 @@ def launches_of(records: Sequence[RunRecord]) -> dict[CaseKey, tuple[float, ...]
             own = tuple(result.evidence.get(LAUNCH_TIMES, ())) or (result.time_ns or 0.0,)
             cycles[key_of(case)].append(own)
         for key, repeats in cycles.items():
-            found[key] = (*found.get(key, ()), *_over_cycles(repeats))
+            found[key] = (*found.get(key, ()), *over_cycles(repeats))
     return found
-
-
-def _over_cycles(repeats: Sequence[tuple[float, ...]]) -> tuple[float, ...]:
-    launches = min(map(len, repeats))
-    return tuple(median(times[launch] for times in repeats) for launch in range(launches))
 
 
 def _launch_of(record: RunRecord) -> tuple[str, int]:
