@@ -245,7 +245,7 @@ def _known(key: CaseKey, references: Sequence[Reference]) -> list[tuple[Referenc
     found = []
     for reference in references:
         same = reference.operation == key.collective and reference.dtype in ("", key.dtype)
-        if not same or reference.op not in ("", key.op):
+        if not same or reference.op not in ("", key.op) or reference.root not in (None, key.root):
             continue
         expected = value_at(reference, key.size_bytes, key.placement)
         if expected is not None:

@@ -110,6 +110,9 @@ def _mismatch(arm: Arm, kind: Kind, reference: Reference, *, named: bool) -> str
         return reference.left_out
     if reference.operation not in {key.collective for key in arm.cases}:
         return f"it is of {reference.operation or 'no stated operation'}"
+    roots = {key.root for key in arm.cases if key.collective == reference.operation}
+    if reference.root is not None and reference.root not in roots:
+        return f"it is of root {reference.root}, the run of {', '.join(map(str, sorted(roots)))}"
     if reference.ranks != arm.ranks:
         return f"it has {reference.ranks} ranks, the run {arm.ranks or 'does not say'}"
     unknown = not kind.nodes or not reference.nodes

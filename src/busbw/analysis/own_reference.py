@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from statistics import median
+from typing import NamedTuple
 
 from busbw.analysis import compare_arms
 from busbw.analysis.compare_arms import LAUNCH_TIMES, CaseKey, key_of, over_cycles
@@ -16,6 +17,19 @@ from busbw.errors import UsageError
 from busbw.model.collective import collective
 from busbw.model.record import RunRecord
 from busbw.references.reference import Point, Reference
+
+
+class _Kind(NamedTuple):
+    """What one reference is of; a ``root`` of -1 is none."""
+
+    operation: str
+    dtype: str
+    op: str
+    root: int
+
+    def __str__(self) -> str:
+        root = f"root{self.root}" if self.root >= 0 else ""
+        return "-".join(filter(None, (self.operation, self.dtype, self.op, root)))
 
 
 def launches_of(records: Sequence[RunRecord]) -> dict[CaseKey, tuple[float, ...]]:
@@ -65,13 +79,15 @@ def reference_of(
     launches: Mapping[CaseKey, tuple[float, ...]],
     others: Sequence[RunRecord] = (),
 ) -> list[Reference]:
-    """References of one's own run, one an operation, type and reduction; ``launches`` has the times of each
-    case in ns, one a launch, of this record and ``others``. The bandwidth is that of the median launch.
+    """References of one's own run, one an operation, type, reduction and root; ``launches`` has the times of
+    each case in ns, one a launch, of this record and ``others``. The bandwidth is that of the median launch.
     """
-    made: dict[tuple[str, str, str], dict[CaseKey, Point]] = {}
+    made: dict[_Kind, dict[CaseKey, Point]] = {}
     for case, result in chain.from_iterable(each.timed for each in (record, *others)):
         key = key_of(case)
-        points = made.setdefault((case.collective, case.dtype, case.op), {})
+        if not collective(case.collective).sized:
+            continue
+        points = made.setdefault(_Kind(key.collective, case.dtype, case.op, key.root), {})
         if key in points or result.busbw_gb_per_s is None or key not in launches:
             continue
         bytes_ = result.busbw_gb_per_s * (result.time_ns or 0.0)  # busbw = these bytes / time
@@ -79,15 +95,14 @@ def reference_of(
         points[key] = Point(case.size_bytes, case.placement.value, bytes_ / median(launches[key]), times)
     kept = {kind: points for kind, points in made.items() if points}
     return [
-        _reference("-".join((name, *kind)) if len(kept) > 1 else name, kind, points, record, others)
+        _reference(f"{name}-{kind}" if len(kept) > 1 else name, kind, points, record, others)
         for kind, points in kept.items()
-        if collective(kind[0]).sized
     ]
 
 
 def _reference(
     name: str,
-    kind: tuple[str, str, str],
+    kind: _Kind,
     points: Mapping[CaseKey, Point],
     record: RunRecord,
     others: Sequence[RunRecord],
@@ -97,7 +112,7 @@ def _reference(
     return Reference(
         name=name,
         kind="saved",
-        operation=kind[0],
+        operation=kind.operation,
         ranks=compare_arms.ranks(record),
         nodes=compare_arms.nodes(record),
         machine=", ".join(record.world.hosts) if record.world is not None else "",
@@ -110,6 +125,7 @@ def _reference(
         timed="; ".join(how_timed(record)),
         rotated=((sys.maxsize, bytes_),) if (bytes_ := rotated_bytes((record, *others))) else (),
         points=tuple(points.values()),
-        dtype=kind[1],
-        op=kind[2],
+        dtype=kind.dtype,
+        op=kind.op,
+        root=kind.root if kind.root >= 0 else None,
     )

@@ -49,9 +49,10 @@ class Reference:
     """``ranks`` is what busbw / algbw says, ``ranks_stated`` what the source does. ``machine`` names the
     nodes, ``device`` their accelerators, ``definition`` what a time is; ``nodes`` is 0 where not known.
     ``kind``: log (a published table), value (a published number), own (measured with busbw) or saved (by a
-    user). ``timed`` says how calls were issued where that was not back to back by one process a GPU
-    (``analysis.timed``); ``rotated`` has sizes in order, each with the bytes of the buffers that calls up to
-    it rotated through; ``left_out`` is why a reference is shown and never used.
+    user). ``root`` is None where there is none or the source does not say it. ``timed`` says how calls were
+    issued where that was not back to back by one process a GPU (``analysis.timed``); ``rotated`` has sizes in
+    order, each with the bytes of the buffers that calls up to it rotated through; ``left_out`` is why a
+    reference is shown and never used.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Reference:
     versions: Mapping[str, str] = field(default_factory=dict)
     dtype: str = ""
     op: str = ""
+    root: int | None = None
     ranks_stated: int | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     printed: Printed | None = None
@@ -112,8 +114,12 @@ def impossible(reference: Reference) -> Iterator[str]:
         yield f"kind is {reference.kind!r}: it is one of {', '.join(KINDS)}"
     counts = {"ranks": reference.ranks, "nodes": reference.nodes, "ranks_stated": reference.ranks_stated or 0}
     yield from (f"{name} is {value}" for name, value in counts.items() if value < 0)
+    seen: set[tuple[int, str]] = set()
     for index, point in enumerate(reference.points):
         place = f"points[{index}]"
+        if (point.size_bytes, point.placement) in seen:
+            yield f"{place} has the size and placement of an earlier point: which of them counts is not said"
+        seen.add((point.size_bytes, point.placement))
         if point.size_bytes < 0:
             yield f"{place}.size_bytes is {point.size_bytes}"
         if point.placement not in _PLACEMENTS:

@@ -59,9 +59,10 @@ def reference_line(reference: Reference) -> str:
     stated = ""
     if reference.ranks_stated not in (None, reference.ranks):
         stated = f" (labelled {reference.ranks_stated}; busbw / algbw says {reference.ranks})"
+    root = f" root {reference.root}" if reference.root is not None else ""
     launches = f"{reference.launches} launches" if reference.launches > 1 else "one launch"
     text = (
-        f"{reference.name}: {reference.operation or 'operation not stated'}, {reference.ranks or '?'}"
+        f"{reference.name}: {reference.operation or 'operation not stated'}{root}, {reference.ranks or '?'}"
         f" ranks{stated}, {reference.machine or reference.device}; versions: {reference.versions_text};"
         f" {reference.date}, {launches}; {reference.source}"
     )
@@ -161,6 +162,7 @@ def json_text(expectation: Expectation, gates: Sequence[str] = ()) -> str:
                 "source": reference.source,
                 "ranks": reference.ranks,
                 "ranks_stated": reference.ranks_stated,
+                "root": reference.root,
                 "launches": reference.launches,
             }
             for reference in expectation.references

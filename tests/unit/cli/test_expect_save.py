@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from busbw_testing.compared import nccl_tests_log, write
 
 from busbw.cli.main import main
-from busbw.references.load import read
+from busbw.references.load import read, save
 
 GiB = 2**30
 MiB = 2**20
@@ -134,3 +135,28 @@ def test_a_minimum_of_one_operation(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert main(["expect", log, "--least", "all_reduce:1M=400"]) == 1
     assert "all_reduce: 400 GB/s from 1 MiB on: fail" in capsys.readouterr().out
     assert main(["expect", log, "--least", "alltoall:1M=400"]) == 3
+
+
+def test_every_root_is_a_reference_of_its_own(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """They were mixed into one point: root 1 of the next run was held against root 0."""
+    words = ["run", "broadcast", "-b", "1K", "-e", "4K", "-n", "20", "--backend", "null", "--world", "nccl"]
+    assert main([*words, "--ranks", "2", "--root", "all"]) == 0
+    capsys.readouterr()
+    assert main(["expect", "last", "--save", "roots"]) == 0
+    assert "saved roots-broadcast-float-root0, roots-broadcast-float-root1 (1" in capsys.readouterr().out
+    path = home / "references" / "roots.json"
+    made = read(path)
+    assert [each.root for each in made] == [0, 1]
+    # Root 1 is ten times as fast: what it is held against is its own.
+    fast = replace(
+        made[1], points=tuple(replace(point, busbw_gb_per_s=10 * point.busbw_gb_per_s, times_us=())
+                              for point in made[1].points),
+    )  # fmt: skip
+    save((made[0], fast), "roots", home)
+    assert main([*words, "--ranks", "2", "--root", "all"]) == 0
+    code, found, _ = answers(capsys, "last", "--reference", "roots")
+    assert code == 1
+    assert found == ["expected"] * (len(found) // 2) + ["NOT EXPECTED"] * (len(found) // 2)
+    assert main([*words, "--ranks", "2", "--root", "0"]) == 0
+    assert main(["expect", "last", "--reference", "roots"]) == 0
+    assert "# not      roots-broadcast-float-root1: it is of root 1, the run of 0" in capsys.readouterr().out
