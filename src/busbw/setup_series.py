@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
@@ -196,16 +197,20 @@ def measure(
     series = Series(folder, tuple(setups), seed, order, tuple(nodes) or (0,), dict(environ), ())
     _write(series)
     by_name = {setup.name: setup for setup in setups}
-    for many in series.nodes:
-        for block, names in enumerate(order):
-            for name in names:
-                outcome, code = _launch(series, by_name[name], block, many, start, err)
-                if code is ExitCode.INTERRUPTED:  # by the user: the setup did nothing wrong
-                    series = replace(series, stopped="interrupted")
-                    _write(series)
-                    return series
-                series = replace(series, outcomes=(*series.outcomes, outcome))
-                _write(series)
+    launches = product(series.nodes, ((block, name) for block, names in enumerate(order) for name in names))
+    try:
+        for many, (block, name) in launches:
+            outcome, code = _launch(series, by_name[name], block, many, start, err)
+            if code is ExitCode.INTERRUPTED:  # by the user: the setup did nothing wrong
+                break
+            series = replace(series, outcomes=(*series.outcomes, outcome))
+            _write(series)
+        else:
+            return series
+    except KeyboardInterrupt:  # between two launches
+        pass
+    series = replace(series, stopped="interrupted")
+    _write(series)
     return series
 
 

@@ -125,6 +125,40 @@ def test_an_interrupt_ends_the_series_and_keeps_what_there_is() -> None:
     assert again.stopped == "interrupted"
 
 
+class Writer(io.StringIO):
+    """A terminal at which the user presses Ctrl-C while the end of a launch is told."""
+
+    def __init__(self, launches: int) -> None:
+        super().__init__()
+        self.left = launches
+
+    def write(self, text: str) -> int:
+        self.left -= text.startswith("block ")
+        if not self.left:
+            self.left = -1
+            raise KeyboardInterrupt
+        return super().write(text)
+
+
+def test_an_interrupt_between_two_launches_does_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It said nothing of the series, so nobody knew what to go on with."""
+    start = Starts()
+    series = measure(SETUPS, 4, 7, (), {}, start, Writer(3))
+    assert (series.stopped, len(series.outcomes), len(start.made)) == ("interrupted", 2, 3)
+    again, records = read_series(series.folder)
+    assert (again, len(records)) == (series, 2)
+    spec = tmp_path / "setups.yaml"
+    spec.write_text("setups: {plain: {}, tuned: {env: {A: x}}}")
+    monkeypatch.setattr("busbw.cli.compare_setups._starter", lambda *_: start)
+    monkeypatch.setattr("sys.stderr", told := Writer(3))
+    assert main(["compare", str(spec), "--ops", "all_reduce"]) == ExitCode.INTERRUPTED
+    (folder,) = (path.parent for path in tmp_path.glob("*/setups.json") if path.parent != series.folder)
+    assert f"series   {folder}" in told.getvalue()
+    assert "CUT SHORT (interrupted): 2 of 24 launches" in capsys.readouterr().out
+
+
 def test_a_request_that_is_wrong_ends_it_at_once() -> None:
     def wrong(hear: Callable[[Event], None]) -> ExitCode:
         raise UsageError("no such flag")
