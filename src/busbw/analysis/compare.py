@@ -28,9 +28,9 @@ from busbw.analysis.compare_arms import (
     DEFINING_FLAGS,
     Arm,
     CaseKey,
-    Observed,
     without_flags,
 )
+from busbw.analysis.observed import Observed
 from busbw.analysis.rotation import Nearer, nearer, said_of_arms
 from busbw.errors import UsageError
 from busbw.model.result import Status
@@ -236,7 +236,7 @@ def _notes(baseline: Arm, arm: Arm) -> list[str]:
     common = ours & theirs
     if any(_cached(baseline, arm, key) is not Nearer.NEITHER for key in common):
         found.append(said_of_arms(arm.name, arm.rotated_bytes, baseline.name, baseline.rotated_bytes))
-    found += [f"{arm.name}: {operation} failed: {why}" for operation, why in arm.failures.items()]
+    found += [f"{arm.name}: {operation} failed: {each.why}" for operation, each in arm.failures.items()]
     return [*found, *_left_out(arm)]
 
 
@@ -277,7 +277,7 @@ def _row(
         busbw_gb_per_s=after.busbw_gb_per_s if after is not None else None,
     )
     if after is None:
-        failed = arm.failures.get(key.collective, arm.failures.get("all", ""))
+        failed = arm.failed(key)
         return replace(
             row, verdict=Verdict.FAILED if failed else Verdict.MISSING, why=failed or "not measured"
         )

@@ -7,12 +7,13 @@ of the same cases, since each log is a launch of its own.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any, Final, TypeVar
 
+from busbw.analysis.observed import Observed, bandwidth_of, of_cycles, of_launches
 from busbw.analysis.rotation import rotated_bytes
 from busbw.errors import BusbwError, UsageError
 from busbw.model.case import ALONE, Case
@@ -60,37 +61,20 @@ def kind_words(operation: str, dtype: str, op: str, root: int, placement: str) -
 
 
 @dataclass(frozen=True)
-class Observed:
-    """What an arm knows of a case.
-
-    ``times_ns``: one a launch; ``blocks``: the block of each, where arms were launched in turn. ``interval``
-    bounds a single launch's time over its samples. ``error`` is why there is no time.
+class Failure:
+    """Why there is nothing of an operation. ``cases`` or ``sizes`` (from, to) are what was asked for, where
+    that is known.
     """
 
-    times_ns: tuple[float, ...]
-    basis: Basis
-    blocks: tuple[int, ...] = ()
-    interval: tuple[float, float] | None = None
-    busbw_gb_per_s: float | None = None
-    status: Status = Status.GOOD
-    error: str = ""
+    why: str
+    cases: frozenset[CaseKey] | None = None
+    sizes: tuple[int, int] | None = None
 
-    @property
-    def time_ns(self) -> float | None:
-        """The headline: the one time, or the median over launches."""
-        return median(self.times_ns) if self.times_ns else None
-
-
-def bandwidth_of(parts: Iterable[Observed | CaseResult], time_ns: float) -> float | None:
-    """The bus bandwidth in GB/s at ``time_ns``: of the bytes that the parts' own bandwidths and times give,
-    of which bandwidth x time is the same whatever the time. A mean of bandwidths is none of the mean time.
-    """
-    moved = [
-        part.busbw_gb_per_s * part.time_ns
-        for part in parts
-        if part.busbw_gb_per_s is not None and part.time_ns is not None
-    ]
-    return median(moved) / time_ns if moved else None
+    def is_of(self, key: CaseKey) -> bool:
+        """Whether the case was asked for, as far as anybody knows."""
+        if self.cases is not None:
+            return key in self.cases
+        return self.sizes is None or self.sizes[0] <= key.size_bytes <= self.sizes[1]
 
 
 @dataclass(frozen=True)
@@ -110,10 +94,17 @@ class Arm:
     facts: Mapping[str, str]
     cases: Mapping[CaseKey, Observed]
     series: str = ""
-    failures: Mapping[str, str] = field(default_factory=dict)
+    failures: Mapping[str, Failure] = field(default_factory=dict)
     flags: Mapping[str, Any] = field(default_factory=dict)
     rotated_bytes: int = 0
     lacking: tuple[str, ...] = ()
+
+    def failed(self, key: CaseKey) -> str:
+        """Why a case that was asked for is not among ``cases``; empty where that is not known, or it was not
+        asked for.
+        """
+        failure = self.failures.get(key.collective, self.failures.get("all"))
+        return failure.why if failure is not None and failure.is_of(key) else ""
 
     @property
     def wrong(self) -> str:
@@ -140,7 +131,7 @@ def make_arm(name: str, records: Sequence[RunRecord]) -> Arm:
         definition=str(_one(name, "time", {definition(record) for record in with_cases})),
         buffers=", ".join(sorted({_buffers(record) for record in with_cases})),
         facts=_facts(records),
-        cases={key: _joined(found) for key, found in sorted(parts.items())},
+        cases={key: of_launches(found) for key, found in sorted(parts.items())},
         series=str(records[0].settings.get(SERIES, "")) if len(records) == 1 else "",
         failures=failures(records),
         flags=_flags(with_cases[0]),
@@ -281,7 +272,7 @@ def _of_record(record: RunRecord) -> dict[CaseKey, Observed]:
         case = record.plan.cases[result.case]
         if result.status is not Status.NOT_APPLICABLE:
             found[key_of(case)].append(_observed(record, result))
-    return {key: _cycles(repeats) for key, repeats in found.items()}
+    return {key: of_cycles(repeats) for key, repeats in found.items()}
 
 
 def _observed(record: RunRecord, result: CaseResult) -> Observed:
@@ -309,84 +300,35 @@ def _observed(record: RunRecord, result: CaseResult) -> Observed:
     )
 
 
-def _cycles(repeats: list[Observed]) -> Observed:
-    """Repetitions of the sweep: their median is the launch's time, of each launch; wrong once is wrong."""
-    if (wrong := _first_wrong(repeats)) is not None:
-        return wrong
-    good = [found for found in repeats if found.times_ns]
-    if len(repeats) == 1 or not good:
-        return repeats[0]
-    times = over_cycles([found.times_ns for found in good])
-    return replace(
-        good[0],
-        times_ns=times,
-        blocks=good[0].blocks[: len(times)],
-        interval=_of_middle([found.interval for found in sorted(good, key=lambda found: found.times_ns)]),
-        busbw_gb_per_s=bandwidth_of(good, median(times)),
-    )
-
-
-def over_cycles(repeats: Sequence[Sequence[float]]) -> tuple[float, ...]:
-    """The times of the launches, from those of each cycle."""
-    return tuple(median(times) for times in zip(*repeats, strict=False))
-
-
-def _of_middle(intervals: Sequence[tuple[float, float] | None]) -> tuple[float, float] | None:
-    """What holds the intervals of the cycle in the middle, or of the two there; None where one has none."""
-    middle = intervals[(len(intervals) - 1) // 2 : len(intervals) // 2 + 1]
-    known = [interval for interval in middle if interval is not None]
-    if len(known) < len(middle):
-        return None
-    return min(low for low, _ in known), max(high for _, high in known)
-
-
-def _first_wrong(found: Iterable[Observed]) -> Observed | None:
-    return next((seen for seen in found if seen.status is Status.WRONG), None)
-
-
-def wrong_in_some(found: Sequence[Observed]) -> Observed | None:
-    """A case over several launches, where its data were wrong in one or more: it has no time then, since the
-    right launches say nothing of what makes the others wrong. None where they were wrong in none.
-    """
-    first = _first_wrong(found)
-    if first is None:
-        return None
-    count = sum(seen.status is Status.WRONG for seen in found)
-    error = f"wrong data in {count} of {len(found)} launches: {first.error}"
-    return Observed((), Basis.LAUNCHES, status=Status.WRONG, error=error)
-
-
-def _joined(found: list[Observed]) -> Observed:
-    """Several records of one case: each is a launch."""
-    if len(found) == 1:
-        return found[0]
-    if (bad := wrong_in_some(found)) is not None:
-        return bad
-    good = [part for part in found if part.times_ns]
-    if not good:
-        return found[0]
-    times = tuple(time for part in good for time in part.times_ns)
-    basis = Basis.LAUNCHES if len(times) > 1 else good[0].basis
-    return Observed(
-        times, basis, interval=good[0].interval if len(times) == 1 else None,
-        busbw_gb_per_s=bandwidth_of(good, median(times)),
-    )  # fmt: skip
-
-
-def failures(records: Sequence[RunRecord]) -> dict[str, str]:
+def failures(records: Sequence[RunRecord]) -> dict[str, Failure]:
     """Operations of which a record has nothing, since it failed before, with the reason; "all" where it does
     not say which.
     """
-    found = {}
+    found: dict[str, Failure] = {}
     for record in records:
         if record.results or record.status is RunStatus.COMPLETE:
             continue
-        labels = record.source.labels if record.source is not None else {}
-        asked = record.settings.get("import", {}).get("op", "") if record.source is not None else ""
-        word = (
-            asked
-            or labels.get("test", "")
-            or ", ".join(dict.fromkeys(case.collective for case in record.plan.cases))
-        )
-        found[word.removesuffix("_perf") or "all"] = record.error or record.status.value
+        why = record.error or record.status.value
+        found |= {each.collective: Failure(why, _asked(record)) for each in record.plan.cases}
+        if record.source is not None or not record.plan.cases:
+            found[_operation_of_log(record)] = Failure(why, sizes=_sizes_of_log(record))
     return found
+
+
+def _asked(record: RunRecord) -> frozenset[CaseKey]:
+    return frozenset(map(key_of, record.plan.cases))
+
+
+def _operation_of_log(record: RunRecord) -> str:
+    """By the user or the path of a log without rows."""
+    if record.source is None:
+        return "all"
+    asked: str = record.settings.get("import", {}).get("op", "")
+    return (asked or record.source.labels.get("test", "")).removesuffix("_perf") or "all"
+
+
+def _sizes_of_log(record: RunRecord) -> tuple[int, int] | None:
+    """From which size to which a test was to go, by the log's own header."""
+    header = record.source.header if record.source is not None else {}
+    first, last = header.get("min_bytes"), header.get("max_bytes")
+    return (first, last) if isinstance(first, int) and isinstance(last, int) else None

@@ -8,14 +8,8 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from busbw.analysis.compare import Comparison, Row, Verdict
-from busbw.analysis.compare_arms import (
-    Arm,
-    CaseKey,
-    Observed,
-    bandwidth_of,
-    make_arm,
-    wrong_in_some,
-)
+from busbw.analysis.compare_arms import Arm, CaseKey, Failure, make_arm
+from busbw.analysis.observed import Observed, bandwidth_of, wrong_in_some
 from busbw.model.record import RunRecord
 from busbw.model.result import Status
 from busbw.stats.ratio import Basis
@@ -106,7 +100,8 @@ def setup_arms(
         told = [(outcome, records[outcome.folder]) for outcome in own if outcome.folder in records]
         failed = next((outcome.error for outcome in own if outcome.error), "")
         if not told:
-            failures = {"all": failed} if failed else {}  # without a failure it was not launched: cut short
+            # Without a failure it was not launched: the series was cut short.
+            failures = {"all": Failure(failed)} if failed else {}
             arms.append(Arm(name, 0, nodes, "", "not stated", {}, {}, series, failures))
             continue
         arms.append(_arm(series, name, told, failed))
@@ -120,7 +115,7 @@ def _arm(series: str, name: str, told: list[tuple[LaunchOutcome, RunRecord]], fa
         for key, seen in make_arm(name, [record]).cases.items():
             parts[key].append((outcome.block, seen))
     cases = {key: _over_blocks(found) for key, found in sorted(parts.items())}
-    failures = {"a launch": failed} if failed else {}
+    failures = {"a launch": Failure(failed)} if failed else {}
     return replace(first, cases=cases, series=series, failures=failures)
 
 

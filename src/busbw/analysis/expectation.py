@@ -16,11 +16,12 @@ from enum import StrEnum
 from typing import Final
 
 from busbw.analysis import compare_arms
-from busbw.analysis.compare_arms import Arm, CaseKey, Observed, make_arm
+from busbw.analysis.compare_arms import Arm, CaseKey, make_arm
 from busbw.analysis.gates import Bound, Gate
 from busbw.analysis.layout import Layout, layout_of
 from busbw.analysis.limits import Limit, limit
 from busbw.analysis.matching import kind_of, match, notes
+from busbw.analysis.observed import Observed
 from busbw.analysis.rotation import cached, rotated_bytes
 from busbw.analysis.timed import LAUNCH_PATH_NS, otherwise
 from busbw.analysis.ways import ways_of

@@ -10,7 +10,8 @@ from statistics import median
 from typing import NamedTuple
 
 from busbw.analysis import compare_arms
-from busbw.analysis.compare_arms import LAUNCH_TIMES, CaseKey, key_of, over_cycles
+from busbw.analysis.compare_arms import LAUNCH_TIMES, CaseKey, key_of
+from busbw.analysis.observed import over_cycles
 from busbw.analysis.rotation import rotated_bytes
 from busbw.analysis.timed import how_timed
 from busbw.errors import UsageError

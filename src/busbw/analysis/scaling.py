@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
-from busbw.analysis.compare_arms import CaseKey, bandwidth_of, definition, failures, key_of, ranks
+from busbw.analysis.compare_arms import CaseKey, definition, failures, key_of, ranks
 from busbw.analysis.matching import kind_of
+from busbw.analysis.observed import bandwidth_of
 from busbw.model.record import RunRecord, RunStatus
 from busbw.model.result import CaseResult, Status
 from busbw.model.sample import MAX_OVER_RANKS

@@ -176,7 +176,7 @@ def comparison_fields(comparison: Comparison) -> dict[str, Any]:
                 "definition": arm.definition,
                 "buffers": arm.buffers,
                 **dict(arm.facts),
-                "failures": dict(arm.failures),
+                "failures": {operation: each.why for operation, each in arm.failures.items()},
             }
             for arm in arms
         ],

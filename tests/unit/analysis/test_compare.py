@@ -267,3 +267,44 @@ def test_setups_that_vary_the_buffers_are_compared_in_them() -> None:
     arms = [rotating("cold", 100, 1, 1 << 30), rotating("hot", 80, 2, 1)]
     arms = [replace(arm, flags={"hot": arm.name == "hot"}) for arm in arms]
     assert verdicts(compare(arms)) == [Verdict.FASTER] * 3
+
+
+def failed_run(*sizes: int) -> Arm:
+    record = record_of(dict.fromkeys(sizes, 1.0), name="broken")
+    return make_arm("broken", [replace(record, results=(), status=RunStatus.FAILED, error="died")])
+
+
+def failed_log(header: dict[str, int]) -> Arm:
+    record = record_of({1024: 1.0}, name="broken")
+    return make_arm("broken", [replace(
+        record, plan=replace(record.plan, cases=()), results=(), status=RunStatus.FAILED, error="died",
+        source=ImportSource("broken.log", "nccl-tests", header=header, labels={"test": "all_reduce"}),
+    )])  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("broken", "failed"),
+    [
+        (failed_run(1024, 2048), [1024, 2048]),
+        (failed_run(2048), [2048]),
+        (failed_log({"min_bytes": 2000, "max_bytes": 4096}), [2048, 4096]),
+        (failed_log({}), [1024, 2048, 4096]),  # nobody knows what it was asked for
+    ],
+)
+def test_only_cases_that_were_asked_for_failed(broken: Arm, failed: list[int]) -> None:
+    whole = make_arm("whole", [record_of(dict.fromkeys(SIZES, 10.0))])
+    rows = compare([whole, broken]).rows
+    assert [row.key.size_bytes for row in rows if row.verdict is Verdict.FAILED] == failed
+    assert {row.why for row in rows if row.verdict is Verdict.FAILED} == {"died"}
+    assert {row.why for row in rows if row.verdict is Verdict.MISSING} <= {"not measured"}
+
+
+def test_each_operation_of_a_run_that_failed_is_told() -> None:
+    record = record_of({1024: 1.0})
+    case = record.plan.cases[0]
+    plan = replace(record.plan, cases=(case, replace(case, index=1, collective="alltoall", op="")))
+    broken = replace(record, plan=plan, results=(), status=RunStatus.FAILED, error="died")
+    whole = make_arm("whole", [record_of({1024: 10.0}, operation="alltoall")])
+    found = compare([whole, make_arm("broken", [broken])])
+    assert verdicts(found) == [Verdict.FAILED]
+    assert found.notes[-2:] == ("broken: all_reduce failed: died", "broken: alltoall failed: died")

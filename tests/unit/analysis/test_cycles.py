@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 from busbw_testing.compared import record_of
 
-from busbw.analysis.compare_arms import Observed, make_arm
+from busbw.analysis.compare_arms import make_arm
+from busbw.analysis.observed import Observed
 from busbw.analysis.own_reference import launches_of, reference_of
 from busbw.model.record import RunRecord
 from busbw.model.result import Status
