@@ -145,13 +145,11 @@ def _read_log(path: Path) -> list[RunRecord]:
     from busbw.importers.labels import DEFAULTS, labels
     from busbw.importers.operations import operation
 
-    reading = read_file(path)
+    reading = read_file(path).with_all_told()
     found = labels(str(path), DEFAULTS)
     tables = reading.tables
     if not tables and operation(found.get("test", "")):
         tables = (without_rows(),)
-    if tables:  # what belongs to no table is told with the last one: it is lost for the whole file
-        tables = (*tables[:-1], tables[-1].with_findings(*reading.findings))
     return [
         assemble(
             table,

@@ -141,7 +141,8 @@ def _import_log(
     before = outcome.imported + outcome.undecided
     path = why = ""
     count = 0
-    for reading in parts:
+    for part in parts:
+        reading = part.with_all_told() if not numbers else part
         path, why = reading.path, _why_none(reading)
         found = _path_labels(path, patterns)
         beside = {name: value for name, value in index_labels(Path(path)).items() if name not in found}

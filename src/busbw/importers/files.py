@@ -88,6 +88,15 @@ class Reading:
             found.append((number, table))
         return found
 
+    def with_all_told(self) -> Reading:
+        """The findings of no table are the last one's, where there is one: its record says then that
+        something of the file is lost.
+        """
+        if not self.tables or not self.findings:
+            return self
+        *others, last = self.tables
+        return replace(self, tables=(*others, last.with_findings(*self.findings)), findings=())
+
 
 def log_files(folder: Path) -> list[Path]:
     """The files of a folder and those below it, in order; hidden ones, records of busbw, and what is read

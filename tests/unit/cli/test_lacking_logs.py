@@ -104,8 +104,11 @@ def test_what_a_file_lost_of_no_table_is_told_too(tmp_path: Path, capsys: pytest
     text = "\n".join([*lines(), *("words of another program" + str(i) for i in range(5000))]).encode()
     path = tmp_path / "run.log.gz"
     path.write_bytes(gzip.compress(text)[:-2000])
-    assert main(["expect", str(path), "--least", "1M=10"]) == 3
-    assert "# note     run.log.gz" in capsys.readouterr().out
+    assert main(["import", str(path)]) == 0
+    capsys.readouterr()
+    for word in (str(path), "last"):
+        assert main(["expect", word, "--least", "1M=10"]) == 3
+        assert "# note     run.log.gz" in capsys.readouterr().out
 
 
 def test_a_whole_placement_without_a_time_is_lost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
