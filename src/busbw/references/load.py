@@ -14,7 +14,7 @@ from busbw.record.checked import checked, json_mapping
 from busbw.references.reference import SCHEMA, Point, Reference, check_ranks, impossible
 
 OWN_FOLDER: Final = "references"  # in the home of the runs
-_HINT: Final = "make one with `busbw expect RUN --save NAME`, and remove this one"
+_HINT: Final = "mend it, or make one with `busbw expect RUN --save NAME`"
 _POINT: Final = tuple(entry.name for entry in fields(Point))
 
 
@@ -131,15 +131,17 @@ def save(references: tuple[Reference, ...], name: str, run_home: Path) -> Path:
 
 def find(name: str, run_home: Path) -> tuple[Reference, ...]:
     """What --reference means: a file, the name of a reference, or the start of several. Raises UsageError."""
-    if Path(name).is_file():
+    if _is_file(Path(name)):
         return read(Path(name))
-    if "/" not in name and (path := run_home / OWN_FOLDER / f"{name}.json").is_file():
+    if "/" not in name and _is_file(path := run_home / OWN_FOLDER / f"{name}.json"):
         return read(path)
     own = saved(run_home)
     known = (*own.references, *built_in())
     whole = tuple(reference for reference in known if reference.name == name)
     found = whole or tuple(
-        reference for reference in known if reference.name.startswith(name) and not reference.left_out
+        reference
+        for reference in known
+        if name and reference.name.startswith(name) and not reference.left_out
     )
     if not found:
         bad = "".join(f"; left out: {error.message}" for error in own.left_out)
@@ -148,3 +150,11 @@ def find(name: str, run_home: Path) -> tuple[Reference, ...]:
             hint="`busbw expect --list` names those that there are; a file works too",
         )
     return found
+
+
+def _is_file(path: Path) -> bool:
+    """No file has a name that is longer than names can be."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False

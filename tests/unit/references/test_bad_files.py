@@ -114,5 +114,14 @@ def test_a_saved_file_is_left_out_with_a_warning(
     assert f"no reference 'nobody'; left out: {bad}" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["", "a" * 300, "a/" * 3000, "/dev/null"])
+def test_what_is_no_name_of_a_reference_is_said(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = write(tmp_path / "run.log", nccl_tests_log({MiB: 40.0}, 16, devices=False))
+    assert main(["expect", str(log), "--reference", name]) == 2
+    assert f"no reference {name!r}" in capsys.readouterr().err
+
+
 def test_the_good_one_is_good() -> None:
     assert load.parse(changed(lambda _: None), "file") == (GOOD,)
