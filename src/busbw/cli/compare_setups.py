@@ -23,6 +23,7 @@ from busbw.analysis.compare_setups import (
     wrong_data,
 )
 from busbw.errors import BusbwError, ExitCode, UsageError
+from busbw.launchers.hosts_list import read_places
 from busbw.planning.make import make_plan
 from busbw.planning.setups import Setup, blocks, env_file, nccl_conf, one_at_a_time, over, resolve, variables
 from busbw.reports import compare as plain
@@ -108,6 +109,8 @@ def _node_counts(launch: LaunchSettings) -> tuple[int, ...]:
         raise UsageError("--nodes needs an engine", hint="give --on hosts, slurm, kubernetes, pbs or batch")
     if not all(word.isdecimal() and int(word) for word in words):
         raise UsageError(f"--nodes {launch.nodes} is no number of nodes", hint="give 8, or 2,4,8")
+    if not words and launch.on == "hosts":
+        return (len({place.name for place in read_places(launch)}),)
     return tuple(sorted(map(int, words)))
 
 

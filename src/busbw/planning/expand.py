@@ -15,6 +15,7 @@ from busbw.model.support import unsupported
 
 # As nccl-tests prints the root of a collective that has none.
 NO_ROOT: Final = -1
+MOST_CASES: Final = 1_000_000  # a mistaken number of cycles, not a plan
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,10 @@ def expand(grid: Grid, ranks: int, backend: str, other_sizes: Sequence[int] = ()
         for row in grid.collectives
         for case in _sweep(row, grid, ranks, backend, _refused(row, (ranks, *other_sizes)))
     ]
+    if len(sweep) * grid.cycles > MOST_CASES:
+        raise UsageError(
+            f"--cycles {grid.cycles} of {len(sweep)} cases", hint=f"{MOST_CASES} cases at most: give fewer"
+        )
     return tuple(
         replace(case, index=cycle * len(sweep) + index, cycle=cycle)
         for cycle in range(grid.cycles)

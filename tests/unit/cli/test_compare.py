@@ -7,10 +7,12 @@ import io
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from busbw_testing.compared import nccl_tests_log, record_of, write
 
+from busbw.cli import compare_setups
 from busbw.cli.main import main
 from busbw.errors import ExitCode, SiteError
 from busbw.model.record import RunStatus
@@ -18,6 +20,7 @@ from busbw.model.result import Status
 from busbw.planning.setups import Setup
 from busbw.record.folder import create
 from busbw.record.write import write_record
+from busbw.settings.launch import LaunchSettings
 from busbw.setup_series import measure
 
 MiB, GiB = 2**20, 2**30
@@ -353,3 +356,16 @@ def test_what_cannot_be_meant_is_refused(
     stored(home, "b", {1024: 10.0})
     assert main(["compare", *words]) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("launch", "nodes"),
+    [
+        ({}, ()),
+        ({"on": "slurm", "nodes": "4,2"}, (2, 4)),
+        ({"on": "hosts", "hosts": "a,u@b:2,a"}, (2,)),
+        ({"on": "hosts", "hosts": "a,b,c", "nodes": "2"}, (2,)),
+    ],
+)
+def test_a_series_says_on_how_many_nodes_it_is(launch: dict[str, Any], nodes: tuple[int, ...]) -> None:
+    assert compare_setups._node_counts(LaunchSettings(**launch)) == nodes

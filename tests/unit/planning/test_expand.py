@@ -113,6 +113,11 @@ def test_a_barrier_has_one_case_whatever_is_swept() -> None:
     assert (cases[0].op, cases[0].root, cases[0].requested_bytes) == ("", -1, 0)
 
 
+def test_too_many_cycles_are_refused_before_they_are_counted_out() -> None:
+    with pytest.raises(UsageError, match=r"--cycles 99999999999 of \d+ cases"):
+        expand(grid("all_reduce", cycles=99_999_999_999), 2, "mpi")
+
+
 def test_cycles_repeat_the_whole_sweep() -> None:
     once = expand(grid("all_reduce", "barrier", "sendrecv"), 2, "mpi")
     thrice = expand(grid("all_reduce", "barrier", "sendrecv", cycles=3), 2, "mpi")
