@@ -283,7 +283,9 @@ def test_streams_have_their_own_iterations_checks_and_buffers(tmp_path: Path) ->
     (newest, *_) = run_folders(ran.home)
     record = read_record(newest)
     results = record.results
-    assert [each.samples * each.calls_per_sample for each in results] == [10, 40, 40]
+    # With those of a moment without a core, which are left out on a busy machine.
+    issued = [(each.samples + each.excluded) * each.calls_per_sample for each in results]
+    assert issued == [10, 40, 40]
     assert [each.wrong for each in results] == [0, None, 0]
     assert [each.warmup_calls for each in results] == [2, 5, 10]
     # The first has company as long as it runs, the second for a quarter of its iterations.
