@@ -90,15 +90,16 @@ def asked_for(gathered: Gathered) -> Iterator[Finding]:
             if variable == "NCCL_IB_HCA" and gathered.wants("net") == "socket":
                 continue  # named to keep NCCL away from InfiniBand
             nics = [nic for nic in rank.node.nics if nic.kind in kinds]
-            yield from _named(variable, value, rank.host, nics, alone=len(gathered.hosts) == 1)
+            yield from _named(variable, value, rank.host, nics, alone=len(gathered.nodes) == 1)
 
 
 def _named(variable: str, value: str, host: str, nics: list[NicFacts], *, alone: bool) -> Iterator[Finding]:
     if value.startswith("^") or value == "all":
         return
     exactly = value.startswith("=") or variable in _EXACT
-    for word in filter(None, value.removeprefix("=").split(",")):
-        if word == "lo" and alone:  # every host has it, and no list of NICs does
+    words = [word for word in value.removeprefix("=").split(",") if word]
+    for word in words:
+        if word == "lo" and (alone or len(words) > 1):  # every host has it, and no list of NICs does
             continue
         named = [nic for nic in nics if _names(word, nic, exactly=exactly)]
         down = [nic.name for nic in named if nic.up is False]

@@ -419,6 +419,8 @@ def test_a_nic_that_is_asked_for_and_not_there(
 
 
 def test_the_loopback_interface_joins_no_hosts(ranks: Ranks, found: Found) -> None:
+    assert found(ranks(1, 2, at=(0, 1), environ={"NCCL_SOCKET_IFNAME": "lo"})) == []
+    assert found(ranks(2, 1, at=(0, 1), environ={"NCCL_SOCKET_IFNAME": "lo,eth0"})) == []
     findings = found(ranks(2, 1, at=(0, 1), environ={"NCCL_SOCKET_IFNAME": "lo"}))
     assert {finding.claim for finding in findings} == {
         "NCCL_SOCKET_IFNAME names lo, over which no other host is reached"
