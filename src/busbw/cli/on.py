@@ -30,6 +30,7 @@ from busbw.record.findings import keep
 from busbw.reports.live import shown_as
 from busbw.settings.engines import ENGINES
 from busbw.settings.words import to_words
+from busbw.units import parse_duration
 
 if TYPE_CHECKING:
     from busbw.launchers.engine import Handle
@@ -124,6 +125,8 @@ def settled(launch: LaunchSettings) -> LaunchSettings:
     found, notes = settle(launch, os.environ)
     for note in notes:
         print(f"note: {note}", file=sys.stderr)
+    if found.wait:
+        parse_duration(found.wait, "--wait")  # a typo must not be found when the job is there
     return found
 
 

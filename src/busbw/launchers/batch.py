@@ -6,6 +6,7 @@ Each node's container starts its own ranks, one a GPU, so neither MPI nor SSH is
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Iterator, Mapping
@@ -15,7 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 from busbw.errors import SiteError, UsageError
 from busbw.launchers import slurm_commands as commands
 from busbw.launchers.base import Command
+from busbw.launchers.command import PORT
 from busbw.launchers.engine import Handle, Item, Job, JobRequest, JobState, Output, Phase
+from busbw.launchers.patience import Patient
 from busbw.launchers.time_limit import seconds_of
 
 if TYPE_CHECKING:
@@ -46,6 +49,8 @@ _KEYS: Final[Mapping[str, str]] = {
 _COUNTS: Final = ("vcpus", "gpu", "memory", "nic", "shm", "nofile")
 _STACK_BYTES: Final = 67108864
 _LOOK_SECONDS: Final = 5.0
+# How long a log is read on after the job's end, and after its last line: CloudWatch is seconds late.
+_TRAIL_SECONDS: Final = 15.0
 _PENDING: Final = frozenset({"SUBMITTED", "PENDING", "RUNNABLE", "STARTING"})
 
 # Runs in the container of each node, with the ranks' words. The main node is not told its own address. All
@@ -57,7 +62,10 @@ BUSBW_ROOT=${{AWS_BATCH_JOB_MAIN_NODE_PRIVATE_IPV4_ADDRESS:-$(hostname -i | cut 
 BUSBW_WORLD_SIZE=$((AWS_BATCH_JOB_NUM_NODES * per_node))
 BUSBW_LOCAL_SIZE=$per_node
 BUSBW_LAUNCHER=busbw
+BUSBW_NODES=$AWS_BATCH_JOB_NUM_NODES BUSBW_NODE_RANK=$AWS_BATCH_JOB_NODE_INDEX
+MASTER_ADDR=$BUSBW_ROOT MASTER_PORT=${{MASTER_PORT:-{port}}}
 export BUSBW_TOKEN BUSBW_ROOT BUSBW_WORLD_SIZE BUSBW_LOCAL_SIZE BUSBW_LAUNCHER
+export BUSBW_NODES BUSBW_NODE_RANK MASTER_ADDR MASTER_PORT
 ranks=
 local=0
 while [ "$local" -lt "$per_node" ]; do
@@ -144,7 +152,7 @@ def _definition(job: Job, values: Mapping[str, str], nodes: int, per_node: int) 
     words = job.argv(job.launch.python or "python3")
     container: dict[str, Any] = {
         "image": job.launch.image,
-        "command": ["sh", "-c", _NODE.format(per_node=per_node), "busbw-node", *words],
+        "command": ["sh", "-c", _NODE.format(per_node=per_node, port=PORT), "busbw-node", *words],
         "environment": [{"name": name, "value": value} for name, value in job.environ.items()],
         "resourceRequirements": [
             {"type": kind, "value": values[key]}
@@ -218,26 +226,47 @@ def _forget(definition: str) -> None:
 
 
 def follow(handle: Handle, folder: Path) -> Iterator[Item]:  # noqa: ARG001 (as an Engine has it)
-    """See Engine. Output is the main node's, as CloudWatch has it."""
+    """See Engine. Output is the main node's, as CloudWatch has it, some seconds late: what trails the end is
+    waited for.
+    """
+    log, server = _Log(handle), Patient(lambda: state(handle), handle.id)
     last: JobState | None = None
-    stream, token = "", ""
+    quiet_until_s = 0.0
     while True:
-        found = state(handle)
-        if found != last and found.phase is not Phase.ENDED:
-            yield found
+        found = server.state() or last
+        if found is not None and found != last:
+            if found.phase is Phase.ENDED:
+                quiet_until_s = time.monotonic() + _TRAIL_SECONDS
+            else:
+                yield found
         last = found
-        if not stream and found.phase is not Phase.PENDING:
-            stream = _log_stream(handle)
-        while stream:
-            lines, following = _log_lines(stream, token)
-            yield from (Output(line, "node 0") for line in lines)
-            if following == token or not following:
-                break
-            token = following
-        if found.phase is Phase.ENDED:
-            yield found
-            return
+        if found is not None and found.phase is not Phase.PENDING:
+            for line in log.read():
+                quiet_until_s = max(quiet_until_s, time.monotonic() + _TRAIL_SECONDS)
+                yield Output(line, "node 0")
+            if found.phase is Phase.ENDED and time.monotonic() >= quiet_until_s:
+                yield found
+                return
         yield from _pause()
+
+
+class _Log:
+    """The main node's log, page after page."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
+        self._stream, self._token = "", ""
+
+    def read(self) -> Iterator[str]:
+        """The lines that are new. What cannot be asked now is asked the next time."""
+        with contextlib.suppress(SiteError):
+            self._stream = self._stream or _log_stream(self._handle)
+            while self._stream:
+                lines, following = _log_lines(self._stream, self._token)
+                yield from lines
+                if following == self._token or not following:
+                    return
+                self._token = following
 
 
 def _pause() -> Iterator[None]:
@@ -267,9 +296,11 @@ def _log_lines(stream: str, token: str) -> tuple[list[str], str]:
 
 
 def cancel(handle: Handle, *, now: bool) -> None:  # noqa: ARG001 (as an Engine has it)
-    """See Engine. It ends running containers too, after SIGTERM and 30 s."""
+    """See Engine. It ends running containers too, after SIGTERM and 30 s. A job that has ended is no error
+    there. Raises SiteError where AWS does not take it.
+    """
     words = ("aws", "batch", "terminate-job", "--job-id", handle.id, "--reason", "cancelled by busbw")
-    commands.ask(words, "AWS Batch")
+    commands.call(*words, engine="AWS Batch")
 
 
 def state(handle: Handle) -> JobState:

@@ -20,6 +20,7 @@ from busbw.launchers import slurm_commands as commands
 from busbw.launchers.base import Command
 from busbw.launchers.command import HOSTS, entered
 from busbw.launchers.engine import Handle, Item, Job, JobRequest, JobState, Output, Phase
+from busbw.launchers.patience import Patient
 from busbw.launchers.slurm_output import SharedFiles
 from busbw.launchers.slurm_script import END_MARK, TOKEN
 from busbw.launchers.slurm_state import describe
@@ -45,12 +46,29 @@ _KEYS: Final[Mapping[str, str]] = {
     "ncpus": "",
     "gpu": "",
 }
-_EXECUTE: Final = '\nexec "$@"'
+# The script is sourced: it may return, and where it ends the shell, or fails, that is no end of the ranks.
+_SOURCE_SETUP: Final = """\
+busbw_words=("$@"); set --
+busbw_failed() {
+  code=$?
+  echo "busbw: the setup script ended with exit code $code on $(hostname)" >&2
+  exit "$((code ? code : 1))"
+}
+trap busbw_failed EXIT
+. /dev/fd/8 8<<'BUSBW_SETUP_END'
+@SETUP@
+BUSBW_SETUP_END
+busbw_code=$?
+if [ "$busbw_code" != 0 ]; then exit "$busbw_code"; fi
+trap - EXIT
+exec "${busbw_words[@]}"
+"""
 _TICK_SECONDS: Final = 0.2
 _LOOK_SECONDS: Final = 2.0
 # PBS copies a job's output home after its end.
 _TRAIL_SECONDS: Final = 20.0
 _FIELD: Final = re.compile(r"^\s+(job_state|comment|Exit_status|exit_status) = (.*)$", re.MULTILINE)
+_IS_OVER: Final = re.compile(r"unknown job|has finished", re.IGNORECASE)
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_@%+=:,./-]+\Z")
 # https://help.altair.com, PBS Reference Guide, "Job States"; Torque has C for a job that has ended.
 _PENDING: Final = frozenset("QHTWM")
@@ -226,7 +244,7 @@ def _launch(job: Job, facts: Mapping[str, str], values: Mapping[str, str], ranks
     argv = job.argv(job.launch.python or facts.get("python", "python3"))
     command = shlex.join(argv if job.work.is_busbw else entered(argv))
     if setup := facts.get("setup", ""):
-        command = f"bash -c {shlex.quote(setup + _EXECUTE)} busbw-rank {command}"
+        command = f"bash -c {shlex.quote(_SOURCE_SETUP.replace('@SETUP@', setup))} busbw-rank {command}"
     return " ".join(quoted) + " \\\n  " + command + "\n"
 
 
@@ -247,17 +265,18 @@ def follow(handle: Handle, folder: Path) -> Iterator[Item]:
     last: JobState | None = None
     codes: dict[bool, int] = {}
     next_look_s = 0.0
+    server = Patient(lambda: state(handle), handle.id)
     while len(codes) < 2:
         yield from _lines(live, codes)
         if time.monotonic() >= next_look_s:
             next_look_s = time.monotonic() + _LOOK_SECONDS
-            found = state(handle)
-            if found.phase is Phase.ENDED:
+            found = server.state()
+            if found is not None and found.phase is Phase.ENDED:
                 last = found
                 break
-            if found != last:
+            if found is not None and found != last:
                 yield found
-            last = found
+            last = found or last
         yield None
         time.sleep(_TICK_SECONDS)
     yield from _rest(live, folder, codes)
@@ -289,8 +308,11 @@ def _lines(source: SharedFiles, codes: dict[bool, int]) -> Iterator[Output]:
 
 
 def cancel(handle: Handle, *, now: bool) -> None:
-    """See Engine."""
-    commands.ask(("qdel", *(("-W", "force") if now else ()), handle.id), "PBS")
+    """See Engine. Raises SiteError where PBS does not take it."""
+    done = commands.ask(("qdel", *(("-W", "force") if now else ()), handle.id), "PBS")
+    words = (done.stderr + done.stdout).strip()
+    if done.returncode and not _IS_OVER.search(words):
+        raise SiteError(f"qdel: {words[:300]}", hint="ask whether the PBS server is up, then cancel again")
 
 
 def state(handle: Handle) -> JobState:
@@ -300,7 +322,7 @@ def state(handle: Handle) -> JobState:
         done = commands.ask(("qstat", "-f", handle.id), "PBS")
     if done.returncode == 0:
         return read_state(done.stdout)
-    if re.search(r"unknown job|has finished", done.stderr + done.stdout, re.IGNORECASE):
+    if _IS_OVER.search(done.stderr + done.stdout):
         return JobState(Phase.ENDED, why="PBS does not know the job any more")
     raise SiteError(f"qstat: {done.stderr.strip()[:300]}", hint="ask whether the PBS server is up")
 

@@ -104,16 +104,21 @@ if [ -n "${NCCL_DEBUG:-}" ] && [ -z "${NCCL_DEBUG_FILE:-}" ] && [ -n "$log" ]; t
 fi
 """
 
-# The ranks of a node take turns, so that a script which installs something does it once.
+# The ranks of a node take turns, so that a script which installs something does it once. It is sourced, so it
+# may return; where it ends the shell (exit 0, set -e), that is no end of the ranks.
 _SOURCE_SETUP: Final = """\
 busbw_words=("$@"); set --
-exec 9</tmp && flock 9
-eval "$BUSBW_SETUP" 9<&-
-code=$?
-if [ "$code" != 0 ]; then
+busbw_failed() {
+  code=$?
   echo "busbw: the setup script ended with exit code $code on $SLURMD_NODENAME" >&2
-  exit "$code"
-fi
+  exit "$((code ? code : 1))"
+}
+trap busbw_failed EXIT
+exec 9</tmp && flock 9
+. /dev/fd/8 8<<<"$BUSBW_SETUP" 9<&-
+busbw_code=$?
+if [ "$busbw_code" != 0 ]; then exit "$busbw_code"; fi
+trap - EXIT
 exec 9<&-
 unset BUSBW_SETUP
 exec "${busbw_words[@]}"

@@ -60,6 +60,8 @@ def test_every_operation_runs_and_says_what_it_has_not(tmp_path: Path) -> None:
         (("run", "all_reduce"), {"BUSBW_ITERS": "2.5"}, "BUSBW_ITERS takes a whole number, not 2.5"),
         (("isolate", "--simulate", "16.5"), {}, "--simulate takes a whole number, not 16.5"),
         (("exec", "--ranks-per-node", "1.5", "--", "true"), {}, "takes a whole number, not 1.5"),
+        (("run", "all_reduce", "--on", "batch", "-N", "2", "--image", "i", "--wait", "abc"), {}, "--wait: "),
+        (("exec", "--on", "batch", "-N", "2", "--image", "i", "--wait", "abc", "--", "true"), {}, "--wait: "),
         (("exec", "--on", "slurm", "-N", "1.5", "--", "true"), {}, "--nodes 1.5 is no number of nodes"),
     ],
 )

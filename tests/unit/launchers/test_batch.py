@@ -136,6 +136,8 @@ elif words[1] == "submit-job":
     if os.environ.get("AWS_REFUSES"):
         sys.exit("An error occurred (ClientException): JobQueue queue not found.")
     answer = {{"jobId": "aa-bb"}}
+elif words[1] == "terminate-job" and os.environ.get("AWS_KEEPS"):
+    sys.exit("An error occurred (AccessDeniedException): not authorized")
 elif words[1] == "describe-jobs":
     node = value("--jobs").partition("#")[2]
     container = {{"logStreamName": f"stream{{node}}", "exitCode": 0}}
@@ -144,7 +146,16 @@ elif words[1] == "describe-jobs":
 elif words[1] == "get-log-events":
     page = value("--next-token") if "--next-token" in words else "0"
     events = {{"0": [{{"message": "one"}}], "1": [{{"message": "two"}}]}}.get(page, [])
-    answer = {{"events": events, "nextForwardToken": str(min(2, int(page) + 1))}}
+    late = os.environ["AWS_STAND_IN"] + ".late"
+    following = str(min(2, int(page) + 1))
+    if page == "2":  # CloudWatch brings one line more at the third look
+        with open(late, "a") as looks:
+            print("look", file=looks)
+        if len(open(late).readlines()) == 3:
+            events, following = [{{"message": "three"}}], "3"
+    if page == "3":
+        following = "3"
+    answer = {{"events": events, "nextForwardToken": following}}
 else:
     answer = {{}}
 print(json.dumps(answer))
@@ -159,6 +170,8 @@ def aws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
     monkeypatch.setenv("AWS_STAND_IN", str(tmp_path / "calls"))
+    monkeypatch.setattr(batch, "_LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(batch, "_TRAIL_SECONDS", 1.0)
     return tmp_path
 
 
@@ -175,7 +188,8 @@ def test_from_submission_to_the_end(aws: Path) -> None:
     handle = submit(aws / "run")
     assert (handle.id, handle.details) == ("aa-bb", {"definition": "arn:definition:1"})
     items = [item for item in batch.follow(handle, aws / "run") if item is not None]
-    assert items == [Output("one", "node 0"), Output("two", "node 0"), JobState(Phase.ENDED, code=0)]
+    assert items[:-1] == [Output(line, "node 0") for line in ("one", "two", "three")]
+    assert items[-1] == JobState(Phase.ENDED, code=0)
     batch.collect(handle, aws / "run")
     assert "node 1: /aws/batch/job stream1" in (aws / "run/log/cloudwatch.txt").read_text()
     batch.cancel(handle, now=False)
@@ -211,3 +225,9 @@ def test_without_aws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(SiteError, match="no AWS Batch here: aws was not found"):
         batch.submit(batch.request(job(), {}), tmp_path)
+
+
+def test_a_cancel_that_aws_does_not_take_is_an_error(aws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_KEEPS", "yes")
+    with pytest.raises(SiteError, match="not authorized"):
+        batch.cancel(Handle("batch", "aa-bb", "run"), now=False)

@@ -13,7 +13,7 @@ import pytest
 from busbw_testing.golden import is_golden
 
 from busbw.errors import SiteError, UsageError
-from busbw.launchers import pbs
+from busbw.launchers import patience, pbs, slurm_script
 from busbw.launchers.engine import Handle, Job, JobState, Output, Phase, Work
 from busbw.settings.launch import LaunchSettings
 
@@ -186,3 +186,69 @@ def test_without_pbs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(SiteError, match="no PBS here: qsub was not found"):
         pbs.submit(pbs.request(job(), FACTS), tmp_path)
+
+
+def program(site: Path, name: str, text: str) -> None:
+    (site / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")
+
+
+@pytest.mark.parametrize(
+    ("said", "code", "why"),
+    [
+        ("", 0, ""),
+        ("qdel: Unknown Job Id 12.server", 153, ""),
+        ("qdel: Job has finished 12.server", 35, ""),
+        ("qdel: cannot connect to server pbs (errno=15010)", 255, "cannot connect to server pbs"),
+    ],
+)
+def test_a_cancel_that_pbs_does_not_take_is_an_error(site: Path, said: str, code: int, why: str) -> None:
+    program(site, "qdel", f"echo '{said}' >&2; exit {code}")
+    handle = Handle("pbs", "12.server", "run")
+    if not why:
+        pbs.cancel(handle, now=False)
+        return
+    with pytest.raises(SiteError, match=why):
+        pbs.cancel(handle, now=False)
+
+
+def test_a_server_that_is_away_for_a_while(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pbs, "_LOOK_SECONDS", 0.0)
+    words = (sys.executable, "-c", "print('well')")
+    handle, folder = submitted(job(str(site / "run"), words, mpirun_args="--ranks"), shared=False)
+    (site / "log").mkdir()
+    away = 'echo x >> "$PBS_STAND_IN/asked"; [ "$(wc -l < "$PBS_STAND_IN/asked")" -gt 4 ] || exit 255'
+    program(site, "qstat", f"{away}\n{QSTAT_PROGRAM}")
+    for name in ("out", "err"):
+        (folder / "log" / f"pbs.{name}").write_bytes((site / name).read_bytes())
+    items = [item for item in pbs.follow(handle, folder) if item is not None]
+    assert items == [Output("well"), JobState(Phase.ENDED, code=0)]
+    monkeypatch.setattr(patience, "PATIENCE_SECONDS", 0.0)
+    program(site, "qstat", "exit 255")
+    with pytest.raises(SiteError, match=r"job 12\.server goes on"):
+        list(pbs.follow(handle, site))
+
+
+@pytest.mark.parametrize(
+    ("setup", "code", "out", "err"),
+    [
+        ("export A=1", 0, "1\n", ""),
+        ("export A=2; return 0; export A=3", 0, "2\n", ""),
+        ("exit 0", 1, "", "the setup script ended with exit code 0 on "),
+        ("set -e\nfalse\nexport A=1", 1, "", "the setup script ended with exit code 1 on "),
+        ("exit 3", 3, "", "the setup script ended with exit code 3 on "),
+    ],
+)
+@pytest.mark.parametrize("engine", ["pbs", "slurm"])
+def test_a_setup_script_is_sourced_and_its_end_is_not_the_ranks(
+    engine: str, setup: str, code: int, out: str, err: str
+) -> None:
+    if engine == "pbs":
+        script, environ = pbs._SOURCE_SETUP.replace("@SETUP@", setup), {}
+    else:
+        script, environ = slurm_script._SOURCE_SETUP, {"BUSBW_SETUP": setup, "SLURMD_NODENAME": "n1"}
+    words = ["bash", "-c", script, "busbw-rank", "sh", "-c", "echo $A"]
+    done = subprocess.run(
+        words, env={**os.environ, **environ}, capture_output=True, text=True, timeout=20, check=False
+    )
+    assert (done.returncode, done.stdout) == (code, out)
+    assert err in done.stderr
