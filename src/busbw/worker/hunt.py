@@ -162,11 +162,14 @@ def _next(hunt: Hunt, field: Field, history: tuple[RoundResult, ...]) -> Round |
 
 
 class _Tester:
-    """Runs rounds. The pace is found in the first one and kept, so that tests of all rounds are alike."""
+    """Runs rounds. The pace is found in the first one over the same links and kept, so that tests of a field
+    are alike: what a sample within a host takes says nothing of one between hosts.
+    """
 
     def __init__(self, world: World, hunt: Hunt, backend: Backend, deadline: Deadline) -> None:
         self.world, self.hunt = world, hunt
         self._backend, self._deadline = backend, deadline
+        self._links = ("", False)  # what the pace is of: the kind of the parts, whether a ring within hosts
         self._calls = 0  # of a sample
         self._pause_ns = 0
         shares_cores = False
@@ -182,7 +185,9 @@ class _Tester:
             there = field.lanes(chosen.pairs)
             back = tuple((target, source) for source, target in there)
             own: dict[str, tuple[list[float], list[float]]] = {}
-            if not self._calls:
+            links = (field.kind, chosen.stage is Stage.NODES)
+            if links != self._links:
+                self._links = links
                 self._find_pace(there)
             if chosen.stage in (Stage.RAILS, Stage.NODES):
                 own[BANDWIDTH] = (self._wide(there), [])
@@ -232,8 +237,9 @@ class _Tester:
         pause_ns = min(_MOST_PAUSE_NS, round(call_ns / _LOOKS))
         if self._sleeps:
             self._pause_ns = max(pause_ns, _SMALL_PAUSE_NS)
-        elif self.hunt.wait == "auto" and pause_ns >= _LEAST_PAUSE_NS:
-            self._pause_ns = pause_ns
+        else:
+            is_long = self.hunt.wait == "auto" and pause_ns >= _LEAST_PAUSE_NS
+            self._pause_ns = pause_ns if is_long else 0
 
     def _wide(self, pairs: tuple[tuple[int, int], ...]) -> list[float]:
         """Nanoseconds of a large message on this rank, in each sample.

@@ -1,12 +1,19 @@
-"""What a test takes, from what both of its ends measured."""
+"""What a test takes, from what both of its ends measured, and how many messages it is made of."""
 
 from __future__ import annotations
 
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
 import pytest
 
+from busbw.backends.base import Look
+from busbw.backends.idle import WithoutData
 from busbw.hunt.field import fields
-from busbw.model.hunt import BANDWIDTH, LATENCY
-from busbw.worker.hunt import _pair_test
+from busbw.model.hunt import BANDWIDTH, LATENCY, Hunt, Round, Rules, Stage
+from busbw.worker.deadline import Deadline
+from busbw.worker.hunt import _pair_test, _Tester
 
 (FIELD,) = fields(["a", "b"])
 
@@ -25,3 +32,68 @@ def test_waiting_for_a_core_is_no_latency(queued: tuple[float, float], expected:
         {LATENCY: ([elapsed, lost, 0.0],) * 2} for elapsed, lost in zip((100.0, 95.0), queued, strict=True)
     ]
     assert _pair_test(FIELD, (0, 1), own).times_ns[LATENCY] == ((expected,), (expected,))
+
+
+class Links(WithoutData):
+    """A backend, and its only case, whose calls take 1 ms within a host of three ranks and 50 ms between
+    hosts. ``samples`` has the calls of each timed sample behind the first look.
+    """
+
+    name = "scripted"
+
+    def __init__(self) -> None:
+        self.call_ns = 0
+        self.samples: dict[int, list[int]] = defaultdict(list)
+
+    def pair_up(self, pairs: tuple[tuple[int, int], ...], pause_ns: int = 0) -> None:
+        del pause_ns
+        self.call_ns = 50_000_000 if any(one // 3 != other // 3 for one, other in pairs) else 1_000_000
+
+    def prepare(self, case: object) -> Links:
+        del case
+        return self
+
+    def run(self, *slot: int) -> None:
+        """Nothing is moved."""
+
+    def time(self, lead: int, samples: int, k: int) -> Look:
+        del lead
+        self.samples[self.call_ns].append(k)
+        return Look(np.full(samples, k * self.call_ns, np.int64), np.full(samples, 0, np.int64))
+
+    def close(self) -> None:
+        """Nothing was taken."""
+
+
+class Alone:
+    """Rank 0 of a world in which all ranks do what it does."""
+
+    rank = 0
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+
+    def barrier(self) -> None:
+        """Nobody to wait for."""
+
+    def max(self, values: Any) -> Any:
+        return values
+
+    def gather(self, data: bytes) -> list[bytes]:
+        return [data] * self._size
+
+
+def test_a_sample_between_hosts_is_as_long_as_one_within_a_host() -> None:
+    inside, between = fields(["a"] * 3 + ["b"] * 3)
+    links = Links()
+    hunt = Hunt("isolate", 1 << 20, Rules(metrics=(BANDWIDTH,)), samples=2)
+    world: Any = Alone(6)
+    backend: Any = links
+    tester = _Tester(world, hunt, backend, Deadline.none())
+    for number in range(2):
+        tester.run(inside, Round(number, Stage.SCREEN, ((0, 1), (3, 4))))
+    for number in range(2):
+        tester.run(between, Round(number, Stage.SCREEN, ((0, 1),)))
+    looks, rounds = [1, 1], 2 * 2 * 2  # each way and sample
+    assert links.samples[1_000_000] == looks + [20] * rounds
+    assert links.samples[50_000_000] == looks + [1] * rounds
