@@ -95,6 +95,27 @@ def test_alike_hosts_are_not_accused(six_hosts: Any) -> None:
     assert field["suspects"] == []
 
 
+def test_hosts_with_more_ranks_than_others_are_not_accused(six_hosts: Any) -> None:
+    """Two pairs of ranks between h2 and h3 would share a link that those of the others have alone."""
+    shape(six_hosts)
+    on = ("--on", "hosts", "--hosts", "h1:1,h2:2,h3:2,h4:1,h5:1,h6:1", *ON[4:])
+    front = six_hosts.start("isolate", *on, "-b", "1M")
+    assert front.finish() in (0, 3), front.out + front.err
+    (field,) = six_hosts.record()["hunt"]["fields"]
+    assert field["suspects"] == []
+    assert "not covered: ranks 2, 4: every host is tested with one rank" in front.out
+
+
+def test_a_round_between_hosts_takes_no_longer_for_quick_ones_within(six_hosts: Any) -> None:
+    """Within a host a sample is hundreds of messages, of which one between hosts takes 20 ms."""
+    shape(six_hosts)
+    on = ("--on", "hosts", "--hosts", "h1:3,h2:3,h3:3,h4:3", *ON[4:])
+    six_hosts.start("isolate", *on, "-b", "512K", "--rounds", "3").finish()
+    inside, between = six_hosts.record()["hunt"]["fields"]
+    assert [inside["kind"], between["kind"]] == ["rank", "host"]
+    assert between["seconds"] / between["rounds"] < 5, (inside, between)
+
+
 @pytest.mark.parametrize("how", ["paused", "killed"])
 def test_a_lost_host_is_a_finding_and_the_hunt_goes_on(six_hosts: Any, how: str) -> None:
     shape(six_hosts)

@@ -26,6 +26,18 @@ class Field:
     leaf_names: tuple[str, ...] = ()
 
     @property
+    def width(self) -> int:
+        """Lanes of every test: as many as the part with the fewest ranks has. Where some tests had more,
+        their lanes would share a link that others have alone, and look slow.
+        """
+        return min(map(len, self.ranks), default=0)
+
+    @property
+    def left_out(self) -> tuple[int, ...]:
+        """Ranks that are in no test, because other parts have fewer."""
+        return tuple(sorted(rank for own in self.ranks for rank in own[self.width :]))
+
+    @property
     def part_of(self) -> dict[int, int]:
         """The part that a rank belongs to."""
         return {rank: part for part, ranks in enumerate(self.ranks) for rank in ranks}
@@ -34,9 +46,8 @@ class Field:
         """The pairs of ranks of pairs of parts: the first rank of one with the first of the other, and so
         on.
         """
-        return tuple(
-            each for one, other in pairs for each in zip(self.ranks[one], self.ranks[other], strict=False)
-        )
+        own = [ranks[: self.width] for ranks in self.ranks]
+        return tuple(each for one, other in pairs for each in zip(own[one], own[other], strict=True))
 
 
 def of_ranks(hosts: Sequence[str]) -> Field:
@@ -61,7 +72,20 @@ def fields(hosts: Sequence[str]) -> tuple[Field, ...]:
     if len(by_host) == 1:
         return (ranks,)
     whole = Field("host", tuple(by_host), ranks.groups, (tuple(range(len(by_host))),))
-    return (ranks, whole) if max(map(len, ranks.groups)) > _LEAST_HERE else (whole,)
+    return (_with_partners(ranks), whole) if max(map(len, ranks.groups)) > _LEAST_HERE else (whole,)
+
+
+def _with_partners(field: Field) -> Field:
+    """The field without the parts that have nobody to be tested with."""
+    groups = [group for group in field.groups if len(group) > 1]
+    kept = sorted(part for group in groups for part in group)
+    place = {part: number for number, part in enumerate(kept)}
+    return replace(
+        field,
+        names=tuple(field.names[part] for part in kept),
+        ranks=tuple(field.ranks[part] for part in kept),
+        groups=tuple(tuple(place[part] for part in group) for group in groups),
+    )
 
 
 def on_switches(field: Field, switches: Mapping[str, str]) -> Field:

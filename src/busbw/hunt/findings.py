@@ -31,6 +31,7 @@ _BELOW: Final = {
     QUICKEST: "the quickest messages' latency that is longer by",
     RESENT: "loss that resends",
 }
+_NAMED: Final = 8
 _HINT_OF_HOST: Final = "look at its NIC, cable and switch port, and at what else runs on it"
 _HINT_OF_SWITCH: Final = "look at its uplinks and their ports, and keep a job within one switch meanwhile"
 _WAYS: Final = {"sends": "it sends slowly and receives as the others do", "receives": "it receives slowly"}
@@ -55,7 +56,7 @@ def findings(field: Field, verdict: Verdict) -> tuple[Finding, ...]:
             else "repeat it on idle hosts, or give a larger --loss"
         )
         found.append(Finding(Severity.WARNING, claim, hint=hint, check=CHECK))
-    return (*found, *_not_covered(verdict))
+    return (*found, *_not_covered(verdict), *left_out(field))
 
 
 def _of_suspect(field: Field, suspect: Suspect) -> Finding:
@@ -128,6 +129,18 @@ def _not_covered(verdict: Verdict) -> list[Finding]:
     return (
         [Finding(Severity.INFO, f"not covered: {'; '.join(said)}", check=CHECK)] if verdict.resolution else []
     )
+
+
+def left_out(field: Field) -> tuple[Finding, ...]:
+    """Ranks that no test has: all tests are alike."""
+    if not field.left_out:
+        return ()
+    first = ", ".join(map(str, field.left_out[:_NAMED]))
+    more = f" and {len(field.left_out) - _NAMED} more" if len(field.left_out) > _NAMED else ""
+    ranks = "rank" if len(field.left_out) == 1 else "ranks"
+    used = f"{field.width} ranks" if field.width > 1 else "one rank"
+    why = f"every {field.kind} is tested with {used}, as many as the one with the fewest has"
+    return (Finding(Severity.INFO, f"not covered: {ranks} {first}{more}: {why}", check=CHECK),)
 
 
 def to_fields(field: Field, verdict: Verdict, places: Sequence[HostInfo], seconds: float) -> dict[str, Any]:

@@ -19,7 +19,7 @@ import numpy as np
 from busbw.errors import ExitCode
 from busbw.hunt.decide import next_round
 from busbw.hunt.field import Field, fields, of_ranks, on_switches
-from busbw.hunt.findings import CHECK, exit_code, findings, to_fields
+from busbw.hunt.findings import CHECK, exit_code, findings, left_out, to_fields
 from busbw.hunt.verdict import Verdict, conclude
 from busbw.model.case import Case
 from busbw.model.finding import Finding, Severity, worst_first
@@ -109,7 +109,8 @@ def _tell(
     """Judge what was measured. A matrix of pairs is shown and not judged; of one part there is none."""
     if hunt.kind != "isolate":
         code = ExitCode.OK if any(histories) else ExitCode.UNDECIDED
-        observer.judged({"kind": hunt.kind}, () if any(histories) else (_NOBODY,), code)
+        said = tuple(each for field in among for each in left_out(field)) if any(histories) else (_NOBODY,)
+        observer.judged({"kind": hunt.kind}, said, code)
         return code
     verdicts: list[Verdict] = []
     told: list[dict[str, Any]] = []
@@ -224,7 +225,7 @@ class _Tester:
 
     def _doing(self, field: Field, chosen: Round) -> str:
         """What this rank does in a round, for whoever finds it waiting."""
-        part = field.part_of[self.world.rank]
+        part = field.part_of.get(self.world.rank)
         partner = next((set(pair) - {part} for pair in chosen.pairs if part in pair), None)
         whom = f" with {field.names[partner.pop()]}" if partner else ""
         return f"round {chosen.number + 1}{whom}"

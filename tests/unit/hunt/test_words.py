@@ -37,6 +37,25 @@ def test_parts_are_hosts_their_ranks_or_the_ranks_of_one_host() -> None:
     assert of_ranks(["b", "a", "b"]).groups == ((0, 2), (1,))
 
 
+def test_hosts_with_more_ranks_than_others_have_no_more_lanes() -> None:
+    """Two lanes over one link take twice as long as one."""
+    (hosts,) = fields(["a", "b", "b", "c", "c", "d"])
+    assert hosts.lanes([(0, 1), (1, 2)]) == ((0, 1), (1, 3))
+    assert hosts.left_out == (2, 4)
+    *_, said = findings(hosts, HEALTHY)
+    assert said.claim == (
+        "not covered: ranks 2, 4: every host is tested with one rank, as many as the one with the fewest has"
+    )
+    assert findings(HOSTS, HEALTHY)[-1].claim.endswith("less than 5.0%")
+
+
+def test_ranks_that_have_nobody_on_their_host_are_no_parts() -> None:
+    inside, between = fields(["a", "b", "b", "b", "c"])
+    assert inside.names == ("rank 1 on b", "rank 2 on b", "rank 3 on b")
+    assert (inside.ranks, inside.groups) == (((1,), (2,), (3,)), ((0, 1, 2),))
+    assert len(between.names) == 3
+
+
 def test_who_was_slowest_is_said_of_hunts_that_could_not_decide_only() -> None:
     open_ended = replace(HEALTHY, decision=Decision.UNDECIDED, ranking=((2, 0.046), (0, 0.004)))
     field = to_fields(HOSTS, open_ended, (), 1.0)
