@@ -5,6 +5,7 @@ Sizes are powers of 1024 (as in nccl-tests: 1K = 1024 bytes); bandwidths are dec
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Final
 
@@ -17,6 +18,7 @@ _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(I?B|)", re.IGNORECASE)
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h|)")
 _SMALL_SHARE: Final = 1e-3
 _LEAST_SHARE: Final = 1e-4
+_MOST_DECIMALS: Final = 5
 _SECONDS: Final = {"": 1.0, "s": 1.0, "ms": 1e-3, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 
@@ -61,6 +63,13 @@ def format_approximate_size(size_bytes: float) -> str:
         if size_bytes >= _FACTORS[prefix]:
             return f"{size_bytes / _FACTORS[prefix]:.1f} {prefix}iB"
     return f"{size_bytes:.0f} B"
+
+
+def decimals(typical: float, least: int) -> int:
+    """How many show three digits of a ``typical`` value, so that a slow network's numbers differ; at least so
+    many.
+    """
+    return max(least, min(_MOST_DECIMALS, 2 - math.floor(math.log10(typical)))) if typical > 0 else least
 
 
 def parse_duration(text: str, flag: str = "") -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import statistics
@@ -154,6 +155,19 @@ def test_two_lost_hosts_are_both_left_out(six_hosts: Any) -> None:
     assert lost == {"h2", "h5"}
     (field,) = record["hunt"]["fields"]
     assert field["names"] == ["h1", "h3", "h4", "h6"]
+
+
+def test_rails_show_who_receives_slowly_and_nobody_else(six_hosts: Any) -> None:
+    """What h2 sends arrives at h3; what h2 itself receives is as quick as with the others."""
+    shape(six_hosts, "h2", 0.3)
+    record = json.loads(six_hosts.run("rails", *ON, "-b", "1M", "--format", "json").out)
+    took = {
+        HOSTS[test["other"]]: test["times_ns"]["bandwidth"][0][0]
+        for tested in record["rounds"]
+        for test in tested["tests"]
+    }
+    assert set(took) == set(HOSTS)
+    assert took.pop("h3") > 1.5 * max(took.values())
 
 
 def test_the_matrix_shows_the_direction(six_hosts: Any) -> None:

@@ -28,8 +28,8 @@ class Stage(StrEnum):
     SCREEN = "screen"  # everybody, in random pairs
     CONFIRM = "confirm"  # suspects, each with a part that passed; the others are the control
     MATRIX = "matrix"  # every pair once
-    RAILS = "rails"  # a ring in each rail, all at once: pairs are (source, target)
-    NODES = "nodes"  # a ring within each host, all at once
+    RAILS = "rails"  # steps of a ring in each rail, all rails at once: pairs are (source, target)
+    NODES = "nodes"  # steps of a ring within each host, all hosts at once
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,8 @@ import itertools
 import random
 from collections.abc import Iterator, Sequence
 
+from busbw.model.hunt import Stage
+
 Pair = tuple[int, int]
 Round = tuple[Pair, ...]
 
@@ -94,13 +96,21 @@ def rails(nodes: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(node[rail] for node in nodes if rail < len(node)) for rail in range(most))
 
 
-def rings(groups: Sequence[Sequence[int]]) -> Round:
+def rings(groups: Sequence[Sequence[int]]) -> tuple[Round, ...]:
     """Every member of a group to the next, the last to the first, in all groups at once; (source, target).
-    Groups of one have no ring.
+    Every other step of a ring at a time, so that a member either sends or receives, and its time is that of
+    one step: two rounds, and a third for the last step of odd rings. Groups of one have no ring.
     """
-    return tuple(
-        (source, target)
-        for group in groups
-        if len(group) > 1
-        for source, target in zip(group, [*group[1:], group[0]], strict=True)
-    )
+    rounds: list[list[Pair]] = [[], [], []]
+    for group in groups:
+        steps = list(zip(group, [*group[1:], *group[:1]], strict=True)) if len(group) > 1 else []
+        for number, step in enumerate(steps):
+            is_left_over = len(steps) % 2 == 1 and number == len(steps) - 1
+            rounds[2 if is_left_over else number % 2].append(step)
+    return tuple(tuple(each) for each in rounds if each)
+
+
+def rail_rounds(nodes: Sequence[Sequence[int]]) -> tuple[tuple[Stage, Round], ...]:
+    """The rings over the nodes in each rail, and then those within each node."""
+    stages = ((Stage.RAILS, rails(nodes)), (Stage.NODES, nodes))
+    return tuple((stage, each) for stage, groups in stages for each in rings(groups))

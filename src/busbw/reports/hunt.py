@@ -6,7 +6,7 @@ import csv
 import json
 import shutil
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TextIO
 
@@ -68,7 +68,7 @@ class HuntDisplay:
         assert self._plan.hunt is not None
         number, stage = int(tested["round"]["number"]), tested["round"]["stage"]
         mean_s = statistics.mean(float(each["seconds"]) for each in self._rounds)
-        total = left_of(self._plan.hunt.kind, len(tested["names"]))
+        total = rounds_of(self._plan.hunt.kind, len(tested["names"]), self._hosts)
         left = f", {format_duration(mean_s * (total - number - 1))} left" if total > number + 1 else ""
         what = f"{len(tested['tests'])} pairs of {tested['kind']}s"
         return f"round {number + 1}, {stage}: {what}, {tested['seconds']:.2f} s{left}"
@@ -109,10 +109,16 @@ def header_lines(plan: Plan, world: WorldInfo, version: str) -> list[str]:
     ]
 
 
-def left_of(kind: str, parts: int) -> int:
-    """How many rounds to expect in all: known of a matrix; a healthy hunt of many parts takes two."""
-    from busbw.planning.rounds import turns
+def rounds_of(kind: str, parts: int, hosts: Sequence[str]) -> int:
+    """How many rounds to expect in all: known of a matrix and of rings, with ``hosts`` one name a rank; a
+    healthy hunt of many parts takes two.
+    """
+    from busbw.planning.rounds import rail_rounds, turns
 
+    if kind == "rails":
+        return len(
+            rail_rounds([[r for r, own in enumerate(hosts) if own == host] for host in dict.fromkeys(hosts)])
+        )
     return turns(parts) if kind == "pairs" else 2
 
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from busbw.model.hunt import BANDWIDTH, BOTH_WAYS, LATENCY
 from busbw.reports.levels import edges, levels
-from busbw.units import NS_PER_US, gb_per_s
+from busbw.units import NS_PER_US, decimals, gb_per_s
 
 Floats = npt.NDArray[np.float64]
 
@@ -67,7 +67,8 @@ def matrix_lines(rounds: Sequence[Mapping[str, Any]], size_bytes: int, columns: 
     each = f" of each of {lanes} rank pairs" if lanes > 1 else ""
     for metric, what in ((BANDWIDTH, "one way"), (BOTH_WAYS, "both ways at once, of one")):
         values = gb_per_s(size_bytes, 1.0) / matrix(rounds, metric)
-        lines += ["#", f"# GB/s {what}{each}: row sends, column receives", *_map(values, 2, columns)]
+        digits = decimals(float(np.nanmedian(values)), 2)
+        lines += ["#", f"# GB/s {what}{each}: row sends, column receives", *_map(values, digits, columns)]
         lines += _slowest(values, names, "GB/s", largest=False)
     values = matrix(rounds, LATENCY) / NS_PER_US
     lines += ["#", "# us of a small exchange, mean", *_map(values, 1, columns, inverted=True)]

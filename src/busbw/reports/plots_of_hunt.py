@@ -15,7 +15,7 @@ from busbw.reports.columns import NOT_APPLICABLE
 from busbw.reports.levels import LEAST_SPAN, Floats, edges, levels
 from busbw.reports.matrix import fold, matrix
 from busbw.reports.plots import STEPS, Plot, Table
-from busbw.reports.rails import WHAT
+from busbw.reports.rails import WHAT, received
 from busbw.units import NS_PER_US, format_size, gb_per_s
 
 Rounds = Sequence[Mapping[str, Any]]
@@ -55,8 +55,8 @@ _SCALE: Final = f"Steps span {LEAST_SPAN:.0%} of the median at least, so that no
 def plots(name: str, kind: str, size_bytes: int, hosts: Sequence[str], rounds: Rounds) -> Iterator[Plot]:
     """Of a hunt of this ``kind``: maps of its pairs, or of its rings. ``hosts`` has one name a rank."""
     if kind == "rails":
-        for tested in rounds:
-            yield _rails(name, size_bytes, hosts, tested)
+        for stage, rates in received(rounds, size_bytes).items():
+            yield _rails(name, stage, size_bytes, hosts, rates)
         return
     ordered = sorted(rounds, key=lambda tested: str(tested["kind"]))
     for parts, own in groupby(ordered, key=lambda tested: str(tested["kind"])):
@@ -166,21 +166,21 @@ def _steps(values: Floats, metric: _Metric) -> tuple[dict[str, str], Any]:
     return dict(zip(words, shades, strict=True)), levels(values, bounds)
 
 
-def _rails(name: str, size_bytes: int, hosts: Sequence[str], tested: Mapping[str, Any]) -> Plot:
+def _rails(
+    name: str, stage: Stage, size_bytes: int, hosts: Sequence[str], rates: Mapping[int, float]
+) -> Plot:
     """A row a host, a column a rail (the place of a rank on its host)."""
-    stage = Stage(tested["round"]["stage"])
     by_host = {host: [rank for rank, own in enumerate(hosts) if own == host] for host in dict.fromkeys(hosts)}
-    rates = {int(test["other"]): test["times_ns"][BANDWIDTH][0][0] for test in tested["tests"]}
     values = np.full((len(by_host), max(map(len, by_host.values()))), np.nan)
     for row, ranks in enumerate(by_host.values()):
         for rail, rank in enumerate(ranks):
             if rank in rates:
-                values[row, rail] = gb_per_s(size_bytes, rates[rank])
+                values[row, rail] = rates[rank]
     down = list(by_host)
     rails = [f"rail {rail}" for rail in range(values.shape[1])]
     return _heat(
         f"{name}-{stage.value}",
-        f"GB/s that each rank received: {WHAT[stage]}",
+        f"GB/s that each rank received {WHAT[stage]}",
         f"{format_size(size_bytes)} a message. {_SCALE}",
         values,
         _Metric(BANDWIDTH, "", "GB/s", ""),

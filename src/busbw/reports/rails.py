@@ -1,4 +1,8 @@
-"""Rings by rail and by host: what each rank received, host by rail."""
+"""Rings by rail and by host: what each rank received, host by rail.
+
+A ring is several rounds, in each of which a rank sends or receives and not both: what it received is the time
+of one step alone.
+"""
 
 from __future__ import annotations
 
@@ -7,27 +11,34 @@ from statistics import median
 from typing import Any, Final
 
 from busbw.model.hunt import BANDWIDTH, Stage
-from busbw.units import gb_per_s
+from busbw.units import decimals, gb_per_s
+
+_LEAST_DECIMALS: Final = 2
 
 WHAT: Final = {
-    Stage.RAILS: "a ring over the hosts in each rail, all rails at once",
-    Stage.NODES: "a ring within each host, all hosts at once",
+    Stage.RAILS: "from the host above it (the first from the last), all rails at once",
+    Stage.NODES: "from the rank left of it (the first from the last), all hosts at once",
 }
 
 
 def rails_lines(rounds: Sequence[Mapping[str, Any]], hosts: Sequence[str], size_bytes: int) -> list[str]:
-    """A table a round: a row a host, a column a rail (the place of a rank on its host). ``hosts`` has one
+    """A table a stage: a row a host, a column a rail (the place of a rank on its host). ``hosts`` has one
     name a rank.
     """
     lines: list[str] = []
-    for tested in rounds:
-        rates = {
-            int(test["other"]): gb_per_s(size_bytes, test["times_ns"][BANDWIDTH][0][0])
-            for test in tested["tests"]
-        }
-        lines += ["#", f"# GB/s that each rank received: {WHAT[Stage(tested['round']['stage'])]}"]
-        lines += _table(rates, hosts)
+    for stage, rates in received(rounds, size_bytes).items():
+        lines += ["#", f"# GB/s that each rank received {WHAT[stage]}", *_table(rates, hosts)]
     return lines
+
+
+def received(rounds: Sequence[Mapping[str, Any]], size_bytes: int) -> dict[Stage, dict[int, float]]:
+    """GB/s of each rank that received, by stage."""
+    found: dict[Stage, dict[int, float]] = {}
+    for tested in rounds:
+        rates = found.setdefault(Stage(tested["round"]["stage"]), {})
+        for test in tested["tests"]:
+            rates[int(test["other"])] = gb_per_s(size_bytes, test["times_ns"][BANDWIDTH][0][0])
+    return found
 
 
 def _table(rates: Mapping[int, float], hosts: Sequence[str]) -> list[str]:
@@ -36,18 +47,19 @@ def _table(rates: Mapping[int, float], hosts: Sequence[str]) -> list[str]:
         for host in dict.fromkeys(hosts)
     }
     width = max(map(len, (*rows, "median")))
+    digits = decimals(median(rates.values()), _LEAST_DECIMALS)
     most = max(map(len, rows.values()))
     columns = [[row[rail] for row in rows.values() if rail < len(row)] for rail in range(most)]
     head = "".join(f"{f'rail {rail}':>9}" for rail in range(most))
-    body = [f"{host:<{width}}{_cells(row)}{_middle(row):>9}" for host, row in rows.items()]
-    foot = "".join(f"{_middle(column):>9}" for column in columns)
+    body = [f"{host:<{width}}{_cells(row, digits)}{_middle(row, digits):>9}" for host, row in rows.items()]
+    foot = "".join(f"{_middle(column, digits):>9}" for column in columns)
     return [f"{'':<{width}}{head}{'median':>9}", *body, f"{'median':<{width}}{foot}"]
 
 
-def _cells(row: Sequence[float | None]) -> str:
-    return "".join(f"{'-' if rate is None else f'{rate:.2f}':>9}" for rate in row)
+def _cells(row: Sequence[float | None], digits: int) -> str:
+    return "".join(f"{'-' if rate is None else f'{rate:.{digits}f}':>9}" for rate in row)
 
 
-def _middle(rates: Sequence[float | None]) -> str:
+def _middle(rates: Sequence[float | None], digits: int) -> str:
     known = [rate for rate in rates if rate is not None]
-    return f"{median(known):.2f}" if known else "-"
+    return f"{median(known):.{digits}f}" if known else "-"

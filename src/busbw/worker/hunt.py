@@ -30,13 +30,14 @@ from busbw.model.hunt import (
     QUICKEST,
     RESENT,
     Hunt,
+    Lanes,
     PairTest,
     Round,
     RoundResult,
     Stage,
 )
 from busbw.model.layout import Placement
-from busbw.planning.rounds import rails, rings, turn, turns
+from busbw.planning.rounds import rail_rounds, turn, turns
 from busbw.probes.host import queued_ns, stalled_ns
 from busbw.probes.tcp import resent_segments
 from busbw.worker.measure import agreed_call_ns
@@ -156,8 +157,7 @@ def _next(hunt: Hunt, field: Field, history: tuple[RoundResult, ...]) -> Round |
         return next_round(hunt.rules, field.groups, history, field.leaves)
     parts, number = len(field.names), len(history)
     if hunt.kind == "rails":
-        groups = {Stage.RAILS: rails(field.groups), Stage.NODES: field.groups}
-        left = [(stage, ring) for stage, own in groups.items() if (ring := rings(own))][number:]
+        left = rail_rounds(field.groups)[number:]
         return Round(number, *left[0]) if left else None
     return Round(number, Stage.MATRIX, turn(parts, number)) if number < turns(parts) else None
 
@@ -198,8 +198,7 @@ class _Tester:
         if told is None:
             return None
         everyone = [json.loads(each) for each in told]
-        judge = _ring_test if chosen.stage in (Stage.RAILS, Stage.NODES) else _pair_test
-        tests = tuple(judge(field, pair, everyone) for pair in chosen.pairs)
+        tests = tuple(_pair_test(field, pair, everyone) for pair in chosen.pairs)
         stalled = max((each[LATENCY][0][2] for each in everyone if LATENCY in each), default=0.0)
         return RoundResult(chosen, tests, round(time.monotonic() - start_s, 4), round(stalled, 3))
 
@@ -296,7 +295,8 @@ def _pair_test(
 ) -> PairTest:
     """A test from what both ends of each lane measured. A message has ended when it has for both; the shorter
     a sample, the less else disturbed it. It is the second shortest that counts: one can be shorter than the
-    link allows, when its receiver left the barrier late and found part of the message waiting.
+    link allows, when its receiver left the barrier late and found part of the message waiting. A step of a
+    ring has one direction.
     """
 
     def took(metric: str, way: int, one: int, other: int) -> float:
@@ -307,23 +307,11 @@ def _pair_test(
             return max(both - queued - queued_there, _LEAST_OWN * both)
         return _second_shortest(list(map(max, zip(*ends, strict=True))))
 
+    def each(metric: str, way: int) -> Lanes:
+        return tuple(took(metric, way, *lane) for lane in lanes if everyone[lane[0]][metric][way])
+
     lanes = field.lanes([pair])
-    times_ns = {
-        metric: (
-            tuple(took(metric, 0, *lane) for lane in lanes),
-            tuple(took(metric, 1, *lane) for lane in lanes),
-        )
-        for metric in everyone[0]
-    }
-    return PairTest(*pair, times_ns)
-
-
-def _ring_test(
-    field: Field, pair: tuple[int, int], everyone: Sequence[dict[str, tuple[list[float], list[float]]]]
-) -> PairTest:
-    """One step of a ring: what the rank that receives took."""
-    took = _second_shortest(everyone[field.ranks[pair[1]][0]][BANDWIDTH][0])
-    return PairTest(*pair, {BANDWIDTH: ((took,), ())})
+    return PairTest(*pair, {metric: (each(metric, 0), each(metric, 1)) for metric in everyone[0]})
 
 
 def _second_shortest(samples: Sequence[float]) -> float:

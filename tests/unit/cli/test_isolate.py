@@ -98,7 +98,8 @@ def test_the_matrix_of_scripted_times_is_even(tmp_path: Path) -> None:
 def test_rails_of_one_host_are_a_ring(tmp_path: Path) -> None:
     done = start(tmp_path, "rails", "--backend", "null", "--world", "nccl", "--ranks", "3", "-b", "1M")
     assert done.returncode == 0, done.stderr
-    assert "a ring within each host" in done.stdout
+    assert "received from the rank left of it (the first from the last), all hosts at once" in done.stdout
+    assert "round 3, nodes: 1 pairs of ranks" in done.stderr
     assert "rail 2" in done.stdout
     rate = f"{(1 << 20) / (1000 + (1 << 20) // 100):.2f}"
     assert done.stdout.count(rate) == 3 + 1 + 3

@@ -110,7 +110,7 @@ def test_a_hunt_has_its_verdict_and_what_to_leave_out(home: Path) -> None:
     assert rails.returncode == 0, rails.stderr
     assert main(["report", "last", "-o", str(home / "r.html")]) == 0
     page = (home / "r.html").read_text()
-    assert "a ring within each host, all hosts at once" in page
+    assert "received from the rank left of it (the first from the last), all hosts at once" in page
     assert len(marks(page, "nodes")) == 4
 
 

@@ -8,7 +8,8 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from busbw.planning.rounds import circle, halving, leaf_pairs, matchings, rails, rings, turns
+from busbw.model.hunt import Stage
+from busbw.planning.rounds import circle, halving, leaf_pairs, matchings, rail_rounds, rails, rings, turns
 
 counts = st.integers(0, 40)
 
@@ -98,6 +99,15 @@ def test_rails_have_one_rank_of_each_node_and_every_rank_once(sizes: list[int]) 
         assert rail == tuple(node[number] for node in nodes if len(node) > number)
 
 
+def test_rails_are_run_before_the_ranks_within_nodes() -> None:
+    assert rail_rounds([[0, 1], [2, 3]]) == (
+        (Stage.RAILS, ((0, 2), (1, 3))),
+        (Stage.RAILS, ((2, 0), (3, 1))),
+        (Stage.NODES, ((0, 1), (2, 3))),
+        (Stage.NODES, ((1, 0), (3, 2))),
+    )
+
+
 @given(counts, st.integers())
 def test_matchings_end_when_every_pair_was_there(count: int, seed: int) -> None:
     found = [each for turn in matchings(count, seed) for each in turn]
@@ -108,8 +118,16 @@ def test_matchings_end_when_every_pair_was_there(count: int, seed: int) -> None:
 def test_rings_go_once_round_every_group(sizes: list[int]) -> None:
     ends = list(itertools.accumulate(sizes))
     groups = [list(range(end - size, end)) for size, end in zip(sizes, ends, strict=True)]
-    steps = dict(rings(groups))
-    assert len(steps) == len(rings(groups))
+    rounds = rings(groups)
+    for each in rounds:  # nobody sends and receives at once, or with two
+        ends = [rank for step in each for rank in step]
+        assert len(ends) == len(set(ends)) > 0
+    assert len(rounds) == (
+        3 if any(size % 2 and size > 1 for size in sizes) else 2 if max(sizes, default=0) > 1 else 0
+    )
+    found = [step for each in rounds for step in each]
+    steps = dict(found)
+    assert len(steps) == len(found)
     for group in groups:
         seen, at = [], group[0] if len(group) > 1 else None
         while at is not None and at not in seen:

@@ -1,8 +1,13 @@
-"""The matrix of pairs on a terminal."""
+"""The matrix of pairs, and rails, on a terminal."""
 
 from __future__ import annotations
 
+from typing import Any
+
+from busbw.model.hunt import BANDWIDTH, BOTH_WAYS, LATENCY
+from busbw.reports.hunt import rounds_of
 from busbw.reports.matrix import matrix_lines
+from busbw.reports.rails import rails_lines
 
 
 def test_numbers_of_gpus_stand_apart() -> None:
@@ -16,3 +21,27 @@ def test_numbers_of_gpus_stand_apart() -> None:
     rows = [line.split()[:3] for line in matrix_lines(rounds, 67_108) if line[:4] in ("   0", "   1")]
     assert rows[:2] == [["0", "-", "337.23"], ["1", "335.54", "-"]]
     assert rows[-2:] == [["0", "-", "12345.6"], ["1", "7.8", "-"]]
+
+
+def test_numbers_of_a_slow_network_have_three_digits() -> None:
+    """0.0243 and 0.0179 GB/s are a quarter apart, and both 0.02."""
+    times_ns = {BANDWIDTH: [[1e6], [1.4e6]], BOTH_WAYS: [[2e6], [2e6]], LATENCY: [[1e5], [1e5]]}
+    rounds = [{"names": ["a", "b"], "tests": [{"one": 0, "other": 1, "times_ns": times_ns}]}]
+    rows = [line.split()[:3] for line in matrix_lines(rounds, 25_000) if line[:4] in ("   0", "   1")]
+    assert rows[:2] == [["0", "-", "0.0250"], ["1", "0.0179", "-"]]
+
+
+def step(source: int, target: int, ns: float) -> dict[str, Any]:
+    return {"one": source, "other": target, "times_ns": {BANDWIDTH: [[ns], []]}}
+
+
+def test_a_rail_s_rounds_are_one_table() -> None:
+    hosts = ("a", "b", "c")
+    rounds = [
+        {"round": {"stage": "rails"}, "tests": [step(source, (source + 1) % 3, ns)]}
+        for source, ns in ((0, 1e6), (1, 2e6), (2, 1e6))
+    ]
+    _, head, _, *rows = rails_lines(rounds, hosts, 25_000)
+    assert head.endswith("received from the host above it (the first from the last), all rails at once")
+    assert [row.split()[:2] for row in rows[:3]] == [["a", "0.0250"], ["b", "0.0250"], ["c", "0.0125"]]
+    assert rounds_of("rails", 3, hosts) == 3

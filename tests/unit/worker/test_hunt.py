@@ -24,6 +24,11 @@ def test_a_message_has_ended_when_it_has_for_both_and_the_second_shortest_counts
     assert _pair_test(FIELD, (0, 1), [first, second]).times_ns[BANDWIDTH] == ((8.0,), (3.0,))
 
 
+def test_a_step_of_a_ring_is_what_its_two_ends_took_and_has_no_way_back() -> None:
+    first, second = {BANDWIDTH: ([5.0, 9.0, 7.0], [])}, {BANDWIDTH: ([8.0, 4.0, 6.0], [])}
+    assert _pair_test(FIELD, (0, 1), [first, second]).times_ns == {BANDWIDTH: ((8.0,), ())}
+
+
 @pytest.mark.parametrize(
     ("queued", "expected"), [((0.0, 0.0), 100.0), ((30.0, 20.0), 50.0), ((90.0, 80.0), 10.0)]
 )
