@@ -89,6 +89,9 @@ def _evidence(field: Field, suspect: Suspect) -> str:
     if suspect.partners:
         partners = ", ".join(field.names[part] for part in dict.fromkeys(suspect.partners))
         said.append(f"fresh tests with {partners}, which pass with others")
+    elif suspect.fresh:
+        tests = f"{suspect.slow_fresh} of {suspect.fresh} fresh tests of this pair were slow"
+        said.append(f"{tests}, while both of its {field.kind}s passed with others")
     said.append(f"{suspect.slow_screens} of {suspect.screens} tests in random pairs were slow")
     if suspect.direction:
         said.append(_WAYS[suspect.direction])

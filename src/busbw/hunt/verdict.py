@@ -38,6 +38,7 @@ class Suspect:
     the parts of its fresh tests. ``direction`` is ``sends`` or ``receives`` where only one of them is slow,
     ``lanes`` the lanes that are slow where others are not. ``also`` is its loss by other metrics that say the
     same of it: what is late and loses packets, say.
+    ``slow_fresh`` of its ``fresh`` tests were slow.
     ``leaf``: meant is the switch that the parts share; ``passed_inside`` of them were as quick as others
     among themselves.
     """
@@ -56,6 +57,8 @@ class Suspect:
     also: dict[str, float] = field(default_factory=dict)
     leaf: bool = False
     passed_inside: int = 0
+    fresh: int = 0
+    slow_fresh: int = 0
 
 
 @dataclass(frozen=True)
@@ -181,6 +184,8 @@ def _suspect(candidate: Candidate, found: Screen) -> Suspect:
         candidate.state is State.CONFIRMED,
         direction,
         lanes,
+        fresh=len(candidate.fresh),
+        slow_fresh=sum(residual > found.cut for residual, _ in candidate.fresh),
     )
 
 

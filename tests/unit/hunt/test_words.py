@@ -106,8 +106,13 @@ def test_what_was_not_confirmed_is_no_error() -> None:
 
 
 def test_paths_are_named_by_both_ends_and_nobody_is_left_out() -> None:
-    path = replace(SLOW, suspects=(replace(SUSPECT, parts=(0, 3), partners=()),))
-    assert findings(HOSTS, path)[0].claim.startswith("the path between a and d: ")
+    of_path = replace(SUSPECT, parts=(0, 3), partners=(), slow_screens=1, screens=1, fresh=3, slow_fresh=2)
+    path = replace(SLOW, suspects=(of_path,))
+    first = findings(HOSTS, path)[0]
+    assert first.claim.startswith("the path between a and d: ")
+    assert first.evidence.startswith(
+        "2 of 3 fresh tests of this pair were slow, while both of its hosts passed with others; 1 of 1"
+    )
     assert to_fields(HOSTS, path, (), 1.0)["exclude"] == {}
 
 
