@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import statistics
 import sys
@@ -177,3 +178,5 @@ def test_the_matrix_shows_the_direction(six_hosts: Any) -> None:
     assert len(rows) == len(HOSTS) * (len(HOSTS) - 1)
     sent = sorted((float(row[2]), row[0]) for row in rows)
     assert [name for _, name in sent[:5]] == ["h2"] * 5
+    told = re.findall(r"^round (\d+), matrix: (\d) pairs of hosts", front.err, re.MULTILINE)
+    assert told == [(str(number), "3") for number in range(1, 6)]
