@@ -44,9 +44,8 @@ class Links(WithoutData):
     hosts. ``samples`` has the calls of each timed sample behind the first look.
     """
 
-    name = "scripted"
-
-    def __init__(self) -> None:
+    def __init__(self, name: str = "scripted") -> None:
+        self.name = name
         self.call_ns = 0
         self.samples: dict[int, list[int]] = defaultdict(list)
 
@@ -102,3 +101,16 @@ def test_a_sample_between_hosts_is_as_long_as_one_within_a_host() -> None:
     looks, rounds = [1, 1], 2 * 2 * 2  # each way and sample
     assert links.samples[1_000_000] == looks + [20] * rounds
     assert links.samples[50_000_000] == looks + [1] * rounds
+
+
+@pytest.mark.parametrize(("kind", "share"), [("pairs", 1.0), ("isolate", 0.1)])
+def test_a_matrix_shows_the_mean_as_it_is(monkeypatch: pytest.MonkeyPatch, kind: str, share: float) -> None:
+    """Only where it is judged is a wait for a core taken off, however much of it that is."""
+    readings = iter(range(0, 10**15, 10**12))
+    monkeypatch.setattr("busbw.worker.hunt.queued_ns", lambda: next(readings))
+    world: Any = Alone(2)
+    backend: Any = Links("mpi")
+    hunt = Hunt(kind, 1 << 20, Rules(metrics=(LATENCY,)))
+    found = _Tester(world, hunt, backend, Deadline.none()).run(FIELD, Round(0, Stage.SCREEN, ((0, 1),)))
+    assert found is not None
+    assert found.tests[0].times_ns[LATENCY] == ((1_000_000 * share,),) * 2
