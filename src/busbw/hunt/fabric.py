@@ -18,7 +18,8 @@ _BASE_NS: Final = {BANDWIDTH: 40e6, LATENCY: 100e3}  # what a healthy pair takes
 @dataclass(frozen=True)
 class Fabric:
     """``parts`` parts of which some are slow: ``slow`` has the share of bandwidth that a part lost,
-    ``slow_pairs`` that of a path between two. A test takes the time of its slowest part or path, times the
+    ``slow_sending`` and ``slow_receiving`` that which it lost one way only, ``slow_pairs`` that of a path
+    between two. A test takes the time of its slowest part or path, times the
     exponential of a normal number: of ``noise`` in bandwidth, ``latency_noise`` in latency. A share of
     ``stalls`` of the tests lasts up to twice as long, whoever is tested, but for the quickest messages. In a
     share of ``restless`` of the rounds all latencies are up to four times as long: hosts that share cores
@@ -28,6 +29,8 @@ class Fabric:
 
     parts: int
     slow: Mapping[int, float] = field(default_factory=dict)
+    slow_sending: Mapping[int, float] = field(default_factory=dict)
+    slow_receiving: Mapping[int, float] = field(default_factory=dict)
     slow_pairs: Mapping[tuple[int, int], float] = field(default_factory=dict)
     noise: float = 0.01
     latency_noise: float = 0.1
@@ -50,13 +53,18 @@ class Fabric:
             return 0.0
         return max(self.slow_leaves.get(part // self.per_leaf, 0.0) for part in (one, other))
 
+    def _lost(self, one: int, other: int) -> tuple[float, float]:
+        """What a pair lost, there and back."""
+        own, sends, receives = self.slow.get, self.slow_sending.get, self.slow_receiving.get
+        path = self.slow_pairs.get((one, other), 0.0)
+        both = max(own(one, 0.0), own(other, 0.0), path, self._uplinks(one, other))
+        there = max(both, sends(one, 0.0), receives(other, 0.0))
+        return there, max(both, sends(other, 0.0), receives(one, 0.0))
+
     def run(self, turn: Round, generator: np.random.Generator) -> RoundResult:
         """What a round gives."""
         count = len(turn.pairs)
-        own, path = self.slow.get, self.slow_pairs.get
-        lost = np.array(
-            [max(own(a, 0.0), own(b, 0.0), path((a, b), 0.0), self._uplinks(a, b)) for a, b in turn.pairs]
-        )
+        lost = np.array([self._lost(*each) for each in turn.pairs]).reshape(count, 2).T
         stalled = 1 + (generator.random(count) < self.stalls) * generator.random(count)
         spread = np.exp(generator.normal(0, self.noise, (2, count)))
         wide = _BASE_NS[BANDWIDTH] / (1 - lost) * spread * stalled

@@ -63,7 +63,12 @@ def estimate(values: Floats, rounds: Ints, floor: float, *, from_lowest: bool = 
         freedom = max(1, int(passing.sum()) - fitted)
         sigma = math.sqrt(float(((values - centres[rounds])[passing] ** 2).sum()) / freedom)
     freedom = max(1, int(passing.sum()) - count)
-    return Noise(sigma, sigma * math.sqrt(freedom / _least_chi2(freedom)), base, centres, passing)
+    return Noise(sigma, upper_bound(sigma, freedom), base, centres, passing)
+
+
+def upper_bound(sigma: float, freedom: int) -> float:
+    """Of a standard deviation that was estimated with so many degrees of freedom, the upper 80 % bound."""
+    return sigma * math.sqrt(freedom / _least_chi2(freedom))
 
 
 def _shortest_half(values: Floats) -> tuple[float, float]:

@@ -30,7 +30,8 @@ class Screen:
     show of a part, ``striking`` what a single test shows. ``suspects`` are parts whose tests were slow, both
     of two or most of more; ``slow_pairs`` pairs that are strikingly slow although both parts passed with
     others. ``agree`` says whether most tests agree at all. ``chance`` is how often a test is slow of parts
-    that are not: what disturbs single tests is no normal noise, and is counted.
+    that are not: what disturbs single tests is no normal noise, and is counted. ``passed`` are the tests of
+    parts that are no suspects, with their residuals, but for those that did not pass.
     """
 
     metric: str
@@ -44,6 +45,7 @@ class Screen:
     slow_pairs: tuple[tuple[int, int], ...]
     agree: bool
     chance: float
+    passed: tuple[tuple[float, PairTest], ...]
 
     @property
     def cut(self) -> float:
@@ -136,8 +138,10 @@ def _judged(
     smallest = max(floor, _SEEN * noise.upper * math.sqrt(2 / max(2, rounds)))
     residuals: dict[tuple[int, int], float] = {}
     of_part: dict[int, list[float]] = defaultdict(list)
-    for (number, test), found in zip(placed, values, strict=True):
+    passed: list[tuple[float, PairTest]] = []
+    for (number, test), found, passes in zip(placed, values, noise.passing, strict=True):
         residual = float(found - noise.centres[number])
+        passed += [(residual, test)] if passes else []
         pair = (test.one, test.other)
         residuals[pair] = max(residual, residuals.get(pair, -math.inf))
         for part in pair:
@@ -165,6 +169,7 @@ def _judged(
         ),
         agree=2 * int(noise.passing.sum()) > len(values) and is_measure,
         chance=(strays + 1) / (len(others) + 2),  # the rule of succession
+        passed=tuple(each for each in passed if suspects.isdisjoint((each[1].one, each[1].other))),
     )
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from busbw.hunt.fabric import Fabric, simulate
-from busbw.hunt.verdict import Decision, conclude
+from busbw.hunt.verdict import Decision, Suspect, conclude
 from busbw.model.hunt import Rules
 from busbw.planning.rounds import turns
 
@@ -16,7 +17,9 @@ from busbw.planning.rounds import turns
 class Trial:
     """``named`` of ``slow`` slow parts, over all hunts; ``accused`` others, in ``hunts_accusing`` hunts.
     ``loss`` and ``noise`` are shares; ``every_pair`` is the rounds of the full schedule. With ``per_leaf``,
-    the slow ones are switches of so many parts each, by their uplinks.
+    the slow ones are switches of so many parts each, by their uplinks. With ``one_way``, parts are slow only
+    in what they send, or in what they receive, by turns of hunts. ``told`` is the mean of the losses of those
+    that were named, ``held`` the number of them whose interval holds the loss.
     """
 
     parts: int
@@ -34,6 +37,9 @@ class Trial:
     hunts_accusing: int
     undecided: int
     per_leaf: int = 0
+    one_way: bool = False
+    told: float = 0.0
+    held: int = 0
 
     def to_fields(self) -> dict[str, Any]:
         """For JSON."""
@@ -67,24 +73,25 @@ def trial(
     hunts: int,
     stalls: float = 0.0,
     per_leaf: int = 0,
+    one_way: bool = False,
 ) -> Trial:
     """Run them; the same for the same arguments."""
     rounds: list[int] = []
-    named = accused = hunts_accusing = undecided = 0
+    right: list[Suspect] = []
+    accused = hunts_accusing = undecided = 0
     for seed in range(hunts):
         own = replace(rules, seed=rules.seed + seed)
         fabric = Fabric(parts, noise=noise, stalls=stalls, per_leaf=per_leaf)
         among = len(fabric.leaves) or parts
         slow = dict.fromkeys(random.Random(f"{parts} {bad} {seed}").sample(range(among), bad), loss)
-        fabric = replace(fabric, slow_leaves=slow) if per_leaf else replace(fabric, slow=slow)
-        history = simulate(fabric, own, seed)
-        verdict = conclude(own, (tuple(range(parts)),), history, fabric.leaves)
-        found = {suspect.parts for suspect in verdict.suspects}
-        right = {fabric.leaves[leaf] for leaf in slow} if per_leaf else {(part,) for part in slow}
+        fabric = _with_slow(fabric, slow, seed, one_way=one_way)
+        verdict = conclude(own, (tuple(range(parts)),), simulate(fabric, own, seed), fabric.leaves)
+        bad_parts = {fabric.leaves[each] if per_leaf else (each,) for each in slow}
+        wrong = {suspect.parts for suspect in verdict.suspects} - bad_parts
+        right += [suspect for suspect in verdict.suspects if suspect.parts in bad_parts]
         rounds.append(verdict.rounds)
-        named += len(found & right)
-        accused += len(found - right)
-        hunts_accusing += bool(found - right)
+        accused += len(wrong)
+        hunts_accusing += bool(wrong)
         undecided += verdict.decision is Decision.UNDECIDED
     return Trial(
         parts,
@@ -97,9 +104,20 @@ def trial(
         max(rounds),
         turns(parts),
         bad * hunts,
-        named,
+        len(right),
         accused,
         hunts_accusing,
         undecided,
         per_leaf,
+        one_way,
+        sum(suspect.loss for suspect in right) / max(1, len(right)),
+        sum(suspect.low <= loss <= suspect.high for suspect in right),
     )
+
+
+def _with_slow(fabric: Fabric, slow: Mapping[int, float], seed: int, *, one_way: bool) -> Fabric:
+    if fabric.per_leaf:
+        return replace(fabric, slow_leaves=slow)
+    if not one_way:
+        return replace(fabric, slow=slow)
+    return replace(fabric, slow_receiving=slow) if seed % 2 else replace(fabric, slow_sending=slow)

@@ -10,8 +10,9 @@ from typing import Final
 
 from busbw.hunt.decide import Candidate, Groups, Standing, State, by_stage, stand
 from busbw.hunt.leaves import Leaf
-from busbw.hunt.screen import Screen, counts, lower_median, value
-from busbw.model.hunt import BANDWIDTH, LATENCY, Directions, PairTest, RoundResult, Rules
+from busbw.hunt.screen import Screen, counts, lower_median
+from busbw.hunt.side import slow_side
+from busbw.model.hunt import LATENCY, RoundResult, Rules
 
 _NORMAL_95: Final = 1.96
 # A part of a pair alone: no third one tells which of the two it is.
@@ -34,11 +35,11 @@ class Suspect:
     """A part (or the path between two) that fresh tests confirmed, or could not (``confirmed`` False).
 
     ``loss`` is a share: of bandwidth what is missing, of latency by what it is longer; of resent segments
-    the number over those of the others. ``low`` and ``high`` are its 95 % interval. ``partners`` are
-    the parts of its fresh tests. ``direction`` is ``sends`` or ``receives`` where only one of them is slow,
-    ``lanes`` the lanes that are slow where others are not. ``also`` is its loss by other metrics that say the
-    same of it: what is late and loses packets, say.
-    ``slow_fresh`` of its ``fresh`` tests were slow.
+    the number over those of the others. ``low`` and ``high`` are its 95 % interval. ``partners`` are the
+    parts of its fresh tests. ``direction`` is ``sends`` or ``receives`` where only one of them is slow,
+    ``lanes`` the lanes that are slow where others are not: the loss is theirs then. ``also`` is its loss by
+    other metrics that say the same of it: what is late and loses packets, say. ``slow_fresh`` of its ``fresh``
+    tests were slow.
     ``leaf``: meant is the switch that the parts share; ``passed_inside`` of them were as quick as others
     among themselves.
     """
@@ -165,13 +166,12 @@ def _suspects(standing: Standing, state: State) -> tuple[Suspect, ...]:
 
 
 def _suspect(candidate: Candidate, found: Screen) -> Suspect:
-    tests = max(1, len(candidate.fresh))
-    half = _NORMAL_95 * found.sigma / math.sqrt(tests)
-    low, middle, high = (found.loss(candidate.effect + shift) for shift in (-half, 0.0, half))
+    side = slow_side(candidate, found)
+    half = _NORMAL_95 * side.sigma / math.sqrt(max(1, len(candidate.fresh)))
+    low, middle, high = (found.loss(side.effect + shift) for shift in (-half, 0.0, half))
     partners = tuple(
         test.other if test.one == candidate.parts[0] else test.one for _, test in candidate.fresh
     )
-    direction, lanes = _where(candidate, found)
     return Suspect(
         candidate.parts,
         found.metric,
@@ -182,31 +182,8 @@ def _suspect(candidate: Candidate, found: Screen) -> Suspect:
         sum(residual > found.cut for residual in candidate.screened),
         len(candidate.screened),
         candidate.state is State.CONFIRMED,
-        direction,
-        lanes,
+        side.direction,
+        side.lanes,
         fresh=len(candidate.fresh),
         slow_fresh=sum(residual > found.cut for residual, _ in candidate.fresh),
     )
-
-
-def _where(candidate: Candidate, found: Screen) -> tuple[str, tuple[int, ...]]:
-    """Which direction of a part is slow, and which of its lanes, where others pass in every fresh test."""
-    if len(candidate.parts) > 1 or not candidate.fresh or candidate.metric != BANDWIDTH:
-        return "", ()
-    excess = [_excess(test, candidate.parts[0], residual, found.metric) for residual, test in candidate.fresh]
-    slow = [
-        [all(each[way][lane] > found.cut for each in excess) for lane in range(len(excess[0][way]))]
-        for way in (0, 1)
-    ]
-    ways = [any(lanes) for lanes in slow]
-    of_lane = [any(both) for both in zip(*slow, strict=True)]
-    lanes = tuple(lane for lane, is_slow in enumerate(of_lane) if is_slow)
-    direction = "" if all(ways) or not any(ways) else ("sends" if ways[0] else "receives")
-    return direction, lanes if 0 < len(lanes) < len(of_lane) else ()
-
-
-def _excess(test: PairTest, part: int, residual: float, metric: str) -> Directions:
-    """What each lane took longer than a healthy pair, away from the part and towards it."""
-    centre = value(test, metric) - residual
-    there, back = (tuple(math.log(ns) - centre for ns in lanes) for lanes in test.times_ns[metric])
-    return (there, back) if test.one == part else (back, there)
