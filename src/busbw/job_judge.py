@@ -38,6 +38,8 @@ def judge(following: Following) -> tuple[ExitCode, Event | None]:
         return following.given_up.exit_code, error_event(following.given_up)
     if session.is_out_of_time(story) and not story.interrupted:
         return session.judge(story, state.host)  # what the engine says is of our cancelling
+    if story.waiting and not story.interrupted:
+        return session.judge(story, state.host)  # what engine and launcher know is who of them left first
     if (failed := _lost_peer(following)) is not None:
         return failed.exit_code, error_event(failed)
     code, error = session.judge(story, state.host)  # this host, where the front is, has no rank to blame

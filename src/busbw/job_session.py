@@ -260,7 +260,7 @@ def _hear(item: Event, following: Following, *, is_shown: bool = False) -> None:
     elif kind == EventKind.END:
         story.end = item
     elif kind == EventKind.HEADER:
-        story.connected = True
+        story.connect(item)
     elif kind == EventKind.CASE:
         story.finished += 1
     if not is_shown:

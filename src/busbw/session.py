@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
-from busbw.errors import BusbwError, ExitCode, RankFailed
+from busbw.errors import BusbwError, ExitCode, RankFailed, UndecidedError
 from busbw.launchers.base import LaunchRequest
 from busbw.launchers.deaths import Death, last_words, read_death
 from busbw.launchers.interrupt import Interrupt
@@ -48,6 +48,7 @@ class Story:
     errors: list[Event] = field(default_factory=list)
     end: Event | None = None
     hello: dict[int, tuple[int, str]] = field(default_factory=dict)  # process id -> rank, host
+    places: dict[int, str] = field(default_factory=dict)  # rank -> host, once all are connected
     exits: dict[int, int] = field(default_factory=dict)  # process of the request -> code
     output: list[str] = field(default_factory=list)  # what was no event
     connected: bool = False  # all ranks were there
@@ -63,6 +64,16 @@ class Story:
         """Note that the launch is to be ended."""
         self.out_of_time_s = limit_seconds
         self.last_words = tuple(line for line in self.output if line.strip())[-LAST_LINES:]
+
+    @property
+    def waiting(self) -> dict[int, Event]:
+        """What ranks say for whom a round of a hunt does not end; they leave then, and are not what hangs."""
+        return {int(item["rank"]): item for item in self.errors if item.get("waits")}
+
+    def connect(self, header: Event) -> None:
+        """All ranks are there, and where."""
+        self.connected = True
+        self.places = {int(rank["rank"]): str(rank["host"]) for rank in header["world"]["ranks"]}
 
     @property
     def has_gone_wrong(self) -> bool:
@@ -196,6 +207,8 @@ def _take_line(line: Line, story: Story, show: Emit, log: TextIO) -> None:
     elif kind == EventKind.END:
         story.end = item
     else:
+        if kind == EventKind.HEADER:
+            story.connect(item)
         story.connected = True
         story.finished += kind == EventKind.CASE
         show(item)
@@ -206,6 +219,7 @@ def judge(story: Story, host: str) -> tuple[ExitCode, Event | None]:
     ``host`` is where the ranks are that say nothing of it, empty where that is not known.
 
     What a rank said about itself tells more than its exit, and its exit more than what others saw of it.
+    Where all ranks wait, none of them is the cause, whatever ended while they left.
     """
     if story.interrupted:
         return ExitCode.INTERRUPTED, None
@@ -215,14 +229,19 @@ def judge(story: Story, host: str) -> tuple[ExitCode, Event | None]:
             hint="look at log/ in the run folder, or give it more time",
         )
         return late.exit_code, {**error_event(late), "last_words": list(story.last_words)}
+    if (long := _too_long_a_round(story)) is not None:
+        return long.exit_code, error_event(long)
     own = [error for error in story.errors if not error.get("peer_lost")]
     if own:
         return ExitCode(int(own[0]["exit_code"])), own[0]
     if (hung := _who_is_silent(story)) is not None:
         return hung.exit_code, error_event(hung)
     death = _find_death(story, host)
-    if death is not None:
+    if death is not None and not _has_waited(death, story):
         return ExitCode.RANK_FAILED, error_event(_describe(death, story))
+    if story.waiting:
+        some = _some_wait(story)
+        return some.exit_code, error_event(some)
     if story.errors:
         return ExitCode(int(story.errors[0]["exit_code"])), story.errors[0]
     if story.end is not None:
@@ -251,22 +270,50 @@ def _how_far(story: Story) -> str:
     return "no rank had said anything"
 
 
+def _too_long_a_round(story: Story) -> UndecidedError | None:
+    """Where every rank says that it waits, nobody is stopped: there is nobody to name."""
+    if not story.waiting or not story.places or story.places.keys() - story.waiting.keys():
+        return None
+    doing = _first_words(story)
+    return UndecidedError(
+        f"all {len(story.waiting)} ranks waited: {doing} (--round-timeout)",
+        hint="give a smaller -b or a longer --round-timeout, or look for a link that carries next to nothing",
+    )
+
+
+def _first_words(story: Story) -> str:
+    return str(next(iter(story.waiting.values()))["message"])
+
+
 def _who_is_silent(story: Story) -> RankFailed | None:
     """Where ranks say that they wait, the one that hangs is the one that says nothing."""
-    waiting = {int(item["rank"]): item for item in story.errors if item.get("waits")}
-    silent = {rank: host for rank, host in story.hello.values() if rank not in waiting}
+    waiting = story.waiting
+    silent = {rank: host for rank, host in story.places.items() if rank not in waiting}
     if not waiting or not silent or len(silent) > len(waiting):
         return None
     hosts = list(dict.fromkeys(silent.values()))
     ranks = ", ".join(map(str, sorted(silent)))
     who = f"rank{'s' * (len(silent) > 1)} {ranks} on {', '.join(hosts)}"
-    first = next(iter(waiting.values()))
-    one = len(hosts) == 1
+    one, doing = len(hosts) == 1, _first_words(story)
     return RankFailed(
-        f"{who} said nothing while {len(waiting)} others waited: {first['message']}",
+        f"{who} said nothing while {len(waiting)} others waited: {doing}",
         hint="look at that host: a stopped process, a hung driver or a cut network",
         rank=min(silent) if one else None,
         host=hosts[0] if one else "",
+    )
+
+
+def _has_waited(death: Death, story: Story) -> bool:
+    """Whether this end is that of a rank that said that it waits, and left."""
+    return bool(story.waiting) and (death.rank in story.waiting or death.code == ExitCode.RANK_FAILED)
+
+
+def _some_wait(story: Story) -> RankFailed:
+    """Too few told that they wait to say who hangs."""
+    ranks, doing = ", ".join(map(str, sorted(story.waiting))), _first_words(story)
+    return RankFailed(
+        f"only rank{'s' * (len(story.waiting) > 1)} {ranks} waited: {doing}",
+        hint="look at log/ in the run folder for what ended the others",
     )
 
 

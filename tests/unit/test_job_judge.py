@@ -60,6 +60,24 @@ def test_the_rank_that_the_engine_saw_end_is_named(following: Following) -> None
     assert (error["message"], error["rank"], error["host"], error["hint"]) == (why, 1, "h3", "look at log/")
 
 
+def test_who_leaves_a_round_that_does_not_end_is_not_what_failed(following: Following) -> None:
+    """The engine sees ranks end that waited, and one of them first."""
+    places = {0: "h1", 1: "h2", 2: "h3"}
+    said = [
+        event(EventKind.ERROR, message="round 1", hint="", rank=rank, host=host, exit_code=5, peer_lost=True)
+        for rank, host in places.items()
+    ]
+    following.story.places = places
+    why = "rank 1 on h2 ended first, and the launcher ended the others"
+    following.state = JobState(Phase.ENDED, why, code=5, rank=1, host="h2")
+    following.story.errors[:] = [{**item, "waits": True} for item in said]
+    code, error = judge(following)
+    assert (code, error["host"] if error else None) == (ExitCode.UNDECIDED, "")
+    del following.story.errors[2]
+    code, error = judge(following)
+    assert (code, error["host"] if error else None) == (ExitCode.RANK_FAILED, "h3")
+
+
 def test_a_time_limit_is_told_where_the_ranks_only_know_that_they_were_ended(following: Following) -> None:
     following.story.errors.clear()
     following.story.end = event(EventKind.END, exit_code=130, status="interrupted")

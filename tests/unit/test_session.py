@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from busbw.errors import ExitCode, SiteError
+from busbw.errors import ExitCode, RankFailed, SiteError
 from busbw.launchers.base import Command, LaunchRequest
 from busbw.model.event import Event, EventKind, event
 from busbw.session import Story, judge
@@ -116,9 +116,11 @@ def waiting(rank: int) -> Event:
     return {**error_event(said, peer_lost=True), "waits": True}
 
 
+PLACES = {0: "a", 1: "b", 2: "c"}
+
+
 def test_who_says_nothing_while_others_wait_is_what_hangs() -> None:
-    hello = {500: (0, "a"), 501: (1, "b"), 502: (2, "c")}
-    told = story("mpi", errors=[waiting(0), waiting(1)], hello=hello, exits={0: 5}, output=HYDRA)
+    told = story("mpi", errors=[waiting(0), waiting(1)], places=PLACES, exits={0: 5}, output=HYDRA)
     code, error = judge(told, "here")
     assert code is ExitCode.RANK_FAILED
     assert error is not None
@@ -126,12 +128,33 @@ def test_who_says_nothing_while_others_wait_is_what_hangs() -> None:
     assert error["message"].startswith("rank 2 on c said nothing while 2 others waited: round 2 with c")
 
 
-def test_nobody_is_named_where_all_wait_or_most_are_silent() -> None:
-    hello = {500: (0, "a"), 501: (1, "b"), 502: (2, "c")}
-    for errors in ([waiting(0), waiting(1), waiting(2)], [waiting(0)]):
-        _, error = judge(story("mpi", errors=errors, hello=hello, exits={0: 5}), "here")
+def test_nobody_is_named_where_all_wait() -> None:
+    """Whoever left first, and whatever one of them said of a wait that it gave up."""
+    own = error_event(RankFailed("no completion within 30 s", rank=1, host="b"))
+    everybody = [waiting(0), waiting(1), waiting(2)]
+    for errors in (everybody, [*everybody, own]):
+        told = story("mpi", errors=errors, places=PLACES, exits={0: 5}, output=HYDRA, first_dead=0)
+        code, error = judge(told, "here")
+        assert code is ExitCode.UNDECIDED
         assert error is not None
-        assert "said nothing" not in error["message"]
+        assert (error["rank"], error["host"]) == (None, "")
+        assert error["message"].startswith("all 3 ranks waited: round 2 with c: no end within 30 s")
+        assert error["hint"].startswith("give a smaller -b or a longer --round-timeout")
+
+
+def test_who_waited_is_not_what_died() -> None:
+    """Of three ranks one waits and leaves first: that says nothing of it, and little of the others."""
+    for seen in ({"first_dead": 0}, {"exits": {0: 5}}):
+        told = story("mpi", errors=[waiting(0)], places=PLACES, **seen)
+        code, error = judge(told, "here")
+        assert code is ExitCode.RANK_FAILED
+        assert error is not None
+        assert (error["rank"], error["host"]) == (None, "")
+        assert error["message"].startswith("only rank 0 waited: round 2 with c")
+    told = story("mpi", errors=[waiting(0)], places=PLACES, output=HYDRA, hello={500: (2, "c")}, first_dead=2)
+    _, error = judge(told, "here")
+    assert error is not None
+    assert error["message"] == "rank 2 on c was killed by SIGKILL"
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ class Hunt:
     A test is ``samples`` of as many messages of ``size_bytes`` as take ``sample_ns``, each way, of which the
     best counts, and ``small_blocks`` blocks of ``small_calls`` exchanges of ``small_bytes``, of which the
     mean does, and the best block. ``wait`` is how a rank waits in MPI: spin, sleep, or auto: it sleeps where
-    a message takes long. A round that takes longer than ``timeout_s`` has a part in it that hangs.
+    a message takes long. A round may take ``timeout_s``: of a longer one, whoever says nothing hangs.
     """
 
     kind: str

@@ -54,3 +54,4 @@ def _timer(seconds: float, act: Callable[[], None]) -> Iterator[None]:
         yield
     finally:
         timer.cancel()
+        timer.join()  # once it has begun to act, what ends after all is too late

@@ -102,7 +102,7 @@ class _Rank:
         member = world.members[world.rank]
         error = RankFailed(
             f"{doing}: no end within {seconds:g} s",
-            hint="look for what hangs there, or give --round-timeout more",
+            hint="look for what hangs there, or give a smaller -b or a longer --round-timeout",
             rank=member.rank,
             host=member.host,
         )

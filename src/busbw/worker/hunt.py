@@ -41,6 +41,7 @@ from busbw.planning.rounds import rail_rounds, turn, turns
 from busbw.probes.host import queued_ns, stalled_ns
 from busbw.probes.tcp import resent_segments
 from busbw.worker.measure import agreed_call_ns
+from busbw.worker.round_time import LOOKS, refuse_long
 from busbw.world.mpi import MpiWorld
 
 if TYPE_CHECKING:
@@ -195,6 +196,8 @@ class _Tester:
             else:
                 self._test(own, there, back)
             told = self.world.gather(json.dumps(own).encode())
+            # Who left before the others would say nothing of a round that does not end, as if it hung.
+            self.world.barrier()
         if told is None:
             return None
         everyone = [json.loads(each) for each in told]
@@ -232,8 +235,9 @@ class _Tester:
     def _find_pace(self, pairs: tuple[tuple[int, int], ...]) -> None:
         """How many messages make a sample, and how long a wait may sleep: from a few, of the slowest pair."""
         with self._prepared(pairs, self.hunt.size_bytes, _LEAST_PAUSE_NS * self._sleeps) as prepared:
-            call_ns = min(agreed_call_ns(prepared, self.world, 1) for _ in range(2))
+            call_ns = min(agreed_call_ns(prepared, self.world, 1) for _ in range(LOOKS))
         self._calls = min(_MOST_CALLS, math.ceil(self.hunt.sample_ns / call_ns))
+        refuse_long(self.hunt, self._calls, call_ns)
         pause_ns = min(_MOST_PAUSE_NS, round(call_ns / _LOOKS))
         if self._sleeps:
             self._pause_ns = max(pause_ns, _SMALL_PAUSE_NS)

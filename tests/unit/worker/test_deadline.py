@@ -31,6 +31,20 @@ def test_a_case_that_takes_longer_is_told_from_another_thread(case: Callable[...
     assert thread != threading.current_thread().name
 
 
+def test_what_ends_while_its_lateness_is_told_is_late(case: Callable[..., Case]) -> None:
+    """Acting ends the process; until then nobody goes on with what came too late."""
+    began, told = threading.Event(), []
+
+    def act(late: Case, seconds: float) -> None:
+        began.set()
+        threading.Event().wait(0.1)
+        told.append((late, seconds))
+
+    with Deadline(0.01, act).for_case(case()):
+        assert began.wait(10)
+    assert len(told) == 1
+
+
 def test_a_case_in_time_is_not(case: Callable[..., Case]) -> None:
     expired = Expired()
     deadline = Deadline(0.1, expired)
