@@ -80,15 +80,17 @@ def parse_duration(text: str, flag: str = "") -> float:
     return float(match.group(1)) * _SECONDS[match.group(2)]
 
 
-def parse_fraction(text: str, flag: str = "") -> float:
-    """A share of one in ``text``, which ``flag`` was given: "1%", "0.01"."""
+def parse_fraction(text: str, flag: str = "", *, below: float = 1.0) -> float:
+    """A share of one in ``text``, which ``flag`` was given: "1%", "0.01"; of what can be many times longer,
+    ``below`` more than one.
+    """
     stripped = text.strip()
     try:
         value = float(stripped.removesuffix("%")) / (100 if stripped.endswith("%") else 1)
     except ValueError as error:
         raise UsageError(f"{_of(flag)}not a fraction: {text!r}", hint="write 1% or 0.01") from error
-    if not 0 < value < 1:
-        raise UsageError(f"{_of(flag)}{text!r} is not between 0 and 1", hint="write 1% or 0.01")
+    if not 0 < value < below:
+        raise UsageError(f"{_of(flag)}{text!r} is not between 0 and {below:g}", hint="write 1% or 0.01")
     return value
 
 

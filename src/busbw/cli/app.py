@@ -9,6 +9,7 @@ from cyclopts import App, Group, Token
 from cyclopts.config import Env
 
 from busbw._version import __version__
+from busbw.cli.of_hunts import of_hunts
 from busbw.cli.preset_values import PresetValues
 from busbw.cli.whole_numbers import counts, whole_numbers
 
@@ -43,6 +44,7 @@ class Variables(Env):
 
 # Where flags of a run come from when the command line does not have them.
 OF_A_RUN: Final = (Variables("BUSBW_", command=False, show=False), PresetValues(), whole_numbers, counts)
+OF_A_HUNT: Final = (OF_A_RUN[0], PresetValues(), of_hunts, whole_numbers, counts)
 
 
 def examples(*lines: str, note: str = "") -> str:

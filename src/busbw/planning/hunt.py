@@ -17,6 +17,9 @@ from busbw.units import parse_duration, parse_fraction, parse_size
 # Long enough a message that the wire decides, short enough a test that a round takes a moment.
 _DEFAULT_SIZE: Final = {"nccl": 64 << 20, "mpi": 4 << 20, "null": 4 << 20}
 
+# Latency that is so many times longer is a message that hangs.
+_MOST_TIMES: Final = 1000.0
+
 # By kind of hunt. Where nothing goes over TCP, nothing is resent.
 _METRICS: Final = {
     "isolate": (*METRICS, RESENT),
@@ -30,7 +33,7 @@ def make_hunt_plan(settings: RunSettings, backend: str) -> Plan:
     kind, own = HuntSettings.from_word(settings.hunt)
     if settings.format == "csv" and kind != "pairs":
         raise UsageError(f"--format csv is of pairs, not of {kind}", hint="use --format json")
-    text = settings.minbytes or settings.maxbytes
+    text = settings.minbytes
     size_bytes = parse_size(text, "-b") if text else _DEFAULT_SIZE[backend]
     if size_bytes < 4:
         raise UsageError(f"-b {text} is less than an element", hint="give -b 4 or more")
@@ -60,7 +63,7 @@ def make_hunt_plan(settings: RunSettings, backend: str) -> Plan:
 
 def make_rules(own: HuntSettings, seed: int, metrics: tuple[str, ...] = METRICS) -> Rules:
     """When a part is slow. Raises UsageError."""
-    slower = parse_fraction(own.slower, "--slower")
+    slower = parse_fraction(own.slower, "--slower", below=_MOST_TIMES)
     floors = Rules().floors | {
         BANDWIDTH: parse_fraction(own.loss, "--loss"),
         LATENCY: slower,

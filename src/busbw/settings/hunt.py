@@ -21,13 +21,17 @@ class HuntSettings:
         str, Parameter(group=HUNT, help="The least share of bandwidth whose loss is worth naming.")
     ] = "5%"
     slower: Annotated[
-        str, Parameter(group=HUNT, help="The least share by which longer latency is worth naming.")
+        str,
+        Parameter(
+            group=HUNT, help="The least share by which longer latency is worth naming; 100% is twice as long."
+        ),
     ] = "50%"
     rounds: Annotated[
         int, Parameter(group=HUNT, help="Most rounds of random pairs; the noise decides how many it takes.")
     ] = 8
     round_timeout: Annotated[
-        str, Parameter(group=HUNT, help="A round that takes longer has a part in it that hangs.")
+        str,
+        Parameter(group=HUNT, help="How long a round may take. Of a longer one, whoever says nothing hangs."),
     ] = "30s"
     wait: Annotated[
         WaitName,

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 from cyclopts import Parameter
 
-from busbw.cli.app import FLAGS, OF_A_RUN, app, examples
+from busbw.cli.app import FLAGS, OF_A_HUNT, OF_A_RUN, app, examples
 from busbw.cli.preset_values import PresetValues
 from busbw.cli.whole_numbers import counts, whole_numbers
 from busbw.errors import ExitCode
@@ -113,7 +113,7 @@ ISOLATE_EXAMPLES: Final = (
 
 @app.command(
     help=ISOLATE_HELP,
-    config=OF_A_RUN,
+    config=OF_A_HUNT,
     help_epilogue=examples(*ISOLATE_EXAMPLES),
 )
 def isolate(
@@ -155,7 +155,7 @@ def isolate(
 
 PAIRS_HELP: Final = (
     "The matrix of all pairs: bandwidth one way and both ways, and latency, in one launch.\n\n"
-    "Takes the flags of `busbw run`; pairs of hosts, or on one host of its ranks."
+    "Takes flags of `busbw run`; pairs of hosts, or on one host of its ranks."
 )
 PAIRS_EXAMPLES: Final = (
     "busbw pairs -b 64M",
@@ -166,7 +166,7 @@ PAIRS_EXAMPLES: Final = (
 
 @app.command(
     help=PAIRS_HELP,
-    config=OF_A_RUN,
+    config=OF_A_HUNT,
     help_epilogue=examples(*PAIRS_EXAMPLES),
 )
 def pairs(
@@ -186,7 +186,7 @@ def pairs(
 RAILS_HELP: Final = (
     "Bandwidth of every rail and every host: rings over the hosts, one in each rail, all at once, and then"
     " rings within each host.\n\n"
-    "A rail is the ranks of one number on their hosts. Takes the flags of `busbw run`."
+    "A rail is the ranks of one number on their hosts. Takes flags of `busbw run`."
 )
 RAILS_EXAMPLES: Final = (
     "busbw rails --on slurm -N 8 --ranks-per-node 8 -b 64M",
@@ -196,7 +196,7 @@ RAILS_EXAMPLES: Final = (
 
 @app.command(
     help=RAILS_HELP,
-    config=OF_A_RUN,
+    config=OF_A_HUNT,
     help_epilogue=examples(*RAILS_EXAMPLES),
 )
 def rails(
