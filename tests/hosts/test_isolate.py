@@ -139,18 +139,39 @@ def test_a_lost_host_is_a_finding_and_the_hunt_goes_on(six_hosts: Any, how: str)
     assert "h5: lost during the hunt" in front.out
 
 
+@pytest.mark.parametrize(
+    ("size", "limit", "said"),
+    [
+        ("4M", "1s", "a round takes 2."),  # known from the pace: 14 messages of 0.17 s
+        ("64M", "2s", "all 6 ranks waited: round 1 with h"),  # one message takes 2.7 s
+    ],
+)
+def test_a_round_that_is_merely_long_costs_nobody_its_place(
+    six_hosts: Any, size: str, limit: str, said: str
+) -> None:
+    shape(six_hosts)
+    front = six_hosts.start("isolate", *ON, "-b", size, "--round-timeout", limit)
+    assert front.finish() == 3, front.err
+    assert said in front.err
+    assert "give a smaller -b" in front.err
+    assert "lost" not in front.err
+    assert front.err.count("submitted hosts job") == 1
+    assert six_hosts.record()["findings"] == []
+
+
 def test_two_lost_hosts_are_both_left_out(six_hosts: Any) -> None:
     """The one whose rank is heard to end first is left out, and then the other cannot be reached any more."""
     shape(six_hosts)
     front = six_hosts.start(
-        "isolate", *ON, "-b", "4M", "--round-timeout", "20s", "--set", "connect-timeout=3"
+        *("isolate", *ON, "-b", "4M", "--round-timeout", "20s", "--set", "connect-timeout=3"),
+        *("--format", "json"),
     )
     front.until(lambda: "round 1, screen" in front.err)
     six_hosts.hosts.kill("h5")
     for pid in six_hosts.ranks("h2"):
         os.kill(pid, signal.SIGKILL)
     assert front.finish() == 1, front.err
-    record = six_hosts.record()
+    record = json.loads(front.out)  # one document, of the last launch
     assert record["status"] == "complete"
     lost = {finding["host"] for finding in record["findings"] if finding["check"] == "lost"}
     assert lost == {"h2", "h5"}

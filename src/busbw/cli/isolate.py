@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
+from contextlib import redirect_stdout
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TextIO
 
 from busbw.cli.run import run
 from busbw.errors import ExitCode, SiteError, UsageError
@@ -14,34 +16,64 @@ from busbw.model.event import Event, EventKind
 from busbw.model.finding import Finding, Severity
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from busbw.settings.hunt import HuntSettings
     from busbw.settings.launch import LaunchSettings
     from busbw.settings.run import RunSettings
 
 CHECK: Final = "lost"
+_DOCUMENTS: Final = ("json", "csv")  # formats of which a reader takes one
 
 
 def hunt(
     kind: str, own: HuntSettings, settings: RunSettings, launch: LaunchSettings, argv: tuple[str, ...]
 ) -> ExitCode:
     """Hunt until it is over. A host that dies or hangs is a finding, and the hunt begins again without it,
-    where this process can say so (launchers.leave_out).
+    where this process can say so (launchers.leave_out). A document is that of the last launch: its record
+    has who was lost.
     """
     hunted = replace(settings, hunt=own.to_word(kind))
+    if launch.on is None or settings.format not in _DOCUMENTS:
+        return _hunt(kind, hunted, launch, argv, lambda: sys.stdout)
+    documents: list[io.StringIO] = []
+
+    def next_document() -> TextIO:
+        documents.append(io.StringIO())
+        return documents[-1]
+
+    try:
+        return _hunt(kind, hunted, launch, argv, next_document)
+    finally:
+        sys.stdout.write(next(filter(None, (each.getvalue() for each in reversed(documents))), ""))
+
+
+def _hunt(
+    kind: str,
+    settings: RunSettings,
+    launch: LaunchSettings,
+    argv: tuple[str, ...],
+    out: Callable[[], TextIO],
+) -> ExitCode:
+    """Launch after launch; each writes to an ``out`` of its own."""
     lost: tuple[Finding, ...] = ()
     while True:
         heard: list[Event] = []
+        refused: SiteError | None = None
         try:
-            code = run((kind,), hunted, launch, argv, hear=heard.append, before=lost)
+            with redirect_stdout(out()):
+                code = run((kind,), settings, launch, argv, hear=heard.append, before=lost)
             host, why = lost_host(heard)
         except SiteError as error:
             # Another host that went with the first, and whose neighbour was heard before it.
             if not lost or not error.host:
                 raise
-            code, host, why = ExitCode.RANK_FAILED, error.host, error.message
+            refused, code, host, why = error, ExitCode.RANK_FAILED, error.host, error.message
         node = node_of(heard, host)
         rest = without(launch, host, node) if code is ExitCode.RANK_FAILED and host else None
         if rest is None:
+            if refused is not None:
+                raise refused
             return _of_what_is_left(code, lost)
         claim = f"{host}: lost during the hunt: {why}"
         lost = (*lost, Finding(Severity.ERROR, claim, hint=_leave_out(node), host=host, check=CHECK))
@@ -97,11 +129,13 @@ def simulate(
     """
     from busbw.hunt.trial import trial
     from busbw.planning.hunt import make_rules
+    from busbw.planning.values import at_least
     from busbw.units import parse_fraction
 
     if parts < 4 or not 0 <= bad < parts or hunts < 1:
         raise UsageError(
-            f"{hunts} hunts among {parts} parts of which {bad} are slow", hint="give 4 parts or more, -N 64"
+            f"{hunts} hunts among {parts} parts of which {bad} are slow",
+            hint="give 4 parts or more, as in --simulate 64 --bad 1 --hunts 100",
         )
     if per_switch and not (2 <= per_switch <= parts // 2 and bad <= parts // per_switch):
         raise UsageError(
@@ -110,7 +144,7 @@ def simulate(
         )
     if format_name not in ("table", "json"):
         raise UsageError(f"--format {format_name} has no form for simulated hunts", hint="use table or json")
-    rules = make_rules(own, seed or 0)
+    rules = make_rules(own, at_least("--seed", seed or 0, 0))
     shares = (parse_fraction(own.loss, "--loss"), parse_fraction(noise, "--noise"))
     found = trial(rules, parts, bad, *shares, hunts, per_leaf=per_switch)
     if format_name == "json":

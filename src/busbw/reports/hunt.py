@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, TextIO
 
 from busbw.model.event import Event, EventKind
-from busbw.model.hunt import BANDWIDTH, METRICS
+from busbw.model.hunt import BANDWIDTH, LATENCY, METRICS, Hunt
 from busbw.model.plan import Plan
 from busbw.model.record import WorldInfo
 from busbw.record.folder import RUN_FILE
@@ -99,14 +99,22 @@ def header_lines(plan: Plan, world: WorldInfo, version: str) -> list[str]:
     first = world.ranks[0]
     library = f"{first.library} {first.library_version}".strip()
     where = f"{world.size} on {len(world.hosts)} host{'s' * (len(world.hosts) > 1)}"
-    hunt, floor = plan.hunt, plan.hunt.rules.floors[BANDWIDTH]
-    wide = f"{format_size(hunt.size_bytes)} each way, second best of {hunt.samples} samples"
-    small = f"{hunt.small_bytes} B, mean of {hunt.small_blocks * hunt.small_calls}"
     return [
         f"# busbw {version}: {plan.hunt.kind}, backend {plan.backend}, {library}",
         f"# ranks    {where}, world {world.kind}, started by {world.launcher}",
-        f"# test     {wide}; {small}; worth naming: {floor:.0%} of bandwidth",
+        f"# test     {_test_words(plan.hunt)}",
     ]
+
+
+def _test_words(hunt: Hunt) -> str:
+    """What a test is, and what is worth naming where that is judged."""
+    ways = "" if hunt.kind == "rails" else " each way"
+    words = [f"{format_size(hunt.size_bytes)}{ways}, second best of {hunt.samples} samples"]
+    if LATENCY in hunt.rules.metrics:
+        words.append(f"{hunt.small_bytes} B, mean of {hunt.small_blocks * hunt.small_calls}")
+    if hunt.kind == "isolate":
+        words.append(f"worth naming: {hunt.rules.floors[BANDWIDTH]:.0%} of bandwidth")
+    return "; ".join(words)
 
 
 def rounds_of(kind: str, parts: int, hosts: Sequence[str]) -> int:
@@ -174,7 +182,8 @@ class MatrixCsvDisplay(HuntDisplay):
         if self._plan.hunt.kind == "pairs" and self._rounds:
             writer.writerows(rows(self._rounds, self._plan.hunt.size_bytes))
         self._rows.flush()
-        return [f"# record   {folder}"]
+        found = (line for finding in self._findings for line in finding_lines(finding))
+        return [*found, f"# record   {folder}"]
 
 
 class HuntJsonDisplay(HuntDisplay):

@@ -9,16 +9,20 @@ from typing import Any
 import pytest
 from busbw_testing.runs import NULL, start
 
-from busbw.cli.isolate import lost_host, node_of
+from busbw.cli.isolate import hunt, lost_host, node_of
 from busbw.cli.main import main
 from busbw.errors import ExitCode, RankFailed
 from busbw.launchers.leave_out import without
-from busbw.model.event import EventKind, event
+from busbw.model.event import Emit, EventKind, event
+from busbw.model.finding import Finding
+from busbw.settings.hunt import HuntSettings
 from busbw.settings.launch import LaunchSettings
+from busbw.settings.run import RunSettings
 from busbw.worker.lead import error_event
 
 MPI = ("--backend", "mpi", "--wait", "sleep", "--no-preflight")
 RANKS = 5
+PRESETS = "family: own\npresets: {sweep: {run: {minbytes: 8, maxbytes: 16G, stepfactor: 2}}}"
 
 
 def lines_of(text: str) -> list[str]:
@@ -91,6 +95,7 @@ def test_every_pair_is_in_the_matrix(tmp_path: Path) -> None:
 def test_the_matrix_of_scripted_times_is_even(tmp_path: Path) -> None:
     done = start(tmp_path, "pairs", "--backend", "null", "--world", "nccl", "--ranks", "4", "-b", "1M")
     assert done.returncode == 0
+    assert "# test     1 MiB each way, second best of 5 samples; 8 B, mean of 500\n" in done.stdout
     ns = 1000 + (1 << 20) // 100
     assert f"# median {(1 << 20) / ns:.3g} GB/s; worst {(1 << 20) / ns:.3g} GB/s" in done.stdout
 
@@ -100,6 +105,7 @@ def test_rails_of_one_host_are_a_ring(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "received from the rank left of it (the first from the last), all hosts at once" in done.stdout
     assert "round 3, nodes: 1 pairs of ranks" in done.stderr
+    assert "# test     1 MiB, second best of 5 samples\n" in done.stdout
     assert "rail 2" in done.stdout
     rate = f"{(1 << 20) / (1000 + (1 << 20) // 100):.2f}"
     assert done.stdout.count(rate) == 3 + 1 + 3
@@ -135,18 +141,43 @@ def test_a_simulated_hunt_starts_nothing(tmp_path: Path, capsys: Any) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("isolate", "--simulate", "3"), "give 4 parts or more"),
+        (("isolate", "--simulate", "3"), "--simulate 64"),
+        (("isolate", "--simulate", "16", "--seed", "-4"), "--seed -4"),
+        (("isolate", "--simulate", "16", "-N", "4"), "-N 4 says nothing to `busbw isolate --simulate`"),
+        (("isolate", "--simulate", "16", "-b", "4M"), "-b 4M says nothing to `busbw isolate --simulate`"),
+        (("isolate", "--bad", "3", *NULL), "--bad 3 says nothing to `busbw isolate`"),
+        (("isolate", "--hunts", "3", *NULL), "add --simulate 64"),
+        (("isolate", "-d", "half", *NULL), "-d half says nothing to `busbw isolate`"),
+        (("pairs", "--groups", "FILE", *NULL), "--groups FILE says nothing to `busbw pairs`"),
+        (("rails", "-e", "1M", *NULL), "give one size, -b 64M"),
+        (("isolate", "--slower", "100000%", *NULL), "is not between 0 and 1000"),
         (("isolate", "--simulate", "16", "--per-switch", "9"), "give 2 switches or more"),
         (("isolate", "--simulate", "16", "--format", "csv"), "no form for simulated hunts"),
         (("isolate", "--loss", "0%", *NULL), "'0%' is not between 0 and 1"),
         (("isolate", "--format", "csv", *NULL), "--format csv is of pairs"),
         (("isolate", "-b", "2", *NULL), "-b 2 is less than an element"),
-        (("pairs", "--rounds", "1", *NULL), "--rounds"),
+        (("isolate", "--rounds", "1", *NULL), "--rounds 1"),
+        (("pairs", "--rounds", "4", *NULL), "--rounds 4 says nothing to `busbw pairs`"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(capsys: Any, words: tuple[str, ...], said: str) -> None:
     assert main(list(words)) == ExitCode.USAGE
     assert said in capsys.readouterr().err
+
+
+def test_what_holds_for_every_command_is_no_mistake_of_a_hunt(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any
+) -> None:
+    """A variable, and the sweep of a preset: 8 B are no size for a hunt."""
+    presets = tmp_path / "own.yaml"
+    presets.write_text(PRESETS)
+    monkeypatch.setenv("BUSBW_PRESET_FILES", str(presets))
+    monkeypatch.setenv("BUSBW_DATATYPE", "half")
+    words = ["isolate", "--preset", "own/sweep", "--slower", "100%", *NULL, "--dry-run", "--format", "json"]
+    assert main(words) == 0
+    plan = json.loads(capsys.readouterr().out)["plan"]
+    assert plan["hunt"]["size_bytes"] == 4 << 20
+    assert plan["hunt"]["rules"]["floors"]["latency"] == 1.0
 
 
 def test_a_lost_host_is_left_out_where_hosts_are_named() -> None:
@@ -161,6 +192,47 @@ def test_a_lost_host_is_left_out_where_hosts_are_named() -> None:
     ]
     assert lost_host(heard) == ("b", "rank 1 on b was killed by SIGKILL")
     assert lost_host(heard[:1]) == ("", "")
+
+
+@pytest.mark.parametrize(("format_name", "printed"), [("json", "2\n"), ("csv", "2\n"), ("table", "1\n2\n")])
+def test_a_document_is_that_of_the_last_launch(
+    monkeypatch: pytest.MonkeyPatch, capsys: Any, format_name: str, printed: str
+) -> None:
+    """Which knows who was lost before it."""
+    known: list[tuple[str, ...]] = []
+
+    def launched(*_: Any, hear: Emit, before: tuple[Finding, ...]) -> ExitCode:
+        known.append(tuple(finding.host for finding in before))
+        print(len(known))
+        if len(known) == 2:
+            return ExitCode.OK
+        hear(error_event(RankFailed("rank 1 on b was killed by SIGKILL", rank=1, host="b")))
+        return ExitCode.RANK_FAILED
+
+    monkeypatch.setattr("busbw.cli.isolate.run", launched)
+    settings, launch = RunSettings(format=format_name), LaunchSettings(on="hosts", hosts="a,b,c")  # type: ignore[arg-type]
+    assert hunt("pairs", HuntSettings(), settings, launch, ()) is ExitCode.BAD_VERDICT
+    assert known == [(), ("b",)]
+    assert capsys.readouterr().out == printed
+
+
+@pytest.mark.parametrize(("code", "launches"), [(ExitCode.UNDECIDED, 1), (ExitCode.RANK_FAILED, 2)])
+def test_only_a_host_that_failed_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, code: ExitCode, launches: int
+) -> None:
+    """Where nobody is named, the hunt does not begin again; where a host cannot be left out, it ends."""
+    known: list[int] = []
+
+    def launched(*_: Any, hear: Emit, before: tuple[Finding, ...]) -> ExitCode:
+        known.append(len(before))
+        error = RankFailed("gone", host="b" if code is ExitCode.RANK_FAILED else "")
+        hear({**error_event(error), "exit_code": int(code)})
+        return code
+
+    monkeypatch.setattr("busbw.cli.isolate.run", launched)
+    launch = LaunchSettings(on="hosts", hosts="a,b,c")
+    assert hunt("isolate", HuntSettings(), RunSettings(), launch, ()) is code
+    assert len(known) == launches
 
 
 def test_slurm_is_told_to_take_others() -> None:
