@@ -174,7 +174,7 @@ def test_two_lost_hosts_are_both_left_out(six_hosts: Any) -> None:
     record = json.loads(front.out)  # one document, of the last launch
     assert record["status"] == "complete"
     lost = {finding["host"] for finding in record["findings"] if finding["check"] == "lost"}
-    assert lost == {"h2", "h5"}
+    assert lost == {"h2", "h5"}, front.err
     (field,) = record["hunt"]["fields"]
     assert field["names"] == ["h1", "h3", "h4", "h6"]
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -114,3 +116,31 @@ def test_a_matrix_shows_the_mean_as_it_is(monkeypatch: pytest.MonkeyPatch, kind:
     found = _Tester(world, hunt, backend, Deadline.none()).run(FIELD, Round(0, Stage.SCREEN, ((0, 1),)))
     assert found is not None
     assert found.tests[0].times_ns[LATENCY] == ((1_000_000 * share,),) * 2
+
+
+def test_no_rank_leaves_the_watch_of_a_round_before_the_others(
+    on_ranks: Any, scripted: Any, scripted_backend: Any
+) -> None:
+    """The third of three parts has nothing to send: once out of the round, it could not say that it waits."""
+
+    class Watch:
+        def __init__(self, world: Any) -> None:
+            self._world = world
+
+        @contextmanager
+        def watch(self, seconds: float, doing: str) -> Iterator[None]:
+            yield
+            left.append(self._world.calls[-1])
+
+    left: list[str] = []
+    (field,) = fields(["a", "b", "c"])
+
+    def live(world: Any) -> None:
+        backend = scripted_backend(scripted(lambda n: 1e6), 0.0)
+        backend.pair_up = lambda pairs, pause_ns: None
+        hunt = Hunt("isolate", 1 << 20, Rules(metrics=(BANDWIDTH,)))
+        tester = _Tester(world, hunt, backend, Watch(world))  # type: ignore[arg-type]
+        tester.run(field, Round(0, Stage.SCREEN, ((0, 1),)))
+
+    on_ranks(3, live)
+    assert left == ["barrier"] * 3
