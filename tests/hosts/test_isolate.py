@@ -172,7 +172,7 @@ def test_two_lost_hosts_are_both_left_out(six_hosts: Any) -> None:
         os.kill(pid, signal.SIGKILL)
     assert front.finish() == 1, front.err
     record = json.loads(front.out)  # one document, of the last launch
-    assert record["status"] == "complete"
+    assert record["status"] == "complete", front.err
     lost = {finding["host"] for finding in record["findings"] if finding["check"] == "lost"}
     assert lost == {"h2", "h5"}, front.err
     (field,) = record["hunt"]["fields"]
