@@ -39,8 +39,8 @@ class Suspect:
     parts of its fresh tests. ``direction`` is ``sends`` or ``receives`` where only one of them is slow,
     ``lanes`` the lanes that are slow where others are not: the loss is theirs then. ``also`` is its loss by
     other metrics that say the same of it: what is late and loses packets, say. ``slow_fresh`` of its
-    ``fresh`` tests were slow. ``leaf``: meant is the switch that the parts share; ``passed_inside`` of them were
-    as quick as others among themselves.
+    ``fresh`` tests were slow. ``leaf``: meant is the switch that the parts share; ``passed_inside`` of them
+    were as quick as others among themselves.
     """
 
     parts: tuple[int, ...]
