@@ -28,13 +28,15 @@ class Ended:
         self._show(item)
 
 
-def check_references(settings: RunSettings) -> None:
-    """Raises UsageError for a reference that is not there, before anything is measured."""
+def check_references(settings: RunSettings, files: tuple[Path, ...] | None = None) -> None:
+    """Raises UsageError for a reference that is not there, before anything is measured. ``files`` are preset
+    files in place of the user's.
+    """
     if settings.expect:
         from busbw.record.folder import environ_home
         from busbw.references import load
 
-        for name in _references(settings.expect):
+        for name in _references(settings.expect, files):
             load.find(name, environ_home())
 
 
@@ -55,17 +57,18 @@ def judged(code: ExitCode, folder: Path | None, settings: RunSettings) -> ExitCo
     return verdict if code is ExitCode.OK else code
 
 
-def _references(names: tuple[str, ...]) -> tuple[str, ...]:
+def _references(names: tuple[str, ...], files: tuple[Path, ...] | None = None) -> tuple[str, ...]:
     """A preset stands for its references. Raises UsageError where it has none."""
     from busbw.cli.preset_values import user_files
     from busbw.settings import preset
 
+    files = user_files() if files is None else files
     found: list[str] = []
     for name in names:
-        if name.partition("@")[0] not in preset.names(user_files()):
+        if name.partition("@")[0] not in preset.names(files):
             found.append(name)
             continue
-        references = preset.read_preset(name, user_files()).references
+        references = preset.read_preset(name, files).references
         if not references:
             raise UsageError(
                 f"preset {name} has no reference", hint="`busbw expect --list` names those that there are"

@@ -33,7 +33,7 @@ def check(path: Path) -> ExitCode:
         for preset in (now, *(read_preset(f"{full}@{date}", (*others, path)) for date in now.versions)):
             _check_references(preset, f"{path}: preset {preset.name}")
             for engine in _engines(preset, body):
-                _check_values(preset, engine, f"{path}: preset {preset.name}")
+                _check_values(preset, engine, f"{path}: preset {preset.name}", (*others, path))
     if not count:
         raise UsageError(f"{path} has no preset that can be used", hint="leave `abstract: true` out of one")
     if not head.get("source") or not head.get("date"):
@@ -55,15 +55,17 @@ def _engines(preset: Preset, own: Mapping[str, Any]) -> Iterator[str]:
             yield engine
 
 
-def _check_values(preset: Preset, engine: str, place: str) -> None:
+def _check_values(preset: Preset, engine: str, place: str, files: tuple[Path, ...]) -> None:
     where = f"{place}{' on ' * bool(engine)}{engine}"
     try:
         settings, launch = _parsed(preset, engine)
-        _check_run(settings, preset)
+        _check_run(settings, preset, files)
         for count in filter(None, launch.nodes.split(",")):
             if not (count.strip().isdecimal() and int(count)):
                 raise UsageError(f"nodes: {count!r} is no number of nodes", hint='write nodes: "8"')
         _check_files(launch)
+        if engine == "kubernetes" and settings.ranks and launch.nodes:  # its form says whether they fit
+            launch = replace(launch, set=(*launch.set, f"np={settings.ranks}"))
         if engine:
             _check_launch(launch, engine)
         else:
@@ -102,7 +104,7 @@ def _parsed(preset: Preset, engine: str) -> tuple[RunSettings, LaunchSettings]:
     return bound.kwargs.get("settings") or RunSettings(), bound.kwargs.get("launch") or LaunchSettings()
 
 
-def _check_run(settings: RunSettings, preset: Preset) -> None:
+def _check_run(settings: RunSettings, preset: Preset, files: tuple[Path, ...]) -> None:
     from busbw.planning.make import make_plan
     from busbw.planning.preflight import NETWORKS, make_preflight
 
@@ -116,13 +118,14 @@ def _check_run(settings: RunSettings, preset: Preset) -> None:
                 hint=f"use one of: {', '.join(NETWORKS)}; or a plugin's, with NCCL_NET set to it",
             )
     make_plan(("all_reduce",), settings, "null", _SOME_RANKS)
-    # A preset of the family may stand in this file, which need not be among the user's yet.
-    known = tuple(word for word in settings.expect if not word.startswith(f"{preset.family}/"))
-    check_references(replace(settings, expect=known))
+    check_references(settings, files)
 
 
 def _check_files(launch: LaunchSettings) -> None:
     """Files that are read where busbw is started, so here."""
+    from busbw.launchers.topology_files import SLURM, read_texts
+    from busbw.launchers.variables import read_variables
+
     for name in ("env_file", "setup_script", "hostfile"):
         path = getattr(launch, name)
         if path is not None and not path.is_file():
@@ -130,6 +133,8 @@ def _check_files(launch: LaunchSettings) -> None:
                 f"{name}: there is no file {path}",
                 hint="give its whole path, on the machine that starts busbw",
             )
+    read_variables((), launch.env_file)
+    read_texts(replace(launch, topology=tuple(name for name in launch.topology if name != SLURM)))
 
 
 def _check_somewhere(launch: LaunchSettings) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from cyclopts import Token
 
+from busbw.cli.preset_place import RANKS, lines_of, place_said
 from busbw.errors import UsageError
 from busbw.settings.launch import OF_NEW_JOB
 from busbw.settings.preset import Preset, names_extending, read_preset
@@ -61,9 +62,10 @@ class PresetValues:
         env = by_name.get("--env")
         said = [token.value for token in env.tokens] if env is not None else []
         _put(by_name, "--presets-used", [f"{p.name.partition('@')[0]}@{p.date}" for p in presets])
-        _put(by_name, "--overridden", list(overridden(presets, engine, said, os.environ)))
+        lines = list(overridden(presets, engine, said, os.environ))
         for preset in reversed(presets):
-            fill(by_name, preset, engine)
+            lines += fill(by_name, preset, engine)
+        _put(by_name, "--overridden", lines)
 
 
 def _engine(on: Argument | None, presets: Sequence[Preset]) -> str:
@@ -116,18 +118,34 @@ def _refuse_other_tool(preset: Preset, commands: tuple[str, ...]) -> None:
         )
 
 
-def fill(by_name: dict[str, Argument], preset: Preset, engine: str) -> None:
-    """Give one preset's values to the arguments that have none."""
+def fill(by_name: dict[str, Argument], preset: Preset, engine: str) -> list[str]:
+    """Give one preset's values to the arguments that have none; lines on what other words say."""
     values: dict[str, list[str]] = {"--env": [f"{k}={v}" for k, v in preset.environ(engine).items()]}
     values["--expect-use"] = list(preset.expects)
     is_step = bool((job := by_name.get("--job-id")) is not None and job.tokens)
-    for flag, words in flags_of(preset, engine).items():
+    flags = _open_flags(by_name, preset, engine)
+    said = place_said(by_name, engine, os.environ)
+    for flag, words in flags.items():
         if is_step and flag.removeprefix("--").replace("-", "_") in (*OF_NEW_JOB, "nodes"):
             continue  # that was asked for when the allocation was made
-        values.setdefault(flag, []).extend(words)
+        if flag not in said:
+            values.setdefault(flag, []).extend(words)
     values["--library-path"] = list(preset.library_path)
     for flag, words in values.items():
         _put(by_name, flag, words, source=f"preset {preset.name}")
+    return list(lines_of(preset.name, flags, said))
+
+
+def _open_flags(by_name: dict[str, Argument], preset: Preset, engine: str) -> dict[str, list[str]]:
+    """The flags of a preset that take its words."""
+    flags = flags_of(preset, engine)
+    if RANKS not in by_name and RANKS in flags and engine == "kubernetes":  # `busbw exec`
+        flags["--set"] = [*flags.get("--set", ()), f"np={flags.pop(RANKS)[0]}"]
+    return {
+        flag: words
+        for flag, words in flags.items()
+        if flag in by_name and (flag in _LISTS or not by_name[flag].tokens)
+    }
 
 
 def flags_of(preset: Preset, engine: str) -> dict[str, list[str]]:

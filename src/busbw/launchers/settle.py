@@ -13,7 +13,7 @@ from busbw.settings.engines import ENGINES, FORM_FLAGS
 from busbw.settings.launch import LaunchSettings
 
 # PBS tells its jobs their nodes in a file: a line for each slot.
-_PBS_NODES: Final = "PBS_NODEFILE"
+PBS_NODES: Final = "PBS_NODEFILE"
 _COUNTS: Final = ("slots", "replicas")
 _INSTEAD: Final = (
     "--ranks (np), --ranks-per-node (slots), -N (replicas), --image (image), --mounts, --srun-args, or"
@@ -29,7 +29,7 @@ def settle(launch: LaunchSettings, environ: Mapping[str, str]) -> tuple[LaunchSe
     launch = replace(launch, set=tuple(_plain(word, launch) for word in launch.set))
     if launch.on is not None and not ENGINES[launch.on].has_form:
         launch = _as_flags(launch)
-    return _with_pbs_hosts(launch, environ)
+    return with_pbs_hosts(launch, environ)
 
 
 def _plain(word: str, launch: LaunchSettings) -> str:
@@ -62,18 +62,21 @@ def _as_flags(launch: LaunchSettings) -> LaunchSettings:
     return replace(launch, set=())
 
 
-def _with_pbs_hosts(
+def with_pbs_hosts(
     launch: LaunchSettings, environ: Mapping[str, str]
 ) -> tuple[LaunchSettings, tuple[str, ...]]:
-    path = environ.get(_PBS_NODES, "")
+    """The settings with the hosts of the PBS job around, and a note of it, where hosts are wanted and none
+    named. Raises UsageError.
+    """
+    path = environ.get(PBS_NODES, "")
     if launch.on != "hosts" or launch.hosts or launch.hostfile is not None or not path:
         return launch, ()
     try:
         slots = Counter(Path(path).read_text().split())
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(
-            f"cannot read {_PBS_NODES}, which names this job's hosts: {error}", hint="give --hosts"
+            f"cannot read {PBS_NODES}, which names this job's hosts: {error}", hint="give --hosts"
         ) from error
     hosts = ",".join(f"{host}:{count}" for host, count in slots.items())
-    note = f"{len(slots)} hosts with {slots.total()} slots, from {_PBS_NODES}"
+    note = f"{len(slots)} hosts with {slots.total()} slots, from {PBS_NODES}"
     return replace(launch, hosts=hosts), (note,)

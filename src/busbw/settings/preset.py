@@ -17,12 +17,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from busbw.errors import UsageError
-from busbw.settings.engines import FORM_FLAGS
 from busbw.settings.preset_file import ENGINE_SECTIONS, MAPPINGS, load_file, parse
+from busbw.settings.preset_form import RANKS, fields_of, less, said_by
 
 # What a preset does not hand to those that extend it: it is said by merging.
 _OWN_KEYS: Final = ("extends", "versions", "since", "abstract", "unset")
 _SHIPPED: Final = "shipped with busbw"
+# Engines whose section's keys are those of --set.
+_FORMS: Final = ("kubernetes",)
 
 
 @dataclass(frozen=True)
@@ -56,10 +58,11 @@ class Preset:
         """What the library must be seen to use (net=ofi, collnet=1, nvls=1, mnnvl=1, gdrcopy=1), and what a
         node must have (gpus=1, nics=8), as words of --expect-use.
         """
-        said, node = self.body.get("expects", ()), self.body.get("node", {})
-        gpus = ("gpus=1",) if node.get("gpus") and not said else ()  # NCCL's words say it as well
-        nics = (f"nics={node['nics']}",) if node.get("nics") else ()
-        return (*said, *gpus, *nics)
+        node = self.body.get("node", {})
+        of_node = {"gpus": 1 if node.get("gpus") else 0, "nics": node.get("nics") or 0}
+        own = tuple(self.body.get("expects", ()))
+        said = {word.partition("=")[0] for word in own}
+        return (*own, *(f"{name}={count}" for name, count in of_node.items() if count and name not in said))
 
     @property
     def tool(self) -> str:
@@ -103,18 +106,26 @@ class Preset:
 
     def run_values(self, engine: str) -> Mapping[str, str]:
         """Fields of RunSettings for an engine, as text."""
-        return {**self.body.get("run", {}), **self.body.get(f"{engine}_run", {})}
+        found: dict[str, Any] = {}
+        for section, place in zip(("run", f"{engine}_run"), self._places(engine), strict=True):
+            found.update(self.body.get(section, {}))
+            found.update({RANKS: place[RANKS]} if place.get(RANKS, "") != "" else {})
+        return found
 
     def launch_values(self, engine: str) -> Mapping[str, str | list[str]]:
         """Fields of LaunchSettings for an engine, as text; ``set`` is a list of KEY=VALUE words."""
-        found: dict[str, Any] = dict(self.body.get("launch", {}))
-        own = self.body.get(engine, {})
-        if engine == "kubernetes":  # its form has keys of its own; those that are flags must lose to a flag
-            words = [f"{key}={value}" for key, value in own.items() if value != "" and key not in FORM_FLAGS]
-            found["set"] = [*found.get("set", ()), *words]
-            own = {flag: own[key] for key, flag in FORM_FLAGS.items() if own.get(key, "") != ""}
-        found.update(own)
-        return {name: value for name, value in found.items() if value != ""}
+        general, own = self._places(engine)
+        found = {**general, **own}
+        if engine in _FORMS:
+            found["set"] = [*general.get("set", ()), *own["set"]]
+        return {name: value for name, value in found.items() if value != "" and name != RANKS}
+
+    def _places(self, engine: str) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The fields that it says for every engine, and those for this one."""
+        general, own = self.body.get("launch", {}), self.body.get(engine, {})
+        if "set" in own:  # a list takes the place of another
+            general = {name: value for name, value in general.items() if name != "set"}
+        return fields_of(general), fields_of(own, is_form=engine in _FORMS)
 
 
 @dataclass(frozen=True)
@@ -235,7 +246,7 @@ def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any
 
     What ``above`` says for every engine (``launch``, ``run``, ``env``) holds over ``below``'s word for one.
     """
-    body = dict(below)
+    body = {**below, **_still_said_of_all(below, above)}
     for engine in ENGINE_SECTIONS:
         body.update(_still_said(body, above, engine))
     for key, value in above.items():
@@ -254,14 +265,25 @@ def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any
     return body
 
 
+def _still_said_of_all(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """``launch`` and ``expects`` of ``below``, less what ``above`` has a later word for in another form."""
+    found: dict[str, Any] = {}
+    if "launch" in below:
+        said = said_by(above.get("launch", {})) | ({RANKS} & above.get("run", {}).keys())
+        found["launch"] = less(below["launch"], said)
+    if "expects" in below:
+        node = above.get("node", {})
+        found["expects"] = [word for word in below["expects"] if word.partition("=")[0] not in node]
+    return found
+
+
 def _still_said(below: Mapping[str, Any], above: Mapping[str, Any], engine: str) -> dict[str, Any]:
     """The sections of ``below`` for one engine, less what ``above`` has a later word for."""
-    env, launch = above.get("env", {}), above.get("launch", {})
-    # Kubernetes' form has names of its own for some flags.
-    forms = [key for key, flag in FORM_FLAGS.items() if engine == "kubernetes" and flag in launch]
+    env, run = above.get("env", {}), above.get("run", {})
+    launch = said_by(above.get("launch", {}))
+    own = said_by(above.get(engine, {})) | ({RANKS} & {*run, *above.get(f"{engine}_run", {})})
     later: Mapping[str, Collection[str]] = {
-        engine: (*launch, *forms),
-        f"{engine}_run": above.get("run", {}),
+        f"{engine}_run": (*run, *({RANKS} & launch)),
         f"{engine}_env": (*env, *above.get("unset", ()), *above.get(f"{engine}_unset", ())),
     }
     found: dict[str, Any] = {
@@ -269,6 +291,8 @@ def _still_said(below: Mapping[str, Any], above: Mapping[str, Any], engine: str)
         for section, said in later.items()
         if section in below
     }
+    if engine in below:
+        found[engine] = less(below[engine], launch | own)
     unset = f"{engine}_unset"
     if unset in below:
         found[unset] = [name for name in below[unset] if name not in env]

@@ -37,7 +37,7 @@ _NODE_NUMBERS: Final = (
 _NAME: Final = re.compile(r"\w[\w.+-]*")
 _DATE: Final = re.compile(r"\d{4}(-\d{2}){0,2}")
 # Fields and words of --set that count what there cannot be none of.
-_COUNTS: Final = ("ranks_per_node", "segment", "slots", "replicas")
+_COUNTS: Final = ("ranks_per_node", "segment", "slots", "replicas", "np")
 # A flag's field -> the section that says it here.
 _OWN_SECTIONS: Final = {
     "preset": "extends",

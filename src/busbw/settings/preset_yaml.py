@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 def read_yaml(text: str, place: str) -> object:
     """What the text holds. Raises UsageError, also for what has no end (an anchor within itself) or would end
-    a word where it is handed on (a zero byte).
+    a word where it is handed on (a zero byte), or cannot be handed on.
     """
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
@@ -31,8 +31,8 @@ def read_yaml(text: str, place: str) -> object:
 
 def _look_through(value: object, place: str, above: tuple[int, ...], seen: set[int]) -> None:
     """``above`` are the mappings and lists around the value, ``seen`` those that need no second look."""
-    if isinstance(value, str) and "\0" in value:
-        raise UsageError(f"{place}: {value!r} holds a zero byte", hint="leave it out")
+    if isinstance(value, str):
+        _refuse_no_text(value, place)
     if id(value) in above:
         raise UsageError(f"{place}: an anchor stands within itself", hint="write out what the `*` stands for")
     if not isinstance(value, dict | list) or id(value) in seen:
@@ -43,6 +43,18 @@ def _look_through(value: object, place: str, above: tuple[int, ...], seen: set[i
         where = place if key is None else f"{place}: {key}"
         _look_through(item, where, (*above, id(value)), seen)
     seen.add(id(value))
+
+
+def _refuse_no_text(value: str, place: str) -> None:
+    if "\0" in value:
+        raise UsageError(f"{place}: {value!r} holds a zero byte", hint="leave it out")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:  # half of a character of UTF-16, which YAML lets stand alone
+        raise UsageError(
+            f"{place}: {value!r} holds {value[error.start]!r}, which is no character",
+            hint="write the character itself, or \\U and its eight digits",
+        ) from error
 
 
 def refuse_cut_notes(text: str, place: str) -> None:

@@ -216,6 +216,193 @@ def test_a_flag_wins_over_the_presets_form(
     assert "slotsPerWorker: 2\n" in capsys.readouterr().out
 
 
+AGENTS = ["--on", "hosts", "--dry-run"]
+
+
+def placed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *words: str
+) -> tuple[tuple[int | None, int | None], str]:
+    """What a dry run on hosts asks for (ranks, nodes), and what it says."""
+    from busbw.cli import on
+    from busbw.launchers.engine import JobRequest
+
+    requests: list[JobRequest] = []
+    monkeypatch.setattr(on, "_print_dry_run", lambda found, _format: requests.extend(found))
+    assert main(["run", "all_reduce", *AGENTS, *words]) == 0, capsys.readouterr().err
+    return (requests[0].ranks, requests[0].nodes), capsys.readouterr().err
+
+
+@pytest.fixture
+def gpu_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hosts that have eight GPUs each, and answer."""
+    from dataclasses import asdict
+
+    from busbw.launchers.engine import load
+    from busbw.launchers.hosts_list import read_places
+    from busbw.launchers.hosts_probe import HostFacts
+    from busbw.settings.launch import LaunchSettings
+
+    here = {"name": "login", "python": "/p", "version": [3, 11], "machine": "x86_64", "busbw": "1.0"}
+    here |= {"mpi": "mpich", "mpiexec": "/env/bin/mpiexec", "bundled": True}
+    answer = HostFacts("n", (3, 11), "/p", "x86_64", 96, 8, busbw="1.0", mpi="mpich", mpiexec="/m")
+
+    def inquire(launch: LaunchSettings, _command: tuple[str, ...] = ()) -> dict[str, str]:
+        hosts = {place.host: {**asdict(answer), "hostname": place.host} for place in read_places(launch)}
+        texts = {"setup": "", "token": "0" * 32}
+        return {**{k: json.dumps(v) for k, v in answers(hosts, here).items()}, **texts}
+
+    monkeypatch.setattr(load("hosts"), "inquire", inquire)
+
+
+def answers(hosts: object, here: object) -> dict[str, object]:
+    return {"hosts": hosts, "local": [], "here": here, "inherited": {}}
+
+
+P5 = ("--preset", "aws/p5.48xlarge")
+OF_P5 = "takes the place of preset aws/p5.48xlarge's"
+
+
+@pytest.mark.usefixtures("gpu_hosts")
+@pytest.mark.parametrize(
+    ("words", "place", "note"),
+    [
+        (("--hosts", "a:4,b:4,c:4"), (12, 3), f"--hosts (3 hosts, 12 slots) {OF_P5} --nodes 2 and --ranks-p"),
+        (("--hosts", "a"), (8, 1), f"--hosts (1 host) {OF_P5} --nodes 2\n"),
+        (("--hosts", "a,b"), (16, 2), ""),
+        (("--hosts", "a:8,b:8"), (16, 2), ""),
+        (("--hosts", "a:4,b:2"), (6, 2), f"--hosts (2 hosts, 6 slots) {OF_P5} --ranks-per-node 8\n"),
+        (("--hosts", "a:4,b:4,c:4", "-N", "1"), (4, 1), f"{OF_P5} --ranks-per-node 8\n"),
+        (("--hosts", "a:4,b:4,c:4", "--ranks-per-node", "2"), (6, 3), f"{OF_P5} --nodes 2\n"),
+        (("--hostfile", "FILE"), (8, 2), f"--hostfile (2 hosts, 8 slots) {OF_P5} --ranks-per-node 8\n"),
+        (("--hosts", "a:4,b:4,c:4", "--preset", "u/many"), (12, 3), "preset u/many's --nodes 9 and"),
+        (("--preset", "u/hosts"), (3, 3), f"--hosts (3 hosts, 3 slots) {OF_P5} --nodes 2 and"),
+    ],
+)
+def test_hosts_that_are_named_win_over_a_presets_place(
+    words: tuple[str, ...],
+    place: tuple[int, int],
+    note: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    many, hosts = "many: {launch: {nodes: 9}, run: {ranks: 72}}", "hosts: {hosts: {hosts: 'a:1,b:1,c:1'}}"
+    ours(tmp_path, monkeypatch, f"family: u\npresets: {{{many}, {hosts}}}")
+    file = tmp_path / "hosts"
+    file.write_text("a slots=4\nb slots=4\n")
+    found, said = placed(capsys, monkeypatch, *P5, *(word.replace("FILE", str(file)) for word in words))
+    assert found == place
+    assert note in said
+    assert bool(note) == ("takes the place" in said)
+
+
+@pytest.mark.usefixtures("gpu_hosts")
+@pytest.mark.parametrize(
+    ("lines", "place", "note"),
+    [
+        (
+            "abcabcabcabc",
+            (12, 3),
+            f"PBS_NODEFILE (3 hosts, 12 slots) {OF_P5} --nodes 2 and --ranks-per-node 8\n",
+        ),
+        ("abc", (24, 3), f"PBS_NODEFILE (3 hosts) {OF_P5} --nodes 2\n"),  # nobody asked for slots
+    ],
+)
+def test_hosts_of_a_pbs_job_win_over_a_presets_place(
+    lines: str,
+    place: tuple[int, int],
+    note: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "nodes"
+    file.write_text("\n".join(lines))
+    monkeypatch.setenv("PBS_NODEFILE", str(file))
+    found, said = placed(capsys, monkeypatch, *P5)
+    assert found == place
+    assert note in said
+
+
+@pytest.mark.parametrize(
+    ("preset", "words", "shown"),
+    [
+        ("full", (), ["replicas: 2\n", "slotsPerWorker: 8\n", "- '16'\n"]),
+        ("full", ("-N", "4"), ["replicas: 4\n", "slotsPerWorker: 8\n", "- '32'\n"]),
+        ("full", ("--ranks-per-node", "4"), ["replicas: 2\n", "slotsPerWorker: 4\n", "- '8'\n"]),
+        ("full", ("--set", "replicas=4"), ["replicas: 4\n", "- '32'\n"]),
+        ("full", ("--ranks", "8"), ["replicas: 2\n", "slotsPerWorker: 8\n", "- '8'\n"]),
+        ("general", ("-N", "3", "--ranks-per-node", "4"), ["replicas: 3\n", "slotsPerWorker: 4\n"]),
+    ],
+)
+def test_flags_win_over_the_words_of_a_presets_form(
+    preset: str,
+    words: tuple[str, ...],
+    shown: list[str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    from busbw.launchers.engine import load
+
+    full = 'full: {kubernetes: {np: "16", slots: "8", replicas: "2"}}'
+    general = "general: {launch: {set: [slots=8, replicas=2, np=16]}}"
+    ours(tmp_path, monkeypatch, f"family: u\npresets: {{{full}, {general}}}")
+    facts = {"namespace": "n", "token": "0" * 32}
+    monkeypatch.setattr(load("kubernetes"), "inquire", lambda _launch, _command=(): facts)
+    line = ["run", "all_reduce", "--dry-run", "--on", "kubernetes", "--image", "x:1"]
+    assert main([*line, "--preset", f"u/{preset}", *words]) == 0, capsys.readouterr().err
+    out, err = capsys.readouterr()
+    assert [text for text in shown if text not in out] == []
+    left_out = bool(words) and "--ranks" not in words
+    assert (f"takes the place of preset u/{preset}'s --ranks 16\n" in err) == left_out
+
+
+def test_exec_has_the_ranks_of_a_presets_form(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from busbw.launchers.engine import load
+
+    ours(tmp_path, monkeypatch, "family: u\npresets: {a: {kubernetes: {np: 3, slots: 2, replicas: 2}}}")
+    facts = {"namespace": "n", "token": "0" * 32}
+    monkeypatch.setattr(load("kubernetes"), "inquire", lambda _launch, _command=(): facts)
+    words = ["exec", "--dry-run", "--on", "kubernetes", "--image", "x:1", "--preset", "u/a", "--", "hostname"]
+    assert main(words) == 0, capsys.readouterr().err
+    assert "- '3'\n" in capsys.readouterr().out
+
+
+def test_flags_win_over_set_of_a_preset_on_slurm(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from busbw.launchers.engine import load
+
+    words = "set: [slots=8, replicas=2, 'image=theirs/i:1']"
+    ours(
+        tmp_path,
+        monkeypatch,
+        f"family: u\npresets: {{a: {{slurm: {{{words}}}}}, b: {{launch: {{{words}}}}}}}",
+    )
+    facts = {"python": "/p", "user_id": "1000", "setup": "", "mpi": "pmix", "gpus": "8"}
+    monkeypatch.setattr(load("slurm"), "inquire", lambda _launch, _command=(): facts)
+    flags = ["--ranks-per-node", "4", "-N", "3", "--image", "mine/i:1"]
+    for preset in ("u/a", "u/b"):
+        assert main(["run", "all_reduce", "--on", "slurm", "--preset", preset, *flags, "--dry-run"]) == 0
+        out = capsys.readouterr().out
+        assert "#SBATCH --nodes=3\n" in out
+        assert "--ntasks-per-node=4" in out
+        assert "mine/i:1" in out
+        assert "theirs" not in out
+
+
+def test_check_takes_references_of_presets_of_the_same_file(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "u.yaml"
+    presets = "a: {extends: aws/p5.48xlarge}, b: {run: {expect: [u/a]}}"
+    file.write_text(f"family: u\nsource: s\ndate: d\npresets: {{{presets}}}\n")
+    assert main(["presets", "check", str(file)]) == 0, capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("body", "message"),
     [
@@ -254,6 +441,12 @@ def test_a_flag_wins_over_the_presets_form(
         ("batch: {set: [gqu=8]}", "preset u/a on batch: --set 'gqu=8' is not known to AWS Batch jobs"),
         ("launch: {on: kubernetes, set: [gqu=8]}", "on kubernetes: --set gqu is not known to Kubernetes"),
         ("launch: {set: [gqu=8]}", "preset u/a: --set gqu=8 means nothing to any engine"),
+        ("launch: {topology: [/nowhere/nodes]}", "preset u/a: cannot read --topology /nowhere/nodes"),
+        ("launch: {env_file: HERE}", "u.yaml, line 2: 'source: s' is not K=V"),
+        ("run: {expect: [u/nothere]}", "preset u/a: no reference 'u/nothere'"),
+        ("run: {expect: [u/a]}", "preset u/a: preset u/a has no reference"),
+        ("kubernetes: {np: 17, slots: 8, replicas: 2}", "on kubernetes: 17 ranks but 2 workers of 8 slots"),
+        ("kubernetes: {np: 0}", "preset a: kubernetes: np: 0 is no count"),
         ("launch: {time_limit: soon}", "preset u/a: --time-limit 'soon' means nothing to any engine"),
         ("slurm: {time_limit: 30m}", "preset u/a on slurm: --time-limit '30m' is no time"),
         ("pbs: {time_limit: soon}", "preset u/a on pbs: --time-limit 'soon' is no time"),
@@ -265,6 +458,7 @@ def test_check_reads_values_as_flags_would(
     body: str, message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     file = tmp_path / "u.yaml"
+    body = body.replace("HERE", str(file))
     file.write_text(f"family: u\nsource: s\ndate: d\npresets:\n  a: {{{body}}}\n")
     assert main(["presets", "check", str(file)]) == 2
     err = capsys.readouterr().err
@@ -326,6 +520,7 @@ MEANT_FOR_NOBODY = (
         ("a: {env: {1: x}}", "preset a: env: 1 is no name of a variable"),
         ("a: {unset: [A=B]}", "preset a: unset: 'A=B' is no name of a variable"),
         ('a: {env: {A: "x\\0y"}}', "presets: a: env: A: 'x\\x00y' holds a zero byte"),
+        ('a: {env: {A: "x\\ud800"}}', "env: A: 'x\\ud800' holds '\\ud800', which is no character"),
         ('a: {env: {"A\\0": x}}', "presets: a: env: 'A\\x00' holds a zero byte"),
         ("a: {kubernetes: {1: x}}", "preset a: kubernetes: 1 is no setting"),
         ("a: {launch: {ranks_per_node: 0}}", "preset a: launch: ranks_per_node: 0 is no count"),

@@ -46,6 +46,8 @@ def test_who_chooses_mpi_still_expects_ports_of_the_nodes() -> None:
     words = ("net=ofi", "gpus=1", "nics=32")
     assert make_preflight(RunSettings(expect_use=words, backend="mpi")).expects == ("nics=32",)
     assert make_preflight(RunSettings(expect_use=words)).expects == words
+    sockets = ("net=socket", "nics=4")
+    assert make_preflight(RunSettings(expect_use=sockets, backend="mpi")).expects == ()
 
 
 @pytest.mark.parametrize("word", ["net", "net=", "speed=1", "nvls=yes", "collnet=2"])

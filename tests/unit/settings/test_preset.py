@@ -241,6 +241,55 @@ def test_a_childs_place_holds_over_its_bases_form(tmp_path: Path) -> None:
     assert values["form"] == {"ranks_per_node": "2", "nodes": "3", "set": ["gpu=8"]}
 
 
+IN_SET = "set: [slots=8, replicas=2, image=x, np=16, a=b]"
+
+
+@pytest.mark.parametrize(
+    ("base", "child", "engine", "place", "ranks"),
+    [
+        (f"launch: {{{IN_SET}}}", "", "slurm", ("8", "2", "x", ["a=b"]), "16"),
+        (f"slurm: {{{IN_SET}}}", "", "slurm", ("8", "2", "x", ["a=b"]), "16"),
+        (f"slurm: {{{IN_SET}}}", "", "kubernetes", (None, None, None, []), None),
+        (
+            f"launch: {{{IN_SET}}}",
+            "kubernetes: {slots: 4, gpu: 8}",
+            "kubernetes",
+            ("4", "2", "x", ["a=b", "gpu=8"]),
+            "16",
+        ),
+        (f"launch: {{{IN_SET}}}", "slurm: {set: [c=d]}", "slurm", (None, None, None, ["c=d"]), None),
+        (
+            f"launch: {{{IN_SET}}}",
+            "slurm: {ranks_per_node: 4, nodes: 1}",
+            "slurm",
+            (4, 1, "x", ["a=b"]),
+            "16",
+        ),
+        (f"launch: {{{IN_SET}}}", "launch: {ranks_per_node: 4}", "slurm", (4, "2", "x", ["a=b"]), "16"),
+        (f"slurm: {{{IN_SET}}}", "launch: {ranks_per_node: 4}", "slurm", (4, "2", "x", ["a=b"]), "16"),
+        (f"slurm: {{{IN_SET}}}", "slurm: {ranks_per_node: 4}", "slurm", (4, "2", "x", ["a=b"]), "16"),
+        ("slurm: {nodes: 4}", "launch: {set: [replicas=2]}", "slurm", (None, "2", None, []), None),
+        (f"launch: {{{IN_SET}}}", "run: {ranks: 4}", "slurm", ("8", "2", "x", ["a=b"]), 4),
+        (f"slurm: {{{IN_SET}}}", "slurm_run: {ranks: 4}", "slurm", ("8", "2", "x", ["a=b"]), 4),
+        ("slurm_run: {ranks: 4}", "launch: {set: [np=8]}", "slurm", (None, None, None, []), "8"),
+        ("run: {ranks: 4}", "kubernetes: {np: 8}", "kubernetes", (None, None, None, []), "8"),
+        ("kubernetes: {np: 8}", "run: {ranks: 4}", "kubernetes", (None, None, None, []), 4),
+        ("kubernetes: {np: 8}", "kubernetes: {np: null}", "kubernetes", (None, None, None, []), None),
+    ],
+)
+def test_words_of_a_form_that_flags_say_are_the_flags(
+    tmp_path: Path, base: str, child: str, engine: str, place: tuple[object, ...], ranks: object
+) -> None:
+    """And of those the later word holds, whatever its form."""
+    file = tmp_path / "x.yaml"
+    file.write_text(f"family: x\npresets:\n  base: {{{base}}}\n  child: {{extends: base, {child}}}\n")
+    preset = read_preset("x/child", (file,))
+    found = preset.launch_values(engine)
+    names = ("ranks_per_node", "nodes", "image")
+    assert (*map(found.get, names), found.get("set", [])) == place
+    assert preset.run_values(engine).get("ranks") == ranks
+
+
 def test_a_circle_of_extensions_is_named(tmp_path: Path) -> None:
     file = tmp_path / "x.yaml"
     file.write_text("family: x\npresets: {a: {extends: b}, b: {extends: c}, c: {extends: b}}")
@@ -304,14 +353,33 @@ def test_polaris_says_how_its_plugin_was_built() -> None:
     ("name", "expects"),
     [
         ("alcf/polaris", ("gpus=1", "nics=2")),
-        ("alcf/polaris-3", ("net=ofi", "provider=cxi", "nics=2")),
+        ("alcf/polaris-3", ("net=ofi", "provider=cxi", "gpus=1", "nics=2")),
         ("generic/full", ()),
     ],
 )
-def test_a_presets_gpus_are_expected_where_it_says_nothing_of_nccl(
-    name: str, expects: tuple[str, ...]
-) -> None:
+def test_a_presets_gpus_are_expected(name: str, expects: tuple[str, ...]) -> None:
     assert read_preset(name).expects == expects
+
+
+@pytest.mark.parametrize(
+    ("body", "expects"),
+    [
+        ("node: {gpus: 8}, expects: [nics=0]", ("nics=0", "gpus=1")),
+        ("node: {gpus: 8, nics: 8}, expects: [nics=4]", ("nics=4", "gpus=1")),
+        ("node: {gpus: 8}, expects: [gpus=0]", ("gpus=0",)),
+        ("extends: alcf/polaris, expects: [nics=0]", ("nics=0", "gpus=1")),
+        ("extends: alcf/polaris, expects: [nics=0], node: {nics: 4}", ("nics=0", "gpus=1")),
+        ("extends: few", ("net=ib", "nics=4", "gpus=1")),
+        ("extends: few, node: {nics: 8}", ("net=ib", "gpus=1", "nics=8")),
+    ],
+)
+def test_what_a_preset_expects_of_a_node_is_its_later_word(
+    tmp_path: Path, body: str, expects: tuple[str, ...]
+) -> None:
+    file = tmp_path / "x.yaml"
+    few = "few: {node: {gpus: 8, nics: 2}, expects: [net=ib, nics=4]}"
+    file.write_text(f"family: x\npresets: {{{few}, a: {{{body}}}}}\n")
+    assert read_preset("x/a", (file,)).expects == expects
 
 
 AWS = [name for name in names() if name.startswith("aws/") and not read_preset(name).tool]
