@@ -327,11 +327,11 @@ def test_hosts_of_a_pbs_job_win_over_a_presets_place(
 @pytest.mark.parametrize(
     ("preset", "words", "shown"),
     [
-        ("full", (), ["replicas: 2\n", "slotsPerWorker: 8\n", "- '16'\n"]),
-        ("full", ("-N", "4"), ["replicas: 4\n", "slotsPerWorker: 8\n", "- '32'\n"]),
-        ("full", ("--ranks-per-node", "4"), ["replicas: 2\n", "slotsPerWorker: 4\n", "- '8'\n"]),
-        ("full", ("--set", "replicas=4"), ["replicas: 4\n", "- '32'\n"]),
-        ("full", ("--ranks", "8"), ["replicas: 2\n", "slotsPerWorker: 8\n", "- '8'\n"]),
+        ("full", (), ["replicas: 2\n", "slotsPerWorker: 8\n", " -n 16 "]),
+        ("full", ("-N", "4"), ["replicas: 4\n", "slotsPerWorker: 8\n", " -n 32 "]),
+        ("full", ("--ranks-per-node", "4"), ["replicas: 2\n", "slotsPerWorker: 4\n", " -n 8 "]),
+        ("full", ("--set", "replicas=4"), ["replicas: 4\n", " -n 32 "]),
+        ("full", ("--ranks", "8"), ["replicas: 2\n", "slotsPerWorker: 8\n", " -n 8 "]),
         ("general", ("-N", "3", "--ranks-per-node", "4"), ["replicas: 3\n", "slotsPerWorker: 4\n"]),
     ],
 )
@@ -368,7 +368,7 @@ def test_exec_has_the_ranks_of_a_presets_form(
     monkeypatch.setattr(load("kubernetes"), "inquire", lambda _launch, _command=(): facts)
     words = ["exec", "--dry-run", "--on", "kubernetes", "--image", "x:1", "--preset", "u/a", "--", "hostname"]
     assert main(words) == 0, capsys.readouterr().err
-    assert "- '3'\n" in capsys.readouterr().out
+    assert " -n 3 " in capsys.readouterr().out
 
 
 def test_flags_win_over_set_of_a_preset_on_slurm(
