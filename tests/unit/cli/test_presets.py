@@ -242,7 +242,13 @@ def gpu_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
     from busbw.launchers.hosts_probe import HostFacts
     from busbw.settings.launch import LaunchSettings
 
-    here = {"name": "login", "python": "/p", "version": [3, 11], "machine": "x86_64", "busbw": "1.0"}
+    here: dict[str, object] = {
+        "name": "login",
+        "python": "/p",
+        "version": [3, 11],
+        "machine": "x86_64",
+        "busbw": "1.0",
+    }
     here |= {"mpi": "mpich", "mpiexec": "/env/bin/mpiexec", "bundled": True}
     answer = HostFacts("n", (3, 11), "/p", "x86_64", 96, 8, busbw="1.0", mpi="mpich", mpiexec="/m")
 
