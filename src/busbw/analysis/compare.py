@@ -23,15 +23,10 @@ from enum import StrEnum
 from itertools import islice
 from typing import Final
 
-from busbw.analysis.compare_arms import (
-    BUFFER_FLAGS,
-    DEFINING_FLAGS,
-    Arm,
-    CaseKey,
-    without_flags,
-)
+from busbw.analysis.compare_arms import Arm, CaseKey
+from busbw.analysis.compare_notes import cached, differences, left_out, notes_of, varied_words
 from busbw.analysis.observed import Observed
-from busbw.analysis.rotation import Nearer, nearer, said_of_arms
+from busbw.analysis.rotation import Nearer
 from busbw.errors import UsageError
 from busbw.model.result import Status
 from busbw.stats.fdr import benjamini_hochberg
@@ -159,8 +154,8 @@ def _unjudged(arms: Sequence[Arm], rule: Rule) -> Comparison:
         tuple(candidates),
         rule,
         tuple(_ranked(rows, arms)),
-        tuple(text for arm in candidates for text in _differences(baseline, arm)),
-        (*_left_out(baseline), *(note for arm in candidates for note in _notes(baseline, arm))),
+        tuple(text for arm in candidates for text in differences(baseline, arm)),
+        (*left_out(baseline), *(note for arm in candidates for note in notes_of(baseline, arm))),
     )
 
 
@@ -172,93 +167,14 @@ def _refuse_other_world(baseline: Arm, arm: Arm) -> None:
         )
 
 
-def _differences(baseline: Arm, arm: Arm) -> list[str]:
-    """Why a time of one is not the same thing as a time of the other. What setups of one series vary on
-    purpose is what is compared, and no such reason.
-    """
-    found = []
-    varied = _varied(baseline, arm)
-    ours, theirs = baseline.definition, arm.definition
-    if any(name in varied for name in DEFINING_FLAGS):
-        ours, theirs = without_flags(ours), without_flags(theirs)
-    if ours != theirs:
-        found.append(
-            f"{arm.name}: times are {arm.definition}, those of {baseline.name} {baseline.definition}"
-        )
-    if baseline.nodes and arm.nodes and baseline.nodes != arm.nodes:
-        found.append(f"{arm.name}: {arm.nodes} nodes, {baseline.name} {baseline.nodes}")
-    known = {baseline.buffers, arm.buffers} - {"not stated"}
-    if len(known) > 1 and not any(name in varied for name in BUFFER_FLAGS):
-        found.append(f"{arm.name}: buffers are {arm.buffers}, those of {baseline.name} {baseline.buffers}")
-    return found
-
-
-def _varied(baseline: Arm, arm: Arm) -> dict[str, tuple[object, object]]:
-    """Flags that differ between two setups of one series, by name: the other's value and the baseline's."""
-    if not baseline.series or baseline.series != arm.series:
-        return {}
-    return {
-        name: (value, baseline.flags[name])
-        for name, value in arm.flags.items()
-        if name in baseline.flags and baseline.flags[name] != value
-    }
-
-
-def _varied_words(baseline: Arm, arm: Arm) -> str:
-    """Beside a verdict: what of the calls is not the same; empty where all is."""
-    words = [
-        f"--{name.replace('_', '-')} {_said(value)} against {_said(before)}"
-        for name, (value, before) in _varied(baseline, arm).items()
-    ]
-    return ", ".join(words)
-
-
-def _said(value: object) -> str:
-    return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
-
-
-def _notes(baseline: Arm, arm: Arm) -> list[str]:
-    ours, theirs = baseline.cases.keys(), arm.cases.keys()
-    found = []
-    if ours != theirs:
-        found.append(
-            f"{arm.name}: other sweep: {len(ours & theirs)} cases in both, {len(ours - theirs)} only in"
-            f" {baseline.name}, {len(theirs - ours)} only in {arm.name}"
-        )
-    for name in ("device", "backend"):
-        before, after = baseline.facts.get(name, ""), arm.facts.get(name, "")
-        if before and after and before != after:
-            found.append(f"{arm.name}: {name} {after}, {baseline.name} has {before}")
-    if words := _varied_words(baseline, arm):
-        found.append(f"{arm.name}: the same operation with {words}; that is what its verdicts are about")
-        if "cudagraph" in _varied(baseline, arm):
-            found.append(f"{arm.name}: a graph is replayed by the device, other calls are issued by the host")
-    common = ours & theirs
-    if any(_cached(baseline, arm, key) is not Nearer.NEITHER for key in common):
-        found.append(said_of_arms(arm.name, arm.rotated_bytes, baseline.name, baseline.rotated_bytes))
-    found += [f"{arm.name}: {operation} failed: {each.why}" for operation, each in arm.failures.items()]
-    return [*found, *_left_out(arm)]
-
-
-def _left_out(arm: Arm) -> list[str]:
-    return [f"{arm.name}: {why}" for why in arm.lacking]
-
-
-def _cached(baseline: Arm, arm: Arm, key: CaseKey) -> Nearer:
-    """Buffers that differ in more than their size are told of as such, or are what setups vary."""
-    if baseline.buffers != arm.buffers or any(name in BUFFER_FLAGS for name in _varied(baseline, arm)):
-        return Nearer.NEITHER
-    return nearer(baseline.rotated_bytes, arm.rotated_bytes, key.size_bytes)
-
-
 def _rows(baseline: Arm, arm: Arm, rule: Rule) -> list[Row]:
     paired = bool(baseline.series) and baseline.series == arm.series
-    varied = _varied_words(baseline, arm)
+    varied = varied_words(baseline, arm)
     return [
         replace(
             _row(key, arm, baseline.cases.get(key), arm.cases.get(key), rule, paired=paired),
             note=varied,
-            cached=_cached(baseline, arm, key),
+            cached=cached(baseline, arm, key),
         )
         for key in sorted(baseline.cases.keys() | arm.cases.keys())
     ]
@@ -343,11 +259,18 @@ _UNDECIDING: Final = {
 }
 
 
+def _undeciding(ratio: Ratio, rule: Rule) -> str:
+    if ratio.beyond_spread is None or rule.launch_spread is None:
+        return _UNDECIDING[ratio.basis]
+    seen, given = (f"{100 * spread:.3g}%" for spread in (ratio.beyond_spread, rule.launch_spread))
+    return f"launches of one side have a spread of {seen}: more than the {given} that was given allows"
+
+
 def _decided(row: Row, ratio: Ratio, q: float | None, rule: Rule, p_needed: float, is_flagged: bool) -> Row:
     if is_flagged:
         return replace(row, q=q, why="not the same thing was timed (see above): ranked only")
     if not ratio.decides:
-        return replace(row, q=q, why=_UNDECIDING[ratio.basis])
+        return replace(row, q=q, why=_undeciding(ratio, rule))
     if _is_beyond(ratio, rule) and q is not None and q < rule.q:
         return replace(row, q=q, verdict=Verdict.FASTER if ratio.centre > 0 else Verdict.SLOWER)
     far = math.log1p(rule.delta)

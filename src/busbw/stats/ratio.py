@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from statistics import NormalDist, stdev
+from statistics import NormalDist, median, stdev
 from typing import Final
 
 from busbw.stats.launches import student_quantile
@@ -24,6 +24,7 @@ from busbw.stats.ranking import (
 
 CONFIDENCE: Final = 0.95
 MOST_BLOCKS: Final = 1000  # more are not a plan
+SCATTER_LEVEL: Final = 0.01  # launches as wide as a side's are no accident of the spread that was stated
 POWER: Final = 0.8  # with which the blocks that are asked for decide
 _EFFICIENCY: Final = 0.955  # of signed ranks against t: 3 / pi
 
@@ -44,7 +45,8 @@ class Ratio:
 
     ``low`` and ``high`` bound it at 95 %; None where the basis gives none. ``p``: that there is no
     difference; None where no test is possible. ``n``: observations of each side. ``deviation``: standard
-    deviation of one observation of the difference, None from one.
+    deviation of one observation of the difference, None from one. ``beyond_spread``: the relative standard
+    deviation of the launches of a side, where the spread that was given does not allow it.
     """
 
     basis: Basis
@@ -54,11 +56,12 @@ class Ratio:
     p: float | None
     n: tuple[int, int]
     deviation: float | None = None
+    beyond_spread: float | None = None
 
     @property
     def decides(self) -> bool:
         """Whether interval and p hold for the next launch, whenever that is."""
-        return self.basis in (Basis.BLOCKS, Basis.SPREAD)
+        return self.basis in (Basis.BLOCKS, Basis.SPREAD) and self.beyond_spread is None
 
 
 def paired_ratio(first_ns: Sequence[float], second_ns: Sequence[float]) -> Ratio:
@@ -93,15 +96,26 @@ def spread_ratio(first_ns: Sequence[float], second_ns: Sequence[float], spread: 
     times is known from elsewhere: a normal interval and p.
 
     The launches of a side are near in time and share what drifts, so they count as one: more of them do not
-    make the interval narrower.
+    make the interval narrower, and they scatter by no more than the spread, else it is not theirs. Their
+    median is the one, as it is what readers see.
     """
-    centre = _mean_log(first_ns) - _mean_log(second_ns)
+    centre = math.log(median(first_ns) / median(second_ns))
     deviation = spread * math.sqrt(2)
     z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
     p = math.erfc(abs(centre) / deviation / math.sqrt(2))
     half = z * deviation
     counts = (len(first_ns), len(second_ns))
-    return Ratio(Basis.SPREAD, centre, centre - half, centre + half, p, counts)
+    beyond = max(filter(None, (_beyond(side, spread) for side in (first_ns, second_ns))), default=None)
+    return Ratio(Basis.SPREAD, centre, centre - half, centre + half, p, counts, beyond_spread=beyond)
+
+
+def _beyond(launches_ns: Sequence[float], spread: float) -> float | None:
+    """The relative standard deviation of launches, where it is more than that of ``spread`` is by chance."""
+    if len(launches_ns) < 2:
+        return None
+    deviation = stdev(map(math.log, launches_ns))
+    allowed = spread * math.sqrt(_chi_square_share(1 - SCATTER_LEVEL, len(launches_ns) - 1))
+    return deviation if deviation > allowed else None
 
 
 def sample_ratio(first: tuple[float, float, float], second: tuple[float, float, float]) -> Ratio:
@@ -141,13 +155,15 @@ def more_blocks(ratio: Ratio, delta: float, p_needed: float) -> int | None:
 
 
 def _upper(n: int) -> float:
-    """How much larger the true scatter may well be (one time in four) than that of n values: Wilson and
-    Hilferty's chi-square.
-    """
-    degrees = n - 1
-    third = 2 / (9 * degrees)
-    quarter = (1 - third + NormalDist().inv_cdf(0.25) * math.sqrt(third)) ** 3
+    """How much larger the true scatter may well be (one time in four) than that of n values."""
+    quarter = _chi_square_share(0.25, n - 1)
     return 1 / math.sqrt(quarter) if quarter > 0 else math.inf
+
+
+def _chi_square_share(level: float, degrees: int) -> float:
+    """The quantile of chi-square / degrees, by Wilson and Hilferty."""
+    third = 2 / (9 * degrees)
+    return (1 - third + NormalDist().inv_cdf(level) * math.sqrt(third)) ** 3
 
 
 def _decision(n: int, centre: float, deviation: float, delta: float, p_needed: float) -> float:
@@ -175,7 +191,3 @@ def _middle(values: Sequence[float]) -> float:
     ordered = sorted(values)
     middle = len(ordered) // 2
     return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
-
-
-def _mean_log(values: Sequence[float]) -> float:
-    return math.fsum(math.log(value) for value in values) / len(values)

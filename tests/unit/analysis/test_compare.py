@@ -112,6 +112,16 @@ def test_two_series_at_different_times_do_not_decide() -> None:
     assert compare(arms, Rule(launch_spread=0.2)).rows[0].verdict is Verdict.AMBIGUOUS
 
 
+def test_one_odd_launch_is_no_verdict_of_a_known_spread() -> None:
+    """Nor is anything said against the medians that are printed."""
+    arms = [make_arm(name, [record_of({1024: times})]) for name, times in
+            (("a", [45.9, 46.0, 45.8]), ("b", [36.7, 36.6, 734.0]))]  # fmt: skip
+    (row,) = compare(arms, Rule(launch_spread=0.02)).rows
+    assert (row.verdict, row.q) == (Verdict.AMBIGUOUS, None)
+    assert row.why == "launches of one side have a spread of 173%: more than the 2% that was given allows"
+    assert row.speedup == pytest.approx(45.9 / 36.7)
+
+
 def test_drift_between_two_series_calls_nothing() -> None:
     """Equal things one after the other on a machine that drifts (a random walk of 2 % a launch)."""
     draw = random.Random(7)

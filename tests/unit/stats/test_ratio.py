@@ -70,6 +70,25 @@ def test_a_known_spread_makes_single_launches_comparable() -> None:
     assert (spread_ratio([100.0], [90.0], 0.2).p or 0) > 0.5
 
 
+@pytest.mark.parametrize("odd", [0, 1])
+def test_launches_that_contradict_the_spread_decide_nothing(odd: int) -> None:
+    """One launch of twenty times the time: its side scatters by 173 %, and its median is not moved by it."""
+    sides = [[46.0, 45.9, 45.8], [46.0, 45.9, 45.8]]
+    sides[odd] = [36.7, 36.6, 734.0]
+    ratio = spread_ratio(*sides, 0.02)
+    assert not ratio.decides
+    assert ratio.beyond_spread == pytest.approx(1.73, abs=0.01)
+    assert abs(ratio.centre) == pytest.approx(math.log(45.9 / 36.7))
+    assert spread_ratio(*sides, 2.0).decides
+
+
+def test_launches_that_scatter_by_the_spread_rarely_contradict_it() -> None:
+    found = [spread_ratio(launches(n, 100, 0.02, seed), [90.0], 0.02) for n in (2, 5) for seed in range(1000)]
+    assert sum(not ratio.decides for ratio in found) < 40  # 20 of 2000 by chance
+    wide = [spread_ratio(launches(5, 100, 0.08, seed), [90.0], 0.02) for seed in range(100)]
+    assert sum(not ratio.decides for ratio in wide) > 90
+
+
 @pytest.mark.parametrize(
     ("have", "centre", "spread"), [(8, 0.03, 0.03), (8, 0.3, 0.3), (8, 0.0, 0.03), (12, 0.05, 0.05)]
 )

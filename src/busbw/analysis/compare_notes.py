@@ -1,0 +1,87 @@
+"""What is said beside the verdicts of two arms: how their times are not of one thing, on purpose or not."""
+
+from __future__ import annotations
+
+from busbw.analysis.compare_arms import BUFFER_FLAGS, DEFINING_FLAGS, Arm, CaseKey, without_flags
+from busbw.analysis.rotation import Nearer, nearer, said_of_arms
+
+
+def differences(baseline: Arm, arm: Arm) -> list[str]:
+    """Why a time of one is not the same thing as a time of the other. What setups of one series vary on
+    purpose is what is compared, and no such reason.
+    """
+    found = []
+    varied = _varied(baseline, arm)
+    ours, theirs = baseline.definition, arm.definition
+    if any(name in varied for name in DEFINING_FLAGS):
+        ours, theirs = without_flags(ours), without_flags(theirs)
+    if ours != theirs:
+        found.append(
+            f"{arm.name}: times are {arm.definition}, those of {baseline.name} {baseline.definition}"
+        )
+    if baseline.nodes and arm.nodes and baseline.nodes != arm.nodes:
+        found.append(f"{arm.name}: {arm.nodes} nodes, {baseline.name} {baseline.nodes}")
+    known = {baseline.buffers, arm.buffers} - {"not stated"}
+    if len(known) > 1 and not any(name in varied for name in BUFFER_FLAGS):
+        found.append(f"{arm.name}: buffers are {arm.buffers}, those of {baseline.name} {baseline.buffers}")
+    return found
+
+
+def _varied(baseline: Arm, arm: Arm) -> dict[str, tuple[object, object]]:
+    """Flags that differ between two setups of one series, by name: the other's value and the baseline's."""
+    if not baseline.series or baseline.series != arm.series:
+        return {}
+    return {
+        name: (value, baseline.flags[name])
+        for name, value in arm.flags.items()
+        if name in baseline.flags and baseline.flags[name] != value
+    }
+
+
+def varied_words(baseline: Arm, arm: Arm) -> str:
+    """Beside a verdict: what of the calls is not the same; empty where all is."""
+    words = [
+        f"--{name.replace('_', '-')} {_said(value)} against {_said(before)}"
+        for name, (value, before) in _varied(baseline, arm).items()
+    ]
+    return ", ".join(words)
+
+
+def _said(value: object) -> str:
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
+
+
+def notes_of(baseline: Arm, arm: Arm) -> list[str]:
+    """What readers should know of a candidate that is no reason against a verdict."""
+    ours, theirs = baseline.cases.keys(), arm.cases.keys()
+    found = []
+    if ours != theirs:
+        found.append(
+            f"{arm.name}: other sweep: {len(ours & theirs)} cases in both, {len(ours - theirs)} only in"
+            f" {baseline.name}, {len(theirs - ours)} only in {arm.name}"
+        )
+    for name in ("device", "backend"):
+        before, after = baseline.facts.get(name, ""), arm.facts.get(name, "")
+        if before and after and before != after:
+            found.append(f"{arm.name}: {name} {after}, {baseline.name} has {before}")
+    if words := varied_words(baseline, arm):
+        found.append(f"{arm.name}: the same operation with {words}; that is what its verdicts are about")
+        if "cudagraph" in _varied(baseline, arm):
+            found.append(f"{arm.name}: a graph is replayed by the device, other calls are issued by the host")
+    common = ours & theirs
+    if any(cached(baseline, arm, key) is not Nearer.NEITHER for key in common):
+        found.append(said_of_arms(arm.name, arm.rotated_bytes, baseline.name, baseline.rotated_bytes))
+    found += [f"{arm.name}: {operation} failed: {each.why}" for operation, each in arm.failures.items()]
+    return [*found, *left_out(arm)]
+
+
+def left_out(arm: Arm) -> list[str]:
+    """What an arm does not have of what its logs had."""
+    return [f"{arm.name}: {why}" for why in arm.lacking]
+
+
+def cached(baseline: Arm, arm: Arm, key: CaseKey) -> Nearer:
+    """Buffers that differ in more than their size are told of as such, or are what setups vary."""
+    if baseline.buffers != arm.buffers or any(name in BUFFER_FLAGS for name in _varied(baseline, arm)):
+        return Nearer.NEITHER
+    return nearer(baseline.rotated_bytes, arm.rotated_bytes, key.size_bytes)
