@@ -10,6 +10,7 @@ import numpy as np
 
 from busbw._version import __version__
 from busbw.errors import UndecidedError
+from busbw.importers.average import mean_busbw
 from busbw.importers.bandwidth import Bandwidths, bandwidths
 from busbw.importers.case_columns import CaseColumns
 from busbw.importers.cases import CaseValues, cases
@@ -192,24 +193,13 @@ def _cut(table: Table, origin: Origin) -> list[ImportFinding]:
 
 def _average(table: Table) -> list[ImportFinding]:
     """The printed average must be that of the rows; if it is not, rows are missing."""
-    columns = [timing.busbw for timing in table.timings if timing.busbw is not None]
-    if table.average is None or not columns or not len(table):
-        return []
-    values = np.concatenate([column.value for column in columns])
-    halves = np.concatenate([column.half for column in columns])
-    usable = np.isfinite(values)
-    count = table.earlier.printed + int(usable.sum())
-    if not count:
-        return []
-    mean = (table.earlier.total + float(values[usable].sum())) / count
-    rounding = (table.earlier.half + float(halves[usable].sum())) / count
-    printed, half = table.average
-    if abs(mean - printed) <= rounding + half + 1e-9 * abs(mean):
+    mean = mean_busbw(table.timings, table.earlier) if table.average is not None and len(table) else None
+    if table.average is None or mean is None or mean.fits(table.average):
         return []
     rows = f"its {len(table)} rows here" if table.part == 1 else "the rows of all its parts"
     text = (
-        f"the log prints an average bus bandwidth of {printed:g} GB/s, {rows} have {mean:.6g}:"
-        " rows are missing or changed"
+        f"the log prints an average bus bandwidth of {table.average.value:g} GB/s, {rows} have"
+        f" {mean.value:.6g}: rows are missing or changed"
     )
     return [ImportFinding("rows-missing", text, table.last_line)]
 

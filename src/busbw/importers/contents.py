@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from busbw.importers.job import Job
 from busbw.importers.pieces import drop_piece
 from busbw.importers.printed import is_number
 from busbw.importers.raw import RawTable, Stream
-from busbw.model.record import ImportFinding
+from busbw.model.record import OTHER_OUTPUT, ImportFinding
 
 # Rows are turned into arrays in blocks: a row of words takes twenty times the memory of a row of numbers.
 _BLOCK_ROWS: Final = 20_000
@@ -84,6 +84,7 @@ class Contents:
     def begin_table(self, stream: Stream, layout: Layout) -> None:
         """A heading."""
         self._close(stream)
+        self._not_lost(stream)
         if stream.ended and layout.tool != IMB:  # no word of a launch since: those above are another table's
             self._new_launch_if_ended(stream)
         stream.table = RawTable(
@@ -108,6 +109,7 @@ class Contents:
     def take_fact(self, stream: Stream, scope: str, words: Mapping[str, Any]) -> None:
         """The words of a line of this scope."""
         if scope == "footer":
+            self.lose(stream)
             if stream.table is not None:
                 stream.table.footer.update(words)
                 stream.table.last_line = self.number
@@ -120,6 +122,7 @@ class Contents:
             stream.own_time = str(words["time_is"])
         if scope in ("launch", "own-time"):
             if stream.announced and not words.keys().isdisjoint(stream.facts.header):
+                self.lose(stream)
                 self._failed_launch(stream)
             self._new_launch_if_ended(stream)
             self.job.begin_output()
@@ -164,12 +167,25 @@ class Contents:
         if len(self._lost) < _MOST_LOST:
             self._lost.append(ImportFinding("damaged", text, self.number))
 
-    def note_lost(self, words: list[str]) -> None:
-        """A line behind the words of a launch that looks like a row, though no heading was there."""
+    def note_lost(self, stream: Stream, words: list[str]) -> None:
+        """A line behind the words of a launch that looks like a row, though no heading was there yet."""
         numbers = sum(map(is_number, words))
-        if len(self._lost) < _MOST_LOST and not words[0].startswith("#") and numbers * 2 >= len(words):
+        if len(stream.lost) < _MOST_LOST and not words[0].startswith("#") and numbers * 2 >= len(words):
             text = f"perhaps a row of a table whose heading is not in the log: {' '.join(words)[:80]}"
-            self._lost.append(ImportFinding("no-heading", text, self.number))
+            stream.lost.append(ImportFinding("no-heading", text, self.number))
+
+    def lose(self, stream: Stream) -> None:
+        """The launch ended without a heading: what looked like its rows may have been these."""
+        self._lost += stream.lost[: _MOST_LOST - len(self._lost)]
+        stream.lost = []
+
+    def _not_lost(self, stream: Stream) -> None:
+        """The heading is here: what looked like rows above it was other output of the job."""
+        stream.lost = [
+            replace(found, kind=OTHER_OUTPUT, text=f"above the heading: {found.text.partition(': ')[2]}")
+            for found in stream.lost
+        ]
+        self.lose(stream)
 
     def _new_launch_if_ended(self, stream: Stream) -> None:
         if stream.open:
@@ -238,6 +254,7 @@ class Contents:
         """Everything found that no part had; call it once."""
         for stream in self._streams.values():
             self._close(stream)
+            self.lose(stream)
             if stream.announced and (self._tables or self._has_parts):
                 self._failed_launch(stream)
         return self._log(self._tables, self.number)

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from busbw.importers.average import without_false_damage
 from busbw.importers.body import Body, Timing
 from busbw.importers.columns import BoolArray, Columns
 from busbw.importers.devices import Devices
@@ -62,6 +63,8 @@ def interpret(raw: RawTable, body: Body) -> Table:
     if not name:
         name = operation(str(job.get("command_program", "")))
         named_by = "command" if name else ""
+    average = one_printed(str(raw.footer.get("average", "")))
+    findings = without_false_damage(raw.findings, average, body.timings, raw.earlier)
     return Table(
         tool=RCCL_TESTS if _is_rccl(header, devices) else NCCL_TESTS,
         stream=raw.stream,
@@ -78,10 +81,10 @@ def interpret(raw: RawTable, body: Body) -> Table:
         ranks=devices,
         header={**header, **raw.footer},
         failures=tuple(raw.failures),
-        average=one_printed(str(raw.footer.get("average", ""))),
+        average=average,
         out_of_bounds=raw.footer.get("out_of_bounds"),
         ended="average" in raw.footer,
-        findings=(*raw.findings, *_no_end(raw)),
+        findings=(*findings, *_no_end(raw)),
         outcomes=_outcomes(raw, body) if raw.remarks else {},
         words_from=_words_from(names),
     )

@@ -11,8 +11,10 @@ import numpy as np
 from busbw.importers.blocks import Part
 from busbw.importers.columns import Columns, Layout, convert, fault, join, part
 from busbw.importers.facts import Facts, fact
+from busbw.importers.headings import OSU
 from busbw.importers.own import Outcome, Remark, failure
-from busbw.model.record import ImportFinding
+from busbw.importers.printed import is_number
+from busbw.model.record import DAMAGED, OTHER_OUTPUT, ImportFinding
 
 _MOST_FINDINGS: Final = 200
 # nccom-test: Failure running; IMB: out-of-mem., int-overflow, time-out.
@@ -141,10 +143,20 @@ class RawTable:
             self.findings.append(finding)
 
     def note_damage(self, words: list[str], number: int) -> None:
-        """Keep that a line is not a whole row, and why."""
+        """Keep that a line is not a whole row, and why; or that it is no row."""
         why = fault(self.layout.columns, words) or "line is not printable"
         shown = "".join(letter if letter.isprintable() else "\ufffd" for letter in " ".join(words)[:80])
-        self.note(ImportFinding("damaged", f"not a whole row ({why}): {shown}", number))
+        kind = OTHER_OUTPUT if self.layout.tool == OSU and _is_text(words) else DAMAGED
+        self.note(ImportFinding(kind, f"not a whole row ({why}): {shown}", number))
+
+
+def _is_text(words: list[str]) -> bool:
+    """Whether a line cannot have been a row of numbers, nor hold the rest of one: it has no size in front,
+    and is of words beside numbers, as `time` prints: ``real 12.3``, ``12.3 seconds``.
+    """
+    plain = [word.rstrip(":,").isalpha() and not is_number(word) for word in words]
+    mixed = any(not is_plain and not is_number(word) for word, is_plain in zip(words, plain, strict=True))
+    return any(plain) and not mixed and not words[0].isdigit()
 
 
 class Stream:
@@ -163,6 +175,9 @@ class Stream:
         self.piece_line = 0
         self.placements = ""  # of the table whose heading comes next
         self.own_time = ""  # what the times of our own export are
+        self.lost: list[
+            ImportFinding
+        ] = []  # lines behind these words that are perhaps rows without a heading
         self.announced = 0  # the line of the first words of a launch whose heading was not there yet
         self.ended = False  # a table of this launch has ended: the next launch fact begins a new one
 

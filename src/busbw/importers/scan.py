@@ -291,7 +291,7 @@ class Scanner:
             if _looks_like_row(other, line, words, least=0.5):
                 self._note(other, "damaged", f"a row that is not of this stream: {' '.join(words)[:80]}")
         elif not self._headless(stream, line, words) and stream.announced:
-            self._contents.note_lost(words)
+            self._contents.note_lost(stream, words)
 
     def _headless(self, stream: Stream, line: str, words: list[str]) -> bool:
         """Take the first row of a table whose heading is not in the text; whether it is one."""
@@ -301,6 +301,7 @@ class Scanner:
         behind = (
             ", and a table ended above: did two jobs write this log at the same time?" if stream.ended else ""
         )
+        self._contents.lose(stream)
         self._contents.begin_table(stream, layout)
         text = "its heading is not in the log: the columns are those that the tool prints without options"
         self._note(stream, "no-heading", text + behind)

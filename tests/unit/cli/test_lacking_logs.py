@@ -119,3 +119,64 @@ def test_a_whole_placement_without_a_time_is_lost(tmp_path: Path, capsys: pytest
     out = capsys.readouterr().out
     assert "no row has a time out-of-place" in out
     assert out.count("no reference") >= 4  # the other placement is judged
+
+
+OTHER_OUTPUT = [
+    "100% done",
+    "0 412 55 70 100 40 0 0 0 0 2619 1980",
+    "0, 45, 300.1, 1200",
+    "1763892000.123 heartbeat ok",
+    "10.0.0.1: Warning: Permanently added host",
+    "...",
+]
+
+
+@pytest.mark.parametrize("line", OTHER_OUTPUT)
+def test_other_output_is_told_and_lost_nothing_where_the_average_is_that_of_the_rows(
+    tmp_path: Path, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same line in the place of a row is a row that was lost."""
+    beside = write(tmp_path / "beside.log", "\n".join(lost(lambda row: [line, row])) + "\n")
+    assert main(["expect", str(beside), "--least", "1M=10"]) == 0
+    assert "# note" not in capsys.readouterr().out
+    assert main(["import", str(beside)]) == 0
+    assert "by the printed average no row is missing" in "".join(capsys.readouterr())
+    instead = write(tmp_path / "instead.log", "\n".join(lost(lambda _: [line])) + "\n")
+    assert main(["expect", str(instead), "--least", "1M=10"]) == 3
+
+
+@pytest.mark.parametrize("line", ["0 300 45 - 100 20 0 0 1593 1980", "10 21 12 32"])
+def test_other_output_above_a_heading_is_none_of_its_rows(
+    tmp_path: Path, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = [lines()[0], line, *lines()[1:]]
+    path = write(tmp_path / "run.log", "\n".join(log) + "\n")
+    assert main(["expect", str(path), "--least", "1M=10"]) == 0
+    first = next(number for number, text in enumerate(log) if text.split()[:1] == [str(MiB)])
+    headless = [*log[:2], *(word for word in log[first + 4 :])]
+    path = write(tmp_path / "two.log", "\n".join([*headless, *lines()]) + "\n")
+    assert main(["expect", str(path), "--least", "1M=10"]) == 3
+    assert f"heading is not in the log: {line}" in capsys.readouterr().out
+
+
+OSU = "# OSU MPI Allreduce Latency Test v7.4\n# Size       Avg Latency(us)\n1024   20.00\n{}2048   30.00\n{}"
+
+
+@pytest.mark.parametrize("line", ["real 1.53", "12.3 seconds"])
+@pytest.mark.parametrize("is_below", [True, False])
+def test_what_time_says_of_osu_is_no_row(tmp_path: Path, line: str, is_below: bool) -> None:
+    texts = (OSU.format("", f"{line}\n") if is_below else OSU.format(f"{line}\n", ""), OSU.format("", ""))
+    names = ["compare", "--gate", "--launch-spread", "0.1%"]
+    for text, name in zip(texts, ("one.log", "other.log"), strict=True):
+        write(tmp_path / name, "$ mpirun -np 4 osu_allreduce\n" + text)
+        names.append(str(tmp_path / name))
+    assert main(names) == 0
+
+
+@pytest.mark.parametrize("line", ["4096", "4O96 41.00", "4096 srun"])
+def test_what_may_have_been_a_row_of_osu_is_one(tmp_path: Path, line: str) -> None:
+    names = ["compare", "--gate", "--launch-spread", "0.1%"]
+    for text, name in ((f"{line}\n", "one.log"), ("", "other.log")):
+        write(tmp_path / name, "$ mpirun -np 4 osu_allreduce\n" + OSU.format("", text))
+        names.append(str(tmp_path / name))
+    assert main(names) == 3
