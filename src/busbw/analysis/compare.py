@@ -23,7 +23,7 @@ from enum import StrEnum
 from itertools import islice
 from typing import Final
 
-from busbw.analysis.compare_arms import Arm, CaseKey
+from busbw.analysis.compare_arms import Arm, CaseKey, that_exist
 from busbw.analysis.compare_notes import cached, differences, left_out, notes_of, varied_words
 from busbw.analysis.observed import Observed
 from busbw.analysis.rotation import Nearer
@@ -145,7 +145,7 @@ def compare_all(groups: Sequence[Sequence[Arm]], rule: Rule | None = None) -> tu
 def _unjudged(arms: Sequence[Arm], rule: Rule) -> Comparison:
     if len(arms) < 2:
         raise UsageError("nothing to compare with", hint="name two runs or more; the first is the baseline")
-    baseline, *candidates = arms
+    baseline, *candidates = arms = that_exist(arms)
     for arm in candidates:
         _refuse_other_world(baseline, arm)
     rows = [row for arm in candidates for row in _rows(baseline, arm, rule)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Any, Final, TypeVar
@@ -84,6 +84,7 @@ class Arm:
     with the reason. ``flags`` are DEFINING_FLAGS and BUFFER_FLAGS, by name, of a run of busbw.
     ``rotated_bytes`` is as ``analysis.rotation`` has it. ``lacking`` says what of imported logs is not among
     the cases: rows that contradict themselves, and those of a log that was cut or whose test died.
+    ``inapplicable`` are cases that were asked for and do not exist, as a placement that an operation lacks.
     """
 
     name: str
@@ -98,6 +99,7 @@ class Arm:
     flags: Mapping[str, Any] = field(default_factory=dict)
     rotated_bytes: int = 0
     lacking: tuple[str, ...] = ()
+    inapplicable: frozenset[CaseKey] = frozenset()
 
     def failed(self, key: CaseKey) -> str:
         """Why a case that was asked for is not among ``cases``; empty where that is not known, or it was not
@@ -136,11 +138,28 @@ def make_arm(name: str, records: Sequence[RunRecord]) -> Arm:
         failures=failures(records),
         flags=_flags(with_cases[0]),
         rotated_bytes=rotated_bytes(with_cases),
-        lacking=tuple(_lacking(records)),
+        lacking=tuple(lacking(records)),
+        inapplicable=frozenset(key for record in records for key in _inapplicable(record)),
     )
 
 
-def _lacking(records: Sequence[RunRecord]) -> Iterator[str]:
+def that_exist(arms: Sequence[Arm]) -> list[Arm]:
+    """The arms without cases that do not exist: a run that died before it could know planned them too."""
+    ran = {key for arm in arms for key, seen in arm.cases.items() if seen.status is not Status.NOT_RUN}
+    none = frozenset().union(*(arm.inapplicable for arm in arms)) - ran
+    return [
+        replace(arm, cases={key: seen for key, seen in arm.cases.items() if key not in none}) for arm in arms
+    ]
+
+
+def _inapplicable(record: RunRecord) -> Iterator[CaseKey]:
+    for result in record.results:
+        if result.status is Status.NOT_APPLICABLE:
+            yield key_of(record.plan.cases[result.case])
+
+
+def lacking(records: Sequence[RunRecord]) -> Iterator[str]:
+    """What of imported logs is not among their cases, with the file and the line."""
     for record in records:
         if record.source is None:
             continue

@@ -99,24 +99,39 @@ def setup_arms(
         own = [outcome for outcome in outcomes if outcome.setup == name and outcome.nodes == nodes]
         told = [(outcome, records[outcome.folder]) for outcome in own if outcome.folder in records]
         failed = next((outcome.error for outcome in own if outcome.error), "")
+        lacking = _gone(own, records)
         if not told:
             # Without a failure it was not launched: the series was cut short.
             failures = {"all": Failure(failed)} if failed else {}
-            arms.append(Arm(name, 0, nodes, "", "not stated", {}, {}, series, failures))
+            arms.append(Arm(name, 0, nodes, "", "not stated", {}, {}, series, failures, lacking=lacking))
             continue
-        arms.append(_arm(series, name, told, failed))
+        arms.append(replace(_arm(series, name, told, failed), lacking=lacking))
     return _same_definition(arms)
+
+
+def _gone(own: Sequence[LaunchOutcome], records: Mapping[str, RunRecord]) -> tuple[str, ...]:
+    """That launches came to their end and somebody has removed what they measured."""
+    ended = [outcome for outcome in own if outcome.folder and not outcome.error and not outcome.skipped]
+    gone = [outcome.folder for outcome in ended if outcome.folder not in records]
+    if not gone:
+        return ()
+    return (
+        f"the records of {len(gone)} of {len(ended)} completed launches are gone, the first is {gone[0]}",
+    )
 
 
 def _arm(series: str, name: str, told: list[tuple[LaunchOutcome, RunRecord]], failed: str) -> Arm:
     first = make_arm(name, [told[0][1]])
     parts: dict[CaseKey, list[tuple[int, Observed]]] = defaultdict(list)
+    inapplicable = first.inapplicable
     for outcome, record in told:
-        for key, seen in make_arm(name, [record]).cases.items():
+        arm = make_arm(name, [record])
+        inapplicable |= arm.inapplicable
+        for key, seen in arm.cases.items():
             parts[key].append((outcome.block, seen))
     cases = {key: _over_blocks(found) for key, found in sorted(parts.items())}
     failures = {"a launch": Failure(failed)} if failed else {}
-    return replace(first, cases=cases, series=series, failures=failures)
+    return replace(first, cases=cases, series=series, failures=failures, inapplicable=inapplicable)
 
 
 def _over_blocks(found: list[tuple[int, Observed]]) -> Observed:

@@ -170,6 +170,37 @@ def test_launches_that_failed_leave_their_blocks_out() -> None:
     assert any("large: a launch failed: hung" in note for note in comparison.notes)
 
 
+def test_a_setup_that_died_has_no_cases_that_do_not_exist() -> None:
+    """Its plan has them, and the others say that they do not apply."""
+    outcomes, records = measured({"plain": (1.0, 1.0, 1.0, 1.0), "bad": (1.0, 1.0, 1.0, 1.0)})
+    for outcome in outcomes:
+        record = records[outcome.folder]
+        status = Status.NOT_APPLICABLE if outcome.setup == "plain" else Status.NOT_RUN
+        results = [
+            replace(result, status=status, time_ns=None)
+            if status is Status.NOT_RUN or record.plan.cases[result.case].size_bytes == 2048
+            else result
+            for result in record.results
+        ]
+        records[outcome.folder] = replace(record, results=tuple(results))
+    found = compare(setup_arms("s", ["plain", "bad"], outcomes, records, 0))
+    assert {row.key.size_bytes for row in found.rows} == {1024, 4096, 8192}
+    assert not any("other sweep" in note for note in found.notes)
+
+
+def test_records_that_are_gone_are_told_and_do_not_pass() -> None:
+    outcomes, records = measured()
+    gone = [outcome.folder for outcome in outcomes if outcome.setup == "better"]
+    for folder in gone[:3]:
+        del records[folder]
+    found = compare(setup_arms("s", list(SETUPS), outcomes, records, 0))
+    (note,) = [note for note in found.notes if "gone" in note]
+    assert note == f"better: the records of 3 of 12 completed launches are gone, the first is {gone[0]}"
+    better = replace(found, candidates=found.candidates[1:], rows=tuple(
+        row for row in found.rows if row.arm == "better"))  # fmt: skip
+    assert exit_code([better], gate=True) == 3
+
+
 def both(
     setups: dict[str, tuple[float, ...]], on_more_nodes: dict[str, tuple[float, ...]]
 ) -> list[Comparison]:
