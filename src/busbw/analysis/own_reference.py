@@ -14,7 +14,7 @@ from busbw.analysis.compare_arms import LAUNCH_TIMES, CaseKey, key_of
 from busbw.analysis.observed import over_cycles
 from busbw.analysis.rotation import rotated_bytes
 from busbw.analysis.timed import how_timed
-from busbw.errors import UsageError
+from busbw.errors import BusbwError, UsageError
 from busbw.model.collective import collective
 from busbw.model.record import RunRecord
 from busbw.references.reference import Point, Reference
@@ -74,6 +74,15 @@ def refuse_several_kinds(name: str, records: Sequence[RunRecord]) -> None:
             )
 
 
+def is_known(operation: str) -> bool:
+    """Whether busbw has the operation; an importer keeps those of other tools too."""
+    try:
+        collective(operation)
+    except BusbwError:
+        return False
+    return True
+
+
 def reference_of(
     name: str,
     record: RunRecord,
@@ -86,7 +95,7 @@ def reference_of(
     made: dict[_Kind, dict[CaseKey, Point]] = {}
     for case, result in chain.from_iterable(each.timed for each in (record, *others)):
         key = key_of(case)
-        if not collective(case.collective).sized:
+        if not is_known(case.collective) or not collective(case.collective).sized:
             continue
         points = made.setdefault(_Kind(key.collective, case.dtype, case.op, key.root), {})
         if key in points or result.busbw_gb_per_s is None or key not in launches:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from busbw.analysis.compare import Comparison, Rule, Verdict, compare_all
-from busbw.analysis.compare_arms import Arm, make_arm
+from busbw.analysis.compare_arms import Arm, lacking, make_arm
 from busbw.analysis.scaling import Failed, Measured, scaling, spreads
 from busbw.cli.compare_inputs import Given, Tree, is_named, read_arm, read_trees
 from busbw.cli.samples import samples_and_digests
@@ -183,11 +183,13 @@ def _show_scaling(words: tuple[str, ...], series: tuple[Path, ...], format_name:
 
     measured: list[Measured] = []
     failed: list[Failed] = []
+    notes: list[str] = []
     if series:
         measured, failed = _of_series(series)
     for word in () if series else words:
         given = read_arm(word)
         setup = given.name if is_named(word) else ""
+        notes += [f"{given.name}: {text}" for text in lacking(given.records)]
         measured += [
             _measured(record, folder, setup)
             for record, folder in zip(given.records, given.folders, strict=True)
@@ -198,7 +200,7 @@ def _show_scaling(words: tuple[str, ...], series: tuple[Path, ...], format_name:
     elif format_name == "csv":
         sys.stdout.write(compare_scaling.csv_text(rows))
     else:
-        print(*compare_scaling.table(rows), sep="\n")
+        print(*compare_scaling.table(rows), *(f"# note     {note}" for note in notes), sep="\n")
     return ExitCode.OK
 
 

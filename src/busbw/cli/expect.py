@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from busbw.analysis.compare_arms import make_arm
 from busbw.analysis.expectation import (
     ONE_LAUNCH_TOLERANCE,
     Answer,
@@ -16,12 +17,12 @@ from busbw.analysis.expectation import (
     variables_of,
 )
 from busbw.analysis.gates import PUBLISHED, Bound, Gate, Least, overall
-from busbw.analysis.own_reference import launches_of, reference_of, refuse_several_kinds
+from busbw.analysis.own_reference import is_known, launches_of, reference_of, refuse_several_kinds
 from busbw.analysis.wires import Wires, wires_from_topology
 from busbw.cli.references import own_references
 from busbw.errors import ExitCode, UsageError
 from busbw.model.collective import collective
-from busbw.model.record import RunRecord
+from busbw.model.record import RunRecord, RunStatus
 from busbw.record.folder import environ_home
 from busbw.references import load
 from busbw.references.reference import log_deviation
@@ -45,7 +46,7 @@ def expect_command(run: str, options: ExpectSettings, format_name: str) -> ExitC
 
     given = read_arm(run)
     _refuse_profiled(given.records)
-    if options.save:
+    if options.save is not None:
         _save(options.save, given.records)
         return ExitCode.OK
     return judge(given.records, options, format_name)
@@ -155,15 +156,56 @@ def _code(expectation: Expectation, gates: Sequence[Gate]) -> ExitCode:
 
 def _save(name: str, records: Sequence[RunRecord]) -> None:
     """Raises UsageError where the records are not launches of one thing."""
+    foreign = _foreign(records)
+    records = [record for record in records if not _operations(record) <= foreign.keys()] or records
     refuse_several_kinds(name, records)
     made = reference_of(name, records[0], launches_of(records), records[1:])
+    lacks = _lacks(name, records)
     if not made:
         raise UsageError("the run has no bus bandwidth to keep", hint="save a run of two ranks or more")
+    _refuse_uneven(name, made, lacks)
     path = load.save(tuple(made), name, environ_home())
     launches = max(reference.launches for reference in made)
     print(f"saved {', '.join(reference.name for reference in made)} ({launches} launches) in {path}")
-    for note in _save_notes(made):
+    for note in (*lacks, *foreign.values(), *_save_notes(made)):
         print(f"note: {note}", file=sys.stderr)
+
+
+def _lacks(name: str, records: Sequence[RunRecord]) -> list[str]:
+    """What the records do not have of what was to be measured."""
+    arm = make_arm(name, records)
+    ended = [
+        f"{record.run_id} is {record.status}" + (f": {record.error}" if record.error else "")
+        for record in records
+        if record.source is None and record.status is not RunStatus.COMPLETE
+    ]
+    failed = [f"{operation} failed: {each.why}" for operation, each in arm.failures.items()]
+    return [*arm.lacking, *(ended or failed)]
+
+
+def _operations(record: RunRecord) -> set[str]:
+    return {case.collective for case in record.plan.cases} or {"none"}
+
+
+def _foreign(records: Sequence[RunRecord]) -> dict[str, str]:
+    """Operations that no reference can be of, with a note of each."""
+    found = {case.collective for record in records for case in record.plan.cases}
+    return {
+        operation: f"{operation} is left out: busbw has no such operation"
+        for operation in sorted(found)
+        if not is_known(operation)
+    }
+
+
+def _refuse_uneven(name: str, made: Sequence[Reference], lacks: Sequence[str]) -> None:
+    """Points of fewer launches, since some died, would be taken for as good as the others."""
+    for reference in made:
+        counts = {len(point.times_us) for point in reference.points}
+        if lacks and len(counts) > 1:
+            raise UsageError(
+                f"{name} would have points of {min(counts)} and of {max(counts)} launches: {lacks[0]}",
+                hint="leave out what died or lost rows, or measure it again",
+            )
 
 
 def _save_notes(made: Sequence[Reference]) -> list[str]:

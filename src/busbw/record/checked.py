@@ -23,12 +23,12 @@ T = TypeVar("T", bound="DataclassInstance")
 
 
 def json_mapping(text: str, where: str, hint: str) -> dict[str, Any]:
-    """The object that a JSON text is. Raises UsageError where it is none, is nested too deeply, or has a
-    number that is infinite, NaN or beyond 64 bits.
+    """The object that a JSON text is. Raises UsageError where it is none, is nested too deeply, has a
+    number that is infinite, NaN or beyond 64 bits, or text with half a character.
     """
     try:
         body = json.loads(text)
-        odd = next(_odd_numbers(body, ""), "")
+        odd = next(_odd(body, ""), "")
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{where} is not JSON: {error}", hint=hint) from error
     if not isinstance(body, dict):
@@ -38,17 +38,26 @@ def json_mapping(text: str, where: str, hint: str) -> dict[str, Any]:
     return body
 
 
-def _odd_numbers(value: object, place: str) -> Iterator[str]:
+def _odd(value: object, place: str) -> Iterator[str]:
     if isinstance(value, dict):
         for name, each in value.items():
-            yield from _odd_numbers(each, _joined(place, name))
+            if not _is_text(name):
+                yield f"{_joined(place, ascii(name))} is no text"
+            yield from _odd(each, _joined(place, name))
     elif isinstance(value, list):
         for index, each in enumerate(value):
-            yield from _odd_numbers(each, _joined(place, index))
+            yield from _odd(each, _joined(place, index))
+    elif isinstance(value, str) and not _is_text(value):
+        yield f"{place} is {value!a}, which is no text"
     elif isinstance(value, float) and not math.isfinite(value):
         yield f"{place} is {value}, which is no number"
     elif isinstance(value, int) and abs(value) >= _LARGEST:
         yield f"{place} is beyond 64 bits"
+
+
+def _is_text(value: str) -> bool:
+    """Not with halves of pairs of UTF-16, which JSON can name and nobody can print."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in value)
 
 
 def checked(kind: type[T], values: Mapping[str, Any], where: str, hint: str, *, key: str = "") -> T:
@@ -61,7 +70,7 @@ def checked(kind: type[T], values: Mapping[str, Any], where: str, hint: str, *, 
     if unknown := sorted(values.keys() - known):
         raise UsageError(f"{where}: {_joined(key, unknown[0])} is an unknown key", hint=hint)
     try:
-        made: T = _adapter(kind).validate_python(values)
+        made: T = _adapter(kind).validate_json(json.dumps(values, default=str), strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = _joined(key, *first["loc"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict, dataclass, fields
 from functools import cache
 from importlib import resources
@@ -15,6 +16,7 @@ from busbw.references.reference import SCHEMA, Point, Reference, check_ranks, im
 
 OWN_FOLDER: Final = "references"  # in the home of the runs
 _HINT: Final = "mend it, or make one with `busbw expect RUN --save NAME`"
+_NAME: Final = re.compile(r"[^\s./\\]([^/\\]*\S)?\Z")
 _POINT: Final = tuple(entry.name for entry in fields(Point))
 
 
@@ -116,7 +118,7 @@ def _text(body: dict[str, Any]) -> str:
 
 def save(references: tuple[Reference, ...], name: str, run_home: Path) -> Path:
     """Keep references of one's own in one file of this name, in place of earlier ones. Raises UsageError."""
-    if not name or any(letter in name for letter in "/\\\0"):
+    if not _NAME.match(name) or not name.isprintable():
         raise UsageError(f"{name!r} is no name", hint="use letters, digits, - and _")
     path = run_home / OWN_FOLDER / f"{name}.json"
     try:

@@ -155,9 +155,9 @@ class ExpectSettings:
         ),
     ] = None
     save: Annotated[
-        str,
+        str | None,
         Parameter(group=EXPECT, show_default=False, help="Keep the run as a reference of this name."),
-    ] = ""
+    ] = None
     list: Annotated[
         bool,
         Parameter(group=EXPECT, negative="", show_default=False, help="List the references that there are."),

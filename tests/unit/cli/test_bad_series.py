@@ -34,12 +34,12 @@ def series(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 CHANGES = [
     (lambda body: body.pop("order"), "order: field required"),
-    (lambda body: body.update(order=3), "order: input should be a valid tuple"),
+    (lambda body: body.update(order=3), "order: input should be a valid array"),
     (lambda body: body.update(setups=[]), "setups has no setup"),
     (lambda body: body["setups"].append(body["setups"][0]), "setups has no setup, or one twice"),
-    (lambda body: body["setups"][0].update(environ=["A"]), "setups[0].environ: input should be a valid"),
+    (lambda body: body["setups"][0].update(environ=["A"]), "setups[0].environ: input should be an object"),
     (lambda body: body.update(nodes=[]), "nodes is []"),
-    (lambda body: body.update(environ=None), "environ: input should be a valid"),
+    (lambda body: body.update(environ=None), "environ: input should be an object"),
     (lambda body: body.update(stopped=3), "stopped: input should be a valid string"),
     (lambda body: body.update(more=3), "more is an unknown key"),
     (lambda body: body["order"][1].append("zz"), "order[1] has 'zz', which is no setup"),
@@ -50,7 +50,7 @@ CHANGES = [
     (lambda body: body["outcomes"][0].update(nodes=9), "outcomes[0].nodes is 9, and nodes is [0]"),
     (lambda body: body["outcomes"][0].update(folder="a\0b"), "outcomes[0].folder is 'a"),
     (lambda body: body["outcomes"][0].update(folder="../../x"), "outcomes[0].folder is '../../x'"),
-    (lambda body: body["outcomes"][0].update(words=3), "outcomes[0].words: input should be a valid tuple"),
+    (lambda body: body["outcomes"][0].update(words=3), "outcomes[0].words: input should be a valid array"),
     (lambda body: body.update(schema=99), "is of another busbw"),
 ]
 

@@ -160,3 +160,47 @@ def test_every_root_is_a_reference_of_its_own(home: Path, capsys: pytest.Capture
     assert main([*words, "--ranks", "2", "--root", "0"]) == 0
     assert main(["expect", "last", "--reference", "roots"]) == 0
     assert "# not      roots-broadcast-float-root1: it is of root 1, the run of 0" in capsys.readouterr().out
+
+
+def test_what_a_log_lacks_is_said_and_uneven_launches_are_refused(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = nccl_tests_log({GiB: 300.0, 2 * GiB: 310.0}, 8)
+    died = whole.splitlines()
+    row = next(number for number, line in enumerate(died) if line.split()[:1] == [str(2 * GiB)])
+    dead = write(
+        tmp_path / "dead.log", "\n".join([*died[:row], "node3: Test CUDA failure common.cu:1023 'x'"])
+    )
+    good = write(tmp_path / "good.log", whole)
+    assert main(["expect", str(dead), "--save", "one"]) == 0
+    assert "note: dead.log, line " in capsys.readouterr().err
+    assert main(["expect", f"ref={good},{dead}", "--save", "two"]) == 2
+    assert "points of 1 and of 2 launches: dead.log, line " in capsys.readouterr().err
+    assert not (home / "references" / "two.json").exists()
+
+
+def test_a_table_of_another_operation_is_left_out(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tables_of_imb = {
+        "Allreduce": "       #bytes #repetitions  t_min[usec]  t_max[usec]  t_avg[usec]\n"
+        "         4096         1000         9.90        10.10        10.00\n",
+        "PingPong": "       #bytes #repetitions      t[usec]   Mbytes/sec\n"
+        "         4096         1000        10.00       409.60\n",
+    }
+    tables = "".join(
+        f"# Benchmarking {title} \n# #processes = 2 \n#{'-' * 20}\n" + columns
+        for title, columns in tables_of_imb.items()
+    )
+    path = write(tmp_path / "imb.log", "#    Intel(R) MPI Benchmarks 2021.3, MPI-1 part\n" + tables)
+    assert main(["expect", str(path), "--save", "imb"]) == 0
+    assert "pingpong is left out: busbw has no such operation" in capsys.readouterr().err
+    (saved,) = read(home / "references" / "imb.json")
+    assert saved.operation == "all_reduce"
+
+
+@pytest.mark.parametrize("name", ["", " ", ".", "..", "a\nb", "../x", "x "])
+def test_names_are_those_of_files(name: str, home: Path, tmp_path: Path) -> None:
+    path = write(tmp_path / "good.log", nccl_tests_log({GiB: 300.0}, 8))
+    assert main(["expect", str(path), f"--save={name}"]) == 2
+    assert not list(home.glob("references/*"))

@@ -121,6 +121,12 @@ def test_a_whole_placement_without_a_time_is_lost(tmp_path: Path, capsys: pytest
     assert out.count("no reference") >= 4  # the other placement is judged
 
 
+def test_the_scaling_view_tells_it_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path / "run.log", "\n".join(died()) + "\n")
+    assert main(["compare", str(path), "--scaling"]) == 0
+    assert "# note     run.log: run.log, line 15: the test ended with" in capsys.readouterr().out
+
+
 OTHER_OUTPUT = [
     "100% done",
     "0 412 55 70 100 40 0 0 0 0 2619 1980",

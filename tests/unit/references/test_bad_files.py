@@ -46,6 +46,9 @@ BAD = [
     ("[1]", "is not a JSON object"),
     ('{"schema": 1}', "references is not a list"),
     ('{"schema": 1, "references": [3]}', "references[0].points is not a list"),
+    (changed(lambda entry: entry.update(source="\ud800")), "source is '\\ud800', which is no text"),
+    (point(True, "out-of-place", 40.0, [100.0]), "points[1].size_bytes: "),
+    (point("1048576", "out-of-place", 40.0, [100.0]), "points[1].size_bytes: "),
     (changed(lambda entry: entry.pop("ranks")), "references[0].ranks: field required"),
     (
         changed(lambda entry: entry.update(ranks="many")),
@@ -77,7 +80,7 @@ BAD = [
     (point(MiB, "out-of-place", 41.0, []), "points[1] has the size and placement of an earlier point"),
     (point(-1, "out-of-place", 40.0, []), "points[1].size_bytes is -1"),
     (point(2 * MiB, "out-of-place", 40.0, [100.0, 0.0]), "points[1].times_us has 0, not above 0"),
-    (point(2 * MiB, "out-of-place", 40.0, 100.0), "points[1].times_us: input should be a valid tuple"),
+    (point(2 * MiB, "out-of-place", 40.0, 100.0), "points[1].times_us: input should be a valid array"),
 ]
 
 
