@@ -95,10 +95,33 @@ def tables(document: Document) -> list[Table]:
             average=_average(content),
             out_of_bounds=count(mapping(content.get("out_of_bounds")).get("count")),
             ended="end_time" in content,
-            findings=(*findings, *cut(document, len(results))),
+            findings=(
+                *findings,
+                *_lost_sides(rows),
+                *(cut(document, len(results)) or _no_end(content, rows)),
+            ),
             outcomes=dict(_outcomes(rows)),
         )
     ]
+
+
+def _lost_sides(rows: _Rows) -> list[ImportFinding]:
+    """Placements that a row of nccl-tests leaves out and others have; our own rows say why they do."""
+    return [
+        ImportFinding("damaged", f"an entry of results has no {side}, and others have", index)
+        for _, side in _SIDES
+        if any(isinstance(row.get(side), dict) for _, row in rows)
+        for index, row in rows
+        if row.get(side) is None and not isinstance(row.get("busbw"), dict)
+    ]
+
+
+def _no_end(content: dict[str, Any], rows: _Rows) -> list[ImportFinding]:
+    """Neither word that nccl-tests writes last."""
+    if not rows or "end_time" in content or "average_bus_bandwidth" in content:
+        return []
+    text = "end_time and average_bus_bandwidth are missing: the report was cut here, or is an excerpt"
+    return [ImportFinding("no-end", text, rows[-1][0])]
 
 
 def _program(content: dict[str, Any]) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from busbw_testing.compared import nccl_tests_log, write
@@ -186,3 +188,30 @@ def test_what_may_have_been_a_row_of_osu_is_one(tmp_path: Path, line: str) -> No
         write(tmp_path / name, "$ mpirun -np 4 osu_allreduce\n" + OSU.format("", text))
         names.append(str(tmp_path / name))
     assert main(names) == 3
+
+
+def _loses_a_side(body: dict[str, Any]) -> None:
+    body["results"][1]["in_place"] = None
+
+
+def _has_no_end(body: dict[str, Any]) -> None:
+    body.pop("end_time", None)
+    body.pop("average_bus_bandwidth")
+
+
+@pytest.mark.parametrize("change", [None, _loses_a_side, _has_no_end])
+def test_a_json_report_lacks_what_a_table_does(
+    tmp_path: Path, change: Callable[[dict[str, Any]], None] | None
+) -> None:
+    path = write(tmp_path / "run.log", "\n".join(lines()) + "\n")
+    assert main(["import", str(path)]) == 0
+    report = tmp_path / "run.json"
+    assert main(["export", "last", "--format", "nccl-tests-json", "--output", str(report)]) == 0
+    body = json.loads(report.read_text())
+    for row in body["results"]:  # as nccl-tests itself writes them
+        row.pop("busbw", None)
+    body.pop("busbw", None)
+    if change is not None:
+        change(body)
+    report.write_text(json.dumps(body))
+    assert main(["expect", str(report), "--least", "1M=10"]) == (0 if change is None else 3)
