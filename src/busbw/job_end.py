@@ -36,8 +36,11 @@ def finish(following: Following) -> ExitCode:
     if error is not None and not following.story.connected:
         error = with_remedy(error, following.story.output)
     never_met = not following.story.connected and not following.is_command  # a command has no ranks
-    if code is ExitCode.INTERRUPTED and never_met and not following.stopped:
-        following.say(f"job {handle.id} was cancelled before its ranks were connected")
+    if code is ExitCode.INTERRUPTED and not following.stopped:
+        if never_met:
+            following.say(f"job {handle.id} was cancelled before its ranks were connected")
+        elif following.state.cancelled:
+            following.say(f"job {handle.id} was cancelled")
     _close(folder, code, error)
     if is_collected:
         _quietly(lambda: following.engine.clean(handle), following)

@@ -101,6 +101,8 @@ def _of_command(state: JobState) -> tuple[ExitCode, Event | None]:
     """The end of a user's command: busbw has no opinion of it but whether it ended well."""
     if state.code == 0:
         return ExitCode.OK, None
+    if state.cancelled:  # elsewhere: what the command ended with is of that
+        return ExitCode.INTERRUPTED, None
     how = state.why or (f"exit code {state.code}" if state.code is not None else "its engine tells none")
     hint = state.hint or _SHELL_HINTS.get(state.code or 0, "")
     end = "the command failed" if state.code is not None else "the command's exit code is not known"

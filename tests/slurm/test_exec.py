@@ -113,3 +113,43 @@ def test_busbw_itself_may_be_the_command(front: Any) -> None:
     done = front.run(*ON, "2", "--mpi", "none", "--", sys.executable, *words)
     assert done.code == 0, done
     assert "ranks    2 on 2 hosts (h1, h2), world nccl" in done.out
+
+
+@pytest.mark.parametrize("where", ["front", "far_front"])
+def test_a_last_line_without_an_end_arrives(where: str, request: pytest.FixtureRequest) -> None:
+    """Of a message's very length: srun's label says nothing of an end then."""
+    front = request.getfixturevalue(where)
+    done = front.run(*ON, "1", "--mpi", "none", "--", sys.executable, "-c", "print('a' * 1024, end='')")
+    assert (done.code, done.out) == (0, "a" * 1024 + "\n"), done
+
+
+def test_unbuffered_output_is_refused(front: Any) -> None:
+    done = front.run(*ON, "1", "--srun-args=-u", "--", "hostname")
+    assert done.code == 2, done
+    assert "--srun-args -u would cut the lines of a command" in done.error
+
+
+def test_a_command_that_is_cancelled_elsewhere_was_interrupted(front: Any, cluster: SlurmCluster) -> None:
+    running = front.start(*ON, "2", "--mpi", "none", "--", "sh", "-c", "echo up; sleep 1000")
+    running.until(lambda: running.out.split() == ["up", "up"])
+    cluster.run("scancel", front.job_id())
+    done = running.finish()
+    assert done.code == 130, done
+    assert f"job {front.job_id()} was cancelled" in done.err
+    assert "error:" not in done.err
+    assert front.run("attach", "last").code == 130
+
+
+@pytest.mark.parametrize("where", ["front", "far_front"])
+def test_a_command_that_nobody_follows_and_that_will_not_end(
+    where: str, request: pytest.FixtureRequest, cluster: SlurmCluster
+) -> None:
+    front = request.getfixturevalue(where)
+    deaf = ("sh", "-c", 'trap "" TERM; echo up; while :; do sleep 1; done')
+    assert front.run(*ON, "2", "--mpi", "none", "--detach", "--", *deaf).code == 0
+    cluster.wait_until(lambda: cluster.run("squeue", "--noheader", "--format=%T").split() == ["RUNNING"])
+    done = front.run("cancel", "last")
+    assert (done.code, f"cancelled slurm job {front.job_id()}" in done.err) == (0, True), done
+    cluster.wait_until_idle()
+    attached = front.run("attach", "last")
+    assert (attached.code, attached.out.split()) == (130, ["up", "up"]), attached

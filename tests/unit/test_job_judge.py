@@ -88,3 +88,14 @@ def test_a_time_limit_is_told_where_the_ranks_only_know_that_they_were_ended(fol
     assert code is ExitCode.RANK_FAILED
     assert error is not None
     assert (error["message"], error["hint"]) == (f"job busbw-1 ended: {why}", hint)
+
+
+def test_a_command_that_was_cancelled_elsewhere_was_interrupted(following: Following) -> None:
+    following.is_command = True
+    following.story.errors.clear()
+    following.state = JobState(Phase.ENDED, "it was cancelled", code=143, cancelled=True)
+    assert judge(following) == (ExitCode.INTERRUPTED, None)
+    following.state = JobState(Phase.ENDED, code=143)  # its own code
+    assert judge(following)[0] is ExitCode.RANK_FAILED
+    following.state = JobState(Phase.ENDED, code=0, cancelled=True)  # it was through
+    assert judge(following) == (ExitCode.OK, None)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from busbw import job_end, job_session, job_submit
 from busbw.cli.followers import print_line
-from busbw.errors import BusbwError, ExitCode, UsageError
+from busbw.errors import BusbwError, ExitCode, NotHome, UsageError
 from busbw.launchers.engine import Handle, JobState, Phase, load
 from busbw.model.record import RunStatus
 from busbw.record import close
@@ -175,18 +175,34 @@ def _has_ended(handle: Handle) -> bool:
 
 
 def cancel(run: str, *, now: bool) -> ExitCode:
-    """End a job. Its record is closed by the next attach, or here where nobody follows it."""
+    """End a job. Its record is closed by who follows it, else by the next attach, or here where its engine
+    needs somebody to see to its end.
+    """
     folder = folders.find_run(run, folders.environ_home())
     handle = job_submit.read_handle(folder)
     if load(handle.engine).state(handle).phase is Phase.ENDED:
         print(f"{handle.engine} job {handle.id} has ended already", file=sys.stderr)
         return ExitCode.OK
-    if ENGINES[handle.engine].forgets and not is_owned(folder):
+    engine, is_followed = ENGINES[handle.engine], is_owned(folder)
+    if engine.forgets and not is_followed:
         job_session.bring(folder, sys.stderr, ends=True, now=now)
     else:
         job_session.cancel(folder, now=now)
+        if engine.asks and not (now or is_followed) and not _see_end(folder):
+            print("left before its end was seen; --now does not wait", file=sys.stderr)
+            return ExitCode.INTERRUPTED
     print(f"cancelled {handle.engine} job {handle.id}", file=sys.stderr)
     return ExitCode.OK
+
+
+def _see_end(folder: Path) -> bool:
+    """Follow a job that was asked to end, which kills it where it does not. False where the user left."""
+    try:
+        job_session.bring(folder, sys.stderr)
+    except NotHome as error:  # it has ended, and attach can bring what it printed
+        print(f"note: {error.message}\nhint: {error.hint}", file=sys.stderr)
+        return True
+    return job_end.is_home(folder)
 
 
 def _not_cleaned() -> list[Path]:

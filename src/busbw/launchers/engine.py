@@ -136,7 +136,8 @@ class JobState:
     ``why``: the engine's reason, in its words. ``hopeless``: it will not start by itself (bad request,
     quota): the run ends with the reason, instead of waiting. ``hint`` says what to try. ``code``: exit code
     of an ENDED job, negative for a signal, None if not known. ``rank`` and ``host``: who failed, where known.
-    ``out_of_time``: the engine ended it because of its time limit.
+    ``out_of_time``: the engine ended it because of its time limit; ``cancelled``: as
+    somebody wanted.
     """
 
     phase: Phase
@@ -147,6 +148,7 @@ class JobState:
     rank: int | None = None
     host: str = ""
     out_of_time: bool = False
+    cancelled: bool = False
 
 
 @dataclass(frozen=True)

@@ -103,14 +103,25 @@ def first_nodes(places: tuple[Place, ...], nodes: str) -> tuple[Place, ...]:
     return tuple(place for place in places if place.host in wanted)
 
 
+def refuse_other_count(ranks: int | None, each: int | None, nodes: int) -> None:
+    """Raises UsageError where two flags give a different number of ranks in all."""
+    if ranks is not None and each and ranks != each * nodes:
+        raise UsageError(
+            f"--ranks {ranks}, but --ranks-per-node {each} makes {each * nodes} on {nodes}"
+            f" {'node' if nodes == 1 else 'nodes'}",
+            hint="leave one of them out",
+        )
+
+
 def distribute(
     places: tuple[Place, ...], ranks: int | None, each: int | None, default: int
 ) -> tuple[Ranks, ...]:
     """How many ranks each place gets: ``each`` of them, else its slots, else ``default``; or ``ranks`` in
     all, filled in the order of the places where they have slots, else spread evenly, the first getting more.
 
-    Raises UsageError for more ranks than slots.
+    Raises UsageError for more ranks than slots, and for ``ranks`` that are not ``each``.
     """
+    refuse_other_count(ranks, each, len(places))
     if ranks is None:
         return tuple(Ranks(place.host, each or place.slots or default) for place in places)
     if all(place.slots is None for place in places):

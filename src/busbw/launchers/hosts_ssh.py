@@ -55,12 +55,19 @@ STARTED: Final = "busbw: the shell has started"
 # How a setup script that failed is told, before its exit code.
 SETUP_FAILED: Final = "busbw: the setup script ended with exit code "
 _TELL: Final = f"trap 'busbw_code=$?; echo \"{SETUP_FAILED}$busbw_code\" >&2' EXIT"
-_CHECK: Final = 'busbw_code=$?; [ "$busbw_code" = 0 ] || exit "$busbw_code"; trap - EXIT'
+# Sourced, so that it may `return`; standard input, which is the agent's, stays as it is.
+_SOURCE: Final = f"""\
+{_TELL}
+busbw_setup=$1; shift; busbw_words=("$@"); set --
+. <(printf '%s\\n' "$busbw_setup")
+busbw_code=$?; [ "$busbw_code" = 0 ] || exit "$busbw_code"; trap - EXIT
+exec "${{busbw_words[@]}}"
+"""
 
 
 def after_setup(setup: str, argv: tuple[str, ...]) -> tuple[str, ...]:
     """``argv`` in the environment that the text of a setup script makes; none where the script fails."""
-    return ("/bin/bash", "-c", f'{_TELL}\n{setup}\n{_CHECK}\nexec "$0" "$@"', *argv) if setup else argv
+    return ("/bin/bash", "-c", _SOURCE, "busbw-setup", setup, *argv) if setup else argv
 
 
 def agent_command(

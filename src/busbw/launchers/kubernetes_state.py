@@ -41,6 +41,22 @@ _SUFFIXES: Final = {
 _INVALID: Final = re.compile(
     r"is invalid|violates PodSecurity|admission webhook|Invalid value", re.IGNORECASE
 )
+# The same, of pods that are forbidden, with what to try. A namespace's own service account may come a moment
+# after it.
+_FORBIDDEN: Final[Mapping[re.Pattern[str], str]] = {
+    re.compile(
+        r"no PriorityClass with name"
+    ): "give --set priority-class one of `kubectl get priorityclasses`",
+    re.compile(r'RuntimeClass "[^"]*" not found'): (
+        "give --set runtime-class one of `kubectl get runtimeclasses`"
+    ),
+    re.compile(r'serviceaccount "(?!default")[^"]*" not found'): (
+        "give --set service-account one of `kubectl get serviceaccounts`, or create it"
+    ),
+    re.compile(r"(maximum|minimum) \S+ usage per|limit to request ratio per"): (
+        "ask for what the namespace's LimitRange allows (`kubectl describe limitrange`), as --set memory=4Gi"
+    ),
+}
 # Who makes a job's pods; a job that nobody has marked after this long was not seen.
 _CONTROLLERS: Final[Mapping[Kind, str]] = {
     "mpijob": "the MPI Operator",
@@ -285,6 +301,9 @@ def _of_event(event: Fields) -> JobState | None:
         return JobState(Phase.PENDING, why=why, hopeless=never, hint=_QUOTA_HINT)
     if reason == "ValidationError" or _INVALID.search(message):
         return JobState(Phase.PENDING, why=why, hopeless=True, hint=_FORM_HINT)
+    for known, hint in _FORBIDDEN.items():
+        if known.search(message):
+            return JobState(Phase.PENDING, why=why, hopeless=True, hint=hint)
     return JobState(Phase.PENDING, why=why)
 
 

@@ -21,11 +21,12 @@ from busbw.launchers import slurm_bring, slurm_place, topology_slurm
 from busbw.launchers import slurm_commands as commands
 from busbw.launchers.base import Command
 from busbw.launchers.engine import ASKS_FOLLOWER, Handle, Item, Job, JobRequest, JobState, Phase
+from busbw.launchers.hosts_list import refuse_other_count
 from busbw.launchers.slurm_follow import Follower
 from busbw.launchers.slurm_output import split_by_node
 from busbw.launchers.slurm_script import render, shape, smaller_segment, unknown_mpi
 from busbw.launchers.slurm_state import job_state
-from busbw.launchers.slurm_words import own_words
+from busbw.launchers.slurm_words import own_words, refuse_unbuffered
 from busbw.launchers.time_limit import SLURM, SLURM_HINT, refuse_unlike
 from busbw.launchers.topology import everything
 from busbw.launchers.topology_files import read_texts, topology_of
@@ -60,6 +61,8 @@ def inquire(launch: LaunchSettings, command: tuple[str, ...] = ()) -> Mapping[st
     from busbw.probes.program import command_family, python_family
 
     check(launch)
+    if command:
+        refuse_unbuffered(launch.srun_args)
     facts = {"python": sys.executable, "user_id": str(os.getuid()), "setup": _read_setup(launch)}
     facts |= read_texts(launch)
     facts |= _place(launch)
@@ -138,6 +141,7 @@ def request(job: Job, facts: Mapping[str, str]) -> JobRequest:
     topology = topology_of(facts)
     rank_order = everything(topology) if topology is not None else None
     script, size = render(job, facts, rank_order), shape(job, facts)
+    refuse_other_count(job.ranks, job.launch.ranks_per_node, size.nodes)
     place = f"{job.folder}/request/{SCRIPT}"
     if job.launch.job_id:
         command = Command(("bash", place))

@@ -110,6 +110,7 @@ class Follower:
                 if not moved:
                     time.sleep(_TICK_SECONDS)
             yield from self._rest()
+            yield from self._unended()
             yield self._end()
         finally:
             self._close(everything_read=len(self._codes) == 2)
@@ -187,6 +188,12 @@ class Follower:
         if over:
             self._found_nothing = isinstance(source, NodeReader) and source.found_nothing
             self._close(everything_read=False)
+
+    def _unended(self) -> Iterator[Output]:
+        """The last lines of tasks that did not end them."""
+        for is_error, joiner in self._joiners.items():
+            for task, line in joiner.rest():
+                yield Output(line.decode(errors="replace"), self._source_name(task), is_error)
 
     def _copy(self, is_error: bool, line: bytes) -> None:
         """Keep in the run folder what came from a node."""

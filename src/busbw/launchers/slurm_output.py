@@ -151,6 +151,14 @@ class Joiner:
             return None
         return task, whole
 
+    def rest(self) -> list[tuple[int, bytes]]:
+        """What has no end where the stream has one: a task's last line may lack its line break. The beginning
+        of an event is left out.
+        """
+        found = [(task, line) for task, line in self._open.items() if not line.startswith(_EVENT_START)]
+        self._open.clear()
+        return found
+
 
 def _is_cut_event(line: bytes) -> bool:
     """Where a version of Slurm cuts elsewhere, an event still tells: it ends with its closing brace."""
@@ -166,6 +174,8 @@ def split_by_node(lines: Iterator[bytes], nodes: Sequence[str], per_node: int) -
         taken = joiner.take(line)
         if taken is not None and not taken[1].startswith((_EVENT_START, END_MARK.encode())):
             found[node_of(taken[0], nodes, per_node)].append(taken[1])
+    for task, line in joiner.rest():
+        found[node_of(task, nodes, per_node)].append(line)
     return found
 
 

@@ -165,7 +165,8 @@ def job_state(reading: Reading) -> JobState:
         return JobState(Phase.ENDED, why=FORGOTTEN)
     why, hint = _ENDINGS.get(reading.state, ("", ""))
     late = reading.state == "TIMEOUT"
-    return JobState(Phase.ENDED, why=why, hint=hint, code=reading.code, out_of_time=late)
+    cancelled = reading.state == "CANCELLED"
+    return JobState(Phase.ENDED, why=why, hint=hint, code=reading.code, out_of_time=late, cancelled=cancelled)
 
 
 def hint_of(words: str) -> str:

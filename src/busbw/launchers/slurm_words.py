@@ -48,6 +48,18 @@ def own_words(flag: str, text: str) -> list[str]:
     return words
 
 
+def refuse_unbuffered(srun_args: str) -> None:
+    """Of a command's output: srun then puts its label into lines wherever a write of a task ended, and only
+    busbw's own events are known again. Raises UsageError.
+    """
+    for word in split_words("--srun-args", srun_args):
+        if _is_option(word, "--unbuffered", "-u"):
+            raise UsageError(
+                f"--srun-args {word} would cut the lines of a command",
+                hint="leave it out; to see lines sooner, have the command flush them (python3 -u)",
+            )
+
+
 def _is_option(word: str, long: str, short: str = "") -> bool:
     name = word.partition("=")[0]
     if word.startswith("--"):

@@ -14,6 +14,15 @@ if TYPE_CHECKING:
 
 LIBRARIES: Final = "LD_LIBRARY_PATH"
 _QUOTES: Final = ("'", '"')
+# What busbw tells the processes that it starts: which job they are of, which rank each is, what to do.
+_OURS: Final = frozenset(
+    f"BUSBW_{name}"
+    for name in (
+        *("JOB", "REQUEST", "FRONT", "LAST", "SETUP", "PROCESSES", "EXEC_HOSTS", "EXEC_NAMES", "EXEC_NODE"),
+        *("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_SIZE", "NODE_RANK"),
+        *("POD", "POD_NAMESPACE", "POD_NODE"),
+    )
+)
 
 
 def read_variables(env: Iterable[str], env_file: Path | None) -> Mapping[str, str]:
@@ -64,6 +73,8 @@ def _split(word: str, where: str) -> tuple[str, str]:
     name, equals, value = word.partition("=")
     if not equals or not VARIABLE.fullmatch(name):
         raise UsageError(f"{where}: {word!r} is not K=V", hint="write --env NCCL_DEBUG=INFO")
+    if name in _OURS:
+        raise UsageError(f"{where}: {name} is for busbw to say", hint=f"leave {name} out")
     if "\0" in value:
         raise UsageError(f"{where}: the value of {name} holds a zero byte", hint="leave it out")
     return name, value

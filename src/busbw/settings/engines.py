@@ -16,6 +16,7 @@ class EngineRow:
     before: str = ""
     check: str = ""  # the module with ``check``, where ``module`` needs an extra
     forgets: bool = False  # it deletes what a job printed together with the job: that is read before
+    asks: bool = False  # its cancel asks the ranks to end: those that do not are killed by who follows
     shares: bool = False  # its nodes usually share a file system with the host that submits
     has_form: bool = True  # --set has keys of its own; else those that are flags, too
 
@@ -24,7 +25,11 @@ class EngineRow:
 ENGINES: Final[dict[str, EngineRow]] = {
     "hosts": EngineRow("busbw.launchers.hosts"),
     "slurm": EngineRow(
-        "busbw.launchers.slurm", before="busbw.launchers.slurm_before", shares=True, has_form=False
+        "busbw.launchers.slurm",
+        before="busbw.launchers.slurm_before",
+        asks=True,
+        shares=True,
+        has_form=False,
     ),
     "kubernetes": EngineRow(
         "busbw.launchers.kubernetes",

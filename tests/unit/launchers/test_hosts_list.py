@@ -100,3 +100,10 @@ def test_ranks_are_given_out_in_order() -> None:
     assert distribute(two, 3, None, 1) == (Ranks("a", 3),)
     with pytest.raises(UsageError, match="--ranks 7, but 6 slots on 2 hosts"):
         distribute(two, 7, None, 1)
+
+
+def test_counts_that_disagree_are_refused() -> None:
+    assert distribute((A, B), 4, 2, 1) == (Ranks("a", 2), Ranks("b", 2))
+    with pytest.raises(UsageError, match="--ranks 2, but --ranks-per-node 4 makes 8 on 2 nodes") as refused:
+        distribute((Place("a", 1), Place("b", 1)), 2, 4, 1)
+    assert refused.value.hint

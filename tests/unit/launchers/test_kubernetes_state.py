@@ -198,6 +198,36 @@ def test_what_the_operator_finds_invalid() -> None:
     assert state.hint == "correct what it names with --set"
 
 
+@pytest.mark.parametrize(
+    ("message", "flag"),
+    [
+        ("no PriorityClass with name nope was found", "--set priority-class"),
+        ('pod rejected: RuntimeClass "nope" not found', "--set runtime-class"),
+        (
+            'error looking up service account ns/nope: serviceaccount "nope" not found',
+            "--set service-account",
+        ),
+        ("maximum memory usage per Container is 1Gi, but limit is 2Gi", "LimitRange"),
+        (
+            "[minimum cpu usage per Pod is 1, but request is 1m, minimum memory usage per Pod is 1Gi]",
+            "LimitRange",
+        ),
+        ("cpu max limit to request ratio per Container is 2, but provided ratio is 4.000000", "LimitRange"),
+    ],
+)
+def test_a_pod_that_is_forbidden_for_good(message: str, flag: str) -> None:
+    text = f'Error creating: pods "j-0-x7k2p" is forbidden: {message}'
+    state = seen(events=[warning("FailedCreate", text)])
+    assert (state.phase, state.hopeless) == (Phase.PENDING, True)
+    assert state.why == f"FailedCreate: Error creating: a pod is forbidden: {message}"
+    assert flag in state.hint
+
+
+def test_a_namespaces_own_service_account_comes_by_itself() -> None:
+    message = 'error looking up service account ns/default: serviceaccount "default" not found'
+    assert not seen(events=[warning("FailedCreate", f'pods "j" is forbidden: {message}')]).hopeless
+
+
 def test_a_warning_that_may_pass_is_told() -> None:
     state = seen(events=[warning("FailedCreate", "connection refused"), {"type": "Normal", "reason": "x"}])
     assert state == JobState(Phase.PENDING, why="FailedCreate: connection refused")

@@ -231,3 +231,18 @@ def test_a_dry_run_goes_on_without_a_controller(capsys: pytest.CaptureFixture[st
     for real in (["preflight", *words[2:]], [*words, "--no-preflight"], held):
         assert main(real) == 4
         assert "hint: try `scontrol ping`" in capsys.readouterr().err
+
+
+def test_counts_of_ranks_that_disagree_are_refused(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["run", "all_reduce", "--on", "slurm", "-N", "2", "--mpi", "none", "--ranks", "4", "--dry-run"]
+    assert main([*words, "--ranks-per-node", "1"]) == 2
+    assert "--ranks 4, but --ranks-per-node 1 makes 2 on 2 nodes" in capsys.readouterr().err
+    assert main([*words, "--ranks-per-node", "2"]) == 0
+    assert main([*words, "--preset", "aws/p5.48xlarge"]) == 0  # its own number gives way
+
+
+def test_a_commands_output_stays_in_lines(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--on", "slurm", "-N", "2", "--mpi", "none", "--srun-args=-u", "--dry-run"]
+    assert main(["exec", *words, "--", "hostname"]) == 2
+    assert "--srun-args -u would cut the lines of a command" in capsys.readouterr().err
+    assert main(["run", "all_reduce", *words]) == 0

@@ -93,3 +93,19 @@ def test_tasks_fill_one_node_after_the_other() -> None:
         "h2",
     ]
     assert node_of(3, [], 2) == ""
+
+
+def test_a_last_line_without_an_end_is_not_lost() -> None:
+    """Of a message's very length, it looks as if more were to come."""
+    line, lines = b"a" * MESSAGE, [b"0: first", *(b"%d: %b" % (task, b"a" * MESSAGE) for task in (0, 1))]
+    joiner = Joiner()
+    assert [joiner.take(each) for each in lines] == [(0, b"first"), None, None]
+    assert joiner.rest() == [(0, line), (1, line)]
+    assert joiner.rest() == []
+    assert split_by_node(iter(lines), ["h1", "h2"], 1) == {"h1": [b"first", line], "h2": [line]}
+
+
+def test_half_an_event_is_no_line() -> None:
+    joiner = Joiner()
+    assert joiner.take(b'0: {"busbw":1,"half') is None
+    assert joiner.rest() == []

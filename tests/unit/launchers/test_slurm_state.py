@@ -87,6 +87,7 @@ def test_a_pending_job_says_why(reason: str, hopeless: bool, hint: str) -> None:
 def test_a_job_that_has_ended(state: str, code: str, why: str, number: int) -> None:
     ended = job_state(read_job(text(state, code=code)))
     assert (ended.phase, ended.why, ended.code) == (Phase.ENDED, why, number)
+    assert ended.cancelled == (state == "CANCELLED")
 
 
 def test_a_job_that_slurm_has_forgotten() -> None:
