@@ -138,7 +138,7 @@ def test_another_python_is_named(cluster: Any) -> None:
 
 def test_a_setup_script_is_sourced_on_every_host(cluster: Any) -> None:
     script = cluster.folder / "set up.sh"
-    script.write_text('export NCCL_TEST="it\'s $(hostname)"\n')
+    script.write_text('export NCCL_TEST="it\'s $(hostname)"\nreturn 0\nexit 3\n')
     front = cluster.run("exec", *ON, "h2,h3", "--setup-script", script, "--", "printenv", "NCCL_TEST")
     assert sorted(front.out.splitlines()) == ["it's h2", "it's h3"]
 
