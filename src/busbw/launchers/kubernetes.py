@@ -56,7 +56,7 @@ NOT_FOR_RANKS: Final = tuple(
             f"reports/{name}"
             for name in ("canvas", "cards", "compare", "curves", "page", "plots", "text_", "view")
         ),
-        "reports/templates/",
+        *("reports/templates/", "cli/compare", "cli/report_inputs", "setup_series"),
         *(f"launchers/{engine}" for engine in ENGINES if engine != "hosts"),  # ranks reach hosts as it does
     )
 )
