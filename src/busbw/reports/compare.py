@@ -54,7 +54,10 @@ def heading(comparison: Comparison) -> Iterator[str]:
         f"# rule     FASTER, SLOWER: interval beyond +-{rule.delta / 2:.1%} and q < {rule.q:g};"
         f" SAME: within +-{rule.delta:.1%}; 95 % intervals over launches"
     )
-    yield "# speed    time of the baseline / time: above 1 is faster; times are medians over launches"
+    yield (
+        "# speed    time of the baseline / time, in a series the middle of its blocks' ratios: above 1 is faster;"
+        " times are medians over launches"
+    )
     yield from (f"# differs  {flag}" for flag in comparison.flags)
     yield from (f"# note     {note}" for note in comparison.notes)
 

@@ -81,17 +81,17 @@ def test_25_mib_on_two_p4de_nodes_is_35_gb_per_s_by_interpolation() -> None:
 
 
 def test_interpolation_is_straight_in_logarithms_and_stays_inside() -> None:
-    points = (Point(1024, "in-place", 1.0), Point(4096, "in-place", 4.0), Point(2**20, "in-place", 100.0))
+    points = (Point(1024, "in-place", 1.0), Point(2048, "in-place", 4.0), Point(8192, "in-place", 100.0))
     curve = replace(P4DE, points=points)
-    middle = value_at(curve, 2048, "in-place")
+    middle = value_at(curve, 1448, "in-place")
     assert middle is not None
-    assert middle.busbw_gb_per_s == pytest.approx(2.0)
-    exact = value_at(curve, 4096, "in-place")
+    assert middle.busbw_gb_per_s == pytest.approx(2.0, rel=1e-3)
+    exact = value_at(curve, 2048, "in-place")
     assert exact is not None
     assert (exact.busbw_gb_per_s, exact.interpolated) == (4.0, False)
-    for size in (512, 2**21, 65536):  # outside, and where points are too far apart
+    for size in (512, 2**21, 4096):  # outside, and where points are too far apart
         assert value_at(curve, size, "in-place") is None
-    assert value_at(curve, 2048, "out-of-place") is None
+    assert value_at(curve, 1448, "out-of-place") is None
 
 
 def test_own_launches_have_their_spread() -> None:
