@@ -16,8 +16,8 @@ from busbw.model.collective import Placement, collective
 SCHEMA: Final = 1
 KINDS: Final = ("log", "value", "own", "saved")
 _PLACEMENTS: Final = tuple(placement.value for placement in Placement)
-# Between two points further apart than this the curve bends where the protocol changes: of our own curves with
-# every second size left out, 1 in 50 points was below the bound that its neighbours give. No value is made up.
+# Between two points further apart than this the curve bends where the protocol changes: of our own curves
+# with every second size left out, 1 point in 50 was below the bound that its neighbours give.
 MOST_STEP: Final = 2.0
 _SAME_SIZE: Final = 1e-3
 # Printed bandwidths have two decimals.

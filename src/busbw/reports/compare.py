@@ -55,8 +55,8 @@ def heading(comparison: Comparison) -> Iterator[str]:
         f" SAME: within +-{rule.delta:.1%}; 95 % intervals over launches"
     )
     yield (
-        "# speed    time of the baseline / time, in a series the middle of its blocks' ratios: above 1 is faster;"
-        " times are medians over launches"
+        "# speed    time of the baseline / time, in a series the middle of its blocks' ratios:"
+        " above 1 is faster; times are medians over launches"
     )
     yield from (f"# differs  {flag}" for flag in comparison.flags)
     yield from (f"# note     {note}" for note in comparison.notes)
