@@ -21,6 +21,7 @@ from busbw.launchers.base import Command
 from busbw.launchers.command import HOSTS, entered
 from busbw.launchers.engine import Handle, Item, Job, JobRequest, JobState, Output, Phase
 from busbw.launchers.patience import Patient
+from busbw.launchers.setup_script import sourced
 from busbw.launchers.slurm_output import SharedFiles
 from busbw.launchers.slurm_script import END_MARK, TOKEN
 from busbw.launchers.slurm_state import describe
@@ -46,23 +47,7 @@ _KEYS: Final[Mapping[str, str]] = {
     "ncpus": "",
     "gpu": "",
 }
-# The script is sourced: it may return, and where it ends the shell, or fails, that is no end of the ranks.
-_SOURCE_SETUP: Final = """\
-busbw_words=("$@"); set --
-busbw_failed() {
-  code=$?
-  echo "busbw: the setup script ended with exit code $code on $(hostname)" >&2
-  exit "$((code ? code : 1))"
-}
-trap busbw_failed EXIT
-. /dev/fd/8 8<<'BUSBW_SETUP_END'
-@SETUP@
-BUSBW_SETUP_END
-busbw_code=$?
-if [ "$busbw_code" != 0 ]; then exit "$busbw_code"; fi
-trap - EXIT
-exec "${busbw_words[@]}"
-"""
+_SOURCE_SETUP: Final = sourced("8<<'BUSBW_SETUP_END'\n@SETUP@\nBUSBW_SETUP_END", "$(hostname)")
 _TICK_SECONDS: Final = 0.2
 _LOOK_SECONDS: Final = 2.0
 # PBS copies a job's output home after its end.

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from busbw.errors import SiteError, UsageError
 from busbw.launchers import slurm_bring, topology_slurm
 from busbw.launchers.command import HOSTS, entered, prepending
+from busbw.launchers.setup_script import sourced
 from busbw.launchers.slurm_words import own_words
 
 if TYPE_CHECKING:
@@ -104,25 +105,13 @@ if [ -n "${NCCL_DEBUG:-}" ] && [ -z "${NCCL_DEBUG_FILE:-}" ] && [ -n "$log" ]; t
 fi
 """
 
-# The ranks of a node take turns, so that a script which installs something does it once. It is sourced, so it
-# may return; where it ends the shell (exit 0, set -e), that is no end of the ranks.
-_SOURCE_SETUP: Final = """\
-busbw_words=("$@"); set --
-busbw_failed() {
-  code=$?
-  echo "busbw: the setup script ended with exit code $code on $SLURMD_NODENAME" >&2
-  exit "$((code ? code : 1))"
-}
-trap busbw_failed EXIT
-exec 9</tmp && flock 9
-. /dev/fd/8 8<<<"$BUSBW_SETUP" 9<&-
-busbw_code=$?
-if [ "$busbw_code" != 0 ]; then exit "$busbw_code"; fi
-trap - EXIT
-exec 9<&-
-unset BUSBW_SETUP
-exec "${busbw_words[@]}"
-"""
+# The ranks of a node take turns, so that a script which installs something does it once.
+_SOURCE_SETUP: Final = sourced(
+    '8<<<"$BUSBW_SETUP" 9<&-',
+    "$SLURMD_NODENAME",
+    before="exec 9</tmp && flock 9\n",
+    after="exec 9<&-\nunset BUSBW_SETUP\n",
+)
 
 
 @dataclass(frozen=True)
