@@ -166,7 +166,8 @@ def _requests(jobs: list[Job], *, telling: bool = False) -> list[JobRequest]:
     """What will be submitted; ``telling`` the ranks how many of them there are to be."""
     engine = load(str(jobs[0].launch.on))
     work = jobs[0].work
-    facts = engine.inquire(jobs[0].launch, () if work.is_busbw else work.words)
+    largest = max(jobs, key=lambda job: int(job.launch.nodes or 0))  # its nodes are those of all
+    facts = engine.inquire(largest.launch, () if work.is_busbw else work.words)
     if telling:
         jobs = [_telling(job, engine.request(job, facts)) for job in jobs]
     requests = [engine.request(job, facts) for job in jobs]

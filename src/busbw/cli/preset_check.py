@@ -122,7 +122,8 @@ def _check_run(settings: RunSettings, preset: Preset, files: tuple[Path, ...]) -
 
 
 def _check_files(launch: LaunchSettings) -> None:
-    """Files that are read where busbw is started, so here."""
+    """Files that are read where busbw is started, so here; and hosts, in a file or not."""
+    from busbw.launchers.hosts_list import read_places
     from busbw.launchers.topology_files import SLURM, read_texts
     from busbw.launchers.variables import read_variables
 
@@ -134,6 +135,8 @@ def _check_files(launch: LaunchSettings) -> None:
                 hint="give its whole path, on the machine that starts busbw",
             )
     read_variables((), launch.env_file)
+    if launch.hosts or launch.hostfile is not None:
+        read_places(launch)
     read_texts(replace(launch, topology=tuple(name for name in launch.topology if name != SLURM)))
 
 

@@ -1,10 +1,11 @@
 """What is said of the ranks' place, over what a preset says of it in other words: hosts that are named over
-its number of nodes, their slots over its ranks, and nodes or ranks on each over its ranks in all.
+its hosts and its number of nodes, their slots over its ranks, nodes or ranks on each over its ranks in all,
+and those over its ranks on each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -18,8 +19,10 @@ if TYPE_CHECKING:
     from cyclopts.argument import Argument
 
 NODES, EACH, RANKS = "--nodes", "--ranks-per-node", "--ranks"
+HOSTS, HOSTFILE = "--hosts", "--hostfile"
 # Words of --set that are nodes, or ranks on each.
 _IN_SET: Final = ("replicas", "slots")
+_RANKS_IN_SET: Final = ("np",)
 
 
 @dataclass(frozen=True)
@@ -30,18 +33,25 @@ class Said:
     value: str = ""
 
 
-def place_said(by_name: Mapping[str, Argument], engine: str, environ: Mapping[str, str]) -> dict[str, Said]:
-    """Flags of a place that a preset has nothing to add to, with the words that say them otherwise. Raises
-    UsageError for hosts that cannot be read.
+def place_said(
+    by_name: Mapping[str, Argument], preset: Collection[str], engine: str, environ: Mapping[str, str]
+) -> dict[str, Said]:
+    """Flags of a place that a preset has nothing to add to, with the words that say them otherwise.
+
+    ``preset`` are the flags that it would add. Raises UsageError for hosts that cannot be read.
     """
     found: dict[str, Said] = {}
     if not engine:
         return found
-    typed = [*_tokens(by_name, NODES), *_tokens(by_name, EACH)]
-    typed += [token for token in _tokens(by_name, "--set") if token.value.partition("=")[0] in _IN_SET]
+    if ranks := [*_tokens(by_name, RANKS), *_words(by_name, _RANKS_IN_SET)]:
+        found[EACH] = Said(f"{ranks[0].keyword} {ranks[0].value}")
+    typed = [*_tokens(by_name, NODES), *_tokens(by_name, EACH), *_words(by_name, _IN_SET)]
     if typed:
         found[RANKS] = Said(f"{typed[0].keyword} {typed[0].value}")
-    if engine == "hosts":
+    named = [*_tokens(by_name, HOSTS), *_tokens(by_name, HOSTFILE)]
+    if engine == "hosts" and named:
+        found |= {flag: Said(f"{named[0].keyword} {named[0].value}") for flag in (HOSTS, HOSTFILE)}
+    if engine == "hosts" and (named or not {HOSTS, HOSTFILE} & {*preset}):
         found.update(_by_hosts(by_name, environ))
     return found
 
@@ -58,7 +68,7 @@ def lines_of(preset: str, flags: Mapping[str, list[str]], said: Mapping[str, Sai
 
 def _by_hosts(by_name: Mapping[str, Argument], environ: Mapping[str, str]) -> dict[str, Said]:
     """What the hosts of --hosts, of --hostfile or of a PBS job say."""
-    hosts, file = _tokens(by_name, "--hosts"), _tokens(by_name, "--hostfile")
+    hosts, file = _tokens(by_name, HOSTS), _tokens(by_name, HOSTFILE)
     launch = LaunchSettings(
         on="hosts", hosts=hosts[-1].value if hosts else "", hostfile=Path(file[-1].value) if file else None
     )
@@ -81,6 +91,11 @@ def _by_hosts(by_name: Mapping[str, Argument], environ: Mapping[str, str]) -> di
 def _on_each(places: tuple[Place, ...]) -> str:
     different = {place.slots for place in places}
     return str(*different) if len(different) == 1 else ""
+
+
+def _words(by_name: Mapping[str, Argument], keys: Collection[str]) -> list[Token]:
+    """Those of --set with one of the keys."""
+    return [token for token in _tokens(by_name, "--set") if token.value.partition("=")[0] in keys]
 
 
 def _tokens(by_name: Mapping[str, Argument], flag: str) -> list[Token]:

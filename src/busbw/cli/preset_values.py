@@ -29,8 +29,6 @@ _LISTS: Final = ("--env", "--set", "--expect-use")
 _PATHS: Final = ("--library-path",)
 # Engines whose ranks get variables of the shell that submits; "" is this host.
 _INHERITING: Final = ("", "slurm")
-# Engines where --ranks says all; the pods of others have slots, of which it may leave some empty.
-_SPREADING: Final = ("hosts", "slurm")
 _MOST_NAMED: Final = 10
 # `busbw exec` runs any command: a vendor's tool too.
 _ANY_TOOL: Final = ("exec",)
@@ -126,13 +124,10 @@ def fill(by_name: dict[str, Argument], preset: Preset, engine: str) -> list[str]
     values["--expect-use"] = list(preset.expects)
     is_step = bool((job := by_name.get("--job-id")) is not None and job.tokens)
     flags = _open_flags(by_name, preset, engine)
-    said = place_said(by_name, engine, os.environ)
-    says_ranks = bool((ranks := by_name.get("--ranks")) is not None and ranks.tokens)
+    said = place_said(by_name, flags, engine, os.environ)
     for flag, words in flags.items():
         if is_step and flag.removeprefix("--").replace("-", "_") in (*OF_NEW_JOB, "nodes"):
             continue  # that was asked for when the allocation was made
-        if flag == "--ranks-per-node" and says_ranks and engine in _SPREADING:
-            continue  # it would contradict what the user says
         if flag not in said:
             values.setdefault(flag, []).extend(words)
     values["--library-path"] = list(preset.library_path)

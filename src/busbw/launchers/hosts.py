@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from busbw.errors import SiteError, UsageError
 from busbw.launchers import hosts_plan, keeper
 from busbw.launchers.engine import Handle, Item, Job, JobRequest, JobState, Output, Phase
-from busbw.launchers.hosts_list import read_places
+from busbw.launchers.hosts_list import Place, first_nodes, read_places
 from busbw.launchers.hosts_probe import probe
 from busbw.launchers.hosts_request import setup_words
 from busbw.launchers.hosts_ssh import CONNECT_SECONDS, agent_command, is_this_machine, read_form, ssh_words
@@ -55,7 +55,7 @@ def inquire(launch: LaunchSettings, command: tuple[str, ...] = ()) -> Mapping[st
     """
     check(launch)
     topology = read_texts(launch)
-    places, form = read_places(launch), read_form(launch.set)
+    places, form = _that_may_be_used(launch), read_form(launch.set)
     setup = _read_setup(launch.setup_script)
     hosts = tuple(dict.fromkeys(place.host for place in places))
     local = [place.host for place in places if "@" not in place.host and is_this_machine(place.name)]
@@ -200,6 +200,14 @@ def check(launch: LaunchSettings) -> None:
         read_places(launch)
     read_form(launch.set)
     setup_words(launch.mpirun_args)
+
+
+def _that_may_be_used(launch: LaunchSettings) -> tuple[Place, ...]:
+    """The first hosts, as many as the largest of the jobs has; all where their order is not known yet."""
+    every = read_places(launch)
+    if launch.topology or not launch.nodes:
+        return every
+    return first_nodes(every, max(launch.nodes.split(","), key=int))
 
 
 def _read_setup(path: Path | None) -> str:

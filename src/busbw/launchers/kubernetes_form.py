@@ -111,8 +111,9 @@ def read_form(job: Job) -> Form:
     labels = _labels(values)
     workers = values.count("replicas") or _nodes(launch)
     gpus = next((int(count) for name, count in resources.items() if name.endswith("/gpu")), 0)
-    slots = values.count("slots") or launch.ranks_per_node or gpus or 1
-    ranks = values.count("np") or job.ranks or workers * slots
+    asked = values.count("np") or job.ranks
+    slots = values.count("slots") or launch.ranks_per_node or _slots_of(asked, workers, gpus)
+    ranks = asked or workers * slots
     if ranks > workers * slots:
         raise UsageError(
             f"{ranks} ranks but {workers} workers of {slots} slots",
@@ -154,6 +155,14 @@ def read_form(job: Job) -> Form:
             "no container image given", hint="give --image NAME: an image that has Python and busbw"
         )
     return form
+
+
+def _slots_of(ranks: int | None, workers: int, gpus: int) -> int:
+    """Slots of a worker where nobody says how many: as many as spread the ranks evenly, one a GPU at most."""
+    if not ranks:
+        return gpus or 1
+    even = -(-ranks // workers)
+    return min(even, gpus) if gpus else even
 
 
 class _Values:

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from busbw.errors import UsageError
 from busbw.settings.preset_file import ENGINE_SECTIONS, MAPPINGS, load_file, parse
-from busbw.settings.preset_form import RANKS, fields_of, less, said_by
+from busbw.settings.preset_form import HOSTS_SAID, RANKS, fields_of, less, said_by, superseded
 
 # What a preset does not hand to those that extend it: it is said by merging.
 _OWN_KEYS: Final = ("extends", "versions", "since", "abstract", "unset")
@@ -109,8 +109,8 @@ class Preset:
         found: dict[str, Any] = {}
         for section, place in zip(("run", f"{engine}_run"), self._places(engine), strict=True):
             found.update(self.body.get(section, {}))
-            found.update({RANKS: place[RANKS]} if place.get(RANKS, "") != "" else {})
-        return found
+            found.update({RANKS: place[RANKS]} if RANKS in place else {})
+        return {name: value for name, value in found.items() if name != RANKS or value != ""}
 
     def launch_values(self, engine: str) -> Mapping[str, str | list[str]]:
         """Fields of LaunchSettings for an engine, as text; ``set`` is a list of KEY=VALUE words."""
@@ -248,7 +248,7 @@ def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any
     """
     body = {**below, **_still_said_of_all(below, above)}
     for engine in ENGINE_SECTIONS:
-        body.update(_still_said(body, above, engine))
+        body.update(_still_said(below, above, engine))
     for key, value in above.items():
         if key in _OWN_KEYS:
             continue
@@ -270,7 +270,7 @@ def _still_said_of_all(below: Mapping[str, Any], above: Mapping[str, Any]) -> di
     found: dict[str, Any] = {}
     if "launch" in below:
         said = said_by(above.get("launch", {})) | ({RANKS} & above.get("run", {}).keys())
-        found["launch"] = less(below["launch"], said)
+        found["launch"] = less(below["launch"], said | (HOSTS_SAID if said & HOSTS_SAID else frozenset()))
     if "expects" in below:
         node = above.get("node", {})
         found["expects"] = [word for word in below["expects"] if word.partition("=")[0] not in node]
@@ -278,12 +278,15 @@ def _still_said_of_all(below: Mapping[str, Any], above: Mapping[str, Any]) -> di
 
 
 def _still_said(below: Mapping[str, Any], above: Mapping[str, Any], engine: str) -> dict[str, Any]:
-    """The sections of ``below`` for one engine, less what ``above`` has a later word for."""
+    """The sections of ``below`` for one engine, less what ``above`` has a later word for; what has no sense
+    beside that, though it holds for other engines, is empty there.
+    """
     env, run = above.get("env", {}), above.get("run", {})
+    old = superseded(_place(above, engine), engine)
     launch = said_by(above.get("launch", {}))
     own = said_by(above.get(engine, {})) | ({RANKS} & {*run, *above.get(f"{engine}_run", {})})
     later: Mapping[str, Collection[str]] = {
-        f"{engine}_run": (*run, *({RANKS} & launch)),
+        f"{engine}_run": (*run, *({RANKS} & (launch | old))),
         f"{engine}_env": (*env, *above.get("unset", ()), *above.get(f"{engine}_unset", ())),
     }
     found: dict[str, Any] = {
@@ -292,11 +295,24 @@ def _still_said(below: Mapping[str, Any], above: Mapping[str, Any], engine: str)
         if section in below
     }
     if engine in below:
-        found[engine] = less(below[engine], launch | own)
+        found[engine] = less(below[engine], launch | own | old)
     unset = f"{engine}_unset"
     if unset in below:
         found[unset] = [name for name in below[unset] if name not in env]
+    if general := {*below.get("run", {}), *fields_of(below.get("launch", {}))} & old:
+        found[engine] = {**found.get(engine, {}), **dict.fromkeys(general, "")}
     return found
+
+
+def _place(body: Mapping[str, Any], engine: str) -> dict[str, Any]:
+    """What a preset itself says of the ranks' place on an engine."""
+    general, own, run, own_run = (
+        {name: value for name, value in body.get(section, {}).items() if value is not None}  # which drops it
+        for section in ("launch", engine, "run", f"{engine}_run")
+    )
+    runs = {**run, **own_run}
+    place = {**fields_of(general), **fields_of(own, is_form=engine in _FORMS)}
+    return place | ({RANKS: runs[RANKS]} if RANKS in runs else {})
 
 
 def _entries(extra: Iterable[Path]) -> dict[str, _Entry]:

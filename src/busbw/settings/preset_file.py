@@ -37,7 +37,7 @@ _NODE_NUMBERS: Final = (
 _NAME: Final = re.compile(r"\w[\w.+-]*")
 _DATE: Final = re.compile(r"\d{4}(-\d{2}){0,2}")
 # Fields and words of --set that count what there cannot be none of.
-_COUNTS: Final = ("ranks_per_node", "segment", "slots", "replicas", "np")
+_COUNTS: Final = ("ranks", "ranks_per_node", "segment", "slots", "replicas", "np")
 # A flag's field -> the section that says it here.
 _OWN_SECTIONS: Final = {
     "preset": "extends",
@@ -130,7 +130,9 @@ def _check_variables(body: Mapping[str, Any], place: str) -> None:
         for name, value in body.get(section, {}).items():
             _check_variable(name, f"{place}: {section}")
             if not isinstance(value, str | None):
-                raise UsageError(f"{place}: {section}: {name} is not text", hint=f'write {name}: "{value}"')
+                raise UsageError(
+                    f"{place}: {section}: {name} is not text", hint="put its value in quotes, as it stands"
+                )  # 0x10 and 010 were numbers once YAML had read them
     for section in _UNSET_SECTIONS:
         for name in body.get(section, ()):
             _check_variable(name, f"{place}: {section}")

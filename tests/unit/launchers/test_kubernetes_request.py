@@ -169,6 +169,24 @@ def test_ranks_follow_gpus_slots_and_words() -> None:
     assert form(set=("gpu=8", "slots=2")).ranks == 4
     assert form(set=("gpu=8", "np=10")).ranks == 10
     assert form(set=("gpu=8",), ranks=9).ranks == 9
+
+
+@pytest.mark.parametrize(
+    ("flags", "slots"),
+    [
+        ({"ranks": 3}, 2),
+        ({"ranks": 9, "set": ("gpu=8",)}, 5),
+        ({"ranks": 9, "set": ("gpu=8", "slots=8")}, 8),
+        ({"set": ("gpu=8", "np=4")}, 2),
+    ],
+)
+def test_ranks_are_spread_over_the_pods_where_nobody_says_how_many_each_has(
+    flags: dict[str, Any], slots: int
+) -> None:
+    assert form(**flags).slots == slots
+
+
+def test_nodes_gpus_and_networks_follow_words() -> None:
     assert form(set=("replicas=3",), nodes="").workers == 3
     assert form(set=("nic=rdma/ib=2", "nic=4")).resources == {"rdma/ib": "2", "vpc.amazonaws.com/efa": "4"}
     assert form(set=("image=other",)).image == "other"
@@ -213,7 +231,7 @@ def test_ranks_follow_gpus_slots_and_words() -> None:
         ({"mounts": "here:/there"}, "names no absolute folders"),
         ({"partition": "gpu"}, "--partition does not concern Kubernetes"),
         ({"hosts": "a,b"}, "--hosts does not concern Kubernetes"),
-        ({"ranks": 3}, "3 ranks but 2 workers of 1 slots"),
+        ({"ranks": 3, "ranks_per_node": 1}, "3 ranks but 2 workers of 1 slots"),
         ({"ranks": 3, "ranks_per_node": 2, "mpi": "none"}, "3 ranks do not fill 2 pods of 2"),
     ],
 )

@@ -231,8 +231,13 @@ def execute(
         bool,
         Parameter(group=FLAGS, negative="", show_default=False, help="Print what would be submitted."),
     ] = False,
+    overridden: Annotated[
+        tuple[str, ...], Parameter(show=False, negative="", help="Written by busbw, as in `run`.")
+    ] = (),
 ) -> int:
     """Run any command on an engine, with the environment, container and hosts that a run would get."""
     from busbw.cli.on import execute as exec_command
 
+    for line in overridden:
+        print(f"note: {line}", file=sys.stderr)
     return exec_command(command, launch or LaunchSettings(), tuple(sys.argv), dry_run=dry_run)
