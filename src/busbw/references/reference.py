@@ -22,6 +22,8 @@ MOST_STEP: Final = 2.0
 _SAME_SIZE: Final = 1e-3
 # Printed bandwidths have two decimals.
 _PRINTED_HALF: Final = 0.0051
+# A petabyte a second.
+_MOST_GB_PER_S: Final = 1e6
 
 
 @dataclass(frozen=True)
@@ -128,6 +130,8 @@ def impossible(reference: Reference) -> Iterator[str]:
         if point.busbw_gb_per_s < 0:
             yield f"{place}.busbw_gb_per_s is {point.busbw_gb_per_s:g}"
         yield from (f"{place}.times_us has {time:g}, not above 0" for time in point.times_us if time <= 0)
+        if point.busbw_gb_per_s > _MOST_GB_PER_S:
+            yield f"{place}.busbw_gb_per_s is {point.busbw_gb_per_s:g}: no rank moves so much"
     if reference.printed is not None and reference.printed.algbw_gb_per_s <= 0:
         yield f"printed.algbw_gb_per_s is {reference.printed.algbw_gb_per_s:g}, not above 0"
 

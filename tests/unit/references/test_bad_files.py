@@ -76,6 +76,7 @@ BAD = [
     (point(2 * MiB, "out-of-place", float("inf"), []), "points[1][2] is inf, which is no number"),
     (point(2 * MiB, "out-of-place", float("nan"), []), "points[1][2] is nan, which is no number"),
     (point(2 * MiB, "out-of-place", -1.0, []), "points[1].busbw_gb_per_s is -1"),
+    (point(2 * MiB, "out-of-place", 1e308, []), "points[1].busbw_gb_per_s is 1e+308: no rank moves so much"),
     (point(2 * MiB, "beside", 40.0, []), "points[1].placement is 'beside': it is one of out-of-place"),
     (point(MiB, "out-of-place", 41.0, []), "points[1] has the size and placement of an earlier point"),
     (point(-1, "out-of-place", 40.0, []), "points[1].size_bytes is -1"),
