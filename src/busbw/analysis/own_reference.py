@@ -90,8 +90,8 @@ def reference_of(
     others: Sequence[RunRecord] = (),
 ) -> list[Reference]:
     """References of one's own run, one an operation, type, reduction and root; ``launches`` has the times of
-    each case in ns, one a launch, of this record and ``others``. A point's bandwidth is that of the median of its launches' times; what is expected of it is that
-    of their geometric mean (``Expected``).
+    each case in ns, one a launch, of this record and ``others``. A point's bandwidth is that of the median of
+    its times; what is expected of it, that of their geometric mean (``Expected``).
     """
     made: dict[_Kind, dict[CaseKey, Point]] = {}
     for case, result in chain.from_iterable(each.timed for each in (record, *others)):
