@@ -42,9 +42,10 @@ _FAMILY_NAMES: Final = {"openmpi": "Open MPI", "mpich": "MPICH"}
 LINGER_SECONDS: Final = 20
 
 # What a site, a shell or sbatch --export=NONE sets for every srun: it would keep what this script exports
-# from the ranks, or send their output elsewhere.
+# from the ranks, send their output elsewhere, or cut its lines.
 _UNSET: Final = """\
 unset SLURM_EXPORT_ENV SRUN_EXPORT_ENV SLURM_STDOUTMODE SLURM_STDERRMODE SRUN_OUTPUT SRUN_ERROR
+unset SLURM_UNBUFFEREDIO
 """
 
 _TOP: Final = """\
