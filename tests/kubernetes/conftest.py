@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,9 +20,9 @@ from busbw_testing.environ import clean_environ
 from busbw_testing.finished import Done
 from busbw_testing.kubernetes_cluster import Cluster, why_not
 from busbw_testing.kubernetes_tools import NO_GO, find_tools
+from busbw_testing.started import PATIENCE_S, Started
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE_S = 90.0
 USUAL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # The images that the nodes know. `plain` is busbw's environment without busbw.
 IMAGE, PLAIN, OPENMPI = "lab/busbw", "lab/plain", "lab/openmpi"
@@ -112,39 +112,13 @@ def leftovers(cluster: Cluster, namespace: str) -> list[str]:
     return found
 
 
-class Running:
-    """A command that may still run; it is ended with the test."""
-
-    def __init__(self, words: list[str], environ: dict[str, str], folder: Path) -> None:
-        name = secrets.token_hex(4)
-        self._files = folder / f"{name}.out", folder / f"{name}.err"
-        with self._files[0].open("wb") as out, self._files[1].open("wb") as err:
-            self.process = subprocess.Popen(
-                words, env=environ, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
-            )
-
-    @property
-    def out(self) -> str:
-        return self._files[0].read_text()
-
-    @property
-    def err(self) -> str:
-        return self._files[1].read_text()
+class Running(Started):
+    """A command that is ended with the test."""
 
     @property
     def rows(self) -> int:
         """Cases that the table shows."""
         return len([line for line in self.out.splitlines() if line.strip() and not line.startswith("#")])
-
-    def until(self, what: Callable[[], Any]) -> Any:
-        """Wait until ``what`` gives something, and give it."""
-        deadline = time.monotonic() + PATIENCE_S
-        while time.monotonic() < deadline:
-            if found := what():
-                return found
-            assert self.process.poll() is None, (self.out, self.err)
-            time.sleep(0.05)
-        raise AssertionError(f"not after {PATIENCE_S:.0f} s: {self.out}\n{self.err}")
 
     def done(self) -> Done:
         """Wait for its end."""

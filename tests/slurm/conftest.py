@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,10 @@ import pytest
 from busbw_testing.finished import Done
 from busbw_testing.namespaces import Hosts, why_not
 from busbw_testing.slurm_cluster import SlurmCluster, missing_programs
+from busbw_testing.started import PATIENCE_S, Started
 
 import busbw
 
-# Long enough for a machine that does other work as well.
-PATIENCE_S = 150.0
 # How long Slurm may be completing a job whose script has ended.
 ENDING_S = 10.0
 NODES = 4
@@ -74,27 +73,13 @@ def open_mpi_python(cluster: SlurmCluster) -> Path:
     return python
 
 
-class Running:
-    """A command on the login host that may still run."""
+class Running(Started):
+    """A command on the login host."""
 
     def __init__(self, cluster: SlurmCluster, words: list[str], environ: dict[str, str], at: Path) -> None:
         self._cluster = cluster
         self._before = set(cluster.hosts.processes(cluster.login))
-        self._files = at / f"{time.monotonic_ns()}.out", at / f"{time.monotonic_ns()}.err"
-        with self._files[0].open("wb") as out, self._files[1].open("wb") as err:
-            self._process = subprocess.Popen(
-                words, env=environ, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
-            )
-
-    @property
-    def out(self) -> str:
-        """What it has printed so far."""
-        return self._files[0].read_text()
-
-    @property
-    def err(self) -> str:
-        """What it has printed on stderr so far."""
-        return self._files[1].read_text()
+        super().__init__(words, environ, at)
 
     def pid(self) -> int:
         """The front process, as this machine counts."""
@@ -107,16 +92,6 @@ class Running:
         """Send a signal to the front process alone."""
         os.kill(self.pid(), number)
 
-    def until(self, what: Callable[[], Any]) -> Any:
-        """Wait until ``what`` gives something, and give it."""
-        deadline = time.monotonic() + PATIENCE_S
-        while time.monotonic() < deadline:
-            if found := what():
-                return found
-            assert self._process.poll() is None, (self.out, self.err)
-            time.sleep(0.05)
-        raise AssertionError((self.out, self.err))
-
     def rows(self) -> list[dict[str, Any]]:
         """The events that it has shown (--format jsonl)."""
         return [json.loads(line) for line in self.out.splitlines() if line.endswith("}")]
@@ -128,7 +103,7 @@ class Running:
     def finish(self) -> Done:
         """Wait for the end."""
         try:
-            code = self._process.wait(PATIENCE_S)
+            code = self.process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
             queue = self._cluster.run("squeue", "--steps")
             on_nodes = {node: self._cluster.hosts.processes(node) for node in self._cluster.nodes}
@@ -141,7 +116,7 @@ class Running:
         """End the front as a lost connection or a power failure does, without a word."""
         with contextlib.suppress(AssertionError, ProcessLookupError):
             os.kill(self.pid(), signal.SIGKILL)
-        self._process.wait(PATIENCE_S)
+        self.process.wait(PATIENCE_S)
 
 
 class Front:

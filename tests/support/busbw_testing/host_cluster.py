@@ -5,10 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,41 +15,22 @@ from typing import Any
 from busbw.record.results import read_fields
 from busbw_testing.environ import clean_environ
 from busbw_testing.namespaces import Hosts
+from busbw_testing.started import PATIENCE_S, Started
 
-# Long enough for a loaded machine; a run that needs it is far from what its test allows.
-PATIENCE_S = 200.0
 # What the ranks of all hosts share here: this machine's cores.
 ENVIRON = {"OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_hwloc_base_binding_policy": "none"}
 # Open MPI looks for every transport there is, which takes longer than all the rest.
 ENVIRON |= {"OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "self,sm,tcp"}
 
 
-@dataclass
-class Front:
-    """A command of busbw that runs on a host, in a session of its own, as in a terminal's foreground."""
+class Front(Started):
+    """A command of busbw that runs on a host."""
 
-    process: subprocess.Popen[bytes]
-    folder: Path
-    hosts: Hosts
-    on: str
-
-    @property
-    def out(self) -> str:
-        return (self.folder / "out").read_text()
-
-    @property
-    def err(self) -> str:
-        return (self.folder / "err").read_text()
-
-    def until(self, what: Callable[[], Any]) -> Any:
-        """Wait until ``what`` gives something, and give it."""
-        deadline = time.monotonic() + PATIENCE_S
-        while time.monotonic() < deadline:
-            if found := what():
-                return found
-            assert self.process.poll() is None, (self.out, self.err)
-            time.sleep(0.02)
-        raise AssertionError((self.out, self.err))
+    def __init__(
+        self, hosts: Hosts, on: str, argv: list[str | Path], environ: dict[str, str], folder: Path
+    ) -> None:
+        super().__init__(hosts.command(on, argv), environ, folder)
+        self.hosts, self.on = hosts, on
 
     def wait_for_rows(self, rows: int = 1) -> None:
         """Until so many cases were shown."""
@@ -94,20 +74,9 @@ class Cluster:
 
     def start(self, *words: str | Path, on: str = "h1", python: str = "", **environ: str) -> Front:
         """``busbw`` with the words, beside the test."""
-        folder = self.folder / f"front-{len(self.started)}"
-        folder.mkdir()
         variables = clean_environ(**{"BUSBW_HOME": str(self.home), **ENVIRON, **self.environ, **environ})
         argv = [python or self.python, "-m", "busbw", *words]
-        with (folder / "out").open("wb") as out, (folder / "err").open("wb") as err:
-            process = subprocess.Popen(
-                self.hosts.command(on, argv),
-                env=variables,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                start_new_session=True,
-            )
-        self.started.append(Front(process, folder, self.hosts, on))
+        self.started.append(Front(self.hosts, on, argv, variables, self.folder))
         return self.started[-1]
 
     def run(self, *words: str | Path, code: int = 0, **options: str) -> Front:
