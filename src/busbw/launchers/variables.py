@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -13,7 +15,9 @@ if TYPE_CHECKING:
     from busbw.settings.launch import LaunchSettings
 
 LIBRARIES: Final = "LD_LIBRARY_PATH"
-_QUOTES: Final = ("'", '"')
+# A line of a shell up to its comment; shlex takes a # within a word for one too. A # in a word is no comment.
+_CODE: Final = re.compile(r"""(?:[^'"\\#]|\\.|'[^']*'|"(?:[^"\\]|\\.)*"|(?<=\S)\#)*(?=\#|$)""", re.VERBOSE)
+_IN_FILE: Final = "write NCCL_DEBUG=INFO, and quotes around a value with blanks: NAME='two words'"
 # What busbw tells the processes that it starts: which job they are of, which rank each is, what to do.
 _OURS: Final = frozenset(
     f"BUSBW_{name}"
@@ -54,25 +58,31 @@ def read_here(launch: LaunchSettings, inherited: Mapping[str, str]) -> dict[str,
 
 
 def parse_lines(text: str, where: str) -> Mapping[str, str]:
-    """One K=V a line; ``export`` before it, quotes around the whole value, comments and empty lines are as in
-    a shell, but nothing is expanded. Raises UsageError naming the line.
+    """K=V, one or several a line; ``export`` before them, quotes, backslashes, comments and empty lines are
+    as in a shell, but nothing is expanded and a value ends with its line. Raises UsageError naming the line.
     """
-    found = {}
+    found: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), start=1):
-        words = line.strip().removeprefix("export ").strip()
-        if not words or words.startswith("#"):
-            continue
-        name, value = _split(words, f"{where}, line {number}")
-        found[name] = (
-            value[1:-1] if len(value) > 1 and value[0] in _QUOTES and value[0] == value[-1] else value
-        )
+        place = f"{where}, line {number}"
+        words = _words(line, place)
+        found.update(_split(word, place, _IN_FILE) for word in words[words[:1] == ["export"] :])
     return found
 
 
-def _split(word: str, where: str) -> tuple[str, str]:
+def _words(line: str, where: str) -> list[str]:
+    code = _CODE.match(line)
+    if code is None:
+        raise UsageError(
+            f"{where}: a quote is not closed, or a backslash ends the line",
+            hint="write a value on one line; with --env it may have several",
+        )
+    return shlex.split(code[0])
+
+
+def _split(word: str, where: str, hint: str = "write --env NCCL_DEBUG=INFO") -> tuple[str, str]:
     name, equals, value = word.partition("=")
     if not equals or not VARIABLE.fullmatch(name):
-        raise UsageError(f"{where}: {word!r} is not K=V", hint="write --env NCCL_DEBUG=INFO")
+        raise UsageError(f"{where}: {word!r} is not K=V", hint=hint)
     if name in _OURS:
         raise UsageError(f"{where}: {name} is for busbw to say", hint=f"leave {name} out")
     if "\0" in value:
