@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from busbw.errors import BusbwError, ExitCode
 from busbw.job_judge import judge, with_remedy
 from busbw.launchers.engine import Handle, load
-from busbw.model.event import Event, EventKind, event
+from busbw.model.event import Event, EventKind, error_words, event
 from busbw.model.record import RunStatus
 from busbw.model.result import Status
 from busbw.record import close
@@ -81,7 +81,7 @@ def _close(folder: Path, code: ExitCode, error: Event | None) -> None:
         if status is not RunStatus.COMPLETE:
             close.close(folder, RunStatus.INTERRUPTED, now_utc())
     elif error is not None:
-        close.close(folder, RunStatus.FAILED, now_utc(), error=str(error["message"]), hint=str(error["hint"]))
+        close.close(folder, RunStatus.FAILED, now_utc(), error=error_words(error), hint=str(error["hint"]))
     elif status is RunStatus.RUNNING:  # the ranks' own record did not arrive: what was heard is the record
         close.close(folder, RunStatus.COMPLETE, now_utc())
     compact(folder)

@@ -53,6 +53,8 @@ def judge(following: Following) -> tuple[ExitCode, Event | None]:
         return code, error
     if following.is_command:
         return _of_command(state)
+    if state.cancelled and not knows_more and story.end is None:  # elsewhere: the ranks' deaths are of that
+        return ExitCode.INTERRUPTED, None
     if state.why and (knows_more or error is None or not story.output):
         is_said = state.rank is not None and state.why.startswith(f"rank {state.rank} on {state.host} ")
         failed = RankFailed(

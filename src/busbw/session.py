@@ -20,7 +20,7 @@ from busbw.launchers.deaths import Death, last_words, read_death
 from busbw.launchers.interrupt import Interrupt
 from busbw.launchers.processes import Exit, Line, Processes
 from busbw.launchers.watch import ADDRESS_VARIABLE, RankWatch
-from busbw.model.event import Emit, Event, EventKind, Joiner, decode, event
+from busbw.model.event import Emit, Event, EventKind, Joiner, decode, error_words, event
 from busbw.model.record import RunStatus
 from busbw.record import close
 from busbw.record import folder as folders
@@ -386,5 +386,5 @@ def _close(folder: Path, code: ExitCode, error: Event | None) -> None:
         if status is not RunStatus.COMPLETE:
             close.close(folder, RunStatus.INTERRUPTED, now_utc())
     elif error is not None:
-        close.close(folder, RunStatus.FAILED, now_utc(), error=str(error["message"]), hint=str(error["hint"]))
+        close.close(folder, RunStatus.FAILED, now_utc(), error=error_words(error), hint=str(error["hint"]))
     compact(folder)

@@ -65,6 +65,22 @@ def test_a_detached_command_ends_as_in_the_foreground(cluster: Any) -> None:
         assert "hello" in cluster.run("attach", code=3).out
 
 
+@pytest.mark.parametrize("mpi", ["none", "mpich", "openmpi"])
+def test_a_command_that_a_signal_killed_ends_as_in_a_shell(
+    cluster: Any, mpi: str, request: pytest.FixtureRequest
+) -> None:
+    python = request.getfixturevalue("open_mpi_python") if mpi == "openmpi" else sys.executable
+    kills_itself = "[ $(hostname) = h1 ] || kill -9 $$; sleep 1"
+    front = cluster.start(*ON, "h1,h2", "--mpi", mpi, "--", "sh", "-c", kills_itself, python=python)
+    code = front.finish()
+    assert "rank 1 on h2" in front.error
+    if mpi == "mpich" and code == 9:  # mpiexec failed itself before it told a signal from an exit code
+        assert "ended with 9 (an exit code, or a signal's number: hydra prints both alike)" in front.error
+    else:
+        assert (code, "signal 9" in front.error) == (137, True), front.err
+    assert cluster.run("attach", code=code).error == front.error
+
+
 @pytest.mark.parametrize("mpi", ["none", "mpich"])
 def test_standard_error_comes_to_standard_error(cluster: Any, mpi: str) -> None:
     words = (*ON, "h1,h2", "--mpi", mpi, "--", "sh", "-c", "echo out; echo err >&2")

@@ -99,3 +99,24 @@ def test_a_command_that_was_cancelled_elsewhere_was_interrupted(following: Follo
     assert judge(following)[0] is ExitCode.RANK_FAILED
     following.state = JobState(Phase.ENDED, code=0, cancelled=True)  # it was through
     assert judge(following) == (ExitCode.OK, None)
+
+
+def test_ranks_that_a_cancel_elsewhere_killed_did_not_fail(following: Following) -> None:
+    """Killed before they had said a word, while the launcher told of each."""
+    following.story.connected = False
+    following.story.errors.clear()
+    following.story.output[:] = ["srun: error: h1: task 0: Terminated"]
+    following.story.exits[0] = 143
+    following.state = JobState(Phase.ENDED, "it was cancelled", code=143, cancelled=True)
+    assert judge(following) == (ExitCode.INTERRUPTED, None)
+    following.state = JobState(Phase.ENDED, "", code=143)
+    assert judge(following)[0] is ExitCode.RANK_FAILED
+
+
+def test_ranks_that_were_through_before_a_cancel_elsewhere_are(following: Following) -> None:
+    following.story.errors.clear()
+    following.story.output.clear()
+    following.story.exits[0] = 0
+    following.story.end = event(EventKind.END, exit_code=1, status="complete")
+    following.state = JobState(Phase.ENDED, "it was cancelled", cancelled=True)
+    assert judge(following) == (ExitCode.BAD_VERDICT, None)

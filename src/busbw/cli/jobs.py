@@ -152,6 +152,7 @@ def attach(run: str, format_name: str) -> int:
 def _show_ended(folder: Path, handle: Handle, format_name: str, *, is_command: bool) -> int:
     """A job that was followed to its end before; rank 0 may have closed its record where nobody followed."""
     from busbw.cli.show import show
+    from busbw.reports.live import show_error
 
     if _has_ended(handle):
         with contextlib.suppress(BusbwError):
@@ -159,6 +160,8 @@ def _show_ended(folder: Path, handle: Handle, format_name: str, *, is_command: b
     if is_command:
         for line in Reading(folder).new():
             print_line(line)
+        if (ended := folders.read_ended(folder)) is not None and ended.error is not None:
+            show_error(ended.error, sys.stderr)
     else:
         show(folder.name, format_name)
     code = job_end.ended_code(folder)

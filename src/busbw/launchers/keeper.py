@@ -17,7 +17,7 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Final
@@ -187,6 +187,8 @@ class Keeper:
         """The rank that died under a launcher, and how, as far as that is known for certain."""
         told = tuple(self._launcher_words)
         death = read_death(told)
+        if verdict.code and death is not None and not self._spec.announces:
+            return _of_command(verdict, death, self._spec.hosts_by_rank)
         if not verdict.code or (death is not None and death.rank is not None):
             return verdict  # all is well; or Open MPI has named it, who alone knows the signal
         hosts = self._spec.hosts_by_rank
@@ -226,6 +228,20 @@ def _how(code: int) -> str:
         return f"was killed by signal {-code}"
     how = f" with {code} (an exit code, or a signal's number: hydra prints both alike)" if code else ""
     return f"ended{how}"
+
+
+def _of_command(verdict: JobState, death: Death, hosts: Sequence[str]) -> JobState:
+    """The end of a user's program, by its launcher's words: those tell a signal from an exit code, and the
+    host. Hydra may mean a process that it ended itself, but then on the host of the one that failed.
+    """
+    near = [rank for rank, host in enumerate(hosts) if host == death.host]
+    rank = near[0] if death.rank is None and len(near) == 1 else death.rank
+    if not death.code or death.code == verdict.code:
+        return replace(verdict, rank=rank, host=death.host)
+    if death.code > 0:  # mpiexec failed over it, before it said which of the two it was
+        return replace(verdict, why=_how(death.code), code=death.code, rank=rank, host=death.host)
+    others = " (or ended by mpiexec, after another rank there had failed)" if rank is None else ""
+    return replace(verdict, why=f"{_how(death.code)}{others}", code=death.code, rank=rank, host=death.host)
 
 
 def _of_exit(item: Exited, *, is_busbw: bool) -> JobState:

@@ -63,6 +63,14 @@ def event(kind: EventKind, **fields: Any) -> Event:  # noqa: ANN401 (JSON values
     return {"busbw": STREAM_VERSION, "event": kind.value, **plain}
 
 
+def error_words(item: Event) -> str:
+    """What an error says, with its rank and host where it does not name them itself."""
+    message, rank, host = str(item["message"]), item["rank"], item["host"]
+    if rank is None or message.startswith("rank "):
+        return message
+    return f"rank {rank}" + (f" on {host}" if host else "") + f": {message}"
+
+
 def encode(item: Event) -> str:
     """One line, without its newline."""
     return json.dumps(item, separators=(",", ":"))

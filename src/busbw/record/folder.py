@@ -89,7 +89,7 @@ def is_started(folder: Path) -> bool:
 @dataclass(frozen=True)
 class Ended:
     """How a run on an engine ended in the eyes of whoever followed it: ``own_code`` is what a command of the
-    user's ended with, None where it was a run or that is not known.
+    user's ended with, negative for a signal, None where it was a run or that is not known.
     """
 
     exit_code: int
@@ -98,9 +98,10 @@ class Ended:
 
     @property
     def shell_code(self) -> int:
-        """As srun and mpirun have it: a script sees what its command said."""
-        is_own = self.exit_code == ExitCode.RANK_FAILED and self.own_code is not None and self.own_code > 0
-        return int(self.own_code) if is_own and self.own_code is not None else self.exit_code
+        """As shells have it: a script sees what its command said, 128 and the number for a signal."""
+        if self.exit_code != ExitCode.RANK_FAILED or not self.own_code:
+            return self.exit_code
+        return self.own_code if self.own_code > 0 else 128 - self.own_code
 
 
 def write_ended(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TextIO
 
 from busbw.model.case import Case
 from busbw.model.choice import Choice
-from busbw.model.event import Emit, Event, EventKind, encode
+from busbw.model.event import Emit, Event, EventKind, encode, error_words
 from busbw.model.finding import Severity
 from busbw.model.plan import Plan
 from busbw.model.record import HostInfo, Method, RankInfo, WorldInfo
@@ -89,10 +89,7 @@ def shown_as(settings: RunSettings) -> str:
 
 def show_error(item: Event, err: TextIO) -> None:
     """One error on stderr: what, where, what to try."""
-    place = ""
-    if item["rank"] is not None and not str(item["message"]).startswith("rank "):
-        place = f"rank {item['rank']}" + (f" on {item['host']}" if item["host"] else "") + ": "
-    print(f"error: {place}{item['message']}", file=err)
+    print(f"error: {error_words(item)}", file=err)
     if item["hint"]:
         print(f"hint: {item['hint']}", file=err)
 
