@@ -88,7 +88,8 @@ def across_ranks(
     if clock is not None and look.entry_ns is not None and grouping is None:
         entry = clock.to_global(look.entry_ns)
         left = clock.to_global(look.entry_ns + look.elapsed_ns)
-        columns += [entry, -entry, left]
+        here = (entry, -entry, left)
+        columns += here if look.took_part else (np.full(n, -NEVER, np.int64),) * len(here)
     rows = world.max(np.concatenate(columns)).reshape(-1, n)
     worst, best, issue = rows[0], -rows[1], rows[2]
     bits = rows[3 : 3 + _FLAG_BITS]
@@ -100,7 +101,7 @@ def across_ranks(
     if grouping is not None:
         by_group = _by_group(look, time, world, clock, grouping)
         return Across(worst, best, issue, raised, by_group.max(axis=0), np.full(n, -1, np.int64), by_group)
-    headline = _headline(look.elapsed_ns, time, worst, best, span, world)
+    headline = _headline(look, time, worst, best, span, world)
     return Across(worst, best, issue, raised, headline, skew)
 
 
@@ -110,10 +111,11 @@ def _by_group(
     """The headline of every group: each rank fills in its own group's row."""
     own, name = look.elapsed_ns, time.removeprefix("loop-")
     shape = (len(grouping.sizes), len(own))
+    takes_part = grouping.group is not None and look.took_part
 
     def worst(values: Int64Array, *, mine: bool = True) -> Int64Array:
         table = np.full(shape, -NEVER, np.int64)
-        if grouping.group is not None and mine:
+        if grouping.group is not None and takes_part and mine:
             table[grouping.group] = values
         return world.max(table.reshape(-1)).reshape(shape)
 
@@ -124,11 +126,11 @@ def _by_group(
     if name == "rank0":
         return worst(own, mine=grouping.rank == 0)
     if name == "avg":
-        table = np.zeros(shape, np.int64)
-        if grouping.group is not None:
-            table[grouping.group] = own
-        sums = world.sum(table.reshape(-1)).reshape(shape)
-        return np.asarray(sums // np.array(grouping.sizes, np.int64)[:, None], np.int64)
+        table = np.zeros((shape[0], shape[1] + 1), np.int64)
+        if grouping.group is not None and takes_part:
+            table[grouping.group] = (*own, 1)
+        sums = world.sum(table.reshape(-1)).reshape(table.shape)
+        return np.asarray(sums[:, :-1] // np.maximum(1, sums[:, -1:]), np.int64)
     if name == "span" and clock is not None:
         entry = look.entry_ns if look.entry_ns is not None else np.zeros_like(own)
         return worst(clock.to_global(entry + own)) + worst(-clock.to_global(entry))
@@ -142,8 +144,9 @@ NEVER: Final = 2**61
 
 
 def _headline(
-    own: Int64Array, time: str, worst: Int64Array, best: Int64Array, span: Int64Array, world: World
+    look: Look, time: str, worst: Int64Array, best: Int64Array, span: Int64Array, world: World
 ) -> Int64Array:
+    own = look.elapsed_ns
     time = time.removeprefix("loop-")
     if time in ("max", "loop"):
         return worst
@@ -152,7 +155,8 @@ def _headline(
     if time == "span":
         return span
     if time == "avg":
-        return world.sum(own) // world.size
+        sums = world.sum(np.append(own, 1) if look.took_part else np.zeros(len(own) + 1, np.int64))
+        return np.asarray(sums[:-1] // sums[-1], np.int64)
     if time == "rank0":
         return np.frombuffer(world.broadcast(own.tobytes() if world.rank == 0 else None), np.int64)
     raise ValueError(f"no time {time!r}")

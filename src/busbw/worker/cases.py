@@ -121,7 +121,7 @@ class Session:
         self, cases: tuple[Case, ...], limits: Limits, backend: StreamsBackend
     ) -> list[Done]:
         plan, world = self._plan, self._given.world
-        groupings = [grouping(plan.of_case(case), world) for case in cases]
+        givens = [self._given_in(case) for case in cases]
         step = backend.prepare_step(cases)
         try:
             first_ns = first_calls_ns(step, self._given, plan.streams)
@@ -132,19 +132,18 @@ class Session:
                     _checked_only(case, *verdict) for case, verdict in zip(cases, verdicts, strict=True)
                 ]
                 return [(result, NOTHING_KEPT) for result in checked]
-            found = measure_together(step, self._given, groupings, plan.streams, limits, first_ns)
+            found = measure_together(step, givens, plan.streams, limits, first_ns)
             device = _worst_state(backend.device_state(), world)
         finally:
             step.close()
+        each = zip(cases, found, verdicts, givens, choices, strict=True)
         return [
-            self._result(case, part.samples, verdict, device, limits, place, choice, part.overlap)
-            for case, part, verdict, place, choice in zip(
-                cases, found, verdicts, groupings, choices, strict=True
-            )
+            self._result(case, part.samples, verdict, device, limits, given, choice, part.overlap)
+            for case, part, verdict, given, choice in each
         ]
 
     def _checked_and_measured(self, case: Case, limits: Limits) -> Done:
-        prepared = self._backend.prepare(case)
+        prepared, given = self._backend.prepare(case), self._given_in(case)
         try:
             # Before the check, or the case would not be cold any more.
             first_ns = self._first_call_ns(prepared, limits)
@@ -153,14 +152,13 @@ class Session:
             if limits.calls == 0:
                 return _checked_only(case, verdict, marks), NOTHING_KEPT
             take = measure_repeated if limits.outer_iters else measure
-            samples = replace(take(prepared, self._given, limits), first_call_ns=first_ns)
+            samples = replace(take(prepared, given, limits), first_call_ns=first_ns)
             device = self._backend.device_state()  # at once: clocks fall when the work ends
         finally:
             prepared.close()
         clock = self._rechecked()  # at once: it is what this case's readings are worth
         state = _worst_state(device, self._given.world)
-        place = self._given.grouping
-        done = self._result(case, samples, (verdict, marks), state, limits, place, choice, clock=clock)
+        done = self._result(case, samples, (verdict, marks), state, limits, given, choice, clock=clock)
         self._keep_clock(clock)
         return done
 
@@ -171,13 +169,13 @@ class Session:
         verdict: tuple[Verdict | None, tuple[str, ...]],
         device: DeviceState | None,
         limits: Limits,
-        place: Grouping | None,
+        given: Conditions,
         choice: Choice | None,
         overlap: float | None = None,
         clock: Recheck | None = None,
     ) -> Done:
         """What is told and what is kept of a measured case. Collective."""
-        plan, given = self._plan, replace(self._given, grouping=place)
+        plan = self._plan
         if samples.stop is StopReason.CASE_TIME and limits.case_seconds < plan.limits.case_seconds:
             samples = replace(samples, stop=StopReason.BUDGET)
         checked, marks = verdict
@@ -188,6 +186,16 @@ class Session:
         words = choice.words if choice is not None else ""
         result = self._with_bytes(case, replace(result, overlap=overlap, algorithm=words, choice=choice))
         return result, retain(case.index, samples, given.world, plan.raw_ranks, took_part=given.takes_part)
+
+    def _given_in(self, case: Case) -> Conditions:
+        """What holds for one case: its groups, and whether this rank has no part in it. Collective."""
+        world, plan = self._given.world, self._plan.of_case(case)
+        given = replace(self._given, grouping=grouping(plan, world)) if self._plan.streams else self._given
+        if not (plan.pairs or plan.counts):
+            return given
+        own = sum(self._plan.rank_bytes(case, world.rank, world.size))
+        most = int(world.max(np.array([own], np.int64))[0])
+        return replace(given, idle=own == 0 and most > 0)
 
     def _first_call_ns(self, prepared: PreparedCase, limits: Limits) -> float:
         """Of the cold first call; 0 where the number of calls is exact, and this is not among them."""

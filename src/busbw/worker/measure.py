@@ -42,7 +42,8 @@ class Conditions:
     ``shares_gpu``: two ranks or more are on one GPU, as pods of one machine may be. ``clock``
     is there where the ranks' clocks are synchronised. ``singles``: how many calls to time one by one for
     percentiles, 0 where nobody asked. ``graph_launches``: -G. ``grouping`` is there where the world is split.
-    ``profiled``: a profiler is attached to a rank.
+    ``profiled``: a profiler is attached to a rank. ``idle``: this rank has nothing to send or receive in the
+    case at hand, while others have.
     """
 
     world: World
@@ -58,11 +59,12 @@ class Conditions:
     seed: int = 0
     grouping: Grouping | None = None
     profiled: bool = False
+    idle: bool = False
 
     @property
     def takes_part(self) -> bool:
-        """Whether this rank belongs to a group that is timed."""
-        return self.grouping is None or self.grouping.group is not None
+        """Whether this rank's time is one of the operation."""
+        return not self.idle and (self.grouping is None or self.grouping.group is not None)
 
     @property
     def loops(self) -> bool:
@@ -164,6 +166,8 @@ class Sampling:
         before = CoreClock.now()
         look = self._loops(samples, taken.k, lead) if loops else self._take(taken, samples, lead)
         after = CoreClock.now()
+        if given.idle:
+            look = replace(look, took_part=False)
         flags = np.zeros(samples, np.int64)
         # In loop mode the control barriers, in which a rank may sleep, lie between the samples of a look.
         if not given.contended and not loops:

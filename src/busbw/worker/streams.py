@@ -21,7 +21,7 @@ from busbw.model.result import StopReason
 from busbw.model.sample import SampleFlag
 from busbw.stats import stopping
 from busbw.worker import measure
-from busbw.worker.across_ranks import Grouping, across_ranks
+from busbw.worker.across_ranks import across_ranks
 from busbw.worker.measure import Conditions, Samples, Taken
 from busbw.worker.off_core import CoreClock, flag_lost
 
@@ -95,11 +95,10 @@ class _Step:
     def __init__(
         self,
         prepared: PreparedStep,
-        given: Conditions,
-        groupings: Sequence[Grouping | None],
+        givens: Sequence[Conditions],
         streams: Sequence[Stream],
     ) -> None:
-        self._prepared, self._given, self._groupings = prepared, given, tuple(groupings)
+        self._prepared, self._given, self._givens = prepared, givens[0], tuple(givens)
         self._fixed = tuple(stream.calls for stream in streams)
         self.warmup_calls = np.zeros(len(self._fixed), np.int64)
         self.lost_ns = 0
@@ -168,11 +167,12 @@ class _Step:
             shares[shares == 0] = _ALONE
         taken, overlap = list(self.taken), list(self._overlap)
         for number in np.flatnonzero(calls).tolist():
-            own = look.looks[number]
+            of_stream = self._givens[number]
+            own = replace(look.looks[number], took_part=look.looks[number].took_part and not of_stream.idle)
             flags = np.full(samples, stepped, np.int64)
             if lost and own.took_part:
                 flags |= flag_lost(own.elapsed_ns, lost)
-            across = across_ranks(own, flags, given.timing.time, given.world, None, self._groupings[number])
+            across = across_ranks(own, flags, given.timing.time, given.world, None, of_stream.grouping)
             taken[number] = taken[number].extended(own, across)
             overlap[number] = np.concatenate((overlap[number], shares[number]))
         self.taken, self._overlap = tuple(taken), tuple(overlap)
@@ -223,17 +223,16 @@ def _overlap(shares: Float64Array) -> float | None:
 
 def measure_together(
     prepared: PreparedStep,
-    given: Conditions,
-    groupings: Sequence[Grouping | None],
+    givens: Sequence[Conditions],
     streams: Sequence[Stream],
     limits: Limits,
     first_ns: Float64Array,
 ) -> list[Together]:
     """Time one step. Collective over the world; ``first_ns`` is of each stream's first call, cold."""
-    step = _Step(prepared, given, groupings, streams)
+    step = _Step(prepared, givens, streams)
     counts = _Counts.of(streams, limits)
     if limits.outer_iters:
-        return _repeated(step, given, limits, counts, first_ns)
+        return _repeated(step, givens[0], limits, counts, first_ns)
     pace = step.warm_up(limits, counts.untimed)
     wanted = _start(step, pace, limits, counts)
     for _ in range(MOST_CALIBRATIONS):
@@ -258,7 +257,7 @@ def measure_together(
 
 def first_calls_ns(prepared: PreparedStep, given: Conditions, streams: Sequence[Stream]) -> Float64Array:
     """Nanoseconds of each stream's first call, beside the others' first calls, cold. Collective."""
-    step = _Step(prepared, given, (None,) * len(streams), streams)
+    step = _Step(prepared, (given,) * len(streams), streams)
     return step.agreed((1,) * len(streams)).call_ns
 
 

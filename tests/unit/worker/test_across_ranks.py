@@ -10,7 +10,7 @@ import pytest
 
 from busbw.backends.base import Look
 from busbw.model.sample import SampleFlag
-from busbw.worker.across_ranks import Across, across_ranks
+from busbw.worker.across_ranks import Across, Grouping, across_ranks
 from busbw.world.clock import GlobalClock
 from busbw.world.clock_model import Line
 
@@ -67,6 +67,44 @@ def test_the_headline_is_what_was_asked_for(on_ranks: OnRanks, time: str, expect
     assert across.issue.tolist() == ISSUE.max(axis=0).tolist()
     assert across.skew.tolist() == [-1] * SAMPLES
     assert len(across) == SAMPLES
+
+
+@pytest.mark.parametrize(
+    ("time", "expected"),
+    [
+        ("max", ELAPSED[:3].max(axis=0)),
+        ("min", ELAPSED[:3].min(axis=0)),
+        ("avg", ELAPSED[:3].sum(axis=0) // 3),
+        ("loop-avg", ELAPSED[:3].sum(axis=0) // 3),
+    ],
+)
+@pytest.mark.parametrize("grouped", [False, True])
+def test_ranks_with_nothing_to_do_are_in_no_time(
+    on_ranks: OnRanks, time: str, expected: np.ndarray, *, grouped: bool
+) -> None:
+    """A permute of three of five ranks: what the other two take is no time of it, mean or minimum."""
+
+    def live(world: Any) -> Across:
+        elapsed = ELAPSED[world.rank] if world.rank < 3 else np.full(SAMPLES, 40)
+        look = Look(elapsed, elapsed, took_part=world.rank < 3)
+        place = Grouping((tuple(range(RANKS)),), 0, world.rank) if grouped else None
+        return across_ranks(look, np.zeros(SAMPLES, np.int64), time, world, None, place)
+
+    for across in on_ranks(RANKS, live):
+        assert across.headline.tolist() == expected.tolist()
+        assert across.best.tolist() == ELAPSED[:3].min(axis=0).tolist()
+
+
+def test_ranks_with_nothing_to_do_are_not_in_the_span(on_ranks: OnRanks) -> None:
+    def live(world: Any, present: int) -> Across:
+        entry = ENTRY[world.rank] if world.rank < present else np.full(SAMPLES, 7)
+        look = Look(ELAPSED[world.rank], ISSUE[world.rank], entry, took_part=world.rank < present)
+        return across_ranks(look, np.zeros(SAMPLES, np.int64), "span", world, clock(world.rank))
+
+    found = on_ranks(RANKS, lambda world: live(world, 3))[0]
+    alone = on_ranks(3, lambda world: live(world, 3))[0]
+    assert found.headline.tolist() == alone.headline.tolist()
+    assert found.skew.tolist() == alone.skew.tolist()
 
 
 def test_an_unknown_time_is_no_silent_maximum(on_ranks: OnRanks) -> None:

@@ -82,10 +82,10 @@ def together(on_ranks: Any, conditions: Any) -> Callable[..., list[list[Together
         limits = limits or Limits()
 
         def live(world: Any) -> list[Together]:
-            given = conditions(world, limits=limits, **changed)
             step: Any = steps[world.rank]
             own = groupings[world.rank] if groupings is not None else [None] * len(streams)
-            return measure_together(step, given, own, streams, limits, np.full(len(streams), 7.0))
+            givens = [conditions(world, limits=limits, grouping=grouping, **changed) for grouping in own]
+            return measure_together(step, givens, streams, limits, np.full(len(streams), 7.0))
 
         return on_ranks(len(steps), live)  # type: ignore[no-any-return]
 
