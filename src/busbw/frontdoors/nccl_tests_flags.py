@@ -89,7 +89,7 @@ class Options:
 @dataclass(frozen=True)
 class Line:
     """A line as read: its options, or the status to leave with at once. ``out`` and ``err`` are what
-    nccl-tests prints on the way.
+    nccl-tests prints on the way; ``cut`` says of numbers what it makes of them without a word.
     """
 
     program: str
@@ -97,6 +97,7 @@ class Line:
     status: int | None = None
     out: tuple[str, ...] = ()
     err: tuple[str, ...] = ()
+    cut: tuple[str, ...] = ()
 
 
 LETTERS: Final[Mapping[str, str]] = {
@@ -178,6 +179,9 @@ def _set(line: Line, name: str, text: str) -> Line:
         line = replace(line, out=(*line.out, *said))
     else:
         value = c_integer(text)
+        if not _INTEGER.fullmatch(text.rstrip()):
+            cut = f"-{LETTERS[name]} {text} means {value} to nccl-tests"
+            line = replace(line, cut=(*line.cut, cut + ("; -1 is every rank" if name == "root" else "")))
     return replace(line, options=replace(line.options, **{name: value}))  # type: ignore[arg-type]
 
 

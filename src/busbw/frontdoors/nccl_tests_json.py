@@ -83,7 +83,8 @@ def open_new(
     line: Line, argv: Sequence[str], environ: Mapping[str, str]
 ) -> tuple[JsonFile | None, tuple[str, ...]]:
     """The file of ``-J``, and what nccl-tests says about it. An existing file stays: the next free of
-    ``NAME.0``, ``NAME.1``, ... is taken. A name that does not end in .json writes nothing, without a word.
+    ``NAME.0``, ``NAME.1``, ... is taken. A name that does not end in .json writes nothing, and nccl-tests
+    does not say so (``remarks`` does, on stderr).
     """
     name = line.options.output_file
     if Path(name).suffix.lower() != ".json":

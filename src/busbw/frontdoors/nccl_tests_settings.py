@@ -174,6 +174,10 @@ def remarks(line: Line, variables: Variables, backend: str) -> list[str]:
             options.blocking != 0 and options.average == 2,
             "-z with -a 2: the mean of each call's minimum over ranks",
         ),
+        (
+            bool(options.output_file) and not options.output_file.lower().endswith(".json"),
+            f"-J {options.output_file}: only a name that ends in .json is written",
+        ),
         (bool(options.stream_null), "-y: measured on a stream of its own, the only one of the process"),
         (
             bool(variables.split),
@@ -184,4 +188,4 @@ def remarks(line: Line, variables: Variables, backend: str) -> list[str]:
             "NCCL_TESTS_DEVICE: not looked at, CPU ranks have no device",
         ),
     ]
-    return [text for applies, text in said if applies]
+    return [*line.cut, *(text for applies, text in said if applies)]

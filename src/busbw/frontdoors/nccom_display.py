@@ -257,6 +257,13 @@ class NccomDisplay:
                 f"{len(rounded)} sizes were rounded to whole elements and equal shares, as"
                 f" {rounded[0].requested_bytes} B to {rounded[0].size_bytes} B"
             )
+        plan = heard.plan
+        empty = {case.requested_bytes for case in plan.cases if is_empty(case)} if plan is not None else ()
+        if empty and not self._of_streams:
+            self._say(
+                f"no rows for {len(empty)} sizes up to {max(empty)} B: no rank would get a share, which is a"
+                " multiple of 16 bytes"
+            )
         self._say(f"`busbw show {Path(folder).name}` has intervals, ranks and samples")
 
     def _write_report(self) -> None:
@@ -363,6 +370,8 @@ def _is_shown(case: Case, plan: Plan) -> bool:
     """Out-of-place, the only form that nccom-test knows; in place where the operation has no other."""
     if plan.streams:
         return True
+    if is_empty(case):
+        return False
     if case.placement is Placement.OUT_OF_PLACE:
         return case.applicable or not any(
             other.applicable and other.requested_bytes == case.requested_bytes for other in plan.cases
@@ -370,6 +379,11 @@ def _is_shown(case: Case, plan: Plan) -> bool:
     return case.applicable and not any(
         other.applicable and other.placement is Placement.OUT_OF_PLACE for other in plan.cases
     )
+
+
+def is_empty(case: Case) -> bool:
+    """Whether so few bytes were asked for that no rank gets any: no size of that operation."""
+    return case.row.sized and case.requested_bytes > 0 and case.size_bytes == 0
 
 
 def _most_bytes(plan: Plan, case: Case, ranks: int) -> tuple[int, int]:

@@ -23,7 +23,8 @@ _UNIT: Final = re.compile(r"(?<=[KMGTkmgt])[iI]?[bB]$")
 
 @dataclass(frozen=True)
 class Options:
-    """One command line. ``operand`` is the operation as written, ``collective`` what it is here.
+    """One command line. ``operand`` is the operation as written, empty where streams name theirs,
+    ``collective`` what it is here.
 
     Sizes are bytes. ``check`` is empty, ``random`` or ``all_ones``; ``stats`` the words of the time columns.
     ``values`` are the words of every flag given, by key, for reports.
@@ -125,13 +126,17 @@ def parse(words: Sequence[str]) -> Options:
 
 def read(words: Words) -> Options:
     """The options in the words of a command line."""
-    if len(words.operands) != 1 or words.operands[0] not in OPERANDS:
-        raise _no_operation(words.operands)
     values = words.values
+    if not words.operands and "streams_json" in values:
+        operand = ""  # each stream names its own
+    elif len(words.operands) == 1 and words.operands[0] in OPERANDS:
+        operand = words.operands[0]
+    else:
+        raise _no_operation(words.operands)
     if "nworkers" not in values:
         raise UsageError("-r (--nworkers) is missing", hint="give the number of ranks: -r 2")
     fields: dict[str, Any] = {key: _READERS[key](key, given) for key, given in values.items()}
-    options = Options(words.operands[0], values=dict(values), **fields)
+    options = Options(operand, values=dict(values), **fields)
     if options.nworkers % options.nnodes:
         raise UsageError(
             f"-r {options.nworkers} ranks cannot be divided equally among -N {options.nnodes} nodes",

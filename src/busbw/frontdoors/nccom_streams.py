@@ -96,6 +96,10 @@ def _one(entry: Any, place: str, options: Options) -> StreamOptions:  # noqa: AN
         raise UsageError(f"{place} is {shown(entry)}, not an object", hint='write {"operation": "allr"}')
     own = dict(entry)
     operand, calls = own.pop(OPERATION, options.operand), own.pop(CALLS, 1)
+    if operand == "":
+        raise UsageError(
+            f"{place} names no operation, nor does the command line", hint='write "operation": "allr"'
+        )
     if not isinstance(operand, str) or operand not in OPERANDS:
         raise UsageError(
             f"{place}: unknown operation {shown(operand)}", hint=f"name one of: {', '.join(OPERANDS)}"

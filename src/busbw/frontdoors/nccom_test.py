@@ -26,6 +26,7 @@ from busbw.world.identity import identify
 
 if TYPE_CHECKING:
     from busbw.frontdoors.nccom_display import NccomDisplay
+    from busbw.model.plan import Plan
     from busbw.settings.launch import LaunchSettings
     from busbw.settings.run import RunSettings
 
@@ -84,10 +85,26 @@ def _refuse_report(options: Options) -> None:
         raise UsageError(f"cannot write {path}", hint="name a file in a folder that you can write")
 
 
+def _refuse_empty(plan: Plan) -> None:
+    """Sizes of which no rank would get a byte."""
+    from busbw.frontdoors.nccom_display import is_empty
+
+    sized = [case for case in plan.cases if case.row.sized]
+    if sized and all(map(is_empty, sized)):
+        most = max(case.requested_bytes for case in sized)
+        raise UsageError(
+            f"{most} B cannot be shared equally by the ranks: a share is a multiple of 16 bytes",
+            hint="give a larger -b and -e: at least 16 bytes for each rank",
+        )
+
+
 def _notes(options: Options) -> list[str]:
+    notes = []
     if options.stepfactor is not None and "stepbytes" in (options.values or {}):
-        return ["-f and -i were both given: sizes grow by the factor"]
-    return []
+        notes.append("-f and -i were both given: sizes grow by the factor")
+    if options.stepfactor == 1 and options.minbytes < options.maxbytes:
+        notes.append(f"-f 1 never leaves the first size: only {options.minbytes} B is measured")
+    return notes
 
 
 def _here(
@@ -101,7 +118,8 @@ def _here(
     from busbw.record import folder as folders
 
     operations = operations_of(options)
-    make_plan(operations, settings, "null", options.nworkers)  # a typo must not hide behind the machine
+    # A typo must not hide behind the machine.
+    _refuse_empty(make_plan(operations, settings, "null", options.nworkers))
     backend = choose_backend(settings.backend, settings.nccl or None)
     ranks = rank_count(settings.ranks, backend)
     plan = one_placement(make_plan(operations, settings, backend, ranks))
@@ -131,7 +149,7 @@ def _elsewhere(
     from busbw.settings.words import to_words
 
     operations = operations_of(options)
-    make_plan(operations, settings, "null", options.nworkers)
+    _refuse_empty(make_plan(operations, settings, "null", options.nworkers))
     run_id = folders.new_run_id("+".join(operations) or "streams")
     folder = folders.create(folders.environ_home(), run_id).absolute()
     words = to_words(_with_absolute_paths(settings), ("ranks", "format", "deliver", "dry_run"))

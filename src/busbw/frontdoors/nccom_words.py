@@ -95,7 +95,12 @@ class _Reader:
         elif flag.takes is Takes.ONE:
             self.values[flag.key] = (joined if joined is not None else self._value(word),)
         else:
-            self.values[flag.key] = self._list(flag, word, joined)
+            values = self._list(flag, word, joined)
+            if flag.takes is Takes.HOSTS and word.startswith("-s") and all(map(_STATISTIC.fullmatch, values)):
+                raise UsageError(
+                    f"-s {' '.join(values)}: -s means --hosts; it was --stats in Neuron 2.11", hint="write -t"
+                )
+            self.values[flag.key] = values
 
     def _value(self, word: str) -> str:
         following = self._peek()

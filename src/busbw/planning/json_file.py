@@ -52,7 +52,9 @@ def read_entries(path: str, flag: str, keys: Sequence[str]) -> list[Any]:
         raise UsageError(f"{flag} {path} has both {' and '.join(keys)}", hint="leave one of them out")
     key = next(key for key in keys if key in loaded)
     entries = loaded[key]
-    if not isinstance(entries, list) or not entries:
+    if entries == []:
+        raise UsageError(f"{flag} {path}: {key} is empty", hint="give at least one entry")
+    if not isinstance(entries, list):
         raise UsageError(f"{flag} {path}: {key} is {shown(entries)}, not a list of entries")
     return entries
 

@@ -127,6 +127,18 @@ def test_a_difference_from_nccl_tests_is_said() -> None:
     assert any("-z 1" in text for text in remarks(read("all_reduce_perf", ("-z1",)), NO_VARIABLES, "nccl"))
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("-r", "all"), "-r all means 0 to nccl-tests; -1 is every rank"),
+        (("-n", "20x"), "-n 20x means 20 to nccl-tests"),
+        (("-J", "out.txt"), "-J out.txt: only a name that ends in .json is written"),
+    ],
+)
+def test_what_nccl_tests_takes_for_something_else_is_said(words: tuple[str, ...], said: str) -> None:
+    assert remarks(read("reduce_perf", words), NO_VARIABLES, "nccl") == [said]
+
+
 PAGE = Path(__file__).parents[3] / "docs" / "guides" / "from-nccl-tests.md"
 # In a table or a block, up to the end of the code or cell.
 IN_PAGE = [

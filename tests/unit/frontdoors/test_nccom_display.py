@@ -277,6 +277,15 @@ def test_the_seed_is_logged_with_a_check_and_rounding_is_said(tmp_path: Path) ->
     assert shown.table.sizes == [960]
 
 
+def test_sizes_of_which_no_rank_gets_a_byte_have_no_row(tmp_path: Path) -> None:
+    """They would be right whatever happens, and pull the average down."""
+    shown = Shown("-r 4 -b 8 -e 128 -f 2 -c alltoall", tmp_path)
+    shown.all()
+    assert shown.table.sizes == [64, 128]
+    assert "no rows for 3 sizes up to 32 B" in shown.err.getvalue()
+    assert shown.table.average == pytest.approx(1.5 * (64 + 128) / 2 / 2000, abs=1e-3)
+
+
 def test_debug_shows_what_ranks_print(tmp_path: Path) -> None:
     shown = Shown("-r 4 -b 1kb -e 1kb --debug allr", tmp_path)
     (tmp_path / LOG_FILE).parent.mkdir()

@@ -50,6 +50,13 @@ def test_the_command_line_has_the_defaults_of_every_stream(options: MakeOptions)
     assert (gathered.calls, reduced.calls) == (1, 1)
 
 
+def test_streams_name_their_operations_where_the_command_line_has_none(options: MakeOptions) -> None:
+    found = stream_options(options([{"operation": "allg"}, {"operation": "allr"}], "-r 4"))
+    assert [stream.options.collective for stream in found] == ["all_gather", "all_reduce"]
+    with pytest.raises(UsageError, match="names no operation, nor does the command line"):
+        stream_options(options([{"operation": "allg"}, {"datatype": "fp32"}], "-r 4"))
+
+
 def test_the_plan_has_their_types_sizes_and_ratio(options: MakeOptions) -> None:
     made = plan(
         options(

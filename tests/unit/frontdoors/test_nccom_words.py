@@ -79,6 +79,8 @@ def test_a_line_and_its_words(line: str, operands: tuple[str, ...], values: dict
         ("--debug=yes allr", "--debug takes no value: --debug=yes"),
         ("--check=perhaps allr", "unknown check 'perhaps'"),
         ("--slurm allr", "--slurm is short for several flags: "),
+        ("-s p50 -r 2 allr", "-s p50: -s means --hosts"),
+        ("-s avg p99.9 -r 2 allr", "-s avg p99.9"),
         ("--custom x allr", "--custom is short for several flags: "),
     ],
 )

@@ -66,7 +66,7 @@ def test_replica_groups_may_differ_in_size_and_leave_ranks_out(write: Callable[[
         ({"replica_groups": [[[0], []]]}, "[0][1] is empty"),
         ({"replica_groups": [[0, 1]]}, "[0][0] is 0, not a list"),
         ({"replica_groups": [[[0]], [[1]]]}, "has 2 outer entries"),
-        ({"replica_groups": []}, "replica_groups is list, not a list of entries"),
+        ({"replica_groups": []}, "replica_groups is empty"),
         ({"replica_groups": [[[True]]]}, "[0][0][0] is true"),
         ({"replica_groups": [[[-1]]]}, "[0][0][0] is -1"),
         ({"groups": []}, "has no key replica_groups"),

@@ -232,7 +232,7 @@ def test_a_first_look_does_not_need_the_number_of_ranks(tmp_path: Path) -> None:
         ([{**ALL_REDUCE, "counts": "c.json"}], "stream 0: --counts does not apply to all_reduce"),
         ([{"operation": "barrier"}], "stream 0: barrier moves nothing"),
         ([ALL_REDUCE] * (MOST_STREAMS + 1), "17 streams"),
-        ([], "streams is list, not a list of entries"),
+        ([], "streams is empty"),
         ('{"stream": []}', "has no key streams"),
         ("{", "is not JSON"),
     ],
