@@ -20,6 +20,9 @@ MARKS: Final = (
     Mark(
         "profiled", "a profiler was attached: the time is its cost too, and is to be compared with no other"
     ),
+    Mark(
+        "delayed", "ranks came late on purpose (--arrival), by up to a call's time: `busbw show RUN --case N`"
+    ),
     Mark("unchecked", "no check data can tell right from wrong for this type, reduction and rank count"),
     Mark("user-op", "MPI has no such type: the reduction function that is timed is busbw's own"),
     Mark("scaled", "MPI has no such reduction: it sums, and busbw's own scaling is timed with it"),

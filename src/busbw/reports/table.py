@@ -159,7 +159,7 @@ def _sampling(limits: Limits) -> str:
         return f"{limits.calls} calls a case"
     same = limits.small_precision == limits.precision
     small = "" if same else f" ({_percent(limits.small_precision)} below 50 us)"
-    budget = "" if limits.budget_seconds is None else f", {limits.budget_seconds:g} s in all"
+    budget = "" if limits.budget_seconds is None else f", {limits.budget_seconds:g} s for all cases"
     return f"sampled to +-{_percent(limits.precision)}{small} or {limits.case_seconds:g} s a case{budget}"
 
 

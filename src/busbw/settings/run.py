@@ -134,7 +134,7 @@ class RunSettings(PreflightSettings, PatternSettings):
     ] = "500ms"
     budget: Annotated[
         str | None,
-        Parameter(group=METHOD, help="Time for the whole sweep, shared out over the cases that are left."),
+        Parameter(group=METHOD, help="Time for all cases of a launch, shared out over those that are left."),
     ] = None
     mode: Annotated[
         ModeName,

@@ -84,7 +84,8 @@ class Session:
         if any(self._reasons[case.index] for case in cases):
             return [(self._not_applicable(case, cases), NOTHING_KEPT) for case in cases]
         if limits is None:
-            spent = f"the budget of {self._plan.limits.budget_seconds:g} s ended before"
+            budget_s = self._plan.limits.budget_seconds
+            spent = f"the budget of {budget_s:g} s ended before; a longer --budget has time for it"
             return [(CaseResult(case.index, Status.NOT_RUN, error=spent), NOTHING_KEPT) for case in cases]
         with self._deadline.for_case(cases[0]):
             if isinstance(self._backend, StreamsBackend):

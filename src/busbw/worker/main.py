@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,8 @@ from busbw.model.record import Method, WorldInfo
 from busbw.model.result import CaseResult, Status
 from busbw.model.traffic import Burst
 from busbw.probes.host import read_processors
+from busbw.stats.percentile import least_samples
+from busbw.stats.statistic import parse_statistics
 from busbw.worker.agree import agreed
 from busbw.worker.cases import Session, grouping
 from busbw.worker.check_first import CheckFirst, Finder
@@ -154,15 +157,19 @@ def _conditions(plan: Plan, backend: Backend, world: World) -> Conditions:
 
 def _single_calls(plan: Plan) -> int:
     """How many calls (or groups of them) to time one by one: as many as -n says where the loop is
-    nccl-tests' own, whose -I they are for.
+    nccl-tests' own, whose -I they are for, else what the highest percentile asked for needs, and as many more
+    as p99 has to spare for samples that are left out.
     """
     calls, group = plan.limits.calls, plan.options.aggregate
-    wanted = any(word.startswith("p") for word in plan.show)
-    if not wanted or plan.options.graph or plan.limits.outer_iters or plan.backend == "null" or plan.streams:
+    words = [word for word in plan.show if word.startswith("p")]
+    if not words or plan.options.graph or plan.limits.outer_iters or plan.backend == "null" or plan.streams:
         return 0
     if plan.timing.time.startswith("loop-") and calls is not None:
         return calls // group
-    return 0 if group > 1 else SINGLE_CALLS
+    if group > 1:
+        return 0
+    needed = max(row.least_samples for row in parse_statistics(" ".join(words)))
+    return max(SINGLE_CALLS, math.ceil(needed * SINGLE_CALLS / least_samples(99)))
 
 
 def _shares_cores(world: World) -> bool:
@@ -215,6 +222,8 @@ _TIMES: Final = {
 def _method(plan: Plan, given: Conditions) -> Method:
     single = "a single call behind a barrier" if plan.timing.barrier else "a single call"
     of = "elapsed / k" if plan.timing.mode == "throughput" else single
+    if plan.timing.arrival != "none":
+        of += f", ranks delayed on purpose ({plan.timing.arrival})"
     if plan.streams:
         of += " in rounds that all streams begin together"
     where = plan.places

@@ -161,14 +161,7 @@ def _evidence(
     samples: Samples, given: Conditions, device: DeviceState | None, clock: Recheck | None
 ) -> dict[str, Any]:
     """What stands behind the marks; only what says something."""
-    shape = judge(samples.times_ns, stopping.target(given.limits, float(np.median(samples.times_ns))))
-    out: dict[str, Any] = {"outliers": asdict(shape.outliers)}
-    if shape.marks:
-        out["shape"] = list(shape.marks)
-    if shape.shift is not None:
-        out["shift"] = asdict(shape.shift)
-    if shape.modes is not None:
-        out["modes"] = asdict(shape.modes)
+    out = _shape(samples, given)
     out |= _flagged("flagged", samples.taken)
     if samples.singles is not None:
         out |= _flagged("flagged_single_calls", samples.singles)
@@ -185,9 +178,24 @@ def _evidence(
         out["clock_error_ns"] = max(given.clock.error_ns, clock.error_ns if clock is not None else 0.0)
     if clock is not None and clock.excess_ns > 0:
         out["clock_excess_ns"], out["clock_excess_rank"] = clock.excess_ns, clock.rank
+    if samples.latest_ns:
+        out["latest_arrival_ns"] = samples.latest_ns
     if device is not None:
         out["clock_mhz"] = device.clock_mhz
         out["throttle_bits"] = device.throttle_bits
+    return out
+
+
+def _shape(samples: Samples, given: Conditions) -> dict[str, Any]:
+    """What the samples look like beside their median."""
+    shape = judge(samples.times_ns, stopping.target(given.limits, float(np.median(samples.times_ns))))
+    out: dict[str, Any] = {"outliers": asdict(shape.outliers)}
+    if shape.marks:
+        out["shape"] = list(shape.marks)
+    if shape.shift is not None:
+        out["shift"] = asdict(shape.shift)
+    if shape.modes is not None:
+        out["modes"] = asdict(shape.modes)
     return out
 
 
@@ -209,6 +217,7 @@ def _marks(
 ) -> tuple[str, ...]:
     flagged = {**evidence.get("flagged", {}), **evidence.get("flagged_single_calls", {})}
     found = {
+        "delayed": given.timing.arrival != "none",
         "stopped": samples.stop in _LIMITED,
         **dict.fromkeys(evidence.get("shape", ()), True),
         "host-bound": _is_host_bound(samples, time_ns, issue_ns),

@@ -286,7 +286,7 @@ def test_the_header_says_how_far_two_ranks_clocks_may_be_apart(world: WorldInfo,
     [
         (Limits(calls=200), "; 200 calls a case"),
         (Limits(calls=0), "; nothing is timed (-n 0)"),
-        (Limits(budget_seconds=120.0), " (2.5% below 50 us) or 0.5 s a case, 120 s in all"),
+        (Limits(budget_seconds=120.0), " (2.5% below 50 us) or 0.5 s a case, 120 s for all cases"),
         (Limits(precision=0.005, small_precision=0.005), "; sampled to +-0.5% or 0.5 s a case"),
         (Limits(precision=1e-4, small_precision=1e-4), "; sampled to +-0.01% or 0.5 s a case"),
         (Limits(precision=0.0125), "; sampled to +-1.25% (2.5% below 50 us) or 0.5 s a case"),

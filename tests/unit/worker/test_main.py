@@ -274,6 +274,7 @@ def test_ranks_of_several_hosts_on_one_gpu_are_marked(
     [
         (("p99",), CallOptions(), "mpi", 320),
         (("n", "p50"), CallOptions(), "nccl", 320),
+        (("p50", "p99.9"), CallOptions(), "mpi", 3206),
         (("n", "imbalance"), CallOptions(), "mpi", 0),
         (("p99",), CallOptions(aggregate=2), "nccl", 0),
         (("p99",), CallOptions(graph=1), "nccl", 0),
@@ -310,7 +311,7 @@ def test_single_calls_are_timed_where_percentiles_are_shown(
         (
             Timing(mode="latency", time="rank0", arrival="ramp"),
             CallOptions(register=2),
-            "rank 0 of a single call behind a barrier",
+            "rank 0 of a single call behind a barrier, ranks delayed on purpose (ramp)",
             "rotating through the largest size, symmetric windows",
         ),
         (

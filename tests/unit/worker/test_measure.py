@@ -99,6 +99,18 @@ def test_the_first_look_fits_into_the_time_where_that_is_possible(
     assert len(samples.taken.across) == first
 
 
+def test_ranks_that_share_cores_show_their_pace_in_one_sample_first(
+    measured: Measured, scripted: Any
+) -> None:
+    """After a quick warm-up each call takes longer than the case may: one is enough to know."""
+    case = scripted(lambda call: 1e6 if call < 10 else 4e9)
+    (samples,) = measured([case], Limits(case_seconds=0.2), contended=True)
+    assert [samples.stop, len(samples.taken.across)] == [StopReason.CASE_TIME, 1]
+    case = scripted(lambda call: 1e6)
+    (samples,) = measured([case], Limits(), contended=True)
+    assert [samples.stop, len(samples.taken.across)] == [StopReason.PRECISION, 8]
+
+
 def test_a_warm_up_that_was_slow_does_not_make_the_case_long(measured: Measured, scripted: Any) -> None:
     """By the warm-up's pace one sample fits, and it takes a third of the time: what is left has room for
     two more, not for the seven up to the usual first look.

@@ -98,7 +98,8 @@ def test_delays_go_on_over_looks_and_follow_the_pace(measured: Measured, scripte
     """Rank 2 of three is late by the whole call, whichever look the sample is in."""
     cases = [scripted(lambda call: 5e5) for _ in range(3)]
     timing = Timing(mode="latency", arrival="ramp")
-    measured(cases, Limits(calls=20), timing=timing, max_samples_per_look=15)
+    ranks = measured(cases, Limits(calls=20), timing=timing, max_samples_per_look=15)
+    assert {samples.latest_ns for samples in ranks} == {500_000}
     delays = [[entry[2] for entry in case.log if entry[0] == "isolated"] for case in cases]
     assert delays == [[(late,) * 15, (late,) * 5] for late in (0, 250_000, 500_000)]
 
