@@ -97,6 +97,7 @@ def request(job: Job, facts: Mapping[str, str]) -> JobRequest:
         commands=plan.shown,
         details={"spec": spec.to_json()},
         rank_order=plan.rank_order,
+        notes=plan.notes,
     )
 
 

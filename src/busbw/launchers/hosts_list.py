@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from busbw.errors import UsageError
+from busbw.launchers.rank_counts import refuse_other_count
 
 if TYPE_CHECKING:
     from busbw.settings.launch import LaunchSettings
@@ -101,16 +102,6 @@ def first_nodes(places: tuple[Place, ...], nodes: str) -> tuple[Place, ...]:
         )
     wanted = set(hosts[: int(nodes)])
     return tuple(place for place in places if place.host in wanted)
-
-
-def refuse_other_count(ranks: int | None, each: int | None, nodes: int) -> None:
-    """Raises UsageError where two flags give a different number of ranks in all."""
-    if ranks is not None and each and ranks != each * nodes:
-        raise UsageError(
-            f"--ranks {ranks}, but --ranks-per-node {each} makes {each * nodes} on {nodes}"
-            f" {'node' if nodes == 1 else 'nodes'}",
-            hint="leave one of them out",
-        )
 
 
 def distribute(

@@ -17,6 +17,7 @@ from busbw.launchers.hosts_probe import HostFacts
 from busbw.launchers.hosts_request import Start
 from busbw.launchers.hosts_ssh import after_setup, agent_command, read_form, ssh_words
 from busbw.launchers.keeper_spec import AgentSpec, Task
+from busbw.launchers.rank_counts import refuse_too_few
 from busbw.launchers.topology import RankOrder, order
 from busbw.launchers.topology_files import topology_of
 from busbw.probes.environment import REDACTED, is_recorded, redact
@@ -46,6 +47,7 @@ class HostsPlan:
     shown: tuple[Command, ...]
     bundle_folder: str = ""
     rank_order: RankOrder | None = None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,8 @@ def decide(job: Job, facts: Mapping[str, str]) -> HostsPlan:
     mpi = _launcher(job, site, gpus)
     _refuse_missing(job, site, mpi)
     ranks = distribute(places, job.ranks, launch.ranks_per_node, gpus if job.backend != "mpi" and gpus else 1)
+    used = {each.host for each in ranks}
+    _refuse_idle(job, len(used))
     bundle = _bundle_folder(job)
     argv = job.argv(_python(job, site, bundle))
     start = Start(
@@ -121,10 +125,29 @@ def decide(job: Job, facts: Mapping[str, str]) -> HostsPlan:
         agents, shown = _without_mpi(job, site, start)
     else:
         agents, shown = _with_mpi(job, site, start, mpi, bundle)
-    used = {each.host for each in ranks}
     ordered = tuple(host for host in hosts if host in used)
     rank_order = rank_order.within(ordered) if rank_order is not None else None
-    return HostsPlan(ordered, start, mpi, agents, shown, bundle, rank_order)
+    notes = _of_idle(job, len(used), len(hosts))
+    return HostsPlan(ordered, start, mpi, agents, shown, bundle, rank_order, notes)
+
+
+def _refuse_idle(job: Job, used: int) -> None:
+    """Nodes that -N asks for are measured, all of them. Raises UsageError."""
+    if not job.launch.nodes:
+        return
+    nodes = int(job.launch.nodes)
+    refuse_too_few(job.ranks, nodes)
+    if used < nodes:
+        raise UsageError(
+            f"--ranks {job.ranks} fill the slots of {used} of {nodes} nodes; the others would have no rank",
+            hint=f"give --ranks-per-node instead, or -N {used}",
+        )
+
+
+def _of_idle(job: Job, used: int, hosts: int) -> tuple[str, ...]:
+    if used == hosts:
+        return ()
+    return (f"--ranks {job.ranks}: {used} of {hosts} hosts are measured, the others get no rank",)
 
 
 def _in_order(

@@ -21,6 +21,7 @@ from busbw.launchers.base import Command
 from busbw.launchers.command import HOSTS, entered
 from busbw.launchers.engine import Handle, Item, Job, JobRequest, JobState, Output, Phase
 from busbw.launchers.patience import Patient
+from busbw.launchers.rank_counts import refuse_other_count, refuse_uneven
 from busbw.launchers.setup_script import sourced
 from busbw.launchers.slurm_output import SharedFiles
 from busbw.launchers.slurm_script import END_MARK, TOKEN
@@ -124,10 +125,11 @@ def request(job: Job, facts: Mapping[str, str]) -> JobRequest:
     nodes = int(job.launch.nodes or 0)
     if nodes < 1:
         raise UsageError("how many nodes is not said", hint="give --nodes, as in -N 2")
+    refuse_other_count(job.ranks, job.launch.ranks_per_node, nodes)
     per_node = job.launch.ranks_per_node or int(values["gpu"] or 0) or 1
     ranks = job.ranks if job.ranks is not None else nodes * per_node
     if job.ranks is not None:
-        per_node = -(-ranks // nodes)
+        per_node = refuse_uneven(ranks, nodes)
     lines, options = _directives(job, values, nodes, per_node)
     words = {
         "folder": shlex.quote(job.folder),

@@ -21,7 +21,7 @@ from busbw.launchers import slurm_bring, slurm_place, topology_slurm
 from busbw.launchers import slurm_commands as commands
 from busbw.launchers.base import Command
 from busbw.launchers.engine import ASKS_FOLLOWER, Handle, Item, Job, JobRequest, JobState, Phase
-from busbw.launchers.hosts_list import refuse_other_count
+from busbw.launchers.rank_counts import refuse_other_count
 from busbw.launchers.slurm_follow import Follower
 from busbw.launchers.slurm_output import split_by_node
 from busbw.launchers.slurm_script import render, shape, smaller_segment, unknown_mpi

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from busbw.errors import SiteError, UsageError
 from busbw.launchers import slurm_bring, topology_slurm
 from busbw.launchers.command import HOSTS, entered, prepending
+from busbw.launchers.rank_counts import refuse_too_few
 from busbw.launchers.setup_script import sourced
 from busbw.launchers.slurm_words import own_words
 
@@ -145,8 +146,7 @@ def shape(job: Job, facts: Mapping[str, str]) -> Shape:
             f"--nodes {nodes}, but job {launch.job_id} has {held}", hint=f"give -N {held} or less"
         )
     if job.ranks is not None:
-        if job.ranks < nodes:
-            raise UsageError(f"--ranks {job.ranks} on {nodes} nodes", hint="give at least one rank a node")
+        refuse_too_few(job.ranks, nodes)
         return Shape(nodes, job.ranks, None if job.ranks % nodes else job.ranks // nodes)
     per_node = launch.ranks_per_node or int(facts.get("gpus", "") or 0) or 1
     return Shape(nodes, nodes * per_node, per_node)

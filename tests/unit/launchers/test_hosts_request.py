@@ -91,6 +91,33 @@ def test_the_request_is_the_golden_text(name: str) -> None:
     is_golden(text + "\n", GOLDEN / f"{name}.txt")
 
 
+@pytest.mark.parametrize(
+    ("hosts_flag", "nodes", "ranks", "message", "hint"),
+    [
+        ("h1,h2", "2", 1, "--ranks 1 on 2 nodes", "at least one rank a node"),
+        ("h1,h2,h3", "3", 2, "--ranks 2 on 3 nodes", "fewer nodes"),
+        ("h1:4,h2:4", "2", 3, "--ranks 3 fill the slots of 1 of 2 nodes", "-N 1"),
+        ("h1:2,h2:2,h3:2,h4:2", "3", 4, "--ranks 4 fill the slots of 2 of 3 nodes", "-N 2"),
+    ],
+)
+def test_a_node_that_was_asked_for_has_a_rank(
+    hosts_flag: str, nodes: str, ranks: int, message: str, hint: str
+) -> None:
+    launch = replace(FOUR, hosts=hosts_flag, nodes=nodes)
+    with pytest.raises(UsageError, match=message) as caught:
+        hosts.request(job(launch, ranks=ranks), facts(*NAMES))
+    assert hint in caught.value.hint
+
+
+def test_hosts_without_a_rank_are_told_where_nobody_said_how_many_nodes() -> None:
+    request = hosts.request(job(FOUR, ranks=3), facts(*NAMES))
+    assert (request.nodes, request.notes) == (
+        3,
+        ("--ranks 3: 3 of 4 hosts are measured, the others get no rank",),
+    )
+    assert hosts.request(job(FOUR, ranks=4), facts(*NAMES)).notes == ()
+
+
 def spec_of(name: str) -> KeeperSpec:
     return KeeperSpec.from_json(hosts.request(*CASES[name]).details["spec"])
 

@@ -77,6 +77,28 @@ def test_what_does_not_fit_is_refused(settings: Any) -> None:
         pbs.request(job(**settings), FACTS)
 
 
+@pytest.mark.parametrize(
+    ("nodes", "ranks", "each", "message", "hint"),
+    [
+        ("2", 1, None, "--ranks 1 on 2 nodes", "at least one rank a node"),
+        ("4", 9, None, "--ranks 9 on 4 nodes, 3 on each, leave 1 without", "--ranks 8 or 12, or -N 3"),
+        ("4", 5, None, "--ranks 5 on 4 nodes, 2 on each, leave 1 without", "--ranks 4 or 8, or -N 3"),
+        ("2", 9, 2, "--ranks 9, but --ranks-per-node 2 makes 4", "leave one"),
+    ],
+)
+def test_ranks_that_would_leave_a_node_idle_are_refused(
+    nodes: str, ranks: int, each: int | None, message: str, hint: str
+) -> None:
+    with pytest.raises(UsageError, match=message) as caught:
+        pbs.request(job(nodes=nodes, ranks=ranks, ranks_per_node=each), FACTS)
+    assert hint in caught.value.hint
+
+
+def test_the_last_node_may_have_fewer_ranks() -> None:
+    (script,) = pbs.request(job(nodes="4", ranks=7), FACTS).files.values()
+    assert "-n 7 -ppn 2 " in script
+
+
 def test_flags_of_other_engines_are_refused() -> None:
     with pytest.raises(UsageError, match="--image means nothing on PBS"):
         pbs.inquire(LaunchSettings(on="pbs", image="x"))
