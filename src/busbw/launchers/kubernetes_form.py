@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 from busbw.errors import UsageError
 from busbw.launchers.engine import Job, Work
 from busbw.launchers.kubernetes_words import WORDS, read_words
+from busbw.launchers.rank_counts import refuse_too_few
 from busbw.launchers.time_limit import seconds_of
 from busbw.settings.launch import LaunchSettings
 
@@ -114,11 +115,8 @@ def read_form(job: Job) -> Form:
     asked = values.count("np") or job.ranks
     slots = values.count("slots") or launch.ranks_per_node or _slots_of(asked, workers, gpus)
     ranks = asked or workers * slots
-    if ranks > workers * slots:
-        raise UsageError(
-            f"{ranks} ranks but {workers} workers of {slots} slots",
-            hint="give more nodes (-N), or --ranks-per-node",
-        )
+    refuse_too_few(ranks, workers)
+    _refuse_too_many(ranks, workers, slots, gpus)
     if kind != "mpijob" and ranks != workers * slots:
         raise UsageError(
             f"{ranks} ranks do not fill {workers} pods of {slots}: without MPI every pod has as many",
@@ -163,6 +161,16 @@ def _slots_of(ranks: int | None, workers: int, gpus: int) -> int:
         return gpus or 1
     even = -(-ranks // workers)
     return min(even, gpus) if gpus else even
+
+
+def _refuse_too_many(ranks: int, workers: int, slots: int, gpus: int) -> None:
+    if ranks <= workers * slots:
+        return
+    each = -(-ranks // workers)
+    raise UsageError(
+        f"{ranks} ranks but {workers} workers of {slots} slots",
+        hint=f"give -N {-(-ranks // slots)}" + f", or --ranks-per-node {each}" * (not gpus or each <= gpus),
+    )
 
 
 class _Values:

@@ -51,6 +51,17 @@ _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 # The operator writes it: a line a worker, with its slots.
 _HOSTFILE: Final = "/etc/mpi/hostfile"
+_EVEN_HOSTFILE: Final = "/tmp/busbw-even-hostfile"
+# Open MPI and hydra fill one worker's slots after the other: the last workers would have no rank.
+_SPREAD: Final = """\
+number=0
+while read -r worker; do
+  count={least}
+  if [ "$number" -lt {more} ]; then count=$((count + 1)); fi
+  echo "${{worker%%[: ]*}}{slots}$count"
+  number=$((number + 1))
+done <{hostfile} >{even}
+"""
 # What the ranks of an Open MPI job need of their image's environment; hydra passes all of it.
 _PASSED: Final = ("PATH", "LD_LIBRARY_PATH")
 
@@ -182,6 +193,9 @@ def _launch_script(job: Job, form: Form, rank_order: RankOrder | None) -> str:
     if not job.work.is_busbw:
         hosts = f"sed 's/ slots=/:/' {hostfile} | paste -sd, -"
         lines.append(f"{command.HOSTS}=$({hosts}) && export {command.HOSTS}")
+    if form.ranks < form.workers * form.slots:
+        lines += _spreading(form, hostfile)
+        hostfile = _EVEN_HOSTFILE
     words = [f"-n {form.ranks}"]
     if form.mpi == "openmpi":
         names = ("OMPI_MCA_plm_rsh_args", "PRTE_MCA_plm_ssh_args")  # of Open MPI 4 and 5
@@ -196,6 +210,14 @@ def _launch_script(job: Job, form: Form, rank_order: RankOrder | None) -> str:
     words += [shlex.quote(word) for word in form.mpirun_words]
     lines.append(f'exec "$mpirun" {" ".join((*words, *rank))}')
     return "\n".join((*lines, ""))
+
+
+def _spreading(form: Form, hostfile: str) -> list[str]:
+    """Lines that write a host file with as many slots as there are ranks, evenly, the first getting more."""
+    least, more = divmod(form.ranks, form.workers)
+    slots = " slots=" if form.mpi == "openmpi" else ":"
+    text = _SPREAD.format(least=least, more=more, slots=slots, hostfile=hostfile, even=_EVEN_HOSTFILE)
+    return text.splitlines()
 
 
 def _exports(job: Job) -> list[str]:
