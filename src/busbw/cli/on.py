@@ -297,7 +297,14 @@ def _print_dry_run(requests: list[JobRequest], format_name: str) -> None:
     print(between.join(str(request) for request in requests))
 
 
-def execute(command: tuple[str, ...], launch: LaunchSettings, argv: tuple[str, ...], *, dry_run: bool) -> int:
+def execute(
+    command: tuple[str, ...],
+    launch: LaunchSettings,
+    argv: tuple[str, ...],
+    *,
+    ranks: int | None = None,
+    dry_run: bool,
+) -> int:
     """Any command with the environment, container and host file that a run would get; its output as it comes.
 
     Its exit code as the engine tells it, 5 where the engine does not, 130 if interrupted.
@@ -320,6 +327,7 @@ def execute(command: tuple[str, ...], launch: LaunchSettings, argv: tuple[str, .
         launch=launch,
         environ=environ,
         prepend=library_folders(launch.library_path, environ),
+        ranks=ranks,
     )
     (request,) = _requests([job])
     if dry_run:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from cyclopts import Token
 
-from busbw.cli.preset_place import RANKS, lines_of, place_said
+from busbw.cli.preset_place import lines_of, place_said
 from busbw.errors import UsageError
 from busbw.settings.launch import OF_NEW_JOB
 from busbw.settings.preset import Preset, names_extending, read_preset
@@ -138,12 +138,9 @@ def fill(by_name: dict[str, Argument], preset: Preset, engine: str) -> list[str]
 
 def _open_flags(by_name: dict[str, Argument], preset: Preset, engine: str) -> dict[str, list[str]]:
     """The flags of a preset that take its words."""
-    flags = flags_of(preset, engine)
-    if RANKS not in by_name and RANKS in flags and engine == "kubernetes":  # `busbw exec`
-        flags["--set"] = [*flags.get("--set", ()), f"np={flags.pop(RANKS)[0]}"]
     return {
         flag: words
-        for flag, words in flags.items()
+        for flag, words in flags_of(preset, engine).items()
         if flag in by_name and (flag in _LISTS or not by_name[flag].tokens)
     }
 

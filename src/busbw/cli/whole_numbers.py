@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _BROKEN: Final = re.compile(r"[+-]?\d*\.\d*")
 _LESS_THAN_ONE: Final = re.compile(r"-\d+|[+-]?0+")
-_COUNTS: Final = ("--ranks-per-node", "--segment")
+_COUNTS: Final = ("--ranks", "--ranks-per-node", "--segment")
 
 
 def whole_numbers(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:  # noqa: ARG001 (cyclopts calls it so)

@@ -186,7 +186,8 @@ def test_a_name_without_its_family_is_near(name: str, capsys: pytest.CaptureFixt
 
 @pytest.mark.parametrize("engine", ["hosts", "slurm", "kubernetes", "pbs", "batch"])
 @pytest.mark.parametrize(
-    ("flag", "count"), [("--ranks-per-node", "0"), ("--ranks-per-node", "-3"), ("--segment", "0")]
+    ("flag", "count"),
+    [("--ranks-per-node", "0"), ("--ranks-per-node", "-3"), ("--segment", "0"), ("--ranks", "0")],
 )
 def test_no_engine_starts_less_than_one(
     engine: str, flag: str, count: str, capsys: pytest.CaptureFixture[str]

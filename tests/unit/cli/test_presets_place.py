@@ -295,6 +295,49 @@ def test_exec_has_the_ranks_of_a_presets_form(
     assert " -n 3 " in capsys.readouterr().out
 
 
+SIX = """family: u
+presets:
+  base: {launch: {nodes: 2, ranks_per_node: 4}}
+  six: {extends: base, run: {ranks: 6}}
+"""
+
+
+@pytest.mark.usefixtures("gpu_hosts")
+@pytest.mark.parametrize(
+    ("words", "ranks"),
+    [
+        (("--on", "hosts", "--hosts", "a,b"), 6),
+        (("--on", "slurm"), 6),
+        (("--on", "kubernetes", "--image", "x:1"), 6),
+        (("--on", "pbs"), 6),
+        (("--on", "slurm", "--ranks", "4"), 4),
+        (("--on", "slurm", "--ranks-per-node", "5"), 10),
+        (("--on", "hosts", "--hosts", "a:2,b:2"), 4),
+    ],
+)
+def test_exec_places_a_preset_as_run_does(
+    words: tuple[str, ...],
+    ranks: int,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    from busbw.cli import on
+    from busbw.launchers.engine import JobRequest, load
+
+    ours(tmp_path, monkeypatch, SIX)
+    slurm = {"python": "/p", "user_id": "1000", "setup": "", "mpi": "pmix", "gpus": "8"}
+    kubernetes = {"namespace": "n", "token": "0" * 32}
+    for engine, facts in {"slurm": slurm, "kubernetes": kubernetes}.items():
+        monkeypatch.setattr(load(engine), "inquire", lambda _launch, _command=(), facts=facts: facts)
+    requests: list[JobRequest] = []
+    monkeypatch.setattr(on, "_print_dry_run", lambda found, _format: requests.extend(found))
+    rest = ("--dry-run", "--preset", "u/six", *words)
+    assert main(["run", "all_reduce", *rest]) == 0, capsys.readouterr().err
+    assert main(["exec", *rest, "--", "hostname"]) == 0, capsys.readouterr().err
+    assert [(request.ranks, request.nodes) for request in requests] == [(ranks, 2), (ranks, 2)]
+
+
 def test_flags_win_over_set_of_a_preset_on_slurm(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

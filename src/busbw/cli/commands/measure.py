@@ -227,6 +227,12 @@ def execute(
         str, Parameter(allow_leading_hyphen=True, help="The command and its words, after --.")
     ],
     launch: Annotated[LaunchSettings | None, Parameter(name="*")] = None,
+    ranks: Annotated[
+        int | None,
+        Parameter(
+            group=FLAGS, show_default=False, help="How many times it is started, on all nodes together."
+        ),
+    ] = None,
     dry_run: Annotated[
         bool,
         Parameter(group=FLAGS, negative="", show_default=False, help="Print what would be submitted."),
@@ -240,4 +246,4 @@ def execute(
 
     for line in overridden:
         print(f"note: {line}", file=sys.stderr)
-    return exec_command(command, launch or LaunchSettings(), tuple(sys.argv), dry_run=dry_run)
+    return exec_command(command, launch or LaunchSettings(), tuple(sys.argv), ranks=ranks, dry_run=dry_run)
