@@ -33,12 +33,9 @@ class Said:
     value: str = ""
 
 
-def place_said(
-    by_name: Mapping[str, Argument], preset: Collection[str], engine: str, environ: Mapping[str, str]
-) -> dict[str, Said]:
-    """Flags of a place that a preset has nothing to add to, with the words that say them otherwise.
-
-    ``preset`` are the flags that it would add. Raises UsageError for hosts that cannot be read.
+def place_said(by_name: Mapping[str, Argument], engine: str, environ: Mapping[str, str]) -> dict[str, Said]:
+    """Flags of a place that a preset has nothing to add to, with the words that say them otherwise. Raises
+    UsageError for hosts that cannot be read.
     """
     found: dict[str, Said] = {}
     if not engine:
@@ -48,10 +45,7 @@ def place_said(
     typed = [*_tokens(by_name, NODES), *_tokens(by_name, EACH), *_words(by_name, _IN_SET)]
     if typed:
         found[RANKS] = Said(f"{typed[0].keyword} {typed[0].value}")
-    named = [*_tokens(by_name, HOSTS), *_tokens(by_name, HOSTFILE)]
-    if engine == "hosts" and named:
-        found |= {flag: Said(f"{named[0].keyword} {named[0].value}") for flag in (HOSTS, HOSTFILE)}
-    if engine == "hosts" and (named or not {HOSTS, HOSTFILE} & {*preset}):
+    if engine == "hosts":
         found.update(_by_hosts(by_name, environ))
     return found
 
@@ -82,7 +76,8 @@ def _by_hosts(by_name: Mapping[str, Argument], environ: Mapping[str, str]) -> di
     has_slots = any(slots) and not (of_pbs and max(slots) == 1)
     whose = PBS_NODES if of_pbs else (hosts or file)[-1].keyword
     words = f"{whose} ({count} host{'s' * (count != 1)}{f', {sum(slots)} slots' * has_slots})"
-    found = {NODES: Said(words, str(count))}
+    named = words if of_pbs else f"{whose} {(hosts or file)[0].value}"
+    found = {HOSTS: Said(named), HOSTFILE: Said(named), NODES: Said(words, str(count))}
     if has_slots:
         found |= {EACH: Said(words, _on_each(places)), RANKS: Said(words, str(sum(slots)))}
     return found

@@ -124,7 +124,7 @@ def fill(by_name: dict[str, Argument], preset: Preset, engine: str) -> list[str]
     values["--expect-use"] = list(preset.expects)
     is_step = bool((job := by_name.get("--job-id")) is not None and job.tokens)
     flags = _open_flags(by_name, preset, engine)
-    said = place_said(by_name, flags, engine, os.environ)
+    said = place_said(by_name, engine, os.environ)
     for flag, words in flags.items():
         if is_step and flag.removeprefix("--").replace("-", "_") in (*OF_NEW_JOB, "nodes"):
             continue  # that was asked for when the allocation was made

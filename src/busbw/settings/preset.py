@@ -19,6 +19,7 @@ from typing import Any, Final
 from busbw.errors import UsageError
 from busbw.settings.preset_file import ENGINE_SECTIONS, MAPPINGS, load_file, parse
 from busbw.settings.preset_form import HOSTS_SAID, RANKS, fields_of, less, said_by, superseded
+from busbw.settings.preset_hosts import have_slots
 
 # What a preset does not hand to those that extend it: it is said by merging.
 _OWN_KEYS: Final = ("extends", "versions", "since", "abstract", "unset")
@@ -282,7 +283,8 @@ def _still_said(below: Mapping[str, Any], above: Mapping[str, Any], engine: str)
     beside that, though it holds for other engines, is empty there.
     """
     env, run = above.get("env", {}), above.get("run", {})
-    old = superseded(_place(above, engine), engine)
+    place = _place(above, engine)
+    old = superseded(place, engine, has_slots=engine == "hosts" and have_slots(place))
     launch = said_by(above.get("launch", {}))
     own = said_by(above.get(engine, {})) | ({RANKS} & {*run, *above.get(f"{engine}_run", {})})
     later: Mapping[str, Collection[str]] = {

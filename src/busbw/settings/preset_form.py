@@ -8,7 +8,6 @@ Words of the form are keys of a preset's ``kubernetes``, whose keys are those of
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
@@ -24,7 +23,6 @@ _INSTEAD: Final[Mapping[str, frozenset[str]]] = {
 }
 HOSTS_SAID: Final = frozenset({"hosts", "hostfile"})  # one or the other
 _OF_SLOTS: Final = frozenset({"ranks_per_node", RANKS})
-_SLOTS: Final = re.compile(r":\d+\s*(,|$)")
 
 
 def fields_of(section: Mapping[str, Any], *, is_form: bool = False) -> dict[str, Any]:
@@ -51,13 +49,15 @@ def said_by(section: Mapping[str, Any]) -> set[str]:
     return {_FIELDS.get(key, key) for key in section} | {_field(word) for word in words if _field(word)}
 
 
-def superseded(place: Mapping[str, Any], engine: str) -> set[str]:
-    """The fields of an engine's place in which an earlier word has no say where ``place`` says its own."""
+def superseded(place: Mapping[str, Any], engine: str, *, has_slots: bool = False) -> set[str]:
+    """The fields of an engine's place in which an earlier word has no say where ``place`` says its own, maybe
+    with slots of its hosts.
+    """
     said = {field for field, value in place.items() if value != ""}
     found = {old for field in said for old in _INSTEAD.get(field, ())}
     if engine == "hosts" and said & HOSTS_SAID:
         found |= {*HOSTS_SAID, "nodes"}
-        found |= _OF_SLOTS if _SLOTS.search(str(place.get("hosts", ""))) else frozenset()
+        found |= _OF_SLOTS if has_slots else frozenset()
     return found - said
 
 

@@ -168,6 +168,29 @@ def test_hosts_of_a_pbs_job_win_over_a_presets_place(
     assert note in said
 
 
+@pytest.mark.usefixtures("gpu_hosts")
+@pytest.mark.parametrize("own", ["hosts: 'x:1,y:1'", "hostfile: /nowhere"])
+def test_a_job_starts_no_ranks_on_hosts_that_are_not_its_own(
+    own: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    ours(tmp_path, monkeypatch, f"family: u\npresets: {{a: {{launch: {{{own}}}}}, b: {{hosts: {{{own}}}}}}}")
+    file = tmp_path / "nodes"
+    file.write_text("a\nb\nc\n" * 4)
+    monkeypatch.setenv("PBS_NODEFILE", str(file))
+    flag, value = own.replace("'", "").split(": ")
+    presets = ("--preset", "u/a", "--preset", "u/b")
+    found, said = placed(capsys, monkeypatch, *presets)
+    assert found == (12, 3)
+    for name in ("a", "b"):
+        told = (
+            f"note: PBS_NODEFILE (3 hosts, 12 slots) takes the place of preset u/{name}'s --{flag} {value}\n"
+        )
+        assert told in said
+    found, said = placed(capsys, monkeypatch, *presets, "--hosts", "z:2")  # by hand it can be said
+    assert found == (2, 1)
+    assert "PBS_NODEFILE" not in said
+
+
 @pytest.mark.parametrize(
     ("preset", "words", "shown"),
     [
@@ -213,6 +236,10 @@ def test_flags_win_over_the_words_of_a_presets_form(
         ("three", (), (12, 3)),
         ("slots", (), (6, 3)),
         ("file", (), (12, 3)),
+        ("slotted", (), (4, 3)),
+        ("hydra", (), (4, 3)),
+        ("said", (), (6, 3)),
+        ("below", (), (3, 3)),
         ("ranks", ("--hosts", "a,b,c"), (6, 3)),
         ("each", ("--hosts", "a,b,c"), (6, 3)),
     ],
@@ -226,7 +253,10 @@ def test_a_childs_place_holds_over_its_bases_in_other_words(
     tmp_path: Path,
 ) -> None:
     hosts = tmp_path / "hosts"
-    hosts.write_text("d\ne\nf\n")
+    hosts.write_text("d\ne max_slots=9\nf  # slots=4\n")
+    slotted, hydra = tmp_path / "slotted", tmp_path / "hydra"
+    slotted.write_text("# ours\nd max_slots=9 slots=2\ne slots=1\nf slots=1\n")
+    hydra.write_text("d:2\ne:1\nf:1")
     text = (
         "family: u\nsource: s\ndate: d\npresets:\n"
         "  base: {launch: {nodes: 2, ranks_per_node: 4}}\n"
@@ -235,6 +265,10 @@ def test_a_childs_place_holds_over_its_bases_in_other_words(
         "  three: {extends: four, launch: {nodes: 3}}\n"
         "  slots: {extends: base, launch: {hosts: 'a:2,b:2,c:2'}}\n"
         f"  file: {{extends: four, launch: {{hostfile: '{hosts}'}}}}\n"
+        f"  slotted: {{extends: base, launch: {{hostfile: '{slotted}'}}}}\n"
+        f"  hydra: {{extends: base, launch: {{hostfile: '{hydra}'}}}}\n"
+        f"  said: {{extends: base, launch: {{hostfile: '{slotted}', ranks_per_node: 2}}}}\n"
+        "  below: {extends: slotted, launch: {ranks_per_node: 1}}\n"
         "  ranks: {extends: base, run: {ranks: 6}}\n"
         "  each: {extends: ranks, launch: {ranks_per_node: 2}}\n"
     )
