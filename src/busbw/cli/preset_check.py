@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from busbw.cli.judged import check_references
+from busbw.cli.preset_counts import check_counts
 from busbw.cli.preset_values import flags_of, user_files
 from busbw.errors import BusbwError, ExitCode, UsageError
 from busbw.settings.preset import Preset, read_preset
@@ -60,10 +61,8 @@ def _check_values(preset: Preset, engine: str, place: str, files: tuple[Path, ..
     try:
         settings, launch = _parsed(preset, engine)
         _check_run(settings, preset, files)
-        for count in filter(None, launch.nodes.split(",")):
-            if not (count.strip().isdecimal() and int(count)):
-                raise UsageError(f"nodes: {count!r} is no number of nodes", hint='write nodes: "8"')
         _check_files(launch)
+        check_counts(settings.ranks, launch, engine)
         if engine == "kubernetes" and settings.ranks and launch.nodes:  # its form says whether they fit
             launch = replace(launch, set=(*launch.set, f"np={settings.ranks}"))
         if engine:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from busbw.errors import UsageError
-from busbw.launchers.rank_counts import refuse_other_count
+from busbw.launchers.rank_counts import refuse_other_count, refuse_too_few
 
 if TYPE_CHECKING:
     from busbw.settings.launch import LaunchSettings
@@ -127,3 +127,16 @@ def distribute(
             )
         counts = [max(0, min(own, ranks - sum(slots[:number]))) for number, own in enumerate(slots)]
     return tuple(Ranks(place.host, count) for place, count in zip(places, counts, strict=True) if count)
+
+
+def refuse_idle(placed: tuple[Ranks, ...], ranks: int | None, nodes: str) -> None:
+    """Nodes that -N asks for are measured, all of them. Raises UsageError."""
+    if not nodes:
+        return
+    refuse_too_few(ranks, int(nodes))
+    used = len({each.host for each in placed})
+    if used < int(nodes):
+        raise UsageError(
+            f"--ranks {ranks} fill the slots of {used} of {nodes} nodes; the others would have no rank",
+            hint=f"give --ranks-per-node instead, or -N {used}",
+        )

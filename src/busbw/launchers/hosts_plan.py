@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 from busbw.errors import SiteError, UsageError
 from busbw.launchers import command, hosts_request
 from busbw.launchers.base import Command
-from busbw.launchers.hosts_list import Place, Ranks, distribute, first_nodes, read_places
+from busbw.launchers.hosts_list import Place, Ranks, distribute, first_nodes, read_places, refuse_idle
 from busbw.launchers.hosts_probe import HostFacts
 from busbw.launchers.hosts_request import Start
 from busbw.launchers.hosts_ssh import after_setup, agent_command, read_form, ssh_words
 from busbw.launchers.keeper_spec import AgentSpec, Task
-from busbw.launchers.rank_counts import refuse_too_few
 from busbw.launchers.topology import RankOrder, order
 from busbw.launchers.topology_files import topology_of
 from busbw.probes.environment import REDACTED, is_recorded, redact
@@ -108,8 +107,7 @@ def decide(job: Job, facts: Mapping[str, str]) -> HostsPlan:
     mpi = _launcher(job, site, gpus)
     _refuse_missing(job, site, mpi)
     ranks = distribute(places, job.ranks, launch.ranks_per_node, gpus if job.backend != "mpi" and gpus else 1)
-    used = {each.host for each in ranks}
-    _refuse_idle(job, len(used))
+    refuse_idle(ranks, job.ranks, launch.nodes)
     bundle = _bundle_folder(job)
     argv = job.argv(_python(job, site, bundle))
     start = Start(
@@ -125,23 +123,11 @@ def decide(job: Job, facts: Mapping[str, str]) -> HostsPlan:
         agents, shown = _without_mpi(job, site, start)
     else:
         agents, shown = _with_mpi(job, site, start, mpi, bundle)
+    used = {each.host for each in ranks}
     ordered = tuple(host for host in hosts if host in used)
     rank_order = rank_order.within(ordered) if rank_order is not None else None
     notes = _of_idle(job, len(used), len(hosts))
     return HostsPlan(ordered, start, mpi, agents, shown, bundle, rank_order, notes)
-
-
-def _refuse_idle(job: Job, used: int) -> None:
-    """Nodes that -N asks for are measured, all of them. Raises UsageError."""
-    if not job.launch.nodes:
-        return
-    nodes = int(job.launch.nodes)
-    refuse_too_few(job.ranks, nodes)
-    if used < nodes:
-        raise UsageError(
-            f"--ranks {job.ranks} fill the slots of {used} of {nodes} nodes; the others would have no rank",
-            hint=f"give --ranks-per-node instead, or -N {used}",
-        )
 
 
 def _of_idle(job: Job, used: int, hosts: int) -> tuple[str, ...]:

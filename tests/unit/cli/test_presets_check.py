@@ -96,6 +96,54 @@ def test_check_takes_times_as_slurm_writes_them(
     assert main(["presets", "check", str(file)]) == 0, capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("launch: {nodes: 2, ranks_per_node: 2}, run: {ranks: 9}", "preset u/a: --ranks 9, but --ranks-per"),
+        ("launch: {nodes: 2, ranks_per_node: 2}, run: {ranks: 1}", "preset u/a: --ranks 1 on 2 nodes"),
+        ("launch: {nodes: '2,4'}, run: {ranks: 3}", "preset u/a: --ranks 3 on 4 nodes"),
+        ("slurm: {nodes: 2, ranks_per_node: 2}, slurm_run: {ranks: 3}", "on slurm: --ranks 3, but --ranks"),
+        (
+            "slurm: {set: [slots=2, replicas=2]}, run: {ranks: 9}",
+            "on slurm: --ranks 9, but --ranks-per-node 2",
+        ),
+        ("pbs: {nodes: 4}, run: {ranks: 9}", "on pbs: --ranks 9 on 4 nodes, 3 on each, leave 1"),
+        ("kubernetes: {np: 2, replicas: 3}", "on kubernetes: --ranks 2 on 3 nodes"),
+        ("launch: {on: hosts, hosts: 'a,b', nodes: 3}", "on hosts: -N 3, but 2 hosts"),
+        ("launch: {hosts: 'a:4', nodes: 2, ranks_per_node: 2}", "preset u/a: -N 2, but 1 hosts"),
+        ("hosts: {hosts: 'a:4,b:4'}, run: {ranks: 9}", "on hosts: --ranks 9, but 8 slots on 2 hosts"),
+        ("launch: {hosts: 'a:4,b:4', nodes: 2}, run: {ranks: 4}", "--ranks 4 fill the slots of 1 of 2 nodes"),
+        ("launch: {hosts: 'a,b', ranks_per_node: 4}, run: {ranks: 6}", "--ranks 6, but --ranks-per-node 4"),
+    ],
+)
+def test_check_refuses_counts_that_no_engine_would_place(
+    body: str, message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "u.yaml"
+    file.write_text(f"family: u\nsource: s\ndate: d\npresets:\n  a: {{{body}}}\n")
+    assert main(["presets", "check", str(file)]) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "kubernetes: {np: 6, slots: 8, replicas: 2}",  # slots are what a pod may have
+        "launch: {nodes: 2, ranks_per_node: 8}, run: {ranks: 6}, engines: [kubernetes]",
+        "launch: {nodes: '2,4', ranks_per_node: 8}",
+        "launch: {hosts: 'a:4,b', nodes: 2}, run: {ranks: 12}",  # b may have eight GPUs
+        "hosts: {hosts: 'a,b'}, run: {ranks: 9}",
+        "run: {ranks: 1}",
+    ],
+)
+def test_check_takes_counts_that_an_engine_may_place(
+    body: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "u.yaml"
+    file.write_text(f"family: u\nsource: s\ndate: d\npresets:\n  a: {{{body}}}\n")
+    assert main(["presets", "check", str(file)]) == 0, capsys.readouterr().err
+
+
 def test_check_takes_a_network_that_the_preset_asks_for(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
