@@ -69,6 +69,7 @@ def _check_values(preset: Preset, engine: str, place: str, files: tuple[Path, ..
             _check_launch(launch, engine)
         else:
             _check_somewhere(launch)
+            _check_counts_somewhere(preset, launch)
     except UsageError as error:
         raise UsageError(f"{where}: {error.message}", hint=error.hint) from error
 
@@ -151,6 +152,20 @@ def _check_somewhere(launch: LaunchSettings) -> None:
                 hint="write it below the engine that it is for, or name that (launch: {on: ENGINE}):"
                 " what it knows is listed then",
             )
+
+
+def _check_counts_somewhere(preset: Preset, launch: LaunchSettings) -> None:
+    """As each engine has them, since a later word on the place wins over others by engine."""
+    refusals = []
+    for engine in ("hosts",) if launch.hosts or launch.hostfile is not None else ENGINE_SECTIONS:
+        settings, launch = _parsed(preset, engine)
+        try:
+            check_counts(settings.ranks, launch, engine)
+        except UsageError as error:
+            refusals.append(error)
+        else:
+            return
+    raise refusals[0]
 
 
 def _is_taken(launch: LaunchSettings, engine: str) -> bool:

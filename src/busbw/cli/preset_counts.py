@@ -13,27 +13,27 @@ if TYPE_CHECKING:
 
 
 def check_counts(ranks: int | None, launch: LaunchSettings, engine: str) -> None:
-    """On ``engine``, or, where that is empty, on every engine. Raises UsageError."""
+    """Raises UsageError. ``nodes`` are read where the engine is not said either."""
     counts = [word.strip() for word in launch.nodes.split(",") if word.strip()]
     for count in counts:
         if not (count.isdecimal() and int(count)):
             raise UsageError(f"nodes: {count!r} is no number of nodes", hint='write nodes: "8"')
     each = launch.ranks_per_node
-    if (launch.hosts or launch.hostfile is not None) and engine in ("", "hosts"):
+    if (launch.hosts or launch.hostfile is not None) and engine == "hosts":
         for nodes in counts or [""]:
             _check_places(ranks, each, launch, nodes)
         return
-    for number in map(int, counts):
+    for number in map(int, counts if engine else ()):
         _check_nodes(ranks, each, number, engine)
 
 
 def _check_nodes(ranks: int | None, each: int | None, nodes: int, engine: str) -> None:
-    """Kubernetes' form says itself how many fit: there ranks on each node are slots, which may stay open."""
+    """On Kubernetes ranks on each node are slots, which may stay open."""
     refuse_too_few(ranks, nodes)
     if engine == "pbs" and ranks is not None:
         refuse_uneven(ranks, nodes)
     slots_may_be_open = ranks is not None and each is not None and ranks < nodes * each
-    if engine != "kubernetes" and (engine or not slots_may_be_open):
+    if engine != "kubernetes" or not slots_may_be_open:
         refuse_other_count(ranks, each, nodes)
 
 

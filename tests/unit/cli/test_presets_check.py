@@ -65,7 +65,7 @@ def test_check_takes_references_of_presets_of_the_same_file(
         ("launch: {env_file: HERE}", "u.yaml, line 1: 'family: u' is not K=V"),
         ("run: {expect: [u/nothere]}", "preset u/a: no reference 'u/nothere'"),
         ("run: {expect: [u/a]}", "preset u/a: preset u/a has no reference"),
-        ("kubernetes: {np: 17, slots: 8, replicas: 2}", "on kubernetes: 17 ranks but 2 workers of 8 slots"),
+        ("kubernetes: {np: 17, slots: 8, replicas: 2}", "on kubernetes: --ranks 17, but --ranks-per-node 8"),
         ("kubernetes: {np: 0}", "preset a: kubernetes: np: 0 is no count"),
         ("launch: {time_limit: soon}", "preset u/a: --time-limit 'soon' means nothing to any engine"),
         ("slurm: {time_limit: 30m}", "preset u/a on slurm: --time-limit '30m' is no time"),
