@@ -21,6 +21,7 @@ from busbw.units import format_approximate_size, format_share, format_size
 _QUESTION = Question.LINKS
 _SHOWN: Final = 4
 _ALONE: Final = "all ranks are on one host: no link between hosts is needed"
+_NO_PAYLOAD: Final = "no operation of the run moves a payload: links have nothing to carry"
 # Links of healthy GPUs differ by up to 0.8 % (18 NVLinks of an H200), often more than the noise of the time.
 # Less than this is less than two runs may differ by and still be the SAME.
 _WORTH_NAMING: Final = 0.02
@@ -34,11 +35,15 @@ def conclusions(subject: Subject) -> Iterator[Conclusion]:
 
 
 def _of_run(subject: Subject) -> Iterator[Conclusion]:
-    if not subject.record.bursts:
+    # What a call without a payload sends (a barrier, a size rounded to 0 B) tells nothing of which links
+    # would carry one.
+    cases = subject.record.plan.cases
+    bursts = [burst for burst in subject.record.bursts if cases[burst.case].size_bytes]
+    if not bursts:
         yield _unread(subject)
     ways = ways_of(subject.record)
-    for burst in subject.record.bursts:
-        case = subject.record.plan.cases[burst.case]
+    for burst in bursts:
+        case = cases[burst.case]
         result = subject.by_case.get(burst.case)
         algorithm = result.algorithm if result is not None else ""
         found = traffic(burst, case.collective, algorithm, case.size_bytes, subject.together, ways)
@@ -53,10 +58,16 @@ def _of_run(subject: Subject) -> Iterator[Conclusion]:
 
 def _unread(subject: Subject) -> Conclusion:
     alone = subject.nodes == 1 and subject.record.plan.backend == "mpi"
+    cases = subject.record.plan.cases
+    empty = bool(cases) and not any(case.size_bytes for case in cases)
+    claim = _ALONE if alone else _NO_PAYLOAD if empty else "no counters of links were read"
+    hint = "measure with --evidence counters; a log of another tool has none"
+    if empty:
+        hint = "measure an operation that moves data, with a size of one element a rank or more"
     return Conclusion(
         Severity.INFO,
-        _ALONE if alone else "no counters of links were read",
-        hint="" if alone else "measure with --evidence counters; a log of another tool has none",
+        claim,
+        hint="" if alone else hint,
         check="links.used",
         question=_QUESTION,
     )
@@ -264,7 +275,7 @@ def _half_width(subject: Subject, case: int) -> float:
 
 def _bytes(case: Case, groups: Sequence[Fellows]) -> Iterator[Conclusion]:
     """The counters against what the algorithm must move: fewer bytes mean a way that is not seen."""
-    known = [(group, group.must) for group in groups if group.must is not None]
+    known = [(group, group.must) for group in groups if group.must is not None and group.must.bytes > 0]
     if not known:
         return
     group, must = min(known, key=lambda pair: pair[0].call_bytes / pair[1].bytes)

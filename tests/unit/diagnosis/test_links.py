@@ -154,3 +154,23 @@ def test_not_observable_without_readings() -> None:
     alone = replace(record_of({8: 1.0}))
     alone = replace(alone, plan=replace(alone.plan, backend="mpi"))
     assert "no link between hosts is needed" in conclusions(alone)["links.used"].claim
+
+
+def test_a_case_without_a_payload_says_nothing_of_links() -> None:
+    """A size that was rounded to 0 B, or a barrier: its few bytes are control traffic."""
+    reading = burst(evenly(0.001))
+    for operation in ("all_gather", "all_reduce", "barrier"):
+        record = empty(operation, reading)
+        found = conclusions(record, wires=P4DE)
+        assert found["links.used"].answer is Answer.NOT_OBSERVABLE
+        assert "moves a payload" in found["links.used"].claim
+        assert "--evidence" not in found["links.used"].hint
+        assert [check for check in found if check.startswith("links.")] == ["links.used"]
+    assert "moves a payload" in conclusions(empty("barrier"))["links.used"].claim
+
+
+def empty(operation: str, *bursts: Burst) -> RunRecord:
+    """One case of 0 B on two nodes."""
+    record = record_of({SIZE: 9.0}, ranks=16, hosts=2, bursts=bursts)
+    case = replace(record.plan.cases[0], collective=operation, size_bytes=0, count=0)
+    return replace(record, plan=replace(record.plan, cases=(case,)))
