@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from busbw.analysis.spread import Spread, spreads, trend
+from busbw.analysis.spread import Spread, Tail, spreads, trends
 from busbw.diagnosis import profiled
 from busbw.diagnosis.subject import Subject
 from busbw.model.conclusion import Answer, Conclusion, Fact, Question
@@ -33,7 +33,7 @@ def _of_run(subject: Subject) -> Iterator[Conclusion]:
     yield _precision(subject, found)
     yield from _modes(found)
     yield from _tails(found)
-    yield from _trend(found)
+    yield from _trend(subject, found)
     yield from _disturbances(subject)
 
 
@@ -77,7 +77,7 @@ def _precision(subject: Subject, found: Sequence[Spread]) -> Conclusion:
     wide = [
         each
         for width, each in known
-        if width > (limits.small_precision if each.median_ns < limits.small_ns else limits.precision)
+        if width > (limits.small_precision if each.headline_ns < limits.small_ns else limits.precision)
     ]
     width, worst = max(known, key=lambda pair: pair[0])
     claim = (
@@ -92,7 +92,7 @@ def _precision(subject: Subject, found: Sequence[Spread]) -> Conclusion:
         hint="give --case-time 5s, or look for what else uses the machine" if wide else "",
         check="variance.precision",
         question=_QUESTION,
-        answer=Answer.NO if wide else Answer.YES,
+        answer=Answer.UNDECIDED if wide else Answer.YES,
         facts=(
             Fact("widest half width", round(width, 5), source="order statistics of the median"),
             Fact("largest CV", round(max(each.cv for each in found), 5), source="standard deviation / mean"),
@@ -130,20 +130,23 @@ def _modes(found: Sequence[Spread]) -> Iterator[Conclusion]:
 
 
 def _tails(found: Sequence[Spread]) -> Iterator[Conclusion]:
+    """How far slow samples take the mean from the median. It is no answer: the headline is the median."""
     lifted = [each for each in found if each.tail_shifts_mean]
     if not lifted:
         return
-    worst = max(lifted, key=lambda each: each.mean_ns / each.median_ns)
+    worst = max(lifted, key=lambda each: each.mean_ns / each.headline_ns)
+    median = "their median" + (" without disturbed ones" if worst.excludes else "")
     yield Conclusion(
         Severity.INFO,
         f"slow samples lift the mean out of the median's interval in {len(lifted)} of {len(found)} cases;"
-        f" {worst.operation} {format_size(worst.size_bytes)}: mean {worst.mean_ns / NS_PER_US:.4g} us, median"
-        f" {worst.median_ns / NS_PER_US:.4g} us, slowest {worst.max_ns / NS_PER_US:.4g} us",
-        evidence="samples beyond 14.8 MAD; nccl-tests would print the mean",
+        f" {worst.operation} {format_size(worst.size_bytes)}, {_population(worst)}: mean"
+        f" {worst.mean_ns / NS_PER_US:.4g} us, slowest {worst.max_ns / NS_PER_US:.4g} us, {median}"
+        f" {worst.headline_ns / NS_PER_US:.4g} us",
+        evidence=f"samples beyond 14.8 MAD; nccl-tests would print the mean{_single_calls(worst.tail)}",
         hint="see them with `busbw show RUN --histogram`; --stats p99 times single calls",
         check="variance.tails",
         question=_QUESTION,
-        answer=Answer.NO,
+        answer=Answer.ASIDE,
         facts=tuple(
             Fact(f"{each.operation} {format_size(each.size_bytes)}", each.far, f"of {each.samples} samples")
             for each in lifted
@@ -152,21 +155,45 @@ def _tails(found: Sequence[Spread]) -> Iterator[Conclusion]:
     )
 
 
-def _trend(found: Sequence[Spread]) -> Iterator[Conclusion]:
-    told = trend(found)
-    if told is None:
-        return
-    yield Conclusion(
-        Severity.INFO,
-        f"the relative spread {told.word} with size"
-        if told.word
-        else "the relative spread does not follow size",
-        evidence="Spearman's rank correlation of the middle half's width over the median with size",
-        check="variance.size",
-        question=_QUESTION,
-        answer=Answer.YES,
-        facts=(Fact("rank correlation", round(told.correlation, 3)), Fact("z", round(told.z, 2))),
-    )
+def _population(each: Spread) -> str:
+    calls = "one call" if each.calls_per_sample == 1 else f"{each.calls_per_sample} calls"
+    return f"all {each.samples} samples of {calls}"
+
+
+def _single_calls(tail: Tail | None) -> str:
+    """What the pass of single calls says of the tail, where there was one."""
+    if tail is None:
+        return ""
+    p99 = "" if tail.p99_ns is None else f"p99 {tail.p99_ns / NS_PER_US:.4g} us, "
+    return f". Of {tail.calls} single calls: {p99}slowest {tail.max_ns / NS_PER_US:.4g} us"
+
+
+def _trend(subject: Subject, found: Sequence[Spread]) -> Iterator[Conclusion]:
+    """Of each operation by itself; those that do alike in one breath. Neither is good or bad news."""
+    told = trends(subject.record, found)
+    for word in ("grows", "falls", ""):
+        alike = {" ".join(filter(None, kind)): each for kind, each in told.items() if each.word == word}
+        if not alike:
+            continue
+        of = f" of {', '.join(alike)}" if len(told) > 1 else ""
+        yield Conclusion(
+            Severity.INFO,
+            f"the relative spread{of} {word} with size"
+            if word
+            else f"the relative spread{of} does not follow size",
+            evidence="Spearman's rank correlation of the middle half's width over the median with size",
+            check="variance.size",
+            question=_QUESTION,
+            answer=Answer.ASIDE,
+            facts=tuple(
+                fact
+                for kind, each in alike.items()
+                for fact in (
+                    Fact("rank correlation", round(each.correlation, 3), source=kind),
+                    Fact("z", round(each.z, 2), source=kind),
+                )
+            ),
+        )
 
 
 def _disturbances(subject: Subject) -> Iterator[Conclusion]:

@@ -35,6 +35,7 @@ class Answer(StrEnum):
     NO = "no"
     UNDECIDED = "undecided"  # they say something, and not enough
     NOT_OBSERVABLE = "not observable"  # they say nothing
+    ASIDE = "aside"  # of one conclusion: worth knowing, and no answer
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Fact:
 class Conclusion(Finding):
     """``check`` is its stable id, ``question.what``. ``case`` is the case of the plan that shows it best,
     None where it is of no single one. ``error`` as severity means: the numbers are wrong, or far from what
-    this machine can do.
+    this machine can do. A NO is a warning at least: what is only noted turns no answer.
     """
 
     question: Question = Question.EXPECTED

@@ -11,7 +11,7 @@ import numpy as np
 
 from busbw.analysis.compare_arms import key_of
 from busbw.analysis.distribution import Distribution, Scale, distributions
-from busbw.analysis.spread import spreads
+from busbw.analysis.spread import trends
 from busbw.analysis.traffic import Fellows, LinkUse, traffic
 from busbw.analysis.ways import ways_of
 from busbw.model.case import Case
@@ -39,7 +39,7 @@ _LINKS: Final = {"carried traffic": "c1", "carried nothing": "limit"}
 
 def plots(run: Reported) -> Iterator[Plot]:
     """In the order of the questions that they answer."""
-    varying = {each.case: each for each in spreads(run.record, run.samples)}
+    trends_ = trends(run.record, run.spreads.values())
     for kind in run.kinds:
         found = list(run.of_kind(kind))
         word = " ".join(filter(None, kind))
@@ -54,7 +54,13 @@ def plots(run: Reported) -> Iterator[Plot]:
         for plot in (
             curves.bandwidth(f"{name}-bandwidth", f"Bandwidth of {word}", series, judged, notes),
             curves.time(f"{name}-time", f"Time of {word}", series, notes),
-            spread(f"{name}-spread", f"Spread of {word}", [case for case, _ in _first(found)], varying),
+            spread(
+                f"{name}-spread",
+                f"Spread of {word}",
+                [case for case, _ in _first(found)],
+                run.spreads,
+                trends_.get(kind),
+            ),
             _ranks(run, f"{name}-ranks", f"Ranks of {word}", found),
         ):
             if plot is not None:
@@ -239,10 +245,10 @@ def _histograms(run: Reported) -> Iterator[Plot]:
     ]
     largest = sorted(run.timed, key=lambda pair: -pair[0].size_bytes)
     cases = list(dict.fromkeys([*pointed, *(case.index for case, _ in largest)]))[:_MOST_HISTOGRAMS]
-    results = {result.case: result for result in run.record.results}
+    results = {case.index: result for case, result in run.timed}
     sampled = set(np.unique(run.samples["case"]).tolist())
     for index in cases:
-        if index in sampled:
+        if index in sampled and index in results:
             own = run.samples[run.samples["case"] == index]
             spread = distributions(index, run.record.plan.timing.time, own)[0]
             if spread.samples > 1:
@@ -263,7 +269,7 @@ def _histogram(run: Reported, case: Case, result: CaseResult, spread: Distributi
     ]
     marks = [("median", (result.time_ns or 0.0) / NS_PER_US, "c2")]
     if result.mean_ns is not None:
-        marks.append(("mean (nccl-tests prints it)", result.mean_ns / NS_PER_US, "c3"))
+        marks.append(("mean of all (nccl-tests prints it)", result.mean_ns / NS_PER_US, "c3"))
     percentiles = [
         (
             f"p{each.percent:g}, us",

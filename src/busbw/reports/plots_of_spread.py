@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from busbw.analysis.spread import Spread, trend
+from busbw.analysis.spread import Spread, Trend
 from busbw.model.case import Case
 from busbw.reports.columns import NOT_APPLICABLE, format_time_us
 from busbw.reports.plots import Plot, Table
@@ -16,12 +16,14 @@ _HALF = "half the 95 % interval / median"
 _MIDDLE = "middle half / median"
 _HEAD = (
     "size", "samples", "CV", "half interval", "middle half", "median us", "mean us", "mean / median",
-    "p99 us", "far out", "modes",
+    "p99 us", "far out", "modes", "single calls", "their p99 us", "their far out",
 )  # fmt: skip
 
 
-def spread(name: str, title: str, cases: Sequence[Case], found: Mapping[int, Spread]) -> Plot | None:
-    """Of the cases that have samples; None without any two."""
+def spread(
+    name: str, title: str, cases: Sequence[Case], found: Mapping[int, Spread], trend: Trend | None
+) -> Plot | None:
+    """Of the cases that have samples; None without any two. ``trend`` is None with too few sizes to tell."""
     pairs = [(case, found[case.index]) for case in cases if case.index in found and case.size_bytes]
     pairs = [(case, own) for case, own in pairs if own.samples > 1]
     if len(pairs) < 2:
@@ -36,7 +38,7 @@ def spread(name: str, title: str, cases: Sequence[Case], found: Mapping[int, Spr
         "curve",
         name,
         title,
-        f"Of the samples of a size, all ranks. {_trend([own for _, own in pairs])}"
+        f"Of all samples of a size, all ranks. {_words(trend)}"
         " nccl-tests prints the mean, which slow samples lift off the median.",
         tuple(rows),
         Table(_HEAD, tuple(_cells(case, own) for case, own in pairs)).without(NOT_APPLICABLE),
@@ -63,8 +65,7 @@ def _row(label: str, size: int, share: float) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _trend(values: Sequence[Spread]) -> str:
-    told = trend(values)
+def _words(told: Trend | None) -> str:
     if told is None:
         return "Too few sizes to say whether it changes with size."
     word = f"The middle half {told.word} with size" if told.word else "No trend with size is known"
@@ -79,6 +80,15 @@ def _cells(case: Case, own: Spread) -> tuple[str, ...]:
         modes = " and ".join(format_time_us(mode.centre) for mode in (own.modes.low, own.modes.high))
     return (
         format_size(case.size_bytes), str(own.samples), f"{own.cv:.2%}", half, f"{own.quartiles:.2%}",
-        format_time_us(own.median_ns), format_time_us(own.mean_ns), f"{own.mean_ns / own.median_ns:.3f}", p99,
-        str(own.far), modes,
+        format_time_us(own.headline_ns), format_time_us(own.mean_ns), f"{own.mean_ns / own.headline_ns:.3f}",
+        p99, str(own.far), modes, *_tail(own),
     )  # fmt: skip
+
+
+def _tail(own: Spread) -> tuple[str, str, str]:
+    """Of the pass of single calls, which are other samples than those of the rest of the row."""
+    tail = own.tail
+    if tail is None:
+        return NOT_APPLICABLE, NOT_APPLICABLE, NOT_APPLICABLE
+    p99 = NOT_APPLICABLE if tail.p99_ns is None else format_time_us(tail.p99_ns)
+    return str(tail.calls), p99, str(tail.far)

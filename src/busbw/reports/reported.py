@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from busbw.analysis.expectation import Expectation
+from busbw.analysis.spread import Spread, spreads
 from busbw.analysis.wires import Wires
 from busbw.model.case import Case
 from busbw.model.conclusion import Answer, Conclusion, Question
@@ -33,9 +34,21 @@ class Reported:
     digests: npt.NDArray[np.void]
 
     @cached_property
+    def spreads(self) -> Mapping[int, Spread]:
+        """By the number of their case, of those with samples."""
+        return {each.case: each for each in spreads(self.record, self.samples)}
+
+    @cached_property
     def timed(self) -> tuple[tuple[Case, CaseResult], ...]:
-        """The good cases that have a time, in order."""
-        return self.record.timed
+        """The good cases that have a time, in order. Where there are samples the mean is that of them all,
+        also of those that the median leaves out: a report knows one mean, the one that nccl-tests prints.
+        """
+        return tuple(
+            (case, replace(result, mean_ns=self.spreads[case.index].mean_ns))
+            if case.index in self.spreads
+            else (case, result)
+            for case, result in self.record.timed
+        )
 
     @property
     def kinds(self) -> tuple[tuple[str, str, str], ...]:

@@ -1,0 +1,132 @@
+"""Times: whose mean, whose slowest sample, whose trend a sentence is about; and what is no answer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+from busbw_testing.diagnosed import conclusions, every_conclusion, sampled
+
+from busbw.analysis.expectation import expect
+from busbw.analysis.spread import spreads, trends
+from busbw.analysis.wires import Wires
+from busbw.diagnosis.engine import answer, exit_code
+from busbw.errors import ExitCode
+from busbw.model.conclusion import Answer, Question
+from busbw.model.layout import Placement
+from busbw.model.record import RunRecord
+from busbw.model.sample import MAX_OVER_RANKS, SAMPLE_DTYPE, SampleFlag
+from busbw.reports import plots_of_run
+from busbw.reports.reported import Reported
+
+SIZES = tuple(2**power for power in range(8, 14))
+
+
+def quiet(seed: int = 1, spread: float = 0.003) -> tuple[RunRecord, npt.NDArray[np.void]]:
+    draw = np.random.default_rng(seed)
+    return sampled({size: 10 * np.exp(draw.normal(0, spread, 100)) for size in SIZES}, ranks=4)
+
+
+def with_tail() -> tuple[RunRecord, npt.NDArray[np.void]]:
+    """Five samples of the first case took 1000 us instead of 10, and were seen to lose their core: the
+    case's own mean is without them. A pass of single calls has 400 calls of up to 20 us.
+    """
+    record, samples = quiet()
+    at = np.flatnonzero(samples["case"] == 0)[::20]
+    samples["elapsed_ns"][at], samples["flags"][at] = 1_000_000, SampleFlag.DESCHEDULED
+    single = np.zeros(400, SAMPLE_DTYPE)
+    single["rank"], single["k"], single["flags"] = MAX_OVER_RANKS, 1, SampleFlag.SINGLE_CALL
+    single["sample"], single["elapsed_ns"] = np.arange(400), np.linspace(12_000, 20_000, 400)
+    results = (replace(record.results[0], excluded=5), *record.results[1:])
+    return replace(record, results=results), np.concatenate((samples, single))
+
+
+def test_mean_and_slowest_of_a_sentence_are_of_the_same_samples() -> None:
+    record, samples = with_tail()
+    found = conclusions(record, samples=samples)["variance.tails"]
+    assert "all_reduce 256 B, all 100 samples of one call: mean 59." in found.claim
+    assert "slowest 1000 us, their median without disturbed ones 10 us" in found.claim
+    assert "Of 400 single calls: p99 19.92 us, slowest 20 us" in found.evidence
+    assert [(fact.value, fact.unit) for fact in found.facts] == [(5, "of 100 samples")]
+
+
+def test_a_tail_turns_no_answer() -> None:
+    record, samples = with_tail()
+    found = every_conclusion(record, samples=samples)
+    assert answer(Question.VARIANCE, found) is Answer.YES
+    assert exit_code(found) is ExitCode.OK
+
+
+def test_intervals_wider_than_asked_leave_it_undecided() -> None:
+    record, samples = quiet(spread=0.2)
+    found = every_conclusion(record, samples=samples)
+    precision = next(each for each in found if each.check == "variance.precision")
+    assert "6 of 6 cases are wider than was asked for" in precision.claim
+    assert answer(Question.VARIANCE, found) is Answer.UNDECIDED
+
+
+def reported(record: RunRecord, samples: npt.NDArray[np.void]) -> Reported:
+    wires = Wires(source="the test")
+    return Reported("run", record, expect((record,), ()), wires, {}, (), samples, np.empty(0, samples.dtype))
+
+
+def test_a_report_has_one_mean() -> None:
+    """In its tables of times and of spreads and beside the histogram: that of all samples."""
+    run = reported(*with_tail())
+    run = replace(run, conclusions=every_conclusion(run.record, samples=run.samples))
+    plots = {plot.title: plot.table for plot in plots_of_run.plots(run)}
+    time, spread = plots["Time of all_reduce float sum"], plots["Spread of all_reduce float sum"]
+    mean = spread.rows[0][spread.head.index("mean us")]
+    assert mean.startswith("59.")
+    assert time.rows[0][time.head.index("mean us")] == mean
+    histogram = next(
+        plot for plot in plots_of_run.plots(run) if plot.kind == "histogram" and "256 B" in plot.title
+    )
+    assert dict(histogram.table.rows)["mean of all (nccl-tests prints it), us"] == mean
+
+
+def test_percentiles_beside_a_count_are_of_that_many_samples() -> None:
+    record, samples = with_tail()
+    table = next(p.table for p in plots_of_run.plots(reported(record, samples)) if "Spread" in p.title)
+    row = dict(zip(table.head, table.rows[0], strict=True))
+    assert "p99 us" not in row  # 100 samples bound none
+    assert (row["samples"], row["far out"]) == ("100", "5")
+    assert (row["single calls"], row["their p99 us"], row["their far out"]) == ("400", "19.92", "0")
+    assert table.rows[1][table.head.index("single calls")] == "n/a"
+
+
+def in_both_places(sizes: tuple[int, ...]) -> tuple[RunRecord, npt.NDArray[np.void]]:
+    """Spreads that grow with size, every one measured out-of-place and in-place."""
+    draw = np.random.default_rng(4)
+    times = {size: 100 * np.exp(draw.normal(0, 0.002 * (at + 1), 200)) for at, size in enumerate(sizes)}
+    record, samples = sampled(times, ranks=4)
+    many = len(record.plan.cases)
+    cases = [
+        replace(case, index=case.index + many, placement=Placement.IN_PLACE) for case in record.plan.cases
+    ]
+    results = [replace(result, case=result.case + many) for result in record.results]
+    again = samples.copy()
+    again["case"] += many
+    plan = replace(record.plan, cases=(*record.plan.cases, *cases))
+    return replace(record, plan=plan, results=(*record.results, *results)), np.concatenate((samples, again))
+
+
+def test_a_size_is_one_point_of_a_trend_wherever_it_was_measured() -> None:
+    """Six sizes in two placements are six points and not twelve: z is sqrt(5) at most."""
+    record, samples = in_both_places(SIZES)
+    told = trends(record, spreads(record, samples))
+    assert [(kind, each.sizes) for kind, each in told.items()] == [(("all_reduce", "float", "sum"), 6)]
+    found = conclusions(record, samples=samples)["variance.size"]
+    facts = {fact.name: fact.value for fact in found.facts}
+    plot = next(p for p in plots_of_run.plots(reported(record, samples)) if "Spread" in p.title)
+    assert f"z {facts['z']:+.1f})" in plot.note
+    assert "does not follow size" in found.claim
+    assert "No trend with size is known" in plot.note
+
+
+def test_a_trend_is_no_answer() -> None:
+    record, samples = in_both_places(tuple(2**power for power in range(8, 24)))
+    found = conclusions(record, samples=samples)["variance.size"]
+    assert found.claim == "the relative spread grows with size"
+    assert found.answer is Answer.ASIDE
