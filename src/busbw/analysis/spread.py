@@ -158,7 +158,8 @@ def trends(record: RunRecord, values: Iterable[Spread]) -> dict[Kind, Trend]:
     kinds: dict[Kind, dict[int, Spread]] = defaultdict(dict)
     cases = record.plan.cases
     for value in sorted(values, key=lambda each: (cases[each.case].in_place, cases[each.case].cycle)):
-        kinds[kind_of(cases[value.case])].setdefault(value.size_bytes, value)
+        if value.size_bytes:  # an empty call has the noise of a look at the clock
+            kinds[kind_of(cases[value.case])].setdefault(value.size_bytes, value)
     told = {kind: trend(tuple(sizes.values())) for kind, sizes in kinds.items()}
     return {kind: each for kind, each in told.items() if each is not None}
 

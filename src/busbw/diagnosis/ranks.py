@@ -37,6 +37,12 @@ class _Compared:
     bound: float | None
     odd: tuple[int, ...]
 
+    @property
+    def excess(self) -> float | None:
+        """The spread over what chance makes it, on both sides; None where that is not to be judged."""
+        rooted = self.table.order is Order.ROOTED  # ranks have different parts there
+        return None if self.bound is None or rooted else self.spread / (2 * self.bound)
+
 
 def conclusions(subject: Subject) -> Iterator[Conclusion]:
     """See ``diagnosis.engine.Rule``."""
@@ -60,8 +66,10 @@ def _of_run(subject: Subject) -> Iterator[Conclusion]:
             question=_QUESTION,
         )
         return
-    compared = [_compare(subject, case, result) for case, result in subject.timed if _has(subject, case)]
-    if compared:
+    compared = [_compare(subject, case, result) for case, result in subject.busy if _has(subject, case)]
+    if not compared:
+        yield _nothing_compared(subject)
+    else:
         yield _spread(subject, compared)
         yield from _odd(compared)
         yield _latest(subject, compared)
@@ -87,26 +95,80 @@ def _compare(subject: Subject, case: Case, result: CaseResult) -> _Compared:
     return _Compared(case, table, spread, bound, odd)
 
 
-def _spread(subject: Subject, compared: Sequence[_Compared]) -> Conclusion:
-    known = [each for each in compared if each.bound is not None and each.table.order is not Order.ROOTED]
-    worst = max(known or compared, key=lambda each: each.spread)
-    alike = all(each.spread <= 2 * (each.bound or 0.0) for each in known)
-    answer = (Answer.YES if alike else Answer.NO) if known else Answer.UNDECIDED
+def _nothing_compared(subject: Subject) -> Conclusion:
+    empty = bool(subject.timed) and not subject.busy
     return Conclusion(
         Severity.INFO,
-        f"ranks differ by {format_share(worst.spread)} at most, at {worst.case.collective}"
-        f" {format_size(worst.case.size_bytes)}" + (", within the noise" if answer is Answer.YES else ""),
-        evidence=_FORMULA + (f"; within {2 * worst.bound:.1%} they are the same" if worst.bound else ""),
+        "calls of 0 B take the time of looking at the clock, which tells nothing of ranks"
+        if empty
+        else "no case has a time, so ranks cannot be compared",
+        hint="measure sizes of one element a rank or more" if empty else "",
+        check="ranks.spread",
+        question=_QUESTION,
+    )
+
+
+def _spread(subject: Subject, compared: Sequence[_Compared]) -> Conclusion:
+    """Each case against its own bound. A case or two beyond it are bound to be among many; ranks that differ
+    in most are a finding.
+    """
+    known = [each for each in compared if each.excess is not None]
+    if not known:
+        return _not_judged(subject, compared)
+    beyond = [each for each in known if (each.excess or 0.0) > 1]
+    if not beyond:
+        worst = max(known, key=lambda each: each.spread)
+        claim, answer = f"{_differ(worst, ' at most,')}, within the noise", Answer.YES
+    else:
+        worst = max(beyond, key=lambda each: each.excess or 0.0)
+        claim = f"{_differ(worst)}, and in {len(beyond)} of {len(known)} cases by more than the noise"
+        answer = Answer.NO if 2 * len(beyond) > len(known) else Answer.UNDECIDED
+    odd = answer is Answer.NO
+    return Conclusion(
+        Severity.WARNING if odd else Severity.INFO,
+        claim,
+        evidence=f"{_FORMULA}; up to {format_share(2 * (worst.bound or 0.0))} they are the same there",
+        hint="`busbw show RUN --ranks` has every rank; look at placement, clocks and neighbours"
+        if odd
+        else "",
         check="ranks.spread",
         question=_QUESTION,
         answer=answer,
-        facts=(
-            Fact("largest spread", round(worst.spread, 5), source=_FORMULA),
-            Fact("slowest rank", worst.table.longest.rank, source="by its median"),
-            Fact("quickest rank", worst.table.shortest.rank, source="by its median"),
-            Fact("ranks", subject.ranks),
-        ),
+        facts=_spread_facts(subject, worst),
         case=worst.case.index,
+    )
+
+
+def _differ(each: _Compared, how: str = "") -> str:
+    where = f"{each.case.collective} {format_size(each.case.size_bytes)}"
+    return f"ranks differ by {format_share(each.spread)}{how} at {where}"
+
+
+def _not_judged(subject: Subject, compared: Sequence[_Compared]) -> Conclusion:
+    """No case has a bound: why, and what was seen all the same."""
+    worst = max(compared, key=lambda each: each.spread)
+    rooted = all(each.table.order is Order.ROOTED for each in compared)
+    return Conclusion(
+        Severity.INFO,
+        f"{_differ(worst, ' at most,')}; "
+        + ("ranks of a rooted operation have different parts, and need not take the same time" if rooted
+           else "without an interval that is not judged"),
+        evidence=_FORMULA,
+        hint="an all_reduce gives all ranks the same part" if rooted else "leave -n out, or give more calls",
+        check="ranks.spread",
+        question=_QUESTION,
+        answer=Answer.UNDECIDED,
+        facts=_spread_facts(subject, worst),
+        case=worst.case.index,
+    )  # fmt: skip
+
+
+def _spread_facts(subject: Subject, each: _Compared) -> tuple[Fact, ...]:
+    return (
+        Fact("spread", round(each.spread, 5), source=_FORMULA),
+        Fact("slowest rank", each.table.longest.rank, source="by its median"),
+        Fact("quickest rank", each.table.shortest.rank, source="by its median"),
+        Fact("ranks", subject.ranks),
     )
 
 

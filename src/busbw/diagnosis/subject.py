@@ -15,6 +15,7 @@ from busbw.analysis.layout import Layout, layout_of
 from busbw.analysis.matching import Kind
 from busbw.analysis.wires import Wires
 from busbw.model.case import Case
+from busbw.model.collective import COLLECTIVES
 from busbw.model.profile import Profile
 from busbw.model.record import RunRecord
 from busbw.model.result import CaseResult
@@ -23,6 +24,10 @@ from busbw.model.sample import DIGEST_DTYPE, SAMPLE_DTYPE
 
 def _none(dtype: np.dtype[np.void]) -> npt.NDArray[np.void]:
     return np.empty(0, dtype)
+
+
+def _unsized(case: Case) -> bool:
+    return any(row.name == case.collective and not row.sized for row in COLLECTIVES)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +79,13 @@ class Subject:
     def timed(self) -> tuple[tuple[Case, CaseResult], ...]:
         """The good cases that have a time, in order."""
         return self.record.timed
+
+    @cached_property
+    def busy(self) -> tuple[tuple[Case, CaseResult], ...]:
+        """Of them, those whose call does something. A size that is rounded to 0 B leaves a call that returns
+        at once, whose times are the noise of looking at the clock; a barrier has no size and does something.
+        """
+        return tuple((case, result) for case, result in self.timed if case.size_bytes or _unsized(case))
 
     @cached_property
     def by_case(self) -> Mapping[int, CaseResult]:

@@ -26,7 +26,11 @@ def conclusions(subject: Subject) -> Iterator[Conclusion]:
 
 
 def _of_run(subject: Subject) -> Iterator[Conclusion]:
-    found = spreads(subject.record, subject.samples)
+    if subject.timed and not subject.busy:
+        yield _empty(len(subject.timed))
+        return
+    busy = {case.index for case, _ in subject.busy}
+    found = [each for each in spreads(subject.record, subject.samples) if each.case in busy]
     if not found:
         yield _printed(subject)
         return
@@ -37,9 +41,19 @@ def _of_run(subject: Subject) -> Iterator[Conclusion]:
     yield from _disturbances(subject)
 
 
+def _empty(cases: int) -> Conclusion:
+    return Conclusion(
+        Severity.INFO,
+        f"{cases} of {cases} cases are calls of 0 B, whose times are those of looking at the clock",
+        hint="measure sizes of one element a rank or more",
+        check="variance.precision",
+        question=_QUESTION,
+    )
+
+
 def _printed(subject: Subject) -> Conclusion:
     """A log has one mean a size; a newer one may have the deviation of its calls."""
-    cvs = [(result.stats["cv"], case) for case, result in subject.timed if result.stats.get("cv") is not None]
+    cvs = [(result.stats["cv"], case) for case, result in subject.busy if result.stats.get("cv") is not None]
     if not cvs:
         return Conclusion(
             Severity.INFO,
@@ -197,11 +211,11 @@ def _trend(subject: Subject, found: Sequence[Spread]) -> Iterator[Conclusion]:
 
 
 def _disturbances(subject: Subject) -> Iterator[Conclusion]:
-    counts = Counter(mark for _, result in subject.timed for mark in result.marks if mark in _DISTURBED)
+    counts = Counter(mark for _, result in subject.busy for mark in result.marks if mark in _DISTURBED)
     for mark, count in counts.items():
         yield Conclusion(
             Severity.WARNING,
-            f"{count} of {len(subject.timed)} cases are marked {mark}",
+            f"{count} of {len(subject.busy)} cases are marked {mark}",
             evidence=meaning(mark),
             check=f"variance.{mark}",
             question=_QUESTION,
