@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Final, NamedTuple
 
-from busbw.diagnosis import forced, profiled
+from busbw.diagnosis import forced, profiled, tools
 from busbw.diagnosis.subject import Subject
 from busbw.model.choice import Choice
 from busbw.model.conclusion import Answer, Conclusion, Fact, Question
@@ -51,8 +51,8 @@ def _observed(subject: Subject) -> Iterator[Conclusion]:
             Severity.INFO,
             "which algorithm ran was not observed, and nothing is inferred",
             hint="measure with --evidence algorithm (NCCL 2.23 and newer); MPI libraries do not tell"
-            if not subject.imported
-            else "run with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING and import that log",
+            if subject.record.source is None
+            else tools.hint(subject.record.source.tool, _QUESTION),
             check="algorithm.observed",
             question=_QUESTION,
         )

@@ -9,7 +9,7 @@ from statistics import NormalDist, median
 from typing import Final
 
 from busbw.analysis.ranks import Latest, Order, RankTable, rank_table
-from busbw.diagnosis import profiled
+from busbw.diagnosis import profiled, tools
 from busbw.diagnosis.subject import Subject
 from busbw.model.case import Case
 from busbw.model.conclusion import Answer, Conclusion, Fact, Question
@@ -58,10 +58,11 @@ def _of_run(subject: Subject) -> Iterator[Conclusion]:
         )  # fmt: skip
         return
     if not len(subject.digests):
+        source = subject.record.source
         yield Conclusion(
             Severity.INFO,
             "there are no times of single ranks",
-            hint="nccl-tests' JSON has them with -I 1; busbw keeps them of every rank",
+            hint=tools.hint(source.tool, _QUESTION) if source is not None else "",
             check="ranks.spread",
             question=_QUESTION,
         )

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from busbw.analysis.spread import Spread, Tail, spreads, trends
-from busbw.diagnosis import profiled
+from busbw.diagnosis import printed, profiled
 from busbw.diagnosis.subject import Subject
 from busbw.model.conclusion import Answer, Conclusion, Fact, Question
 from busbw.model.finding import Severity
@@ -32,7 +32,7 @@ def _of_run(subject: Subject) -> Iterator[Conclusion]:
     busy = {case.index for case, _ in subject.busy}
     found = [each for each in spreads(subject.record, subject.samples) if each.case in busy]
     if not found:
-        yield _printed(subject)
+        yield printed.precision(subject)
         return
     yield _precision(subject, found)
     yield from _modes(found)
@@ -48,31 +48,6 @@ def _empty(cases: int) -> Conclusion:
         hint="measure sizes of one element a rank or more",
         check="variance.precision",
         question=_QUESTION,
-    )
-
-
-def _printed(subject: Subject) -> Conclusion:
-    """A log has one mean a size; a newer one may have the deviation of its calls."""
-    cvs = [(result.stats["cv"], case) for case, result in subject.busy if result.stats.get("cv") is not None]
-    if not cvs:
-        return Conclusion(
-            Severity.INFO,
-            "one mean a size is all there is: how calls vary is not in it",
-            hint="nccl-tests tells it with -I 1 (2.19 and newer); busbw keeps every sample",
-            check="variance.precision",
-            question=_QUESTION,
-        )
-    value, case = max(cvs, key=lambda pair: pair[0] or 0.0)
-    return Conclusion(
-        Severity.INFO,
-        f"the log's coefficient of variation is {format_share(value or 0.0)} at most, at"
-        f" {format_size(case.size_bytes)}",
-        evidence="single calls as the log's tool timed them, without an interval",
-        check="variance.precision",
-        question=_QUESTION,
-        answer=Answer.UNDECIDED,
-        facts=(Fact("largest CV", round(value or 0.0, 4), source="the log"),),
-        case=case.index,
     )
 
 

@@ -1,0 +1,132 @@
+"""How steady times are where there are no samples: what a log's tool printed, or why a run has none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from busbw.diagnosis import tools
+from busbw.diagnosis.subject import Subject
+from busbw.model.case import Case
+from busbw.model.conclusion import Answer, Conclusion, Fact, Question
+from busbw.model.finding import Severity
+from busbw.model.result import CaseResult, StopReason
+from busbw.units import NS_PER_US, format_share, format_size
+
+_QUESTION: Final = Question.VARIANCE
+_PERCENTILE: Final = re.compile(r"p(\d+(?:\.\d+)?)")
+# Whose least and largest times these are, where it is not those of calls.
+_OF_RANKS: Final = ("osu", "imb")
+
+
+def precision(subject: Subject) -> Conclusion:
+    """Of a run or log without samples."""
+    source = subject.record.source
+    if source is None:
+        return _without_samples(subject)
+    for found in (_cv(subject), _percentiles(subject), _ends(subject, source.tool)):
+        if found is not None:
+            return found
+    return Conclusion(
+        Severity.INFO,
+        "one mean a size is all there is: how calls vary is not in it",
+        hint=tools.hint(source.tool, _QUESTION),
+        check="variance.precision",
+        question=_QUESTION,
+    )
+
+
+def _without_samples(subject: Subject) -> Conclusion:
+    """A run of busbw keeps samples of whatever it times: they are elsewhere or lost, or nothing was timed."""
+    kept = [result.samples for _, result in subject.busy if result.samples]
+    claim, hint = "no case has a time", "`busbw show RUN` says how each case ended"
+    if kept:
+        claim = f"the samples of {len(kept)} cases ({sum(kept)} in all) are not in the run's folder"
+        hint = "bring its folder `samples` here; where it is lost, measure again"
+    elif any(result.stop is StopReason.CHECK_ONLY for result in subject.record.results):
+        claim, hint = "nothing was timed (-n 0)", "leave -n out"
+    return Conclusion(
+        Severity.INFO,
+        claim,
+        hint=hint,
+        check="variance.precision",
+        question=_QUESTION,
+        facts=(Fact("samples missing", sum(kept)),) if kept else (),
+    )
+
+
+def _cv(subject: Subject) -> Conclusion | None:
+    cvs = [(cv, case) for case, result in subject.busy if (cv := result.stats.get("cv")) is not None]
+    if not cvs:
+        return None
+    value, case = max(cvs, key=lambda pair: pair[0])
+    return _told(
+        f"the log's coefficient of variation is {format_share(value)} at most, at"
+        f" {format_size(case.size_bytes)}",
+        "single calls as the log's tool timed them, without an interval",
+        Fact("largest CV", round(value, 4), source="the log"),
+        case,
+    )
+
+
+def _percentiles(subject: Subject) -> Conclusion | None:
+    """The highest percentile that the log has over its lowest one."""
+    found = [(*ends, case) for case, result in subject.busy for ends in _of_calls(result)]
+    if not found:
+        return None
+    low, high, first, last, case = max(found, key=lambda each: each[1] / each[0])
+    return _told(
+        f"the log's {last} is {high / low:.3g} times its {first} at most, at {format_size(case.size_bytes)}"
+        f" ({low / NS_PER_US:.4g} and {high / NS_PER_US:.4g} us)",
+        "calls as the log's tool timed them, without an interval",
+        Fact(f"{last} over {first}", round(high / low, 4), source="the log"),
+        case,
+    )
+
+
+def _of_calls(result: CaseResult) -> Iterator[tuple[float, float, str, str]]:
+    known = sorted(
+        (float(match[1]), name, value)
+        for name, value in result.stats.items()
+        if value and (match := _PERCENTILE.fullmatch(name))
+    )
+    if len(known) > 1:
+        yield known[0][2], known[-1][2], known[0][1], known[-1][1]
+    elif known and result.time_ns:
+        yield result.time_ns, known[0][2], "time", known[0][1]
+
+
+def _ends(subject: Subject, tool: str) -> Conclusion | None:
+    found = [
+        (low, high, case)
+        for case, result in subject.busy
+        if (low := result.stats.get("min")) and (high := result.stats.get("max"))
+    ]
+    if not found:
+        return None
+    low, high, case = max(found, key=lambda each: each[1] / each[0])
+    return _told(
+        f"the log's largest time is {high / low:.3g} times its least at most, at"
+        f" {format_size(case.size_bytes)} ({low / NS_PER_US:.4g} and {high / NS_PER_US:.4g} us)",
+        "minimum and maximum over ranks, of each rank's mean: how calls vary is not in it"
+        if tool in _OF_RANKS
+        else "calls as the log's tool timed them, without an interval",
+        Fact("largest over least", round(high / low, 4), source="the log"),
+        case,
+        hint=tools.hint(tool, _QUESTION),
+    )
+
+
+def _told(claim: str, evidence: str, fact: Fact, case: Case, hint: str = "") -> Conclusion:
+    return Conclusion(
+        Severity.INFO,
+        claim,
+        evidence=evidence,
+        hint=hint,
+        check="variance.precision",
+        question=_QUESTION,
+        answer=Answer.UNDECIDED,
+        facts=(fact,),
+        case=case.index,
+    )

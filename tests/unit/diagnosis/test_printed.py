@@ -1,0 +1,71 @@
+"""Logs and runs without samples: what their tool printed of the spread, and what is told where nothing is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from busbw_testing.compared import record_of
+from busbw_testing.diagnosed import conclusions
+
+from busbw.model.conclusion import Answer
+from busbw.model.record import ImportSource, RunRecord
+from busbw.model.result import StopReason
+
+
+def log(tool: str, *stats: dict[str, float | None]) -> RunRecord:
+    """Sizes of 1 KiB, 2 KiB and so on, 10 us each, with these statistics in ns."""
+    record = record_of({1024 << at: 10.0 for at in range(len(stats))}, ranks=4)
+    results = tuple(replace(result, stats=own) for result, own in zip(record.results, stats, strict=True))
+    return replace(record, results=results, source=ImportSource("a.log", tool))
+
+
+def test_percentiles_of_a_log_are_its_spread() -> None:
+    record = log(
+        "osu",
+        {"min": 4900.0, "max": 55400.0, "p50": 5000.0, "p90": 6000.0, "p99": 300000.0},
+        {"min": 1800.0, "max": 2400.0, "p50": 2000.0, "p90": 3000.0, "p99": 9000.0},
+    )
+    found = conclusions(record)["variance.precision"]
+    assert found.claim == "the log's p99 is 60 times its p50 at most, at 1 KiB (5 and 300 us)"
+    assert found.answer is Answer.UNDECIDED
+    one = conclusions(log("nccom-test", {"p99": 25000.0}))["variance.precision"]
+    assert one.claim.startswith("the log's p99 is 2.5 times its time at most")
+
+
+def test_least_and_largest_are_of_ranks_or_of_calls_as_the_tool_has_them() -> None:
+    ends: dict[str, float | None] = {"min": 1800.0, "max": 2700.0}
+    osu = conclusions(log("osu", ends))["variance.precision"]
+    assert osu.claim == "the log's largest time is 1.5 times its least at most, at 1 KiB (1.8 and 2.7 us)"
+    assert osu.evidence.startswith("minimum and maximum over ranks")
+    assert conclusions(log("nccl-tests", ends))["variance.precision"].evidence.startswith("calls as")
+
+
+@pytest.mark.parametrize("tool", ["osu", "imb", "nccom-test", "rccl-tests", "other"])
+def test_hints_are_of_the_tool_that_made_the_log(tool: str) -> None:
+    found = conclusions(log(tool, {}))
+    for check in ("variance.precision", "ranks.spread", "algorithm.observed"):
+        assert "nccl-tests" not in found[check].hint
+        assert ("NCCL_DEBUG" in found[check].hint) == (tool == "rccl-tests" and check == "algorithm.observed")
+    assert "one mean a size" in found["variance.precision"].claim
+
+
+def test_a_log_of_nccl_tests_is_told_its_own_options() -> None:
+    found = conclusions(log("nccl-tests", {}))
+    assert "-I 1" in found["variance.precision"].hint
+    assert "NCCL_DEBUG=INFO" in found["algorithm.observed"].hint
+
+
+def test_missing_samples_of_a_run_are_told() -> None:
+    record = record_of({1024: 10.0, 4096: 20.0}, ranks=4)
+    kept = replace(record, results=tuple(replace(each, samples=50) for each in record.results))
+    found = conclusions(kept)["variance.precision"]
+    assert found.claim == "the samples of 2 cases (100 in all) are not in the run's folder"
+    assert (found.answer, "measure again" in found.hint) == (Answer.NOT_OBSERVABLE, True)
+
+
+def test_a_run_that_only_checked_says_so() -> None:
+    record = record_of({1024: 10.0}, ranks=4)
+    only = replace(record.results[0], time_ns=None, samples=0, stop=StopReason.CHECK_ONLY)
+    found = conclusions(replace(record, results=(only,)))["variance.precision"]
+    assert (found.claim, found.hint) == ("nothing was timed (-n 0)", "leave -n out")
