@@ -13,7 +13,7 @@ from busbw.analysis.run import started_folder
 from busbw.cli.samples import samples_and_digests
 from busbw.errors import ExitCode, UsageError
 from busbw.model.event import EventKind, event
-from busbw.model.record import Method, RunRecord
+from busbw.model.record import Method, RunRecord, RunStatus
 from busbw.record.read import read_record
 from busbw.record.results import read_rounds
 from busbw.reports.live import FORMATS, HUNT, PREFLIGHT, create
@@ -50,6 +50,8 @@ def show(
         _replay(folder, record, format_name)
     if record.error:
         print(f"the run {record.status.value}: {record.error}", file=sys.stderr)
+    elif record.status is RunStatus.INTERRUPTED:
+        print("the run was interrupted", file=sys.stderr)
     return ExitCode.OK
 
 

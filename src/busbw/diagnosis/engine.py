@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from busbw.diagnosis import algorithm, expected, links, ranks, variance
+from busbw.diagnosis import algorithm, expected, links, ranks, variance, whole
 from busbw.diagnosis.subject import Subject
 from busbw.errors import ExitCode
 from busbw.model.conclusion import Answer, Conclusion, Question
@@ -15,6 +15,7 @@ Rule = Callable[[Subject], Iterable[Conclusion]]
 """Conclusions of one question, at least one: where the data say nothing, one that is not observable."""
 
 RULES: Final[Mapping[Question, Rule]] = {
+    Question.WHOLE: whole.conclusions,
     Question.EXPECTED: expected.conclusions,
     Question.LINKS: links.conclusions,
     Question.ALGORITHM: algorithm.conclusions,
@@ -37,8 +38,9 @@ def answer(question: Question, conclusions: Sequence[Conclusion]) -> Answer:
 
 
 def exit_code(conclusions: Sequence[Conclusion]) -> ExitCode:
-    """1 where something is wrong or may be, 3 where nothing could be told at all, else 0."""
+    """1 where something is wrong or may be, 3 where nothing could be told of its numbers, else 0."""
     if any(each.severity is not Severity.INFO for each in conclusions):
         return ExitCode.BAD_VERDICT
-    told = any(each.answer in (Answer.YES, Answer.NO) for each in conclusions)
+    of_numbers = (each for each in conclusions if each.question is not Question.WHOLE)
+    told = any(each.answer in (Answer.YES, Answer.NO) for each in of_numbers)
     return ExitCode.OK if told else ExitCode.UNDECIDED

@@ -1,4 +1,4 @@
-"""A conclusion: a finding about a run that has ended, as an answer to one of five questions."""
+"""A conclusion: a finding about a run that has ended, as an answer to one of six questions."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from busbw.model.finding import Finding
 class Question(StrEnum):
     """What is asked of every run, in this order. A yes is good news."""
 
+    WHOLE = "whole"
     EXPECTED = "expected"
     LINKS = "links"
     ALGORITHM = "algorithm"
@@ -20,6 +21,7 @@ class Question(StrEnum):
 
 
 QUESTIONS: Final = {
+    Question.WHOLE: "Is the run whole?",
     Question.EXPECTED: "Is the number to be expected?",
     Question.LINKS: "Were all links used?",
     Question.ALGORITHM: "Is the algorithm known, and the library's own choice?",

@@ -186,6 +186,12 @@ class RunRecord:
         )
 
     @property
+    def unmeasured(self) -> frozenset[int]:
+        """The cases that the run did not come to, for whatever reason."""
+        reached = {result.case for result in self.results if result.status is not Status.NOT_RUN}
+        return frozenset(range(len(self.plan.cases))) - reached
+
+    @property
     def profiled(self) -> bool:
         """Whether a profiler was attached: then no time is one of the library's own."""
         return any("profiled" in result.marks for result in self.results)

@@ -29,7 +29,7 @@ class Card:
 
 
 def of_run(run: Reported) -> tuple[Card, ...]:
-    """The five questions."""
+    """The questions, one each."""
     return tuple(
         Card(
             text,

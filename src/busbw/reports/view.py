@@ -8,7 +8,7 @@ from typing import Any
 
 from busbw.analysis.compare import Comparison
 from busbw.analysis.compare_setups import Choice, Effect, Reach
-from busbw.model.record import Method, RunRecord
+from busbw.model.record import Method, RunRecord, RunStatus
 from busbw.planning.setups import Setup
 from busbw.reports import cards, plots_of_hunt, plots_of_run, plots_of_setups, plots_over_runs
 from busbw.reports.cards import Card
@@ -123,6 +123,16 @@ def _who_and_where(record: RunRecord, wires: str, *, with_method: bool) -> tuple
         "interval": method.interval if method is not None else "",
         "units": "GB/s = 10^9 bytes/s; times in us" if method is not None else "",  # the record has ns
         "wires": wires,
-        "status": "" if record.status.value == "complete" else f"{record.status.value}: {record.error}",
+        "status": _status(record),
     }
     return tuple((name, value) for name, value in found.items() if value)
+
+
+def _status(record: RunRecord) -> str:
+    """How a run ended that did not come to its end; empty for one that did."""
+    if record.status is RunStatus.COMPLETE:
+        return ""
+    left = len(record.unmeasured)
+    missing = f"{left} of {len(record.plan.cases)} cases were not measured" if left else ""
+    why = "; ".join(filter(None, (record.error, missing)))
+    return f"{record.status.value}: {why}" if why else record.status.value

@@ -40,8 +40,11 @@ def sampled(
         own["sample"], own["elapsed_ns"] = np.arange(len(own)), times_us[size] * 1e3
         rows.append(own)
         bounds = estimate(own["elapsed_ns"].astype(float), 0.95)
-        results.append(replace(result, low_ns=bounds.low, high_ns=bounds.high, mean_ns=bounds.mean))
-    return replace(record, results=tuple(results)), np.concatenate(rows)
+        found = replace(result, low_ns=bounds.low, high_ns=bounds.high, mean_ns=bounds.mean)
+        results.append(replace(found, samples=len(own)))
+    # Of single ranks it has none.
+    plan = replace(record.plan, raw_ranks=0)
+    return replace(record, plan=plan, results=tuple(results)), np.concatenate(rows)
 
 
 def digests_of(record: RunRecord, factors: Sequence[float]) -> npt.NDArray[np.void]:
@@ -51,7 +54,7 @@ def digests_of(record: RunRecord, factors: Sequence[float]) -> npt.NDArray[np.vo
         (result, rank) for result in record.results for rank in range(len(factors))
     ):
         own = (result.time_ns or 0.0) * factors[rank]
-        rows[at] = (result.case, rank, 100, own, own, own, own, own, 0, 0)
+        rows[at] = (result.case, rank, result.samples or 100, own, own, own, own, own, 0, 0)
     return rows
 
 

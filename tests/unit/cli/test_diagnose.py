@@ -12,13 +12,13 @@ from busbw_testing.runs import NULL, start
 
 from busbw.cli.diagnose import diagnosed
 from busbw.model.sample import SAMPLE_DTYPE
-from busbw.record.folder import SAMPLES_FILE, SAMPLES_PARQUET, run_folders
+from busbw.record.folder import RUN_FILE, SAMPLES_FILE, SAMPLES_PARQUET, run_folders
 from busbw.record.read import read_samples
 
 if TYPE_CHECKING:
     import pytest
 
-QUESTIONS = ("expected", "links", "algorithm", "variance", "ranks")
+QUESTIONS = ("whole", "expected", "links", "algorithm", "variance", "ranks")
 
 
 def test_a_run_has_an_answer_to_every_question(tmp_path: Path) -> None:
@@ -91,3 +91,19 @@ def test_samples_that_are_missing_are_said_by_who_judges_them(tmp_path: Path) ->
     done = start(tmp_path, "diagnose")
     assert f"warning: {path} is cut" in done.stderr
     assert f"warning: {run.name}: samples of case 3 are missing: " in done.stderr
+    assert "samples of case 3 are missing: " in done.stdout
+    assert done.returncode == 1
+
+
+def test_an_interrupted_run_says_so_wherever_it_is_shown(tmp_path: Path) -> None:
+    assert start(tmp_path, "run", "all_reduce", *NULL, "-b", "8", "-e", "16", "-n", "8").returncode == 0
+    (run,) = run_folders(tmp_path)
+    record = json.loads((run / RUN_FILE).read_text())
+    record |= {"status": "interrupted", "results": [*record["results"][:3], {"case": 3, "status": "not-run"}]}
+    (run / RUN_FILE).write_text(json.dumps(record))
+    done = start(tmp_path, "diagnose")
+    assert done.returncode == 1
+    assert "warning  the run was interrupted; 1 of 4 cases were not measured" in done.stdout
+    assert start(tmp_path, "show", "last").stderr.splitlines()[-1] == "the run was interrupted"
+    assert start(tmp_path, "report", "last", "--output", str(tmp_path / "a.md")).returncode == 0
+    assert "status: interrupted: 1 of 4 cases were not measured\n" in (tmp_path / "a.md").read_text()

@@ -13,7 +13,7 @@ from busbw.errors import ExitCode
 pytestmark = pytest.mark.slow
 # What other work on this machine does to the times is true, and no fault of the run.
 LOAD = {"variance.contended", "variance.descheduled", "variance.unstable", "variance.modes"}
-LOAD |= {"variance.clock-step", "ranks.odd", "ranks.late"}
+LOAD |= {"variance.clock-step", "ranks.odd", "ranks.late", "ranks.spread"}
 FEW = ("-f", "32", "--case-time", "0.2s")
 HEALTHY = {
     "all_reduce": ("all_reduce", "--ranks", "2", "-b", "8", "-e", "4M", *FEW),

@@ -1,0 +1,113 @@
+"""Is the run whole: did it come to its end, and is everything that it measured still there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from busbw.analysis.lacking import lacking
+from busbw.diagnosis.subject import Subject
+from busbw.model.conclusion import Answer, Conclusion, Fact, Question
+from busbw.model.finding import Severity
+from busbw.model.record import INCOMPLETE, RunRecord, RunStatus
+
+_QUESTION: Final = Question.WHOLE
+_SHOWN: Final = 3
+_ENDED: Final = {
+    RunStatus.RUNNING: "the record has no end: the run goes on, or was killed",
+    RunStatus.FAILED: "the run failed",
+    RunStatus.INTERRUPTED: "the run was interrupted",
+}
+
+
+def conclusions(subject: Subject) -> Iterator[Conclusion]:
+    """See ``diagnosis.engine.Rule``."""
+    found = [*_status(subject.record), *_log(subject.record), *_samples(subject)]
+    if not found:
+        found = [_yes(subject.record)]
+    yield from found
+
+
+def _yes(record: RunRecord) -> Conclusion:
+    return Conclusion(
+        Severity.INFO,
+        f"all {len(record.plan.cases)} cases of the {'log' if record.source else 'plan'} are there",
+        check="whole.status",
+        question=_QUESTION,
+        answer=Answer.YES,
+    )
+
+
+def _status(record: RunRecord) -> Iterator[Conclusion]:
+    """How it ended, where that was not by itself, and the cases that it did not come to."""
+    cases, missing = len(record.plan.cases), len(record.unmeasured)
+    died = record.source is not None and bool(record.error)
+    ended = "" if died and record.status is not RunStatus.COMPLETE else _ENDED.get(record.status, "")
+    if record.status is RunStatus.FAILED and not record.error and not missing:
+        ended = ""  # failed cases, which are told of themselves
+    left = f"{missing} of {cases} cases were not measured" if missing else ""
+    claim = "; ".join(filter(None, (": ".join(filter(None, (ended, record.error))), left)))
+    if not claim:
+        return
+    reasons = dict.fromkeys(each.error for each in record.results if each.case in record.unmeasured)
+    if ended or record.error:
+        severity = Severity.ERROR if died or record.status is RunStatus.FAILED else Severity.WARNING
+        answer = Answer.NO
+    else:  # it ended as it was told to
+        severity, answer = Severity.INFO, Answer.UNDECIDED
+    yield Conclusion(
+        severity,
+        claim,
+        evidence="; ".join(list(filter(None, reasons))[:_SHOWN]),
+        hint=record.hint or _hint(record, missing),
+        check="whole.status",
+        question=_QUESTION,
+        answer=answer,
+        facts=(
+            Fact("status", record.status.value),
+            Fact("cases", cases),
+            Fact("cases not measured", missing),
+        ),
+    )
+
+
+def _hint(record: RunRecord, missing: int) -> str:
+    if record.source is not None:
+        return "the lines around it in the log say more; nothing is known of what the test did not come to"
+    return "`busbw show RUN` has the cases that were measured; run it again for the others" if missing else ""
+
+
+def _log(record: RunRecord) -> Iterator[Conclusion]:
+    """What a log lost, or never had."""
+    noticed = record.source.findings if record.source is not None else ()
+    lost = [each for each in noticed if each.kind in INCOMPLETE and each.text != record.error]
+    if not lost:
+        return
+    more = f" and {len(lost) - _SHOWN} more" if len(lost) > _SHOWN else ""
+    texts = (f"line {each.line}: {each.text}" if each.line else each.text for each in lost[:_SHOWN])
+    yield Conclusion(
+        Severity.WARNING,
+        f"the log is not whole: {'; '.join(texts)}{more}",
+        hint="import the whole log; an excerpt is judged by what it has",
+        check="whole.log",
+        question=_QUESTION,
+        answer=Answer.NO,
+        facts=tuple(Fact(each.kind, each.line, source="line of the log") for each in lost),
+    )
+
+
+def _samples(subject: Subject) -> Iterator[Conclusion]:
+    """Samples that were kept, of cases that have others of theirs still."""
+    short = lacking(subject.record, subject.samples, subject.digests)
+    if not short:
+        return
+    more = f" and of {len(short) - _SHOWN} cases more" if len(short) > _SHOWN else ""
+    yield Conclusion(
+        Severity.WARNING,
+        "; ".join(map(str, short[:_SHOWN])) + more,
+        hint="bring the run's folder `samples` here again, or measure again",
+        check="whole.samples",
+        question=_QUESTION,
+        answer=Answer.NO,
+        facts=tuple(Fact(f"case {each.case}", each.found, f"of {each.expected} records") for each in short),
+    )
