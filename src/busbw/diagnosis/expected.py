@@ -15,6 +15,7 @@ from busbw.units import format_size
 
 _QUESTION = Question.EXPECTED
 _SHOWN = 3  # cases that a claim names
+_BEYOND = "look whether ranks, nodes, rates and algorithm are what the record says"
 
 
 def conclusions(subject: Subject) -> Iterator[Conclusion]:
@@ -23,9 +24,9 @@ def conclusions(subject: Subject) -> Iterator[Conclusion]:
     if subject.record.profiled:
         yield _profiled()
         return
-    yield _reference(subject)
-    yield from _limit(subject)
-    yield from _wire(subject)
+    physical = (*_limit(subject), *_wire(subject))
+    yield _reference(subject, bounded=any(each.answer is Answer.ASIDE for each in physical))
+    yield from physical
 
 
 def _profiled() -> Conclusion:
@@ -70,8 +71,10 @@ def _first(subject: Subject, case: int) -> str:
     return f"the first: {at.collective} {at.dtype} {format_size(at.size_bytes)}, case {case}"
 
 
-def _reference(subject: Subject) -> Conclusion:
-    """The run against references, all cases in one conclusion: a run is as good as its worst case."""
+def _reference(subject: Subject, *, bounded: bool) -> Conclusion:
+    """The run against references, all cases in one conclusion: a run is as good as its worst case.
+    ``bounded`` is whether something physical bounds it, which a slow run is below, too.
+    """
     judged = subject.expectation.cases
     below = _worst([case for case in judged if case.answer is Judgement.BELOW])
     undecided = [case for case in judged if case.answer is Judgement.UNDECIDED]
@@ -117,9 +120,13 @@ def _reference(subject: Subject) -> Conclusion:
     return Conclusion(
         Severity.INFO,
         "no reference is of this operation, ranks, nodes and device",
+        evidence="a number below what the wires allow is possible, which does not make it the expected one"
+        if bounded
+        else "",
         hint="keep a good run as one: `busbw expect RUN --save NAME`; --list has those that there are",
         check="expected.reference",
         question=_QUESTION,
+        answer=Answer.UNDECIDED if bounded else Answer.NOT_OBSERVABLE,
     )
 
 
@@ -142,7 +149,9 @@ def _ratio(case: Judged) -> Fact:
 
 
 def _limit(subject: Subject) -> Iterator[Conclusion]:
-    """The best case against what its observed algorithm can do on these wires."""
+    """The best case against what its observed algorithm can do on these wires. More cannot be; less is no
+    evidence that it is what such a machine reaches.
+    """
     known = [
         (case.limit.percent, case)
         for case in subject.expectation.cases
@@ -162,10 +171,10 @@ def _limit(subject: Subject) -> Iterator[Conclusion]:
         Severity.WARNING if beyond else Severity.INFO,
         claim + (", which cannot be" if beyond else ""),
         evidence=f"{best.limit.model}; rates: {subject.expectation.wires.source}",
-        hint="look whether ranks, nodes, rates and algorithm are what the record says" if beyond else "",
+        hint=_BEYOND if beyond else "",
         check="expected.limit",
         question=_QUESTION,
-        answer=Answer.NO if beyond else Answer.YES,
+        answer=Answer.NO if beyond else Answer.ASIDE,
         facts=(
             Fact("measured busbw", round(best.measured_gb_per_s or 0.0, 3), "GB/s"),
             Fact("limit of busbw", round(best.limit.busbw_gb_per_s or 0.0, 3), "GB/s", best.limit.model),
@@ -208,15 +217,17 @@ def _wire(subject: Subject) -> Iterator[Conclusion]:
         return
     least = "" if moved.exact else "at least "
     same = ", the algbw" if moved.bytes == case.size_bytes else ""
+    beyond = rate > line
     yield Conclusion(
-        Severity.INFO,
+        Severity.WARNING if beyond else Severity.INFO,
         f"{format_size(case.size_bytes)} {case.collective}: each of {subject.nodes} nodes must send and"
         f" receive {least}{rate:.2f} GB/s{same}, {rate / nics:.2f} over each of {nics} NICs:"
-        f" {rate / line:.0%} of their rate",
+        f" {rate / line:.0%} of their rate" + (", which cannot be" if beyond else ""),
         evidence=f"{moved.model}; rates: {subject.wires.source}",
+        hint=_BEYOND if beyond else "",
         check="expected.wire",
         question=_QUESTION,
-        answer=Answer.YES if rate <= line else Answer.NO,
+        answer=Answer.NO if beyond else Answer.ASIDE,
         facts=(
             Fact("bytes a call and node", round(moved.bytes), "B", moved.model),
             Fact("network rate of a node", round(rate, 3), "GB/s"),

@@ -13,7 +13,8 @@ from busbw.analysis.expectation import expect, kind_of
 from busbw.analysis.wires import Wires
 from busbw.diagnosis.engine import diagnose
 from busbw.diagnosis.subject import Subject
-from busbw.model.conclusion import Conclusion
+from busbw.model.conclusion import Answer, Conclusion
+from busbw.model.finding import Severity
 from busbw.model.record import RunRecord
 from busbw.model.sample import DIGEST_DTYPE, MAX_OVER_RANKS, SAMPLE_DTYPE
 from busbw.model.traffic import Burst, Link, Window
@@ -79,8 +80,12 @@ def burst(
 
 
 def every_conclusion(record: RunRecord, **found: Any) -> tuple[Conclusion, ...]:
-    """All of them, in their order; ``found`` are references, wires, samples, digests and known."""
-    return diagnose(_subject(record, **found))
+    """All of them, in their order; ``found`` are references, wires, samples, digests and known. Of any run:
+    what answers no is a warning at least.
+    """
+    told = diagnose(_subject(record, **found))
+    assert not [each for each in told if each.answer is Answer.NO and each.severity is Severity.INFO]
+    return told
 
 
 def conclusions(record: RunRecord, **found: Any) -> dict[str, Conclusion]:

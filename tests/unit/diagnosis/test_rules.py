@@ -16,7 +16,7 @@ from busbw.errors import ExitCode
 from busbw.model.choice import Choice
 from busbw.model.conclusion import Answer, Conclusion, Question
 from busbw.model.finding import Severity
-from busbw.model.record import RunRecord
+from busbw.model.record import HostInfo, RunRecord
 from busbw.model.result import Status, WrongData
 from busbw.references.reference import Reference
 from busbw.settings.preset import read_preset
@@ -72,6 +72,30 @@ def test_more_than_the_wires_allow_cannot_be() -> None:
     assert found.claim.endswith("which cannot be")
     slow = conclusions(record_of({2**20: 3000.0}, ranks=4, algorithm="RING SIMPLE"), wires=wires)
     assert "reaches 52 % of what the wires allow" in slow["expected.limit"].claim
+
+
+def test_below_a_physical_limit_is_not_yet_as_expected() -> None:
+    """A run at a hundredth of the wires is below their limit, too: without a reference nothing is known."""
+    wires = Wires(nvlink_gb_per_s=1.0, network_gb_per_s=1.0, nics=1, source="NVML")
+    for hosts, check in ((1, "expected.limit"), (2, "expected.wire")):
+        record = record_of({2**20: 300000.0}, ranks=4, hosts=hosts, algorithm="RING SIMPLE")
+        found = conclusions(record, wires=wires)
+        assert (found[check].severity, found[check].answer) == (Severity.INFO, Answer.ASIDE)
+        assert found["expected.reference"].answer is Answer.UNDECIDED
+        assert "--save NAME" in found["expected.reference"].hint
+        assert answer(Question.EXPECTED, list(found.values())) is Answer.UNDECIDED
+        assert exit_code(list(found.values())) is ExitCode.OK  # the algorithm was seen
+
+
+def test_more_than_the_line_rate_of_a_node_cannot_be() -> None:
+    record = record_of({2**20: 1.0}, ranks=4, hosts=2)
+    places = tuple(HostInfo(f"node{at}", nvlink_domain=f"domain {at}") for at in range(2))
+    assert record.world is not None
+    record = replace(record, world=replace(record.world, places=places))
+    found = conclusions(record, wires=Wires(network_gb_per_s=1.0, nics=1, source="the test"))["expected.wire"]
+    assert (found.severity, found.answer) == (Severity.WARNING, Answer.NO)
+    assert found.claim.endswith("of their rate, which cannot be")
+    assert found.hint
 
 
 def test_algorithms_by_size_and_what_forced_them() -> None:
