@@ -60,3 +60,20 @@ def test_both_nics_in_use_are_said(two_nics_cluster: Any, open_mpi_python: str) 
     by_device = rates(used)
     assert min(map(min, by_device.values())) > 0.01 * max(map(max, by_device.values()))
     assert "rate" not in used["claim"].split("(")[1]  # nobody states a veth's
+
+
+def test_the_bundled_mpi_is_confined_and_set_free_by_ucx(two_nics_cluster: Any) -> None:
+    """What the finding says to try."""
+    cluster = two_nics_cluster
+    on = ("--on", "hosts", "--hosts", "h1,h2")
+    cluster.run(*RUN, *on, "--env", "UCX_NET_DEVICES=eth1")
+    _, found = diagnosed(cluster)
+    assert "nothing on eth0, all on eth1" in found["links.used"]["claim"]
+    assert "links.even" not in found
+    rails = [f"{name}=2" for name in ("UCX_MAX_RNDV_RAILS", "UCX_MAX_EAGER_RAILS")]
+    assert all(each.removesuffix("=2") in found["links.used"]["hint"] for each in rails)
+    set_free = [word for each in ("UCX_NET_DEVICES=eth0,eth1", *rails) for word in ("--env", each)]
+    cluster.run(*RUN, *on, *set_free)
+    _, found = diagnosed(cluster)
+    assert found["links.used"]["answer"] == "yes"
+    assert found["links.used"]["claim"].startswith("all 2 ethernet links of each host carried traffic")

@@ -25,6 +25,15 @@ _NO_PAYLOAD: Final = "no operation of the run moves a payload: links have nothin
 # Links of healthy GPUs differ by up to 0.8 % (18 NVLinks of an H200), often more than the noise of the time.
 # Less than this is less than two runs may differ by and still be the SAME.
 _WORTH_NAMING: Final = 0.02
+_NCCL_MEANS: Final = "NCCL_SOCKET_IFNAME, NCCL_IB_HCA and NCCL_CROSS_NIC"
+_MPI_MEANS: Final = "UCX_NET_DEVICES where it uses UCX, or the library's own interface flags"
+# By a word of the library's version. MPICH's wheel has UCX first, and libfabric beside it: over UCX a list of
+# NICs alone leaves all but one idle, and libfabric's variables do nothing.
+_MEANS: Final = {
+    "MPICH": "UCX_NET_DEVICES with their names, and UCX_MAX_RNDV_RAILS and UCX_MAX_EAGER_RAILS with their"
+    " number (MPICH over UCX, as the bundled one; FI_TCP_IFACE counts with MPIR_CVAR_CH4_NETMOD=ofi only)",
+    "Open MPI": "OMPI_MCA_btl_tcp_if_include (TCP), or UCX_NET_DEVICES (UCX)",
+}
 _COUNTERS: Final = "counters before and after an untimed burst"
 
 
@@ -42,6 +51,7 @@ def _of_run(subject: Subject) -> Iterator[Conclusion]:
     if not bursts:
         yield _unread(subject)
     ways = ways_of(subject.record)
+    unseen: list[Conclusion] = []
     for burst in bursts:
         case = cases[burst.case]
         result = subject.by_case.get(burst.case)
@@ -53,7 +63,10 @@ def _of_run(subject: Subject) -> Iterator[Conclusion]:
         if subject.nodes > 1:
             told += [*_bypassed(burst, case), *_group(subject, burst, case, nics)]
         told += _group(subject, burst, case, nvlinks)
-        yield from told or [_nothing_to_see(subject, case)]
+        yield from told
+        unseen += [] if told else [_nothing_to_see(subject, case)]
+    # One host's reason is that of all of its operations.
+    yield from unseen[:1] if subject.nodes == 1 else unseen
 
 
 def _unread(subject: Subject) -> Conclusion:
@@ -108,7 +121,7 @@ def _group(subject: Subject, burst: Burst, case: Case, groups: Sequence[Fellows]
         return []
     if not any(group.used for group in groups):
         return [_silent(subject, burst, case, groups)]
-    told = [_used(subject, case, groups), _even(subject, case, groups)]
+    told = [_used(subject, case, groups), *_even(subject, case, groups)]
     told += ports.conclusions(burst, case, groups)
     told += _bytes(case, groups)
     return told
@@ -176,7 +189,7 @@ def _used(subject: Subject, case: Case, groups: Sequence[Fellows]) -> Conclusion
         f"{count} of {links} {kind} links carried traffic on {len(bad)} of {len(groups)} {what}s: "
         + "; ".join(patterns[:2]),
         evidence=f"{evidence}, {_rates(subject, groups)}",
-        hint=_hint(kind),
+        hint=_hint(subject, kind),
         host=bad[0].host if len({group.host for group in bad}) == 1 else "",
         check="links.used",
         question=_QUESTION,
@@ -195,13 +208,14 @@ def _left_out(subject: Subject, groups: Sequence[Fellows]) -> str:
     return f"; {ways_of(subject.record).choosing} leaves out {', '.join(names[:_SHOWN])}{more}"
 
 
-def _hint(kind: str) -> str:
+def _hint(subject: Subject, kind: str) -> str:
     if kind == NVLINK:
         return "look for inactive links (`nvidia-smi nvlink -s`), NCCL_P2P_DISABLE and the fabric manager"
-    return (
-        "let the library use every NIC: NCCL_SOCKET_IFNAME, NCCL_IB_HCA, UCX_NET_DEVICES, MPI's own interface"
-        " flags, and NCCL_CROSS_NIC; see that each is up and routed"
-    )
+    world = subject.record.world
+    version = world.ranks[0].library_version if world is not None and world.ranks else ""
+    means = next((text for name, text in _MEANS.items() if name in version), _MPI_MEANS)
+    means = means if subject.record.plan.backend == "mpi" else _NCCL_MEANS
+    return f"let the library use every NIC: {means}; see that each is up and routed"
 
 
 def _pattern(group: Fellows) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -237,16 +251,20 @@ def _line(subject: Subject, group: Fellows) -> float | None:
     return own
 
 
-def _even(subject: Subject, case: Case, groups: Sequence[Fellows]) -> Conclusion:
-    """How evenly the links that carried something did. The busiest link sets the time, so an imbalance counts
-    where it costs more than the noise of the time itself, and enough to be worth a look.
+def _even(subject: Subject, case: Case, groups: Sequence[Fellows]) -> Iterator[Conclusion]:
+    """How evenly the links that carried something did, where that were two or more. The busiest link sets the
+    time, so an imbalance counts where it costs more than the noise of the time itself, and enough to be worth
+    a look.
     """
-    group = max(groups, key=lambda each: each.most)
+    several = [group for group in groups if len(group.used) > 1]
+    if not several:
+        return
+    group = max(several, key=lambda each: each.most)
     noise = max(group.noise, _half_width(subject, case.index))
     excess = group.most * len(group.used) / len(group.links) - 1
     uneven = excess > max(noise, _WORTH_NAMING)
     busiest = max(group.links, key=lambda use: use.share)
-    return Conclusion(
+    yield Conclusion(
         Severity.WARNING if uneven else Severity.INFO,
         (f"{busiest.link.name} carries {excess:.1%} more than an even share on {_place(group)}" if uneven
          else f"the {group.kind} links that carry traffic do so evenly: the busiest has"

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from busbw_testing.compared import record_of
-from busbw_testing.diagnosed import CALLS, burst, conclusions
+from busbw_testing.diagnosed import CALLS, burst, conclusions, every_conclusion
 
 from busbw.analysis.wires import Wires
 from busbw.model.conclusion import Answer
@@ -174,3 +174,44 @@ def empty(operation: str, *bursts: Burst) -> RunRecord:
     record = record_of({SIZE: 9.0}, ranks=16, hosts=2, bursts=bursts)
     case = replace(record.plan.cases[0], collective=operation, size_bytes=0, count=0)
     return replace(record, plan=replace(record.plan, cases=(case,)))
+
+
+def test_one_link_is_not_even_or_uneven() -> None:
+    """Alone, or as the only one of two that carried anything."""
+    alone = conclusions(two_nodes(burst(evenly(3.0, EFA[:1]))))
+    assert alone["links.used"].answer is Answer.YES
+    assert "links.even" not in alone
+    carried = {host: {"eth0": 1.0, "eth1": 0.0} for host in ("node0", "node1")}
+    half = conclusions(two_nodes(burst(carried, kind="ethernet")))
+    assert half["links.used"].answer is Answer.NO
+    assert "links.even" not in half
+    assert "links.even" in conclusions(two_nodes(burst(evenly(3.0, EFA[:2]))))
+
+
+@pytest.mark.parametrize(
+    ("backend", "version", "named", "not_named"),
+    [
+        ("mpi", "MPICH 5.0.2", "UCX_MAX_RNDV_RAILS", "NCCL"),
+        ("mpi", "Open MPI 5.0.8", "OMPI_MCA_btl_tcp_if_include", "NCCL"),
+        ("mpi", "Intel(R) MPI Library 2021", "own interface flags", "NCCL"),
+        ("nccl", "2.28.9", "NCCL_IB_HCA", "UCX"),
+    ],
+)
+def test_what_to_try_is_of_the_library_that_ran(
+    backend: str, version: str, named: str, not_named: str
+) -> None:
+    carried = {host: {"eth0": 1.0, "eth1": 0.0} for host in ("node0", "node1")}
+    record = two_nodes(burst(carried, kind="ethernet"), version=version)
+    record = replace(record, plan=replace(record.plan, backend=backend))
+    hint = conclusions(record)["links.used"].hint
+    assert named in hint
+    assert not_named not in hint
+
+
+def test_one_host_is_told_once() -> None:
+    record = record_of({SIZE: 90.0}, ranks=2)
+    bursts = tuple(burst({"node0": {"eth0": 0.0}}, kind="ethernet") for _ in range(2))
+    found = every_conclusion(replace(record, bursts=bursts))
+    assert [each.claim for each in found if each.check == "links.used"] == [
+        "all ranks are on one host: no link between hosts is needed"
+    ]
