@@ -29,9 +29,11 @@ def conclusions(subject: Subject) -> Iterator[Conclusion]:
 
 
 def _yes(record: RunRecord) -> Conclusion:
+    cases = len(record.plan.cases)
+    there = f"all {cases} cases of the {'log' if record.source else 'plan'} are there"
     return Conclusion(
         Severity.INFO,
-        f"all {len(record.plan.cases)} cases of the {'log' if record.source else 'plan'} are there",
+        there if cases else "the run came to its end",  # a hunt has rounds instead of cases
         check="whole.status",
         question=_QUESTION,
         answer=Answer.YES,

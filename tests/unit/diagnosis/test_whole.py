@@ -97,3 +97,10 @@ def test_being_whole_says_nothing_of_the_numbers() -> None:
     found = every_conclusion(record_of({1024: 10.0}, ranks=4))
     assert answer(Question.WHOLE, found) is Answer.YES
     assert exit_code(found) is ExitCode.UNDECIDED
+
+
+def test_a_run_without_cases_came_to_its_end() -> None:
+    """As a hunt does."""
+    record = record_of({1024: 10.0}, ranks=4)
+    none = replace(record, plan=replace(record.plan, cases=()), results=())
+    assert conclusions(none)["whole.status"].claim == "the run came to its end"
