@@ -77,6 +77,8 @@ def _unread(subject: Subject) -> Conclusion:
     hint = "measure with --evidence counters; a log of another tool has none"
     if empty:
         hint = "measure an operation that moves data, with a size of one element a rank or more"
+    elif "counters" in subject.record.plan.evidence:
+        hint = "counters were asked for, and are read behind the last case: let the run come to its end"
     return Conclusion(
         Severity.INFO,
         claim,

@@ -215,3 +215,13 @@ def test_one_host_is_told_once() -> None:
     assert [each.claim for each in found if each.check == "links.used"] == [
         "all ranks are on one host: no link between hosts is needed"
     ]
+
+
+def test_counters_that_were_asked_for_and_never_read() -> None:
+    """The run ended before."""
+    record = two_nodes()
+    assert "measure with --evidence counters" in conclusions(record)["links.used"].hint
+    asked = replace(record, plan=replace(record.plan, evidence=("counters",)))
+    hint = conclusions(asked)["links.used"].hint
+    assert "measure with" not in hint
+    assert "come to its end" in hint
