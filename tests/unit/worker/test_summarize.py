@@ -149,7 +149,7 @@ def test_a_slow_start_counts_as_warm_up(summarized: Any) -> None:
     assert result.evidence["settling_samples"] == 5
 
 
-def test_ranks_that_came_late_on_purpose_are_marked(summarized: Any, given: Conditions) -> None:
+def test_ranks_that_came_late_on_purpose_are_marked(summarized: Any, given: Any) -> None:
     late = replace(samples(taken(WORST)), latest_ns=5e5)
     result = summarized(late, given=replace(given, timing=Timing(mode="latency", arrival="late-one")))
     assert "delayed" in result.marks
