@@ -7,11 +7,12 @@ import os
 import re
 import signal
 import statistics
+import subprocess
 import sys
 from typing import Any, Final
 
 import pytest
-from busbw_testing.shaping import NOMINAL_MBIT, clear, delay, send_at, why_no_delay, why_no_shaping
+from busbw_testing.shaping import NOMINAL_MBIT, clear, delay, lose, send_at, why_no_delay, why_no_shaping
 
 pytestmark = [pytest.mark.hosts, pytest.mark.timeout(600)]
 
@@ -95,6 +96,74 @@ def test_alike_hosts_are_not_accused(six_hosts: Any) -> None:
     assert six_hosts.start("isolate", *ON, "-b", "1M").finish() in (0, 3)
     (field,) = six_hosts.record()["hunt"]["fields"]
     assert field["suspects"] == []
+
+
+# Ten connections a second to a server that is gone: each is sent again until it is given up.
+CALLS: Final = """
+import socket, time
+called = []
+while True:
+    one = socket.socket()
+    one.setblocking(False)
+    one.connect_ex(("10.99.9.99", 9999))
+    called.append(one)
+    time.sleep(0.1)
+    if len(called) > 40:
+        called.pop(0).close()
+"""
+MANAGEMENT: Final = (
+    ("link", "add", "mgmt0", "type", "veth", "peer", "name", "mgmt1"),
+    ("link", "set", "mgmt1", "up"),
+    ("addr", "add", "10.99.9.3/24", "dev", "mgmt0"),
+    ("link", "set", "mgmt0", "up"),
+    ("neigh", "add", "10.99.9.99", "lladdr", "02:00:00:00:00:99", "dev", "mgmt0", "nud", "permanent"),
+)
+
+
+def resent_on(cluster: Any, name: str) -> int:
+    """What the whole host sent again so far."""
+    text = cluster.hosts.run(name, "cat", "/proc/net/snmp").stdout
+    names, values = (line.split() for line in text.splitlines() if line.startswith("Tcp:"))
+    return int(values[names.index("RetransSegs")])
+
+
+def test_what_another_program_sends_again_accuses_nobody(six_hosts: Any) -> None:
+    """On another NIC, to a server that is gone: dozens of segments a test, and none of them the ranks'."""
+    shape(six_hosts)
+    for words in MANAGEMENT:
+        six_hosts.hosts.run("h3", "ip", *words)
+    caller = subprocess.Popen(six_hosts.hosts.command("h3", [sys.executable, "-c", CALLS]))
+    try:
+        front = six_hosts.start("isolate", *ON, "-b", "1M")
+        assert front.finish() in (0, 3), front.out
+        assert resent_on(six_hosts, "h3") > 50
+    finally:
+        for pid, line in six_hosts.hosts.processes("h3").items():
+            if "9999" in line:
+                os.kill(pid, signal.SIGKILL)
+        caller.wait()
+        six_hosts.hosts.run("h3", "ip", "link", "del", "mgmt0")
+    (field,) = six_hosts.record()["hunt"]["fields"]
+    assert field["suspects"] == []
+    assert "resent" in field["resolution"]
+
+
+def test_a_host_that_loses_packets_is_named_by_what_is_sent_again(six_hosts: Any) -> None:
+    shape(six_hosts)
+    lose(six_hosts.hosts, "h3", 3)
+    try:
+        front = six_hosts.start("isolate", *ON, "-b", "2M")
+        code = front.finish()
+    finally:
+        clear(six_hosts.hosts, "h3")
+    (field,) = six_hosts.record()["hunt"]["fields"]
+    named = [suspect["names"] for suspect in field["suspects"]]
+    assert named in ([], [["h3"]])
+    assert code == (1 if named else 3), front.out
+    if not named:
+        pytest.skip(f"this machine is too busy to decide: {field['reason']}")
+    (suspect,) = field["suspects"]
+    assert suspect["metric"] == "resent" or "resent" in suspect["also"]
 
 
 def test_hosts_with_more_ranks_than_others_are_not_accused(six_hosts: Any) -> None:

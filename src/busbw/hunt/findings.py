@@ -126,6 +126,8 @@ def _not_covered(verdict: Verdict) -> list[Finding]:
     said = [f"paths between the {untested} of {verdict.pairs} pairs that were not tested"] if untested else []
     for metric, share in verdict.resolution.items():
         said.append(f"{_BELOW[metric]} less than {_share(metric, share)}")
+    if RESENT in verdict.unobserved:
+        said.append("lost packets: what the ranks' TCP sockets sent again cannot be read here")
     if verdict.stalled_rounds:
         rounds = f"{verdict.stalled_rounds} of {verdict.rounds} rounds"
         said.append(f"late messages among quick ones in {rounds}, in which programs waited for cores")

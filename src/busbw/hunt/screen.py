@@ -89,11 +89,13 @@ def value(test: PairTest, metric: str) -> float:
 
 
 def counts(metric: str, tested: RoundResult) -> bool:
-    """Whether a round says anything of a metric: the mean of many messages does not where cores were fought
-    for. What a late message then waits for is mostly the kernel and other programs, and may be longer on one
-    host for as long as the hunt takes. The quickest messages found a core.
+    """Whether a round says anything of a metric: not where a rank could not observe it, and the mean of many
+    messages not where cores were fought for. What a late message then waits for is mostly the kernel and
+    other programs, and may be longer on one host for as long as the hunt takes. The quickest messages found a
+    core.
     """
-    return metric != LATENCY or tested.stalled <= _MOST_STALLED
+    is_observed = all(metric in test.times_ns for test in tested.tests)
+    return is_observed and (metric != LATENCY or tested.stalled <= _MOST_STALLED)
 
 
 def screen(rules: Rules, metric: str, rounds: Sequence[RoundResult]) -> Screen:

@@ -68,6 +68,7 @@ class Verdict:
     one test, by metric; ``tested`` of ``pairs`` pairs were tested at least once. ``stalled_rounds`` are those
     whose late messages say nothing, because cores were fought for. ``ranking`` has (part, loss) by the metric
     that decides, the parts that lost most first: a lower median over a part's tests, and no accusation.
+    ``unobserved`` are metrics that were asked for and of which no two rounds say anything.
     """
 
     decision: Decision
@@ -82,6 +83,7 @@ class Verdict:
     pairs: int
     stalled_rounds: int = 0
     ranking: tuple[tuple[int, float], ...] = ()
+    unobserved: tuple[str, ...] = ()
 
 
 def conclude(
@@ -112,6 +114,7 @@ def conclude(
         pairs,
         sum(not counts(LATENCY, each) for each in history),
         _ranking(standing),
+        tuple(each for each in rules.metrics if each not in {own.metric for own in standing.screens}),
     )
 
 

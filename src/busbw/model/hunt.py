@@ -14,7 +14,7 @@ from typing import Any, Final
 BANDWIDTH: Final = "bandwidth"  # nanoseconds of one large message, the second shortest of several
 LATENCY: Final = "latency"  # nanoseconds of one small message, the mean of many: a few late ones count
 QUICKEST: Final = "quickest"  # of the same messages in blocks, the second shortest: what no load makes longer
-RESENT: Final = "resent"  # 1 + TCP segments that the hosts of a test sent again: a loss hides from best times
+RESENT: Final = "resent"  # 1 + TCP segments that the ranks of a part sent again: loss hides from best times
 BOTH_WAYS: Final = "both-ways"  # as bandwidth, with as much the other way at the same time
 METRICS: Final = (BANDWIDTH, LATENCY, QUICKEST)
 

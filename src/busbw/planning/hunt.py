@@ -20,7 +20,7 @@ _DEFAULT_SIZE: Final = {"nccl": 64 << 20, "mpi": 4 << 20, "null": 4 << 20}
 # Latency that is so many times longer is a message that hangs.
 _MOST_TIMES: Final = 1000.0
 
-# By kind of hunt. Where nothing goes over TCP, nothing is resent.
+# By kind of hunt. Where nothing of the ranks goes over TCP, nothing of theirs is resent.
 _METRICS: Final = {
     "isolate": (*METRICS, RESENT),
     "pairs": (BANDWIDTH, LATENCY, BOTH_WAYS),

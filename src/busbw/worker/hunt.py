@@ -39,7 +39,7 @@ from busbw.model.hunt import (
 from busbw.model.layout import Placement
 from busbw.planning.rounds import rail_rounds, turn, turns
 from busbw.probes.host import queued_ns, stalled_ns
-from busbw.probes.tcp import resent_segments
+from busbw.probes.tcp import resent_by_socket, resent_since
 from busbw.worker.measure import agreed_call_ns
 from busbw.worker.round_time import LOOKS, refuse_long
 from busbw.world.mpi import MpiWorld
@@ -212,10 +212,11 @@ class _Tester:
         back: tuple[tuple[int, int], ...],
     ) -> None:
         """Measure all metrics of pairs. Collective."""
-        before = resent_segments()
+        before = resent_by_socket()
         for metric in self.hunt.rules.metrics:
             if metric == RESENT:  # the last of them: of all that was sent in this round
-                own[metric] = ([1.0 + resent_segments() - before],) * 2
+                resent = resent_since(before, resent_by_socket())
+                own.update({} if resent is None else {metric: ([float(resent)],) * 2})
             elif metric == BANDWIDTH:
                 own[metric] = (self._wide(there), self._wide(back))
             elif metric == LATENCY:
@@ -302,7 +303,8 @@ def _pair_test(
     """A test from what both ends of each lane measured. A message has ended when it has for both; the shorter
     a sample, the less else disturbed it. It is the second shortest that counts: one can be shorter than the
     link allows, when its receiver left the barrier late and found part of the message waiting. A step of a
-    ring has one direction.
+    ring has one direction. What ranks sent again is that of all ranks of a part together. What one rank could
+    not observe is left out.
     """
 
     def took(metric: str, way: int, one: int, other: int) -> float:
@@ -316,8 +318,15 @@ def _pair_test(
     def each(metric: str, way: int) -> Lanes:
         return tuple(took(metric, way, *lane) for lane in lanes if everyone[lane[0]][metric][way])
 
+    def sent_again() -> Lanes:
+        return (
+            1.0 + max(sum(everyone[rank][RESENT][0][0] for rank in end) for end in zip(*lanes, strict=True)),
+        )
+
     lanes = field.lanes([pair])
-    return PairTest(*pair, {metric: (each(metric, 0), each(metric, 1)) for metric in everyone[0]})
+    metrics = [metric for metric in everyone[0] if all(metric in own for own in everyone)]
+    times_ns = {metric: (each(metric, 0), each(metric, 1)) for metric in metrics if metric != RESENT}
+    return PairTest(*pair, times_ns | ({RESENT: (sent_again(),) * 2} if RESENT in metrics else {}))
 
 
 def _second_shortest(samples: Sequence[float]) -> float:

@@ -403,6 +403,16 @@ def test_resent_segments_are_counted_over_those_that_the_others_resend() -> None
     assert verdict.resolution[RESENT] == pytest.approx(21 * 10, rel=0.05)
 
 
+def test_what_cannot_be_observed_is_not_covered() -> None:
+    rules = replace(RULES, metrics=(*RULES.metrics, RESENT))
+    fabric = Fabric(16)
+    verdict = conclude(rules, everyone(16), simulate(fabric, rules, 0))
+    assert (verdict.decision, verdict.unobserved) == (Decision.HEALTHY, (RESENT,))
+    said = findings(fields([f"n{number}" for number in range(16)])[0], verdict)[-1].claim
+    assert "lost packets: what the ranks' TCP sockets sent again cannot be read here" in said
+    assert "loss that resends less" not in said
+
+
 def test_suspects_are_ranked_by_what_is_worth_naming() -> None:
     """Half of the bandwidth is more than four times the latency, though its logarithm is less."""
     generator = np.random.default_rng(1)

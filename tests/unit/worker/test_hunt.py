@@ -13,7 +13,7 @@ import pytest
 from busbw.backends.base import Look
 from busbw.backends.idle import WithoutData
 from busbw.hunt.field import fields
-from busbw.model.hunt import BANDWIDTH, LATENCY, Hunt, Round, Rules, Stage
+from busbw.model.hunt import BANDWIDTH, LATENCY, RESENT, Hunt, Round, Rules, Stage
 from busbw.worker.deadline import Deadline
 from busbw.worker.hunt import _pair_test, _Tester
 
@@ -39,6 +39,18 @@ def test_waiting_for_a_core_is_no_latency(queued: tuple[float, float], expected:
         {LATENCY: ([elapsed, lost, 0.0],) * 2} for elapsed, lost in zip((100.0, 95.0), queued, strict=True)
     ]
     assert _pair_test(FIELD, (0, 1), own).times_ns[LATENCY] == ((expected,), (expected,))
+
+
+def test_what_the_ranks_of_a_part_sent_again_is_counted_together() -> None:
+    """Loss on the link of a host spreads over its ranks."""
+    _, between = fields(["a"] * 3 + ["b"] * 3)
+    own = [{RESENT: ([float(count)],) * 2} for count in (1, 2, 3, 20, 0, 4)]
+    assert _pair_test(between, (0, 1), own).times_ns[RESENT] == ((25.0,), (25.0,))
+
+
+def test_what_one_rank_could_not_observe_is_left_out() -> None:
+    first = {BANDWIDTH: ([5.0], [5.0]), RESENT: ([3.0],) * 2}
+    assert set(_pair_test(FIELD, (0, 1), [first, {BANDWIDTH: ([5.0], [5.0])}]).times_ns) == {BANDWIDTH}
 
 
 class Links(WithoutData):
