@@ -217,15 +217,20 @@ class _Judge:
                         yield leaf, test, value(test, found.metric) - centre
 
     def _weighed(self, plain: Candidate, found: Screen, tests: Sequence[tuple[float, PairTest]]) -> Candidate:
-        """The candidate with so many of its fresh tests as it took to decide."""
+        """The candidate with so many of its fresh tests as it took to decide. One good test clears who was
+        slow once; who was slow again and again may be so now and then, and takes two good ones or more.
+        """
         fresh: list[tuple[float, PairTest]] = []
         evidence, state = 0.0, State.OPEN
+        is_slow_again = len(plain.screened) > 1 and lower_median(plain.screened) > found.cut
         for residual, test in tests:
             if state is not State.OPEN:
                 break
             fresh.append((residual, test))
-            ratio = found.smallest * (residual - found.smallest / 2) / found.sigma**2
-            evidence += min(ratio, -math.log(found.chance), self._against / 2)
+            ratio = 2 * (found.smallest - found.cut) * (residual - found.cut) / found.sigma**2
+            most = min(-math.log(found.chance), self._against / 2)
+            is_slow_again = is_slow_again or residual > found.cut
+            evidence += max(min(ratio, most), self._for_it / 2 if is_slow_again else self._for_it)
             if evidence >= self._against * (1 - 1e-9) and len(fresh) > 1:
                 state = State.CONFIRMED
             elif evidence <= self._for_it:

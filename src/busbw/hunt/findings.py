@@ -68,7 +68,12 @@ def _of_suspect(field: Field, suspect: Suspect) -> Finding:
     middle = _share(suspect.metric, suspect.loss)
     claim = f"{who}: {middle} {_WHAT[suspect.metric]} (95 %: {low} to {high})"
     severity = Severity.ERROR
-    if not suspect.confirmed:
+    if suspect.flapping:
+        claim = (
+            f"{who}: slow in {suspect.slow_tests} of {suspect.tests} tests: {middle} {_WHAT[suspect.metric]}"
+        )
+        claim, severity = f"{claim} ({low} to {high}), and none in the rest; suspected", Severity.WARNING
+    elif not suspect.confirmed:
         claim, severity = f"{claim}; suspected, not confirmed", Severity.WARNING
     is_host = field.kind == "host" and len(names) == 1
     return Finding(

@@ -50,7 +50,7 @@ class Screen:
     @property
     def cut(self) -> float:
         """Above it, a part's tests are slow."""
-        return self.smallest / 2
+        return _cut(self.metric, self.smallest)
 
     @property
     def stray(self) -> float:
@@ -64,8 +64,13 @@ class Screen:
 
     @property
     def sigma(self) -> float:
-        """The upper bound of the noise, never 0."""
-        return max(self.noise.upper, _LEAST_SIGMA)
+        """The upper bound of the noise, never 0; of counts no less than chance alone makes of as many as the
+        cut (Poisson), however alike those of a quiet fabric are.
+        """
+        if self.metric != RESENT:
+            return max(self.noise.upper, _LEAST_SIGMA)
+        at_cut = math.exp(self.noise.base + self.cut)
+        return max(self.noise.upper, math.sqrt(at_cut - 1) / at_cut)
 
     def loss(self, value: float) -> float:
         """What an effect means: of bandwidth, the share that is missing; of latency, the share by which it is
@@ -74,6 +79,11 @@ class Screen:
         if self.metric == BANDWIDTH:
             return -math.expm1(-value)
         return math.expm1(value) * (math.exp(self.noise.base) if self.metric == RESENT else 1)
+
+
+def _cut(metric: str, smallest: float) -> float:
+    """Half of the least effect; of counts the effect of half of their number, which is more than that."""
+    return math.log1p(math.expm1(smallest) / 2) if metric == RESENT else smallest / 2
 
 
 def effect(metric: str, loss: float) -> float:
@@ -138,6 +148,7 @@ def _judged(
     rounds = len(noise.centres)
     striking = max(floor, _SEEN * noise.upper)
     smallest = max(floor, _SEEN * noise.upper * math.sqrt(2 / max(2, rounds)))
+    cut = _cut(metric, smallest)
     residuals: dict[tuple[int, int], float] = {}
     of_part: dict[int, list[float]] = defaultdict(list)
     passed: list[tuple[float, PairTest]] = []
@@ -148,7 +159,7 @@ def _judged(
         residuals[pair] = max(residual, residuals.get(pair, -math.inf))
         for part in pair:
             of_part[part].append(residual)
-    suspects = {part for part, own in of_part.items() if len(own) > 1 and lower_median(own) > smallest / 2}
+    suspects = {part for part, own in of_part.items() if len(own) > 1 and lower_median(own) > cut}
     quick = [pair for pair, residual in residuals.items() if residual < -striking / 2]  # in all of its tests
     tests = Counter((test.one, test.other) for _, test in placed)
     # Again and again faster than the rest: then the rest, and not a few of them, is what has lost.

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Final
 
 from busbw.hunt.decide import Candidate, Groups, Standing, State, by_stage, stand
+from busbw.hunt.flapping import is_flapping, slow_tests
 from busbw.hunt.leaves import Leaf
 from busbw.hunt.screen import Screen, counts, lower_median
 from busbw.hunt.side import slow_side
@@ -40,7 +41,9 @@ class Suspect:
     ``lanes`` the lanes that are slow where others are not: the loss is theirs then. ``also`` is its loss by
     other metrics that say the same of it: what is late and loses packets, say. ``slow_fresh`` of its
     ``fresh`` tests were slow. ``leaf``: meant is the switch that the parts share; ``passed_inside`` of them
-    were as quick as others among themselves.
+    were as quick as others among themselves. ``flapping``: its fresh tests cleared it, and yet it was slow in
+    so many of all its tests as chance does not make: ``slow_tests`` of ``tests``. The loss is theirs, and the
+    interval from the least to the greatest.
     """
 
     parts: tuple[int, ...]
@@ -59,6 +62,9 @@ class Suspect:
     passed_inside: int = 0
     fresh: int = 0
     slow_fresh: int = 0
+    flapping: bool = False
+    slow_tests: int = 0
+    tests: int = 0
 
 
 @dataclass(frozen=True)
@@ -99,6 +105,7 @@ def conclude(
     standing = stand(rules, history, leaves)
     suspects = _suspects(standing, State.CONFIRMED)
     left = _suspects(standing, State.OPEN)
+    left += _flapping(standing, {part for each in (*suspects, *left) for part in each.parts})
     reason = "" if suspects else _undecided(rules, standing, left)
     decision = Decision.SLOW if suspects else Decision.UNDECIDED if reason else Decision.HEALTHY
     return Verdict(
@@ -139,11 +146,41 @@ def _undecided(rules: Rules, standing: Standing, left: tuple[Suspect, ...]) -> s
     if unexplained > _MOST_UNEXPLAINED * len(first.residuals):
         return f"{unexplained} of {len(first.residuals)} pairs are slow though their parts pass with others"
     if left:
-        return f"{len(left)} suspected, neither confirmed nor cleared by their fresh tests"
+        return _left_open(left)
     if not first.sees_floor:
         seen, floor = first.loss(first.smallest), rules.floors[first.metric]
         return f"noise hides what is below {seen:.0%}, and {floor:.0%} was asked for"
     return ""
+
+
+def _left_open(left: Sequence[Suspect]) -> str:
+    """What became of suspects that nothing was decided of."""
+    flapping = sum(each.flapping for each in left)
+    untested = sum(not each.fresh for each in left)
+    said = {
+        "neither confirmed nor cleared by their fresh tests": len(left) - flapping - untested,
+        "with nobody left that passes to test them with": untested,
+        "slow in some of their tests and not in others": flapping,
+    }
+    return "; ".join(f"{count} suspected, {how}" for how, count in said.items() if count)
+
+
+def _flapping(standing: Standing, slow: set[int]) -> tuple[Suspect, ...]:
+    """Parts that were cleared, and yet slow more often than by chance; ``slow`` are the suspected ones."""
+    screens = {each.metric: each for each in standing.screens}
+    found: dict[tuple[int, ...], Suspect] = {}
+    for candidate in standing.candidates:
+        screen = screens[candidate.metric]
+        is_other = candidate.state is State.CLEARED and len(candidate.parts) == 1
+        if is_other and slow.isdisjoint(candidate.parts) and is_flapping(candidate, screen, slow):
+            own, tests = slow_tests(candidate, screen, slow)
+            low, middle, high = (screen.loss(each) for each in (min(own), sum(own) / len(own), max(own)))
+            suspect = replace(_suspect(candidate, screen), loss=middle, low=low, high=high)
+            suspect = replace(
+                suspect, flapping=True, slow_tests=len(own), tests=tests, direction="", lanes=()
+            )
+            found.setdefault(candidate.parts, suspect)
+    return tuple(found.values())
 
 
 def _suspects(standing: Standing, state: State) -> tuple[Suspect, ...]:
