@@ -206,6 +206,9 @@ def test_a_lost_host_is_a_finding_and_the_hunt_goes_on(six_hosts: Any, how: str)
     (lost,) = [finding for finding in record["findings"] if finding["check"] == "lost"]
     assert (lost["host"], lost["severity"]) == ("h5", "error")
     assert "h5: lost during the hunt" in front.out
+    assert "--exclude=h5" in field["exclude"]["slurm"]
+    assert "# slurm    --exclude=h5" in front.out
+    assert ": the other 5 hosts" in front.out
 
 
 @pytest.mark.parametrize(

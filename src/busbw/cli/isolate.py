@@ -14,6 +14,7 @@ from busbw.errors import ExitCode, SiteError, UsageError
 from busbw.launchers.leave_out import without
 from busbw.model.event import Event, EventKind
 from busbw.model.finding import Finding, Severity
+from busbw.record.exclude import LOST, hint_of_lost
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from busbw.settings.launch import LaunchSettings
     from busbw.settings.run import RunSettings
 
-CHECK: Final = "lost"
 _DOCUMENTS: Final = ("json", "csv")  # formats of which a reader takes one
 
 
@@ -76,7 +76,7 @@ def _hunt(
                 raise refused
             return _of_what_is_left(code, lost)
         claim = f"{host}: lost during the hunt: {why}"
-        lost = (*lost, Finding(Severity.ERROR, claim, hint=_leave_out(node), host=host, check=CHECK))
+        lost = (*lost, Finding(Severity.ERROR, claim, hint=hint_of_lost(node), host=host, check=LOST))
         print(f"{claim}; beginning again without it", file=sys.stderr, flush=True)
         launch = rest
 
@@ -85,14 +85,6 @@ def _of_what_is_left(code: ExitCode, lost: tuple[Finding, ...]) -> ExitCode:
     """A lost host is a bad verdict, whatever the others are."""
     is_decided = code in (ExitCode.OK, ExitCode.UNDECIDED)
     return ExitCode.BAD_VERDICT if lost and is_decided else code
-
-
-def _leave_out(node: str) -> str:
-    """The same flag and term that a slow host gets of the verdict, which knows of nobody who is gone."""
-    return (
-        f"take it out of service; until then --exclude={node} in Slurm, kubernetes.io/hostname NotIn [{node}]"
-        " in Kubernetes"
-    )
 
 
 def lost_host(heard: list[Event]) -> tuple[str, str]:

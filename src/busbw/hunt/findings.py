@@ -12,6 +12,7 @@ from busbw.hunt.verdict import LEAST_PARTS, Decision, Suspect, Verdict
 from busbw.model.finding import Finding, Severity
 from busbw.model.hunt import BANDWIDTH, LATENCY, QUICKEST, RESENT
 from busbw.model.record import HostInfo
+from busbw.record.exclude import excluding
 
 CHECK: Final = "isolate"
 _CODES: Final = {
@@ -173,21 +174,7 @@ def excluded(hosts: Sequence[str], places: Sequence[HostInfo] = ()) -> dict[str,
     """How Slurm and Kubernetes are told to leave hosts out, by their own names for them."""
     known: Mapping[str, HostInfo] = {place.host: place for place in places}
     of = [known.get(host, HostInfo(host)) for host in hosts]
-    slurm = ",".join(place.slurm_node or place.host for place in of)
-    names = [place.kubernetes_node or place.host for place in of]
-    return {
-        "slurm": f"--exclude={slurm}",
-        "kubernetes": {
-            "nodeAffinity": {
-                "requiredDuringSchedulingIgnoredDuringExecution": {
-                    "nodeSelectorTerms": [
-                        {
-                            "matchExpressions": [
-                                {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": names}
-                            ]
-                        }
-                    ]
-                }
-            }
-        },
-    }
+    return excluding(
+        [place.slurm_node or place.host for place in of],
+        [place.kubernetes_node or place.host for place in of],
+    )

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from busbw.model.finding import Finding
+from busbw.record.exclude import with_lost
 from busbw.record.folder import RUN_FILE
 from busbw.record.results import read_fields
 
@@ -30,7 +31,9 @@ def merge(folder: Path) -> None:
     if not kept.is_file() or not (folder / RUN_FILE).is_file():
         return
     fields = read_fields(folder)
-    fields["findings"] = [*json.loads(kept.read_text()), *fields.get("findings", ())]
+    found = json.loads(kept.read_text())
+    fields["findings"] = [*found, *fields.get("findings", ())]
+    fields["hunt"] = with_lost(fields.get("hunt", {}), found)
     partial = folder / f".{RUN_FILE}.merging"
     partial.write_text(json.dumps(fields, indent=1) + "\n")
     partial.replace(folder / RUN_FILE)

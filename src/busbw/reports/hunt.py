@@ -14,6 +14,7 @@ from busbw.model.event import Event, EventKind
 from busbw.model.hunt import BANDWIDTH, LATENCY, METRICS, Hunt
 from busbw.model.plan import Plan
 from busbw.model.record import WorldInfo
+from busbw.record.exclude import LOST, with_lost
 from busbw.record.folder import RUN_FILE
 from busbw.reports.findings import finding_lines
 from busbw.reports.matrix import CSV_FIELDS, UNBOUND, matrix_lines, rows
@@ -83,9 +84,14 @@ class HuntDisplay:
         if self._plan.hunt.kind == "rails":
             lines += rails_lines(self._rounds, self._hosts, self._plan.hunt.size_bytes)
         lines += [line for finding in self._findings for line in finding_lines(finding)]
-        for field in self._verdict.get("fields", ()):
-            lines += _field_lines(field)
+        lines += self.verdict_lines()
         return [*lines, f"# record   {folder}"]
+
+    def verdict_lines(self) -> list[str]:
+        """Of every field, with who was lost."""
+        lost = any(finding["check"] == LOST for finding in self._findings)
+        fields = with_lost(self._verdict, self._findings).get("fields", ())
+        return [line for field in fields for line in _field_lines(field, lost=lost)]
 
     def _print(self, lines: Iterable[str]) -> None:
         for line in lines:
@@ -130,11 +136,12 @@ def rounds_of(kind: str, parts: int, hosts: Sequence[str]) -> int:
     return turns(parts) if kind == "pairs" else 2
 
 
-def _field_lines(field: Mapping[str, Any]) -> list[str]:
-    """The verdict of one field, and who to leave out."""
+def _field_lines(field: Mapping[str, Any], *, lost: bool) -> list[str]:
+    """The verdict of one field, and who to leave out; of those that are left where a host was ``lost``."""
     noise = noise_words(field)
     cost = f"{field['rounds']} rounds in {format_duration(float(field['seconds']))}"
-    lines = [f"# result   {_WORDS[field['decision']]}: {len(field['names'])} {field['kind']}s, {cost}"]
+    who = f"{'the other ' if lost else ''}{len(field['names'])} {field['kind']}s"
+    lines = [f"# result   {_WORDS[field['decision']]}: {who}, {cost}"]
     lines += [f"# noise    {noise}"] * bool(noise)
     ranked = ranking_words(field)
     lines += [f"# slowest  {ranked}"] * bool(ranked)
