@@ -38,7 +38,7 @@ FAULTS: dict[str, Callable[[Hosts, str], None]] = {
 def hunt(hosts: Hosts, home: Path, size: str) -> dict[str, Any]:
     """One hunt: what it concluded, and how long it took."""
     words = ["isolate", "--on", "hosts", "--hosts", ",".join(hosts.names), "--ranks-per-node", "1"]
-    words += ["--backend", "mpi", "--wait", "sleep", "-b", size, "--format", "json", "--no-preflight"]
+    words += ["--backend", "mpi", "--rank-wait", "sleep", "-b", size, "--format", "json", "--no-preflight"]
     environ = clean_environ(BUSBW_HOME=str(home))
     start_s = time.monotonic()
     done = subprocess.run(

@@ -294,7 +294,8 @@ def _who_is_silent(story: Story) -> RankFailed | None:
     hosts = list(dict.fromkeys(silent.values()))
     ranks = ", ".join(map(str, sorted(silent)))
     who = f"rank{'s' * (len(silent) > 1)} {ranks} on {', '.join(hosts)}"
-    one, doing = len(hosts) == 1, _first_words(story)
+    one, first = len(hosts) == 1, next(iter(waiting))
+    doing = f"rank {first} in {waiting[first]['message']}"
     return RankFailed(
         f"{who} said nothing while {len(waiting)} others waited: {doing}",
         hint="look at that host: a stopped process, a hung driver or a cut network",

@@ -17,7 +17,17 @@ from busbw_testing.shaping import NOMINAL_MBIT, clear, delay, lose, send_at, why
 pytestmark = [pytest.mark.hosts, pytest.mark.timeout(600)]
 
 HOSTS = ("h1", "h2", "h3", "h4", "h5", "h6")
-ON = ("--on", "hosts", "--hosts", ",".join(HOSTS), "--backend", "mpi", "--wait", "sleep", "--no-preflight")
+ON = (
+    "--on",
+    "hosts",
+    "--hosts",
+    ",".join(HOSTS),
+    "--backend",
+    "mpi",
+    "--rank-wait",
+    "sleep",
+    "--no-preflight",
+)
 
 
 def shape(cluster: Any, slow: str = "", share: float = 1.0) -> None:

@@ -13,7 +13,7 @@ from busbw_testing.shaping import NOMINAL_MBIT
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(600)]
 
 RATE = "lab/mbit"  # of a node, see kubelet_pod.py
-HUNT = ("isolate", "--image", "lab/busbw", "-N", "4", "--backend", "mpi", "-b", "2M", "--wait", "sleep")
+HUNT = ("isolate", "--image", "lab/busbw", "-N", "4", "--backend", "mpi", "-b", "2M", "--rank-wait", "sleep")
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from busbw_testing.shaping import NOMINAL_MBIT, clear, send_at, why_no_shaping
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(600)]
 
 SLOW = "h2"
-HUNT = ("isolate", "--on", "slurm", "-N", "4", "--backend", "mpi", "-b", "2M", "--wait", "sleep")
+HUNT = ("isolate", "--on", "slurm", "-N", "4", "--backend", "mpi", "-b", "2M", "--rank-wait", "sleep")
 
 
 @pytest.fixture

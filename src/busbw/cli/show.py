@@ -51,7 +51,7 @@ def show(
     if record.error:
         print(f"the run {record.status.value}: {record.error}", file=sys.stderr)
     elif record.status is RunStatus.INTERRUPTED:
-        print("the run was interrupted", file=sys.stderr)
+        print("the run was interrupted: what is shown is what was kept until then", file=sys.stderr)
     return ExitCode.OK
 
 

@@ -149,7 +149,7 @@ def _undecided(rules: Rules, standing: Standing, left: tuple[Suspect, ...]) -> s
         return _left_open(left)
     if not first.sees_floor:
         seen, floor = first.loss(first.smallest), rules.floors[first.metric]
-        return f"noise hides what is below {seen:.0%}, and {floor:.0%} was asked for"
+        return f"noise hides what is below {seen:.1%}, and {floor:.1%} was asked for"
     return ""
 
 

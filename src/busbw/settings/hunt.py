@@ -36,6 +36,7 @@ class HuntSettings:
     wait: Annotated[
         WaitName,
         Parameter(
+            name="--rank-wait",  # --wait is for a job to start
             group=HUNT,
             help="How CPU ranks wait: spin, sleep (hosts that share cores), auto: sleep where a message takes"
             " long.",

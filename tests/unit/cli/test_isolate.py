@@ -20,7 +20,7 @@ from busbw.settings.launch import LaunchSettings
 from busbw.settings.run import RunSettings
 from busbw.worker.lead import error_event
 
-MPI = ("--backend", "mpi", "--wait", "sleep", "--no-preflight")
+MPI = ("--backend", "mpi", "--rank-wait", "sleep", "--no-preflight")
 RANKS = 5
 PRESETS = "family: own\npresets: {sweep: {run: {minbytes: 8, maxbytes: 16G, stepfactor: 2}}}"
 
@@ -109,6 +109,25 @@ def test_rails_of_one_host_are_a_ring(tmp_path: Path) -> None:
     assert "rail 2" in done.stdout
     rate = f"{(1 << 20) / (1000 + (1 << 20) // 100):.2f}"
     assert done.stdout.count(rate) == 3 + 1 + 3
+
+
+@pytest.mark.parametrize("command", ["isolate", "pairs", "rails"])
+def test_a_hunt_waits_for_its_job_and_its_ranks_wait_for_messages(command: str, capsys: Any) -> None:
+    words = ["--on", "slurm", "-N", "4", "--wait", "10m", "--rank-wait", "sleep", "--dry-run"]
+    assert main([command, *words]) == 0
+    assert "wait=sleep" in capsys.readouterr().out
+
+
+def test_an_interrupted_hunt_is_shown_as_one(tmp_path: Path) -> None:
+    start(tmp_path, "isolate", "--backend", "null", "--world", "nccl", "--ranks", "4")
+    (folder,) = tmp_path.glob("*-isolate-*")
+    fields = json.loads((folder / "run.json").read_text())
+    fields.update(status="interrupted", hunt={}, findings=[])
+    (folder / "run.json").write_text(json.dumps(fields))
+    shown = start(tmp_path, "show", str(folder))
+    assert "the run was interrupted" in shown.stderr
+    assert "round 8, screen" in shown.stderr
+    assert "# result" not in shown.stdout
 
 
 def test_a_simulated_hunt_starts_nothing(tmp_path: Path, capsys: Any) -> None:
