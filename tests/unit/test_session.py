@@ -125,8 +125,9 @@ def test_who_says_nothing_while_others_wait_is_what_hangs() -> None:
     assert code is ExitCode.RANK_FAILED
     assert error is not None
     assert (error["rank"], error["host"]) == (2, "c")
-    words = "rank 2 on c said nothing while 2 others waited: rank 0 in round 2 with c"
-    assert error["message"].startswith(words)
+    assert error["message"].startswith(
+        "rank 2 on c said nothing while 2 others waited: rank 0 in round 2 with c"
+    )
 
 
 def test_nobody_is_named_where_all_wait() -> None:

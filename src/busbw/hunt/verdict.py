@@ -16,6 +16,7 @@ from busbw.hunt.side import slow_side
 from busbw.model.hunt import LATENCY, RoundResult, Rules
 
 _NORMAL_95: Final = 1.96
+_SURELY: Final = 3.0  # standard deviations: 1 in 700 of parts that lost just what is worth naming
 # A part of a pair alone: no third one tells which of the two it is.
 LEAST_PARTS: Final = 4
 # Of all pairs in screening, slow ones that no slow part explains: more, and something else is the matter.
@@ -192,6 +193,8 @@ def _suspects(standing: Standing, state: State) -> tuple[Suspect, ...]:
     for candidate in standing.candidates:
         if candidate.state is not state:
             continue
+        if state is State.CONFIRMED and _is_less_than_worth(candidate, screens[candidate.metric]):
+            continue
         own = _suspect(candidate, screens[candidate.metric])
         if candidate.leaf:
             own = replace(own, leaf=True, passed_inside=len(standing.inside & set(candidate.parts)))
@@ -202,6 +205,12 @@ def _suspects(standing: Standing, state: State) -> tuple[Suspect, ...]:
         (weight, most), *others = sorted(group, key=lambda each: -each[0])
         named.append((weight, replace(most, also={each.metric: each.loss for _, each in others})))
     return tuple(suspect for _, suspect in sorted(named, key=lambda each: -each[0]))
+
+
+def _is_less_than_worth(candidate: Candidate, found: Screen) -> bool:
+    """Whether what was lost is surely less than what is worth naming: healthy parts may differ for good."""
+    side = slow_side(candidate, found)
+    return side.effect + _SURELY * side.sigma / math.sqrt(max(1, len(candidate.fresh))) < found.floor
 
 
 def _suspect(candidate: Candidate, found: Screen) -> Suspect:
