@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+import time
 from contextlib import redirect_stdout
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TextIO
@@ -15,6 +16,7 @@ from busbw.launchers.leave_out import without
 from busbw.model.event import Event, EventKind
 from busbw.model.finding import Finding, Severity
 from busbw.record.exclude import LOST, hint_of_lost
+from busbw.units import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from busbw.settings.launch import LaunchSettings
     from busbw.settings.run import RunSettings
 
+_TELL_SECONDS: Final = 2.0
 _DOCUMENTS: Final = ("json", "csv")  # formats of which a reader takes one
 
 
@@ -106,6 +109,21 @@ def node_of(heard: list[Event], host: str) -> str:
     return host
 
 
+def _progress(hunts: int) -> Callable[[int], None]:
+    """Tells every few seconds on stderr how far simulated hunts are: large ones take a minute."""
+    told_s = start_s = time.monotonic()
+
+    def tell(done: int) -> None:
+        nonlocal told_s
+        now_s = time.monotonic()
+        if done < hunts and now_s - told_s >= _TELL_SECONDS:
+            left = format_duration((now_s - start_s) / done * (hunts - done))
+            print(f"{done} of {hunts} hunts, {left} left", file=sys.stderr, flush=True)
+            told_s = now_s
+
+    return tell
+
+
 def simulate(
     own: HuntSettings,
     parts: int,
@@ -138,7 +156,7 @@ def simulate(
         raise UsageError(f"--format {format_name} has no form for simulated hunts", hint="use table or json")
     rules = make_rules(own, at_least("--seed", seed or 0, 0))
     shares = (parse_fraction(own.loss, "--loss"), parse_fraction(noise, "--noise"))
-    found = trial(rules, parts, bad, *shares, hunts, per_leaf=per_switch)
+    found = trial(rules, parts, bad, *shares, hunts, per_leaf=per_switch, tell=_progress(hunts))
     if format_name == "json":
         print(json.dumps(found.to_fields()))
         return ExitCode.OK

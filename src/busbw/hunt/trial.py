@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -74,8 +74,9 @@ def trial(
     stalls: float = 0.0,
     per_leaf: int = 0,
     one_way: bool = False,
+    tell: Callable[[int], None] = lambda done: None,
 ) -> Trial:
-    """Run them; the same for the same arguments."""
+    """Run them; the same for the same arguments. ``tell`` hears after each how many are done."""
     rounds: list[int] = []
     right: list[Suspect] = []
     accused = hunts_accusing = undecided = 0
@@ -93,6 +94,7 @@ def trial(
         accused += len(wrong)
         hunts_accusing += bool(wrong)
         undecided += verdict.decision is Decision.UNDECIDED
+        tell(seed + 1)
     return Trial(
         parts,
         bad,

@@ -130,6 +130,14 @@ def test_an_interrupted_hunt_is_shown_as_one(tmp_path: Path) -> None:
     assert "# result" not in shown.stdout
 
 
+def test_simulated_hunts_say_how_far_they_are(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.setattr("busbw.cli.isolate._TELL_SECONDS", 0.0)
+    assert main(["isolate", "--simulate", "16", "--hunts", "3"]) == 0
+    told = capsys.readouterr()
+    assert [line.partition(",")[0] for line in lines_of(told.err)] == ["1 of 3 hunts", "2 of 3 hunts"]
+    assert "of 3 hunts" not in told.out
+
+
 def test_a_simulated_hunt_starts_nothing(tmp_path: Path, capsys: Any) -> None:
     words = [
         "isolate",
