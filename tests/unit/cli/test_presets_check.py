@@ -62,7 +62,7 @@ def test_check_takes_references_of_presets_of_the_same_file(
         ("launch: {on: kubernetes, set: [gqu=8]}", "on kubernetes: --set gqu is not known to Kubernetes"),
         ("launch: {set: [gqu=8]}", "preset u/a: --set gqu=8 means nothing to any engine"),
         ("launch: {topology: [/nowhere/nodes]}", "preset u/a: cannot read --topology /nowhere/nodes"),
-        ("launch: {env_file: HERE}", "u.yaml, line 1: 'family: u' is not K=V"),
+        ("launch: {env_file: HERE}", "u.yaml, line 1: 'family:' is not K=V"),
         ("run: {expect: [u/nothere]}", "preset u/a: no reference 'u/nothere'"),
         ("run: {expect: [u/a]}", "preset u/a: preset u/a has no reference"),
         ("kubernetes: {np: 17, slots: 8, replicas: 2}", "on kubernetes: --ranks 17, but --ranks-per-node 8"),

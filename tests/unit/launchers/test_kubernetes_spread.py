@@ -19,8 +19,9 @@ from busbw.settings.launch import LaunchSettings
 if TYPE_CHECKING:
     from pathlib import Path
 
-# hydra's proxies start here, each for its own line of the host file; a rank says whose it is.
-HYDRA = f'exec {MPIEXEC} -launcher fork -prepend-pattern "%h " "$1" "$2" "$3" "$4" echo'
+# hydra's proxies start here, each for its own line of the host file; a rank says whose it is, and stays for a
+# while: mpiexec may still be writing to proxies whose ranks have ended, and then a signal ends it.
+HYDRA = f'exec {MPIEXEC} -launcher fork -prepend-pattern "%h " "$1" "$2" "$3" "$4" sh -c "echo; sleep 0.3"'
 SHOWN = 'cat "$4"'
 
 
@@ -48,6 +49,7 @@ def launched(one: Job, tmp_path: Path, mpirun: str, slots: str = ":") -> list[st
         (tmp_path / name).chmod(0o755)
     done = subprocess.run(
         ["sh", "-c", text, "busbw", "-m", "busbw"],
+        stdin=subprocess.DEVNULL,
         env={"PATH": f"{tmp_path}:/usr/bin:/bin", "POD_IP": "10.0.0.1"},
         text=True,
         capture_output=True,

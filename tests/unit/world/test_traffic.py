@@ -74,7 +74,8 @@ def test_time_of_the_mean_costs_one_sum_more_and_of_rank_0_one_message_to_everyo
     received, sent = traffic(counted, ranks, samples, "avg")
     assert received == sent
     assert received.messages == 3 * others
-    assert received.content_bytes == others * (3 * HEAD_BYTES + (SAMPLE_BYTES + 8) * samples)
+    # The sum is of the samples, and of how many ranks have a part in it.
+    assert received.content_bytes == others * (3 * HEAD_BYTES + (SAMPLE_BYTES + 8) * samples + 8)
     received, sent = traffic(counted, ranks, samples, "rank0")
     assert (received.messages, sent.messages) == (2 * others, 3 * others)
 
