@@ -158,7 +158,8 @@ def trends(record: RunRecord, values: Iterable[Spread]) -> dict[Kind, Trend]:
     kinds: dict[Kind, dict[int, Spread]] = defaultdict(dict)
     cases = record.plan.cases
     for value in sorted(values, key=lambda each: (cases[each.case].in_place, cases[each.case].cycle)):
-        if value.size_bytes:  # an empty call has the noise of a look at the clock
+        # An empty call has the noise of a look at the clock, a few samples have none that can be known.
+        if value.size_bytes and value.half_width is not None:
             kinds[kind_of(cases[value.case])].setdefault(value.size_bytes, value)
     told = {kind: trend(tuple(sizes.values())) for kind, sizes in kinds.items()}
     return {kind: each for kind, each in told.items() if each is not None}

@@ -35,6 +35,17 @@ def conclusions(subject: Subject) -> Iterator[Conclusion]:
     yield from profiled.algorithm(subject)
 
 
+def _hint(subject: Subject) -> str:
+    record = subject.record
+    if record.source is not None:
+        return tools.hint(record.source.tool, _QUESTION)
+    if record.plan.backend != "nccl":
+        return "MPI libraries do not tell; their own settings for a collective say what they were told to use"
+    if "algorithm" in record.plan.evidence:
+        return "NCCL was asked and said nothing: it takes 2.23 or newer, or its log (NCCL_DEBUG=INFO)"
+    return "measure with --evidence algorithm (NCCL 2.23 and newer)"
+
+
 def _observed(subject: Subject) -> Iterator[Conclusion]:
     choices = [result.choice for _, result in subject.timed if result.choice is not None]
     seen = [
@@ -50,9 +61,7 @@ def _observed(subject: Subject) -> Iterator[Conclusion]:
         yield Conclusion(
             Severity.INFO,
             "which algorithm ran was not observed, and nothing is inferred",
-            hint="measure with --evidence algorithm (NCCL 2.23 and newer); MPI libraries do not tell"
-            if subject.record.source is None
-            else tools.hint(subject.record.source.tool, _QUESTION),
+            hint=_hint(subject),
             check="algorithm.observed",
             question=_QUESTION,
         )

@@ -21,6 +21,8 @@ _QUESTION = Question.RANKS
 _FORMULA: Final = "(largest - smallest) / median, of the ranks' medians"
 # A rank is named when the same one stands out in most cases, and more often than once.
 _FEWEST_CASES: Final = 2
+# Ranks are called alike only where a difference of this size would have been seen in most cases.
+_WOULD_BE_SEEN: Final = 0.10
 _TELLING: Final = 3  # ranks, of which one can be the odd one
 
 
@@ -111,7 +113,7 @@ def _nothing_compared(subject: Subject) -> Conclusion:
 
 def _spread(subject: Subject, compared: Sequence[_Compared]) -> Conclusion:
     """Each case against its own bound. A case or two beyond it are bound to be among many; ranks that differ
-    in most are a finding.
+    in most are a finding. Where noise would hide it, that none is beyond says nothing.
     """
     known = [each for each in compared if each.excess is not None]
     if not known:
@@ -120,6 +122,10 @@ def _spread(subject: Subject, compared: Sequence[_Compared]) -> Conclusion:
     if not beyond:
         worst = max(known, key=lambda each: each.spread)
         claim, answer = f"{_differ(worst, ' at most,')}, within the noise", Answer.YES
+        hidden = median(2 * (each.bound or 0.0) for each in known)
+        if hidden > _WOULD_BE_SEEN:
+            claim += f", which hides differences up to {format_share(hidden)} in half of the cases"
+            answer = Answer.UNDECIDED
     else:
         worst = max(beyond, key=lambda each: each.excess or 0.0)
         claim = f"{_differ(worst)}, and in {len(beyond)} of {len(known)} cases by more than the noise"

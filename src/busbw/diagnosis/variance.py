@@ -16,7 +16,8 @@ from busbw.units import NS_PER_US, format_share, format_size
 
 _QUESTION = Question.VARIANCE
 # Marks that say from outside of the times what disturbed them.
-_DISTURBED: Final = ("throttled", "descheduled", "clock-step", "contended", "unstable")
+_LOST: Final = "descheduled"
+_DISTURBED: Final = ("throttled", _LOST, "clock-step", "contended", "unstable")
 
 
 def conclusions(subject: Subject) -> Iterator[Conclusion]:
@@ -73,15 +74,17 @@ def _precision(subject: Subject, found: Sequence[Spread]) -> Conclusion:
         f"the 95 % interval is {format_share(width)} of the time at most, at {format_size(worst.size_bytes)}"
     )
     missed = f"; {len(wide)} of {len(known)} cases are wider than was asked for" if wide else ""
+    if without := len(found) - len(known):
+        missed += f"; {without} more had too few samples that tell for an interval"
     return Conclusion(
         Severity.INFO,
         claim + missed,
         evidence=f"half widths; asked for {limits.precision:.1%}, {limits.small_precision:.1%} below"
         f" {limits.small_ns / NS_PER_US:.0f} us",
-        hint="give --case-time 5s, or look for what else uses the machine" if wide else "",
+        hint="give --case-time 5s, or look for what else uses the machine" if missed else "",
         check="variance.precision",
         question=_QUESTION,
-        answer=Answer.UNDECIDED if wide else Answer.YES,
+        answer=Answer.UNDECIDED if missed else Answer.YES,
         facts=(
             Fact("widest half width", round(width, 5), source="order statistics of the median"),
             Fact("largest CV", round(max(each.cv for each in found), 5), source="standard deviation / mean"),
@@ -105,7 +108,7 @@ def _modes(found: Sequence[Spread]) -> Iterator[Conclusion]:
         hint="look for two algorithms, a clock that switches, or a neighbour: `busbw show RUN --histogram`",
         check="variance.modes",
         question=_QUESTION,
-        answer=Answer.NO,
+        answer=_by_share(len(two), len(found)),
         facts=tuple(
             Fact(
                 f"{each.operation} {format_size(each.size_bytes)}",
@@ -185,8 +188,30 @@ def _trend(subject: Subject, found: Sequence[Spread]) -> Iterator[Conclusion]:
         )
 
 
+def _by_share(count: int, cases: int) -> Answer:
+    """A few cases of many do not make a run unsteady, nor leave it steady."""
+    return Answer.NO if 2 * count > cases else Answer.UNDECIDED
+
+
 def _disturbances(subject: Subject) -> Iterator[Conclusion]:
-    counts = Counter(mark for _, result in subject.busy for mark in result.marks if mark in _DISTURBED)
+    """Samples without a core are no part of a time where they could be left out, and change no answer."""
+    left_out = [result for _, result in subject.busy if _LOST in result.marks and result.excluded]
+    if left_out:
+        yield Conclusion(
+            Severity.INFO,
+            f"{len(left_out)} of {len(subject.busy)} cases are without samples in which a rank had no core",
+            evidence=meaning(_LOST),
+            check=f"variance.{_LOST}",
+            question=_QUESTION,
+            answer=Answer.ASIDE,
+            facts=(Fact("samples left out", sum(result.excluded for result in left_out)),),
+        )
+    counts = Counter(
+        mark
+        for _, result in subject.busy
+        for mark in result.marks
+        if mark in _DISTURBED and not (mark == _LOST and result.excluded)
+    )
     for mark, count in counts.items():
         yield Conclusion(
             Severity.WARNING,
@@ -194,6 +219,6 @@ def _disturbances(subject: Subject) -> Iterator[Conclusion]:
             evidence=meaning(mark),
             check=f"variance.{mark}",
             question=_QUESTION,
-            answer=Answer.NO,
+            answer=_by_share(count, len(subject.busy)),
             facts=(Fact("cases", count),),
         )

@@ -10,6 +10,7 @@ from busbw.diagnosis.subject import Subject
 from busbw.model.conclusion import Answer, Conclusion, Fact, Question
 from busbw.model.finding import Severity
 from busbw.model.record import INCOMPLETE, RunRecord, RunStatus
+from busbw.model.result import Status
 
 _QUESTION: Final = Question.WHOLE
 _SHOWN: Final = 3
@@ -47,7 +48,9 @@ def _status(record: RunRecord) -> Iterator[Conclusion]:
     ended = "" if died and record.status is not RunStatus.COMPLETE else _ENDED.get(record.status, "")
     if record.status is RunStatus.FAILED and not record.error and not missing:
         ended = ""  # failed cases, which are told of themselves
-    left = f"{missing} of {cases} cases were not measured" if missing else ""
+    failed = sum(each.status is Status.FAILED for each in record.results)
+    counts = ((missing, "were not measured"), (failed, "failed"))
+    left = "; ".join(f"{count} of {cases} cases {how}" for count, how in counts if count)
     claim = "; ".join(filter(None, (": ".join(filter(None, (ended, record.error))), left)))
     if not claim:
         return

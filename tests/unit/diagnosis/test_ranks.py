@@ -56,6 +56,13 @@ def test_the_largest_spread_of_many_within_their_noise() -> None:
     assert spread.answer is Answer.YES
 
 
+def test_noise_that_would_hide_a_difference_says_nothing_of_ranks() -> None:
+    record = record_of(dict.fromkeys(SIZES, 50.0), ranks=4, within=0.5)
+    spread = conclusions(record, digests=digests(record, {0: (1.0, 1.0, 1.0, 1.5)}))["ranks.spread"]
+    assert "within the noise, which hides differences up to 12" in spread.claim
+    assert (spread.answer, spread.severity) == (Answer.UNDECIDED, Severity.INFO)
+
+
 def test_ranks_that_differ_in_most_cases_are_a_warning() -> None:
     record = noisy_at(0, 0.005)
     apart = (1.0, 1.1, 1.2, 1.3)

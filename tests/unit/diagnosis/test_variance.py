@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 from busbw_testing.diagnosed import conclusions, every_conclusion, sampled
 
 from busbw.analysis.expectation import expect
@@ -13,7 +15,8 @@ from busbw.analysis.spread import spreads, trends
 from busbw.analysis.wires import Wires
 from busbw.diagnosis.engine import answer, exit_code
 from busbw.errors import ExitCode
-from busbw.model.conclusion import Answer, Question
+from busbw.model.conclusion import Answer, Conclusion, Question
+from busbw.model.finding import Severity
 from busbw.model.layout import Placement
 from busbw.model.record import RunRecord
 from busbw.model.sample import MAX_OVER_RANKS, SAMPLE_DTYPE, SampleFlag
@@ -130,3 +133,48 @@ def test_a_trend_is_no_answer() -> None:
     found = conclusions(record, samples=samples)["variance.size"]
     assert found.claim == "the relative spread grows with size"
     assert found.answer is Answer.ASIDE
+
+
+def marked(*marks: tuple[str, ...], excluded: int = 0) -> dict[str, Conclusion]:
+    """What is said of a run with a case for each tuple of marks."""
+    record, samples = sampled({1024 << at: np.full(40, 50.0) for at in range(len(marks))})
+    results = (
+        replace(result, marks=own, excluded=excluded if own else 0)
+        for result, own in zip(record.results, marks, strict=True)
+    )
+    return conclusions(replace(record, results=tuple(results)), samples=samples)
+
+
+@pytest.mark.parametrize(
+    ("marks", "expected"),
+    [
+        ((("unstable",), (), ()), Answer.UNDECIDED),
+        ((("unstable",), ("unstable",), ()), Answer.NO),
+    ],
+)
+def test_few_of_many_cases_do_not_make_a_run_unsteady(marks: Any, expected: Answer) -> None:
+    found = marked(*marks)["variance.unstable"]
+    assert (found.answer, found.severity) == (expected, Severity.WARNING)
+
+
+def test_samples_that_could_be_left_out_change_no_answer() -> None:
+    out = marked(("descheduled",), excluded=3)["variance.descheduled"]
+    assert (out.answer, out.severity) == (Answer.ASIDE, Severity.INFO)
+    kept = marked(("descheduled",))["variance.descheduled"]
+    assert (kept.answer, kept.severity) == (Answer.NO, Severity.WARNING)
+
+
+def test_cases_without_an_interval_are_counted() -> None:
+    record, samples = sampled({1024 << at: np.full(40, 50.0) for at in range(3)})
+    results = (replace(record.results[0], low_ns=None, high_ns=None), *record.results[1:])
+    found = conclusions(replace(record, results=results), samples=samples)["variance.precision"]
+    assert "1 more had too few samples" in found.claim
+    assert found.answer is Answer.UNDECIDED
+
+
+def test_a_few_samples_have_no_trend() -> None:
+    record, samples = sampled({1024 << at: np.full(3, 50.0) for at in range(8)})
+    record = replace(
+        record, results=tuple(replace(each, low_ns=None, high_ns=None) for each in record.results)
+    )
+    assert "variance.size" not in conclusions(record, samples=samples)

@@ -14,7 +14,7 @@ from busbw.errors import ExitCode
 from busbw.model.conclusion import Answer, Question
 from busbw.model.finding import Severity
 from busbw.model.record import ImportFinding, ImportSource, RunRecord, RunStatus
-from busbw.model.result import not_run
+from busbw.model.result import Status, not_run
 from busbw.reports import diagnosis
 
 DIED = "the test ended with: node3: Test CUDA failure common.cu:1023 'an illegal memory access'"
@@ -104,3 +104,12 @@ def test_a_run_without_cases_came_to_its_end() -> None:
     record = record_of({1024: 10.0}, ranks=4)
     none = replace(record, plan=replace(record.plan, cases=()), results=())
     assert conclusions(none)["whole.status"].claim == "the run came to its end"
+
+
+def test_failed_cases_do_not_make_a_run_whole() -> None:
+    record = record_of({1024: 10.0, 4096: 20.0})
+    first, *rest = record.results
+    failed = replace(first, status=Status.FAILED, time_ns=None, error="no")
+    found = conclusions(replace(record, status=RunStatus.FAILED, results=(failed, *rest)))["whole.status"]
+    assert found.claim == "1 of 2 cases failed"
+    assert found.answer is Answer.UNDECIDED
