@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from busbw.model.plan import Plan
     from busbw.settings.run import RunSettings
 
-LAUNCHES: Final = "launches"
 _SHOWN_AT_ONCE: Final = (EventKind.ERROR,)
 
 
@@ -60,7 +59,7 @@ def measure(
 
     for number in range(1, settings.launches + 1):
         started_s = time.monotonic()
-        launch = folders.create(folder / LAUNCHES, str(number))
+        launch = folders.create(folder / folders.LAUNCHES, str(number))
         code = max(code, session.measure(plan, settings, argv, request_for, hear, err, folder=launch))
         if code > ExitCode.BAD_VERDICT:
             break

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 SERIES_FILE: Final = "setups.json"
 SERIES_SCHEMA: Final = 1
-LAUNCHES: Final = "launches"
 _CHANGED: Final = "name a series that is whole: this file was changed or cut"
 # A setup that failed so often in a row on so many nodes is not tried again: its failure is the result.
 MOST_FAILURES: Final = 2
@@ -223,7 +222,7 @@ def _launch(
         print(f"{place}: not tried again", file=err, flush=True)
         return LaunchOutcome(setup.name, block, nodes, "", 0.0, skipped=True), ExitCode.OK
     number = len(series.outcomes) + 1
-    folder = folders.create(series.folder / LAUNCHES, f"{number:04}")
+    folder = folders.create(series.folder / folders.LAUNCHES, f"{number:04}")
     errors: list[Event] = []
 
     def hear(item: Event) -> None:

@@ -114,7 +114,7 @@ def distributions(case: int, time: str, samples: npt.NDArray[np.void]) -> tuple[
     if not parts:
         raise UsageError(
             f"the record has no samples of case {case}",
-            hint="`busbw show` shows what is stored of it; logs of other tools rarely have them",
+            hint="`busbw show` shows what is stored of it; imported logs have no samples",
         )
     return tuple(_distribution(case, part) for part in parts)
 

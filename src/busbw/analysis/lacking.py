@@ -6,7 +6,7 @@ the results and the digests count. Half of a case would then pass for all of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from busbw.model.record import RunRecord
 from busbw.model.result import CaseResult
-from busbw.model.sample import MAX_OVER_RANKS, SampleFlag
+from busbw.model.sample import HEADLINE, MAX_OVER_RANKS, SampleFlag
 
 Rows = npt.NDArray[np.void]
 
@@ -32,20 +32,32 @@ class Lacking:
 
 
 def lacking(record: RunRecord, samples: Rows, digests: Rows) -> tuple[Lacking, ...]:
-    """The finished cases that have fewer samples than were kept of them; none where the run's samples were
-    never brought here. ``samples`` are SAMPLE_DTYPE rows, ``digests`` DIGEST_DTYPE rows, of the whole run.
+    """The finished cases that have fewer samples than were kept of them. ``samples`` are SAMPLE_DTYPE rows,
+    ``digests`` DIGEST_DTYPE rows, of the whole run; where its file of samples is not there at all, that is
+    what to say (``record.absent``).
     """
-    if not len(samples):
-        return ()
     found = []
+    samples_of, digests_of = _by_case(samples), _by_case(digests)
     for result in record.results:
         if not result.samples:
             continue
-        rows = samples[samples["case"] == result.case]
-        counts = list(_counts(record, result, rows, digests[digests["case"] == result.case]))
+        counts = list(_counts(record, result, samples_of(result.case), digests_of(result.case)))
         if any(there < expected for there, expected in counts):
             found.append(Lacking(result.case, *map(sum, zip(*counts, strict=True))))
     return tuple(found)
+
+
+def _by_case(rows: Rows) -> Callable[[int], Rows]:
+    """The rows of one case: they are sorted once, as there may be thousands of cases."""
+    ordered = rows[np.argsort(rows["case"], kind="stable")]
+    cases = np.ascontiguousarray(ordered["case"])
+    return lambda case: ordered[slice(*np.searchsorted(cases, (case, case + 1)))]
+
+
+def without_result(record: RunRecord, samples: Rows) -> tuple[int, ...]:
+    """The cases of which there are samples and no result: its line was cut off, or a kill came between."""
+    known = {result.case for result in record.finished}
+    return tuple(case for case in np.unique(samples["case"]).tolist() if case not in known)
 
 
 def _counts(record: RunRecord, result: CaseResult, rows: Rows, digests: Rows) -> Iterator[tuple[int, int]]:
@@ -59,5 +71,7 @@ def _counts(record: RunRecord, result: CaseResult, rows: Rows, digests: Rows) ->
     ranks |= set(digests["rank"].tolist()) if all_kept else set()
     for rank in sorted(ranks):
         yield int(np.count_nonzero(several["rank"] == rank)), taken
+    # A pass of single calls beside `--time loop` has no loop: the headline's own rows are of the others alone.
+    ranks = (ranks - {HEADLINE}) | set(rows["rank"][single].tolist())
     for rank in sorted(ranks) if "single_calls" in result.evidence else ():
         yield int(np.count_nonzero(rows["rank"][single] == rank)), int(result.evidence["single_calls"])

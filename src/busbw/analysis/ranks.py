@@ -139,7 +139,7 @@ def rank_table(
     if not len(mine):
         raise UsageError(
             f"the record has no times of single ranks for case {case}",
-            hint="`busbw show` shows what is stored of it; logs of other tools rarely have them",
+            hint="`busbw show` shows what is stored of it; imported logs have no times of single ranks",
         )
     size = record.world.size if record.world is not None else len(mine)
     own = _own_times(samples[samples["case"] == case], size)

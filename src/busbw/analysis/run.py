@@ -13,6 +13,7 @@ from busbw.analysis.lacking import lacking
 from busbw.errors import UsageError
 from busbw.model.record import RunRecord
 from busbw.model.sample import DIGEST_DTYPE, SAMPLE_DTYPE
+from busbw.record.absent import absent_files, is_there
 from busbw.record.folder import (
     DIGESTS_FILE,
     LAST,
@@ -21,6 +22,7 @@ from busbw.record.folder import (
     environ_home,
     find_run,
     is_started,
+    launch_folders,
 )
 from busbw.record.parquet import cut_notes, cut_segment
 from busbw.record.read import read_digests, read_record, read_samples
@@ -52,29 +54,42 @@ class Run:
     def samples(self) -> pl.DataFrame:
         """One row a kept sample; rank -1 is the maximum over ranks."""
         frames.require_polars()
+        self._say_where_samples_are()
         rows = read_samples(self.folder)
-        for case in lacking(self.record, rows, read_digests(self.folder)):
-            warnings.warn(f"{self.folder}: {case}", stacklevel=3)
+        if is_there(self.folder, SAMPLES_FILE):
+            for case in lacking(self.record, rows, read_digests(self.folder)):
+                warnings.warn(f"{self.folder}: {case}", stacklevel=3)
         return frames.samples(rows)
 
     @cached_property
     def digests(self) -> pl.DataFrame:
         """One row a case and rank."""
         frames.require_polars()
+        self._say_where_samples_are()
         return frames.digests(read_digests(self.folder), self.record.world)
+
+    def _say_where_samples_are(self) -> None:
+        """The summary of several launches has none; theirs are not put together, as each is a run."""
+        if launches := launch_folders(self.folder):
+            text = (
+                f"{self.folder} is the summary of {len(launches)} launches, and has no samples or digests of"
+                f" its own; open_run() takes the folder of each: {', '.join(map(str, launches))}"
+            )
+            warnings.warn(text, stacklevel=4)
 
 
 def open_run(run: str | Path = LAST) -> Run:
     """Open a run by its folder, its name or the start of one, or ``last``.
 
-    What a kill cut off is said by a UserWarning, and in ``Run.warnings``. Raises UsageError where there is
-    no such run, or its record cannot be read.
+    What a kill cut off, and files that are gone, are said by UserWarnings and in ``Run.warnings``. Raises
+    UsageError where there is no such run, or its record cannot be read.
     """
     folder = started_folder(run)
-    said = cut_files(folder)
+    record = read_record(folder)
+    said = (*cut_files(folder), *absent_files(folder, record))
     for text in said:
         warnings.warn(text, stacklevel=2)
-    return Run(folder, read_record(folder), said)
+    return Run(folder, record, said)
 
 
 def started_folder(run: str | Path) -> Path:

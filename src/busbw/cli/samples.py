@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Container
+from collections.abc import Container, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from busbw.analysis.lacking import lacking
+from busbw.analysis.lacking import lacking, without_result
 from busbw.analysis.run import cut_files
+from busbw.errors import UsageError
+from busbw.model.record import RunStatus
+from busbw.record.absent import absent_files, is_there
+from busbw.record.folder import DIGESTS_FILE, SAMPLES_FILE
 from busbw.record.read import read_digests, read_samples
 
 if TYPE_CHECKING:
@@ -25,19 +30,57 @@ _MOST_LINES: Final = 8
 def samples_and_digests(
     folder: Path, record: RunRecord, *, of: Container[int] | None = None, named: bool = True
 ) -> tuple[Rows, Rows]:
-    """SAMPLE_DTYPE and DIGEST_DTYPE rows of the whole run. A warning for each file that was cut, and each
-    case that lost samples; of those in ``of`` alone, and only where some are left, if the caller speaks of
-    the others. With the run's name where it is not the only one.
+    """SAMPLE_DTYPE and DIGEST_DTYPE rows of the whole run. A warning for each file that was cut or is gone,
+    and each case that lost samples; of those in ``of`` alone, and only where some are left, if the caller
+    speaks of the others. With the run's name where it is not the only one.
     """
     samples, digests = read_samples(folder), read_digests(folder)
-    for text in cut_files(folder):
-        print(f"warning: {text}", file=sys.stderr)
-    short = [
-        each for each in lacking(record, samples, digests) if of is None or (each.case in of and each.found)
-    ]
+    _say_files(folder, record)
     start = f"warning: {folder.name}: " if named else "warning: "
-    for each in short[:_MOST_LINES]:
-        print(f"{start}{each}", file=sys.stderr)
-    if len(short) > _MOST_LINES:
-        print(f"{start}and of {len(short) - _MOST_LINES} cases more", file=sys.stderr)
+    _say(start, _missing(folder, record, samples, digests, of))
     return samples, digests
+
+
+def say_damage(folder: Path, record: RunRecord) -> None:
+    """The same warnings, for a command that shows results and needs no samples: what cannot be read of them
+    is a warning as well, unless it is that polars is not installed.
+    """
+    _say_files(folder, record)
+    is_raw = all((folder / raw).is_file() for raw in (SAMPLES_FILE, DIGESTS_FILE))
+    if find_spec("polars") is None and not is_raw:
+        return
+    try:
+        samples, digests = read_samples(folder), read_digests(folder)
+    except UsageError as error:
+        print(f"warning: {error.message}", file=sys.stderr)
+        return
+    _say("warning: ", _missing(folder, record, samples, digests, None))
+
+
+def _say_files(folder: Path, record: RunRecord) -> None:
+    for text in (*cut_files(folder), *absent_files(folder, record)):
+        print(f"warning: {text}", file=sys.stderr)
+
+
+def _say(start: str, texts: Iterator[str]) -> None:
+    said = list(texts)
+    for text in said[:_MOST_LINES]:
+        print(f"{start}{text}", file=sys.stderr)
+    if len(said) > _MOST_LINES:
+        print(f"{start}and of {len(said) - _MOST_LINES} cases more", file=sys.stderr)
+
+
+def _missing(
+    folder: Path, record: RunRecord, samples: Rows, digests: Rows, of: Container[int] | None
+) -> Iterator[str]:
+    """What results and samples have of each other, and one of them has not; the results that lack first."""
+    if not is_there(folder, SAMPLES_FILE):
+        return
+    # Of a run that goes on, samples are read after the results, and are ahead of them.
+    lost = without_result(record, samples) if record.status is not RunStatus.RUNNING else ()
+    if lost:
+        which = ", ".join(map(str, lost[:_MOST_LINES])) + (", ..." if len(lost) > _MOST_LINES else "")
+        yield f"results are missing: samples are there of {len(lost)} cases without one ({which})"
+    for each in lacking(record, samples, digests):
+        if of is None or (each.case in of and each.found):
+            yield str(each)

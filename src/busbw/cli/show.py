@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from busbw.analysis.run import started_folder
-from busbw.cli.samples import samples_and_digests
+from busbw.cli.samples import samples_and_digests, say_damage
 from busbw.errors import ExitCode, UsageError
 from busbw.model.event import EventKind, event
 from busbw.model.record import Method, RunRecord, RunStatus
+from busbw.record.folder import launch_folders
 from busbw.record.read import read_record
 from busbw.record.results import read_rounds
 from busbw.reports.live import FORMATS, HUNT, PREFLIGHT, create
@@ -47,6 +48,7 @@ def show(
     if names or case is not None:
         _show_parts(folder, record, _cases(record, case), format_name, names or ("detail",))
     else:
+        say_damage(folder, record)
         _replay(folder, record, format_name)
     if record.error:
         print(f"the run {record.status.value}: {record.error}", file=sys.stderr)
@@ -131,10 +133,7 @@ def _show_parts(
 
 def _refuse_series(folder: Path, names: Names) -> None:
     """Raises UsageError where the run is several launches: their samples are in their own folders."""
-    from busbw.launch_series import LAUNCHES
-
-    launches = folder / LAUNCHES
-    first = next(iter(sorted(launches.iterdir())), None) if launches.is_dir() else None
+    first = next(iter(launch_folders(folder)), None)
     if first is not None:
         flags = " ".join(f"--{name}" for name in names)
         raise UsageError(

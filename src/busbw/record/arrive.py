@@ -18,6 +18,7 @@ from typing import Any, Final
 from busbw.model.event import Event, EventKind, decode, encode
 from busbw.model.plan import PLAN_VERSION, Plan
 from busbw.model.record import RunRecord
+from busbw.record.absent import note_left_out
 from busbw.record.folder import (
     DIGESTS_FILE,
     NCCL_FILES,
@@ -153,6 +154,7 @@ class Arrival:
             return
         if not item["parts"]:
             self.left_out = (*self.left_out, name)
+            note_left_out(self._folder, self.left_out)
             return
         parts = self._parts.setdefault(name, [])
         if item["part"] != len(parts):

@@ -43,6 +43,7 @@ STREAM_FILE: Final = Path("log") / "stream.jsonl"
 LOG_FILE: Final = Path("log") / "ranks.log"
 # What a command of the user's printed, a line of JSON each: its text, and whether that was standard error.
 PRINTED_FILE: Final = Path("log") / "printed.jsonl"
+LAUNCHES: Final = "launches"  # a run folder each, where the run is the summary of several launches
 LAST: Final = "last"
 
 
@@ -79,6 +80,14 @@ def run_folders(run_home: Path) -> list[Path]:
     if not run_home.is_dir():
         return []
     return sorted(filter(_is_run, run_home.iterdir()), key=_age_key, reverse=True)
+
+
+def launch_folders(folder: Path) -> tuple[Path, ...]:
+    """The runs that this one is the summary of, in their order; empty where it is a run of its own."""
+    launches = folder / LAUNCHES
+    if not launches.is_dir():
+        return ()
+    return tuple(sorted(filter(is_started, launches.iterdir()), key=lambda path: (len(path.name), path.name)))
 
 
 def is_started(folder: Path) -> bool:

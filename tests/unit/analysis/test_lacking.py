@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import busbw
-from busbw.analysis.lacking import lacking
-from busbw.model.sample import DIGEST_DTYPE, SAMPLE_DTYPE, SampleFlag
+from busbw.analysis.lacking import lacking, without_result
+from busbw.model.result import not_run
+from busbw.model.sample import DIGEST_DTYPE, HEADLINE, SAMPLE_DTYPE, SampleFlag
 from busbw.record.folder import DIGESTS_FILE, SAMPLES_FILE
 from busbw.record.read import read_record
 
@@ -44,9 +45,28 @@ def test_ranks_that_were_never_kept_are_not_missing(written: Path) -> None:
     assert len(lacking(record, rows, digests)) == 1
 
 
-def test_samples_that_never_came_here_are_not_missing(written: Path) -> None:
+def test_samples_that_an_empty_file_has_no_more_are_missing(written: Path) -> None:
     rows, digests = rows_of(written)
-    assert lacking(read_record(written), rows[:0], digests) == ()
+    (short,) = lacking(read_record(written), rows[:0], digests)
+    assert (short.case, short.found) == (0, 0)
+
+
+def test_cases_of_which_there_are_samples_alone(written: Path) -> None:
+    record, (rows, _) = read_record(written), rows_of(written)
+    assert without_result(record, rows) == ()
+    later = rows.copy()
+    later["case"] = 2
+    assert without_result(record, np.concatenate((rows, later))) == (2,)
+    assert without_result(replace(record, results=not_run(4, 0)), rows) == (0,)
+
+
+def test_samples_of_any_order_are_counted_by_case(written: Path) -> None:
+    record, (rows, digests) = read_record(written), rows_of(written)
+    others = rows.copy()
+    others["case"] = 1
+    mixed = np.concatenate((others, rows))[np.random.default_rng(3).permutation(2 * len(rows))]
+    assert lacking(record, mixed, digests) == ()
+    assert len(lacking(record, mixed[mixed["sample"] != 7], digests)) == 1
 
 
 def test_a_cut_pass_of_single_calls_is_found(written: Path) -> None:
@@ -57,6 +77,17 @@ def test_a_cut_pass_of_single_calls_is_found(written: Path) -> None:
     single["flags"] |= int(SampleFlag.SINGLE_CALL)
     assert lacking(record, np.concatenate((rows, single)), digests) == ()
     assert len(lacking(record, np.concatenate((rows, single[:-1])), digests)) == 1
+
+
+def test_the_loop_is_in_no_pass_of_single_calls(written: Path) -> None:
+    record, (rows, digests) = read_record(written), rows_of(written)
+    (result,) = record.results
+    record = replace(record, results=(replace(result, evidence={"single_calls": 300}),))
+    loop, single = rows[rows["rank"] == -1].copy(), rows.copy()
+    loop["rank"] = HEADLINE
+    single["flags"] |= int(SampleFlag.SINGLE_CALL)
+    assert lacking(record, np.concatenate((rows, loop, single)), digests) == ()
+    assert len(lacking(record, np.concatenate((rows, loop[:-1], single)), digests)) == 1
 
 
 def test_without_digests_the_headline_says_how_many_there_were(written: Path) -> None:

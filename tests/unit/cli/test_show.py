@@ -1,24 +1,28 @@
-"""`busbw show` of parts of a run: its ranks, how its samples spread, one case in full."""
+"""`busbw show`: what of a record is damaged, and its parts: ranks, how samples spread, one case in full."""
 
 from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from busbw.cli import samples
 from busbw.cli.show import show
 from busbw.errors import ExitCode, UsageError
 from busbw.model.plan import Timing
 from busbw.model.record import SCHEMA_VERSION, Method, RankInfo, RunRecord, RunStatus, WorldInfo
-from busbw.model.result import CaseResult, Status, StopReason
+from busbw.model.result import CaseResult, Status, StopReason, not_run
 from busbw.model.sample import DIGEST_DTYPE, SAMPLE_DTYPE
 from busbw.planning.make import make_plan
-from busbw.record.folder import SAMPLES_FILE, create
+from busbw.record.folder import RESULTS_FILE, SAMPLES_FILE, SAMPLES_PARQUET, create
+from busbw.record.parquet import compact
 from busbw.record.read import read_record
 from busbw.record.write import RunWriter, write_record
 from busbw.settings.run import RunSettings
@@ -197,3 +201,72 @@ def test_a_series_says_where_its_launches_samples_are(
     assert capsys.readouterr().out
     # What is stored of a case is there for the series as well.
     assert show(str(series), "table", case=0) is ExitCode.OK
+
+
+def said(capsys: pytest.CaptureFixture[str], format_name: str = "table") -> list[str]:
+    assert show("last", format_name) is ExitCode.OK
+    told = capsys.readouterr()
+    assert told.out
+    return told.err.splitlines()
+
+
+def cut(path: Path, left_bytes: int) -> None:
+    path.write_bytes(path.read_bytes()[:left_bytes])
+
+
+def test_a_whole_run_says_nothing(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert not any(line.startswith("warning") for line in said(capsys, "csv"))
+    compact(run)
+    assert not any(line.startswith("warning") for line in said(capsys, "csv"))
+
+
+@pytest.mark.parametrize(
+    ("left_bytes", "warning"),
+    [
+        (200 * SAMPLE_DTYPE.itemsize + 5, "200 whole records are kept, 5 bytes of another"),
+        (300 * SAMPLE_DTYPE.itemsize, "samples of case 1 are missing: 60 of 240 records are there"),
+        (0, "samples of case 2 are missing: 0 of"),
+    ],
+)
+def test_cut_samples(run: Path, capsys: pytest.CaptureFixture[str], left_bytes: int, warning: str) -> None:
+    cut(run / SAMPLES_FILE, left_bytes)
+    assert any(line.startswith("warning: ") and warning in line for line in said(capsys))
+
+
+def test_half_of_a_parquet_file(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    compact(run)
+    path = run / SAMPLES_PARQUET
+    cut(path, path.stat().st_size // 2)
+    assert any(line.startswith(f"warning: {path} cannot be read: ") for line in said(capsys, "json"))
+
+
+def test_no_samples_file(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (run / SAMPLES_FILE).unlink()
+    assert said(capsys)[0] == (
+        f"warning: {run / SAMPLES_FILE} is missing, and samples.parquet too:"
+        " 3 cases were measured with samples"
+    )
+
+
+def test_a_cut_line_of_results(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (run / RESULTS_FILE).write_text('{"case":')
+    assert said(capsys)[0] == f"warning: {run / RESULTS_FILE} is cut: 8 bytes of a last line are left out"
+
+
+def test_results_that_are_gone_while_samples_are_there(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record = read_record(run)
+    left = (record.results[0], *not_run(len(record.plan.cases), 1))
+    write_record(run, replace(record, results=left, status=RunStatus.FAILED, error="rank 0 died"))
+    assert said(capsys)[0] == (
+        "warning: results are missing: samples are there of 2 cases without one (1, 2)"
+    )
+
+
+def test_without_polars_results_are_shown_and_nothing_is_accused(
+    run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compact(run)
+    none: Callable[[str], ModuleSpec | None] = lambda _: None  # noqa: E731
+    monkeypatch.setattr(samples, "find_spec", none)
+    monkeypatch.setattr("busbw.record.parquet.find_spec", none)
+    assert not any(line.startswith("warning") for line in said(capsys))

@@ -12,8 +12,9 @@ import pytest
 
 from busbw.model.event import Event, EventKind, decode, encode, event
 from busbw.model.record import RunRecord, RunStatus
-from busbw.model.result import CaseResult, Status
+from busbw.model.result import CaseResult, Status, not_run
 from busbw.record import close
+from busbw.record.absent import absent_files
 from busbw.record.arrive import Arrival
 from busbw.record.deliver import Delivery, packets
 from busbw.record.folder import (
@@ -163,6 +164,9 @@ def test_what_is_too_large_stays_and_is_named(tmp_path: Path, home: Path, record
         arrival.take(item)
     assert arrival.left_out == (str(SAMPLES_FILE),)
     assert read_record(home).plan == record.plan
+    (result,) = not_run(1, 0)
+    measured = replace(record, results=(replace(result, samples=9),))
+    assert [DIGESTS_FILE.name in said for said in absent_files(home, measured)] == [True]
 
 
 def test_nccl_s_own_files_come_home_before_the_samples(tmp_path: Path, home: Path, record: RunRecord) -> None:
