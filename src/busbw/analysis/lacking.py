@@ -71,7 +71,7 @@ def _counts(record: RunRecord, result: CaseResult, rows: Rows, digests: Rows) ->
     ranks |= set(digests["rank"].tolist()) if all_kept else set()
     for rank in sorted(ranks):
         yield int(np.count_nonzero(several["rank"] == rank)), taken
-    # A pass of single calls beside `--time loop` has no loop: the headline's own rows are of the others alone.
+    # A pass of single calls beside `--time loop` has no loop, so no rows of the headline's own.
     ranks = (ranks - {HEADLINE}) | set(rows["rank"][single].tolist())
     for rank in sorted(ranks) if "single_calls" in result.evidence else ():
         yield int(np.count_nonzero(rows["rank"][single] == rank)), int(result.evidence["single_calls"])

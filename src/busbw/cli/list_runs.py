@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from busbw.errors import BusbwError, ExitCode
+from busbw.model.record import RunRecord, RunStatus
 from busbw.record.folder import environ_home, is_started, run_folders
+from busbw.record.owner import is_abandoned
 from busbw.record.read import read_record
 from busbw.record.request import requested
 
@@ -38,9 +40,16 @@ def _row(folder: Path) -> dict[str, Any]:
     operations = dict.fromkeys(case.collective for case in record.plan.cases)
     return {
         "run": folder.name,
-        "status": record.status.value if started else "never started",
+        "status": _status(folder, record) if started else "never started",
         "backend": record.plan.backend,
         "ranks": record.world.size if record.world is not None else None,
         "cases": f"{len(record.finished)}/{len(record.plan.cases)}",
         "operations": ",".join(operations),
     }
+
+
+def _status(folder: Path, record: RunRecord) -> str:
+    """How far the run came; `killed` where nobody is left to write its end."""
+    if record.status is RunStatus.RUNNING and is_abandoned(folder):
+        return "killed"
+    return record.status.value

@@ -14,6 +14,7 @@ from busbw.errors import UsageError
 from busbw.model.record import RunStatus
 from busbw.record.absent import absent_files, is_there
 from busbw.record.folder import DIGESTS_FILE, SAMPLES_FILE
+from busbw.record.owner import is_abandoned
 from busbw.record.read import read_digests, read_samples
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ def say_damage(folder: Path, record: RunRecord) -> None:
 
 
 def _say_files(folder: Path, record: RunRecord) -> None:
+    if record.status is RunStatus.RUNNING and is_abandoned(folder):
+        print(f"warning: {folder.name} was killed: nobody is left to write its end", file=sys.stderr)
     for text in (*cut_files(folder), *absent_files(folder, record)):
         print(f"warning: {text}", file=sys.stderr)
 
@@ -77,7 +80,11 @@ def _missing(
     if not is_there(folder, SAMPLES_FILE):
         return
     # Of a run that goes on, samples are read after the results, and are ahead of them.
-    lost = without_result(record, samples) if record.status is not RunStatus.RUNNING else ()
+    lost = (
+        without_result(record, samples)
+        if record.status is not RunStatus.RUNNING or is_abandoned(folder)
+        else ()
+    )
     if lost:
         which = ", ".join(map(str, lost[:_MOST_LINES])) + (", ..." if len(lost) > _MOST_LINES else "")
         yield f"results are missing: samples are there of {len(lost)} cases without one ({which})"

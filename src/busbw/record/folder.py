@@ -37,6 +37,7 @@ JOB_FILE: Final = Path("request") / "job.json"
 CANCELLED_FILE: Final = Path("request") / "cancelled"
 CLEANED_FILE: Final = Path("request") / "cleaned"
 OWNER_FILE: Final = Path("request") / "follower"
+WRITER_FILE: Final = Path("request") / "writer"  # rank 0, where it writes the folder itself
 ENDED_FILE: Final = Path("request") / "ended.json"
 TICKET_FILE: Final = Path("request") / "ticket"
 STREAM_FILE: Final = Path("log") / "stream.jsonl"

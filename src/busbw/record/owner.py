@@ -13,7 +13,7 @@ import socket
 from pathlib import Path
 from typing import IO, Final, Self
 
-from busbw.record.folder import OWNER_FILE
+from busbw.record.folder import OWNER_FILE, WRITER_FILE
 
 # A file system that knows no locks (ENOLCK, ENOTSUP, ENOSYS) is as it always was: nobody is kept out.
 _TAKEN: Final = BlockingIOError
@@ -22,12 +22,15 @@ _TAKEN: Final = BlockingIOError
 class Owner:
     """The right to write one run folder, from ``take`` to leaving."""
 
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / OWNER_FILE
+    def __init__(self, folder: Path, file: Path = OWNER_FILE) -> None:
+        self._path = folder / file
         self._file: IO[str] | None = None
 
     def __enter__(self) -> Self:
         return self
+
+    def __del__(self) -> None:
+        self.__exit__()
 
     def __exit__(self, *exc: object) -> None:
         if self._file is not None:
@@ -71,3 +74,17 @@ def is_owned(folder: Path) -> bool:
     except OSError:
         return False
     return False
+
+
+def is_abandoned(folder: Path) -> bool:
+    """Whether rank 0, which wrote the folder, is known to be gone. False on another host than its own, whose
+    locks may not be seen here, and where the file system has none.
+    """
+    try:
+        with (folder / WRITER_FILE).open() as file:
+            if json.load(file)["host"] != socket.gethostname():
+                return False
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    return True

@@ -6,6 +6,7 @@ one. ``run.json`` is replaced by rename, so a reader never sees half of it.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from collections.abc import Iterable, Iterator
@@ -17,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from busbw.model.record import RunRecord, RunStatus
 from busbw.model.result import CaseResult, not_run
-from busbw.record.folder import DIGESTS_FILE, RUN_FILE, SAMPLES_FILE
+from busbw.record.folder import DIGESTS_FILE, RUN_FILE, SAMPLES_FILE, WRITER_FILE
+from busbw.record.owner import Owner
 from busbw.record.results import append_result, forget_results
 
 if TYPE_CHECKING:
@@ -32,6 +34,9 @@ class RunWriter:
         self.folder = folder
         self.record = record
         self._results: list[CaseResult] = []
+        self._alive = Owner(folder, WRITER_FILE)  # held for as long as this process is there
+        with contextlib.suppress(OSError):
+            self._alive.take()
         self._store()
 
     def describe(self, **fields: object) -> None:
