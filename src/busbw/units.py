@@ -15,11 +15,11 @@ NS_PER_US: Final = 1e3
 NS_PER_S: Final = 1e9
 _FACTORS: Final = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(I?B|)", re.IGNORECASE)
-_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h|)")
+_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(us|ms|s|min|m|h|)")
 _SMALL_SHARE: Final = 1e-3
 _LEAST_SHARE: Final = 1e-4
 _MOST_DECIMALS: Final = 5
-_SECONDS: Final = {"": 1.0, "s": 1.0, "ms": 1e-3, "m": 60.0, "min": 60.0, "h": 3600.0}
+_SECONDS: Final = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 
 def _of(flag: str) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
+from itertools import pairwise
 from typing import Final
 
-from cyclopts import CycloptsError
+from cyclopts import CycloptsError, MissingArgumentError
 
 from busbw.cli.app import app
 
@@ -28,6 +30,8 @@ def main(argv: list[str] | None = None) -> int:
         code = app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
         return int(code) if code is not None else 0
     except CycloptsError as error:
+        if isinstance(error, MissingArgumentError) and (negative := _negative(str(error), arguments)):
+            return _refuse(negative, arguments)
         command = " ".join(("busbw", *(error.command_chain or ())))
         return _refuse(UsageError(str(error), hint=f"see `{command} --help`"), arguments)
     except UsageError as error:  # before any rank was joined: from then on ranks agree on errors
@@ -47,6 +51,16 @@ def main(argv: list[str] | None = None) -> int:
             raise
         where = f"cannot write {error.filename or 'a file'}: {error.strerror}"
         return report(SiteError(where, hint="free space there, or set BUSBW_HOME to a folder elsewhere"))
+
+
+def _negative(message: str, arguments: list[str]) -> UsageError | None:
+    """What to say of `--budget -5s`: its value starts as a flag does, and no such amount is below zero."""
+    for flag, value in pairwise(arguments):
+        if flag in message.split() and re.match(r"-\.?\d", value):
+            return UsageError(
+                f"{flag}: {value!r} must be positive", hint=f"leave out the -: {flag} {value[1:]}"
+            )
+    return None
 
 
 def _refuse(error: UsageError, arguments: list[str]) -> int:
