@@ -24,7 +24,15 @@ from itertools import islice
 from typing import Final
 
 from busbw.analysis.compare_arms import Arm, CaseKey, that_exist
-from busbw.analysis.compare_notes import cached, differences, left_out, notes_of, varied_words
+from busbw.analysis.compare_notes import (
+    cached,
+    counterparts,
+    differences,
+    left_out,
+    notes_of,
+    other_patterns,
+    varied_words,
+)
 from busbw.analysis.observed import Observed
 from busbw.analysis.rotation import Nearer
 from busbw.errors import UsageError
@@ -74,7 +82,8 @@ class Rule:
 class Row:
     """One candidate and case. ``speedup`` is the baseline's time / the candidate's, with its 95 % interval;
     ``rank`` is the candidate's place among all arms that have the case, 1 the fastest. ``note`` says what is
-    not the same on both sides, on purpose. ``cached`` is the side (first the baseline) that caches may help.
+    not the same on both sides, on purpose. ``cached`` is the side (first the baseline) that caches may help;
+    ``unlike``: not the same thing was timed.
     """
 
     key: CaseKey
@@ -92,6 +101,7 @@ class Row:
     ranked: int = 0
     note: str = ""
     cached: Nearer = Nearer.NEITHER
+    unlike: bool = False
 
     @property
     def speedup(self) -> float | None:
@@ -135,10 +145,7 @@ def compare_all(groups: Sequence[Sequence[Arm]], rule: Rule | None = None) -> tu
     """
     rule = rule or Rule()
     made = [_unjudged(arms, rule) for arms in groups]
-    flagged = [
-        any(text.startswith(f"{row.arm}: ") for text in each.flags) for each in made for row in each.rows
-    ]
-    rows = iter(_judged([row for each in made for row in each.rows], rule, flagged))
+    rows = iter(_judged([row for each in made for row in each.rows], rule))
     return tuple(replace(each, rows=tuple(islice(rows, len(each.rows)))) for each in made)
 
 
@@ -154,7 +161,11 @@ def _unjudged(arms: Sequence[Arm], rule: Rule) -> Comparison:
         tuple(candidates),
         rule,
         tuple(_ranked(rows, arms)),
-        tuple(text for arm in candidates for text in differences(baseline, arm)),
+        tuple(
+            text
+            for arm in candidates
+            for text in (*differences(baseline, arm), *other_patterns(baseline, arm))
+        ),
         (*left_out(baseline), *(note for arm in candidates for note in notes_of(baseline, arm))),
     )
 
@@ -170,13 +181,16 @@ def _refuse_other_world(baseline: Arm, arm: Arm) -> None:
 def _rows(baseline: Arm, arm: Arm, rule: Rule) -> list[Row]:
     paired = bool(baseline.series) and baseline.series == arm.series
     varied = varied_words(baseline, arm)
+    unlike = bool(differences(baseline, arm))
+    others = counterparts(baseline, arm)
     return [
         replace(
-            _row(key, arm, baseline.cases.get(key), arm.cases.get(key), rule, paired=paired),
+            _row(key, arm, baseline.cases.get(others.get(key, key)), arm.cases.get(key), rule, paired=paired),
             note=varied,
             cached=cached(baseline, arm, key),
+            unlike=unlike or key in others,
         )
-        for key in sorted(baseline.cases.keys() | arm.cases.keys())
+        for key in sorted((baseline.cases.keys() | arm.cases.keys()) - set(others.values()))
     ]
 
 
@@ -224,23 +238,21 @@ def _ratio(before: Observed, after: Observed, rule: Rule, *, paired: bool) -> Ra
     return single_ratio(before.times_ns[0], after.times_ns[0])
 
 
-def _judged(rows: list[Row], rule: Rule, flagged: Sequence[bool]) -> list[Row]:
-    """Verdicts of all rows together, since q is about all of them; ``flagged`` and what cannot decide have
-    no part in it.
+def _judged(rows: list[Row], rule: Rule) -> list[Row]:
+    """Verdicts of all rows together, since q is about all of them; what is ``unlike`` and what cannot decide
+    have no part in it.
     """
     p_values = {
         i: row.ratio.p
         for i, row in enumerate(rows)
-        if row.ratio is not None and row.ratio.decides and row.ratio.p is not None and not flagged[i]
+        if row.ratio is not None and row.ratio.decides and row.ratio.p is not None and not row.unlike
     }
     q_of = dict(zip(p_values, benjamini_hochberg(list(p_values.values())), strict=True))
     beyond = sum(_is_beyond(rows[i].ratio, rule) for i in p_values)
     # The largest p that can still be called, if as many cases differ as now seem to.
     p_needed = rule.q * max(beyond, 1) / max(len(p_values), 1)
     return [
-        row
-        if row.ratio is None
-        else _unless_cached(_decided(row, row.ratio, q_of.get(i), rule, p_needed, flagged[i]))
+        row if row.ratio is None else _unless_cached(_decided(row, row.ratio, q_of.get(i), rule, p_needed))
         for i, row in enumerate(rows)
     ]
 
@@ -266,8 +278,8 @@ def _undeciding(ratio: Ratio, rule: Rule) -> str:
     return f"launches of one side have a spread of {seen}: more than the {given} that was given allows"
 
 
-def _decided(row: Row, ratio: Ratio, q: float | None, rule: Rule, p_needed: float, is_flagged: bool) -> Row:
-    if is_flagged:
+def _decided(row: Row, ratio: Ratio, q: float | None, rule: Rule, p_needed: float) -> Row:
+    if row.unlike:
         return replace(row, q=q, why="not the same thing was timed (see above): ranked only")
     if not ratio.decides:
         return replace(row, q=q, why=_undeciding(ratio, rule))
@@ -314,10 +326,10 @@ def _ranked(rows: list[Row], arms: Sequence[Arm]) -> list[Row]:
     for arm in arms:
         for key, seen in arm.cases.items():
             if seen.time_ns is not None:
-                times.setdefault(key, []).append(seen.time_ns)
+                times.setdefault(key.plain, []).append(seen.time_ns)
     return [
-        replace(row, rank=1 + sum(time < row.time_ns for time in times[row.key]), ranked=len(times[row.key]))
-        if row.time_ns is not None
+        replace(row, rank=1 + sum(time < row.time_ns for time in among), ranked=len(among))
+        if row.time_ns is not None and (among := times[row.key.plain])
         else row
         for row in rows
     ]

@@ -14,6 +14,7 @@ from statistics import median
 from typing import Any, Final, TypeVar
 
 from busbw.analysis.observed import Observed, bandwidth_of, of_cycles, of_launches
+from busbw.analysis.pattern import pattern_of, where
 from busbw.analysis.rotation import rotated_bytes
 from busbw.errors import BusbwError, UsageError
 from busbw.model.case import ALONE, Case
@@ -27,7 +28,7 @@ LAUNCH_TIMES: Final = "launch_times_ns"
 # Of setups that were launched in turn: the number of each launch's block, and the name of the series.
 LAUNCH_BLOCKS: Final = "launch_blocks"
 SERIES: Final = "series"
-_NOT_STATED: Final = "not stated"
+NOT_STATED: Final = "not stated"
 # Settings of a run that a setup may change, by what of a time they change: its definition, or its buffers.
 # The operation is the same, so setups that were launched in turn are compared in spite of them.
 DEFINING_FLAGS: Final = ("cudagraph",)
@@ -39,7 +40,7 @@ T = TypeVar("T")
 @dataclass(frozen=True, order=True)
 class CaseKey:
     """What must be equal for two times to be of the same thing. Where operations ran at once, ``collective``
-    says what ran beside it too.
+    says what ran beside it too; ``pattern`` is as ``analysis.pattern`` has it.
     """
 
     collective: str
@@ -48,11 +49,18 @@ class CaseKey:
     root: int
     placement: str
     size_bytes: int
+    pattern: str = ""
 
     @property
     def kind(self) -> str:
         """What is compared over its sizes, in words."""
-        return kind_words(self.collective, self.dtype, self.op, self.root, self.placement)
+        words = kind_words(self.collective, self.dtype, self.op, self.root, self.placement)
+        return f"{words}, {self.pattern}" if self.pattern else words
+
+    @property
+    def plain(self) -> CaseKey:
+        """The same case, whoever exchanges what with whom."""
+        return replace(self, pattern="")
 
 
 def kind_words(operation: str, dtype: str, op: str, root: int, placement: str) -> str:
@@ -84,6 +92,7 @@ class Arm:
     with the reason. ``flags`` are DEFINING_FLAGS and BUFFER_FLAGS, by name, of a run of busbw.
     ``rotated_bytes`` is as ``analysis.rotation`` has it. ``lacking`` says what of imported logs is not among
     the cases: rows that contradict themselves, and those of a log that was cut or whose test died.
+    ``where`` is as ``analysis.pattern`` has it.
     ``inapplicable`` are cases that were asked for and do not exist, as a placement that an operation lacks.
     """
 
@@ -100,6 +109,7 @@ class Arm:
     rotated_bytes: int = 0
     lacking: tuple[str, ...] = ()
     inapplicable: frozenset[CaseKey] = frozenset()
+    where: str = ""
 
     def failed(self, key: CaseKey) -> str:
         """Why a case that was asked for is not among ``cases``; empty where that is not known, or it was not
@@ -131,7 +141,7 @@ def make_arm(name: str, records: Sequence[RunRecord]) -> Arm:
         ranks=_one(name, "ranks", {ranks(record) for record in with_cases}),
         nodes=max(map(nodes, records)),
         definition=str(_one(name, "time", {definition(record) for record in with_cases})),
-        buffers=", ".join(sorted({_buffers(record) for record in with_cases})),
+        buffers=", ".join(sorted({buffers(record) for record in with_cases})),
         facts=_facts(records),
         cases={key: of_launches(found) for key, found in sorted(parts.items())},
         series=str(records[0].settings.get(SERIES, "")) if len(records) == 1 else "",
@@ -140,6 +150,7 @@ def make_arm(name: str, records: Sequence[RunRecord]) -> Arm:
         rotated_bytes=rotated_bytes(with_cases),
         lacking=tuple(lacking(records)),
         inapplicable=frozenset(key for record in records for key in _inapplicable(record)),
+        where=_one(name, "groups", {where(record) for record in with_cases}),
     )
 
 
@@ -155,7 +166,7 @@ def that_exist(arms: Sequence[Arm]) -> list[Arm]:
 def _inapplicable(record: RunRecord) -> Iterator[CaseKey]:
     for result in record.results:
         if result.status is Status.NOT_APPLICABLE:
-            yield key_of(record.plan.cases[result.case])
+            yield key_of(record.plan.cases[result.case], record)
 
 
 def lacking(records: Sequence[RunRecord]) -> Iterator[str]:
@@ -169,14 +180,18 @@ def lacking(records: Sequence[RunRecord]) -> Iterator[str]:
                 yield f"{where}: {finding.text}" if where else finding.text
 
 
-def key_of(case: Case) -> CaseKey:
-    """The key of a case; cycles are repetitions, and a root means nothing where all ranks are equal."""
+def key_of(case: Case, record: RunRecord | None = None) -> CaseKey:
+    """The key of a case; cycles are repetitions, and a root means nothing where all ranks are equal. Without
+    its record it is that of all ranks together, evenly.
+    """
     try:
         rooted = collective(case.collective).rooted
     except BusbwError:  # a foreign operation that an importer kept
         rooted = True
     root = case.root if rooted else -1
-    return CaseKey(_what_ran(case), case.dtype, case.op, root, case.placement.value, case.size_bytes)
+    pattern = pattern_of(record, case) if record is not None else ""
+    what = _what_ran(case)
+    return CaseKey(what, case.dtype, case.op, root, case.placement.value, case.size_bytes, pattern)
 
 
 def _what_ran(case: Case) -> str:
@@ -196,7 +211,7 @@ def ranks(record: RunRecord) -> int:
 def nodes(record: RunRecord) -> int:
     """Hosts that took part, or what the log's path says; 0 where not known (a log may name some ranks)."""
     if record.world is not None and len(record.world.ranks) == record.world.size:
-        named = [host for host in record.world.hosts if host != _NOT_STATED]
+        named = [host for host in record.world.hosts if host != NOT_STATED]
         if named:
             return len(named)
     labels = record.source.labels if record.source is not None else {}
@@ -229,7 +244,7 @@ def _labelled_version(record: RunRecord) -> str:
 def device(record: RunRecord) -> str:
     """The device that all ranks have; empty where they differ or it is not known."""
     names = {rank.device for rank in record.world.ranks} if record.world is not None else set()
-    names -= {_NOT_STATED, ""}
+    names -= {NOT_STATED, ""}
     return names.pop() if len(names) == 1 else ""
 
 
@@ -255,8 +270,9 @@ def _flags(record: RunRecord) -> dict[str, Any]:
     return {name: record.settings[name] for name in names if name in record.settings}
 
 
-def _buffers(record: RunRecord) -> str:
-    return (record.method.buffers if record.method is not None else "") or _NOT_STATED
+def buffers(record: RunRecord) -> str:
+    """Where the buffers of its calls lay, in words."""
+    return (record.method.buffers if record.method is not None else "") or NOT_STATED
 
 
 def _facts(records: Sequence[RunRecord]) -> dict[str, str]:
@@ -290,7 +306,7 @@ def _of_record(record: RunRecord) -> dict[CaseKey, Observed]:
     for result in record.results:
         case = record.plan.cases[result.case]
         if result.status is not Status.NOT_APPLICABLE:
-            found[key_of(case)].append(_observed(record, result))
+            found[key_of(case, record)].append(_observed(record, result))
     return {key: of_cycles(repeats) for key, repeats in found.items()}
 
 
@@ -335,7 +351,7 @@ def failures(records: Sequence[RunRecord]) -> dict[str, Failure]:
 
 
 def _asked(record: RunRecord) -> frozenset[CaseKey]:
-    return frozenset(map(key_of, record.plan.cases))
+    return frozenset(key_of(case, record) for case in record.plan.cases)
 
 
 def _operation_of_log(record: RunRecord) -> str:

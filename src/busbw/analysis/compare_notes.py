@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
+
 from busbw.analysis.compare_arms import BUFFER_FLAGS, DEFINING_FLAGS, Arm, CaseKey, without_flags
+from busbw.analysis.pattern import EVENLY
 from busbw.analysis.rotation import Nearer, nearer, said_of_arms
 
 
@@ -21,10 +24,39 @@ def differences(baseline: Arm, arm: Arm) -> list[str]:
         )
     if baseline.nodes and arm.nodes and baseline.nodes != arm.nodes:
         found.append(f"{arm.name}: {arm.nodes} nodes, {baseline.name} {baseline.nodes}")
+    if baseline.where != arm.where and baseline.cases and arm.cases:
+        told = (one.where or "without groups" for one in (arm, baseline))
+        found.append(f"{arm.name}: groups are {next(told)}, those of {baseline.name} {next(told)}")
     known = {baseline.buffers, arm.buffers} - {"not stated"}
     if len(known) > 1 and not any(name in varied for name in BUFFER_FLAGS):
         found.append(f"{arm.name}: buffers are {arm.buffers}, those of {baseline.name} {baseline.buffers}")
     return found
+
+
+def counterparts(baseline: Arm, arm: Arm) -> dict[CaseKey, CaseKey]:
+    """Cases that differ in who exchanges what with whom alone: the baseline's for each of the arm's, where
+    it is one.
+    """
+    others: dict[CaseKey, list[CaseKey]] = defaultdict(list)
+    for key in baseline.cases.keys() - arm.cases.keys():
+        others[key.plain].append(key)
+    own: Counter[CaseKey] = Counter(key.plain for key in arm.cases.keys() - baseline.cases.keys())
+    return {
+        key: others[key.plain][0]
+        for key in arm.cases.keys() - baseline.cases.keys()
+        if own[key.plain] == len(others[key.plain]) == 1
+    }
+
+
+def other_patterns(baseline: Arm, arm: Arm) -> list[str]:
+    """Why rows of some operations are of no one thing."""
+    found = {
+        (key.collective, key.pattern, before.pattern) for key, before in counterparts(baseline, arm).items()
+    }
+    return [
+        f"{arm.name}: {operation} is {ours or EVENLY}, that of {baseline.name} {theirs or EVENLY}"
+        for operation, ours, theirs in sorted(found)
+    ]
 
 
 def _varied(baseline: Arm, arm: Arm) -> dict[str, tuple[object, object]]:
@@ -53,7 +85,7 @@ def _said(value: object) -> str:
 
 def notes_of(baseline: Arm, arm: Arm) -> list[str]:
     """What readers should know of a candidate that is no reason against a verdict."""
-    ours, theirs = baseline.cases.keys(), arm.cases.keys()
+    ours, theirs = ({key.plain for key in one.cases} for one in (baseline, arm))
     found = []
     if ours != theirs:
         found.append(

@@ -20,10 +20,10 @@ from busbw.analysis.compare_arms import Arm, CaseKey, make_arm
 from busbw.analysis.gates import Bound, Gate
 from busbw.analysis.layout import Layout, layout_of
 from busbw.analysis.limits import Limit, limit
-from busbw.analysis.matching import kind_of, match, notes
+from busbw.analysis.matching import kind_of, match, notes, other_case
 from busbw.analysis.observed import Observed
 from busbw.analysis.rotation import cached, rotated_bytes
-from busbw.analysis.timed import LAUNCH_PATH_NS, otherwise
+from busbw.analysis.timed import LAUNCH_PATH_NS, other_buffers, otherwise
 from busbw.analysis.ways import ways_of
 from busbw.analysis.wires import Wires, wires_of
 from busbw.model.record import RunRecord
@@ -78,9 +78,18 @@ class Judged:
 
 
 @dataclass(frozen=True)
+class Unlike:
+    """How a reference was timed otherwise than the run, and its buffers lay otherwise; empty where alike."""
+
+    timed: str
+    buffers: str
+
+
+@dataclass(frozen=True)
 class Expectation:
-    """A run against its references. ``unmatched`` says of references that were asked for and do not match
-    why not; ``notes`` what was taken on trust, and what a log lacks.
+    """A run against its references. ``fitting`` are the names of those that match, whatever their sizes;
+    ``unmatched`` says why others do not: those that were asked for, else those of its operation, ranks, nodes
+    and device. ``notes`` say what was taken on trust, and what a log lacks.
     """
 
     arm: Arm
@@ -88,6 +97,7 @@ class Expectation:
     references: tuple[Reference, ...]
     wires: Wires
     unmatched: Mapping[str, str]
+    fitting: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     def count(self, answer: Answer) -> int:
@@ -121,7 +131,10 @@ def expect(
     if wires is None:
         wires = wires_of(first.machine, variables_of(first), ways_of(first))
     algorithms = _algorithms(records)
-    unlike = {each.name: why for each in matched.fitting if (why := otherwise(first, each))}
+    unlike = {
+        each.name: Unlike(otherwise(first, each), other_buffers(arm.buffers, each))
+        for each in matched.fitting
+    }
     layout = layout_of(first, first.plan.groups, kind.nodes, variables_of(first))
     cases = [
         _limited(
@@ -137,12 +150,13 @@ def expect(
         _unless_refuted(cases),
         used,
         wires,
-        matched.reasons if named else {},
+        matched.reasons if named else matched.near,
+        tuple(reference.name for reference in matched.fitting),
         (
             *arm.lacking,
             *matched.notes,
             *notes(kind, used),
-            *(unlike[each.name] for each in used if each.name in unlike),
+            *(why for each in used for why in (unlike[each.name].timed, unlike[each.name].buffers) if why),
         ),
     )
 
@@ -153,34 +167,34 @@ def _judge(
     arm: Arm,
     references: Sequence[Reference],
     tolerance: float | None,
-    unlike: Mapping[str, str],
+    unlike: Mapping[str, Unlike],
     rotated: int,
 ) -> Judged:
-    """``unlike`` says of references that were timed otherwise, by name, how; ``rotated`` through how many
-    bytes the run's calls did.
-    """
+    """``unlike`` are the references' by name; ``rotated`` is through how many bytes the run's calls did."""
     judged = _measured(key, seen, arm)
     if not seen.times_ns or judged.measured_gb_per_s is None:
         failed = seen.status in (Status.FAILED, Status.WRONG) or bool(seen.error)
         return replace(judged, answer=Answer.FAILED if failed else Answer.NO_REFERENCE, why=seen.error)
     found = [
         _unless_cached(
-            _unless_unlike(
-                against(judged, reference, expected, tolerance), seen, unlike.get(reference.name, "")
-            ),
+            _unless_unlike(against(judged, reference, expected, tolerance), seen, unlike[reference.name]),
             *cached(rotated, reference, key.size_bytes),
         )
-        for reference, expected in _known(key, references)
+        for reference, expected in _known(key, arm, references)
     ]
     if not found:
-        return replace(judged, why="no reference has this size" if references else "")
+        return replace(judged, why=_none_of(key, arm, references))
     return _agreed(found)
 
 
-def _unless_unlike(judged: Judged, seen: Observed, why: str) -> Judged:
-    """Where the two were timed otherwise, nothing is decided of a size at which that alone can be the
-    difference: launching takes a larger part of the expected time than a run may be below.
+def _unless_unlike(judged: Judged, seen: Observed, unlike: Unlike) -> Judged:
+    """Where buffers lay otherwise nothing is decided. Where the two were timed otherwise, nothing is of a
+    size at which that alone can be the difference: launching takes a larger part of the expected time than a
+    run may be below.
     """
+    if unlike.buffers:
+        return replace(judged, answer=Answer.UNDECIDED, why=unlike.buffers)
+    why = unlike.timed
     if not why or seen.time_ns is None or not judged.expected_gb_per_s or judged.bound_gb_per_s is None:
         return judged
     expected_ns = seen.time_ns * (judged.ratio or 0.0)
@@ -239,14 +253,24 @@ def _measured(key: CaseKey, seen: Observed, arm: Arm) -> Judged:
     )
 
 
-def _known(key: CaseKey, references: Sequence[Reference]) -> list[tuple[Reference, Expected]]:
+def _none_of(key: CaseKey, arm: Arm, references: Sequence[Reference]) -> str:
+    """Why none of the references that fit the run has a case; empty where none fits."""
+    others = {reference.name: other_case(key, arm.where, reference) for reference in references}
+    own = [reference for reference in references if not others[reference.name]]
+    if any(point.placement == key.placement for reference in own for point in reference.points):
+        return "no reference has this size"
+    if own:
+        return f"no reference has {key.placement}"
+    return "; ".join(f"{name}: {why}" for name, why in others.items())
+
+
+def _known(key: CaseKey, arm: Arm, references: Sequence[Reference]) -> list[tuple[Reference, Expected]]:
     """All that have the case: first the one with the most launches, then with the exact size, then the
     newest; one without a date is no newest.
     """
     found = []
     for reference in references:
-        same = reference.operation == key.collective and reference.dtype in ("", key.dtype)
-        if not same or reference.op not in ("", key.op) or reference.root not in (None, key.root):
+        if other_case(key, arm.where, reference):
             continue
         expected = value_at(reference, key.size_bytes, key.placement)
         if expected is not None:
@@ -358,7 +382,7 @@ def variables_of(record: RunRecord) -> Mapping[str, str]:
 def _algorithms(records: Sequence[RunRecord]) -> dict[CaseKey, str]:
     """What was observed of each case; nothing is inferred from settings."""
     return {
-        compare_arms.key_of(record.plan.cases[result.case]): result.algorithm
+        compare_arms.key_of(record.plan.cases[result.case], record): result.algorithm
         for record in records
         for result in record.results
         if result.algorithm

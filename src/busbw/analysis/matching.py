@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from busbw.analysis import compare_arms
-from busbw.analysis.compare_arms import Arm
+from busbw.analysis.compare_arms import Arm, CaseKey
+from busbw.analysis.pattern import EVENLY, joined
 from busbw.model.record import RunRecord
 from busbw.references.reference import Reference
 
@@ -35,10 +36,13 @@ class Kind:
 
 @dataclass(frozen=True)
 class Matched:
-    """References that fit a run, and why the others do not, by name; ``notes`` are for the reader."""
+    """References that fit a run, and why the others do not, by name; ``near`` are the reasons of those that
+    are of its operation, ranks, nodes and device. ``notes`` are for the reader.
+    """
 
     fitting: tuple[Reference, ...]
     reasons: Mapping[str, str]
+    near: Mapping[str, str]
     notes: tuple[str, ...]
 
 
@@ -54,9 +58,11 @@ def match(
 ) -> Matched:
     """Hold every reference against a run; see ``expectation.expect``."""
     itself = next((reference for reference in known if reference.name == kind.known_as), None)
+    apart = {each.name: _apart(arm, kind, each, named=named) for each in references}
     reasons = {
         reference.name: _own(records, reference)
-        or _mismatch(arm, kind, reference, named=named)
+        or apart[reference.name]
+        or _other_cases(arm, reference)
         or (_SISTER if itself is not None and _is_sister(itself, reference) else "")
         or (other_version(kind.versions, reference) if same_version else "")
         for reference in references
@@ -65,6 +71,7 @@ def match(
     return Matched(
         tuple(reference for reference in references if not reasons[reference.name]),
         {name: why for name, why in reasons.items() if why},
+        {name: why for name, why in reasons.items() if why and why != _SISTER and not apart[name]},
         tuple(f"not held against {name}: {_SISTER}" for name in sisters if not named),
     )
 
@@ -104,15 +111,37 @@ def _is_sister(itself: Reference, other: Reference) -> bool:
     return itself is not other and session(itself) == session(other)
 
 
-def _mismatch(arm: Arm, kind: Kind, reference: Reference, *, named: bool) -> str:
-    """Why a reference says nothing about a run; empty where it does."""
+def other_case(key: CaseKey, place: str, reference: Reference) -> str:
+    """Why a reference says nothing about a case whatever its size; empty where it does. ``place`` is the
+    arm's ``where``.
+    """
+    if reference.operation != key.collective:
+        return f"it is of {reference.operation or 'no stated operation'}"
+    if reference.root not in (None, key.root):
+        return f"it is of root {reference.root}, the run of {key.root}"
+    if reference.dtype not in ("", key.dtype):
+        return f"it is of {reference.dtype}, the run of {key.dtype}"
+    if reference.op not in ("", key.op):
+        return f"it is of {reference.op}, the run of {key.op or 'no reduction'}"
+    pattern = joined(key.pattern, place)
+    if reference.pattern != pattern:
+        return f"it is {reference.pattern or EVENLY}; the run is {pattern or EVENLY}"
+    return ""
+
+
+def _other_cases(arm: Arm, reference: Reference) -> str:
+    """Why a reference says nothing about any case of its operation; empty where it does about one."""
+    keys = [key for key in arm.cases if key.collective == reference.operation]
+    found = [other_case(key, arm.where, reference) for key in keys]
+    return ", or ".join(dict.fromkeys(found)) if all(found) else ""
+
+
+def _apart(arm: Arm, kind: Kind, reference: Reference, *, named: bool) -> str:
+    """How a reference is of another operation or world, or never used; empty where it is not."""
     if reference.left_out:
         return reference.left_out
     if reference.operation not in {key.collective for key in arm.cases}:
         return f"it is of {reference.operation or 'no stated operation'}"
-    roots = {key.root for key in arm.cases if key.collective == reference.operation}
-    if reference.root is not None and reference.root not in roots:
-        return f"it is of root {reference.root}, the run of {', '.join(map(str, sorted(roots)))}"
     if reference.ranks != arm.ranks:
         return f"it has {reference.ranks} ranks, the run {arm.ranks or 'does not say'}"
     unknown = not kind.nodes or not reference.nodes

@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from itertools import chain
 from statistics import median
 from typing import NamedTuple
 
 from busbw.analysis import compare_arms
 from busbw.analysis.compare_arms import LAUNCH_TIMES, CaseKey, key_of
 from busbw.analysis.observed import over_cycles
+from busbw.analysis.pattern import joined, where
 from busbw.analysis.rotation import rotated_bytes
 from busbw.analysis.timed import how_timed
 from busbw.errors import BusbwError, UsageError
@@ -27,8 +27,10 @@ class _Kind(NamedTuple):
     dtype: str
     op: str
     root: int
+    pattern: str
 
     def __str__(self) -> str:
+        """Without the pattern: a run has one of an operation, unless it is of streams."""
         root = f"root{self.root}" if self.root >= 0 else ""
         return "-".join(filter(None, (self.operation, self.dtype, self.op, root)))
 
@@ -42,7 +44,7 @@ def launches_of(records: Sequence[RunRecord]) -> dict[CaseKey, tuple[float, ...]
         cycles: dict[CaseKey, list[tuple[float, ...]]] = defaultdict(list)
         for case, result in record.timed:
             own = tuple(result.evidence.get(LAUNCH_TIMES, ())) or (result.time_ns or 0.0,)
-            cycles[key_of(case)].append(own)
+            cycles[key_of(case, record)].append(own)
         for key, repeats in cycles.items():
             found[key] = (*found.get(key, ()), *over_cycles(repeats))
     return found
@@ -65,6 +67,7 @@ def refuse_several_kinds(name: str, records: Sequence[RunRecord]) -> None:
         ("nodes", {compare_arms.nodes(record) for record in records}),
         ("devices", {compare_arms.device(record) for record in records}),
         ("versions", {compare_arms.version(record) for record in records}),
+        ("buffers", {compare_arms.buffers(record) for record in records}),
         ("ways of timing", {"; ".join(how_timed(record)) or "plain" for record in records}),
     ):
         if len(values) > 1:
@@ -94,11 +97,13 @@ def reference_of(
     its times; what is expected of it, that of their geometric mean (``Expected``).
     """
     made: dict[_Kind, dict[CaseKey, Point]] = {}
-    for case, result in chain.from_iterable(each.timed for each in (record, *others)):
-        key = key_of(case)
+    timed = ((each, *pair) for each in (record, *others) for pair in each.timed)
+    for measured, case, result in timed:
+        key = key_of(case, measured)
         if not is_known(case.collective) or not collective(case.collective).sized:
             continue
-        points = made.setdefault(_Kind(key.collective, case.dtype, case.op, key.root), {})
+        pattern = joined(key.pattern, where(measured))
+        points = made.setdefault(_Kind(key.collective, case.dtype, case.op, key.root, pattern), {})
         if key in points or result.busbw_gb_per_s is None or key not in launches:
             continue
         bytes_ = result.busbw_gb_per_s * (result.time_ns or 0.0)  # busbw = these bytes / time
@@ -139,4 +144,6 @@ def _reference(
         dtype=kind.dtype,
         op=kind.op,
         root=kind.root if kind.root >= 0 else None,
+        pattern=kind.pattern,
+        buffers="" if (said := compare_arms.buffers(record)) == compare_arms.NOT_STATED else said,
     )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from busbw.analysis.compare_arms import CaseKey, definition, failures, key_of, ranks
 from busbw.analysis.matching import kind_of
 from busbw.analysis.observed import bandwidth_of
+from busbw.analysis.pattern import joined, where
 from busbw.model.record import RunRecord, RunStatus
 from busbw.model.result import CaseResult, Status
 from busbw.model.sample import MAX_OVER_RANKS
@@ -92,6 +93,7 @@ class _Place:
     """What runs of one row share, in the order of rows: a curve's are below one another."""
 
     kind: tuple[str, str, str, int, str]
+    pattern: str
     setup: str
     definition: str
     version: str
@@ -101,7 +103,7 @@ class _Place:
 
     @property
     def key(self) -> CaseKey:
-        return CaseKey(*self.kind, self.size_bytes)
+        return CaseKey(*self.kind, self.size_bytes, self.pattern)
 
 
 def spreads(samples: npt.NDArray[np.void]) -> dict[int, Spread]:
@@ -129,11 +131,12 @@ def scaling(
         record = one.record
         kind = kind_of(record, known)
         setup = one.setup or _labelled_setup(record)
-        where = (setup, definition(record), kind.versions)
+        made_with = (setup, definition(record), kind.versions)
         found = [result for result in record.results if result.status is not Status.NOT_APPLICABLE]
         for result in found:
-            key = key_of(record.plan.cases[result.case])
-            place = _Place(_kind(key), *where, key.size_bytes, kind.nodes, ranks(record))
+            key = key_of(record.plan.cases[result.case], record)
+            pattern = joined(key.pattern, where(record))
+            place = _Place(_kind(key), pattern, *made_with, key.size_bytes, kind.nodes, ranks(record))
             told = replace(result, error=_why(record, result))
             groups[place].append((told, one.spreads.get(result.case) or _of_stats(result)))
         if not record.results and record.status is not RunStatus.COMPLETE:
@@ -141,10 +144,10 @@ def scaling(
             for operation in failures((record,)):
                 key = replace(NO_CASE, collective=operation)
                 there = (setup, NO_TIME, kind.versions)
-                place = _Place(_kind(key), *there, key.size_bytes, kind.nodes, ranks(record))
+                place = _Place(_kind(key), "", *there, key.size_bytes, kind.nodes, ranks(record))
                 groups[place].append(_no_case(why))
     for launch in failed:
-        place = _Place(_kind(NO_CASE), launch.setup, NO_TIME, "", NO_CASE.size_bytes, launch.nodes, 0)
+        place = _Place(_kind(NO_CASE), "", launch.setup, NO_TIME, "", NO_CASE.size_bytes, launch.nodes, 0)
         groups[place].append(_no_case(launch.why))
     return tuple(_row(place, found) for place, found in sorted(groups.items(), key=lambda item: item[0]))
 

@@ -48,6 +48,13 @@ def otherwise(record: RunRecord, reference: Reference) -> str:
     return f"timed otherwise: the run {next(told)}; {reference.name} {next(told)}"
 
 
+def other_buffers(ours: str, reference: Reference) -> str:
+    """How the two's buffers lay, where both say it and it is not alike; else empty."""
+    if not reference.buffers or ours in ("", compare_arms.NOT_STATED, reference.buffers):
+        return ""
+    return f"other buffers: the run {ours}; {reference.name} {reference.buffers}"
+
+
 def _defined(definition: str) -> list[str]:
     """What a definition of time says; see ``compare_arms.definition``."""
     if definition.startswith("busbw "):

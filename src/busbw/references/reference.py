@@ -55,7 +55,9 @@ class Reference:
     user). ``root`` is None where there is none or the source does not say it. ``timed`` says how calls were
     issued where that was not back to back by one process a GPU (``analysis.timed``); ``rotated`` has sizes in
     order, each with the bytes of the buffers that calls up to it rotated through; ``left_out`` is why a
-    reference is shown and never used.
+    reference is shown and never used. ``pattern`` says who exchanges what with whom (``analysis.pattern``);
+    empty where all ranks together do, evenly. ``buffers`` says where those of its calls lay; empty where it
+    is not known.
     """
 
     name: str
@@ -81,6 +83,8 @@ class Reference:
     left_out: str = ""
     timed: str = ""
     rotated: tuple[tuple[int, int], ...] = ()
+    pattern: str = ""
+    buffers: str = ""
 
     @cached_property
     def launches(self) -> int:

@@ -16,7 +16,7 @@ CSV_COLUMNS = (
     "arm", "collective", "dtype", "op", "root", "placement", "size_bytes", "verdict", "speedup",
     "speedup_low", "speedup_high", "q", "basis", "baseline_launches", "launches", "more_blocks",
     "baseline_time_ns", "time_ns", "baseline_busbw_gb_per_s", "busbw_gb_per_s", "rank", "ranked", "why",
-    "note",
+    "note", "pattern",
 )  # fmt: skip
 
 
@@ -63,7 +63,8 @@ def heading(comparison: Comparison) -> Iterator[str]:
 
 
 def _arm_words(arm: Arm, *, with_time: bool) -> str:
-    where = [f"{arm.ranks} ranks"] * bool(arm.ranks) + [f"{arm.nodes} nodes"] * (arm.nodes > 1)
+    where = [f"{arm.ranks} ranks"] * bool(arm.ranks) + [f"in groups {arm.where}"] * bool(arm.where)
+    where += [f"{arm.nodes} nodes"] * (arm.nodes > 1)
     facts = [arm.facts[name] for name in ("version", "device", "created") if name in arm.facts]
     words = [*where, *facts, *([arm.definition] if with_time else [])]
     return f"{arm.name}: {', '.join(words) or 'nothing stated'}"
@@ -158,6 +159,7 @@ def row_fields(row: Row) -> dict[str, Any]:
         "ranked": row.ranked or None,
         "why": row.why,
         "note": row.note,
+        "pattern": key.pattern,
     }
 
 
@@ -176,6 +178,7 @@ def comparison_fields(comparison: Comparison) -> dict[str, Any]:
                 "name": arm.name,
                 "ranks": arm.ranks or None,
                 "nodes": arm.nodes or None,
+                "groups": arm.where,
                 "definition": arm.definition,
                 "buffers": arm.buffers,
                 **dict(arm.facts),

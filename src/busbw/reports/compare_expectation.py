@@ -17,6 +17,7 @@ CSV_COLUMNS = (
     "collective", "dtype", "op", "placement", "size_bytes", "answer", "busbw_gb_per_s", "low_gb_per_s",
     "high_gb_per_s", "launches", "reference", "expected_gb_per_s", "interpolated", "ratio", "bound_gb_per_s",
     "algorithm", "limit_gb_per_s", "limit_model", "percent_of_limit", "wire", "wire_gb_per_s", "why",
+    "pattern",
 )  # fmt: skip
 
 
@@ -42,16 +43,26 @@ def table(expectation: Expectation) -> Iterator[str]:
 def _heading(expectation: Expectation) -> Iterator[str]:
     arm = expectation.arm
     facts = [arm.facts[name] for name in ("version", "device") if name in arm.facts]
-    yield f"# run      {arm.name}: {', '.join((f'{arm.ranks} ranks', *facts, arm.definition))}"
+    facts = [*filter(None, (arm.where and f"in groups {arm.where}",)), *facts, arm.definition]
+    yield f"# run      {arm.name}: {', '.join((f'{arm.ranks} ranks', *facts))}"
     for reference in expectation.references:
         yield f"# against  {reference_line(reference)}"
         if reference.note:
             yield f"#          {reference.note}"
     if not expectation.references:
-        yield "# against  no reference: none is of this operation, ranks, nodes and device (--list has all)"
+        yield f"# against  no reference: {_none(expectation)}"
     yield from (f"# not      {name}: {why}" for name, why in expectation.unmatched.items())
     yield from (f"# note     {note}" for note in expectation.notes)
     yield f"# wires    {_wires(expectation.wires)}"
+
+
+def _none(expectation: Expectation) -> str:
+    """Why no reference was used."""
+    if expectation.fitting:
+        return f"{', '.join(expectation.fitting)} would do, but for what the rows say"
+    if expectation.unmatched:
+        return "none can be used"
+    return "none is of this operation, ranks, nodes and device (--list has all)"
 
 
 def reference_line(reference: Reference) -> str:
@@ -60,11 +71,12 @@ def reference_line(reference: Reference) -> str:
     if reference.ranks_stated not in (None, reference.ranks):
         stated = f" (labelled {reference.ranks_stated}; busbw / algbw says {reference.ranks})"
     root = f" root {reference.root}" if reference.root is not None else ""
+    pattern = f", {reference.pattern}" if reference.pattern else ""
     launches = f"{reference.launches} launches" if reference.launches > 1 else "one launch"
     text = (
-        f"{reference.name}: {reference.operation or 'operation not stated'}{root}, {reference.ranks or '?'}"
-        f" ranks{stated}, {reference.machine or reference.device}; versions: {reference.versions_text};"
-        f" {reference.date}, {launches}; {reference.source}"
+        f"{reference.name}: {reference.operation or 'operation not stated'}{root}{pattern},"
+        f" {reference.ranks or '?'} ranks{stated}, {reference.machine or reference.device};"
+        f" versions: {reference.versions_text}; {reference.date}, {launches}; {reference.source}"
     )
     return text + (f"; NOT USED: {reference.left_out}" if reference.left_out else "")
 
@@ -143,6 +155,7 @@ def case_fields(case: Judged) -> dict[str, Any]:
         "wire": limit.wire if limit is not None else "",
         "wire_gb_per_s": limit.wire_gb_per_s if limit is not None else None,
         "why": case.why,
+        "pattern": case.key.pattern,
     }
 
 
@@ -163,6 +176,7 @@ def json_text(expectation: Expectation, gates: Sequence[str] = ()) -> str:
                 "ranks": reference.ranks,
                 "ranks_stated": reference.ranks_stated,
                 "root": reference.root,
+                "pattern": reference.pattern,
                 "launches": reference.launches,
             }
             for reference in expectation.references

@@ -14,6 +14,7 @@ from busbw.units import NS_PER_US, format_size
 CSV_COLUMNS = (
     "collective", "dtype", "op", "placement", "definition", "version", "size_bytes", "nodes", "ranks", "runs",
     "failed", "busbw_gb_per_s", "time_ns", "p50_ns", "p95_ns", "p99_ns", "max_ns", "why", "setup",
+    "pattern",
 )  # fmt: skip
 
 
@@ -72,6 +73,7 @@ def row_fields(row: ScalingRow) -> dict[str, Any]:
         "max_ns": row.spread.max_ns,
         "why": row.why,
         "setup": row.setup,
+        "pattern": row.key.pattern,
     }
 
 

@@ -45,9 +45,9 @@ def plots(run: Reported) -> Iterator[Plot]:
         word = " ".join(filter(None, kind))
         name = f"{run.name}-{'-'.join(filter(None, kind))}"
         judged = {
-            each.key: each
+            each.key.plain: each
             for each in run.expectation.cases
-            if each.key in {key_of(case) for case, _ in found}
+            if each.key.plain in {key_of(case) for case, _ in found}
         }
         series = _by_placement(found)
         notes = tuple(_notes(run, kind))

@@ -43,7 +43,7 @@ def plots(runs: Sequence[Reported]) -> Iterator[Plot]:
 
 
 def _by_key(run: Reported, kind: tuple[str, str, str]) -> dict[CaseKey, CaseResult]:
-    return {key_of(case): result for case, result in run.of_kind(kind)}
+    return {key_of(case, run.record): result for case, result in run.of_kind(kind)}
 
 
 def _compared(name: str, title: str, runs: Sequence[Reported], kind: tuple[str, str, str]) -> Plot | None:
