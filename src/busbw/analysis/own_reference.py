@@ -77,6 +77,45 @@ def refuse_several_kinds(name: str, records: Sequence[RunRecord]) -> None:
             )
 
 
+def what_is_lost(before: Sequence[Reference], made: Sequence[Reference]) -> str:
+    """What ``before`` knows and ``made``, in its place, would not: more launches, or points that it lacks;
+    empty where that is nothing.
+    """
+    own, other = _launches_of_points(before), _launches_of_points(made)
+    gone = [point for point in own if point not in other]
+    fewer = [point for point in own.keys() & other.keys() if other[point] < own[point]]
+    words = []
+    if fewer:
+        most = max(fewer, key=lambda point: own[point] - other[point])
+        words.append(
+            f"{own[most]} launches where the run has {other[most]} ({len(fewer)} of {len(own)} points)"
+        )
+    if gone:
+        words.append(f"{len(gone)} of {len(own)} points that the run does not have")
+    return ", and ".join(words)
+
+
+def _launches_of_points(references: Sequence[Reference]) -> dict[tuple[object, ...], int]:
+    """Launches by what a point is of."""
+    return {
+        (
+            *(
+                each.operation,
+                each.dtype,
+                each.op,
+                each.root,
+                each.pattern,
+                each.ranks,
+                each.nodes,
+                each.device,
+            ),
+            *(point.size_bytes, point.placement),
+        ): len(point.times_us) or 1
+        for each in references
+        for point in each.points
+    }
+
+
 def is_known(operation: str) -> bool:
     """Whether busbw has the operation; an importer keeps those of other tools too."""
     try:

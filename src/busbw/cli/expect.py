@@ -17,7 +17,13 @@ from busbw.analysis.expectation import (
     variables_of,
 )
 from busbw.analysis.gates import PUBLISHED, Bound, Gate, Least, overall
-from busbw.analysis.own_reference import is_known, launches_of, reference_of, refuse_several_kinds
+from busbw.analysis.own_reference import (
+    is_known,
+    launches_of,
+    reference_of,
+    refuse_several_kinds,
+    what_is_lost,
+)
 from busbw.analysis.wires import Wires, wires_from_topology
 from busbw.cli.references import own_references
 from busbw.errors import ExitCode, UsageError
@@ -35,6 +41,9 @@ if TYPE_CHECKING:
     from busbw.references.reference import Reference
 
 
+_REPLACE_HINT: Final = "save it under another name, or add --replace"
+
+
 def expect_command(run: str, options: ExpectSettings, format_name: str) -> ExitCode:
     """Judge a run, a log, or NAME=LOG,LOG of several launches. 0 as expected, 1 below, 3 where there is no
     reference or the noise decides. Raises UsageError.
@@ -44,10 +53,12 @@ def expect_command(run: str, options: ExpectSettings, format_name: str) -> ExitC
         return ExitCode.OK
     from busbw.cli.compare_inputs import read_arm
 
+    if options.replace and options.save is None:
+        raise UsageError("--replace is for what --save writes", hint="add --save NAME, or leave it out")
     given = read_arm(run)
     _refuse_profiled(given.records)
     if options.save is not None:
-        _save(options.save, given.records)
+        _save(options.save, given.records, replace=options.replace)
         return ExitCode.OK
     return judge(given.records, options, format_name)
 
@@ -154,8 +165,8 @@ def _code(expectation: Expectation, gates: Sequence[Gate]) -> ExitCode:
     return ExitCode.OK if known or gates else ExitCode.UNDECIDED
 
 
-def _save(name: str, records: Sequence[RunRecord]) -> None:
-    """Raises UsageError where the records are not launches of one thing."""
+def _save(name: str, records: Sequence[RunRecord], *, replace: bool) -> None:
+    """Raises UsageError where the records are not launches of one thing, or would replace what knows more."""
     foreign = _foreign(records)
     records = [record for record in records if not _operations(record) <= foreign.keys()] or records
     refuse_several_kinds(name, records)
@@ -164,11 +175,30 @@ def _save(name: str, records: Sequence[RunRecord]) -> None:
     if not made:
         raise UsageError("the run has no bus bandwidth to keep", hint="save a run of two ranks or more")
     _refuse_uneven(name, made, lacks)
+    before = _replaced(name, made, replace=replace)
     path = load.save(tuple(made), name, environ_home())
     launches = max(reference.launches for reference in made)
     print(f"saved {', '.join(reference.name for reference in made)} ({launches} launches) in {path}")
+    if before:
+        print(f"in place of {'; '.join(map(report.reference_line, before))}")
     for note in (*lacks, *foreign.values(), *_save_notes(made)):
         print(f"note: {note}", file=sys.stderr)
+
+
+def _replaced(name: str, made: Sequence[Reference], *, replace: bool) -> tuple[Reference, ...]:
+    """What is saved under the name. Raises UsageError where it knows what the new ones do not, or cannot be
+    read.
+    """
+    try:
+        before = load.saved_as(name, environ_home())
+    except UsageError as error:
+        if replace:
+            return ()
+        raise UsageError(f"{name} is there and not replaced: {error}", hint=_REPLACE_HINT) from error
+    lost = what_is_lost(before, made)
+    if lost and not replace:
+        raise UsageError(f"{name} is there and not replaced: it has {lost}", hint=_REPLACE_HINT)
+    return before
 
 
 def _lacks(name: str, records: Sequence[RunRecord]) -> list[str]:

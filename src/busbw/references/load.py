@@ -116,11 +116,21 @@ def _text(body: dict[str, Any]) -> str:
     return f'{rest.removesuffix("}").rstrip()},\n "points": [\n  {points}\n ]}}'
 
 
-def save(references: tuple[Reference, ...], name: str, run_home: Path) -> Path:
-    """Keep references of one's own in one file of this name, in place of earlier ones. Raises UsageError."""
+def saved_as(name: str, run_home: Path) -> tuple[Reference, ...]:
+    """What ``save`` would replace; nothing where there is no such file. Raises UsageError."""
+    path = _own_path(name, run_home)
+    return read(path) if _is_file(path) else ()
+
+
+def _own_path(name: str, run_home: Path) -> Path:
     if not _NAME.match(name) or not name.isprintable():
         raise UsageError(f"{name!r} is no name", hint="use letters, digits, - and _")
-    path = run_home / OWN_FOLDER / f"{name}.json"
+    return run_home / OWN_FOLDER / f"{name}.json"
+
+
+def save(references: tuple[Reference, ...], name: str, run_home: Path) -> Path:
+    """Keep references of one's own in one file of this name, in place of earlier ones. Raises UsageError."""
+    path = _own_path(name, run_home)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(dump(references), encoding="utf-8")

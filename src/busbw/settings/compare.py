@@ -158,6 +158,15 @@ class ExpectSettings:
         str | None,
         Parameter(group=EXPECT, show_default=False, help="Keep the run as a reference of this name."),
     ] = None
+    replace: Annotated[
+        bool,
+        Parameter(
+            group=EXPECT,
+            negative="",
+            show_default=False,
+            help="With --save: also in place of one that has more launches, or sizes that the run lacks.",
+        ),
+    ] = False
     list: Annotated[
         bool,
         Parameter(group=EXPECT, negative="", show_default=False, help="List the references that there are."),

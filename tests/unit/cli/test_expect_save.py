@@ -204,3 +204,41 @@ def test_names_are_those_of_files(name: str, home: Path, tmp_path: Path) -> None
     path = write(tmp_path / "good.log", nccl_tests_log({GiB: 300.0}, 8))
     assert main(["expect", str(path), f"--save={name}"]) == 2
     assert not list(home.glob("references/*"))
+
+
+def test_a_reference_that_knows_more_is_replaced_on_request_only(
+    tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    several, one = logs(tmp_path / "a", 300.0, 301.0, 299.0), logs(tmp_path / "b", 310.0)
+    other = logs(tmp_path / "c", 310.0, 310.0, 310.0, size=MiB)
+    words = ["expect", f"ref={','.join(several)}", "--save", "mine"]
+    assert main(words) == 0
+    assert "in place of" not in capsys.readouterr().out
+    assert main(words) == 0
+    assert "in place of mine: all_reduce, 8 ranks" in capsys.readouterr().out
+    kept = (home / "references" / "mine.json").read_text()
+    for given, lost in (
+        (one[0], "it has 3 launches where the run has 1 (2 of 2 points)"),
+        (f"ref={','.join(other)}", "it has 2 of 2 points that the run does not have"),
+    ):
+        assert main(["expect", given, "--save", "mine"]) == 2
+        told = capsys.readouterr().err
+        assert lost in told
+        assert "hint: save it under another name, or add --replace" in told
+        assert (home / "references" / "mine.json").read_text() == kept
+    assert main(["expect", one[0], "--save", "mine", "--replace"]) == 0
+    assert "in place of mine" in capsys.readouterr().out
+    assert read(home / "references" / "mine.json")[0].launches == 1
+
+
+def test_what_cannot_be_read_is_not_replaced_either(
+    tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (one,) = logs(tmp_path, 300.0)
+    path = write(home / "references" / "mine.json", "{")
+    assert main(["expect", one, "--save", "mine"]) == 2
+    assert "mine is there and not replaced" in capsys.readouterr().err
+    assert path.read_text() == "{"
+    assert main(["expect", one, "--save", "mine", "--replace"]) == 0
+    assert read(path)[0].operation == "all_reduce"
+    assert main(["expect", one, "--replace"]) == 2
