@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from busbw.analysis.compare import Comparison, Rule, Verdict, compare_all
 from busbw.analysis.compare_arms import Arm, lacking, make_arm
 from busbw.analysis.scaling import Failed, Measured, scaling, spreads
-from busbw.cli.compare_inputs import Given, Tree, is_named, read_arm, read_trees
+from busbw.cli.compare_inputs import Given, Tree, each_once, is_named, read_arm, read_trees
 from busbw.cli.samples import samples_and_digests
 from busbw.errors import ExitCode, UsageError
 from busbw.record.folder import environ_home
@@ -187,7 +187,7 @@ def _show_scaling(words: tuple[str, ...], series: tuple[Path, ...], format_name:
     if series:
         measured, failed = _of_series(series)
     for word in () if series else words:
-        given = read_arm(word)
+        given = each_once(read_arm(word))
         setup = given.name if is_named(word) else ""
         notes += [f"{given.name}: {text}" for text in lacking(given.records)]
         measured += [

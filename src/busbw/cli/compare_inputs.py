@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -46,7 +47,7 @@ def read_trees(words: Sequence[str]) -> tuple[Tree, ...]:
     """
     if len(words) == 1 and _is_log_folder(Path(words[0])):
         return _trees(Path(words[0]))
-    return (Tree("", _unique([read_arm(word) for word in words])),)
+    return (Tree("", _unique([each_once(read_arm(word)) for word in words])),)
 
 
 def read_arm(word: str) -> Given:
@@ -62,6 +63,22 @@ def read_arm(word: str) -> Given:
         tuple(record for record, _ in found),
         tuple(folder for _, folder in found),
     )
+
+
+def each_once(given: Given) -> Given:
+    """Without what is there twice, by name or as a copy, which a warning names: it is one launch."""
+    seen: dict[tuple[str, int], str] = {}
+    kept: list[tuple[RunRecord, Path | None]] = []
+    for record, folder in zip(given.records, given.folders, strict=True):
+        source = record.source
+        same = (record.run_id, 0) if source is None else (source.sha256 or source.path, source.table)
+        if same in seen:
+            words = record.run_id if source is None else source.path
+            print(f"warning: {given.name}: {words} is {seen[same]} again: one launch", file=sys.stderr)
+            continue
+        seen[same] = record.run_id if source is None else source.path
+        kept.append((record, folder))
+    return Given(given.name, tuple(record for record, _ in kept), tuple(folder for _, folder in kept))
 
 
 def _hint_of(path: Path) -> str:
@@ -190,7 +207,7 @@ def _trees(folder: Path) -> tuple[Tree, ...]:
             continue
         words = [f"version {number}"] * bool(number) + [f"{count} nodes"] * bool(count)
         arms = tuple(
-            Given(f"setup {name}" if name else "no setup", tuple(own), (None,) * len(own))
+            each_once(Given(f"setup {name}" if name else "no setup", tuple(own), (None,) * len(own)))
             for name, own in sorted(setups.items())
         )
         trees.append(Tree(", ".join(words), arms))

@@ -135,11 +135,11 @@ def _check_flags(setup: Setup, operations: tuple[str, ...], settings: RunSetting
 
 
 def _limit_seconds(options: CompareSettings, launch: LaunchSettings) -> float | None:
-    """How long a launch may run. By default, none where launches are jobs of a queue: it has limits of its
-    own, and a node may fetch an image first.
+    """How long a launch may run; 0 is for ever. By default, none where launches are jobs of a queue: it has
+    limits of its own, and a node may fetch an image first.
     """
     if options.launch_timeout:
-        return parse_duration(options.launch_timeout, "--launch-timeout")
+        return parse_duration(options.launch_timeout, "--launch-timeout") or None
     in_queue = launch.on is not None and launch.on != "hosts" and not launch.job_id
     return None if in_queue else LAUNCH_SECONDS
 

@@ -51,7 +51,7 @@ def expect_command(run: str, options: ExpectSettings, format_name: str) -> ExitC
     if options.list:
         _list_references()
         return ExitCode.OK
-    from busbw.cli.compare_inputs import read_arm
+    from busbw.cli.compare_inputs import each_once, read_arm
 
     if options.replace and options.save is None:
         raise UsageError("--replace is for what --save writes", hint="add --save NAME, or leave it out")
@@ -60,7 +60,7 @@ def expect_command(run: str, options: ExpectSettings, format_name: str) -> ExitC
     if options.save is not None:
         _save(options.save, given.records, replace=options.replace)
         return ExitCode.OK
-    return judge(given.records, options, format_name)
+    return judge(each_once(given).records, options, format_name)
 
 
 def _refuse_profiled(records: Sequence[RunRecord]) -> None:

@@ -83,8 +83,8 @@ class CompareSettings:
         Parameter(
             group=COMPARE,
             show_default=False,
-            help="End a launch that runs for longer, and count it as failed. [default: 10min; none where"
-            " launches are jobs of a queue]",
+            help="End a launch that runs for longer, and count it as failed; 0 for none."
+            " [default: 10min; none where launches are jobs of a queue]",
         ),
     ] = ""
     save_env: Annotated[

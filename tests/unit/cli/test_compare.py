@@ -20,6 +20,7 @@ from busbw.model.result import Status
 from busbw.planning.setups import Setup
 from busbw.record.folder import create
 from busbw.record.write import write_record
+from busbw.settings.compare import CompareSettings
 from busbw.settings.launch import LaunchSettings
 from busbw.setup_series import measure
 
@@ -369,3 +370,21 @@ def test_what_cannot_be_meant_is_refused(
 )
 def test_a_series_says_on_how_many_nodes_it_is(launch: dict[str, Any], nodes: tuple[int, ...]) -> None:
     assert compare_setups._node_counts(LaunchSettings(**launch)) == nodes
+
+
+def test_a_log_that_is_there_twice_is_one_launch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = write(tmp_path / "x.log", nccl_tests_log({2**20: 30.0}, 8))
+    copy = write(tmp_path / "copy" / "y.log", log.read_text())
+    other = write(tmp_path / "z.log", nccl_tests_log({2**20: 33.0}, 8))
+    assert main(["compare", f"A={log},{log},{copy}", f"B={other}", "--format", "json"]) == 0
+    out, err = capsys.readouterr()
+    assert {row["baseline_launches"] for row in json.loads(out)["rows"]} == {1}
+    assert err.count("again: one launch") == 2
+    assert main(["compare", f"A={log},{copy}", "--scaling", "--format", "json"]) == 0
+    assert {row["runs"] for row in json.loads(capsys.readouterr().out)["rows"]} == {1}
+
+
+def test_a_launch_timeout_of_0_is_none() -> None:
+    limit = compare_setups._limit_seconds
+    assert limit(CompareSettings(launch_timeout="0"), LaunchSettings()) is None
+    assert limit(CompareSettings(launch_timeout="25s"), LaunchSettings()) == 25
