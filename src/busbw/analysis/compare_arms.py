@@ -92,7 +92,8 @@ class Arm:
     with the reason. ``flags`` are DEFINING_FLAGS and BUFFER_FLAGS, by name, of a run of busbw.
     ``rotated_bytes`` is as ``analysis.rotation`` has it. ``lacking`` says what of imported logs is not among
     the cases: rows that contradict themselves, and those of a log that was cut or whose test died.
-    ``where`` is as ``analysis.pattern`` has it.
+    ``where`` is as ``analysis.pattern`` has it. ``mixed`` says which versions or devices its records have,
+    where those are several.
     ``inapplicable`` are cases that were asked for and do not exist, as a placement that an operation lacks.
     """
 
@@ -110,6 +111,7 @@ class Arm:
     lacking: tuple[str, ...] = ()
     inapplicable: frozenset[CaseKey] = frozenset()
     where: str = ""
+    mixed: tuple[str, ...] = ()
 
     def failed(self, key: CaseKey) -> str:
         """Why a case that was asked for is not among ``cases``; empty where that is not known, or it was not
@@ -150,6 +152,7 @@ def make_arm(name: str, records: Sequence[RunRecord]) -> Arm:
         rotated_bytes=rotated_bytes(with_cases),
         lacking=tuple(lacking(records)),
         inapplicable=frozenset(key for record in records for key in _inapplicable(record)),
+        mixed=tuple(_mixed(records)),
         where=_one(name, "groups", {where(record) for record in with_cases}),
     )
 
@@ -284,6 +287,13 @@ def _facts(records: Sequence[RunRecord]) -> dict[str, str]:
         "created": {_day(record) for record in records},
     }
     return {name: ", ".join(sorted(values - {""})) for name, values in found.items() if values - {""}}
+
+
+def _mixed(records: Sequence[RunRecord]) -> Iterator[str]:
+    for what, of in (("versions", version_label), ("devices", device)):
+        values = {of(record) for record in records} - {""}
+        if len(values) > 1:
+            yield f"{what} {' and '.join(sorted(values))}"
 
 
 def _day(record: RunRecord) -> str:

@@ -27,6 +27,7 @@ def differences(baseline: Arm, arm: Arm) -> list[str]:
     if baseline.where != arm.where and baseline.cases and arm.cases:
         told = (one.where or "without groups" for one in (arm, baseline))
         found.append(f"{arm.name}: groups are {next(told)}, those of {baseline.name} {next(told)}")
+    found += [f"{arm.name}: {one.name} is of {text}" for one in (baseline, arm) for text in one.mixed]
     known = {baseline.buffers, arm.buffers} - {"not stated"}
     if len(known) > 1 and not any(name in varied for name in BUFFER_FLAGS):
         found.append(f"{arm.name}: buffers are {arm.buffers}, those of {baseline.name} {baseline.buffers}")

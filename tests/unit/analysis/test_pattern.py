@@ -260,3 +260,15 @@ def test_rows_say_what_the_references_that_fit_do_not_have() -> None:
     assert [(case.key.dtype, case.answer, case.why) for case in found.cases[:1]] == [
         ("double", Answer.NO_REFERENCE, "mine: it is of float, the run of double")
     ]
+
+
+@pytest.mark.parametrize("fields", [{"version": "4.0"}, {"device": "EPYC"}])
+def test_an_arm_of_several_versions_or_devices_is_ranked_only(fields: dict[str, str]) -> None:
+    plain = make_arm("plain", [record_of(TIMES), record_of(TIMES)])
+    mixed = make_arm("mixed", [record_of(TIMES), record_of(TIMES, **fields)])
+    rule = Rule(launch_spread=0.001)
+    assert {row.verdict for row in compare([plain, plain], rule).rows} == {Verdict.SAME}
+    for arms in ([plain, mixed], [mixed, plain]):
+        found = compare(arms, rule)
+        assert {row.verdict for row in found.rows} == {Verdict.AMBIGUOUS}
+        assert "mixed is of" in found.flags[0]
