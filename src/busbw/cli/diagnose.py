@@ -20,6 +20,7 @@ from busbw.diagnosis.subject import Subject
 from busbw.errors import ExitCode, UsageError
 from busbw.model.conclusion import QUESTIONS
 from busbw.model.record import RunRecord
+from busbw.record.absent import absent_files
 from busbw.record.folder import NSYS_FOLDER
 from busbw.references import load
 from busbw.reports import diagnosis as report
@@ -109,7 +110,7 @@ def subject_of(record: RunRecord, folder: Path | None) -> Subject:
     if folder is None:
         return subject
     samples, digests = samples_and_digests(folder, record)
-    return replace(subject, samples=samples, digests=digests)
+    return replace(subject, samples=samples, digests=digests, absent=absent_files(folder, record))
 
 
 def _wires(record: RunRecord, machine: str) -> Wires:

@@ -34,8 +34,8 @@ def _unsized(case: Case) -> bool:
 class Subject:
     """``kind`` is what the run was made with, where need be by the published log that it is a copy of.
     ``wires`` are the line rates of one node, with their source. ``samples`` and ``digests`` are empty where
-    the record has none (an imported log). ``profiles`` are exports of a profiler, ``preset_files`` the user's
-    own presets.
+    the record has none (an imported log); ``absent`` says which files of them should be there. ``profiles``
+    are exports of a profiler, ``preset_files`` the user's own presets.
     """
 
     record: RunRecord
@@ -44,6 +44,7 @@ class Subject:
     wires: Wires
     samples: npt.NDArray[np.void] = field(default_factory=lambda: _none(SAMPLE_DTYPE))
     digests: npt.NDArray[np.void] = field(default_factory=lambda: _none(DIGEST_DTYPE))
+    absent: tuple[str, ...] = ()
     profiles: tuple[Profile, ...] = ()
     preset_files: tuple[Path, ...] = ()
 

@@ -17,7 +17,7 @@ from busbw.units import NS_PER_US, format_share, format_size
 _QUESTION = Question.VARIANCE
 # Marks that say from outside of the times what disturbed them.
 _LOST: Final = "descheduled"
-_DISTURBED: Final = ("throttled", _LOST, "clock-step", "contended", "unstable")
+_DISTURBED: Final = ("delayed", "throttled", _LOST, "clock-step", "contended", "unstable")
 
 
 def conclusions(subject: Subject) -> Iterator[Conclusion]:

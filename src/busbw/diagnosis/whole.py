@@ -102,14 +102,15 @@ def _log(record: RunRecord) -> Iterator[Conclusion]:
 
 
 def _samples(subject: Subject) -> Iterator[Conclusion]:
-    """Samples that were kept, of cases that have others of theirs still."""
-    short = lacking(subject.record, subject.samples, subject.digests)
-    if not short:
+    """Samples that were kept and are gone, all or some of them."""
+    short = lacking(subject.record, subject.samples, subject.digests) if len(subject.samples) else ()
+    claims = subject.absent or tuple(map(str, short))
+    if not claims:
         return
-    more = f" and of {len(short) - _SHOWN} cases more" if len(short) > _SHOWN else ""
+    more = f" and of {len(claims) - _SHOWN} cases more" if len(claims) > _SHOWN else ""
     yield Conclusion(
         Severity.WARNING,
-        "; ".join(map(str, short[:_SHOWN])) + more,
+        "; ".join(claims[:_SHOWN]) + more,
         hint="bring the run's folder `samples` here again, or measure again",
         check="whole.samples",
         question=_QUESTION,

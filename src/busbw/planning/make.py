@@ -254,7 +254,7 @@ def _show(settings: RunSettings) -> tuple[str, ...]:
     words = [word for text in settings.stats for word in text.lower().replace(",", " ").split()]
     words = words or list(STREAM_COLUMNS if settings.streams else DEFAULT_COLUMNS)
     words += ["issue"] * one_of("-C", settings.report_cputime, (0, 1))
-    parse_statistics(" ".join(word for word in words if word not in FIELD_WORDS) or "avg")
+    parse_statistics(" ".join(word for word in words if word not in FIELD_WORDS) or "avg", FIELD_WORDS)
     stamp = ["timestamp"] * one_of("-S", settings.report_timestamps, (0, 1))
     memory = ["memory"] * one_of("-M", settings.memory, (0, 1))
     return tuple(dict.fromkeys(words + stamp + memory))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -75,23 +75,28 @@ _PERCENTILE: Final = re.compile(r"p(\d+(?:\.\d+)?)")
 WORDS: Final = (*_TABLE, "p50", "p99", "p99.9")
 
 
-def parse_statistics(text: str) -> tuple[Statistic, ...]:
+def parse_statistics(text: str, others: Sequence[str] = ()) -> tuple[Statistic, ...]:
     """The statistics named in ``text``, separated by commas or spaces, in its order and each once.
 
-    Raises UsageError for a word that is none, and for percentiles outside 0 to 100.
+    Raises UsageError for a word that is none, and for percentiles outside 0 to 100; its hint has ``others``,
+    which the caller takes beside them.
     """
     words = re.split(r"[\s,]+", text.strip().lower())
     if words == [""]:
-        raise UsageError("no statistic given", hint=f"name some of {', '.join(WORDS)}")
-    return tuple(_statistic(word) for word in dict.fromkeys(words))
+        raise UsageError("no statistic given", hint=_hint(others))
+    return tuple(_statistic(word, others) for word in dict.fromkeys(words))
 
 
-def _statistic(word: str) -> Statistic:
+def _hint(others: Sequence[str]) -> str:
+    return f"name some of {', '.join((*WORDS, *others))}"
+
+
+def _statistic(word: str, others: Sequence[str]) -> Statistic:
     if word in _TABLE:
         return _TABLE[word]
     match = _PERCENTILE.fullmatch(word)
     if match is None:
-        raise UsageError(f"not a statistic: {word!r}", hint=f"name some of {', '.join(WORDS)}")
+        raise UsageError(f"not a statistic: {word!r}", hint=_hint(others))
     percent = float(match.group(1))
     title = f"{percent:g} % of the samples are not above it"
     return Statistic(word, Kind.TIME, title, least_samples(percent), partial(_percentile, percent))

@@ -101,9 +101,10 @@ def _subject(
     samples: npt.NDArray[np.void] | None = None,
     digests: npt.NDArray[np.void] | None = None,
     known: Sequence[Reference] = (),
+    absent: tuple[str, ...] = (),
 ) -> Subject:
     subject = Subject(
         record, expect((record,), references, known=known, wires=wires), kind_of(record, known), wires
     )
-    subject = replace(subject, samples=subject.samples if samples is None else samples)
+    subject = replace(subject, absent=absent, samples=subject.samples if samples is None else samples)
     return replace(subject, digests=subject.digests if digests is None else digests)

@@ -91,6 +91,8 @@ def test_samples_that_are_gone_are_told() -> None:
     found = conclusions(record, samples=samples[:90])["whole.samples"]
     assert (found.severity, found.answer) == (Severity.WARNING, Answer.NO)
     assert found.claim == "samples of case 1 are missing: 30 of 60 records are there"
+    found = conclusions(record, absent=("samples.bin is missing",))["whole.samples"]
+    assert (found.claim, found.answer) == ("samples.bin is missing", Answer.NO)
 
 
 def test_being_whole_says_nothing_of_the_numbers() -> None:
