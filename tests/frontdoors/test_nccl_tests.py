@@ -422,7 +422,8 @@ def test_wrong_data_fails(tmp_path: Path, ranks: int) -> None:
     assert (good.out_of_place.wrong, good.in_place.wrong) == (0, 0)
     assert (wrong.out_of_place.wrong, wrong.in_place.wrong) == (1, 1)
     assert (ran.output.out_of_bounds, ran.output.data_ok) == (2, "FAILED")
-    assert wrong.out_of_place.busbw > 0 or wrong.out_of_place.time_us > 1e3  # printed there, wrong or not
+    # Printed there, wrong or not; 1 KiB in 205 us rounds to 0.00.
+    assert wrong.out_of_place.busbw > 0 or wrong.out_of_place.time_us > 200
 
 
 @pytest.mark.slow
