@@ -15,7 +15,9 @@ from busbw.hunt.screen import Screen, counts, lower_median
 from busbw.hunt.side import slow_side
 from busbw.model.hunt import LATENCY, RoundResult, Rules
 
-_NORMAL_95: Final = 1.96
+# Standard errors of a 95 % interval whose tests go on until they decide, by how many there were: Pocock's
+# constants (Biometrika 64, 1977) for 1, 2, ... looks. 1.96 held the loss in 92 % of simulated hunts.
+_WITHIN: Final = (1.960, 2.178, 2.289, 2.361, 2.413, 2.453, 2.485, 2.512)
 _SURELY: Final = 3.0  # standard deviations: 1 in 700 of parts that lost just what is worth naming
 # A part of a pair alone: no third one tells which of the two it is.
 LEAST_PARTS: Final = 4
@@ -215,7 +217,8 @@ def _is_less_than_worth(candidate: Candidate, found: Screen) -> bool:
 
 def _suspect(candidate: Candidate, found: Screen) -> Suspect:
     side = slow_side(candidate, found)
-    half = _NORMAL_95 * side.sigma / math.sqrt(max(1, len(candidate.fresh)))
+    looks = max(1, len(candidate.fresh))
+    half = _WITHIN[min(looks, len(_WITHIN)) - 1] * side.sigma / math.sqrt(looks)
     low, middle, high = (found.loss(side.effect + shift) for shift in (-half, 0.0, half))
     partners = tuple(
         test.other if test.one == candidate.parts[0] else test.one for _, test in candidate.fresh

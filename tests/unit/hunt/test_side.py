@@ -24,12 +24,12 @@ def suspect_of(fabric: Fabric, seed: int) -> Suspect:
 @pytest.mark.parametrize("one_way", [False, True])
 @pytest.mark.parametrize("count", [8, 32])
 def test_intervals_hold_the_loss_whichever_way_a_part_is_slow(count: int, one_way: bool) -> None:
-    """55 of 60 are expected (92 % of 300 hunts); 49 is three standard deviations below, and 45 what it was at
-    2 % of noise: a healthy pair's slower direction was compared with the one direction of the slow part.
+    """57 of 60 are expected; 52 is three standard deviations below. 2 % of noise is where it showed: a
+    healthy pair's slower direction was compared with the one direction of the slow part.
     """
     found = trial(Rules(), count, 1, 0.10, 0.02, 60, one_way=one_way)
     assert (found.named, found.accused) == (60, 0)
-    assert found.held >= 49
+    assert found.held >= 52
     assert found.told == pytest.approx(0.10, abs=0.006)
 
 
