@@ -195,17 +195,12 @@ def _by_share(count: int, cases: int) -> Answer:
 
 def _disturbances(subject: Subject) -> Iterator[Conclusion]:
     """Samples without a core are no part of a time where they could be left out, and change no answer."""
+    cases = len(subject.busy)
     left_out = [result for _, result in subject.busy if _LOST in result.marks and result.excluded]
     if left_out:
-        yield Conclusion(
-            Severity.INFO,
-            f"{len(left_out)} of {len(subject.busy)} cases are without samples in which a rank had no core",
-            evidence=meaning(_LOST),
-            check=f"variance.{_LOST}",
-            question=_QUESTION,
-            answer=Answer.ASIDE,
-            facts=(Fact("samples left out", sum(result.excluded for result in left_out)),),
-        )
+        claim = f"{len(left_out)} of {cases} cases are without samples in which a rank had no core"
+        fact = Fact("samples left out", sum(result.excluded for result in left_out))
+        yield _marked(_LOST, Severity.INFO, claim, Answer.ASIDE, fact)
     counts = Counter(
         mark
         for _, result in subject.busy
@@ -213,12 +208,18 @@ def _disturbances(subject: Subject) -> Iterator[Conclusion]:
         if mark in _DISTURBED and not (mark == _LOST and result.excluded)
     )
     for mark, count in counts.items():
-        yield Conclusion(
-            Severity.WARNING,
-            f"{count} of {len(subject.busy)} cases are marked {mark}",
-            evidence=meaning(mark),
-            check=f"variance.{mark}",
-            question=_QUESTION,
-            answer=_by_share(count, len(subject.busy)),
-            facts=(Fact("cases", count),),
-        )
+        claim = f"{count} of {cases} cases are marked {mark}"
+        yield _marked(mark, Severity.WARNING, claim, _by_share(count, cases), Fact("cases", count))
+
+
+def _marked(mark: str, severity: Severity, claim: str, answer: Answer, fact: Fact) -> Conclusion:
+    """What a mark of the rows means for the run."""
+    return Conclusion(
+        severity,
+        claim,
+        evidence=meaning(mark),
+        check=f"variance.{mark}",
+        question=_QUESTION,
+        answer=answer,
+        facts=(fact,),
+    )
