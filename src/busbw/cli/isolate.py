@@ -79,7 +79,10 @@ def _hunt(
                 raise refused
             return _of_what_is_left(code, lost)
         claim = f"{host}: lost during the hunt: {why}"
-        lost = (*lost, Finding(Severity.ERROR, claim, hint=hint_of_lost(node), host=host, check=LOST))
+        lost = (
+            *lost,
+            Finding(Severity.ERROR, claim, hint=hint_of_lost(node), host=host, check=LOST, node=node),
+        )
         print(f"{claim}; beginning again without it", file=sys.stderr, flush=True)
         launch = rest
 

@@ -20,8 +20,8 @@ class Severity(StrEnum):
 @dataclass(frozen=True)
 class Finding:
     """``claim`` is one line with the values that make it so; ``evidence`` where they come from, empty where
-    the claim has all; ``rank`` and ``host`` name the odd one, where it is one. ``check`` is the row of the
-    catalogue that found it.
+    the claim has all; ``rank`` and ``host`` name the odd one, where it is one; ``node`` is the engine's
+    name of a host that is to be left out. ``check`` is the row of the catalogue that found it.
     """
 
     severity: Severity
@@ -31,6 +31,7 @@ class Finding:
     rank: int | None = None
     host: str = ""
     check: str = ""
+    node: str = ""
 
 
 def strictly(findings: Iterable[Finding]) -> tuple[Finding, ...]:

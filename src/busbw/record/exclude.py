@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -11,7 +10,6 @@ _HINT: Final = (
     "take it out of service; until then --exclude={node} in Slurm, kubernetes.io/hostname NotIn [{node}]"
     " in Kubernetes"
 )
-_NODE: Final = re.compile(r"--exclude=(\S+) in Slurm")
 
 
 def excluding(slurm: Sequence[str], kubernetes: Sequence[str]) -> dict[str, Any]:
@@ -30,9 +28,9 @@ def hint_of_lost(node: str) -> str:
 
 
 def lost_nodes(findings: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
-    """By the engine's name for them, which a record has in the hint alone: their places went with them."""
-    hints = [_NODE.search(str(each["hint"])) for each in findings if each["check"] == LOST]
-    return tuple(dict.fromkeys(hint[1] for hint in hints if hint))
+    """By the engine's name for them; the record of the others has no place of theirs."""
+    nodes = (str(each.get("node", "")) for each in findings if each["check"] == LOST)
+    return tuple(dict.fromkeys(filter(None, nodes)))
 
 
 def with_lost(hunt: Mapping[str, Any], findings: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from busbw.reports.hunt import HuntDisplay
 
 
 def lost(node: str) -> Finding:
-    return Finding(Severity.ERROR, f"{node}: lost", hint=hint_of_lost(node), host=node, check=LOST)
+    return Finding(Severity.ERROR, f"{node}: lost", hint=hint_of_lost(node), host=node, check=LOST, node=node)
 
 
 def verdict(exclude: dict[str, Any]) -> dict[str, Any]:
