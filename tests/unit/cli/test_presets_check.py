@@ -22,6 +22,14 @@ def test_check_takes_references_of_presets_of_the_same_file(
     assert main(["presets", "check", str(file)]) == 0, capsys.readouterr().err
 
 
+def check(body: str, folder: Path) -> int:
+    """The exit code of a check of a file with one preset of that body; HERE in it is the file itself."""
+    file = folder / "u.yaml"
+    own = body.replace("HERE", str(file))
+    file.write_text(f"family: u\nsource: s\ndate: d\npresets:\n  a: {{{own}}}\n")
+    return main(["presets", "check", str(file)])
+
+
 @pytest.mark.parametrize(
     ("body", "message"),
     [
@@ -77,10 +85,7 @@ def test_check_takes_references_of_presets_of_the_same_file(
 def test_check_reads_values_as_flags_would(
     body: str, message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    file = tmp_path / "u.yaml"
-    body = body.replace("HERE", str(file))
-    file.write_text(f"family: u\nsource: s\ndate: d\npresets:\n  a: {{{body}}}\n")
-    assert main(["presets", "check", str(file)]) == 2
+    assert check(body, tmp_path) == 2
     err = capsys.readouterr().err
     assert message in err
     assert "hint:" in err
@@ -119,9 +124,7 @@ def test_check_takes_times_as_slurm_writes_them(
 def test_check_refuses_counts_that_no_engine_would_place(
     body: str, message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    file = tmp_path / "u.yaml"
-    file.write_text(f"family: u\nsource: s\ndate: d\npresets:\n  a: {{{body}}}\n")
-    assert main(["presets", "check", str(file)]) == 2
+    assert check(body, tmp_path) == 2
     assert message in capsys.readouterr().err
 
 
