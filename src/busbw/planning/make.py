@@ -22,6 +22,8 @@ from busbw.units import parse_duration, parse_fraction
 
 MOST_CALLS_PER_GRAPH: Final = 4096  # a bound of ours: larger graphs take seconds to capture
 DEFAULT_COLUMNS: Final = ("p99", "imbalance", "n")
+# How far apart ranks entered is part of what an isolated call's time means; GPUs' clocks do not tell it.
+LATENCY_COLUMNS: Final = ("p99", "skew", "imbalance", "n")
 # A sample of a stream holds several calls: it has no percentiles of one.
 STREAM_COLUMNS: Final = ("overlap", "imbalance", "n")
 EVIDENCE: Final = ("counters", "algorithm")
@@ -61,7 +63,7 @@ def make_plan(operations: tuple[str, ...], settings: RunSettings, backend: str, 
         nccl_path=settings.nccl,
         options=_options(settings, backend),
         timing=timing,
-        show=_show(settings),
+        show=_show(settings, timing, backend),
         groups=once.pattern.groups,
         counts=once.pattern.counts,
         pairs=once.pattern.pairs,
@@ -247,12 +249,18 @@ def _require_last_arrival(timing: Timing, names: list[str]) -> None:
         )
 
 
-def _show(settings: RunSettings) -> tuple[str, ...]:
+def _default_columns(settings: RunSettings, timing: Timing, backend: str) -> tuple[str, ...]:
+    if settings.streams:
+        return STREAM_COLUMNS
+    return LATENCY_COLUMNS if timing.mode == "latency" and backend == "mpi" else DEFAULT_COLUMNS
+
+
+def _show(settings: RunSettings, timing: Timing, backend: str) -> tuple[str, ...]:
     """The columns beside time and bandwidth, as words: statistics, fields of a result, and the lines asked
     for with -S and -M.
     """
     words = [word for text in settings.stats for word in text.lower().replace(",", " ").split()]
-    words = words or list(STREAM_COLUMNS if settings.streams else DEFAULT_COLUMNS)
+    words = words or list(_default_columns(settings, timing, backend))
     words += ["issue"] * one_of("-C", settings.report_cputime, (0, 1))
     parse_statistics(" ".join(word for word in words if word not in FIELD_WORDS) or "avg", FIELD_WORDS)
     stamp = ["timestamp"] * one_of("-S", settings.report_timestamps, (0, 1))

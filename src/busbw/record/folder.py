@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -46,6 +47,7 @@ LOG_FILE: Final = Path("log") / "ranks.log"
 PRINTED_FILE: Final = Path("log") / "printed.jsonl"
 LAUNCHES: Final = "launches"  # a run folder each, where the run is the summary of several launches
 LAST: Final = "last"
+_STAMP: Final = re.compile(r"\d{8}-\d{6}(?=-)")
 
 
 def home(environ: Mapping[str, str]) -> Path:
@@ -58,8 +60,7 @@ def home(environ: Mapping[str, str]) -> Path:
 
 def new_run_id(name: str, now: datetime | None = None) -> str:
     """Sorts by time, says what was run, and does not collide: 20261121-181502-all_reduce-3f9a."""
-    stamp = (now or datetime.now(UTC)).strftime("%Y%m%d-%H%M%S")
-    return f"{stamp}-{name}-{secrets.token_hex(2)}"
+    return f"{_stamp(now or datetime.now(UTC))}-{name}-{secrets.token_hex(2)}"
 
 
 def create(run_home: Path, run_id: str) -> Path:
@@ -138,8 +139,24 @@ def _is_run(folder: Path) -> bool:
 
 
 def _age_key(folder: Path) -> tuple[str, float]:
+    """When the run was made, as its name has it, or its record where somebody gave it a name of their own."""
     file = folder / (RUN_FILE if is_started(folder) else REQUEST_FILE)
-    return folder.name[:15], file.stat().st_mtime
+    named = _STAMP.match(folder.name)
+    written = file.stat().st_mtime
+    return named.group() if named else (
+        _created(file) or _stamp(datetime.fromtimestamp(written, UTC))
+    ), written
+
+
+def _created(file: Path) -> str | None:
+    try:
+        return _stamp(datetime.fromisoformat(json.loads(file.read_text())["created"]).astimezone(UTC))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _stamp(moment: datetime) -> str:
+    return moment.strftime("%Y%m%d-%H%M%S")
 
 
 def find_run(name: str, run_home: Path) -> Path:

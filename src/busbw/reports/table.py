@@ -9,6 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from statistics import median
 from typing import Any, Final
 
 from busbw.model.case import Case
@@ -19,7 +20,7 @@ from busbw.model.record import TWO_RANKS, Method, WorldInfo
 from busbw.model.result import CaseResult, Status, StopReason
 from busbw.reports.columns import NOT_APPLICABLE, Column, format_time_us, result_columns
 from busbw.reports.groups import GROUP_COLUMN, SUMMARY_NOTE, group_rows, pattern_words
-from busbw.units import format_approximate_size
+from busbw.units import NS_PER_US, format_approximate_size
 
 # What importers write where a log says nothing.
 _NOT_STATED: Final = "not stated"
@@ -75,7 +76,7 @@ def rows(plan: Plan, case: Case, results: Sequence[CaseResult]) -> list[str]:
 
 
 def row(case: Case, results: Sequence[CaseResult | None], show: tuple[str, ...] = (), group: str = "") -> str:
-    """One line: the case, then out-of-place and in-place, then the marks of both."""
+    """One line: the case, then out-of-place and in-place, then the marks: of both, or with whose they are."""
     line = "".join(f" {value(case):>{column.width}}" for column, value in CASE_COLUMNS)
     line += f" {group:>{GROUP_COLUMN.width}}" if group else ""
     for result in results:
@@ -85,8 +86,25 @@ def row(case: Case, results: Sequence[CaseResult | None], show: tuple[str, ...] 
         )
     there = [result for result in results if result is not None]
     words = ["WRONG"] * any(result.status is Status.WRONG for result in there)
-    words += dict.fromkeys(mark for result in there for mark in result.marks)
+    words += _marks(results)
     return f"{line}  {' '.join(words)}".rstrip()
+
+
+def _marks(results: Sequence[CaseResult | None]) -> list[str]:
+    """The words behind a row. Where both placements were measured, a mark of one of them says which."""
+    sides = [result for result in results if result is not None and result.time_ns is not None]
+    marks = dict.fromkeys(mark for result in results if result is not None for mark in result.marks)
+    if len(sides) < 2:
+        return list(marks)
+    return [
+        mark
+        + "".join(
+            f"({side})"
+            for side, other in zip(("out", "in"), reversed(sides), strict=True)
+            if mark not in other.marks
+        )
+        for mark in marks
+    ]
 
 
 def header(
@@ -228,16 +246,34 @@ def explanations(results: Sequence[CaseResult]) -> list[str]:
     """What marks mean, and why cases do not apply or were not run; each once."""
     marks = dict.fromkeys(mark for result in results for mark in result.marks)
     lines = [f"{mark}: {meaning(mark)}" for mark in marks]
-    singles = {result.evidence["single_calls"] for result in results if "single_calls" in result.evidence}
-    if singles:
-        calls = f"{max(singles)} calls timed one by one"
-        lines.insert(0, f"percentiles: of {calls}, where a sample holds several")
+    lines = _single_calls(results) + lines
     reasons = dict.fromkeys(
         (NOT_APPLICABLE if result.status is Status.NOT_APPLICABLE else "not run", result.error)
         for result in results
         if result.status in (Status.NOT_APPLICABLE, Status.NOT_RUN) and result.error
     )
     return lines + [f"{word}: {reason}" for word, reason in reasons]
+
+
+def _single_calls(results: Sequence[CaseResult]) -> list[str]:
+    """Which columns are of the pass of single calls, and what a reading of time after each does to a call."""
+    singles = [result for result in results if "single_calls" in result.evidence]
+    if not singles:
+        return []
+    asked = dict.fromkeys(word for result in singles for word in result.stats if word != "imbalance")
+    words = dict.fromkeys("percentiles" if word.startswith("p") else word for word in asked)
+    calls = max(result.evidence["single_calls"] for result in singles)
+    lines = [
+        f"{', '.join(words) or 'imbalance'}: of {calls} calls timed one by one, where a sample holds several"
+    ]
+    overheads = [at for result in singles if (at := result.evidence.get("timing_overhead_ns")) is not None]
+    if overheads:
+        us, cases = median(overheads) / NS_PER_US, len(overheads)
+        lines.append(
+            f"timing overhead: a call timed by itself takes {us:+.2f} us against the headline's"
+            + (f" (median of {cases} cases)" if cases > 1 else "")
+        )
+    return lines
 
 
 def _nothing_done(plan: Plan, results: Sequence[CaseResult]) -> list[str]:

@@ -38,7 +38,8 @@ class Kind(Enum):
 @dataclass(frozen=True)
 class Statistic:
     """One number of a case. ``of`` gives None where the series cannot tell it: with fewer samples than
-    ``least_samples`` ("n too small"), or where the values it needs were not kept.
+    ``least_samples`` ("n too small"), or where the values it needs were not kept. ``of_means``: samples that
+    are means over several calls tell it as well as single calls do.
     """
 
     word: str
@@ -46,6 +47,7 @@ class Statistic:
     title: str
     least_samples: int
     of: Callable[[Series], float | None]
+    of_means: bool = False
 
 
 def _cv(series: Series) -> float | None:
@@ -64,11 +66,25 @@ def _imbalance(series: Series) -> float | None:
 _TABLE: Final = {
     row.word: row
     for row in (
-        Statistic("avg", Kind.TIME, "mean over samples", 1, lambda s: math.fsum(s.worst) / len(s.worst)),
+        Statistic(
+            "avg",
+            Kind.TIME,
+            "mean over samples",
+            1,
+            lambda s: math.fsum(s.worst) / len(s.worst),
+            of_means=True,
+        ),
         Statistic("min", Kind.TIME, "smallest sample", 1, lambda s: float(s.worst.min())),
         Statistic("max", Kind.TIME, "largest sample", 1, lambda s: float(s.worst.max())),
         Statistic("cv", Kind.RATIO, "standard deviation over mean", 2, _cv),
-        Statistic("imbalance", Kind.TIME, "median over samples of slowest minus fastest rank", 1, _imbalance),
+        Statistic(
+            "imbalance",
+            Kind.TIME,
+            "median over samples of slowest minus fastest rank",
+            1,
+            _imbalance,
+            of_means=True,
+        ),
     )
 }
 _PERCENTILE: Final = re.compile(r"p(\d+(?:\.\d+)?)")

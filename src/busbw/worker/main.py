@@ -20,7 +20,6 @@ from busbw.model.result import CaseResult, Status
 from busbw.model.traffic import Burst
 from busbw.probes.host import read_processors
 from busbw.stats.percentile import least_samples
-from busbw.stats.statistic import parse_statistics
 from busbw.worker.agree import agreed
 from busbw.worker.cases import Session, grouping
 from busbw.worker.check_first import CheckFirst, Finder
@@ -30,6 +29,7 @@ from busbw.worker.hunt import Hunter, go_hunting
 from busbw.worker.measure import SINGLE_CALLS, Conditions
 from busbw.worker.pin import pin
 from busbw.worker.retain import Kept, rule
+from busbw.worker.summarize import statistics_in
 from busbw.world.base import World
 from busbw.world.clock import GlobalClock, synchronise
 from busbw.world.mpi import MpiWorld
@@ -158,17 +158,18 @@ def _conditions(plan: Plan, backend: Backend, world: World) -> Conditions:
 def _single_calls(plan: Plan) -> int:
     """How many calls (or groups of them) to time one by one: as many as -n says where the loop is
     nccl-tests' own, whose -I they are for, else what the highest percentile asked for needs, and as many more
-    as p99 has to spare for samples that are left out.
+    as p99 has to spare for samples that are left out. None where means over several calls tell all that was
+    asked for.
     """
     calls, group = plan.limits.calls, plan.options.aggregate
-    words = [word for word in plan.show if word.startswith("p")]
-    if not words or plan.options.graph or plan.limits.outer_iters or plan.backend == "null" or plan.streams:
+    rows = [row for row in statistics_in(plan.show) if not row.of_means]
+    if not rows or plan.options.graph or plan.limits.outer_iters or plan.backend == "null" or plan.streams:
         return 0
     if plan.timing.time.startswith("loop-") and calls is not None:
         return calls // group
     if group > 1:
         return 0
-    needed = max(row.least_samples for row in parse_statistics(" ".join(words)))
+    needed = max(row.least_samples for row in rows)
     return max(SINGLE_CALLS, math.ceil(needed * SINGLE_CALLS / least_samples(99)))
 
 

@@ -15,7 +15,7 @@ from busbw.model.sample import EXCLUDING, SampleFlag
 from busbw.stats import stopping
 from busbw.stats.interval import estimate
 from busbw.stats.outliers import exclude
-from busbw.stats.statistic import Series, parse_statistics
+from busbw.stats.statistic import Series, Statistic, parse_statistics
 from busbw.stats.verdict import judge
 from busbw.units import gb_per_s
 from busbw.worker.measure import Conditions, Samples, Taken
@@ -29,8 +29,6 @@ _HOST_BOUND: Final = 0.9
 # A span shorter than 20 times what two ranks' clocks may differ by tells little (measurement method: 5 %).
 _CLOCK_SHARE: Final = 0.05
 _LIMITED: Final = (StopReason.MAX_SAMPLES, StopReason.CASE_TIME, StopReason.BUDGET)
-# What means over several calls tell as well as single calls do.
-_OF_MEANS: Final = ("avg", "imbalance")
 _NOT_STATISTICS: Final = (*FIELD_WORDS, "timestamp", "memory")
 
 
@@ -142,14 +140,16 @@ def _statistics(show: tuple[str, ...], samples: Samples) -> dict[str, float | No
     # Of the time that the headline is made from; how far ranks are apart needs both ends of them.
     series = Series(across.headline[kept] / k)
     ends = Series(across.worst[kept] / k, across.best[kept] / k)
-    words = " ".join(word for word in show if word not in _NOT_STATISTICS)
-    rows = parse_statistics(words) if words else ()
     return {
-        row.word: None
-        if k > 1 and row.word not in _OF_MEANS
-        else row.of(ends if row.word == "imbalance" else series)
-        for row in rows
+        row.word: None if k > 1 and not row.of_means else row.of(ends if row.word == "imbalance" else series)
+        for row in statistics_in(show)
     }
+
+
+def statistics_in(show: tuple[str, ...]) -> tuple[Statistic, ...]:
+    """The statistics among the columns asked for."""
+    words = " ".join(word for word in show if word not in _NOT_STATISTICS)
+    return parse_statistics(words) if words else ()
 
 
 def _skew_ns(taken: Taken) -> float | None:

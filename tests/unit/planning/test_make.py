@@ -356,6 +356,8 @@ def test_unique_buffers_need_a_number_of_calls(changed: dict[str, object]) -> No
     ("changed", "show"),
     [
         ({}, ("p99", "imbalance", "n")),
+        ({"mode": "latency"}, ("p99", "skew", "imbalance", "n")),
+        ({"mode": "latency", "stats": ("n",)}, ("n",)),
         ({"stats": ("avg,p50", "P99.9")}, ("avg", "p50", "p99.9")),
         ({"stats": ("p99, n,,", " avg ")}, ("p99", "n", "avg")),
         ({"stats": ("first,skew,issue",)}, ("first", "skew", "issue")),
@@ -367,6 +369,12 @@ def test_unique_buffers_need_a_number_of_calls(changed: dict[str, object]) -> No
 )
 def test_columns(changed: dict[str, object], show: tuple[str, ...]) -> None:
     assert make_plan(OPERATIONS, settings(**changed), "mpi", 2).show == show
+
+
+@pytest.mark.parametrize("backend", ["nccl", "null"])
+def test_no_skew_is_promised_where_clocks_do_not_tell_it(backend: str) -> None:
+    asked = settings(mode="latency", backend=backend)
+    assert make_plan(OPERATIONS, asked, backend, 2).show == ("p99", "imbalance", "n")
 
 
 def test_evidence_is_known_words_and_nothing_that_cannot_be() -> None:

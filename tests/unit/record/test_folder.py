@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import re
 from datetime import UTC, datetime
@@ -79,6 +80,16 @@ def test_runs_of_the_same_second_are_ordered_by_when_they_were_written(tmp_path:
         folder = make(tmp_path, f"20260101-000000-all_reduce-{suffix}")
         os.utime(folder / RUN_FILE, (1000 - age, 1000 - age))
     assert [folder.name[-1] for folder in run_folders(tmp_path)] == ["c", "a", "b"]
+
+
+def test_a_run_with_a_name_of_somebodys_own_has_the_age_of_its_record(runs: Path) -> None:
+    for name, created in (("baseline", "2026-01-01T12:00:00+02:00"), ("20x-mine", "2026-01-03T00:00:00Z")):
+        make(runs, name)
+        (runs / name / RUN_FILE).write_text(json.dumps({"created": created}))
+    unreadable = make(runs, "zz-cut")
+    (unreadable / RUN_FILE).write_text("{")
+    os.utime(unreadable / RUN_FILE, (0, 0))
+    assert [folder.name for folder in run_folders(runs)] == ["20x-mine", SECOND, "baseline", FIRST, "zz-cut"]
 
 
 @pytest.mark.parametrize(

@@ -216,7 +216,7 @@ def test_the_table_has_the_columns_and_lines_that_were_asked_for(events: list[Ev
     out = shown("table", [*items[:-1], memory, items[-1]])[0]
     row = next(line for line in out.splitlines() if not line.startswith("#"))
     assert row.split()[5:9] == ["1.00", "1.0%", "1.50", "03:04:05.678"]
-    assert row.endswith("  contended stopped")
+    assert row.endswith("  contended(out) stopped(out)")
     assert any(line.startswith("# contended: more ranks than cores") for line in out.splitlines())
     assert any(line.startswith("# memory   buffers 4.0 KiB") for line in out.splitlines())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -117,8 +118,32 @@ def test_marks_follow_the_row_each_once() -> None:
     contended = replace(GOOD, marks=("contended", "stopped"))
     wrong = replace(WRONG, marks=("stopped", "user-op"))
     row, plain = table.row(case(), (contended, wrong)), table.row(case(), (GOOD, WRONG))
-    assert row == f"{plain.removesuffix('  WRONG')}  WRONG contended stopped user-op"
+    assert row == f"{plain.removesuffix('  WRONG')}  WRONG contended(out) stopped user-op(in)"
     assert table.row(case(), (GOOD, replace(WRONG, status=Status.GOOD, wrong=0))).endswith("0")
+
+
+def test_a_mark_says_whose_it_is_only_beside_another_measured_placement() -> None:
+    marked = replace(GOOD, marks=("stopped",))
+    assert table.row(case(), (GOOD, marked)).endswith("  stopped(in)")
+    assert table.row(case(), (marked, NOT_APPLICABLE)).endswith("  stopped")
+    assert table.row(case(), (marked,)).endswith("  stopped")
+
+
+@pytest.mark.parametrize(
+    ("stats", "words"),
+    [
+        ({"p50": 1.0, "p99": 2.0, "imbalance": 0.5}, "percentiles"),
+        ({"max": 9.0, "p99": 2.0}, "max, percentiles"),
+    ],
+)
+def test_columns_of_single_calls_are_said_with_what_timing_them_adds(stats: Any, words: str) -> None:
+    evidence = {"single_calls": 320, "timing_overhead_ns": 3_500.0}
+    single = replace(GOOD, stats=stats, evidence=evidence)
+    slower = replace(single, evidence={**evidence, "timing_overhead_ns": 4_500.0})
+    said = f"{words}: of 320 calls timed one by one, where a sample holds several"
+    adds = "timing overhead: a call timed by itself takes {} us against the headline's"
+    assert table.explanations([single]) == [said, adds.format("+3.50")]
+    assert table.explanations([single, slower, GOOD]) == [said, adds.format("+4.00") + " (median of 2 cases)"]
 
 
 @pytest.mark.parametrize("show", [(), ("p99", "imbalance", "n"), ("timestamp", "first", "skew", "issue")])

@@ -275,13 +275,15 @@ def test_ranks_of_several_hosts_on_one_gpu_are_marked(
         (("p99",), CallOptions(), "mpi", 320),
         (("n", "p50"), CallOptions(), "nccl", 320),
         (("p50", "p99.9"), CallOptions(), "mpi", 3206),
-        (("n", "imbalance"), CallOptions(), "mpi", 0),
+        (("n", "imbalance", "avg"), CallOptions(), "mpi", 0),
+        (("max",), CallOptions(), "mpi", 320),
+        (("min", "cv"), CallOptions(), "nccl", 320),
         (("p99",), CallOptions(aggregate=2), "nccl", 0),
         (("p99",), CallOptions(graph=1), "nccl", 0),
         (("p99",), CallOptions(), "null", 0),
     ],
 )
-def test_single_calls_are_timed_where_percentiles_are_shown(
+def test_single_calls_are_timed_where_what_is_shown_needs_them(
     on_ranks: OnRanks,
     monkeypatch: pytest.MonkeyPatch,
     scripted: Any,
