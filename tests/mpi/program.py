@@ -7,12 +7,13 @@ cases are summed once. Ranks here outnumber the cores of a small machine, where 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ import numpy as np
 from busbw_testing.identities import identity_bits
 
 from busbw._native import core
+from busbw.backends import mpi as mpi_backend
 from busbw.backends import mpi_limits
 from busbw.backends.mpi import MpiBackend, MpiCase
 from busbw.model.case import Case
@@ -46,6 +48,8 @@ FEW_TYPES: Final = ("int8", "float", "half")
 ALL_ROOTS_UP_TO: Final = 5
 REAL_LIMIT: Final = mpi_limits.INT_MAX
 ALIGNED: Final = CallOptions()
+# How many arguments they take; the first two are the send and the receive buffer.
+REDUCTIONS: Final = {"MPI_Allreduce": 6, "MPI_Reduce_scatter_block": 6, "MPI_Reduce": 7}
 
 
 def lost(failure: PeerFailure) -> None:
@@ -76,13 +80,14 @@ def cases_of(
 
 @dataclass(frozen=True)
 class Fault:
-    """``before`` and ``after`` run around the call; without ``calls`` nothing is called."""
+    """``before`` and ``after`` run around the call; without ``calls`` nothing is called before the check."""
 
     name: str
     before: Callable[[MpiCase], None] = lambda prepared: None
     after: Callable[[MpiCase], None] = lambda prepared: None
     calls: bool = True
     swapped: bool = False
+    within: bool = False  # in the library, where the call as it is checked meets it
 
 
 def memory_at(address: int, size_bytes: int) -> np.ndarray:
@@ -127,6 +132,7 @@ FAULTS: Final = (
     Fault("two swapped ranks", swapped=True),  # neither is the root: from 3 ranks on
 )
 NO_FAULT: Final = Fault("none")
+AS_A_RUN_CHECKS: Final = Fault("none, checked as a run does", calls=False, within=True)
 
 
 # ---- checks -----------------------------------------------------------------------------------------------
@@ -164,7 +170,7 @@ def votes_of(
         elif fault.calls:
             prepared.run(0)
         fault.after(prepared)
-        found = prepared.check(SEED + number, 0)
+        found = prepared.run_checked(SEED + number, 0) if fault.within else prepared.check(SEED + number, 0)
         votes[number, world.rank] = found.wrong, found.digest >> 32, found.digest & 2**32 - 1
         prepared.close()
     if swapped_comm is not None:
@@ -293,6 +299,57 @@ def faults(world: MpiWorld) -> dict[str, Any]:
     return out
 
 
+def library_faults(world: MpiWorld) -> dict[str, Any]:
+    """A library whose reductions flip the lowest bit of their result, on the last rank or on all: cases
+    tried, those in which it went unnoticed, and those that are found wrong without it.
+    """
+    rows = [row for row in COLLECTIVES if row.reducing]
+    cases = cases_of(world.size, (SIZE_BYTES,), rows=rows, roots=(world.size - 1,))
+    out: dict[str, Any] = {"cases": len(cases)}
+    for name, where in (("nowhere", ()), ("the last rank", (world.size - 1,)), ("all", range(world.size))):
+        found = []
+        for dtype in DATA_TYPES:
+            of_type = [case for case in cases if case.dtype == dtype.name]
+            with lowest_bit_flipped(dtype.size_bytes if world.rank in where else 0):
+                backend = connected(world, of_type)
+                wrong, _ = votes_of(world, backend, of_type, AS_A_RUN_CHECKS)
+                backend.close()
+            is_wrong = wrong.any(axis=1)
+            odd = [of_type[number] for number in np.flatnonzero(~is_wrong if where else is_wrong)]
+            found += [[case.collective, case.dtype, case.op, case.placement] for case in odd]
+        out[name] = found
+    return out
+
+
+@contextlib.contextmanager
+def lowest_bit_flipped(type_bytes: int) -> Iterator[None]:
+    """The library's reductions flip that bit of their first element; none where ``type_bytes`` is 0."""
+    real, kept = mpi_backend.required_address, []
+
+    def flipping(mpi: Any, name: str) -> int:
+        arguments = REDUCTIONS.get(name.removesuffix("_c"), 0)
+        if not (arguments and type_bytes):
+            return real(mpi, name)
+        # Handles and counts are at most as wide as pointers, and travel like them.
+        kind = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_size_t] * arguments)
+        function = kind(real(mpi, name))
+
+        def call(send: int, recv: int, *more: int) -> int:
+            code = function(send, recv, *more)
+            if recv:  # only the root of a reduce has a result
+                memory_at(recv, type_bytes)[0] ^= 1
+            return int(code)
+
+        kept.append(kind(call))
+        return ctypes.cast(kept[-1], ctypes.c_void_p).value or 0
+
+    mpi_backend.required_address = flipping
+    try:
+        yield
+    finally:
+        mpi_backend.required_address = real
+
+
 def large(world: MpiWorld) -> dict[str, Any]:
     """As if an int held 3: the large-count calls with all types, reductions, placements; or the refusals."""
     mpi_limits.INT_MAX = 3  # type: ignore[misc]
@@ -342,7 +399,9 @@ def barrier(world: MpiWorld) -> dict[str, Any]:
     return {"clocks": world.sum(clocks).tolist(), "isolated_ns": isolated.elapsed_ns.tolist()}
 
 
-TASKS: Final = {task.__name__: task for task in (grid, slots, damage, faults, large, huge, barrier)}
+TASKS: Final = {
+    task.__name__: task for task in (grid, slots, damage, faults, library_faults, large, huge, barrier)
+}
 
 
 def main() -> None:

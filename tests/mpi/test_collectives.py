@@ -134,6 +134,15 @@ def test_two_swapped_ranks_are_caught_wherever_they_change_the_result(ranks: int
 
 
 @bundled_mpi
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+@pytest.mark.parametrize("where", ["the last rank", "all"])
+def test_the_lowest_bit_of_a_librarys_result_is_checked_in_every_reduction(ranks: int, where: str) -> None:
+    caught = found("library_faults", ranks)
+    assert caught["cases"] == TYPES * REDUCING
+    assert (caught["nowhere"], caught[where]) == ([], [])
+
+
+@bundled_mpi
 def test_counts_beyond_int_go_through_the_large_count_functions() -> None:
     large = found("large", 2)
     assert large["refused"] == {}

@@ -115,6 +115,10 @@ _SIGNATURES: Final = {
         (_P, ctypes.POINTER(Pattern), ctypes.POINTER(Region), ctypes.POINTER(CheckResult)),
     ),
     "busbw_premul_scalar": (ctypes.c_int32, (ctypes.c_int32, ctypes.c_uint32, _P)),
+    "busbw_scale": (
+        ctypes.c_int32,
+        (ctypes.c_int32, ctypes.c_int32, _P, _P, _I64, ctypes.c_uint32, ctypes.c_uint32),
+    ),
     "busbw_mpi_user_function": (_P, (ctypes.c_int32, ctypes.c_int32, ctypes.c_int32)),
     "busbw_mpi_call": (_P, (ctypes.POINTER(MpiSpec),)),
     "busbw_mpi_parts": (_P, (_P, ctypes.c_int32, _P)),
@@ -173,6 +177,11 @@ def premul_scalar(dtype: int, rank: int) -> bytes:
     if _core.busbw_premul_scalar(dtype, rank, out) != 0:
         raise ValueError(f"no element type {dtype}")
     return bytes(out)
+
+
+def scale(dtype: int, op: int, address: int, count: int, rank: int, ranks: int) -> None:
+    """Do in place what a call with this reduction does beside MPI's sum; see ``native/user_ops.hpp``."""
+    _require_ok(_core.busbw_scale(dtype, op, address, address, count, rank, ranks))
 
 
 def mpi_user_function(dtype: int, op: int, *, large: bool) -> int:

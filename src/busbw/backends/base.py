@@ -95,6 +95,11 @@ class PreparedCase(Protocol):
     def run(self, slot: int, calls: int = 1) -> None:
         """Issue ``calls`` calls and wait for them, untimed."""
 
+    def run_checked(self, seed: int, slot: int) -> CheckOutcome:
+        """Issue one call on what ``load`` put there, and compare: as ``run`` and ``check``, and what only
+        the call's own parts tell.
+        """
+
     def time(self, lead: int, samples: int, k: int) -> Look:
         """Time ``samples`` x ``k`` back-to-back calls, behind ``lead`` untimed ones without a gap."""
 

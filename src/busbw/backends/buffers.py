@@ -184,16 +184,16 @@ class HostChecked:
     def load(self, at: int) -> None:
         """See CaseBuffers.load; ``at`` is the slot's offset in bytes."""
         buffers = self._buffers
-        for region in _pieces(buffers.case.row.receives(buffers.shape, buffers.role)):
+        for region in pieces(buffers.case.row.receives(buffers.shape, buffers.role)):
             self._write(buffers.recv + at, region, ~values.contents(self._source, region))
-        for region in _pieces(buffers.case.row.sends(buffers.shape, buffers.role)):
+        for region in pieces(buffers.case.row.sends(buffers.shape, buffers.role)):
             self._write(buffers.send + at, region, values.contents(self._source, region))
 
     def check(self, at: int) -> CheckOutcome:
         """See CaseBuffers.check."""
         buffers = self._buffers
         wrong, first, digest = 0, -1, 0
-        for region in _pieces(buffers.case.row.receives(buffers.shape, buffers.role)):
+        for region in pieces(buffers.case.row.receives(buffers.shape, buffers.role)):
             place = buffers.recv + at + region.offset * self._type_bytes
             actual = self._memory.read(place, region.count * self._type_bytes).view(self._source.unsigned)
             bad = np.flatnonzero(values.wrong_elements(self._source, region, actual))
@@ -209,7 +209,7 @@ class HostChecked:
         self._memory.write(address + region.offset * self._type_bytes, bits.view(np.uint8))
 
 
-def _pieces(regions: Iterable[Region]) -> Iterable[Region]:
+def pieces(regions: Iterable[Region]) -> Iterable[Region]:
     """Regions cut so that their values on all ranks fit into memory."""
     for region in regions:
         for start in range(0, region.count, _PIECE_ELEMENTS):

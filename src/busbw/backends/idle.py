@@ -31,6 +31,11 @@ class WithoutData:
     def run(self, slot: int, calls: int = 1) -> None:
         """Nothing."""
 
+    def run_checked(self, seed: int, slot: int) -> CheckOutcome:
+        """See PreparedCase."""
+        self.run(slot)
+        return self.check(seed, slot)
+
     def close(self) -> None:
         """Nothing."""
 

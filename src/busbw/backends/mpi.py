@@ -12,8 +12,9 @@ from typing import Any, Final
 import numpy as np
 
 from busbw._native import core
-from busbw.backends.base import CallFailed, DeviceState, Identity, Int64Array, Look, Pairs
+from busbw.backends.base import CallFailed, CheckOutcome, DeviceState, Identity, Int64Array, Look, Pairs
 from busbw.backends.buffers import BufferPair, CaseBuffers, checkable
+from busbw.backends.divided import check_sums, divide
 from busbw.backends.host_memory import HostMemory
 from busbw.backends.idle import IdleCase
 from busbw.backends.mpi_handles import DATATYPES, OwnHandles, address, required_address, symbol
@@ -29,6 +30,7 @@ from busbw.backends.mpi_limits import (
 from busbw.backends.parts import CheckedParts, PartedBuffers
 from busbw.backends.ranges import ranged
 from busbw.backends.segments import gathered_offset, native_segments
+from busbw.backends.values import EXACT
 from busbw.model.case import Case
 from busbw.model.collective import Role, collective
 from busbw.model.datatype import reduce_op
@@ -77,6 +79,7 @@ class MpiCase(CheckedParts):
         self.buffers, self.spec = parts.parts[0], specs[0]
         self.slots = self.buffers.slots
         self._parts = parts
+        self._sum = _sum_of_mean(parts, specs)
         calls = [core.Call.mpi(spec) for spec in specs]
         self._call = calls[0] if len(calls) == 1 else core.Call.mpi_parts(calls, wait)
         test, pause_ns = sleep
@@ -90,6 +93,19 @@ class MpiCase(CheckedParts):
         with _translated():
             for _ in range(calls):
                 self._call.issue(slot)
+
+    def run_checked(self, seed: int, slot: int) -> CheckOutcome:
+        """See PreparedCase. A mean is taken in its two steps: MPI's sum is looked at before it is divided."""
+        if self._sum is None:
+            return super().run_checked(seed, slot)
+        with _translated():
+            self._sum.issue(slot)
+        wrong, first = check_sums(self.buffers, slot)
+        divide(self.buffers, slot)
+        found = self.check(seed, slot)
+        # A wrong mean has a wrong sum, or all means are wrong: the larger number counts both.
+        firsts = [place for place in (first, found.first_offset) if place >= 0]
+        return CheckOutcome(max(wrong, found.wrong), min(firsts, default=-1), found.digest)
 
     def time(self, lead: int, samples: int, k: int) -> Look:
         """See PreparedCase."""
@@ -116,6 +132,8 @@ class MpiCase(CheckedParts):
     def close(self) -> None:
         """See PreparedCase."""
         self._call.close()
+        if self._sum is not None:
+            self._sum.close()
 
 
 class MpiBackend:
@@ -295,6 +313,17 @@ class MpiBackend:
         if self._comm is not None:
             self._comm.Free()
         self._pair.release()
+
+
+def _sum_of_mean(parts: PartedBuffers, specs: Sequence[core.MpiSpec]) -> core.Call | None:
+    """The call of a mean without its division; None where nothing is divided, or nothing is known of the
+    sums. A call with a mean has no parts.
+    """
+    if parts.case.op != "avg" or parts.parts[0].data != EXACT or len(specs) > 1:
+        return None
+    spec = core.MpiSpec.from_buffer_copy(specs[0])
+    spec.scale_op = _NO_SCALE
+    return core.Call.mpi(spec)
 
 
 def _arguments(case: Case, buffers: CaseBuffers, in_place: int) -> Mapping[str, tuple[int, int]]:

@@ -86,6 +86,15 @@ class CheckedParts:
         """See PreparedCase."""
         return self._parts.check(seed, slot)
 
+    def run(self, slot: int, calls: int = 1) -> None:
+        """See PreparedCase."""
+        raise NotImplementedError
+
+    def run_checked(self, seed: int, slot: int) -> CheckOutcome:
+        """See PreparedCase."""
+        self.run(slot)
+        return self.check(seed, slot)
+
     def tensors(self, seed: int, slot: int, first_wrong: int) -> bytes:
         """See PreparedCase."""
         return self._parts.tensors(seed, slot, first_wrong)

@@ -54,6 +54,11 @@ class StreamCase:
         """One call of every stream, at once."""
         self._step.run(slot)
 
+    def run_checked(self, seed: int, slot: int) -> CheckOutcome:
+        """See PreparedCase."""
+        self.run(slot)
+        return self.check(seed, slot)
+
 
 class PreparedStep:
     """One case of every stream, ready to be issued at once on this rank, which may sit out of some."""

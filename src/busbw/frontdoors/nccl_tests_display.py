@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections import Counter
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -32,6 +33,7 @@ from busbw.frontdoors.renamed import renamed_event
 from busbw.model.case import Case
 from busbw.model.collective import Role
 from busbw.model.event import Event, EventKind
+from busbw.model.mark import meaning
 from busbw.model.plan import Plan
 from busbw.model.record import RankInfo, WorldInfo
 from busbw.model.result import CaseResult, Status
@@ -61,6 +63,8 @@ class NcclTestsDisplay:
         self._memory: dict[str, int] = {}
         self._errors: list[str] = []
         self._excluded: list[int] = []  # samples left out of a mean, of the cases that miss some
+        self._marks = Counter[str]()
+        self._cases = 0
         self._status: int | None = None
         self._maxbytes = line.options.maxbytes
 
@@ -138,6 +142,8 @@ class NcclTestsDisplay:
             return
         found = figures(case, result, self._first(), self._line.options.average)
         self._pair.append((case, self._with_iterations(found, case, result)))
+        self._cases += 1
+        self._marks.update(result.marks)
         if result.excluded:
             self._excluded.append(result.excluded)
         if result.status is Status.FAILED:
@@ -219,7 +225,7 @@ class NcclTestsDisplay:
 
     def _end(self, code: ExitCode, folder: str) -> None:
         if self._errors or code not in _JUDGED:
-            self._say_folder(folder)
+            self._say_notes(folder)
             return
         average = sum(self._bandwidths) / len(self._bandwidths) if self._bandwidths else None
         minimum = self._variables.min_bandwidth
@@ -233,9 +239,11 @@ class NcclTestsDisplay:
             self._print(f" .. {host} pid {os.getpid()}: Test failure busbw:{self._status}")
         if self._json is not None:
             self._json.end(self._wrong, average, minimum)
-        self._say_folder(folder)
+        self._say_notes(folder)
 
-    def _say_folder(self, folder: str) -> None:
+    def _say_notes(self, folder: str) -> None:
+        for mark, count in self._marks.items():
+            print(f"busbw: marked {mark}, {count} of {self._cases} cases: {meaning(mark)}", file=self._err)
         if self._excluded:
             print(
                 f"busbw: times are without {sum(self._excluded)} samples of {len(self._excluded)} cases, in"

@@ -50,8 +50,9 @@ def swept(operations: tuple[str, ...], settings: RunSettings, backend: str, rank
     smallest, largest = pattern.group_sizes[0], pattern.group_sizes[-1]
     grid = Grid(
         collectives=[collective(name) for name in names],
-        data_types=DATA_TYPES if types == [ALL] else [data_type(name) for name in types],
-        reduce_ops=REDUCE_OPS if ops == [ALL] else [reduce_op(name) for name in ops],
+        # What is named twice, also by an alias, is measured once.
+        data_types=DATA_TYPES if types == [ALL] else list(dict.fromkeys(map(data_type, types))),
+        reduce_ops=REDUCE_OPS if ops == [ALL] else list(dict.fromkeys(map(reduce_op, ops))),
         roots=_roots(settings.root, smallest),
         sizes_bytes=_sizes(settings, first, last),
         lenient=types == [ALL],
@@ -115,7 +116,10 @@ def _range(settings: RunSettings) -> tuple[int, int]:
     """First and last size: one of the two alone is both."""
     first = settings.minbytes or settings.maxbytes or DEFAULT_MIN_BYTES
     last = settings.maxbytes or settings.minbytes or DEFAULT_MAX_BYTES
-    return parse_size(first, "-b"), parse_size(last, "-e")
+    return (
+        parse_size(first, "-b" if settings.minbytes else "-e"),
+        parse_size(last, "-e" if settings.maxbytes else "-b"),
+    )
 
 
 def _sizes(settings: RunSettings, first: int, last: int) -> tuple[int, ...]:
@@ -132,6 +136,6 @@ def _roots(text: str, ranks: int) -> list[int]:
     if words in ([ALL], ["-1"]):
         return list(range(ranks))
     try:
-        return [int(word) for word in words]
+        return list(dict.fromkeys(map(int, words)))
     except ValueError as error:
         raise UsageError(f"not a root: {text!r}", hint="give ranks separated by commas, or all") from error

@@ -29,14 +29,11 @@ class Checkable(Protocol):
     def load(self, seed: int, slot: int) -> None:
         """See PreparedCase."""
 
-    def check(self, seed: int, slot: int) -> CheckOutcome:
-        """See PreparedCase."""
-
     def tensors(self, seed: int, slot: int, first_wrong: int) -> bytes:
         """See PreparedCase."""
 
-    def run(self, slot: int) -> None:
-        """Issue one call and wait for it, untimed."""
+    def run_checked(self, seed: int, slot: int) -> CheckOutcome:
+        """See PreparedCase."""
 
 
 @dataclass(frozen=True)
@@ -75,8 +72,7 @@ def verify(
         slot = i % prepared.slots
         prepared.load(check_seed, slot)
         world.barrier()
-        prepared.run(slot)
-        outcome = prepared.check(check_seed, slot)
+        outcome = prepared.run_checked(check_seed, slot)
         votes = np.zeros((world.size, _FIELDS), np.int64)
         votes[world.rank] = (
             outcome.wrong,

@@ -23,6 +23,7 @@ from busbw.frontdoors.nccl_tests_json import open_new
 from busbw.frontdoors.nccl_tests_settings import operation, run_settings
 from busbw.model.collective import Role
 from busbw.model.event import EventKind, event
+from busbw.model.mark import meaning
 from busbw.model.plan import Plan
 from busbw.model.record import Method, RankInfo, WorldInfo
 from busbw.model.result import CaseResult, GroupResult, Status, WrongData
@@ -148,6 +149,17 @@ def test_samples_that_are_left_out_of_a_mean_are_said(tmp_path: Path) -> None:
     shown.handle("case", result=good(1, 100.0, excluded=1))
     shown.end()
     assert "times are without 3 samples of 2 cases" in shown.err.getvalue()
+
+
+def test_what_a_row_must_not_be_read_without_is_said_on_standard_error(tmp_path: Path) -> None:
+    shown = start(tmp_path, "-b", "1M", "-e", "1M")
+    shown.handle("case", result=good(0, 100.0, marks=("contended", "user-op")))
+    shown.handle("case", result=good(1, 100.0, marks=("contended",)))
+    shown.end()
+    said = shown.err.getvalue()
+    assert f"busbw: marked contended, 2 of 2 cases: {meaning('contended')}\n" in said
+    assert f"busbw: marked user-op, 1 of 2 cases: {meaning('user-op')}\n" in said
+    assert "contended" not in shown.out.getvalue()
 
 
 def test_the_heading_with_iterations_and_stamps() -> None:

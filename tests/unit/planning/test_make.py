@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -196,11 +197,24 @@ def test_all_of_everything() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "roots"), [("all", [0, 1, 2]), ("-1", [0, 1, 2]), ("2,0", [2, 0]), (" 1 , ", [1])]
+    ("text", "roots"),
+    [("all", [0, 1, 2]), ("-1", [0, 1, 2]), ("2,0", [2, 0]), (" 1 , ", [1]), ("0,0,1", [0, 1])],
 )
 def test_roots(text: str, roots: list[int]) -> None:
     plan = make_plan(("broadcast",), settings(root=text, maxbytes="8"), "nccl", 3)
     assert [case.root for case in plan.cases[::2]] == roots
+
+
+def test_what_is_named_twice_is_measured_once() -> None:
+    settings = RunSettings(minbytes="64", datatype="half,fp16,float,fp32", op="sum,sum")
+    kinds = [(case.dtype, case.op) for case in make_plan(("all_reduce",), settings, "mpi", 2).cases[::2]]
+    assert kinds == [("half", "sum"), ("float", "sum")]
+
+
+@pytest.mark.parametrize(("given", "flag"), [({"maxbytes": "100MB"}, "-e"), ({"minbytes": "1MB"}, "-b")])
+def test_a_size_that_is_none_is_of_the_flag_that_was_given(given: dict[str, Any], flag: str) -> None:
+    with pytest.raises(UsageError, match=f"^{flag}: ambiguous size"):
+        make_plan(("all_reduce",), RunSettings(**given), "mpi", 2)
 
 
 def test_all_is_a_word_for_itself() -> None:

@@ -116,6 +116,10 @@ class ScriptedCase:
         self.log.append(("check", seed, slot))
         return self.check_outcomes.pop(0) if self.check_outcomes else CheckOutcome(0, -1, 0)
 
+    def run_checked(self, seed: int, slot: int) -> CheckOutcome:
+        self.run(slot)
+        return self.check(seed, slot)
+
     def time(self, lead: int, samples: int, k: int) -> Look:
         self.log.append(("time", lead, samples, k))
         self.done += lead
