@@ -265,8 +265,8 @@ class RunSettings(PreflightSettings, PatternSettings):
             negative="",
             show_default=False,
             group=OUTPUT,
-            help="The columns, in place of p99, imbalance and n (latency on CPUs: skew too): avg, min, max, p50, p99, p99.9 (any pNN),"
-            " cv, imbalance, n, issue, skew, first, in, out, algorithm, channels, overlap.",
+            help="The columns, in place of p99, imbalance and n (latency on CPUs: skew too): avg, min, max,"
+            " p50, p99, p99.9 (any pNN), cv, imbalance, n, issue, skew, first, in, out, algorithm, channels, overlap.",
         ),
     ] = ()
     expect: Annotated[
