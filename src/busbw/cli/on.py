@@ -21,7 +21,7 @@ from busbw.launchers.settle import settle
 from busbw.launchers.variables import library_folders, read_variables
 from busbw.model.event import Emit, Event, EventKind, event
 from busbw.planning.json_file import INLINE, read_text
-from busbw.planning.make import make_plan, without_pattern
+from busbw.planning.make import check_words
 from busbw.planning.preflight import asked_words
 from busbw.planning.streams import FILES, with_files
 from busbw.preflight.exchange import refusal_of
@@ -62,8 +62,7 @@ def run_on(
     that is shown; ``before`` was found earlier and belongs into the record. Raises BusbwError for everything
     that ends it before it starts.
     """
-    words = settings if settings.ranks is not None else without_pattern(settings)
-    make_plan(operations, words, "null", max(settings.ranks or 1, 1))  # a typo must not wait for a queue
+    check_words(operations, settings, 1)
     settings = _with_files(settings)
     check_references(settings)
     if settings.launches != 1:

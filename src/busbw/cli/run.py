@@ -16,7 +16,7 @@ from busbw.cli.judged import Ended, check_references, judged
 from busbw.errors import BusbwError, ExitCode, UsageError
 from busbw.launchers.variables import read_here
 from busbw.model.event import Emit
-from busbw.planning.make import make_plan, without_pattern
+from busbw.planning.make import check_words, make_plan
 from busbw.probes.backends import choose_backend
 from busbw.record.folder import NSYS_FOLDER
 from busbw.worker.profile import TOOL, profile_words, profiler_environ
@@ -81,9 +81,7 @@ def run(
             )
         _refuse_own_profiler(identity, settings)
         return _join(identity, operations, settings, argv)
-    # Everything about the words first: a typo must not wait for, or hide behind, the machine.
-    words = settings if settings.ranks is not None else without_pattern(settings)
-    make_plan(operations, words, "null", _least_ranks(settings))
+    check_words(operations, settings, _least_ranks(settings))
     check_references(settings)
     backend = choose_backend(settings.backend, settings.nccl or None)
     ranks = (identity.size if identity is not None else None) or rank_count(settings.ranks, backend)

@@ -111,6 +111,16 @@ def _evidence(settings: RunSettings) -> tuple[str, ...]:
     return tuple(words)
 
 
+def check_words(operations: tuple[str, ...], settings: RunSettings, ranks: int) -> None:
+    """A first look at a command line, before machine and ranks are known: a typo must not wait for, or hide
+    behind, a queue or a machine, nor what a backend that is named does not have. ``ranks`` are the least that
+    there will be. Raises UsageError.
+    """
+    words = settings if settings.ranks is not None else without_pattern(settings)
+    backend = "null" if settings.backend == "auto" else settings.backend
+    make_plan(operations, words, backend, max(settings.ranks or 1, ranks))
+
+
 def without_pattern(settings: RunSettings) -> RunSettings:
     """The settings less what depends on the number of ranks: for a first look at a command line."""
     streams = without_ranks(settings.streams) if settings.streams else ""

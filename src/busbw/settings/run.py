@@ -266,7 +266,8 @@ class RunSettings(PreflightSettings, PatternSettings):
             show_default=False,
             group=OUTPUT,
             help="The columns, in place of p99, imbalance and n (latency on CPUs: skew too): avg, min, max,"
-            " p50, p99, p99.9 (any pNN), cv, imbalance, n, issue, skew, first, in, out, algorithm, channels, overlap.",
+            " p50, p99, p99.9 (any pNN), cv, imbalance, n, issue, skew, first, in, out, algorithm, channels,"
+            " overlap.",
         ),
     ] = ()
     expect: Annotated[

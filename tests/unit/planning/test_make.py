@@ -13,7 +13,7 @@ from busbw.errors import UsageError
 from busbw.model.collective import COLLECTIVES
 from busbw.model.datatype import DATA_TYPES, REDUCE_OPS
 from busbw.model.plan import CallOptions, Limits
-from busbw.planning.make import make_plan
+from busbw.planning.make import check_words, make_plan
 from busbw.settings.run import RunSettings
 
 OPERATIONS = ("all_reduce",)
@@ -400,3 +400,20 @@ def test_evidence_is_known_words_and_nothing_that_cannot_be() -> None:
     ):
         with pytest.raises(UsageError, match=words):
             make_plan(OPERATIONS, wrong, "mpi", 4)
+
+
+# ---- words alone ----------------------------------------------------------------------------------------
+
+
+def test_what_a_named_backend_lacks_is_known_before_there_are_ranks() -> None:
+    lacking = settings(backend="nccl", datatype="int16,float")
+    with pytest.raises(UsageError, match="NCCL has no 16-bit integers"):
+        check_words(("all_reduce",), lacking, 1)
+    check_words(("all_reduce",), replace(lacking, backend="auto"), 1)  # CPU ranks have them
+    check_words(("all_gather",), lacking, 1)
+
+
+def test_roots_need_the_ranks_that_there_will_be() -> None:
+    with pytest.raises(UsageError, match="root"):
+        check_words(("broadcast",), settings(root="3"), 1)
+    check_words(("broadcast",), settings(root="3"), 4)
