@@ -113,6 +113,8 @@ _SIGNATURES: Final[dict[str, tuple[Any, ...]]] = {
     "nvmlDeviceGetMemoryInfo": (_handle, POINTER(_Memory)),
     "nvmlDeviceGetClockInfo": (_handle, c_int, POINTER(c_uint)),
     "nvmlDeviceGetMaxClockInfo": (_handle, c_int, POINTER(c_uint)),
+    "nvmlDeviceGetApplicationsClock": (_handle, c_int, POINTER(c_uint)),
+    "nvmlDeviceGetDefaultApplicationsClock": (_handle, c_int, POINTER(c_uint)),
     "nvmlDeviceGetCurrentClocksEventReasons": (_handle, POINTER(c_ulonglong)),
     "nvmlDeviceGetCurrentClocksThrottleReasons": (_handle, POINTER(c_ulonglong)),
     "nvmlDeviceGetNvLinkState": (_handle, c_uint, POINTER(c_int)),
@@ -193,6 +195,13 @@ class Nvml:
     def max_clock_mhz(self, device: int, clock: int) -> int | None:
         """Highest clock of CLOCK_SM or CLOCK_MEMORY, in MHz."""
         return self._uint("nvmlDeviceGetMaxClockInfo", device, clock)
+
+    def applications_clock_mhz(self, device: int, clock: int) -> tuple[int | None, int | None]:
+        """(clock of applications, its default) in MHz; `nvidia-smi -ac` sets the first."""
+        return (
+            self._uint("nvmlDeviceGetApplicationsClock", device, clock),
+            self._uint("nvmlDeviceGetDefaultApplicationsClock", device, clock),
+        )
 
     def clock_limits(self, device: int) -> tuple[str, ...] | None:
         """Why the clocks are not higher now (nvmlClocksEventReasons); empty: nothing holds them back."""

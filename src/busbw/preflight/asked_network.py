@@ -8,6 +8,7 @@ from functools import partial
 from typing import Final
 
 from busbw.model.finding import Finding, Severity
+from busbw.preflight.environment import CONFIG
 from busbw.preflight.facts import NodeFacts
 from busbw.preflight.nccl_log import NcclUse
 from busbw.preflight.network import fabric
@@ -44,25 +45,31 @@ def is_network(network: str, wanted: str) -> bool:
     return network == wanted or (pattern is not None and pattern.fullmatch(network) is not None)
 
 
+# What says which network is to be used: variables, and words of --expect-use.
+_NAMING: Final = ("NCCL_NET", "NCCL_NET_PLUGIN", "net", "provider", "FI_PROVIDER", "OFI_NCCL_PROTOCOL")
+
+
 def network(used: Used) -> Iterator[Finding]:
     """The network that was asked for is the one in use."""
-    wanted = used.gathered.wants("net")
-    for variable in ("NCCL_NET", "NCCL_NET_PLUGIN", ""):
-        wrong = used.ranks(partial(_is_other_network, used, wanted, variable))
+    for name in _NAMING:
+        wrong = used.ranks(partial(_is_other_network, used, name))
         if not wrong:
             continue
-        first = used.uses[wrong[0]]
-        asked = f"{variable}={used.of(variable, wrong[0])}" if variable else f"net={wanted}"
-        value = used.of(variable, wrong[0]) if variable else wanted
+        value = _asked(used, name, wrong[0])
         yield about(
             used,
             Severity.ERROR,
-            f"{asked} is asked for, and NCCL uses {first.network}",
+            f"{name}={value} is asked for, and NCCL uses {used.uses[wrong[0]].network}",
             wrong,
             evidence=said(used, wrong, partial(_reasons, value)),
             hint=_HINTS.get(value.lower(), _PLUGIN_HINT),
         )
         return
+
+
+def _asked(used: Used, name: str, rank: int) -> str:
+    """The value of a variable, or of a word of --expect-use."""
+    return used.gathered.wants(name) if name.islower() else used.of(name, rank)
 
 
 def _reasons(asked: str, rank: int, use: NcclUse) -> Iterator[str]:  # noqa: ARG001 (as ``said`` calls it)
@@ -78,20 +85,33 @@ def _reasons(asked: str, rank: int, use: NcclUse) -> Iterator[str]:  # noqa: ARG
     yield from use.warnings
 
 
-def _is_other_network(used: Used, wanted: str, variable: str, rank: int, use: NcclUse) -> bool:
-    network_ = use.network.lower()
-    if not network_:
+def _is_other_network(used: Used, name: str, rank: int, use: NcclUse) -> bool:
+    network_, value = use.network.lower(), _asked(used, name, rank).lower()
+    if not network_ or not value:
         return False
-    if not variable:
-        return bool(wanted) and not is_network(network_, wanted)
-    value = used.of(variable, rank).lower()
-    if variable == "NCCL_NET":
-        return bool(value) and not is_network(network_, value)
-    if not value or value == "none" or network_ not in _OWN_NETWORKS:
+    if name in ("NCCL_NET", "net"):
+        return not is_network(network_, value)
+    if name == "provider":
+        return not is_network(network_, "ofi")
+    if name in ("FI_PROVIDER", "OFI_NCCL_PROTOCOL"):  # they may be meant for MPI beside NCCL over InfiniBand
+        is_fabric = name != "FI_PROVIDER" or _names_a_fabric(value)
+        return is_fabric and network_ == "socket" and _is_fallen(used, rank)
+    if value == "none" or network_ not in _OWN_NETWORKS:
         return False
     # Loaded is not used: NCCL leaves a plugin that finds no device. One may have the name of NCCL's own.
     named = used.of("NCCL_NET", rank).lower() in _OWN_NETWORKS
     return not named and network_ not in (name.lower() for name in use.plugins)
+
+
+def _names_a_fabric(providers: str) -> bool:
+    """Whether all of FI_PROVIDER's are of one: no sockets among them, and none only left out."""
+    named = _cores(providers)
+    return bool(named) and not providers.startswith("^") and named.isdisjoint(_SLOW_PROVIDERS)
+
+
+def _is_fallen(used: Used, rank: int) -> bool:
+    """Whether sockets, which are in use between hosts, are what nobody asked for."""
+    return not (used.is_one_host or used.gathered.wants("net") == "socket" or _asks_for_sockets(used, rank))
 
 
 def provider(used: Used) -> Iterator[Finding]:
@@ -153,22 +173,37 @@ def _is_slow(use: NcclUse) -> bool:
     return not _providers(use).isdisjoint(_SLOW_PROVIDERS)
 
 
+# Settings of networks that are faster than sockets. Some images and modules set them everywhere.
+_SETTINGS: Final = re.compile(r"(NCCL_IB|OFI_NCCL|FI_EFA|FI_CXI|FI_OPX|FI_PSM[23]|FI_VERBS)_\w+")
+
+
 def sockets(used: Used) -> Iterator[Finding]:
-    """NCCL does not use sockets between hosts that have a faster network, unless told to."""
-    if used.is_one_host or used.gathered.wants("net") == "socket":
-        return
+    """NCCL does not use sockets between hosts that have or are set up for a fabric, unless told to."""
     most = max((_active_ports(node) for _, node in used.gathered.each_node()), default=0)
-    fallen = used.ranks(lambda at, use: _by_sockets(use) and not _asks_for_sockets(used, at))
-    if most and fallen:
+    fallen = used.ranks(
+        lambda at, use: (
+            _by_sockets(use) and _is_fallen(used, at) and bool(most or _setting_of_a_fabric(used, at))
+        )
+    )
+    if fallen:
         first = used.uses[fallen[0]]
+        reason = f"hosts have up to {most} active fabric ports"
         yield about(
             used,
             Severity.WARNING,
-            f"NCCL uses {_kind(first)}, though hosts have up to {most} active fabric ports,",
+            f"NCCL uses {_kind(first)}, though"
+            f" {reason if most else f'{_setting_of_a_fabric(used, fallen[0])} is set'},",
             fallen,
             evidence=said(used, fallen, lambda _, use: (use.no_device or use.no_plugin, *use.warnings)),
             hint="give the job the devices and the network plugin, or say NCCL_NET=Socket to mean it",
         )
+
+
+def _setting_of_a_fabric(used: Used, rank: int) -> str:
+    """The first, with its value; empty where there is none."""
+    environ = used.gathered.ranks[rank].environ
+    names = (name.removeprefix(CONFIG) for name in environ)
+    return next((f"{name}={used.of(name, rank)}" for name in names if _SETTINGS.fullmatch(name)), "")
 
 
 def _by_sockets(use: NcclUse) -> bool:

@@ -47,6 +47,11 @@ def compared_variables(environ: Mapping[str, str], *, root: Path = Path("/")) ->
     return dict(sorted(found.items()))
 
 
+def setting(environ: Mapping[str, str], name: str) -> str:
+    """A variable's value among a rank's: of the environment, else of a file of NCCL's settings."""
+    return environ.get(name, environ.get(f"{CONFIG}{name}", ""))
+
+
 def weight(name: str, backend: str) -> Severity:
     """What a difference means. NCCL's variables mean nothing to ranks that only use MPI."""
     name = name.removeprefix(CONFIG)

@@ -37,7 +37,9 @@ class NicFacts:
 
 @dataclass(frozen=True, slots=True)
 class GpuFacts:
-    """The GPU of a rank. ``limits`` are what holds its clocks back now, in NVML's words."""
+    """The GPU of a rank. ``limits`` are what holds its clocks back now, in NVML's words; the clock of
+    applications that was set, and its default, are None where NVML does not tell.
+    """
 
     uuid: str
     name: str
@@ -49,6 +51,8 @@ class GpuFacts:
     limits: tuple[str, ...] = ()
     lanes: int = 0
     most_lanes: int = 0
+    sm_set_mhz: int | None = None
+    sm_default_mhz: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

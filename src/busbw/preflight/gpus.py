@@ -91,7 +91,7 @@ def alike(gathered: Gathered) -> Iterator[Finding]:
 
 
 def clocks(gathered: Gathered) -> Iterator[Finding]:
-    """No GPU is slowed down by heat, power or a fault before the work has begun."""
+    """No GPU is slowed down by heat, power, a fault or a clock that was set before the work has begun."""
     for at, rank in enumerate(gathered.ranks):
         reasons = sorted(_SLOWED.intersection(rank.gpu.limits)) if rank.gpu is not None else []
         if rank.gpu is not None and reasons:
@@ -103,6 +103,21 @@ def clocks(gathered: Gathered) -> Iterator[Finding]:
                 rank=at,
                 host=rank.host,
             )
+        if rank.gpu is not None:
+            yield from _lowered(at, rank.host, rank.gpu)
+
+
+def _lowered(rank: int, host: str, gpu: GpuFacts) -> Iterator[Finding]:
+    if gpu.sm_set_mhz and gpu.sm_default_mhz and gpu.sm_set_mhz < gpu.sm_default_mhz:
+        yield Finding(
+            Severity.WARNING,
+            f"the SM clock of the GPU of rank {rank} ({host}) is set to {gpu.sm_set_mhz} MHz, its default is"
+            f" {gpu.sm_default_mhz} MHz",
+            f"{gpu.name} {gpu.uuid}",
+            "set it back there (`nvidia-smi -rac`)",
+            rank=rank,
+            host=host,
+        )
 
 
 def devices(gathered: Gathered) -> Iterator[Finding]:

@@ -7,10 +7,12 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from busbw.model.finding import Finding, Severity
-from busbw.preflight.facts import NicFacts
+from busbw.preflight.environment import setting
+from busbw.preflight.facts import NicFacts, RankFacts
 from busbw.preflight.gathered import Gathered
 from busbw.preflight.odd import few, split
 
@@ -48,23 +50,26 @@ def up(gathered: Gathered) -> Iterator[Finding]:
 
 
 def _fewer_ports(gathered: Gathered) -> Iterator[Finding]:
-    nics = {host: fabric(node.nics) for host, node in gathered.each_node()}
+    said = gathered.wants("nics")
+    if said == "0":
+        return
+    used = used_ports(gathered)
     # A driver that tells no state says nothing of being down.
-    active = [sum(nic.up is not False for nic in ports) for ports in nics.values()]
-    found = split(dict(enumerate(active)))
-    usual = 0
-    if found is not None:
-        usual = found.groups[0][0] if found.has_majority else max(active)
-    said = int(gathered.wants("nics") or 0) if gathered.wants("net") != "socket" else 0
-    usual = max(usual, said)  # what was said counts, though most have less
-    for (host, ports), count in zip(nics.items(), active, strict=True):
+    active = [sum(nic.up is not False for nic in ports) for ports in used.values()]
+    if said:  # it counts, though most have less; where variables leave ports out, as far as they let it
+        all_used = all(len(used[host]) == len(fabric(node.nics)) for host, node in gathered.each_node())
+        usual = int(said) if all_used else min(int(said), max(map(len, used.values())))
+    else:
+        found = split(dict(enumerate(active)))
+        usual = 0 if found is None else found.groups[0][0] if found.has_majority else max(active)
+    for (host, ports), count in zip(used.items(), active, strict=True):
         if count < usual:
             down = [f"{nic.name} {nic.state or '(no state)'}" for nic in ports if nic.up is False]
             yield Finding(
                 Severity.ERROR,
                 f"{count} of {usual} fabric ports are active on {host}",
                 f"not active: {few(down)}" if down else "the kernel lists no other: a device is missing",
-                _LOOK_AT_PORT + "; --expect-use nics=0 if any number will do" * (usual == said),
+                _LOOK_AT_PORT + "; --expect-use nics=0 if any number will do" * bool(said),
                 host=host,
             )
 
@@ -79,54 +84,141 @@ _NAMING: Final[Mapping[str, tuple[str, ...]]] = {
 _EXACT: Final = ("UCX_NET_DEVICES", "FI_TCP_IFACE")
 
 
-def asked_for(gathered: Gathered) -> Iterator[Finding]:
-    """Interfaces that variables name are there, and up."""
-    for rank in gathered.nodes:
-        for variable, kinds in _NAMING.items():
-            value = rank.environ.get(variable, "")
-            of_nccl = variable.startswith("NCCL_")
-            if rank.node is None or not value or (of_nccl and not gathered.uses_nccl):
-                continue
-            if variable == "NCCL_IB_HCA" and gathered.wants("net") == "socket":
-                continue  # named to keep NCCL away from InfiniBand
-            nics = [nic for nic in rank.node.nics if nic.kind in kinds]
-            yield from _named(variable, value, rank.host, nics, alone=len(gathered.nodes) == 1)
+@dataclass(frozen=True)
+class NicList:
+    """What a variable names: prefixes, or whole names where ``exactly``; ``excludes``: all but those."""
+
+    words: tuple[str, ...]
+    exactly: bool
+    excludes: bool
+
+    def takes(self, nic: NicFacts) -> bool:
+        """Whether the list leaves this NIC in use."""
+        return any(_names(word, nic, exactly=self.exactly) for word in self.words) is not self.excludes
 
 
-def _named(variable: str, value: str, host: str, nics: list[NicFacts], *, alone: bool) -> Iterator[Finding]:
-    if value.startswith("^") or value == "all":
-        return
-    exactly = value.startswith("=") or variable in _EXACT
-    words = [word for word in value.removeprefix("=").split(",") if word]
-    for word in words:
-        if word == "lo" and (alone or len(words) > 1):  # every host has it, and no list of NICs does
-            continue
-        named = [nic for nic in nics if _names(word, nic, exactly=exactly)]
-        down = [nic.name for nic in named if nic.up is False]
-        if named and not down:
-            continue
-        claim = f"and {few(down)} is down there" if down else f"which {host} does not have"
-        claim = "over which no other host is reached" if word == "lo" else claim
-        yield Finding(
-            Severity.ERROR,
-            f"{variable} names {word} on {host}, {claim}" if down else f"{variable} names {word}, {claim}",
-            "there: " + (few([f"{nic.name} {nic.state or '(no state)'}" for nic in nics]) or "none"),
-            f"correct {variable}, or bring the interface up",
-            host=host,
-        )
+def read_list(variable: str, value: str) -> NicList:
+    """NCCL's lists hold prefixes, or exact names behind =; ^ excludes. An empty one is all there is."""
+    bare = value.removeprefix("^")
+    words = tuple(word.strip() for word in bare.removeprefix("=").split(",") if word.strip())
+    if variable == "UCX_NET_DEVICES" and "all" in words:
+        words = ()
+    exactly = bare.startswith("=") or variable in _EXACT
+    return NicList(words, exactly, excludes=value.startswith("^") or not words)
 
 
 def _names(word: str, nic: NicFacts, *, exactly: bool) -> bool:
-    """NCCL's lists hold prefixes, or exact names behind =; a port stands behind a colon."""
-    name, _, port = word.strip().partition(":")
+    """A port stands behind a colon."""
+    name, _, port = word.partition(":")
     own, _, own_port = nic.name.partition(":")
     if port and own_port and port != own_port:
         return False
     return own == name if exactly else own.startswith(name)
 
 
+def used_ports(gathered: Gathered) -> dict[str, list[NicFacts]]:
+    """The fabric ports of every host that the variables of any of its ranks leave in use: each rank may have
+    been given its own.
+    """
+    lists: dict[str, set[NicList | None]] = defaultdict(set)
+    for rank in gathered.ranks:
+        lists[rank.host].add(_list_of_fabric(gathered, rank))
+    return {
+        host: [
+            nic
+            for nic in fabric(node.nics)
+            if any(each is not None and (nic.kind != "rdma" or each.takes(nic)) for each in lists[host])
+        ]
+        for host, node in gathered.each_node()
+    }
+
+
+def _list_of_fabric(gathered: Gathered, rank: RankFacts) -> NicList | None:
+    """None where the rank is to use none."""
+    if _means_sockets(gathered, rank):
+        return None
+    variable = "NCCL_IB_HCA" if gathered.uses_nccl else "UCX_NET_DEVICES"
+    return read_list(variable, setting(rank.environ, variable))
+
+
+def _means_sockets(gathered: Gathered, rank: RankFacts) -> bool:
+    if gathered.wants("net") == "socket":
+        return True
+    net = setting(rank.environ, "NCCL_NET").lower()
+    is_off = setting(rank.environ, "NCCL_IB_DISABLE") == "1" and not net and not rank.net_plugin
+    return gathered.uses_nccl and (net == "socket" or is_off)
+
+
+def asked_for(gathered: Gathered) -> Iterator[Finding]:
+    """Of what a variable names, something is up on every host, and each whole name is."""
+    # NCCL passes over prefixes of which nothing is up, so that one list of them can serve unlike hosts.
+    without: dict[tuple[str, str, bool], dict[str, bool]] = defaultdict(dict)  # word -> host -> is up
+    for host, nics, variable, names in _lists(gathered):
+        there = [nic for nic in nics if nic.kind in _NAMING[variable]]
+        words = [word for word in names.words if word != "lo"]  # every host has it, and no list of NICs does
+        is_up = {
+            word: any(nic.up is not False and _names(word, nic, exactly=names.exactly) for nic in there)
+            for word in words
+        }
+        if not any(is_up.values()) and not ("lo" in names.words and len(gathered.nodes) == 1):
+            yield _nothing_named(variable, words, host, there, names)
+            continue
+        for word, is_one in is_up.items():
+            without[variable, word, names.exactly][host] = is_one
+    for (variable, word, exactly), by_host in without.items():
+        lacking = [host for host, is_one in by_host.items() if not is_one]
+        if lacking and (exactly or len(lacking) == len(by_host)):
+            yield Finding(
+                Severity.WARNING if exactly else Severity.INFO,
+                f"{variable} names {word}, of which nothing is up on {few(lacking)}",
+                hint=f"correct {variable}, or bring the interface up",
+                host=lacking[0] if len(lacking) == 1 else "",
+            )
+
+
+def _lists(gathered: Gathered) -> Iterator[tuple[str, Sequence[NicFacts], str, NicList]]:
+    """Host, its NICs, variable and list: each list that names something, once a host."""
+    nics = {host: node.nics for host, node in gathered.each_node()}
+    seen = set()
+    for rank in gathered.ranks:
+        for variable in _NAMING:
+            of_nccl = variable.startswith("NCCL_")
+            if (of_nccl and not gathered.uses_nccl) or rank.host not in nics:
+                continue
+            if variable == "NCCL_IB_HCA" and _means_sockets(gathered, rank):
+                continue  # named to keep NCCL away from InfiniBand
+            names = read_list(variable, setting(rank.environ, variable))
+            if not names.excludes and (rank.host, variable, names) not in seen:
+                seen.add((rank.host, variable, names))
+                yield rank.host, nics[rank.host], variable, names
+
+
+def _nothing_named(
+    variable: str, words: list[str], host: str, nics: list[NicFacts], names: NicList
+) -> Finding:
+    down = [nic.name for nic in nics if names.takes(nic)]
+    if down:
+        claim = (
+            f"names {few(words)} on {host}, and {few(down)} {'is' if len(down) == 1 else 'are'} down there"
+        )
+    elif words:
+        claim = f"names {few(words)}, which {host} does not have"
+    else:
+        claim = "names lo, over which no other host is reached"
+    states = [
+        f"{nic.name} {nic.state or '(no state)'}" for nic in sorted(nics, key=names.takes, reverse=True)
+    ]
+    return Finding(
+        Severity.ERROR,
+        f"{variable} {claim}",
+        f"there: {few(states) or 'none'}",
+        f"correct {variable}, or bring the interface up",
+        host=host,
+    )
+
+
 def rates(gathered: Gathered) -> Iterator[Finding]:
-    """An interface has the rate and the PCIe lanes that those of its name have on other hosts."""
+    """An interface has the rate and lanes of its namesakes on other hosts; a host's ports have one rate."""
     hosts = [rank.host for rank in gathered.nodes]
     found: dict[tuple[str, str], dict[int, str]] = defaultdict(dict)
     for at, (_, node) in enumerate(gathered.each_node()):
@@ -135,8 +227,10 @@ def rates(gathered: Gathered) -> Iterator[Finding]:
                 found["rate", nic.name][at] = f"{nic.rate_gbit_per_s:g} Gbit/s"
             if nic.lanes:
                 found["PCIe lanes", nic.name][at] = f"{nic.lanes} of {nic.most_lanes}"
+    unlike = set()
     for (what, name), values in found.items():
         if differing := split(values):
+            unlike.add((what, name))
             said = [f"{value} on {few([hosts[at] for at in places])}" for value, places in differing.groups]
             yield Finding(
                 Severity.WARNING,
@@ -144,3 +238,28 @@ def rates(gathered: Gathered) -> Iterator[Finding]:
                 hint="look at the cable, the switch port and the slot",
                 host=hosts[differing.odd],
             )
+    yield from _slower_ports(gathered, {name for what, name in unlike if what == "rate"})
+
+
+def _slower_ports(gathered: Gathered, named: set[str]) -> Iterator[Finding]:
+    """Ports of a host that are slower than those beside it, without those that were ``named``. Hosts may have
+    slower ones on purpose, for storage say: a note, unless it was said which or how many are to be used.
+    """
+    said = int(gathered.wants("nics") or 0)
+    lists = [_list_of_fabric(gathered, rank) for rank in gathered.nodes]
+    is_chosen = said > 0 or any(each is not None and each.exactly and not each.excludes for each in lists)
+    alike: dict[str, list[str]] = defaultdict(list)
+    for host, ports in used_ports(gathered).items():
+        known = sorted(((nic.rate_gbit_per_s or 0.0, nic.name) for nic in ports if nic.up), reverse=True)
+        by_rate = [(rate, name) for rate, name in known if rate][: said or None]
+        slow = [(rate, name) for rate, name in by_rate if rate < by_rate[0][0] and name not in named]
+        if slow:
+            words = few([f"{name} {rate:g} Gbit/s" for rate, name in slow[::-1]])
+            alike[f"{words}, and of others beside it {by_rate[0][0]:g} Gbit/s"].append(host)
+    for words, hosts in alike.items():
+        yield Finding(
+            Severity.WARNING if is_chosen else Severity.INFO,
+            f"rate of {words} on {few(hosts)}",
+            hint="look at the cable, the switch port and the slot, or leave slower ones out (NCCL_IB_HCA)",
+            host=hosts[0] if len(hosts) == 1 else "",
+        )

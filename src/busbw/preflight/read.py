@@ -172,6 +172,8 @@ def _gpu(local_rank: int) -> tuple[GpuFacts | None, str]:
         limits=(clocks.limits or ()) if clocks is not None else (),
         lanes=lanes,
         most_lanes=most_lanes,
+        sm_set_mhz=clocks.sm_set_mhz if clocks is not None else None,
+        sm_default_mhz=clocks.sm_default_mhz if clocks is not None else None,
     ), driver
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from busbw.model.finding import Finding, Severity
-from busbw.preflight.environment import CONFIG
+from busbw.preflight.environment import setting
 from busbw.preflight.gathered import Gathered
 from busbw.preflight.nccl_log import NcclUse
 from busbw.preflight.odd import few, name_ranks
@@ -26,8 +26,7 @@ class Used:
 
     def of(self, variable: str, rank: int) -> str:
         """A variable's value on a rank: of the environment, else of a file of NCCL's settings."""
-        environ = self.gathered.ranks[rank].environ
-        return environ.get(variable, environ.get(f"{CONFIG}{variable}", ""))
+        return setting(self.gathered.ranks[rank].environ, variable)
 
     def ranks(self, holds: Callable[[int, NcclUse], bool]) -> list[int]:
         """The ranks that were heard and for which this holds."""

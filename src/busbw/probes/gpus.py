@@ -88,6 +88,8 @@ class GpuClocks:
     memory_mhz: int | None
     memory_max_mhz: int | None
     limits: tuple[str, ...] | None
+    sm_set_mhz: int | None = None  # of applications, as nvidia-smi -ac sets it
+    sm_default_mhz: int | None = None
 
 
 def gpu_presence(*, library: str = DRIVER_LIBRARY, dev: Path = _DEV) -> GpuPresence:
@@ -206,6 +208,7 @@ def _clocks(nvml: Nvml, uuids: tuple[str, ...]) -> Iterator[GpuClocks]:
     for uuid in uuids:
         handle = nvml.device(uuid=uuid)
         if handle is not None:
+            sm_set_mhz, sm_default_mhz = nvml.applications_clock_mhz(handle, CLOCK_SM)
             yield GpuClocks(
                 uuid=uuid,
                 sm_mhz=nvml.clock_mhz(handle, CLOCK_SM),
@@ -213,4 +216,6 @@ def _clocks(nvml: Nvml, uuids: tuple[str, ...]) -> Iterator[GpuClocks]:
                 memory_mhz=nvml.clock_mhz(handle, CLOCK_MEMORY),
                 memory_max_mhz=nvml.max_clock_mhz(handle, CLOCK_MEMORY),
                 limits=nvml.clock_limits(handle),
+                sm_set_mhz=sm_set_mhz,
+                sm_default_mhz=sm_default_mhz,
             )

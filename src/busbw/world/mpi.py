@@ -28,6 +28,7 @@ from busbw.world.base import (
     this_member,
 )
 from busbw.world.mpi_library import Library, choose_library, loaded_library
+from busbw.world.mpi_settings import difference_of_settings
 from busbw.world.pmi_relay import bounded_requests
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def connect(identity: Identity | None, on_failure: OnFailure) -> MpiWorld:
         with bounded_requests(os.environ):
             mpi.Init_thread(mpi.THREAD_FUNNELED)
     _check_size(identity, mpi.COMM_WORLD.Get_size(), library)
+    _refuse_unlike_settings(mpi.COMM_WORLD)
     return MpiWorld(mpi.COMM_WORLD.Dup(), identity, library, on_failure)
 
 
@@ -113,6 +115,12 @@ def _check_size(identity: Identity | None, size: int, library: Library) -> None:
         ),
         rank=identity.rank,
     )
+
+
+def _refuse_unlike_settings(comm: MPI.Intracomm) -> None:
+    """Stop before the first collective where it would crash or hang."""
+    if words := difference_of_settings(comm, os.environ):
+        raise SiteError(words, hint="export it to all ranks (--env, mpirun -x, srun --export), or to none")
 
 
 class MpiWorld:

@@ -11,7 +11,7 @@ import pytest
 from busbw.model.finding import Finding, Severity
 from busbw.model.plan import Preflight
 from busbw.preflight.asked import CHECKS, judge_use
-from busbw.preflight.facts import RankFacts
+from busbw.preflight.facts import NodeFacts, RankFacts
 from busbw.preflight.gathered import Gathered
 from busbw.preflight.nccl_log import NcclUse, read_use, subsystems
 from busbw.preflight.used import Used
@@ -192,6 +192,60 @@ def test_no_silent_fallback_to_sockets(
     reason = "NET/IB : No device found" if asked == "net=ib" else "Could not find: libnccl-net.so"
     assert first.evidence == f"NCCL says: {reason}"
     assert ("devices" in first.hint) is (asked == "net=ib")
+
+
+@pytest.mark.parametrize(
+    ("environ", "expects", "asked"),
+    [
+        ({"FI_PROVIDER": "efa"}, (), "FI_PROVIDER=efa"),
+        (
+            {"FI_PROVIDER": "cxi", "FI_CXI_DEFAULT_CQ_SIZE": "131072"},
+            (),
+            "FI_PROVIDER=cxi",
+        ),
+        (
+            {"OFI_NCCL_PROTOCOL": "RDMA", "FI_EFA_USE_DEVICE_RDMA": "1"},
+            (),
+            "OFI_NCCL_PROTOCOL=RDMA",
+        ),
+        ({}, ("provider=efa",), "provider=efa"),
+    ],
+)
+def test_no_silent_fallback_of_hosts_without_a_port(
+    judged: Any, ranks: Ranks, environ: dict[str, str], expects: tuple[str, ...], asked: str
+) -> None:
+    """What a job was not given its hosts do not show: what it asks for tells."""
+    lines = [
+        "NET/Plugin: Could not find: libnccl-net.so",
+        "NET/IB : No device found.",
+        "Using network Socket",
+    ]
+    use = read_use([HEAD + line for line in lines])
+    first, *others = judged(use, environ, expects, node=NodeFacts())
+    assert (first.check, first.severity) == ("network-used", ERROR)
+    assert first.claim == f"{asked} is asked for, and NCCL uses Socket on all ranks"
+    assert first.evidence == "NCCL says: Could not find: libnccl-net.so"
+    assert [finding.check for finding in others] == ["sockets"] * (len(environ) > 1 or "OFI" in asked)
+    if not expects:
+        assert judged(use, {**environ, "NCCL_NET": "Socket"}, node=NodeFacts()) == []
+        assert judged(use, {**environ, "NCCL_IB_DISABLE": "1"}, node=NodeFacts()) == []
+        assert judged(use, environ, ("net=socket",), node=NodeFacts()) == []
+        assert judged(use, environ, hosts=1, node=NodeFacts()) == []
+        assert judged(GOOD, environ) == []  # they may be MPI's
+
+
+@pytest.mark.parametrize("name", ["FI_EFA_USE_DEVICE_RDMA", "NCCL_IB_GID_INDEX", "nccl.conf: NCCL_IB_TC"])
+def test_settings_of_a_fabric_and_sockets_without_a_port_are_a_warning(judged: Any, name: str) -> None:
+    finding = only(judged(NcclUse(heard=True, network="Socket"), {name: "1"}, node=NodeFacts()))
+    assert (finding.check, finding.severity) == ("sockets", WARNING)
+    assert finding.claim == (
+        f"NCCL uses sockets, though {name.removeprefix('nccl.conf: ')}=1 is set, on all ranks"
+    )
+
+
+@pytest.mark.parametrize("value", ["tcp", "tcp;ofi_rxm", "efa,tcp", "^efa"])
+def test_a_provider_of_sockets_asks_for_no_fabric(judged: Any, value: str) -> None:
+    assert judged(NcclUse(heard=True, network="Socket"), {"FI_PROVIDER": value}, node=NodeFacts()) == []
 
 
 def test_a_network_that_is_not_the_one_asked_for_says_nothing_of_plugins_that_loaded(judged: Any) -> None:

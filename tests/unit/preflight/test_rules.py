@@ -279,6 +279,18 @@ def test_a_gpu_that_is_not_like_the_others(
     assert (finding.rank, finding.host) == (5, "h3")
 
 
+def test_a_clock_that_somebody_lowered(ranks: Ranks, found: Found, parts: Any) -> None:
+    """One above its default, or of which NVML tells half, is no fault."""
+    finding = only(found(ranks(at=5, gpu=parts.gpu(5, sm_set_mhz=1200, sm_default_mhz=1755))))
+    assert (finding.check, finding.severity, finding.rank) == ("gpu-clocks", WARNING, 5)
+    assert finding.claim == (
+        "the SM clock of the GPU of rank 5 (h3) is set to 1200 MHz, its default is 1755 MHz"
+    )
+    for mhz in ((1980, 1755), (None, 1755), (1200, None), (0, 1755)):
+        changed = parts.gpu(5, sm_set_mhz=mhz[0], sm_default_mhz=mhz[1])
+        assert found(ranks(at=5, gpu=changed)) == []
+
+
 def test_idle_clocks_are_no_fault(ranks: Ranks, found: Found, parts: Any) -> None:
     assert found(ranks(at=5, gpu=parts.gpu(5, limits=("idle", "applications_clocks")))) == []
 

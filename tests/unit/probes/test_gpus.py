@@ -87,6 +87,7 @@ def test_clocks(build_library: BuildLibrary) -> None:
     (clocks,) = read_clocks((ONE, "GPU-unknown"), nvml_library=str(build_library("nvml")))
     assert (clocks.uuid, clocks.sm_mhz, clocks.sm_max_mhz) == (ONE, 345, 1980)
     assert (clocks.memory_mhz, clocks.memory_max_mhz) == (2619, None)
+    assert (clocks.sm_set_mhz, clocks.sm_default_mhz) == (1200, 1755)
     assert clocks.limits == ("sw_power_cap", "hw_thermal", "0x4000")
     assert read_clocks((ONE,), nvml_library="libnvidia-ml-absent.so.1") == ()
 

@@ -88,6 +88,31 @@ def test_payloads_larger_than_a_chunk_arrive_whole(run: Run) -> None:
     assert root["gathered"] == [[0, []], [700_000, [1]], [1_400_000, [2]]]
 
 
+@pytest.mark.parametrize("place", [0, 3, 4])
+def test_a_setting_of_collectives_on_one_rank_is_named_before_the_first(
+    environment: Callable[..., dict[str, str]], place: int
+) -> None:
+    """Duplicating a communicator would abort, and preflight come too late."""
+    variable = "MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM"
+    program = "from busbw.world.mpi import connect; connect(None, print)"
+    blocks = [[], ["env", f"{variable}=recursive_doubling"], []]
+    words = []
+    for count, before in zip((place, 1, 4 - place), blocks, strict=True):
+        if count:
+            words += [":"] * bool(words) + ["-n", str(count), *before, sys.executable, "-c", program]
+    done = subprocess.run(
+        [str(MPIEXEC), *words],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode != 0
+    claim = f"{variable}: 'recursive_doubling' on rank {place}, unset on the other 4"
+    assert claim in done.stderr
+
+
 def test_fail_ends_all_ranks_with_exit_code_5(run: Run, host: str) -> None:
     done = run("give_up", 3)
     # hydra has the code of the rank that it saw end first: the one that gave up, or one it then killed.

@@ -47,6 +47,12 @@ int nvmlDeviceGetClockInfo(void* device, int type, unsigned* mhz) {
 int nvmlDeviceGetMaxClockInfo(void* device, int type, unsigned* mhz) {
   return *mhz = 1980, device != &gpu || type == 2;
 }
+int nvmlDeviceGetApplicationsClock(void* device, int type, unsigned* mhz) {
+  return *mhz = 1200, device != &gpu || type == 2;
+}
+int nvmlDeviceGetDefaultApplicationsClock(void* device, int type, unsigned* mhz) {
+  return *mhz = 1755, device != &gpu || type == 2;
+}
 int nvmlDeviceGetCurrentClocksThrottleReasons(void* device, unsigned long long* reasons) {
   return *reasons = 0x4 | 0x40 | 0x4000, device != &gpu;
 }
