@@ -85,7 +85,7 @@ def _wires(wires: Wires) -> str:
     gpu = f"{wires.gpu_gb_per_s:.4g} GB/s" if wires.gpu_gb_per_s else "not known"
     network = f"{wires.network_gb_per_s:g} GB/s" if wires.network_gb_per_s else "not known"
     where = f"{wires.gpu_link} of a GPU {gpu}, {wires.nics} NICs of a node {network}"
-    return f"{where}, line rates in one direction; {wires.source}"
+    return f"{where}, {wires.rates} in one direction; {wires.source}"
 
 
 def _row(case: Judged) -> str:
