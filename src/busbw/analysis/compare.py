@@ -53,7 +53,10 @@ from busbw.stats.ratio import (
 )
 
 SINGLE_WORDS: Final = "single observation, no interval"
-NOT_IN_TURN: Final = "its launches were not in turn with the baseline's: what drifted is in the ratio"
+NOT_IN_TURN: Final = (
+    "its launches were not in turn with the baseline's: what drifted is in the ratio; measure them as setups"
+    " of one file, or give --launch-spread"
+)
 LEAST_BLOCKS: Final = 6  # below it there is no interval at 95 % (``stats.ranking``)
 
 
@@ -281,7 +284,10 @@ def _is_beyond(ratio: Ratio | None, rule: Rule) -> bool:
 
 _UNDECIDING: Final = {
     Basis.SINGLE: SINGLE_WORDS,
-    Basis.SAMPLES: "one launch of each: launches differ more than samples",
+    Basis.SAMPLES: (
+        "one launch of each: launches differ more than samples; measure them as setups of one file, or give"
+        " --launch-spread"
+    ),
     Basis.LAUNCHES: NOT_IN_TURN,
 }
 

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from busbw.references.reference import Reference
 
 PERCENTILES: Final = (50.0, 95.0, 99.0)
+# Variables that change what is timed (a job's own, such as its number, differ in every run).
+_TUNING: Final = ("NCCL_", "RCCL_", "FI_", "UCX_", "MPIR_CVAR_", "OMPI_MCA_", "SHARP_", "NVSHMEM_")
 # What a run that failed before its first case is a row of.
 NO_TIME: Final = "no time"
 NO_CASE: Final = CaseKey("any operation", "", "", -1, "", 0)
@@ -46,7 +48,7 @@ class ScalingRow:
     """One size on one number of nodes. ``nodes`` is 0 where not known. Numbers are medians over the runs that
     have the case, ``runs`` of them; ``failed`` more had it and no number, the last one for ``why``. Runs that
     failed before their first case have a row of their own, with NO_CASE's placement and size. ``setup`` is
-    empty where none was named.
+    empty where none was named. ``differs`` says which variables or libraries its runs do not share.
     """
 
     key: CaseKey
@@ -61,6 +63,7 @@ class ScalingRow:
     failed: int = 0
     why: str = ""
     setup: str = ""
+    differs: str = ""
 
     @property
     def has_case(self) -> bool:
@@ -145,6 +148,7 @@ def scaling(
     """Rows by operation, placement, setup, definition, version, size and number of nodes. ``known`` are
     published logs: what a copy of one does not say itself is taken from there. ``failed`` are counted.
     """
+    means: dict[_Place, list[Mapping[str, str]]] = defaultdict(list)
     groups: dict[_Place, list[tuple[CaseResult, Spread]]] = defaultdict(list)
     for one in measured:
         record = one.record
@@ -157,6 +161,7 @@ def scaling(
             pattern = joined(key.pattern, where(record))
             place = _Place(_kind(key), pattern, *made_with, key.size_bytes, kind.nodes, ranks(record))
             told = replace(result, error=_why(record, result))
+            means[place].append(_means(record))
             groups[place].append((told, _with_stats(one.spreads.get(result.case, Spread()), result)))
         if not record.results and record.status is not RunStatus.COMPLETE:
             why = record.error or record.status.value
@@ -168,7 +173,25 @@ def scaling(
     for launch in failed:
         place = _Place(_kind(NO_CASE), "", launch.setup, NO_TIME, "", NO_CASE.size_bytes, launch.nodes, 0)
         groups[place].append(_no_case(launch.why))
-    return tuple(_row(place, found) for place, found in sorted(groups.items(), key=lambda item: item[0]))
+    rows = (_row(place, found) for place, found in sorted(groups.items(), key=lambda item: item[0]))
+    return tuple(
+        replace(row, differs=_differing(means[place]))
+        for place, row in zip(sorted(groups), rows, strict=True)
+    )
+
+
+def _means(record: RunRecord) -> Mapping[str, str]:
+    """What a run was measured with: what its command set, and the path of its library."""
+    variables: Mapping[str, str] = record.environment.get("variables", {})
+    found = {name: value for name, value in variables.items() if name.startswith(_TUNING)}
+    paths = {rank.library_path for rank in record.world.ranks} if record.world is not None else set()
+    return {**found, "library": ", ".join(sorted(filter(None, paths)))}
+
+
+def _differing(runs: Sequence[Mapping[str, str]]) -> str:
+    """Names whose values the runs do not share."""
+    names = sorted(set[str]().union(*runs))
+    return ", ".join(name for name in names if len({run.get(name, "") for run in runs}) > 1)
 
 
 def _why(record: RunRecord, result: CaseResult) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from busbw.analysis.compare_arms import nodes, version_label
 from busbw.errors import UsageError
 from busbw.model.record import RunRecord
-from busbw.record.folder import environ_home, find_run, is_started
+from busbw.record.folder import LAUNCHES, environ_home, find_run, is_started
 from busbw.record.read import read_record
 from busbw.setup_series import SERIES_FILE
 
@@ -139,6 +139,8 @@ def each_once(given: Given) -> Given:
 
 def _hint_of(path: Path) -> str:
     """What to name instead of a folder without a log."""
+    if series := next((at for at in (path, environ_home() / path) if (at / SERIES_FILE).is_file()), None):
+        return f"one launch of the series is a run: name one of {series / LAUNCHES}/*"
     if (path.parent / SERIES_FILE).is_file():
         return f"name the series itself: {path.parent}"
     if path.is_dir() and any(map(is_started, path.iterdir())):

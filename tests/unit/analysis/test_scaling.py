@@ -80,6 +80,16 @@ def test_runs_of_one_kind_give_their_median_and_failures_are_counted() -> None:
     assert row.busbw_gb_per_s == pytest.approx(1024 / 20_000)
 
 
+def test_runs_that_differ_in_what_they_were_measured_with_are_told() -> None:
+    """They are one row, a median of unlike things."""
+    records = [record_of({1024: time}) for time in (45.9, 193.0)]
+    set_in = {"variables": {"MPIR_CVAR_NOLOCAL": "1", "SLURM_JOB_ID": "7"}}
+    rows = scaling([Measured(records[0], {}), Measured(replace(records[1], environment=set_in), {})])
+    assert rows[0].differs == "MPIR_CVAR_NOLOCAL"
+    assert list(table(rows))[-1].endswith("runs differ in MPIR_CVAR_NOLOCAL")
+    assert [row.differs for row in scaling([Measured(record, {}) for record in records])] == [""]
+
+
 def test_text_has_every_row() -> None:
     rows = scaling([Measured(record_of({1024: 10.0}), {0: Spread(1.0, 2.0, None, 4.0)})])
     (heading, titles, row) = table(rows)

@@ -336,6 +336,8 @@ def test_a_series_on_several_numbers_of_nodes_scales(home: Path, capsys: pytest.
     err = capsys.readouterr().err
     assert "nothing in " in err
     assert f"name the series itself: {folder}" in err
+    assert main(["expect", str(folder), "--least", "1K=1"]) == 2
+    assert f"name one of {folder / 'launches'}/*" in capsys.readouterr().err
 
 
 def test_rows_of_several_numbers_of_nodes_are_told_apart(
