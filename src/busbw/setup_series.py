@@ -244,6 +244,8 @@ def _launch(
     told = errors[0].get("last_words") if errors else None
     words = () if not failed else _last_words(folder) if told is None else tuple(told)
     how = f"FAILED after {format_duration(seconds)}: {error}" if failed else format_duration(seconds)
+    if code is ExitCode.INTERRUPTED:
+        how = f"interrupted after {format_duration(seconds)}"
     if code is ExitCode.BAD_VERDICT:
         how += ": WRONG DATA"
     print(f"{place}: {how}", file=err, flush=True)

@@ -28,6 +28,7 @@ from busbw.analysis.compare_notes import (
     cached,
     counterparts,
     differences,
+    failures_of,
     left_out,
     notes_of,
     other_patterns,
@@ -39,6 +40,7 @@ from busbw.errors import UsageError
 from busbw.model.result import Status
 from busbw.stats.fdr import benjamini_hochberg
 from busbw.stats.ratio import (
+    LEAST_KNOWN,
     MOST_BLOCKS,
     Basis,
     Ratio,
@@ -51,7 +53,10 @@ from busbw.stats.ratio import (
 )
 
 SINGLE_WORDS: Final = "single observation, no interval"
-NOT_IN_TURN: Final = "its launches were not in turn with the baseline's: what drifted is in the ratio"
+NOT_IN_TURN: Final = (
+    "its launches were not in turn with the baseline's: what drifted is in the ratio; measure them as setups"
+    " of one file, or give --launch-spread"
+)
 LEAST_BLOCKS: Final = 6  # below it there is no interval at 95 % (``stats.ranking``)
 
 
@@ -82,8 +87,9 @@ class Rule:
 class Row:
     """One candidate and case. ``speedup`` is the baseline's time / the candidate's, with its 95 % interval;
     ``rank`` is the candidate's place among all arms that have the case, 1 the fastest. ``note`` says what is
-    not the same on both sides, on purpose. ``cached`` is the side (first the baseline) that caches may help;
-    ``unlike``: not the same thing was timed.
+    not the same on both sides, on purpose. ``lost``: launches without a number, which have no
+    part in the verdict. ``cached`` is the side (first the baseline) that caches may help; ``unlike``: not
+    the same thing was timed.
     """
 
     key: CaseKey
@@ -100,8 +106,14 @@ class Row:
     rank: int = 0
     ranked: int = 0
     note: str = ""
+    lost: str = ""
     cached: Nearer = Nearer.NEITHER
     unlike: bool = False
+
+    @property
+    def reasons(self) -> str:
+        """Why, and what is lost."""
+        return "; ".join(filter(None, (self.why, self.lost)))
 
     @property
     def speedup(self) -> float | None:
@@ -166,7 +178,11 @@ def _unjudged(arms: Sequence[Arm], rule: Rule) -> Comparison:
             for arm in candidates
             for text in (*differences(baseline, arm), *other_patterns(baseline, arm))
         ),
-        (*left_out(baseline), *(note for arm in candidates for note in notes_of(baseline, arm))),
+        (
+            *failures_of(baseline),
+            *left_out(baseline),
+            *(note for arm in candidates for note in notes_of(baseline, arm)),
+        ),
     )
 
 
@@ -185,7 +201,7 @@ def _rows(baseline: Arm, arm: Arm, rule: Rule) -> list[Row]:
     others = counterparts(baseline, arm)
     return [
         replace(
-            _row(key, arm, baseline.cases.get(others.get(key, key)), arm.cases.get(key), rule, paired=paired),
+            _row(others.get(key, key), key, baseline, arm, rule, paired=paired),
             note=varied,
             cached=cached(baseline, arm, key),
             unlike=unlike or key in others,
@@ -194,9 +210,9 @@ def _rows(baseline: Arm, arm: Arm, rule: Rule) -> list[Row]:
     ]
 
 
-def _row(
-    key: CaseKey, arm: Arm, before: Observed | None, after: Observed | None, rule: Rule, *, paired: bool
-) -> Row:
+def _row(theirs: CaseKey, key: CaseKey, baseline: Arm, arm: Arm, rule: Rule, *, paired: bool) -> Row:
+    """``theirs`` is the baseline's case."""
+    before, after = baseline.cases.get(theirs), arm.cases.get(key)
     row = Row(
         key,
         arm.name,
@@ -215,9 +231,11 @@ def _row(
         ran = after.status is Status.NOT_RUN and not after.error
         return replace(row, verdict=Verdict.MISSING if ran else Verdict.FAILED, why=after.error)
     if before is None or not before.times_ns:
-        why = "not measured by the baseline" if before is None else f"the baseline failed: {before.error}"
+        failed = before.error if before is not None else baseline.failed(theirs)
+        why = f"the baseline failed: {failed}" if failed else "not measured by the baseline"
         return replace(row, verdict=Verdict.MISSING, why=why)
-    return replace(row, ratio=_ratio(before, after, rule, paired=paired))
+    lost = (f"{one.name}: {seen.error}" for one, seen in ((baseline, before), (arm, after)) if seen.error)
+    return replace(row, ratio=_ratio(before, after, rule, paired=paired), lost="; ".join(lost))
 
 
 def _ratio(before: Observed, after: Observed, rule: Rule, *, paired: bool) -> Ratio:
@@ -266,7 +284,10 @@ def _is_beyond(ratio: Ratio | None, rule: Rule) -> bool:
 
 _UNDECIDING: Final = {
     Basis.SINGLE: SINGLE_WORDS,
-    Basis.SAMPLES: "one launch of each: launches differ more than samples",
+    Basis.SAMPLES: (
+        "one launch of each: launches differ more than samples; measure them as setups of one file, or give"
+        " --launch-spread"
+    ),
     Basis.LAUNCHES: NOT_IN_TURN,
 }
 
@@ -317,7 +338,7 @@ def _why(ratio: Ratio, q: float | None, rule: Rule, more: int | None) -> str:
         text = f"neither beyond {rule.delta / 2:.1%} nor within {rule.delta:.0%}"
     if more is not None:
         return f"{text}; about {more} more blocks would decide"
-    return text if ratio.deviation is None else f"{text}; more than {MOST_BLOCKS} blocks would be needed"
+    return text if min(ratio.n) < LEAST_KNOWN else f"{text}; more than {MOST_BLOCKS} blocks would be needed"
 
 
 def _ranked(rows: list[Row], arms: Sequence[Arm]) -> list[Row]:

@@ -157,6 +157,11 @@ def make_arm(name: str, records: Sequence[RunRecord]) -> Arm:
     )
 
 
+def without_cases(name: str, like: Arm) -> Arm:
+    """An arm of which there is nothing, beside one that there is."""
+    return Arm(name, 0, like.nodes, like.definition, like.buffers, {}, {})
+
+
 def that_exist(arms: Sequence[Arm]) -> list[Arm]:
     """The arms without cases that do not exist: a run that died before it could know planned them too."""
     ran = {key for arm in arms for key, seen in arm.cases.items() if seen.status is not Status.NOT_RUN}

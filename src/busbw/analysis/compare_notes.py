@@ -104,8 +104,12 @@ def notes_of(baseline: Arm, arm: Arm) -> list[str]:
     common = ours & theirs
     if any(cached(baseline, arm, key) is not Nearer.NEITHER for key in common):
         found.append(said_of_arms(arm.name, arm.rotated_bytes, baseline.name, baseline.rotated_bytes))
-    found += [f"{arm.name}: {operation} failed: {each.why}" for operation, each in arm.failures.items()]
-    return [*found, *left_out(arm)]
+    return [*found, *failures_of(arm), *left_out(arm)]
+
+
+def failures_of(arm: Arm) -> list[str]:
+    """Operations, or a launch, of which an arm has nothing, and why."""
+    return [f"{arm.name}: {operation} failed: {each.why}" for operation, each in arm.failures.items()]
 
 
 def left_out(arm: Arm) -> list[str]:

@@ -9,7 +9,7 @@ from statistics import median
 
 from busbw.analysis.compare import Comparison, Row, Verdict
 from busbw.analysis.compare_arms import Arm, CaseKey, Failure, make_arm
-from busbw.analysis.observed import Observed, bandwidth_of, wrong_in_some
+from busbw.analysis.observed import Observed, bandwidth_of, incomplete, wrong_in_some
 from busbw.model.record import RunRecord
 from busbw.model.result import Status
 from busbw.stats.ratio import Basis
@@ -105,7 +105,8 @@ def setup_arms(
             failures = {"all": Failure(failed)} if failed else {}
             arms.append(Arm(name, 0, nodes, "", "not stated", {}, {}, series, failures, lacking=lacking))
             continue
-        arms.append(replace(_arm(series, name, told, failed), lacking=lacking))
+        unheard = sum(bool(outcome.error) and outcome.folder not in records for outcome in own)
+        arms.append(replace(_arm(series, name, told, failed, unheard), lacking=lacking))
     return _same_definition(arms)
 
 
@@ -120,7 +121,10 @@ def _gone(own: Sequence[LaunchOutcome], records: Mapping[str, RunRecord]) -> tup
     )
 
 
-def _arm(series: str, name: str, told: list[tuple[LaunchOutcome, RunRecord]], failed: str) -> Arm:
+def _arm(
+    series: str, name: str, told: list[tuple[LaunchOutcome, RunRecord]], failed: str, unheard: int
+) -> Arm:
+    """``unheard`` launches failed and left no record."""
     first = make_arm(name, [told[0][1]])
     parts: dict[CaseKey, list[tuple[int, Observed]]] = defaultdict(list)
     inapplicable = first.inapplicable
@@ -129,25 +133,25 @@ def _arm(series: str, name: str, told: list[tuple[LaunchOutcome, RunRecord]], fa
         inapplicable |= arm.inapplicable
         for key, seen in arm.cases.items():
             parts[key].append((outcome.block, seen))
-    cases = {key: _over_blocks(found) for key, found in sorted(parts.items())}
+    cases = {key: _over_blocks(found, unheard) for key, found in sorted(parts.items())}
     failures = {"a launch": Failure(failed)} if failed else {}
     return replace(first, cases=cases, series=series, failures=failures, inapplicable=inapplicable)
 
 
-def _over_blocks(found: list[tuple[int, Observed]]) -> Observed:
+def _over_blocks(found: list[tuple[int, Observed]], unheard: int) -> Observed:
     if (wrong := wrong_in_some([seen for _, seen in found])) is not None:
         return wrong
     good = [(block, seen) for block, seen in found if seen.times_ns]
     if not good:
         return next((seen for _, seen in found if seen.status is not Status.NOT_RUN), found[0][1])
     times = tuple(seen.times_ns[0] for _, seen in good)
-    bad = len(found) - len(good)
+    launches = len(found) + unheard
     return Observed(
         times_ns=times,
         basis=Basis.LAUNCHES,
         blocks=tuple(block for block, _ in good),
         busbw_gb_per_s=bandwidth_of([seen for _, seen in good], median(times)),
-        error=f"{bad} of {len(found)} launches have no number" if bad else "",
+        error=incomplete(launches - len(good), launches),
     )
 
 
@@ -232,9 +236,10 @@ def choices(comparison: Comparison) -> tuple[Choice, ...]:
     """The setup to take for every operation and size, neighbouring sizes with one winner together.
 
     A setup wins where it is FASTER and no other FASTER one has the shorter time. One whose data were wrong
-    anywhere wins nowhere, and the default nowhere where it has no time: there is nobody to take then.
+    anywhere or that did not complete every launch wins nowhere. So the default; where it would be taken then,
+    there is nobody to take.
     """
-    wrong = {arm.name for arm in comparison.candidates if arm.wrong}
+    out = {arm.name for arm in (comparison.baseline, *comparison.candidates) if arm.wrong or arm.failures}
     by_case: dict[CaseKey, list[Row]] = defaultdict(list)
     for row in comparison.rows:
         by_case[row.key].append(row)
@@ -245,10 +250,10 @@ def choices(comparison: Comparison) -> tuple[Choice, ...]:
         faster = [
             row
             for row in rows
-            if row.verdict is Verdict.FASTER and row.time_ns is not None and row.arm not in wrong
+            if row.verdict is Verdict.FASTER and row.time_ns is not None and row.arm not in out
         ]
         winner = min(faster, key=lambda row: row.time_ns or 0.0, default=None)
-        no_default = comparison.baseline.wrong or not comparison.baseline.cases[key].times_ns
+        no_default = comparison.baseline.name in out or not comparison.baseline.cases[key].times_ns
         if winner is None and no_default:
             continue
         name = winner.arm if winner is not None else comparison.baseline.name

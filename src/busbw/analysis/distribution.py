@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from busbw.errors import UsageError
-from busbw.model.sample import HEADLINE, MAX_OVER_RANKS, MIN_OVER_RANKS, SampleFlag
+from busbw.model.sample import EXCLUDING, HEADLINE, MAX_OVER_RANKS, MIN_OVER_RANKS, SampleFlag
 from busbw.stats.interval import Float64Array
 from busbw.stats.modes import find_modes
+from busbw.stats.outliers import exclude
 from busbw.stats.percentile import least_samples, percentile
 
 PERCENTS: Final = (50.0, 95.0, 99.0)
@@ -72,12 +73,15 @@ class Distribution:
 
 @dataclass(frozen=True)
 class Times:
-    """Samples of a case over all ranks, per call, in the order taken."""
+    """Samples of a case over all ranks, per call, in the order taken; ``kept_ns`` without those that outside
+    evidence speaks against (``stats.outliers.exclude``).
+    """
 
     call_ns: Float64Array
     flagged: int
     calls_per_sample: int
     single_calls: bool = False
+    kept_ns: Float64Array = field(default_factory=lambda: np.empty(0))
 
 
 def case_times(case: int, time: str, samples: npt.NDArray[np.void]) -> tuple[Times, ...]:
@@ -98,7 +102,9 @@ def case_times(case: int, time: str, samples: npt.NDArray[np.void]) -> tuple[Tim
 
 def _times(rows: npt.NDArray[np.void], is_single: bool) -> Times:
     flagged = int(np.count_nonzero(rows["flags"] & ~SampleFlag.SINGLE_CALL))
-    return Times(rows["elapsed_ns"] / rows["k"], flagged, int(rows["k"][0]), is_single)
+    times = rows["elapsed_ns"] / rows["k"]
+    kept = times[exclude(rows["flags"], EXCLUDING).kept]
+    return Times(times, flagged, int(rows["k"][0]), is_single, kept)
 
 
 def _made_from(time: str, rows: npt.NDArray[np.void]) -> int:

@@ -15,7 +15,8 @@ class Observed:
     """What an arm knows of a case.
 
     ``times_ns``: one a launch; ``blocks``: the block of each, where arms were launched in turn. ``interval``
-    bounds a single launch's time over its samples. ``error`` is why there is no time.
+    bounds a single launch's time over its samples. ``error`` is why there is no time, or how many launches
+    have none beside those in ``times_ns``.
     """
 
     times_ns: tuple[float, ...]
@@ -91,6 +92,11 @@ def wrong_in_some(found: Sequence[Observed]) -> Observed | None:
     return Observed((), Basis.LAUNCHES, status=Status.WRONG, error=error)
 
 
+def incomplete(lost: int, launches: int) -> str:
+    """What is said of a case that some launches have no number of; empty where none is lost."""
+    return f"{lost} of {launches} launches have no number" if lost else ""
+
+
 def of_launches(found: list[Observed]) -> Observed:
     """Several records of one case: each is a launch."""
     if len(found) == 1:
@@ -105,4 +111,5 @@ def of_launches(found: list[Observed]) -> Observed:
     return Observed(
         times, basis, interval=good[0].interval if len(times) == 1 else None,
         busbw_gb_per_s=bandwidth_of(good, median(times)),
+        error=incomplete(len(found) - len(good), len(found)),
     )  # fmt: skip

@@ -11,12 +11,12 @@ from statistics import median
 from typing import TYPE_CHECKING, Final
 
 from busbw.analysis.compare_arms import CaseKey, definition, failures, key_of, ranks
+from busbw.analysis.distribution import case_times
 from busbw.analysis.matching import kind_of
 from busbw.analysis.observed import bandwidth_of
 from busbw.analysis.pattern import joined, where
 from busbw.model.record import RunRecord, RunStatus
 from busbw.model.result import CaseResult, Status
-from busbw.model.sample import MAX_OVER_RANKS
 from busbw.stats.percentile import percentile
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from busbw.references.reference import Reference
 
 PERCENTILES: Final = (50.0, 95.0, 99.0)
+# Variables that change what is timed (a job's own, such as its number, differ in every run).
+_TUNING: Final = ("NCCL_", "RCCL_", "FI_", "UCX_", "MPIR_CVAR_", "OMPI_MCA_", "SHARP_", "NVSHMEM_")
 # What a run that failed before its first case is a row of.
 NO_TIME: Final = "no time"
 NO_CASE: Final = CaseKey("any operation", "", "", -1, "", 0)
@@ -46,7 +48,7 @@ class ScalingRow:
     """One size on one number of nodes. ``nodes`` is 0 where not known. Numbers are medians over the runs that
     have the case, ``runs`` of them; ``failed`` more had it and no number, the last one for ``why``. Runs that
     failed before their first case have a row of their own, with NO_CASE's placement and size. ``setup`` is
-    empty where none was named.
+    empty where none was named. ``differs`` says which variables or libraries its runs do not share.
     """
 
     key: CaseKey
@@ -61,6 +63,7 @@ class ScalingRow:
     failed: int = 0
     why: str = ""
     setup: str = ""
+    differs: str = ""
 
     @property
     def has_case(self) -> bool:
@@ -106,18 +109,37 @@ class _Place:
         return CaseKey(*self.kind, self.size_bytes, self.pattern)
 
 
-def spreads(samples: npt.NDArray[np.void]) -> dict[int, Spread]:
-    """Percentiles of every case from its kept samples: those of the maximum over ranks, per call."""
+def spreads(record: RunRecord, samples: npt.NDArray[np.void]) -> dict[int, Spread]:
+    """Percentiles of single calls of every case, as ``--stats`` has them: of the pass with one call a sample
+    where there is one, without what outside evidence speaks against. A sample of several calls is their mean
+    and has none of one call to give.
+    """
     import numpy as np
 
-    rows = samples[samples["rank"] == MAX_OVER_RANKS]
-    found = {}
-    for case in np.unique(rows["case"]):
-        own = rows[rows["case"] == case]
-        times = own["elapsed_ns"] / np.maximum(own["k"], 1)
+    time, found = record.plan.timing.time, {}
+    for case in np.unique(samples["case"]).tolist():
+        parts = case_times(case, time, samples)
+        if not parts or parts[-1].calls_per_sample > 1:
+            continue
+        times = parts[-1].kept_ns
         p50, p95, p99 = (percentile(times, percent) for percent in PERCENTILES)
-        found[int(case)] = Spread(p50, p95, p99, float(times.max()))
+        found[case] = Spread(p50, p95, p99, float(times.max()) if len(times) else None)
     return found
+
+
+def over_launches(launches: Sequence[Mapping[int, Spread]]) -> dict[int, Spread]:
+    """Of several launches of one plan the medians, and the largest maximum; of cases that all have."""
+    common = set.intersection(*(set(each) for each in launches)) if launches else set[int]()
+    return {case: _over([each[case] for each in launches]) for case in sorted(common)}
+
+
+def _over(found: Sequence[Spread]) -> Spread:
+    return Spread(
+        _middle([each.p50_ns for each in found]),
+        _middle([each.p95_ns for each in found]),
+        _middle([each.p99_ns for each in found]),
+        max((each.max_ns for each in found if each.max_ns is not None), default=None),
+    )
 
 
 def scaling(
@@ -126,6 +148,7 @@ def scaling(
     """Rows by operation, placement, setup, definition, version, size and number of nodes. ``known`` are
     published logs: what a copy of one does not say itself is taken from there. ``failed`` are counted.
     """
+    means: dict[_Place, list[Mapping[str, str]]] = defaultdict(list)
     groups: dict[_Place, list[tuple[CaseResult, Spread]]] = defaultdict(list)
     for one in measured:
         record = one.record
@@ -138,7 +161,8 @@ def scaling(
             pattern = joined(key.pattern, where(record))
             place = _Place(_kind(key), pattern, *made_with, key.size_bytes, kind.nodes, ranks(record))
             told = replace(result, error=_why(record, result))
-            groups[place].append((told, one.spreads.get(result.case) or _of_stats(result)))
+            means[place].append(_means(record))
+            groups[place].append((told, _with_stats(one.spreads.get(result.case, Spread()), result)))
         if not record.results and record.status is not RunStatus.COMPLETE:
             why = record.error or record.status.value
             for operation in failures((record,)):
@@ -149,7 +173,25 @@ def scaling(
     for launch in failed:
         place = _Place(_kind(NO_CASE), "", launch.setup, NO_TIME, "", NO_CASE.size_bytes, launch.nodes, 0)
         groups[place].append(_no_case(launch.why))
-    return tuple(_row(place, found) for place, found in sorted(groups.items(), key=lambda item: item[0]))
+    rows = (_row(place, found) for place, found in sorted(groups.items(), key=lambda item: item[0]))
+    return tuple(
+        replace(row, differs=_differing(means[place]))
+        for place, row in zip(sorted(groups), rows, strict=True)
+    )
+
+
+def _means(record: RunRecord) -> Mapping[str, str]:
+    """What a run was measured with: what its command set, and the path of its library."""
+    variables: Mapping[str, str] = record.environment.get("variables", {})
+    found = {name: value for name, value in variables.items() if name.startswith(_TUNING)}
+    paths = {rank.library_path for rank in record.world.ranks} if record.world is not None else set()
+    return {**found, "library": ", ".join(sorted(filter(None, paths)))}
+
+
+def _differing(runs: Sequence[Mapping[str, str]]) -> str:
+    """Names whose values the runs do not share."""
+    names = sorted(set[str]().union(*runs))
+    return ", ".join(name for name in names if len({run.get(name, "") for run in runs}) > 1)
 
 
 def _why(record: RunRecord, result: CaseResult) -> str:
@@ -170,10 +212,15 @@ def _no_case(why: str) -> tuple[CaseResult, Spread]:
     return CaseResult(0, Status.FAILED, error=why), Spread()
 
 
-def _of_stats(result: CaseResult) -> Spread:
-    """What the run or the log printed: --stats p50, or nccl-tests -I."""
+def _with_stats(spread: Spread, result: CaseResult) -> Spread:
+    """What the run or the log printed goes first: --stats p50, or nccl-tests -I."""
     stats = result.stats
-    return Spread(stats.get("p50"), stats.get("p95"), stats.get("p99"), stats.get("max"))
+    return Spread(
+        stats.get("p50", spread.p50_ns),
+        stats.get("p95", spread.p95_ns),
+        stats.get("p99", spread.p99_ns),
+        stats.get("max", spread.max_ns),
+    )
 
 
 def _row(place: _Place, found: list[tuple[CaseResult, Spread]]) -> ScalingRow:
@@ -184,12 +231,7 @@ def _row(place: _Place, found: list[tuple[CaseResult, Spread]]) -> ScalingRow:
         place.key, place.definition, place.version, place.nodes, place.ranks, len(good),
         bandwidth_of([result for result, _ in good], time_ns) if time_ns else None,
         time_ns,
-        Spread(
-            _middle([spread.p50_ns for _, spread in good]),
-            _middle([spread.p95_ns for _, spread in good]),
-            _middle([spread.p99_ns for _, spread in good]),
-            max((spread.max_ns for _, spread in good if spread.max_ns is not None), default=None),
-        ),
+        _over([spread for _, spread in good]),
         len(bad),
         bad[-1].error if bad else "",
         place.setup,

@@ -23,7 +23,8 @@ _P2P_OFF: Final = "NCCL_P2P_DISABLE"
 class Wires:
     """Line rates in one direction, GB/s. ``nvlink_gb_per_s`` is that of a GPU, ``network_gb_per_s`` that of
     all NICs of a node; None where not known. ``pcie_gb_per_s`` is that of a GPU's PCIe link, where its data
-    must go that way: there is no NVLink, or direct access is off. ``source`` says whose word it is.
+    must go that way: there is no NVLink, or direct access is off. ``source`` says whose word it is, and
+    ``rates`` what they are, where they are no line rates.
     """
 
     nvlink_gb_per_s: float | None = None
@@ -31,6 +32,7 @@ class Wires:
     nics: int = 0
     source: str = ""
     pcie_gb_per_s: float | None = None
+    rates: str = "line rates"
 
     @property
     def gpu_gb_per_s(self) -> float | None:
@@ -151,6 +153,7 @@ def wires_from_topology(text: str, variables: Mapping[str, str] = MappingProxyTy
         network_gb_per_s=sum(speeds) / _MBIT_PER_GB if known else None,
         nics=len(speeds),
         source="NCCL's topology",
+        rates="bandwidths that NCCL reckons with (of NVLink what it takes for usable, below the line rate)",
     )
 
 

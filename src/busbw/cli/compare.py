@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from busbw.analysis.compare import Comparison, Rule, Verdict, compare_all
-from busbw.analysis.compare_arms import Arm, lacking, make_arm
-from busbw.analysis.scaling import Failed, Measured, scaling, spreads
-from busbw.cli.compare_inputs import Given, Tree, each_once, is_named, read_arm, read_trees
+from busbw.analysis.compare_arms import Arm, lacking, make_arm, without_cases
+from busbw.analysis.scaling import Failed, Measured, Spread, over_launches, scaling, spreads
+from busbw.cli.compare_inputs import Tree, each_once, is_named, read_arm, read_trees, setup, setups_of
 from busbw.cli.samples import samples_and_digests
 from busbw.errors import ExitCode, UsageError
-from busbw.record.folder import environ_home
+from busbw.record.folder import environ_home, launch_folders
+from busbw.record.read import read_record
 from busbw.reports import compare as report
 from busbw.reports import compare_scaling
 from busbw.settings.words import to_words
@@ -114,15 +115,18 @@ def rule_of(options: CompareSettings) -> Rule:
 
 def _compare_trees(trees: Sequence[Tree], options: CompareSettings, format_name: str) -> ExitCode:
     rule = rule_of(options)
-    groups = [_with_baseline([_arm(given) for given in tree.arms], options.baseline) for tree in trees]
+    groups = [_with_baseline(_arms(tree), options.baseline) for tree in trees]
     comparisons = compare_all(groups, rule)
     made = [(tree.name, each) for tree, each in zip(trees, comparisons, strict=True)]
     print_comparisons(made, format_name)
     return exit_code([comparison for _, comparison in made], gate=options.gate)
 
 
-def _arm(given: Given) -> Arm:
-    return make_arm(given.name, given.records)
+def _arms(tree: Tree) -> list[Arm]:
+    """An arm without records has nothing of what the others have."""
+    known = [make_arm(given.name, given.records) for given in tree.arms if given.records]
+    made = {arm.name: arm for arm in known}
+    return [made.get(given.name) or without_cases(given.name, known[0]) for given in tree.arms]
 
 
 def _with_baseline(arms: list[Arm], name: str) -> list[Arm]:
@@ -159,7 +163,7 @@ def print_comparisons(made: Sequence[tuple[str, Comparison]], format_name: str) 
 
 def exit_code(comparisons: Sequence[Comparison], *, gate: bool) -> ExitCode:
     """0, or with a gate: 1 for anything slower or failed, or wrong data of anyone, 0 where everything was
-    compared and is the same or faster, and no log lacks anything, else 3.
+    compared and is the same or faster, no launch is without a number and no log lacks anything, else 3.
     """
     if not gate:
         return ExitCode.OK
@@ -171,7 +175,9 @@ def exit_code(comparisons: Sequence[Comparison], *, gate: bool) -> ExitCode:
         return ExitCode.BAD_VERDICT
     good = count[Verdict.SAME] + count[Verdict.FASTER]
     lacks = any(
-        each.baseline.failures or any(arm.lacking for arm in (each.baseline, *each.candidates))
+        each.baseline.failures
+        or any(arm.lacking for arm in (each.baseline, *each.candidates))
+        or any(row.lost for row in each.rows)
         for each in comparisons
     )
     whole = 0 < good == sum(count.values()) and not lacks
@@ -188,10 +194,10 @@ def _show_scaling(words: tuple[str, ...], series: tuple[Path, ...], format_name:
         measured, failed = _of_series(series)
     for word in () if series else words:
         given = each_once(read_arm(word))
-        setup = given.name if is_named(word) else ""
+        name, several = given.name if is_named(word) else "", len(setups_of(given)) > 1
         notes += [f"{given.name}: {text}" for text in lacking(given.records)]
         measured += [
-            _measured(record, folder, setup)
+            _measured(record, folder, f"{name} {setup(record)}".rstrip() if name and several else name)
             for record, folder in zip(given.records, given.folders, strict=True)
         ]
     rows = scaling(measured, built_in(), failed)
@@ -219,5 +225,11 @@ def _of_series(folders: Sequence[Path]) -> tuple[list[Measured], list[Failed]]:
 
 
 def _measured(record: RunRecord, folder: Path | None, setup: str) -> Measured:
-    rows = samples_and_digests(folder, record)[0] if folder is not None else None
-    return Measured(record, spreads(rows) if rows is not None else {}, setup)
+    return Measured(record, _spreads(record, folder) if folder is not None else {}, setup)
+
+
+def _spreads(record: RunRecord, folder: Path) -> dict[int, Spread]:
+    """From the run's samples, or those of its launches."""
+    if launches := launch_folders(folder):
+        return over_launches([_spreads(read_record(launch), launch) for launch in launches])
+    return spreads(record, samples_and_digests(folder, record)[0])

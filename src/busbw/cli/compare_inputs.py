@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from busbw.analysis.compare_arms import nodes, version_label
 from busbw.errors import UsageError
 from busbw.model.record import RunRecord
-from busbw.record.folder import environ_home, find_run, is_started
+from busbw.record.folder import LAUNCHES, environ_home, find_run, is_started
 from busbw.record.read import read_record
 from busbw.setup_series import SERIES_FILE
 
@@ -35,7 +35,9 @@ class Given:
 
 @dataclass(frozen=True)
 class Tree:
-    """Arms of one number of nodes and version, where a folder of logs has several; ``name`` says which."""
+    """Arms of one number of nodes and version, or setup, where folders of logs have several; ``name`` says
+    which.
+    """
 
     name: str
     arms: tuple[Given, ...]
@@ -43,11 +45,55 @@ class Tree:
 
 def read_trees(words: Sequence[str]) -> tuple[Tree, ...]:
     """Words to what is compared with what: the arms that were named, or those of one folder of logs whose
-    paths name setups. Raises UsageError.
+    paths name setups. Of several folders that have such, each setup of one is compared with the same of the
+    others. Raises UsageError.
     """
     if len(words) == 1 and _is_log_folder(Path(words[0])):
         return _trees(Path(words[0]))
-    return (Tree("", _unique([each_once(read_arm(word)) for word in words])),)
+    arms = _unique([each_once(read_arm(word)) for word in words])
+    return _by_setup(arms) if any(len(setups_of(arm)) > 1 for arm in arms) else (Tree("", arms),)
+
+
+def setups_of(given: Given) -> set[str]:
+    """The setups that the paths of an arm's logs name; empty for those that name none."""
+    return {setup(record) for record in given.records}
+
+
+def setup(record: RunRecord) -> str:
+    """The setup that the path of a log names; empty for none."""
+    return record.source.labels.get("setup", "") if record.source is not None else ""
+
+
+def _by_setup(arms: Sequence[Given]) -> tuple[Tree, ...]:
+    """A tree for each setup and number of nodes; an arm that has none of it is there without records."""
+    split = [_split(arm) for arm in arms]
+    places = sorted(set[tuple[str, int]]().union(*split))
+    if not any(sum(place in own for own in split) > 1 for place in places):
+        told = "; ".join(f"{arm.name} has setups {', '.join(sorted(setups_of(arm)))}" for arm in arms)
+        raise UsageError(
+            f"no setup on the same number of nodes is in two of them: {told}",
+            hint="name the logs to compare one by one: NAME=FILE,FILE NAME=FILE",
+        )
+    return tuple(
+        Tree(
+            ", ".join([f"setup {name}" if name else "no setup", *[f"{count} nodes"] * bool(count)]),
+            tuple(
+                own.get((name, count), Given(arm.name, (), ())) for arm, own in zip(arms, split, strict=True)
+            ),
+        )
+        for name, count in places
+    )
+
+
+def _split(given: Given) -> dict[tuple[str, int], Given]:
+    """By setup and number of nodes."""
+    found: dict[tuple[str, int], list[tuple[RunRecord, Path | None]]] = defaultdict(list)
+    for record, folder in zip(given.records, given.folders, strict=True):
+        found[setup(record), nodes(record)].append((record, folder))
+    return {
+        place: Given(given.name, tuple(record for record, _ in own), tuple(folder for _, folder in own))
+        for place, own in found.items()
+    }
 
 
 def read_arm(word: str) -> Given:
@@ -66,12 +112,22 @@ def read_arm(word: str) -> Given:
 
 
 def each_once(given: Given) -> Given:
-    """Without what is there twice, by name or as a copy, which a warning names: it is one launch."""
-    seen: dict[tuple[str, int], str] = {}
+    """Without what is there twice, by name or as a copy, which a warning names: it is one launch. Logs
+    without rows are alike without being copies (tests that failed in one way), and so may be those of several
+    tests or setups.
+    """
+    seen: dict[tuple[object, ...], str] = {}
     kept: list[tuple[RunRecord, Path | None]] = []
     for record, folder in zip(given.records, given.folders, strict=True):
         source = record.source
-        same = (record.run_id, 0) if source is None else (source.sha256 or source.path, source.table)
+        if source is None:
+            same: tuple[object, ...] = (record.run_id,)
+        elif record.results:
+            # Of what, as the path says it, where the log itself may not.
+            told = (source.labels.get(name) for name in ("test", "setup", "nodes"))
+            same = (source.sha256 or source.path, source.table, *told)
+        else:
+            same = (Path(source.path).resolve(), source.table)
         if same in seen:
             words = record.run_id if source is None else source.path
             print(f"warning: {given.name}: {words} is {seen[same]} again: one launch", file=sys.stderr)
@@ -83,6 +139,8 @@ def each_once(given: Given) -> Given:
 
 def _hint_of(path: Path) -> str:
     """What to name instead of a folder without a log."""
+    if series := next((at for at in (path, environ_home() / path) if (at / SERIES_FILE).is_file()), None):
+        return f"one launch of the series is a run: name one of {series / LAUNCHES}/*"
     if (path.parent / SERIES_FILE).is_file():
         return f"name the series itself: {path.parent}"
     if path.is_dir() and any(map(is_started, path.iterdir())):
@@ -100,7 +158,7 @@ def _named(word: str) -> re.Match[str] | None:
 
 
 def _name_of(word: str, records: Sequence[RunRecord]) -> str:
-    setups = {record.source.labels.get("setup", "") for record in records if record.source is not None}
+    setups = {setup(record) for record in records if record.source is not None}
     if len(records) == 1 and records[0].run_id:
         return records[0].run_id
     if len(setups) == 1 and "" not in setups:
@@ -199,8 +257,7 @@ def _trees(folder: Path) -> tuple[Tree, ...]:
     records = [record for record, _ in read_records(str(folder))]
     places: dict[tuple[str, int], dict[str, list[RunRecord]]] = defaultdict(lambda: defaultdict(list))
     for record in records:
-        labels = record.source.labels if record.source is not None else {}
-        places[version_label(record), nodes(record)][labels.get("setup", "")].append(record)
+        places[version_label(record), nodes(record)][setup(record)].append(record)
     trees = []
     for (number, count), setups in sorted(places.items()):
         if len(setups) < 2:

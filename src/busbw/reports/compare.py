@@ -93,7 +93,7 @@ def table_row(row: Row) -> str:
 
 
 def _why(row: Row) -> str:
-    words = "; ".join(filter(None, (row.why, row.note and f"with {row.note}")))
+    words = "; ".join(filter(None, (row.reasons, row.note and f"with {row.note}")))
     return f": {words}" if words else ""
 
 
@@ -157,7 +157,7 @@ def row_fields(row: Row) -> dict[str, Any]:
         "busbw_gb_per_s": row.busbw_gb_per_s,
         "rank": row.rank or None,
         "ranked": row.ranked or None,
-        "why": row.why,
+        "why": row.reasons,
         "note": row.note,
         "pattern": key.pattern,
     }

@@ -6,13 +6,14 @@ import csv
 import io
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 from busbw.analysis.expectation import Answer, Expectation, Judged
 from busbw.analysis.wires import Wires
 from busbw.references.reference import Reference
 from busbw.units import format_size
 
+_NO_BOUND: Final = 0.01  # of what is expected
 CSV_COLUMNS = (
     "collective", "dtype", "op", "placement", "size_bytes", "answer", "busbw_gb_per_s", "low_gb_per_s",
     "high_gb_per_s", "launches", "reference", "expected_gb_per_s", "interpolated", "ratio", "bound_gb_per_s",
@@ -85,7 +86,7 @@ def _wires(wires: Wires) -> str:
     gpu = f"{wires.gpu_gb_per_s:.4g} GB/s" if wires.gpu_gb_per_s else "not known"
     network = f"{wires.network_gb_per_s:g} GB/s" if wires.network_gb_per_s else "not known"
     where = f"{wires.gpu_link} of a GPU {gpu}, {wires.nics} NICs of a node {network}"
-    return f"{where}, line rates in one direction; {wires.source}"
+    return f"{where}, {wires.rates} in one direction; {wires.source}"
 
 
 def _row(case: Judged) -> str:
@@ -97,12 +98,18 @@ def _row(case: Judged) -> str:
     return (
         f"{format_size(case.key.size_bytes):>10} {_number(case.measured_gb_per_s):>9} {interval:>19}"
         f" {mark + _number(case.expected_gb_per_s):>9}"
-        f" {'n/a' if case.ratio is None else f'{case.ratio:.0%}':>6} {_number(case.bound_gb_per_s):>9}"
+        f" {'n/a' if case.ratio is None else f'{case.ratio:.0%}':>6} {_bound(case):>9}"
         f" {_number(limit.busbw_gb_per_s if limit else None):>8}"
         f" {'n/a' if limit is None or limit.percent is None else f'{limit.percent:.0f}':>5}"
         f" {_number(limit.wire_gb_per_s if limit else None):>8}  {case.answer}"
         + (f": {case.why}" if case.why else "")
     )
+
+
+def _bound(case: Judged) -> str:
+    """``none`` where the reference scatters so much that nothing is below what it asks for."""
+    bound, expected = case.bound_gb_per_s, case.expected_gb_per_s
+    return "none" if bound is not None and expected and bound < _NO_BOUND * expected else _number(bound)
 
 
 def _number(value: float | None) -> str:

@@ -14,7 +14,7 @@ from busbw.units import NS_PER_US, format_size
 CSV_COLUMNS = (
     "collective", "dtype", "op", "placement", "definition", "version", "size_bytes", "nodes", "ranks", "runs",
     "failed", "busbw_gb_per_s", "time_ns", "p50_ns", "p95_ns", "p99_ns", "max_ns", "why", "setup",
-    "pattern",
+    "pattern", "differs",
 )  # fmt: skip
 
 
@@ -41,9 +41,10 @@ def _row(row: ScalingRow) -> str:
     busbw = "n/a" if row.busbw_gb_per_s is None else f"{row.busbw_gb_per_s:.2f}"
     failed = f"  {row.failed} FAILED: {row.why}" if row.failed else ""
     size = format_size(row.key.size_bytes) if row.has_case else "n/a"
+    differs = f"  runs differ in {row.differs}" if row.differs else ""
     return (
         f"{size:>10} {row.nodes or 'n/a':>6} {row.ranks or 'n/a':>6} {row.runs:>5}"
-        f" {busbw:>9}" + "".join(f" {_us(time):>11}" for time in times) + failed
+        f" {busbw:>9}" + "".join(f" {_us(time):>11}" for time in times) + failed + differs
     )
 
 
@@ -74,6 +75,7 @@ def row_fields(row: ScalingRow) -> dict[str, Any]:
         "why": row.why,
         "setup": row.setup,
         "pattern": row.key.pattern,
+        "differs": row.differs,
     }
 
 

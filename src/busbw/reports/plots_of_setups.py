@@ -84,7 +84,7 @@ def _words(row: Row) -> str:
         )
     if row.time_ns is not None:
         words.append(f"{row.time_ns / NS_PER_US:.4g} us")
-    return ", ".join(filter(None, (*words, row.why)))
+    return ", ".join(filter(None, (*words, row.reasons)))
 
 
 def _curves(name: str, title: str, comparison: Comparison, kind: Kind) -> Plot | None:

@@ -23,6 +23,7 @@ from busbw.stats.ranking import (
 )
 
 CONFIDENCE: Final = 0.95
+LEAST_KNOWN: Final = 6  # as many as an interval needs; the scatter of two values is anything
 MOST_BLOCKS: Final = 1000  # more are not a plan
 SCATTER_LEVEL: Final = 0.01  # launches as wide as a side's are no accident of the spread that was stated
 POWER: Final = 0.8  # with which the blocks that are asked for decide
@@ -135,9 +136,10 @@ def more_blocks(ratio: Ratio, delta: float, p_needed: float) -> int | None:
     """How many more blocks decide with a probability of ``POWER``, if centre and scatter stay as they are.
 
     Decided is: the interval lies beyond delta / 2 and p is below ``p_needed``, or it lies within +-delta.
-    None where it cannot be said: another basis, one block, or more than MOST_BLOCKS.
+    None where it cannot be said: another basis, fewer than LEAST_KNOWN blocks, whose scatter says too little
+    of that of more, or more than MOST_BLOCKS.
     """
-    if ratio.deviation is None or ratio.basis is not Basis.BLOCKS:
+    if ratio.deviation is None or ratio.basis is not Basis.BLOCKS or ratio.n[0] < LEAST_KNOWN:
         return None
     have, most = ratio.n[0], MOST_BLOCKS
     deviation = ratio.deviation * _upper(have)

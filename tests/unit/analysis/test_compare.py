@@ -87,6 +87,11 @@ def test_too_few_blocks_say_how_many_more() -> None:
     assert verdicts(found) == [Verdict.AMBIGUOUS] * 3
     assert found.rows[0].more_blocks == 1
     assert "1 more blocks" in found.rows[0].why
+    # The scatter of two blocks says nothing of that of more.
+    found = compare([series("plain", 100, 2, 1), series("fast", 80, 2, 2)])
+    assert {(row.more_blocks, row.why) for row in found.rows} == {
+        (None, "2 blocks give no interval, 6 would")
+    }
 
 
 def test_one_launch_of_each_is_ambiguous_whatever_its_samples_say() -> None:

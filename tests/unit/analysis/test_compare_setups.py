@@ -231,6 +231,13 @@ def test_a_setup_that_hung_in_a_block_is_not_the_one_to_export() -> None:
     comparison = compare(setup_arms("s", ["plain", "fast", "calm"], outcomes, records, 0))
     assert comparison.count(Verdict.FASTER) == 8
     assert winner([comparison]).setup == "calm"
+    assert {choice.setup for choice in choices(comparison)} == {"calm"}
+    assert {row.reasons for row in comparison.rows if row.arm == "fast"} == {
+        f"fast: 1 of {BLOCKS} launches have no number"
+    }
+    # As the default it is not taken either, where nothing is faster.
+    comparison = compare(setup_arms("s", ["fast", "plain"], outcomes, records, 0))
+    assert choices(comparison) == ()
 
 
 def with_wrong(records: dict[str, RunRecord], folders: list[str]) -> dict[str, RunRecord]:

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from busbw_testing.compared import record_of
 
-from busbw.analysis.scaling import Failed, Measured, Spread, scaling, spreads
+from busbw.analysis.scaling import Failed, Measured, Spread, over_launches, scaling, spreads
 from busbw.model.record import ImportSource, RunStatus
 from busbw.model.result import CaseResult, Status
-from busbw.model.sample import SAMPLE_DTYPE
+from busbw.model.sample import SAMPLE_DTYPE, SampleFlag
 from busbw.references.load import built_in
 from busbw.reports.compare_scaling import csv_text, table
 
@@ -26,13 +26,37 @@ def samples(case: int, times_ns: np.ndarray, k: int) -> np.ndarray:
     return rows
 
 
-def test_percentiles_are_per_call_of_the_maximum_over_ranks() -> None:
-    found = spreads(samples(3, np.arange(1, 401) * 10, k=4))
-    assert found == {3: Spread(2000.0, 3800.0, 3960.0, 4000.0)}
+RUN = record_of({1024: 10.0})
+
+
+def test_percentiles_are_of_the_maximum_over_ranks_without_what_evidence_speaks_against() -> None:
+    rows = samples(3, np.append(np.arange(1, 401), 9999) * 10, k=1)
+    rows["flags"][400] = SampleFlag.DESCHEDULED
+    assert spreads(RUN, rows) == {3: Spread(2000.0, 3800.0, 3960.0, 4000.0)}
+
+
+def test_samples_of_several_calls_have_no_percentiles_of_one() -> None:
+    """Their pass of single calls has, where there was one."""
+    batches, singles = samples(0, np.arange(1, 401) * 10, k=4), samples(0, np.arange(1, 401) * 20, k=1)
+    singles["flags"] = SampleFlag.SINGLE_CALL
+    assert spreads(RUN, batches) == {}
+    assert spreads(RUN, np.concatenate((batches, singles)))[0].p50_ns == 4000.0
 
 
 def test_too_few_samples_have_no_p99() -> None:
-    assert spreads(samples(0, np.arange(1, 101) * 10, k=1))[0] == Spread(500.0, 950.0, None, 1000.0)
+    assert spreads(RUN, samples(0, np.arange(1, 101) * 10, k=1))[0] == Spread(500.0, 950.0, None, 1000.0)
+
+
+def test_what_the_run_printed_goes_before_its_samples() -> None:
+    printed = replace(RUN, results=(replace(RUN.results[0], stats={"p99": 7.0, "p95": None}),))
+    (row,) = scaling([Measured(printed, {0: Spread(1.0, 2.0, 3.0, 4.0)})])
+    assert row.spread == Spread(1.0, None, 7.0, 4.0)
+
+
+def test_launches_of_one_run_give_their_median_percentiles() -> None:
+    launches = [{0: Spread(time, time, None, time)} for time in (1.0, 2.0, 4.0)]
+    assert over_launches([*launches]) == {0: Spread(2.0, 2.0, None, 4.0)}
+    assert over_launches([{}, *launches]) == {}
 
 
 def test_rows_go_by_size_then_nodes() -> None:
@@ -54,6 +78,16 @@ def test_runs_of_one_kind_give_their_median_and_failures_are_counted() -> None:
                       zip([*records, failed], (1.0, 3.0, 2.0, 9.0), strict=True)])  # fmt: skip
     assert (row.runs, row.failed, row.why, row.time_ns, row.spread.max_ns) == (3, 1, "hung", 20_000, 3.0)
     assert row.busbw_gb_per_s == pytest.approx(1024 / 20_000)
+
+
+def test_runs_that_differ_in_what_they_were_measured_with_are_told() -> None:
+    """They are one row, a median of unlike things."""
+    records = [record_of({1024: time}) for time in (45.9, 193.0)]
+    set_in = {"variables": {"MPIR_CVAR_NOLOCAL": "1", "SLURM_JOB_ID": "7"}}
+    rows = scaling([Measured(records[0], {}), Measured(replace(records[1], environment=set_in), {})])
+    assert rows[0].differs == "MPIR_CVAR_NOLOCAL"
+    assert list(table(rows))[-1].endswith("runs differ in MPIR_CVAR_NOLOCAL")
+    assert [row.differs for row in scaling([Measured(record, {}) for record in records])] == [""]
 
 
 def test_text_has_every_row() -> None:

@@ -113,6 +113,80 @@ def test_a_test_that_failed_is_shown_with_its_last_words(
     assert compare(capsys, alcf, "--gate")[0] == 1
 
 
+def test_every_test_that_failed_alike_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A launcher's one error, or nothing at all, is no copy of one launch; nor are equal rows of setups."""
+    folder = tmp_path / "results_x" / "nccl_2.18" / "n2.g8" / "2024-05-01-10-00-00"
+    for test in ("all_reduce", "alltoall", "all_gather"):
+        write(folder / f"{test}_output.dat.1", nccl_tests_log({GiB: 3.0}, 8, test))
+        write(folder / f"{test}_output.dat.2", "aprun: no free PMI port\n")
+        write(folder / f"{test}_output.dat.3", "")
+        write(folder / f"{test}_output.dat.4", nccl_tests_log({GiB: 3.0}, 8, test))
+    _, text = compare(capsys, tmp_path / "results_x", "--format", "json")
+    verdicts = [(row["arm"], row["verdict"]) for row in json.loads(text)["rows"]]
+    assert verdicts.count(("setup 2", "FAILED")) == verdicts.count(("setup 3", "FAILED")) == 6
+    assert verdicts.count(("setup 4", "AMBIGUOUS")) == 6
+    _, text = compare(capsys, tmp_path / "results_x", "--scaling", "--format", "csv")
+    rows = list(csv.DictReader(io.StringIO(text)))
+    failed = [(row["collective"], row["setup"]) for row in rows if row["failed"] == "1"]
+    assert sorted(failed) == [(test, s) for test in ("all_gather", "all_reduce", "alltoall") for s in "23"]
+    assert len([row for row in rows if row["setup"] == "4"]) == 6
+
+
+def test_a_baseline_that_failed_says_how(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "results_x" / "nccl_2.18" / "n2.g8" / "2024-05-01-10-00-00"
+    write(folder / "all_gather_output.dat.1", "aprun: no free PMI port\n")
+    write(folder / "all_reduce_output.dat.1", nccl_tests_log({GiB: 4.6}, 8))
+    write(folder / "all_gather_output.dat.5", nccl_tests_log({GiB: 32.0}, 8, "all_gather"))
+    _, text = compare(capsys, tmp_path / "results_x")
+    words = "the log has no rows; it ends with: aprun: no free PMI port"
+    assert text.count(f"MISSING: the baseline failed: {words}") == 2
+    assert f"# note     setup 1: all_gather failed: {words}" in text
+
+
+def test_folders_are_compared_setup_by_setup(alcf: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Setup 5 under NCCL 2.18 against setup 5 under 2.21; setups are no launches of one thing."""
+    folders = [alcf / f"nccl_{version}" for version in ("2.18", "2.21")]
+    _, text = compare(capsys, *folders, "--format", "json")
+    trees = {tree["of"]: tree["rows"] for tree in json.loads(text)}
+    assert set(trees) == {f"setup {s}, {nodes} nodes" for s in range(1, 6) for nodes in (2, 8)}
+    (row,) = [
+        row for row in trees["setup 5, 8 nodes"]
+        if (row["collective"], row["placement"]) == ("all_reduce", "out-of-place")
+    ]  # fmt: skip
+    assert (row["baseline_launches"], row["launches"]) == (1, 1)
+    assert row["speedup"] == pytest.approx(36.38 / 36.53, rel=0.01)
+    # What one of them has not is told.
+    assert {row["verdict"] for row in trees["setup 1, 2 nodes"]} == {"MISSING"}
+    assert compare(capsys, *folders, "--gate")[0] == 3
+    rows = compare(capsys, f"a={folders[0]}", f"b={folders[1]}", "--scaling", "--format", "csv")[1]
+    assert {row["setup"] for row in csv.DictReader(io.StringIO(rows))} == {
+        f"{name} {number}" for name in "ab" for number in range(1, 6)
+    }
+
+
+def test_folders_without_a_setup_in_common_are_refused(
+    alcf: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs = sorted((alcf / "nccl_2.21" / "n8.g4" / "2024-05-01-10-00-00").glob("all_reduce*"))
+    assert main(["compare", f"a={logs[0]},{logs[1]}", f"b={logs[2]},{logs[3]}"]) == 2
+    assert "a has setups 1, 2; b has setups 3, 4" in capsys.readouterr().err
+
+
+def test_a_launch_without_a_number_is_told_and_does_not_pass(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stored(home, "before", {1024: 10.0})
+    for name in ("a", "b", "c"):
+        record = record_of({1024: 5.0}, name=name)
+        if name == "c":
+            died = replace(record.results[0], status=Status.FAILED, time_ns=None, error="hung")
+            record = replace(record, results=(died,))
+        write_record(create(home, name), record)
+    code, text = compare(capsys, "before", "after=a,b,c", "--launch-spread", "5%", "--gate")
+    assert code == 3
+    assert "FASTER: after: 1 of 3 launches have no number" in text
+
+
 def test_two_published_means_are_ambiguous_not_similar(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -262,6 +336,8 @@ def test_a_series_on_several_numbers_of_nodes_scales(home: Path, capsys: pytest.
     err = capsys.readouterr().err
     assert "nothing in " in err
     assert f"name the series itself: {folder}" in err
+    assert main(["expect", str(folder), "--least", "1K=1"]) == 2
+    assert f"name one of {folder / 'launches'}/*" in capsys.readouterr().err
 
 
 def test_rows_of_several_numbers_of_nodes_are_told_apart(

@@ -16,7 +16,7 @@ from busbw.settings.run import RunSettings
 
 COMPARE_EXAMPLES: Final = (
     "busbw compare setups.yaml --ops all_reduce,alltoall -b 8 -e 1G -f 4",
-    "busbw compare 20261121-1815 20261121-1902 --gate",
+    "busbw compare 20261121-1815 20261121-1902 --gate --launch-spread 3%",
     "busbw compare before=old1.log,old2.log after=new1.log,new2.log",
     "busbw compare results_polaris/",
     "busbw compare results/ --scaling",
