@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from busbw import session
-from busbw.errors import ExitCode, RankFailed
+from busbw.errors import ExitCode, RankFailed, SiteError
 from busbw.launchers.deaths import read_death, read_lost_peer
 from busbw.launchers.engine import JobState
+from busbw.launchers.setup_script import failure
 from busbw.model.event import Event
 from busbw.worker.lead import error_event
 
@@ -36,6 +37,12 @@ def judge(following: Following) -> tuple[ExitCode, Event | None]:
     story, state = following.story, following.state
     if following.given_up is not None and not story.connected:
         return following.given_up.exit_code, error_event(following.given_up)
+    is_ended = story.interrupted or state.cancelled
+    if not story.connected and not is_ended and (failed_script := failure(story.output)):
+        unready = SiteError(
+            failed_script, hint="try it on that node; its own words are in log/ of the run folder"
+        )
+        return unready.exit_code, error_event(unready)
     if session.is_out_of_time(story) and not story.interrupted:
         return session.judge(story, state.host)  # what the engine says is of our cancelling
     if story.waiting and not story.interrupted:

@@ -220,6 +220,38 @@ def test_a_job_that_must_wait_says_why_and_then_runs(front: Any, cluster: SlurmC
     front.run("attach", first)
 
 
+def test_a_job_whose_submission_got_no_answer_is_followed(front: Any, cluster: SlurmCluster) -> None:
+    """The controller takes it, and sbatch has given up by then."""
+    programs = cluster.folder.parent / "home" / "late-bin"
+    programs.mkdir(parents=True)
+    late = "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation"
+    (programs / "sbatch").write_text(
+        f"#!/bin/sh\n/usr/bin/sbatch \"$@\" >/dev/null; echo '{late}' >&2; exit 1\n"
+    )
+    (programs / "sbatch").chmod(0o755)
+    words = ("exec", "--on", "slurm", "-N", "1", "--mpi", "none", "--", "echo", "hello")
+    done = front.run(*words, PATH=f"{programs}:/usr/bin:/bin")
+    assert (done.code, done.out) == (0, "hello\n"), done
+    assert "submitted slurm job" in done.err
+
+
+def test_a_job_that_was_given_the_number_of_an_old_one_is_left_alone(
+    front: Any, cluster: SlurmCluster
+) -> None:
+    """Numbers begin at 1 again where the controller's state was lost."""
+    assert front.run("exec", "--on", "slurm", "-N", "1", "--mpi", "none", "--", "true").code == 0
+    theirs = cluster.run("sbatch", "--parsable", "--output=/dev/null", "--wrap", "sleep 1000").strip()
+    try:
+        path = front.folder() / "request/job.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), "id": theirs}))
+        (front.folder() / "request/ended.json").unlink(missing_ok=True)
+        done = front.run("cancel", "last")
+        assert (done.code, f"slurm job {theirs} has ended already" in done.err) == (0, True), done
+        assert cluster.run("squeue", "--noheader", f"--jobs={theirs}", "--format=%T").strip() != ""
+    finally:
+        cluster.run("scancel", theirs)
+
+
 def test_a_job_that_cannot_start_ends_with_the_reason(front: Any) -> None:
     done = front.run("run", "all_reduce", "--on", "slurm", "-N", "9")
     assert done.code == 4, done

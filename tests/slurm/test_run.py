@@ -122,12 +122,11 @@ def test_a_setup_script_comes_first_on_every_node(front: Any, tmp_path: Path) ->
 def test_a_setup_script_that_fails_names_the_node(front: Any) -> None:
     script = front.shared / "setup.sh"
     script.write_text('[ "$(hostname)" != h3 ] || exit 7\nfalse || [ "$(hostname)" = h3 ] || true\n')
-    done = front.run(
-        "run", "all_reduce", "-e", "8", *NULL, "--on", "slurm", "-N", "4", "--setup-script", script
-    )
-    assert done.code == 5, done
-    assert "rank 2 on h3" in done.error
-    assert "exit code 7" in done.error + done.hint
+    on = ("--on", "slurm", "-N", "4", "--setup-script", script)
+    for words in (("run", "all_reduce", "-e", "8", *NULL, *on), ("exec", *on, "--", "true")):
+        done = front.run(*words)
+        assert done.code == 4, done
+        assert done.error == "the setup script ended with exit code 7 on h3"
 
 
 def test_what_each_node_printed_is_kept(front: Any) -> None:

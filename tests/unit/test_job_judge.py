@@ -120,3 +120,16 @@ def test_ranks_that_were_through_before_a_cancel_elsewhere_are(following: Follow
     following.story.end = event(EventKind.END, exit_code=1, status="complete")
     following.state = JobState(Phase.ENDED, "it was cancelled", cancelled=True)
     assert judge(following) == (ExitCode.BAD_VERDICT, None)
+
+
+def test_a_setup_script_that_failed_is_named(following: Following) -> None:
+    """The ranks, or the command, never started there."""
+    following.story.connected = False
+    following.story.errors.clear()
+    following.story.output.append("busbw: the setup script ended with exit code 7 on h3")
+    following.state = JobState(Phase.ENDED, code=7, rank=2, host="h3")
+    for following.is_command in (False, True):
+        code, error = judge(following)
+        assert code is ExitCode.ENVIRONMENT
+        assert error is not None
+        assert error["message"] == "the setup script ended with exit code 7 on h3"

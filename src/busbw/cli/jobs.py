@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from busbw import job_end, job_session, job_submit
 from busbw.cli.followers import print_line
-from busbw.errors import BusbwError, ExitCode, NotHome, UsageError
+from busbw.errors import BusbwError, ExitCode, NotHome, SiteError, UsageError
 from busbw.launchers.engine import Handle, JobState, Phase, load
 from busbw.model.record import RunStatus
 from busbw.record import close
@@ -40,14 +40,15 @@ _CSV_COLUMNS = {
 
 @dataclass(frozen=True)
 class _Row:
-    """One job: its run, its handle (None where its file was damaged), the engine's word on it, and whether
-    its record is home.
+    """One job: its run, its handle (None where its file was damaged), the engine's word on it, whether its
+    record is home, and whether its engine has not said that it has it.
     """
 
     folder: Path
     handle: Handle | None
     state: JobState | None
     is_home: bool
+    is_uncertain: bool = False
 
 
 def jobs(format_name: str, limit: int) -> ExitCode:
@@ -94,21 +95,29 @@ def _jobs() -> list[Path]:
 
 
 def _row(folder: Path) -> _Row:
-    is_home = close.read_status(folder) not in (None, RunStatus.RUNNING)
     state = None
     try:
         handle = job_submit.read_handle(folder)
     except UsageError:  # a full disk, a hand: the others are listed all the same
-        return _Row(folder, None, None, is_home)
+        return _Row(folder, None, None, _is_closed(folder))
+    except SiteError:
+        return _Row(folder, job_submit.kept_handle(folder), None, is_home=False, is_uncertain=True)
+    is_home = _is_closed(folder)
     if not is_home:  # what has ended here needs no question to the engine
         with contextlib.suppress(BusbwError):
             state = load(handle.engine).state(handle)
     return _Row(folder, handle, state, is_home)
 
 
+def _is_closed(folder: Path) -> bool:
+    return close.read_status(folder) not in (None, RunStatus.RUNNING)
+
+
 def _fields(row: _Row) -> dict[str, str]:
     if row.is_home:
         state, record = Phase.ENDED.value, str(getattr(close.read_status(row.folder), "value", ""))
+    elif row.is_uncertain:
+        state, record = "uncertain", f"its submission was not answered; busbw cancel {row.folder.name}"
     else:
         state = "unknown" if row.state is None else row.state.phase.value
         record = "busbw attach brings it" if row.handle is not None else f"{folders.JOB_FILE} cannot be read"
@@ -183,7 +192,8 @@ def cancel(run: str, *, now: bool) -> ExitCode:
     """
     folder = folders.find_run(run, folders.environ_home())
     handle = job_submit.read_handle(folder)
-    if load(handle.engine).state(handle).phase is Phase.ENDED:
+    is_ended = folders.read_ended(folder) is not None  # seen here; its engine may have forgotten it
+    if is_ended or load(handle.engine).state(handle).phase is Phase.ENDED:
         print(f"{handle.engine} job {handle.id} has ended already", file=sys.stderr)
         return ExitCode.OK
     engine, is_followed = ENGINES[handle.engine], is_owned(folder)

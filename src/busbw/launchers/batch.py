@@ -10,6 +10,7 @@ import contextlib
 import json
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,7 +18,7 @@ from busbw.errors import SiteError, UsageError
 from busbw.launchers import slurm_commands as commands
 from busbw.launchers.base import Command
 from busbw.launchers.command import PORT
-from busbw.launchers.engine import Handle, Item, Job, JobRequest, JobState, Output, Phase
+from busbw.launchers.engine import Handle, Item, Job, JobRequest, JobState, Output, Phase, Unanswered
 from busbw.launchers.patience import Patient
 from busbw.launchers.time_limit import seconds_of
 
@@ -131,7 +132,8 @@ def request(job: Job, facts: Mapping[str, str]) -> JobRequest:  # noqa: ARG001 (
     aws = ("aws", "batch")
     register = Command((*aws, "register-job-definition", "--cli-input-json", f"{place}/{DEFINITION}"))
     submit_job = Command((*aws, "submit-job", "--cli-input-json", f"{place}/{SUBMISSION}"))
-    return JobRequest("batch", job.name, nodes * per_node, nodes, files, (register, submit_job))
+    details = {"queue": str(submission["jobQueue"])}
+    return JobRequest("batch", job.name, nodes * per_node, nodes, files, (register, submit_job), details)
 
 
 def _values(given: tuple[str, ...]) -> dict[str, str]:
@@ -201,15 +203,28 @@ def _text(value: object) -> str:
 def submit(request: JobRequest, folder: Path) -> Handle:  # noqa: ARG001 (as an Engine has it)
     """See Engine."""
     register, submit_job = request.commands
-    definition = _answer(*register.argv)
+    try:
+        definition = str(_answer(*register.argv)["jobDefinitionArn"])
+    except commands.NoAnswer:
+        with contextlib.suppress(SiteError):
+            _forget(f"{request.name}:1")  # the first of its name, where it is there
+        raise
+    handle = Handle("batch", request.name, request.name, {**request.details, "definition": definition})
     try:
         job = _answer(*submit_job.argv)
+    except commands.NoAnswer as error:
+        raise Unanswered(error, handle) from error
     except SiteError:
-        _forget(str(definition["jobDefinitionArn"]))
+        _forget(definition)
         raise
-    return Handle(
-        "batch", str(job["jobId"]), request.name, {"definition": str(definition["jobDefinitionArn"])}
-    )
+    return replace(handle, id=str(job["jobId"]))
+
+
+def find(handle: Handle) -> Handle | None:
+    """See Engine."""
+    words = ("aws", "batch", "list-jobs", "--job-queue", handle.details["queue"])
+    found = _answer(*words, "--filters", f"name=JOB_NAME,values={handle.name}").get("jobSummaryList", [])
+    return replace(handle, id=str(found[0]["jobId"])) if found else None
 
 
 def _answer(*words: str) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, Protocol, cast
 
+from busbw.errors import SiteError
 from busbw.launchers.base import Command
 from busbw.launchers.command import prepending
 from busbw.launchers.topology import RankOrder
@@ -117,6 +118,16 @@ class Handle:
         return Handle(fields["engine"], fields["id"], fields["name"], dict(fields["details"]))
 
 
+class Unanswered(SiteError):
+    """A submission that its engine has not answered: it may have the job, and ``find`` of the
+    ``handle`` tells.
+    """
+
+    def __init__(self, error: SiteError, handle: Handle) -> None:
+        super().__init__(error.message, hint=error.hint)
+        self.handle = handle
+
+
 # The detail of a handle whose job asks its follower for something once it runs: it must have one by then.
 ASKS_FOLLOWER: Final = "asks_follower"
 
@@ -183,7 +194,12 @@ class Engine(Protocol):
 
     def submit(self, request: JobRequest, folder: Path) -> Handle:
         """Submit; ``folder`` is the run folder, with the request's files under request/. Raises SiteError
-        with the engine's own words and a hint.
+        with the engine's own words and a hint, Unanswered where it may have the job all the same.
+        """
+
+    def find(self, handle: Handle) -> Handle | None:
+        """The job of a submission that was not answered, found by its name; None where there is none. Raises
+        SiteError where the engine does not answer.
         """
 
     def follow(self, handle: Handle, folder: Path) -> Iterator[Item]:

@@ -1,7 +1,8 @@
 """Hosts as users name them, and how many ranks each gets. Pure, but for reading the host file.
 
 A host file has one host a line: ``name``, ``name:N`` (MPICH) or ``name slots=N`` (Open MPI, DeepSpeed), with
-comments from ``#`` on. Ranks follow the order of the lines; a host may come again, further down.
+spaces around ``=`` or not, and comments from ``#`` on. Ranks follow the order of the lines; a host may come
+again, further down.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 # a user. A leading hyphen would be an option of ssh.
 _HOST: Final = re.compile(r"([A-Za-z0-9_][\w.-]*@)?([A-Za-z0-9_][\w.-]*|\[[0-9A-Fa-f:.]+\])\Z", re.ASCII)
 _SLOTS: Final = re.compile(r"slots=(\d+)\Z")
+_AROUND_EQUALS: Final = re.compile(r"\s*=\s*")
 # Said by other programs' host files, of no concern here.
 _IGNORED: Final = re.compile(r"max[-_]slots=\d+\Z")
 
@@ -56,7 +58,7 @@ def read_places(launch: LaunchSettings) -> tuple[Place, ...]:
         words = [word.strip() for word in launch.hosts.split(",")]
         return tuple(_place(word, (), "--hosts") for word in words if word)
     try:
-        text = launch.hostfile.read_text()
+        text = launch.hostfile.read_text(encoding="utf-8-sig")  # some editors begin it with a mark
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(
             f"cannot read --hostfile {launch.hostfile}: {error}", hint="name a file with one host a line"
@@ -69,7 +71,10 @@ def read_places(launch: LaunchSettings) -> tuple[Place, ...]:
 
 def parse_hostfile(text: str, where: str) -> tuple[Place, ...]:
     """The file's hosts, in its order. Raises UsageError naming the line."""
-    lines = ((number, line.partition("#")[0].split()) for number, line in enumerate(text.splitlines(), 1))
+    lines = (
+        (number, _AROUND_EQUALS.sub("=", line.partition("#")[0]).split())
+        for number, line in enumerate(text.splitlines(), 1)
+    )
     return tuple(_place(words[0], words[1:], f"{where}, line {number}") for number, words in lines if words)
 
 

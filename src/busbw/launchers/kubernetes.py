@@ -14,13 +14,14 @@ from typing import Final
 
 from busbw.errors import SiteError, UsageError
 from busbw.launchers import kubernetes_manifest as manifest
-from busbw.launchers.engine import Handle, Item, Job, JobRequest, JobState
+from busbw.launchers.engine import Handle, Item, Job, JobRequest, JobState, Unanswered
 from busbw.launchers.kubernetes_api import (
     PARTS,
     POD,
     RESOURCES,
     Api,
     Denied,
+    NoAnswer,
     NotFound,
     Resource,
     context_namespace,
@@ -110,12 +111,16 @@ def submit(request: JobRequest, folder: Path) -> Handle:
     if "bundle" in request.details:
         parts.insert(0, manifest.bundle(request.name, request.details["bundle"]))
     _check_rights(api, [*parts, job])
+    kept = {name: request.details[name] for name in ("kind", "slots", "context", "namespace")}
+    handle = Handle("kubernetes", f"{api.namespace}/{request.name}", request.name, kept)
     created: list[Resource] = []
     try:
         for part in parts:
             api.create(part)
             created.append(RESOURCES[part["kind"]])
         owner = api.create(job)
+    except NoAnswer as error:  # what was asked for last may be there as well
+        raise Unanswered(error, handle) from error
     except SiteError:
         for resource in created:
             with contextlib.suppress(SiteError):
@@ -123,8 +128,19 @@ def submit(request: JobRequest, folder: Path) -> Handle:
         raise
     for resource in created:
         api.own({**job, **owner}, resource, request.name)
-    kept = {name: request.details[name] for name in ("kind", "slots", "context", "namespace")}
-    return Handle("kubernetes", f"{api.namespace}/{request.name}", request.name, kept)
+    return handle
+
+
+def find(handle: Handle) -> Handle | None:
+    """See Engine. The job then owns its parts, as after an answer."""
+    job = SubmittedJob(handle)
+    try:
+        owner = job.api.get(job.resource.path(job.api.namespace, job.name))
+    except NotFound:
+        return None
+    for resource in PARTS:
+        job.api.own(owner, resource, job.name)
+    return handle
 
 
 def _check_rights(api: Api, objects: list[manifest.Object]) -> None:

@@ -93,6 +93,10 @@ class Conflict(SiteError):
     """There is one of that name."""
 
 
+class NoAnswer(SiteError):
+    """The server has not said whether it did what it was asked for."""
+
+
 def context_namespace(context: str) -> str:
     """The namespace that a context of the kubeconfig names. SiteError for an unknown context."""
     if not context and _IN_POD.exists() and not os.environ.get("KUBECONFIG"):
@@ -259,7 +263,7 @@ class Api:
 def unreachable(error: Exception, host: str) -> SiteError:
     """The error of a server that does not answer."""
     cause = getattr(error, "reason", None) or error
-    return SiteError(
+    return NoAnswer(
         f"the Kubernetes API server at {host} does not answer: {cause}",
         hint="check KUBECONFIG and --context, and that the server can be reached from here",
     )
@@ -291,7 +295,8 @@ def _translated(error: Any, host: str, namespace: str) -> SiteError:  # noqa: AN
         return SiteError(f"Kubernetes refuses the job: {words}", hint="correct the --set that it names")
     if not error.status:
         return unreachable(error, host)
-    return SiteError(f"Kubernetes: {error.status} {words}", hint="look at the cluster, and try again")
+    kind = NoAnswer if error.status >= 500 else SiteError  # its store, or a proxy before it, may be late
+    return kind(f"Kubernetes: {error.status} {words}", hint="look at the cluster, and try again")
 
 
 def _words(error: Any) -> str:  # noqa: ANN401 (ApiException)

@@ -12,6 +12,7 @@ import shlex
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -19,7 +20,7 @@ from busbw.errors import SiteError, UsageError
 from busbw.launchers import slurm_commands as commands
 from busbw.launchers.base import Command
 from busbw.launchers.command import HOSTS, entered
-from busbw.launchers.engine import Handle, Item, Job, JobRequest, JobState, Output, Phase
+from busbw.launchers.engine import Handle, Item, Job, JobRequest, JobState, Output, Phase, Unanswered
 from busbw.launchers.patience import Patient
 from busbw.launchers.rank_counts import refuse_other_count, refuse_uneven
 from busbw.launchers.setup_script import sourced
@@ -49,11 +50,14 @@ _KEYS: Final[Mapping[str, str]] = {
     "gpu": "",
 }
 _SOURCE_SETUP: Final = sourced("8<<'BUSBW_SETUP_END'\n@SETUP@\nBUSBW_SETUP_END", "$(hostname)")
+_ASK_SERVER: Final = "ask whether the PBS server is up"
 _TICK_SECONDS: Final = 0.2
 _LOOK_SECONDS: Final = 2.0
 # PBS copies a job's output home after its end.
 _TRAIL_SECONDS: Final = 20.0
-_FIELD: Final = re.compile(r"^\s+(job_state|comment|Exit_status|exit_status) = (.*)$", re.MULTILINE)
+_FIELD: Final = re.compile(
+    r"^\s+(job_state|comment|Exit_status|exit_status|Job_Name|Output_Path) = (.*)$", re.MULTILINE
+)
 _IS_OVER: Final = re.compile(r"unknown job|has finished", re.IGNORECASE)
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_@%+=:,./-]+\Z")
 # https://help.altair.com, PBS Reference Guide, "Job States"; Torque has C for a job that has ended.
@@ -235,14 +239,34 @@ def _launch(job: Job, facts: Mapping[str, str], values: Mapping[str, str], ranks
     return " ".join(quoted) + " \\\n  " + command + "\n"
 
 
-def submit(request: JobRequest, folder: Path) -> Handle:  # noqa: ARG001 (as an Engine has it)
+def submit(request: JobRequest, folder: Path) -> Handle:
     """See Engine."""
     (command,) = request.commands
-    answer = commands.call(*command.argv, engine="PBS").strip()
+    unnumbered = Handle("pbs", request.name, request.name, {"run": folder.name})
+    try:
+        answer = commands.call(*command.argv, engine="PBS").strip()
+    except commands.NoAnswer as error:
+        raise Unanswered(error, unnumbered) from error
     number = answer.splitlines()[-1].strip() if answer else ""
     if not re.match(r"\d", number):
-        raise SiteError(f"qsub gave no job number: {answer[:200]!r}", hint="look at `qstat -u $USER`")
-    return Handle("pbs", number, request.name)
+        unsaid = SiteError(f"qsub gave no job number: {answer[:200]!r}", hint="look at `qstat -u $USER`")
+        raise Unanswered(unsaid, unnumbered)
+    return replace(unnumbered, id=number)
+
+
+def find(handle: Handle) -> Handle | None:
+    """See Engine."""
+    named = ("-N", short_name(handle.name))
+    done = commands.ask(("qselect", "-x", *named), "PBS")
+    if done.returncode:  # Torque has no -x
+        done = commands.ask(("qselect", *named), "PBS")
+    if done.returncode:
+        raise SiteError(f"qselect: {done.stderr.strip()[:300]}", hint=_ASK_SERVER)
+    for number in reversed(done.stdout.split()):
+        found = replace(handle, id=number)
+        if _ask_of(found) is not None:
+            return found
+    return None
 
 
 def follow(handle: Handle, folder: Path) -> Iterator[Item]:
@@ -296,6 +320,8 @@ def _lines(source: SharedFiles, codes: dict[bool, int]) -> Iterator[Output]:
 
 def cancel(handle: Handle, *, now: bool) -> None:
     """See Engine. Raises SiteError where PBS does not take it."""
+    if _ask_of(handle) is None:
+        return
     done = commands.ask(("qdel", *(("-W", "force") if now else ()), handle.id), "PBS")
     words = (done.stderr + done.stdout).strip()
     if done.returncode and not _IS_OVER.search(words):
@@ -304,19 +330,39 @@ def cancel(handle: Handle, *, now: bool) -> None:
 
 def state(handle: Handle) -> JobState:
     """See Engine."""
+    text = _ask_of(handle)
+    return (
+        JobState(Phase.ENDED, why="PBS does not know the job any more") if text is None else read_state(text)
+    )
+
+
+def _ask_of(handle: Handle) -> str | None:
+    """What PBS says of our job; None where it has forgotten it, and gave its number to another one, maybe."""
     done = commands.ask(("qstat", "-x", "-f", handle.id), "PBS")
     if done.returncode:  # Torque has no -x
         done = commands.ask(("qstat", "-f", handle.id), "PBS")
     if done.returncode == 0:
-        return read_state(done.stdout)
+        return done.stdout if _is_ours(_fields(done.stdout), handle) else None
     if _IS_OVER.search(done.stderr + done.stdout):
-        return JobState(Phase.ENDED, why="PBS does not know the job any more")
-    raise SiteError(f"qstat: {done.stderr.strip()[:300]}", hint="ask whether the PBS server is up")
+        return None
+    raise SiteError(f"qstat: {done.stderr.strip()[:300]}", hint=_ASK_SERVER)
+
+
+def _is_ours(fields: Mapping[str, str], handle: Handle) -> bool:
+    """By the file of its output, which is in the run folder; else by its name, which is short."""
+    if (run := handle.details.get("run")) and "Output_Path" in fields:
+        return run in fields["Output_Path"]
+    return fields.get("Job_Name", "") in ("", short_name(handle.name))
+
+
+def _fields(text: str) -> dict[str, str]:
+    """The answer of `qstat -f`: long values go on in lines that begin with a tab."""
+    return dict(_FIELD.findall(text.replace("\n\t", "")))
 
 
 def read_state(text: str) -> JobState:
-    """The answer of `qstat -f`: long values go on in lines that begin with a tab."""
-    fields = dict(_FIELD.findall(text.replace("\n\t", "")))
+    """The state in the answer of `qstat -f`."""
+    fields = _fields(text)
     letter, comment = fields.get("job_state", "")[:1], fields.get("comment", "")
     if letter in _PENDING:
         hopeless = letter == "H" or "can never run" in comment.lower()

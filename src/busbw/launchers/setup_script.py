@@ -6,13 +6,16 @@ ranks.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
+# How a script that failed is told, before its exit code and its node; the ranks there never start.
+_FAILED: Final = "busbw: the setup script ended with exit code "
 _SOURCE: Final = """\
 busbw_words=("$@"); set --
 busbw_failed() {{
   code=$?
-  echo "busbw: the setup script ended with exit code $code on {node}" >&2
+  echo "{failed}$code on {node}" >&2
   exit "$((code ? code : 1))"
 }}
 trap busbw_failed EXIT
@@ -30,4 +33,10 @@ def sourced(script: str, node: str, *, before: str = "", after: str = "") -> str
     ``script`` redirects the script to descriptor 8, ``node`` is how the shell knows its node's name;
     ``before`` and ``after`` are whole lines around the script.
     """
-    return _SOURCE.format(script=script, node=node, before=before, after=after)
+    return _SOURCE.format(failed=_FAILED, script=script, node=node, before=before, after=after)
+
+
+def failure(lines: Sequence[str]) -> str:
+    """What a job printed of a setup script that failed; empty where none did."""
+    told = next((line for line in lines if line.startswith(_FAILED)), "")
+    return told.removeprefix("busbw: ")

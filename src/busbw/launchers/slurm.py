@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -20,13 +21,22 @@ from busbw.errors import SiteError, UsageError
 from busbw.launchers import slurm_bring, slurm_place, topology_slurm
 from busbw.launchers import slurm_commands as commands
 from busbw.launchers.base import Command
-from busbw.launchers.engine import ASKS_FOLLOWER, Handle, Item, Job, JobRequest, JobState, Phase
+from busbw.launchers.engine import (
+    ASKS_FOLLOWER,
+    Handle,
+    Item,
+    Job,
+    JobRequest,
+    JobState,
+    Phase,
+    Unanswered,
+)
 from busbw.launchers.rank_counts import refuse_other_count
 from busbw.launchers.slurm_follow import Follower
 from busbw.launchers.slurm_output import split_by_node
 from busbw.launchers.slurm_script import render, shape, smaller_segment, unknown_mpi
-from busbw.launchers.slurm_state import job_state
-from busbw.launchers.slurm_words import own_words, refuse_unbuffered
+from busbw.launchers.slurm_state import Reading, job_state
+from busbw.launchers.slurm_words import own_words, refuse_unbuffered, split_words, value_of
 from busbw.launchers.time_limit import SLURM, SLURM_HINT, refuse_unlike
 from busbw.launchers.topology import everything
 from busbw.launchers.topology_files import read_texts, topology_of
@@ -151,6 +161,7 @@ def request(job: Job, facts: Mapping[str, str]) -> JobRequest:
         "nodes": str(size.nodes),
         "per_node": str(size.per_node or 0),
         "step_of": job.launch.job_id,
+        "called": value_of(split_words("--sbatch-args", job.launch.sbatch_args), "--job-name", "-J"),
         "partition": facts.get("partition", ""),
         "account": facts.get("account", ""),
         "bring": "yes" if job.launch.bring else "",
@@ -188,16 +199,28 @@ def submit(request: JobRequest, folder: Path) -> Handle:
         slurm_bring.put(folder)
     if job := request.details["step_of"]:
         return _start_step(job, request, command, folder)
+    unnumbered = Handle("slurm", request.name, request.name, dict(request.details))
     try:
         answer = commands.call(*command.argv, without=_shells_own(command))
+    except commands.NoAnswer as error:
+        raise Unanswered(error, unnumbered) from error
     except SiteError as error:
         error.hint = error.hint or "see what is asked for with --dry-run, and what Slurm takes with `sinfo`"
         raise
     # The job's number, and behind a semicolon its cluster where there are several.
     number = answer.strip().splitlines()[-1].split(";")[0] if answer.strip() else ""
     if not number.isdecimal():
-        raise SiteError(f"sbatch gave no job number: {answer.strip()[:200]!r}", hint="look at `squeue --me`")
-    return Handle("slurm", number, request.name, dict(request.details))
+        unsaid = SiteError(
+            f"sbatch gave no job number: {answer.strip()[:200]!r}", hint="look at `squeue --me`"
+        )
+        raise Unanswered(unsaid, unnumbered)
+    return replace(unnumbered, id=number)
+
+
+def find(handle: Handle) -> Handle | None:
+    """See Engine."""
+    number = commands.find(handle.name, handle.details.get("called") or handle.name)
+    return replace(handle, id=number) if number else None
 
 
 def _shells_own(command: Command) -> tuple[str, ...]:
@@ -240,19 +263,25 @@ def cancel(handle: Handle, *, now: bool) -> None:
         if (now or not steps) and _keeper_is_alive(handle):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(int(handle.details["pid"]), signal.SIGKILL if now else signal.SIGTERM)
-    elif now or not steps:
+    elif (now or not steps) and _look(handle).state:
         commands.end(handle.id)
 
 
 def state(handle: Handle) -> JobState:
     """See Engine."""
-    reading = commands.look(handle.id)
-    found = job_state(reading)
+    found = job_state(_look(handle))
     if not handle.details.get("step_of") or found.phase is not Phase.RUNNING:
         return found
     if _keeper_is_alive(handle) or commands.steps(handle.id, handle.name):
         return found
     return JobState(Phase.ENDED)
+
+
+def _look(handle: Handle) -> Reading:
+    """An allocation of somebody's has a name of its own; our step in it is known by its name."""
+    if handle.details.get("step_of"):
+        return commands.look(handle.id)
+    return commands.look_for(handle.id, handle.name)
 
 
 def _keeper_is_alive(handle: Handle) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -28,8 +29,19 @@ _OVER: Final = (_FORGOTTEN, "already completing", "already completed")
 _STARTING: Final = "not running"
 _STARTS_SECONDS: Final = 15.0
 _AGAIN_SECONDS: Final = 0.5
+# Of a command whose question was sent, and whose answer did not come: what it asked for may be done
+# (slurm_errno.c; qsub, aws). "Unable to contact ... (connect failure)" is none: nothing was sent.
+_UNANSWERED: Final = re.compile(
+    r"socket timed out|(send|receive|shutdown) failure|zero bytes were|unexpected message|read timeout"
+    r"|communication failure|premature end|end of file|closed before we received",
+    re.IGNORECASE,
+)
 # What says where Slurm is, not which job a shell belongs to.
 _KEPT: Final = frozenset({"SLURM_CONF", "SLURM_CLUSTERS"})
+
+
+class NoAnswer(SiteError):
+    """The server may have done what it was asked for, and has not said so."""
 
 
 def environ_outside_jobs() -> Mapping[str, str]:
@@ -46,20 +58,24 @@ def environ_outside_jobs() -> Mapping[str, str]:
 
 def call(*words: str, engine: str = "Slurm", without: Sequence[str] = ()) -> str:
     """A command's standard output; it is ``without`` these variables of ours. Raises SiteError with the
-    command's own words.
+    command's own words, NoAnswer where they do not say what became of the question.
     """
     done = ask(words, engine, without)
     if done.returncode:
         said = (done.stderr.strip() or done.stdout.strip()).splitlines()
         words_said = _own_words(said) or f"exit code {done.returncode}"
-        raise SiteError(f"{words[0]}: {words_said}", hint=_hint(words[0], words_said))
+        is_open = done.returncode < 0 or _UNANSWERED.search(words_said)  # killed, by whoever
+        kind = NoAnswer if is_open else SiteError
+        raise kind(f"{words[0]}: {words_said}", hint=_hint(words[0], words_said))
     return done.stdout
 
 
 def ask(
     words: Sequence[str], engine: str = "Slurm", without: Sequence[str] = ()
 ) -> subprocess.CompletedProcess[str]:
-    """A command's end, whatever it is. Raises SiteError where it cannot be started or does not end."""
+    """A command's end, whatever it is. Raises SiteError where it cannot be started, NoAnswer where it does
+    not end.
+    """
     try:
         return subprocess.run(
             words,
@@ -80,7 +96,7 @@ def ask(
     except OSError as error:
         raise SiteError(f"cannot start {words[0]}: {error.strerror}") from error
     except subprocess.TimeoutExpired as error:
-        raise SiteError(
+        raise NoAnswer(
             f"{words[0]} has not answered within {_PATIENCE_SECONDS:g} s",
             hint=f"ask whether {engine}'s server is up",
         ) from error
@@ -108,6 +124,23 @@ def look(job_id: str) -> Reading:
         return Reading("")
     words = _own_words(done.stderr.strip().splitlines())
     raise SiteError(f"scontrol: {words}", hint=_hint("scontrol", words))
+
+
+def look_for(job_id: str, name: str) -> Reading:
+    """As look, of the job that we gave this name. Numbers begin again where a site sets its Slurm up anew:
+    another job of this number is one that Slurm has forgotten.
+    """
+    reading = look(job_id)
+    return reading if reading.is_called(name) else Reading("")
+
+
+def find(name: str, called: str) -> str:
+    """The number of our job of a name, which Slurm shows as ``called``; empty where it has none. Raises
+    SiteError where Slurm does not answer.
+    """
+    words = ("--noheader", "--states=all", "--format=%i", f"--user={os.getuid()}", f"--name={called}")
+    numbers = reversed(call("squeue", *words).split())  # the newest first
+    return next((number for number in numbers if look_for(number, name).state), "")
 
 
 def end(*words: str) -> None:
@@ -149,15 +182,13 @@ def host_names(nodes: str) -> tuple[str, ...]:
     return tuple(call("scontrol", "show", "hostnames", nodes).split()) if nodes else ()
 
 
-def accounted_nodes(job_id: str) -> tuple[str, ...]:
+def accounted_nodes(job_id: str, name: str) -> tuple[str, ...]:
     """The hosts of a job that the controller has forgotten, from Slurm's accounting, where there is one."""
-    words = ("--noheader", "--parsable2", "--allocations", f"--jobs={job_id}", "--format=NodeList")
+    words = ("--noheader", "--parsable2", "--allocations", "--duplicates", f"--jobs={job_id}")
     try:
-        done = ask(("sacct", *words))
-        named = done.stdout.split()
-        return (
-            host_names(named[0]) if done.returncode == 0 and named and "assigned" not in done.stdout else ()
-        )
+        rows = call("sacct", *words, "--format=JobName,NodeList").splitlines()
+        nodes = [row.partition("|")[2] for row in rows if row.partition("|")[0] == name]
+        return host_names(nodes[0]) if nodes and "assigned" not in nodes[0] else ()
     except SiteError:
         return ()
 

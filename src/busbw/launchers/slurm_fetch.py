@@ -43,11 +43,14 @@ class Keepers:
         """The job's nodes, as far as they are known anywhere. Raises SiteError where Slurm is silent."""
         if self._file.is_file():
             return tuple(self._file.read_text().split())
-        reading = commands.look(self._handle.id)
+        if held := self._handle.details.get("step_of"):
+            reading = commands.look(held)
+        else:
+            reading = commands.look_for(self._handle.id, self._handle.name)
         found = commands.host_names(reading.nodes)
         self._never_ran = bool(reading.state) and not found
         if not reading.state:
-            found = commands.accounted_nodes(self._handle.id)
+            found = commands.accounted_nodes(self._handle.id, self._handle.name)
         if found:
             self._file.write_text("\n".join((*found, "")))
         return found

@@ -100,6 +100,9 @@ MASTER_ADDR=${{{hosts}%%:*}} MASTER_PORT=$((20000 + RANDOM % 10000))
 export {hosts} MASTER_ADDR MASTER_PORT
 """
 
+# The ranks' own: this script and srun are found by the node's.
+_PATH: Final = "PATH"
+
 # NCCL writes a file for each process there, instead of between the ranks' output.
 _NCCL_LOG: Final = """\
 if [ -n "${NCCL_DEBUG:-}" ] && [ -z "${NCCL_DEBUG_FILE:-}" ] && [ -n "$log" ]; then
@@ -297,7 +300,8 @@ def _wants_gpus(job: Job, facts: Mapping[str, str]) -> bool:
 
 def _exports(job: Job, size: Shape, facts: Mapping[str, str], *, ordered: bool) -> str:
     lines = [TOKEN if job.work.is_busbw else _nodes(job, size, facts, ordered=ordered)]
-    lines += [f"export {name}={shlex.quote(value)}\n" for name, value in job.environ.items()]
+    own = {name: value for name, value in job.environ.items() if name != _PATH}
+    lines += [f"export {name}={shlex.quote(value)}\n" for name, value in own.items()]
     if setup := facts.get("setup", ""):
         lines.append(f"export BUSBW_SETUP={shlex.quote(setup)}\n")
     return "".join(lines)
@@ -342,6 +346,9 @@ def _srun(job: Job, size: Shape, facts: Mapping[str, str], *, ordered: bool) -> 
     words += [f"--mpi={plugin}"] if plugin is not None else []
     words += [topology_slurm.OPTION] if ordered else []
     quoted = [shlex.quote(word) for word in words]
+    path = _path(job)
+    if path:
+        quoted[0] = '"$(type -P srun)"'
     if launch.image:
         root = facts.get("user_id", "") == "0"
         quoted += [
@@ -358,10 +365,21 @@ def _srun(job: Job, size: Shape, facts: Mapping[str, str], *, ordered: bool) -> 
         words = [shlex.join(part) for part in (prepending(job.prepend), job.work.argv("")[1:])]
         command = " ".join(filter(None, (words[0], slurm_bring.PYTHON_WORD, words[1])))
     if launch.image and job.environ:  # else the image's own values would win
-        command = " ".join(("env", *(f'"{name}=${name}"' for name in job.environ), command))
+        command = " ".join(
+            ("env", *(path if name == _PATH else f'"{name}=${name}"' for name in job.environ), command)
+        )
     if facts.get("setup", ""):
         command = f"bash -c {shlex.quote(_SOURCE_SETUP)} busbw-rank {command}"
-    return (topology_slurm.VARIABLE if ordered else "") + " ".join(quoted) + " \\\n  " + command + "\n"
+    variables = (topology_slurm.VARIABLE if ordered else "") + (f"{path} " if path else "")
+    return variables + " ".join(quoted) + " \\\n  " + command + "\n"
+
+
+def _path(job: Job) -> str:
+    """The user's PATH as an assignment; empty where there is none."""
+    if _PATH not in job.environ:
+        return ""
+    brought = '"$brought/bin":' if job.launch.bring else ""
+    return f"{_PATH}={brought}{shlex.quote(job.environ[_PATH])}"
 
 
 def python(launch: LaunchSettings, facts: Mapping[str, str]) -> str:

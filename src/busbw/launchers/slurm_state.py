@@ -81,7 +81,8 @@ _REFUSALS: Final = (
 
 # Job names and commands stand on lines of their own, or behind other fields.
 _FIELD: Final = re.compile(
-    r"^ +(JobState|NodeList|BatchHost|NumNodes)=(\S*)(?:.*? (Reason)=(\S*))?|^ +Requeue=.* (ExitCode)=(\S*)",
+    r"^ +(JobState|NodeList|BatchHost|NumNodes|StdOut)=(\S*)(?:.*? (Reason)=(\S*))?"
+    r"|^ +Requeue=.* (ExitCode)=(\S*)|^JobId=.*? (JobName)=(.*)$",
     re.MULTILINE,
 )
 _TASK_DIED: Final = re.compile(
@@ -128,6 +129,14 @@ class Reading:
     nodes: str = ""
     batch_host: str = ""
     node_count: int = 0
+    name: str = ""
+    output: str = ""
+
+    def is_called(self, name: str) -> bool:
+        """Whether it is the job that we gave this name. --sbatch-args and a site may change a job's name; it
+        is in that of its output, too.
+        """
+        return self.name == name or name in self.output
 
 
 def read_job(text: str) -> Reading:
@@ -148,6 +157,8 @@ def read_job(text: str) -> Reading:
         nodes=found.get("NodeList", ""),
         batch_host=found.get("BatchHost", ""),
         node_count=int(found.get("NumNodes", "0").split("-")[0] or 0),
+        name=found.get("JobName", ""),
+        output=found.get("StdOut", ""),
     )
 
 

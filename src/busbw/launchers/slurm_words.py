@@ -20,6 +20,8 @@ _OURS: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "--srun-args": {"--output -o": _OUTPUT, "--error -e": _OUTPUT},
 }
+# Short options without a value, which may stand before others in one word (-HW); sbatch(1), srun(1).
+_BARE: Final = "EHhOQsuVvXZjl"
 # getopt takes a beginning of a name that no other option shares; shorter ones are shared by some.
 _SHORTEST: Final = len("--ou")
 _EXPORT: Final = "--export"
@@ -64,17 +66,24 @@ def _is_option(word: str, long: str, short: str = "") -> bool:
     name = word.partition("=")[0]
     if word.startswith("--"):
         return len(name) >= _SHORTEST and long.startswith(name)
-    return bool(short) and word.startswith(short)
+    return bool(short) and _short_value(word, short) is not None
+
+
+def _short_value(word: str, short: str) -> str | None:
+    """What stands behind a short option and those before it in a word; None where it is not there."""
+    letters = word.removeprefix("-") if word.startswith("-") and not word.startswith("--") else ""
+    before, found, value = letters.partition(short[-1])
+    return value if found and not before.strip(_BARE) else None
 
 
 def value_of(words: Sequence[str], long: str, short: str) -> str:
     """What an option is set to, in one word or two; of several the last; empty where it is not there."""
     found = ""
     for word, following in zip(words, [*words[1:], ""], strict=False):
-        if word in (long, short):
+        if word == long:
             found = following
         elif word.startswith(f"{long}="):
             found = word.partition("=")[2]
-        elif short and word.startswith(short) and not word.startswith("--"):
-            found = word.removeprefix(short)
+        elif short and (value := _short_value(word, short)) is not None:
+            found = value or following
     return found

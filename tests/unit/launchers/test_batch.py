@@ -186,7 +186,10 @@ def submit(folder: Path) -> Handle:
 
 def test_from_submission_to_the_end(aws: Path) -> None:
     handle = submit(aws / "run")
-    assert (handle.id, handle.details) == ("aa-bb", {"definition": "arn:definition:1"})
+    assert (handle.id, handle.details) == (
+        "aa-bb",
+        {"queue": "queue", "definition": "arn:definition:1"},
+    )
     items = [item for item in batch.follow(handle, aws / "run") if item is not None]
     assert items[:-1] == [Output(line, "node 0") for line in ("one", "two", "three")]
     assert items[-1] == JobState(Phase.ENDED, code=0)

@@ -29,7 +29,7 @@ def test_a_list_may_say_how_many_ranks() -> None:
 
 
 def test_a_host_file_as_each_program_writes_it() -> None:
-    text = "# mine\nworker-1 slots=4\n\n worker-2 slots=8 max_slots=8 # two\nh3:2\nh4\nworker-1 slots=1\n"
+    text = "# mine\nworker-1 slots = 4\n\n worker-2 slots= 8 max_slots=8 # two\nh3:2\nh4\nworker-1 slots=1\n"
     assert parse_hostfile(text, "f") == (
         Place("worker-1", 4),
         Place("worker-2", 8),

@@ -12,7 +12,7 @@ import pytest
 from busbw.cli.main import main
 from busbw.errors import SiteError, UsageError
 from busbw.launchers import slurm, slurm_commands
-from busbw.launchers.engine import Handle, JobRequest, JobState, Phase
+from busbw.launchers.engine import Handle, JobRequest, JobState, Phase, Unanswered
 from busbw.settings.launch import LaunchSettings
 
 DETAILS = {"nodes": "2", "per_node": "2", "step_of": "", "partition": "", "account": "", "bring": ""}
@@ -143,7 +143,13 @@ def test_a_setup_script_that_cannot_be_handed_on(site: Path, name: str) -> None:
     ("program_text", "state"),
     [
         ('echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1', Phase.ENDED),
-        ('printf "JobId=1\\n   JobState=RUNNING Reason=None x\\n"', Phase.RUNNING),
+        ('printf "JobId=1 JobName=busbw-x\\n   JobState=RUNNING Reason=None x\\n"', Phase.RUNNING),
+        # A name of --sbatch-args; and another job that was given this number since.
+        (
+            'printf "JobId=1 JobName=a\\n   JobState=RUNNING\\n   StdOut=/tmp/busbw-x-1.out\\n"',
+            Phase.RUNNING,
+        ),
+        ('printf "JobId=1 JobName=other\\n   JobState=RUNNING Reason=None x\\n"', Phase.ENDED),
     ],
 )
 def test_the_state(site: Path, program_text: str, state: Phase) -> None:
@@ -159,18 +165,53 @@ def test_a_controller_that_does_not_answer(site: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("steps", "now", "calls"),
+    ("steps", "now", "name", "calls"),
     [
-        ("1.0|busbw-x\n1.1|other", False, ["--signal=TERM 1.0"]),
-        ("1.0|busbw-x", True, ["--signal=KILL 1.0", "1"]),
-        ("", False, ["1"]),
+        ("1.0|busbw-x\n1.1|other", False, "busbw-x", ["--signal=TERM 1.0"]),
+        ("1.0|busbw-x", True, "busbw-x", ["--signal=KILL 1.0", "1"]),
+        ("", False, "busbw-x", ["1"]),
+        ("1.0|other", False, "other", []),
+        ("1.0|other", True, "other", []),
     ],
 )
-def test_what_is_cancelled(site: Path, steps: str, now: bool, calls: list[str]) -> None:
+def test_what_is_cancelled(site: Path, steps: str, now: bool, name: str, calls: list[str]) -> None:
+    """Never a job of another name, whatever its number."""
     program(site, "squeue", f"printf '{steps}\\n'")
+    program(site, "scontrol", f'printf "JobId=1 JobName={name}\\n   JobState=RUNNING Reason=None x\\n"')
+    (site / "calls").touch()
     program(site, "scancel", f'echo "$@" >> {site}/calls')
     slurm.cancel(Handle("slurm", "1", "busbw-x", DETAILS), now=now)
     assert (site / "calls").read_text().splitlines() == calls
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        'echo "sbatch: error: Batch job submission failed: Socket timed out on send/recv" >&2; exit 1',
+        'echo "sbatch: error: Unable to contact slurm controller (send failure)" >&2; exit 1',
+        "kill -9 $$",
+        "exit 0",
+    ],
+)
+def test_a_submission_without_an_answer_is_found_by_its_name(site: Path, words: str) -> None:
+    program(site, "sbatch", words)
+    with pytest.raises(Unanswered) as unanswered:
+        slurm.submit(sbatch_request(), site)
+    handle = unanswered.value.handle
+    program(site, "squeue", "exit 0")
+    assert slurm.find(handle) is None
+    program(site, "squeue", f'echo "$@" > {site}/asked; echo 17')
+    program(site, "scontrol", 'printf "JobId=17 JobName=busbw-x\\n   JobState=RUNNING Reason=None x\\n"')
+    assert slurm.find(handle) == Handle("slurm", "17", "busbw-x", DETAILS)
+    assert "--name=busbw-x" in (site / "asked").read_text()
+
+
+def test_a_refusal_is_an_answer(site: Path) -> None:
+    for words in ("Invalid qos specification", "Unable to contact slurm controller (connect failure)"):
+        program(site, "sbatch", f'echo "sbatch: error: {words}" >&2; exit 1')
+        with pytest.raises(SiteError) as refused:
+            slurm.submit(sbatch_request(), site)
+        assert not isinstance(refused.value, Unanswered)
 
 
 def test_the_output_of_each_node_has_a_file(tmp_path: Path) -> None:

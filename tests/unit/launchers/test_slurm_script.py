@@ -229,3 +229,12 @@ def test_fewer_nodes_than_a_segment_are_one() -> None:
 def test_a_slurm_that_could_not_be_asked_is_guessed_at() -> None:
     unasked = {name: value for name, value in FACTS.items() if name != "mpi"}
     assert mpi_plugin(job(world="mpi"), unasked) == "pmi2"
+
+
+def test_a_path_of_the_user_s_is_the_ranks_alone() -> None:
+    """The job script, which has to find srun and to remove files at its end, keeps the node's."""
+    (text,) = slurm.request(job(environ={"PATH": "/no pe", "A": "b"}), FACTS).files.values()
+    assert "PATH='/no pe' \"$(type -P srun)\" --label" in text
+    assert "export PATH" not in text
+    (text,) = slurm.request(job(environ={"PATH": "/p"}, image="i"), FACTS).files.values()
+    assert "env PATH=/p " in text

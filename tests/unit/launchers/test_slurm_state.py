@@ -32,6 +32,7 @@ JobId=12 JobName=a JobState=X Reason=Y
    NumNodes={count} NumCPUs=16 NumTasks=4 CPUs/Task=1 ReqB:S:C:T=0:0:*:*
    Command=/runs/ JobState=Z /request/job.sbatch
    WorkDir=/
+   StdOut=/tmp/busbw-x-12.out
 """
 
 
@@ -48,7 +49,9 @@ def text(
 
 def test_a_running_job() -> None:
     reading = read_job(text("RUNNING"))
-    assert reading == Reading("RUNNING", "", 0, "h[1-4]", "h1", 4)
+    assert reading == Reading(
+        "RUNNING", "", 0, "h[1-4]", "h1", 4, "a JobState=X Reason=Y", "/tmp/busbw-x-12.out"
+    )
     assert job_state(reading).phase is Phase.RUNNING
 
 

@@ -21,6 +21,8 @@ HEAD = "JobId=7 JobName=x\n   NumNodes=2 NumCPUs=8\n"
         ("--sbatch-args", "--qos=a --error=x"),
         ("--sbatch-args", "--array=0-3"),
         ("--sbatch-args", "-W"),
+        ("--sbatch-args", "-HW"),
+        ("--sbatch-args", "-Qo/tmp/x"),
         ("--sbatch-args", "--wrap=true"),
         ("--srun-args", "-e x"),
         ("--srun-args", "--export=NONE"),
