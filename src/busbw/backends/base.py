@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 Int64Array = npt.NDArray[np.int64]
 Pairs = tuple[tuple[int, int], ...]
+Groups = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -129,8 +130,14 @@ class Backend(Protocol):
         """Make the communicator. Collective over the world."""
 
     def pair_up(self, pairs: Pairs, pause_ns: int = 0) -> None:
-        """From now on permute is between these (source, target), ranks of the communicator. Where calls
-        block, its waits sleep ``pause_ns`` between looks; 0: they never sleep.
+        """From now on permute is between these (source, target), ranks of the communicator; none: a ring.
+        Where calls block, waits sleep ``pause_ns`` between looks; 0: they never sleep.
+        """
+
+    def regroup(self, world: World, groups: Groups) -> None:
+        """From now on each of these groups of the world's ranks has a communicator of its own, split from
+        the world's, and a rank in none of them sits out; without groups it is the world's again. No prepared
+        case is open. Collective over the world, after connect.
         """
 
     def prepare(self, case: Case) -> PreparedCase:

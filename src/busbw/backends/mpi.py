@@ -12,7 +12,16 @@ from typing import Any, Final
 import numpy as np
 
 from busbw._native import core
-from busbw.backends.base import CallFailed, CheckOutcome, DeviceState, Identity, Int64Array, Look, Pairs
+from busbw.backends.base import (
+    CallFailed,
+    CheckOutcome,
+    DeviceState,
+    Groups,
+    Identity,
+    Int64Array,
+    Look,
+    Pairs,
+)
 from busbw.backends.buffers import BufferPair, CaseBuffers, checkable
 from busbw.backends.divided import check_sums, divide
 from busbw.backends.host_memory import HostMemory
@@ -163,15 +172,7 @@ class MpiBackend:
         """
         if not isinstance(world, MpiWorld):
             raise TypeError("the MPI backend needs an MPI world")
-        start_ns = time.monotonic_ns()
-        self._group = self._plan.group_of(world.rank, world.size)
-        comm = self._communicator(world, self._group)
-        created_ns = time.monotonic_ns() - start_ns
-        if comm != self._mpi.COMM_NULL:
-            self._comm = comm
-            # A failing call must come back as a code that we can name, not end the job inside the library.
-            self._comm.Set_errhandler(self._mpi.ERRORS_RETURN)
-            self._barrier = self.barrier_call()
+        created_ns = self._join(world)
         library = world.library
         self.identity = Identity(
             library="MPI",
@@ -188,9 +189,16 @@ class MpiBackend:
         )
 
     def pair_up(self, pairs: Pairs, pause_ns: int = 0) -> None:
-        """See Backend. Libraries before MPI 4 have no MPI_Isendrecv; their waits do not sleep."""
+        """See Backend. Libraries before MPI 4 have no MPI_Isendrecv; its waits do not sleep there."""
         self._plan = replace(self._plan, pairs=pairs)
-        self._pause_ns = pause_ns if address(self._mpi, started(FUNCTIONS["permute"])) else 0
+        self._pause_ns = pause_ns
+
+    def regroup(self, world: World, groups: Groups) -> None:
+        """See Backend."""
+        assert isinstance(world, MpiWorld)
+        self._leave()
+        self._plan = replace(self._plan, groups=groups)
+        self._join(world)
 
     def inapplicable(self, case: Case) -> str:
         """Why this library cannot run the case, the same on every rank; empty where it can. After connect."""
@@ -219,7 +227,9 @@ class MpiBackend:
             self._warm_for = kind
         assert self._barrier is not None, "prepare comes after connect"
         specs = [self._spec(part.case, part) for part in parts.parts]
-        pause_ns = self._pause_ns if case.collective == "permute" else 0
+        pause_ns = self._pause_ns
+        if pause_ns and not address(self._mpi, started(FUNCTIONS[case.collective])):
+            pause_ns = 0
         if not (case.coalesce or self._plan.streams or pause_ns):
             return MpiCase(parts, specs, self._barrier)
         for spec in specs:
@@ -235,6 +245,27 @@ class MpiBackend:
         lanes = [case.lane(k, slot) for case, k in zip(prepared, calls, strict=True)]
         with _translated():
             return core.time_lanes_host(lanes, required_address(self._mpi, "MPI_Test"), lead, rounds)
+
+    def _join(self, world: MpiWorld) -> int:
+        """Take the communicator of this rank's group, if it has one; the nanoseconds that making it took."""
+        start_ns = time.monotonic_ns()
+        self._group = self._plan.group_of(world.rank, world.size)
+        comm = self._communicator(world, self._group)
+        created_ns = time.monotonic_ns() - start_ns
+        if comm != self._mpi.COMM_NULL:
+            self._comm = comm
+            # A failing call must come back as a code that we can name, not end the job inside the library.
+            self._comm.Set_errhandler(self._mpi.ERRORS_RETURN)
+            self._barrier = self.barrier_call()
+        return created_ns
+
+    def _leave(self) -> None:
+        """Give the communicator back, and what stands on it."""
+        if self._barrier is not None:
+            self._barrier.close()
+        if self._comm is not None:
+            self._comm.Free()
+        self._comm = self._barrier = self._warm_for = None
 
     def _communicator(self, world: MpiWorld, group: Role | None) -> Any:  # noqa: ANN401 (of mpi4py)
         if not self._plan.groups:
@@ -307,11 +338,8 @@ class MpiBackend:
 
     def close(self) -> None:
         """Free the communicator, our types and operations, and the buffers."""
-        if self._barrier is not None:
-            self._barrier.close()
         self._own.free()
-        if self._comm is not None:
-            self._comm.Free()
+        self._leave()
         self._pair.release()
 
 

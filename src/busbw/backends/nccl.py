@@ -17,7 +17,7 @@ from busbw._native import core
 from busbw._native.cuda import CudaDriver
 from busbw._native.nccl import UNIQUE_ID_BYTES, NcclLibrary, load_nccl
 from busbw._native.nvml import CLOCK_SM, open_nvml
-from busbw.backends.base import DeviceState, Identity, Pairs, PreparedCase
+from busbw.backends.base import DeviceState, Groups, Identity, Pairs, PreparedCase
 from busbw.backends.buffers import BufferPair, CaseBuffers
 from busbw.backends.device_memory import DeviceMemory, choose_allocator
 from busbw.backends.idle import IdleCase
@@ -96,7 +96,7 @@ class NcclBackend:
         self._registration: Registration | None = None
         self._barrier: core.Call | None = None
         self._plan = plan
-        self._world_comm = 0  # where the world was split: its own, which the parts stand on
+        self._world_comm = 0  # which the groups' stand on; 0 where they were made without it
         self._role: Role | None = Role(0, 1)
         self._nvml = open_nvml()
         self._nvml_device = (
@@ -123,11 +123,7 @@ class NcclBackend:
             comm = self._communicator(world, unique_ids)
         self._facts["communicator_ns"] = time.monotonic_ns() - start
         self._free.note("communicator")
-        if comm:
-            self._channel = self._open_channel(comm)
-            self._registration = Registration(self._nccl, comm, self.pair, self._options.register)
-            self._facts["registration"] = self._registration.how
-            self._barrier = self.barrier_call()
+        self._join(comm)
         self._free.note("registration")
         self.timing_cost_ns = self._facts["event_cost_ns"] = self._event_cost_ns(world)
         self.identity = self._identify()
@@ -135,6 +131,13 @@ class NcclBackend:
     def pair_up(self, pairs: Pairs, pause_ns: int = 0) -> None:
         """See Backend. The host only enqueues, so there is no wait that could sleep."""
         self._plan = replace(self._plan, pairs=pairs)
+
+    def regroup(self, world: World, groups: Groups) -> None:
+        """See Backend."""
+        self._leave()
+        self._plan = replace(self._plan, groups=groups)
+        self._role = self._plan.group_of(world.rank, world.size)
+        self._join(self._communicator(world, self._unique_ids(world)))
 
     def prepare(self, case: Case) -> NcclCase | IdleCase:
         """Lay the case out on this rank. With graphs, collective over its group: the case's calls run once
@@ -203,19 +206,31 @@ class NcclBackend:
 
     def close(self) -> None:
         """Take registration and communicator down, then give back memory and stream. All cases are closed."""
-        if self._barrier is not None:
-            self._barrier.close()
-        if self._registration is not None:
-            self._registration.close()
-        if self._channel is not None:
-            self._nccl.comm_destroy(self._channel.comm)
-            self._channel = None
+        self._leave()
         if self._world_comm:
             self._nccl.comm_destroy(self._world_comm)
             self._world_comm = 0
         self.pair.release()
         self._driver.mem_free(self._barrier_word)
         self._driver.stream_destroy(self._stream)
+
+    def _join(self, comm: int) -> None:
+        """Take the communicator of this rank's group, if it has one, and register the buffers with it."""
+        if comm:
+            self._channel = self._open_channel(comm)
+            self._registration = Registration(self._nccl, comm, self.pair, self._options.register)
+            self._facts["registration"] = self._registration.how
+            self._barrier = self.barrier_call()
+
+    def _leave(self) -> None:
+        """Take down the group's communicator, unless it is the world's, and what stands on it."""
+        if self._barrier is not None:
+            self._barrier.close()
+        if self._registration is not None:
+            self._registration.close()
+        if self._channel is not None and self._channel.comm != self._world_comm:
+            self._nccl.comm_destroy(self._channel.comm)
+        self._barrier = self._registration = self._channel = self._warm_for = None
 
     def _connected(self) -> Channel:
         if self._channel is None:
@@ -228,8 +243,13 @@ class NcclBackend:
         return self._role
 
     def _unique_ids(self, world: World) -> list[bytes]:
-        """Of the world's communicator, or where this NCCL cannot split it, of each group's; from rank 0."""
-        wanted = 1 if self._splits or not self._plan.groups else len(self._plan.groups)
+        """Of the world's communicator, where there is none yet, or where this NCCL cannot split it, of each
+        group's; from rank 0.
+        """
+        of_world = self._splits or not self._plan.groups
+        if of_world and self._world_comm:
+            return []
+        wanted = 1 if of_world else len(self._plan.groups)
         own = b"".join(self._nccl.unique_id() for _ in range(wanted)) if world.rank == 0 else None
         joined = world.broadcast(own)
         return [joined[at : at + UNIQUE_ID_BYTES] for at in range(0, len(joined), UNIQUE_ID_BYTES)]
@@ -241,13 +261,14 @@ class NcclBackend:
     def _communicator(self, world: World, unique_ids: list[bytes]) -> int:
         """That of this rank's group; 0 where it has none. Collective over the world."""
         role = self._role
-        if not self._plan.groups:
-            return self._nccl.comm_init(world.size, unique_ids[0], world.rank)
-        if self._splits:
+        if self._plan.groups and not self._splits:
+            return 0 if role is None else self._nccl.comm_init(role.ranks, unique_ids[role.group], role.rank)
+        if not self._world_comm:
             self._world_comm = self._nccl.comm_init(world.size, unique_ids[0], world.rank)
+        if self._plan.groups:
             colour = None if role is None else role.group
             return self._nccl.comm_split(self._world_comm, colour, 0 if role is None else role.rank)
-        return 0 if role is None else self._nccl.comm_init(role.ranks, unique_ids[role.group], role.rank)
+        return self._world_comm
 
     def _prepare(self, case: Case, *, aggregate: int, graph: bool) -> NcclCase:
         channel, role = self._connected(), self._plan.role(case, self._own_role())

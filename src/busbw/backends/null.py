@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from busbw._native.core import Rounds
-from busbw.backends.base import DeviceState, Identity, Int64Array, Look, Pairs
+from busbw.backends.base import DeviceState, Groups, Identity, Int64Array, Look, Pairs
 from busbw.backends.idle import WithoutData
 from busbw.model.case import Case
 
@@ -56,6 +56,10 @@ class NullBackend:
     def pair_up(self, pairs: Pairs, pause_ns: int = 0) -> None:
         """Everybody takes the same time with everybody."""
         del pairs, pause_ns
+
+    def regroup(self, world: World, groups: Groups) -> None:
+        """A call takes the same time in every group."""
+        del world, groups
 
     def prepare(self, case: Case) -> NullCase:
         """A scripted case."""

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from busbw.backends.base import Backend, CheckOutcome, DeviceState, Identity, Look, Pairs, PreparedCase
+from busbw.backends.base import (
+    Backend,
+    CheckOutcome,
+    DeviceState,
+    Groups,
+    Identity,
+    Look,
+    Pairs,
+    PreparedCase,
+)
 from busbw.backends.idle import IdleCase
 from busbw.model.case import Case
 from busbw.model.choice import Choice
@@ -136,6 +145,11 @@ class StreamsBackend:
         """See Backend; of all streams."""
         for backend in self._backends:
             backend.pair_up(pairs, pause_ns)
+
+    def regroup(self, world: World, groups: Groups) -> None:
+        """See Backend; of all streams."""
+        for backend in self._backends:
+            backend.regroup(world, groups)
 
     def prepare(self, case: Case) -> PreparedCase:
         """One stream by itself."""

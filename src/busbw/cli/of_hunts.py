@@ -28,7 +28,10 @@ _TAKEN: Final = {
 _OF_RUNS: Final = {each.name for each in fields(RunSettings)} - _TAKEN
 _SIMULATED: Final = {"simulate", "bad", "noise", "hunts", "per_switch"}
 _WITH_SIMULATE: Final = {*_SIMULATED, "loss", "slower", "rounds", "seed", "format"}
-_JUDGES: Final = {"loss", "slower", "rounds"}
+_JUDGES: Final = {  # flags of how it is judged that a command has no use for
+    "pairs": {"loss", "slower", "rounds"},
+    "rails": {"slower", "rounds"},
+}
 _INSTEAD: Final = {
     "maxbytes": "give one size, -b 64M",
     "timeout": "give --round-timeout",
@@ -50,8 +53,8 @@ def of_hunts(app: App, commands: tuple[str, ...], arguments: ArgumentCollection)
             argument.tokens.clear()
         elif simulates and name not in _WITH_SIMULATE:
             _refuse((*commands, "--simulate"), argument, "leave it out: nothing is started")
-        elif commands != ("isolate",) and name in _JUDGES:
-            _refuse(commands, argument, "leave it out: nothing is judged; `busbw isolate` does")
+        elif name in _JUDGES.get(commands[0], ()):
+            _refuse(commands, argument, "leave it out: nothing is judged by it; `busbw isolate` does")
         elif not simulates and name in _SIMULATED:
             _refuse(commands, argument, "add --simulate 64, for so many parts: else a real hunt is started")
         if name == "minbytes":

@@ -2,7 +2,8 @@
 
 A *part* is what may be slow and can be left out: a host, or on one host a rank. A *test* is a pair of parts
 that exchange data; a *round* is tests that run at once. The *lanes* of a test are the pairs of ranks that it
-is made of: of two hosts of 8 GPUs, 8.
+is made of: of two hosts of 8 GPUs, 8. *Groups* are ranks that have a communicator of their own and run a
+collective, all groups of a round at once.
 """
 
 from __future__ import annotations
@@ -28,17 +29,20 @@ class Stage(StrEnum):
     SCREEN = "screen"  # everybody, in random pairs
     CONFIRM = "confirm"  # suspects, each with a part that passed; the others are the control
     MATRIX = "matrix"  # every pair once
+    EACH_RAIL = "each-rail"  # an alltoall in every rail, all rails at once: groups
+    EACH_HOST = "each-host"  # an alltoall in every host, all hosts at once: groups
     RAILS = "rails"  # steps of a ring in each rail, all rails at once: pairs are (source, target)
     NODES = "nodes"  # steps of a ring within each host, all hosts at once
 
 
 @dataclass(frozen=True)
 class Round:
-    """Pairs that are tested at once. ``number`` counts the rounds of a hunt from 0."""
+    """Pairs, or groups of ranks, that are tested at once. ``number`` counts the rounds of a hunt from 0."""
 
     number: int
     stage: Stage
     pairs: tuple[tuple[int, int], ...]
+    groups: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,19 @@ class PairTest:
 
 
 @dataclass(frozen=True)
+class GroupTest:
+    """What a group's collective took: nanoseconds of a call in each sample, of the slowest of its ranks."""
+
+    ranks: tuple[int, ...]
+    times_ns: Lanes
+
+    @property
+    def time_ns(self) -> float:
+        """The second shortest sample, as of pairs."""
+        return sorted(self.times_ns)[:2][-1]
+
+
+@dataclass(frozen=True)
 class RoundResult:
     """A round that was run. ``seconds`` is how long it took, everything in it; ``stalled`` the share of its
     latency tests' time in which something waited for a core, on the host where that was longest.
@@ -64,6 +81,7 @@ class RoundResult:
     tests: tuple[PairTest, ...]
     seconds: float = 0.0
     stalled: float = 0.0
+    groups: tuple[GroupTest, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -93,7 +111,7 @@ class Rules:
 @dataclass(frozen=True)
 class Hunt:
     """What the ranks do instead of measuring cases. ``kind`` is isolate (rounds that the rules choose),
-    pairs (every pair) or rails (rings by rail and by host).
+    pairs (every pair) or rails (a collective in each rail and in each host, then the steps of their rings).
 
     A test is ``samples`` of as many messages of ``size_bytes`` as take ``sample_ns``, each way, of which the
     best counts, and ``small_blocks`` blocks of ``small_calls`` exchanges of ``small_bytes``, of which the

@@ -71,7 +71,8 @@ class HuntDisplay:
         mean_s = statistics.mean(float(each["seconds"]) for each in self._rounds)
         total = rounds_of(self._plan.hunt.kind, len(tested["names"]), self._hosts)
         left = f", {format_duration(mean_s * (total - number - 1))} left" if total > number + 1 else ""
-        what = f"{len(tested['tests'])} pairs of {tested['kind']}s"
+        groups = len(tested.get("groups", ()))
+        what = f"{groups or len(tested['tests'])} {'' if groups else 'pairs of '}{tested['kind']}s"
         return f"round {number + 1}, {stage}: {what}, {tested['seconds']:.2f} s{left}"
 
     def _result(self, folder: str) -> list[str]:
@@ -82,7 +83,8 @@ class HuntDisplay:
             columns = shutil.get_terminal_size().columns if self._out.isatty() else UNBOUND
             lines += matrix_lines(self._rounds, self._plan.hunt.size_bytes, columns)
         if self._plan.hunt.kind == "rails":
-            lines += rails_lines(self._rounds, self._hosts, self._plan.hunt.size_bytes)
+            fields = self._verdict.get("fields", ())
+            lines += rails_lines(self._rounds, self._hosts, self._plan.hunt.size_bytes, fields)
         lines += [line for finding in self._findings for line in finding_lines(finding)]
         lines += self.verdict_lines()
         return [*lines, f"# record   {folder}"]
@@ -114,25 +116,26 @@ def header_lines(plan: Plan, world: WorldInfo, version: str) -> list[str]:
 
 def _test_words(hunt: Hunt) -> str:
     """What a test is, and what is worth naming where that is judged."""
-    ways = "" if hunt.kind == "rails" else " each way"
+    ways = " a rank and a step" if hunt.kind == "rails" else " each way"
     words = [f"{format_size(hunt.size_bytes)}{ways}, second best of {hunt.samples} samples"]
     if LATENCY in hunt.rules.metrics:
         words.append(f"{hunt.small_bytes} B, mean of {hunt.small_blocks * hunt.small_calls}")
-    if hunt.kind == "isolate":
+    if hunt.kind != "pairs":
         words.append(f"worth naming: {hunt.rules.floors[BANDWIDTH]:.0%} of bandwidth")
     return "; ".join(words)
 
 
 def rounds_of(kind: str, parts: int, hosts: Sequence[str]) -> int:
-    """How many rounds to expect in all: known of a matrix and of rings, with ``hosts`` one name a rank; a
-    healthy hunt of many parts takes two.
+    """How many rounds to expect in all, if all are well: known of a matrix and of rails, with ``hosts`` one
+    name a rank; a hunt of many parts takes two.
     """
-    from busbw.planning.rounds import rail_rounds, turns
+    from busbw.hunt.alike import SCREENS
+    from busbw.planning.rounds import rail_rounds, rails, turns
 
     if kind == "rails":
-        return len(
-            rail_rounds([[r for r, own in enumerate(hosts) if own == host] for host in dict.fromkeys(hosts)])
-        )
+        nodes = [[r for r, own in enumerate(hosts) if own == host] for host in dict.fromkeys(hosts)]
+        staged = sum(any(len(group) > 1 for group in groups) for groups in (rails(nodes), nodes))
+        return SCREENS * staged + len(rail_rounds(nodes))
     return turns(parts) if kind == "pairs" else 2
 
 

@@ -1,22 +1,25 @@
-"""A hunt on the ranks: one launch, one communicator, round after round.
+"""A hunt on the ranks: one launch, round after round.
 
-A round is one permute over that communicator: every pair exchanges at once, and no round needs a
-communicator of its own. Rank 0 chooses the round and tells it; everybody measures; rank 0 gets the times.
+A round of pairs is one permute over the run's communicator: every pair exchanges at once, and no round needs
+a communicator of its own; rounds of groups (``worker.hunt_groups``) have one for each. Rank 0 chooses the
+round and tells it; everybody measures; rank 0 gets the times.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
 from busbw.errors import ExitCode
+from busbw.hunt import alike_words
+from busbw.hunt.alike import compare
 from busbw.hunt.decide import next_round
 from busbw.hunt.field import Field, fields, of_ranks, on_switches
 from busbw.hunt.findings import CHECK, exit_code, findings, left_out, to_fields
@@ -40,8 +43,9 @@ from busbw.model.layout import Placement
 from busbw.planning.rounds import rail_rounds, turn, turns
 from busbw.probes.host import queued_ns, stalled_ns
 from busbw.probes.tcp import resent_by_socket, resent_since
+from busbw.worker.hunt_groups import GroupTester, stages
 from busbw.worker.measure import agreed_call_ns
-from busbw.worker.round_time import LOOKS, refuse_long
+from busbw.worker.round_time import LEAST_PAUSE_NS, LOOKS, SMALL_PAUSE_NS, Pace, pace_of
 from busbw.world.mpi import MpiWorld
 
 if TYPE_CHECKING:
@@ -52,17 +56,17 @@ if TYPE_CHECKING:
 
 _ELEMENT_BYTES: Final = 4
 _SMALL_LEAD: Final = 10
-_MOST_CALLS: Final = 1000
-# A sleeping wait looks this often in a call: an error of 0.4 % at most, on all alike.
-_LOOKS: Final = 256
-_LEAST_PAUSE_NS: Final = 50_000  # the kernel's own slack; a wait that would sleep less spins
-_MOST_PAUSE_NS: Final = 1_000_000
-_SMALL_PAUSE_NS: Final = 20_000
 _LEAST_OWN: Final = 0.1  # of a latency, whatever ranks waited for their cores: they may have waited at once
 _NOBODY: Final = Finding(
     Severity.WARNING,
     "nothing was tested: one rank has nobody to be tested with",
     hint="give two or more: --ranks 2",
+    check=CHECK,
+)
+_NO_OTHER: Final = Finding(
+    Severity.WARNING,
+    "could not decide: there is no other rail or host of as many ranks to compare one with",
+    hint="start two ranks or more on each of several hosts; `busbw isolate` tests hosts of one rank",
     check=CHECK,
 )
 
@@ -91,7 +95,10 @@ def go_hunting(
     """All rounds in all fields. Collective over the world; ``observer`` and ``places`` are rank 0's."""
     tester = _Tester(world, hunt, backend, deadline)
     hosts = [member.host for member in world.members]
-    among = {"isolate": fields(hosts), "pairs": fields(hosts)[-1:], "rails": (of_ranks(hosts),)}[hunt.kind]
+    if hunt.kind == "rails":
+        code = _go_rails(tester, hosts, observer, places)
+        return ExitCode(int(world.max(np.array([int(code)]))[0]))
+    among = {"isolate": fields(hosts), "pairs": fields(hosts)[-1:]}[hunt.kind]
     if observer is not None:
         among = tuple(on_switches(field, observer.switches(places)) for field in among)
     histories = [_rounds(tester, field, observer) for field in among]
@@ -99,6 +106,47 @@ def go_hunting(
     if observer is not None:
         code = _tell(hunt, among, histories, observer, places)
     return ExitCode(int(world.max(np.array([int(code)]))[0]))
+
+
+def _go_rails(
+    tester: _Tester, hosts: Sequence[str], observer: Hunter | None, places: Sequence[HostInfo]
+) -> ExitCode:
+    """A collective in each rail and in each host, by which they are compared; then the steps of their rings,
+    which are shown. Collective.
+    """
+    backend, hunt = tester.backend, tester.hunt
+    groups = GroupTester(tester.world, hunt, backend, tester.deadline, sleeps=tester.sleeps)
+    among = stages(hosts)
+    histories: list[tuple[RoundResult, ...]] = []
+    for stage, field in among:
+        tell = None if observer is None else partial(observer.tested, field)
+        histories.append(groups.run(stage, field, sum(map(len, histories)), tell))
+    backend.regroup(tester.world, ())
+    _rounds(tester, of_ranks(hosts), observer, tuple(each for own in histories for each in own))
+    if observer is None:
+        return ExitCode.OK
+    return _tell_rails(hunt, among, histories, observer, places)
+
+
+def _tell_rails(
+    hunt: Hunt,
+    among: Sequence[tuple[Stage, Field]],
+    histories: Sequence[tuple[RoundResult, ...]],
+    observer: Hunter,
+    places: Sequence[HostInfo],
+) -> ExitCode:
+    """Judge what was measured."""
+    told: list[dict[str, Any]] = []
+    found: list[Finding] = []
+    compared = [compare(hunt.rules, history) for history in histories]
+    for (_, field), comparison, history in zip(among, compared, histories, strict=True):
+        told.append(alike_words.to_fields(field, comparison, history, places))
+        found += alike_words.findings(hunt.rules, hunt.size_bytes, field, comparison, history)
+    code = alike_words.exit_code(compared)
+    if not any(each.groups for each in compared):
+        found.append(_NO_OTHER if among else _NOBODY)
+    observer.judged({"kind": hunt.kind, "fields": told}, worst_first(found), code)
+    return code
 
 
 def _tell(
@@ -128,9 +176,10 @@ def _tell(
     return code
 
 
-def _rounds(tester: _Tester, field: Field, observer: Hunter | None) -> tuple[RoundResult, ...]:
+def _rounds(
+    tester: _Tester, field: Field, observer: Hunter | None, history: tuple[RoundResult, ...] = ()
+) -> tuple[RoundResult, ...]:
     """Round after round until rank 0 says that it is enough; all of them on rank 0, none elsewhere."""
-    history: tuple[RoundResult, ...] = ()
     while (chosen := _agreed(tester, field, history)) is not None:
         found = tester.run(field, chosen)
         if found is not None:
@@ -158,7 +207,7 @@ def _next(hunt: Hunt, field: Field, history: tuple[RoundResult, ...]) -> Round |
         return next_round(hunt.rules, field.groups, history, field.leaves)
     parts, number = len(field.names), len(history)
     if hunt.kind == "rails":
-        left = rail_rounds(field.groups)[number:]
+        left = rail_rounds(field.groups)[sum(bool(each.tests) for each in history) :]
         return Round(number, *left[0]) if left else None
     return Round(number, Stage.MATRIX, turn(parts, number)) if number < turns(parts) else None
 
@@ -170,20 +219,19 @@ class _Tester:
 
     def __init__(self, world: World, hunt: Hunt, backend: Backend, deadline: Deadline) -> None:
         self.world, self.hunt = world, hunt
-        self._backend, self._deadline = backend, deadline
+        self.backend, self.deadline = backend, deadline
         self._links = ("", False)  # what the pace is of: the kind of the parts, whether a ring within hosts
-        self._calls = 0  # of a sample
-        self._pause_ns = 0
+        self._pace = Pace(0, 0)
         shares_cores = False
         if isinstance(world, MpiWorld):
             # Nothing of the control traffic is timed, and who spins there takes cores from those who test.
             shares_cores, world.sleeps = world.sleeps, True
-        self._sleeps = hunt.wait == "sleep" or (hunt.wait == "auto" and shares_cores)
+        self.sleeps = hunt.wait == "sleep" or (hunt.wait == "auto" and shares_cores)
 
     def run(self, field: Field, chosen: Round) -> RoundResult | None:
         """Test the pairs of a round; the result on rank 0, None elsewhere. Collective."""
         start_s = time.monotonic()
-        with self._deadline.watch(self.hunt.timeout_s, self._doing(field, chosen)):
+        with self.deadline.watch(self.hunt.timeout_s, self._doing(field, chosen)):
             there = field.lanes(chosen.pairs)
             back = tuple((target, source) for source, target in there)
             own: dict[str, tuple[list[float], list[float]]] = {}
@@ -235,16 +283,9 @@ class _Tester:
 
     def _find_pace(self, pairs: tuple[tuple[int, int], ...]) -> None:
         """How many messages make a sample, and how long a wait may sleep: from a few, of the slowest pair."""
-        with self._prepared(pairs, self.hunt.size_bytes, _LEAST_PAUSE_NS * self._sleeps) as prepared:
+        with self._prepared(pairs, self.hunt.size_bytes, LEAST_PAUSE_NS * self.sleeps) as prepared:
             call_ns = min(agreed_call_ns(prepared, self.world, 1) for _ in range(LOOKS))
-        self._calls = min(_MOST_CALLS, math.ceil(self.hunt.sample_ns / call_ns))
-        refuse_long(self.hunt, self._calls, call_ns)
-        pause_ns = min(_MOST_PAUSE_NS, round(call_ns / _LOOKS))
-        if self._sleeps:
-            self._pause_ns = max(pause_ns, _SMALL_PAUSE_NS)
-        else:
-            is_long = self.hunt.wait == "auto" and pause_ns >= _LEAST_PAUSE_NS
-            self._pause_ns = pause_ns if is_long else 0
+        self._pace = pace_of(self.hunt, call_ns, sleeps=self.sleeps, slowest="pair")
 
     def _wide(self, pairs: tuple[tuple[int, int], ...]) -> list[float]:
         """Nanoseconds of a large message on this rank, in each sample.
@@ -252,9 +293,9 @@ class _Tester:
         Every sample begins behind a barrier. Back-to-back samples would not do: whoever reads the clock late
         at the end of one makes the next look short.
         """
-        with self._prepared(pairs, self.hunt.size_bytes, self._pause_ns) as prepared:
+        with self._prepared(pairs, self.hunt.size_bytes, self._pace.pause_ns) as prepared:
             prepared.run(0)
-            return [self._sample(prepared, self._calls) for _ in range(self.hunt.samples)]
+            return [self._sample(prepared, self._pace.calls) for _ in range(self.hunt.samples)]
 
     def _small(self, pairs: tuple[tuple[int, int], ...]) -> tuple[list[float], list[float]]:
         """Nanoseconds of a small exchange on this rank, the mean of many, the late ones among them; those
@@ -262,7 +303,7 @@ class _Tester:
         Beside them, nanoseconds of an exchange in each block. Blocks follow one another without a barrier:
         whoever is late at the end of one makes the next longer for the partner, and the longer end counts.
         """
-        with self._prepared(pairs, self.hunt.small_bytes, _SMALL_PAUSE_NS * self._sleeps) as prepared:
+        with self._prepared(pairs, self.hunt.small_bytes, SMALL_PAUSE_NS * self.sleeps) as prepared:
             prepared.run(0, _SMALL_LEAD)
             start_ns, stalled, before_ns = time.monotonic_ns(), stalled_ns(), queued_ns()
             self.world.barrier()
@@ -271,7 +312,7 @@ class _Tester:
             calls = self.hunt.small_blocks * self.hunt.small_calls
             # Beside it, what this rank waited for a core: another program's doing, and no fault of the link.
             # A matrix that is shown as it is has the mean of what the messages took, and nothing taken off.
-            is_judged = self.hunt.kind == "isolate" and self._backend.name == "mpi"
+            is_judged = self.hunt.kind == "isolate" and self.backend.name == "mpi"
             queued = queued_ns() - before_ns if is_judged else 0
             share = (stalled_ns() - stalled) / (time.monotonic_ns() - start_ns)
             return [float(took.sum()) / calls, queued / calls, min(1.0, share)], blocks
@@ -284,8 +325,8 @@ class _Tester:
     def _prepared(
         self, pairs: tuple[tuple[int, int], ...], size_bytes: int, pause_ns: int
     ) -> Iterator[PreparedCase]:
-        self._backend.pair_up(pairs, pause_ns)
-        prepared = self._backend.prepare(_case(size_bytes))
+        self.backend.pair_up(pairs, pause_ns)
+        prepared = self.backend.prepare(_case(size_bytes))
         try:
             yield prepared
         finally:

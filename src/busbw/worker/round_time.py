@@ -1,7 +1,11 @@
-"""Whether a round of a hunt fits into its time: known from the pace, before it is run."""
+"""The pace of a hunt, from a few messages: how many make a sample, how long waits sleep, and whether a round
+fits into its time, which is known before it is run.
+"""
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import Final
 
 from busbw.errors import UndecidedError
@@ -11,19 +15,46 @@ from busbw.worker.agree import RefusedTogether
 
 LOOKS: Final = 2  # messages by which the pace is found
 _WAYS: Final = {BANDWIDTH: 2, BOTH_WAYS: 1}  # how often a round sends what is sampled
+_MOST_CALLS: Final = 1000
+# A sleeping wait looks this often in a call: an error of 0.4 % at most, on all alike.
+_LOOKS_A_CALL: Final = 256
+LEAST_PAUSE_NS: Final = 50_000  # the kernel's own slack; a wait that would sleep less spins
+_MOST_PAUSE_NS: Final = 1_000_000
+SMALL_PAUSE_NS: Final = 20_000
 _SPARE: Final = 2  # of the time that is proposed: small messages come on top, and paces differ
 
 
-def refuse_long(hunt: Hunt, calls: int, call_ns: float) -> None:
+@dataclass(frozen=True)
+class Pace:
+    """Calls of a sample, and nanoseconds that a wait sleeps between looks; 0: it spins."""
+
+    calls: int
+    pause_ns: int
+
+
+def pace_of(hunt: Hunt, call_ns: float, *, sleeps: bool, slowest: str) -> Pace:
+    """From what a message takes in the ``slowest`` pair or group; ``sleeps``: waits always do. Raises
+    RefusedTogether where a round takes too long.
+    """
+    calls = min(_MOST_CALLS, math.ceil(hunt.sample_ns / call_ns))
+    refuse_long(hunt, calls, call_ns, slowest)
+    pause_ns = min(_MOST_PAUSE_NS, round(call_ns / _LOOKS_A_CALL))
+    if sleeps:
+        return Pace(calls, max(pause_ns, SMALL_PAUSE_NS))
+    is_long = hunt.wait == "auto" and pause_ns >= LEAST_PAUSE_NS
+    return Pace(calls, pause_ns if is_long else 0)
+
+
+def refuse_long(hunt: Hunt, calls: int, call_ns: float, slowest: str = "pair") -> None:
     """Raise RefusedTogether where a round takes longer than it may, everybody being well. All ranks know
     the same pace, so all raise.
     """
-    long = _too_long(hunt, calls, call_ns)
+    long = _too_long(hunt, calls, call_ns, slowest)
     if long is not None:
         raise RefusedTogether(long.message, hint=long.hint, exit_code=long.exit_code, rank=None, host="")
 
 
-def _too_long(hunt: Hunt, calls: int, call_ns: float) -> UndecidedError | None:
+def _too_long(hunt: Hunt, calls: int, call_ns: float, slowest: str) -> UndecidedError | None:
     least_s = least_round_s(hunt, calls, call_ns)
     if least_s <= hunt.timeout_s:
         return None
@@ -31,7 +62,7 @@ def _too_long(hunt: Hunt, calls: int, call_ns: float) -> UndecidedError | None:
     size = format_size(hunt.size_bytes)
     return UndecidedError(
         f"a round takes {took} or more, and --round-timeout is {limit}: {size} takes {one}"
-        " in the slowest pair",
+        f" in the slowest {slowest}",
         hint=f"give a smaller -b, or --round-timeout {round(_SPARE * least_s) + 1}s",
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,6 +26,25 @@ def test_the_world_is_split_by_group_and_the_number_in_it(make_site: MakeSite) -
     site.backend.close()
     part = world + 0x200000 + 1
     assert communicators(site) == [("CommDestroy", str(part)), ("CommDestroy", str(world))]
+
+
+def test_the_groups_of_a_run_change_without_another_world(make_site: MakeSite) -> None:
+    """First by rail, then by host, then the world again, each split from the one communicator of the run."""
+    site = make_site(rank=1, size=4)
+    world = 0x1000 * 4 + 1
+    assert communicators(site) == [("CommInitRank", "4", "1")]
+    own: Any = SimpleNamespace(rank=1, size=4)
+    for groups, split in ((((0, 2), (1, 3)), ("1", "0")), (((0, 1), (2, 3)), ("0", "1"))):
+        site.forget()
+        site.backend.regroup(own, groups)
+        assert communicators(site)[-1] == ("CommSplit", str(world), *split)
+    site.forget()
+    site.backend.regroup(own, ())
+    ended = [line for line in communicators(site) if line[0] == "CommDestroy"]
+    assert (len(ended), ended[0][1] != str(world)) == (1, True)
+    site.forget()
+    site.backend.close()
+    assert communicators(site) == [("CommDestroy", str(world))]
 
 
 def test_calls_go_to_the_groups_communicator_by_the_number_in_it(

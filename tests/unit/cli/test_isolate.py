@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import pytest
+from busbw_testing.environ import clean_environ
 from busbw_testing.runs import NULL, start
 
 from busbw.cli.isolate import hunt, lost_host, node_of
@@ -102,13 +106,51 @@ def test_the_matrix_of_scripted_times_is_even(tmp_path: Path) -> None:
 
 def test_rails_of_one_host_are_a_ring(tmp_path: Path) -> None:
     done = start(tmp_path, "rails", "--backend", "null", "--world", "nccl", "--ranks", "3", "-b", "1M")
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 3, done.stderr
+    assert "there is no other rail or host of as many ranks to compare one with" in done.stdout
     assert "received from the rank left of it (the first from the last), all hosts at once" in done.stdout
-    assert "round 3, nodes: 1 pairs of ranks" in done.stderr
-    assert "# test     1 MiB, second best of 5 samples\n" in done.stdout
+    assert "round 8, each-host: 1 hosts" in done.stderr
+    assert "round 11, nodes: 1 pairs of ranks" in done.stderr
+    assert "# test     1 MiB a rank and a step, second best of 5 samples; worth naming" in done.stdout
     assert "rail 2" in done.stdout
     rate = f"{(1 << 20) / (1000 + (1 << 20) // 100):.2f}"
     assert done.stdout.count(rate) == 3 + 1 + 3
+
+
+def test_an_alltoall_of_a_rail_needs_something_for_every_rank(tmp_path: Path) -> None:
+    done = start(tmp_path, "rails", "--backend", "null", "--world", "nccl", "--ranks", "3", "-b", "32")
+    assert done.returncode == ExitCode.USAGE
+    assert "hint: give -b 48 or more" in done.stderr
+
+
+# Two ranks a host: hosts that differ in their name alone, which is all that groups go by.
+AS_HOSTS = 'hostname "h$((PMI_RANK / 2))"; exec "$@"'
+
+
+def test_rails_and_hosts_have_collectives_of_their_own_in_one_launch(tmp_path: Path) -> None:
+    if subprocess.run(["unshare", "--uts", "true"], check=False, capture_output=True).returncode:
+        pytest.skip("this user may not name hosts (unshare --uts)")
+    words = [sys.executable, "-m", "busbw", "rails", *MPI, "-b", "64K", "--format", "json"]
+    launch = [Path(sys.executable).with_name("mpiexec"), "-n", "4", "unshare", "--uts", "sh", "-c", AS_HOSTS]
+    environ = clean_environ(BUSBW_HOME=str(tmp_path))
+    done = subprocess.run(
+        [*launch, "-", *words], env=environ, capture_output=True, text=True, timeout=300, check=False
+    )
+    record = json.loads(done.stdout)
+    assert record["status"] == "complete", done.stderr
+    assert done.returncode == record["hunt"]["exit_code"] in (0, 1, 3)
+    by_stage: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for tested in record["rounds"]:
+        by_stage[tested["round"]["stage"]].append(tested)
+    assert list(by_stage) == ["each-rail", "each-host", "rails", "nodes"]
+    for stage, groups in (("each-rail", [[0, 2], [1, 3]]), ("each-host", [[0, 1], [2, 3]])):
+        assert len(by_stage[stage]) in (8, 24)
+        for tested in by_stage[stage]:
+            assert [each["ranks"] for each in tested["groups"]] == groups
+            assert all(len(each["times_ns"]) == 5 and min(each["times_ns"]) > 0 for each in tested["groups"])
+    assert [field["names"] for field in record["hunt"]["fields"]] == [["rail 0", "rail 1"], ["h0", "h1"]]
+    shown = start(tmp_path, "show", "last").stdout
+    assert "# GB/s: bus bandwidth of alltoall in every rail, all rails at once, over rounds" in shown
 
 
 @pytest.mark.parametrize("command", ["isolate", "pairs", "rails"])
@@ -184,6 +226,7 @@ def test_a_simulated_hunt_starts_nothing(tmp_path: Path, capsys: Any) -> None:
         (("isolate", "--format", "csv", *NULL), "--format csv is of pairs"),
         (("isolate", "-b", "2", *NULL), "-b 2 is less than an element"),
         (("isolate", "--rounds", "1", *NULL), "--rounds 1"),
+        (("rails", "--rounds", "4", *NULL), "--rounds 4 says nothing to `busbw rails`"),
         (("pairs", "--rounds", "4", *NULL), "--rounds 4 says nothing to `busbw pairs`"),
     ],
 )

@@ -107,7 +107,7 @@ def test_a_hunt_has_its_verdict_and_what_to_leave_out(home: Path) -> None:
     assert "standard deviation of one test: bandwidth" in page
     assert "tested more than once, the last" in page
     rails = start(home, "rails", "--backend", "null", "--world", "nccl", "--ranks", "4")
-    assert rails.returncode == 0, rails.stderr
+    assert rails.returncode == 3, rails.stderr  # one host: nothing to compare it with
     assert main(["report", "last", "-o", str(home / "r.html")]) == 0
     page = (home / "r.html").read_text()
     assert "received from the rank left of it (the first from the last), all hosts at once" in page

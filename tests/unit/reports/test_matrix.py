@@ -44,4 +44,18 @@ def test_a_rail_s_rounds_are_one_table() -> None:
     _, head, _, *rows = rails_lines(rounds, hosts, 25_000)
     assert head.endswith("received from the host above it (the first from the last), all rails at once")
     assert [row.split()[:2] for row in rows[:3]] == [["a", "0.0250"], ["b", "0.0250"], ["c", "0.0125"]]
-    assert rounds_of("rails", 3, hosts) == 3
+    assert rounds_of("rails", 3, hosts) == 8 + 3
+
+
+def test_rails_are_a_table_of_groups_with_how_they_compare() -> None:
+    groups = [{"ranks": [rail, rail + 2], "times_ns": [ns, ns]} for rail, ns in ((0, 1e6), (1, 2e6))]
+    rounds = [{"round": {"stage": "each-rail"}, "names": ["rail 0", "rail 1"], "tests": [], "groups": groups}]
+    compared = [{"name": "rail 1", "loss": 0.5, "low": 0.48, "high": 0.52}]
+    fields = [{"kind": "rail", "groups": compared}]
+    _, head, _, *rows = rails_lines(rounds, ("a", "a", "b", "b"), 2_000_000, fields)
+    assert head == "# GB/s: bus bandwidth of alltoall in every rail, all rails at once, over rounds"
+    assert [row.split(maxsplit=6) for row in rows] == [
+        ["rail", "0", "2", "1.000", "1.000", "1.000", "not compared"],
+        ["rail", "1", "2", "0.500", "0.500", "0.500", "50.0% (48.0% to 52.0%)"],
+    ]
+    assert rounds_of("rails", 4, ("a", "a", "b", "b")) == 2 * 8 + 4

@@ -184,8 +184,8 @@ def pairs(
 
 
 RAILS_HELP: Final = (
-    "Bandwidth of every rail and every host: rings over the hosts, one in each rail, all at once, and then"
-    " rings within each host.\n\n"
+    "Compare rails, and hosts: an alltoall in every rail at once, each on a communicator of its own, then in"
+    " every host at once; after them the steps of rings in each rail, and in each host.\n\n"
     "A rail is the ranks of one number on their hosts. Takes flags of `busbw run`."
 )
 RAILS_EXAMPLES: Final = (
@@ -205,7 +205,7 @@ def rails(
     settings: Annotated[RunSettings | None, Parameter(name="*")] = None,
     launch: Annotated[LaunchSettings | None, Parameter(name="*")] = None,
 ) -> ExitCode:
-    """Rings by rail, and by host."""
+    """A collective in every rail, and in every host; then the steps of their rings."""
     from busbw.cli.isolate import hunt
 
     return hunt(
