@@ -61,6 +61,7 @@ class CountTable:
     align_bytes: int = 1
     extent: int = 0  # furthest end of a segment in the unit where offsets leave gaps, else 0
     collective: str = ""  # whose table it is
+    file_ranks: int = 0  # of a matrix: how many its file is for, which may be more than ``ranks``
 
     @property
     def is_exact(self) -> bool:
