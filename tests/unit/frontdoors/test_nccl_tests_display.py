@@ -460,8 +460,7 @@ def test_the_summary_of_a_split_run_is_of_the_group_that_the_row_is_of(tmp_path:
     shown = start(tmp_path, *words, program="alltoallv_perf", variables=variables, ranks=4)
     # Of two ranks each sends all to the other: 1024 B, of which half is bus traffic.
     assert summary_of(shown) == [
-        "# NCCL_TESTS_ALLTOALLV_PRINT_SUMMARY: mode=generated nranks=2 total_bytes=1024 spread=1.000"
-        " time_usec=1.00",
+        "# NCCL_TESTS_ALLTOALLV_PRINT_SUMMARY: mode=generated nranks=2 total_bytes=1024 spread=1.000 time_usec=1.00",
         "#   rank=0 send_bytes=1024 recv_bytes=1024 alg_bw=1.02 bus_bw=0.51",
         "#   rank=1 send_bytes=1024 recv_bytes=1024 alg_bw=1.02 bus_bw=0.51",
     ]
