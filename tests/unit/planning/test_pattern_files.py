@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -105,6 +106,15 @@ def test_what_is_wrong_with_groups_is_said_by_place(
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="No such file"):
         read_groups(str(tmp_path / "none.json"), 2)
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    with pytest.raises(UsageError, match="is a pipe"):
+        read_groups(str(path), 2)
+    with pytest.raises(UsageError, match="or a device"):
+        read_groups("/dev/zero", 2)
 
 
 @pytest.mark.parametrize(
