@@ -19,6 +19,8 @@ _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(us|ms|s|min|m|h|)")
 _SMALL_SHARE: Final = 1e-3
 _LEAST_SHARE: Final = 1e-4
 _MOST_DECIMALS: Final = 5
+_TOO_MANY_BYTES: Final = 2**63
+_MOST_YEARS: Final = 100  # timers and counters of nanoseconds end at 292
 _SECONDS: Final = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 
@@ -42,6 +44,8 @@ def parse_size(text: str, flag: str = "") -> int:
             hint=f"write {number}{prefix} or {number}{prefix}iB for powers of 1024",
         )
     size = float(number) * _FACTORS[prefix]
+    if size >= _TOO_MANY_BYTES:
+        raise UsageError(f"{_of(flag)}{text!r} is 2^63 bytes or more", hint="give a size that memory holds")
     if size != int(size):
         raise UsageError(
             f"{_of(flag)}not a whole number of bytes: {text!r}", hint="write whole bytes, or round"
@@ -77,7 +81,17 @@ def parse_duration(text: str, flag: str = "") -> float:
     match = _DURATION.fullmatch(text.strip())
     if match is None:
         raise UsageError(f"{_of(flag)}not a duration: {text!r}", hint="write 30s, 500ms, 2min or 1h")
-    return float(match.group(1)) * _SECONDS[match.group(2)]
+    return countable_seconds(float(match.group(1)) * _SECONDS[match.group(2)], flag)
+
+
+def countable_seconds(seconds: float, flag: str = "") -> float:
+    """The seconds that ``flag`` was given, if timers can count them: from 0 to 100 years."""
+    if not 0 <= seconds <= _MOST_YEARS * 365 * 86400:
+        raise UsageError(
+            f"{_of(flag)}{seconds:g} seconds are not between 0 and {_MOST_YEARS} years",
+            hint="give fewer, or 0 where that is no limit" if seconds > 0 else "give 0 or more",
+        )
+    return seconds
 
 
 def parse_fraction(text: str, flag: str = "", *, below: float = 1.0) -> float:

@@ -142,7 +142,7 @@ def simulate(
     """
     from busbw.hunt.trial import trial
     from busbw.planning.hunt import make_rules
-    from busbw.planning.values import at_least
+    from busbw.planning.values import MOST_SEED, at_least
     from busbw.units import parse_fraction
 
     if parts < 4 or not 0 <= bad < parts or hunts < 1:
@@ -157,7 +157,7 @@ def simulate(
         )
     if format_name not in ("table", "json"):
         raise UsageError(f"--format {format_name} has no form for simulated hunts", hint="use table or json")
-    rules = make_rules(own, at_least("--seed", seed or 0, 0))
+    rules = make_rules(own, at_least("--seed", seed or 0, 0, MOST_SEED))
     shares = (parse_fraction(own.loss, "--loss"), parse_fraction(noise, "--noise"))
     found = trial(rules, parts, bad, *shares, hunts, per_leaf=per_switch, tell=_progress(hunts))
     if format_name == "json":

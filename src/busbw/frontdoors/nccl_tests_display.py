@@ -204,7 +204,7 @@ class NcclTestsDisplay:
                 self._bandwidths.append(side.busbw_gb_per_s)
             self._wrong += side.wrong_ranks
             if self._variables.print_summary and side.time_us is not None:
-                self._print(*summary(self._plan, case, self._world.size, self._variables, side.time_us))
+                self._print(*summary(self._plan, case, self._first(), self._variables, side.time_us))
         count = self._count(case)
         stamp = datetime.now().astimezone().strftime(table.STAMP_FORMAT)
         self._print(table.row(case, redop, sides, self._line.options, stamp, count))

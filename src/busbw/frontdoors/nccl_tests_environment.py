@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from busbw.errors import UsageError
-from busbw.frontdoors.nccl_tests_flags import Options
+from busbw.frontdoors.nccl_tests_flags import Options, c_atoi
 
 _VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
 _CTA_POLICY: Final = "NCCL_CTA_POLICY"
 _SPLIT: Final = re.compile(
-    r"\s*(AND|&|OR|\||MOD|%|DIV|/)\s*(0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)\s*", re.IGNORECASE
+    r"\s*(AND|&|OR|\||MOD|%|DIV|/)\s*(0[xX][0-9a-fA-F]{1,16}|0[bB][01]{1,64}|[0-9]{1,18})\s*", re.IGNORECASE
 )
 _WORDS: Final = {"&": "AND", "|": "OR", "%": "MOD", "/": "DIV"}
 _NUMBER: Final = re.compile(r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
@@ -40,7 +40,7 @@ class Variables:
 def read_variables(environ: Mapping[str, str]) -> Variables:
     """Read them. Raises UsageError for a split that nccl-tests would silently take for no split."""
     device, minimum = environ.get("NCCL_TESTS_DEVICE"), environ.get("NCCL_TESTS_MIN_BW")
-    number = None if device is None else _integer(device)
+    number = None if device is None else c_atoi(device)
     return Variables(
         device=None if number == -1 else number,
         min_bandwidth=None if minimum is None else _leading_float(minimum),
@@ -48,7 +48,7 @@ def read_variables(environ: Mapping[str, str]) -> Variables:
         matrix=environ.get("NCCL_TESTS_ALLTOALLV_MATRIX_FILE", ""),
         matrix_scale=max(0.0, _whole_float(environ.get("NCCL_TESTS_ALLTOALLV_MATRIX_SCALE", ""))),
         spread=min(1.0, max(0.0, _whole_float(environ.get("NCCL_TESTS_ALLTOALLV_SPREAD", "")))),
-        print_summary=_integer(environ.get("NCCL_TESTS_ALLTOALLV_PRINT_SUMMARY", "")) != 0,
+        print_summary=c_atoi(environ.get("NCCL_TESTS_ALLTOALLV_PRINT_SUMMARY", "")) != 0,
     )
 
 
@@ -90,12 +90,6 @@ def _value(word: str, rank: int, number: int) -> int:
 
 def _c_unsigned(digits: str) -> int:
     return int(digits, 8) if re.fullmatch("0[0-7]+", digits) else int(digits)
-
-
-def _integer(text: str) -> int:
-    """C's atoi."""
-    match = re.match(r"\s*[+-]?\d+", text)
-    return int(match[0]) if match else 0
 
 
 def _leading_float(text: str) -> float:

@@ -178,8 +178,10 @@ def _set(line: Line, name: str, text: str) -> Line:
         value, said = _known_word(name, text)
         line = replace(line, out=(*line.out, *said))
     else:
-        value = c_integer(text)
-        if not _INTEGER.fullmatch(text.rstrip()):
+        value = number = c_integer(text)
+        if name != "stepfactor":  # the only one of 64 bits
+            value = c_int(number)
+        if not _INTEGER.fullmatch(text.rstrip()) or value != number or number in _LONG:
             cut = f"-{LETTERS[name]} {text} means {value} to nccl-tests"
             line = replace(line, cut=(*line.cut, cut + ("; -1 is every rank" if name == "root" else "")))
     return replace(line, options=replace(line.options, **{name: value}))  # type: ignore[arg-type]
@@ -244,7 +246,10 @@ _DISABLED: Final[
 _SIZE: Final = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(\S?)")
 _UNITS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _INTEGER: Final = re.compile(r"\s*([+-]?)(0[xX][0-9a-fA-F]+|0[0-7]*|[1-9]\d*)")
+_DECIMAL: Final = re.compile(r"\s*([+-]?)([0-9]+)")
 _LARGEST: Final = 1 << 63
+_LONG: Final = (-_LARGEST, _LARGEST - 1)  # where C's conversions stop
+_ENOUGH_DIGITS: Final = 22  # so many, without zeros before them, reach 2^63 in any base
 
 
 def parse_size(text: str) -> int | None:
@@ -260,15 +265,31 @@ def parse_size(text: str) -> int | None:
 
 def c_integer(text: str) -> int:
     """C's ``strtol(text, NULL, 0)``: as many digits as there are, 0 where there are none; 0x is hexadecimal
-    and a leading 0 octal.
+    and a leading 0 octal. It stops at the ends of 64 bits.
     """
     match = _INTEGER.match(text)
     if match is None:
         return 0
     digits = match[2]
     base = 16 if digits[:2].lower() == "0x" else 8 if digits.startswith("0") else 10
-    number = int(digits, base)
-    return -number if match[1] == "-" else number
+    return _saturated(match[1], digits[2 if base == 16 else 0 :], base)
+
+
+def c_atoi(text: str) -> int:
+    """C's ``atoi``: decimal digits as far as they go, and of the number the lowest 32 bits."""
+    match = _DECIMAL.match(text)
+    return 0 if match is None else c_int(_saturated(match[1], match[2], 10))
+
+
+def c_int(number: int) -> int:
+    """What is left of a long in an int: its lowest 32 bits."""
+    return (number + 2**31) % 2**32 - 2**31
+
+
+def _saturated(sign: str, digits: str, base: int) -> int:
+    number = int(digits.lstrip("0")[:_ENOUGH_DIGITS] or "0", base)
+    low, high = _LONG
+    return max(-number, low) if sign == "-" else min(number, high)
 
 
 # How a value is shown in the usage, by long name; no value for the rest.

@@ -120,12 +120,13 @@ class NccomDisplay:
         first = world.ranks[0]
         hosts = len(world.hosts)
         self._say(
-            f"{world.size} rank{'s' if world.size > 1 else ''} on {hosts} host{'s' if hosts > 1 else ''},"
+            f"{_counted(world.size, 'rank')} on {_counted(hosts, 'host')},"
             f" one process each: backend {plan.backend}, {first.library} {first.library_version}".rstrip()
         )
         self._say(f"time:avg(us) is the {heard.time}; run {heard.folder.name}")
         if plan.groups:
-            self._say(f"{len(plan.groups)} groups at once: a row is of the slowest, the run has all of them")
+            groups = _counted(len(plan.groups), "group")
+            self._say(f"{groups} at once: a row is of the slowest, the run has all of them")
             if len({len(members) for members in plan.groups}) > 1:
                 self._say(UNEQUAL)
         for words in stream_words(plan, world.size):
@@ -184,7 +185,7 @@ class NccomDisplay:
         what = self._operand(case.stream)
         if result.status is Status.WRONG:
             at = f", first on rank {result.wrong_at[0].rank}" if result.wrong_at else ""
-            wrong = f"{result.wrong} wrong elements{at}"
+            wrong = f"{_counted(result.wrong or 0, 'wrong element')}{at}"
             return f"Failure checking {what}: {wrong} - run folder {self._heard.folder}"
         why = one_line(result.error) or result.status.value
         return f"Failure running {what}: {why} - log file {self._heard.folder / LOG_FILE}"
@@ -207,7 +208,7 @@ class NccomDisplay:
         heard.ended = True
         if item["exit_code"] == ExitCode.INTERRUPTED:
             # An average of a part would look like that of the whole.
-            self._say(f"interrupted after {len(heard.rows)} sizes")
+            self._say(f"interrupted after {_counted(len(heard.rows), 'size')}")
             return
         for case in heard.cases():
             if case.index not in heard.done:
@@ -254,15 +255,16 @@ class NccomDisplay:
         rounded = [case for case in heard.cases() if case.size_bytes != case.requested_bytes]
         if rounded:
             self._say(
-                f"{len(rounded)} sizes were rounded to whole elements and equal shares, as"
+                f"{_counted(len(rounded), 'size')} {'was' if len(rounded) == 1 else 'were'} rounded to whole"
+                " elements and equal shares, as"
                 f" {rounded[0].requested_bytes} B to {rounded[0].size_bytes} B"
             )
         plan = heard.plan
         empty = {case.requested_bytes for case in plan.cases if is_empty(case)} if plan is not None else ()
-        if empty and not self._of_streams:
+        if empty:
             self._say(
-                f"no rows for {len(empty)} sizes up to {max(empty)} B: no rank would get a share, which is a"
-                " multiple of 16 bytes"
+                f"no rows for {_counted(len(empty), 'size')} up to {max(empty)} B: no rank would get a"
+                " share, which is a multiple of 16 bytes"
             )
         self._say(f"`busbw show {Path(folder).name}` has intervals, ranks and samples")
 
@@ -352,6 +354,10 @@ class NccomDisplay:
         self._out.flush()
 
 
+def _counted(number: int, thing: str) -> str:
+    return f"{number} {thing}{'s' if number != 1 else ''}"
+
+
 def _asked_for(environ: Mapping[str, str]) -> str:
     """What was asked of NCCL, which is not what ran."""
     given = [f"{name}={environ[name]}" for name in ("NCCL_ALGO", "NCCL_PROTO") if environ.get(name)]
@@ -368,10 +374,10 @@ def config(options: Options) -> dict[str, Any]:
 
 def _is_shown(case: Case, plan: Plan) -> bool:
     """Out-of-place, the only form that nccom-test knows; in place where the operation has no other."""
-    if plan.streams:
-        return True
     if is_empty(case):
         return False
+    if plan.streams:
+        return True
     if case.placement is Placement.OUT_OF_PLACE:
         return case.applicable or not any(
             other.applicable and other.requested_bytes == case.requested_bytes for other in plan.cases

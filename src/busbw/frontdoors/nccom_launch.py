@@ -68,7 +68,8 @@ def _hosts(options: Options, home: Path) -> tuple[tuple[str, ...], Path | None]:
     hosts = tuple(host for text in options.hosts for host in text.split(",") if host)
     if hosts and len(hosts) < options.nnodes:
         raise UsageError(
-            f"-N {options.nnodes} nodes, but {len(hosts)} hosts: {' '.join(hosts)}",
+            f"-N {options.nnodes} nodes, but {len(hosts)} host{'s' if len(hosts) != 1 else ''}:"
+            f" {' '.join(hosts)}",
             hint="name a host for every node, or give -N fewer",
         )
     if hosts or options.nnodes == 1:

@@ -12,12 +12,14 @@ from busbw.errors import UsageError
 from busbw.frontdoors.nccom_flags import CHECK_MODES, DATA_TYPES, OPERANDS
 from busbw.frontdoors.nccom_words import SEE_HELP, Words, tokenise
 from busbw.planning.sweep import sizes
+from busbw.planning.values import MOST, MOST_SEED, ratios
 from busbw.stats.statistic import parse_statistics
 from busbw.units import parse_size
 
 DEFAULT_BYTES: Final = 32 * 2**20
 DEFAULT_STEPS: Final = 10
 ALLOCATE: Final = "alloc"
+LAST_PORT: Final = 65535
 _UNIT: Final = re.compile(r"(?<=[KMGTkmgt])[iI]?[bB]$")
 
 
@@ -175,11 +177,11 @@ def _factor(key: str, given: tuple[str, ...]) -> float:
     except ValueError:
         factor = float(_size(key, given))
     if not 1 <= factor < float("inf"):
-        raise UsageError(f"--stepfactor {given[0]} is below 1", hint="give -f 2, or -i BYTES")
+        raise UsageError(f"--stepfactor {given[0]} is no factor from 1 up", hint="give -f 2, or -i BYTES")
     return factor
 
 
-def _at_least(least: int) -> Any:  # noqa: ANN401 (a reader)
+def _at_least(least: int, most: int = MOST) -> Any:  # noqa: ANN401 (a reader)
     def read_whole(key: str, given: tuple[str, ...]) -> int:
         try:
             number = int(given[0])
@@ -187,6 +189,8 @@ def _at_least(least: int) -> Any:  # noqa: ANN401 (a reader)
             raise UsageError(f"--{_flag(key)}: not a number: {given[0]!r}", hint=SEE_HELP) from error
         if number < least:
             raise UsageError(f"--{_flag(key)} {number} is too small", hint=f"give {least} or more")
+        if number > most:
+            raise UsageError(f"--{_flag(key)} is too large", hint=f"give {most} or less")
         return number
 
     return read_whole
@@ -231,10 +235,10 @@ def _statistics(_key: str, given: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _ratios(key: str, given: tuple[str, ...]) -> tuple[int, ...]:
-    words = given[0].strip().removeprefix("[").removesuffix("]").replace(" ", "").split(",")
-    if not all(word.isdecimal() and int(word) for word in words):
+    found = ratios(given[0])
+    if not all(found):
         raise UsageError(f"--{_flag(key)}: not a list of ratios: {given[0]!r}", hint="write [1,2,1]")
-    return tuple(map(int, words))
+    return found
 
 
 def _flag(key: str) -> str:
@@ -247,7 +251,8 @@ _READERS: Final[dict[str, Any]] = {
         ("nworkers", "nnodes", "iters", "neff_iters", "data_parallel_dimension", "slurm_vcpus_per_node"),
         _at_least(1),
     ),
-    **dict.fromkeys(("warmup_iters", "neff_warmup_iters", "seed", "cc_dim"), _at_least(0)),
+    **dict.fromkeys(("warmup_iters", "neff_warmup_iters", "cc_dim"), _at_least(0)),
+    "seed": _at_least(0, MOST_SEED),
     **dict.fromkeys(
         (
             *("unique_buff", "shared_output_buff", "show_algorithm", "show_input_output_size", "debug"),
@@ -269,7 +274,7 @@ _READERS: Final[dict[str, Any]] = {
     "stats": _statistics,
     "hosts": _words,
     "coalesced_cc_size_ratio": _ratios,
-    "data_collector_port": _at_least(1),
+    "data_collector_port": _at_least(1, LAST_PORT),
 }
 
 

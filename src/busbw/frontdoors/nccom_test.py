@@ -89,11 +89,14 @@ def _refuse_empty(plan: Plan) -> None:
     """Sizes of which no rank would get a byte."""
     from busbw.frontdoors.nccom_display import is_empty
 
-    sized = [case for case in plan.cases if case.row.sized]
-    if sized and all(map(is_empty, sized)):
+    for number in sorted({case.stream for case in plan.cases if case.row.sized}):
+        sized = [case for case in plan.cases if case.row.sized and case.stream == number]
+        if not all(map(is_empty, sized)):
+            continue
         most = max(case.requested_bytes for case in sized)
+        of_stream = f"stream {number}: " if number >= 0 else ""
         raise UsageError(
-            f"{most} B cannot be shared equally by the ranks: a share is a multiple of 16 bytes",
+            f"{of_stream}{most} B cannot be shared equally by the ranks: a share is a multiple of 16 bytes",
             hint="give a larger -b and -e: at least 16 bytes for each rank",
         )
 

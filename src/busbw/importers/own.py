@@ -20,7 +20,7 @@ _REMARK: Final = re.compile(
     r"(?: (?P<kind>[a-z]\w*(?: [\w.-]+){0,5}),)?"
     r" (?P<cases>\d{1,9}) cases? \((?P<sizes>[\d, .]+) B\)(?:: (?P<reason>.*))?"
 )
-_WRONG: Final = re.compile(r"(\d{1,15}) wrong elements")
+_WRONG: Final = re.compile(r"(\d{1,15}) wrong elements?")
 NOT_IN_RUN: Final = ("not in this run", "not-in-run")
 _ANY: Final[Mapping[str, str | int]] = MappingProxyType({})
 _STATUSES: Final = {status.value: status for status in Status} | {"WRONG": Status.WRONG}

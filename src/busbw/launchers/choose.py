@@ -10,9 +10,11 @@ from typing import Final
 from busbw.errors import SiteError, UsageError
 from busbw.launchers import local
 from busbw.launchers.base import LaunchRequest
+from busbw.planning.values import at_least
 
 # A laptop's or login node's cores, without a flood of ranks on a large one.
 MOST_DEFAULT_RANKS: Final = 8
+MOST_RANKS: Final = 65_536  # processes of one host: more are a mistake, and would take the host down
 
 
 def rank_count(wanted: int | None, backend: str) -> int:
@@ -20,8 +22,8 @@ def rank_count(wanted: int | None, backend: str) -> int:
 
     Raises UsageError for a number that is no number of ranks, SiteError for more ranks than GPUs.
     """
-    if wanted is not None and wanted < 1:
-        raise UsageError(f"--ranks {wanted} is too small", hint="give 1 or more")
+    if wanted is not None:
+        at_least("--ranks", wanted, 1, MOST_RANKS)
     if backend != "nccl":
         from busbw.probes.host import read_processors
 

@@ -103,7 +103,8 @@ def first_nodes(places: tuple[Place, ...], nodes: str) -> tuple[Place, ...]:
     hosts = list(dict.fromkeys(place.host for place in places))
     if int(nodes) > len(hosts):
         raise UsageError(
-            f"-N {nodes}, but {len(hosts)} hosts", hint="name more hosts, or ask for fewer nodes"
+            f"-N {nodes}, but {len(hosts)} host{'s' if len(hosts) != 1 else ''}",
+            hint="name more hosts, or ask for fewer nodes",
         )
     wanted = set(hosts[: int(nodes)])
     return tuple(place for place in places if place.host in wanted)

@@ -1,7 +1,8 @@
 """Who sends how much to whom in a call of variable sizes: alltoallv and all_gatherv.
 
 A :class:`CountTable` says it once for a whole sweep; the sizes scale it. ``own_part`` and ``gathered_part``
-give one rank's part of one call as an :class:`Exchange`. It is all integers, so ranks agree to the element.
+give one rank's part of one call as an :class:`Exchange`. It is integers, but for a spread, whose few double
+operations have one result everywhere: ranks agree to the element.
 """
 
 from __future__ import annotations
@@ -61,6 +62,8 @@ class CountTable:
     align_bytes: int = 1
     extent: int = 0  # furthest end of a segment in the unit where offsets leave gaps, else 0
     collective: str = ""  # whose table it is
+    spread: float | None = None  # by distance, in nccl-tests' own arithmetic: ``send`` only shows the weights
+    file_ranks: int = 0  # of a matrix: how many its file is for, which may be more than ``ranks``
 
     @property
     def is_exact(self) -> bool:
@@ -160,6 +163,7 @@ class _Scale:
 
     def __init__(self, table: CountTable, elements: int, type_bytes: int) -> None:
         self._table = table
+        self._type_bytes = type_bytes
         self._step = max(1, table.align_bytes // type_bytes)
         whole_shares = elements // table.ranks // self._step * self._step * table.ranks
         self._elements = whole_shares if table.unit == SHARES else elements
@@ -175,10 +179,26 @@ class _Scale:
 
     def row(self, rank: int) -> tuple[int, ...]:
         """What a rank sends to each."""
+        if self._table.spread is not None:
+            peers = range(self._table.ranks)
+            return tuple(self._at_distance((peer - rank) % len(peers), self._table.spread) for peer in peers)
         row = _of(self._table.send, rank)
         if self._table.by_distance:
             row = row[-rank:] + row[:-rank] if rank else row
         return tuple(map(self.count, row))
+
+    def _at_distance(self, distance: int, spread: float) -> int:
+        """A segment of nccl-tests 2.19.6's generated traffic (AlltoAllvGetPeerBytesDistanceWeighted of its
+        src/alltoallv.cu): the same operations on doubles in the same order, for where they do not come out
+        at a whole multiple of 16 bytes it sends 16 bytes less.
+        """
+        ranks, total = self._table.ranks, float(self._elements * self._type_bytes)
+        share = total
+        if ranks > 1:
+            uniform = total / ranks
+            by_distance = distance * total / (ranks * (ranks - 1) // 2)
+            share = (1.0 - spread) * uniform + spread * by_distance
+        return int(share) // self._table.align_bytes * self._table.align_bytes // self._type_bytes
 
 
 def _of(rows: tuple[tuple[int, ...], ...], rank: int) -> tuple[int, ...]:

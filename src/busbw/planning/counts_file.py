@@ -105,6 +105,7 @@ def read_matrix(path: str, scale: float, ranks: int) -> CountTable:
         unit=BYTES,
         align_bytes=SEGMENT_ALIGNMENT_BYTES,
         collective="alltoallv",
+        file_ranks=len(rows),
     )
 
 

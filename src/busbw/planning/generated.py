@@ -32,6 +32,7 @@ def spread_table(spread: float, ranks: int) -> CountTable:
         whole=sum(row),
         unit=SHARES,
         by_distance=True,
+        spread=spread,
         align_bytes=SEGMENT_ALIGNMENT_BYTES,
         collective="alltoallv",
     )

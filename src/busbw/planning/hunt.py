@@ -9,7 +9,7 @@ from busbw.errors import UsageError
 from busbw.model.hunt import BANDWIDTH, BOTH_WAYS, LATENCY, METRICS, QUICKEST, RESENT, Hunt, Rules
 from busbw.model.plan import CallOptions, Limits, Plan
 from busbw.planning.preflight import make_preflight
-from busbw.planning.values import at_least, positive
+from busbw.planning.values import MOST_SEED, at_least, positive
 from busbw.settings.hunt import HuntSettings
 from busbw.settings.run import RunSettings
 from busbw.units import parse_duration, parse_fraction, parse_size
@@ -37,7 +37,7 @@ def make_hunt_plan(settings: RunSettings, backend: str) -> Plan:
     size_bytes = parse_size(text, "-b") if text else _DEFAULT_SIZE[backend]
     if size_bytes < 4:
         raise UsageError(f"-b {text} is less than an element", hint="give -b 4 or more")
-    seed = secrets.randbits(48) if settings.seed is None else at_least("--seed", settings.seed, 0)
+    seed = secrets.randbits(48) if settings.seed is None else at_least("--seed", settings.seed, 0, MOST_SEED)
     return Plan(
         backend=backend,
         cases=(),

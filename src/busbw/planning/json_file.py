@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -23,7 +24,14 @@ def read_text(path: str, flag: str) -> str:
         return path.removeprefix(INLINE)
     try:
         file = Path(path)
-        if file.stat().st_size > LARGEST_FILE_BYTES:
+        status = file.stat()
+        if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
+            # A pipe is empty when it is read again, and without a writer reading never ends.
+            raise UsageError(
+                f"{flag} {path} is a pipe or a device, and it is read more than once",
+                hint=f"write it to a file, and give {flag} that",
+            )
+        if status.st_size > LARGEST_FILE_BYTES:
             raise UsageError(f"{flag} {path} is larger than {LARGEST_FILE_BYTES // 2**20} MiB")
         return file.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:

@@ -14,13 +14,14 @@ from busbw.planning.hunt import make_hunt_plan
 from busbw.planning.preflight import make_preflight
 from busbw.planning.streams import OF_RANKS, make_streams, without_ranks
 from busbw.planning.swept import operation_names, swept
-from busbw.planning.values import at_least, one_of, positive
+from busbw.planning.values import MOST_SEED, at_least, one_of, positive
 from busbw.settings.pattern import PatternSettings
 from busbw.settings.run import RunSettings
 from busbw.stats.statistic import parse_statistics
-from busbw.units import parse_duration, parse_fraction
+from busbw.units import countable_seconds, parse_duration, parse_fraction
 
 MOST_CALLS_PER_GRAPH: Final = 4096  # a bound of ours: larger graphs take seconds to capture
+MOST_RANKS: Final = 2**20  # of a world: for more, who exchanges what takes minutes to work out
 DEFAULT_COLUMNS: Final = ("p99", "imbalance", "n")
 # How far apart ranks entered is part of what an isolated call's time means; GPUs' clocks do not tell it.
 LATENCY_COLUMNS: Final = ("p99", "skew", "imbalance", "n")
@@ -41,6 +42,7 @@ _OF_GPUS: Final = {"nccl", "null"}
 def make_plan(operations: tuple[str, ...], settings: RunSettings, backend: str, ranks: int) -> Plan:
     """The plan of a run. Raises UsageError for anything that cannot be meant."""
     at_least("--launches", settings.launches, 1)
+    at_least("--ranks", ranks, 1, MOST_RANKS)
     if settings.hunt:
         return make_hunt_plan(settings, backend)
     timing = _timing(settings, backend)
@@ -58,7 +60,9 @@ def make_plan(operations: tuple[str, ...], settings: RunSettings, backend: str, 
         limits=_limits(settings),
         # The null backend moves nothing, so there is nothing to check.
         checks=0 if backend == "null" else at_least("-c", settings.check, 0),
-        seed=secrets.randbits(48) if settings.seed is None else at_least("--seed", settings.seed, 0),
+        seed=secrets.randbits(48)
+        if settings.seed is None
+        else at_least("--seed", settings.seed, 0, MOST_SEED),
         rotate=not settings.hot,
         nccl_path=settings.nccl,
         options=_options(settings, backend),
@@ -185,10 +189,8 @@ def _options(settings: RunSettings, backend: str) -> CallOptions:
         register=one_of("-R", settings.local_register, (0, 1, 2)),
         unalign=at_least("-u", settings.unalign, 0),
         memory=settings.buffers,
-        timeout_s=settings.timeout,
+        timeout_s=countable_seconds(settings.timeout, "-T"),
     )
-    if settings.timeout < 0:
-        raise UsageError(f"-T {settings.timeout:g} is negative", hint="give seconds; 0 = no limit")
     one_of("-p", settings.parallel_init, (0, 1))
     if backend not in _OF_GPUS:
         for flag, asked, what in (

@@ -18,7 +18,7 @@ from busbw.model.plan import Stream
 from busbw.planning.json_file import INLINE, LARGEST_COUNT, read_entries, read_text, shown
 from busbw.planning.pattern import Pattern
 from busbw.planning.swept import Swept, swept
-from busbw.planning.values import at_least
+from busbw.planning.values import MOST, MOST_SEED, at_least
 from busbw.settings.pattern import DataName
 from busbw.settings.run import RunSettings
 
@@ -233,9 +233,9 @@ def _differing(own: RunSettings, settings: RunSettings, backend: str) -> dict[st
         name: getattr(own, name) if getattr(own, name) != getattr(settings, name) else None
         for name in ("iters", "warmup_iters", "seed", "save_wrong", "unique_buffers")
     }
-    for name, least in (("iters", 1), ("warmup_iters", 0), ("seed", 0)):
+    for name, least, most in (("iters", 1, MOST), ("warmup_iters", 0, MOST), ("seed", 0, MOST_SEED)):
         if found[name] is not None:
-            at_least(name, found[name], least)
+            at_least(name, found[name], least, most)
     return found | {
         "checks": None if own.check == settings.check or backend == "null" else at_least(CHECK, own.check, 0),
         "data": "" if own.data == settings.data else own.data,

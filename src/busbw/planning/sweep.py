@@ -25,7 +25,9 @@ def sizes(min_bytes: int, max_bytes: int, step_bytes: int, factor: float) -> tup
     if min_bytes < 0:
         raise UsageError("a size cannot be negative")
     if not 1 <= factor < math.inf:
-        raise UsageError(f"the factor between sizes is {factor:g}", hint="give -f 2, or -f 1 with -i STEP")
+        raise UsageError(
+            f"the factor between sizes is {_shown(factor)}", hint="give -f 2, or -f 1 with -i STEP"
+        )
     if factor == 1:
         if step_bytes <= 0 and min_bytes != max_bytes:
             raise UsageError("the step between sizes is 0", hint="give -i, the bytes to add, or -f, a factor")
@@ -45,10 +47,19 @@ def _by_factor(min_bytes: int, max_bytes: int, factor: float) -> tuple[int, ...]
             "a sweep by a factor cannot start at 0 bytes", hint="start at -b 1, or step with -f 1 -i"
         )
     out = [min_bytes]
-    while (following := int(out[-1] * factor)) <= max_bytes:
+    while (following := out[-1] * factor) < max_bytes + 1:  # a float still: it may be infinite
         if len(out) == MOST_SIZES:
-            raise UsageError(f"factor {factor:g} makes more than {MOST_SIZES} sizes", hint="use a larger -f")
-        if following == out[-1]:
-            raise UsageError(f"factor {factor:g} does not move {out[-1]} bytes", hint="use a larger -f")
-        out.append(following)
+            raise UsageError(
+                f"factor {_shown(factor)} makes more than {MOST_SIZES} sizes", hint="use a larger -f"
+            )
+        if int(following) == out[-1]:
+            raise UsageError(
+                f"factor {_shown(factor)} does not move {format_size(out[-1])}", hint="use a larger -f"
+            )
+        out.append(int(following))
     return tuple(out)
+
+
+def _shown(factor: float) -> str:
+    """As it was written: 2, 1.0000001."""
+    return repr(float(factor)).removesuffix(".0")

@@ -12,7 +12,7 @@ from busbw.model.datatype import DATA_TYPES, REDUCE_OPS, data_type, reduce_op
 from busbw.planning.expand import Grid, expand
 from busbw.planning.pattern import Pattern, make_pattern
 from busbw.planning.sweep import sizes
-from busbw.planning.values import at_least
+from busbw.planning.values import at_least, ratios
 from busbw.settings.run import RunSettings
 from busbw.units import parse_size
 
@@ -93,16 +93,15 @@ def _coalesce(settings: RunSettings) -> tuple[int, ...]:
     """The ratios of --coalesce; a list in brackets is taken too."""
     if not settings.coalesce:
         return ()
-    words = settings.coalesce.strip().removeprefix("[").removesuffix("]").split(",")
-    ratios = tuple(int(word) if word.strip().isdecimal() else 0 for word in words)
-    if not 1 < len(ratios) <= MOST_PARTS or not all(0 < ratio <= LARGEST_RATIO for ratio in ratios):
+    given = ratios(settings.coalesce)
+    if not 1 < len(given) <= MOST_PARTS or not all(0 < ratio <= LARGEST_RATIO for ratio in given):
         raise UsageError(
             f"--coalesce {settings.coalesce!r} are no ratios",
             hint=f"give 2 to {MOST_PARTS} whole numbers from 1 to {LARGEST_RATIO}: 1,2,1",
         )
     if settings.agg_iters > 1:
         raise UsageError("--coalesce and -m both make groups of calls", hint="give one of them")
-    return ratios
+    return given
 
 
 def _words(what: str, text: str) -> list[str]:

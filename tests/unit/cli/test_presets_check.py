@@ -115,7 +115,7 @@ def test_check_takes_times_as_slurm_writes_them(
         ("pbs: {nodes: 4}, run: {ranks: 9}", "on pbs: --ranks 9 on 4 nodes, 3 on each, leave 1"),
         ("kubernetes: {np: 2, replicas: 3}", "on kubernetes: --ranks 2 on 3 nodes"),
         ("launch: {on: hosts, hosts: 'a,b', nodes: 3}", "on hosts: -N 3, but 2 hosts"),
-        ("launch: {hosts: 'a:4', nodes: 2, ranks_per_node: 2}", "preset u/a: -N 2, but 1 hosts"),
+        ("launch: {hosts: 'a:4', nodes: 2, ranks_per_node: 2}", "preset u/a: -N 2, but 1 host"),
         ("hosts: {hosts: 'a:4,b:4'}, run: {ranks: 9}", "on hosts: --ranks 9, but 8 slots on 2 hosts"),
         ("launch: {hosts: 'a:4,b:4', nodes: 2}, run: {ranks: 4}", "--ranks 4 fill the slots of 1 of 2 nodes"),
         ("launch: {hosts: 'a,b', ranks_per_node: 4}, run: {ranks: 6}", "--ranks 6, but --ranks-per-node 4"),

@@ -456,3 +456,37 @@ def test_alltoallv_shows_the_count_of_an_even_exchange_and_each_ranks_bytes(tmp_
     )
     assert lines[at + 1] == "#   rank=0 send_bytes=1008 recv_bytes=1008 alg_bw=1.01 bus_bw=0.76"
     assert lines[at + 4].startswith("#   rank=3 ")
+
+
+def summary_of(shown: Shown, time_us: float = 1.0) -> list[str]:
+    shown.handle("case", result=good(0, time_us))
+    shown.handle("case", result=CaseResult(1, Status.NOT_APPLICABLE, error="none"))
+    lines = shown.out.getvalue().splitlines()
+    at = next(number for number, line in enumerate(lines) if "PRINT_SUMMARY" in line)
+    return [line for line in lines[at:] if line.startswith(("# NCCL_TESTS", "#   rank="))]
+
+
+def test_the_summary_of_a_split_run_is_of_the_group_that_the_row_is_of(tmp_path: Path) -> None:
+    variables = Variables(print_summary=True, split="MOD 2")
+    words = ["-b", "1K", "-e", "1K"]
+    shown = start(tmp_path, *words, program="alltoallv_perf", variables=variables, ranks=4)
+    # Of two ranks each sends all to the other: 1024 B, of which half is bus traffic.
+    assert summary_of(shown) == [
+        "# NCCL_TESTS_ALLTOALLV_PRINT_SUMMARY: mode=generated nranks=2 total_bytes=1024 spread=1.000 time_usec=1.00",
+        "#   rank=0 send_bytes=1024 recv_bytes=1024 alg_bw=1.02 bus_bw=0.51",
+        "#   rank=1 send_bytes=1024 recv_bytes=1024 alg_bw=1.02 bus_bw=0.51",
+    ]
+    (row,) = read_output(shown.out.getvalue()).rows
+    assert row.out_of_place.busbw == 0.51
+
+
+def test_the_summary_of_a_matrix_says_what_its_file_is_for_and_uses_the_groups_part(tmp_path: Path) -> None:
+    path = tmp_path / "matrix.txt"
+    path.write_text("0 64 16\n32 0 16\n16 16 0\n")
+    variables = Variables(print_summary=True, split="DIV 2", matrix=str(path))
+    shown = start(tmp_path, program="alltoallv_perf", variables=variables, ranks=4)
+    assert summary_of(shown) == [
+        "# NCCL_TESTS_ALLTOALLV_PRINT_SUMMARY: mode=matrix nranks=2 matrix_dim=3 scale=1.000 time_usec=1.00",
+        "#   rank=0 send_bytes=64 recv_bytes=32 alg_bw=0.06 bus_bw=0.03",
+        "#   rank=1 send_bytes=32 recv_bytes=64 alg_bw=0.06 bus_bw=0.03",
+    ]

@@ -96,6 +96,13 @@ def test_sizes(text: str, size: int | None) -> None:
         ("abc", 0),
         ("", 0),
         ("0", 0),
+        ("9223372036854775807", 2**63 - 1),
+        ("9223372036854775808", 2**63 - 1),
+        ("-9223372036854775809", -(2**63)),
+        ("1" + "0" * 5000, 2**63 - 1),
+        ("0x" + "f" * 5000, 2**63 - 1),
+        ("0" * 5000 + "17", 15),
+        ("0x" + "0" * 5000 + "f", 15),
     ],
 )
 def test_integers_are_those_of_strtol(text: str, number: int) -> None:
@@ -182,3 +189,18 @@ def test_programs_are_found_behind_any_path() -> None:
 @pytest.mark.parametrize("word", ["all_reduce_perf", "/usr/bin/all_reduce_perf_mpi", "all_reduce_perf_mpi"])
 def test_tests_built_with_mpi_have_an_ending(word: str) -> None:
     assert find_program(word) == "all_reduce_perf"
+
+
+@pytest.mark.parametrize(
+    ("text", "number"), [("4294967297", 1), ("2147483648", -(2**31)), ("1" + "0" * 400, -1), ("-1", -1)]
+)
+def test_numbers_keep_their_lowest_32_bits_as_in_an_int(text: str, number: int) -> None:
+    line = read("all_reduce_perf", ("-n", text))
+    assert line.options.iters == number
+    assert line.cut == (() if text == "-1" else (f"-n {text} means {number} to nccl-tests",))
+
+
+def test_a_factor_has_64_bits() -> None:
+    line = read("all_reduce_perf", ("-f", "1" + "0" * 400))
+    assert line.options.stepfactor == 2**63 - 1
+    assert line.cut[0].endswith("means 9223372036854775807 to nccl-tests")

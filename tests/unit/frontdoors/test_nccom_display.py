@@ -231,7 +231,7 @@ def test_an_interrupted_run_has_no_average(tmp_path: Path) -> None:
     shown.result(0)
     shown.display.handle(event(EventKind.END, exit_code=130, folder=str(tmp_path)))
     assert (shown.table.sizes, shown.table.average, shown.table.failures) == ([1024], None, [])
-    assert "interrupted after 1 sizes" in shown.err.getvalue()
+    assert "interrupted after 1 size\n" in shown.err.getvalue()
 
 
 def test_a_second_end_adds_nothing(tmp_path: Path) -> None:
@@ -273,7 +273,7 @@ def test_the_seed_is_logged_with_a_check_and_rounding_is_said(tmp_path: Path) ->
     shown = Shown("-r 4 -b 1000 -e 1000 -d fp32 --seed 77 -c allg", tmp_path)
     shown.all()
     assert "seed 77" in shown.err.getvalue()
-    assert "1 sizes were rounded" in shown.err.getvalue()
+    assert "1 size was rounded" in shown.err.getvalue()
     assert shown.table.sizes == [960]
 
 
@@ -284,6 +284,19 @@ def test_sizes_of_which_no_rank_gets_a_byte_have_no_row(tmp_path: Path) -> None:
     assert shown.table.sizes == [64, 128]
     assert "no rows for 3 sizes up to 32 B" in shown.err.getvalue()
     assert shown.table.average == pytest.approx(1.5 * (64 + 128) / 2 / 2000, abs=1e-3)
+
+
+def test_streams_have_no_row_of_them_either(tmp_path: Path) -> None:
+    streams = [
+        {"operation": "allr", "minbytes": 128, "maxbytes": 256, "stepfactor": 2},
+        {"operation": "alltoall", "minbytes": 32, "maxbytes": 64, "stepfactor": 2},
+    ]
+    (tmp_path / "s.json").write_text(json.dumps({"streams": streams}))
+    shown = Shown(f"-r 4 --streams-json {tmp_path / 's.json'}", tmp_path)
+    shown.all()
+    rows = shown.display.results()
+    assert [(row["stream"], row["size(B)"]) for row in rows] == [(0, 128), (0, 256), (1, 64)]
+    assert "no rows for 1 size up to 32 B" in shown.err.getvalue()
 
 
 def test_debug_shows_what_ranks_print(tmp_path: Path) -> None:

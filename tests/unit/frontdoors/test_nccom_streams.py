@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ from busbw.frontdoors.nccom_flags import FLAGS
 from busbw.frontdoors.nccom_options import Options, parse
 from busbw.frontdoors.nccom_settings import in_their_words, operations_of, run_settings
 from busbw.frontdoors.nccom_streams import OF_A_STREAM, WHY_NOT, stream_options
+from busbw.frontdoors.nccom_test import nccom_test
 from busbw.model.plan import Plan
 from busbw.planning.make import make_plan
 from busbw.planning.streams import read_streams
@@ -48,6 +50,17 @@ def test_the_command_line_has_the_defaults_of_every_stream(options: MakeOptions)
     assert reduced.options.sizes_bytes == (1024, 4096)  # the factor replaces -i
     assert (gathered.options.datatype, reduced.options.datatype) == ("fp32", "bf16")
     assert (gathered.calls, reduced.calls) == (1, 1)
+
+
+def test_a_stream_of_nothing_but_empty_sizes_is_refused_as_a_plain_line_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BUSBW_BACKEND", "null")
+    streams = [{"operation": "allr"}, {"operation": "redsct", "minbytes": 8, "maxbytes": 16, "stepfactor": 2}]
+    path = tmp_path / "s.json"
+    path.write_text(json.dumps({"streams": streams}))
+    with pytest.raises(UsageError, match="stream 1: 16 B cannot be shared equally"):
+        nccom_test(("-r", "2", "--streams-json", str(path)), (), io.StringIO(), io.StringIO())
 
 
 def test_streams_name_their_operations_where_the_command_line_has_none(options: MakeOptions) -> None:

@@ -23,6 +23,11 @@ def test_no_number_of_ranks(wanted: int) -> None:
         rank_count(wanted, "null")
 
 
+def test_more_ranks_than_a_host_has_processes_are_not_started() -> None:
+    with pytest.raises(UsageError, match="--ranks is too large"):
+        rank_count(100_000_000, "mpi")
+
+
 def test_one_rank_per_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpus, "gpu_presence", lambda: GpuPresence(4, "12.8"))
     assert rank_count(None, "nccl") == 4

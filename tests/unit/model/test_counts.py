@@ -142,3 +142,19 @@ def test_a_matrix_of_bytes_is_cut_to_whole_elements_and_16_bytes() -> None:
     counts = CountTable("test", 2, ((32, 48), (16, 64)), 112, BYTES, align_bytes=16)
     assert own_part(counts, 28, 4, 0).send_counts == (8, 12)
     assert own_part(counts, 14, 4, 0).send_counts == (4, 4)
+
+
+@pytest.mark.parametrize(
+    ("spread", "ranks", "size_bytes", "moved"),
+    # As AlltoAllvGetPeerBytesDistanceWeighted of nccl-tests 2.19.6 computes it, in doubles.
+    [(0.3, 5, 1024, 912), (0.3, 6, 16384, 16272), (1.0, 4, 1024, 1008), (0.0, 4, 1024, 1024)],
+)
+def test_generated_traffic_is_that_of_nccl_tests_to_the_byte(
+    spread: float, ranks: int, size_bytes: int, moved: int
+) -> None:
+    table = spread_table(spread, ranks)
+    assert busiest_elements(table, size_bytes // 4, 4) * 4 == moved
+    parts = [own_part(table, size_bytes // 4, 4, rank) for rank in range(ranks)]
+    for me, part in enumerate(parts):
+        assert sum(part.send_counts) == sum(part.recv_counts) == moved // 4
+        assert [other.send_counts[me] for other in parts] == list(part.recv_counts)

@@ -93,7 +93,7 @@ def test_stepping_by_bytes() -> None:
         ({"report_timestamps": 2}, "-S 2 is unknown"),
         ({"memory": 2}, "-M 2 is unknown"),
         ({"report_cputime": -1}, "-C -1 is unknown"),
-        ({"timeout": -1.0}, "-T -1 is negative"),
+        ({"timeout": -1.0}, "-T: -1 seconds are not between 0 and 100 years"),
         ({"stats": ("p101",)}, "p101 is not between 0 and 100"),
         ({"stats": ("p99,median",)}, "not a statistic: 'median'"),
         ({"agg_iters": 2}, "-m does not apply to CPU ranks"),

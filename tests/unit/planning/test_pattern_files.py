@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -12,13 +13,32 @@ from typing import Any, Final
 import pytest
 
 from busbw.errors import UsageError
+from busbw.frontdoors.nccom_options import parse
+from busbw.frontdoors.nccom_settings import run_settings
 from busbw.model.counts import gathered_part, own_part
+from busbw.model.plan import Plan
 from busbw.planning.counts_file import read_matrix, read_metadata
 from busbw.planning.groups import groups_of_size, read_groups, split_groups
+from busbw.planning.make import make_plan
 from busbw.planning.pairs import read_pairs
+from busbw.settings.run import RunSettings
 
 MUTATIONS: Final = 10_000
 RANKS: Final = 3
+STREAMS: Final = {
+    "streams": [
+        {"operation": "all_reduce", "minbytes": "1K", "maxbytes": "4K", "stepfactor": 2, "check": True},
+        {"operation": "all_gather", "minbytes": 48, "maxbytes": "1K", "ops_per_iter": 2, "datatype": "int32"},
+        {"operation": "alltoallv", "maxbytes": "1K", "skew": 2, "group_size": 3, "iters": 5, "seed": 3},
+    ]
+}
+NCCOM_STREAMS: Final = {
+    "streams": [
+        {"operation": "allr", "minbytes": "1kb", "maxbytes": "4kb", "stepfactor": 2, "check": "all_ones"},
+        {"operation": "allg", "minbytes": 48, "maxbytes": "1KB", "ops_per_iter": 2, "unique_buff": False},
+        {"operation": "redsct", "data_parallel_dimension": 3, "datatype": "fp32", "seed": 3},
+    ]
+}
 GROUPS: Final = {"replica_groups": [[[0, 2], [1]]]}
 PAIRS: Final = {"src_target_pairs": [[[0, 1], [1, 2], [2, 0]]]}
 METADATA: Final = {
@@ -86,6 +106,15 @@ def test_what_is_wrong_with_groups_is_said_by_place(
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="No such file"):
         read_groups(str(tmp_path / "none.json"), 2)
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    with pytest.raises(UsageError, match="is a pipe"):
+        read_groups(str(path), 2)
+    with pytest.raises(UsageError, match="or a device"):
+        read_groups("/dev/zero", 2)
 
 
 @pytest.mark.parametrize(
@@ -233,14 +262,31 @@ def test_other_matrices_are_refused(tmp_path: Path, text: str, said: str) -> Non
 # ---- mutations ----------------------------------------------------------------------------------------
 
 Reader = Callable[[str], Any]
+
+
+def plan_streams(path: str) -> Plan:
+    """What a run of the streams would do."""
+    settings = RunSettings(streams=path, minbytes="8", maxbytes="1K", iters=4)
+    return make_plan((), settings, "null", RANKS)
+
+
+def plan_nccom_streams(path: str) -> Plan:
+    """The same by nccom-test's front door, which has streams of another spelling."""
+    options = parse(["-r", str(RANKS), "-b", "8", "-e", "1kb", "-n", "4", "--streams-json", path])
+    settings = run_settings(options, {"BUSBW_BACKEND": "null"})
+    return make_plan((), settings, "null", RANKS)
+
+
 READERS: Final[tuple[tuple[Any, Reader], ...]] = (
     (GROUPS, lambda path: read_groups(path, RANKS)),
     (PAIRS, lambda path: read_pairs(path, RANKS)),
     (METADATA, lambda path: read_metadata(path, "alltoallv", RANKS)),
     ({"metadata": [{"send_counts": [7]}]}, lambda path: read_metadata(path, "all_gatherv", RANKS)),
+    (STREAMS, plan_streams),
+    (NCCOM_STREAMS, plan_nccom_streams),
 )
 ODD: Final = (
-    *(None, True, -1, 0, 1, 2, 3, 2**31, 2**63, 10**400, 0.5, float("inf"), float("nan")),
+    *(None, True, -1, 0, 1, 2, 3, 2**31, 2**63, 10**400, 0.5, 1e308, float("inf"), float("nan")),
     *("", "0", [], {}, [[]], [0], {"send_counts": [1, 1, 1]}, "\ud800"),
 )
 
@@ -254,7 +300,9 @@ def mutated(value: Any, draw: random.Random) -> Any:
         if kind < 0.1:
             del out[key]
         elif kind < 0.2:
-            out[draw.choice(("metadata", "replica_groups", "x", "send_counts", ""))] = out.pop(key)
+            out[draw.choice(("metadata", "replica_groups", "x", "send_counts", "stepfactor", ""))] = out.pop(
+                key
+            )
         else:
             out[key] = mutated(out[key], draw)
         return out

@@ -21,6 +21,8 @@ from busbw.planning.sweep import sizes
         ((0, 10, 4, 1.0), (0, 4, 8)),
         ((3, 12, 3, 1.0), (3, 6, 9, 12)),
         ((1, 1000, 0, 10.0), (1, 10, 100, 1000)),
+        ((8, 2**62, 0, 1e308), (8,)),
+        ((8, 2**62, 0, 1.7e308), (8,)),
     ],
 )
 def test_sweeps(arguments: tuple[int, int, int, float], expected: tuple[int, ...]) -> None:
@@ -34,7 +36,8 @@ def test_sweeps(arguments: tuple[int, int, int, float], expected: tuple[int, ...
         ((8, 64, 0, 0.5), "factor between sizes is 0.5"),
         ((8, 64, 0, 1.0), "step between sizes is 0"),
         ((0, 64, 0, 2.0), "cannot start at 0 bytes"),
-        ((1, 64, 0, 1.5), "does not move 1 bytes"),
+        ((1, 64, 0, 1.5), "does not move 1 B"),
+        ((1, 64, 0, 1.0000001), "factor 1.0000001 does not move 1 B"),
         ((8, 64, 0, float("inf")), "factor between sizes is inf"),
         ((8, 64, 0, float("nan")), "factor between sizes is nan"),
         ((1, 2**40, 1, 1.0), "makes 1099511627776 sizes"),
