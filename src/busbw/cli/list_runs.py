@@ -40,7 +40,7 @@ def _row(folder: Path) -> dict[str, Any]:
     operations = dict.fromkeys(case.collective for case in record.plan.cases)
     return {
         "run": folder.name,
-        "status": _status(folder, record) if started else "never started",
+        "status": _status(folder, record) if started else "not started",
         "backend": record.plan.backend,
         "ranks": record.world.size if record.world is not None else None,
         "cases": f"{len(record.finished)}/{len(record.plan.cases)}",
