@@ -134,7 +134,7 @@ def _tails(found: Sequence[Spread]) -> Iterator[Conclusion]:
         f" {worst.operation} {format_size(worst.size_bytes)}, {_population(worst)}: mean"
         f" {worst.mean_ns / NS_PER_US:.4g} us, slowest {worst.max_ns / NS_PER_US:.4g} us, {median}"
         f" {worst.headline_ns / NS_PER_US:.4g} us",
-        evidence=f"samples beyond 14.8 MAD; nccl-tests would print the mean{_single_calls(worst.tail)}",
+        evidence=f"samples beyond 14.8 MAD{_single_calls(worst.tail)}",
         hint="see them with `busbw show RUN --histogram`; --stats p99 times single calls",
         check="variance.tails",
         question=_QUESTION,
