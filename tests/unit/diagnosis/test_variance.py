@@ -192,3 +192,14 @@ def test_a_few_samples_have_no_trend() -> None:
         record, results=tuple(replace(each, low_ns=None, high_ns=None) for each in record.results)
     )
     assert "variance.size" not in conclusions(record, samples=samples)
+
+
+def test_ranks_that_are_late_because_they_were_asked_to_be_are_no_warning() -> None:
+    record, samples = quiet()
+    record = replace(record, results=tuple(replace(each, marks=("delayed",)) for each in record.results))
+    found = conclusions(record, samples=samples)["variance.delayed"]
+    assert (found.severity, found.answer) == (Severity.WARNING, Answer.NO)
+    timing = replace(record.plan.timing, mode="latency", arrival="late-one")
+    asked = replace(record, plan=replace(record.plan, timing=timing))
+    found = conclusions(asked, samples=samples)["variance.delayed"]
+    assert (found.severity, found.answer) == (Severity.INFO, Answer.ASIDE)
