@@ -44,8 +44,8 @@ class Tail:
 @dataclass(frozen=True)
 class Spread:
     """The samples of one case over all ranks, per call: all that the record has, also those that are left out
-    of the headline on outside evidence (``excludes``: there are such). nccl-tests leaves out none, so
-    ``mean_ns`` is what it would print.
+    of the headline on outside evidence (``excludes``: there are such). ``mean_ns`` is the mean of them: where
+    a sample is the maximum over ranks it is no less than what nccl-tests prints (``nccl_tests_mean_ns``).
 
     ``headline_ns`` is the case's time, with its interval ``low_ns`` to ``high_ns``, None where there is none.
     ``p99_ns`` needs 299 samples. ``far`` lie beyond 14.8 MAD. ``modes`` are two where the samples fall into
@@ -85,8 +85,16 @@ class Spread:
 
     @property
     def tail_shifts_mean(self) -> bool:
-        """Whether slow samples lift the mean, which nccl-tests prints, out of the median's interval."""
+        """Whether slow samples lift the mean out of the median's interval."""
         return self.far > 0 and self.high_ns is not None and self.mean_ns > self.high_ns
+
+
+def nccl_tests_mean_ns(digests: npt.NDArray[np.void], case: int) -> float | None:
+    """What nccl-tests would print of a case: the mean over its calls on each rank, then the mean over ranks
+    (its -a 1, the default). None where the record has no digests of the ranks.
+    """
+    own = digests[digests["case"] == case]
+    return float(own["mean_ns"].mean()) if len(own) else None
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,9 @@ class Fellows:
     """Links that could have carried the same bytes: the NICs of one kind of a host, the NVLinks of a GPU.
 
     ``must`` is what the operation moves through all of them, per call and direction; None where that is not
-    known. ``noise`` is by how much the whole traffic of a window differs from the mean of all, at most.
+    known. ``noise`` is by how much the whole traffic of a window differs from the mean of all, at most;
+    ``taken_off`` which share of all bytes was taken off, because as much would have flowed anyway: whether it
+    went on during the calls is not known.
     ``noted`` are links whose counters cannot be taken, ``left_out`` those that a setting keeps out.
     """
 
@@ -63,6 +65,7 @@ class Fellows:
     links: tuple[LinkUse, ...]
     calls: int
     noise: float
+    taken_off: float = 0.0
     must: Moved | None = None
     noted: tuple[Link, ...] = ()
     left_out: tuple[Link, ...] = ()
@@ -238,7 +241,9 @@ def _fellows(
         )
         for link, (sent, received) in zip(links, bytes_, strict=True)
     )
-    return Fellows(host, kind, device, uses, calls, noise, must)
+    gross = sum(max(sum(link.sent_bytes[1:]), sum(link.received_bytes[1:])) for link in links)
+    taken_off = 1 - even * len(links) / gross if gross else 0.0
+    return Fellows(host, kind, device, uses, calls, noise, taken_off, must)
 
 
 def _net(windows: Sequence[Window], counted: Sequence[int]) -> float:

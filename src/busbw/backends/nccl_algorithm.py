@@ -9,7 +9,6 @@ exported from 2.24 on, reads the variables anew.
 from __future__ import annotations
 
 import ctypes
-import re
 import tempfile
 from collections.abc import Callable, MutableMapping
 from dataclasses import replace
@@ -17,37 +16,17 @@ from pathlib import Path
 from typing import Final
 
 from busbw._native.nccl import NcclLibrary
-from busbw.model.choice import NCCL_ALGORITHMS, NCCL_PROTOCOLS, Choice
+from busbw.model.choice import Choice
+from busbw.model.tuning_line import tuning_lines
 
 RESET: Final = "ncclResetDebugInit"
 _LEVEL, _SUBSYSTEM, _FILE = "NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE"
-# enqueue.cc: by algorithm; a symmetric kernel (2.27 on); copies by the copy engine (2.29 on).
-_LINE: Final = re.compile(
-    r"\b(?P<call>\w+)(?: \[(?P<kind>[\w ]+)\])?: \d+ Bytes -> "
-    r"(?:Algo (?P<algorithm>\w+) proto (?P<protocol>\w+)|Kernel (?P<kernel>\w+))?"
-    r"(?: channel\{Lo\.\.Hi\}=\{(?P<low>\d+)\.\.(?P<high>\d+)\}| nchannels (?P<channels>\d+))?"
-)
 
 
 def choice_in(text: str) -> Choice | None:
     """What the last line of NCCL's log that tells it says; None where no line does."""
-    lines = list(_LINE.finditer(text))
-    if not lines:
-        return None
-    found = lines[-1]
-    channels = int(found["high"]) - int(found["low"]) + 1 if found["high"] else found["channels"]
-    return Choice(
-        source="log",
-        algorithm=_named(found["algorithm"] or (found["kind"] or "").upper(), NCCL_ALGORITHMS),
-        protocol=_named(found["protocol"] or "", NCCL_PROTOCOLS),
-        kernel=found["kernel"] or "",
-        functions=(found["call"],),
-        channels=None if channels is None else int(channels),
-    )
-
-
-def _named(word: str, names: tuple[str, ...]) -> str:
-    return names[int(word)] if word.isdecimal() and int(word) < len(names) else word
+    lines = tuning_lines(text)
+    return lines[-1].choice if lines else None
 
 
 class AlgorithmWatch:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from busbw.diagnosis import forced, profiled, tools
 from busbw.diagnosis.subject import Subject
@@ -13,10 +12,10 @@ from busbw.model.choice import Choice
 from busbw.model.conclusion import Answer, Conclusion, Fact, Question
 from busbw.model.finding import Severity
 from busbw.model.result import CaseResult
+from busbw.model.tuning_line import tuning_lines
 from busbw.units import format_size
 
 _QUESTION = Question.ALGORITHM
-_TUNED: Final = re.compile(r"(\w+) (\d+) (\S+) (\S+)")
 
 
 class _Seen(NamedTuple):
@@ -54,9 +53,8 @@ def _observed(subject: Subject) -> Iterator[Conclusion]:
         if _words(result)[0]
     ]
     source = f"NCCL's {choices[0].source} of one untimed call" if choices else "the record"
-    if not seen and subject.record.source is not None:
-        source = "lines of NCCL in the log"
-        seen = list(_from_log(subject.record.source.evidence.get("algorithm", ())))
+    if lines := _from_log(subject):
+        source, seen = "lines of NCCL in the log", lines
     if not seen:
         yield Conclusion(
             Severity.INFO,
@@ -112,11 +110,26 @@ def _words(result: CaseResult) -> tuple[str, int]:
     return result.algorithm or pairs, choice.channels or 0
 
 
-def _from_log(lines: tuple[str, ...]) -> Iterator[_Seen]:
-    """``AllReduce 26214400 TREE LL``, as ``importers.evidence`` keeps them."""
-    for line in lines:
-        if match := _TUNED.fullmatch(line):
-            yield _Seen(match[1], int(match[2]), f"{match[3]} {match[4]}")
+def _from_log(subject: Subject) -> list[_Seen]:
+    """What lines of NCCL in a log tell of all calls, also of those that are no case of the table. Those
+    without a function are of the log's operation.
+    """
+    source = subject.record.source
+    told = source.evidence.get("algorithm", ()) if source is not None else ()
+    own = subject.record.plan.cases[0].collective if subject.record.plan.cases else ""
+    seen = []
+    for line in tuning_lines("\n".join(told)):
+        size = line.size_bytes(subject.together)
+        name = line.function or own
+        seen.append(
+            _Seen(
+                name if size is not None else f"{name} (one rank's part)",
+                line.told_bytes if size is None else size,
+                line.choice.words,
+                line.choice.channels or 0,
+            )
+        )
+    return seen
 
 
 def _ranges(seen: list[_Seen]) -> Iterator[list[_Seen]]:

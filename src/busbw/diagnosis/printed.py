@@ -101,7 +101,7 @@ def _ends(subject: Subject, tool: str) -> Conclusion | None:
     found = [
         (low, high, case)
         for case, result in subject.busy
-        if (low := result.stats.get("min")) and (high := result.stats.get("max"))
+        if (low := result.stats.get("min")) and (high := result.stats.get("max")) and tool not in _OF_RANKS
     ]
     if not found:
         return None
@@ -109,12 +109,36 @@ def _ends(subject: Subject, tool: str) -> Conclusion | None:
     return _told(
         f"the log's largest time is {high / low:.3g} times its least at most, at"
         f" {format_size(case.size_bytes)} ({low / NS_PER_US:.4g} and {high / NS_PER_US:.4g} us)",
-        "minimum and maximum over ranks, of each rank's mean: how calls vary is not in it"
-        if tool in _OF_RANKS
-        else "calls as the log's tool timed them, without an interval",
+        "calls as the log's tool timed them, without an interval",
         Fact("largest over least", round(high / low, 4), source="the log"),
         case,
         hint=tools.hint(tool, _QUESTION),
+    )
+
+
+def ranks(subject: Subject) -> Conclusion | None:
+    """The least and the largest of the ranks' means, where a log has these: no noise is known beside them."""
+    source = subject.record.source
+    found = [
+        (high / low, low, high, case)
+        for case, result in subject.busy
+        if (low := result.stats.get("min")) and (high := result.stats.get("max"))
+    ]
+    if source is None or source.tool not in _OF_RANKS or not found:
+        return None
+    ratio, low, high, case = max(found, key=lambda each: each[0])
+    return Conclusion(
+        Severity.INFO,
+        f"the slowest rank's mean is {ratio:.3g} times the quickest's at most, at"
+        f" {case.collective} {format_size(case.size_bytes)}"
+        f" ({low / NS_PER_US:.4g} and {high / NS_PER_US:.4g} us)",
+        evidence="minimum and maximum over ranks, of each rank's mean, without an interval",
+        hint=tools.hint(source.tool, Question.RANKS),
+        check="ranks.spread",
+        question=Question.RANKS,
+        answer=Answer.UNDECIDED,
+        facts=(Fact("largest over least", round(ratio, 4), source="the log"),),
+        case=case.index,
     )
 
 

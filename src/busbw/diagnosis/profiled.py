@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Final
+from statistics import median
+from typing import Final, NamedTuple
 
 from busbw.analysis.kernel_times import PERCENTS, OfSize, Spread, by_size
 from busbw.diagnosis.subject import Subject
@@ -16,6 +17,10 @@ from busbw.model.profile import Join, KernelName, NicRate, Profile
 from busbw.units import NS_PER_US, format_size
 
 _SHOWN: Final = 4
+# As for counters (``links``, ``analysis.traffic``): of the busiest, of an even share, of the mean.
+_SIGNIFICANT: Final = 0.01
+_WORTH_NAMING: Final = 0.02
+_STARVED: Final = 0.5
 _UNTRUSTED: Final = "under a profiler: not to be compared with times of a run"
 _JOINED: Final = {
     Join.LAUNCH: "sizes by the range of each kernel's launch",
@@ -36,37 +41,90 @@ def links(subject: Subject) -> Iterator[Conclusion]:
     for nic in nics:
         by_host[nic.host].append(nic)
     for host, own in sorted(by_host.items()):
-        yield _nics_of(host, own)
+        yield _nics_of(subject, host, own)
 
 
-def _nics_of(host: str, nics: Sequence[NicRate]) -> Conclusion:
-    """A NIC that carried less in all than the busiest did in one interval carried nothing of the run."""
-    totals: dict[str, float] = defaultdict(float)
-    most = 0.0
-    for nic in nics:
-        totals[nic.device] = max(totals[nic.device], sum(nic.gb_per_s))
-        busiest = sum(nic.gb_per_s) / max(1, sum(rate > 0 for rate in nic.gb_per_s))
-        most = max(most, busiest)
-    silent = sorted(device for device, total in totals.items() if total < most or total == 0)
-    used = len(totals) - len(silent)
-    counted = {nic.counter for nic in nics}
-    claim = (
-        f"{used} of {len(totals)} NICs carried traffic" + (f" on {host}" if host else "")
-        if silent
-        else f"all {len(totals)} NICs carried traffic" + (f" on {host}" if host else "")
-    )
+class _Nic(NamedTuple):
+    """What one NIC carried over all samples of its busiest counter (GB/s times samples), and its mean in
+    those in which something flowed.
+    """
+
+    device: str
+    total: float
+    gb_per_s: float
+    samples: int
+
+
+def _nics_of(subject: Subject, host: str, nics: Sequence[NicRate]) -> Conclusion:
+    """Totals over the samples are compared: all NICs of a host were sampled alike."""
+    own = _each(nics)
+    busiest = max(own, key=lambda each: each.total)
+    silent = [each.device for each in own if not each.total or each.total < _SIGNIFICANT * busiest.total]
+    used = [each for each in own if each.device not in silent]
+    where = f" on {host}" if host else ""
+    odd = _unlike(used) if len(used) > 1 else ""
+    claim = f"{len(used)} of {len(own)}" if silent else f"all {len(own)}"
+    claim += f" NICs carried traffic{where}"
+    claim += f": nothing on {', '.join(silent[:_SHOWN])}" if silent else ""
+    claim += f"; {odd}" if odd else ""
+    bad = bool(silent or odd)
     return Conclusion(
-        Severity.WARNING if silent else Severity.INFO,
-        claim + (f": nothing on {', '.join(silent[:_SHOWN])}" if silent else ""),
-        evidence=f"Nsight Systems' samples of {', '.join(sorted(counted))}",
-        hint="measure with --evidence counters, which tells what each link must have carried"
-        if silent
-        else "",
-        host=host if silent else "",
+        Severity.WARNING if bad else Severity.INFO,
+        claim + (f" ({_flow(subject, used, len(own))})" if used else ""),
+        evidence=f"Nsight Systems' samples of {', '.join(sorted({nic.counter for nic in nics}))}"
+        + _beside_algbw(subject, used),
+        hint="measure with --evidence counters, which tells what each link must have carried" if bad else "",
+        host=host if bad else "",
         check="links.profiled",
         question=Question.LINKS,
-        answer=Answer.NO if silent else Answer.YES,
+        answer=Answer.NO if bad else Answer.YES,
         facts=tuple(_rates(nic) for nic in nics),
+    )
+
+
+def _each(nics: Sequence[NicRate]) -> list[_Nic]:
+    found: dict[str, _Nic] = {}
+    for nic in nics:
+        busy = [rate for rate in nic.gb_per_s if rate > 0]
+        new = _Nic(nic.device, sum(busy), sum(busy) / max(1, len(busy)), len(busy))
+        found[nic.device] = max(found.get(nic.device, new), new, key=lambda each: each.total)
+    return list(found.values())
+
+
+def _unlike(used: Sequence[_Nic]) -> str:
+    """The NIC that is least like the middle one, where that costs more than a sample at an end of the burst
+    would; empty where they are alike.
+    """
+    mean, middle = sum(each.total for each in used) / len(used), median(each.total for each in used)
+    most, least = max(each.total for each in used), min(each.total for each in used)
+    noise = max(_WORTH_NAMING, 1 / max(1, *(each.samples for each in used)))
+    if most / mean - 1 <= noise and least >= _STARVED * mean:
+        return ""
+    odd = max(used, key=lambda each: (round(abs(each.total - middle), 9), each.total))
+    if odd.total >= middle:
+        return f"{odd.device} carries {odd.total / mean - 1:.1%} more than an even share"
+    return f"{odd.device} carries {odd.total / middle:.1%} of what the middle one does"
+
+
+def _flow(subject: Subject, used: Sequence[_Nic], nics: int) -> str:
+    """The rates of NICs, and their share of the line rate where that is known of as many."""
+    rates = [f"{each.gb_per_s:.3g}" for each in used]
+    words = f"{len(rates)} x {rates[0]}" if len(set(rates)) == 1 else ", ".join(rates[: 2 * _SHOWN])
+    words += f" and {len(rates) - 2 * _SHOWN} more" if len(set(rates)) > 1 and len(rates) > 2 * _SHOWN else ""
+    line = subject.wires.network_gb_per_s
+    share = sum(each.gb_per_s for each in used) / line if line and subject.wires.nics == nics else None
+    return f"{words} GB/s" + (f", {share:.0%} of {nics} lines' {line:.3g} GB/s" if share is not None else "")
+
+
+def _beside_algbw(subject: Subject, used: Sequence[_Nic]) -> str:
+    """What a host's NICs carried together beside the largest algbw, which is what two nodes exchange."""
+    large = max(subject.timed, key=lambda pair: pair[1].algbw_gb_per_s or 0.0, default=None)
+    if large is None or not large[1].algbw_gb_per_s or not used:
+        return ""
+    total = sum(each.gb_per_s for each in used)
+    return (
+        f"; {total:.3g} GB/s together, where the algbw of {format_size(large[0].size_bytes)} is"
+        f" {large[1].algbw_gb_per_s:.3g} GB/s"
     )
 
 

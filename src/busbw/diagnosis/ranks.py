@@ -9,7 +9,7 @@ from statistics import NormalDist, median
 from typing import Final
 
 from busbw.analysis.ranks import Latest, Order, RankTable, rank_table
-from busbw.diagnosis import profiled, tools
+from busbw.diagnosis import printed, profiled, tools
 from busbw.diagnosis.subject import Subject
 from busbw.model.case import Case
 from busbw.model.conclusion import Answer, Conclusion, Fact, Question
@@ -61,6 +61,9 @@ def _of_run(subject: Subject) -> Iterator[Conclusion]:
         return
     if not len(subject.digests):
         source = subject.record.source
+        if (told := printed.ranks(subject)) is not None:
+            yield told
+            return
         yield Conclusion(
             Severity.INFO,
             "there are no times of single ranks",
@@ -256,7 +259,7 @@ def _late(
         host=host,
         check="ranks.late",
         question=_QUESTION,
-        answer=Answer.NO,
+        answer=Answer.ASIDE if on_purpose else Answer.NO,
         facts=(
             Fact("longest wait", round(longest.wait_ns / NS_PER_US, 3), "us", "median over samples"),
             Fact("call itself", round(longest.call_ns / NS_PER_US, 3), "us", "median of the shortest time"),

@@ -13,7 +13,6 @@ _BUSBW: Final = "busbw keeps every sample, and times of each rank"
 _NCCL_TESTS: Final = {
     Question.ALGORITHM: _TUNING,
     Question.VARIANCE: f"nccl-tests tells it with -I 1 (2.19 and newer); {_BUSBW}",
-    Question.RANKS: "nccl-tests' JSON has them with -I 1; busbw keeps them of every rank",
 }
 _HINTS: Final[Mapping[str, Mapping[Question, str]]] = {
     "nccl-tests": _NCCL_TESTS,

@@ -17,7 +17,8 @@ from busbw.units import NS_PER_US, format_share, format_size
 _QUESTION = Question.VARIANCE
 # Marks that say from outside of the times what disturbed them.
 _LOST: Final = "descheduled"
-_DISTURBED: Final = ("delayed", "throttled", _LOST, "clock-step", "contended", "unstable")
+_DELAYED: Final = "delayed"  # on purpose, by --arrival
+_DISTURBED: Final = (_DELAYED, "throttled", _LOST, "clock-step", "contended", "unstable")
 
 
 def conclusions(subject: Subject) -> Iterator[Conclusion]:
@@ -134,7 +135,7 @@ def _tails(found: Sequence[Spread]) -> Iterator[Conclusion]:
         f" {worst.operation} {format_size(worst.size_bytes)}, {_population(worst)}: mean"
         f" {worst.mean_ns / NS_PER_US:.4g} us, slowest {worst.max_ns / NS_PER_US:.4g} us, {median}"
         f" {worst.headline_ns / NS_PER_US:.4g} us",
-        evidence=f"samples beyond 14.8 MAD; nccl-tests would print the mean{_single_calls(worst.tail)}",
+        evidence=f"samples beyond 14.8 MAD{_single_calls(worst.tail)}",
         hint="see them with `busbw show RUN --histogram`; --stats p99 times single calls",
         check="variance.tails",
         question=_QUESTION,
@@ -209,7 +210,10 @@ def _disturbances(subject: Subject) -> Iterator[Conclusion]:
     )
     for mark, count in counts.items():
         claim = f"{count} of {cases} cases are marked {mark}"
-        yield _marked(mark, Severity.WARNING, claim, _by_share(count, cases), Fact("cases", count))
+        asked = mark == _DELAYED and subject.record.plan.timing.arrival != "none"
+        answer = Answer.ASIDE if asked else _by_share(count, cases)
+        severity = Severity.INFO if asked else Severity.WARNING
+        yield _marked(mark, severity, claim, answer, Fact("cases", count))
 
 
 def _marked(mark: str, severity: Severity, claim: str, answer: Answer, fact: Fact) -> Conclusion:

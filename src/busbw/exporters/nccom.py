@@ -25,6 +25,7 @@ COUNT: Final = "count(elems)"
 TYPE: Final = "type"
 ALGBW: Final = "algbw(GB/s)"
 BUSBW: Final = "busbw(GB/s)"
+ALGORITHM: Final = "algorithm"
 _OPERANDS: Final = {
     "all_reduce": "allr",
     "all_gather": "allg",
@@ -121,3 +122,8 @@ def kind(row: Row) -> tuple[str, str, int, int]:
     failed have no type.
     """
     return row.case.dtype, row.case.op, row.case.root, row.case.cycle
+
+
+def algorithm(result: CaseResult) -> str:
+    """The algorithm's name as one small word, as nccom-test has it; - where it is not known."""
+    return (result.algorithm.lower().split() or ["-"])[0]

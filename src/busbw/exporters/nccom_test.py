@@ -9,11 +9,13 @@ from collections.abc import Sequence
 
 from busbw.exporters.nccom import (
     ALGBW,
+    ALGORITHM,
     BUSBW,
     COUNT,
     SIZE,
     TYPE,
     TimeColumn,
+    algorithm,
     column_notes,
     count,
     errors,
@@ -73,8 +75,10 @@ def _table(
 def _aligned(
     rows: Sequence[Row], results: Sequence[CaseResult | None], times: Sequence[TimeColumn]
 ) -> list[str]:
-    heading = [SIZE, COUNT, TYPE, *(column.name for column in times), ALGBW, BUSBW]
-    measured = [_cells(row, result, times) for row, result in zip(rows, results, strict=True)]
+    # The column of --show-algorithm, where one is known: the tool has it behind all others.
+    told = any(result is not None and result.algorithm for result in results)
+    heading = [SIZE, COUNT, TYPE, *(column.name for column in times), ALGBW, BUSBW, *([ALGORITHM] * told)]
+    measured = [_cells(row, result, times, told=told) for row, result in zip(rows, results, strict=True)]
     widths = [
         max(len(title), *(len(cells[at]) for cells in measured if at < len(cells)), 0)
         for at, title in enumerate(heading)
@@ -90,7 +94,7 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
     return _BETWEEN.join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=False))
 
 
-def _cells(row: Row, result: CaseResult | None, times: Sequence[TimeColumn]) -> list[str]:
+def _cells(row: Row, result: CaseResult | None, times: Sequence[TimeColumn], *, told: bool) -> list[str]:
     """The words of a row; the size alone where a failure follows."""
     case = row.case
     size = str(case.size_bytes)
@@ -100,6 +104,7 @@ def _cells(row: Row, result: CaseResult | None, times: Sequence[TimeColumn]) -> 
         *(size, str(count(case)), type_word(case.dtype)),
         *(_number(column.us(result)) for column in times),
         *(_number(result.algbw_gb_per_s), _number(result.busbw_gb_per_s)),
+        *([algorithm(result)] * told),
     ]
 
 

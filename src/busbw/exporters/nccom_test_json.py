@@ -12,11 +12,13 @@ from typing import Any
 
 from busbw.exporters.nccom import (
     ALGBW,
+    ALGORITHM,
     BUSBW,
     COUNT,
     SIZE,
     TYPE,
     TimeColumn,
+    algorithm,
     column_notes,
     count,
     errors,
@@ -86,4 +88,5 @@ def _row(row: Row, placement: Placement, times: Sequence[TimeColumn]) -> dict[st
         # Without a time, as a row of nccom-test that failed.
         return {**fields, "error": failure(result), **own}
     numbers = {column.name: column.us(result) for column in times}
-    return {**fields, ALGBW: result.algbw_gb_per_s, BUSBW: result.busbw_gb_per_s, **numbers, **own}
+    told = {ALGORITHM: algorithm(result)} if result.algorithm else {}
+    return {**fields, ALGBW: result.algbw_gb_per_s, BUSBW: result.busbw_gb_per_s, **numbers, **told, **own}

@@ -36,16 +36,20 @@ COLUMNS: Final = (
 )
 # Of operations that ran at once; where there are none, the columns are those above.
 STREAM_COLUMNS: Final = ("Stream", "Beside", "Overlap")
+# Where an algorithm is known.
+ALGORITHM_COLUMNS: Final = tuple(f"{side}_Algorithm" for side in _SIDES)
 
 
 def write(record: RunRecord, tables: Sequence[Table]) -> bytes:
     """One line a size, all collectives below each other."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow((*COLUMNS, *(STREAM_COLUMNS if record.plan.streams else ())))
+    told = any(result.algorithm for result in record.results)
+    streams = STREAM_COLUMNS if record.plan.streams else ()
+    writer.writerow((*COLUMNS, *streams, *(ALGORITHM_COLUMNS if told else ())))
     for table in tables:
         for row in table.rows:
-            writer.writerow(_line(record, row))
+            writer.writerow([*_line(record, row), *(_algorithms(row) if told else ())])
     return buffer.getvalue().encode()
 
 
@@ -61,6 +65,10 @@ def _line(record: RunRecord, row: Row) -> list[object]:
         one_line(time_words(record)),
         *(_beside(row) if record.plan.streams else ()),
     ]
+
+
+def _algorithms(row: Row) -> tuple[str, ...]:
+    return tuple("" if result is None else result.algorithm for _, result in row.sides)
 
 
 def _beside(row: Row) -> tuple[object, ...]:

@@ -17,6 +17,7 @@ from busbw.importers.cases import CaseValues, cases
 from busbw.importers.check import Checked, check, foreign
 from busbw.importers.decide import Decision, Given, decide, named_by_path
 from busbw.importers.deviations import with_wrong_rows
+from busbw.importers.evidence import TUNING
 from busbw.importers.headings import IMB, NCCL_TESTS, NCCOM_TEST, OSU, RCCL_TESTS
 from busbw.importers.label_checks import FLAG, Labelled, against_labels
 from busbw.importers.mpi import with_operation
@@ -153,7 +154,7 @@ def _source(
         fields=fields,
         header=_header(table),
         labels={**origin.labels, **given.labels},
-        evidence=dict(origin.evidence),
+        evidence=dict(origin.evidence) | ({TUNING: list(table.calls)} if table.calls else {}),
         findings=findings,
     )
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from busbw.importers.printed import FloatArray
 from busbw.model.case import Case
+from busbw.model.choice import Choice
 from busbw.model.collective import Placement
 from busbw.model.result import CaseResult, Status
 
@@ -30,7 +31,8 @@ _Template = tuple[str, tuple[str, ...]]
 class Side:
     """One placement of every row; NaN is no number. ``printed`` is off where the log has no time.
     ``is_mean``: the times are means. ``wrong`` is NaN where nothing was checked, infinite where the count of
-    a wrong row is not known.
+    a wrong row is not known. ``algorithms`` and ``choices`` are empty
+    where no row has one.
     """
 
     placement: Placement
@@ -41,6 +43,8 @@ class Side:
     wrong: FloatArray
     is_mean: bool
     stats: dict[str, FloatArray] = field(default_factory=dict)
+    algorithms: Sequence[str] = ()
+    choices: Sequence[Choice | None] = ()
 
     def results(self, first: int, step: int) -> Iterator[CaseResult]:
         """The results of the rows, whose cases have the numbers ``first``, ``first + step``, ..."""
@@ -61,6 +65,8 @@ class Side:
                 busbw_gb_per_s=None if bad[row] else busbw,
                 wrong=None if wrong is None else int(wrong),
                 stats={name: values[row] for name, values in zip(self.stats, stats, strict=True)},
+                algorithm=self.algorithms[row] if self.algorithms else "",
+                choice=self.choices[row] if self.choices else None,
             )
 
     def texts(self, first: int, step: int) -> list[str]:
@@ -82,6 +88,10 @@ class Side:
         if self.stats:
             stats = zip(*map(_texts, self.stats.values()), strict=True)
             columns["stats"] = [names % values for values in stats]
+        if self.algorithms:
+            columns["algorithm"] = map(_encode, self.algorithms)
+        if self.choices:
+            columns["choice"] = map(_encode, self.choices)
         return _objects(_result_template(frozenset(columns)), columns)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -13,14 +14,16 @@ from busbw.importers.case_columns import CaseColumns, Side, text_of
 from busbw.importers.columns import IntArray
 from busbw.importers.decide import Decision
 from busbw.importers.headings import NCCOM_TEST
-from busbw.importers.operations import BLOCKED, MOVING
+from busbw.importers.operations import BLOCKED, MOVING, operation
 from busbw.importers.osu import type_bytes
 from busbw.importers.raw import Failure
 from busbw.importers.table import Table
 from busbw.model.case import Case
+from busbw.model.choice import Choice
 from busbw.model.collective import Placement
 from busbw.model.datatype import DATA_TYPES, REDUCE_OPS
 from busbw.model.result import CaseResult, Status
+from busbw.model.tuning_line import tuning_lines
 
 # What a case is, but for its cycle: type, reduction, root, size, count, placement. Equal ones are repeated.
 _Kind = tuple[str, str, int, int, int, Placement]
@@ -85,6 +88,8 @@ def _columns(table: Table, decision: Decision, numbers: Bandwidths) -> CaseColum
     known_ops = {word: "" if moving else canonical_op(word) for word in set(table.redops)}
     types = [known_types[word] for word in table.types]
     ops = [known_ops[word] for word in table.redops]
+    choices = _choices(table, decision, sizes)
+    algorithms = list(table.algorithms) or [each.words if each else "" for each in choices]
     return CaseColumns(
         decision.operation,
         types,
@@ -103,10 +108,25 @@ def _columns(table: Table, decision: Decision, numbers: Bandwidths) -> CaseColum
                 np.full(len(table), np.nan) if timing.wrong is None else timing.wrong,
                 numbers.is_mean,
                 timing.stats,
+                algorithms,
+                choices,
             )
             for side, timing in enumerate(table.timings)
         ],
     )
+
+
+def _choices(table: Table, decision: Decision, sizes: Sequence[int]) -> list[Choice | None]:
+    """What NCCL said in the table of a call of each row's size; nothing where it said two things of one size,
+    as of one row in-place and the other not.
+    """
+    if not table.calls:
+        return []
+    told: dict[int | None, set[Choice]] = defaultdict(set)
+    for line in tuning_lines("\n".join(table.calls)):
+        if not line.function or operation(line.function) == decision.operation:
+            told[line.size_bytes(decision.ranks)].add(line.choice)
+    return [next(iter(found)) if len(found := told.get(size, set())) == 1 else None for size in sizes]
 
 
 def _cycles(rows: Sequence[Hashable], first: int) -> list[int]:

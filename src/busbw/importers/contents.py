@@ -11,7 +11,7 @@ from busbw.importers import own
 from busbw.importers.columns import Columns, Layout
 from busbw.importers.devices import DeviceText
 from busbw.importers.ends import Ends
-from busbw.importers.evidence import Evidence
+from busbw.importers.evidence import OF_CALLS, Evidence
 from busbw.importers.facts import Facts
 from busbw.importers.headings import IMB, usual_layout
 from busbw.importers.job import Job
@@ -220,6 +220,24 @@ class Contents:
                 self._tables.append(table)
                 stream.facts, stream.announced = Facts(), 0
 
+    def take_nccl(self, stream: Stream, line: str, forms: tuple[int, ...]) -> None:
+        """What a line of NCCL tells, in which there are these kinds: of a call, it is the open table's."""
+        table = self._open_table(stream) if forms == OF_CALLS else None
+        if table is None:
+            self.evidence.take(line, forms)
+            return
+        table.calls = table.calls or Evidence()
+        table.calls.take(line, forms)
+
+    def _open_table(self, stream: Stream) -> RawTable | None:
+        """That of the stream, else the only one; rank 0 of a communicator may have another prefix."""
+        if not stream.open:
+            others = [each for each in self._streams.values() if each.open]
+            if len(others) != 1:
+                return None
+            stream = others[0]
+        return stream.table
+
     # ---- what is given ---------------------------------------------------------------------------------
 
     def part(self, least_rows: int) -> Log | None:
@@ -286,7 +304,8 @@ class Contents:
             default=Facts(),
         )
         last = self.last_words if isinstance(self.last_words, str) else self.last_words.decode()
-        lost, self._lost = tuple(self._lost), []
+        lost, self._lost = (*self._lost, *self.evidence.findings()), []
+        self.evidence.cut.clear()
         return Log(
             tuple(tables),
             facts,

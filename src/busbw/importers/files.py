@@ -17,6 +17,7 @@ from busbw.importers.beside import variables
 from busbw.importers.body import Body, BodyPart
 from busbw.importers.columns import Columns, convert
 from busbw.importers.encoding import Text, open_text
+from busbw.importers.evidence import TUNING
 from busbw.importers.facts import Facts
 from busbw.importers.headings import IMB, NCCL_TESTS, NCCOM_TEST, OSU, RCCL_TESTS, usual_layout
 from busbw.importers.json_text import Document, document, embedded
@@ -253,6 +254,9 @@ def interpret(raw: RawTable) -> Table:
     time = raw.facts.header.get("time_is")
     if time is not None:
         table = replace(table, time=str(time))
+    if raw.calls is not None:
+        calls = tuple(raw.calls.as_dict()[TUNING])
+        table = replace(table, calls=calls).with_findings(*raw.calls.findings())
     return table if raw.number == 1 and not raw.goes_on else _one_of_several(raw, table)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from busbw.importers.blocks import Part
 from busbw.importers.columns import Columns, Layout, convert, fault, join, part
+from busbw.importers.evidence import Evidence
 from busbw.importers.facts import Facts, fact
 from busbw.importers.headings import OSU
 from busbw.importers.own import Outcome, Remark, failure
@@ -68,6 +69,7 @@ class RawTable:
     number: int = 1  # of the part, where a long table is handed on in parts
     goes_on: bool = False  # in another part
     earlier: Earlier = NOTHING_EARLIER
+    calls: Evidence | None = None  # NCCL's lines about single calls of the table, where it has such
 
     @property
     def rows(self) -> int:
@@ -120,6 +122,7 @@ class RawTable:
             number=self.number + 1,
             goes_on=False,
             earlier=self._totals(),
+            calls=None,
         )
 
     def _totals(self) -> Earlier:

@@ -14,6 +14,7 @@ from busbw.importers.columns import Kind as ColumnKind
 from busbw.importers.columns import fault, filled
 from busbw.importers.contents import Contents, Log
 from busbw.importers.devices import DeviceText, names_rank
+from busbw.importers.evidence import Evidence
 from busbw.importers.facts import fact, fact_words
 from busbw.importers.headings import heading, hidden_heading, time_unit
 from busbw.importers.headless import layout_of_row
@@ -173,7 +174,7 @@ class Scanner:
         kind, contents = meaning.kind, self._contents
         if kind is _NCCL:
             if meaning.evidence:
-                contents.evidence.take(line.decode(), meaning.evidence)
+                contents.take_nccl(stream, line.decode(), meaning.evidence)
         elif kind is _HEADING:
             self._heading(stream, line.decode())
         elif kind is _UNIT:
@@ -264,7 +265,8 @@ class Scanner:
         if stream.open and len(words) == stream.expected and _starts_row(stream, words) and line.isascii():
             self._take_row(stream, words, len(line.rstrip()))
             return
-        if self._contents.evidence.read(line):
+        if Evidence.is_one(line):
+            self._contents.take_nccl(stream, line, Evidence.forms(line))
             if (row := row_before_output(stream, line)) is not None:
                 self._take_row(stream, *row)
                 self._note(stream, "joined", "other output of the job follows the row without a line end")

@@ -32,7 +32,7 @@ class Table:
     operations left a rank's own block out of algbw. ``trusted_time`` is off where the printed time is not
     that of the operation (-C). ``outcomes`` are by line and placement, where the log says more than numbers;
     ``cycle`` counts the sweeps before this table's; ``words_from`` says whose word reduction, root and type
-    are.
+    are. ``calls`` are the lines of NCCL in the table about single calls.
     """
 
     tool: str
@@ -61,6 +61,7 @@ class Table:
     default_type: str = ""  # of failed rows, which have no word for it
     part: int = 1  # of the table, where it is too long for one run
     earlier: Earlier = NOTHING_EARLIER
+    calls: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.body)

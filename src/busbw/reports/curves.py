@@ -109,9 +109,7 @@ def time(name: str, title: str, series: Mapping[str, Found], notes: tuple[str, .
     if not rows:
         return None
     head = ("series", "size", "time us", "95 % interval", "mean us", "samples", "algorithm", "marks")
-    note = (
-        "Both axes are logarithmic; the band is the 95 % interval. nccl-tests prints the mean of all samples."
-    )
+    note = "Both axes are logarithmic; the band is the 95 % interval. The mean is that of all samples."
     table = Table(head, tuple(cells), keys=2, notes=notes).without(_NONE)
     return Plot("curve", name, title, note, tuple(rows), table, {"x": "size", "y": "time", "log": True})
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from busbw.analysis.compare_arms import key_of
 from busbw.analysis.distribution import Distribution, Scale, distributions
-from busbw.analysis.spread import trends
+from busbw.analysis.spread import nccl_tests_mean_ns, trends
 from busbw.analysis.traffic import Fellows, LinkUse, traffic
 from busbw.analysis.ways import ways_of
 from busbw.model.case import Case
@@ -269,7 +269,9 @@ def _histogram(run: Reported, case: Case, result: CaseResult, spread: Distributi
     ]
     marks = [("median", (result.time_ns or 0.0) / NS_PER_US, "c2")]
     if result.mean_ns is not None:
-        marks.append(("mean of all (nccl-tests prints it)", result.mean_ns / NS_PER_US, "c3"))
+        marks.append(("mean of all", result.mean_ns / NS_PER_US, "c3"))
+    if (mean_ns := nccl_tests_mean_ns(run.digests, case.index)) is not None:
+        marks.append(("mean over ranks (nccl-tests prints it)", mean_ns / NS_PER_US, "c4"))
     percentiles = [
         (
             f"p{each.percent:g}, us",

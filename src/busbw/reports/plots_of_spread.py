@@ -39,7 +39,7 @@ def spread(
         name,
         title,
         f"Of all samples of a size, all ranks. {_words(trend)}"
-        " nccl-tests prints the mean, which slow samples lift off the median.",
+        " Slow samples lift the mean, as nccl-tests prints one, off the median.",
         tuple(rows),
         Table(_HEAD, tuple(_cells(case, own) for case, own in pairs)).without(NOT_APPLICABLE),
         {"x": "size", "y": "share of the time (%)", "log": True},

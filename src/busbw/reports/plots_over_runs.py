@@ -19,6 +19,7 @@ _BINS: Final = {
     "> 10 % quicker": "low2",
 }  # fmt: skip
 _FAR: Final = 0.1
+_SCALED: Final = 4  # sizes
 
 
 def plots(runs: Sequence[Reported]) -> Iterator[Plot]:
@@ -90,27 +91,64 @@ def _bin(base: CaseResult, result: CaseResult, ratio: float) -> str:
 
 
 def _scaling(name: str, title: str, runs: Sequence[Reported], kind: tuple[str, str, str]) -> Plot | None:
-    """Bus bandwidth against the number of ranks, for up to four sizes that all runs have."""
-    if len({run.expectation.arm.ranks for run in runs}) < 2:
+    """Bus bandwidth against the number of ranks, for up to four sizes that all runs of a family have. Only
+    runs that differ in their ranks alone are one curve; a family with one number of ranks has none.
+    """
+    grouped: dict[tuple[str, ...], list[Reported]] = defaultdict(list)
+    for run in runs:
+        if run.expectation.arm.ranks:
+            grouped[_family(run)].append(run)
+    families = [own for own in grouped.values() if len({run.expectation.arm.ranks for run in own}) > 1]
+    if not families:
         return None
-    found = [(run.expectation.arm.ranks, _by_key(run, kind)) for run in runs]
-    shared = set.intersection(*({key.size_bytes for key in keys} for _, keys in found))
+    words = _differing([_family(own[0]) for own in families])
     rows, cells = [], []
-    for size in sorted(shared)[-4:]:
-        for ranks, keys in sorted(found, key=lambda pair: pair[0]):
-            key = next(key for key in keys if key.size_bytes == size)
-            busbw = keys[key].busbw_gb_per_s
-            if busbw is None or not ranks:
-                continue
-            label = format_size(size)
-            text = f"{label}, {ranks} ranks: {busbw:.4g} GB/s"
+    for word, own in zip(words, families, strict=True):
+        for size, point, busbw in _points(own, kind, max(1, _SCALED // len(families))):
+            label, ranks = f"{word} {format_size(size)}".strip(), point.expectation.arm.ranks
+            text = f"{label}, {ranks} ranks ({point.name}): {busbw:.4g} GB/s"
             rows.append({"series": label, "kind": "measured", "x": ranks, "y": busbw, "low": None,
                          "high": None, "text": text})  # fmt: skip
-            cells.append((label, str(ranks), f"{busbw:.4g}"))
+            cells.append((label, str(ranks), f"{busbw:.4g}", point.name))
     if not rows:
         return None
-    note = "Bus bandwidth of the same size on more ranks; flat is perfect."
+    note = (
+        "Bus bandwidth of the same size on more ranks; flat is perfect. Runs of one backend, device, library,"
+        " time definition and grouping."
+    )
     return Plot(
-        "curve", name, title, note, tuple(rows), Table(("size", "ranks", "busbw GB/s"), tuple(cells), keys=2),
+        "curve", name, title, note, tuple(rows),
+        Table(("size", "ranks", "busbw GB/s", "run"), tuple(cells), keys=2),
         {"x": "ranks", "y": "bus bandwidth (GB/s)"},
     )  # fmt: skip
+
+
+def _family(run: Reported) -> tuple[str, ...]:
+    """What runs of one curve share: all that changes a bandwidth, but for the number of ranks."""
+    arm, plan = run.expectation.arm, run.record.plan
+    facts = (arm.facts.get(name, "") for name in ("device", "version"))
+    return (plan.backend, *facts, arm.definition, arm.where)
+
+
+def _differing(families: Sequence[tuple[str, ...]]) -> list[str]:
+    """Of each family the words that are not those of all others."""
+    apart = [at for at, words in enumerate(zip(*families, strict=True)) if len(set(words)) > 1]
+    return [" ".join(filter(None, (family[at] for at in apart))) for family in families]
+
+
+def _points(
+    runs: Sequence[Reported], kind: tuple[str, str, str], most: int
+) -> Iterator[tuple[int, Reported, float]]:
+    """Size, run and bus bandwidth of the largest sizes that all have, out-of-place where there is that."""
+    found = []
+    for run in sorted(runs, key=lambda each: each.expectation.arm.ranks):
+        own: dict[int, CaseResult] = {}
+        for key, result in sorted(
+            _by_key(run, kind).items(), key=lambda pair: pair[0].placement == "in-place"
+        ):
+            own.setdefault(key.size_bytes, result)
+        found.append((run, own))
+    for size in sorted(set.intersection(*(set(own) for _, own in found)))[-most:]:
+        for run, own in found:
+            if (busbw := own[size].busbw_gb_per_s) is not None:
+                yield size, run, busbw

@@ -41,7 +41,7 @@ class Reported:
     @cached_property
     def timed(self) -> tuple[tuple[Case, CaseResult], ...]:
         """The good cases that have a time, in order. Where there are samples the mean is that of them all,
-        also of those that the median leaves out: a report knows one mean, the one that nccl-tests prints.
+        also of those that the median leaves out: a report knows one mean of samples.
         """
         return tuple(
             (case, replace(result, mean_ns=self.spreads[case.index].mean_ns))

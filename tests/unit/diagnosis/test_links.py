@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from busbw_testing.compared import record_of
 from busbw_testing.diagnosed import CALLS, burst, conclusions, every_conclusion
 
 from busbw.analysis.wires import Wires
-from busbw.model.conclusion import Answer
+from busbw.model.conclusion import Answer, Question
 from busbw.model.finding import Severity
 from busbw.model.record import RunRecord
 from busbw.model.traffic import Burst, Link
@@ -141,7 +142,7 @@ def test_nvlink_of_one_node_against_its_algorithm() -> None:
         record = record_of({size: 200.0}, bursts=(traffic,), algorithm=algorithm)
         return conclusions(record)["links.bytes"].claim
 
-    assert "a GPU moved 64.0 MiB a call, 100% of that must move" in found("RING SIMPLE", 1.0).replace(
+    assert "a GPU moved 64.0 MiB a call, 100% of what must move" in found("RING SIMPLE", 1.0).replace(
         "  ", " "
     )
     assert "100% of" in found("RING LL", 2.0)
@@ -225,3 +226,64 @@ def test_counters_that_were_asked_for_and_never_read() -> None:
     hint = conclusions(asked)["links.used"].hint
     assert "measure with" not in hint
     assert "come to its end" in hint
+
+
+def test_the_starved_link_is_named_and_not_its_fellows() -> None:
+    rates = dict(zip(EFA, (1.27, 1.27, 1.27, 0.2), strict=True))
+    even = conclusions(two_nodes(burst({"node0": rates, "node1": dict.fromkeys(EFA, 1.0)})))["links.even"]
+    assert (even.severity, even.host) == (Severity.WARNING, "node0")
+    assert even.claim.startswith("rdmap160s27 port 1 carries 15.7% of what the middle one of its")
+    assert "cable" in even.hint
+    rates = dict(zip(EFA, (2.0, 1.0, 1.0, 1.0), strict=True))
+    even = conclusions(two_nodes(burst({"node0": rates, "node1": rates})))["links.even"]
+    assert even.claim.startswith("rdmap16s27 port 1 carries 60.0% more than an even share")
+
+
+def test_more_than_the_observed_algorithm_sends_is_told() -> None:
+    """Where it was observed: which one an MPI library took is not known, and nor is its model then."""
+    rate = SIZE * CALLS / 0.3 / 1e9 / 4 * 15 / 8  # a ring over 16 ranks
+    for factor, answer in ((1.0, Answer.YES), (1.08, Answer.YES), (2.0, Answer.NO)):
+        record = two_nodes(burst(evenly(rate * factor)), algorithm="RING SIMPLE")
+        found = conclusions(record)["links.bytes"]
+        assert found.answer is answer, factor
+        assert ("more than the algorithm that was observed" in found.claim) == (answer is Answer.NO)
+        mpi = replace(record, plan=replace(record.plan, backend="mpi"))
+        assert conclusions(mpi)["links.bytes"].answer is Answer.YES
+
+
+def test_a_little_less_or_traffic_of_others_before_the_calls_is_no_missing_way() -> None:
+    rate = SIZE * CALLS / 0.3 / 1e9 / 4
+    slow = evenly(rate)
+    slow["node0"][EFA[0]] = 0.97 * rate
+    assert conclusions(two_nodes(burst(slow)))["links.bytes"].answer is Answer.YES
+    quiet = burst(evenly(rate))
+    foreign = int(0.2 * rate * 1e9 * quiet.windows[0].seconds)  # in the rest alone
+    first, *others = quiet.links
+    first = replace(first, sent_bytes=(foreign, *first.sent_bytes[1:]))
+    first = replace(first, received_bytes=(foreign, *first.received_bytes[1:]))
+    found = conclusions(two_nodes(replace(quiet, links=(first, *others))))
+    assert found["links.bytes"].answer is Answer.YES
+
+
+def test_a_host_whose_links_are_all_idle() -> None:
+    carried = {"node0": dict.fromkeys(EFA, 1.0), "node1": dict.fromkeys(EFA, 0.0)}
+    used = conclusions(two_nodes(burst(carried)))["links.used"]
+    assert used.claim.endswith("rdmap160s27 port 1 (node1)")
+
+
+def test_ten_healthy_readings_of_two_nodes_warn_of_nothing() -> None:
+    """Four NICs a node that differ by half a percent, headers, and a little traffic of others."""
+    draw = np.random.default_rng(11)
+    for _ in range(10):
+        rate = SIZE * CALLS / 0.3 / 1e9 / 4 * 1.02
+        carried = {
+            node: {nic: rate * float(np.exp(draw.normal(0, 0.005))) for nic in EFA}
+            for node in ("node0", "node1")
+        }
+        reading = burst(
+            carried, idle=float(draw.uniform(0, 0.02)) * rate, jitter=float(draw.uniform(0, 0.01))
+        )
+        told = every_conclusion(two_nodes(reading))
+        own = [each for each in told if each.question is Question.LINKS]
+        assert {each.severity for each in own} == {Severity.INFO}, own
+        assert {"links.used", "links.even", "links.bytes"} <= {each.check for each in own}

@@ -178,7 +178,7 @@ def test_hosts_of_one_nvlink_domain_need_no_nic() -> None:
     found = conclusions(rack("rack.1"))
     assert {each.severity for name, each in found.items() if name.startswith("links.")} == {Severity.INFO}
     assert "all 18 nvlink links of each GPU" in found["links.used"].claim
-    assert "100% of that must move" in found["links.bytes"].claim.replace("  ", " ")
+    assert "100% of what must move" in found["links.bytes"].claim.replace("  ", " ")
 
 
 def test_control_traffic_is_no_bypass_where_nobody_told_the_domain() -> None:

@@ -35,10 +35,19 @@ def test_percentiles_of_a_log_are_its_spread() -> None:
 
 def test_least_and_largest_are_of_ranks_or_of_calls_as_the_tool_has_them() -> None:
     ends: dict[str, float | None] = {"min": 1800.0, "max": 2700.0}
-    osu = conclusions(log("osu", ends))["variance.precision"]
-    assert osu.claim == "the log's largest time is 1.5 times its least at most, at 1 KiB (1.8 and 2.7 us)"
-    assert osu.evidence.startswith("minimum and maximum over ranks")
-    assert conclusions(log("nccl-tests", ends))["variance.precision"].evidence.startswith("calls as")
+    osu = conclusions(log("osu", ends))
+    ranks = osu["ranks.spread"]
+    assert ranks.claim.startswith(
+        "the slowest rank's mean is 1.5 times the quickest's at most, at all_reduce 1 KiB"
+    )
+    assert ranks.claim.endswith("(1.8 and 2.7 us)")
+    assert ranks.evidence.startswith("minimum and maximum over ranks")
+    assert ranks.answer is Answer.UNDECIDED
+    assert osu["variance.precision"].answer is Answer.NOT_OBSERVABLE  # ranks' means tell nothing of calls
+    nccl = conclusions(log("nccl-tests", ends))
+    assert nccl["variance.precision"].evidence.startswith("calls as")
+    assert nccl["ranks.spread"].answer is Answer.NOT_OBSERVABLE
+    assert "-I" not in nccl["ranks.spread"].hint
 
 
 @pytest.mark.parametrize("tool", ["osu", "imb", "nccom-test", "rccl-tests", "other"])

@@ -24,9 +24,12 @@ SIZE = 26_214_400
 NICS = ("rdmap16s27", "rdmap32s27", "rdmap144s27", "rdmap160s27")
 
 
-def asked(*profiles: Profile) -> dict[str, Conclusion]:
+P4DE = Wires(network_gb_per_s=50.0, nics=4, source="preset aws/p4de.24xlarge")
+
+
+def asked(*profiles: Profile, wires: Wires = P4DE) -> dict[str, Conclusion]:
     record = record_of({SIZE: 1900.0}, ranks=2, hosts=2)
-    subject = Subject(record, expect((record,), ()), kind_of(record, ()), Wires(source="the test"))
+    subject = Subject(record, expect((record,), ()), kind_of(record, ()), wires)
     return {each.check: each for each in diagnose(replace(subject, profiles=profiles))}
 
 
@@ -92,13 +95,41 @@ def sampled_nics(tmp_path: Path, silent: str = "") -> Profile:
 
 def test_all_nics_or_all_but_one(tmp_path: Path) -> None:
     whole = asked(sampled_nics(tmp_path))["links.profiled"]
-    assert (whole.claim, whole.answer) == ("all 4 NICs carried traffic on p4de-1", Answer.YES)
+    flow = "4 x 3.35 GB/s, 27% of 4 lines' 50 GB/s"
+    assert (whole.claim, whole.answer) == (f"all 4 NICs carried traffic on p4de-1 ({flow})", Answer.YES)
+    assert "13.4 GB/s together, where the algbw of 25 MiB is 13.8 GB/s" in whole.evidence
     rates = {fact.name: fact.value for fact in whole.facts}
     assert abs(rates["p4de-1 rdmap16s27 rdma_read_bytes"] - 3.35) < 0.01
     (tmp_path / "nics.sqlite").unlink()
     short = asked(sampled_nics(tmp_path, silent="rdmap32s27"))["links.profiled"]
-    assert short.claim == "3 of 4 NICs carried traffic on p4de-1: nothing on rdmap32s27"
+    assert short.claim.startswith("3 of 4 NICs carried traffic on p4de-1: nothing on rdmap32s27 (3 x 3.35")
     assert (short.severity, short.answer, short.host) == (Severity.WARNING, Answer.NO, "p4de-1")
+
+
+def of_rates(tmp_path: Path, rates: tuple[float, ...], busy: int) -> Conclusion:
+    recorded = Recorded(host="p4de-0")
+    for at in range(busy + 4):
+        for nic, rate in zip(NICS, rates, strict=True):
+            value = rate * 1e9 if 2 <= at < 2 + busy else 0.0
+            recorded.generic({"Device": nic, "rdma_read_bytes": value}, at * 100_000_000)
+    (tmp_path / "rates.sqlite").unlink(missing_ok=True)
+    return asked(read_profile(recorded.write(tmp_path / "rates.sqlite")))["links.profiled"]
+
+
+def test_few_samples_and_unequal_rates(tmp_path: Path) -> None:
+    """A NIC at a third of the others' rate carried plenty, however short the burst was."""
+    slow = of_rates(tmp_path, (10, 10, 10, 3.3), busy=3)
+    assert slow.claim.startswith(
+        "all 4 NICs carried traffic on p4de-0; rdmap160s27 carries 33.0% of what the"
+    )
+    assert "(10, 10, 10, 3.3 GB/s, 67% of 4 lines' 50 GB/s)" in slow.claim
+    assert (slow.severity, slow.answer) == (Severity.WARNING, Answer.NO)
+    fast = of_rates(tmp_path, (10, 5, 5, 5), busy=20)
+    assert "rdmap16s27 carries 60.0% more than an even share" in fast.claim
+    assert fast.answer is Answer.NO
+    even = of_rates(tmp_path, (5, 5, 5, 5), busy=2)
+    assert even.answer is Answer.YES
+    assert of_rates(tmp_path, (5, 5, 5, 0.01), busy=20).claim.startswith("3 of 4 NICs")
 
 
 def test_what_an_export_lacks_is_not_observable(tmp_path: Path) -> None:

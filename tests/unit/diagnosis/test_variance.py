@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from busbw_testing.diagnosed import conclusions, every_conclusion, sampled
+from busbw_testing.diagnosed import conclusions, digests_of, every_conclusion, sampled
 
 from busbw.analysis.expectation import expect
-from busbw.analysis.spread import spreads, trends
+from busbw.analysis.spread import nccl_tests_mean_ns, spreads, trends
 from busbw.analysis.wires import Wires
 from busbw.diagnosis.engine import answer, exit_code
 from busbw.errors import ExitCode
@@ -86,7 +86,21 @@ def test_a_report_has_one_mean() -> None:
     histogram = next(
         plot for plot in plots_of_run.plots(run) if plot.kind == "histogram" and "256 B" in plot.title
     )
-    assert dict(histogram.table.rows)["mean of all (nccl-tests prints it), us"] == mean
+    assert dict(histogram.table.rows)["mean of all, us"] == mean
+    assert not any("nccl-tests" in name for name, *_ in histogram.table.rows)  # nobody kept single ranks
+
+
+def test_the_mean_of_nccl_tests_is_over_ranks_and_not_of_their_maxima() -> None:
+    record, samples = with_tail()
+    digests = digests_of(record, (0.5, 0.5, 0.5, 1.0))
+    run = replace(reported(record, samples), digests=digests)
+    run = replace(run, conclusions=every_conclusion(record, samples=samples))
+    histogram = next(plot for plot in plots_of_run.plots(run) if plot.kind == "histogram")
+    names = dict(histogram.table.rows)
+    mean_us = nccl_tests_mean_ns(digests, 0) / 1000  # type: ignore[operator]
+    assert mean_us == pytest.approx((record.results[0].time_ns or 0.0) * 0.625 / 1000)
+    assert float(names["mean over ranks (nccl-tests prints it), us"]) == pytest.approx(mean_us, rel=0.01)
+    assert float(names["mean of all, us"]) > mean_us
 
 
 def test_percentiles_beside_a_count_are_of_that_many_samples() -> None:
@@ -178,3 +192,14 @@ def test_a_few_samples_have_no_trend() -> None:
         record, results=tuple(replace(each, low_ns=None, high_ns=None) for each in record.results)
     )
     assert "variance.size" not in conclusions(record, samples=samples)
+
+
+def test_ranks_that_are_late_because_they_were_asked_to_be_are_no_warning() -> None:
+    record, samples = quiet()
+    record = replace(record, results=tuple(replace(each, marks=("delayed",)) for each in record.results))
+    found = conclusions(record, samples=samples)["variance.delayed"]
+    assert (found.severity, found.answer) == (Severity.WARNING, Answer.NO)
+    timing = replace(record.plan.timing, mode="latency", arrival="late-one")
+    asked = replace(record, plan=replace(record.plan, timing=timing))
+    found = conclusions(asked, samples=samples)["variance.delayed"]
+    assert (found.severity, found.answer) == (Severity.INFO, Answer.ASIDE)

@@ -1,22 +1,37 @@
-"""What NCCL's own lines tell, in the words of every version."""
+"""What NCCL's own lines tell is kept, as far as a log can go."""
 
 from __future__ import annotations
 
-import pytest
+from busbw.importers.evidence import OF_CALLS, Evidence
 
-from busbw.importers.evidence import Evidence
+INFO = "node0:1:1 [0] NCCL INFO "
 
 
-@pytest.mark.parametrize(
-    ("told", "kept"),
-    [
-        ("AllReduce: 1024 Bytes -> Algo RING proto LL channel{Lo..Hi}={0..1}", "AllReduce 1024 RING LL"),
-        ("AllReduce: 1024 Bytes -> Algo 0 proto 2 time 12.5", "AllReduce 1024 TREE SIMPLE"),
-        ("AllGather: 8 Bytes -> Algo 1 proto 1 time 12.5", "AllGather 8 RING LL128"),
-        ("AllReduce: 8 Bytes -> Algo 9 proto 7 time 12.5", "AllReduce 8 9 7"),  # numbers that nobody knows
-    ],
-)
-def test_numbers_of_algorithms_become_their_names(told: str, kept: str) -> None:
+def taken(*lines: str) -> Evidence:
     evidence = Evidence()
-    assert evidence.read(f"node0:1:1 [0] NCCL INFO {told}")
-    assert evidence.as_dict() == {"algorithm": [kept]}
+    for line in lines:
+        assert Evidence.is_one(INFO + line)
+        evidence.take(INFO + line, Evidence.forms(INFO + line))
+    return evidence
+
+
+def test_lines_of_calls_are_kept_in_nccls_own_words() -> None:
+    new = "AllReduce: 1024 Bytes -> Algo RING proto LL channel{Lo..Hi}={0..1}"
+    assert Evidence.forms(INFO + new) == OF_CALLS
+    found = taken(new, new, "8 Bytes -> Algo 0 proto 2 time 12.5").as_dict()
+    assert found == {"algorithm": [new, "8 Bytes -> Algo 0 proto 2"]}
+
+
+def test_every_setting_and_size_of_a_real_log_is_kept() -> None:
+    settings = [f"NCCL_NOISE_{at} set by environment to {at}." for at in range(40)]
+    sizes = [f"AllReduce: {2**at} Bytes -> Algo RING proto LL channel{{Lo..Hi}}={{0..1}}" for at in range(40)]
+    found = taken(*settings, "NCCL_ALGO set by environment to Tree.", *sizes)
+    assert found.as_dict()["setting"][-1] == "NCCL_ALGO Tree"
+    assert len(found.as_dict()["algorithm"]) == 40
+    assert found.findings() == ()
+
+
+def test_that_more_was_there_is_said() -> None:
+    found = taken(*(f"AllReduce: {at} Bytes -> Algo RING proto LL" for at in range(10_001)))
+    assert len(found.as_dict()["algorithm"]) == 10_000
+    assert [each.kind for each in found.findings()] == ["evidence-limit"]

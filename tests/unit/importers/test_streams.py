@@ -87,7 +87,7 @@ def test_lines_of_nccl_are_evidence(
         "provider": ["efa"],
         "network": ["AWS Libfabric"],
         "setting": ["NCCL_ALGO Ring"],
-        "algorithm": ["AllReduce 536870912 NVLS Simple"],
+        "algorithm": ["AllReduce: 536870912 Bytes -> Algo NVLS proto Simple channel{Lo..Hi}={0..15}"],
     }
     assert record.world.ranks[0].library_version == "2.26.2+cuda12.8"
     assert len(record.results) == 10
@@ -232,3 +232,21 @@ def test_what_a_progress_display_wrote_last_is_read(
     lines[7] = "".join(f" {n}%|#####\r" for n in range(3_000)) + lines[7]
     (record,) = imported("\n".join(lines))
     assert len(record.results) == 10
+
+
+def test_what_nccl_said_of_a_call_is_in_the_cases_of_its_table(
+    published_by_name: dict[str, Any], imported: Callable[..., list[RunRecord]]
+) -> None:
+    """Two tables of the same sizes, the second without such lines."""
+    plain = published_by_name["GB200 one rack"].text().splitlines()
+    said = INFO + "AllReduce: {} Bytes -> Algo NVLS proto SIMPLE channel{{Lo..Hi}}={{0..15}}"
+    rows = [line for line in plain if line.split()[:1] and line.split()[0].isdigit()]
+    lines = [told for row in plain for told in ([said.format(row.split()[0])] * (row in rows) + [row])]
+    lines.insert(lines.index(rows[0]), INFO + f"AllReduce: {rows[0].split()[0]} Bytes -> Algo RING proto LL")
+    first, second = imported("\n".join([*lines, *plain]))
+    words = {case.size_bytes: result.algorithm for case, result in first.timed}
+    assert list(words.values()) == ["", *["NVLS SIMPLE"] * (len(words) - 1)]  # two things of the first
+    assert first.results[-1].choice is not None
+    assert first.results[-1].choice.channels == 16
+    assert {result.algorithm for result in second.results} == {""}
+    assert "algorithm" not in second.source.evidence
