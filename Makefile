@@ -43,8 +43,13 @@ format: $(READY) ## rewrite the sources as lint wants them
 	$(BIN)/ruff format .
 	$(BIN)/clang-format -i $(wildcard $(NATIVE))
 
+FAST := "not slow and not packaging and not aarch64 and not gpu and not browser and not hosts and not slurm and not container and not kubernetes"
+# Unit tests on all cores, a file each; the others start ranks of their own, which want the cores.
 test: core ## the fast tests
-	$(PYTEST) -m "not slow and not packaging and not aarch64 and not gpu and not browser and not hosts and not slurm and not container and not kubernetes"
+	@failed=0; set -x; \
+	$(PYTEST) -m $(FAST) -n auto --maxprocesses 8 --dist loadfile tests/unit || failed=1; \
+	$(PYTEST) -m $(FAST) --ignore tests/unit || failed=1; \
+	exit $$failed
 
 test-slow: core ## the tests that take longer; those for a GPU say why they were skipped
 	$(PYTEST) -m "slow and not packaging and not aarch64" || test $$? -eq 5  # 5: there are none
