@@ -27,6 +27,7 @@ class Stage(StrEnum):
 
     SCREEN = "screen"  # everybody, in random pairs
     CONFIRM = "confirm"  # suspects, each with a part that passed; the others are the control
+    SWITCHES = "switches"  # every switch with every other, by one part of each
     MATRIX = "matrix"  # every pair once
     RAILS = "rails"  # steps of a ring in each rail, all rails at once: pairs are (source, target)
     NODES = "nodes"  # steps of a ring within each host, all hosts at once
