@@ -9,6 +9,7 @@ accused who was not tested so.
 from __future__ import annotations
 
 import itertools
+import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +26,8 @@ MOST_MATES: Final = 5
 @dataclass(frozen=True)
 class Near:
     """By one metric: the ``groups`` of suspects that are quick among themselves; the pairs that are
-    ``wanted`` to be tested; and who is ``unmet``: not tested yet with everybody that may be near it.
+    ``wanted`` to be tested; and who is ``unmet``: not tested yet with everybody that may be near it, or
+    alone and no slower than the groups are.
     """
 
     groups: tuple[tuple[int, ...], ...] = ()
@@ -67,6 +69,9 @@ def near(
         wanted += [pair(part, other) for other in left]
         if part not in group_of:
             unmet.add(part)
+    # Where paths are not alike, one alone and no slower may have neighbours that nobody suspects.
+    usual = max((effects[part] for part in group_of if part in effects), default=-math.inf) + found.cut
+    unmet |= {part for part in effects if part not in group_of and effects[part] <= usual}
     groups = tuple(sorted(tuple(sorted(each)) for each in set(group_of.values())))
     order = sorted(dict.fromkeys(wanted), key=lambda each: (evidence.get(each, 0.0), each))
     return Near(groups, tuple(order), frozenset(unmet))
