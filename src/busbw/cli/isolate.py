@@ -136,32 +136,68 @@ def simulate(
     seed: int | None,
     format_name: str,
     per_switch: int = 0,
+    farther: str = "",
+    *,
+    hidden: bool = False,
 ) -> ExitCode:
     """What hunts of this kind would come to, in a fabric that is like the one described: rounds, how many of
     the slow parts are named, how many others. Starts nothing.
     """
+    from busbw.hunt.judge import LEAST_PARTS
     from busbw.hunt.trial import trial
-    from busbw.planning.hunt import make_rules
+    from busbw.planning.hunt import MOST_TIMES, make_rules
     from busbw.planning.values import MOST_SEED, at_least
     from busbw.units import parse_fraction
 
-    if parts < 4 or not 0 <= bad < parts or hunts < 1:
+    if parts < LEAST_PARTS:
         raise UsageError(
-            f"{hunts} hunts among {parts} parts of which {bad} are slow",
-            hint="give 4 parts or more, as in --simulate 64 --bad 1 --hunts 100",
+            f"--simulate {parts}: it takes {LEAST_PARTS} parts to tell which one of a slow pair it is",
+            hint="give 4 or more, as in --simulate 64",
         )
-    if per_switch and not (2 <= per_switch <= parts // 2 and bad <= parts // per_switch):
+    at_least("--hunts", hunts, 1)
+    if not 0 <= at_least("--bad", bad, 0) < parts:
+        raise UsageError(f"--bad {bad}: {parts} parts are simulated", hint="give fewer than there are parts")
+    _check_switches(parts, bad, per_switch)
+    if (farther or hidden) and not per_switch:
         raise UsageError(
-            f"{bad} slow switches of {per_switch} parts each among {parts}",
-            hint="give 2 switches or more of 2 parts or more, --simulate 64 --per-switch 8",
+            "--farther and --hidden are of switches, and none are simulated", hint="add --per-switch 8"
         )
     if format_name not in ("table", "json"):
         raise UsageError(f"--format {format_name} has no form for simulated hunts", hint="use table or json")
     rules = make_rules(own, at_least("--seed", seed or 0, 0, MOST_SEED))
     shares = (parse_fraction(own.loss, "--loss"), parse_fraction(noise, "--noise"))
-    found = trial(rules, parts, bad, *shares, hunts, per_leaf=per_switch, tell=_progress(hunts))
+    found = trial(
+        rules,
+        parts,
+        bad,
+        *shares,
+        hunts,
+        per_leaf=per_switch,
+        longer=parse_fraction(farther, "--farther", below=MOST_TIMES) if farther else 0.0,
+        hidden=hidden,
+        tell=_progress(hunts),
+    )
     if format_name == "json":
         print(json.dumps(found.to_fields()))
         return ExitCode.OK
     print("\n".join(found.lines()))
     return ExitCode.OK
+
+
+def _check_switches(parts: int, bad: int, per_switch: int) -> None:
+    """Raises UsageError where no hunt could tell the slow switches: their number has to be less than that of
+    the others, of three at least, which have two parts or more.
+    """
+    if not per_switch:
+        return
+    if not 2 <= per_switch < parts:
+        raise UsageError(
+            f"--per-switch {per_switch}: {parts} parts on one switch, or each on its own",
+            hint="give 2 switches or more of 2 parts or more, --simulate 64 --per-switch 8",
+        )
+    switches = parts // per_switch + (parts % per_switch > 1)
+    if bad and not (switches >= 3 and 2 * bad < switches):
+        raise UsageError(
+            f"--bad {bad} of {switches} switches of two parts or more: which of them is slow cannot be told",
+            hint="give 3 switches or more of which most are not slow, or --bad 0",
+        )

@@ -26,7 +26,7 @@ _TAKEN: Final = {
     *("format", "dry_run", "deliver"),
 }
 _OF_RUNS: Final = {each.name for each in fields(RunSettings)} - _TAKEN
-_SIMULATED: Final = {"simulate", "bad", "noise", "hunts", "per_switch"}
+_SIMULATED: Final = {"simulate", "bad", "noise", "hunts", "per_switch", "farther", "hidden"}
 _WITH_SIMULATE: Final = {*_SIMULATED, "loss", "slower", "rounds", "seed", "format"}
 _JUDGES: Final = {  # flags of how it is judged that a command has no use for
     "pairs": {"loss", "slower", "rounds"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -13,6 +14,7 @@ from busbw.cli.compare import series_folder
 from busbw.cli.compare_inputs import read_arm
 from busbw.cli.diagnose import diagnosed
 from busbw.record.results import read_rounds
+from busbw.reports.hunt import lost_rounds
 from busbw.reports.reported import Reported
 from busbw.reports.view import Hunted, Series, Shown
 
@@ -42,7 +44,10 @@ def shown(words: Sequence[str]) -> tuple[Shown, ...]:
 
 def _run(name: str, record: RunRecord, folder: Path | None) -> Reported | Hunted:
     if record.plan.hunt is not None:
-        return Hunted(name, record, read_rounds(folder) if folder is not None else ())
+        rounds = read_rounds(folder) if folder is not None else ()
+        if folder is not None and (lost := lost_rounds(record, rounds)):
+            print(f"warning: {folder.name}: {lost}", file=sys.stderr)
+        return Hunted(name, record, rounds)
     each = diagnosed(record, folder)
     subject = each.subject
     return Reported(

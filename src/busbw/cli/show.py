@@ -17,6 +17,7 @@ from busbw.model.record import Method, RunRecord, RunStatus
 from busbw.record.folder import launch_folders
 from busbw.record.read import read_record
 from busbw.record.results import read_rounds
+from busbw.reports.hunt import lost_rounds
 from busbw.reports.live import FORMATS, HUNT, PREFLIGHT, create
 
 if TYPE_CHECKING:
@@ -76,7 +77,10 @@ def _replay(folder: Path, record: RunRecord, format_name: str) -> None:
                 **({} if record.source is None else {"source": record.source}),
             )
         )
-    for tested in read_rounds(folder):
+    rounds = read_rounds(folder)
+    if lost := lost_rounds(record, rounds):
+        print(f"warning: {folder.name}: {lost}", file=sys.stderr)
+    for tested in rounds:
         display.handle(event(EventKind.ROUND, tested=tested))
     if record.hunt:
         display.handle(event(EventKind.VERDICT, hunt=record.hunt))

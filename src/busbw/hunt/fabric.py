@@ -2,29 +2,57 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
 import numpy as np
 
-from busbw.hunt.decide import Groups, next_round
-from busbw.hunt.leaves import Leaf
-from busbw.model.hunt import BANDWIDTH, LATENCY, QUICKEST, PairTest, Round, RoundResult, Rules
+from busbw.hunt.classes import Leaf
+from busbw.hunt.decide import next_round
+from busbw.hunt.judge import Groups
+from busbw.model.hunt import (
+    BANDWIDTH,
+    LATENCY,
+    QUICKEST,
+    RESENT,
+    Directions,
+    PairTest,
+    Round,
+    RoundResult,
+    Rules,
+)
 
 _BASE_NS: Final = {BANDWIDTH: 40e6, LATENCY: 100e3}  # what a healthy pair takes; any value would do
+
+
+@dataclass(frozen=True)
+class Resending:
+    """What healthy pairs send again: a ``share`` of the tests some segments, whose number is log-normal with
+    this ``median`` and this standard deviation (``spread``) of its logarithm.
+    """
+
+    share: float
+    median: float
+    spread: float
 
 
 @dataclass(frozen=True)
 class Fabric:
     """``parts`` parts of which some are slow: ``slow`` has the share of bandwidth that a part lost,
     ``slow_sending`` and ``slow_receiving`` that which it lost one way only, ``slow_pairs`` that of a path
-    between two. A test takes the time of its slowest part or path, times the
-    exponential of a normal number: of ``noise`` in bandwidth, ``latency_noise`` in latency. A share of
-    ``stalls`` of the tests lasts up to twice as long, whoever is tested, but for the quickest messages. In a
-    share of ``restless`` of the rounds all latencies are up to four times as long: hosts that share cores
-    with something else. ``per_leaf`` parts share a switch; ``slow_leaves`` has what the uplinks of a switch
-    lost: tests that leave it are slow, others not.
+    between two. A test takes the time of its slowest part or path, times the exponential of a normal
+    number: of ``noise`` in bandwidth, ``latency_noise`` in latency. A share of ``stalls`` of the tests
+    lasts up to twice as long, whoever is tested, but for the quickest messages. In a share of ``restless``
+    of the rounds all latencies are up to four times as long: hosts that share cores with something else.
+    ``per_leaf`` parts share a switch, or as many as ``leaf_sizes`` has for each; ``slow_leaves`` has what
+    the uplinks of a switch lost: tests that leave it are slow, others not; ``slow_paths`` what was lost
+    between two switches. ``longer`` is by how much a test between switches takes longer than one within, a
+    share, by metric: of a healthy fabric whose paths are not alike. ``hidden``: rules are not told the
+    switches. With ``resending``, tests have resent segments, to which a part that is ``lossy`` adds so
+    many.
     """
 
     parts: int
@@ -38,20 +66,41 @@ class Fabric:
     restless: float = 0.0
     per_leaf: int = 0
     slow_leaves: Mapping[int, float] = field(default_factory=dict)
+    leaf_sizes: tuple[int, ...] = ()
+    slow_paths: Mapping[tuple[int, int], float] = field(default_factory=dict)
+    longer: Mapping[str, float] = field(default_factory=dict)
+    hidden: bool = False
+    resending: Resending | None = None
+    lossy: Mapping[int, float] = field(default_factory=dict)
 
     @property
     def leaves(self) -> tuple[Leaf, ...]:
         """The parts on each switch, where that is known."""
-        if not self.per_leaf:
-            return ()
-        firsts = range(0, self.parts, self.per_leaf)
-        return tuple(tuple(range(first, min(self.parts, first + self.per_leaf))) for first in firsts)
+        return () if self.hidden else self.switches
+
+    @cached_property
+    def switches(self) -> tuple[Leaf, ...]:
+        """The parts on each switch, known or not."""
+        sizes = self.leaf_sizes or (self.per_leaf,) * (self.parts // max(1, self.per_leaf) + 1)
+        ends = [min(self.parts, end) for end in itertools.accumulate(sizes)] if any(sizes) else []
+        found = (tuple(range(first, end)) for first, end in itertools.pairwise([0, *ends]))
+        return tuple(filter(None, found))
+
+    @cached_property
+    def _leaf_of(self) -> dict[int, int]:
+        return {part: number for number, leaf in enumerate(self.switches) for part in leaf}
+
+    def _crosses(self, one: int, other: int) -> bool:
+        return self._leaf_of.get(one) != self._leaf_of.get(other)
 
     def _uplinks(self, one: int, other: int) -> float:
         """What a path lost that leaves a switch."""
-        if not self.slow_leaves or one // self.per_leaf == other // self.per_leaf:
+        if not self._crosses(one, other):
             return 0.0
-        return max(self.slow_leaves.get(part // self.per_leaf, 0.0) for part in (one, other))
+        ends = tuple(sorted((self._leaf_of[one], self._leaf_of[other])))
+        return max(
+            self.slow_paths.get((ends[0], ends[1]), 0.0), *(self.slow_leaves.get(e, 0.0) for e in ends)
+        )
 
     def _lost(self, one: int, other: int) -> tuple[float, float]:
         """What a pair lost, there and back."""
@@ -73,17 +122,30 @@ class Fabric:
         quick = _BASE_NS[LATENCY] * np.exp(own_generator.normal(0, self.latency_noise, count))
         if self.restless and generator.random() < self.restless:
             small *= 1 + 3 * generator.random()
-        tests = tuple(
-            PairTest(
-                one,
-                other,
-                {BANDWIDTH: ((there,), (back,)), LATENCY: ((ping,), (pong,)), QUICKEST: ((best,), (best,))},
-            )
-            for (one, other), there, back, ping, pong, best in zip(
-                turn.pairs, *wide.tolist(), *small.tolist(), quick.tolist(), strict=True
-            )
+        far = np.array([self._crosses(*each) for each in turn.pairs], np.float64)
+        wide, small, quick = (
+            times * (1 + far * self.longer.get(metric, 0.0))
+            for metric, times in ((BANDWIDTH, wide), (LATENCY, small), (QUICKEST, quick))
         )
-        return RoundResult(turn, tests)
+        times_ns: list[dict[str, Directions]] = [
+            {BANDWIDTH: ((there,), (back,)), LATENCY: ((ping,), (pong,)), QUICKEST: ((best,), (best,))}
+            for there, back, ping, pong, best in zip(
+                *wide.tolist(), *small.tolist(), quick.tolist(), strict=True
+            )
+        ]
+        if self.resending is not None:
+            for each, number in zip(times_ns, self._resent(turn, self.resending, generator), strict=True):
+                each[RESENT] = ((1.0 + number,), (1.0 + number,))
+        tests = (PairTest(*each, took) for each, took in zip(turn.pairs, times_ns, strict=True))
+        return RoundResult(turn, tuple(tests))
+
+    def _resent(self, turn: Round, usual: Resending, generator: np.random.Generator) -> list[float]:
+        """Segments that each test sent again."""
+        (own,) = generator.spawn(1)
+        count = len(turn.pairs)
+        some = np.floor(np.exp(own.normal(np.log(usual.median), usual.spread, count)))
+        more = own.poisson([max(self.lossy.get(part, 0.0) for part in each) for each in turn.pairs])
+        return [float(each) for each in some * (own.random(count) < usual.share) + more]
 
 
 def hunt(

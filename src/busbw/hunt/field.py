@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from busbw.hunt.decide import Groups
-from busbw.hunt.leaves import Leaf
+from busbw.hunt.classes import Leaf
+from busbw.hunt.judge import Groups
 
 _LEAST_HERE = 2
 

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from busbw.errors import ExitCode
 from busbw.hunt.field import Field
-from busbw.hunt.verdict import LEAST_PARTS, Decision, Suspect, Verdict
+from busbw.hunt.judge import LEAST_PARTS
+from busbw.hunt.verdict import Decision, Suspect, Verdict
 from busbw.model.finding import Finding, Severity
 from busbw.model.hunt import BANDWIDTH, LATENCY, QUICKEST, RESENT
 from busbw.model.record import HostInfo
@@ -32,7 +33,23 @@ _BELOW: Final = {
     QUICKEST: "the quickest messages' latency that is longer by",
     RESENT: "loss that resends",
 }
+_APART: Final = {
+    BANDWIDTH: "less bandwidth",
+    LATENCY: "more latency",
+    QUICKEST: "more latency of the quickest messages",
+    RESENT: "more segments sent again",
+}
+_UNLIKE: Final = {
+    BANDWIDTH: "bandwidth: too few pairs are alike",
+    LATENCY: "latency: too few pairs are alike to say what is slow",
+    QUICKEST: "the quickest messages' latency: too few pairs are alike",
+    RESENT: "lost packets: segments are sent again all over",
+}
 _NAMED: Final = 8
+_HINT_OF_CLASSES: Final = (
+    "say which hosts share a switch, --topology FILE, so that each is compared with its like"
+)
+_HINT_OF_PATH: Final = "look at the links between the two switches, and keep a job off that pair meanwhile"
 _HINT_OF_HOST: Final = "look at its NIC, cable and switch port, and at what else runs on it"
 _HINT_OF_SWITCH: Final = "look at its uplinks and their ports, and keep a job within one switch meanwhile"
 _WAYS: Final = {"sends": "it sends slowly and receives as the others do", "receives": "it receives slowly"}
@@ -57,7 +74,20 @@ def findings(field: Field, verdict: Verdict) -> tuple[Finding, ...]:
             else "repeat it on idle hosts, or give a larger --loss"
         )
         found.append(Finding(Severity.WARNING, claim, hint=hint, check=CHECK))
-    return (*found, *_not_covered(verdict), *left_out(field))
+    return (*found, *_of_classes(field, verdict), *_not_covered(verdict), *left_out(field))
+
+
+def _of_classes(field: Field, verdict: Verdict) -> list[Finding]:
+    """Paths that are not alike, which is nobody's fault: who is near whom, what leads between switches."""
+    found = []
+    for metric, groups in verdict.near.items():
+        who = "; ".join(", ".join(field.names[part] for part in group) for group in groups)
+        claim = f"paths are not alike: near one another are {who}: {_APART[metric]} with the others only"
+        found.append(Finding(Severity.INFO, claim, hint=_HINT_OF_CLASSES, check=CHECK))
+    for metric, share in verdict.longer.items():
+        claim = f"between switches: {_share(metric, share)} {_APART[metric]} than within one, of all of them"
+        found.append(Finding(Severity.INFO, claim, check=CHECK))
+    return found
 
 
 def _of_suspect(field: Field, suspect: Suspect) -> Finding:
@@ -65,6 +95,11 @@ def _of_suspect(field: Field, suspect: Suspect) -> Finding:
     who = names[0] if len(names) == 1 else f"the path between {names[0]} and {names[1]}"
     if suspect.leaf:
         who = f"switch {_switch(field, suspect)} of {', '.join(names)}"
+    if suspect.beyond:
+        ends = [field.leaf_names[field.leaves.index(each)] for each in (suspect.parts, suspect.beyond)]
+        who = f"the path between switches {ends[0]} and {ends[1]}"
+    elif len(names) == 1 and suspect.metric in (LATENCY, QUICKEST) and suspect.confirmed:
+        who = f"{who}, or its path to all others"
     low, high = (_share(suspect.metric, bound) for bound in (suspect.low, suspect.high))
     middle = _share(suspect.metric, suspect.loss)
     claim = f"{who}: {middle} {_WHAT[suspect.metric]} (95 %: {low} to {high})"
@@ -81,7 +116,13 @@ def _of_suspect(field: Field, suspect: Suspect) -> Finding:
         severity,
         claim,
         evidence=_evidence(field, suspect),
-        hint=_HINT_OF_HOST if is_host else _HINT_OF_SWITCH if suspect.leaf else "",
+        hint=_HINT_OF_PATH
+        if suspect.beyond
+        else _HINT_OF_HOST
+        if is_host
+        else _HINT_OF_SWITCH
+        if suspect.leaf
+        else "",
         rank=field.ranks[suspect.parts[0]][0] if field.kind == "rank" and len(names) == 1 else None,
         host=names[0] if is_host else "",
         check=CHECK,
@@ -113,6 +154,10 @@ def _switch(field: Field, suspect: Suspect) -> str:
 
 def _evidence_of_switch(suspect: Suspect) -> str:
     """Where its hosts are slow, and where not."""
+    if suspect.beyond:
+        tests = f"{suspect.slow_screens} of {suspect.screens} tests over it in the first rounds were slow"
+        again = f"{suspect.slow_fresh} of {suspect.fresh} rounds of fresh tests"
+        return f"{tests}; so was the middle one in {again}, while these hosts passed with others"
     out = f"{suspect.slow_screens} of {suspect.screens} tests that left it in random pairs were slow"
     well, hosts = suspect.passed_inside, len(suspect.parts)
     among = f"{well} of its {hosts} hosts were as good as others with each other" if well else ""
@@ -134,6 +179,7 @@ def _not_covered(verdict: Verdict) -> list[Finding]:
         said.append(f"{_BELOW[metric]} less than {_share(metric, share)}")
     if RESENT in verdict.unobserved:
         said.append("lost packets: what the ranks' TCP sockets sent again cannot be read here")
+    said += [_UNLIKE[metric] for metric in verdict.unlike]
     if verdict.stalled_rounds:
         rounds = f"{verdict.stalled_rounds} of {verdict.rounds} rounds"
         said.append(f"late messages among quick ones in {rounds}, in which programs waited for cores")
@@ -163,9 +209,16 @@ def to_fields(field: Field, verdict: Verdict, places: Sequence[HostInfo], second
             suspect["switch"] = (
                 field.leaf_names[field.leaves.index(suspect["parts"])] if suspect["leaf"] else ""
             )
+            suspect["switches"] = [
+                field.leaf_names[field.leaves.index(suspect[end])] for end in ("parts", "beyond")
+            ] if suspect["beyond"] else []  # fmt: skip
             suspect["partners"] = [field.names[part] for part in suspect["partners"]]
     fields["ranking"] = [{"name": field.names[part], "loss": loss} for part, loss in verdict.ranking]
     bad = [field.names[each.parts[0]] for each in verdict.suspects if len(each.parts) == 1]
+    fields["near"] = {
+        metric: [[field.names[part] for part in group] for group in groups]
+        for metric, groups in verdict.near.items()
+    }
     exclude = excluded(bad, places) if field.kind == "host" and bad else {}
     return {"kind": field.kind, "names": list(field.names), **fields, "exclude": exclude, "seconds": seconds}
 

@@ -11,11 +11,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from busbw.hunt.classes import Leaf
 from busbw.hunt.screen import Screen, lower_median
 from busbw.model.hunt import PairTest
-
-Leaf = tuple[int, ...]
-"""The parts on one lowest switch."""
 
 _LEAST_LEAVES: Final = 2
 _LEAST_MEMBERS: Final = 2

@@ -22,6 +22,9 @@ _MOST_STEPS: Final = 20
 _LEAST_OF_ROUND: Final = 3
 # The shortest half of normal values is 2 x 0.6745 standard deviations wide.
 _SHORTEST_HALF: Final = 1.349
+# The standard error of the middle of the lowest third, of n normal values: 1.5 standard deviations / sqrt(n).
+_ERROR_OF_LOWEST: Final = 1.5
+_SURELY: Final = 4.0  # standard errors
 # The 80 % point of the normal distribution: noise is taken at its upper bound of that confidence.
 _UPPER: Final = 0.8416
 
@@ -69,6 +72,16 @@ def estimate(values: Floats, rounds: Ints, floor: float, *, from_lowest: bool = 
 def upper_bound(sigma: float, freedom: int) -> float:
     """Of a standard deviation that was estimated with so many degrees of freedom, the upper 80 % bound."""
     return sigma * math.sqrt(freedom / _least_chi2(freedom))
+
+
+def surely_more(values: Floats, others: Floats) -> float:
+    """How much more ``values`` are than ``others``; 0 where that is nothing or chance. The lowest third of
+    both counts, which faults of fewer than two thirds of them do not move.
+    """
+    more = _lowest_third(values)[0] - _lowest_third(others)[0]
+    sigma = _shortest_half(max(values, others, key=len))[1]
+    error = _ERROR_OF_LOWEST * sigma * math.sqrt(1 / len(values) + 1 / len(others))
+    return more if more > _SURELY * error else 0.0
 
 
 def _shortest_half(values: Floats) -> tuple[float, float]:

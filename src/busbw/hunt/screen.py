@@ -10,6 +10,7 @@ from typing import Final
 
 import numpy as np
 
+from busbw.hunt.classes import UNKNOWN, Classes
 from busbw.hunt.noise import Floats, Noise, estimate
 from busbw.model.hunt import BANDWIDTH, LATENCY, RESENT, PairTest, RoundResult, Rules
 
@@ -19,6 +20,7 @@ _SEEN: Final = 4.5
 # Where so many pairs are faster than the rest by more than the cut, the rest is no measure of health.
 _MOST_FAST: Final = 0.2
 _LEAST_OTHERS: Final = 3  # who all find a part slow, where there is no majority of tests that pass
+_MOST_STRAYS: Final = 0.1  # of tests that resend without a part to explain it: it is usual then
 _MOST_STALLED: Final = 0.5  # more often than not, something waited for a core
 _LEAST_SIGMA: Final = 1e-9  # of scripted times, which are all alike
 
@@ -31,7 +33,8 @@ class Screen:
     of two or most of more; ``slow_pairs`` pairs that are strikingly slow although both parts passed with
     others. ``agree`` says whether most tests agree at all. ``chance`` is how often a test is slow of parts
     that are not: what disturbs single tests is no normal noise, and is counted. ``passed`` are the tests of
-    parts that are no suspects, with their residuals, but for those that did not pass.
+    parts that are no suspects, with their residuals, but for those that did not pass. ``classes`` is what is
+    known of paths that are not alike: its share is in no residual.
     """
 
     metric: str
@@ -46,6 +49,7 @@ class Screen:
     agree: bool
     chance: float
     passed: tuple[tuple[float, PairTest], ...]
+    classes: Classes = UNKNOWN
 
     @property
     def cut(self) -> float:
@@ -71,6 +75,10 @@ class Screen:
             return max(self.noise.upper, _LEAST_SIGMA)
         at_cut = math.exp(self.noise.base + self.cut)
         return max(self.noise.upper, math.sqrt(at_cut - 1) / at_cut)
+
+    def value(self, test: PairTest) -> float:
+        """What rules compare of a test: what it took, but for what its class of paths takes longer."""
+        return value(test, self.metric) - self.classes.of(test.one, test.other)
 
     def loss(self, value: float) -> float:
         """What an effect means: of bandwidth, the share that is missing; of latency, the share by which it is
@@ -108,22 +116,24 @@ def counts(metric: str, tested: RoundResult) -> bool:
     return is_observed and (metric != LATENCY or tested.stalled <= _MOST_STALLED)
 
 
-def screen(rules: Rules, metric: str, rounds: Sequence[RoundResult]) -> Screen:
-    """Judge rounds of random pairs, at least one with two tests.
+def screen(rules: Rules, metric: str, rounds: Sequence[RoundResult], paths: Classes = UNKNOWN) -> Screen:
+    """Judge rounds of random pairs, at least one with two tests; ``paths`` are their classes.
 
     Of four parts a slow one is in half of all tests, and there is no majority. What is known all the same is
     that one part explains every slow test; nothing less does.
     """
     placed = [(number, test) for number, tested in enumerate(rounds) for test in tested.tests]
     floor = effect(metric, rules.floors[metric])
-    values = np.array([value(test, metric) for _, test in placed])
+    values = np.array([value(test, metric) - paths.of(test.one, test.other) for _, test in placed])
     numbers = np.array([number for number, _ in placed])
-    found = _judged(metric, floor, placed, values, estimate(values, numbers, floor / 2))
+    found = replace(
+        _judged(metric, floor, placed, values, estimate(values, numbers, floor / 2)), classes=paths
+    )
     if found.agree and found.sees_floor:
         return found
     lowest = estimate(values, numbers, floor / 2, from_lowest=True)
     other = _judged(metric, floor, placed, values, lowest)
-    return replace(other, agree=True) if _one_explains(other) else found
+    return replace(other, agree=True, classes=paths) if _one_explains(other) else found
 
 
 def _one_explains(found: Screen) -> bool:
@@ -193,3 +203,15 @@ def lower_median(values: Sequence[float]) -> float:
 
 def _pass_elsewhere(pair: tuple[int, int], of_part: dict[int, list[float]], striking: float) -> bool:
     return all(min(of_part[part]) <= striking / 2 for part in pair)
+
+
+def tells(found: Screen) -> bool:
+    """Whether a metric can tell the slow from the others: not where pairs do not agree at all, and of resent
+    segments not where those are common. Whoever resends most may be a lossy part and is no reason.
+    """
+    if found.metric != RESENT:
+        return found.agree
+    others = [pair for pair in found.residuals if not {*found.suspects} & {*pair}]
+    strays = [pair for pair in others if found.residuals[pair] > found.cut]
+    most = max((sum(part in pair for pair in strays) for part in found.of_part), default=0)
+    return found.agree and len(strays) - most <= _MOST_STRAYS * len(others)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -9,7 +10,7 @@ from typing import Any
 
 from busbw.hunt.fabric import Fabric, simulate
 from busbw.hunt.verdict import Decision, Suspect, conclude
-from busbw.model.hunt import Rules
+from busbw.model.hunt import LATENCY, QUICKEST, Rules
 from busbw.planning.rounds import turns
 
 
@@ -17,9 +18,11 @@ from busbw.planning.rounds import turns
 class Trial:
     """``named`` of ``slow`` slow parts, over all hunts; ``accused`` others, in ``hunts_accusing`` hunts.
     ``loss`` and ``noise`` are shares; ``every_pair`` is the rounds of the full schedule. With ``per_leaf``,
-    the slow ones are switches of so many parts each, by their uplinks. With ``one_way``, parts are slow only
-    in what they send, or in what they receive, by turns of hunts. ``told`` is the mean of the losses of those
-    that were named, ``held`` the number of them whose interval holds the loss.
+    the slow ones are switches of so many parts each, by their uplinks. With ``one_way``, parts are slow
+    only in what they send, or in what they receive, by turns of hunts. ``longer`` is the share by which
+    latency between switches is longer than within one; ``hidden``: the rules were not told the switches.
+    ``told`` is the mean of the losses of those that were named, ``held`` the number of them whose interval
+    holds the loss.
     """
 
     parts: int
@@ -40,6 +43,8 @@ class Trial:
     one_way: bool = False
     told: float = 0.0
     held: int = 0
+    longer: float = 0.0
+    hidden: bool = False
 
     def to_fields(self) -> dict[str, Any]:
         """For JSON."""
@@ -50,6 +55,8 @@ class Trial:
         bound = f", a rate below {min(1.0, 3 / self.hunts):.1%} (95 %)" if not self.hunts_accusing else ""
         slow = f"{self.bad} switches of {self.per_leaf}" if self.per_leaf else f"{self.bad}"
         what = f"{self.parts} parts, {slow} slow by {self.loss:.1%}, noise {self.noise:.1%} of one test"
+        if self.longer:
+            what += f", latency between switches {self.longer:.0%} longer"
         cost = f"{self.rounds:.1f} on average, {self.most_rounds} at most"
         return [
             f"# simulated {self.hunts} hunts: {what}",
@@ -74,6 +81,8 @@ def trial(
     stalls: float = 0.0,
     per_leaf: int = 0,
     one_way: bool = False,
+    longer: float = 0.0,
+    hidden: bool = False,
     tell: Callable[[int], None] = lambda done: None,
 ) -> Trial:
     """Run them; the same for the same arguments. ``tell`` hears after each how many are done."""
@@ -83,15 +92,17 @@ def trial(
     for seed in range(hunts):
         own = replace(rules, seed=rules.seed + seed)
         fabric = Fabric(parts, noise=noise, stalls=stalls, per_leaf=per_leaf)
-        among = len(fabric.leaves) or parts
+        fabric = replace(fabric, longer=dict.fromkeys((LATENCY, QUICKEST), longer), hidden=hidden)
+        among = len(fabric.switches) or parts
         slow = dict.fromkeys(random.Random(f"{parts} {bad} {seed}").sample(range(among), bad), loss)
         fabric = _with_slow(fabric, slow, seed, one_way=one_way)
         verdict = conclude(own, (tuple(range(parts)),), simulate(fabric, own, seed), fabric.leaves)
-        bad_parts = {fabric.leaves[each] if per_leaf else (each,) for each in slow}
-        wrong = {suspect.parts for suspect in verdict.suspects} - bad_parts
-        right += [suspect for suspect in verdict.suspects if suspect.parts in bad_parts]
+        bad_parts = {fabric.switches[each] if per_leaf else (each,) for each in slow}
+        hit = [each.parts in bad_parts and not each.beyond for each in verdict.suspects]
+        right += itertools.compress(verdict.suspects, hit)
+        wrong = len(hit) - sum(hit)
         rounds.append(verdict.rounds)
-        accused += len(wrong)
+        accused += wrong
         hunts_accusing += bool(wrong)
         undecided += verdict.decision is Decision.UNDECIDED
         tell(seed + 1)
@@ -114,6 +125,8 @@ def trial(
         one_way,
         sum(suspect.loss for suspect in right) / max(1, len(right)),
         sum(suspect.low <= loss <= suspect.high for suspect in right),
+        longer,
+        hidden,
     )
 
 

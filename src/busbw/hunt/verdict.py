@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
-from busbw.hunt.decide import Candidate, Groups, Standing, State, by_stage, stand
+from busbw.hunt.classes import Leaf
 from busbw.hunt.flapping import is_flapping, slow_tests
-from busbw.hunt.leaves import Leaf
+from busbw.hunt.judge import LEAST_PARTS, Candidate, Groups, Standing, State, by_stage, stand
+from busbw.hunt.paths import LEAST_LEAVES
 from busbw.hunt.screen import Screen, counts, lower_median
 from busbw.hunt.side import slow_side
 from busbw.model.hunt import LATENCY, RoundResult, Rules
@@ -19,8 +20,6 @@ from busbw.model.hunt import LATENCY, RoundResult, Rules
 # constants (Biometrika 64, 1977) for 1, 2, ... looks. 1.96 held the loss in 92 % of simulated hunts.
 _WITHIN: Final = (1.960, 2.178, 2.289, 2.361, 2.413, 2.453, 2.485, 2.512)
 _SURELY: Final = 3.0  # standard deviations: 1 in 700 of parts that lost just what is worth naming
-# A part of a pair alone: no third one tells which of the two it is.
-LEAST_PARTS: Final = 4
 # Of all pairs in screening, slow ones that no slow part explains: more, and something else is the matter.
 _MOST_UNEXPLAINED: Final = 0.1
 _MOST_RANKED: Final = 10
@@ -44,7 +43,8 @@ class Suspect:
     ``lanes`` the lanes that are slow where others are not: the loss is theirs then. ``also`` is its loss by
     other metrics that say the same of it: what is late and loses packets, say. ``slow_fresh`` of its
     ``fresh`` tests were slow. ``leaf``: meant is the switch that the parts share; ``passed_inside`` of them
-    were as quick as others among themselves. ``flapping``: its fresh tests cleared it, and yet it was slow in
+    were as quick as others among themselves. ``beyond``: those of another switch, and meant is the path
+    between the two. ``flapping``: its fresh tests cleared it, and yet it was slow in
     so many of all its tests as chance does not make: ``slow_tests`` of ``tests``. The loss is theirs, and the
     interval from the least to the greatest.
     """
@@ -68,6 +68,7 @@ class Suspect:
     flapping: bool = False
     slow_tests: int = 0
     tests: int = 0
+    beyond: Leaf = ()
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,10 @@ class Verdict:
     one test, by metric; ``tested`` of ``pairs`` pairs were tested at least once. ``stalled_rounds`` are those
     whose late messages say nothing, because cores were fought for. ``ranking`` has (part, loss) by the metric
     that decides, the parts that lost most first: a lower median over a part's tests, and no accusation.
-    ``unobserved`` are metrics that were asked for and of which no two rounds say anything.
+    ``unobserved`` are metrics that were asked for and of which no two rounds say anything, ``unlike`` those
+    by which too few tests are alike to say what is slow. ``near`` are, by metric, groups of parts that are
+    slow with all others and quick among themselves: paths are not alike. ``longer`` is, by metric, what tests
+    between switches took more than those within one, as ``loss``.
     """
 
     decision: Decision
@@ -93,6 +97,9 @@ class Verdict:
     stalled_rounds: int = 0
     ranking: tuple[tuple[int, float], ...] = ()
     unobserved: tuple[str, ...] = ()
+    unlike: tuple[str, ...] = ()
+    near: dict[str, tuple[tuple[int, ...], ...]] = field(default_factory=dict)
+    longer: dict[str, float] = field(default_factory=dict)
 
 
 def conclude(
@@ -105,11 +112,12 @@ def conclude(
     if parts < LEAST_PARTS or sum(len(each.tests) for each in by_stage(history)[0]) < 2:
         reason = f"{parts} parts: it takes {LEAST_PARTS} to tell which one of a slow pair it is"
         return Verdict(Decision.UNDECIDED, (), (), reason, {}, {}, len(history), 0, len(tested), pairs)
-    standing = stand(rules, history, leaves)
+    standing = stand(rules, groups, history, leaves)
     suspects = _suspects(standing, State.CONFIRMED)
-    left = _suspects(standing, State.OPEN)
+    left = (*_suspects(standing, State.OPEN), *_suspects(standing, State.UNMET))
     left += _flapping(standing, {part for each in (*suspects, *left) for part in each.parts})
-    reason = "" if suspects else _undecided(rules, standing, left)
+    reason = "" if suspects else _undecided(rules, standing, left, leaves)
+    seen = {each.metric for each in standing.screens}
     decision = Decision.SLOW if suspects else Decision.UNDECIDED if reason else Decision.HEALTHY
     return Verdict(
         decision,
@@ -124,7 +132,10 @@ def conclude(
         pairs,
         sum(not counts(LATENCY, each) for each in history),
         _ranking(standing),
-        tuple(each for each in rules.metrics if each not in {own.metric for own in standing.screens}),
+        tuple(each for each in rules.metrics if each not in (*standing.unlike, *seen)),
+        standing.unlike,
+        {metric: each.groups for metric, each in standing.near.items() if each.groups},
+        {each.metric: each.loss(each.classes.longer) for each in standing.screens if each.classes.longer},
     )
 
 
@@ -138,11 +149,16 @@ def _ranking(standing: Standing) -> tuple[tuple[int, float], ...]:
     return tuple((part, first.loss(middle)) for part, middle in ranked[:_MOST_RANKED])
 
 
-def _undecided(rules: Rules, standing: Standing, left: tuple[Suspect, ...]) -> str:
+def _undecided(rules: Rules, standing: Standing, left: tuple[Suspect, ...], leaves: Sequence[Leaf]) -> str:
     first = standing.screens[0]
     if not first.agree:
         return "the pairs do not agree: too few are alike to say what is normal"
-    suspected = {part for suspect in left for part in suspect.parts}
+    if near := standing.near[first.metric].parts:
+        return f"paths are not alike: {len(near)} parts are slow with the others and not among themselves"
+    if len(leaves) < LEAST_LEAVES and first.classes.longer > first.floor:
+        lost = f"{first.loss(first.classes.longer):.1%}"
+        return f"what goes between the two switches lost {lost}, and two do not tell which one it is"
+    suspected = {part for suspect in left for part in (*suspect.parts, *suspect.beyond)}
     unexplained = sum(
         residual > first.striking and suspected.isdisjoint(pair) for pair, residual in first.residuals.items()
     )
@@ -174,7 +190,8 @@ def _flapping(standing: Standing, slow: set[int]) -> tuple[Suspect, ...]:
     found: dict[tuple[int, ...], Suspect] = {}
     for candidate in standing.candidates:
         screen = screens[candidate.metric]
-        is_other = candidate.state is State.CLEARED and len(candidate.parts) == 1
+        is_near = bool(standing.near[candidate.metric].groups)  # what is slow then is where paths differ
+        is_other = candidate.state is State.CLEARED and len(candidate.parts) == 1 and not is_near
         if is_other and slow.isdisjoint(candidate.parts) and is_flapping(candidate, screen, slow):
             own, tests = slow_tests(candidate, screen, slow)
             low, middle, high = (screen.loss(each) for each in (min(own), sum(own) / len(own), max(own)))
@@ -199,9 +216,10 @@ def _suspects(standing: Standing, state: State) -> tuple[Suspect, ...]:
             continue
         own = _suspect(candidate, screens[candidate.metric])
         if candidate.leaf:
-            own = replace(own, leaf=True, passed_inside=len(standing.inside & set(candidate.parts)))
+            inside = 0 if candidate.beyond else len(standing.inside & set(candidate.parts))
+            own = replace(own, leaf=True, beyond=candidate.beyond, passed_inside=inside)
         weight = candidate.effect / screens[candidate.metric].floor
-        found.setdefault(candidate.parts, []).append((weight, own))
+        found.setdefault((*candidate.parts, *candidate.beyond), []).append((weight, own))
     named = []
     for group in found.values():
         (weight, most), *others = sorted(group, key=lambda each: -each[0])

@@ -28,6 +28,7 @@ class Stage(StrEnum):
 
     SCREEN = "screen"  # everybody, in random pairs
     CONFIRM = "confirm"  # suspects, each with a part that passed; the others are the control
+    SWITCHES = "switches"  # every switch with every other, by one part of each
     MATRIX = "matrix"  # every pair once
     EACH_RAIL = "each-rail"  # an alltoall in every rail, all rails at once: groups
     EACH_HOST = "each-host"  # an alltoall in every host, all hosts at once: groups

@@ -18,7 +18,7 @@ from busbw.units import parse_duration, parse_fraction, parse_size
 _DEFAULT_SIZE: Final = {"nccl": 64 << 20, "mpi": 4 << 20, "null": 4 << 20}
 
 # Latency that is so many times longer is a message that hangs.
-_MOST_TIMES: Final = 1000.0
+MOST_TIMES: Final = 1000.0
 
 # By kind of hunt. Where nothing of the ranks goes over TCP, nothing of theirs is resent.
 _METRICS: Final = {
@@ -63,7 +63,7 @@ def make_hunt_plan(settings: RunSettings, backend: str) -> Plan:
 
 def make_rules(own: HuntSettings, seed: int, metrics: tuple[str, ...] = METRICS) -> Rules:
     """When a part is slow. Raises UsageError."""
-    slower = parse_fraction(own.slower, "--slower", below=_MOST_TIMES)
+    slower = parse_fraction(own.slower, "--slower", below=MOST_TIMES)
     floors = Rules().floors | {
         BANDWIDTH: parse_fraction(own.loss, "--loss"),
         LATENCY: slower,

@@ -6,7 +6,6 @@ Where the number of members is odd, one sits out in each round.
 
 from __future__ import annotations
 
-import itertools
 import random
 from collections.abc import Iterator, Sequence
 
@@ -54,38 +53,23 @@ def matchings(count: int, seed: int | str) -> Iterator[Round]:
         yield tuple(sorted(pair(order[one], order[other]) for one, other in turn(count, number)))
 
 
-def halving(count: int) -> tuple[Round, ...]:
-    """The lower half of the members against the upper half, then the same in each half, until none can be
-    halved: a bisection at every level, in ceil(log2 ``count``) rounds. Of an odd number, the last member of
-    the upper half sits out.
-    """
-    rounds = []
-    blocks = [range(count)]
-    while any(len(block) > 1 for block in blocks):
-        halves = [(block[: len(block) // 2], block[len(block) // 2 :]) for block in blocks]
-        rounds.append(tuple(each for lower, upper in halves for each in zip(lower, upper, strict=False)))
-        blocks = [half for both in halves for half in both]
-    return tuple(rounds)
-
-
 def leaf_pairs(leaves: Sequence[Sequence[int]]) -> tuple[Round, ...]:
-    """Every leaf (the members on one switch) against every other once: as many pairs between two leaves at
-    once as the smaller has members, so that the paths between them are loaded. Of L leaves L - 1 rounds (odd:
-    L). Leaves differ in the members that they begin with from round to round.
+    """Every leaf (the members on one switch) against every other once, by one member of each; as many turns
+    of the circle of leaves in one round as the smallest leaf has members, so that all paths between leaves
+    are loaded at once. Leaves without members are not there.
     """
+    there = [leaf for leaf in leaves if leaf]
+    at_once = min(map(len, there), default=1)
     rounds = []
-    for number, facing in enumerate(circle(len(leaves))):
-        found: list[Pair] = []
-        for one, other in facing:
-            lower, upper = sorted((_turned(leaves[one], number), _turned(leaves[other], number)), key=len)
-            found += itertools.starmap(pair, zip(lower, upper, strict=False))
-        rounds.append(tuple(found))
+    facings = circle(len(there))
+    for first in range(0, len(facings), at_once):
+        pairs = [
+            pair(there[one][place], there[other][place])
+            for place, facing in enumerate(facings[first : first + at_once])
+            for one, other in facing
+        ]
+        rounds.append(tuple(pairs))
     return tuple(rounds)
-
-
-def _turned(members: Sequence[int], by: int) -> list[int]:
-    first = by % len(members) if members else 0
-    return [*members[first:], *members[:first]]
 
 
 def rails(nodes: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:

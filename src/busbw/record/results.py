@@ -27,8 +27,12 @@ def append_round(folder: Path, tested: dict[str, Any]) -> None:
 
 
 def read_rounds(folder: Path) -> Sequence[dict[str, Any]]:
-    """The rounds of a hunt, as far as they were written."""
-    return _whole_lines(folder / ROUNDS_FILE)
+    """The rounds of a hunt, as far as they were written and can be read."""
+    try:
+        text = (folder / ROUNDS_FILE).read_text(errors="replace")
+    except OSError:
+        return ()
+    return [each for each in map(_or_none, text.splitlines()) if isinstance(each, dict)]
 
 
 def read_fields(folder: Path) -> dict[str, Any]:
@@ -45,6 +49,15 @@ def read_fields(folder: Path) -> dict[str, Any]:
 def forget_results(folder: Path) -> None:
     """They are in the record now."""
     (folder / RESULTS_FILE).unlink(missing_ok=True)
+
+
+def _or_none(line: str) -> object:
+    """What a line has; None of one that is damaged."""
+    try:
+        found: object = json.loads(line)
+    except ValueError:
+        return None
+    return found
 
 
 def _whole_lines(path: Path) -> Sequence[Any]:

@@ -10,10 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TextIO
 
+from busbw.hunt.field import fields as fields_of
 from busbw.model.event import Event, EventKind
 from busbw.model.hunt import BANDWIDTH, LATENCY, METRICS, Hunt
 from busbw.model.plan import Plan
-from busbw.model.record import WorldInfo
+from busbw.model.record import RunRecord, WorldInfo
 from busbw.record.exclude import LOST, with_lost
 from busbw.record.folder import RUN_FILE
 from busbw.reports.findings import finding_lines
@@ -137,6 +138,19 @@ def rounds_of(kind: str, parts: int, hosts: Sequence[str]) -> int:
         staged = sum(any(len(group) > 1 for group in groups) for groups in (rails(nodes), nodes))
         return SCREENS * staged + len(rail_rounds(nodes))
     return turns(parts) if kind == "pairs" else 2
+
+
+def lost_rounds(record: RunRecord, rounds: Sequence[Mapping[str, Any]]) -> str:
+    """What of a hunt that came to its end is not there any more; empty where all is."""
+    hunt = record.plan.hunt
+    if hunt is None or not record.hunt or record.world is None:
+        return ""
+    hosts = [rank.host for rank in record.world.ranks]
+    parts = len(fields_of(hosts)[-1].names)
+    judged = record.hunt.get("fields", ())
+    want = sum(int(each["rounds"]) for each in judged) if judged else rounds_of(hunt.kind, parts, hosts)
+    lost = want - len(rounds)
+    return f"{lost} of {want} rounds are missing: what is shown is of the others" if lost > 0 else ""
 
 
 def _field_lines(field: Mapping[str, Any], *, lost: bool) -> list[str]:

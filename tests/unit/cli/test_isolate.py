@@ -62,6 +62,7 @@ def test_too_few_ranks_decide_nothing(tmp_path: Path, ranks: int) -> None:
     assert done.returncode == 3
     assert f"could not decide: {ranks} parts: it takes 4" in done.stdout
     assert "hint: `busbw pairs` shows every pair" in done.stdout
+    assert "round 1" not in done.stderr  # nothing is measured that cannot tell
 
 
 @pytest.mark.parametrize("command", ["pairs", "rails"])
@@ -69,6 +70,23 @@ def test_one_rank_has_nobody_to_be_tested_with(tmp_path: Path, command: str) -> 
     done = start(tmp_path, command, "--backend", "null", "--world", "nccl", "--ranks", "1")
     assert done.returncode == 3
     assert "nothing was tested: one rank has nobody to be tested with" in done.stdout
+
+
+@pytest.mark.parametrize("command", ["isolate", "pairs"])
+@pytest.mark.parametrize("damage", ["lines", "cut", "garbled", "gone"])
+def test_rounds_that_are_missing_are_said(tmp_path: Path, command: str, damage: str) -> None:
+    start(tmp_path, command, "--backend", "null", "--world", "nccl", "--ranks", "5")
+    (folder,) = tmp_path.glob(f"*-{command}-*")
+    assert "missing" not in start(tmp_path, "show", str(folder)).stderr
+    file = folder / "rounds.jsonl"
+    lines = file.read_text().splitlines(keepends=True)
+    kept = {"lines": lines[:-2], "cut": [*lines[:-1], lines[-1][:40]], "garbled": ["{oh\n", *lines[1:]]}
+    file.unlink() if damage == "gone" else file.write_text("".join(kept[damage]))
+    lost = {"lines": 2, "cut": 1, "garbled": 1, "gone": len(lines)}[damage]
+    shown = start(tmp_path, "show", str(folder))
+    assert f"{lost} of {len(lines)} rounds are missing" in shown.stderr
+    reported = start(tmp_path, "report", str(folder), "--output", str(tmp_path / "page.html"))
+    assert f"{lost} of {len(lines)} rounds are missing" in reported.stderr
 
 
 def test_cpu_ranks_hunt_and_wait_asleep(tmp_path: Path) -> None:
@@ -203,6 +221,11 @@ def test_a_simulated_hunt_starts_nothing(tmp_path: Path, capsys: Any) -> None:
     told_of_switches = capsys.readouterr().out
     assert "1 switches of 8 slow by 20.0%" in told_of_switches
     assert "named      5 of 5 slow switches" in told_of_switches
+    far = ["--per-switch", "14", "--farther", "60%", "--hidden", "--bad", "0", "--hunts", "5"]
+    assert main(["isolate", "--simulate", "16", *far]) == 0
+    told_of_classes = capsys.readouterr().out
+    assert "latency between switches 60% longer" in told_of_classes
+    assert "accused    0 healthy parts" in told_of_classes
     assert main(["isolate", "--simulate", "16", "--bad", "0", "--hunts", "30"]) == 0
     assert "a rate below 10.0% (95 %)" in capsys.readouterr().out
 
@@ -210,7 +233,13 @@ def test_a_simulated_hunt_starts_nothing(tmp_path: Path, capsys: Any) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("isolate", "--simulate", "3"), "--simulate 64"),
+        (("isolate", "--simulate", "3"), "--simulate 3: it takes 4 parts"),
+        (("isolate", "--simulate", "8", "--bad", "8"), "--bad 8: 8 parts are simulated"),
+        (("isolate", "--simulate", "8", "--hunts", "0"), "--hunts 0"),
+        (("isolate", "--simulate", "17", "--per-switch", "8", "--bad", "2"), "--bad 2 of 2 switches"),
+        (("isolate", "--simulate", "16", "--per-switch", "8"), "--bad 1 of 2 switches"),
+        (("isolate", "--simulate", "24", "--per-switch", "8", "--bad", "2"), "--bad 2 of 3 switches"),
+        (("isolate", "--simulate", "16", "--hidden"), "add --per-switch 8"),
         (("isolate", "--simulate", "16", "--seed", "-4"), "--seed -4"),
         (("isolate", "--simulate", "16", "-N", "4"), "-N 4 says nothing to `busbw isolate --simulate`"),
         (("isolate", "--simulate", "16", "-b", "4M"), "-b 4M says nothing to `busbw isolate --simulate`"),
@@ -220,7 +249,7 @@ def test_a_simulated_hunt_starts_nothing(tmp_path: Path, capsys: Any) -> None:
         (("pairs", "--groups", "FILE", *NULL), "--groups FILE says nothing to `busbw pairs`"),
         (("rails", "-e", "1M", *NULL), "give one size, -b 64M"),
         (("isolate", "--slower", "100000%", *NULL), "is not between 0 and 1000"),
-        (("isolate", "--simulate", "16", "--per-switch", "9"), "give 2 switches or more"),
+        (("isolate", "--simulate", "16", "--per-switch", "16"), "give 2 switches or more"),
         (("isolate", "--simulate", "16", "--format", "csv"), "no form for simulated hunts"),
         (("isolate", "--loss", "0%", *NULL), "'0%' is not between 0 and 1"),
         (("isolate", "--format", "csv", *NULL), "--format csv is of pairs"),

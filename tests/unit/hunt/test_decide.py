@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from busbw.hunt.decide import State, next_round, stand
+from busbw.hunt.decide import next_round
 from busbw.hunt.fabric import Fabric, hunt, simulate
 from busbw.hunt.field import fields
 from busbw.hunt.findings import findings
+from busbw.hunt.judge import State, stand
 from busbw.hunt.noise import estimate
 from busbw.hunt.verdict import Decision, Verdict, conclude
 from busbw.model.hunt import BANDWIDTH, LATENCY, QUICKEST, RESENT, PairTest, Round, RoundResult, Rules, Stage
@@ -157,7 +158,7 @@ def test_partners_of_two_slow_ones_are_cleared() -> None:
     for seed in range(60):
         slow = dict.fromkeys(random.Random(seed).sample(range(16), 3), 0.10)
         rules = Rules(seed=seed)
-        standing = stand(rules, simulate(Fabric(16, slow), rules, seed))
+        standing = stand(rules, everyone(16), simulate(Fabric(16, slow), rules, seed))
         for candidate in standing.candidates:
             if candidate.parts[0] not in slow:
                 assert candidate.state is State.CLEARED

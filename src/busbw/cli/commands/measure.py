@@ -108,6 +108,7 @@ ISOLATE_EXAMPLES: Final = (
     "busbw isolate --on slurm -N 64 --format json",
     "busbw isolate --simulate 1024 --bad 3 --noise 2%",
     "busbw isolate --simulate 1024 --per-switch 32 --bad 1 --loss 10%",
+    "busbw isolate --simulate 16 --per-switch 14 --farther 60% --hidden --bad 0",
 )
 
 
@@ -139,6 +140,22 @@ def isolate(
             help="With --simulate: parts on a switch; --bad are switches then, slow by their uplinks.",
         ),
     ] = 0,
+    farther: Annotated[
+        str,
+        Parameter(
+            group=HUNT,
+            show_default=False,
+            help="With --per-switch: the share by which latency between switches is longer than within one.",
+        ),
+    ] = "",
+    hidden: Annotated[
+        bool,
+        Parameter(
+            group=HUNT,
+            negative="",
+            help="With --per-switch: hunt as where nobody tells which parts share a switch.",
+        ),
+    ] = False,
     own: Annotated[HuntSettings | None, Parameter(name="*")] = None,
     settings: Annotated[RunSettings | None, Parameter(name="*")] = None,
     launch: Annotated[LaunchSettings | None, Parameter(name="*")] = None,
@@ -149,7 +166,10 @@ def isolate(
 
     own, settings = own or HuntSettings(), settings or RunSettings()
     if simulate is not None:
-        return simulate_hunts(own, simulate, bad, noise, hunts, settings.seed, settings.format, per_switch)
+        seed, form = settings.seed, settings.format
+        return simulate_hunts(
+            own, simulate, bad, noise, hunts, seed, form, per_switch, farther, hidden=hidden
+        )
     return hunt("isolate", own, settings, launch or LaunchSettings(), tuple(sys.argv))
 
 

@@ -1,0 +1,383 @@
+"""What the rounds of a hunt say so far: pure functions of the rounds that were run.
+
+Fresh tests are held against the controls of their round, and add to a sequential probability ratio (Wald
+1945). How much one may add against a part is bounded by how often tests of healthy parts were slow in this
+hunt, and so that no single test can decide. Where it is known which parts share a switch, the switch is told
+from its parts (``leaves``), and so is the path between two switches (``paths``).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Final
+
+import numpy as np
+
+from busbw.hunt.classes import Classes, Leaf, classes
+from busbw.hunt.leaves import across, inside, of_round, suspected
+from busbw.hunt.near import Near, near
+from busbw.hunt.paths import LEAST_LEAVES, Path, between, slow_paths
+from busbw.hunt.screen import Screen, counts, lower_median, screen, tells, value
+from busbw.model.hunt import RESENT, PairTest, RoundResult, Rules, Stage
+
+Groups = tuple[tuple[int, ...], ...]
+"""Parts by who can be tested with whom: all in one group, or the ranks of each host in one of its own."""
+
+# A part of a pair alone: no third one tells which of the two it is.
+LEAST_PARTS: Final = 4
+LEAST_CONTROLS: Final = 3  # fewer can make a round look slower than it was, but not faster
+_MOST_STRAY: Final = 0.25  # of a round's controls beyond the cut: more, and the round says nothing
+
+
+class State(StrEnum):
+    """How far a candidate came."""
+
+    OPEN = "open"
+    CONFIRMED = "confirmed"
+    CLEARED = "cleared"
+    UNMET = "unmet"  # slow with parts that passed, and not tested yet with all that may be near it
+    NEAR = "near"  # slow with parts that passed, quick with others that are: paths are not alike
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A part that was slow in screening, or a pair whose parts are not (then ``parts`` has two). ``screened``
+    and ``fresh`` are residuals; ``evidence`` is the logarithm of the probability ratio of the fresh ones.
+    ``leaf``: the parts are all that share a switch, which is what is meant; of each round it has one test.
+    With ``beyond``, those of another switch, what is meant is the path between the two.
+    """
+
+    parts: tuple[int, ...]
+    metric: str
+    screened: tuple[float, ...]
+    fresh: tuple[tuple[float, PairTest], ...]
+    evidence: float
+    state: State
+    leaf: bool = False
+    beyond: Leaf = ()
+
+    @property
+    def effect(self) -> float:
+        """How slow: the mean of the fresh residuals, of the screened ones where there is none."""
+        own = [residual for residual, _ in self.fresh] or list(self.screened)
+        return sum(own) / len(own)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a hunt stands. ``good`` are parts that passed and may be the partner of a suspect; ``void``
+    rounds were too restless to count. ``fenced`` are suspected switches, ``inside`` those of their parts that
+    passed with another of the same switch. ``near`` has, by metric, who is near whom; ``unlike`` are metrics
+    by which too few pairs are alike to say what is slow.
+    """
+
+    screens: tuple[Screen, ...]
+    candidates: tuple[Candidate, ...]
+    good: tuple[int, ...]
+    void: int
+    fenced: tuple[Leaf, ...] = ()
+    inside: frozenset[int] = frozenset()
+    near: Mapping[str, Near] = field(default_factory=dict)
+    unlike: tuple[str, ...] = ()
+
+    @property
+    def mates(self) -> tuple[tuple[int, int], ...]:
+        """Pairs that are to be tested before their parts are accused."""
+        return tuple(dict.fromkeys(pair for each in self.near.values() for pair in each.wanted))
+
+    @property
+    def open(self) -> tuple[Candidate, ...]:
+        """Those that need more tests, the slowest first: a pair when its parts were cleared."""
+        cleared = {each.parts for each in self.candidates if each.state is State.CLEARED}
+        left = [
+            each
+            for each in self.candidates
+            if each.state is State.OPEN
+            and (each.leaf or len(each.parts) == 1 or all((p,) in cleared for p in each.parts))
+        ]
+        return tuple(sorted(left, key=lambda each: -lower_median(each.screened)))
+
+
+def by_stage(history: Sequence[RoundResult]) -> tuple[list[RoundResult], list[RoundResult]]:
+    """The rounds of screening, and those of confirmation."""
+    screens = [tested for tested in history if tested.round.stage is Stage.SCREEN]
+    return screens, [tested for tested in history if tested.round.stage is Stage.CONFIRM]
+
+
+def all_agree(standing: Standing) -> bool:
+    """Whether there is a majority to compare with, by the metric that decides."""
+    return standing.screens[0].agree
+
+
+def stand(
+    rules: Rules, groups: Groups, history: Sequence[RoundResult], leaves: Sequence[Leaf] = ()
+) -> Standing:
+    """What the rounds say; at least one of screening, with two tests."""
+    judged = _screened(rules, history, leaves)
+    found = tuple(each for each in judged if each is judged[0] or tells(each))
+    shut = [(each, leaf) for each in found for leaf in suspected(each, leaves)]
+    switches: list[Candidate] = []
+    if shut:  # a switch that was cleared fences nobody
+        suspects = tuple(dict.fromkeys(leaf for _, leaf in shut))
+        first = _Judge(rules, found, history, leaves, suspects, len(shut))
+        switches = [first.switch(each, leaf) for each, leaf in shut]
+    fenced = dict.fromkeys(each.parts for each in switches if each.state is not State.CLEARED)
+    judge = _Judge(rules, found, history, leaves, tuple(fenced), len(shut))
+    switches = [judge.switch(each, leaf) for each, leaf in shut if leaf in fenced]
+    switches += [judge.path(each, path) for each in found for path in judge.paths[each.metric]]
+    parts = [judge.candidate(each, own) for each, own in judge.wanted if not _is_told(each, own, switches)]
+    near_of = {each.metric: judge.near(each, parts, groups) for each in found}
+    return Standing(
+        found,
+        (*switches, *(_met(each, near_of[each.metric]) for each in parts)),
+        judge.good,
+        judge.centres[found[0].metric].count(None),
+        judge.fenced,
+        judge.inside,
+        near_of,
+        tuple(each.metric for each in judged if each not in found),
+    )
+
+
+def _screened(rules: Rules, history: Sequence[RoundResult], leaves: Sequence[Leaf]) -> tuple[Screen, ...]:
+    """The screens of all metrics that two rounds or more say something of, and of the one that decides."""
+    screens, _ = by_stage(history)
+    found = []
+    for metric in rules.metrics:
+        own = [each for each in screens if counts(metric, each)]
+        if len(own) > 1 or metric == rules.metrics[0]:
+            found.append(screen(rules, metric, own, _classes(metric, history, leaves)))
+    return tuple(found)
+
+
+def _classes(metric: str, history: Sequence[RoundResult], leaves: Sequence[Leaf]) -> Classes:
+    """Of all rounds: what leads from switch to switch may have been crossed a few times only. Segments that
+    are sent again are counted, and no path has its usual number.
+    """
+    told = [each for each in history if counts(metric, each)] if leaves and metric != RESENT else []
+    return classes(
+        leaves, [(test.one, test.other, value(test, metric)) for each in told for test in each.tests]
+    )
+
+
+def _is_told(found: Screen, parts: tuple[int, ...], switches: Sequence[Candidate]) -> bool:
+    """Whether a pair is slow as all are of a path between two switches, unless that was cleared."""
+    return len(parts) > 1 and any(
+        each.beyond and each.state is not State.CLEARED and {*parts} <= {*each.parts, *each.beyond}
+        and found.classes.crosses(*parts)
+        for each in switches
+    )  # fmt: skip
+
+
+def _met(candidate: Candidate, found: Near) -> Candidate:
+    """The candidate with what tests among suspects say. Where some parts are near one another, paths are not
+    alike, and a slow path is no fault.
+    """
+    if candidate.state not in (State.CONFIRMED, State.OPEN) or not (found.groups or found.unmet):
+        return candidate
+    if len(candidate.parts) > 1:
+        return replace(candidate, state=State.NEAR) if found.groups else candidate
+    (part,) = candidate.parts
+    if part in found.parts:
+        return replace(candidate, state=State.NEAR)
+    return replace(candidate, state=State.UNMET) if part in found.unmet else candidate
+
+
+class _Judge:
+    """Fresh tests by metric, against the centre of their rounds. Parts of ``fenced`` switches are no control,
+    and are judged by tests among themselves.
+    """
+
+    def __init__(
+        self,
+        rules: Rules,
+        found: Sequence[Screen],
+        history: Sequence[RoundResult],
+        leaves: Sequence[Leaf],
+        fenced: tuple[Leaf, ...],
+        more: int,
+    ) -> None:
+        confirms = by_stage(history)[1]
+        self._confirms, self._leaves, self.fenced = confirms, leaves, fenced
+        behind = {part for leaf in fenced for part in leaf}
+        self.wanted = [(each, parts) for each in found for parts in _wanted(each, behind)]
+        accused = {part for _, parts in self.wanted for part in parts} | behind
+        self.good = tuple(sorted(part for part in found[0].of_part if part not in accused))
+        ends = {part for _, parts in self.wanted for part in parts[:1]} | behind
+        self.control = set(self.good) or set(found[0].of_part) - ends
+        met = [tested for tested in history if tested.round.stage is Stage.SWITCHES]
+        self.paths = {
+            each.metric: slow_paths(each, _over(each, met), behind)
+            for each in found
+        } if len(leaves) >= LEAST_LEAVES else {each.metric: {} for each in found}  # fmt: skip
+        self.centres = {
+            each.metric: [
+                _centre(each, tested, self.control, self.paths[each.metric])
+                if counts(each.metric, tested) else None
+                for tested in confirms
+            ]
+            for each in found
+        }  # fmt: skip
+        own = [(each, *told) for each in found for told in self._among(each)]
+        slow = {(each.metric, part) for each, _, test, residual in own if residual > each.cut
+                for part in (test.one, test.other)}  # fmt: skip
+        passed = {part for each, _, test, residual in own if each is found[0] and residual <= each.cut
+                  for part in (test.one, test.other)}  # fmt: skip
+        self.inside = frozenset(passed)
+        self.wanted += [(each, (part,)) for each in found for part in sorted(behind)
+                        if (each.metric, part) in slow]  # fmt: skip
+        # However many are suspected, the chance that any healthy one is accused stays the same (Bonferroni).
+        total = max(1, len(self.wanted) + more + sum(map(len, self.paths.values())))
+        self._against = math.log((1 - rules.acquittal) * total / rules.accusation)
+        self._for_it = math.log(rules.acquittal)
+
+    def candidate(self, found: Screen, parts: tuple[int, ...]) -> Candidate:
+        """A part by its tests with good partners (behind a fence, with those that passed there), or a pair by
+        its own.
+        """
+        leaf = next((set(leaf) for leaf in self.fenced if parts[0] in leaf), None)
+        control = self.control if leaf is None else leaf & self.inside
+        tests = []
+        for tested, centre in zip(self._confirms, self.centres[found.metric], strict=True):
+            own = next((test for test in tested.tests if _is_of(test, parts, control)), None)
+            if centre is not None and own is not None:
+                tests.append((found.value(own) - centre, own))
+        screened = found.of_part[parts[0]] if len(parts) == 1 else (found.residuals[parts[0], parts[1]],)
+        return self._weighed(Candidate(parts, found.metric, screened, (), 0.0, State.OPEN), found, tests)
+
+    def switch(self, found: Screen, leaf: Leaf) -> Candidate:
+        """A switch by the middle one of each round's tests that leave it."""
+        tests = []
+        for tested, centre in zip(self._confirms, self.centres[found.metric], strict=True):
+            own = across(tested.tests, leaf, self.control)
+            if centre is not None and own:
+                residuals = {found.value(test) - centre: test for test in own}
+                middle = of_round(list(residuals))
+                tests.append((middle, residuals[middle]))
+        out = [r for pair, r in found.residuals.items() if len(set(pair) & set(leaf)) == 1]
+        plain = Candidate(leaf, found.metric, tuple(out), (), 0.0, State.OPEN, leaf=True)
+        return self._weighed(plain, found, tests)
+
+    def path(self, found: Screen, path: Path) -> Candidate:
+        """A path between two switches by the middle one of each round's tests of it."""
+        one, other = (self._leaves[end] for end in path)
+        tests = []
+        for tested, centre in zip(self._confirms, self.centres[found.metric], strict=True):
+            own = between(tested.tests, one, other, self.control)
+            if centre is not None and own:
+                residuals = {found.value(test) - centre: test for test in own}
+                middle = of_round(list(residuals))
+                tests.append((middle, residuals[middle]))
+        screened = self.paths[found.metric][path]
+        plain = Candidate(one, found.metric, screened, (), 0.0, State.OPEN, leaf=True, beyond=other)
+        return self._weighed(plain, found, tests)
+
+    def near(self, found: Screen, parts: Sequence[Candidate], groups: Groups) -> Near:
+        """Who of those that fresh tests confirmed is near another; behind a fence tests are inside."""
+        behind = {part for leaf in self.fenced for part in leaf}
+        effects = {
+            each.parts[0]: each.effect
+            for each in parts
+            if each.metric == found.metric
+            and each.state is State.CONFIRMED
+            and len(each.parts) == 1
+            and behind.isdisjoint(each.parts)
+        }
+        if not effects:
+            return Near()
+        group_of = {part: number for number, group in enumerate(groups) for part in group}
+        fresh = [
+            (found.value(test) - centre, test)
+            for tested, centre in zip(self._confirms, self.centres[found.metric], strict=True)
+            if centre is not None
+            for test in tested.tests
+        ]
+        return near(
+            found,
+            effects,
+            fresh,
+            self._for_it,
+            lambda one, other: group_of[one] == group_of[other] and other not in behind,
+        )
+
+    def _among(self, found: Screen) -> Iterable[tuple[Leaf, PairTest, float]]:
+        """Tests among the parts of a fenced switch, and what they took more than the controls."""
+        for tested, centre in zip(self._confirms, self.centres[found.metric], strict=True):
+            for leaf in self.fenced:
+                if centre is not None:
+                    for test in inside(tested.tests, leaf):
+                        yield leaf, test, found.value(test) - centre
+
+    def _weighed(self, plain: Candidate, found: Screen, tests: Sequence[tuple[float, PairTest]]) -> Candidate:
+        """The candidate with so many of its fresh tests as it took to decide. One good test clears who was
+        slow once; who was slow again and again may be so now and then, and takes two good ones or more.
+        """
+        fresh: list[tuple[float, PairTest]] = []
+        evidence, state = 0.0, State.OPEN
+        is_slow_again = len(plain.screened) > 1 and lower_median(plain.screened) > found.cut
+        for residual, test in tests:
+            if state is not State.OPEN:
+                break
+            fresh.append((residual, test))
+            ratio = 2 * (found.smallest - found.cut) * (residual - found.cut) / found.sigma**2
+            most = min(-math.log(found.chance), self._against / 2)
+            is_slow_again = is_slow_again or residual > found.cut
+            evidence += max(min(ratio, most), self._for_it / 2 if is_slow_again else self._for_it)
+            if evidence >= self._against * (1 - 1e-9) and len(fresh) > 1:
+                state = State.CONFIRMED
+            elif evidence <= self._for_it:
+                state = State.CLEARED
+        return replace(plain, fresh=tuple(fresh), evidence=evidence, state=state)
+
+
+def _wanted(found: Screen, behind: set[int]) -> Iterable[tuple[int, ...]]:
+    """What one metric wants tested afresh: suspects, both parts of a slow pair, and then the pair itself; but
+    for those behind a fence.
+    """
+    pairs = [pair for pair in found.slow_pairs if behind.isdisjoint(pair)]
+    ends = itertools.chain((part for part in found.suspects if part not in behind), *pairs)
+    return (*((part,) for part in dict.fromkeys(ends)), *pairs)
+
+
+def _is_of(test: PairTest, parts: tuple[int, ...], control: set[int]) -> bool:
+    ends = {test.one, test.other}
+    return ends == set(parts) if len(parts) > 1 else parts[0] in ends and bool((ends - {parts[0]}) & control)
+
+
+def _over(found: Screen, rounds: Sequence[RoundResult]) -> list[tuple[float, PairTest]]:
+    """Tests of rounds in which everybody was tested, and what they took over the middle one of their round;
+    but for rounds that moved as a whole.
+    """
+    told = []
+    for tested in rounds:
+        if counts(found.metric, tested) and tested.tests:
+            values = [found.value(test) for test in tested.tests]
+            centre = float(np.median(values))
+            if abs(centre - found.noise.base) <= found.striking:
+                told += [(each - centre, test) for each, test in zip(values, tested.tests, strict=True)]
+    return told
+
+
+def _centre(found: Screen, tested: RoundResult, control: set[int], slow: Collection[Path]) -> float | None:
+    """What a healthy pair took in a round of confirmation: the median of its controls, but for those over
+    paths that are suspected (``slow``), and where these are few, at least what it took in screening. None
+    where there are no controls, where they do not agree among themselves, or all together have moved by
+    more than what is being looked for.
+    """
+    own = [
+        found.value(test)
+        for test in tested.tests
+        if {test.one, test.other} <= control and found.classes.path(test.one, test.other) not in slow
+    ]
+    if not own:
+        return None
+    centre = float(np.median(own))
+    stray = sum(abs(each - centre) > found.stray for each in own)
+    moved = abs(centre - found.noise.base) > found.striking
+    if moved or stray > _MOST_STRAY * len(own):
+        return None
+    return centre if len(own) >= LEAST_CONTROLS else max(centre, found.noise.base)

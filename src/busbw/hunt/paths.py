@@ -1,0 +1,49 @@
+"""The path between two switches: slow in tests between these two, whichever of their parts make them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from busbw.hunt.classes import Leaf
+from busbw.hunt.screen import Screen, lower_median
+from busbw.model.hunt import PairTest
+
+Path = tuple[int, int]
+"""The numbers of two switches."""
+
+LEAST_LEAVES: Final = 3  # of two switches, the path between them is all that leaves either
+MOST_ROUNDS: Final = 4  # in which every switch is tested with every other, as far as that goes
+
+
+def slow_paths(
+    found: Screen, more: Iterable[tuple[float, PairTest]], apart: Iterable[int]
+) -> dict[Path, tuple[float, ...]]:
+    """Paths whose tests were slow, both of two or most of more, and those of a pair that is slow though its
+    parts pass with others, with the residuals. ``more`` are tests (residual, test) beside those in random
+    pairs; those with parts that are suspected themselves, or ``apart``, say nothing of a path.
+    """
+    left_out = {*found.suspects, *apart}
+    tests: dict[Path, list[float]] = defaultdict(list)
+    told = [*found.residuals.items(), *(((test.one, test.other), residual) for residual, test in more)]
+    for ends, residual in told:
+        path = found.classes.path(*ends)
+        if path is not None and left_out.isdisjoint(ends):
+            tests[path].append(residual)
+    of_pairs = {found.classes.path(*ends) for ends in found.slow_pairs if left_out.isdisjoint(ends)}
+    return {
+        path: tuple(own)
+        for path, own in tests.items()
+        if path in of_pairs or lower_median(own) > (found.cut if len(own) > 1 else found.stray)
+    }
+
+
+def between(tests: Iterable[PairTest], one: Leaf, other: Leaf, control: set[int]) -> Sequence[PairTest]:
+    """Tests of a round between the good parts of two switches."""
+    ends = set(one) & control, set(other) & control
+    return [
+        test
+        for test in tests
+        if (test.one in ends[0] and test.other in ends[1]) or (test.one in ends[1] and test.other in ends[0])
+    ]

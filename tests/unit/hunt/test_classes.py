@@ -1,0 +1,140 @@
+"""Paths that are not alike: in healthy fabrics nobody is accused, and faulty ones are found all the same."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from busbw.hunt.fabric import Fabric, Resending, simulate
+from busbw.hunt.field import fields, on_switches
+from busbw.hunt.findings import findings, to_fields
+from busbw.hunt.verdict import Decision, Verdict, conclude
+from busbw.model.finding import Severity
+from busbw.model.hunt import BANDWIDTH, LATENCY, METRICS, QUICKEST, RESENT, Rules, Stage
+
+FARTHER = {LATENCY: 0.6, QUICKEST: 0.6}
+SIZES = [(14, 2), (13, 3), (12, 2, 2), (24, 4, 4), (10, 2), (18, 2)]
+
+
+def verdict_of(fabric: Fabric, seed: int, metrics: tuple[str, ...] = METRICS) -> Verdict:
+    rules = Rules(seed=seed, metrics=metrics)
+    return conclude(rules, (tuple(range(fabric.parts)),), simulate(fabric, rules, seed), fabric.leaves)
+
+
+def unlike(sizes: tuple[int, ...], **more: object) -> Fabric:
+    fabric = Fabric(sum(sizes), latency_noise=0.05, leaf_sizes=sizes, longer=FARTHER)
+    return replace(fabric, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.parametrize("longer", [FARTHER, {LATENCY: 1.0, QUICKEST: 1.0}, {BANDWIDTH: 1 / 0.9 - 1}])
+def test_a_few_hosts_behind_another_switch_are_not_accused(
+    sizes: tuple[int, ...], longer: dict[str, float]
+) -> None:
+    told = 0
+    for seed in range(12):
+        verdict = verdict_of(unlike(sizes, longer=longer, hidden=True), seed)
+        assert verdict.suspects == ()
+        told += bool(verdict.near) or verdict.decision is Decision.UNDECIDED
+        if BANDWIDTH in verdict.near:  # a slow uplink looks the same
+            assert verdict.decision is Decision.UNDECIDED
+    assert told >= 6
+
+
+@pytest.mark.parametrize("sizes", [*SIZES, (10, 6), (20, 4, 4, 4)])
+def test_where_switches_are_known_a_test_is_held_against_its_like(sizes: tuple[int, ...]) -> None:
+    healthy = 0
+    for seed in range(12):
+        verdict = verdict_of(unlike(sizes), seed)
+        assert verdict.suspects == ()
+        healthy += verdict.decision is Decision.HEALTHY
+    assert healthy >= 11
+
+
+@pytest.mark.parametrize("hidden", [True, False])
+def test_slow_hosts_are_named_where_paths_are_not_alike(*, hidden: bool) -> None:
+    hits = 0
+    for seed in range(12):
+        verdict = verdict_of(unlike((13, 3), slow={3: 0.2, 14: 0.2}, hidden=hidden), seed)
+        assert {each.parts for each in verdict.suspects} <= {(3,), (14,)}
+        hits += len(verdict.suspects)
+    assert hits >= 20
+
+
+def test_suspects_are_tested_with_each_other_before_they_are_accused() -> None:
+    rules = Rules(seed=1)
+    history = simulate(Fabric(32, {3: 0.1, 20: 0.1}), rules, 1)
+    met = {
+        (test.one, test.other) for each in history for test in each.tests if each.round.stage is Stage.CONFIRM
+    }
+    assert (3, 20) in met
+    everyone = (tuple(range(32)),)
+    assert len(conclude(rules, everyone, history).suspects) == 2
+    assert conclude(rules, everyone, history[:-1]).suspects == ()
+
+
+def test_who_is_near_whom_is_said_and_of_one_alone_that_it_may_be_its_path() -> None:
+    (field,) = fields([f"h{number}" for number in range(16)])
+    verdict = verdict_of(unlike((14, 2), hidden=True), 1)
+    (note,) = [each for each in findings(field, verdict) if "near one another are h14, h15" in each.claim
+               and "quickest" not in each.claim]  # fmt: skip
+    assert note.severity is Severity.INFO
+    assert "--topology" in note.hint
+    assert to_fields(field, verdict, (), 1.0)["near"][LATENCY] == [["h14", "h15"]]
+    (alone, *_) = findings(field, verdict_of(unlike((15, 1), hidden=True), 1))
+    assert alone.claim.startswith("h15, or its path to all others: ")
+    known = on_switches(field, {f"h{number}": f"leaf{number // 8}" for number in range(16)})
+    said = findings(known, verdict_of(unlike((8, 8)), 1))
+    assert any("more latency than within one, of all of them" in each.claim for each in said)
+
+
+@pytest.mark.parametrize(("count", "per_leaf"), [(16, 4), (32, 8), (64, 8), (64, 16), (128, 16)])
+def test_the_path_between_two_switches_is_named_and_nobody_else(count: int, per_leaf: int) -> None:
+    hits = 0
+    for seed in range(12):
+        fabric = Fabric(count, per_leaf=per_leaf, slow_paths={(0, 1): 0.3})
+        verdict = verdict_of(fabric, seed)
+        for each in verdict.suspects:
+            assert (each.parts, each.beyond) == fabric.leaves[:2]
+        hits += bool(verdict.suspects)
+        assert verdict.rounds <= 8 + 10 + 4
+    assert hits >= 11
+    (field,) = fields([f"h{number}" for number in range(count)])
+    known = on_switches(field, {f"h{number}": f"leaf{number // per_leaf}" for number in range(count)})
+    first = findings(known, verdict)[0]
+    assert first.claim.startswith("the path between switches leaf0 and leaf1: ")
+    told = to_fields(known, verdict, (), 1.0)
+    assert told["suspects"][0]["switches"] == ["leaf0", "leaf1"]
+    assert told["exclude"] == {}
+
+
+def test_every_switch_is_tested_with_every_other_where_nothing_was_found() -> None:
+    fabric, rules = Fabric(64, per_leaf=8), Rules(seed=2)
+    (last,) = [each for each in simulate(fabric, rules, 2) if each.round.stage is Stage.SWITCHES]
+    assert len({(test.one // 8, test.other // 8) for test in last.tests}) == len(last.tests) == 28
+
+
+@pytest.mark.parametrize(("share", "median", "spread"), [(0.4, 20, 1.5), (0.3, 100, 1.0), (1.0, 5, 1.5)])
+@pytest.mark.parametrize("count", [16, 64])
+def test_where_all_resend_nobody_is_accused_and_hunts_decide(
+    share: float, median: float, spread: float, count: int
+) -> None:
+    healthy = 0
+    for seed in range(20):
+        fabric = Fabric(count, resending=Resending(share, median, spread))
+        verdict = verdict_of(fabric, seed, (*METRICS, RESENT))
+        assert verdict.suspects == ()
+        healthy += verdict.decision is Decision.HEALTHY
+    assert healthy >= (10 if count == 16 else 16)  # of 16 parts some are slow by chance in both tests
+
+
+@pytest.mark.parametrize("count", [8, 16, 64])
+def test_a_lossy_host_is_named_where_others_hardly_resend(count: int) -> None:
+    hits = 0
+    for seed in range(20):
+        fabric = Fabric(count, resending=Resending(0.02, 3, 1.0), lossy={seed % count: 150})
+        verdict = verdict_of(fabric, seed, (*METRICS, RESENT))
+        assert {each.parts for each in verdict.suspects} <= {(seed % count,)}
+        hits += bool(verdict.suspects)
+    assert hits >= 19
