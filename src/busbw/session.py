@@ -14,9 +14,9 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
-from busbw.errors import BusbwError, ExitCode, RankFailed, UndecidedError
+from busbw.errors import BusbwError, ExitCode, RankFailed, SiteError, UndecidedError
 from busbw.launchers.base import LaunchRequest
-from busbw.launchers.deaths import Death, last_words, read_death
+from busbw.launchers.deaths import Death, first_complaint, last_words, read_death
 from busbw.launchers.interrupt import Interrupt
 from busbw.launchers.processes import Exit, Line, Processes
 from busbw.launchers.watch import ADDRESS_VARIABLE, RankWatch
@@ -238,7 +238,8 @@ def judge(story: Story, host: str) -> tuple[ExitCode, Event | None]:
         return hung.exit_code, error_event(hung)
     death = _find_death(story, host)
     if death is not None and not _has_waited(death, story):
-        return ExitCode.RANK_FAILED, error_event(_describe(death, story))
+        failed = _unstarted(death, story) or _describe(death, story)
+        return failed.exit_code, error_event(failed)
     if story.waiting:
         some = _some_wait(story)
         return some.exit_code, error_event(some)
@@ -344,6 +345,23 @@ def _find_death(story: Story, host: str) -> Death | None:
 def _left_for_another(code: int | None, story: Story) -> bool:
     """A rank that lost another one says so, or leaves that to rank 0, and leaves with this code."""
     return code == ExitCode.RANK_FAILED and bool(story.errors)
+
+
+def _unstarted(death: Death, story: Story) -> SiteError | None:
+    """Where the launch gave up before any rank was heard, its place is to blame, in its own words. None where
+    a process was killed: shells and srun tell that by 128 and the signal's number.
+    """
+    heard = story.connected or story.hello or story.someone_ended or death.rank is not None
+    code = death.code or 0
+    if heard or death.pid is not None or code <= 0 or 128 < code <= 128 + signal.NSIG:
+        return None
+    words = last_words(story.output) or first_complaint(story.output)
+    where = f" on {death.host}" if death.host else ""
+    return SiteError(
+        f"the launch{where} {_how(code)} before any rank said a word",
+        hint=f"its last words: {words}" if words else "look at log/ in the run folder",
+        host=death.host,
+    )
 
 
 def _describe(death: Death, story: Story) -> BusbwError:

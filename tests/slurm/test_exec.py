@@ -67,6 +67,19 @@ def test_a_command_whose_mpi_is_not_known_is_told_of(front: Any) -> None:
     assert "--mpi mpich" in done.err
 
 
+def test_variables_are_the_commands_alone(front: Any, tmp_path: Path) -> None:
+    """The job script, srun and what makes the host file neither read nor change them."""
+    kept = tmp_path / "kept"
+    kept.write_text("")
+    names = ("log", "job", "hosts", "out", "run_folder", "code", "file", "name")
+    given = [word for name in names for word in ("--env", f"{name}={kept}")]
+    show = 'echo "$PATH $log $job $hosts $out $run_folder $code $file $name $BUSBW_NODES"'
+    done = front.run(*ON, "2", "--mpi", "none", "--env", "PATH=/nope", *given, "--", "/bin/sh", "-c", show)
+    line = " ".join(("/nope", *[str(kept)] * len(names), "2"))
+    assert (done.code, done.out.splitlines()) == (0, [line, line]), done
+    assert kept.exists()
+
+
 def test_ranks_meet_at_the_first_node(front: Any) -> None:
     done = front.run(*ON, "3", "--mpi", "none", "--", sys.executable, "-c", MEET)
     assert (done.code, done.out) == (0, "met 1 2\n"), done

@@ -100,6 +100,35 @@ def test_a_rank_that_its_launcher_does_not_miss() -> None:
     assert error["message"] == "rank 1 on here ended first, and the launcher ended the others"
 
 
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (
+            (
+                "[mpiexec@h1] match_arg (lib/utils/args.c:166): unrecognized argument bogus",
+                "[mpiexec@h1] HYDU_parse_array (lib/utils/args.c:181): argument matching returned error",
+            ),
+            "its last words: unrecognized argument bogus",
+        ),
+        (
+            ("-" * 60, 'mpirun: Error: unknown option "-bogus"', "-" * 60),
+            'mpirun: Error: unknown option "-bogus"',
+        ),
+        (("ssh: connect to host h2 port 22: Connection refused",), "Connection refused"),
+        ((), "look at log/"),
+    ],
+)
+def test_a_launcher_that_gives_up_before_any_rank_says_why(said: tuple[str, ...], words: str) -> None:
+    code, error = judge(story("mpi", exits={0: 255}, output=[*said]), "here")
+    assert code is ExitCode.ENVIRONMENT
+    assert error is not None
+    assert error["message"] == "the launch on here ended with exit code 255 before any rank said a word"
+    assert words in error["hint"]
+    _, error = judge(story("mpi", exits={0: 255}, output=[*said], connected=True), "here")
+    assert error is not None
+    assert error["exit_code"] == ExitCode.RANK_FAILED
+
+
 def test_only_others_saw_it() -> None:
     assert judge(story("mpi", errors=[SEEN]), "here") == (ExitCode.ENVIRONMENT, SEEN)
 

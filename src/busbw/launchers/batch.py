@@ -56,27 +56,28 @@ _PENDING: Final = frozenset({"SUBMITTED", "PENDING", "RUNNABLE", "STARTING"})
 
 # Runs in the container of each node, with the ranks' words. The main node is not told its own address. All
 # nodes have the job's id, which is the control channel's key: who can list the job can read it.
+# Its own variables are called busbw_*: the user's are in the container's environment already.
 _NODE: Final = """\
-per_node={per_node}
+busbw_per_node={per_node}
 BUSBW_TOKEN=${{AWS_BATCH_JOB_ID%%#*}}
 BUSBW_ROOT=${{AWS_BATCH_JOB_MAIN_NODE_PRIVATE_IPV4_ADDRESS:-$(hostname -i | cut -d' ' -f1)}}
-BUSBW_WORLD_SIZE=$((AWS_BATCH_JOB_NUM_NODES * per_node))
-BUSBW_LOCAL_SIZE=$per_node
+BUSBW_WORLD_SIZE=$((AWS_BATCH_JOB_NUM_NODES * busbw_per_node))
+BUSBW_LOCAL_SIZE=$busbw_per_node
 BUSBW_LAUNCHER=busbw
 BUSBW_NODES=$AWS_BATCH_JOB_NUM_NODES BUSBW_NODE_RANK=$AWS_BATCH_JOB_NODE_INDEX
 MASTER_ADDR=$BUSBW_ROOT MASTER_PORT=${{MASTER_PORT:-{port}}}
 export BUSBW_TOKEN BUSBW_ROOT BUSBW_WORLD_SIZE BUSBW_LOCAL_SIZE BUSBW_LAUNCHER
 export BUSBW_NODES BUSBW_NODE_RANK MASTER_ADDR MASTER_PORT
-ranks=
-local=0
-while [ "$local" -lt "$per_node" ]; do
-  BUSBW_RANK=$((AWS_BATCH_JOB_NODE_INDEX * per_node + local)) BUSBW_LOCAL_RANK=$local "$@" &
-  ranks="$ranks $!"
-  local=$((local + 1))
+busbw_ranks=
+busbw_local=0
+while [ "$busbw_local" -lt "$busbw_per_node" ]; do
+  BUSBW_RANK=$((AWS_BATCH_JOB_NODE_INDEX * busbw_per_node + busbw_local)) BUSBW_LOCAL_RANK=$busbw_local "$@" &
+  busbw_ranks="$busbw_ranks $!"
+  busbw_local=$((busbw_local + 1))
 done
-code=0
-for rank in $ranks; do wait "$rank" || code=$?; done
-exit "$code"
+busbw_code=0
+for busbw_rank in $busbw_ranks; do wait "$busbw_rank" || busbw_code=$?; done
+exit "$busbw_code"
 """
 
 
@@ -154,7 +155,7 @@ def _definition(job: Job, values: Mapping[str, str], nodes: int, per_node: int) 
     words = job.argv(job.launch.python or "python3")
     container: dict[str, Any] = {
         "image": job.launch.image,
-        "command": ["sh", "-c", _NODE.format(per_node=per_node, port=PORT), "busbw-node", *words],
+        "command": ["/bin/sh", "-c", _NODE.format(per_node=per_node, port=PORT), "busbw-node", *words],
         "environment": [{"name": name, "value": value} for name, value in job.environ.items()],
         "resourceRequirements": [
             {"type": kind, "value": values[key]}

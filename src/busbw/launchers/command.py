@@ -20,33 +20,35 @@ HOSTS: Final = "BUSBW_EXEC_HOSTS"
 NAMES: Final = "BUSBW_EXEC_NAMES"
 NUMBER: Final = "BUSBW_EXEC_NODE"
 PORT: Final = 29500  # torchrun's default
+_PATH: Final = "PATH"
 
 # The host file has no name of its own, so that nothing is left behind however the command ends: the command
 # holds it open, and all processes of the user on the node can open it by the command's process.
+# Its own variables are called busbw_*: an assignment to one of the command's would change it for the command.
 _ENTER: Final = """\
 set -f
-file=
-trap 'rm -f -- "$file"' EXIT
+busbw_file=
+trap 'rm -f -- "$busbw_file"' EXIT
 trap 'exit 143' HUP INT TERM
-file=$(mktemp) || exit
-printf '%s\\n' "$BUSBW_EXEC_HOSTS" | tr , '\\n' | sed 's/:\\([0-9]*\\)$/ slots=\\1/' >"$file"
-free=9
-while [ -e "/proc/$$/fd/$free" ]; do free=$((free - 1)); done
-eval "exec $free<\\"\\$file\\"" && rm -f -- "$file"
+busbw_file=$(mktemp) || exit
+printf '%s\\n' "$BUSBW_EXEC_HOSTS" | tr , '\\n' | sed 's/:\\([0-9]*\\)$/ slots=\\1/' >"$busbw_file"
+busbw_free=9
+while [ -e "/proc/$$/fd/$busbw_free" ]; do busbw_free=$((busbw_free - 1)); done
+eval "exec $busbw_free<\\"\\$busbw_file\\"" && rm -f -- "$busbw_file"
 trap - EXIT HUP INT TERM
-BUSBW_NODES=0 here=$(uname -n) found=
-for name in $(printf %s "${BUSBW_EXEC_NAMES:-$BUSBW_EXEC_HOSTS}" | tr , ' '); do
-  name=${name%%[.:]*}
-  if [ "$name" = "${here%%.*}" ]; then found=$BUSBW_NODES; fi
+BUSBW_NODES=0 busbw_here=$(uname -n) busbw_found=
+for busbw_name in $(printf %s "${BUSBW_EXEC_NAMES:-$BUSBW_EXEC_HOSTS}" | tr , ' '); do
+  busbw_name=${busbw_name%%[.:]*}
+  if [ "$busbw_name" = "${busbw_here%%.*}" ]; then busbw_found=$BUSBW_NODES; fi
   BUSBW_NODES=$((BUSBW_NODES + 1))
 done
 MASTER_ADDR=${MASTER_ADDR:-${BUSBW_EXEC_HOSTS%%:*}} MASTER_PORT=${MASTER_PORT:-@PORT@}
-BUSBW_HOSTFILE=/proc/$$/fd/$free BUSBW_NODE_RANK=@NUMBER@
+BUSBW_HOSTFILE=/proc/$$/fd/$busbw_free BUSBW_NODE_RANK=@NUMBER@
 export BUSBW_HOSTFILE BUSBW_NODES BUSBW_NODE_RANK MASTER_ADDR MASTER_PORT
 unset BUSBW_EXEC_HOSTS BUSBW_EXEC_NAMES BUSBW_EXEC_NODE
 exec "$@"
 """
-_BY_NAME: Final = "${BUSBW_EXEC_NODE:-$found}"
+_BY_NAME: Final = "${BUSBW_EXEC_NODE:-$busbw_found}"
 
 
 def entered(argv: tuple[str, ...], number: str = _BY_NAME) -> tuple[str, ...]:
@@ -66,6 +68,14 @@ def prepending(folders: Mapping[str, str]) -> tuple[str, ...]:
     sets = [f'export {name}="${number}${{{name}:+:${name}}}"' for number, name in enumerate(folders, start=1)]
     text = "; ".join((*sets, f"shift {len(folders)}", 'exec "$@"'))
     return ("/bin/sh", "-c", text, "busbw-rank", *folders.values())
+
+
+def path_apart(environ: Mapping[str, str]) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Words before those of a rank that give it the PATH of ``environ``, and the other variables. What starts
+    the ranks (srun, ssh under mpiexec, the shell text above) finds its own programs by the PATH of its place.
+    """
+    others = {name: value for name, value in environ.items() if name != _PATH}
+    return (("/usr/bin/env", f"{_PATH}={environ[_PATH]}") if _PATH in environ else ()), others
 
 
 def host_list(slots: Mapping[str, int]) -> str:

@@ -38,9 +38,9 @@ _BANNER = re.compile(r"^(={20,}|-{20,})$")
 # Not of the rank that died: notices of Open MPI's launcher and of ranks that lost another one, places in
 # hydra's own source (behind a host's name, where there is one), and what the guard of rank 0 says after it
 # (``worker.guard``).
+_HYDRA_SOURCE = r"(?:\S+: )?\[(?:mpiexec|proxy[^@\]]*)@[^\]]+\] \w+ \([^)]*\.c:\d+\): "
 _OTHERS = re.compile(
-    r"\[[^\]:]+:\d+\] (?:\*\*\*|plm:|PMIX ERROR)"
-    r"|(?:\S+: )?\[(?:mpiexec|proxy[^@\]]*)@[^\]]+\] \w+ \([^)]*\.c:\d+\): "
+    rf"\[[^\]:]+:\d+\] (?:\*\*\*|plm:|PMIX ERROR)|{_HYDRA_SOURCE}"
     r"|\s*error: a rank ended, and the launcher ended the others|hint: the launcher's own message|# record  "
 )
 
@@ -85,3 +85,13 @@ def words_of_ranks(lines: Sequence[str]) -> list[str]:
 def last_words(lines: Sequence[str]) -> str:
     """The last line that a rank printed before its launcher began to speak; empty where there is none."""
     return next((line.strip() for line in reversed(words_of_ranks(lines))), "")
+
+
+def first_complaint(lines: Sequence[str]) -> str:
+    """What a launcher gave up over where no rank had started: hydra's first message is the cause of those
+    that follow, and Open MPI's stands below its banner. Empty where there is none.
+    """
+    texts = (
+        re.sub(f"^{_HYDRA_SOURCE}", "", line.strip()) for line in lines if not _BANNER.match(line.strip())
+    )
+    return next((text for text in texts if text and not _OTHERS.match(text)), "")

@@ -109,12 +109,13 @@ def decide(job: Job, facts: Mapping[str, str]) -> HostsPlan:
     ranks = distribute(places, job.ranks, launch.ranks_per_node, gpus if job.backend != "mpi" and gpus else 1)
     refuse_idle(ranks, job.ranks, launch.nodes)
     bundle = _bundle_folder(job)
-    argv = job.argv(_python(job, site, bundle))
+    path, environ = command.path_apart(job.environ)
+    argv = (*path, *job.argv(_python(job, site, bundle)))
     start = Start(
         job=job.name,
         ranks=ranks,
         argv=after_setup(site.setup, argv if job.work.is_busbw else command.entered(argv)),
-        environ={**site.inherited, **_for_command(job, site, places, ranks), **job.environ},
+        environ={**site.inherited, **_for_command(job, site, places, ranks), **environ},
         is_crowded=_is_crowded(ranks, site),
         mpirun_args=hosts_request.setup_words(launch.mpirun_args),
         root=_bracketed(site.hosts[ranks[0].host].address),

@@ -57,7 +57,8 @@ NOT_FOR_RANKS: Final = tuple(
             f"reports/{name}"
             for name in ("canvas", "cards", "compare", "curves", "page", "plots", "text_", "view")
         ),
-        *("reports/templates/", "cli/compare", "cli/report_inputs", "setup_series"),
+        *("reports/templates/", "cli/compare", "cli/report_inputs", "cli/diagnose", "cli/import_logs"),
+        *("importers/nsys", "setup_series"),
         *(f"launchers/{engine}" for engine in ENGINES if engine != "hosts"),  # ranks reach hosts as it does
     )
 )

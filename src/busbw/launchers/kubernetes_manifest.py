@@ -54,12 +54,12 @@ _HOSTFILE: Final = "/etc/mpi/hostfile"
 _EVEN_HOSTFILE: Final = "/tmp/busbw-even-hostfile"
 # Open MPI and hydra fill one worker's slots after the other: the last workers would have no rank.
 _SPREAD: Final = """\
-number=0
-while read -r worker; do
-  count={least}
-  if [ "$number" -lt {more} ]; then count=$((count + 1)); fi
-  echo "${{worker%%[: ]*}}{slots}$count"
-  number=$((number + 1))
+busbw_number=0
+while read -r busbw_worker; do
+  busbw_count={least}
+  if [ "$busbw_number" -lt {more} ]; then busbw_count=$((busbw_count + 1)); fi
+  echo "${{busbw_worker%%[: ]*}}{slots}$busbw_count"
+  busbw_number=$((busbw_number + 1))
 done <{hostfile} >{even}
 """
 # What the ranks of an Open MPI job need of their image's environment; hydra passes all of it.
@@ -174,16 +174,17 @@ def _words(job: Job) -> tuple[str, ...]:
 
 def _launch_script(job: Job, form: Form, rank_order: RankOrder | None) -> str:
     """The launcher pod's shell text. Programs get absolute paths: a worker's sshd knows none of the image's
-    PATH, and Open MPI finds its own files on the workers by the path that it was started with.
+    PATH, and Open MPI finds its own files on the workers by the path that it was started with. Its variables
+    are called busbw_*: the container has the user's too, and what the ranks get of those must be as it was.
     """
     lines = [
         'find() { command -v "$1" || { echo "busbw: no $1 in the image" >&2; exit 127; }; }',
-        "mpirun=$(find mpirun) || exit",
+        "busbw_mpirun=$(find mpirun) || exit",
     ]
     rank = [*map(shlex.quote, command.prepending(job.prepend)), '"$@"']
     if job.work.is_busbw:
-        lines.append(f"python=$(find {shlex.quote(form.python)}) || exit")
-        rank.insert(-1, '"$python"')
+        lines.append(f"busbw_python=$(find {shlex.quote(form.python)}) || exit")
+        rank.insert(-1, '"$busbw_python"')
     hostfile = _HOSTFILE
     if rank_order is not None:
         hostfile = topology_kubernetes.HOSTFILE
@@ -208,7 +209,7 @@ def _launch_script(job: Job, form: Form, rank_order: RankOrder | None) -> str:
         # The proxies call back: to the address, as the name may be known later than the pod runs.
         words += [f"-f {hostfile}", "-launcher ssh", '-localhost "$POD_IP"']
     words += [shlex.quote(word) for word in form.mpirun_words]
-    lines.append(f'exec "$mpirun" {" ".join((*words, *rank))}')
+    lines.append(f'exec "$busbw_mpirun" {" ".join((*words, *rank))}')
     return "\n".join((*lines, ""))
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from busbw.errors import SiteError, UsageError
 from busbw.launchers import slurm_commands as commands
 from busbw.launchers.base import Command
-from busbw.launchers.command import HOSTS, entered
+from busbw.launchers.command import HOSTS, entered, path_apart
 from busbw.launchers.engine import Handle, Item, Job, JobRequest, JobState, Output, Phase, Unanswered
 from busbw.launchers.patience import Patient
 from busbw.launchers.rank_counts import refuse_other_count, refuse_uneven
@@ -29,6 +29,7 @@ from busbw.launchers.slurm_script import END_MARK, TOKEN
 from busbw.launchers.slurm_state import describe
 from busbw.launchers.slurm_words import split_words
 from busbw.launchers.time_limit import PBS, PBS_HINT, refuse_unlike
+from busbw.launchers.variables import launched
 
 if TYPE_CHECKING:
     from busbw.settings.launch import LaunchSettings
@@ -143,7 +144,7 @@ def request(job: Job, facts: Mapping[str, str]) -> JobRequest:
     parts = [
         "\n".join(("#!/bin/bash", *lines)) + "\n",
         _TOP.format(**words),
-        _exports(job),
+        TOKEN if job.work.is_busbw else HOST_LINES,
         _launch(job, facts, values, ranks, per_node),
     ]
     command = Command(("qsub", *options, f"{job.folder}/request/{SCRIPT}"))
@@ -206,23 +207,17 @@ def short_name(name: str) -> str:
     return f"busbw-{name.rpartition('-')[2]}"[:15]
 
 
-def _exports(job: Job) -> str:
-    lines = [TOKEN if job.work.is_busbw else HOST_LINES]
-    lines += [f"export {name}={shlex.quote(value)}\n" for name, value in job.environ.items()]
-    return "".join(lines)
-
-
 def _launch(job: Job, facts: Mapping[str, str], values: Mapping[str, str], ranks: int, per_node: int) -> str:
     """The ranks' launcher. aprun and MPICH's mpiexec (PALS, hydra) hand on the whole environment, Open MPI's
     what it is told.
     """
-    depth = values["depth"]
+    depth, (path, environ) = values["depth"], path_apart(job.environ)
     if values["launcher"] == "aprun":
         words = ["aprun", "-n", str(ranks), "-N", str(per_node)]
         words += ["--cc", "depth", "-d", depth] if depth else []
     elif job.launch.mpi == "openmpi":
         ours = ("BUSBW_TOKEN", "BUSBW_ROOT") if job.work.is_busbw else (HOSTS, "MASTER_ADDR", "MASTER_PORT")
-        names = [*job.environ, *ours]
+        names = [*environ, *ours]
         words = ["mpirun", "-n", str(ranks), "--map-by", f"ppr:{per_node}:node"]
         words += [word for name in names for word in ("-x", name)]
         words += ["--hostfile", "$PBS_NODEFILE"]
@@ -232,11 +227,12 @@ def _launch(job: Job, facts: Mapping[str, str], values: Mapping[str, str], ranks
     # The one word that the shell has to fill in.
     quoted = ['"$PBS_NODEFILE"' if word == "$PBS_NODEFILE" else shlex.quote(word) for word in words]
     quoted += [shlex.quote(word) for word in split_words("--mpirun-args", job.launch.mpirun_args)]
-    argv = job.argv(job.launch.python or facts.get("python", "python3"))
+    argv = (*path, *job.argv(job.launch.python or facts.get("python", "python3")))
     command = shlex.join(argv if job.work.is_busbw else entered(argv))
     if setup := facts.get("setup", ""):
         command = f"bash -c {shlex.quote(_SOURCE_SETUP.replace('@SETUP@', setup))} busbw-rank {command}"
-    return " ".join(quoted) + " \\\n  " + command + "\n"
+    whole = " ".join(quoted) + " \\\n  " + command
+    return launched(whole, environ) if environ else whole + "\n"
 
 
 def submit(request: JobRequest, folder: Path) -> Handle:

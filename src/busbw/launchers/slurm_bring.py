@@ -66,6 +66,8 @@ REMOVE: Final = """\
   on_every_node rm -rf -- "$brought" "$brought.tar.gz" "$brought.sent"
 """
 PYTHON_WORD: Final = '"$brought/bin/python"'
+# Before a PATH that the user gave.
+PATH_WORD: Final = 'PATH="$brought/bin":'
 
 
 def script(job: Job, nodes: int) -> str:

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Final
 
 from busbw.errors import SiteError, UsageError
 from busbw.launchers import slurm_bring, topology_slurm
-from busbw.launchers.command import HOSTS, entered, prepending
+from busbw.launchers.command import HOSTS, entered, path_apart, prepending
 from busbw.launchers.rank_counts import refuse_too_few
 from busbw.launchers.setup_script import sourced
 from busbw.launchers.slurm_words import own_words
+from busbw.launchers.variables import launched
 
 if TYPE_CHECKING:
     from busbw.launchers.engine import Job
@@ -100,12 +101,9 @@ MASTER_ADDR=${{{hosts}%%:*}} MASTER_PORT=$((20000 + RANDOM % 10000))
 export {hosts} MASTER_ADDR MASTER_PORT
 """
 
-# The ranks' own: this script and srun are found by the node's.
-_PATH: Final = "PATH"
-
 # NCCL writes a file for each process there, instead of between the ranks' output.
 _NCCL_LOG: Final = """\
-if [ -n "${NCCL_DEBUG:-}" ] && [ -z "${NCCL_DEBUG_FILE:-}" ] && [ -n "$log" ]; then
+if [ -n {level} ] && [ -z {file} ] && [ -n "$log" ]; then
   case $log in *%*) ;; *) export NCCL_DEBUG_FILE="$log/nccl-$job-%h-%p.log" ;; esac
 fi
 """
@@ -263,7 +261,7 @@ def render(job: Job, facts: Mapping[str, str], rank_order: RankOrder | None = No
         (_STEP_TOP if job.launch.job_id else _TOP).format(**words),
         _order(job, size, rank_order),
         _exports(job, size, facts, ordered=rank_order is not None),
-        _NCCL_LOG,
+        _nccl_log(job),
         _mounts(job),
         slurm_bring.script(job, size.nodes) if job.launch.bring else "",
         _srun(job, size, facts, ordered=rank_order is not None),
@@ -300,8 +298,6 @@ def _wants_gpus(job: Job, facts: Mapping[str, str]) -> bool:
 
 def _exports(job: Job, size: Shape, facts: Mapping[str, str], *, ordered: bool) -> str:
     lines = [TOKEN if job.work.is_busbw else _nodes(job, size, facts, ordered=ordered)]
-    own = {name: value for name, value in job.environ.items() if name != _PATH}
-    lines += [f"export {name}={shlex.quote(value)}\n" for name, value in own.items()]
     if setup := facts.get("setup", ""):
         lines.append(f"export BUSBW_SETUP={shlex.quote(setup)}\n")
     return "".join(lines)
@@ -316,6 +312,15 @@ def _nodes(job: Job, size: Shape, facts: Mapping[str, str], *, ordered: bool) ->
         given = f'"$(squeue --noheader {shlex.quote(f"--jobs={held}")} --format=%N)"'
         nodes = f"scontrol show hostnames {given} | head -n {size.nodes}"
     return _NODES.format(nodes=nodes, hosts=HOSTS, slots=slots)
+
+
+def _nccl_log(job: Job) -> str:
+    """What the user says of NCCL's log is known here, and what the shell that submits says in the job."""
+    level, file = (
+        shlex.quote(job.environ[name]) if name in job.environ else f'"${{{name}:-}}"'
+        for name in ("NCCL_DEBUG", "NCCL_DEBUG_FILE")
+    )
+    return _NCCL_LOG.format(level=level, file=file)
 
 
 def _mounts(job: Job) -> str:
@@ -346,9 +351,6 @@ def _srun(job: Job, size: Shape, facts: Mapping[str, str], *, ordered: bool) -> 
     words += [f"--mpi={plugin}"] if plugin is not None else []
     words += [topology_slurm.OPTION] if ordered else []
     quoted = [shlex.quote(word) for word in words]
-    path = _path(job)
-    if path:
-        quoted[0] = '"$(type -P srun)"'
     if launch.image:
         root = facts.get("user_id", "") == "0"
         quoted += [
@@ -358,28 +360,34 @@ def _srun(job: Job, size: Shape, facts: Mapping[str, str], *, ordered: bool) -> 
             "--container-remap-root" if root else "--no-container-remap-root",
         ]
     quoted += [shlex.quote(word) for word in own_words("--srun-args", launch.srun_args)]
-    argv = job.argv(python(launch, facts))
+    line = " ".join(quoted) + " \\\n  " + _command(job, facts, ordered=ordered)
+    _, environ = path_apart(job.environ)
+    if environ:
+        return launched(line, environ, f"export {topology_slurm.VARIABLE}\n" if ordered else "")
+    return (f"{topology_slurm.VARIABLE} " if ordered else "") + line + "\n"
+
+
+def _command(job: Job, facts: Mapping[str, str], *, ordered: bool) -> str:
+    """What each task executes, as shell text."""
+    launch = job.launch
     number = topology_slurm.NUMBER if ordered else "$SLURM_NODEID"
-    command = shlex.join(argv if job.work.is_busbw else entered(argv, number))
+    rank = shlex.join(job.argv(python(launch, facts)))
     if launch.bring and job.work.is_busbw:
         words = [shlex.join(part) for part in (prepending(job.prepend), job.work.argv("")[1:])]
-        command = " ".join(filter(None, (words[0], slurm_bring.PYTHON_WORD, words[1])))
-    if launch.image and job.environ:  # else the image's own values would win
+        rank = " ".join(filter(None, (words[0], slurm_bring.PYTHON_WORD, words[1])))
+    path, environ = path_apart(job.environ)
+    own = [*map(shlex.quote, path)]
+    if path and launch.bring:
+        own = [path[0], slurm_bring.PATH_WORD + shlex.quote(path[1].removeprefix("PATH="))]
+    entering = () if job.work.is_busbw else entered((), number)
+    command = " ".join((*map(shlex.quote, entering), *own, rank))
+    if launch.image and environ:  # else the image's own values would win
         command = " ".join(
-            ("env", *(path if name == _PATH else f'"{name}=${name}"' for name in job.environ), command)
+            ("env", *(shlex.quote(f"{name}={value}") for name, value in environ.items()), command)
         )
     if facts.get("setup", ""):
         command = f"bash -c {shlex.quote(_SOURCE_SETUP)} busbw-rank {command}"
-    variables = (topology_slurm.VARIABLE if ordered else "") + (f"{path} " if path else "")
-    return variables + " ".join(quoted) + " \\\n  " + command + "\n"
-
-
-def _path(job: Job) -> str:
-    """The user's PATH as an assignment; empty where there is none."""
-    if _PATH not in job.environ:
-        return ""
-    brought = '"$brought/bin":' if job.launch.bring else ""
-    return f"{_PATH}={brought}{shlex.quote(job.environ[_PATH])}"
+    return command
 
 
 def python(launch: LaunchSettings, facts: Mapping[str, str]) -> str:

@@ -18,25 +18,25 @@ HOSTFILE: Final = "/tmp/busbw-hostfile"
 
 _SCRIPT: Final = """\
 # --topology: workers at one switch follow each other; those on nodes that it does not know come last.
-nodes=$(mktemp -d)
+busbw_nodes=$(mktemp -d)
 ask() {{
-  node=$(ssh {options} "${{1%%[: ]*}}" 'printf %s "${node_variable}"' </dev/null)
-  printf '%s\\n' "$1" >>"$nodes/${{node:-of no known name}}"
+  busbw_node=$(ssh {options} "${{1%%[: ]*}}" 'printf %s "${node_variable}"' </dev/null)
+  printf '%s\\n' "$1" >>"$busbw_nodes/${{busbw_node:-of no known name}}"
 }}
-asked=0
-while read -r worker; do
-  ask "$worker" &
-  asked=$((asked + 1))
-  if [ $((asked % 32)) -eq 0 ]; then wait; fi
+busbw_asked=0
+while read -r busbw_worker; do
+  ask "$busbw_worker" &
+  busbw_asked=$((busbw_asked + 1))
+  if [ $((busbw_asked % 32)) -eq 0 ]; then wait; fi
 done <{hostfile}
 wait
-for node in {known}; do
-  if [ -e "$nodes/$node" ]; then cat "$nodes/$node"; rm "$nodes/$node"; fi
+for busbw_node in {known}; do
+  if [ -e "$busbw_nodes/$busbw_node" ]; then cat "$busbw_nodes/$busbw_node"; rm "$busbw_nodes/$busbw_node"; fi
 done >{ordered}
-for node in "$nodes"/*; do
-  if [ -e "$node" ]; then
-    echo "busbw: node ${{node##*/}} is not in the topology, so its ranks are last" >&2
-    cat "$node" >>{ordered}
+for busbw_node in "$busbw_nodes"/*; do
+  if [ -e "$busbw_node" ]; then
+    echo "busbw: node ${{busbw_node##*/}} is not in the topology, so its ranks are last" >&2
+    cat "$busbw_node" >>{ordered}
   fi
 done
 """

@@ -51,7 +51,7 @@ NODES: Final = 'printf "%s\\n" "${{ordered[@]:0:{nodes}}}"'
 _LINES: Final = f'printf %s "${HOSTS}" | tr , "\\n" | sed "s/:.*//"'
 NUMBER: Final = f'$(($({_LINES} | grep -nxF "$SLURMD_NODENAME" | cut -d: -f1) - 1))'
 # Before srun, and among its options.
-VARIABLE: Final = 'SLURM_HOSTFILE="$hosts" '
+VARIABLE: Final = 'SLURM_HOSTFILE="$hosts"'
 OPTION: Final = "--distribution=arbitrary"
 
 

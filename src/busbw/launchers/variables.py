@@ -57,6 +57,17 @@ def read_here(launch: LaunchSettings, inherited: Mapping[str, str]) -> dict[str,
     return found
 
 
+def launched(words: str, environ: Mapping[str, str], first: str = "") -> str:
+    """Lines of a bash script that run a program with these variables. Neither the script nor what else it
+    calls sees them: a variable may be called as one of the script's own. ``words`` is shell text of the
+    program and its words, ``first`` a line before the variables. No value shows in a list of processes.
+    """
+    # What was an array, or bash's own (RANDOM), would not be exported as it is said.
+    unset = f"unset -v {' '.join(environ)}\n"
+    exports = [f"export {name}={shlex.quote(value)}\n" for name, value in environ.items()]
+    return "".join((f"set -- {words}\n(\n", first, unset, *exports, 'exec "$@"\n)\n'))
+
+
 def parse_lines(text: str, where: str) -> Mapping[str, str]:
     """K=V, one or several a line; ``export`` before them, quotes, backslashes, comments and empty lines are
     as in a shell, but nothing is expanded and a value ends with its line. Raises UsageError naming the line.

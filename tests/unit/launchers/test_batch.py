@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from busbw_testing.golden import is_golden
 from busbw.cli.main import main
 from busbw.errors import SiteError, UsageError
 from busbw.launchers import batch
-from busbw.launchers.engine import Handle, Job, JobState, Output, Phase, Work
+from busbw.launchers.engine import Handle, Job, JobState, Output, Phase, Unanswered, Work
 from busbw.settings.launch import LaunchSettings
 
 GOLDEN = Path(__file__).parent / "golden" / "batch"
@@ -136,6 +137,11 @@ elif words[1] == "submit-job":
     if os.environ.get("AWS_REFUSES"):
         sys.exit("An error occurred (ClientException): JobQueue queue not found.")
     answer = {{"jobId": "aa-bb"}}
+    if os.environ.get("AWS_SILENT"):
+        sys.exit("Read timeout on endpoint URL")
+elif words[1] == "list-jobs":
+    is_known = value("--filters").endswith(os.environ.get("AWS_KNOWS", "none"))
+    answer = {{"jobSummaryList": [{{"jobId": "cc-dd"}}] if is_known else []}}
 elif words[1] == "terminate-job" and os.environ.get("AWS_KEEPS"):
     sys.exit("An error occurred (AccessDeniedException): not authorized")
 elif words[1] == "describe-jobs":
@@ -228,6 +234,19 @@ def test_without_aws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(SiteError, match="no AWS Batch here: aws was not found"):
         batch.submit(batch.request(job(), {}), tmp_path)
+
+
+def test_a_submission_without_an_answer_is_found_by_its_name(
+    aws: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_SILENT", "yes")
+    with pytest.raises(Unanswered) as told:
+        submit(aws / "run")
+    handle = told.value.handle
+    assert batch.find(handle) is None
+    monkeypatch.setenv("AWS_KNOWS", handle.name)
+    assert batch.find(handle) == replace(handle, id="cc-dd")
+    assert "deregister" not in (aws / "calls").read_text()  # the job may need it
 
 
 def test_a_cancel_that_aws_does_not_take_is_an_error(aws: Path, monkeypatch: pytest.MonkeyPatch) -> None:

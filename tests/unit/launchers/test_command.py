@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from busbw.launchers import pbs
-from busbw.launchers.command import HOSTS, NAMES, NUMBER, entered, host_list, prepending
+from busbw.launchers import batch, command, kubernetes_manifest, pbs, topology_kubernetes
+from busbw.launchers.command import HOSTS, NAMES, NUMBER, entered, host_list, path_apart, prepending
 
 # The command, and a process of its own, read the file twice.
 READ = """
@@ -37,11 +38,11 @@ def test_a_command_reads_its_hosts(opened: tuple[int, ...], tmp_path: Path) -> N
     """Descriptors that a launcher left open for the command stay as they are."""
     (tmp_path / "own").write_text("mine")
     opens = " ".join(f"{number}<{tmp_path}/own" for number in opened)
-    command = entered((sys.executable, "-c", READ, *map(str, opened)))
+    words = entered((sys.executable, "-c", READ, *map(str, opened)))
     hosts = host_list({"other": 8, "10.0.0.2": 4})
     here = os.uname().nodename
     lines = run(
-        ("sh", "-c", f'exec "$@" {opens}', "sh", *command),
+        ("sh", "-c", f'exec "$@" {opens}', "sh", *words),
         **{HOSTS: hosts, NAMES: f"other,{here}", "TMPDIR": str(tmp_path)},
     )
     assert lines[:4] == ["True", "2 1 other 29500 []", "other slots=8", "10.0.0.2 slots=4"]
@@ -90,3 +91,29 @@ def test_hosts_of_a_pbs_node_file(tmp_path: Path) -> None:
         check=True,
     )
     assert done.stdout == b"b:3,a:1 b\n"
+
+
+def test_what_makes_the_host_file_finds_its_programs_and_touches_nothing_of_the_command(
+    tmp_path: Path,
+) -> None:
+    """Whatever the user's variables are called; and the command's PATH is the user's."""
+    path, others = path_apart(
+        {"PATH": "/nope", "file": "f", "name": "n", "here": "h", "found": "w", "free": "r"}
+    )
+    show = (
+        "import os; print(*(os.environ[name] for name in ('PATH', 'file', 'name', 'here', 'found', 'free')))"
+    )
+    given = {HOSTS: "a:1,b:1", "TMPDIR": str(tmp_path)}
+    assert run(entered((*path, sys.executable, "-c", show)), **given, **others) == ["/nope f n h w r"]
+    assert path_apart({"A": "b"}) == ((), {"A": "b"})
+
+
+@pytest.mark.parametrize(
+    "text", [command._ENTER, batch._NODE, kubernetes_manifest._SPREAD, topology_kubernetes._SCRIPT]
+)
+def test_text_that_runs_with_the_users_variables_calls_its_own_apart(text: str) -> None:
+    """In a container, and in the words of a rank, they are there: an assignment would change one."""
+    names = re.findall(r"\b([a-z]\w*)=|\b(?:for|read -r) (\w+)", text)
+    own = {first or second for first, second in names} - {"slots"}  # what sed writes
+    assert own
+    assert all(name.startswith("busbw_") for name in own), own

@@ -344,3 +344,28 @@ def test_hosts_that_do_not_answer_are_named(command: tuple[str, ...], said: str)
     assert caught.value.message.startswith(said)
     assert caught.value.host == "h1"
     assert caught.value.hint
+
+
+def busbw(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """A whole job over the bundled MPICH, on this machine."""
+    return subprocess.run(
+        (sys.executable, "-m", "busbw", *words),
+        env={**os.environ, "BUSBW_HOME": str(home)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+ON = ("--on", "hosts", "--hosts", "localhost:2", "--mpi", "mpich")
+
+
+def test_a_path_hides_no_program_of_the_launcher(tmp_path: Path) -> None:
+    done = busbw(tmp_path, "exec", *ON, "--env", "PATH=/nope", "--", "/bin/sh", "-c", 'echo "$PATH"')
+    assert (done.returncode, done.stdout.splitlines()) == (0, ["/nope", "/nope"]), done.stderr
+
+
+def test_a_launcher_that_refuses_its_words_is_quoted(tmp_path: Path) -> None:
+    done = busbw(tmp_path, "run", "all_reduce", "-e", "8", *ON, "--mpirun-args=-bogus")
+    assert done.returncode == 4, done.stderr
+    assert "hint: its last words: unrecognized argument bogus" in done.stderr

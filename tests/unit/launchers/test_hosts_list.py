@@ -107,3 +107,9 @@ def test_counts_that_disagree_are_refused() -> None:
     with pytest.raises(UsageError, match="--ranks 2, but --ranks-per-node 4 makes 8 on 2 nodes") as refused:
         distribute((Place("a", 1), Place("b", 1)), 2, 4, 1)
     assert refused.value.hint
+
+
+def test_a_mark_that_an_editor_began_the_file_with_is_none_of_a_host(tmp_path: Path) -> None:
+    file = tmp_path / "hosts"
+    file.write_bytes(b"\xef\xbb\xbfa slots = 2\r\nb\r\n")
+    assert read_places(LaunchSettings(on="hosts", hostfile=file)) == (Place("a", 2), Place("b"))

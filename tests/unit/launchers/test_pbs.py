@@ -62,6 +62,30 @@ def test_it_is_a_script_that_bash_understands(name: str) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_a_variable_of_the_ranks_is_none_of_the_scripts(tmp_path: Path) -> None:
+    """Whatever it is called; the script is executed with a stand-in for mpiexec."""
+    (tmp_path / "mpiexec").write_text('#!/bin/sh\nenv -0 >"${0%/*}/ranks"\nexec "$@"\n')
+    (tmp_path / "mpiexec").chmod(0o755)
+    for folder in ("request", "log"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "nodes").write_text("h1\n")
+    (tmp_path / "request/ticket").write_text(RUN_ID)
+    names = ("run_folder", "job", "log", "code", "PBS_NODEFILE", "BUSBW_ROOT", "RANDOM")
+    made = job(str(tmp_path), environ={**dict.fromkeys(names, "mine"), "PATH": "/nope"}, set=())
+    (text,) = pbs.request(made, FACTS).files.values()
+    given = {
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "PBS_JOBID": "7.x",
+        "PBS_NODEFILE": f"{tmp_path}/nodes",
+    }
+    subprocess.run(["bash", "-s"], input=text, env=given, text=True, check=False)
+    assert slurm_script.END_MARK in (tmp_path / "log/pbs-7.out").read_text()
+    seen = dict(item.split("=", 1) for item in (tmp_path / "ranks").read_text().split("\0") if item)
+    assert {name: seen[name] for name in names} == dict.fromkeys(names, "mine")
+    assert "/usr/bin/env PATH=/nope /env/bin/python" in text
+    assert seen["PATH"] == given["PATH"]
+
+
 @pytest.mark.parametrize(
     "settings",
     [

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import subprocess
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,7 +19,8 @@ from hypothesis import strategies as st
 from busbw.errors import BusbwError, SiteError, UsageError
 from busbw.launchers import slurm
 from busbw.launchers.engine import Job, Work
-from busbw.launchers.slurm_script import mpi_plugin, render, shape
+from busbw.launchers.slurm_script import END_MARK, mpi_plugin, render, shape
+from busbw.launchers.variables import _OURS
 from busbw.settings.launch import LaunchSettings
 
 GOLDEN = Path(__file__).parent / "golden" / "slurm"
@@ -232,9 +235,65 @@ def test_a_slurm_that_could_not_be_asked_is_guessed_at() -> None:
 
 
 def test_a_path_of_the_user_s_is_the_ranks_alone() -> None:
-    """The job script, which has to find srun and to remove files at its end, keeps the node's."""
-    (text,) = slurm.request(job(environ={"PATH": "/no pe", "A": "b"}), FACTS).files.values()
-    assert "PATH='/no pe' \"$(type -P srun)\" --label" in text
-    assert "export PATH" not in text
-    (text,) = slurm.request(job(environ={"PATH": "/p"}, image="i"), FACTS).files.values()
-    assert "env PATH=/p " in text
+    """The job script, srun and what makes the host file on a node find their programs by the node's."""
+    (text,) = slurm.request(job(environ={"PATH": "/no pe"}), FACTS).files.values()
+    assert "\nsrun --label " in text
+    assert text.endswith(
+        "\\\n  /usr/bin/env 'PATH=/no pe' /env/bin/python -m busbw run all_reduce --format=jsonl"
+        " --deliver=/runs/R\n"
+    )
+    command = replace(job(environ={"PATH": "/p"}, image="i"), work=COMMAND)
+    (text,) = slurm.request(command, FACTS).files.values()
+    assert text.endswith(" busbw-command /usr/bin/env PATH=/p train --lr 'a b'\n")
+    (text,) = slurm.request(job(environ={"PATH": "/p"}, bring=True), FACTS).files.values()
+    assert '\n  /usr/bin/env PATH="$brought/bin":/p "$brought/bin/python" -m busbw' in text
+
+
+# A stand-in: what it was told, and the variables that it would give to the ranks.
+SRUN = """#!/bin/sh
+case " $* " in *" --label "*) env -0 >"${0%/*}/ranks" ;; *) env -0 >>"${0%/*}/steps" ;; esac
+"""
+
+
+@pytest.mark.parametrize(
+    "settings", [{"topology": "yes"}, {"topology": "yes", "bring": True}, {"image": "i"}]
+)
+def test_a_variable_of_the_ranks_is_none_of_the_scripts(tmp_path: Path, settings: dict[str, Any]) -> None:
+    """Whatever it is called: each name that the script itself uses is given to the ranks, with a file's path
+    as its value, and the script does what it did without.
+    """
+    facts = {**FACTS, **TOPOLOGY} if settings.pop("topology", "") else FACTS
+    victim, places = tmp_path / "victim", tmp_path / "bin"
+    for folder in (places, tmp_path / "run/request", tmp_path / "run/log"):
+        folder.mkdir(parents=True)
+    victim.write_text("kept")
+    programs = {"srun": SRUN, "sbcast": "#!/bin/sh\n", "scontrol": "#!/bin/sh\nprintf '%s\\n' h1 h2 h3\n"}
+    for name, program in programs.items():
+        (places / name).write_text(program)
+        (places / name).chmod(0o755)
+    plain = replace(job(nodes="3", **settings), folder=str(tmp_path / "run"))
+    (tmp_path / "run/request/ticket").write_text(plain.run_id)
+    text = slurm.request(plain, facts).files[slurm.SCRIPT]
+    names = {name for name in re.findall(r"\b([A-Za-z_]\w*)\+?=", text) if name not in _OURS}
+    names |= {"i", "n", "node", "PATH", "NCCL_DEBUG", "RANDOM"}
+    assert {"job", "log", "run_folder"} <= names
+    environ = dict.fromkeys(sorted(names), str(victim))
+    script = slurm.request(replace(plain, environ=environ), facts).files[slurm.SCRIPT]
+    given = {
+        "PATH": f"{places}:{os.environ['PATH']}",
+        "SLURM_JOB_ID": str(os.getpid()),
+        "SLURM_JOB_NODELIST": "h",
+    }
+    done = subprocess.run(
+        ["bash", "-s"], input=script, env=given, text=True, check=False, capture_output=True
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    output = (tmp_path / f"run/log/slurm-{os.getpid()}.out").read_text()
+    assert output == f"{END_MARK}0\n"
+    assert victim.read_text() == "kept"
+    assert not list(Path("/tmp").glob(f"{plain.name}-{os.getpid()}*"))
+    seen = dict(item.split("=", 1) for item in (places / "ranks").read_text().split("\0") if item)
+    assert {name: seen.get(name) for name in names - {"PATH"}} == dict.fromkeys(names - {"PATH"}, str(victim))
+    if settings.get("bring"):
+        steps = (places / "steps").read_text()
+        assert str(victim) not in steps
