@@ -130,7 +130,7 @@ def test_a_plugin_that_one_host_lacks(cluster: Any, tmp_path: Path) -> None:
 
 def test_deep_runs_on_all_hosts(cluster: Any) -> None:
     front = cluster.run("preflight", "--backend", "mpi", "-e", "64K", "--deep", *ON)
-    assert "# note     copies to the next rank: median" in front.out
+    assert "# note     copies to the next rank between hosts: median" in front.out
     (absent,) = [line for line in front.out.splitlines() if "ib_write_bw is not installed" in line]
     assert "h1, h2, h3, h4" in absent
 

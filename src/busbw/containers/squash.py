@@ -29,10 +29,12 @@ _NO_TAG: Final = ("", "latest")
 
 
 def enroot_uri(reference: str) -> str:
-    """A reference to a registry's image, as enroot takes it. Raises UsageError where it has no version."""
+    """A reference to a registry's image, as enroot takes it; enroot's own form, REGISTRY#IMAGE:TAG, is kept.
+    Raises UsageError where it has no version.
+    """
     plain = reference.removeprefix("docker://")
-    registry, slash, rest = plain.partition("/")
-    is_host = slash and ("." in registry or ":" in registry or registry == "localhost")
+    registry, mark, rest = plain.partition("#" if "#" in plain else "/")
+    is_host = mark and (mark == "#" or "." in registry or ":" in registry or registry == "localhost")
     if _version(rest if is_host else plain) in _NO_TAG:
         raise UsageError(
             f"{reference} has no version, and squash files are kept by it", hint="name one: IMAGE:TAG"

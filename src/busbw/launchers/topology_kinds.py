@@ -141,8 +141,8 @@ def _read_nodes(document: Document) -> Found:
     places, names = {}, []
     for node in document["items"]:
         name, labels = node["metadata"]["name"], node["metadata"].get("labels") or {}
-        switches = tuple(labels[label] for label in SWITCH_LABELS if label in labels)
-        domain = next((labels[label] for label in DOMAIN_LABELS if label in labels), "")
+        switches = tuple(filter(None, map(labels.get, SWITCH_LABELS)))
+        domain = next(filter(None, map(labels.get, DOMAIN_LABELS)), "")
         places[name] = Place(switches, domain)
         addresses = [one["address"] for one in (node.get("status") or {}).get("addresses", ())]
         # aws:///us-west-2a/i-0123456789abcdef0

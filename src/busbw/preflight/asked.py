@@ -12,15 +12,15 @@ from typing import Final
 
 from busbw.model.finding import Finding, Severity, strictly, worst_first
 from busbw.preflight import asked_network
-from busbw.preflight.nccl_log import NcclUse
+from busbw.preflight.nccl_log import OF_A_NIC, NcclUse
 from busbw.preflight.used import Used, about, said
 
 
 @dataclass(frozen=True)
 class Feature:
     """``word`` is that of --expect-use. ``asks`` are variables, and whether a value of theirs switches it on;
-    ``used`` says whether it is in use, None where the log does not tell. ``beyond_host``: it means nothing on
-    one host.
+    ``used`` says whether it is in use, None where the log does not tell; ``in_part`` whether that is so of a
+    part only, and should not be. ``beyond_host``: it means nothing on one host.
     """
 
     word: str
@@ -28,6 +28,7 @@ class Feature:
     asks: tuple[tuple[str, Callable[[str], bool]], ...]
     used: Callable[[NcclUse], bool | None]
     reason: Callable[[NcclUse], str] = lambda use: ""
+    in_part: Callable[[NcclUse], bool] = lambda use: False
     beyond_host: bool = False
     hint: str = "look at NCCL_DEBUG=INFO for the reason, or do not ask for it"
 
@@ -43,10 +44,19 @@ def _said(use: NcclUse, value: bool | None) -> bool | None:
     return value
 
 
+_GDRDMA: Final = "/GDRDMA"
+
+
 def _gdr(use: NcclUse) -> bool | None:
     if not any(kind.startswith("NET/") for kind in use.between):
         return None
-    return any(kind.endswith("/GDRDMA") for kind in use.between)
+    return any(kind.endswith(_GDRDMA) for kind in use.between)
+
+
+def _gdr_in_part(use: NcclUse) -> bool:
+    """Sending may do without it on purpose (NCCL_NET_GDR_READ): only where a NIC is said to lack it."""
+    without = any(kind.startswith("NET/") and not kind.endswith(_GDRDMA) for kind in use.between)
+    return without and bool(_gdr(use)) and use.gdr_reason.startswith(OF_A_NIC)
 
 
 FEATURES: Final = (
@@ -60,6 +70,7 @@ FEATURES: Final = (
         ),
         _gdr,
         lambda use: use.gdr_reason,
+        _gdr_in_part,
         beyond_host=True,
         hint="load nvidia_peermem, or look how far GPU and NIC are apart (nvidia-smi topo -m)",
     ),
@@ -136,6 +147,17 @@ def _unused(used: Used, feature: Feature, *, expected: bool) -> Iterator[Finding
             f" {feature.name}",
             lacking,
             evidence=said(used, lacking, lambda _, use: (feature.reason(use),)),
+            hint=feature.hint,
+        )
+    partly = used.ranks(lambda at, use: feature.in_part(use) and bool(expected or _asking(used, feature, at)))
+    if partly:
+        yield about(
+            used,
+            Severity.WARNING,
+            f"{_asking(used, feature, partly[0]) or f'{feature.word}=1'} is asked for, and NCCL uses"
+            f" {feature.name} on a part of the paths only,",
+            partly,
+            evidence=said(used, partly, lambda _, use: (feature.reason(use),)),
             hint=feature.hint,
         )
 
@@ -215,6 +237,45 @@ def unheard(used: Used) -> Iterator[Finding]:
         )
 
 
+_HEARD_HINT: Final = "leave NCCL_DEBUG, NCCL_DEBUG_FILE and NCCL_DEBUG_SUBSYS unset, or do not expect it"
+
+
+def expected(used: Used) -> Iterator[Finding]:
+    """Of all that is expected NCCL's log says whether it is so."""
+    words: dict[tuple[int, ...], list[str]] = {}
+    for word, is_told in _TOLD.items():
+        value = used.gathered.wants(word)
+        silent = tuple(at for at, use in enumerate(used.uses) if value and not is_told(used, use))
+        if silent:
+            words.setdefault(silent, []).append(f"{word}={value}")
+    for ranks, names in words.items():
+        claim = (
+            f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} expected, and NCCL's log does not tell"
+        )
+        yield about(used, Severity.WARNING, claim, ranks, hint=_HEARD_HINT)
+
+
+def _tells_feature(feature: Feature, used: Used, use: NcclUse) -> bool:
+    if feature.beyond_host and used.is_one_host:
+        return True
+    is_known = feature.used(use) is not None or (feature.word == "gdr" and _needs_no_network(used, use))
+    return use.heard and is_known
+
+
+def _needs_no_network(used: Used, use: NcclUse) -> bool:
+    """A rank whose connections stay inside its host, beside others that leave it, or that go over NVLink."""
+    leaves = any(other.between for other in used.uses)
+    return bool(use.between) or (bool(use.inside) and leaves)
+
+
+_TOLD: Final[Mapping[str, Callable[[Used, NcclUse], bool]]] = {
+    "net": lambda used, use: bool(use.network),
+    "provider": lambda used, use: bool(use.provider or asked_network.is_without_libfabric(use)),
+    "tuner": lambda used, use: use.heard and (bool(use.tuner) or _has_no_tuner(use)),
+    **{feature.word: partial(_tells_feature, feature) for feature in FEATURES},
+}
+
+
 def warnings(used: Used) -> Iterator[Finding]:
     """NCCL warns of nothing."""
     ranks = used.ranks(lambda at, use: bool(use.warnings))
@@ -232,6 +293,7 @@ CHECKS: Final[Mapping[str, Callable[[Used], Iterator[Finding]]]] = {
     "features-used": features,
     "tuner-used": tuner,
     "unheard": unheard,
+    "expected": expected,
     "nccl-warnings": warnings,
 }
 

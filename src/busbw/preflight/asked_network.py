@@ -8,8 +8,8 @@ from functools import partial
 from typing import Final
 
 from busbw.model.finding import Finding, Severity
-from busbw.preflight.environment import CONFIG
 from busbw.preflight.facts import NodeFacts
+from busbw.preflight.meant import SLOW_PROVIDERS, cores, means_sockets, names_a_fabric, setting_of_a_fabric
 from busbw.preflight.nccl_log import NcclUse
 from busbw.preflight.network import fabric
 from busbw.preflight.odd import difference, few, split
@@ -34,8 +34,6 @@ _HINTS: Final = {
     "socket": "unset NCCL_NET_PLUGIN, or look which network the plugin prefers",
 }
 _OWN_NETWORKS: Final = ("ib", "socket")
-# libfabric's providers that copy through the kernel's sockets, or that reach no other host.
-_SLOW_PROVIDERS: Final = ("tcp", "sockets", "udp", "net", "shm")
 
 
 def is_network(network: str, wanted: str) -> bool:
@@ -94,19 +92,13 @@ def _is_other_network(used: Used, name: str, rank: int, use: NcclUse) -> bool:
     if name == "provider":
         return not is_network(network_, "ofi")
     if name in ("FI_PROVIDER", "OFI_NCCL_PROTOCOL"):  # they may be meant for MPI beside NCCL over InfiniBand
-        is_fabric = name != "FI_PROVIDER" or _names_a_fabric(value)
+        is_fabric = name != "FI_PROVIDER" or names_a_fabric(value)
         return is_fabric and network_ == "socket" and _is_fallen(used, rank)
     if value == "none" or network_ not in _OWN_NETWORKS:
         return False
     # Loaded is not used: NCCL leaves a plugin that finds no device. One may have the name of NCCL's own.
     named = used.of("NCCL_NET", rank).lower() in _OWN_NETWORKS
     return not named and network_ not in (name.lower() for name in use.plugins)
-
-
-def _names_a_fabric(providers: str) -> bool:
-    """Whether all of FI_PROVIDER's are of one: no sockets among them, and none only left out."""
-    named = _cores(providers)
-    return bool(named) and not providers.startswith("^") and named.isdisjoint(_SLOW_PROVIDERS)
 
 
 def _is_fallen(used: Used, rank: int) -> bool:
@@ -141,19 +133,19 @@ def provider(used: Used) -> Iterator[Finding]:
             return
 
 
-def _cores(text: str) -> set[str]:
-    """``tcp;ofi_rxm`` is the utility provider ofi_rxm over tcp; lists have commas."""
-    return set(filter(None, re.split(r"[;,\s]+", text.lower())))
-
-
 def _providers(use: NcclUse) -> set[str]:
     """Those in use: a plugin may choose one, and NCCL another network after all."""
-    return _cores(use.provider) if not use.network or is_network(use.network, "ofi") else set()
+    return cores(use.provider) if not is_without_libfabric(use) else set()
+
+
+def is_without_libfabric(use: NcclUse) -> bool:
+    """Whether NCCL is known to use another network, which has no provider."""
+    return bool(use.network) and not is_network(use.network, "ofi")
 
 
 def _is_other_provider(wanted: str, use: NcclUse) -> bool:
     """Whether none of ``wanted`` is in use; ``^`` excludes those that follow, as libfabric reads it."""
-    named, there = _cores(wanted.removeprefix("^")), _providers(use)
+    named, there = cores(wanted.removeprefix("^")), _providers(use)
     if not named or not there:
         return False
     return bool(named & there) if wanted.startswith("^") else not named & there
@@ -170,11 +162,7 @@ def _falls_back(used: Used, rank: int, use: NcclUse) -> bool:
 
 
 def _is_slow(use: NcclUse) -> bool:
-    return not _providers(use).isdisjoint(_SLOW_PROVIDERS)
-
-
-# Settings of networks that are faster than sockets. Some images and modules set them everywhere.
-_SETTINGS: Final = re.compile(r"(NCCL_IB|OFI_NCCL|FI_EFA|FI_CXI|FI_OPX|FI_PSM[23]|FI_VERBS)_\w+")
+    return not _providers(use).isdisjoint(SLOW_PROVIDERS)
 
 
 def sockets(used: Used) -> Iterator[Finding]:
@@ -200,10 +188,7 @@ def sockets(used: Used) -> Iterator[Finding]:
 
 
 def _setting_of_a_fabric(used: Used, rank: int) -> str:
-    """The first, with its value; empty where there is none."""
-    environ = used.gathered.ranks[rank].environ
-    names = (name.removeprefix(CONFIG) for name in environ)
-    return next((f"{name}={used.of(name, rank)}" for name in names if _SETTINGS.fullmatch(name)), "")
+    return setting_of_a_fabric(used.gathered.ranks[rank].environ)
 
 
 def _by_sockets(use: NcclUse) -> bool:
@@ -221,7 +206,7 @@ def _active_ports(node: NodeFacts) -> int:
 def _asks_for_sockets(used: Used, rank: int) -> bool:
     if used.uses[rank].network != "Socket":  # libfabric's: named, or already said to be wrong
         return bool(used.of("FI_PROVIDER", rank)) or _falls_back(used, rank, used.uses[rank])
-    return used.of("NCCL_NET", rank).lower() == "socket" or used.of("NCCL_IB_DISABLE", rank) == "1"
+    return means_sockets(used.gathered.ranks[rank].environ)
 
 
 def one_network(used: Used) -> Iterator[Finding]:

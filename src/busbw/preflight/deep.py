@@ -20,15 +20,21 @@ _LEAST_OF_RATE: Final = 0.8
 
 
 NEXT_RANK: Final = "to the next rank"
+# Links of one host, of hosts that share an NVLink domain, and of others are not of one speed.
+_SAME_DOMAIN: Final = f"{NEXT_RANK} between hosts of an NVLink domain"
+_BETWEEN: Final = f"{NEXT_RANK} between hosts"
 _HINTS: Final[Mapping[str, str]] = {
     NEXT_RANK: "look at the link between them, and at what else runs there",
+    _SAME_DOMAIN: "look at the links of both hosts, and at what else runs there",
+    _BETWEEN: "look at the NICs of both hosts, and at what else runs there",
 }
 
 
 @dataclass(frozen=True)
 class DeepFacts:
     """One rank's: ``copies`` by kind in GB/s, ``left_out`` why there are none of a kind; ``tools`` on the
-    first rank of a host; ``port_gb_per_s`` of the ports that ib_write_bw used.
+    first rank of a host; ``port_gb_per_s`` of the ports that ib_write_bw used; ``domain`` is the NVLink
+    domain of its GPU over several hosts, empty where there is none.
     """
 
     rank: int
@@ -37,6 +43,7 @@ class DeepFacts:
     left_out: tuple[str, ...] = ()
     tools: tuple[ToolReport, ...] = ()
     port_gb_per_s: Mapping[str, float] = field(default_factory=dict)
+    domain: str = ""
 
 
 def encode_deep(facts: DeepFacts) -> bytes:
@@ -55,9 +62,12 @@ def decode_deep(data: bytes) -> DeepFacts:
 
 
 def copies(ranks: tuple[DeepFacts, ...]) -> Iterator[Finding]:
-    """No rank copies clearly slower than the others."""
-    for kind in dict.fromkeys(kind for rank in ranks for kind in rank.copies):
-        rates = {at: rank.copies[kind] for at, rank in enumerate(ranks) if kind in rank.copies}
+    """No rank copies clearly slower than the others over links of that kind."""
+    by_kind: dict[str, dict[int, float]] = {}
+    for at, rank in enumerate(ranks):
+        for kind, rate in rank.copies.items():
+            by_kind.setdefault(_over(ranks, at) if kind == NEXT_RANK else kind, {})[at] = rate
+    for kind, rates in by_kind.items():
         usual = statistics.median(rates.values())
         spread = f"{min(rates.values()):.1f} to {max(rates.values()):.1f} GB/s over {len(rates)} ranks"
         yield Finding(Severity.INFO, f"copies {kind}: median {usual:.1f} GB/s", spread)
@@ -74,6 +84,17 @@ def copies(ranks: tuple[DeepFacts, ...]) -> Iterator[Finding]:
                 )
 
 
+def _over(ranks: tuple[DeepFacts, ...], at: int) -> str:
+    """What a rank's copy to the next goes over: it ends when what the rank before sends has come, too, so the
+    farther of the two counts.
+    """
+    own = ranks[at]
+    beyond = [side for side in (ranks[at - 1], ranks[(at + 1) % len(ranks)]) if side.host != own.host]
+    if not beyond:
+        return NEXT_RANK
+    return _SAME_DOMAIN if own.domain and all(side.domain == own.domain for side in beyond) else _BETWEEN
+
+
 def left_out(ranks: tuple[DeepFacts, ...]) -> Iterator[Finding]:
     """Everything that belongs to --deep could be done."""
     for reason in dict.fromkeys(reason for rank in ranks for reason in rank.left_out):
@@ -81,6 +102,13 @@ def left_out(ranks: tuple[DeepFacts, ...]) -> Iterator[Finding]:
     for tool in dict.fromkeys(report.tool for rank in ranks for report in rank.tools if report.absent):
         hosts = [rank.host for rank in ranks if any(r.tool == tool and r.absent for r in rank.tools)]
         yield Finding(Severity.INFO, f"{tool} is not installed on {few(hosts)}: left out")
+    without: dict[tuple[str, str], list[str]] = {}
+    for rank in ranks:
+        for report in rank.tools:
+            if report.left_out:
+                without.setdefault((report.tool, report.left_out), []).append(rank.host)
+    for (tool, reason), hosts in without.items():
+        yield Finding(Severity.INFO, f"{tool} was left out on {few(hosts)}: {reason}")
 
 
 def tools(ranks: tuple[DeepFacts, ...]) -> Iterator[Finding]:
@@ -91,7 +119,7 @@ def tools(ranks: tuple[DeepFacts, ...]) -> Iterator[Finding]:
                 if words:
                     yield Finding(
                         severity
-                        if report.tool == "dcgmi"
+                        if report.tool == "dcgmi" and report.ran
                         else min(severity, Severity.WARNING, key=_ORDER.index),
                         f"{report.tool} on {rank.host}: {words[0]}",
                         "; ".join(words[1:]),
@@ -129,8 +157,33 @@ def rates_of_tools(ranks: tuple[DeepFacts, ...]) -> Iterator[Finding]:
                     hint=f"run {tool} there, and look at links, lanes and other jobs",
                     host=host,
                 )
+        yield from _below_their_median(ranks, tool, name)
     for rank in ranks:
         yield from _below_rate(rank)
+
+
+def _below_their_median(ranks: tuple[DeepFacts, ...], tool: str, name: str) -> Iterator[Finding]:
+    """One GPU of a host that is slower than the others: their median hides it. Where a host's GPUs have
+    unlike links, all hosts have the same least.
+    """
+    reports = {
+        rank.host: report
+        for rank in ranks
+        for report in rank.tools
+        if report.tool == tool and name in report.values
+    }
+    least = {host: report.least.get(name, report.values[name]) for host, report in reports.items()}
+    for host, value in least.items():
+        beside = reports[host].values[name]
+        usual = statistics.median(least.values()) if len(least) > 1 else beside
+        if value < _SLOW * min(beside, usual):
+            yield Finding(
+                Severity.WARNING,
+                f"{tool} {name} reaches {value:.1f} GB/s with one GPU of {host}, the median there is"
+                f" {beside:.1f}",
+                hint=f"run {tool} there, and look at the lanes and links of each GPU",
+                host=host,
+            )
 
 
 def _below_rate(rank: DeepFacts) -> Iterator[Finding]:

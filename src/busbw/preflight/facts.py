@@ -22,7 +22,7 @@ IMAGE: Final = "container image"
 @dataclass(frozen=True, slots=True)
 class NicFacts:
     """``kind`` is rdma (with the port in the name, mlx5_0:1), cxi or net. ``up`` is None where the kernel
-    does not say; widths are PCIe lanes, 0 where unknown.
+    does not say; widths are PCIe lanes, 0 where unknown. ``efa``: an rdma device of EFA, without RC.
     """
 
     name: str
@@ -33,6 +33,7 @@ class NicFacts:
     pci: str = ""
     lanes: int = 0
     most_lanes: int = 0
+    efa: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,6 +85,8 @@ _PATH: Final = re.compile(
 )
 _COLLNET_PATH: Final = re.compile(r"CollNet \d+/\d+ : \d+ \[(?:send|receive)\] via COLLNET/")
 _NO_GDR: Final = re.compile(r"(GPU Direct RDMA Disabled for (?:GPU \S+ / )?HCA .+?)\s*$")
+# Of the NIC itself. That a GPU is far from one is also said of pairs that carry nothing.
+OF_A_NIC: Final = "GPU Direct RDMA Disabled for HCA "
 _NO_COLLNET: Final = re.compile(
     r"(Communicator has \d+ nodes which is less than CollNet node threshold \d+"
     r"|Cannot initialize CollNet|CollNet is not supported or fails to initialize"
@@ -158,6 +160,12 @@ def _no_collnet(match: re.Match[str], found: _Found) -> None:
     found.words["collnet"], found.words["collnet_reason"] = False, match[1]
 
 
+def _no_gdr(match: re.Match[str], found: _Found) -> None:
+    """What is said of a NIC, else of a GPU and a NIC."""
+    if not found.words.get("gdr_reason", "").startswith(OF_A_NIC):
+        found.words["gdr_reason"] = match[1][:_MOST_CHARACTERS]
+
+
 def _no_plugin(match: re.Match[str], found: _Found) -> None:
     """The first line with a reason, else the last of them."""
     if _NO_REASON.search(found.words.get("no_plugin", "No plugin found")):
@@ -182,7 +190,7 @@ _READERS: Final[tuple[tuple[re.Pattern[str], Reader], ...]] = (
     (_NOT_INITIALIZED, lambda match, found: found.add("failed", match[1])),
     (_NO_DEVICE, _text("no_device")),
     (_PROVIDER, _text("provider")),
-    (_NO_GDR, _text("gdr_reason")),
+    (_NO_GDR, _no_gdr),
     (_NO_COLLNET, _no_collnet),
     (_NVLS, _fact("nvls", lambda match: not match[1])),
     (_CHANNELS, _fact("nvls", lambda match: int(match[1]) > 0)),

@@ -14,8 +14,11 @@ from busbw.model.finding import Finding, Severity
 from busbw.preflight.environment import setting
 from busbw.preflight.facts import NicFacts, RankFacts
 from busbw.preflight.gathered import Gathered
+from busbw.preflight.meant import means_sockets
 from busbw.preflight.odd import few, split
 
+# UCX_NET_DEVICES=mlx5_[0-3]:1, as its configuration parser expands it (ucs/config/parser.c, since 1.22).
+_RANGE: Final = re.compile(r"([^][]*)\[(\d+)-(\d+)\]([^][]*)")
 # Interfaces that containers and virtual machines make: they come and go on a healthy host.
 _PLUMBING: Final = re.compile(
     r"(docker|br-|veth|cni|cali|flannel|virbr|cilium|lxc|tun|tap|dummy|kube|nerdctl|ifb|vnet)"
@@ -69,7 +72,7 @@ def _fewer_ports(gathered: Gathered) -> Iterator[Finding]:
                 Severity.ERROR,
                 f"{count} of {usual} fabric ports are active on {host}",
                 f"not active: {few(down)}" if down else "the kernel lists no other: a device is missing",
-                _LOOK_AT_PORT + "; --expect-use nics=0 if any number will do" * bool(said),
+                _LOOK_AT_PORT + "; --expect-use nics=0 if any number will do",
                 host=host,
             )
 
@@ -81,6 +84,7 @@ _NAMING: Final[Mapping[str, tuple[str, ...]]] = {
     "UCX_NET_DEVICES": ("rdma", "net"),
     "FI_TCP_IFACE": ("net",),
 }
+_MOST_DEVICES: Final = 64  # UCX keeps a bit for each
 _EXACT: Final = ("UCX_NET_DEVICES", "FI_TCP_IFACE")
 
 
@@ -101,10 +105,18 @@ def read_list(variable: str, value: str) -> NicList:
     """NCCL's lists hold prefixes, or exact names behind =; ^ excludes. An empty one is all there is."""
     bare = value.removeprefix("^")
     words = tuple(word.strip() for word in bare.removeprefix("=").split(",") if word.strip())
-    if variable == "UCX_NET_DEVICES" and "all" in words:
-        words = ()
+    if variable == "UCX_NET_DEVICES":
+        words = () if "all" in words else tuple(name for word in words for name in _expand(word))
     exactly = bare.startswith("=") or variable in _EXACT
     return NicList(words, exactly, excludes=value.startswith("^") or not words)
+
+
+def _expand(word: str) -> Iterator[str]:
+    found = _RANGE.fullmatch(word)
+    numbers = range(int(found[2]), int(found[3]) + 1) if found else ()
+    yield from (f"{found[1]}{number}{found[4]}" for number in numbers[:_MOST_DEVICES] if found)
+    if not numbers:
+        yield word
 
 
 def _names(word: str, nic: NicFacts, *, exactly: bool) -> bool:
@@ -144,9 +156,11 @@ def _list_of_fabric(gathered: Gathered, rank: RankFacts) -> NicList | None:
 def _means_sockets(gathered: Gathered, rank: RankFacts) -> bool:
     if gathered.wants("net") == "socket":
         return True
-    net = setting(rank.environ, "NCCL_NET").lower()
-    is_off = setting(rank.environ, "NCCL_IB_DISABLE") == "1" and not net and not rank.net_plugin
-    return gathered.uses_nccl and (net == "socket" or is_off)
+    if not gathered.uses_nccl or not means_sockets(rank.environ):
+        return False
+    # Without that name it is NCCL_IB_DISABLE=1, which leaves a plugin its devices.
+    is_named = bool(setting(rank.environ, "NCCL_NET"))
+    return is_named or not (rank.net_plugin or gathered.wants("net") or gathered.wants("provider"))
 
 
 def asked_for(gathered: Gathered) -> Iterator[Finding]:

@@ -201,6 +201,7 @@ def _nics(nics: Nics, sysfs: Path) -> Iterator[NicFacts]:
                 pci=device.pci,
                 lanes=lanes,
                 most_lanes=most_lanes,
+                efa=device.kind == "efa",
             )
     for cxi in nics.cxi:
         lanes, most_lanes = _lanes(cxi.pci, sysfs)

@@ -22,21 +22,31 @@ _ROW: Final = re.compile(r"^\s*\d+\s+\d+\s+[\d.]+\s+([\d.]+)\s+[\d.]+\s*$", re.M
 @dataclass(frozen=True)
 class ToolReport:
     """One tool on one host. ``problems`` are its own words; ``remarks`` likewise, of what does no harm;
-    ``values`` by name, GB/s. ``absent``: it is not installed.
+    ``values`` by name, GB/s, and of those that are medians over a host's GPUs the ``least``. ``absent``: it
+    is not installed; ``left_out``: why it could not be asked, which says nothing of the hardware; not
+    ``ran``: it gave no result, and ``problems`` say why.
     """
 
     tool: str
     absent: bool = False
+    left_out: str = ""
+    ran: bool = True
     problems: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     values: Mapping[str, float] = field(default_factory=dict)
+    least: Mapping[str, float] = field(default_factory=dict)
+
+
+# dcgmi asks a service, nv-hostengine, which many hosts have installed and not started (dcgmi's
+# Command.cpp, and DCGM's error string of DCGM_ST_CONNECTION_NOT_VALID).
+_NO_ENGINE: Final = re.compile(
+    r"unable to (establish a connection|connect to (the )?host ?engine)", re.IGNORECASE
+)
 
 
 def read_dcgmi(text: str) -> ToolReport:
     """``dcgmi diag -r 1 -j``. Its tests that failed; that persistence mode is off is a remark."""
     found = _json(text)
-    if found is None:
-        return ToolReport("dcgmi", problems=(_last_line(text),))
     problems: list[str] = []
     remarks: list[str] = []
     tests = 0
@@ -53,7 +63,9 @@ def read_dcgmi(text: str) -> ToolReport:
             mild = status.startswith("warn") or words.startswith("Persistence Mode")
             (remarks if mild else problems).append(said)
     if not tests:
-        problems.append(_last_line(text) or "it has run no test")
+        if _NO_ENGINE.search(text):
+            return ToolReport("dcgmi", left_out="no host engine answers (nv-hostengine)", ran=False)
+        return ToolReport("dcgmi", problems=(_last_line(text),), ran=False)
     return ToolReport(
         "dcgmi", problems=tuple(problems[:_MOST_PROBLEMS]), remarks=tuple(remarks[:_MOST_PROBLEMS])
     )
@@ -86,13 +98,16 @@ def _entity(result: Mapping[str, Any]) -> str:
 
 
 def read_nvbandwidth(text: str) -> ToolReport:
-    """``nvbandwidth -j``: the median of each test's matrix, in GB/s, and tests that ended in an error."""
+    """``nvbandwidth -j``: the median of each test's matrix, in GB/s, and its least where that is another;
+    tests that ended in an error.
+    """
     found = _json(text)
     root = found.get("nvbandwidth") if isinstance(found, dict) else None
     if not isinstance(root, dict):
         return ToolReport("nvbandwidth", problems=(_last_line(text),))
     problems = [str(root["error"])[:_MOST_CHARACTERS]] if root.get("error") else []
-    values = {}
+    values: dict[str, float] = {}
+    least: dict[str, float] = {}
     for test in root.get("testcases") or ():
         name, status = str(test.get("name", "")), str(test.get("status", ""))
         numbers = [number for row in test.get("bandwidth_matrix") or () for number in map(_number, row or ())]
@@ -101,7 +116,9 @@ def read_nvbandwidth(text: str) -> ToolReport:
             problems.append(f"{name}: {test.get('error', status)}"[:_MOST_CHARACTERS])
         elif known and "latency" not in name:
             values[name] = statistics.median(known)
-    return ToolReport("nvbandwidth", problems=tuple(problems[:_MOST_PROBLEMS]), values=values)
+            if min(known) < values[name]:
+                least[name] = min(known)
+    return ToolReport("nvbandwidth", problems=tuple(problems[:_MOST_PROBLEMS]), values=values, least=least)
 
 
 def read_ib_write_bw(text: str, name: str) -> ToolReport:

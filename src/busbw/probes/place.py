@@ -48,15 +48,15 @@ def read_place(
         vendor=vendor,
         product=read_text(dmi / "product_name"),
         instance=tag if vendor == _EC2 and _INSTANCE.match(tag) else "",
-        nvlink_domain=_nvlink_domain(gpu_uuid, nvml_library) if gpu_uuid else "",
+        nvlink_domain=nvlink_domain(gpu_uuid, nvml_library),
         image=image_name(image_file),
         **{name: environ.get(variable, "") for name, variable in variables.items()},
     )
 
 
-def _nvlink_domain(gpu_uuid: str, library: str) -> str:
+def nvlink_domain(gpu_uuid: str, library: str = LIBRARY) -> str:
     """As Kubernetes nodes are labelled (nvidia.com/gpu.clique); empty where the GPU is in none."""
-    nvml = open_nvml(library)
+    nvml = open_nvml(library) if gpu_uuid else None
     if nvml is None:
         return ""
     try:

@@ -38,7 +38,8 @@ class PreflightSettings:
             negative="",
             show_default=False,
             group=PREFLIGHT,
-            help="What NCCL must be seen to use, else the run ends: net=ofi (ib, socket, NAME),"
+            help="What NCCL must use: the run ends where it does not, and warns where its log does not tell"
+            " (with --strict that ends it too): net=ofi (ib, socket, NAME),"
             " provider=efa (cxi, verbs, of libfabric), gdr=1,"
             " collnet=1, nvls=1, mnnvl=1, gdrcopy=1, tuner=NAME; gpus=1, so that no CPU memory is measured"
             " in their place; nics=8, active fabric ports on each host (0: any number; with --backend mpi"

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from busbw.errors import BusbwError
 from busbw.model.case import Case
@@ -18,10 +18,12 @@ from busbw.model.finding import Finding
 from busbw.preflight.deep import NEXT_RANK, DeepFacts, decode_deep, encode_deep, judge_deep
 from busbw.preflight.read import read_node
 from busbw.preflight.tools import ToolReport, read_dcgmi, read_ib_write_bw, read_nvbandwidth
+from busbw.probes.place import nvlink_domain
 
 if TYPE_CHECKING:
     from busbw.backends.base import Backend
     from busbw.model.plan import Plan
+    from busbw.preflight.facts import NicFacts
     from busbw.world.base import World
 
 _BETWEEN_BYTES: Final = 64 << 20
@@ -64,7 +66,8 @@ def examine(
     reports = [_run(tool) for tool in _TOOLS] if first == world.rank else []
     rates: dict[str, float] = {}
     reports += _between_hosts(world, rates)
-    facts = DeepFacts(world.rank, me.host, found, tuple(reasons), tuple(reports), rates)
+    domain = nvlink_domain(backend.identity.device_uuid)
+    facts = DeepFacts(world.rank, me.host, found, tuple(reasons), tuple(reports), rates, domain)
 
     def judge(parts: list[bytes]) -> tuple[Finding, ...]:
         return judge_deep(tuple(decode_deep(part) for part in parts), strict=plan.preflight.strict)
@@ -141,11 +144,7 @@ def _between_hosts(world: World, rates: dict[str, float]) -> list[ToolReport]:
     first_of = {member.host: member.rank for member in reversed(world.members)}
     leads = first_of[me.host] == world.rank
     installed = leads and shutil.which("ib_write_bw") is not None
-    ports = {
-        nic.name.partition(":")[0]: (nic.rate_gbit_per_s or 0.0) / 8
-        for nic in (read_node().nics if installed else ())
-        if nic.kind == "rdma" and nic.up
-    }
+    ports = _testable(read_node().nics) if installed else {}
     told = world.gather(json.dumps([installed, list(ports)]).encode())
     everyone = world.broadcast(None if told is None else b"[" + b",".join(told) + b"]")
     answers = json.loads(everyone)
@@ -167,7 +166,31 @@ def _between_hosts(world: World, rates: dict[str, float]) -> list[ToolReport]:
         _end(server)
     if leads and not installed and len(hosts) > 1:
         reports.append(ToolReport("ib_write_bw", absent=True))
+    elif leads and len(hosts) > 1 and not shared and (reason := _untested(hosts, place, answers, first_of)):
+        reports.append(ToolReport("ib_write_bw", left_out=reason, ran=False))
     return reports
+
+
+def _testable(nics: Sequence[NicFacts]) -> dict[str, float]:
+    """Devices that ib_write_bw can use, with their rates in GB/s: it connects by RC, which EFA lacks."""
+    return {
+        nic.name.partition(":")[0]: (nic.rate_gbit_per_s or 0.0) / 8
+        for nic in nics
+        if nic.kind == "rdma" and nic.up and not nic.efa
+    }
+
+
+def _untested(hosts: Sequence[str], place: int, answers: list[Any], first_of: Mapping[str, int]) -> str:
+    """Why a host with ib_write_bw was not tested; empty where its pair's other host says that it has none."""
+    if place ^ 1 >= len(hosts):
+        return "hosts are tested in pairs, and their number is odd"
+    other = hosts[place ^ 1]
+    has_tool, _ = answers[first_of[other]]
+    return (
+        f"{other}, the other of its pair, has no active device of the same name that can RC"
+        if has_tool
+        else ""
+    )
 
 
 def _words(device: str, number: int) -> tuple[str, ...]:

@@ -146,6 +146,8 @@ def test_folders_that_will_not_do(enroot: Path) -> None:
         ("localhost:5000/busbw:1", "docker://localhost:5000#busbw:1"),
         ("nvidia/cuda:13.0.2-base", "docker://nvidia/cuda:13.0.2-base"),
         ("debian:12", "docker://debian:12"),
+        ("docker://nvcr.io#nvidia/pytorch:25.01-py3", "docker://nvcr.io#nvidia/pytorch:25.01-py3"),
+        ("docker://localhost:5000#busbw:1", "docker://localhost:5000#busbw:1"),
         ("ghcr.io/me/busbw@sha256:ab", "docker://ghcr.io#me/busbw@sha256:ab"),
     ],
 )
@@ -154,7 +156,8 @@ def test_references_as_enroot_takes_them(reference: str, uri: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "reference", ["debian/x", "ghcr.io/me/busbw", "localhost:5000/busbw", "debian:latest"]
+    "reference",
+    ["debian/x", "ghcr.io/me/busbw", "nvcr.io#nvidia/pytorch", "localhost:5000/busbw", "debian:latest"],
 )
 def test_no_version_no_file(reference: str) -> None:
     with pytest.raises(UsageError, match="has no version"):

@@ -86,6 +86,17 @@ def test_places_have_all_layers_from_the_top() -> None:
     assert domain.domain.endswith(".1")
 
 
+def test_labels_without_a_value_hide_no_others() -> None:
+    labels = {
+        "topology.kubernetes.io/zone": "",
+        "network.topology.nvidia.com/leaf": "leaf1",
+        "nvidia.com/gpu.clique": "",
+        "ds.coreweave.com/nvlink.domain": "rack7",
+    }
+    nodes = {"items": [{"metadata": {"name": "g1", "labels": labels}}]}
+    assert read([("nodes.json", json.dumps(nodes))]).find(("g1",)) == Place(("leaf1",), "rack7")
+
+
 def test_a_host_is_found_by_what_it_says_of_itself() -> None:
     found = order(
         topology("aws.json"), [("a", "i-00000000000000004"), ("b", "node-b", "i-00000000000000002")]

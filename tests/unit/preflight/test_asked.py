@@ -37,6 +37,7 @@ def judged(ranks: Ranks) -> Callable[..., list[Finding]]:
         environ: dict[str, str] | None = None,
         expects: tuple[str, ...] = (),
         hosts: int = 2,
+        strict: bool = False,
         **changed: Any,
     ) -> list[Finding]:
         everybody = tuple(range(hosts * 2))
@@ -44,7 +45,7 @@ def judged(ranks: Ranks) -> Callable[..., list[Finding]]:
         if changed:
             all_ranks = tuple(replace(rank, **changed) for rank in all_ranks)
         said = uses if isinstance(uses, list) else [uses] * len(all_ranks)
-        asked = Preflight("run", expects=expects)
+        asked = Preflight("run", strict=strict, expects=expects)
         return list(judge_use(Used(Gathered(all_ranks, "nccl", asked), tuple(said))))
 
     return judge
@@ -160,7 +161,9 @@ def test_what_the_users_log_leaves_out_is_not_judged(judged: Any, parts: str) ->
     }
     told = tuple(name for name in subsystems(parts) if name != "TUNING")
     words = ("net=ib", "collnet=1", "mnnvl=1", "gdrcopy=1", "gdr=1", "nvls=1")
-    finding = only(judged(read_use(lines, told=told), environ, words))
+    expected, finding = judged(read_use(lines, told=told), environ, words)
+    assert (expected.check, expected.severity) == ("expected", WARNING)
+    assert ("net=ib" in expected.claim) is (parts == "COLL")
     assert (finding.check, finding.severity) == ("unheard", INFO)
     assert finding.claim == "not all that NCCL uses was observed: its log has no lines of INIT on all ranks"
     assert finding.evidence == f"NCCL_DEBUG_SUBSYS={parts}"
@@ -228,7 +231,8 @@ def test_no_silent_fallback_of_hosts_without_a_port(
     assert [finding.check for finding in others] == ["sockets"] * (len(environ) > 1 or "OFI" in asked)
     if not expects:
         assert judged(use, {**environ, "NCCL_NET": "Socket"}, node=NodeFacts()) == []
-        assert judged(use, {**environ, "NCCL_IB_DISABLE": "1"}, node=NodeFacts()) == []
+        # That turns NCCL's own verbs off, and no plugin.
+        assert judged(use, {**environ, "NCCL_IB_DISABLE": "1"}, node=NodeFacts()) == [first, *others]
         assert judged(use, environ, ("net=socket",), node=NodeFacts()) == []
         assert judged(use, environ, hosts=1, node=NodeFacts()) == []
         assert judged(GOOD, environ) == []  # they may be MPI's
@@ -283,6 +287,13 @@ def test_sockets_that_somebody_asked_for_are_none(
     judged: Any, environ: dict[str, str], expects: tuple[str, ...]
 ) -> None:
     assert judged(NcclUse(heard=True, network="Socket"), environ, expects) == []
+
+
+def test_settings_of_verbs_that_are_off_ask_for_nothing(judged: Any) -> None:
+    use = NcclUse(heard=True, network="Socket")
+    assert judged(use, {"NCCL_IB_DISABLE": "1", "NCCL_IB_GID_INDEX": "3"}) == []
+    finding = only(judged(use, {"NCCL_IB_DISABLE": "1", "FI_EFA_USE_DEVICE_RDMA": "1"}, node=NodeFacts()))
+    assert finding.claim == "NCCL uses sockets, though FI_EFA_USE_DEVICE_RDMA=1 is set, on all ranks"
 
 
 def test_one_rank_that_fell_back_is_named(judged: Any) -> None:
@@ -421,6 +432,55 @@ def test_a_plugin_that_loads_and_does_not_initialize_is_no_network(judged: Any) 
 def test_what_was_not_heard_is_said_and_not_judged(judged: Any) -> None:
     finding = only(judged([GOOD, GOOD, GOOD, NcclUse()], {"NCCL_NET": "IB", "NCCL_NVLS_ENABLE": "1"}))
     assert (finding.check, finding.severity, finding.rank) == ("unheard", INFO, 3)
+
+
+EXPECTS = ("net=ofi", "provider=efa", "nvls=1", "gdr=1", "mnnvl=1", "collnet=1", "gdrcopy=1", "tuner=1")
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_what_is_expected_and_was_not_heard(judged: Any, strict: bool) -> None:
+    (finding, note) = judged(NcclUse(), expects=EXPECTS, strict=strict)
+    assert (finding.check, finding.severity) == ("expected", ERROR if strict else WARNING)
+    assert all(word in finding.claim for word in EXPECTS)
+    assert finding.claim.endswith(" are expected, and NCCL's log does not tell on all ranks")
+    assert (note.check, note.severity) == ("unheard", INFO)
+    assert [each.check for each in judged(NcclUse())] == ["unheard"]
+
+
+def test_what_is_expected_and_of_which_the_log_is_silent(judged: Any) -> None:
+    finding = only(judged(NcclUse(heard=True), expects=("net=ofi", "provider=efa", "nvls=1", "gdr=1")))
+    assert (finding.check, finding.severity) == ("expected", WARNING)
+    assert finding.claim.startswith("net=ofi, provider=efa, gdr=1, nvls=1 are expected")
+    silent = replace(OFI, provider="")
+    assert only(judged(silent, expects=("net=ofi", "provider=efa"))).claim == (
+        "provider=efa is expected, and NCCL's log does not tell on all ranks"
+    )
+    assert only(judged([OFI, OFI, OFI, silent], expects=("provider=efa",))).rank == 3
+
+
+def test_what_has_no_path_to_tell_of(judged: Any) -> None:
+    """A rank inside its host, a rack whose hosts are joined by NVLink, one host."""
+    inner = replace(GOOD, between={})
+    assert judged([GOOD, inner, inner, GOOD], expects=("gdr=1",)) == []
+    assert judged(replace(GOOD, between={"P2P": 8}, mnnvl=True), expects=("gdr=1", "mnnvl=1")) == []
+    assert judged(inner, expects=("gdr=1", "collnet=1"), hosts=1) == []
+    assert only(judged(inner, expects=("gdr=1",))).check == "expected"
+
+
+def test_gpudirect_that_a_nic_lacks(judged: Any) -> None:
+    paths = {"NET/IB/GDRDMA": 4, "NET/IB": 4}
+    lines = ["GPU Direct RDMA Disabled for HCA 5 'mlx5_5'", "GPU Direct RDMA Disabled for GPU 0 / HCA 1 (x)"]
+    use = replace(GOOD, between=paths, gdr_reason=read_use([HEAD + line for line in lines]).gdr_reason)
+    finding = only(judged(use, expects=("gdr=1",)))
+    assert (finding.check, finding.severity) == ("features-used", WARNING)
+    assert finding.claim == (
+        "gdr=1 is asked for, and NCCL uses GPUDirect RDMA on a part of the paths only, on all ranks"
+    )
+    assert finding.evidence == f"NCCL says: {lines[0]}"
+    assert only(judged(use, {"NCCL_NET_GDR_LEVEL": "PHB"})).claim.startswith("NCCL_NET_GDR_LEVEL=PHB ")
+    assert judged(use) == []
+    far = read_use([HEAD + lines[1]]).gdr_reason  # said of pairs that carry nothing, too
+    assert judged(replace(use, gdr_reason=far), expects=("gdr=1",)) == []
 
 
 def test_nccls_own_warnings_are_kept(judged: Any) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from busbw.model.finding import Finding, Severity
 from busbw.preflight.deep import DeepFacts, decode_deep, encode_deep, judge_deep
-from busbw.preflight.tools import ToolReport
+from busbw.preflight.tools import ToolReport, read_dcgmi
 
 ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
 
@@ -97,6 +97,85 @@ def test_links_that_are_all_slow_are_seen_by_their_rate(
     assert said[0] == "ib_write_bw mlx5_0 reaches 24.0 GB/s on h1, where the port's rate is 50.0"
 
 
+def ring(hosts: int, per_host: int, between: float, domains: int = 0) -> tuple[DeepFacts, ...]:
+    """NVLink inside hosts, and from each host to the next what is given; ``domains`` hosts share one."""
+    edge = (0, per_host - 1)
+    return tuple(
+        DeepFacts(
+            rank,
+            f"h{rank // per_host + 1}",
+            {"to the next rank": between if rank % per_host in edge else 330.0},
+            domain=f"rack{rank // per_host // domains}" if domains else "",
+        )
+        for rank in range(hosts * per_host)
+    )
+
+
+@pytest.mark.parametrize(("hosts", "per_host"), [(1, 8), (2, 8), (4, 8), (2, 2), (4, 1)])
+def test_links_inside_hosts_and_between_them_are_judged_apart(hosts: int, per_host: int) -> None:
+    facts = ring(hosts, per_host, 48.0 if hosts > 1 else 330.0)
+    findings = judge_deep(facts, strict=True)
+    assert bad(findings) == []
+    claims = [finding.claim for finding in findings]
+    assert ("copies to the next rank: median 330.0 GB/s" in claims) is (per_host > 2)
+    assert ("copies to the next rank between hosts: median 48.0 GB/s" in claims) is (hosts > 1)
+
+
+def test_hosts_of_one_nvlink_domain_are_judged_apart_from_others() -> None:
+    facts = list(ring(4, 4, 330.0, domains=2))
+    for at in (0, 7, 8, 15):  # the racks' ends
+        facts[at] = replace(facts[at], copies={"to the next rank": 48.0})
+    assert bad(judge_deep(tuple(facts), strict=True)) == []
+
+
+def test_a_slow_link_of_each_kind_is_named() -> None:
+    facts = list(ring(4, 8, 48.0))
+    facts[3] = replace(facts[3], copies={"to the next rank": 160.0})
+    facts[8] = replace(facts[8], copies={"to the next rank": 12.0})
+    findings = judge_deep(tuple(facts), strict=False)
+    assert bad(findings) == [
+        "rank 8 (h2) copies to the next rank between hosts with 12.0 GB/s, the median is 48.0",
+        "rank 3 (h1) copies to the next rank with 160.0 GB/s, the median is 330.0",
+    ]
+    assert "NICs" in findings[0].hint
+
+
+def test_a_tool_that_could_not_be_asked_is_a_note(eight: tuple[DeepFacts, ...]) -> None:
+    reports = (
+        read_dcgmi("Error: unable to establish a connection to the specified host: localhost"),
+        ToolReport("ib_write_bw", left_out="their number is odd", ran=False),
+    )
+    ranks = tuple(replace(rank, tools=reports if rank.rank % 4 == 0 else ()) for rank in eight)
+    findings = judge_deep(ranks, strict=True)
+    assert bad(findings) == []
+    claims = [finding.claim for finding in findings]
+    assert "dcgmi was left out on h1, h2: no host engine answers (nv-hostengine)" in claims
+    assert "ib_write_bw was left out on h1, h2: their number is odd" in claims
+
+
+def test_a_diagnostic_without_a_result_is_a_warning(eight: tuple[DeepFacts, ...]) -> None:
+    ranks = (replace(eight[0], tools=(read_dcgmi("dcgmi did not end within 180 s"),)), *eight[1:])
+    (finding, *_) = judge_deep(ranks, strict=False)
+    assert (finding.severity, finding.claim) == (WARNING, "dcgmi on h1: dcgmi did not end within 180 s")
+
+
+@pytest.mark.parametrize("hosts", [1, 2, 4])
+def test_one_slow_gpu_of_a_host(hosts: int) -> None:
+    name = "host_to_device_memcpy_ce"
+    well = ToolReport("nvbandwidth", values={name: 55.0}, least={name: 54.0})
+    ill = replace(well, least={name: 12.0})
+    facts = [DeepFacts(at, f"h{at + 1}", tools=(well if at else ill,)) for at in range(hosts)]
+    assert bad(judge_deep(tuple(facts), strict=False)) == [
+        f"nvbandwidth {name} reaches 12.0 GB/s with one GPU of h1, the median there is 55.0"
+    ]
+    unlike = replace(well, least={name: 20.0})  # on all hosts: such are their links
+    assert bad(judge_deep(tuple(replace(each, tools=(unlike,)) for each in facts * 2), strict=False)) == (
+        []
+        if hosts > 1
+        else [f"nvbandwidth {name} reaches 20.0 GB/s with one GPU of h1, the median there is 55.0"]
+    )
+
+
 def test_facts_travel_whole(four_hosts: Callable[..., tuple[DeepFacts, ...]]) -> None:
-    facts = replace(four_hosts(49.0)[0], copies={"a": 1.5}, left_out=("b",))
+    facts = replace(four_hosts(49.0)[0], copies={"a": 1.5}, left_out=("b",), domain="c.1")
     assert decode_deep(encode_deep(facts)) == facts

@@ -87,6 +87,7 @@ def test_a_fabric_device_is_missing(ranks: Ranks, found: Found, parts: Any) -> N
     finding = only(found(with_nic(ranks, parts, 4, 1)))
     assert finding.claim == "1 of 2 fabric ports are active on h3"
     assert "a device is missing" in finding.evidence
+    assert "--expect-use nics=0" in finding.hint
 
 
 def test_an_interface_is_down_that_is_up_elsewhere(ranks: Ranks, found: Found, parts: Any) -> None:
@@ -120,6 +121,12 @@ def test_what_is_down_everywhere_or_comes_and_goes_is_none_of_our_business(
             "NCCL_SOCKET_IFNAME names eth3 on h1, and eth3 is down there",
         ),
         ({"UCX_NET_DEVICES": "mlx5_7:1"}, "UCX_NET_DEVICES names mlx5_7:1, which h1 does not have"),
+        # UCX compares names: ranges of numbers are all it expands.
+        ({"UCX_NET_DEVICES": "mlx5_*:1"}, "UCX_NET_DEVICES names mlx5_*:1, which h1 does not have"),
+        (
+            {"UCX_NET_DEVICES": "mlx5_[7-8]:1"},
+            "UCX_NET_DEVICES names mlx5_7:1, mlx5_8:1, which h1 does not have",
+        ),
         ({"FI_TCP_IFACE": "hsn0"}, "FI_TCP_IFACE names hsn0, which h1 does not have"),
     ],
 )
@@ -149,6 +156,8 @@ def test_the_loopback_interface_joins_no_hosts(ranks: Ranks, found: Found) -> No
         {"NCCL_SOCKET_IFNAME": "lo"},
         {"UCX_NET_DEVICES": "all"},
         {"UCX_NET_DEVICES": "mlx5_0:1,eth0"},
+        {"UCX_NET_DEVICES": "mlx5_0"},
+        {"UCX_NET_DEVICES": "mlx5_[0-1]:1,eth[0-0]"},
     ],
 )
 def test_nics_that_are_there_or_left_out(ranks: Ranks, found: Found, environ: dict[str, str]) -> None:
@@ -272,7 +281,14 @@ def test_infiniband_that_is_switched_off_has_no_ports(ranks: Ranks, found: Found
     """A plugin has devices of its own, which that variable does not concern."""
     spoiled = hosts_with(ranks, parts, [fabric_of()] * 3 + [fabric_of(down=(8,))], {"NCCL_IB_DISABLE": "1"})
     assert only(found(spoiled)).check == "nics-up"
-    assert found(tuple(replace(rank, net_plugin="") for rank in spoiled)) == []
+    plain = tuple(replace(rank, net_plugin="") for rank in spoiled)
+    assert found(plain) == []
+    for name, value in (("FI_PROVIDER", "efa"), ("OFI_NCCL_PROTOCOL", "RDMA"), ("NCCL_NET_PLUGIN", "ofi")):
+        asking = tuple(replace(rank, environ={**rank.environ, name: value}) for rank in plain)
+        assert "nics-up" in [finding.check for finding in found(asking)]
+    assert "nics-up" in [
+        finding.check for finding in found(plain, asked=Preflight("run", expects=("net=ofi",)))
+    ]
 
 
 def test_ports_that_only_one_rank_of_a_host_uses_count(ranks: Ranks, found: Found, parts: Any) -> None:

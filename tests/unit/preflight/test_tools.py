@@ -44,11 +44,33 @@ def test_persistence_mode_is_a_remark() -> None:
     assert report.remarks == ("PCIe entity 0: Persistence Mode: it is off",)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "Error: unable to establish a connection\n", "{broken", '{"version": "4"}']
-)
+@pytest.mark.parametrize("text", ["", "{broken", '{"version": "4"}', "dcgmi did not end within 180 s"])
 def test_a_diagnostic_that_did_not_run_is_a_problem(text: str) -> None:
-    assert read_dcgmi(text).problems
+    report = read_dcgmi(text)
+    assert report.problems
+    assert not report.ran
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Error: unable to establish a connection to the specified host: localhost\n",
+        "Error: Unable to connect to host engine. Host engine connection invalid/disconnected.\n",
+        '{"DCGM Diagnostic": {"runtime_error": "Unable to connect to host engine."}}',
+    ],
+)
+def test_a_service_that_does_not_run_is_no_failure(text: str) -> None:
+    report = read_dcgmi(text)
+    assert report.problems == ()
+    assert report.left_out == "no host engine answers (nv-hostengine)"
+
+
+def test_one_gpu_that_the_median_hides() -> None:
+    matrix = [["12.0", *["55.0"] * 7]]
+    case = {"name": "host_to_device_memcpy_ce", "status": "Passed", "bandwidth_matrix": matrix}
+    report = read_nvbandwidth(json.dumps({"nvbandwidth": {"testcases": [case]}}))
+    assert report.values == {"host_to_device_memcpy_ce": 55.0}
+    assert report.least == {"host_to_device_memcpy_ce": 12.0}
 
 
 def test_bandwidths_of_nvbandwidth() -> None:
