@@ -38,7 +38,10 @@ def table(expectation: Expectation) -> Iterator[str]:
         yield _row(case)
     yield from _limits(expectation)
     counts = {answer: expectation.count(answer) for answer in Answer}
-    yield "# " + ", ".join(f"{count} {answer}" for answer, count in counts.items() if count)
+    words = [f"{count} {answer}" for answer, count in counts.items() if count]
+    if failures := expectation.arm.failures:
+        words.append(f"{len(failures)} {Answer.FAILED} before its first case")
+    yield "# " + ", ".join(words)
 
 
 def _heading(expectation: Expectation) -> Iterator[str]:
