@@ -118,7 +118,17 @@ def each_once(given: Given) -> Given:
     without rows are alike without being copies (tests that failed in one way), and so may be those of several
     tests or setups.
     """
+    return each_once_in_all((given,))[0]
+
+
+def each_once_in_all(several: Sequence[Given]) -> tuple[Given, ...]:
+    """The same of several that are counted together."""
     seen: dict[tuple[object, ...], str] = {}
+    return tuple(_unseen(given, seen) for given in several)
+
+
+def _unseen(given: Given, seen: dict[tuple[object, ...], str]) -> Given:
+    """Without what was ``seen``, to which the rest is added."""
     kept: list[tuple[RunRecord, Path | None]] = []
     for record, folder in zip(given.records, given.folders, strict=True):
         source = record.source

@@ -504,6 +504,18 @@ def test_a_log_that_is_there_twice_is_one_launch(tmp_path: Path, capsys: pytest.
     assert err.count("again: one launch") == 2
     assert main(["compare", f"A={log},{copy}", "--scaling", "--format", "json"]) == 0
     assert {row["runs"] for row in json.loads(capsys.readouterr().out)["rows"]} == {1}
+    for words, runs in (((log, copy), {1}), ((log, other, copy), {2}), ((f"A={log}", f"B={copy}"), {1})):
+        assert main(["compare", *map(str, words), "--scaling", "--format", "json"]) == 0
+        out, err = capsys.readouterr()
+        assert {row["runs"] for row in json.loads(out)["rows"]} == runs
+        assert ("again: one launch" in err) == (words[-1] == copy)
+
+
+def test_a_series_that_is_named_twice_is_refused(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = str(in_series(home, (2, 4)))
+    for more in ((), ("--scaling",)):
+        assert main(["compare", folder, folder, *more]) == 2
+        assert "once more: its blocks count once" in capsys.readouterr().err
 
 
 def test_a_launch_timeout_of_0_is_none() -> None:
