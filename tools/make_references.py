@@ -216,7 +216,7 @@ def of_record(name: str, log: Log, row: dict[str, str], table: Table, record: Ru
         dtype=first.dtype,
         op=first.op,
         ranks_stated=int(stated[0]) if stated else None,
-        environment=log.environment,
+        environment=log.environment or None,
         printed=printed(table),
         sha256=record.source.sha256,
         note=row["note"] if log is not NCCOM else "",

@@ -325,20 +325,26 @@ def _impossible(series: Series) -> Iterator[str]:
             yield f"{place}.folder is {outcome.folder!r}"
 
 
+def read_each(folders: Sequence[Path]) -> list[tuple[Series, dict[str, RunRecord]]]:
+    """Several series. Raises UsageError for one that is named twice."""
+    found: list[tuple[Series, dict[str, RunRecord]]] = []
+    for series, records in map(read_series, folders):
+        if (same := next((each for each, _ in found if _is_one(each, series)), None)) is not None:
+            raise UsageError(
+                f"{series.folder} is the series {same.folder.name} once more: its blocks count once",
+                hint="name every series once",
+            )
+        found.append((series, records))
+    return found
+
+
 def read_all(folders_of_series: Sequence[Path]) -> tuple[Series, dict[str, RunRecord]]:
     """A series, or several of the same measurement as one with the blocks of all. Raises UsageError for one
     that is named twice, and for series that differ in anything but their blocks.
     """
-    first, *others = [read_series(folder) for folder in folders_of_series]
+    first, *others = read_each(folders_of_series)
     series, records = first
-    seen = [series]
     for more, more_records in others:
-        if (same := next((each for each in seen if _is_one(each, more)), None)) is not None:
-            raise UsageError(
-                f"{more.folder} is the series {same.folder.name} once more: its blocks count once",
-                hint="name every series once",
-            )
-        seen.append(more)
         _refuse_other(first, (more, more_records))
         before = len(series.order)
         outcomes = (

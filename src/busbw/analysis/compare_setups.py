@@ -239,41 +239,50 @@ def choices(comparison: Comparison) -> tuple[Choice, ...]:
     anywhere or that did not complete every launch wins nowhere. So the default; where it would be taken then,
     there is nobody to take.
     """
-    out = {arm.name for arm in (comparison.baseline, *comparison.candidates) if arm.wrong or arm.failures}
     by_case: dict[CaseKey, list[Row]] = defaultdict(list)
     for row in comparison.rows:
         by_case[row.key].append(row)
-    made: list[Choice] = []
+    made: list[Choice | None] = []
     for key, rows in sorted(by_case.items()):
-        if key not in comparison.baseline.cases:
+        last, one = made[-1] if made else None, _choice(comparison, key, rows)
+        if last is None or one is None or not _is_one_range(last, one):
+            made.append(one)  # None too: a range ends where there is nobody to take
             continue
-        faster = [
-            row
-            for row in rows
-            if row.verdict is Verdict.FASTER and row.time_ns is not None and row.arm not in out
-        ]
-        winner = min(faster, key=lambda row: row.time_ns or 0.0, default=None)
-        no_default = comparison.baseline.name in out or not comparison.baseline.cases[key].times_ns
-        if winner is None and no_default:
-            continue
-        name = winner.arm if winner is not None else comparison.baseline.name
-        speedup = (winner.speedup if winner is not None else None) or 1.0
-        kind = (key.collective, key.dtype, key.op, key.root, key.placement)
-        last = made[-1] if made else None
-        if (
-            last is not None
-            and last.setup == name
-            and kind == (last.operation, last.dtype, last.op, last.root, last.placement)
-        ):
-            made[-1] = replace(
-                last,
-                last_bytes=key.size_bytes,
-                least_speedup=min(last.least_speedup, speedup),
-                most_speedup=max(last.most_speedup, speedup),
-            )
-        else:
-            made.append(Choice(*kind, key.size_bytes, key.size_bytes, name, speedup, speedup))
-    return tuple(made)
+        made[-1] = replace(
+            last,
+            last_bytes=one.last_bytes,
+            least_speedup=min(last.least_speedup, one.least_speedup),
+            most_speedup=max(last.most_speedup, one.most_speedup),
+        )
+    return tuple(choice for choice in made if choice is not None)
+
+
+def _choice(comparison: Comparison, key: CaseKey, rows: Sequence[Row]) -> Choice | None:
+    """The setup to take for one case; None where there is nobody to take."""
+    baseline = comparison.baseline
+    out = {arm.name for arm in (baseline, *comparison.candidates) if arm.wrong or arm.failures}
+    faster = [
+        row
+        for row in rows
+        if row.verdict is Verdict.FASTER and row.time_ns is not None and row.arm not in out
+    ]
+    winner = min(faster, key=lambda row: row.time_ns or 0.0, default=None)
+    default = baseline.cases.get(key)
+    if winner is None and (baseline.name in out or default is None or not default.times_ns):
+        return None
+    name = winner.arm if winner is not None else baseline.name
+    speedup = (winner.speedup if winner is not None else None) or 1.0
+    kind = (key.collective, key.dtype, key.op, key.root, key.placement)
+    return Choice(*kind, key.size_bytes, key.size_bytes, name, speedup, speedup)
+
+
+def _is_one_range(last: Choice, one: Choice) -> bool:
+    """Whether two neighbours are of one curve and setup."""
+
+    def kind(choice: Choice) -> tuple[object, ...]:
+        return choice.operation, choice.dtype, choice.op, choice.root, choice.placement, choice.setup
+
+    return kind(last) == kind(one)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from typing import Final
 
 from busbw.analysis import compare_arms
 from busbw.analysis.compare_arms import Arm, CaseKey, make_arm
+from busbw.analysis.compare_notes import failures_of
 from busbw.analysis.gates import Bound, Gate
 from busbw.analysis.layout import Layout, layout_of
 from busbw.analysis.limits import Limit, limit
@@ -89,7 +90,8 @@ class Unlike:
 class Expectation:
     """A run against its references. ``fitting`` are the names of those that match, whatever their sizes;
     ``unmatched`` says why others do not: those that were asked for, else those of its operation, ranks, nodes
-    and device. ``notes`` say what was taken on trust, and what a log lacks.
+    and device. ``notes`` say what failed before it had a case, what was taken on trust, and what a log
+    lacks.
     """
 
     arm: Arm
@@ -153,6 +155,7 @@ def expect(
         matched.reasons if named else matched.near,
         tuple(reference.name for reference in matched.fitting),
         (
+            *failures_of(arm),
             *arm.lacking,
             *matched.notes,
             *notes(kind, used),

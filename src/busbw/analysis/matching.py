@@ -10,6 +10,7 @@ from typing import Final
 from busbw.analysis import compare_arms
 from busbw.analysis.compare_arms import Arm, CaseKey
 from busbw.analysis.pattern import EVENLY, joined
+from busbw.analysis.tuning import otherwise_tuned, tuning_of
 from busbw.model.record import RunRecord
 from busbw.references.reference import Reference
 
@@ -25,13 +26,14 @@ _SISTER: Final = "it was measured together with this log, so it is no second opi
 @dataclass(frozen=True)
 class Kind:
     """What a run was made with: by its record, or by the reference that it is a copy of (``known_as``).
-    ``nodes`` is 0 and texts are empty where nobody says it.
+    ``nodes`` is 0, texts are empty and ``tuning`` is None where nobody says it.
     """
 
     device: str
     nodes: int
     versions: str
     known_as: str = ""
+    tuning: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,7 @@ def match(
         reference.name: _own(records, reference)
         or apart[reference.name]
         or _other_cases(arm, reference)
+        or ("" if named else _tuned_otherwise(kind, reference))
         or (_SISTER if itself is not None and _is_sister(itself, reference) else "")
         or (other_version(kind.versions, reference) if same_version else "")
         for reference in references
@@ -78,7 +81,12 @@ def match(
 
 def kind_of(record: RunRecord, references: Sequence[Reference]) -> Kind:
     """What the record says; of a published log that is among the references, what is known of it."""
-    kind = Kind(compare_arms.device(record), compare_arms.nodes(record), compare_arms.version(record))
+    kind = Kind(
+        compare_arms.device(record),
+        compare_arms.nodes(record),
+        compare_arms.version(record),
+        tuning=tuning_of(record),
+    )
     own = record.source.sha256 if record.source is not None else ""
     known = next((reference for reference in references if own and reference.sha256 == own), None)
     if known is None:
@@ -88,6 +96,7 @@ def kind_of(record: RunRecord, references: Sequence[Reference]) -> Kind:
         kind.nodes or known.nodes,
         kind.versions or known.versions_text,
         known.name,
+        kind.tuning,
     )
 
 
@@ -100,6 +109,11 @@ def _own(records: Sequence[RunRecord], reference: Reference) -> str:
         elif reference.kind == "saved" and record.run_id in reference.source.split(", "):
             return "it is this very run"
     return ""
+
+
+def _tuned_otherwise(kind: Kind, reference: Reference) -> str:
+    """How a saved reference was tuned otherwise; others state some of their settings only, if any."""
+    return otherwise_tuned(reference.environment, kind.tuning) if reference.kind == "saved" else ""
 
 
 def _is_sister(itself: Reference, other: Reference) -> bool:
@@ -192,6 +206,8 @@ def notes(kind: Kind, used: Sequence[Reference]) -> list[str]:
         words = " and ".join(word for word in missing if word)
         if words:
             found.append(f"the run does not say {words}: taken from {reference.name}, as you named it")
+        if words := _tuned_otherwise(kind, reference):
+            found.append(f"{reference.name} was tuned otherwise, and you named it: {words}")
         if other_version(kind.versions, reference):
             versions = kind.versions or "not stated"
             found.append(f"versions: the run {versions}; {reference.name} {reference.versions_text}")

@@ -14,6 +14,7 @@ from busbw.analysis.observed import over_cycles
 from busbw.analysis.pattern import joined, where
 from busbw.analysis.rotation import rotated_bytes
 from busbw.analysis.timed import how_timed
+from busbw.analysis.tuning import tuning_of
 from busbw.errors import BusbwError, UsageError
 from busbw.model.collective import collective
 from busbw.model.record import RunRecord
@@ -68,6 +69,7 @@ def refuse_several_kinds(name: str, records: Sequence[RunRecord]) -> None:
         ("devices", {compare_arms.device(record) for record in records}),
         ("versions", {compare_arms.version(record) for record in records}),
         ("buffers", {compare_arms.buffers(record) for record in records}),
+        ("settings", {_tuned(record) for record in records}),
         ("ways of timing", {"; ".join(how_timed(record)) or "plain" for record in records}),
     ):
         if len(values) > 1:
@@ -75,6 +77,11 @@ def refuse_several_kinds(name: str, records: Sequence[RunRecord]) -> None:
             raise UsageError(
                 f"{name} is not one thing: its {what} are {told}", hint="save runs of one kind, one by one"
             )
+
+
+def _tuned(record: RunRecord) -> str:
+    tuning = tuning_of(record)
+    return "" if tuning is None else ", ".join(map("=".join, tuning.items())) or "no tuning variable"
 
 
 def what_is_lost(before: Sequence[Reference], made: Sequence[Reference]) -> str:
@@ -177,6 +184,7 @@ def _reference(
         source=", ".join(each.run_id for each in (record, *others)),
         sha256=" ".join(each.source.sha256 for each in (record, *others) if each.source is not None),
         definition=compare_arms.definition(record),
+        environment=tuning_of(record),
         timed="; ".join(how_timed(record)),
         rotated=((sys.maxsize, bytes_),) if (bytes_ := rotated_bytes((record, *others))) else (),
         points=tuple(points.values()),

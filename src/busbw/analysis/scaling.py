@@ -15,6 +15,7 @@ from busbw.analysis.distribution import case_times
 from busbw.analysis.matching import kind_of
 from busbw.analysis.observed import bandwidth_of
 from busbw.analysis.pattern import joined, where
+from busbw.analysis.tuning import tuning_of
 from busbw.model.record import RunRecord, RunStatus
 from busbw.model.result import CaseResult, Status
 from busbw.stats.percentile import percentile
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from busbw.references.reference import Reference
 
 PERCENTILES: Final = (50.0, 95.0, 99.0)
-# Variables that change what is timed (a job's own, such as its number, differ in every run).
-_TUNING: Final = ("NCCL_", "RCCL_", "FI_", "UCX_", "MPIR_CVAR_", "OMPI_MCA_", "SHARP_", "NVSHMEM_")
 # What a run that failed before its first case is a row of.
 NO_TIME: Final = "no time"
 NO_CASE: Final = CaseKey("any operation", "", "", -1, "", 0)
@@ -182,10 +181,8 @@ def scaling(
 
 def _means(record: RunRecord) -> Mapping[str, str]:
     """What a run was measured with: what its command set, and the path of its library."""
-    variables: Mapping[str, str] = record.environment.get("variables", {})
-    found = {name: value for name, value in variables.items() if name.startswith(_TUNING)}
     paths = {rank.library_path for rank in record.world.ranks} if record.world is not None else set()
-    return {**found, "library": ", ".join(sorted(filter(None, paths)))}
+    return {**(tuning_of(record) or {}), "library": ", ".join(sorted(filter(None, paths)))}
 
 
 def _differing(runs: Sequence[Mapping[str, str]]) -> str:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from busbw.analysis.ways import Ways
 from busbw.errors import UsageError
 
+Number = TypeVar("Number", int, float)
 _BITS: Final = 8.0
 _MBIT_PER_GB: Final = 8000.0  # NCCL's topology has Mb/s: GB/s = speed / 8000
 # What SM traffic leaves of NVLink's line rate, one link and direction in GB/s (NCCL, graph/topo.h).
 NVLINK_GB_PER_S: Final[Mapping[int, float]] = {80: 20.0, 90: 20.6, 100: 40.1}
 _P2P_OFF: Final = "NCCL_P2P_DISABLE"
+_TOPOLOGY_HINT: Final = "set NCCL_TOPO_DUMP_FILE in a run to get one"
 
 
 @dataclass(frozen=True)
@@ -136,16 +139,14 @@ def wires_from_topology(text: str, variables: Mapping[str, str] = MappingProxyTy
         # A file that the user's own NCCL wrote; entities are not used in it.
         system = ET.fromstring(text)
     except ET.ParseError as error:
-        raise UsageError(
-            f"not an XML file of NCCL's topology: {error}", hint="set NCCL_TOPO_DUMP_FILE in a run to get one"
-        ) from error
+        raise UsageError(f"not an XML file of NCCL's topology: {error}", hint=_TOPOLOGY_HINT) from error
     gpus = list(system.iter("gpu"))
     links = [
-        sum(int(link.get("count", "0")) for link in gpu.iter("nvlink"))
-        * NVLINK_GB_PER_S.get(_generation(int(gpu.get("sm", "0"))), 0.0)
+        sum(_number(link, "count", int) for link in gpu.iter("nvlink"))
+        * NVLINK_GB_PER_S.get(_generation(_number(gpu, "sm", int)), 0.0)
         for gpu in gpus
     ]
-    speeds = [float(net.get("speed", "0")) for net in system.iter("net")]
+    speeds = [_number(net, "speed", float) for net in system.iter("net")]
     # NCCL takes a missing or negative speed for 10 Gb/s; we take it for unknown.
     known = bool(speeds) and min(speeds) > 0
     return Wires(
@@ -155,6 +156,21 @@ def wires_from_topology(text: str, variables: Mapping[str, str] = MappingProxyTy
         source="NCCL's topology",
         rates="bandwidths that NCCL reckons with (of NVLink what it takes for usable, below the line rate)",
     )
+
+
+def _number(element: ET.Element, name: str, kind: type[Number]) -> Number:
+    """An attribute's value, 0 without one. Raises UsageError."""
+    text = element.get(name, "0")
+    try:
+        value = kind(text)
+    except ValueError:
+        value = None
+    if value is None or not math.isfinite(value):
+        raise UsageError(
+            f'not a file of NCCL\'s topology: {element.tag} has {name}="{text}", which is no number',
+            hint=_TOPOLOGY_HINT,
+        )
+    return value
 
 
 def _generation(sm: int) -> int:

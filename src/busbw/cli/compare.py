@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from busbw.analysis.compare import Comparison, Rule, Verdict, compare_all
 from busbw.analysis.compare_arms import Arm, lacking, make_arm, without_cases
 from busbw.analysis.scaling import Failed, Measured, Spread, over_launches, scaling, spreads
-from busbw.cli.compare_inputs import Tree, each_once, is_named, read_arm, read_trees, setup, setups_of
+from busbw.cli.compare_inputs import (
+    Given,
+    Tree,
+    each_once_in_all,
+    is_named,
+    read_arm,
+    read_trees,
+    setup,
+    setups_of,
+)
 from busbw.cli.samples import samples_and_digests
 from busbw.errors import ExitCode, UsageError
 from busbw.record.folder import environ_home, launch_folders
@@ -18,7 +28,7 @@ from busbw.record.read import read_record
 from busbw.reports import compare as report
 from busbw.reports import compare_scaling
 from busbw.settings.words import to_words
-from busbw.setup_series import is_series, read_series
+from busbw.setup_series import is_series, read_each
 from busbw.units import parse_fraction
 
 if TYPE_CHECKING:
@@ -192,9 +202,8 @@ def _show_scaling(words: tuple[str, ...], series: tuple[Path, ...], format_name:
     notes: list[str] = []
     if series:
         measured, failed = _of_series(series)
-    for word in () if series else words:
-        given = each_once(read_arm(word))
-        name, several = given.name if is_named(word) else "", len(setups_of(given)) > 1
+    for name, given in () if series else _curves(words):
+        several = len(setups_of(given)) > 1
         notes += [f"{given.name}: {text}" for text in lacking(given.records)]
         measured += [
             _measured(record, folder, f"{name} {setup(record)}".rstrip() if name and several else name)
@@ -210,11 +219,25 @@ def _show_scaling(words: tuple[str, ...], series: tuple[Path, ...], format_name:
     return ExitCode.OK
 
 
+def _curves(words: Sequence[str]) -> Iterator[tuple[str, Given]]:
+    """What each word means, with the name that it gives. Words of one name, or without one, are counted
+    together: what is in two of them is one launch.
+    """
+    by_name: dict[str, list[Given]] = defaultdict(list)
+    for word in words:
+        given = read_arm(word)
+        by_name[given.name if is_named(word) else ""].append(given)
+    for name, own in by_name.items():
+        for given in each_once_in_all(own):
+            yield name, given
+
+
 def _of_series(folders: Sequence[Path]) -> tuple[list[Measured], list[Failed]]:
-    """Every launch of series of setups: with a record, or failed before its ranks were there."""
+    """Every launch of series of setups: with a record, or failed before its ranks were there. Raises
+    UsageError for a series that is named twice.
+    """
     measured, failed = [], []
-    for folder in folders:
-        series, records = read_series(folder)
+    for folder, (series, records) in zip(folders, read_each(folders), strict=True):
         for outcome in series.outcomes:
             record = records.get(outcome.folder)
             if record is not None and (record.world is not None or not outcome.error):

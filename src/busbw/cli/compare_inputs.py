@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from busbw.analysis.compare_arms import nodes, version_label
+from busbw.analysis.compare_arms import NOT_STATED, nodes, version_label
 from busbw.errors import UsageError
 from busbw.model.record import RunRecord
 from busbw.record.folder import LAUNCHES, environ_home, find_run, is_started
@@ -35,7 +35,7 @@ class Given:
 
 @dataclass(frozen=True)
 class Tree:
-    """Arms of one number of nodes and version, or setup, where folders of logs have several; ``name`` says
+    """Arms of one number of nodes, and version or setup, where folders of logs have several; ``name`` says
     which.
     """
 
@@ -88,8 +88,10 @@ def _by_setup(arms: Sequence[Given]) -> tuple[Tree, ...]:
 def _split(given: Given) -> dict[tuple[str, int], Given]:
     """By setup and number of nodes."""
     found: dict[tuple[str, int], list[tuple[RunRecord, Path | None]]] = defaultdict(list)
-    for record, folder in zip(given.records, given.folders, strict=True):
-        found[setup(record), nodes(record)].append((record, folder))
+    for count in _node_counts(given.records):
+        for record, folder in zip(given.records, given.folders, strict=True):
+            if _is_on(count, record):
+                found[setup(record), count].append((record, folder))
     return {
         place: Given(given.name, tuple(record for record, _ in own), tuple(folder for _, folder in own))
         for place, own in found.items()
@@ -116,7 +118,17 @@ def each_once(given: Given) -> Given:
     without rows are alike without being copies (tests that failed in one way), and so may be those of several
     tests or setups.
     """
+    return each_once_in_all((given,))[0]
+
+
+def each_once_in_all(several: Sequence[Given]) -> tuple[Given, ...]:
+    """The same of several that are counted together."""
     seen: dict[tuple[object, ...], str] = {}
+    return tuple(_unseen(given, seen) for given in several)
+
+
+def _unseen(given: Given, seen: dict[tuple[object, ...], str]) -> Given:
+    """Without what was ``seen``, to which the rest is added."""
     kept: list[tuple[RunRecord, Path | None]] = []
     for record, folder in zip(given.records, given.folders, strict=True):
         source = record.source
@@ -253,24 +265,57 @@ def _log_name(reading: Reading, number: int) -> str:
 
 
 def _trees(folder: Path) -> tuple[Tree, ...]:
-    """The setups of a folder of logs, for each version and number of nodes."""
-    records = [record for record, _ in read_records(str(folder))]
-    places: dict[tuple[str, int], dict[str, list[RunRecord]]] = defaultdict(lambda: defaultdict(list))
-    for record in records:
-        places[version_label(record), nodes(record)][setup(record)].append(record)
+    """The setups of a folder of logs, section by section. A setup that is alone in one is told of."""
     trees = []
-    for (number, count), setups in sorted(places.items()):
-        if len(setups) < 2:
-            continue
-        words = [f"version {number}"] * bool(number) + [f"{count} nodes"] * bool(count)
+    for name, records in _sections([record for record, _ in read_records(str(folder))]):
+        setups: dict[str, list[RunRecord]] = defaultdict(list)
+        for record in records:
+            setups[setup(record)].append(record)
         arms = tuple(
-            each_once(Given(f"setup {name}" if name else "no setup", tuple(own), (None,) * len(own)))
-            for name, own in sorted(setups.items())
+            each_once(Given(f"setup {one}" if one else "no setup", tuple(own), (None,) * len(own)))
+            for one, own in sorted(setups.items())
         )
-        trees.append(Tree(", ".join(words), arms))
+        if len(arms) > 1:
+            trees.append(Tree(name, arms))
+        else:
+            words = f"{arms[0].name}{name and f' ({name})'}: its logs ({len(records)})"
+            print(f"warning: {words} are compared with nothing: no other setup is there", file=sys.stderr)
     if not trees:
         raise UsageError(
             f"the paths of the logs in {folder} name no two setups",
             hint="name the logs or folders to compare one by one: NAME=FILE,FILE NAME=FILE",
         )
     return tuple(trees)
+
+
+def _sections(records: Sequence[RunRecord]) -> Iterator[tuple[str, list[RunRecord]]]:
+    """Records that are compared with one another, by number of nodes and, where a setup was measured with
+    several versions, by version: a version that a setup alone has is a part of that setup. A log without rows
+    is in every section that it does not contradict.
+    """
+    for count in _node_counts(records):
+        here = [record for record in records if _is_on(count, record)]
+        known: dict[str, set[str]] = defaultdict(set)
+        for record in here:
+            known[setup(record)] |= {version_label(record)} - {""}
+        place = [f"{count} nodes"] * bool(count)
+        if all(len(own) < 2 for own in known.values()):
+            only = set[str]().union(*known.values())
+            words = [f"version {number}" for number in only] if len(only) == 1 else []
+            yield ", ".join([*words, *place]), here
+            continue
+        for number in sorted({version_label(each) for each in here if each.results or version_label(each)}):
+            own = [
+                each for each in here if version_label(each) in (number, "" if not each.results else number)
+            ]
+            yield ", ".join([f"version {number or NOT_STATED}", *place]), own
+
+
+def _node_counts(records: Sequence[RunRecord]) -> list[int]:
+    """Numbers of nodes, 0 for records that have rows and do not say it."""
+    return sorted({nodes(record) for record in records if record.results or nodes(record)}) or [0]
+
+
+def _is_on(count: int, record: RunRecord) -> bool:
+    """Whether the record is of so many nodes; one without rows may not say of how many."""
+    return nodes(record) in (count, 0 if not record.results else count)

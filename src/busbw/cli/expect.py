@@ -157,7 +157,8 @@ def _print(expectation: Expectation, gates: Sequence[tuple[str, Gate]], format_n
 
 
 def _code(expectation: Expectation, gates: Sequence[Gate]) -> ExitCode:
-    if expectation.count(Answer.BELOW) or expectation.count(Answer.FAILED) or Gate.FAIL in gates:
+    failed = expectation.count(Answer.FAILED) or expectation.arm.failures
+    if expectation.count(Answer.BELOW) or failed or Gate.FAIL in gates:
         return ExitCode.BAD_VERDICT
     if expectation.count(Answer.UNDECIDED) or Gate.UNDECIDED in gates or expectation.arm.lacking:
         return ExitCode.UNDECIDED

@@ -40,11 +40,16 @@ def compared_variables(environ: Mapping[str, str], *, root: Path = Path("/")) ->
     found = {
         name: redact(name, value)
         for name, value in environ.items()
-        if is_recorded(name) and not _OWN.fullmatch(name) and not _SPEECH.fullmatch(name)
+        if is_recorded(name) and is_compared(name)
     }
     for file in reversed(read_nccl_config(environ, root=root)):  # the first one wins
         found.update({CONFIG + name: value for name, value in file.settings})
     return dict(sorted(found.items()))
+
+
+def is_compared(name: str) -> bool:
+    """Whether a variable is neither a job's or process's own nor about what is said."""
+    return not _OWN.fullmatch(name) and not _SPEECH.fullmatch(name)
 
 
 def setting(environ: Mapping[str, str], name: str) -> str:

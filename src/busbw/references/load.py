@@ -107,7 +107,9 @@ def _fields(reference: Reference) -> dict[str, Any]:
         [point.size_bytes, point.placement, point.busbw_gb_per_s, list(point.times_us)]
         for point in reference.points
     ]
-    return {name: value for name, value in found.items() if value not in ("", None, {}, ())}
+    # That nothing was set is something else than that nobody knows what was.
+    kept = {"environment"} if reference.environment is not None else set[str]()
+    return {name: value for name, value in found.items() if name in kept or value not in ("", None, {}, ())}
 
 
 def _text(body: dict[str, Any]) -> str:

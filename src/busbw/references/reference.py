@@ -57,7 +57,8 @@ class Reference:
     order, each with the bytes of the buffers that calls up to it rotated through; ``left_out`` is why a
     reference is shown and never used. ``pattern`` says who exchanges what with whom (``analysis.pattern``);
     empty where all ranks together do, evenly. ``buffers`` says where those of its calls lay; empty where it
-    is not known.
+    is not known. ``environment`` are the settings that it was tuned with (``analysis.tuning``); None where
+    that is not known.
     """
 
     name: str
@@ -76,7 +77,7 @@ class Reference:
     op: str = ""
     root: int | None = None
     ranks_stated: int | None = None
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] | None = None
     printed: Printed | None = None
     sha256: str = ""
     note: str = ""

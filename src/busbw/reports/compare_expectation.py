@@ -38,7 +38,10 @@ def table(expectation: Expectation) -> Iterator[str]:
         yield _row(case)
     yield from _limits(expectation)
     counts = {answer: expectation.count(answer) for answer in Answer}
-    yield "# " + ", ".join(f"{count} {answer}" for answer, count in counts.items() if count)
+    words = [f"{count} {answer}" for answer, count in counts.items() if count]
+    if failures := expectation.arm.failures:
+        words.append(f"{len(failures)} {Answer.FAILED} before its first case")
+    yield "# " + ", ".join(words)
 
 
 def _heading(expectation: Expectation) -> Iterator[str]:
@@ -74,10 +77,11 @@ def reference_line(reference: Reference) -> str:
     root = f" root {reference.root}" if reference.root is not None else ""
     pattern = f", {reference.pattern}" if reference.pattern else ""
     launches = f"{reference.launches} launches" if reference.launches > 1 else "one launch"
+    settings = "".join(f", {name}={value}" for name, value in (reference.environment or {}).items())
     text = (
         f"{reference.name}: {reference.operation or 'operation not stated'}{root}{pattern},"
         f" {reference.ranks or '?'} ranks{stated}, {reference.machine or reference.device};"
-        f" versions: {reference.versions_text}; {reference.date}, {launches}; {reference.source}"
+        f" versions: {reference.versions_text}{settings}; {reference.date}, {launches}; {reference.source}"
     )
     return text + (f"; NOT USED: {reference.left_out}" if reference.left_out else "")
 

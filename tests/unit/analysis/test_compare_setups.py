@@ -288,6 +288,24 @@ def test_a_default_that_never_completed_is_not_taken() -> None:
     assert choices(comparison) == ()
 
 
+def test_no_range_goes_over_a_size_at_which_there_is_nobody_to_take() -> None:
+    outcomes, records = measured({"plain": (1.0,) * 4, "mixed": (0.8, 1.2, 0.8, 0.8)})
+    outcomes.append(LaunchOutcome("plain", BLOCKS, 0, "", 1.0, "had not ended after 3 s"))
+    comparison = compare(setup_arms("s", ["plain", "mixed"], outcomes, records, 0))
+    assert [(c.setup, c.first_bytes, c.last_bytes) for c in choices(comparison)] == [
+        ("mixed", 1024, 1024),
+        ("mixed", 4096, 8192),
+    ]
+
+
+def test_no_range_goes_over_a_size_that_the_default_does_not_have() -> None:
+    outcomes, records = measured({"plain": (1.0,) * 4, "slow": (1.2,) * 4})
+    plain, slow = setup_arms("s", ["plain", "slow"], outcomes, records, 0)
+    cases = {key: seen for key, seen in plain.cases.items() if key.size_bytes != 2048}
+    comparison = compare((replace(plain, cases=cases), slow))
+    assert [(c.first_bytes, c.last_bytes) for c in choices(comparison)] == [(1024, 1024), (4096, 8192)]
+
+
 def test_bandwidth_is_that_of_the_time_beside_it() -> None:
     """Of 12 launches the middle of the times and of the bandwidths are not of one launch."""
     outcomes, records = measured()

@@ -143,6 +143,52 @@ def test_a_baseline_that_failed_says_how(tmp_path: Path, capsys: pytest.CaptureF
     assert f"# note     setup 1: all_gather failed: {words}" in text
 
 
+def versioned(text: str, version: int = 21803) -> str:
+    return f"# nccl-tests version 2.17.1 nccl-headers={version} nccl-library={version}\n{text}"
+
+
+@pytest.mark.parametrize("failed", ["1", "2"])
+def test_a_log_that_failed_before_it_could_say_a_version_is_in_the_table(
+    failed: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "results_x" / "n2.g8" / "2024-05-01-10-00-00"
+    for setup in "123":
+        log = versioned(nccl_tests_log({GiB: 3.0}, 8))
+        write(folder / f"all_reduce_output.dat.{setup}", "no free port\n" if setup == failed else log)
+    code, text = compare(capsys, tmp_path / "results_x", "--gate", "--format", "json")
+    found = {(row["arm"], row["verdict"], row["why"][:19]) for row in json.loads(text)["rows"]}
+    if failed == "2":
+        assert code == 1
+        assert ("setup 2", "FAILED", "the log has no rows") in found
+    else:
+        assert found == {(f"setup {setup}", "MISSING", "the baseline failed") for setup in "23"}
+
+
+def test_a_library_of_its_own_is_a_part_of_a_setup(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "results_x" / "n2.g8" / "2024-05-01-10-00-00"
+    for setup, number in (("1", 21803), ("2", 21803), ("3", 22105)):
+        write(folder / f"all_reduce_output.dat.{setup}", versioned(nccl_tests_log({GiB: 3.0}, 8), number))
+    told = json.loads(compare(capsys, tmp_path / "results_x", "--format", "json")[1])
+    assert {row["arm"] for row in told["rows"]} == {"setup 2", "setup 3"}
+    assert told["of"] == "2 nodes"
+
+
+def test_a_setup_that_nothing_is_compared_with_is_told(
+    alcf: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = versioned(nccl_tests_log({GiB: 3.0}, 16))
+    write(alcf / "nccl_2.18" / "n4.g4" / "2024-05-01-10-00-00" / "all_reduce_output.dat.7", log)
+    write(alcf / "n2.g4" / "2024-05-01-10-00-00" / "all_reduce_output.dat.3", "no free port\n")
+    write(alcf / "nccl_2.21" / "n2.g4" / "2024-05-01-10-00-00" / "all_reduce_output.dat.3", "no port\n")
+    assert main(["compare", str(alcf), "--format", "json"]) == 0
+    out, err = capsys.readouterr()
+    assert "warning: setup 7 (version 2.18, 4 nodes): its logs (1) are compared with nothing" in err
+    assert "warning: setup 3 (version 2.21, 2 nodes): its logs (2) are compared with nothing" in err
+    assert next(tree["of"] for tree in json.loads(out)) == "version 2.18, 2 nodes"
+
+
 def test_folders_are_compared_setup_by_setup(alcf: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Setup 5 under NCCL 2.18 against setup 5 under 2.21; setups are no launches of one thing."""
     folders = [alcf / f"nccl_{version}" for version in ("2.18", "2.21")]
@@ -458,6 +504,18 @@ def test_a_log_that_is_there_twice_is_one_launch(tmp_path: Path, capsys: pytest.
     assert err.count("again: one launch") == 2
     assert main(["compare", f"A={log},{copy}", "--scaling", "--format", "json"]) == 0
     assert {row["runs"] for row in json.loads(capsys.readouterr().out)["rows"]} == {1}
+    for words, runs in (((log, copy), {1}), ((log, other, copy), {2}), ((f"A={log}", f"B={copy}"), {1})):
+        assert main(["compare", *map(str, words), "--scaling", "--format", "json"]) == 0
+        out, err = capsys.readouterr()
+        assert {row["runs"] for row in json.loads(out)["rows"]} == runs
+        assert ("again: one launch" in err) == (words[-1] == copy)
+
+
+def test_a_series_that_is_named_twice_is_refused(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = str(in_series(home, (2, 4)))
+    for more in ((), ("--scaling",)):
+        assert main(["compare", folder, folder, *more]) == 2
+        assert "once more: its blocks count once" in capsys.readouterr().err
 
 
 def test_a_launch_timeout_of_0_is_none() -> None:

@@ -177,6 +177,34 @@ def test_the_topology_of_nccl_gives_the_limit(
     assert "ring inside a node: one NVLink direction (RING observed)" in text
 
 
+@pytest.mark.parametrize(
+    "element",
+    ['<net speed="abc"/>', '<net speed="nan"/>', '<gpu sm="9.0"/>', '<gpu sm="90"><nvlink count="x"/></gpu>'],
+)
+def test_a_topology_with_a_value_that_is_no_number_is_refused(
+    element: str, home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stored(home, "run", {MiB: 10.0})
+    topology = write(tmp_path / "topo.xml", f"<system>{element}</system>")
+    assert main(["expect", "run", "--topology", str(topology)]) == 2
+    assert "which is no number" in capsys.readouterr().err
+
+
+def test_a_log_whose_test_died_before_its_first_row_failed(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = "\nx3000: Test NCCL failure common.cu:958 'unhandled system error'\n"
+    head, _, _ = nccl_tests_log({MiB: 30.0}, 8).partition(f"\n{MiB:>12}")
+    log = write(tmp_path / "all_reduce_perf.log", head + words)
+    code, text = expect(capsys, log)
+    assert code == 1
+    assert "failed: the test ended with" in text
+    assert "# 1 FAILED before its first case" in text
+    code, text = expect(capsys, log, "--format", "json")
+    assert code == 1
+    assert "failed" in " ".join(json.loads(text)["notes"])
+
+
 def test_the_list_says_what_is_not_used_and_why(capsys: pytest.CaptureFixture[str]) -> None:
     code, text = expect(capsys, "--list")
     assert code == 0

@@ -7,10 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from busbw_testing.compared import nccl_tests_log, write
+from busbw_testing.compared import nccl_tests_log, record_of, write
 
 from busbw.cli.main import main
-from busbw.references.load import read, save
+from busbw.record.folder import create
+from busbw.record.write import write_record
+from busbw.references.load import read, save, saved_as
 
 GiB = 2**30
 MiB = 2**20
@@ -242,3 +244,58 @@ def test_what_cannot_be_read_is_not_replaced_either(
     assert main(["expect", one, "--save", "mine", "--replace"]) == 0
     assert read(path)[0].operation == "all_reduce"
     assert main(["expect", one, "--replace"]) == 2
+
+
+def tuned(home: Path, name: str, time_us: float, **variables: str) -> None:
+    job = {"SLURM_JOB_ID": name, "NCCL_DEBUG": name, "OMPI_MCA_ess_base_jobid": name}
+    record = record_of({MiB: [time_us] * 3}, name=name, environment={"variables": {**job, **variables}})
+    write_record(create(home, name), record)
+
+
+def test_a_reference_that_was_tuned_otherwise_is_used_only_if_named(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tuned(home, "alone", 400.0, NCCL_P2P_DISABLE="1")
+    assert main(["expect", "alone", "--save", "network"]) == 0
+    tuned(home, "plain", 100.0)
+    tuned(home, "slow", 400.0)
+    for run in ("plain", "slow"):
+        capsys.readouterr()
+        assert main(["expect", run]) == 3
+        text = capsys.readouterr().out
+        assert "# not      network: it has NCCL_P2P_DISABLE=1, the run does not" in text
+        assert "# 1 no reference" in text
+    tuned(home, "again", 401.0, NCCL_P2P_DISABLE="1")
+    assert main(["expect", "again"]) == 0
+    capsys.readouterr()
+    assert main(["expect", "slow", "--reference", "network"]) == 0
+    assert "network was tuned otherwise, and you named it: it has NCCL_P2P" in capsys.readouterr().out
+
+
+def test_a_reference_of_an_untuned_run_is_none_for_a_tuned_one(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tuned(home, "first", 100.0)
+    assert main(["expect", "first", "--save", "plain"]) == 0
+    assert saved_as("plain", home)[0].environment == {}
+    tuned(home, "second", 101.0)
+    assert main(["expect", "second"]) == 0
+    tuned(home, "alone", 400.0, MPIR_CVAR_NOLOCAL="1")
+    assert main(["expect", "alone"]) == 3
+    assert "plain: it does not set MPIR_CVAR_NOLOCAL, the run has 1" in capsys.readouterr().out
+
+
+def test_a_reference_that_does_not_know_its_settings_is_used(home: Path) -> None:
+    write_record(create(home, "old"), record_of({MiB: [100.0] * 3}, name="old"))
+    assert main(["expect", "old", "--save", "mine"]) == 0
+    tuned(home, "new", 100.0, NCCL_ALGO="RING")
+    assert main(["expect", "new"]) == 0
+
+
+def test_launches_that_were_tuned_apart_are_no_reference(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tuned(home, "a", 100.0)
+    tuned(home, "b", 100.0, NCCL_ALGO="RING")
+    assert main(["expect", "both=a,b", "--save", "mine"]) == 2
+    assert "its settings are NCCL_ALGO=RING and no tuning variable" in capsys.readouterr().err
