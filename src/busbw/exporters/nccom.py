@@ -22,6 +22,8 @@ from busbw.units import NS_PER_US
 
 SIZE: Final = "size(B)"
 COUNT: Final = "count(elems)"
+INPUT: Final = "total_input_size(B)"
+OUTPUT: Final = "total_output_size(B)"
 TYPE: Final = "type"
 ALGBW: Final = "algbw(GB/s)"
 BUSBW: Final = "busbw(GB/s)"
@@ -102,6 +104,11 @@ def count(case: Case) -> int:
 def has_row(result: CaseResult | None) -> bool:
     """Whether nccom-test would print numbers: it does for what was measured and found right."""
     return result is not None and result.status is Status.GOOD and result.time_ns is not None
+
+
+def has_sizes(result: CaseResult) -> bool:
+    """Whether the columns of --show-input-output-size are known."""
+    return result.input_bytes is not None and result.output_bytes is not None
 
 
 def failure(result: CaseResult | None) -> str:

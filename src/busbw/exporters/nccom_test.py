@@ -12,6 +12,8 @@ from busbw.exporters.nccom import (
     ALGORITHM,
     BUSBW,
     COUNT,
+    INPUT,
+    OUTPUT,
     SIZE,
     TYPE,
     TimeColumn,
@@ -21,6 +23,7 @@ from busbw.exporters.nccom import (
     errors,
     failure,
     has_row,
+    has_sizes,
     kind,
     operand,
     time_columns,
@@ -77,8 +80,16 @@ def _aligned(
 ) -> list[str]:
     # The column of --show-algorithm, where one is known: the tool has it behind all others.
     told = any(result is not None and result.algorithm for result in results)
-    heading = [SIZE, COUNT, TYPE, *(column.name for column in times), ALGBW, BUSBW, *([ALGORITHM] * told)]
-    measured = [_cells(row, result, times, told=told) for row, result in zip(rows, results, strict=True)]
+    # Those of --show-input-output-size are whole numbers in every row, or there are none.
+    there = [result for result in results if result is not None and has_row(result)]
+    sized = bool(there) and all(map(has_sizes, there))
+    heading = [
+        *(SIZE, COUNT, *((INPUT, OUTPUT) if sized else ()), TYPE),
+        *(*(column.name for column in times), ALGBW, BUSBW, *([ALGORITHM] * told)),
+    ]
+    measured = [
+        _cells(row, result, times, told=told, sized=sized) for row, result in zip(rows, results, strict=True)
+    ]
     widths = [
         max(len(title), *(len(cells[at]) for cells in measured if at < len(cells)), 0)
         for at, title in enumerate(heading)
@@ -94,14 +105,18 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
     return _BETWEEN.join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=False))
 
 
-def _cells(row: Row, result: CaseResult | None, times: Sequence[TimeColumn], *, told: bool) -> list[str]:
+def _cells(
+    row: Row, result: CaseResult | None, times: Sequence[TimeColumn], *, told: bool, sized: bool
+) -> list[str]:
     """The words of a row; the size alone where a failure follows."""
     case = row.case
     size = str(case.size_bytes)
     if result is None or not has_row(result):
         return [size]
     return [
-        *(size, str(count(case)), type_word(case.dtype)),
+        *(size, str(count(case))),
+        *((str(result.input_bytes), str(result.output_bytes)) if sized else ()),
+        type_word(case.dtype),
         *(_number(column.us(result)) for column in times),
         *(_number(result.algbw_gb_per_s), _number(result.busbw_gb_per_s)),
         *([algorithm(result)] * told),

@@ -15,6 +15,8 @@ from busbw.exporters.nccom import (
     ALGORITHM,
     BUSBW,
     COUNT,
+    INPUT,
+    OUTPUT,
     SIZE,
     TYPE,
     TimeColumn,
@@ -24,6 +26,7 @@ from busbw.exporters.nccom import (
     errors,
     failure,
     has_row,
+    has_sizes,
     operand,
     time_columns,
     type_word,
@@ -88,5 +91,6 @@ def _row(row: Row, placement: Placement, times: Sequence[TimeColumn]) -> dict[st
         # Without a time, as a row of nccom-test that failed.
         return {**fields, "error": failure(result), **own}
     numbers = {column.name: column.us(result) for column in times}
-    told = {ALGORITHM: algorithm(result)} if result.algorithm else {}
+    sizes = {INPUT: result.input_bytes, OUTPUT: result.output_bytes} if has_sizes(result) else {}
+    told = {**sizes, **({ALGORITHM: algorithm(result)} if result.algorithm else {})}
     return {**fields, ALGBW: result.algbw_gb_per_s, BUSBW: result.busbw_gb_per_s, **numbers, **told, **own}

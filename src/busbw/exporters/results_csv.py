@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from busbw.exporters.remarks import one_line, reason, time_words
@@ -36,20 +36,27 @@ COLUMNS: Final = (
 )
 # Of operations that ran at once; where there are none, the columns are those above.
 STREAM_COLUMNS: Final = ("Stream", "Beside", "Overlap")
-# Where an algorithm is known.
-ALGORITHM_COLUMNS: Final = tuple(f"{side}_Algorithm" for side in _SIDES)
+# Where any result has it.
+_TOLD: Final[dict[str, Callable[[CaseResult], str | int | None]]] = {
+    "Algorithm": lambda result: result.algorithm or None,
+    "Input_Bytes": lambda result: result.input_bytes,
+    "Output_Bytes": lambda result: result.output_bytes,
+}
 
 
 def write(record: RunRecord, tables: Sequence[Table]) -> bytes:
     """One line a size, all collectives below each other."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
-    told = any(result.algorithm for result in record.results)
+    told = [name for name, of in _TOLD.items() if any(of(each) is not None for each in record.results)]
     streams = STREAM_COLUMNS if record.plan.streams else ()
-    writer.writerow((*COLUMNS, *streams, *(ALGORITHM_COLUMNS if told else ())))
+    writer.writerow((*COLUMNS, *streams, *(f"{side}_{name}" for name in told for side in _SIDES)))
     for table in tables:
         for row in table.rows:
-            writer.writerow([*_line(record, row), *(_algorithms(row) if told else ())])
+            sides = [result for _, result in row.sides]
+            cells = [result and _TOLD[name](result) for name in told for result in sides]
+            # The csv module writes None as an empty cell.
+            writer.writerow([*_line(record, row), *cells])
     return buffer.getvalue().encode()
 
 
@@ -65,10 +72,6 @@ def _line(record: RunRecord, row: Row) -> list[object]:
         one_line(time_words(record)),
         *(_beside(row) if record.plan.streams else ()),
     ]
-
-
-def _algorithms(row: Row) -> tuple[str, ...]:
-    return tuple("" if result is None else result.algorithm for _, result in row.sides)
 
 
 def _beside(row: Row) -> tuple[object, ...]:

@@ -12,12 +12,9 @@ from dataclasses import dataclass, field
 from math import fsum
 from typing import Any, Final
 
-from busbw.exporters.nccom import ALGBW, BUSBW, COUNT, SIZE, TYPE, time_title
+from busbw.exporters.nccom import ALGBW, ALGORITHM, BUSBW, COUNT, INPUT, OUTPUT, SIZE, TYPE, time_title
 from busbw.units import NS_PER_US
 
-INPUT: Final = "total_input_size(B)"
-OUTPUT: Final = "total_output_size(B)"
-ALGORITHM: Final = "algorithm"
 BETWEEN: Final = "    "
 # A first line is printed before the last size is known: wide enough for 999 GiB and for hours.
 _WIDTHS: Final = {SIZE: 12, COUNT: 12, TYPE: 6}

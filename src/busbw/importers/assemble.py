@@ -221,9 +221,8 @@ def _header(table: Table) -> dict[str, Any]:
     """The log's own words; where a device list is part of them, its length too."""
     listed = {"ranks_listed": len(table.ranks)} if table.ranks else {}
     claims = {f"ranks_by_{source}": ranks for source, ranks in table.claims}
-    algorithms = {"algorithm": list(table.algorithms)} if any(table.algorithms) else {}
     average = {"average": table.average.value} if table.average is not None else {}
-    return {**table.header, **average, **listed, **claims, **algorithms}
+    return {**table.header, **average, **listed, **claims}
 
 
 def _fields(
@@ -311,6 +310,7 @@ def _plan(table: Table, rows: CaseColumns | CaseValues) -> Plan:
             graph=_number(header, "graph", 0),
             unalign=_number(header, "unalign", 0),
         ),
+        show=rows.told,
     )
 
 

@@ -48,8 +48,8 @@ class Timing:
 
 @dataclass(eq=False)
 class Body:
-    """``counts`` are -1 where the tool prints none, ``roots`` where there is none; ``algorithms`` is empty
-    where the table has no such column.
+    """``counts`` are -1 where the tool prints none, ``roots`` where there is none; ``algorithms`` and the
+    bytes in a rank's buffers are empty where the table has no such column.
     """
 
     lines: IntArray
@@ -61,6 +61,8 @@ class Body:
     roots: IntArray
     timings: tuple[Timing, ...]
     algorithms: Sequence[str]
+    input_bytes: Sequence[int | None] = field(default_factory=list)
+    output_bytes: Sequence[int | None] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.sizes)

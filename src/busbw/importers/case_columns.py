@@ -31,8 +31,8 @@ _Template = tuple[str, tuple[str, ...]]
 class Side:
     """One placement of every row; NaN is no number. ``printed`` is off where the log has no time.
     ``is_mean``: the times are means. ``wrong`` is NaN where nothing was checked, infinite where the count of
-    a wrong row is not known. ``algorithms`` and ``choices`` are empty
-    where no row has one.
+    a wrong row is not known. ``algorithms``, ``choices`` and the bytes in a rank's buffers are empty where no
+    row has them.
     """
 
     placement: Placement
@@ -45,6 +45,8 @@ class Side:
     stats: dict[str, FloatArray] = field(default_factory=dict)
     algorithms: Sequence[str] = ()
     choices: Sequence[Choice | None] = ()
+    input_bytes: Sequence[int | None] = ()
+    output_bytes: Sequence[int | None] = ()
 
     def results(self, first: int, step: int) -> Iterator[CaseResult]:
         """The results of the rows, whose cases have the numbers ``first``, ``first + step``, ..."""
@@ -67,6 +69,8 @@ class Side:
                 stats={name: values[row] for name, values in zip(self.stats, stats, strict=True)},
                 algorithm=self.algorithms[row] if self.algorithms else "",
                 choice=self.choices[row] if self.choices else None,
+                input_bytes=self.input_bytes[row] if self.input_bytes else None,
+                output_bytes=self.output_bytes[row] if self.output_bytes else None,
             )
 
     def texts(self, first: int, step: int) -> list[str]:
@@ -92,6 +96,10 @@ class Side:
             columns["algorithm"] = map(_encode, self.algorithms)
         if self.choices:
             columns["choice"] = map(_encode, self.choices)
+        if self.input_bytes:
+            columns["input_bytes"] = map(_encode, self.input_bytes)
+        if self.output_bytes:
+            columns["output_bytes"] = map(_encode, self.output_bytes)
         return _objects(_result_template(frozenset(columns)), columns)
 
 
@@ -142,6 +150,13 @@ class CaseColumns:
             ]
             copies += len(timed) - len(set(timed))
         return again, copies
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """Words of ``--stats`` for what the log has of some row, beside its time."""
+        first = self.sides[0]  # columns of the table, which all sides share
+        columns = {"in": first.input_bytes, "out": first.output_bytes, "algorithm": first.algorithms}
+        return tuple(word for word, column in columns.items() if not {None, ""}.issuperset(column))
 
     def case_texts(self) -> tuple[str, ...]:
         """The JSON of the cases."""

@@ -63,6 +63,16 @@ class CaseValues:
         ]
         return again, len(timed) - len(set(timed)) if again else 0
 
+    @property
+    def told(self) -> tuple[str, ...]:
+        """Words of ``--stats`` for what the log has of some row, beside its time."""
+        fields = {"in": "input_bytes", "out": "output_bytes", "algorithm": "algorithm"}
+        return tuple(
+            word
+            for word, name in fields.items()
+            if any(getattr(result, name) not in (None, "") for result in self.found)
+        )
+
     def case_texts(self) -> tuple[str, ...]:
         """The JSON of the cases."""
         return tuple(map(text_of, self.made))
@@ -110,6 +120,8 @@ def _columns(table: Table, decision: Decision, numbers: Bandwidths) -> CaseColum
                 timing.stats,
                 algorithms,
                 choices,
+                table.input_bytes,
+                table.output_bytes,
             )
             for side, timing in enumerate(table.timings)
         ],

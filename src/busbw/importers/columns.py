@@ -22,7 +22,9 @@ NOT_CHECKED: Final = "N/A"
 NO_REDUCTION: Final = "none"
 # What rccl-tests put behind a deviation beyond its limit, as long as it printed deviations.
 TOO_LARGE: Final = "*"
-_WORD: Final = re.compile(r"[A-Za-z]\w*", re.ASCII)
+# What stands for an algorithm that is not known, in tables of busbw.
+NO_ALGORITHM: Final = "-"
+_WORD: Final = re.compile(rf"[A-Za-z]\w*|{NO_ALGORITHM}", re.ASCII)
 
 
 class Kind(Enum):

@@ -31,7 +31,8 @@ _CASE: Final = {
 _MEASURES: Final = {"time": "time_us", "algbw": "algbw_gbps", "busbw": "busbw_gbps", "wrong": "errors"}
 # Columns of busbw's own exports behind the converter's.
 _OWN: Final = {"collective": "collective", "ranks": "ranks", "cycle": "cycle", "time_is": "time_is"}
-_OWN_SIDE: Final = ("status", "low_us", "high_us", "samples", "calls_per_sample", "marks", "reason")
+_COUNTS: Final = ("samples", "calls_per_sample", "input_bytes", "output_bytes")
+_OWN_SIDE: Final = ("status", "low_us", "high_us", *_COUNTS, "marks", "reason", "algorithm")
 _Rows = list[tuple[int, list[str]]]
 _SIDES: Final = {"oop": Placement.OUT_OF_PLACE, "ip": Placement.IN_PLACE}
 
@@ -198,11 +199,11 @@ def _outcomes(
             for name in ("low", "high"):
                 if is_number(cell(name)) and "nan" not in cell(name):
                     fields[f"{name}_ns"] = float(cell(name)) * NS_PER_US
-            for name in ("samples", "calls_per_sample"):
+            for name in _COUNTS:
                 if is_integer(cell(name)):
                     fields[name] = int(cell(name))
-            if cell("marks"):
-                fields["marks"] = tuple(cell("marks").split())
+            words = {"marks": tuple(cell("marks").split()), "algorithm": cell("algorithm")}
+            fields |= {name: said for name, said in words.items() if said}
             yield (number, _SIDES[side]), Outcome(found.status, fields)
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from busbw.importers.body import Body, Timing
-from busbw.importers.columns import Columns, Layout
+from busbw.importers.columns import NO_ALGORITHM, Columns, Layout
 from busbw.importers.headings import NCCOM_TEST
 from busbw.importers.operations import operation
 from busbw.importers.printed import FloatArray, one_printed
@@ -71,8 +71,18 @@ def body(raw: RawTable, columns: Columns) -> Body:
         redops=[str(header.get("own_op") or "none")] * rows,
         roots=np.full(rows, int(header.get("own_root", -1)), np.int64),
         timings=(Timing(placement, columns.measures[first, 0], algbw, busbw, checked, stats),),
-        algorithms=columns.words.get("algorithm", ()),
+        algorithms=[algorithm(word) for word in columns.words.get("algorithm", ())],
+        **{
+            name: columns.whole[name].tolist()
+            for name in ("input_bytes", "output_bytes")
+            if name in columns.whole
+        },
     )
+
+
+def algorithm(word: str) -> str:
+    """The word of the column; empty for the one that stands there where none is known."""
+    return "" if word == NO_ALGORITHM else word
 
 
 def interpret(raw: RawTable, body: Body) -> Table:

@@ -11,7 +11,7 @@ import numpy as np
 from busbw.importers.body import Body, Timing
 from busbw.importers.headings import NCCOM_TEST
 from busbw.importers.json_text import Document, count, is_number, number, sequence, text_of
-from busbw.importers.nccom_test import time_words
+from busbw.importers.nccom_test import algorithm, time_words
 from busbw.importers.operations import operation
 from busbw.importers.own import Outcome, outcome
 from busbw.importers.own_json import cut, outcome_of, run_words
@@ -103,7 +103,9 @@ def _table(
             redops=[text_of(own.get("own_redop"), "none")] * len(measured),
             roots=np.full(len(measured), -1 if root is None else root, np.int64),
             timings=(_timing(measured, columns, _placement(own)),),
-            algorithms=tuple(text_of(row.get("algorithm")) for _, row in measured),
+            algorithms=[algorithm(text_of(row.get("algorithm"))) for _, row in measured],
+            input_bytes=[count(row.get("total_input_size(B)")) for _, row in measured],
+            output_bytes=[count(row.get("total_output_size(B)")) for _, row in measured],
         ),
         time=text_of(header.get("time_is")) or time_words(_title(columns[0])),
         operation=name,

@@ -112,6 +112,16 @@ class Table:
         return self.body.algorithms
 
     @property
+    def input_bytes(self) -> Sequence[int | None]:
+        """In a rank's buffers; empty where there is no such column."""
+        return self.body.input_bytes
+
+    @property
+    def output_bytes(self) -> Sequence[int | None]:
+        """In a rank's buffers; empty where there is no such column."""
+        return self.body.output_bytes
+
+    @property
     def claims(self) -> tuple[tuple[str, int], ...]:
         """Every label for the number of ranks; that of the device list comes first."""
         listed = (("header", communicator_size(self.ranks)),) if self.ranks else ()

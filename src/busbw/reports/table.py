@@ -25,6 +25,12 @@ from busbw.units import NS_PER_US, format_approximate_size
 # What importers write where a log says nothing.
 _NOT_STATED: Final = "not stated"
 _FINDINGS_SHOWN: Final = 5
+# Statuses of rows without numbers, which say why below the table.
+_WITHOUT_NUMBERS: Final = {
+    Status.NOT_APPLICABLE: NOT_APPLICABLE,
+    Status.FAILED: "failed",
+    Status.NOT_RUN: "not run",
+}
 OVERLAP_NOTE: Final = (
     "overlap: the share of a stream's time in which all streams of the rank were under way, of the rank where"
     " it was smallest; the median over samples"
@@ -243,14 +249,14 @@ def footer(
 
 
 def explanations(results: Sequence[CaseResult]) -> list[str]:
-    """What marks mean, and why cases do not apply or were not run; each once."""
+    """What marks mean, and why cases do not apply, failed or were not run; each once."""
     marks = dict.fromkeys(mark for result in results for mark in result.marks)
     lines = [f"{mark}: {meaning(mark)}" for mark in marks]
     lines = _single_calls(results) + lines
     reasons = dict.fromkeys(
-        (NOT_APPLICABLE if result.status is Status.NOT_APPLICABLE else "not run", result.error)
+        (_WITHOUT_NUMBERS[result.status], result.error)
         for result in results
-        if result.status in (Status.NOT_APPLICABLE, Status.NOT_RUN) and result.error
+        if result.status in _WITHOUT_NUMBERS and result.error
     )
     return lines + [f"{word}: {reason}" for word, reason in reasons]
 

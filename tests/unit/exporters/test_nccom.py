@@ -165,3 +165,18 @@ def test_the_header_names_the_statistic_of_the_headline(
     record = replace(make(), method=Method(time=words), source=source)
     heading = next(line for line in render(record, "nccom").decode().splitlines() if "count(elems)" in line)
     assert heading.split()[3] == column
+
+
+def test_sizes_of_buffers_stand_behind_the_count_where_every_row_has_them(
+    make: Callable[..., RunRecord],
+) -> None:
+    record = make(sizes=(1024, 33554432))
+    told = tuple(replace(each, input_bytes=7, output_bytes=9) for each in record.results)
+    ((names, rows), *_) = parse(render(replace(record, results=told), "nccom").decode())
+    assert names[:5] == [
+        *("size(B)", "count(elems)", "total_input_size(B)", "total_output_size(B)", "type"),
+    ]
+    assert rows[1024][0][2:4] == ["7", "9"]
+    for part in (record.results, (told[0], *record.results[1:])):
+        text = render(replace(record, results=part), "nccom").decode()
+        assert "total_input_size(B)" not in text

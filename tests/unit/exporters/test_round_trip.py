@@ -201,3 +201,23 @@ def test_sizes_that_are_wider_than_their_column(name: str, make: Any) -> None:
     read = back(render(record, name))
     assert sorted(case.size_bytes for each in read for case in each.plan.cases) == sorted(2 * sizes)
     assert [finding for each in read for finding in each.source.findings if finding.kind == "damaged"] == []
+
+
+@pytest.mark.parametrize("name", ["nccom", "nccom-json", "csv"])
+def test_what_was_told_of_a_row_goes_there_and_back(make: Any, name: str) -> None:
+    record = make()
+    first, *others = record.results
+    told = [replace(first, algorithm="mesh", input_bytes=256, output_bytes=1024)]
+    told += [replace(each, input_bytes=256, output_bytes=1024) for each in others]
+    records = back(render(replace(record, results=tuple(told)), name))
+    found = {
+        (case.size_bytes, case.placement): result
+        for each in records
+        for case, result in zip(each.plan.cases, each.results, strict=True)
+    }
+    for case, before in zip(record.plan.cases, told, strict=True):
+        after = found[case.size_bytes, case.placement]
+        if before.status is Status.GOOD:
+            assert (after.algorithm, after.input_bytes, after.output_bytes) == (
+                *(before.algorithm, before.input_bytes, before.output_bytes),
+            )

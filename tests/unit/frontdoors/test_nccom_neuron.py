@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from busbw.cli.show import show
 from busbw.errors import ExitCode, RankFailed, SiteError, UndecidedError, UsageError
+from busbw.exporters.formats import render
 from busbw.frontdoors import neuron, neuron_record
 from busbw.model.record import RunRecord, RunStatus
 from busbw.model.result import Status
@@ -142,6 +145,40 @@ def test_a_failed_row_is_a_failed_case(run: Run) -> None:
     assert statuses == {1024: Status.GOOD, 8192: Status.GOOD, 65536: Status.FAILED, 524288: Status.GOOD}
     failed = next(result for result in ran.record.results if result.status is Status.FAILED)
     assert "nccom_test_log_7pqpdfjf.log" in failed.error
+
+
+TOLD = """\
+print("     size(B)  count(elems)  total_input_size(B)  total_output_size(B)    type  time:avg(us)"
+      "  algbw(GB/s)  busbw(GB/s)  algorithm")
+print("        1024           256                   32                  1024    fp32          6.19"
+      "         0.17         0.16       mesh")
+print("       65536    Failure running neuron-bench - log file /tmp/nccom_test_log_7pqpdfjf.log")
+print("Avg bus bandwidth:\\t0.1600GB/s")
+print("1 errors found - test failed")
+raise SystemExit(1)
+"""
+
+
+def test_all_that_it_tells_of_a_row_is_kept_shown_and_exported(
+    tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tool = tmp_path / "telling"
+    tool.write_text(f"#!{sys.executable}\n{TOLD}")
+    tool.chmod(0o755)
+    more = ("--show-algorithm", "--show-input-output-size")
+    assert neuron.run(tool, (*WORDS, *more), (), io.StringIO(), io.StringIO()) is ExitCode.BAD_VERDICT
+    (folder,) = home.iterdir()
+    first = read_record(folder).results[0]
+    assert (first.algorithm, first.input_bytes, first.output_bytes) == ("mesh", 32, 1024)
+    assert show(str(folder), "table") is ExitCode.OK
+    shown = capsys.readouterr().out
+    (row,) = [line.split() for line in shown.splitlines() if line.split()[0] == "1024"]
+    assert row[5:10] == ["6.19", "32", "1024", "mesh", "0.17"]
+    assert shown.count("# failed: Failure running neuron-bench") == 1
+    for name in ("nccom", "nccom-json", "csv"):
+        text = render(read_record(folder), name).decode()
+        assert "mesh" in text, name
+        assert re.search(r"total_output_size|Output_Bytes", text), name
 
 
 @pytest.mark.parametrize(("mode", "words"), [("dies", "signal 9"), ("leaves", "exit code 3")])

@@ -145,6 +145,46 @@ def test_failed_rows_of_nccom_test_are_failed_cases(imported: Callable[..., list
     assert record.source.header["errors_found"] == 1
 
 
+NCCOM_TOLD = """\
+nccom-test -r 8 --show-algorithm --show-input-output-size allg
+    size(B)  count(elems)  total_input_size(B)  total_output_size(B)  type  time:avg(us)  algbw(GB/s)  busbw(GB/s)  algorithm
+       1024           256                  128                  1024  fp32         10.00         0.10         0.09       mesh
+   33554432  Failure running neuron-bench - log file /tmp/nccom_test_log_7pqpdfjf.log
+    1048576        262144               131072               1048576  fp32        100.00        10.49         9.18          -
+"""
+
+
+@pytest.mark.parametrize("failed", [True, False])
+def test_what_nccom_test_tells_of_a_row_is_in_its_result(
+    failed: bool, imported: Callable[..., list[RunRecord]]
+) -> None:
+    """With a failed row among them results are values, without one columns."""
+    lines = [line for line in NCCOM_TOLD.splitlines() if failed or "Failure" not in line]
+    (record,) = imported("\n".join(lines))
+    told = [(each.algorithm, each.input_bytes, each.output_bytes) for each in record.results]
+    assert told == [("mesh", 128, 1024), *([("", None, None)] * failed), ("", 131072, 1048576)]
+    assert record.plan.show == ("in", "out", "algorithm")
+    assert "algorithm" not in record.source.header
+
+
+def test_what_the_json_of_nccom_test_tells_of_a_row_is_in_its_result(
+    imported: Callable[..., list[RunRecord]],
+) -> None:
+    row = {"size(B)": 1024, "count(elems)": 256, "type": "fp32", "time:avg(us)": 10.0}
+    row |= {"algbw(GB/s)": 0.1024, "busbw(GB/s)": 0.0896}
+    told = {"total_input_size(B)": 128, "total_output_size(B)": 1024, "algorithm": "mesh"}
+    (record,) = imported(json.dumps({"results": [row | told, row]}), "allg.json", op="all_gather", ranks=8)
+    first, second = record.results
+    assert (first.algorithm, first.input_bytes, first.output_bytes) == ("mesh", 128, 1024)
+    assert (second.algorithm, second.input_bytes, second.output_bytes) == ("", None, None)
+    assert record.plan.show == ("in", "out", "algorithm")
+
+
+def test_a_log_that_tells_no_more_has_no_more_columns(imported: Callable[..., list[RunRecord]]) -> None:
+    (record,) = imported(NCCOM_GB)
+    assert record.plan.show == ()
+
+
 def test_osu_sizes_are_one_ranks_share(imported: Callable[..., list[RunRecord]]) -> None:
     (record,) = imported(OSU)
     assert (record.plan.cases[0].collective, record.world.size) == ("all_gather", 16)

@@ -257,16 +257,19 @@ def test_marks_are_explained_once_and_in_the_order_of_their_rows(
     assert f"# stopped: {meaning('stopped')}" in lines
 
 
-def test_why_cases_do_not_apply_or_were_not_run_is_said_once(plan: Plan) -> None:
+def test_why_cases_do_not_apply_failed_or_were_not_run_is_said_once(plan: Plan) -> None:
     results = [
         CaseResult(0, Status.NOT_APPLICABLE, error="sendrecv has no in-place form on mpi"),
         CaseResult(1, Status.NOT_APPLICABLE, error="sendrecv has no in-place form on mpi"),
         CaseResult(2, Status.NOT_APPLICABLE, error="3 ranks: hypercube needs a power of two"),
-        *(CaseResult(i, Status.NOT_RUN, error="the budget of 2 s ended before") for i in range(3, 8)),
+        CaseResult(3, Status.FAILED, error="Failure running neuron-bench - log file /tmp/a.log"),
+        CaseResult(4, Status.FAILED, error="Failure running neuron-bench - log file /tmp/a.log"),
+        *(CaseResult(i, Status.NOT_RUN, error="the budget of 2 s ended before") for i in range(5, 8)),
     ]
     assert table.footer(plan, results, "/r") == [
         "# n/a: sendrecv has no in-place form on mpi",
         "# n/a: 3 ranks: hypercube needs a power of two",
+        "# failed: Failure running neuron-bench - log file /tmp/a.log",
         "# not run: the budget of 2 s ended before",
         "# record   /r",
     ]
