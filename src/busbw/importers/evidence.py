@@ -60,7 +60,7 @@ class Evidence:
             if match is None:
                 continue
             values = self._found.setdefault(key, {})
-            text = match[0].strip() if key == TUNING else " ".join(match.groups())
+            text = match[0] if key == TUNING else " ".join(match.groups())
             if text in values or len(values) < _MOST_VALUES:
                 values[text] = None
             else:

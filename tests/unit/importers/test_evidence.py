@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from busbw.importers.evidence import OF_CALLS, Evidence
+from busbw.model.tuning_line import tuning_lines
 
 INFO = "node0:1:1 [0] NCCL INFO "
 
@@ -20,6 +21,13 @@ def test_lines_of_calls_are_kept_in_nccls_own_words() -> None:
     assert Evidence.forms(INFO + new) == OF_CALLS
     found = taken(new, new, "8 Bytes -> Algo 0 proto 2 time 12.5").as_dict()
     assert found == {"algorithm": [new, "8 Bytes -> Algo 0 proto 2"]}
+
+
+def test_kept_lines_of_copy_engines_are_read_again() -> None:
+    found = taken("AllGather [Hierarchical CE]: 1048576 Bytes -> RMA proxy + CE").as_dict()
+    assert [line.choice.algorithm for text in found["algorithm"] for line in tuning_lines(text)] == [
+        "HIERARCHICAL CE"
+    ]
 
 
 def test_every_setting_and_size_of_a_real_log_is_kept() -> None:
