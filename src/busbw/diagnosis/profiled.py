@@ -10,6 +10,7 @@ from statistics import median
 from typing import Final, NamedTuple
 
 from busbw.analysis.kernel_times import PERCENTS, OfSize, Spread, by_size
+from busbw.analysis.ways import ways_of
 from busbw.diagnosis.subject import Subject
 from busbw.model.conclusion import Answer, Conclusion, Fact, Question
 from busbw.model.finding import Severity
@@ -27,6 +28,7 @@ _JOINED: Final = {
     Join.ORDER: "sizes by order: as many ranges as kernels",
     Join.NONE: "sizes not known",
 }
+_PORT: Final = "port 1"  # exports tell none
 _SENT: Final = ("sent", "tx_", "send_", "rdma_write_bytes", "rdma_read_resp")
 
 
@@ -57,7 +59,10 @@ class _Nic(NamedTuple):
 
 def _nics_of(subject: Subject, host: str, nics: Sequence[NicRate]) -> Conclusion:
     """Totals over the samples are compared: all NICs of a host were sampled alike."""
-    own = _each(nics)
+    ways = ways_of(subject.record)
+    meant = [nic for nic in nics if ways.allows_port(_kind(nic.device), nic.device, _PORT)] or nics
+    own = _each(meant)
+    left_out = sorted({nic.device for nic in nics} - {nic.device for nic in meant})
     busiest = max(own, key=lambda each: each.total)
     silent = [each.device for each in own if not each.total or each.total < _SIGNIFICANT * busiest.total]
     used = [each for each in own if each.device not in silent]
@@ -72,6 +77,7 @@ def _nics_of(subject: Subject, host: str, nics: Sequence[NicRate]) -> Conclusion
         Severity.WARNING if bad else Severity.INFO,
         claim + (f" ({_flow(subject, used, len(own))})" if used else ""),
         evidence=f"Nsight Systems' samples of {', '.join(sorted({nic.counter for nic in nics}))}"
+        + (f"; {ways.choosing} leaves out {', '.join(left_out[:_SHOWN])}" if left_out else "")
         + _beside_algbw(subject, used),
         hint="measure with --evidence counters, which tells what each link must have carried" if bad else "",
         host=host if bad else "",
@@ -80,6 +86,11 @@ def _nics_of(subject: Subject, host: str, nics: Sequence[NicRate]) -> Conclusion
         answer=Answer.NO if bad else Answer.YES,
         facts=tuple(_rates(nic) for nic in nics),
     )
+
+
+def _kind(device: str) -> str:
+    """Exports tell names only: Linux calls EFA's devices rdmap... or efa_N, and no others so."""
+    return "efa" if device.startswith(("rdmap", "efa")) else "rdma"
 
 
 def _each(nics: Sequence[NicRate]) -> list[_Nic]:

@@ -27,8 +27,10 @@ NICS = ("rdmap16s27", "rdmap32s27", "rdmap144s27", "rdmap160s27")
 P4DE = Wires(network_gb_per_s=50.0, nics=4, source="preset aws/p4de.24xlarge")
 
 
-def asked(*profiles: Profile, wires: Wires = P4DE) -> dict[str, Conclusion]:
+def asked(*profiles: Profile, wires: Wires = P4DE, hca: str = "") -> dict[str, Conclusion]:
     record = record_of({SIZE: 1900.0}, ranks=2, hosts=2)
+    variables = {"NCCL_IB_HCA": hca} if hca else {}
+    record = replace(record, plan=replace(record.plan, backend="nccl"), environment={"variables": variables})
     subject = Subject(record, expect((record,), ()), kind_of(record, ()), wires)
     return {each.check: each for each in diagnose(replace(subject, profiles=profiles))}
 
@@ -130,6 +132,22 @@ def test_few_samples_and_unequal_rates(tmp_path: Path) -> None:
     even = of_rates(tmp_path, (5, 5, 5, 5), busy=2)
     assert even.answer is Answer.YES
     assert of_rates(tmp_path, (5, 5, 5, 0.01), busy=20).claim.startswith("3 of 4 NICs")
+
+
+def test_a_nic_that_a_setting_leaves_out_is_not_missed(tmp_path: Path) -> None:
+    recorded = Recorded(host="h1")
+    for at in range(20):
+        for nic, rate in (("mlx5_0", 24.4), ("mlx5_1", 24.4), ("mlx5_9", 0.0)):
+            value = rate * 1e9 if at >= 5 else 0.0
+            recorded.generic({"Device": nic, "rdma_read_bytes": value}, at * 100_000_000)
+    profile = read_profile(recorded.write(tmp_path / "hca.sqlite"))
+    assert asked(profile)["links.profiled"].claim.startswith("2 of 3 NICs")
+    chosen = asked(profile, hca="mlx5_0,mlx5_1")["links.profiled"]
+    assert chosen.claim.startswith("all 2 NICs carried traffic on h1")
+    assert (chosen.severity, chosen.answer) == (Severity.INFO, Answer.YES)
+    assert "NCCL_IB_HCA leaves out mlx5_9" in chosen.evidence
+    assert asked(profile, hca="^mlx5_9")["links.profiled"].answer is Answer.YES
+    assert asked(profile, hca="mlx5_0,mlx5_9")["links.profiled"].claim.startswith("1 of 2 NICs")
 
 
 def test_what_an_export_lacks_is_not_observable(tmp_path: Path) -> None:
