@@ -14,7 +14,7 @@ from busbw.planning.hunt import make_hunt_plan
 from busbw.planning.preflight import make_preflight
 from busbw.planning.streams import OF_RANKS, make_streams, without_ranks
 from busbw.planning.swept import operation_names, swept
-from busbw.planning.values import MOST_SEED, at_least, one_of, positive
+from busbw.planning.values import MOST_CALLS, MOST_SEED, at_least, one_of, positive
 from busbw.settings.pattern import PatternSettings
 from busbw.settings.run import RunSettings
 from busbw.stats.statistic import parse_statistics
@@ -149,7 +149,7 @@ def _limits(settings: RunSettings) -> Limits:
     return Limits(
         outer_iters=outer_iters,
         outer_warmup_iters=outer_warmup_iters,
-        calls=None if settings.iters is None else at_least("-n", settings.iters, 0) * group,
+        calls=None if settings.iters is None else at_least("-n", settings.iters, 0, MOST_CALLS // group) * group,
         warmup_calls=None
         if settings.warmup_iters is None
         else at_least("-w", settings.warmup_iters, 0) * group,

@@ -8,6 +8,7 @@ from busbw.errors import UsageError
 
 MOST: Final = 2**31 - 1  # of what is counted: libraries and the native core take no larger ones
 MOST_SEED: Final = 2**63 - 1
+MOST_CALLS: Final = 10**15  # no run ends of itself that late; samples of them still add up in 64 bits
 _MOST_DIGITS: Final = 18  # such a number is below 2^63
 
 

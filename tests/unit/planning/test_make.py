@@ -417,3 +417,9 @@ def test_roots_need_the_ranks_that_there_will_be() -> None:
     with pytest.raises(UsageError, match="root"):
         check_words(("broadcast",), settings(root="3"), 1)
     check_words(("broadcast",), settings(root="3"), 4)
+
+
+def test_calls_may_be_more_than_any_count_of_elements() -> None:
+    assert make_plan(OPERATIONS, settings(iters=10**13), "mpi", 2).limits.calls == 10**13
+    with pytest.raises(UsageError, match="-n is too large"):
+        make_plan(OPERATIONS, settings(iters=10**15, agg_iters=2), "nccl", 2)
