@@ -149,7 +149,9 @@ def _limits(settings: RunSettings) -> Limits:
     return Limits(
         outer_iters=outer_iters,
         outer_warmup_iters=outer_warmup_iters,
-        calls=None if settings.iters is None else at_least("-n", settings.iters, 0, MOST_CALLS // group) * group,
+        calls=None
+        if settings.iters is None
+        else at_least("-n", settings.iters, 0, MOST_CALLS // group) * group,
         warmup_calls=None
         if settings.warmup_iters is None
         else at_least("-w", settings.warmup_iters, 0) * group,
