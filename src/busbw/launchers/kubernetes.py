@@ -58,7 +58,10 @@ NOT_FOR_RANKS: Final = tuple(
             for name in ("canvas", "cards", "compare", "curves", "page", "plots", "text_", "view")
         ),
         *("reports/templates/", "cli/compare", "cli/report_inputs", "cli/diagnose", "cli/import_logs"),
-        *("importers/nsys", "setup_series"),
+        # Readers of logs; exporters need what importers say of a world.
+        *(f"importers/{name}" for name in ("block", "case", "check", "content", "decide", "files", "nccl")),
+        *(f"importers/{name}" for name in ("nsys", "ordinary", "other", "scan")),
+        "setup_series",
         *(f"launchers/{engine}" for engine in ENGINES if engine != "hosts"),  # ranks reach hosts as it does
     )
 )

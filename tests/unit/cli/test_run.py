@@ -151,7 +151,7 @@ def test_a_run_that_was_killed_before_it_had_a_record_never_started(tmp_path: Pa
     (folder,) = tmp_path.iterdir()
     (folder / RUN_FILE).unlink()
     words = called(tmp_path, "list")[1].split()
-    assert words == [folder.name, "never", "started", "null", "0/4", "sendrecv"]
+    assert words == [folder.name, "not", "started", "null", "0/4", "sendrecv"]
     code, out, err = called(tmp_path, "show")
     assert (code, out) == (2, "")
     assert f"the run in {folder} never started" in err

@@ -177,7 +177,7 @@ def aws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
     monkeypatch.setenv("AWS_STAND_IN", str(tmp_path / "calls"))
     monkeypatch.setattr(batch, "_LOOK_SECONDS", 0.1)
-    monkeypatch.setattr(batch, "_TRAIL_SECONDS", 1.0)
+    monkeypatch.setattr(batch, "_TRAIL_SECONDS", 5.0)
     return tmp_path
 
 
