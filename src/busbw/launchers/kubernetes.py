@@ -58,9 +58,9 @@ NOT_FOR_RANKS: Final = tuple(
             for name in ("canvas", "cards", "compare", "curves", "page", "plots", "text_", "view")
         ),
         *("reports/templates/", "cli/compare", "cli/report_inputs", "cli/diagnose", "cli/import_logs"),
-        # Readers of logs; exporters need what importers say of a world.
-        *(f"importers/{name}" for name in ("block", "case", "check", "content", "decide", "files", "nccl")),
-        *(f"importers/{name}" for name in ("nsys", "ordinary", "other", "scan")),
+        # What shows records, and what only `busbw import` and `diagnose` read.
+        *(f"cli/{name}" for name in ("expect", "export", "list_runs", "show")),
+        *(f"importers/{name}" for name in ("nsys", "ordinary")),
         "setup_series",
         *(f"launchers/{engine}" for engine in ENGINES if engine != "hosts"),  # ranks reach hosts as it does
     )
