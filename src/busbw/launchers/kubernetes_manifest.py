@@ -20,7 +20,7 @@ from busbw.probes.place import POD_VARIABLES
 Object = dict[str, Any]
 
 TOKEN_KEY: Final = "token"
-BUNDLE_KEY: Final = "busbw.zip"
+BUNDLE_KEY: Final = "busbw.tar.gz"
 # A JobSet's only group of pods.
 _GROUP: Final = "ranks"
 # Pods of one job can start minutes apart, while an image is pulled.
@@ -100,9 +100,9 @@ def secret(name: str, token: str) -> Object:
     return _object("v1", "Secret", name, stringData={TOKEN_KEY: token})
 
 
-def bundle(name: str, zipped_base64: str) -> Object:
+def bundle(name: str, packed_base64: str) -> Object:
     """What --bring brings, for an image that lacks it."""
-    return _object("v1", "ConfigMap", name, binaryData={BUNDLE_KEY: zipped_base64})
+    return _object("v1", "ConfigMap", name, binaryData={BUNDLE_KEY: packed_base64})
 
 
 def escaped(text: str) -> str:
@@ -396,14 +396,14 @@ def _bring(spec: Object, name: str, form: Form) -> None:
     unpack = {
         "name": "bring",
         "image": form.image,
-        "command": [escaped(form.python), "-m", "zipfile", "-e", f"/busbw-zip/{BUNDLE_KEY}", "/busbw"],
+        "command": [escaped(form.python), "-m", "tarfile", "-e", f"/busbw-bundle/{BUNDLE_KEY}", "/busbw"],
         "volumeMounts": [
-            {"name": "busbw-zip", "mountPath": "/busbw-zip"},
+            {"name": "busbw-bundle", "mountPath": "/busbw-bundle"},
             {"name": "busbw", "mountPath": "/busbw"},
         ],
     }
     spec["initContainers"] = [unpack]
-    spec["volumes"] = [{"name": "busbw-zip", "configMap": {"name": name}}]
+    spec["volumes"] = [{"name": "busbw-bundle", "configMap": {"name": name}}]
     _add_volume(spec, {"name": "busbw", "emptyDir": {}}, "/busbw")
 
 

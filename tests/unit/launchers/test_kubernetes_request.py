@@ -7,7 +7,7 @@ import io
 import re
 import subprocess
 import sys
-import zipfile
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -296,16 +296,32 @@ def test_what_is_brought_fits_into_a_config_map() -> None:
     from busbw.launchers import kubernetes
 
     facts = kubernetes.inquire(LaunchSettings(bring=True, namespace="team"))
-    zipped = base64.b64decode(facts["bundle"])
-    assert len(zipped) < 0.95 * kubernetes.MOST_BUNDLE_BYTES
-    with zipfile.ZipFile(io.BytesIO(zipped)) as archive:
-        names = archive.namelist()
+    packed = base64.b64decode(facts["bundle"])
+    assert len(packed) < 0.9 * kubernetes.MOST_BUNDLE_BYTES
+    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+        names = archive.getnames()
+        assert {(file.mode, file.uid, file.uname) for file in archive} == {(0o644, 0, "")}
     assert {"busbw/__main__.py", "busbw/py.typed"} <= set(names)
     assert not any("__pycache__" in name for name in names)
     assert not [name for name in names if name.startswith(kubernetes.NOT_FOR_RANKS)]
     assert "busbw/launchers/choose.py" in names
     one = job(mpi="none", bring=True)
     assert kubernetes.request(one, facts).details["bundle"] == facts["bundle"]
+
+
+def test_what_is_brought_is_unpacked_by_the_pods_own_words(tmp_path: Path) -> None:
+    from busbw.launchers import kubernetes, kubernetes_manifest
+
+    facts = kubernetes.inquire(LaunchSettings(bring=True, namespace="team"))
+    packed = tmp_path / kubernetes_manifest.BUNDLE_KEY
+    packed.write_bytes(base64.b64decode(facts["bundle"]))
+    form = Form("Job", "image", 1, 1, 1, python=sys.executable)
+    spec: dict[str, Any] = {"containers": [{}]}
+    kubernetes_manifest._bring(spec, "run", form)
+    *words, source, place = spec["initContainers"][0]["command"]
+    assert (Path(source).name, place) == (packed.name, "/busbw")
+    subprocess.run([*words, str(packed), str(tmp_path / "busbw")], check=True)
+    assert (tmp_path / "busbw" / "busbw" / "__main__.py").is_file()
 
 
 def test_a_bundle_that_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
