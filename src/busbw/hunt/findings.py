@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from busbw.errors import ExitCode
 from busbw.hunt.field import Field
@@ -21,29 +21,44 @@ _CODES: Final = {
     Decision.SLOW: ExitCode.BAD_VERDICT,
     Decision.UNDECIDED: ExitCode.UNDECIDED,
 }
-_WHAT: Final = {
-    BANDWIDTH: "less bandwidth than the others have",
-    LATENCY: "more latency than the others have",
-    QUICKEST: "more latency than the others have, of its quickest messages too",
-    RESENT: "segments a test were sent again, over those of the others",
-}
-_BELOW: Final = {
-    BANDWIDTH: "bandwidth that is lower by",
-    LATENCY: "latency that is longer by",
-    QUICKEST: "the quickest messages' latency that is longer by",
-    RESENT: "loss that resends",
-}
-_APART: Final = {
-    BANDWIDTH: "less bandwidth",
-    LATENCY: "more latency",
-    QUICKEST: "more latency of the quickest messages",
-    RESENT: "more segments sent again",
-}
-_UNLIKE: Final = {
-    BANDWIDTH: "bandwidth: too few pairs are alike",
-    LATENCY: "latency: too few pairs are alike to say what is slow",
-    QUICKEST: "the quickest messages' latency: too few pairs are alike",
-    RESENT: "lost packets: segments are sent again all over",
+
+
+class _Words(NamedTuple):
+    """How a metric is spoken of: what a suspect has, what too small a loss is of, what paths differ by, and
+    why nothing was decided by it.
+    """
+
+    has: str
+    below: str
+    apart: str
+    unlike: str
+
+
+_WORDS: Final = {
+    BANDWIDTH: _Words(
+        has="less bandwidth than the others have",
+        below="bandwidth that is lower by",
+        apart="less bandwidth",
+        unlike="bandwidth: too few pairs are alike",
+    ),
+    LATENCY: _Words(
+        has="more latency than the others have",
+        below="latency that is longer by",
+        apart="more latency",
+        unlike="latency: too few pairs are alike to say what is slow",
+    ),
+    QUICKEST: _Words(
+        has="more latency than the others have, of its quickest messages too",
+        below="the quickest messages' latency that is longer by",
+        apart="more latency of the quickest messages",
+        unlike="the quickest messages' latency: too few pairs are alike",
+    ),
+    RESENT: _Words(
+        has="segments a test were sent again, over those of the others",
+        below="loss that resends",
+        apart="more segments sent again",
+        unlike="lost packets: segments are sent again all over",
+    ),
 }
 _NAMED: Final = 8
 _HINT_OF_CLASSES: Final = (
@@ -82,33 +97,29 @@ def _of_classes(field: Field, verdict: Verdict) -> list[Finding]:
     found = []
     for metric, groups in verdict.near.items():
         who = "; ".join(", ".join(field.names[part] for part in group) for group in groups)
-        claim = f"paths are not alike: near one another are {who}: {_APART[metric]} with the others only"
+        claim = (
+            f"paths are not alike: near one another are {who}: {_WORDS[metric].apart} with the others only"
+        )
         found.append(Finding(Severity.INFO, claim, hint=_HINT_OF_CLASSES, check=CHECK))
     for metric, share in verdict.longer.items():
-        claim = f"between switches: {_share(metric, share)} {_APART[metric]} than within one, of all of them"
+        more = f"{_share(metric, share)} {_WORDS[metric].apart}"
+        claim = f"between switches: {more} than within one, of all of them"
         found.append(Finding(Severity.INFO, claim, check=CHECK))
     return found
 
 
 def _of_suspect(field: Field, suspect: Suspect) -> Finding:
     names = [field.names[part] for part in suspect.parts]
-    who = names[0] if len(names) == 1 else f"the path between {names[0]} and {names[1]}"
-    if suspect.leaf:
-        who = f"switch {_switch(field, suspect)} of {', '.join(names)}"
-    if suspect.beyond:
-        ends = [field.leaf_names[field.leaves.index(each)] for each in (suspect.parts, suspect.beyond)]
-        who = f"the path between switches {ends[0]} and {ends[1]}"
-    elif len(names) == 1 and suspect.metric in (LATENCY, QUICKEST) and suspect.confirmed:
-        who = f"{who}, or its path to all others"
-    low, high = (_share(suspect.metric, bound) for bound in (suspect.low, suspect.high))
-    middle = _share(suspect.metric, suspect.loss)
-    claim = f"{who}: {middle} {_WHAT[suspect.metric]} (95 %: {low} to {high})"
-    severity = Severity.ERROR
+    who, (low, high) = (
+        _who(field, suspect),
+        (_share(suspect.metric, at) for at in (suspect.low, suspect.high)),
+    )
+    lost = f"{_share(suspect.metric, suspect.loss)} {_WORDS[suspect.metric].has}"
+    claim, severity = f"{who}: {lost} (95 %: {low} to {high})", Severity.ERROR
     if suspect.flapping:
-        claim = (
-            f"{who}: slow in {suspect.slow_tests} of {suspect.tests} tests: {middle} {_WHAT[suspect.metric]}"
-        )
-        claim, severity = f"{claim} ({low} to {high}), and none in the rest; suspected", Severity.WARNING
+        slow = f"slow in {suspect.slow_tests} of {suspect.tests} tests"
+        claim = f"{who}: {slow}: {lost} ({low} to {high}), and none in the rest; suspected"
+        severity = Severity.WARNING
     elif not suspect.confirmed:
         claim, severity = f"{claim}; suspected, not confirmed", Severity.WARNING
     is_host = field.kind == "host" and len(names) == 1
@@ -116,17 +127,33 @@ def _of_suspect(field: Field, suspect: Suspect) -> Finding:
         severity,
         claim,
         evidence=_evidence(field, suspect),
-        hint=_HINT_OF_PATH
-        if suspect.beyond
-        else _HINT_OF_HOST
-        if is_host
-        else _HINT_OF_SWITCH
-        if suspect.leaf
-        else "",
+        hint=_hint(suspect, is_host=is_host),
         rank=field.ranks[suspect.parts[0]][0] if field.kind == "rank" and len(names) == 1 else None,
         host=names[0] if is_host else "",
         check=CHECK,
     )
+
+
+def _who(field: Field, suspect: Suspect) -> str:
+    names = [field.names[part] for part in suspect.parts]
+    if suspect.beyond:
+        one, other = (_switch(field, parts) for parts in (suspect.parts, suspect.beyond))
+        return f"the path between switches {one} and {other}"
+    if suspect.leaf:
+        return f"switch {_switch(field, suspect.parts)} of {', '.join(names)}"
+    if len(names) > 1:
+        return f"the path between {names[0]} and {names[1]}"
+    # Latency to all others is a property of the way there too, and no test within a switch tells them apart.
+    is_way = suspect.metric in (LATENCY, QUICKEST) and suspect.confirmed
+    return f"{names[0]}, or its path to all others" if is_way else names[0]
+
+
+def _hint(suspect: Suspect, *, is_host: bool) -> str:
+    if suspect.beyond:
+        return _HINT_OF_PATH
+    if is_host:
+        return _HINT_OF_HOST
+    return _HINT_OF_SWITCH if suspect.leaf else ""
 
 
 def _evidence(field: Field, suspect: Suspect) -> str:
@@ -144,12 +171,12 @@ def _evidence(field: Field, suspect: Suspect) -> str:
         said.append(_WAYS[suspect.direction])
     if suspect.lanes:
         said.append(f"only its local ranks {', '.join(map(str, suspect.lanes))}")
-    said += [f"also {_share(metric, share)} {_WHAT[metric]}" for metric, share in suspect.also.items()]
+    said += [f"also {_share(metric, share)} {_WORDS[metric].has}" for metric, share in suspect.also.items()]
     return "; ".join(said)
 
 
-def _switch(field: Field, suspect: Suspect) -> str:
-    return field.leaf_names[field.leaves.index(suspect.parts)]
+def _switch(field: Field, parts: tuple[int, ...]) -> str:
+    return field.leaf_names[field.leaves.index(parts)]
 
 
 def _evidence_of_switch(suspect: Suspect) -> str:
@@ -176,10 +203,10 @@ def _not_covered(verdict: Verdict) -> list[Finding]:
     untested = verdict.pairs - verdict.tested
     said = [f"paths between the {untested} of {verdict.pairs} pairs that were not tested"] if untested else []
     for metric, share in verdict.resolution.items():
-        said.append(f"{_BELOW[metric]} less than {_share(metric, share)}")
+        said.append(f"{_WORDS[metric].below} less than {_share(metric, share)}")
     if RESENT in verdict.unobserved:
         said.append("lost packets: what the ranks' TCP sockets sent again cannot be read here")
-    said += [_UNLIKE[metric] for metric in verdict.unlike]
+    said += [_WORDS[metric].unlike for metric in verdict.unlike]
     if verdict.stalled_rounds:
         rounds = f"{verdict.stalled_rounds} of {verdict.rounds} rounds"
         said.append(f"late messages among quick ones in {rounds}, in which programs waited for cores")
@@ -206,12 +233,9 @@ def to_fields(field: Field, verdict: Verdict, places: Sequence[HostInfo], second
     for name in ("suspects", "open"):
         for suspect in fields[name]:
             suspect["names"] = [field.names[part] for part in suspect["parts"]]
-            suspect["switch"] = (
-                field.leaf_names[field.leaves.index(suspect["parts"])] if suspect["leaf"] else ""
-            )
-            suspect["switches"] = [
-                field.leaf_names[field.leaves.index(suspect[end])] for end in ("parts", "beyond")
-            ] if suspect["beyond"] else []  # fmt: skip
+            ends = ("parts", "beyond") if suspect["beyond"] else ()
+            suspect["switch"] = _switch(field, suspect["parts"]) if suspect["leaf"] else ""
+            suspect["switches"] = [_switch(field, suspect[end]) for end in ends]
             suspect["partners"] = [field.names[part] for part in suspect["partners"]]
     fields["ranking"] = [{"name": field.names[part], "loss": loss} for part, loss in verdict.ranking]
     bad = [field.names[each.parts[0]] for each in verdict.suspects if len(each.parts) == 1]
