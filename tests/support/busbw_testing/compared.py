@@ -8,13 +8,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from busbw.cli.main import main
 from busbw.model.collective import collective
 from busbw.model.record import SCHEMA_VERSION, Method, RankInfo, RunRecord, RunStatus, WorldInfo
 from busbw.model.result import CaseResult, Status
 from busbw.planning.make import make_plan
 from busbw.settings.run import RunSettings
+
+if TYPE_CHECKING:
+    import pytest
 
 HEADING = (
     "#                                                              out-of-place                       in-place\n"
@@ -132,3 +136,9 @@ def write(path: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     return path
+
+
+def compare(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str]:
+    """``busbw compare`` in this process: exit code and standard output."""
+    code = main(["compare", *map(str, words)])
+    return code, capsys.readouterr().out

@@ -13,6 +13,13 @@ from busbw.cli.main import main
 
 
 @pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where commands keep and look for runs: nowhere but here."""
+    monkeypatch.setenv("BUSBW_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+@pytest.fixture
 def called(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
     """Calls a command that starts no rank, in this process: (exit code, stdout, stderr)."""
     for name in os.environ:

@@ -24,13 +24,9 @@ from busbw.references.load import built_in, find, save
 from busbw.settings.preset import names, read_preset
 from busbw.settings.run import RunSettings
 
+pytestmark = pytest.mark.usefixtures("home")
+
 MiB = 2**20
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("BUSBW_HOME", str(tmp_path / "home"))
-    return tmp_path / "home"
 
 
 def stored(home: Path, name: str, times: dict[int, object], **fields: object) -> Path:

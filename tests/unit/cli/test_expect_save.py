@@ -14,14 +14,10 @@ from busbw.record.folder import create
 from busbw.record.write import write_record
 from busbw.references.load import read, save, saved_as
 
+pytestmark = pytest.mark.usefixtures("home")
+
 GiB = 2**30
 MiB = 2**20
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("BUSBW_HOME", str(tmp_path / "home"))
-    return tmp_path / "home"
 
 
 def logs(folder: Path, *busbw: float, ranks: int = 8, size: int = GiB) -> list[str]:

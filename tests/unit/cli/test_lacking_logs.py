@@ -13,15 +13,11 @@ from busbw_testing.compared import nccl_tests_log, write
 
 from busbw.cli.main import main
 
+pytestmark = pytest.mark.usefixtures("home")
+
 MiB = 2**20
 NAN = f"{'nan':>8}  {'nan':>6}  {'nan':>6}    N/A"
 _ROWS = {MiB: 50.0, 2 * MiB: 60.0, 4 * MiB: 70.0, 8 * MiB: 80.0}
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("BUSBW_HOME", str(tmp_path / "home"))
-    return tmp_path / "home"
 
 
 def lines() -> list[str]:
