@@ -83,11 +83,16 @@ def _profiles(folder: Path | None, nsys: Sequence[Path]) -> tuple[Profile, ...]:
 
     if nsys or folder is None:
         return tuple(read_profile(path) for path in nsys)
-    return tuple(map(_own_profile, sorted((folder / NSYS_FOLDER).glob("*.sqlite"))))
+    own = folder / NSYS_FOLDER
+    exports = sorted(own.glob("*.sqlite"))
+    bare = [path for path in sorted(own.glob("*.nsys-rep")) if path.with_suffix(".sqlite") not in exports]
+    return tuple(map(_own_profile, (*exports, *bare)))
 
 
 def _own_profile(path: Path) -> Profile:
-    """One of the run's own: a rank that was killed leaves half an export, and the rest still counts."""
+    """One of the run's own: a rank that was killed leaves half an export or a report without one, and the
+    rest still counts.
+    """
     from busbw.importers.nsys import read_profile
     from busbw.model.profile import Profile
 

@@ -34,15 +34,14 @@ _SENT: Final = ("sent", "tx_", "send_", "rdma_write_bytes", "rdma_read_resp")
 
 def links(subject: Subject) -> Iterator[Conclusion]:
     """Which NICs carried traffic while the profiler sampled them."""
-    nics = [nic for profile in subject.profiles for nic in profile.nics]
-    if not nics:
-        if subject.profiles:
-            yield _unseen(subject, Question.LINKS, "links.profiled", "NIC", "no NIC was sampled")
-        return
-    by_host: dict[str, list[NicRate]] = defaultdict(list)
-    for nic in nics:
-        by_host[nic.host].append(nic)
-    for host, own in sorted(by_host.items()):
+    by_host: dict[tuple[str, int], list[NicRate]] = defaultdict(list)
+    for number, profile in enumerate(subject.profiles):
+        for nic in profile.nics:
+            # Exports that name no host may be of as many: their NICs have the same names.
+            by_host[nic.host, 0 if nic.host else number].append(nic)
+    if subject.profiles and not by_host:
+        yield _unseen(subject, Question.LINKS, "links.profiled", "NIC", "no NIC was sampled")
+    for (host, _), own in sorted(by_host.items()):
         yield _nics_of(subject, host, own)
 
 
@@ -128,10 +127,19 @@ def _flow(subject: Subject, used: Sequence[_Nic], nics: int) -> str:
 
 
 def _beside_algbw(subject: Subject, used: Sequence[_Nic]) -> str:
-    """What a host's NICs carried together beside the largest algbw, which is what two nodes exchange."""
-    large = max(subject.timed, key=lambda pair: pair[1].algbw_gb_per_s or 0.0, default=None)
-    if large is None or not large[1].algbw_gb_per_s or not used:
+    """What a host's NICs carried together beside the largest algbw of what was profiled, which is what two
+    nodes exchange; nothing where no size in the exports is one of the run's.
+    """
+    kernels = [each for profile in subject.profiles for each in profile.kernels]
+    sizes = {each.size_bytes for each in kernels}
+    timed = [
+        pair
+        for pair in subject.timed
+        if pair[1].algbw_gb_per_s and (not kernels or pair[0].size_bytes in sizes)
+    ]
+    if not timed or not used:
         return ""
+    large = max(timed, key=lambda pair: pair[1].algbw_gb_per_s or 0.0)
     total = sum(each.gb_per_s for each in used)
     return (
         f"; {total:.3g} GB/s together, where the algbw of {format_size(large[0].size_bytes)} is"

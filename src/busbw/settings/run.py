@@ -304,7 +304,7 @@ class RunSettings(PreflightSettings, PatternSettings):
         Parameter(
             show_default=False,
             group=OUTPUT,
-            help="More words for `nsys profile`, as in '--enable efa_metrics' or '--delay 2'.",
+            help="More words for `nsys profile`, with an =: --profile-args='--enable efa_metrics --delay 2'.",
         ),
     ] = ""
     raw_ranks: Annotated[

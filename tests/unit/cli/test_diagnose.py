@@ -11,9 +11,10 @@ from busbw_testing.compared import nccl_tests_log, record_of, write
 from busbw_testing.runs import NULL, start
 
 from busbw.cli.diagnose import diagnosed
+from busbw.model.conclusion import Answer
 from busbw.model.sample import SAMPLE_DTYPE
-from busbw.record.folder import RUN_FILE, SAMPLES_FILE, SAMPLES_PARQUET, run_folders
-from busbw.record.read import read_samples
+from busbw.record.folder import NSYS_FOLDER, RUN_FILE, SAMPLES_FILE, SAMPLES_PARQUET, run_folders
+from busbw.record.read import read_record, read_samples
 
 if TYPE_CHECKING:
     import pytest
@@ -107,3 +108,14 @@ def test_an_interrupted_run_says_so_wherever_it_is_shown(tmp_path: Path) -> None
     assert start(tmp_path, "show", "last").stderr.splitlines()[-1].startswith("the run was interrupted")
     assert start(tmp_path, "report", "last", "--output", str(tmp_path / "a.md")).returncode == 0
     assert "status: interrupted: 1 of 4 cases were not measured\n" in (tmp_path / "a.md").read_text()
+
+
+def test_a_report_of_nsight_systems_without_an_export_is_told(tmp_path: Path) -> None:
+    start(tmp_path, "run", "all_reduce", "-b", "8", "-e", "8", *NULL)
+    (folder,) = run_folders(tmp_path)
+    write(folder / NSYS_FOLDER / "rank-00000-vm.nsys-rep", "a report")
+    found = diagnosed(read_record(folder), folder)
+    told = [each for each in found.conclusions if each.check.endswith((".profiled", ".kernels"))]
+    assert {each.answer for each in told} == {Answer.NOT_OBSERVABLE}
+    assert any("nsys export --type sqlite" in each.hint for each in told)
+    assert any("rank-00000-vm.nsys-rep" in each.evidence for each in told)

@@ -108,6 +108,35 @@ def test_all_nics_or_all_but_one(tmp_path: Path) -> None:
     assert (short.severity, short.answer, short.host) == (Severity.WARNING, Answer.NO, "p4de-1")
 
 
+def test_exports_without_a_host_are_not_taken_for_one(tmp_path: Path) -> None:
+    whole = replace(sampled_nics(tmp_path), host="")
+    (tmp_path / "nics.sqlite").unlink()
+    short = sampled_nics(tmp_path, silent="rdmap32s27")
+    unnamed = [
+        replace(profile, nics=tuple(replace(nic, host="") for nic in profile.nics))
+        for profile in (whole, short)
+    ]
+    record = record_of({SIZE: 1900.0}, ranks=2, hosts=2)
+    subject = Subject(record, expect((record,), ()), kind_of(record, ()), P4DE, profiles=tuple(unnamed))
+    claims = [each.claim for each in diagnose(subject) if each.check == "links.profiled"]
+    assert [claim.partition(" NICs")[0] for claim in claims] == ["all 4", "3 of 4"]
+
+
+def test_rates_stand_beside_the_algbw_of_a_size_that_was_profiled(tmp_path: Path) -> None:
+    kernels = of_rank(tmp_path, 0, [1900, 1900])
+    record = record_of({SIZE: 1900.0, 64 * SIZE: 40_000.0}, ranks=2, hosts=2)
+
+    def evidence(*profiles: Profile) -> str:
+        subject = Subject(record, expect((record,), ()), kind_of(record, ()), P4DE, profiles=profiles)
+        return next(each.evidence for each in diagnose(subject) if each.check == "links.profiled")
+
+    nics = sampled_nics(tmp_path)
+    assert "where the algbw of 1600 MiB is" in evidence(nics)
+    assert "where the algbw of 25 MiB is 13.8 GB/s" in evidence(nics, kernels)
+    other = replace(kernels, kernels=tuple(replace(each, size_bytes=4096) for each in kernels.kernels))
+    assert "algbw" not in evidence(nics, other)
+
+
 def of_rates(tmp_path: Path, rates: tuple[float, ...], busy: int) -> Conclusion:
     recorded = Recorded(host="p4de-0")
     for at in range(busy + 4):
