@@ -13,14 +13,13 @@ from busbw.analysis.compare_arms import Arm, lacking, make_arm, without_cases
 from busbw.analysis.scaling import Failed, Measured, Spread, over_launches, scaling, spreads
 from busbw.cli.compare_inputs import (
     Given,
-    Tree,
     each_once_in_all,
     is_named,
     read_arm,
-    read_trees,
     setup,
     setups_of,
 )
+from busbw.cli.compare_trees import Tree, read_trees
 from busbw.cli.samples import samples_and_digests
 from busbw.errors import ExitCode, UsageError
 from busbw.record.folder import environ_home, launch_folders
