@@ -341,7 +341,7 @@ def test_wrong_data_of_one_stream_fails_its_rows_alone(tmp_path: Path) -> None:
     assert reduced.sizes == [512, 2048]
     ((size, text),) = reduced.failures
     assert size == 1024
-    assert text.startswith("Failure checking allr: 1 wrong elements, first on rank 1 - run folder ")
+    assert text.startswith("Failure checking allr: 1 wrong element, first on rank 1 - run folder ")
     assert gathered.sizes == [1024] * 3
     assert gathered.failures == []
     (newest, *_) = run_folders(ran.home)
@@ -419,7 +419,7 @@ def test_wrong_data_are_a_failed_row_and_exit_code_1(mode: str, tmp_path: Path) 
     assert table.sizes == [512, 2048]
     ((size, text),) = table.failures
     assert size == 1024
-    assert text.startswith("Failure checking allr: 1 wrong elements, first on rank 1 - run folder ")
+    assert text.startswith("Failure checking allr: 1 wrong element, first on rank 1 - run folder ")
     (newest, *_) = run_folders(ran.home)
     saved = sorted(path for path in newest.glob("wrong/*"))
     assert len(saved) == (1 if mode == "random" else 0)  # as nccom-test does
