@@ -8,7 +8,13 @@ nccl-tests against itself.
     python benchmarks/gpu/fidelity.py --nccl-tests BUILD_DIR --ranks 4 --rounds 5 --output fidelity.json
     ... --variant graph     # -G 10: CUDA graphs
     ... --variant window    # -R 2: symmetric windows
+    ... --variant spread    # alltoallv, most to distant ranks; --variant matrix: uneven between all ranks
+    ... --variant split --ranks 4 --ranks-a-host 2    # two groups at once; see below
     ... --last 8G --factor 4 --seconds 240    # larger, fewer sizes; another round only where it fits
+
+With ``--ranks-a-host`` every so many ranks have a host's name of their own (``unshare --uts``; root), the
+first of each on the first GPU: more ranks than GPUs, joined by sockets beyond a host, for what two GPUs
+cannot show. The GPUs must be shared by CUDA's multi-process service.
 
 nccl-tests must be built with MPI=1. It is made to load the libnccl that busbw measures by LD_LIBRARY_PATH.
 """
@@ -40,8 +46,23 @@ RANGES = {
     # A graph of N calls, launched 10 times.
     "graph": (("8", "16M", 100, 20), ("32M", "", 10, 5)),
     "window": (("8", "16M", 1000, 100), ("32M", "", 20, 5)),
+    "spread": (("8", "16M", 1000, 100), ("32M", "", 20, 5)),
+    "matrix": (("256M", "256M", 20, 5),),
+    "split": (("8", "1M", 100, 20), ("2M", "", 20, 5)),
 }
-FLAGS = {"plain": [], "graph": ["-G", "10"], "window": ["-R", "2"]}
+# Both sides' words, ours alone, nccl-tests' variables.
+FLAGS = {"graph": ["-G", "10"], "window": ["-R", "2"]}
+OURS = {
+    "spread": ["--spread", "1"],
+    "matrix": ["--matrix", "MATRIX"],
+    "split": ["--split", "DIV 2"],
+}
+THEIRS = {
+    "spread": {"NCCL_TESTS_ALLTOALLV_SPREAD": "1"},
+    "matrix": {"NCCL_TESTS_ALLTOALLV_MATRIX_FILE": "MATRIX"},
+    "split": {"NCCL_TESTS_SPLIT": "DIV 2"},
+}
+OPS = {"spread": "alltoallv", "matrix": "alltoallv", "split": "all_reduce,all_gather,reduce_scatter,alltoall"}
 ALL = "all_reduce,all_gather,reduce_scatter,alltoall,broadcast,reduce,gather,scatter,sendrecv,hypercube"
 TELLING = 0.05
 Times = dict[tuple[int, str], float]
@@ -55,11 +76,17 @@ def main() -> None:
     parser.add_argument("--nccl-tests", type=Path, required=True)
     parser.add_argument("--ranks", type=int, required=True)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--ops", default=ALL)
+    parser.add_argument("--ops", help=f"default: {ALL}, or what the variant is of")
     parser.add_argument("--variant", choices=tuple(RANGES), default="plain")
     parser.add_argument("--mpirun", default="mpirun")
     parser.add_argument("--last", default="2G", help="last size; three such buffers must fit")
     parser.add_argument("--factor", default="2", help="between sizes")
+    parser.add_argument(
+        "--calls", type=int, help="for all sizes, in one launch; default: fewer for the larger, in a second"
+    )
+    parser.add_argument(
+        "--ranks-a-host", type=int, default=0, help="NCCL's hosts have so many ranks; default: one host"
+    )
     parser.add_argument(
         "--seconds",
         type=float,
@@ -68,6 +95,7 @@ def main() -> None:
     )
     parser.add_argument("--output", default="fidelity.json")
     options = parser.parse_args()
+    options.ops = options.ops or OPS.get(options.variant, ALL)
     nccl = load_nccl()
     print(f"NCCL {nccl.version} {nccl.path}, {options.ranks} ranks, {options.variant}")
     rounds: list[Arms] = []
@@ -76,7 +104,8 @@ def main() -> None:
         if number >= 2 and (time.monotonic() - started) * (number + 1) / number > options.seconds:
             break
         rounds.append({})
-        for _ in one_round(rounds[-1], options, nccl.path, joined=number % 2 == 0):
+        joined = number % 2 == 0 or bool(options.ranks_a_host)
+        for _ in one_round(rounds[-1], options, nccl.path, joined=joined):
             Path(options.output).write_text(
                 json.dumps({"nccl": nccl.version, "ranks": options.ranks, "rounds": rounds})
             )
@@ -89,34 +118,36 @@ def one_round(found: Arms, options: argparse.Namespace, nccl_path: str, *, joine
     are mpirun's, else they meet without MPI.
     """
     ops = options.ops.split(",")
+    variant, folder = options.variant, Path(options.output).resolve().parent
+    mpi = [options.mpirun, "-np", str(options.ranks), *hosts(options.ranks_a_host)]
 
     def keep(op: str, arm: str, times: Times) -> None:
         found.setdefault(op, {}).setdefault(arm, {}).update(
             {f"{size} {placement}": us for (size, placement), us in times.items()}
         )
 
-    for first, last, calls, warmup in ranges(options.variant, options.last):
-        sweep = [
-            "-b",
-            first,
-            "-e",
-            last,
-            "-f",
-            options.factor,
-            "-n",
-            str(calls),
-            "-w",
-            str(warmup),
-            "-c",
-            "0",
+    for first, last, calls, warmup in ranges(variant, options.last, options.calls):
+        sizes = ["-b", first, "-e", last, "-f", options.factor]
+        sweep = [*sizes, "-n", str(calls), "-w", str(warmup), "-c", "0", *FLAGS.get(variant, [])]
+        words = [
+            matrix(folder, options.ranks) if word == "MATRIX" else word for word in OURS.get(variant, [])
         ]
-        sweep += FLAGS[options.variant]
-        mpi = [options.mpirun, "-np", str(options.ranks)]
-        ours = [sys.executable, "-m", "busbw", "run", *ops, *sweep, "--format", "csv", "--backend", "nccl"]
+        ours = [sys.executable, "-m", "busbw", "run", ",".join(ops), *sweep, *words]
+        ours += [
+            "--format",
+            "csv",
+            "--backend",
+            "nccl",
+            *(["--no-preflight"] if options.ranks_a_host else []),
+        ]
+        variables = {
+            name: matrix(folder, options.ranks) if value == "MATRIX" else value
+            for name, value in THEIRS.get(variant, {}).items()
+        }
 
-        def theirs(op: str, mpi: list[str] = mpi, sweep: list[str] = sweep) -> Times:
+        def theirs(op: str, sweep: list[str] = sweep, variables: dict[str, str] = variables) -> Times:
             command = [*mpi, str(options.nccl_tests / f"{op}_perf"), *sweep, "-a", "3"]
-            return read_nccl_tests(output(command, nccl_path))
+            return read_nccl_tests(output(command, nccl_path, **variables))
 
         for op in ops:
             keep(op, "nccl-tests", theirs(op))
@@ -128,8 +159,29 @@ def one_round(found: Arms, options: argparse.Namespace, nccl_path: str, *, joine
         yield
 
 
-def ranges(variant: str, last: str) -> list[tuple[str, str, int, int]]:
-    """Those of the variant that begin by the last size, none beyond it."""
+def hosts(ranks_a_host: int) -> list[str]:
+    """What mpirun starts, so that NCCL sees hosts of so many ranks: this, and the program after it."""
+    if not ranks_a_host:
+        return []
+    rank, each = "OMPI_COMM_WORLD_RANK", ranks_a_host
+    script = f"hostname host$(({rank} / {each})); export CUDA_VISIBLE_DEVICES=$(({rank} % {each}))"
+    return ["unshare", "--uts", "bash", "-c", f'{script} NCCL_TESTS_DEVICE=0; exec "$@"', "bash"]
+
+
+def matrix(folder: Path, ranks: int) -> str:
+    """The path of a file of bytes from rank (row) to rank (column): each sends twice as much to the next but
+    one as to the next, and so on; rank 1 half as much again as rank 0, and so on.
+    """
+    path = folder / "matrix.txt"
+    rows = ([((2 + rank) << 20) << (to - rank) % ranks for to in range(ranks)] for rank in range(ranks))
+    path.write_text("".join(" ".join(map(str, row)) + "\n" for row in rows))
+    return str(path)
+
+
+def ranges(variant: str, last: str, calls: int | None) -> list[tuple[str, str, int, int]]:
+    """Those of the variant that begin by the last size, none beyond it; with ``calls`` all as one."""
+    if calls:
+        return [(RANGES[variant][0][0], RANGES[variant][-1][1] or last, calls, 5)]
     return [
         (first, min(end or last, last, key=parse_size), calls, warmup)
         for first, end, calls, warmup in RANGES[variant]
@@ -137,11 +189,10 @@ def ranges(variant: str, last: str) -> list[tuple[str, str, int, int]]:
     ]
 
 
-def output(command: list[str], nccl_path: str) -> str:
+def output(command: list[str], nccl_path: str, **variables: str) -> str:
     start = time.monotonic()
-    done = subprocess.run(
-        command, env=environ(nccl_path), capture_output=True, text=True, timeout=300, check=False
-    )
+    env = {**environ(nccl_path), **variables}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300, check=False)
     print(f"{time.monotonic() - start:6.1f} s  {' '.join(command)}", file=sys.stderr, flush=True)
     if done.returncode:
         raise SystemExit(f"{' '.join(command)}\n{done.stdout}\n{done.stderr}")
@@ -188,7 +239,8 @@ def read_nccl_tests(text: str) -> Times:
         words = line.split()
         if len(words) >= 12 and words[0].isdigit() and words[2] == "float":
             times[int(words[0]), "out-of-place"] = float(words[-8])
-            times[int(words[0]), "in-place"] = float(words[-4])
+            if words[-4] != "N/A":
+                times[int(words[0]), "in-place"] = float(words[-4])
     return times
 
 
