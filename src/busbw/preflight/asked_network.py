@@ -233,14 +233,15 @@ def inside_hosts(used: Used) -> Iterator[Finding]:
     for ranks, how in ((over_net, "a network"), (over_memory, "host memory, though its GPUs have NVLinks,")):
         if ranks:
             kinds = [f"{kind} {count}" for kind, count in used.uses[ranks[0]].inside.items()]
-            told = [f"{name}={value}" for name in _OFF if (value := used.of(name, ranks[0]))]
+            told = {name: value for name in _OFF if (value := used.of(name, ranks[0]))}
+            pairs = [f"{name}={value}" for name, value in told.items()]
             yield about(
                 used,
                 Severity.WARNING,
                 f"NCCL's ranks of one host talk over {how}",
                 ranks,
-                evidence=f"connections by kind: {few(kinds)}" + (f"; set: {few(told)}" if told else ""),
-                hint=f"unset {told[0].partition('=')[0]}" if told else "look at `nvidia-smi topo -p2p n`",
+                evidence=f"connections by kind: {few(kinds)}" + (f"; set: {few(pairs)}" if told else ""),
+                hint=f"unset {few(list(told))}" if told else "look at `nvidia-smi topo -p2p n`",
             )
 
 

@@ -321,7 +321,7 @@ def test_forced_sockets_inside_a_host(judged: Any) -> None:
     assert finding.evidence == (
         "connections by kind: NET/Socket 2; set: NCCL_P2P_DISABLE=1, NCCL_SHM_DISABLE=1"
     )
-    assert finding.hint == "unset NCCL_P2P_DISABLE"
+    assert finding.hint == "unset NCCL_P2P_DISABLE, NCCL_SHM_DISABLE"
 
 
 def test_host_memory_between_gpus_with_nvlinks(judged: Any, parts: Any) -> None:
