@@ -232,6 +232,17 @@ class NcclBackend:
             self._nccl.comm_destroy(self._channel.comm)
         self._barrier = self._registration = self._channel = self._warm_for = None
 
+    def _renew(self) -> None:
+        """Another communicator of the same ranks, which knows of no registration yet. Collective over the
+        group; nothing is under way, and no graph is left: the old communicator would wait for it.
+        """
+        old = self._connected().comm
+        comm = self._nccl.comm_split(old, 0, self._own_role().rank)
+        if old == self._world_comm:
+            self._world_comm = comm
+        self._leave()
+        self._join(comm)
+
     def _connected(self) -> Channel:
         if self._channel is None:
             raise ValueError("the backend has no communicator yet")
@@ -271,9 +282,12 @@ class NcclBackend:
         return self._world_comm
 
     def _prepare(self, case: Case, *, aggregate: int, graph: bool) -> NcclCase:
-        channel, role = self._connected(), self._plan.role(case, self._own_role())
         if self._registration is not None:
+            # What NCCL registered for graphs cannot be deregistered from here, only left behind.
+            if self._options.graph and self._registration.hangs(case.collective):
+                self._renew()
             self._registration.before(case.collective)
+        channel, role = self._connected(), self._plan.role(case, self._own_role())
         overlap = case.row.in_place[self.name] if case.in_place else None
         parts = PartedBuffers.of(self.pair, case, role, overlap, rotate=self._rotate, data=self._plan.data)
         kind = (case.collective, case.dtype, case.op)

@@ -16,7 +16,8 @@ SYMMETRIC: Final = 2
 _SINCE: Final = {LOCAL: REGISTER_VERSION, SYMMETRIC: WINDOW_VERSION}
 # NVIDIA/nccl issue 1859: in these versions a registration that sends and receives have used leaves the
 # devices without the peers' addresses, and the next broadcast or ring waits for them for ever
-# (transport/p2p.cc, ipcRegisterBuffer; gone in 2.29.2).
+# (transport/p2p.cc, ipcRegisterBuffer; gone in 2.29.2). While a graph is captured NCCL registers by itself,
+# and deregisters long after the graph is gone: at every eleventh call from 2.27 on (group.cc, groupLaunch).
 _FORGETS_PEERS: Final = range(22300, 22902)
 _BY_SENDS: Final = frozenset(
     ("alltoall", "alltoallv", "gather", "scatter", "sendrecv", "hypercube", "permute")
@@ -61,16 +62,21 @@ class Registration:
         pair = self._pair
         return [register(self._comm, address, pair.allocated_bytes) for address in (pair.send, pair.recv)]
 
-    def before(self, collective: str) -> None:
-        """Register anew before a collective that follows sends and receives, where this NCCL would hang in
-        it. Collective over the communicator; nothing is under way.
+    def hangs(self, collective: str) -> bool:
+        """Whether this NCCL would hang in the collective, as it follows sends and receives, if the buffers
+        are still registered as they were for these.
         """
-        sends = collective in _BY_SENDS
-        if self._handles and self._sent and not sends and self._nccl.version_code in _FORGETS_PEERS:
+        return self._sent and collective not in _BY_SENDS and self._nccl.version_code in _FORGETS_PEERS
+
+    def before(self, collective: str) -> None:
+        """Register anew before a collective that would hang. Collective over the communicator; nothing is
+        under way.
+        """
+        if self._handles and self.hangs(collective):
             self.close()
             self._handles = self._register()
             self._sent = False
-        self._sent = self._sent or sends
+        self._sent = self._sent or collective in _BY_SENDS
 
     def _outcome(self) -> str:
         if self._kind == SYMMETRIC and not all(self._handles):
