@@ -44,15 +44,14 @@ format: $(READY) ## rewrite the sources as lint wants them
 	$(BIN)/clang-format -i $(wildcard $(NATIVE))
 
 FAST := "not slow and not packaging and not aarch64 and not gpu and not browser and not hosts and not slurm and not container and not kubernetes"
-# Unit tests on all cores, a file each; the others start ranks of their own, which want the cores.
+# A worker for each core, and a file's tests in one worker. Ranks mostly wait for one another, so tests that start
+# some are quicker side by side too.
+SPREAD := -n auto --maxprocesses 8 --dist loadfile
 test: core ## the fast tests
-	@failed=0; set -x; \
-	$(PYTEST) -m $(FAST) -n auto --maxprocesses 8 --dist loadfile tests/unit || failed=1; \
-	$(PYTEST) -m $(FAST) --ignore tests/unit || failed=1; \
-	exit $$failed
+	$(PYTEST) -m $(FAST) $(SPREAD)
 
 test-slow: core ## the tests that take longer; those for a GPU say why they were skipped
-	$(PYTEST) -m "slow and not packaging and not aarch64" || test $$? -eq 5  # 5: there are none
+	$(PYTEST) -m "slow and not packaging and not aarch64" $(SPREAD) || test $$? -eq 5  # 5: there are none
 
 test-gpu: core ## every case and injected faults on all visible GPUs, one rank each
 	$(PYTEST) -m gpu --timeout 900 tests/gpu

@@ -145,12 +145,15 @@ def scaling(
     measured: Iterable[Measured], known: Sequence[Reference] = (), failed: Iterable[Failed] = ()
 ) -> tuple[ScalingRow, ...]:
     """Rows by operation, placement, setup, definition, version, size and number of nodes. ``known`` are
-    published logs: what a copy of one does not say itself is taken from there. ``failed`` are counted.
+    published logs: what a copy of one does not say itself is taken from there. ``failed`` are counted. Runs
+    under a profiler have no place beside others.
     """
     means: dict[_Place, list[Mapping[str, str]]] = defaultdict(list)
     groups: dict[_Place, list[tuple[CaseResult, Spread]]] = defaultdict(list)
     for one in measured:
         record = one.record
+        if record.profiled:
+            continue
         kind = kind_of(record, known)
         setup = one.setup or _labelled_setup(record)
         made_with = (setup, definition(record), kind.versions)

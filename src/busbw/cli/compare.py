@@ -16,6 +16,7 @@ from busbw.cli.compare_inputs import (
     each_once_in_all,
     is_named,
     read_arm,
+    refuse_profiled,
     setup,
     setups_of,
 )
@@ -225,6 +226,7 @@ def _curves(words: Sequence[str]) -> Iterator[tuple[str, Given]]:
     by_name: dict[str, list[Given]] = defaultdict(list)
     for word in words:
         given = read_arm(word)
+        refuse_profiled(given.records)
         by_name[given.name if is_named(word) else ""].append(given)
     for name, own in by_name.items():
         for given in each_once_in_all(own):

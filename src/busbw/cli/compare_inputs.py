@@ -57,6 +57,16 @@ def read_arm(word: str) -> Given:
     )
 
 
+def refuse_profiled(records: Sequence[RunRecord]) -> None:
+    """Raises UsageError for times under a profiler: they are held against nothing."""
+    for record in records:
+        if record.profiled:
+            raise UsageError(
+                f"{record.run_id} was timed under a profiler: it can be no reference, nor compared or judged",
+                hint="measure again without --profile, and without nsys around it",
+            )
+
+
 def each_once(given: Given) -> Given:
     """Without what is there twice, by name or as a copy, which a warning names: it is one launch. Logs
     without rows are alike without being copies (tests that failed in one way), and so may be those of several

@@ -15,6 +15,7 @@ from busbw.cli.compare_inputs import (
     is_log_folder,
     read_arm,
     read_records,
+    refuse_profiled,
     setup,
     setups_of,
     unique,
@@ -41,6 +42,8 @@ def read_trees(words: Sequence[str]) -> tuple[Tree, ...]:
     if len(words) == 1 and is_log_folder(Path(words[0])):
         return _trees(Path(words[0]))
     arms = unique([each_once(read_arm(word)) for word in words])
+    for arm in arms:
+        refuse_profiled(arm.records)
     return _by_setup(arms) if any(len(setups_of(arm)) > 1 for arm in arms) else (Tree("", arms),)
 
 

@@ -51,25 +51,16 @@ def expect_command(run: str, options: ExpectSettings, format_name: str) -> ExitC
     if options.list:
         _list_references()
         return ExitCode.OK
-    from busbw.cli.compare_inputs import each_once, read_arm
+    from busbw.cli.compare_inputs import each_once, read_arm, refuse_profiled
 
     if options.replace and options.save is None:
         raise UsageError("--replace is for what --save writes", hint="add --save NAME, or leave it out")
     given = read_arm(run)
-    _refuse_profiled(given.records)
+    refuse_profiled(given.records)
     if options.save is not None:
         _save(options.save, given.records, replace=options.replace)
         return ExitCode.OK
     return judge(each_once(given).records, options, format_name)
-
-
-def _refuse_profiled(records: Sequence[RunRecord]) -> None:
-    for record in records:
-        if record.profiled:
-            raise UsageError(
-                f"{record.run_id} was timed under a profiler: it can neither be a reference nor be judged",
-                hint="measure again without --profile, and without nsys around it",
-            )
 
 
 def judge(records: Sequence[RunRecord], options: ExpectSettings, format_name: str) -> ExitCode:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from busbw.diagnosis import forced, profiled, tools
 from busbw.diagnosis.subject import Subject
 from busbw.model.choice import Choice
+from busbw.model.collective import COLLECTIVES
 from busbw.model.conclusion import Answer, Conclusion, Fact, Question
 from busbw.model.finding import Severity
 from busbw.model.result import CaseResult
@@ -110,6 +111,10 @@ def _words(result: CaseResult) -> tuple[str, int]:
     return result.algorithm or pairs, choice.channels or 0
 
 
+# NCCL's names of functions without capitals, and ours.
+_OURS: Final = {row.name.replace("_", ""): row.name for row in COLLECTIVES}
+
+
 def _from_log(subject: Subject) -> list[_Seen]:
     """What lines of NCCL in a log tell of all calls, also of those that are no case of the table. Those
     without a function are of the log's operation.
@@ -120,7 +125,7 @@ def _from_log(subject: Subject) -> list[_Seen]:
     seen = []
     for line in tuning_lines("\n".join(told)):
         size = line.size_bytes(subject.together)
-        name = line.function or own
+        name = _OURS.get(line.function.lower(), line.function) or own
         seen.append(
             _Seen(
                 name if size is not None else f"{name} (one rank's part)",

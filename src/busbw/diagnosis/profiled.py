@@ -18,8 +18,9 @@ from busbw.model.profile import Join, KernelName, NicRate, Profile
 from busbw.units import NS_PER_US, format_size
 
 _SHOWN: Final = 4
-# As for counters (``links``, ``analysis.traffic``): of the busiest, of an even share, of the mean.
-_SIGNIFICANT: Final = 0.01
+# Fewer samples than these tell no NIC that carried little from one that was sampled at the burst's end.
+_TELLING: Final = 10
+# As for counters (``links``, ``analysis.traffic``): of an even share, of the mean.
 _WORTH_NAMING: Final = 0.02
 _STARVED: Final = 0.5
 _UNTRUSTED: Final = "under a profiler: not to be compared with times of a run"
@@ -63,7 +64,9 @@ def _nics_of(subject: Subject, host: str, nics: Sequence[NicRate]) -> Conclusion
     own = _each(meant)
     left_out = sorted({nic.device for nic in nics} - {nic.device for nic in meant})
     busiest = max(own, key=lambda each: each.total)
-    silent = [each.device for each in own if not each.total or each.total < _SIGNIFICANT * busiest.total]
+    # What another NIC's one sample can hold is what the ends of a burst leave.
+    noise = busiest.total / busiest.samples if busiest.samples >= _TELLING else 0.0
+    silent = [each.device for each in own if not each.total or each.total < noise]
     used = [each for each in own if each.device not in silent]
     where = f" on {host}" if host else ""
     odd = _unlike(used) if len(used) > 1 else ""
@@ -202,8 +205,7 @@ def variance(subject: Subject) -> Iterator[Conclusion]:
         evidence=f"{_joined(subject)}; {_UNTRUSTED}",
         check="variance.kernels",
         question=Question.VARIANCE,
-        # A log has nothing better; a run has its own samples, which decide.
-        answer=Answer.NOT_OBSERVABLE if len(subject.samples) else Answer.UNDECIDED,
+        answer=_beside(subject, len(subject.samples)),
         facts=tuple(fact for each in found for fact in _facts(each)),
     )
 
@@ -228,12 +230,28 @@ def ranks(subject: Subject) -> Iterator[Conclusion]:
         f" whose own is shortest; {_UNTRUSTED}",
         check="ranks.kernels",
         question=Question.RANKS,
-        answer=Answer.NOT_OBSERVABLE if len(subject.digests) else Answer.UNDECIDED,
+        answer=_beside(subject, len(subject.digests)),
         facts=tuple(
             Fact(f"rank {rank} {_what(each)}", round(spread.median / NS_PER_US, 3), "us", "median kernel")
             for _, each in known
             for rank, spread in each.ranks.items()
         ),
+    )
+
+
+def _beside(subject: Subject, own: int) -> Answer:
+    """A run has its own samples, which decide, unless they were profiled too; a log has nothing better."""
+    return Answer.NOT_OBSERVABLE if own and not subject.record.profiled else Answer.UNDECIDED
+
+
+def untrusted(question: Question, check: str) -> Conclusion:
+    """What a run's own times tell of a question where ranks ran under a profiler."""
+    return Conclusion(
+        Severity.INFO,
+        "a profiler was attached: its own work is in the samples, so they are not judged",
+        hint="measure without --profile, and without nsys around it",
+        check=check,
+        question=question,
     )
 
 

@@ -53,6 +53,9 @@ def conclusions(subject: Subject) -> Iterator[Conclusion]:
 
 
 def _of_run(subject: Subject) -> Iterator[Conclusion]:
+    if subject.record.profiled:
+        yield profiled.untrusted(_QUESTION, "ranks.profiled")
+        return
     if subject.ranks == 1:
         yield Conclusion(
             Severity.INFO, "one rank waits for nobody", check="ranks.spread", question=_QUESTION,

@@ -18,6 +18,8 @@ _QUESTION = Question.VARIANCE
 # Marks that say from outside of the times what disturbed them.
 _LOST: Final = "descheduled"
 _DELAYED: Final = "delayed"  # on purpose, by --arrival
+_MORE_CALLS: Final = "leave -n out, or give more calls"
+_MORE_TIME: Final = "give --case-time 5s, or look for what else uses the machine"
 _DISTURBED: Final = (_DELAYED, "throttled", _LOST, "clock-step", "contended", "unstable")
 
 
@@ -28,6 +30,9 @@ def conclusions(subject: Subject) -> Iterator[Conclusion]:
 
 
 def _of_run(subject: Subject) -> Iterator[Conclusion]:
+    if subject.record.profiled:
+        yield profiled.untrusted(_QUESTION, "variance.profiled")
+        return
     if subject.timed and not subject.busy:
         yield _empty(len(subject.timed))
         return
@@ -60,7 +65,7 @@ def _precision(subject: Subject, found: Sequence[Spread]) -> Conclusion:
         return Conclusion(
             Severity.INFO,
             f"{max(each.samples for each in found)} samples a case are too few for an interval",
-            hint="leave -n out, or give more calls",
+            hint=_MORE_CALLS,
             check="variance.precision",
             question=_QUESTION,
             answer=Answer.UNDECIDED,
@@ -74,15 +79,17 @@ def _precision(subject: Subject, found: Sequence[Spread]) -> Conclusion:
     claim = (
         f"the 95 % interval is {format_share(width)} of the time at most, at {format_size(worst.size_bytes)}"
     )
-    missed = f"; {len(wide)} of {len(known)} cases are wider than was asked for" if wide else ""
+    fixed = bool(limits.calls)  # -n: nothing was asked of the interval
+    beyond = f"than {limits.precision:.1%}" if fixed else "than was asked for"
+    missed = f"; {len(wide)} of {len(known)} cases are wider {beyond}" if wide else ""
     if without := len(found) - len(known):
         missed += f"; {without} more had too few samples that tell for an interval"
     return Conclusion(
         Severity.INFO,
         claim + missed,
-        evidence=f"half widths; asked for {limits.precision:.1%}, {limits.small_precision:.1%} below"
-        f" {limits.small_ns / NS_PER_US:.0f} us",
-        hint="give --case-time 5s, or look for what else uses the machine" if missed else "",
+        evidence=f"half widths; {'held against' if fixed else 'asked for'} {limits.precision:.1%},"
+        f" {limits.small_precision:.1%} below {limits.small_ns / NS_PER_US:.0f} us",
+        hint=(_MORE_CALLS if fixed else _MORE_TIME) if missed else "",
         check="variance.precision",
         question=_QUESTION,
         answer=Answer.UNDECIDED if missed else Answer.YES,

@@ -23,7 +23,7 @@ _ENDED: Final = {
 
 def conclusions(subject: Subject) -> Iterator[Conclusion]:
     """See ``diagnosis.engine.Rule``."""
-    found = [*_status(subject.record), *_log(subject.record), *_samples(subject)]
+    found = [*_status(subject.record), *_log(subject.record), *_samples(subject), *_exports(subject)]
     if not found:
         found = [_yes(subject.record)]
     yield from found
@@ -38,6 +38,24 @@ def _yes(record: RunRecord) -> Conclusion:
         check="whole.status",
         question=_QUESTION,
         answer=Answer.YES,
+    )
+
+
+def _exports(subject: Subject) -> Iterator[Conclusion]:
+    """What ``--profile nsys`` was to leave: a report of every rank, exported."""
+    if subject.record.plan.profile != "nsys" or subject.record.status is RunStatus.RUNNING:
+        return
+    there = len(subject.profiles)
+    if there >= subject.ranks:
+        return
+    yield Conclusion(
+        Severity.WARNING,
+        f"{subject.ranks - there} of {subject.ranks} ranks left no export of Nsight Systems",
+        evidence="--profile nsys leaves evidence/nsys/rank-*.sqlite in the run folder",
+        hint="log/ranks.log has what nsys said; is it the real one on the ranks' PATH, and is the disk full?",
+        check="whole.profiles",
+        question=_QUESTION,
+        answer=Answer.NO,
     )
 
 

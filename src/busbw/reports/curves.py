@@ -14,6 +14,7 @@ from busbw.reports.plots import Plot, Row, Table
 from busbw.units import NS_PER_US, format_size
 
 _NONE: Final = NOT_APPLICABLE
+_BAND: Final = "; the band is the 95 % interval"
 Found = Iterable[tuple[Case, CaseResult]]
 
 
@@ -45,7 +46,8 @@ def bandwidth(
     if not rows:
         return None
     rows.extend(_lines(judged))
-    note = "Bus bandwidth is ring-equivalent; the band is the 95 % interval. GB/s = 10^9 bytes/s."
+    band = _BAND if any(row.get("low") is not None for row in rows) else ""
+    note = f"Bus bandwidth is ring-equivalent{band}. GB/s = 10^9 bytes/s."
     head = ("series", "size", "busbw GB/s", "95 % interval", "algbw GB/s", "expected", "limit", "marks")
     table = Table(head, tuple(cells), keys=2, notes=notes).without(_NONE)
     return Plot(
@@ -98,7 +100,8 @@ def time(name: str, title: str, series: Mapping[str, Found], notes: tuple[str, .
                 continue
             ends = [None if end is None else end / NS_PER_US for end in (result.low_ns, result.high_ns)]
             rows.append(_row(label, case.size_bytes, result.time_ns / NS_PER_US, ends[0], ends[1], "us"))
-            mean = _NONE if result.mean_ns is None else format_time_us(result.mean_ns)
+            # A log's one number is no mean of samples that are here.
+            mean = _NONE if result.mean_ns is None or not result.samples else format_time_us(result.mean_ns)
             between = _NONE
             if result.low_ns is not None and result.high_ns is not None:
                 between = f"{format_time_us(result.low_ns)} to {format_time_us(result.high_ns)}"
@@ -109,7 +112,9 @@ def time(name: str, title: str, series: Mapping[str, Found], notes: tuple[str, .
     if not rows:
         return None
     head = ("series", "size", "time us", "95 % interval", "mean us", "samples", "algorithm", "marks")
-    note = "Both axes are logarithmic; the band is the 95 % interval. The mean is that of all samples."
+    band = _BAND if any(row["low"] is not None for row in rows) else ""
+    means = " The mean is that of all samples." if any(cell[4] != _NONE for cell in cells) else ""
+    note = f"Both axes are logarithmic{band}.{means}"
     table = Table(head, tuple(cells), keys=2, notes=notes).without(_NONE)
     return Plot("curve", name, title, note, tuple(rows), table, {"x": "size", "y": "time", "log": True})
 

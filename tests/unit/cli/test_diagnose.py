@@ -69,7 +69,7 @@ def test_a_log_gets_what_its_data_allow(tmp_path: Path) -> None:
     path = write(tmp_path / "a.log", tuned + forced + log)
     done = start(tmp_path, "diagnose", str(path))
     assert done.returncode == 1  # a warning: the algorithm was forced
-    assert "AllReduce: RING LL, 2 channels at 1 KiB" in done.stdout
+    assert "all_reduce: RING LL, 2 channels at 1 KiB" in done.stdout
     assert "the library did not choose freely: NCCL_ALGO=Ring" in done.stdout
     assert done.stdout.count("NOT OBSERVABLE") == 4
     bare = write(tmp_path / "b.log", log)

@@ -27,6 +27,18 @@ NICS = ("rdmap16s27", "rdmap32s27", "rdmap144s27", "rdmap160s27")
 P4DE = Wires(network_gb_per_s=50.0, nics=4, source="preset aws/p4de.24xlarge")
 
 
+def test_exports_that_were_to_be_there_are_missed(tmp_path: Path) -> None:
+    record = record_of({SIZE: 1900.0}, ranks=2)
+    record = replace(record, plan=replace(record.plan, profile="nsys"))
+    subject = Subject(record, expect((record,), ()), kind_of(record, ()), P4DE)
+    found = {each.check: each for each in diagnose(subject)}
+    assert found["whole.profiles"].claim == "2 of 2 ranks left no export of Nsight Systems"
+    both = tuple(of_rank(tmp_path, rank, [1900]) for rank in range(2))
+    one = {each.check: each for each in diagnose(replace(subject, profiles=both[:1]))}
+    assert one["whole.profiles"].claim.startswith("1 of 2 ranks")
+    assert "whole.profiles" not in {each.check for each in diagnose(replace(subject, profiles=both))}
+
+
 def asked(*profiles: Profile, wires: Wires = P4DE, hca: str = "") -> dict[str, Conclusion]:
     record = record_of({SIZE: 1900.0}, ranks=2, hosts=2)
     variables = {"NCCL_IB_HCA": hca} if hca else {}
@@ -163,6 +175,15 @@ def test_few_samples_and_unequal_rates(tmp_path: Path) -> None:
     assert of_rates(tmp_path, (5, 5, 5, 0.01), busy=20).claim.startswith("3 of 4 NICs")
 
 
+def test_nothing_is_less_than_one_sample_of_the_busiest(tmp_path: Path) -> None:
+    """What a NIC carries in all is held against one of the busiest one's samples, however many there are."""
+    assert of_rates(tmp_path, (5, 5, 5, 0.2), busy=20).claim.startswith("3 of 4 NICs")
+    assert of_rates(tmp_path, (5, 5, 5, 0.3), busy=20).claim.startswith("all 4 NICs")
+    assert of_rates(tmp_path, (5, 5, 5, 0.03), busy=200).claim.startswith("all 4 NICs")
+    # So few samples tell no difference between little and nothing.
+    assert of_rates(tmp_path, (5, 5, 5, 0.2), busy=9).claim.startswith("all 4 NICs")
+
+
 def test_a_nic_that_a_setting_leaves_out_is_not_missed(tmp_path: Path) -> None:
     recorded = Recorded(host="h1")
     for at in range(20):
@@ -193,4 +214,7 @@ def test_a_profiled_run_is_held_against_nothing() -> None:
     found = conclusions(replace(record, results=results))
     assert found["expected.profiled"].answer is Answer.NOT_OBSERVABLE
     assert "expected.reference" not in found
+    for check in ("variance.profiled", "ranks.profiled"):
+        assert found[check].answer is Answer.NOT_OBSERVABLE
+    assert not [check for check in found if check in ("variance.precision", "ranks.spread")]
     assert not [check for check in found if check.endswith((".kernels", "links.profiled"))]

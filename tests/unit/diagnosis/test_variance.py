@@ -69,6 +69,16 @@ def test_intervals_wider_than_asked_leave_it_undecided() -> None:
     assert answer(Question.VARIANCE, found) is Answer.UNDECIDED
 
 
+def test_a_fixed_number_of_calls_asks_for_no_interval() -> None:
+    record, samples = quiet(spread=0.2)
+    limits = replace(record.plan.limits, calls=20)
+    found = every_conclusion(replace(record, plan=replace(record.plan, limits=limits)), samples=samples)
+    precision = next(each for each in found if each.check == "variance.precision")
+    assert "6 of 6 cases are wider than 1.0%" in precision.claim
+    assert "asked for" not in precision.claim + precision.evidence
+    assert precision.hint == "leave -n out, or give more calls"
+
+
 def reported(record: RunRecord, samples: npt.NDArray[np.void]) -> Reported:
     wires = Wires(source="the test")
     return Reported("run", record, expect((record,), ()), wires, {}, (), samples, np.empty(0, samples.dtype))

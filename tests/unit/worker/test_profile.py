@@ -101,6 +101,10 @@ def test_every_rank_runs_under_it_and_every_row_says_so(with_nsys: Path, world: 
     refused = start(with_nsys, "expect", folder.name, "--save", "mine")
     assert refused.returncode == 2
     assert "timed under a profiler" in refused.stderr
+    for words in ((folder.name, folder.name), ("--scaling", folder.name)):
+        refused = start(with_nsys, "compare", *words)
+        assert refused.returncode == 2
+        assert "timed under a profiler: it can be no reference, nor compared" in refused.stderr
     told = start(with_nsys, "diagnose", folder.name)
     assert "no time of this run is held against a reference" in told.stdout
 
