@@ -52,7 +52,8 @@ class Mode:
 @dataclass(frozen=True)
 class Distribution:
     """The samples of one case, per call, all that the record has; ``flagged`` is how many have evidence
-    against them. ``single_calls``: those of the pass with one call a sample.
+    against them, and ``kept`` how many percentiles are of, which leave out what the table's numbers leave
+    out. ``single_calls``: those of the pass with one call a sample.
 
     ``counts[i]`` samples lie in [edges_ns[i], edges_ns[i + 1]); the last bin has its upper edge too.
     ``modes`` is empty where the samples are one group, else has two (``stats.modes``). With
@@ -62,6 +63,7 @@ class Distribution:
     case: int
     single_calls: bool
     samples: int
+    kept: int
     flagged: int
     calls_per_sample: int
     scale: Scale
@@ -134,12 +136,13 @@ def _distribution(case: int, times: Times) -> Distribution:
         case=case,
         single_calls=times.single_calls,
         samples=len(values),
+        kept=len(times.kept_ns),
         flagged=times.flagged,
         calls_per_sample=times.calls_per_sample,
         scale=scale,
         edges_ns=tuple(edges.tolist()),
         counts=tuple(counts.tolist()),
-        percentiles=tuple(Percentile(p, percentile(values, p), least_samples(p)) for p in PERCENTS),
+        percentiles=tuple(Percentile(p, percentile(times.kept_ns, p), least_samples(p)) for p in PERCENTS),
         modes=_modes(values),
     )
 

@@ -42,14 +42,18 @@ def head(plan: Plan, spread: Distribution, time: str) -> list[str]:
         f"# case     {spread.case}: {describe_case(plan.cases[spread.case])}",
         f"# time     of one call (us); the run's number is the {time}",
         f"# samples  {spread.samples}; {of}",
-        *([] if not spread.flagged else [f"# flagged  {flagged_words(spread.flagged)}"]),
+        *([] if not spread.flagged else [f"# flagged  {flagged_words(spread.flagged)}{_left_out(spread)}"]),
         f"# bins     {_bins(spread)}",
     ]
 
 
+def _left_out(spread: Distribution) -> str:
+    return "; they are in the bins, and left out of the percentiles" if spread.kept < spread.samples else ""
+
+
 def foot(spread: Distribution) -> list[str]:
     """Percentiles that so many samples can carry, and the modes."""
-    lines = ["# " + ", ".join(_percentile(item, spread.samples) for item in spread.percentiles)]
+    lines = ["# " + ", ".join(_percentile(item, spread.kept) for item in spread.percentiles)]
     if spread.modes:
         low, high = (f"{format_time_us(mode.centre_ns)} us ({mode.share:.0%})" for mode in spread.modes)
         lines.append(f"# two modes: {low} and {high}; the median lies in the larger one")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from time import perf_counter_ns
 from typing import Final
 
 import numpy as np
@@ -340,6 +341,14 @@ def _enough(taken: Taken, limits: Limits) -> StopReason | None:
     return stopping.judge_look(taken.times_ns, len(taken.across), spent_s, limits).stop
 
 
+def _affordable(wanted: int, took_ns: int, world: World, limits: Limits) -> int:
+    """How many single calls to take in all: more than the usual ones, for a rare percentile, only where their
+    pace, with the looks, lets them fit into a case's time. Collective.
+    """
+    pace_ns = float(world.max(np.array([took_ns], np.int64))[0]) / SINGLE_CALLS
+    return wanted if wanted * pace_ns <= limits.case_seconds * 1e9 else SINGLE_CALLS
+
+
 def _with_singles(samples: Samples, sampling: Sampling, given: Conditions, limits: Limits) -> Samples:
     """With a pass of single calls, where samples of several calls would hide the spread of one."""
     wanted = given.singles if limits.calls is None else min(given.singles, limits.calls)
@@ -348,8 +357,11 @@ def _with_singles(samples: Samples, sampling: Sampling, given: Conditions, limit
         return samples
     call_ns = max(1.0, float(np.median(samples.times_ns)) + given.timing_cost_ns)
     wanted = min(wanted, int(limits.case_seconds * 1e9 / call_ns))
-    singles = Taken.none(group)
-    while len(singles.across) < wanted:
-        samples_left = min(wanted - len(singles.across), given.max_samples_per_look)
-        singles = sampling.add(singles, samples_left, single=True)
+    singles, started_ns = Taken.none(group), perf_counter_ns()
+    while (done := len(singles.across)) < wanted:
+        if done == SINGLE_CALLS:
+            wanted = _affordable(wanted, perf_counter_ns() - started_ns, given.world, limits)
+        end = min(wanted, SINGLE_CALLS) if done < SINGLE_CALLS else wanted
+        if count := min(end - done, given.max_samples_per_look):
+            singles = sampling.add(singles, count, single=True)
     return replace(samples, singles=singles, lost_ns=sampling.lost_ns) if wanted else samples

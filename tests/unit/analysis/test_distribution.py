@@ -105,3 +105,13 @@ def test_the_pass_of_single_calls_is_a_spread_of_its_own() -> None:
 def test_a_case_without_samples_is_refused() -> None:
     with pytest.raises(UsageError, match="no samples of case 3"):
         distributions(3, "max", over_ranks([1]))
+
+
+def test_percentiles_leave_out_what_the_table_leaves_out() -> None:
+    """Few flagged samples, which were slow because a rank had no core."""
+    rows = over_ranks([*[1_000_000] * 5, *[1000] * 315])
+    rows["flags"][:5] = SampleFlag.DESCHEDULED
+    (spread,) = distributions(0, "max", rows)
+    assert (spread.samples, spread.kept, spread.flagged) == (320, 315, 5)
+    assert [each.value_ns for each in spread.percentiles] == [1000.0] * 3
+    assert spread.edges_ns[-1] == 1_000_000

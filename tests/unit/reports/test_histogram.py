@@ -13,6 +13,7 @@ SPREAD = Distribution(
     case=1,
     single_calls=False,
     samples=104,
+    kept=104,
     flagged=0,
     calls_per_sample=3,
     scale=Scale.LINEAR,
@@ -30,6 +31,16 @@ def test_the_head(plan: Plan) -> None:
         "# samples  104; a sample is 3 back-to-back calls, so single slow calls are averaged away",
         "# bins     3 of equal width: the largest sample is 2.5 times the smallest",
     ]
+
+
+def test_flagged_samples_are_drawn_and_not_in_the_percentiles(plan: Plan) -> None:
+    flagged = replace(SPREAD, flagged=4, kept=100)
+    line = histogram.head(plan, flagged, "median of x")[3]
+    assert line.startswith("# flagged  4 samples: ")
+    assert line.endswith("; they are in the bins, and left out of the percentiles")
+    assert "p99 n/a (needs 299 samples, has 100)" in histogram.foot(flagged)[0]
+    kept = histogram.head(plan, replace(SPREAD, flagged=40), "median of x")[3]
+    assert "left out" not in kept
 
 
 def test_bars_are_in_proportion_and_marked() -> None:

@@ -189,6 +189,18 @@ def test_single_calls_come_in_chunks_too(measured: Measured, scripted: Any) -> N
     assert case.looks[-3:] == [(1, 128, 1), (1, 128, 1), (1, 64, 1)]
 
 
+@pytest.mark.parametrize(("seconds", "taken"), [(0.01, 3206), (1.0, 320)])
+def test_more_of_them_only_where_their_pace_lets_them_fit(
+    measured: Measured, scripted: Any, monkeypatch: pytest.MonkeyPatch, seconds: float, taken: int
+) -> None:
+    """The usual 320 took so long; 3206 are to fit into half a second."""
+    clock = iter((0, int(seconds * 1e9)))
+    monkeypatch.setattr("busbw.worker.measure.perf_counter_ns", lambda: next(clock))
+    (samples,) = measured([scripted(lambda call: 1000.0)], Limits(), singles=3206)
+    assert samples.singles is not None
+    assert len(samples.singles.across) == taken
+
+
 @pytest.mark.parametrize(("calls", "group"), [(20, 1), (100, 1), (5, 1), (12, 4)])
 def test_all_calls_are_one_loop_where_a_says_what_of_the_ranks(
     measured: Measured, scripted: Any, calls: int, group: int
