@@ -74,8 +74,12 @@ def measure(cluster: Cluster, rounds: int, folder: str) -> None:
 
 def make_arms(folder: Path, environ: dict[str, str]) -> list[Arm]:
     busbw, arms = (sys.executable, "-m", "busbw"), []
-    for name, words in (("MPIJob, MPICH", MPI), ("indexed Job, no MPI (null backend)", NULL)):
-        run = (*busbw, *words[words.index("run") :], *ON)
+    for name, words, kind in (
+        ("MPIJob, MPICH", MPI, ()),
+        ("indexed Job, no MPI (null backend)", NULL, ()),
+        ("JobSet, no MPI (null backend)", NULL, ("--set", "kind=jobset")),
+    ):
+        run = (*busbw, *words[words.index("run") :], *ON, *kind)
         done = subprocess.run([*run, "--dry-run"], env=environ, check=True, capture_output=True)
         manifest = folder / f"{len(arms)}.yaml"
         manifest.write_text(json.loads(done.stdout)["files"]["job.yaml"])
@@ -95,9 +99,9 @@ def bare(manifest: Path) -> None:
     group, version = job["apiVersion"].split("/")
     where = (group, version, "default", job["kind"].lower() + "s")
     custom.create_namespaced_custom_object(*where, job)
-    role = "training.kubeflow.org/job-role=launcher"
-    if services:
-        role = "batch.kubernetes.io/job-completion-index=0"
+    role = "batch.kubernetes.io/job-completion-index=0"
+    if job["kind"] == "MPIJob":
+        role = "training.kubeflow.org/job-role=launcher"
     while True:
         pods = core.list_namespaced_pod(
             "default", label_selector=f"app.kubernetes.io/instance={name},{role}"
