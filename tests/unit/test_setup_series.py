@@ -335,6 +335,21 @@ def test_what_an_engine_cannot_do_is_refused_before_the_first_launch(
     assert not list(home.glob("*setups*"))
 
 
+def test_a_series_in_a_pbs_job_is_on_the_jobs_hosts(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(engines.ENGINES, "hosts", engines.EngineRow("busbw_testing.here_engine"))
+    (home / "nodes").write_text("a\na\nb\n")
+    monkeypatch.setenv("PBS_NODEFILE", str(home / "nodes"))
+    spec = home / "s.yaml"
+    spec.write_text("setups: {plain: {}, other: {env: {A: b}}}")
+    words = ("--ops", "all_reduce", "--on", "hosts", "--blocks", "2")
+    assert main(["compare", str(spec), *words, "--dry-run"]) == 0
+    told = capsys.readouterr()
+    assert told.err.count("2 hosts with 3 slots, from PBS_NODEFILE") == 1
+    assert "# 4 launches in 2 blocks" in told.out
+
+
 def test_a_setup_that_no_launch_could_be_is_named_before_the_first(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

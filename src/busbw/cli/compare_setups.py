@@ -59,6 +59,10 @@ def measure_setups(
         raise UsageError(f"--blocks {options.blocks} is too small", hint="give 1 or more; 6 for an interval")
     _check_verdict(setups, options)
     seed = secrets.randbits(32) if options.order_seed is None else options.order_seed
+    if launch.on is not None:
+        from busbw.cli.on import settled
+
+        launch = settled(launch)  # first of all: a PBS job's hosts say how many nodes there are
     nodes = _node_counts(launch)
     environ = _own_variables(launch)
     for setup in setups:
@@ -155,9 +159,6 @@ def _starter(
 ) -> Starter:
     limit_seconds = _limit_seconds(options, launch)
     if launch.on is not None:
-        from busbw.cli.on import settled
-
-        launch = settled(launch)
         return setup_series.engine_starter(
             operations, settings, launch, environ, limit_seconds, argv, sys.stderr, planned
         )
