@@ -23,7 +23,7 @@ def by_name(name: str) -> Reference:
 
 def test_every_source_is_there() -> None:
     kinds = {kind: [r for r in load.built_in() if r.kind == kind] for kind in ("log", "value", "own")}
-    assert {kind: len(found) for kind, found in kinds.items()} == {"log": 18, "value": 13, "own": 12}
+    assert {kind: len(found) for kind, found in kinds.items()} == {"log": 18, "value": 21, "own": 12}
     names = [reference.name for reference in load.built_in()]
     assert len(set(names)) == len(names)
 
@@ -61,6 +61,23 @@ def test_ranks_are_those_of_the_printed_bandwidths(reference: Reference) -> None
     check_ranks(reference)
     with pytest.raises(UsageError, match="busbw / algbw is"):
         check_ranks(replace(reference, ranks=max(reference.ranks // 2, 1)))
+
+
+def test_values_of_one_algorithm_or_without_a_size_are_shown_and_not_used() -> None:
+    values = {each.name: each for each in load.built_in() if each.kind == "value"}
+    assert (
+        values["anchor-h200-nvl8-all_gather"].points[0].busbw_gb_per_s,
+        values["anchor-b200-nvl8-ring"].ranks,
+    ) == (
+        361.4,
+        8,
+    )
+    assert [
+        name
+        for name, each in values.items()
+        if each.left_out and all((each.ranks, each.points[0].size_bytes))
+    ] == ["anchor-b200-nvl8-ring"]
+    assert len([each for each in values.values() if each.left_out]) == 11
 
 
 def test_wrong_labels_lose() -> None:
@@ -139,7 +156,9 @@ def test_ranks_are_those_of_the_times(reference: Reference) -> None:
     if collective(reference.operation).busbw_factor(8) == 1:
         check_ranks(other)  # the same with any number of ranks
         return
-    with pytest.raises(UsageError, match=r"says 8 ranks, whose busbw / algbw is (1\.75000|0\.87500), but its "):
+    with pytest.raises(
+        UsageError, match=r"says 8 ranks, whose busbw / algbw is (1\.75000|0\.87500), but its "
+    ):
         check_ranks(other)
 
 
@@ -155,7 +174,9 @@ def test_a_saved_reference_whose_bandwidths_are_not_of_its_times_is_named_with_s
         replace(saved, pattern="2 groups of 2 ranks", ranks=8),
     ):
         check_ranks(own)
-    with pytest.raises(UsageError, match=r"^file: .* 8 ranks, .* is 1\.75000, but its 1 MiB in-place has 1\.5"):
+    with pytest.raises(
+        UsageError, match=r"^file: .* 8 ranks, .* is 1\.75000, but its 1 MiB in-place has 1\.5"
+    ):
         load.parse(load.dump((replace(saved, ranks=8),)), "file")
     with pytest.raises(UsageError, match=r"1 ranks, .* is 0\.00000"):
         check_ranks(replace(saved, ranks=1))
