@@ -184,8 +184,9 @@ def _check_point(reference: Reference, point: Point) -> None:
     printed_half = _PRINTED_HALF * (1 + given) if reference.sha256 else 0.0  # some logs have no time
     if abs(given * algbw - point.busbw_gb_per_s) > _RANKS_TOLERANCE * given * algbw + printed_half:
         raise UsageError(
-            f"reference {reference.name} says {reference.ranks} ranks, whose busbw / algbw is {given:.5f}, but"
-            f" its {format_size(point.size_bytes)} {point.placement} has {point.busbw_gb_per_s / algbw:.5f}",
+            f"reference {reference.name} says {reference.ranks} ranks, whose busbw / algbw is {given:.5f},"
+            f" but its {format_size(point.size_bytes)} {point.placement} has"
+            f" {point.busbw_gb_per_s / algbw:.5f}",
             hint="give the number of ranks that the bandwidths have, and the bandwidths that the times have",
         )
 
