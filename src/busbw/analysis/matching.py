@@ -39,7 +39,7 @@ class Kind:
 @dataclass(frozen=True)
 class Matched:
     """References that fit a run, and why the others do not, by name; ``near`` are the reasons of those that
-    are of its operation, ranks, nodes and device. ``notes`` are for the reader.
+    are of its operation, ranks, nodes and device, or were made of it. ``notes`` are for the reader.
     """
 
     fitting: tuple[Reference, ...]
@@ -61,8 +61,9 @@ def match(
     """Hold every reference against a run; see ``expectation.expect``."""
     itself = next((reference for reference in known if reference.name == kind.known_as), None)
     apart = {each.name: _apart(arm, kind, each, named=named) for each in references}
+    own = {each.name: _own(records, each) for each in references}
     reasons = {
-        reference.name: _own(records, reference)
+        reference.name: own[reference.name]
         or apart[reference.name]
         or _other_cases(arm, reference)
         or ("" if named else _tuned_otherwise(kind, reference))
@@ -74,7 +75,13 @@ def match(
     return Matched(
         tuple(reference for reference in references if not reasons[reference.name]),
         {name: why for name, why in reasons.items() if why},
-        {name: why for name, why in reasons.items() if why and why != _SISTER and not apart[name]},
+        {
+            each.name: reasons[each.name]
+            for each in references
+            if reasons[each.name] not in ("", _SISTER)
+            # Of a log that names no device, or one that NVML does not know, its own reference is apart too.
+            and (not apart[each.name] or (own[each.name] and not each.left_out))
+        },
         tuple(f"not held against {name}: {_SISTER}" for name in sisters if not named),
     )
 
