@@ -20,7 +20,7 @@ from busbw.analysis.alike import differences
 from busbw.analysis.compare_setups import LaunchOutcome
 from busbw.errors import BusbwError, ExitCode, UsageError
 from busbw.launchers.base import LaunchRequest
-from busbw.launchers.deaths import words_of_ranks
+from busbw.launchers.deaths import read_death, words_of_ranks
 from busbw.launchers.engine import Job, Work, load
 from busbw.launchers.variables import library_folders
 from busbw.model.event import Event, EventKind
@@ -242,7 +242,7 @@ def _launch(
     if failed and not error:
         error = f"exit code {int(code)}"
     told = errors[0].get("last_words") if errors else None
-    words = () if not failed else _last_words(folder) if told is None else tuple(told)
+    words = () if not failed else _last_words(folder, error) if told is None else tuple(told)
     how = f"FAILED after {format_duration(seconds)}: {error}" if failed else format_duration(seconds)
     if code is ExitCode.INTERRUPTED:
         how = f"interrupted after {format_duration(seconds)}"
@@ -261,11 +261,15 @@ def _is_given_up(outcomes: Sequence[LaunchOutcome], name: str, nodes: int) -> bo
     return len(last) == MOST_FAILURES and all(outcome.error or outcome.skipped for outcome in last)
 
 
-def _last_words(folder: Path) -> tuple[str, ...]:
+def _last_words(folder: Path, error: str) -> tuple[str, ...]:
     path = folder / folders.LOG_FILE
     lines = path.read_text(errors="replace").splitlines() if path.is_file() else []
     # A launcher's banner about the death, of eight lines, would push out why the rank died.
-    words = words_of_ranks(lines) or [line for line in lines if line.strip()]
+    words = words_of_ranks(lines)
+    # Ranks that said nothing: the banner alone says how they died, unless the error does.
+    death = read_death(lines)
+    if not words and not (death is not None and (death.code or 0) < 0 and "was killed by" in error):
+        words = [line for line in lines if line.strip()]
     return tuple(words[-session.LAST_LINES :])
 
 

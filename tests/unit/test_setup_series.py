@@ -47,6 +47,21 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+# What hydra says of a rank that a signal ended.
+HYDRA_SIGNAL = """
+===================================================================================
+=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES
+=   PID 25684 RUNNING AT node7
+=   EXIT CODE: 9
+=   CLEANING UP REMAINING PROCESSES
+=   YOU CAN IGNORE THE BELOW CLEANUP MESSAGES
+===================================================================================
+YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)
+This typically refers to a problem with your application.
+Please see the FAQ page for debugging suggestions
+"""
+
+
 class Starts:
     """A starter that notes its launches; ``failing`` maps a setup to what happens instead of a good run."""
 
@@ -106,6 +121,26 @@ def test_a_setup_that_fails_twice_is_not_tried_again(how: object, error: str) ->
     assert [name for name, _ in start.made].count("broken") == 2
     assert told.count("not tried again") == 2
     assert sum(not outcome.error and not outcome.skipped for outcome in series.outcomes) == 8
+
+
+@pytest.mark.parametrize(
+    ("before", "message", "words"),
+    [
+        ("", "rank 1 was killed by SIGKILL", ()),
+        ("no lock\n", "rank 1 was killed by SIGKILL", ("no lock",)),
+        ("", "the launcher ended", ("Please see the FAQ page for debugging suggestions",)),
+    ],
+)
+def test_a_launchers_banner_is_shown_where_nothing_else_says_the_signal(
+    before: str, message: str, words: tuple[str, ...]
+) -> None:
+    def start(setup: Setup, nodes: int, folder: Path, hear: Callable[[Event], None]) -> ExitCode:
+        (folder / LOG_FILE).write_text(before + HYDRA_SIGNAL)
+        hear(event(EventKind.ERROR, message=message, hint="", exit_code=5))
+        return ExitCode.RANK_FAILED
+
+    series, _ = run(start, count=1)
+    assert series.outcomes[0].words[-1:] == words
 
 
 def test_another_number_of_nodes_is_tried_afresh() -> None:
@@ -333,6 +368,21 @@ def test_what_an_engine_cannot_do_is_refused_before_the_first_launch(
     assert main(["compare", str(spec), *words]) == 2
     assert "setup other unsets A, which --on hosts cannot" in capsys.readouterr().err
     assert not list(home.glob("*setups*"))
+
+
+def test_a_series_in_a_pbs_job_is_on_the_jobs_hosts(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(engines.ENGINES, "hosts", engines.EngineRow("busbw_testing.here_engine"))
+    (home / "nodes").write_text("a\na\nb\n")
+    monkeypatch.setenv("PBS_NODEFILE", str(home / "nodes"))
+    spec = home / "s.yaml"
+    spec.write_text("setups: {plain: {}, other: {env: {A: b}}}")
+    words = ("--ops", "all_reduce", "--on", "hosts", "--blocks", "2")
+    assert main(["compare", str(spec), *words, "--dry-run"]) == 0
+    told = capsys.readouterr()
+    assert told.err.count("2 hosts with 3 slots, from PBS_NODEFILE") == 1
+    assert "# 4 launches in 2 blocks" in told.out
 
 
 def test_a_setup_that_no_launch_could_be_is_named_before_the_first(

@@ -95,6 +95,7 @@ class Arm:
     ``where`` is as ``analysis.pattern`` has it. ``mixed`` says which versions or devices its records have,
     where those are several.
     ``inapplicable`` are cases that were asked for and do not exist, as a placement that an operation lacks.
+    ``setup`` is what the setup of a series gives its launches, by variable and flag as it is typed.
     """
 
     name: str
@@ -112,6 +113,7 @@ class Arm:
     inapplicable: frozenset[CaseKey] = frozenset()
     where: str = ""
     mixed: tuple[str, ...] = ()
+    setup: Mapping[str, str] = field(default_factory=dict)
 
     def failed(self, key: CaseKey) -> str:
         """Why a case that was asked for is not among ``cases``; empty where that is not known, or it was not

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from typing import Final
 
 from busbw.analysis.compare_arms import BUFFER_FLAGS, DEFINING_FLAGS, Arm, CaseKey, without_flags
 from busbw.analysis.pattern import EVENLY
 from busbw.analysis.rotation import Nearer, nearer, said_of_arms
+from busbw.planning.setups import on_or_off
+
+_NOT_SET: Final = "not set"
+# Variables of a setup that a note names.
+_MOST_TOLD: Final = 6
 
 
 def differences(baseline: Arm, arm: Arm) -> list[str]:
@@ -74,14 +80,22 @@ def _varied(baseline: Arm, arm: Arm) -> dict[str, tuple[object, object]]:
 def varied_words(baseline: Arm, arm: Arm) -> str:
     """Beside a verdict: what of the calls is not the same; empty where all is."""
     words = [
-        f"--{name.replace('_', '-')} {_said(value)} against {_said(before)}"
+        f"--{name.replace('_', '-')} {on_or_off(value)} against {on_or_off(before)}"
         for name, (value, before) in _varied(baseline, arm).items()
     ]
     return ", ".join(words)
 
 
-def _said(value: object) -> str:
-    return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
+def _varied_beside(baseline: Arm, arm: Arm) -> str:
+    """What else two setups of a series do not have alike: variables, and flags that are not of the calls."""
+    told = {f"--{name.replace('_', '-')}" for name in _varied(baseline, arm)}
+    other = [
+        f"{name} {arm.setup.get(name, _NOT_SET)} against {baseline.setup.get(name, _NOT_SET)}"
+        for name in dict.fromkeys((*arm.setup, *baseline.setup))
+        if name not in told and arm.setup.get(name) != baseline.setup.get(name)
+    ]
+    more = [f"{len(other) - _MOST_TOLD} more"] if len(other) > _MOST_TOLD else []
+    return ", ".join((*other[:_MOST_TOLD], *more))
 
 
 def notes_of(baseline: Arm, arm: Arm) -> list[str]:
@@ -98,7 +112,10 @@ def notes_of(baseline: Arm, arm: Arm) -> list[str]:
         if before and after and before != after:
             found.append(f"{arm.name}: {name} {after}, {baseline.name} has {before}")
     if words := varied_words(baseline, arm):
-        found.append(f"{arm.name}: the same operation with {words}; that is what its verdicts are about")
+        also = _varied_beside(baseline, arm)
+        words += f", and with {also}" if also else ""
+        about = "that is" if not also else "all of that together is"
+        found.append(f"{arm.name}: the same operation with {words}; {about} what its verdicts are about")
         if "cudagraph" in _varied(baseline, arm):
             found.append(f"{arm.name}: a graph is replayed by the device, other calls are issued by the host")
     common = ours & theirs

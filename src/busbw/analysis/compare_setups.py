@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
+from types import MappingProxyType
 
 from busbw.analysis.compare import Comparison, Row, Verdict
 from busbw.analysis.compare_arms import Arm, CaseKey, Failure, make_arm
@@ -89,8 +90,10 @@ def setup_arms(
     outcomes: Sequence[LaunchOutcome],
     records: Mapping[str, RunRecord],
     nodes: int,
+    given: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
 ) -> tuple[Arm, ...]:
-    """One arm a setup, in the order of ``names``, from launches on ``nodes`` nodes; ``records`` by folder.
+    """One arm a setup, in the order of ``names``, from launches on ``nodes`` nodes; ``records`` by folder,
+    ``given`` by setup what it gives its launches.
 
     Setups without any record have an arm without cases: it failed as a whole, or was not launched.
     """
@@ -106,7 +109,8 @@ def setup_arms(
             arms.append(Arm(name, 0, nodes, "", "not stated", {}, {}, series, failures, lacking=lacking))
             continue
         unheard = sum(bool(outcome.error) and outcome.folder not in records for outcome in own)
-        arms.append(replace(_arm(series, name, told, failed, unheard), lacking=lacking))
+        arm = _arm(series, name, told, failed, unheard)
+        arms.append(replace(arm, lacking=lacking, setup=given.get(name, {})))
     return _same_definition(arms)
 
 

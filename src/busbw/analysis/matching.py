@@ -20,6 +20,7 @@ _LIBRARY: Final = re.compile(r"\s*(?:([A-Za-z][^\d,(]*?)\s+)?v?(\d+(?:\.\d+)+)[^
 # Words of NVML's names for cards: "NVIDIA H100 PCIe" and "NVIDIA H200 NVL" are other devices than the modules
 # on boards of eight, whose names have SXM or nothing ("NVIDIA H100 80GB HBM3", "NVIDIA H200").
 _CARDS: Final = frozenset(("PCIE", "NVL"))
+_THIS_LOG: Final = "it is this very log"
 _SISTER: Final = "it was measured together with this log, so it is no second opinion"
 
 
@@ -39,7 +40,7 @@ class Kind:
 @dataclass(frozen=True)
 class Matched:
     """References that fit a run, and why the others do not, by name; ``near`` are the reasons of those that
-    are of its operation, ranks, nodes and device. ``notes`` are for the reader.
+    are of its operation, ranks, nodes and device, or were made of it. ``notes`` are for the reader.
     """
 
     fitting: tuple[Reference, ...]
@@ -61,8 +62,9 @@ def match(
     """Hold every reference against a run; see ``expectation.expect``."""
     itself = next((reference for reference in known if reference.name == kind.known_as), None)
     apart = {each.name: _apart(arm, kind, each, named=named) for each in references}
+    own = {each.name: _own(records, each) for each in references}
     reasons = {
-        reference.name: _own(records, reference)
+        reference.name: own[reference.name]
         or apart[reference.name]
         or _other_cases(arm, reference)
         or ("" if named else _tuned_otherwise(kind, reference))
@@ -74,7 +76,13 @@ def match(
     return Matched(
         tuple(reference for reference in references if not reasons[reference.name]),
         {name: why for name, why in reasons.items() if why},
-        {name: why for name, why in reasons.items() if why and why != _SISTER and not apart[name]},
+        {
+            each.name: reasons[each.name]
+            for each in references
+            if reasons[each.name] not in ("", _SISTER)
+            # Of a log that names no device, or one that NVML does not know, its own reference is apart too.
+            and (not apart[each.name] or (own[each.name] == _THIS_LOG and not each.left_out))
+        },
         tuple(f"not held against {name}: {_SISTER}" for name in sisters if not named),
     )
 
@@ -105,7 +113,7 @@ def _own(records: Sequence[RunRecord], reference: Reference) -> str:
     for record in records:
         if record.source is not None:
             if record.source.sha256 in reference.sha256.split():
-                return "it is this very log"
+                return _THIS_LOG
         elif reference.kind == "saved" and record.run_id in reference.source.split(", "):
             return "it is this very run"
     return ""

@@ -25,7 +25,18 @@ from busbw.analysis.compare_setups import (
 from busbw.errors import BusbwError, ExitCode, UsageError
 from busbw.launchers.hosts_list import read_places
 from busbw.planning.make import make_plan
-from busbw.planning.setups import Setup, blocks, env_file, nccl_conf, one_at_a_time, over, resolve, variables
+from busbw.planning.setups import (
+    Setup,
+    blocks,
+    env_file,
+    flags_typed,
+    given,
+    nccl_conf,
+    one_at_a_time,
+    over,
+    resolve,
+    variables,
+)
 from busbw.reports import compare as plain
 from busbw.reports import compare_setups as report
 from busbw.settings.compare import LAUNCH_SECONDS
@@ -59,6 +70,10 @@ def measure_setups(
         raise UsageError(f"--blocks {options.blocks} is too small", hint="give 1 or more; 6 for an interval")
     _check_verdict(setups, options)
     seed = secrets.randbits(32) if options.order_seed is None else options.order_seed
+    if launch.on is not None:
+        from busbw.cli.on import settled
+
+        launch = settled(launch)  # first of all: a PBS job's hosts say how many nodes there are
     nodes = _node_counts(launch)
     environ = _own_variables(launch)
     for setup in setups:
@@ -155,9 +170,6 @@ def _starter(
 ) -> Starter:
     limit_seconds = _limit_seconds(options, launch)
     if launch.on is not None:
-        from busbw.cli.on import settled
-
-        launch = settled(launch)
         return setup_series.engine_starter(
             operations, settings, launch, environ, limit_seconds, argv, sys.stderr, planned
         )
@@ -194,8 +206,8 @@ def _print_dry_run(
         for name, value in variables(setup, inherited).items():
             over = f"  # --env has {environ[name]}" if name in environ else ""
             print(f"{name}={value}{over}")
-        for name, value in setup.flags.items():
-            print(f"# flag --{name.replace('_', '-')} {value}")
+        for typed in flags_typed(setup):
+            print(f"# flag {typed}")
     names = [setup.name for setup in setups]
     launches = count * len(setups) * max(len(nodes), 1)
     print(f"# {launches} launches in {count} blocks, order seed {seed}")
@@ -211,8 +223,10 @@ def show_series(folders: Sequence[Path], options: CompareSettings, format_name: 
 
     series, records = setup_series.read_all(folders)
     names = _names(series, options.baseline)
+    setups = {setup.name: given(over(setup, series.environ)) for setup in series.setups}
     groups = [
-        setup_arms(series.folder.name, names, series.outcomes, records, nodes) for nodes in series.nodes
+        setup_arms(series.folder.name, names, series.outcomes, records, nodes, setups)
+        for nodes in series.nodes
     ]
     comparisons = compare_all(groups, rule_of(options))
     told = reaches(series.names, series.outcomes, records)

@@ -99,7 +99,7 @@ _VARIABLES: Final[tuple[_Named, ...]] = (
 )
 _FLAGS: Final[_Named] = (
     "flags",
-    lambda name, value: f"{_flag(name)}={value}",
+    lambda name, value: _flag(name) if value is True else f"{_flag(name)}={on_or_off(value)}",
     lambda name: f"{_flag(name)} not given",
 )
 
@@ -166,6 +166,31 @@ def over(setup: Setup, environ: Mapping[str, str]) -> Setup:
     )
 
 
+def given(setup: Setup) -> dict[str, str]:
+    """What a setup gives its launches, by name: variables, and flags as they are typed."""
+    return {
+        **dict.fromkeys(setup.unset, "unset"),
+        **setup.environ,
+        **{name: f"{value}: before the rest" for name, value in setup.prepend.items()},
+        **{_flag(name): on_or_off(value) for name, value in setup.flags.items()},
+    }
+
+
+def on_or_off(value: object) -> str:
+    """The value of a flag as it is told."""
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
+
+
+def flags_typed(setup: Setup) -> list[str]:
+    """Its flags for a command line of ``busbw run``; one that is off has no word there."""
+    return [
+        (_flag(name) if value else f"without {_flag(name)}")
+        if isinstance(value, bool)
+        else f"{_flag(name)} {shlex.quote(str(value))}"
+        for name, value in setup.flags.items()
+    ]
+
+
 def env_file(setup: Setup, remarks: Sequence[str] = ()) -> str:
     """A file for ``source`` in a POSIX shell; also for --env-file where nothing is prepended or unset."""
     lines = [f"# {remark}" for remark in remarks]
@@ -174,9 +199,11 @@ def env_file(setup: Setup, remarks: Sequence[str] = ()) -> str:
     lines += [
         f'export {name}={shlex.quote(value)}"${{{name}:+:${name}}}"' for name, value in setup.prepend.items()
     ]
-    flags = {name.replace("_", "-"): shlex.quote(str(value)) for name, value in setup.flags.items()}
-    lines += [f"# busbw flag: --{name} {value}".replace("\n", "\\n") for name, value in flags.items()]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *_flag_lines(setup)]) + "\n"
+
+
+def _flag_lines(setup: Setup) -> list[str]:
+    return [f"# busbw flag: {typed}".replace("\n", "\\n") for typed in flags_typed(setup)]
 
 
 def nccl_conf(setup: Setup, remarks: Sequence[str] = ()) -> str:
@@ -193,4 +220,5 @@ def nccl_conf(setup: Setup, remarks: Sequence[str] = ()) -> str:
     lines = [f"# {remark}" for remark in remarks]
     lines += [f"# not NCCL's own, set in the environment: {', '.join(left)}"] if left else []
     lines += [f"# unset in the environment: {', '.join(setup.unset)}"] if setup.unset else []
+    lines += _flag_lines(setup)
     return "\n".join([*lines, *(f"{name}={value}" for name, value in own.items())]) + "\n"

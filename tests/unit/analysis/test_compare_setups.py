@@ -314,7 +314,7 @@ def test_bandwidth_is_that_of_the_time_beside_it() -> None:
             assert seen.busbw_gb_per_s == pytest.approx(key.size_bytes / seen.time_ns)  # all_reduce, 2 ranks
 
 
-def flagged(flags: dict[str, dict[str, Any]], **options: dict[str, Any]) -> Comparison:
+def flagged(flags: dict[str, dict[str, Any]], given: dict[str, dict[str, str]] | None = None) -> Comparison:
     """A series whose setups differ by flags of ``run``, all of them 20 % faster than the first."""
     factors = {name: (1.0 if not position else 0.8,) * 4 for position, name in enumerate(flags)}
     outcomes, records = measured(factors)
@@ -327,7 +327,23 @@ def flagged(flags: dict[str, dict[str, Any]], **options: dict[str, Any]) -> Comp
         records[outcome.folder] = replace(
             record, method=method, settings=settings, plan=replace(record.plan, options=graph)
         )
-    return compare(setup_arms("s", list(flags), outcomes, records, 0))
+    return compare(setup_arms("s", list(flags), outcomes, records, 0, given or {}))
+
+
+def test_variables_that_a_setup_changes_with_a_flag_are_in_what_its_verdicts_are_about() -> None:
+    given = {
+        "plain": {"NCCL_ALGO": "Ring", "SAME": "1"},
+        "other": {"--hot": "on", "--nccl": "x.so", "SAME": "1"},
+    }
+    found = flagged({"plain": {}, "other": {"hot": True}}, given=given)
+    assert (
+        "other: the same operation with --hot on against off, and with --nccl x.so against not set,"
+        " NCCL_ALGO not set against Ring; all of that together is what its verdicts are about"
+    ) in found.notes
+    alone = flagged({"plain": {}, "other": {"hot": True}}, given={"plain": {}, "other": {"--hot": "on"}})
+    assert any(
+        note.endswith("--hot on against off; that is what its verdicts are about") for note in alone.notes
+    )
 
 
 @pytest.mark.parametrize(

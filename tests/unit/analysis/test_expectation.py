@@ -180,6 +180,17 @@ def test_what_the_run_does_not_say_is_taken_on_trust_only_if_named() -> None:
     assert "the run does not say device A100: taken from known, as you named it" in found.notes
 
 
+def test_a_log_of_a_device_that_nvml_does_not_know_is_said_to_be_its_own_reference() -> None:
+    known = reference({1024: (10.0,)}, kind="log", device="GB200", sha256="f00d")
+    source = ImportSource("a.log", "nccl-tests", sha256="f00d")
+    log = replace(record_of({1024: 10.0}, device="NVIDIA Graphics Device"), source=source)
+    found = expect([log], [known], known=[known])
+    assert found.unmatched == {"known": "it is this very log"}
+    assert found.notes[-1].startswith("this log is known: ")
+    shown = replace(known, left_out="no machine")
+    assert not expect([log], [shown], known=[shown]).unmatched
+
+
 def test_a_family_of_devices_is_a_word_of_the_name() -> None:
     known = reference({1024: (10.0,)}, kind="log", device="B200")
     for device, answers in (("NVIDIA B200", 1), ("NVIDIA GB200", 0), ("NVIDIA Graphics Device", 0)):

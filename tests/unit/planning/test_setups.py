@@ -8,7 +8,17 @@ from pathlib import Path
 import pytest
 
 from busbw.errors import UsageError
-from busbw.planning.setups import Setup, blocks, env_file, nccl_conf, one_at_a_time, over, resolve, variables
+from busbw.planning.setups import (
+    Setup,
+    blocks,
+    env_file,
+    given,
+    nccl_conf,
+    one_at_a_time,
+    over,
+    resolve,
+    variables,
+)
 from busbw.settings.setups import parse_setups, read_setups
 
 EXAMPLES = sorted((Path(__file__).parents[3] / "examples" / "setups").glob("*.yaml"))
@@ -189,6 +199,20 @@ def test_what_went_over_every_setup_is_in_its_file() -> None:
         "# busbw flag: --nccl 'x\\ntouch y'",
     ]  # fmt: skip
     assert "NCCL_ALGO=Ring" in nccl_conf(measured)
+
+
+def test_flags_are_in_both_files_as_they_are_typed() -> None:
+    setup = Setup("s", flags={"hot": True, "cudagraph": 8})
+    told = ["# busbw flag: --hot", "# busbw flag: --cudagraph 8"]
+    assert env_file(setup).splitlines() == nccl_conf(setup).splitlines() == told
+    assert env_file(Setup("s", flags={"hot": False})) == "# busbw flag: without --hot\n"
+
+
+def test_what_a_setup_gives_its_launches() -> None:
+    setup = Setup("s", {"A": "1"}, {"P": "/new"}, ("GONE",), {"hot": True, "nccl": "x.so"})
+    assert given(setup) == {
+        "GONE": "unset", "A": "1", "P": "/new: before the rest", "--hot": "on", "--nccl": "x.so",
+    }  # fmt: skip
 
 
 def test_nccl_conf_has_nccls_own_variables_only() -> None:

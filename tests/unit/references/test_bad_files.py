@@ -20,7 +20,9 @@ GOOD = replace(
     next(each for each in load.built_in() if each.name == "aws-p4de-2x8"),
     name="good",
     kind="saved",
-    points=tuple(Point(size, "out-of-place", 40.0, (100.0, 101.0)) for size in (MiB, 2 * MiB)),
+    points=tuple(
+        Point(size, "out-of-place", 40.0, (size / 21.4e3, size / 21.3e3)) for size in (MiB, 2 * MiB)
+    ),
 )
 
 

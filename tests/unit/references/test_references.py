@@ -23,7 +23,7 @@ def by_name(name: str) -> Reference:
 
 def test_every_source_is_there() -> None:
     kinds = {kind: [r for r in load.built_in() if r.kind == kind] for kind in ("log", "value", "own")}
-    assert {kind: len(found) for kind, found in kinds.items()} == {"log": 18, "value": 13, "own": 12}
+    assert {kind: len(found) for kind, found in kinds.items()} == {"log": 18, "value": 21, "own": 12}
     names = [reference.name for reference in load.built_in()]
     assert len(set(names)) == len(names)
 
@@ -61,6 +61,23 @@ def test_ranks_are_those_of_the_printed_bandwidths(reference: Reference) -> None
     check_ranks(reference)
     with pytest.raises(UsageError, match="busbw / algbw is"):
         check_ranks(replace(reference, ranks=max(reference.ranks // 2, 1)))
+
+
+def test_values_of_one_algorithm_or_without_a_size_are_shown_and_not_used() -> None:
+    values = {each.name: each for each in load.built_in() if each.kind == "value"}
+    assert (
+        values["anchor-h200-nvl8-all_gather"].points[0].busbw_gb_per_s,
+        values["anchor-b200-nvl8-ring"].ranks,
+    ) == (
+        361.4,
+        8,
+    )
+    assert [
+        name
+        for name, each in values.items()
+        if each.left_out and all((each.ranks, each.points[0].size_bytes))
+    ] == ["anchor-b200-nvl8-ring"]
+    assert len([each for each in values.values() if each.left_out]) == 11
 
 
 def test_wrong_labels_lose() -> None:
@@ -129,6 +146,55 @@ def test_a_reference_that_contradicts_itself_is_refused() -> None:
     text = load.dump((P4DE,)).replace('"ranks": 16', '"ranks": 8')
     with pytest.raises(UsageError, match="says 8 ranks, but its busbw / algbw is"):
         load.parse(text, "file")
+
+
+@pytest.mark.parametrize(
+    "reference", [r for r in load.built_in() if r.kind == "own"], ids=lambda reference: reference.name
+)
+def test_ranks_are_those_of_the_times(reference: Reference) -> None:
+    other = replace(reference, ranks=8)
+    if collective(reference.operation).busbw_factor(8) == 1:
+        check_ranks(other)  # the same with any number of ranks
+        return
+    with pytest.raises(
+        UsageError, match=r"says 8 ranks, whose busbw / algbw is (1\.75000|0\.87500), but its "
+    ):
+        check_ranks(other)
+
+
+def test_a_saved_reference_whose_bandwidths_are_not_of_its_times_is_named_with_size_and_numbers() -> None:
+    times = (490.0, 500.0, 520.0)
+    right = Point(2**20, "in-place", 2**20 / 500 / 1e3 * 1.5, times)  # 4 ranks
+    saved = replace(P4DE, name="mine", kind="saved", printed=None, sha256="", ranks=4, points=(right,))
+    assert load.parse(load.dump((saved,)), "file") == (saved,)
+    for own in (
+        replace(saved, points=(replace(right, busbw_gb_per_s=right.busbw_gb_per_s * 1.005),)),
+        replace(saved, points=(replace(right, times_us=()),), ranks=8),
+        replace(saved, points=(replace(right, size_bytes=64),)),  # a type may have rounded it
+        replace(saved, pattern="2 groups of 2 ranks", ranks=8),
+    ):
+        check_ranks(own)
+    with pytest.raises(
+        UsageError, match=r"^file: .* 8 ranks, .* is 1\.75000, but its 1 MiB in-place has 1\.5"
+    ):
+        load.parse(load.dump((replace(saved, ranks=8),)), "file")
+    with pytest.raises(UsageError, match=r"1 ranks, .* is 0\.00000"):
+        check_ranks(replace(saved, ranks=1))
+
+
+def test_sizes_that_shares_round_are_left_out() -> None:
+    """all_gather of 1,100 bytes on 3 ranks moves 3 x 352."""
+    point = Point(1100, "in-place", 1056 / 10 / 1e3 * 2 / 3, (10.0,))
+    rounded = replace(P4DE, operation="all_gather", ranks=3, printed=None, sha256="", points=(point,))
+    check_ranks(rounded)
+
+
+def test_a_log_without_times_has_those_of_its_rounded_bandwidths() -> None:
+    """Printed are 0.13 and 0.23, which are 0.126 and 0.235 at the most."""
+    point = Point(2**20, "in-place", 0.23, (2**20 / 0.13 / 1e3,))
+    check_ranks(replace(P4DE, ranks=8, printed=None, points=(point,)))
+    with pytest.raises(UsageError, match="busbw / algbw is"):
+        check_ranks(replace(P4DE, ranks=8, printed=None, sha256="", points=(replace(point),)))
 
 
 def test_factors_tell_ranks_apart_where_the_file_says_so() -> None:
