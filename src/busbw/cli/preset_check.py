@@ -39,7 +39,8 @@ def check(path: Path) -> ExitCode:
         raise UsageError(f"{path} has no preset that can be used", hint="leave `abstract: true` out of one")
     if not head.get("source") or not head.get("date"):
         print(f"note: {path} does not say where its values are from (source:, date:)", file=sys.stderr)
-    print(f"{path}: {count} presets of family {head['family']} are well formed")
+    formed = "preset of family {} is" if count == 1 else "presets of family {} are"
+    print(f"{path}: {count} {formed.format(head['family'])} well formed")
     return ExitCode.OK
 
 

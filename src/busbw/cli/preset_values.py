@@ -8,7 +8,7 @@ own preset wins over one that busbw ships, wherever it stands; of two of the sam
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -53,8 +53,7 @@ class PresetValues:
         chosen = by_name.get("--preset")
         if chosen is None or not chosen.tokens:
             return
-        presets = [read_preset(token.value, user_files()) for token in chosen.tokens]
-        presets.sort(key=lambda preset: not preset.shipped)  # the one on top comes last
+        presets = presets_of(token.value for token in chosen.tokens)
         engine = _engine(by_name.get("--on"), presets)
         for preset in presets:
             _refuse_abstract(preset)
@@ -66,6 +65,12 @@ class PresetValues:
         for preset in reversed(presets):
             lines += fill(by_name, preset, engine)
         _put(by_name, "--overridden", lines)
+
+
+def presets_of(names: Iterable[str]) -> list[Preset]:
+    """The presets that were chosen, that on top last. Raises UsageError for one that is not there."""
+    presets = [read_preset(name, user_files()) for name in names]
+    return sorted(presets, key=lambda preset: not preset.shipped)
 
 
 def _engine(on: Argument | None, presets: Sequence[Preset]) -> str:

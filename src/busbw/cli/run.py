@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from busbw.cli.judged import Ended, check_references, judged
+from busbw.cli.preset_joined import lines_for_joined
 from busbw.errors import BusbwError, ExitCode, UsageError
 from busbw.launchers.variables import read_here
 from busbw.model.event import Emit
@@ -59,6 +60,9 @@ def run(
     from busbw.reports.live import create, shown_as
 
     identity = identify(os.environ)
+    is_joined = identity is not None and launch.on is None and not (settings.deliver or settings.dry_run)
+    if identity is not None and is_joined:
+        settings = replace(settings, overridden=lines_for_joined(launch, os.environ, identity.launcher))
     for line in settings.overridden if not settings.deliver else ():
         print(f"note: {line}", file=sys.stderr)
     if launch.on is not None and not settings.deliver:
@@ -72,21 +76,16 @@ def run(
         return run_on(operations, settings, launch, argv, hear=hear, before=before)
     if not settings.deliver:
         _refuse_without_engine(launch, os.environ)
-    environ = {} if settings.deliver else read_here(launch, os.environ)
     if identity is not None and not settings.dry_run:
-        if environ:
-            raise UsageError(
-                f"--env cannot reach the ranks that {identity.launcher} started",
-                hint="give the variables to the launcher (mpirun -x K=V, srun --export), or use --on",
-            )
         _refuse_own_profiler(identity, settings)
         return _join(identity, operations, settings, argv)
+    own = {} if settings.deliver else read_here(launch, os.environ)
     check_words(operations, settings, _least_ranks(settings))
     check_references(settings)
     backend = choose_backend(settings.backend, settings.nccl or None)
     ranks = (identity.size if identity is not None else None) or rank_count(settings.ranks, backend)
     plan = make_plan(operations, settings, backend, ranks)
-    environ = {**environ, **profiler_environ(plan.profile, settings.profile_args)}
+    environ = {**own, **profiler_environ(plan.profile, settings.profile_args)}
     request_for = partial(_with_environ, environ, partial(local_request, backend, settings.world, ranks))
     if settings.dry_run:
         _print_dry_run(plan, request_for("REQUEST"), settings)

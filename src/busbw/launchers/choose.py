@@ -32,8 +32,9 @@ def rank_count(wanted: int | None, backend: str) -> int:
 
     visible = gpu_presence().count
     if wanted is not None and wanted > visible:
+        visible_gpus = "1 visible GPU" if visible == 1 else f"{visible} visible GPUs"
         raise SiteError(
-            f"{wanted} ranks but {visible} visible GPUs on {socket.gethostname()}",
+            f"{wanted} ranks but {visible_gpus} on {socket.gethostname()}",
             hint=f"give --ranks {visible} or fewer, or start one rank per GPU over several hosts",
         )
     return wanted or visible

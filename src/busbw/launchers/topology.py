@@ -11,7 +11,7 @@ from itertools import takewhile
 from typing import Any, Final
 
 from busbw.errors import UsageError
-from busbw.launchers.topology_kinds import KINDS, Document, Found, Place
+from busbw.launchers.topology_kinds import KINDS, LINES, Document, Found, Place
 
 # How many hosts a line for people names.
 _MOST_NAMED: Final = 8
@@ -96,10 +96,12 @@ def read(texts: Sequence[tuple[str, str]]) -> Topology:
     """What (where it was read, text) pairs say. Raises UsageError for a text of no known kind, and where none
     says where hosts hang.
     """
-    sources, places, names = [], dict[str, Place](), list[tuple[str, ...]]()
-    for where, text in texts:
-        kind, found = _read(where, text)
-        sources.append((kind, where))
+    places, names = dict[str, Place](), list[tuple[str, ...]]()
+    read_texts = [_read(where, text) for where, text in texts]
+    sources = [(kind, where) for (kind, _), (where, _) in zip(read_texts, texts, strict=True)]
+    instances = frozenset().union(*(found.instances for _, found in read_texts))
+    for kind, text_found in read_texts:
+        found = text_found.with_instances(instances) if kind == LINES else text_found
         for name, place in found.places.items():
             before = places.get(name, Place())
             places[name] = Place(before.switches or place.switches, before.domain or place.domain)

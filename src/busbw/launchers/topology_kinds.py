@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from busbw.world.slurm_text import expand_hosts
@@ -51,10 +51,22 @@ class Place:
 
 @dataclass(frozen=True)
 class Found:
-    """What one text says: places by name, and names that belong to one host."""
+    """What one text says: places by name, names that belong to one host, and which names are of instances."""
 
     places: Mapping[str, Place] = field(default_factory=dict)
     names: tuple[tuple[str, ...], ...] = ()
+    instances: frozenset[str] = frozenset()
+
+    def with_instances(self, instances: Collection[str]) -> Found:
+        """``HOST WORD`` of lines, where the word is an instance of another text's, names no switch."""
+        said = {host: place.switches[0] for host, place in self.places.items() if self._may_be(place)}
+        named = {host: word for host, word in said.items() if word in instances}
+        places = {host: place for host, place in self.places.items() if host not in named}
+        return replace(self, places=places, names=(*self.names, *named.items()))
+
+    @staticmethod
+    def _may_be(place: Place) -> bool:
+        return len(place.switches) == 1 and not place.domain
 
 
 @dataclass(frozen=True)
@@ -80,7 +92,7 @@ def _read_aws(document: Document) -> Found:
         is_domain = instance.get("InstanceType", "").startswith(_ULTRASERVERS)
         switches = tuple(instance.get("NetworkNodes") or ())
         places[instance["InstanceId"]] = Place(switches, block if is_domain else "")
-    return Found(places)
+    return Found(places, instances=frozenset(places))
 
 
 def _read_instances(document: Document) -> Found:
@@ -91,7 +103,7 @@ def _read_instances(document: Document) -> Found:
             tags = [tag["Value"] for tag in instance.get("Tags", ()) if tag["Key"] == "Name"]
             words = [instance.get(key, "") for key in ("PrivateDnsName", "PrivateIpAddress")]
             names.append((instance["InstanceId"], *filter(None, (*words, *tags))))
-    return Found(names=tuple(names))
+    return Found(names=tuple(names), instances=frozenset(group[0] for group in names))
 
 
 # ---- Slurm -------------------------------------------------------------------------------------------
@@ -164,7 +176,10 @@ def _read_record(document: Document) -> Found:
 
 
 def _read_lines(document: Document) -> Found:
-    """``HOST INSTANCE``, or ``HOST SWITCH.SWITCH [DOMAIN]`` as SLURM_TOPOLOGY_ADDR has it, from the top."""
+    """``HOST INSTANCE``, or ``HOST SWITCH.SWITCH [DOMAIN]`` as SLURM_TOPOLOGY_ADDR has it, from the top.
+
+    An instance that does not look like EC2's is told from a switch by other texts (``Found.with_instances``).
+    """
     places, names = {}, []
     for host, what, *rest in _words(document):
         if _INSTANCE.match(what):
@@ -204,6 +219,7 @@ def _has(*path: str) -> Callable[[Document], bool]:
     return fits
 
 
+LINES: Final = "lines"
 KINDS: Final = (
     Kind("aws", "aws ec2 describe-instance-topology", _has("Instances"), _read_aws),
     Kind("aws instances", "aws ec2 describe-instances", _has("Reservations"), _read_instances),
@@ -215,5 +231,5 @@ KINDS: Final = (
     ),
     Kind("kubernetes", "kubectl get nodes -o json", _has("items"), _read_nodes),
     Kind("run", "busbw run (its run.json)", _has("world", "places"), _read_record),
-    Kind("lines", "lines `HOST SWITCH.SWITCH` or `HOST INSTANCE`", _is_lines, _read_lines),
+    Kind(LINES, "lines `HOST SWITCH.SWITCH` or `HOST INSTANCE`", _is_lines, _read_lines),
 )

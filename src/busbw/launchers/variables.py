@@ -57,6 +57,16 @@ def read_here(launch: LaunchSettings, inherited: Mapping[str, str]) -> dict[str,
     return found
 
 
+def lacking(launch: LaunchSettings, here: Mapping[str, str]) -> dict[str, str]:
+    """Those of ``read_here`` that a process with the variables ``here`` lacks. Raises UsageError."""
+    wanted, has = read_here(launch, here), here.get(LIBRARIES, "")
+    if folders := ":".join(launch.library_path):
+        is_before = f"{has}:".startswith(f"{folders}:")
+        if is_before and wanted[LIBRARIES] == f"{folders}:{has}":
+            del wanted[LIBRARIES]
+    return {name: value for name, value in wanted.items() if here.get(name) != value}
+
+
 def launched(words: str, environ: Mapping[str, str], first: str = "") -> str:
     """Lines of a bash script that run a program with these variables. Neither the script nor what else it
     calls sees them: a variable may be called as one of the script's own. ``words`` is shell text of the

@@ -11,11 +11,12 @@ from busbw.model.finding import Severity
 from busbw.probes.environment import is_recorded, read_nccl_config, redact
 
 # Who, where and in which job a process is, what a launcher tells its own processes, and which of a host's
-# devices a rank was given: these differ by design.
+# devices a rank was given: these differ by design. Not so the IMEX channels that a container is to get: a
+# rank without them has no MNNVL.
 _OWN: Final = re.compile(
     r"""(?x)
     ( BUSBW | SLURM | SLURMD | PALS | ALPS | PBS | LSB | FLUX | PMI | PMIX | MASTER | TORCH\w* | HYDRA
-    | PRTE | OPAL | JOB_COMPLETION | MPI_LOCAL\w* | MPI4PY | NVIDIA | OMPI(?!_MCA_) )_\w+
+    | PRTE | OPAL | JOB_COMPLETION | MPI_LOCAL\w* | MPI4PY | NVIDIA(?!_IMEX) | OMPI(?!_MCA_) )_\w+
     | JOB_COMPLETION_INDEX | (\w+_)?RANK | (\w+_)?WORLD_SIZE | MPI_LOCALRANKID | MPI_LOCALNRANKS
     | OMPI_MCA_(orte|prte|ess|pmix|plm|hwloc|rmaps|shmem_RUNTIME|initial_wdir|mpi_oversubscribe)\w*
     | \w+_VISIBLE_(DEVICES|CORES) | CUDA_MPS_\w+ | NEURON_RT_ROOT_COMM_ID | LOADEDMODULES | _LMFILES_

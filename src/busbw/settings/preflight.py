@@ -56,7 +56,9 @@ class PreflightSettings:
     ] = ()
     overridden: Annotated[
         tuple[str, ...],
-        Parameter(show=False, negative="", help="Written by busbw: variables whose value another took over."),
+        Parameter(
+            show=False, negative="", help="Written by busbw: presets' variables that do not hold, and why."
+        ),
     ] = ()
     hunt: Annotated[
         str,

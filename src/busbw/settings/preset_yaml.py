@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from busbw.errors import UsageError
 
 if TYPE_CHECKING:
-    from ruamel.yaml.nodes import ScalarNode
+    from collections.abc import Iterator
+
+    from ruamel.yaml.nodes import Node, ScalarNode
+
+# What YAML calls other values than numbers.
+_KINDS: Final = {"timestamp": "date", "bool": "truth value"}
 
 
 def read_yaml(text: str, place: str) -> object:
@@ -20,13 +25,51 @@ def read_yaml(text: str, place: str) -> object:
     try:
         loaded = YAML(typ="safe", pure=True).load(text)
         _look_through(loaded, place, above=(), seen=set())
-    except (YAMLError, ValueError) as error:  # the latter for a date such as 2026-13-01
+    except YAMLError as error:
         raise UsageError(
             f"{place} is not YAML: {error}", hint="mind the indentation and the colons"
         ) from error
+    except (ValueError, KeyError) as error:  # a value that looks like a date or number and is none; !!bool x
+        raise _of_no_value(text, place, error) from error
     except RecursionError as error:
         raise UsageError(f"{place} is nested too deeply", hint="take brackets or dashes out") from error
     return loaded
+
+
+def _of_no_value(text: str, place: str, error: ValueError | KeyError) -> UsageError:
+    """The error of the value that was not understood, which YAML's own does not name."""
+    from ruamel.yaml import YAML
+
+    reader = YAML(typ="safe", pure=True)
+    for node in _scalars(reader.compose(text)):
+        try:
+            reader.constructor.construct_object(node)
+        except (ValueError, KeyError) as reason:
+            what = _KINDS.get(str(node.tag).rpartition(":")[2], "number")
+            why = f": {reason}" if isinstance(reason, ValueError) else ""
+            return UsageError(
+                f"{place}, line {_line(node)}: {node.value} is no {what}{why}",
+                hint=f"correct the {what}, or write text in quotes",
+            )
+    return UsageError(f"{place} is not YAML: {error}", hint="put dates and numbers in quotes")
+
+
+def _scalars(node: Node) -> Iterator[ScalarNode]:
+    """Every scalar below the node, in the file's order."""
+    from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
+
+    open_nodes, seen = [node], set()
+    while open_nodes:
+        node = open_nodes.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))  # an anchor's node stands in many places
+        if isinstance(node, ScalarNode):
+            yield node
+        elif isinstance(node, SequenceNode):
+            open_nodes += reversed(node.value)
+        elif isinstance(node, MappingNode):
+            open_nodes += [item for pair in reversed(node.value) for item in reversed(pair)]
 
 
 def _look_through(value: object, place: str, above: tuple[int, ...], seen: set[int]) -> None:

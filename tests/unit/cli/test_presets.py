@@ -78,7 +78,7 @@ def test_list_show_and_check(capsys: pytest.CaptureFixture[str], tmp_path: Path)
     file = tmp_path / "x.yaml"
     file.write_text("family: x\npresets: {a: {summary: s}}")
     assert main(["presets", "check", str(file)]) == 0
-    assert "1 presets" in capsys.readouterr().out
+    assert "1 preset of family x is well formed" in capsys.readouterr().out
     file.write_text("family: x\npresets: {a: {sumary: s}}")
     assert main(["presets", "check", str(file)]) == 2
     assert "'sumary' is not known" in capsys.readouterr().err
@@ -158,7 +158,7 @@ def test_the_engine_that_a_preset_names_counts_as_if_typed(
     )
     file = ours(tmp_path, monkeypatch, text)
     assert main(["presets", "check", str(file)]) == 0, capsys.readouterr().err
-    assert "1 presets of family u are well formed" in capsys.readouterr().out
+    assert "1 preset of family u is well formed" in capsys.readouterr().out
     words = ["run", "all_reduce", "--preset", "u/a", "--dry-run"]
     assert main(words) == 0, capsys.readouterr().err
     named = capsys.readouterr().out

@@ -163,7 +163,7 @@ def test_check_takes_what_extends_a_shipped_preset(
     text = "family: u\nsource: s\ndate: d\npresets: {a: {extends: aws/p5.48xlarge, env: {NCCL_DEBUG: WARN}}}"
     file = ours(tmp_path, monkeypatch, text)
     assert main(["presets", "check", str(file)]) == 0
-    assert "1 presets of family u are well formed" in capsys.readouterr().out
+    assert "1 preset of family u is well formed" in capsys.readouterr().out
 
 
 MEANT_FOR_NOBODY = (
@@ -207,7 +207,9 @@ MEANT_FOR_NOBODY = (
         ("a: {run: &n {minbytes: *n}}", "presets: a: run: minbytes: an anchor stands within itself"),
         ("a: &x {versions: {2026-01: *x}}", "a: versions: 2026-01: an anchor stands within itself"),
         ("a: {notes: %s}" % ("[" * 2000 + "]" * 2000), "is nested too deeply"),
-        ("a: {summary: 2026-13-01}", "is not YAML: month must be in 1..12"),
+        ("a: {summary: 2026-13-01}", "ours.yaml, line 5: 2026-13-01 is no date: month must be in 1..12"),
+        ("a: {abstract: !!bool x}", "ours.yaml, line 5: x is no truth value"),
+        ("a: {notes: [x, !!int y]}", "ours.yaml, line 5: y is no number: invalid literal for int()"),
         ("a: {versions: {2026-01: {extends: b}}}", "version 2026-01: 'extends' cannot differ"),
         ("a: {versions: {2026-01: {since: 2025-01}}}", "version 2026-01: 'since' cannot differ"),
         ("a: {versions: {2026-01: {versions: {}}}}", "version 2026-01: 'versions' cannot differ"),

@@ -32,8 +32,11 @@ def test_one_rank_per_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpus, "gpu_presence", lambda: GpuPresence(4, "12.8"))
     assert rank_count(None, "nccl") == 4
     assert rank_count(2, "nccl") == 2
-    with pytest.raises(SiteError, match="5 ranks but 4 visible GPUs"):
+    with pytest.raises(SiteError, match="5 ranks but 4 visible GPUs on "):
         rank_count(5, "nccl")
+    monkeypatch.setattr(gpus, "gpu_presence", lambda: GpuPresence(1, "12.8"))
+    with pytest.raises(SiteError, match="2 ranks but 1 visible GPU on "):
+        rank_count(2, "nccl")
 
 
 @pytest.mark.parametrize(

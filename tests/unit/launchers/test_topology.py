@@ -86,6 +86,17 @@ def test_places_have_all_layers_from_the_top() -> None:
     assert domain.domain.endswith(".1")
 
 
+def test_what_another_file_calls_an_instance_is_no_switch() -> None:
+    instances = [{"InstanceId": f"i-{n}", "NetworkNodes": ["top", leaf]} for n, leaf in enumerate("aba")]
+    aws, lines = json.dumps({"Instances": instances}), "h0 i-0\nh1 i-1\nh2 i-2\nh3 i-3\n"
+    for texts in ((("aws.json", aws), ("names", lines)), (("names", lines), ("aws.json", aws))):
+        found = read(texts)
+        assert ordered(found, "h0", "h1", "h2", "h3") == ["h0", "h2", "h1", "h3"]
+        assert found.find(("h1",)) == Place(("top", "b"))
+        assert found.find(("h3",)) == Place(("i-3",))  # which no file knows
+    assert read([("names", lines)]).find(("h1",)) == Place(("i-1",))
+
+
 def test_labels_without_a_value_hide_no_others() -> None:
     labels = {
         "topology.kubernetes.io/zone": "",

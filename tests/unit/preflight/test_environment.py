@@ -18,6 +18,7 @@ from busbw.preflight.environment import compared_variables, weight
         "OMPI_MCA_btl",
         "MPIR_CVAR_X",
         "OMP_NUM_THREADS",
+        "NVIDIA_IMEX_CHANNELS",
     ],
 )
 def test_what_bears_on_a_collective_is_compared(name: str, tmp_path: Path) -> None:
@@ -38,6 +39,7 @@ def test_what_bears_on_a_collective_is_compared(name: str, tmp_path: Path) -> No
         ),
         *("MPI_LOCALRANKID", "CUDA_VISIBLE_DEVICES", "BUSBW_TOKEN", "MASTER_ADDR", "TORCHELASTIC_RUN_ID"),
         *("OMPI_MCA_orte_ess_vpid", "OMPI_MCA_ess_base_vpid", "HYDRA_LAUNCHER", "JOB_COMPLETION_INDEX"),
+        *("NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES"),
         *("NCCL_DEBUG", "NCCL_DEBUG_FILE", "UCX_LOG_LEVEL", "FI_LOG_LEVEL", "NCCL_TOPO_DUMP_FILE"),
         *("HOME", "HOSTNAME", "PWD", "PATH"),
     ],
