@@ -38,7 +38,9 @@ class Variables:
 
 
 def read_variables(environ: Mapping[str, str]) -> Variables:
-    """Read them. Raises UsageError for a split that nccl-tests would silently take for no split."""
+    """Read them. Raises UsageError for a split that nccl-tests would silently take for no split, or for
+    another (text behind the number, a number below zero).
+    """
     device, minimum = environ.get("NCCL_TESTS_DEVICE"), environ.get("NCCL_TESTS_MIN_BW")
     number = None if device is None else c_atoi(device)
     return Variables(

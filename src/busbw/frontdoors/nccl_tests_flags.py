@@ -184,6 +184,10 @@ def _set(line: Line, name: str, text: str) -> Line:
         if not _INTEGER.fullmatch(text.rstrip()) or value != number or number in _LONG:
             cut = f"-{LETTERS[name]} {text} means {value} to nccl-tests"
             line = replace(line, cut=(*line.cut, cut + ("; -1 is every rank" if name == "root" else "")))
+        elif name == "stepfactor" and value < 0:
+            line = replace(
+                line, cut=(*line.cut, f"-f {text} is a step by -i here, to nccl-tests 2^64 - {-value}")
+            )
     return replace(line, options=replace(line.options, **{name: value}))  # type: ignore[arg-type]
 
 

@@ -132,7 +132,10 @@ class NccomDisplay:
         for words in stream_words(plan, world.size):
             self._say(words)
         if self._options.check or any(own.check for own in self._of_streams):
-            self._say(f"check {self._options.check or 'of streams'}, seed {plan.seed}")
+            golden = self._options.check == "all_ones"  # the same data whatever the seed
+            self._say(
+                f"check {self._options.check or 'of streams'}" + ("" if golden else f", seed {plan.seed}")
+            )
         self._print(table.heading(self._columns))
 
     def _case(self, result: CaseResult) -> None:

@@ -38,7 +38,9 @@ def where(options: Options, environ: Mapping[str, str], home: Path) -> Where:
     if options.slurm_mode:
         _refuse_together([key for key in _OF_HOSTS if key in given], "--slurm-mode")
         return Where(replace(_slurm(options), mpi=mpi), _addresses(options, environ))
-    stray = [key for key in _OF_SLURM if key in given]
+    # Scripts name the default too: no allocation is made where there is none to make.
+    default = {"slurm_job_id"} if options.slurm_job_id == ALLOCATE else set()
+    stray = [key for key in _OF_SLURM if key in given and key not in default]
     if stray:
         flag = _flag(stray[0])
         raise UsageError(f"{flag} means nothing without --slurm-mode", hint=f"add -S, or leave {flag} out")

@@ -51,6 +51,7 @@ def nccom_test(words: Sequence[str], argv: tuple[str, ...], out: TextIO, err: Te
     place = where(options, os.environ, Path.home())
     settings = run_settings(options, os.environ)
     _refuse_report(options)
+    _refuse_logs(options)
     for note in (*place.notes, *_notes(options)):
         print(f"busbw: {note}", file=err)
     from busbw.frontdoors.nccom_display import create
@@ -61,7 +62,7 @@ def nccom_test(words: Sequence[str], argv: tuple[str, ...], out: TextIO, err: Te
         else:
             code, folder = _elsewhere(options, settings, place.launch, argv, display, err)
     if options.mpi_log_dir:
-        _copy_logs(folder, Path(options.mpi_log_dir).expanduser())
+        _copy_logs(folder, Path(options.mpi_log_dir).expanduser(), err)
     return ExitCode.BAD_VERDICT if code is ExitCode.OK and display.failures else code
 
 
@@ -83,6 +84,21 @@ def _refuse_report(options: Options) -> None:
     path = Path(options.report_to_json_file).expanduser()
     if options.report_to_json_file and (path.is_dir() or not os.access(path.parent, os.W_OK)):
         raise UsageError(f"cannot write {path}", hint="name a file in a folder that you can write")
+
+
+def _refuse_logs(options: Options) -> None:
+    """So is a folder for logs that cannot be made."""
+    if not options.mpi_log_dir:
+        return
+    target = Path(options.mpi_log_dir).expanduser()
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"cannot write logs into {target}: {error.strerror}", hint="name a folder that you can write"
+        ) from error
+    if not os.access(target, os.W_OK):
+        raise UsageError(f"cannot write logs into {target}", hint="name a folder that you can write")
 
 
 def _refuse_empty(plan: Plan) -> None:
@@ -183,13 +199,14 @@ def _with_absolute_paths(settings: RunSettings) -> RunSettings:
     return replace(settings, **paths)  # type: ignore[arg-type]  # all of them are texts
 
 
-def _copy_logs(folder: Path, target: Path) -> None:
-    """--mpi-log-dir: what the ranks printed, under names of this run."""
+def _copy_logs(folder: Path, target: Path, err: TextIO) -> None:
+    """--mpi-log-dir: what the ranks printed, under names of this run. A copy that fails changes no result."""
     try:
         target.mkdir(parents=True, exist_ok=True)
         for log in sorted((folder / "log").iterdir()):
             shutil.copyfile(log, target / f"{folder.name}-{log.name}")
     except OSError as error:
-        raise UsageError(
-            f"cannot write logs into {target}: {error.strerror}", hint=f"they are in {folder / 'log'}"
-        ) from error
+        print(
+            f"busbw: cannot write logs into {target}: {error.strerror}; they are in {folder / 'log'}",
+            file=err,
+        )

@@ -180,11 +180,20 @@ def _sampling(limits: Limits) -> str:
     if limits.calls == 0:
         return "nothing is timed (-n 0)"
     if limits.calls is not None:
-        return f"{limits.calls} calls a case"
+        return _rounds(limits)
     same = limits.small_precision == limits.precision
     small = "" if same else f" ({_percent(limits.small_precision)} below 50 us)"
     budget = "" if limits.budget_seconds is None else f", {limits.budget_seconds:g} s for all cases"
     return f"sampled to +-{_percent(limits.precision)}{small} or {limits.case_seconds:g} s a case{budget}"
+
+
+def _rounds(limits: Limits) -> str:
+    """With -n: how many calls, and in how many rounds where -n calls are repeated (--outer-iters)."""
+    calls, untimed = limits.calls, limits.outer_warmup_iters
+    if not limits.outer_iters:
+        return f"{calls} calls a case"
+    before = f" after {untimed} untimed round{'s' if untimed > 1 else ''}" if untimed else ""
+    return f"{limits.outer_iters} x {calls} calls a case{before}"
 
 
 def _percent(share: float) -> str:

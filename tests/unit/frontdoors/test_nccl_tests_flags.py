@@ -204,3 +204,9 @@ def test_a_factor_has_64_bits() -> None:
     line = read("all_reduce_perf", ("-f", "1" + "0" * 400))
     assert line.options.stepfactor == 2**63 - 1
     assert line.cut[0].endswith("means 9223372036854775807 to nccl-tests")
+
+
+def test_a_factor_below_zero_is_a_large_one_to_nccl_tests() -> None:
+    line = read("all_reduce_perf", ("-f", "-1"))
+    assert line.options.stepfactor == -1
+    assert line.cut == ("-f -1 is a step by -i here, to nccl-tests 2^64 - 1",)

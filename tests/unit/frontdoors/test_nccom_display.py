@@ -15,6 +15,7 @@ from busbw.errors import UsageError
 from busbw.frontdoors.nccom_display import NccomDisplay
 from busbw.frontdoors.nccom_options import parse as options_of
 from busbw.frontdoors.nccom_settings import one_placement, operations_of, run_settings
+from busbw.frontdoors.nccom_test import nccom_test
 from busbw.importers.assemble import Origin, assemble
 from busbw.importers.decide import Given
 from busbw.importers.files import read_file
@@ -273,6 +274,9 @@ def test_the_seed_is_logged_with_a_check_and_rounding_is_said(tmp_path: Path) ->
     shown = Shown("-r 4 -b 1000 -e 1000 -d fp32 --seed 77 -c allg", tmp_path)
     shown.all()
     assert "seed 77" in shown.err.getvalue()
+    golden = Shown("-r 4 -b 1000 -e 1000 -d fp32 -c all_ones allg", tmp_path)
+    golden.all()
+    assert "check all_ones\n" in golden.err.getvalue()
     assert "1 size was rounded" in shown.err.getvalue()
     assert shown.table.sizes == [960]
 
@@ -361,3 +365,12 @@ def test_a_report_of_groups_is_no_mislabelled_log(tmp_path: Path) -> None:
     assert record.world.size == 2
     assert record.source is not None
     assert [finding.kind for finding in record.source.findings] == []
+
+
+def test_a_folder_for_logs_is_tried_before_measuring(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    words = ("-r", "2", "-b", "64", "-e", "64", "allr", "--mpi-log-dir", str(tmp_path / "file" / "logs"))
+    out = io.StringIO()
+    with pytest.raises(UsageError, match="cannot write logs into"):
+        nccom_test(words, ("busbw",), out, io.StringIO())
+    assert out.getvalue() == ""

@@ -187,6 +187,10 @@ def test_places_that_cannot_be_meant(line: str, message: str, tmp_path: Path) ->
     assert caught.value.hint
 
 
+def test_the_default_allocation_may_be_named_where_there_is_no_slurm(tmp_path: Path) -> None:
+    assert place("-r 4 allr --slurm-job-id alloc", tmp_path) is None
+
+
 def test_a_variable_says_which_mpi_starts_the_ranks_on_hosts(tmp_path: Path) -> None:
     options = parse(["-r", "4", "-N", "2", "--hosts", "a", "b", "--minbytes", "8", "allr"])
     place = where(options, {"BUSBW_MPI": "none"}, tmp_path)

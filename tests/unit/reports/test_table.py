@@ -313,6 +313,8 @@ def test_the_header_says_how_far_two_ranks_clocks_may_be_apart(world: WorldInfo,
     ("limits", "words"),
     [
         (Limits(calls=200), "; 200 calls a case"),
+        (Limits(calls=3, outer_iters=2), "; 2 x 3 calls a case"),
+        (Limits(calls=3, outer_iters=2, outer_warmup_iters=1), "; 2 x 3 calls a case after 1 untimed round"),
         (Limits(calls=0), "; nothing is timed (-n 0)"),
         (Limits(budget_seconds=120.0), " (2.5% below 50 us) or 0.5 s a case, 120 s for all cases"),
         (Limits(precision=0.005, small_precision=0.005), "; sampled to +-0.5% or 0.5 s a case"),
