@@ -50,7 +50,6 @@ _KEYS: Final[Mapping[str, str]] = {
     "ncpus": "",
     "gpu": "",
 }
-_SOURCE_SETUP: Final = sourced("8<<'BUSBW_SETUP_END'\n@SETUP@\nBUSBW_SETUP_END", "$(hostname)")
 _ASK_SERVER: Final = "ask whether the PBS server is up"
 _TICK_SECONDS: Final = 0.2
 _LOOK_SECONDS: Final = 2.0
@@ -230,9 +229,14 @@ def _launch(job: Job, facts: Mapping[str, str], values: Mapping[str, str], ranks
     argv = (*path, *job.argv(job.launch.python or facts.get("python", "python3")))
     command = shlex.join(argv if job.work.is_busbw else entered(argv))
     if setup := facts.get("setup", ""):
-        command = f"bash -c {shlex.quote(_SOURCE_SETUP.replace('@SETUP@', setup))} busbw-rank {command}"
+        command = f"bash -c {shlex.quote(_sourcing(setup))} busbw-rank {command}"
     whole = " ".join(quoted) + " \\\n  " + command
     return launched(whole, environ) if environ else whole + "\n"
+
+
+def _sourcing(setup: str) -> str:
+    """The script is a quoted word, not a here-document: no line of it can be the document's end."""
+    return sourced(f"8<<<{shlex.quote(setup)}", "$(hostname)")
 
 
 def submit(request: JobRequest, folder: Path) -> Handle:

@@ -300,6 +300,7 @@ def test_a_server_that_is_away_for_a_while(site: Path, monkeypatch: pytest.Monke
     [
         ("export A=1", 0, "1\n", ""),
         ("export A=2; return 0; export A=3", 0, "2\n", ""),
+        ("cat <<'BUSBW_SETUP_END' >&2\nit's {a}\nBUSBW_SETUP_END\nexport A=3", 0, "3\n", "it's {a}\n"),
         ("exit 0", 1, "", "the setup script ended with exit code 0 on "),
         ("set -e\nfalse\nexport A=1", 1, "", "the setup script ended with exit code 1 on "),
         ("exit 3", 3, "", "the setup script ended with exit code 3 on "),
@@ -310,7 +311,7 @@ def test_a_setup_script_is_sourced_and_its_end_is_not_the_ranks(
     engine: str, setup: str, code: int, out: str, err: str
 ) -> None:
     if engine == "pbs":
-        script, environ = pbs._SOURCE_SETUP.replace("@SETUP@", setup), {}
+        script, environ = pbs._sourcing(setup), {}
     else:
         script, environ = slurm_script._SOURCE_SETUP, {"BUSBW_SETUP": setup, "SLURMD_NODENAME": "n1"}
     words = ["bash", "-c", script, "busbw-rank", "sh", "-c", "echo $A"]
@@ -319,3 +320,19 @@ def test_a_setup_script_is_sourced_and_its_end_is_not_the_ranks(
     )
     assert (done.returncode, done.stdout) == (code, out)
     assert err in done.stderr
+
+
+def test_any_line_of_a_setup_script_is_data(site: Path) -> None:
+    """The whole job, with a line of the script that could end a here-document of this name."""
+    setup = "export A=\"it's\"\nBUSBW_SETUP_END || :\n: <<'END'\nBUSBW_SETUP_END\nEND\nexport B='$(x) @SETUP@'\n"
+    words = (sys.executable, "-c", "import os; print(os.environ['A'], os.environ['B'])")
+    made = job(str(site / "run"), words, mpirun_args="--ranks")
+    folder = site / "run"
+    for name in ("request", "log"):
+        (folder / name).mkdir(parents=True)
+    (folder / "request/ticket").write_text(RUN_ID)
+    request = pbs.request(made, {**FACTS, "setup": setup})
+    (folder / "request" / pbs.SCRIPT).write_text(request.files[pbs.SCRIPT])
+    items = list(pbs.follow(pbs.submit(request, folder), folder))
+    assert Output("it's $(x) @SETUP@") in items
+    assert items[-1] == JobState(Phase.ENDED, code=0)
