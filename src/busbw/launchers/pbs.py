@@ -21,6 +21,7 @@ from busbw.launchers import slurm_commands as commands
 from busbw.launchers.base import Command
 from busbw.launchers.command import HOSTS, entered, path_apart
 from busbw.launchers.engine import Handle, Item, Job, JobRequest, JobState, Output, Phase, Unanswered
+from busbw.launchers.no_mpi import refuse_mpi
 from busbw.launchers.patience import Patient
 from busbw.launchers.rank_counts import refuse_other_count, refuse_uneven
 from busbw.launchers.setup_script import sourced
@@ -125,7 +126,7 @@ def check(launch: LaunchSettings) -> None:
 
 def request(job: Job, facts: Mapping[str, str]) -> JobRequest:
     """See Engine."""
-    values = read_values(job.launch.set)
+    values, job = read_values(job.launch.set), _without_mpi(job)
     nodes = int(job.launch.nodes or 0)
     if nodes < 1:
         raise UsageError("how many nodes is not said", hint="give --nodes, as in -N 2")
@@ -167,6 +168,18 @@ def read_values(given: tuple[str, ...]) -> dict[str, str]:
         if values[key] and not (values[key].isdecimal() and int(values[key])):
             raise UsageError(f"--set {key}={values[key]} is no count", hint="give 1 or more")
     return values
+
+
+def _without_mpi(job: Job) -> Job:
+    """With --mpi none the ranks are told to meet over busbw's own channel: mpiexec and aprun start them all
+    the same, and by its variables they would take it for an MPI. A command of the user's knows itself.
+    """
+    if job.launch.mpi != "none":
+        return job
+    refuse_mpi(job.world, job.backend)
+    if job.world != "auto" or not job.work.is_busbw:
+        return job
+    return replace(job, work=replace(job.work, words=(*job.work.words, "--world=nccl")))
 
 
 def _directives(

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from busbw.errors import SiteError, UsageError
 from busbw.launchers import slurm_bring, topology_slurm
 from busbw.launchers.command import HOSTS, entered, path_apart, prepending
+from busbw.launchers.no_mpi import refuse_mpi
 from busbw.launchers.rank_counts import refuse_too_few
 from busbw.launchers.setup_script import sourced
 from busbw.launchers.slurm_words import own_words
@@ -227,10 +228,7 @@ def _needs_no_mpi(job: Job, facts: Mapping[str, str]) -> bool:
     """Whether the ranks meet over busbw's own channel: by wish, or because GPUs are measured."""
     needs_mpi = "mpi" in (job.world, job.backend)
     if job.launch.mpi == "none":
-        if needs_mpi:
-            raise UsageError(
-                "--mpi none, but this run needs MPI", hint="leave --mpi or --world and --backend out"
-            )
+        refuse_mpi(job.world, job.backend)
         return True
     if needs_mpi or job.launch.mpi != "auto":
         return False

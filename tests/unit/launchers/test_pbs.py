@@ -44,6 +44,7 @@ CASES: Mapping[str, tuple[Job, Mapping[str, str]]] = {
         FACTS,
     ),
     "openmpi": (job(mpi="openmpi", environ={"A": "$(b)\nc"}, partition="a b", exclusive=False), FACTS),
+    "no-mpi": (job(mpi="none", set=("gpu=8",)), FACTS),
     "exec": (job(words=("train", "a b"), mpi="openmpi"), FACTS),
     "setup": (job(set=("gpu=8",)), {**FACTS, "setup": "module load nccl\n"}),
 }
@@ -121,6 +122,18 @@ def test_ranks_that_would_leave_a_node_idle_are_refused(
 def test_the_last_node_may_have_fewer_ranks() -> None:
     (script,) = pbs.request(job(nodes="4", ranks=7), FACTS).files.values()
     assert "-n 7 -ppn 2 " in script
+
+
+@pytest.mark.parametrize("needing", [{"world": "mpi"}, {"backend": "mpi"}])
+def test_no_mpi_beside_what_needs_it_is_refused(needing: Any) -> None:
+    with pytest.raises(UsageError, match="--mpi none, but this run needs MPI"):
+        pbs.request(job(mpi="none", **needing), FACTS)
+
+
+def test_ranks_are_told_of_no_mpi_once_and_a_command_is_not() -> None:
+    for made in (job(mpi="none", world="nccl"), job(mpi="none", words=("train",))):
+        (script,) = pbs.request(made, FACTS).files.values()
+        assert "--world=nccl" not in script  # where it was said, it is among the words already
 
 
 def test_flags_of_other_engines_are_refused() -> None:
@@ -324,7 +337,9 @@ def test_a_setup_script_is_sourced_and_its_end_is_not_the_ranks(
 
 def test_any_line_of_a_setup_script_is_data(site: Path) -> None:
     """The whole job, with a line of the script that could end a here-document of this name."""
-    setup = "export A=\"it's\"\nBUSBW_SETUP_END || :\n: <<'END'\nBUSBW_SETUP_END\nEND\nexport B='$(x) @SETUP@'\n"
+    setup = (
+        "export A=\"it's\"\nBUSBW_SETUP_END || :\n: <<'END'\nBUSBW_SETUP_END\nEND\nexport B='$(x) @SETUP@'\n"
+    )
     words = (sys.executable, "-c", "import os; print(os.environ['A'], os.environ['B'])")
     made = job(str(site / "run"), words, mpirun_args="--ranks")
     folder = site / "run"
