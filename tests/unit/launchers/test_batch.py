@@ -91,12 +91,32 @@ def test_every_node_starts_its_own_ranks() -> None:
     assert sorted(done.stdout.splitlines()) == [f'{line} "it\'s $(one)\\ntwo"' for line in wanted]
 
 
-def test_a_node_ends_as_its_ranks_do() -> None:
-    definition = json.loads(batch.request(job(words=("false",)), {}).files[batch.DEFINITION])
+def on_node_0(made: Job) -> subprocess.CompletedProcess[str]:
+    """The container's command as AWS Batch would run it on the main node."""
+    definition = json.loads(batch.request(made, {}).files[batch.DEFINITION])
     (every,) = definition["nodeProperties"]["nodeRangeProperties"]
+    variables = {each["name"]: each["value"] for each in every["container"]["environment"]}
     given = {"AWS_BATCH_JOB_ID": "x", "AWS_BATCH_JOB_NODE_INDEX": "0", "AWS_BATCH_JOB_NUM_NODES": "2"}
-    done = subprocess.run(every["container"]["command"], env={**os.environ, **given}, check=False)
-    assert done.returncode == 1
+    return subprocess.run(
+        every["container"]["command"],
+        env={**os.environ, **variables, **given},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_node_ends_as_its_ranks_do() -> None:
+    assert on_node_0(job(words=("false",))).returncode == 1
+
+
+@pytest.mark.parametrize("name", ["MASTER_ADDR", "MASTER_PORT", "BUSBW_ROOT"])
+def test_where_ranks_meet_is_the_users_to_say(name: str) -> None:
+    words = ("sh", "-c", "echo $MASTER_ADDR $MASTER_PORT $BUSBW_ROOT")
+    usual = on_node_0(job(words=words, ranks_per_node=1)).stdout.split()
+    said = on_node_0(job(words=words, ranks_per_node=1, environ={name: "10.9.8.7"})).stdout.split()
+    number = ("MASTER_ADDR", "MASTER_PORT", "BUSBW_ROOT").index(name)
+    assert said == [*usual[:number], "10.9.8.7", *usual[number + 1 :]]
 
 
 @pytest.mark.parametrize(
