@@ -77,7 +77,12 @@ while [ "$busbw_local" -lt "$busbw_per_node" ]; do
   busbw_local=$((busbw_local + 1))
 done
 busbw_code=0
-for busbw_rank in $busbw_ranks; do wait "$busbw_rank" || busbw_code=$?; done
+for busbw_rank in $busbw_ranks; do
+  wait "$busbw_rank" || {{
+    busbw_ended=$?
+    if [ "$busbw_code" = 0 ]; then busbw_code=$busbw_ended; fi
+  }}
+done
 exit "$busbw_code"
 """
 
@@ -299,8 +304,13 @@ def _job(handle_id: str) -> dict[str, Any]:
 
 
 def _log_stream(handle: Handle) -> str:
-    """The main node's log: nodes of a job are jobs of their own, JOB#0 and so on."""
-    return str(_job(f"{handle.id}#0").get("container", {}).get("logStreamName", ""))
+    """The main node's log."""
+    return str(_job(_main_node(handle)).get("container", {}).get("logStreamName", ""))
+
+
+def _main_node(handle: Handle) -> str:
+    """Nodes of a job are jobs of their own, JOB#0 and so on."""
+    return f"{handle.id}#0"
 
 
 def _log_lines(stream: str, token: str) -> tuple[list[str], str]:
@@ -321,8 +331,14 @@ def cancel(handle: Handle, *, now: bool) -> None:  # noqa: ARG001 (as an Engine 
 
 
 def state(handle: Handle) -> JobState:
-    """See Engine."""
-    return read_state(_job(handle.id))
+    """See Engine. A multi-node job has no container, and so no exit code, of its own: where it failed, its
+    main node's is the job's.
+    """
+    found = read_state(_job(handle.id))
+    if found.phase is not Phase.ENDED or found.code is not None:
+        return found
+    main = read_state(_job(_main_node(handle)))
+    return replace(found, code=main.code or None) if main.phase is Phase.ENDED else found
 
 
 def read_state(job: Mapping[str, Any]) -> JobState:

@@ -108,6 +108,12 @@ def on_node_0(made: Job) -> subprocess.CompletedProcess[str]:
 
 def test_a_node_ends_as_its_ranks_do() -> None:
     assert on_node_0(job(words=("false",))).returncode == 1
+    by_rank = (
+        "sh",
+        "-c",
+        'case $BUSBW_RANK in 0) exit 0 ;; 3) exit 9 ;; *) exit "$((4 + BUSBW_RANK))" ;; esac',
+    )
+    assert on_node_0(job(words=by_rank, ranks_per_node=4)).returncode == 5  # of the first one that failed
 
 
 @pytest.mark.parametrize("name", ["MASTER_ADDR", "MASTER_PORT", "BUSBW_ROOT"])
@@ -166,9 +172,15 @@ elif words[1] == "terminate-job" and os.environ.get("AWS_KEEPS"):
     sys.exit("An error occurred (AccessDeniedException): not authorized")
 elif words[1] == "describe-jobs":
     node = value("--jobs").partition("#")[2]
-    container = {{"logStreamName": f"stream{{node}}", "exitCode": 0}}
-    job = {{"status": "SUCCEEDED", "container": container, "nodeProperties": {{"numNodes": 2}}}}
-    answer = {{"jobs": [job]}}
+    code = os.environ.get("AWS_CODE", "")
+    job = {{"status": "FAILED" if code else "SUCCEEDED"}}
+    if code:
+        job["statusReason"] = "Essential container exited"
+    if node:
+        job["container"] = {{"logStreamName": f"stream{{node}}", "exitCode": int(code or 0)}}
+    else:  # a multi-node job has no container of its own
+        job["nodeProperties"] = {{"numNodes": 2}}
+    answer = {{"jobs": [job] if node != os.environ.get("AWS_FORGETS", "none") else []}}
 elif words[1] == "get-log-events":
     page = value("--next-token") if "--next-token" in words else "0"
     events = {{"0": [{{"message": "one"}}], "1": [{{"message": "two"}}]}}.get(page, [])
@@ -226,6 +238,18 @@ def test_from_submission_to_the_end(aws: Path) -> None:
     calls = (aws / "calls").read_text()
     assert "terminate-job --job-id aa-bb" in calls
     assert "deregister-job-definition --job-definition arn:definition:1" in calls
+
+
+def test_a_job_ends_with_the_code_of_its_main_node(aws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_CODE", "7")
+    handle = submit(aws / "run")
+    ended = JobState(Phase.ENDED, why="Essential container exited", code=7)
+    assert batch.state(handle) == ended
+    monkeypatch.setenv("AWS_CODE", "0")  # another node failed
+    assert batch.state(handle) == replace(ended, code=None)
+    monkeypatch.setenv("AWS_CODE", "7")
+    monkeypatch.setenv("AWS_FORGETS", "0")  # a node that never started is none
+    assert batch.state(handle) == replace(ended, code=None)
 
 
 def test_a_refused_job_leaves_no_definition(aws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
