@@ -22,6 +22,7 @@ NODES, EACH, RANKS = "--nodes", "--ranks-per-node", "--ranks"
 HOSTS, HOSTFILE = "--hosts", "--hostfile"
 # Words of --set that are nodes, or ranks on each.
 _IN_SET: Final = ("replicas", "slots")
+_NODES_IN_SET: Final = ("replicas",)
 _RANKS_IN_SET: Final = ("np",)
 
 
@@ -45,6 +46,8 @@ def place_said(by_name: Mapping[str, Argument], engine: str, environ: Mapping[st
     typed = [*_tokens(by_name, NODES), *_tokens(by_name, EACH), *_words(by_name, _IN_SET)]
     if typed:
         found[RANKS] = Said(f"{typed[0].keyword} {typed[0].value}")
+    if nodes := _words(by_name, _NODES_IN_SET):
+        found[NODES] = Said(f"{nodes[-1].keyword} {nodes[-1].value}", nodes[-1].value.partition("=")[2])
     if engine == "hosts":
         found.update(_by_hosts(by_name, environ))
     return found
@@ -89,8 +92,9 @@ def _on_each(places: tuple[Place, ...]) -> str:
 
 
 def _words(by_name: Mapping[str, Argument], keys: Collection[str]) -> list[Token]:
-    """Those of --set with one of the keys."""
-    return [token for token in _tokens(by_name, "--set") if token.value.partition("=")[0] in keys]
+    """Those of --set with one of the keys; a preset's name may stand before a key."""
+    tokens = _tokens(by_name, "--set")
+    return [token for token in tokens if token.value.partition("=")[0].rpartition(".")[2] in keys]
 
 
 def _tokens(by_name: Mapping[str, Argument], flag: str) -> list[Token]:

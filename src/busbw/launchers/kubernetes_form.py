@@ -94,7 +94,9 @@ class Form:
 
 def check(launch: LaunchSettings) -> None:
     """See Engine. What a preset leaves to the user is taken as given."""
-    whole = replace(launch, nodes=launch.nodes.partition(",")[0] or "1", image=launch.image or "image")
+    first = launch.nodes.partition(",")[0]
+    words = launch.set if first else ("replicas=1", *launch.set)
+    whole = replace(launch, nodes=first, image=launch.image or "image", set=words)
     read_form(Job(run_id="check", folder="check", work=Work(("run",)), launch=whole))
 
 
@@ -110,7 +112,7 @@ def read_form(job: Job) -> Form:
     _refuse_order(launch, kind)
     resources = _resources(values)
     labels = _labels(values)
-    workers = values.count("replicas") or _nodes(launch)
+    workers = _workers(launch, values)
     gpus = next((int(count) for name, count in resources.items() if name.endswith("/gpu")), 0)
     asked = values.count("np") or job.ranks
     slots = values.count("slots") or launch.ranks_per_node or _slots_of(asked, workers, gpus)
@@ -265,10 +267,14 @@ def _compute_domain(values: _Values, workers: int) -> int | None:
     return count
 
 
-def _nodes(launch: LaunchSettings) -> int:
-    if not launch.nodes:
+def _workers(launch: LaunchSettings, values: _Values) -> int:
+    """A preset's ``replicas`` are -N already, and no number of its own beside a word of --set."""
+    said = values.count("replicas")
+    if not (said or launch.nodes):
         raise UsageError("no number of nodes given", hint="give -N, for example -N 2")
-    return int(launch.nodes)
+    if said and launch.nodes and said != int(launch.nodes):
+        raise UsageError(f"--set replicas={said}, but -N {launch.nodes}", hint="leave one of them out")
+    return said or int(launch.nodes)
 
 
 def _resources(values: _Values) -> Mapping[str, str]:

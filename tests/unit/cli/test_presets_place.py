@@ -198,6 +198,9 @@ def test_a_job_starts_no_ranks_on_hosts_that_are_not_its_own(
         ("full", ("-N", "4"), ["replicas: 4\n", "slotsPerWorker: 8\n", " -n 32 "]),
         ("full", ("--ranks-per-node", "4"), ["replicas: 2\n", "slotsPerWorker: 4\n", " -n 8 "]),
         ("full", ("--set", "replicas=4"), ["replicas: 4\n", " -n 32 "]),
+        ("full", ("--set", "preset.replicas=4"), ["replicas: 4\n", " -n 32 "]),
+        ("general", ("--set", "replicas=4"), ["replicas: 4\n", " -n 32 "]),
+        ("full", ("-N", "4", "--set", "replicas=4"), ["replicas: 4\n", " -n 32 "]),
         ("full", ("--ranks", "8"), ["replicas: 2\n", "slotsPerWorker: 4\n", " -n 8 "]),
         ("general", ("--set", "np=6"), ["replicas: 2\n", "slotsPerWorker: 3\n", " -n 6 "]),
         ("full", ("--set", "np=8", "--set", "slots=8"), ["slotsPerWorker: 8\n", " -n 8 "]),
@@ -224,7 +227,8 @@ def test_flags_win_over_the_words_of_a_presets_form(
     out, err = capsys.readouterr()
     assert [text for text in shown if text not in out] == []
     left_out = bool(words) and "--ranks" not in words and "np=6" not in words
-    assert (f"takes the place of preset u/{preset}'s --ranks 16\n" in err) == left_out
+    also = " and --nodes 2" * ("replicas=4" in " ".join(words) and "-N" not in words)
+    assert (f"takes the place of preset u/{preset}'s --ranks 16{also}\n" in err) == left_out
 
 
 @pytest.mark.usefixtures("gpu_hosts")

@@ -188,6 +188,7 @@ def test_ranks_are_spread_over_the_pods_where_nobody_says_how_many_each_has(
 
 def test_nodes_gpus_and_networks_follow_words() -> None:
     assert form(set=("replicas=3",), nodes="").workers == 3
+    assert form(set=("replicas=2",)).workers == 2  # as -N says
     assert form(set=("nic=rdma/ib=2", "nic=4")).resources == {"rdma/ib": "2", "vpc.amazonaws.com/efa": "4"}
     assert form(set=("image=other",)).image == "other"
     assert form(set=("kubernetes.gpu=2",)).gpus == 2
@@ -198,6 +199,7 @@ def test_nodes_gpus_and_networks_follow_words() -> None:
     [
         ({"image": ""}, "no container image given"),
         ({"nodes": ""}, "no number of nodes given"),
+        ({"set": ("replicas=3",)}, "--set replicas=3, but -N 2"),
         ({"set": ("gpu",)}, "is not KEY=VALUE"),
         ({"set": ("gpus=8",)}, "--set gpus is not known"),
         ({"set": ("gpu=eight",)}, "--set gpu=eight is no count"),
