@@ -126,7 +126,7 @@ def _channel(name: str) -> str:
 
 
 def _mpi_job(name: str, job: Job, form: Form, rank_order: RankOrder | None) -> Object:
-    policy: Object = {"backoffLimit": 0, "cleanPodPolicy": "Running"}
+    policy: Object = {"backoffLimit": 0, "cleanPodPolicy": "Running", "ttlSecondsAfterFinished": _KEEP_SECONDS}
     if form.deadline_seconds is not None:
         policy["activeDeadlineSeconds"] = form.deadline_seconds
     launcher: Object = {
