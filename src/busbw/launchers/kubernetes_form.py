@@ -51,11 +51,19 @@ class Affinity:
 
 
 @dataclass(frozen=True)
+class Mount:
+    """A folder of the host, and where the pod has it."""
+
+    source: str
+    target: str
+    read_only: bool = False
+
+
+@dataclass(frozen=True)
 class Form:
     """A Kubernetes job's values. ``resources`` are a worker's limits and requests, by resource name, and
     ``launcher`` the requests of an MPIJob's launcher; ``selector`` the labels that a worker's node must have,
-    ``choices`` those of which it must have one value; ``excluded`` nodes to stay away from; ``mounts`` (host
-    folder, folder inside).
+    ``choices`` those of which it must have one value; ``excluded`` nodes to stay away from.
 
     ``compute_domain`` is the number of nodes of an NVIDIA ComputeDomain (0: its driver counts none), None
     without one; ``spread`` (label, at least so many values of it); ``networks`` names of Multus networks;
@@ -79,7 +87,7 @@ class Form:
     affinity: tuple[Affinity, ...] = ()
     spread: tuple[tuple[str, int], ...] = ()
     networks: tuple[str, ...] = ()
-    mounts: tuple[tuple[str, str], ...] = ()
+    mounts: tuple[Mount, ...] = ()
     shm: str = DEFAULT_SHM
     words: Mapping[str, Any] = field(default_factory=dict)
     alone: bool = True  # a node has one worker of this job
@@ -363,13 +371,19 @@ def _refuse_order(launch: LaunchSettings, kind: Kind) -> None:
         )
 
 
-def _mounts(text: str) -> tuple[tuple[str, str], ...]:
+def _mounts(text: str) -> tuple[Mount, ...]:
     found = []
     for word in filter(None, text.split(",")):
-        source, _, target = word.partition(":")
+        source, _, rest = word.partition(":")
+        target, colon, mode = rest.partition(":")
         if not source.startswith("/") or not (target or source).startswith("/"):
             raise UsageError(f"--mounts {word} names no absolute folders", hint="write /from:/to, or /both")
-        found.append((source, target or source))
+        if colon and mode != "ro":
+            raise UsageError(
+                f"--mounts {word}: {mode!r} is nothing that a mount can be",
+                hint="write /from:/to:ro for one that is only read, or leave it out",
+            )
+        found.append(Mount(source, target or source, read_only=bool(colon)))
     return tuple(found)
 
 

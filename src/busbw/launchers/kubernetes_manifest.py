@@ -28,7 +28,7 @@ _CONNECT_SECONDS: Final = 600
 # Time for a rank's last words.
 _GRACE_SECONDS: Final = 10
 # Ended pods keep their logs, which carry the record, until somebody attaches.
-_KEEP_SECONDS: Final = 7 * 24 * 3600
+_KEEP: Final = {"ttlSecondsAfterFinished": 7 * 24 * 3600}
 _SSH_PORT: Final = 22
 # The keys of pods are new every time, and the cluster's network is what one trusts already.
 _SSH_OPTIONS: Final = (
@@ -126,7 +126,7 @@ def _channel(name: str) -> str:
 
 
 def _mpi_job(name: str, job: Job, form: Form, rank_order: RankOrder | None) -> Object:
-    policy: Object = {"backoffLimit": 0, "cleanPodPolicy": "Running", "ttlSecondsAfterFinished": _KEEP_SECONDS}
+    policy: Object = {"backoffLimit": 0, "cleanPodPolicy": "Running", **_KEEP}
     if form.deadline_seconds is not None:
         policy["activeDeadlineSeconds"] = form.deadline_seconds
     launcher: Object = {
@@ -257,7 +257,7 @@ def _service(name: str) -> Object:
 def _indexed_job(name: str, job: Job, form: Form) -> Object:
     spec = _job_spec(name, job, form, [f"{name}-{number}.{name}" for number in range(form.workers)])
     spec["template"]["spec"]["subdomain"] = name
-    return _object("batch/v1", "Job", name, spec={**spec, "ttlSecondsAfterFinished": _KEEP_SECONDS})
+    return _object("batch/v1", "Job", name, spec={**spec, **_KEEP})
 
 
 def _job_set(name: str, job: Job, form: Form) -> Object:
@@ -266,7 +266,7 @@ def _job_set(name: str, job: Job, form: Form) -> Object:
     spec = {
         "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
         "failurePolicy": {"maxRestarts": 0},
-        "ttlSecondsAfterFinished": _KEEP_SECONDS,
+        **_KEEP,
         "replicatedJobs": [{"name": _GROUP, "replicas": 1, "template": template}],
     }
     return _object("jobset.x-k8s.io/v1alpha2", "JobSet", name, spec=spec)
@@ -388,8 +388,9 @@ def _share_memory(spec: Object, form: Form) -> None:
     if form.shm:
         memory["sizeLimit"] = form.shm
     _add_volume(spec, {"name": "shm", "emptyDir": memory}, "/dev/shm")
-    for number, (source, target) in enumerate(form.mounts):
-        _add_volume(spec, {"name": f"mount-{number}", "hostPath": {"path": source}}, target)
+    for number, mount in enumerate(form.mounts):
+        volume = {"name": f"mount-{number}", "hostPath": {"path": mount.source}}
+        _add_volume(spec, volume, mount.target, read_only=mount.read_only)
 
 
 def _bring(spec: Object, name: str, form: Form) -> None:
@@ -407,9 +408,9 @@ def _bring(spec: Object, name: str, form: Form) -> None:
     _add_volume(spec, {"name": "busbw", "emptyDir": {}}, "/busbw")
 
 
-def _add_volume(spec: Object, volume: Object, path: str) -> None:
+def _add_volume(spec: Object, volume: Object, path: str, *, read_only: bool = False) -> None:
     spec.setdefault("volumes", []).append(volume)
-    mount = {"name": volume["name"], "mountPath": path}
+    mount = {"name": volume["name"], "mountPath": path, **({"readOnly": True} if read_only else {})}
     spec["containers"][0].setdefault("volumeMounts", []).append(mount)
 
 

@@ -151,6 +151,18 @@ def test_values_pass_through_yaml(text: str) -> None:
     assert from_yaml(to_yaml(objects)) == objects
 
 
+def test_a_mount_can_be_only_read() -> None:
+    one = job(mpi="none", mounts="/a:/b:ro,/c:/d,/e")
+    (body,) = (each for each in documents(one, read_form(one), "team") if each["kind"] == "Job")
+    spec = body["spec"]["template"]["spec"]
+    assert spec["containers"][0]["volumeMounts"][1:] == [
+        {"name": "mount-0", "mountPath": "/b", "readOnly": True},
+        {"name": "mount-1", "mountPath": "/d"},
+        {"name": "mount-2", "mountPath": "/e"},
+    ]
+    assert [each["hostPath"]["path"] for each in spec["volumes"][1:]] == ["/a", "/c", "/e"]
+
+
 def test_words_of_mpirun_are_quoted_for_its_shell() -> None:
     one = job(mpirun_args="-x 'a b;c' $(id)")
     (body,) = documents(one, read_form(one), "team")
@@ -231,6 +243,9 @@ def test_nodes_gpus_and_networks_follow_words() -> None:
         ({"mpirun_args": "'a"}, "No closing quotation"),
         ({"mpirun_args": "-v", "mpi": "none"}, "a job has no mpirun"),
         ({"mounts": "here:/there"}, "names no absolute folders"),
+        ({"mounts": "/a:ro"}, "names no absolute folders"),
+        ({"mounts": "/a:/b:rw"}, "--mounts /a:/b:rw: 'rw' is nothing that a mount can be"),
+        ({"mounts": "/a:/b:"}, "is nothing that a mount can be"),
         ({"partition": "gpu"}, "--partition does not concern Kubernetes"),
         ({"hosts": "a,b"}, "--hosts does not concern Kubernetes"),
         ({"ranks": 3, "ranks_per_node": 1}, "3 ranks but 2 workers of 1 slots"),
