@@ -54,6 +54,9 @@ _LOOK_SECONDS: Final = 5.0
 _TRAIL_SECONDS: Final = 15.0
 _PENDING: Final = frozenset({"SUBMITTED", "PENDING", "RUNNABLE", "STARTING"})
 
+# A parameter of the job in a word of the container's command: Ref::name.
+_REFERENCE: Final = "Ref::"
+
 # Runs in the container of each node, with the ranks' words. The main node is not told its own address. All
 # nodes have the job's id, which is the control channel's key: who can list the job can read it.
 # Its own variables are called busbw_*: the user's are in the container's environment already.
@@ -120,6 +123,7 @@ def request(job: Job, facts: Mapping[str, str]) -> JobRequest:  # noqa: ARG001 (
         )
     if job.world == "mpi" or job.launch.mpi in ("openmpi", "mpich") or job.backend == "mpi":
         raise UsageError("ranks on AWS Batch have no mpirun", hint="leave --mpi and --world out")
+    _refuse_references(job)
     per_node = job.launch.ranks_per_node or int(values["gpu"]) or 1
     if job.ranks is not None and job.ranks != nodes * per_node:
         raise UsageError(
@@ -141,6 +145,16 @@ def request(job: Job, facts: Mapping[str, str]) -> JobRequest:  # noqa: ARG001 (
     submit_job = Command((*aws, "submit-job", "--cli-input-json", f"{place}/{SUBMISSION}"))
     details = {"queue": str(submission["jobQueue"])}
     return JobRequest("batch", job.name, nodes * per_node, nodes, files, (register, submit_job), details)
+
+
+def _refuse_references(job: Job) -> None:
+    """Nothing in a job definition says that such a word is meant as it is."""
+    for word in job.argv(job.launch.python or "python3"):
+        if _REFERENCE in word:
+            raise UsageError(
+                f"AWS Batch takes {_REFERENCE} in {word!r} for a parameter of its job, and replaces it",
+                hint="""let a shell put it together, as in: sh -c 'program Ref:":"name'""",
+            )
 
 
 def _values(given: tuple[str, ...]) -> dict[str, str]:

@@ -116,6 +116,15 @@ def test_a_node_ends_as_its_ranks_do() -> None:
     assert on_node_0(job(words=by_rank, ranks_per_node=4)).returncode == 5  # of the first one that failed
 
 
+@pytest.mark.parametrize("word", ["Ref::x", "--name=Ref::x"])
+def test_a_word_that_aws_batch_would_replace_is_refused(word: str) -> None:
+    with pytest.raises(UsageError, match=r"AWS Batch takes Ref:: in '.*Ref::x'") as caught:
+        batch.request(job(words=("program", word)), {})
+    assert """sh -c 'program Ref:":"name'""" in caught.value.hint
+    done = on_node_0(job(words=("sh", "-c", 'echo Ref:":"name'), ranks_per_node=1))
+    assert done.stdout == "Ref::name\n"
+
+
 @pytest.mark.parametrize("name", ["MASTER_ADDR", "MASTER_PORT", "BUSBW_ROOT"])
 def test_where_ranks_meet_is_the_users_to_say(name: str) -> None:
     words = ("sh", "-c", "echo $MASTER_ADDR $MASTER_PORT $BUSBW_ROOT")
