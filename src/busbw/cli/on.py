@@ -134,6 +134,12 @@ def _node_counts(text: str) -> list[str]:
     for word in words:
         if not word.isdecimal() or int(word) < 1:
             raise UsageError(f"--nodes {word} is no number of nodes", hint="give 8, or 2,4,8 for a job each")
+    counts = [int(word) for word in words]
+    if twice := next((count for count in counts if counts.count(count) > 1), None):
+        raise UsageError(
+            f"--nodes {text} names {twice} twice: both jobs would measure the same",
+            hint="name each number once, and submit the run again for another launch",
+        )
     return words or [""]
 
 
@@ -313,7 +319,7 @@ def execute(
             "no command given", hint="write it after --, as in: busbw exec --on slurm -N 2 -- hostname"
         )
     if launch.on is None:
-        raise UsageError("no engine given", hint="give --on hosts, slurm or kubernetes")
+        raise UsageError("no engine given", hint="give --on hosts, slurm, kubernetes, pbs or batch")
     launch = settled(launch)
     if len(_node_counts(launch.nodes)) > 1:
         raise UsageError("exec takes one number of nodes", hint="give -N once for each command")

@@ -17,6 +17,7 @@ from busbw_testing.runs import NULL, start
 
 from busbw.cli.main import main
 from busbw.record.read import read_record, read_samples
+from busbw.settings.engines import ENGINES
 
 Busbw = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -239,3 +240,16 @@ def test_inside_exec_its_hosts_are_no_flags_of_the_user(monkeypatch: pytest.Monk
     monkeypatch.setenv("BUSBW_NODE_RANK", "0")
     assert main(words) == 0
     assert main([*words, "--partition", "x"]) == 2
+
+
+def test_a_number_of_nodes_that_is_named_twice_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["run", "all_reduce", "--on", "batch", "--image", "i", "--dry-run"]
+    assert main([*words, "-N", "2,4,02"]) == 2
+    assert "--nodes 2,4,02 names 2 twice" in capsys.readouterr().err
+    assert main([*words, "-N", "2,4"]) == 0
+
+
+def test_exec_without_an_engine_names_all_of_them(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["exec", "--", "echo", "hi"]) == 2
+    hint = capsys.readouterr().err.partition("hint: ")[2]
+    assert [name for name in ENGINES if name not in hint] == []
