@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from busbw.cli.judged import Ended, check_references, judged
 from busbw.cli.preset_joined import lines_for_joined
-from busbw.errors import BusbwError, ExitCode, UsageError
+from busbw.errors import BusbwError, ExitCode, SiteError, UsageError
 from busbw.launchers.variables import read_here
 from busbw.model.event import Emit
 from busbw.planning.make import check_words, make_plan
@@ -193,6 +193,7 @@ def _join(
         backend = choose_backend(settings.backend, settings.nccl or None)
         if backend == "nccl" and ranks == 1:
             _warn_of_idle_gpus(identity.launcher)
+        _refuse_without_mpi(identity, settings, backend)
         return make_plan(operations, settings, backend, ranks)
 
     watched = Watched(identity.rank, os.environ) if settings.deliver else None
@@ -205,6 +206,16 @@ def _join(
     # A front process judges what was delivered; no engine is to start these ranks again for it.
     is_judged = code in (ExitCode.BAD_VERDICT, ExitCode.UNDECIDED)
     return ExitCode.OK if delivery is not None and is_judged else code
+
+
+def _refuse_without_mpi(identity: Identity, settings: RunSettings, backend: str) -> None:
+    """Under --on it was asked for that the ranks have no MPI, and no mpirun of the user's starts them."""
+    kind = identity.world if settings.world == "auto" else settings.world
+    if settings.deliver and backend == "mpi" and kind != "mpi":
+        raise SiteError(
+            f"CPU ranks communicate over MPI, but this world is {kind!r} (launcher: {identity.launcher})",
+            hint="leave --mpi none and --world nccl out, or use --backend nccl on GPUs",
+        )
 
 
 def _delivery(identity: Identity, settings: RunSettings) -> Delivery | None:

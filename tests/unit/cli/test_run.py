@@ -332,3 +332,20 @@ def test_two_worlds_that_cannot_meet_are_an_error_of_the_site(tmp_path: Path) ->
     assert done.returncode == 4
     assert "CPU ranks communicate over MPI" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("--deliver=FOLDER",), "leave --mpi none and --world nccl out"),
+        ((), "start the ranks with mpirun or srun"),
+    ],
+)
+def test_under_an_engine_the_remedy_is_to_let_it_use_mpi(
+    words: tuple[str, ...], hint: str, tmp_path: Path
+) -> None:
+    folder = [word.replace("FOLDER", str(tmp_path)) for word in words]
+    line = ("run", "all_reduce", "-e", "8", "--backend", "mpi", *folder)
+    done = start(tmp_path, *line, RANK="0", WORLD_SIZE="1")
+    assert done.returncode == 4
+    assert hint in done.stdout + done.stderr
