@@ -132,7 +132,9 @@ def one_round(found: Arms, options: argparse.Namespace, nccl_path: str, *, joine
         words = [
             matrix(folder, options.ranks) if word == "MATRIX" else word for word in OURS.get(variant, [])
         ]
-        ours = [sys.executable, "-m", "busbw", "run", ",".join(ops), *sweep, *words]
+        # A matrix has its own size; ours would be scaled to one that is given.
+        own = sweep[len(sizes) :] if variant == "matrix" else sweep
+        ours = [sys.executable, "-m", "busbw", "run", ",".join(ops), *own, *words]
         ours += [
             "--format",
             "csv",
@@ -173,7 +175,9 @@ def matrix(folder: Path, ranks: int) -> str:
     one as to the next, and so on; rank 1 half as much again as rank 0, and so on.
     """
     path = folder / "matrix.txt"
-    rows = ([((2 + rank) << 20) << (to - rank) % ranks for to in range(ranks)] for rank in range(ranks))
+    # The busiest rank sends no more than nccl-tests' -e holds.
+    unit = parse_size(RANGES["matrix"][0][1]) // ((ranks + 1) * (2**ranks - 1)) // 16 * 16
+    rows = ([((2 + rank) * unit) << (to - rank) % ranks for to in range(ranks)] for rank in range(ranks))
     path.write_text("".join(" ".join(map(str, row)) + "\n" for row in rows))
     return str(path)
 
