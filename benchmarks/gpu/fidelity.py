@@ -31,8 +31,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -40,30 +40,48 @@ import numpy as np
 from busbw._native.nccl import load_nccl
 from busbw.units import parse_size
 
-# First size, largest last size ("": --last), calls, warm-up.
-RANGES = {
-    "plain": (("8", "16M", 1000, 100), ("32M", "", 20, 5)),
-    # A graph of N calls, launched 10 times.
-    "graph": (("8", "16M", 100, 20), ("32M", "", 10, 5)),
-    "window": (("8", "16M", 1000, 100), ("32M", "", 20, 5)),
-    "spread": (("8", "16M", 1000, 100), ("32M", "", 20, 5)),
-    "matrix": (("256M", "256M", 20, 5),),
-    "split": (("8", "1M", 100, 20), ("2M", "", 20, 5)),
-}
-# Both sides' words, ours alone, nccl-tests' variables.
-FLAGS = {"graph": ["-G", "10"], "window": ["-R", "2"]}
-OURS = {
-    "spread": ["--spread", "1"],
-    "matrix": ["--matrix", "MATRIX"],
-    "split": ["--split", "DIV 2"],
-}
-THEIRS = {
-    "spread": {"NCCL_TESTS_ALLTOALLV_SPREAD": "1"},
-    "matrix": {"NCCL_TESTS_ALLTOALLV_MATRIX_FILE": "MATRIX"},
-    "split": {"NCCL_TESTS_SPLIT": "DIV 2"},
-}
-OPS = {"spread": "alltoallv", "matrix": "alltoallv", "split": "all_reduce,all_gather,reduce_scatter,alltoall"}
 ALL = "all_reduce,all_gather,reduce_scatter,alltoall,broadcast,reduce,gather,scatter,sendrecv,hypercube"
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What is compared. ``ranges``: first size, largest last size ("": --last), calls, warm-up. ``flags`` are
+    both sides' words, ``ours`` busbw's alone, ``theirs`` nccl-tests' variables; MATRIX in them is the path of
+    a file of counts, whose size is its own.
+    """
+
+    ranges: tuple[tuple[str, str, int, int], ...] = (("8", "16M", 1000, 100), ("32M", "", 20, 5))
+    flags: tuple[str, ...] = ()
+    ours: tuple[str, ...] = ()
+    theirs: Mapping[str, str] = field(default_factory=dict)
+    ops: str = ALL
+
+    @property
+    def has_own_size(self) -> bool:
+        return MATRIX in self.ours
+
+
+MATRIX = "MATRIX"
+MATRIX_BYTES = "256M"  # what the busiest rank sends at most
+VARIANTS = {
+    "plain": Variant(),
+    # A graph of so many calls, launched 10 times.
+    "graph": Variant((("8", "16M", 100, 20), ("32M", "", 10, 5)), flags=("-G", "10")),
+    "window": Variant(flags=("-R", "2")),
+    "spread": Variant(ours=("--spread", "1"), theirs={"NCCL_TESTS_ALLTOALLV_SPREAD": "1"}, ops="alltoallv"),
+    "matrix": Variant(
+        ((MATRIX_BYTES, MATRIX_BYTES, 20, 5),),
+        ours=("--matrix", MATRIX),
+        theirs={"NCCL_TESTS_ALLTOALLV_MATRIX_FILE": MATRIX},
+        ops="alltoallv",
+    ),
+    "split": Variant(
+        (("8", "1M", 100, 20), ("2M", "", 20, 5)),
+        ours=("--split", "DIV 2"),
+        theirs={"NCCL_TESTS_SPLIT": "DIV 2"},
+        ops="all_reduce,all_gather,reduce_scatter,alltoall",
+    ),
+}
 TELLING = 0.05
 Times = dict[tuple[int, str], float]
 Arms = dict[str, dict[str, dict[str, float]]]  # operation, arm, "size placement": us
@@ -76,8 +94,8 @@ def main() -> None:
     parser.add_argument("--nccl-tests", type=Path, required=True)
     parser.add_argument("--ranks", type=int, required=True)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--ops", help=f"default: {ALL}, or what the variant is of")
-    parser.add_argument("--variant", choices=tuple(RANGES), default="plain")
+    parser.add_argument("--ops", help="default: all that the variant is of")
+    parser.add_argument("--variant", choices=tuple(VARIANTS), default="plain")
     parser.add_argument("--mpirun", default="mpirun")
     parser.add_argument("--last", default="2G", help="last size; three such buffers must fit")
     parser.add_argument("--factor", default="2", help="between sizes")
@@ -95,7 +113,7 @@ def main() -> None:
     )
     parser.add_argument("--output", default="fidelity.json")
     options = parser.parse_args()
-    options.ops = options.ops or OPS.get(options.variant, ALL)
+    options.ops = options.ops or VARIANTS[options.variant].ops
     nccl = load_nccl()
     print(f"NCCL {nccl.version} {nccl.path}, {options.ranks} ranks, {options.variant}")
     rounds: list[Arms] = []
@@ -118,7 +136,11 @@ def one_round(found: Arms, options: argparse.Namespace, nccl_path: str, *, joine
     are mpirun's, else they meet without MPI.
     """
     ops = options.ops.split(",")
-    variant, folder = options.variant, Path(options.output).resolve().parent
+    variant = VARIANTS[options.variant]
+    path = matrix(Path(options.output).resolve().parent, options.ranks) if variant.has_own_size else ""
+    variables = {name: value.replace(MATRIX, path) for name, value in variant.theirs.items()}
+    words = [word.replace(MATRIX, path) for word in variant.ours]
+    words += ["--no-preflight"] if options.ranks_a_host else []
     mpi = [options.mpirun, "-np", str(options.ranks), *hosts(options.ranks_a_host)]
 
     def keep(op: str, arm: str, times: Times) -> None:
@@ -128,26 +150,11 @@ def one_round(found: Arms, options: argparse.Namespace, nccl_path: str, *, joine
 
     for first, last, calls, warmup in ranges(variant, options.last, options.calls):
         sizes = ["-b", first, "-e", last, "-f", options.factor]
-        sweep = [*sizes, "-n", str(calls), "-w", str(warmup), "-c", "0", *FLAGS.get(variant, [])]
-        words = [
-            matrix(folder, options.ranks) if word == "MATRIX" else word for word in OURS.get(variant, [])
-        ]
-        # A matrix has its own size; ours would be scaled to one that is given.
-        own = sweep[len(sizes) :] if variant == "matrix" else sweep
-        ours = [sys.executable, "-m", "busbw", "run", ",".join(ops), *own, *words]
-        ours += [
-            "--format",
-            "csv",
-            "--backend",
-            "nccl",
-            *(["--no-preflight"] if options.ranks_a_host else []),
-        ]
-        variables = {
-            name: matrix(folder, options.ranks) if value == "MATRIX" else value
-            for name, value in THEIRS.get(variant, {}).items()
-        }
+        how = ["-n", str(calls), "-w", str(warmup), "-c", "0", *variant.flags]
+        ours = [sys.executable, "-m", "busbw", "run", ",".join(ops), "--format", "csv", "--backend", "nccl"]
+        ours += [*([] if variant.has_own_size else sizes), *how, *words]
 
-        def theirs(op: str, sweep: list[str] = sweep, variables: dict[str, str] = variables) -> Times:
+        def theirs(op: str, sweep: tuple[str, ...] = (*sizes, *how)) -> Times:
             command = [*mpi, str(options.nccl_tests / f"{op}_perf"), *sweep, "-a", "3"]
             return read_nccl_tests(output(command, nccl_path, **variables))
 
@@ -176,19 +183,19 @@ def matrix(folder: Path, ranks: int) -> str:
     """
     path = folder / "matrix.txt"
     # The busiest rank sends no more than nccl-tests' -e holds.
-    unit = parse_size(RANGES["matrix"][0][1]) // ((ranks + 1) * (2**ranks - 1)) // 16 * 16
+    unit = parse_size(MATRIX_BYTES) // ((ranks + 1) * (2**ranks - 1)) // 16 * 16
     rows = ([((2 + rank) * unit) << (to - rank) % ranks for to in range(ranks)] for rank in range(ranks))
     path.write_text("".join(" ".join(map(str, row)) + "\n" for row in rows))
     return str(path)
 
 
-def ranges(variant: str, last: str, calls: int | None) -> list[tuple[str, str, int, int]]:
+def ranges(variant: Variant, last: str, calls: int | None) -> list[tuple[str, str, int, int]]:
     """Those of the variant that begin by the last size, none beyond it; with ``calls`` all as one."""
     if calls:
-        return [(RANGES[variant][0][0], RANGES[variant][-1][1] or last, calls, 5)]
+        return [(variant.ranges[0][0], variant.ranges[-1][1] or last, calls, 5)]
     return [
         (first, min(end or last, last, key=parse_size), calls, warmup)
-        for first, end, calls, warmup in RANGES[variant]
+        for first, end, calls, warmup in variant.ranges
         if parse_size(first) <= parse_size(last)
     ]
 

@@ -15,8 +15,7 @@ from busbw.cli.compare_inputs import (
     Given,
     each_once_in_all,
     is_named,
-    read_arm,
-    refuse_profiled,
+    read_compared,
     setup,
     setups_of,
 )
@@ -74,7 +73,7 @@ def compare_command(
     if options.scaling:
         return _show_scaling(words, series, settings.format)
     if series:
-        from busbw.cli.compare_setups import show_series
+        from busbw.cli.compare_series import show_series
 
         return show_series(series, options, settings.format)
     return _compare_trees(read_trees(words), options, settings.format)
@@ -225,8 +224,7 @@ def _curves(words: Sequence[str]) -> Iterator[tuple[str, Given]]:
     """
     by_name: dict[str, list[Given]] = defaultdict(list)
     for word in words:
-        given = read_arm(word)
-        refuse_profiled(given.records)
+        given = read_compared(word)
         by_name[given.name if is_named(word) else ""].append(given)
     for name, own in by_name.items():
         for given in each_once_in_all(own):

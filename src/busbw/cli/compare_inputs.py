@@ -57,14 +57,18 @@ def read_arm(word: str) -> Given:
     )
 
 
-def refuse_profiled(records: Sequence[RunRecord]) -> None:
-    """Raises UsageError for times under a profiler: they are held against nothing."""
-    for record in records:
+def read_compared(word: str) -> Given:
+    """The same of what is held against others, or others against it. Raises UsageError for times under a
+    profiler too.
+    """
+    given = read_arm(word)
+    for record in given.records:
         if record.profiled:
             raise UsageError(
                 f"{record.run_id} was timed under a profiler: it can be no reference, nor compared or judged",
                 hint="measure again without --profile, and without nsys around it",
             )
+    return given
 
 
 def each_once(given: Given) -> Given:

@@ -1,4 +1,4 @@
-"""``busbw compare setups.yaml``: measure setups in turn, then say what each is worth."""
+"""``busbw compare setups.yaml``: measure setups in turn."""
 
 from __future__ import annotations
 
@@ -9,36 +9,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from busbw import setup_series
-from busbw.analysis.compare import Comparison, compare_all
-from busbw.analysis.compare_setups import (
-    Reach,
-    choices,
-    effects,
-    reaches,
-    setup_arms,
-    winner,
-    wrong_data,
-)
-from busbw.errors import BusbwError, ExitCode, UsageError
+from busbw.cli.compare_series import show_series
+from busbw.errors import ExitCode, UsageError
 from busbw.launchers.hosts_list import read_places
 from busbw.planning.make import make_plan
-from busbw.planning.setups import (
-    Setup,
-    blocks,
-    env_file,
-    flags_typed,
-    given,
-    nccl_conf,
-    one_at_a_time,
-    over,
-    resolve,
-    variables,
-)
-from busbw.reports import compare as plain
-from busbw.reports import compare_setups as report
+from busbw.planning.setups import Setup, blocks, flags_typed, one_at_a_time, resolve, variables
 from busbw.settings.compare import LAUNCH_SECONDS
 from busbw.settings.setups import read_setups
 from busbw.units import parse_duration
@@ -47,7 +25,7 @@ if TYPE_CHECKING:
     from busbw.settings.compare import CompareSettings
     from busbw.settings.launch import LaunchSettings
     from busbw.settings.run import RunSettings
-    from busbw.setup_series import Series, Starter
+    from busbw.setup_series import Starter
 
 
 def measure_setups(
@@ -213,108 +191,3 @@ def _print_dry_run(
     print(f"# {launches} launches in {count} blocks, order seed {seed}")
     for number, order in enumerate(blocks(names, count, seed), 1):
         print(f"# block {number}: {', '.join(order)}")
-
-
-def show_series(folders: Sequence[Path], options: CompareSettings, format_name: str) -> ExitCode:
-    """Show a series that was measured, or several of the same setups as one, and export its best setup where
-    asked.
-    """
-    from busbw.cli.compare import exit_code, rule_of
-
-    series, records = setup_series.read_all(folders)
-    names = _names(series, options.baseline)
-    setups = {setup.name: given(over(setup, series.environ)) for setup in series.setups}
-    groups = [
-        setup_arms(series.folder.name, names, series.outcomes, records, nodes, setups)
-        for nodes in series.nodes
-    ]
-    comparisons = compare_all(groups, rule_of(options))
-    told = reaches(series.names, series.outcomes, records)
-    _print(series, told, list(zip(series.nodes, comparisons, strict=True)), format_name)
-    if options.save_env is not None:
-        _export(series, comparisons, options)
-    code = exit_code(comparisons, gate=options.gate)
-    if options.gate and code is ExitCode.OK and series.stopped:
-        return ExitCode.UNDECIDED
-    return code
-
-
-def _names(series: Series, baseline: str) -> list[str]:
-    names = list(series.names)
-    if baseline and baseline not in names:
-        raise UsageError(f"no setup {baseline!r} in the series", hint=f"it has: {', '.join(names)}")
-    return sorted(names, key=lambda name: name != (baseline or names[0]))
-
-
-def _print(
-    series: Series, told: Sequence[Reach], made: Sequence[tuple[int, Comparison]], format_name: str
-) -> None:
-    gains = [(nodes, effect) for nodes, comparison in made for effect in effects(comparison)]
-    best = [(nodes, choice) for nodes, comparison in made for choice in choices(comparison)]
-    if format_name == "json":
-        sys.stdout.write(report.json_text(series.setups, told, made, gains, best, _fields(series)))
-    elif format_name == "csv":
-        for position, (_, comparison) in enumerate(made):
-            print(*plain.csv_text(comparison).splitlines()[1 if position else 0 :], sep="\n")
-    else:
-        print(f"# series   {_told(series)}")
-        if series.environ:
-            words = " ".join(f"{name}={value}" for name, value in series.environ.items())
-            print(f"# env      {words}; in every launch, over the setups' own")
-        print(*report.table(series.setups, told, made, gains, best), sep="\n")
-
-
-def _fields(series: Series) -> dict[str, Any]:
-    return {
-        "name": series.folder.name,
-        "seed": series.seed,
-        "environ": dict(series.environ),
-        "launches": len(series.outcomes),
-        "planned": series.planned,
-        "stopped": series.stopped,
-    }
-
-
-def _told(series: Series) -> str:
-    text = f"{series.folder.name}: {len(series.order)} blocks in random order, seed {series.seed}"
-    if not series.stopped:
-        return text
-    return f"{text}; CUT SHORT ({series.stopped}): {len(series.outcomes)} of {series.planned} launches"
-
-
-def _export(series: Series, comparisons: Sequence[Comparison], options: CompareSettings) -> None:
-    """The setup that is best everywhere, or the one that was named."""
-    assert options.save_env is not None
-    best = winner(comparisons)
-    name = options.export_setup or best.setup
-    chosen = [over(setup, series.environ) for setup in series.setups if setup.name == name]
-    if not chosen:
-        raise UsageError(f"no setup {name!r}", hint=f"the series has: {', '.join(series.names)}")
-    if wrong := wrong_data(comparisons, name):
-        raise BusbwError(
-            f"{options.save_env} is not written: setup {name} had {wrong}",
-            hint="name a setup whose data were right with --export-setup",
-        )
-    if not options.export_setup and any(
-        each.baseline.failures for each in comparisons if each.baseline.name == name
-    ):
-        raise BusbwError(
-            f"{options.save_env} is not written: the default, {name}, did not complete every launch, and no"
-            " other setup is FASTER somewhere and SLOWER, FAILED or short of a launch nowhere",
-            hint="name a setup with --export-setup",
-        )
-    remarks = (
-        f"setup {name}, from series {series.folder.name} of busbw compare",
-        "chosen by name" if options.export_setup else best.why,
-        *([f"the series was cut short: {series.stopped}"] if series.stopped else []),
-    )
-    conf = options.save_env.with_name(options.save_env.name + ".nccl.conf")
-    texts = {options.save_env: env_file(chosen[0], remarks), conf: nccl_conf(chosen[0], remarks)}
-    try:
-        for path, text in texts.items():
-            path.write_text(text)
-    except OSError as error:
-        raise UsageError(
-            f"cannot write {options.save_env}: {error.strerror}", hint="name a file that you can write"
-        ) from error
-    print(f"wrote {options.save_env} and {conf}: setup {name}", file=sys.stderr)

@@ -13,9 +13,8 @@ from busbw.cli.compare_inputs import (
     Given,
     each_once,
     is_log_folder,
-    read_arm,
+    read_compared,
     read_records,
-    refuse_profiled,
     setup,
     setups_of,
     unique,
@@ -41,9 +40,7 @@ def read_trees(words: Sequence[str]) -> tuple[Tree, ...]:
     """
     if len(words) == 1 and is_log_folder(Path(words[0])):
         return _trees(Path(words[0]))
-    arms = unique([each_once(read_arm(word)) for word in words])
-    for arm in arms:
-        refuse_profiled(arm.records)
+    arms = unique([each_once(read_compared(word)) for word in words])
     return _by_setup(arms) if any(len(setups_of(arm)) > 1 for arm in arms) else (Tree("", arms),)
 
 

@@ -51,12 +51,11 @@ def expect_command(run: str, options: ExpectSettings, format_name: str) -> ExitC
     if options.list:
         _list_references()
         return ExitCode.OK
-    from busbw.cli.compare_inputs import each_once, read_arm, refuse_profiled
+    from busbw.cli.compare_inputs import each_once, read_compared
 
     if options.replace and options.save is None:
         raise UsageError("--replace is for what --save writes", hint="add --save NAME, or leave it out")
-    given = read_arm(run)
-    refuse_profiled(given.records)
+    given = read_compared(run)
     if options.save is not None:
         _save(options.save, given.records, replace=options.replace)
         return ExitCode.OK

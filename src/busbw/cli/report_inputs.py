@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Final
 
 from busbw import setup_series
 from busbw.analysis.compare import compare_all
-from busbw.analysis.compare_setups import choices, effects, reaches, setup_arms
+from busbw.analysis.compare_setups import choices, effects, reaches
 from busbw.cli.compare import series_folder
 from busbw.cli.compare_inputs import read_arm
+from busbw.cli.compare_series import arms_by_nodes
 from busbw.cli.diagnose import diagnosed
 from busbw.record.results import read_rounds
 from busbw.reports.hunt import lost_rounds
@@ -64,10 +65,8 @@ def _run(name: str, record: RunRecord, folder: Path | None) -> Reported | Hunted
 
 def _series(folder: Path) -> Series:
     series, records = setup_series.read_series(folder)
-    groups = [
-        setup_arms(folder.name, series.names, series.outcomes, records, nodes) for nodes in series.nodes
-    ]
-    made = tuple(zip(series.nodes, compare_all(groups), strict=True))
+    compared = compare_all(arms_by_nodes(series, series.names, records))
+    made = tuple(zip(series.nodes, compared, strict=True))
     launches = [outcome for outcome in series.outcomes if not outcome.skipped]
     first = made[0][1].baseline
     facts = {

@@ -60,8 +60,7 @@ def run(
     from busbw.reports.live import create, shown_as
 
     identity = identify(os.environ)
-    is_joined = identity is not None and launch.on is None and not (settings.deliver or settings.dry_run)
-    if identity is not None and is_joined:
+    if identity is not None and launch.on is None and not (settings.deliver or settings.dry_run):
         settings = replace(settings, overridden=lines_for_joined(launch, os.environ, identity.launcher))
     for line in settings.overridden if not settings.deliver else ():
         print(f"note: {line}", file=sys.stderr)

@@ -202,7 +202,6 @@ def _with_absolute_paths(settings: RunSettings) -> RunSettings:
 def _copy_logs(folder: Path, target: Path, err: TextIO) -> None:
     """--mpi-log-dir: what the ranks printed, under names of this run. A copy that fails changes no result."""
     try:
-        target.mkdir(parents=True, exist_ok=True)
         for log in sorted((folder / "log").iterdir()):
             shutil.copyfile(log, target / f"{folder.name}-{log.name}")
     except OSError as error:

@@ -341,14 +341,6 @@ def _enough(taken: Taken, limits: Limits) -> StopReason | None:
     return stopping.judge_look(taken.times_ns, len(taken.across), spent_s, limits).stop
 
 
-def _affordable(wanted: int, took_ns: int, world: World, limits: Limits) -> int:
-    """How many single calls to take in all: more than the usual ones, for a rare percentile, only where their
-    pace, with the looks, lets them fit into a case's time. Collective.
-    """
-    pace_ns = float(world.max(np.array([took_ns], np.int64))[0]) / SINGLE_CALLS
-    return wanted if wanted * pace_ns <= limits.case_seconds * 1e9 else SINGLE_CALLS
-
-
 def _with_singles(samples: Samples, sampling: Sampling, given: Conditions, limits: Limits) -> Samples:
     """With a pass of single calls, where samples of several calls would hide the spread of one."""
     wanted = given.singles if limits.calls is None else min(given.singles, limits.calls)
@@ -357,11 +349,24 @@ def _with_singles(samples: Samples, sampling: Sampling, given: Conditions, limit
         return samples
     call_ns = max(1.0, float(np.median(samples.times_ns)) + given.timing_cost_ns)
     wanted = min(wanted, int(limits.case_seconds * 1e9 / call_ns))
-    singles, started_ns = Taken.none(group), perf_counter_ns()
-    while (done := len(singles.across)) < wanted:
-        if done == SINGLE_CALLS:
-            wanted = _affordable(wanted, perf_counter_ns() - started_ns, given.world, limits)
-        end = min(wanted, SINGLE_CALLS) if done < SINGLE_CALLS else wanted
-        if count := min(end - done, given.max_samples_per_look):
-            singles = sampling.add(singles, count, single=True)
+    usual = min(wanted, SINGLE_CALLS)
+    started_ns = perf_counter_ns()
+    singles = _grown(Taken.none(group), usual, sampling, given)
+    if usual < wanted and _fits(wanted, perf_counter_ns() - started_ns, given.world, limits):
+        singles = _grown(singles, wanted, sampling, given)
     return replace(samples, singles=singles, lost_ns=sampling.lost_ns) if wanted else samples
+
+
+def _grown(singles: Taken, wanted: int, sampling: Sampling, given: Conditions) -> Taken:
+    """With single calls until there are so many, look by look."""
+    while (missing := wanted - len(singles.across)) > 0:
+        singles = sampling.add(singles, min(missing, given.max_samples_per_look), single=True)
+    return singles
+
+
+def _fits(wanted: int, took_ns: int, world: World, limits: Limits) -> bool:
+    """Whether more single calls than the usual ones, for a rare percentile, fit into a case's time at the
+    pace of those, looks included. Collective.
+    """
+    pace_ns = float(world.max(np.array([took_ns], np.int64))[0]) / SINGLE_CALLS
+    return wanted * pace_ns <= limits.case_seconds * 1e9
