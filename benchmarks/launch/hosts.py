@@ -5,6 +5,7 @@ Needs root: the hosts are network namespaces of this machine, with a real sshd. 
 rounds, each round in another order, so that a busy moment meets all of them.
 
     python benchmarks/launch/hosts.py --rounds 7
+    ... --open-mpi PYTHON    # also by a Python that has the same packages and loads Open MPI
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--hosts", type=int, default=4)
+    parser.add_argument("--open-mpi", metavar="PYTHON", default="")
     options = parser.parse_args()
     if reason := why_not():
         raise SystemExit(reason)
@@ -74,6 +76,7 @@ def main() -> None:
     print(f", {options.hosts} hosts, load before {os.getloadavg()[0]:.2f}, {options.rounds} rounds")
     with tempfile.TemporaryDirectory() as folder, Hosts(Path(folder), options.hosts) as hosts:
         arms = make_arms(library.mpiexec, hosts.names)
+        arms += open_mpi_arms(options.open_mpi, hosts.names) if options.open_mpi else []
         environ = clean_environ(BUSBW_HOME=f"{folder}/runs")
         for number in range(options.rounds + 1):
             for arm in random.Random(number).sample(arms, len(arms)):
@@ -93,6 +96,17 @@ def make_arms(mpiexec: str, names: tuple[str, ...]) -> list[Arm]:
         Arm("bare mpiexec, busbw's worker", (*bare, *MPI)),
         Arm("busbw --on hosts, MPICH", (*MPI, *on)),
         Arm("busbw --on hosts, no MPI (null backend)", (*NULL, *on)),
+    ]
+
+
+def open_mpi_arms(python: str, names: tuple[str, ...]) -> list[Arm]:
+    which = "import os; from busbw.probes.mpi import find_mpi; print(find_mpi(os.environ).library.mpiexec)"
+    told = subprocess.run([python, "-c", which], check=True, capture_output=True, text=True).stdout.strip()
+    bare = (told, "--allow-run-as-root", "--host", ",".join(names), "-np", str(len(names)))
+    run = (python, *MPI[1:])
+    return [
+        Arm("bare mpirun (Open MPI), busbw's worker", (*bare, *run)),
+        Arm("busbw --on hosts, Open MPI", (*run, "--on", "hosts", "--hosts", ",".join(names))),
     ]
 
 

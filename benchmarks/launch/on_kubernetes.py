@@ -1,8 +1,8 @@
-"""From submitting to the first row and to the record: `busbw run --on kubernetes` beside the bare API, which
-creates the very manifest that `--dry-run` prints and follows rank 0's log.
+"""From submitting to the first row and to the record: `busbw run --on kubernetes` beside kubectl, which
+creates the very manifest that `--dry-run` prints, follows rank 0's log and deletes.
 
-Needs root and a built control plane (`make test-kubernetes` builds it). The arms run in interleaved rounds,
-each round in another order.
+Needs root, kubectl (Debian's kubernetes-client) and a built control plane (`make test-kubernetes` builds it).
+The arms run in interleaved rounds, each round in another order.
 
     python benchmarks/launch/on_kubernetes.py --rounds 5
 """
@@ -13,14 +13,14 @@ import argparse
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
+from typing import Any
 
 from hosts import MPI, NULL, Arm, once, print_table  # of this folder; it puts tests/support on the path
-from kubernetes import client, config
 
 from busbw.launchers.kubernetes_yaml import from_yaml
 from busbw.probes.host import read_processors
@@ -30,6 +30,16 @@ from busbw_testing.kubernetes_cluster import Cluster, why_not  # isort: skip
 from busbw_testing.kubernetes_tools import find_tools  # isort: skip
 
 ON = ("--on", "kubernetes", "--nodes", "4", "--image", "busbw")
+# What one types, with a manifest and the labels of the pod whose log has the events. An older kubectl cannot
+# validate these kinds.
+KUBECTL = """
+set -e
+kubectl create --validate=false -f "$0" >&2
+phase() { kubectl get pods -l "$1" -o 'jsonpath={.items[0].status.phase}' 2>/dev/null; }
+until phase "$1" | grep -qE 'Running|Succeeded'; do sleep 0.1; done
+kubectl logs --follow "$(kubectl get pods -l "$1" -o name)"
+kubectl delete -f "$0" >&2
+"""
 ENVIRONMENT, BASE = Path(sys.prefix), Path(sys.base_prefix)
 
 
@@ -38,15 +48,11 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument(
-        "--bare", metavar="MANIFEST", help="create it, follow it, delete it, and nothing else"
-    )
     options = parser.parse_args()
-    if options.bare:
-        bare(Path(options.bare))
-        return
     tools = find_tools()
-    if reason := why_not() or (tools is None and "make test-kubernetes first"):
+    lacking = "" if tools else "make test-kubernetes first"
+    lacking = lacking or ("" if shutil.which("kubectl") else "there is no kubectl")
+    if reason := why_not() or lacking:
         raise SystemExit(f"not here: {reason}")
     assert tools is not None
     print(f"{os.cpu_count()} x {read_processors().model}, Python {sys.version.split()[0]}", end="")
@@ -83,41 +89,18 @@ def make_arms(folder: Path, environ: dict[str, str]) -> list[Arm]:
         done = subprocess.run([*run, "--dry-run"], env=environ, check=True, capture_output=True)
         manifest = folder / f"{len(arms)}.yaml"
         manifest.write_text(json.loads(done.stdout)["files"]["job.yaml"])
-        arms.append(Arm(f"bare API, {name}", (sys.executable, __file__, "--bare", str(manifest))))
+        *_, spec = from_yaml(manifest.read_text())
+        arms.append(Arm(f"kubectl, {name}", ("bash", "-c", KUBECTL, str(manifest), rank_0(spec))))
         arms.append(Arm(f"busbw --on kubernetes, {name}", run))
     return arms
 
 
-def bare(manifest: Path) -> None:
-    """What kubectl apply, wait, logs --follow and delete do, in one process."""
-    config.load_kube_config()
-    core, custom = client.CoreV1Api(), client.CustomObjectsApi()
-    *services, job = from_yaml(manifest.read_text())
-    name = job["metadata"]["name"]
-    for service in services:
-        core.create_namespaced_service("default", service)
-    group, version = job["apiVersion"].split("/")
-    where = (group, version, "default", job["kind"].lower() + "s")
-    custom.create_namespaced_custom_object(*where, job)
+def rank_0(job: dict[str, Any]) -> str:
+    """The labels of the pod whose log has the events."""
     role = "batch.kubernetes.io/job-completion-index=0"
     if job["kind"] == "MPIJob":
         role = "training.kubeflow.org/job-role=launcher"
-    while True:
-        pods = core.list_namespaced_pod(
-            "default", label_selector=f"app.kubernetes.io/instance={name},{role}"
-        ).items
-        if pods and pods[0].status.phase in ("Running", "Succeeded"):
-            break
-        time.sleep(0.1)
-    log = core.read_namespaced_pod_log(pods[0].metadata.name, "default", follow=True, _preload_content=False)
-    for chunk in log.stream(amt=None):
-        sys.stdout.write(chunk.decode())
-        sys.stdout.flush()
-    custom.delete_namespaced_custom_object(*where, name, propagation_policy="Foreground")
-    for service in services:
-        core.delete_namespaced_service(service["metadata"]["name"], "default")
-    while core.list_namespaced_pod("default", label_selector=f"app.kubernetes.io/instance={name}").items:
-        time.sleep(0.1)
+    return f"app.kubernetes.io/instance={job['metadata']['name']},{role}"
 
 
 if __name__ == "__main__":

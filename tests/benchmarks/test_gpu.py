@@ -97,3 +97,18 @@ def test_limits_have_a_row_for_each_algorithm(monkeypatch: pytest.MonkeyPatch) -
     large, small = host_tables.limits(cases)[2:]
     assert "RING SIMPLE | 1 MiB - 1 GiB | 360.0 | 450.0 | 80 | 1.000 | 1 no reference, 1 expected |" in large
     assert "RING LL | 8 B - 8 B | 0.0 | 450.0 | 0 | n/a | 1 no reference |" in small
+
+
+def test_a_kept_sweep_is_split_as_the_readme_has_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(PROGRAMS))
+    import sweep_split
+
+    kept = PROGRAMS / "results" / "2026-11-26-h100" / "sweep-2gpu.csv.txt"
+    monkeypatch.setattr("sys.argv", ["sweep_split.py", "--read", str(kept)])
+    sweep_split.main()
+    readme = (PROGRAMS / "README.md").read_text()
+    for line in capsys.readouterr().out.splitlines()[2:]:
+        numbers = line.partition(" | ")[2]
+        assert f" | {numbers}" in readme
