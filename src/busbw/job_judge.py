@@ -54,9 +54,9 @@ def judge(following: Following) -> tuple[ExitCode, Event | None]:
     knows_more = state.rank is not None or bool(state.host) or state.out_of_time
     # The engine ended the ranks because of one that died, or of a limit: they were told no more than to end.
     told_to_end = code is ExitCode.INTERRUPTED and knows_more
-    # It knows which rank died; the others' last words only that one did.
-    names_rank = code is ExitCode.RANK_FAILED and state.rank is not None
-    if story.interrupted or own or (story.end is not None and not told_to_end and not names_rank):
+    # It knows which rank died, or that all were ended; the others' last words only that one had gone first.
+    knows_why = code is ExitCode.RANK_FAILED and (state.rank is not None or state.out_of_time)
+    if story.interrupted or own or (story.end is not None and not told_to_end and not knows_why):
         return code, error
     if following.is_command:
         return _of_command(state)
@@ -94,7 +94,8 @@ def _lost_peer(following: Following) -> RankFailed | None:
         not item.get("peer_lost") for item in story.errors
     )
     host = read_lost_peer(story.output)
-    if host is None or is_known or story.interrupted or following.state.rank is not None:
+    knows_why = following.state.rank is not None or following.state.out_of_time
+    if host is None or is_known or story.interrupted or knows_why:
         return None
     ranks = [rank for rank, place in story.hello.values() if place == host]
     who = f"rank {ranks[0]}" if len(ranks) == 1 else "a rank"

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from busbw.errors import ExitCode
+from busbw.errors import ExitCode, RankFailed
 from busbw.job_judge import judge
 from busbw.job_session import Following, start_following
 from busbw.launchers.engine import Handle, JobState, Phase
 from busbw.model.event import EventKind, event
+from busbw.worker.lead import error_event
 
 # What was left of a run whose rank 1 on h3 was killed: mpirun of Open MPI 5.0.11 blames a survivor, and
 # rank 0's guard says what it saw.
@@ -78,9 +79,18 @@ def test_who_leaves_a_round_that_does_not_end_is_not_what_failed(following: Foll
     assert (code, error["host"] if error else None) == (ExitCode.RANK_FAILED, "h3")
 
 
-def test_a_time_limit_is_told_where_the_ranks_only_know_that_they_were_ended(following: Following) -> None:
+@pytest.mark.parametrize("is_first_gone", [False, True])
+def test_a_time_limit_is_told_where_the_ranks_only_know_that_they_were_ended(
+    following: Following, is_first_gone: bool
+) -> None:
+    """They are ended one by one: who is ended last may have seen another go."""
     following.story.errors.clear()
-    following.story.end = event(EventKind.END, exit_code=130, status="interrupted")
+    if is_first_gone:
+        gone = RankFailed("rank 1 on h1: the connection ended without a farewell", rank=1, host="h1")
+        following.story.errors.append(error_event(gone, peer_lost=True))
+        following.story.end = event(EventKind.END, exit_code=5, status="failed")
+    else:
+        following.story.end = event(EventKind.END, exit_code=130, status="interrupted")
     why = "DeadlineExceeded: Job was active longer than specified deadline"
     hint = "give --time-limit more"
     following.state = JobState(Phase.ENDED, why, hint=hint, out_of_time=True)
