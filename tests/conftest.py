@@ -26,3 +26,12 @@ def own_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         if "BUSBW_HOME" not in os.environ:
             patch.setenv("BUSBW_HOME", str(tmp_path_factory.mktemp("home")))
         yield
+
+
+@pytest.fixture(autouse=True)
+def same_environment() -> Iterator[None]:
+    """What a test leaves in the environment reaches those after it in the same process, in this order only."""
+    before = dict(os.environ)
+    yield
+    left = {**os.environ, "PYTEST_CURRENT_TEST": before.get("PYTEST_CURRENT_TEST", "")} != before
+    assert not left, sorted(set(os.environ.items()) ^ set(before.items()))

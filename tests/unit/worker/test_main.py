@@ -245,6 +245,7 @@ def test_ranks_that_share_cores_are_contended(
     """Of CPU ranks only: a rank of a GPU needs its core to issue, not to move."""
     monkeypatch.setattr(main.os, "cpu_count", lambda: 2)
     monkeypatch.setattr(main, "preflight", lambda plan, world: None)
+    monkeypatch.setattr(main.CheckFirst, "listen", lambda first: None)  # no NCCL is there to be heard
     backends = [scripted_backend(scripted(lambda call: 1e3), 10.0) for _ in range(3)]
     plan = replace(plan_of("all_reduce", ranks=3), backend=backend)
     _, notes = run_on(on_ranks, monkeypatch, backends, plan)
