@@ -30,7 +30,7 @@ def own_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def same_environment() -> Iterator[None]:
-    """What a test leaves in the environment reaches those after it in the same process, in this order only."""
+    """What a test leaves in the environment reaches those that come after it in the same process."""
     before = dict(os.environ)
     yield
     left = {**os.environ, "PYTEST_CURRENT_TEST": before.get("PYTEST_CURRENT_TEST", "")} != before

@@ -29,7 +29,7 @@ def test_a_rank_that_dies_is_named_and_ends_all(launcher: Any, mpiexec: str) -> 
     os.kill(running.pid_of(victim), signal.SIGKILL)
     done = running.finish()
     assert done.code == 5
-    assert done.seconds < 10
+    assert done.seconds < 30
     assert done.error.startswith(f"rank {victim} on {HOST}: ")
     assert f"busbw: rank {victim} on {HOST} was ended by SIGKILL" in done.err
     assert running.record()["status"] == "failed"
