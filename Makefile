@@ -72,12 +72,12 @@ test-browser: core ## the report in a headless Chromium; as root it installs Deb
 HOSTS_PACKAGES := openssh-server openssh-client iproute2 nftables util-linux
 test-hosts: core ## runs and hunts over SSH between hosts in network namespaces; as root it installs sshd
 	@$(call packages,$(HOSTS_PACKAGES))
-	$(PYTEST) -m hosts --timeout 600 tests/hosts
+	$(PYTEST) -m hosts --timeout 600 $(SPREAD) tests/hosts
 
 SLURM_PACKAGES := slurm-wlm slurmctld slurmd slurm-client munge libpmix-dev iproute2
 test-slurm: core ## runs on a real Slurm of four nodes in network namespaces; as root it installs Debian's
 	@$(call packages,$(SLURM_PACKAGES))
-	$(PYTEST) -m slurm tests/slurm
+	$(PYTEST) -m slurm $(SPREAD) tests/slurm
 
 CONTAINER_PACKAGES := buildah golang-github-containers-common mmdebstrap docker-registry
 test-container: core ## builds the container images with buildah and runs ranks in them; as root it installs it

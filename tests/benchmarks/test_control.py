@@ -10,6 +10,7 @@ import pytest
 Script = Callable[..., str]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("mpicc")
 def test_control_counts_both_worlds_and_times_looks(script: Script, tmp_path: Path) -> None:
     few = ("--ranks", "2,40", "--real", "2", "--many", "3", "--repeats", "10")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("mpicc")
 def test_fidelity_compares_both_loops_and_keeps_every_block(
     script: Callable[..., str], tmp_path: Path

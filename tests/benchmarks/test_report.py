@@ -2,9 +2,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 Script = Callable[..., str]
 
 
+@pytest.mark.slow
 def test_a_report_is_timed(script: Script) -> None:
     row = script("report/large.py", "--ranks", "32", "--cases", "6", "--rounds", "1").splitlines()[-1]
     ranks, cases, built, cpu, megabytes, shown = row.strip("| ").split(" | ")

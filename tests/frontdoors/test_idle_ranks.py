@@ -38,6 +38,7 @@ def ran(folder: Path, *words: str) -> Path:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("content", "words"),
     [

@@ -63,6 +63,7 @@ def ranks_in(tmp_path: Path) -> list[tuple[int, int | None]]:
     return [(rank.rank, rank.local_rank) for rank in world.ranks]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(MPIEXEC is None, reason="the bundled mpich is not installed here")
 def test_mpirun_with_two_ranks_a_process(tmp_path: Path) -> None:
     words = (str(MPIEXEC), "-n", "2", *BUSBW, *WORDS, "-t", "2", "-g", "1", "-J", "out.json")
@@ -76,6 +77,7 @@ def test_mpirun_with_two_ranks_a_process(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "out.json").read_text())["config"]["nthreads"] == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("launcher", ["torchrun", "slurm"])
 def test_launchers_without_mpi(tmp_path: Path, launcher: str) -> None:
     """With the variables that they set."""

@@ -158,6 +158,7 @@ def stand_ins(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_program_reaches_its_end_on_one_rank_without_a_gpu(stand_ins: Path) -> None:
     out = result_of(
         start(

@@ -25,6 +25,7 @@ def test_standard_error_comes_to_standard_error(tmp_path: Path) -> None:
     assert (code, out, said(err)) == (0, "to stdout, 0\n" * 2, ["to stderr, 0"] * 2)
 
 
+@pytest.mark.slow
 def test_every_attach_shows_the_same(tmp_path: Path) -> None:
     assert finish(front(tmp_path, *EXEC, "--detach", "--", *SAYS, "3"))[0] == 0
     for _ in range(2):  # followed to its end, and from what was kept
@@ -36,6 +37,7 @@ def test_every_attach_shows_the_same(tmp_path: Path) -> None:
 WAITS = ("sh", "-c", 'echo to stdout; echo to stderr; while [ ! -e "$0" ]; do sleep 0.05; done; echo end')
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("killed", [False, True])
 def test_who_attaches_beside_another_sees_each_line_once(tmp_path: Path, killed: bool) -> None:
     home, gate = tmp_path / "home", tmp_path / "gate"

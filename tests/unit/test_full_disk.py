@@ -51,6 +51,7 @@ def on_a_small_disk(tmp_path: Path, script: str, *, program: str = FRONT) -> sub
     return done
 
 
+@pytest.mark.slow
 def test_a_job_is_known_though_the_disk_fills_and_comes_home_later(tmp_path: Path) -> None:
     words = " ".join(SHORT)
     done = on_a_small_disk(

@@ -156,6 +156,7 @@ def test_ctrl_c_while_submitting_ends_the_job_once_its_number_is_known(tmp_path:
     assert job_is_gone(folder)
 
 
+@pytest.mark.slow
 def test_a_batch_of_jobs_is_listed_with_what_each_measures(tmp_path: Path) -> None:
     words = ("all_reduce,all_gather", "-b", "64", "-e", "64", "-n", "2", "--split", "0x0", "--on", "hosts")
     code, _, err = finish(front(tmp_path, "run", *words, "-N", "1,2"))

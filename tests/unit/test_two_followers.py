@@ -54,6 +54,7 @@ def test_a_second_follower_shows_the_table_and_writes_nothing(tmp_path: Path, un
     assert_whole(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unshared", ["", "1"])
 def test_a_second_follower_goes_on_when_the_first_one_dies(tmp_path: Path, unshared: str) -> None:
     first, folder = begun(tmp_path, *SHORT, BUSBW_TEST_UNSHARED=unshared)
@@ -70,6 +71,7 @@ def test_a_second_follower_goes_on_when_the_first_one_dies(tmp_path: Path, unsha
     assert_whole(folder)
 
 
+@pytest.mark.slow
 def test_both_followers_end_with_the_code_of_a_rank_that_died(tmp_path: Path) -> None:
     first, folder = begun(tmp_path, *LONG)
     second = front(tmp_path, "attach")
@@ -100,6 +102,7 @@ def test_ctrl_c_in_a_second_follower_leaves_the_first_one_and_the_job(tmp_path: 
     assert job_is_gone(folder)
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_the_front_ends_a_job_that_another_process_follows(tmp_path: Path) -> None:
     first = front(tmp_path, *LONG, "-N", "1,2")
     for _ in range(1500):

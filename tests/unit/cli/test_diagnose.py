@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import pytest
 from busbw_testing.compared import nccl_tests_log, record_of, write
 from busbw_testing.runs import NULL, start
 
@@ -15,9 +15,6 @@ from busbw.model.conclusion import Answer
 from busbw.model.sample import SAMPLE_DTYPE
 from busbw.record.folder import NSYS_FOLDER, RUN_FILE, SAMPLES_FILE, SAMPLES_PARQUET, run_folders
 from busbw.record.read import read_record, read_samples
-
-if TYPE_CHECKING:
-    import pytest
 
 QUESTIONS = ("whole", "expected", "links", "algorithm", "variance", "ranks")
 
@@ -96,6 +93,7 @@ def test_samples_that_are_missing_are_said_by_who_judges_them(tmp_path: Path) ->
     assert done.returncode == 1
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_says_so_wherever_it_is_shown(tmp_path: Path) -> None:
     assert start(tmp_path, "run", "all_reduce", *NULL, "-b", "8", "-e", "16", "-n", "8").returncode == 0
     (run,) = run_folders(tmp_path)

@@ -72,6 +72,7 @@ def test_one_rank_has_nobody_to_be_tested_with(tmp_path: Path, command: str) -> 
     assert "nothing was tested: one rank has nobody to be tested with" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["isolate", "pairs"])
 @pytest.mark.parametrize("damage", ["lines", "cut", "garbled", "gone"])
 def test_rounds_that_are_missing_are_said(tmp_path: Path, command: str, damage: str) -> None:

@@ -176,6 +176,7 @@ MEANT_FOR_NOBODY = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "message"),
     [

@@ -231,6 +231,7 @@ def test_flags_win_over_the_words_of_a_presets_form(
     assert (f"takes the place of preset u/{preset}'s --ranks 16{also}\n" in err) == left_out
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("gpu_hosts")
 @pytest.mark.parametrize(
     ("name", "words", "place"),

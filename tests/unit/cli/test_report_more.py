@@ -96,6 +96,7 @@ def test_many_parts_fold_into_a_map_that_can_be_read(home: Path) -> None:
     assert "worst 5.24 GB/s, from 3 to 70." in page
 
 
+@pytest.mark.slow
 def test_a_hunt_has_its_verdict_and_what_to_leave_out(home: Path) -> None:
     hunted = start(home, "isolate", "--backend", "null", "--world", "nccl", "--ranks", "6")
     assert hunted.returncode == 0, hunted.stderr

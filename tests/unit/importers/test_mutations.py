@@ -359,6 +359,7 @@ def attack(
     return silent, tried
 
 
+@pytest.mark.slow
 def test_damaged_logs_of_all_tools(
     tool_tables: dict[str, Callable[[int], str]],
     read: Callable[..., Reading],

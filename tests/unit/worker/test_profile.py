@@ -86,6 +86,7 @@ def with_nsys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 WORLDS = [NULL, ("--ranks", "2", "--backend", "mpi")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world", WORLDS, ids=["tcp", "mpi"])
 def test_every_rank_runs_under_it_and_every_row_says_so(with_nsys: Path, world: tuple[str, ...]) -> None:
     words = ("run", "all_reduce", "-b", "1K", "-e", "2K", "-n", "8", "--profile", "nsys", *world)
