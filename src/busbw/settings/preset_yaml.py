@@ -39,11 +39,14 @@ def read_yaml(text: str, place: str) -> object:
 def _of_no_value(text: str, place: str, error: ValueError | KeyError) -> UsageError:
     """The error of the value that was not understood, which YAML's own does not name."""
     from ruamel.yaml import YAML
+    from ruamel.yaml.constructor import ConstructorError
 
     reader = YAML(typ="safe", pure=True)
     for node in _scalars(reader.compose(text)):
         try:
             reader.constructor.construct_object(node)
+        except ConstructorError:  # << is no value, and was understood
+            continue
         except (ValueError, KeyError) as reason:
             what = _KINDS.get(str(node.tag).rpartition(":")[2], "number")
             why = f": {reason}" if isinstance(reason, ValueError) else ""

@@ -209,6 +209,10 @@ MEANT_FOR_NOBODY = (
         ("a: &x {versions: {2026-01: *x}}", "a: versions: 2026-01: an anchor stands within itself"),
         ("a: {notes: %s}" % ("[" * 2000 + "]" * 2000), "is nested too deeply"),
         ("a: {summary: 2026-13-01}", "ours.yaml, line 5: 2026-13-01 is no date: month must be in 1..12"),
+        (
+            "a: &a {env: {X: '1'}}\n  b: {<<: *a, summary: 2026-13-01}",
+            "ours.yaml, line 6: 2026-13-01 is no date: month must be in 1..12",
+        ),
         ("a: {abstract: !!bool x}", "ours.yaml, line 5: x is no truth value"),
         ("a: {notes: [x, !!int y]}", "ours.yaml, line 5: y is no number: invalid literal for int()"),
         ("a: {versions: {2026-01: {extends: b}}}", "version 2026-01: 'extends' cannot differ"),
