@@ -73,33 +73,35 @@ def diagnosed(record: RunRecord, folder: Path | None, nsys: Sequence[Path] = ())
     """Read what else there is of a run, and ask every question. ``folder`` is None for a log. Without
     ``nsys``, exports that the run itself made (--profile nsys) are read.
     """
+    from busbw.importers.nsys import read_profile
+
     subject = subject_of(record, folder)
-    subject = replace(subject, profiles=_profiles(folder, nsys))
+    if nsys or folder is None:
+        subject = replace(subject, profiles=tuple(map(read_profile, nsys)))
+    else:
+        profiles, exports = _own_profiles(folder)
+        subject = replace(subject, profiles=profiles, exports=exports)
     return Diagnosed(subject, diagnose(subject))
 
 
-def _profiles(folder: Path | None, nsys: Sequence[Path]) -> tuple[Profile, ...]:
-    from busbw.importers.nsys import read_profile
-
-    if nsys or folder is None:
-        return tuple(read_profile(path) for path in nsys)
-    own = folder / NSYS_FOLDER
-    exports = sorted(own.glob("*.sqlite"))
-    bare = [path for path in sorted(own.glob("*.nsys-rep")) if path.with_suffix(".sqlite") not in exports]
-    return tuple(map(_own_profile, (*exports, *bare)))
-
-
-def _own_profile(path: Path) -> Profile:
-    """One of the run's own: a rank that was killed leaves half an export or a report without one, and the
-    rest still counts.
+def _own_profiles(folder: Path) -> tuple[tuple[Profile, ...], int]:
+    """Those that the run itself made, and how many of them could be read: a rank that was killed leaves half
+    an export or a report without one, which has a note, and the rest still counts.
     """
     from busbw.importers.nsys import read_profile
     from busbw.model.profile import Profile
 
-    try:
-        return read_profile(path)
-    except UsageError as error:
-        return Profile(str(path), "", "", notes=(f"{error.message}: {error.hint}",))
+    own = folder / NSYS_FOLDER
+    exports = sorted(own.glob("*.sqlite"))
+    bare = [path for path in sorted(own.glob("*.nsys-rep")) if path.with_suffix(".sqlite") not in exports]
+    found, unread = [], 0
+    for path in (*exports, *bare):
+        try:
+            found.append(read_profile(path))
+        except UsageError as error:
+            unread += 1
+            found.append(Profile(str(path), "", "", notes=(f"{error.message}: {error.hint}",)))
+    return tuple(found), len(found) - unread
 
 
 def subject_of(record: RunRecord, folder: Path | None) -> Subject:

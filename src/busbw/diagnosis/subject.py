@@ -35,7 +35,8 @@ class Subject:
     """``kind`` is what the run was made with, where need be by the published log that it is a copy of.
     ``wires`` are the line rates of one node, with their source. ``samples`` and ``digests`` are empty where
     the record has none (an imported log); ``absent`` says which files of them should be there. ``profiles``
-    are exports of a profiler, ``preset_files`` the user's own presets.
+    are exports of a profiler, ``exports`` how many of them the run itself made (None where others are looked
+    at), ``preset_files`` the user's own presets.
     """
 
     record: RunRecord
@@ -46,6 +47,7 @@ class Subject:
     digests: npt.NDArray[np.void] = field(default_factory=lambda: _none(DIGEST_DTYPE))
     absent: tuple[str, ...] = ()
     profiles: tuple[Profile, ...] = ()
+    exports: int | None = None
     preset_files: tuple[Path, ...] = ()
 
     @property

@@ -45,8 +45,8 @@ def _exports(subject: Subject) -> Iterator[Conclusion]:
     """What ``--profile nsys`` was to leave: a report of every rank, exported."""
     if subject.record.plan.profile != "nsys" or subject.record.status is RunStatus.RUNNING:
         return
-    there = len(subject.profiles)
-    if there >= subject.ranks:
+    there = subject.exports
+    if there is None or there >= subject.ranks:
         return
     yield Conclusion(
         Severity.WARNING,

@@ -12,12 +12,14 @@ from busbw_testing.nsys import Recorded
 from busbw.analysis.expectation import expect, kind_of
 from busbw.analysis.kernel_times import Spread
 from busbw.analysis.wires import Wires
+from busbw.cli.diagnose import diagnosed
 from busbw.diagnosis.engine import diagnose
 from busbw.diagnosis.subject import Subject
 from busbw.importers.nsys import read_profile
 from busbw.model.conclusion import Answer, Conclusion
 from busbw.model.finding import Severity
 from busbw.model.profile import Profile
+from busbw.record.folder import NSYS_FOLDER
 
 RING = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
 SIZE = 26_214_400
@@ -30,13 +32,24 @@ P4DE = Wires(network_gb_per_s=50.0, nics=4, source="preset aws/p4de.24xlarge")
 def test_exports_that_were_to_be_there_are_missed(tmp_path: Path) -> None:
     record = record_of({SIZE: 1900.0}, ranks=2)
     record = replace(record, plan=replace(record.plan, profile="nsys"))
-    subject = Subject(record, expect((record,), ()), kind_of(record, ()), P4DE)
-    found = {each.check: each for each in diagnose(subject)}
-    assert found["whole.profiles"].claim == "2 of 2 ranks left no export of Nsight Systems"
-    both = tuple(of_rank(tmp_path, rank, [1900]) for rank in range(2))
-    one = {each.check: each for each in diagnose(replace(subject, profiles=both[:1]))}
-    assert one["whole.profiles"].claim.startswith("1 of 2 ranks")
-    assert "whole.profiles" not in {each.check for each in diagnose(replace(subject, profiles=both))}
+    folder = tmp_path / NSYS_FOLDER
+    folder.mkdir(parents=True)
+
+    def told(*nsys: Path) -> list[str]:
+        found = diagnosed(record, tmp_path, nsys).conclusions
+        return [each.claim for each in found if each.check == "whole.profiles"]
+
+    assert told() == ["2 of 2 ranks left no export of Nsight Systems"]
+    for rank in range(2):
+        (folder / f"rank-{rank}.nsys-rep").write_text("a report, and no export")
+    assert told() == ["2 of 2 ranks left no export of Nsight Systems"]
+    of_rank(folder, 0, [1900])
+    (folder / "1.sqlite").write_text("half an export")
+    assert told() == ["1 of 2 ranks left no export of Nsight Systems"]
+    assert told(folder / "0.sqlite") == []  # whoever names files looks at those
+    (folder / "1.sqlite").unlink()
+    of_rank(folder, 1, [1900])
+    assert told() == []
 
 
 def asked(*profiles: Profile, wires: Wires = P4DE, hca: str = "") -> dict[str, Conclusion]:
