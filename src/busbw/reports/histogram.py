@@ -42,12 +42,13 @@ def head(plan: Plan, spread: Distribution, time: str) -> list[str]:
         f"# case     {spread.case}: {describe_case(plan.cases[spread.case])}",
         f"# time     of one call (us); the run's number is the {time}",
         f"# samples  {spread.samples}; {of}",
-        *([] if not spread.flagged else [f"# flagged  {flagged_words(spread.flagged)}{_left_out(spread)}"]),
+        *([] if not spread.flagged else [f"# flagged  {flagged_words(spread.flagged)}{left_out(spread)}"]),
         f"# bins     {_bins(spread)}",
     ]
 
 
-def _left_out(spread: Distribution) -> str:
+def left_out(spread: Distribution) -> str:
+    """What is added to the number of flagged samples where percentiles are without them; else empty."""
     return "; they are in the bins, and left out of the percentiles" if spread.kept < spread.samples else ""
 
 

@@ -19,8 +19,10 @@ from busbw.model.conclusion import Question
 from busbw.model.result import CaseResult, Status
 from busbw.reports import curves
 from busbw.reports.columns import NOT_APPLICABLE, format_time_us
+from busbw.reports.histogram import left_out
 from busbw.reports.plots import Plot, Table
 from busbw.reports.plots_of_spread import spread
+from busbw.reports.ranks import flagged_words
 from busbw.reports.reported import Reported
 from busbw.reports.table import describe_case, explanations
 from busbw.units import NS_PER_US, format_size
@@ -279,7 +281,10 @@ def _histogram(run: Reported, case: Case, result: CaseResult, spread: Distributi
         )
         for each in spread.percentiles
     ]
-    facts = [("samples", str(spread.samples)), ("calls a sample", str(spread.calls_per_sample)), *percentiles]
+    facts = [("samples", str(spread.samples)), ("calls a sample", str(spread.calls_per_sample))]
+    if spread.kept < spread.samples:
+        facts.append(("samples of the percentiles", str(spread.kept)))
+    facts += percentiles
     facts += [(f"{name}, us", format_time_us(value * NS_PER_US)) for name, value, _ in marks]
     facts += [
         (f"mode near {format_time_us(mode.centre_ns)} us", f"{mode.share:.0%}") for mode in spread.modes
@@ -290,11 +295,15 @@ def _histogram(run: Reported, case: Case, result: CaseResult, spread: Distributi
         "histogram",
         f"{run.name}-case-{case.index}-histogram",
         f"Samples of {case.collective} {case.dtype}, {size}, {case.placement.value}",
-        f"{spread.samples} samples of {calls} each, all that are kept; us a call.",
+        f"{spread.samples} samples of {calls} each, all that are kept; us a call.{_flagged(spread)}",
         tuple(rows),
         Table(("of the samples", "value"), tuple(facts)),
         {"x": "time of a call (us)", "marks": marks, "log": spread.scale is Scale.LOG},
     )
+
+
+def _flagged(spread: Distribution) -> str:
+    return f" Flagged: {flagged_words(spread.flagged)}{left_out(spread)}." if spread.flagged else ""
 
 
 _NEEDS: Final = "needs {} samples"

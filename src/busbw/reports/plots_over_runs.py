@@ -33,11 +33,13 @@ def plots(runs: Sequence[Reported]) -> Iterator[Plot]:
         series = {run.name: [pair for pair in run.of_kind(kind) if not pair[0].in_place] for run in sharing}
         if not all(series.values()):
             series = {run.name: list(run.of_kind(kind)) for run in sharing}
+        # Times under a profiler are shown, and held against nothing.
+        held = [run for run in sharing if not run.record.profiled]
         for plot in (
             curves.bandwidth(f"{name}-bandwidth", f"Bandwidth of {word}, all runs", series, {}),
             curves.time(f"{name}-time", f"Time of {word}, all runs", series),
-            _compared(f"{name}-compared", f"{word} against {sharing[0].name}", sharing, kind),
-            _scaling(f"{name}-scaling", f"Scaling of {word}", sharing, kind),
+            _compared(f"{name}-compared", word, held, kind),
+            _scaling(f"{name}-scaling", f"Scaling of {word}", held, kind),
         ):
             if plot is not None:
                 yield plot
@@ -47,8 +49,10 @@ def _by_key(run: Reported, kind: tuple[str, str, str]) -> dict[CaseKey, CaseResu
     return {key_of(case, run.record): result for case, result in run.of_kind(kind)}
 
 
-def _compared(name: str, title: str, runs: Sequence[Reported], kind: tuple[str, str, str]) -> Plot | None:
+def _compared(name: str, word: str, runs: Sequence[Reported], kind: tuple[str, str, str]) -> Plot | None:
     """Time over the first run's, run against size: of runs with as many ranks."""
+    if not runs:
+        return None
     first, ranks = _by_key(runs[0], kind), runs[0].expectation.arm.ranks
     rows: list[dict[str, Any]] = []
     table: dict[str, dict[str, str]] = defaultdict(dict)
@@ -71,7 +75,7 @@ def _compared(name: str, title: str, runs: Sequence[Reported], kind: tuple[str, 
         "Time over the first run's, of as many ranks. `busbw compare` decides, with intervals over launches."
     )
     return Plot(
-        "heat", name, title, note, tuple(rows), Table(("run", *sizes), cells),
+        "heat", name, f"{word} against {runs[0].name}", note, tuple(rows), Table(("run", *sizes), cells),
         {"x": "size", "y": None, "bins": _BINS},
     )  # fmt: skip
 

@@ -41,6 +41,20 @@ def test_runs_that_differ_in_their_ranks_alone_are_one_curve_with_their_names() 
     assert "(four)" in plot.rows[1]["text"]
 
 
+def test_times_under_a_profiler_are_held_against_nothing() -> None:
+    def names(*runs: Reported) -> list[str]:
+        return [plot.name.rpartition("-")[2] for plot in plots_over_runs.plots(runs)]
+
+    def profiled(run: Reported) -> Reported:
+        results = tuple(replace(result, marks=("profiled",)) for result in run.record.results)
+        return reported(run.name, replace(run.record, results=results))
+
+    alike, more = run("b", 2, 11.0), run("c", 4, 20.0)
+    assert names(run("a", 2, 10.0), alike, more) == ["bandwidth", "time", "compared", "scaling"]
+    assert names(run("a", 2, 10.0), profiled(alike), profiled(more)) == ["bandwidth", "time"]
+    assert names(profiled(alike), profiled(more)) == ["bandwidth", "time"]
+
+
 def test_unrelated_runs_are_no_curve() -> None:
     """Of another backend or library, each with one number of ranks."""
     assert scaling(run("gpu", 2, 10.0), run("cpu", 4, 20.0, backend="mpi")) is None
