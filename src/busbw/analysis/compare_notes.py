@@ -10,7 +10,6 @@ from busbw.analysis.pattern import EVENLY
 from busbw.analysis.rotation import Nearer, nearer, said_of_arms
 from busbw.planning.setups import on_or_off
 
-_NOT_SET: Final = "not set"
 # Variables of a setup that a note names.
 _MOST_TOLD: Final = 6
 
@@ -88,12 +87,13 @@ def varied_words(baseline: Arm, arm: Arm) -> str:
 
 def _varied_beside(baseline: Arm, arm: Arm) -> str:
     """What else two setups of a series do not have alike: variables, and flags that are not of the calls."""
-    told = {f"--{name.replace('_', '-')}" for name in _varied(baseline, arm)}
-    other = [
-        f"{name} {arm.setup.get(name, _NOT_SET)} against {baseline.setup.get(name, _NOT_SET)}"
-        for name in dict.fromkeys((*arm.setup, *baseline.setup))
-        if name not in told and arm.setup.get(name) != baseline.setup.get(name)
-    ]
+    of_calls = {f"--{name.replace('_', '-')}" for name in arm.flags.keys() & baseline.flags.keys()}
+    other = []
+    for name in dict.fromkeys((*arm.setup, *baseline.setup)):
+        absent = "not given" if name.startswith("-") else "as inherited"
+        ours, theirs = (one.setup.get(name, absent) for one in (arm, baseline))
+        if name not in of_calls and ours != theirs:
+            other.append(f"{name} {ours} against {theirs}")
     more = [f"{len(other) - _MOST_TOLD} more"] if len(other) > _MOST_TOLD else []
     return ", ".join((*other[:_MOST_TOLD], *more))
 

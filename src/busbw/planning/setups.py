@@ -171,7 +171,10 @@ def given(setup: Setup) -> dict[str, str]:
     return {
         **dict.fromkeys(setup.unset, "unset"),
         **setup.environ,
-        **{name: f"{value}: before the rest" for name, value in setup.prepend.items()},
+        **{
+            name: f"{value}: before {setup.environ.get(name, 'the rest')}"
+            for name, value in setup.prepend.items()
+        },
         **{_flag(name): on_or_off(value) for name, value in setup.flags.items()},
     }
 

@@ -10,7 +10,7 @@ from typing import Any
 from busbw.analysis.compare import Comparison, Verdict
 from busbw.analysis.compare_arms import kind_words
 from busbw.analysis.compare_setups import Choice, Effect, Reach
-from busbw.planning.setups import Setup
+from busbw.planning.setups import Setup, flags_typed
 from busbw.reports import compare as plain
 from busbw.units import format_size
 
@@ -50,7 +50,7 @@ def changes(setup: Setup) -> str:
     words = [f"{name}={value}" for name, value in setup.environ.items()]
     words += [f"{name}={value}:..." for name, value in setup.prepend.items()]
     words += [f"-{name}" for name in setup.unset]
-    words += [f"--{name.replace('_', '-')} {value}" for name, value in setup.flags.items()]
+    words += flags_typed(setup)
     return " ".join(words) or "nothing set"
 
 

@@ -337,9 +337,15 @@ def test_variables_that_a_setup_changes_with_a_flag_are_in_what_its_verdicts_are
     }
     found = flagged({"plain": {}, "other": {"hot": True}}, given=given)
     assert (
-        "other: the same operation with --hot on against off, and with --nccl x.so against not set,"
-        " NCCL_ALGO not set against Ring; all of that together is what its verdicts are about"
+        "other: the same operation with --hot on against off, and with --nccl x.so against not given,"
+        " NCCL_ALGO as inherited against Ring; all of that together is what its verdicts are about"
     ) in found.notes
+    # A flag that says what the other has by itself is no difference.
+    given = {"plain": {}, "other": {"--unalign": "1", "--hot": "off"}}
+    same = flagged({"plain": {}, "other": {"unalign": 1, "hot": False}}, given=given)
+    assert any(
+        note.endswith("--unalign 1 against 0; that is what its verdicts are about") for note in same.notes
+    )
     alone = flagged({"plain": {}, "other": {"hot": True}}, given={"plain": {}, "other": {"--hot": "on"}})
     assert any(
         note.endswith("--hot on against off; that is what its verdicts are about") for note in alone.notes

@@ -215,6 +215,10 @@ def test_what_a_setup_gives_its_launches() -> None:
     }  # fmt: skip
 
 
+def test_folders_stand_before_the_setups_own_value() -> None:
+    assert given(Setup("s", {"P": "/own"}, {"P": "/new"})) == {"P": "/new: before /own"}
+
+
 def test_nccl_conf_has_nccls_own_variables_only() -> None:
     setup = Setup("s", {"NCCL_NET": "AWS Libfabric", "FI_PROVIDER": "efa"}, {"LD_LIBRARY_PATH": "/a"}, ("X",))
     assert nccl_conf(setup, ["remark"]).splitlines() == [
