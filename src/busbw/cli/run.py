@@ -208,12 +208,15 @@ def _join(
 
 
 def _refuse_without_mpi(identity: Identity, settings: RunSettings, backend: str) -> None:
-    """Under --on it was asked for that the ranks have no MPI, and no mpirun of the user's starts them."""
+    """Under --on the ranks have no MPI as was asked for, or since their engine knows none: no mpirun of the
+    user's starts them.
+    """
     kind = identity.world if settings.world == "auto" else settings.world
     if settings.deliver and backend == "mpi" and kind != "mpi":
         raise SiteError(
             f"CPU ranks communicate over MPI, but this world is {kind!r} (launcher: {identity.launcher})",
-            hint="leave --mpi none and --world nccl out, or use --backend nccl on GPUs",
+            hint="leave --mpi none and --world nccl out (on Kubernetes --set kind=job or jobset too); AWS"
+            " Batch measures GPUs, with --backend nccl",
         )
 
 

@@ -99,7 +99,8 @@ class LaunchSettings:
         ),
     ] = ""
     mounts: Annotated[
-        str, Parameter(group=ENGINE, show_default=False, help="Container mounts, as /from:/to,/both.")
+        str,
+        Parameter(group=ENGINE, show_default=False, help="Container mounts, as /from:/to,/both,/in:/to:ro."),
     ] = ""
     python: Annotated[
         str,
