@@ -63,7 +63,8 @@ class Mount:
 class Form:
     """A Kubernetes job's values. ``resources`` are a worker's limits and requests, by resource name, and
     ``launcher`` the requests of an MPIJob's launcher; ``selector`` the labels that a worker's node must have,
-    ``choices`` those of which it must have one value; ``excluded`` nodes to stay away from.
+    ``choices`` those of which it must have one value; ``excluded`` nodes to stay away from, ``only`` those to
+    stay on, where there are any.
 
     ``compute_domain`` is the number of nodes of an NVIDIA ComputeDomain (0: its driver counts none), None
     without one; ``spread`` (label, at least so many values of it); ``networks`` names of Multus networks;
@@ -83,6 +84,7 @@ class Form:
     selector: Mapping[str, str] = field(default_factory=dict)
     choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     excluded: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
     compute_domain: int | None = None
     affinity: tuple[Affinity, ...] = ()
     spread: tuple[tuple[str, int], ...] = ()
@@ -146,6 +148,7 @@ def read_form(job: Job) -> Form:
         selector={label: values[0] for label, values in labels.items() if len(values) == 1},
         choices={label: values for label, values in labels.items() if len(values) > 1},
         excluded=_names(values, "exclude"),
+        only=_only(values, workers if launch.exclusive else 1),
         compute_domain=_compute_domain(values, workers),
         affinity=_affinity(values),
         spread=_spread(values),
@@ -355,6 +358,18 @@ def _spread(values: _Values) -> tuple[tuple[str, int], ...]:
             )
         found.append((label, int(count)))
     return tuple(found)
+
+
+def _only(values: _Values, workers: int) -> tuple[str, ...]:
+    """Nodes, as many at least as there are ``workers`` that share none. Raises UsageError."""
+    words = ",".join(values.since_empty("only")).split(",")
+    names = tuple(dict.fromkeys(word.strip() for word in words if word.strip()))
+    if names and len(names) < workers:
+        raise UsageError(
+            f"--set only={','.join(names)}: {len(names)} nodes for {workers} pods that share none",
+            hint=f"name {workers} nodes, give -N {len(names)}, or --shared",
+        )
+    return names
 
 
 def _names(values: _Values, key: str) -> tuple[str, ...]:

@@ -360,8 +360,8 @@ def _place(spec: Object, pod_labels: Mapping[str, str], form: Form) -> None:
     ]
     if form.excluded:
         terms.append({"key": HOSTNAME, "operator": "NotIn", "values": list(form.excluded)})
-    if terms:
-        affinity["nodeAffinity"] = {_REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": terms}]}}
+    if terms or form.only:
+        affinity["nodeAffinity"] = {_REQUIRED: {"nodeSelectorTerms": _node_terms(terms, form.only)}}
     near: Object = {}
     for each in form.affinity:
         term = {"topologyKey": each.label, **pods}
@@ -380,6 +380,15 @@ def _place(spec: Object, pod_labels: Mapping[str, str], form: Form) -> None:
         spec["topologySpreadConstraints"] = [
             {"topologyKey": label, "minDomains": least, **rule} for label, least in form.spread
         ]
+
+
+def _node_terms(expressions: list[Object], only: tuple[str, ...]) -> list[Object]:
+    """Of the terms one has to hold. A node's name is a field, of which a term takes one value; the label
+    HOSTNAME can differ from it.
+    """
+    rest: Object = {"matchExpressions": expressions} if expressions else {}
+    fields = [{"key": "metadata.name", "operator": "In", "values": [name]} for name in only]
+    return [{**rest, "matchFields": [field]} for field in fields] or [rest]
 
 
 def _share_memory(spec: Object, form: Form) -> None:

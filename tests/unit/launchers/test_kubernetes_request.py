@@ -108,6 +108,7 @@ CASES = {
     "mpijob-site": job(set=SITE),
     "job-site": job(mpi="none", set=SITE),
     "jobset-site": job(mpi="none", set=("kind=jobset", *SITE)),
+    "jobset-only": job(mpi="none", set=("kind=jobset", "only=n1,n2", "select=type=x|y")),
     "mpijob-topology": job(ranks_per_node=2, topology=("nodes",)),
     "mpijob-topology-openmpi": job(mpi="openmpi", topology=("nodes",)),
     "job-bring": job(mpi="none", bring=True, environ={"PYTHONPATH": "/mine"}),
@@ -238,6 +239,7 @@ def test_nodes_gpus_and_networks_follow_words() -> None:
         ({"set": ("queue=My Queue",)}, "--set queue=My Queue is no name of an object"),
         ({"set": ("priority-class=High",)}, "is no name of an object"),
         ({"set": ("resource=a.com/b=many",)}, "is not NAME=QUANTITY"),
+        ({"set": ("only=a,a",)}, "--set only=a: 1 nodes for 2 pods that share none"),
         ({"topology": ("f",), "mpi": "none"}, "--topology cannot be applied to a job"),
         ({"topology": ("f",), "mpi": "none", "set": ("kind=jobset",)}, "cannot be applied to a jobset"),
         ({"mpirun_args": "'a"}, "No closing quotation"),
@@ -279,6 +281,31 @@ def test_every_word_of_the_table_stands_in_the_manifest(kind: str) -> None:
         one = job(set=(f"kind={kind}", f"{key}={given[key]}"), **without_mpi)
         plain = job(set=(f"kind={kind}",), **without_mpi)
         assert documents(one, read_form(one), "team") != documents(plain, read_form(plain), "team")
+
+
+@pytest.mark.parametrize("kind", ["mpijob", "job", "jobset"])
+def test_pods_that_measure_stay_on_the_nodes_that_are_named(kind: str) -> None:
+    """By the node's name, a term each; without other words there is nothing else in a term."""
+    words = (f"kind={kind}", "only=theirs", "only=", "only=n1, n2", "only=n1")
+    one = job(set=words, **({"mpi": "none"} if kind != "mpijob" else {}))
+    terms = [[{"key": "metadata.name", "operator": "In", "values": [name]}] for name in ("n1", "n2")]
+    texts = re.findall(r"nodeAffinity", manifest(one))
+    assert len(texts) == 1  # an MPIJob's launcher may be anywhere
+    required = _found(from_yaml(manifest(one)), "nodeAffinity")
+    assert required == {
+        "requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{"matchFields": term} for term in terms]
+        }
+    }
+    assert form(set=("only=a",), exclusive=False).only == ("a",)
+
+
+def _found(value: Any, key: str) -> Any:
+    """The value of a key, wherever it is."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    if isinstance(value, dict) and key in value:
+        return value[key]
+    return next(filter(None, (_found(each, key) for each in inner)), None)
 
 
 def test_names_are_legal() -> None:
