@@ -22,6 +22,7 @@ from busbw.errors import BusbwError, ExitCode, UsageError
 from busbw.launchers.base import LaunchRequest
 from busbw.launchers.deaths import read_death, words_of_ranks
 from busbw.launchers.engine import Job, Work, load
+from busbw.launchers.keep_nodes import on_nodes_of
 from busbw.launchers.variables import library_folders
 from busbw.model.event import Event, EventKind
 from busbw.model.record import RunRecord
@@ -131,11 +132,13 @@ def engine_starter(
     planned: Iterable[tuple[Setup, int]],
 ) -> Starter:
     """Launches on an engine, each a job there; on the same nodes where the engine is told them (--job-id,
-    --hosts). Raises UsageError where the engine cannot start one that is ``planned`` (setup, nodes): a series
-    must not end in the middle for what is known before.
+    --hosts), or can be told those of the first launch that measured. Raises UsageError where the engine
+    cannot start one that is ``planned`` (setup, nodes): a series must not end in the middle for what is known
+    before.
     """
     engine = load(str(launch.on))
     facts = engine.inquire(launch)
+    kept: dict[int, LaunchSettings] = {}  # by number of nodes
 
     def job_of(setup: Setup, nodes: int, folder: Path) -> tuple[Job, RunSettings]:
         own = replace(settings, **setup.flags)
@@ -144,7 +147,7 @@ def engine_starter(
             run_id=folder.name,
             folder=str(folder),
             work=Work(words),
-            launch=replace(launch, nodes=str(nodes) if nodes else ""),
+            launch=replace(kept.get(nodes, launch), nodes=str(nodes) if nodes else ""),
             environ={**setup.environ, **environ},
             prepend=prepended(setup, launch, environ),
             backend=own.backend,
@@ -159,7 +162,10 @@ def engine_starter(
         following = job_session.start_following(
             handle, folder, hear, err, wait=launch.wait, limit_seconds=limit_seconds
         )
-        return job_session.follow(following)
+        code = job_session.follow(following)
+        if nodes not in kept and code in (ExitCode.OK, ExitCode.BAD_VERDICT):
+            kept[nodes] = on_nodes_of(folder, launch, err)
+        return code
 
     for setup, nodes in planned:
         if setup.unset:

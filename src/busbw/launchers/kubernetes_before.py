@@ -163,11 +163,16 @@ def _nodes(cluster: Cluster, form: Form) -> Iterator[Finding]:
     matching = [
         node
         for node in cluster.nodes
-        if _is_usable(node) and _matches(node, wanted) and not _matches(node, excluded)
+        if _is_usable(node)
+        and _matches(node, wanted)
+        and not _matches(node, excluded)
+        and (not form.only or node["metadata"]["name"] in form.only)
     ]
     labels = ", ".join(f"{name}={'|'.join(values)}" for name, values in wanted.items())
-    where = (f" with {labels}" if labels else "") + (
-        f" other than {', '.join(form.excluded)}" if form.excluded else ""
+    where = (
+        (f" with {labels}" if labels else "")
+        + (f" of {', '.join(form.only)}" if form.only else "")
+        + (f" other than {', '.join(form.excluded)}" if form.excluded else "")
     )
     if form.alone and len(matching) < form.workers:
         yield Finding(

@@ -286,6 +286,9 @@ def test_nodes_that_are_left_out_do_not_count() -> None:
     assert found(cluster(nodes=nodes), form(excluded=("elsewhere",))) == []
     first, *_ = found(cluster(nodes=nodes), form(excluded=(name,)))
     assert f"other than {name}, " in first[1]
+    assert found(cluster(nodes=nodes), form(only=("a", "b"))) == []
+    first, *_ = found(cluster(nodes=nodes), form(only=("a", "c")))
+    assert "1 of 2 nodes can be used with type=p5 of a, c, 2 are asked for" in first[1]
 
 
 def test_labels_with_choices_are_a_set() -> None:

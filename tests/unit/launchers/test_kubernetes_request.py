@@ -108,11 +108,15 @@ CASES = {
     "mpijob-site": job(set=SITE),
     "job-site": job(mpi="none", set=SITE),
     "jobset-site": job(mpi="none", set=("kind=jobset", *SITE)),
+    "jobset-only": job(mpi="none", set=("kind=jobset", "only=n1,n2", "select=type=x|y")),
     "mpijob-topology": job(ranks_per_node=2, topology=("nodes",)),
     "mpijob-topology-openmpi": job(mpi="openmpi", topology=("nodes",)),
     "job-bring": job(mpi="none", bring=True, environ={"PYTHONPATH": "/mine"}),
     "exec-openmpi": job(mpi="openmpi", work=Work(("train",), is_busbw=False)),
     "exec-job": job(mpi="none", set=("gpu=8",), work=Work(("train",), is_busbw=False)),
+    "exec-once": job(
+        ranks_per_node=2, mounts="/fsx:/fsx", work=Work(("busbw", "compare"), is_busbw=False, once=True)
+    ),
     "exec": job(work=Work(("sh", "-c", 'echo "$HOME"'), is_busbw=False)),
 }
 
@@ -238,6 +242,7 @@ def test_nodes_gpus_and_networks_follow_words() -> None:
         ({"set": ("queue=My Queue",)}, "--set queue=My Queue is no name of an object"),
         ({"set": ("priority-class=High",)}, "is no name of an object"),
         ({"set": ("resource=a.com/b=many",)}, "is not NAME=QUANTITY"),
+        ({"set": ("only=a,a",)}, "--set only=a: 1 nodes for 2 pods that share none"),
         ({"topology": ("f",), "mpi": "none"}, "--topology cannot be applied to a job"),
         ({"topology": ("f",), "mpi": "none", "set": ("kind=jobset",)}, "cannot be applied to a jobset"),
         ({"mpirun_args": "'a"}, "No closing quotation"),
@@ -256,6 +261,14 @@ def test_refused(flags: dict[str, Any], words: str) -> None:
     with pytest.raises(UsageError, match=re.escape(words)) as caught:
         form(**flags)
     assert caught.value.hint
+
+
+@pytest.mark.parametrize("kind", ["job", "jobset"])
+def test_only_an_mpi_job_can_start_a_command_once(kind: str) -> None:
+    work = Work(("busbw", "compare"), is_busbw=False, once=True)
+    with pytest.raises(UsageError, match=f"--once cannot be applied to a {kind}") as caught:
+        read_form(job(mpi="none", set=(f"kind={kind}",), work=work))
+    assert "use an MPIJob" in caught.value.hint
 
 
 def test_words_that_may_be_repeated_can_be_dropped() -> None:
@@ -279,6 +292,31 @@ def test_every_word_of_the_table_stands_in_the_manifest(kind: str) -> None:
         one = job(set=(f"kind={kind}", f"{key}={given[key]}"), **without_mpi)
         plain = job(set=(f"kind={kind}",), **without_mpi)
         assert documents(one, read_form(one), "team") != documents(plain, read_form(plain), "team")
+
+
+@pytest.mark.parametrize("kind", ["mpijob", "job", "jobset"])
+def test_pods_that_measure_stay_on_the_nodes_that_are_named(kind: str) -> None:
+    """By the node's name, a term each; without other words there is nothing else in a term."""
+    words = (f"kind={kind}", "only=theirs", "only=", "only=n1, n2", "only=n1")
+    one = job(set=words, **({"mpi": "none"} if kind != "mpijob" else {}))
+    terms = [[{"key": "metadata.name", "operator": "In", "values": [name]}] for name in ("n1", "n2")]
+    texts = re.findall(r"nodeAffinity", manifest(one))
+    assert len(texts) == 1  # an MPIJob's launcher may be anywhere
+    required = _found(from_yaml(manifest(one)), "nodeAffinity")
+    assert required == {
+        "requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{"matchFields": term} for term in terms]
+        }
+    }
+    assert form(set=("only=a",), exclusive=False).only == ("a",)
+
+
+def _found(value: Any, key: str) -> Any:
+    """The value of a key, wherever it is."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    if isinstance(value, dict) and key in value:
+        return value[key]
+    return next(filter(None, (_found(each, key) for each in inner)), None)
 
 
 def test_names_are_legal() -> None:
