@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Any
 
@@ -36,30 +35,6 @@ def test_an_mpi_program_of_two_hosts(cluster: Any, family: str, request: pytest.
 def test_ranks_meet_at_the_first_host(cluster: Any) -> None:
     front = cluster.run(*ON, "h4,h1,h2", "--mpi", "none", "--", sys.executable, "-c", MEET)
     assert front.out.splitlines() == ["met 1 2"]
-
-
-def test_a_command_is_started_once(cluster: Any) -> None:
-    """On the first host, with all of them named, and nothing of a rank's."""
-    show = (
-        f"{FACTS}\nimport os\nprint(sorted(name for name in os.environ if 'RANK' in name or 'TOKEN' in name))"
-    )
-    front = cluster.run(*ON, "h3:2,h2", "--once", "--", sys.executable, "-c", show)
-    facts, ranks = front.out.splitlines()
-    assert facts_of(facts) == [("h3", "h3 slots=2/h2 slots=1", "2", "0", "h3", "29500")]
-    assert ranks == "['BUSBW_NODE_RANK']"
-    failed = cluster.run(*ON, "h3,h2", "--once", "--", "sh", "-c", "exit 7", code=7)
-    assert "on h3 ended with exit code 7" in failed.error
-
-
-def test_a_series_from_a_command_that_is_started_once(cluster: Any) -> None:
-    spec = cluster.folder / "once.yaml"
-    spec.write_text("setups: {plain: {}, other: {env: {A: b}}}")
-    series = ("compare", spec, "--ops", "all_reduce", "-e", "8", "--blocks", "1", "-c", "0", "--on", "hosts")
-    words = (sys.executable, "-m", "busbw", *series, "--backend", "mpi", "--format", "json")
-    front = cluster.run(*ON, "h2,h3", "--once", "--", *words)
-    reached = json.loads(front.out)["reached"]
-    assert [(each["setup"], each["failed"]) for each in reached] == [("plain", 0), ("other", 0)]
-    assert "note: 2 hosts with 2 slots, from BUSBW_HOSTFILE" in front.err
 
 
 def test_a_setup_script_that_fails_is_named(cluster: Any) -> None:

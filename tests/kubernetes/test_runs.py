@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -130,23 +129,6 @@ def test_a_command_finds_its_pods(busbw: Any, kind: tuple[str, ...], slots: int)
         assert [line.split()[1] for line in lines] == [f"slots={slots}"] * 2
         assert lines[int(number)].split(".")[0] == pod.split(".")[0]
         assert (lines[0].split()[0], port) == (master, "29500")
-
-
-def test_a_command_is_started_once(busbw: Any) -> None:
-    """In the launcher pod, which is none of its hosts; a Ctrl-C tells it."""
-    words = ("exec", "-N", "2", "--set", "slots=2", *IMAGE, "--once", "--")
-    waits = "import signal, sys\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit('told'))\nsignal.pause()"
-    running = busbw.start(*words, "python3", "-u", "-c", f"{FACTS}\n{waits}")
-    running.until(lambda: "|" in running.out)
-    running.process.send_signal(signal.SIGINT)
-    done = running.done()
-    ((pod, hosts, nodes, number, master, _),) = facts_of(done.out)
-    assert "-launcher" in pod
-    assert [line.split()[1] for line in hosts.split("/")] == ["slots=2"] * 2
-    assert (nodes, number, master) == ("2", "", hosts.split()[0])
-    assert done.code == 130
-    assert "told" in done.out
-    assert busbw(*words, "sh", "-c", "exit 7").code == 7
 
 
 def test_resources_and_node_are_asked_for(busbw: Any, cluster: Any, namespace: str) -> None:

@@ -26,37 +26,3 @@ def test_later_launches_are_on_the_nodes_of_the_first(busbw: Any, namespace: str
     assert len(set(nodes[0])) == 2
     assert nodes == [nodes[0]] * 4
     assert done.err.count(f"later launches on 2 nodes keep to those of this one: {','.join(nodes[0])}") == 1
-
-
-@pytest.mark.parametrize("mpi", ["mpich", "openmpi"])
-def test_a_series_inside_one_job(busbw: Any, mpi: str, request: pytest.FixtureRequest) -> None:
-    """The launcher pod measures on its workers over ssh, and is none of the hosts."""
-    runs = busbw.folder / "runs"
-    write(runs / "setups.yaml", SETUPS)
-    image = request.getfixturevalue("openmpi") if mpi == "openmpi" else "lab/busbw"
-    where = ("-N", "2", "--image", image, "--mpi", mpi, "--mounts", f"{runs}:/runs")
-    command = ("python3", "-m", "busbw", "compare", "/runs/setups.yaml", *SERIES, "-c", "0")
-    done = busbw(
-        "exec",
-        *where,
-        "--env",
-        "BUSBW_HOME=/runs",
-        "--once",
-        "--",
-        *command,
-        "--backend",
-        "mpi",
-        "--on",
-        "hosts",
-    )
-    assert done.code == 0, done
-    assert "2 hosts with 2 slots, from BUSBW_HOSTFILE" in done.out
-    (series,) = (path for path in runs.iterdir() if path.is_dir() and path.name[0] != ".")
-    launches = sorted((series / "launches").glob("0*"))
-    assert len(launches) == 4
-    for launch in launches:
-        record = json.loads((launch / "run.json").read_text())
-        assert record["status"] == "complete"
-        places = record["world"]["places"]
-        assert len({place["kubernetes_node"] for place in places}) == 2
-        assert all("-worker-" in place["pod"] for place in places)

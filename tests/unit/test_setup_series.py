@@ -19,7 +19,6 @@ from busbw.cli.compare_setups import _limit_seconds
 from busbw.cli.main import main
 from busbw.errors import ExitCode, SiteError, UsageError
 from busbw.launchers.base import Command, LaunchRequest
-from busbw.launchers.engine import Job
 from busbw.model.event import Event, EventKind, event
 from busbw.model.result import Status
 from busbw.planning.setups import Setup, blocks
@@ -28,8 +27,7 @@ from busbw.record.write import write_record
 from busbw.settings import engines
 from busbw.settings.compare import CompareSettings
 from busbw.settings.launch import LaunchSettings
-from busbw.settings.run import RunSettings
-from busbw.setup_series import Series, engine_starter, measure, prepended, read_all, read_series, with_setup
+from busbw.setup_series import Series, measure, prepended, read_all, read_series, with_setup
 
 SETUPS = (Setup("plain"), Setup("tuned", {"A": "1"}), Setup("broken", {"B": "2"}))
 
@@ -357,32 +355,6 @@ def test_wrong_data_are_said_as_the_launch_ends_and_at_the_end(
     assert main(["compare", str(series.folder), *words]) == 1
     assert "tuned.env is not written: setup tuned had wrong data in 2 of 10" in capsys.readouterr().err
     assert not (tmp_path / "tuned.env").exists()
-
-
-def test_launches_keep_to_the_nodes_of_the_first_that_measured(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """For each number of nodes; a launch that failed may have had a bad node."""
-    sets: list[tuple[str, tuple[str, ...]]] = []
-    codes = iter((ExitCode.RANK_FAILED, *[ExitCode.BAD_VERDICT] * 4))
-
-    def submit(job: Job, *_: object) -> None:
-        sets.append((job.launch.nodes, job.launch.set))
-
-    def keeping(folder: Path, launch: LaunchSettings, _: object) -> LaunchSettings:
-        return dataclasses.replace(launch, set=(f"only={folder.name}",))
-
-    monkeypatch.setitem(engines.ENGINES, "kubernetes", engines.EngineRow("busbw_testing.here_engine"))
-    monkeypatch.setattr("busbw.job_submit.submit", submit)
-    monkeypatch.setattr("busbw.job_session.start_following", lambda *_, **__: None)
-    monkeypatch.setattr("busbw.job_session.follow", lambda _: next(codes))
-    monkeypatch.setattr("busbw.setup_series.on_nodes_of", keeping)
-    launch = LaunchSettings(on="kubernetes", set=("gpu=8",))
-    start = engine_starter(("all_reduce",), RunSettings(), launch, {}, None, (), io.StringIO(), ())
-    for number, nodes in enumerate((2, 2, 2, 4, 4)):
-        start(SETUPS[0], nodes, tmp_path / str(number), lambda _: None)
-    free = ("gpu=8",)
-    assert sets == [("2", free), ("2", free), ("2", ("only=1",)), ("4", free), ("4", ("only=3",))]
 
 
 @pytest.mark.parametrize("dry", [True, False])

@@ -302,25 +302,12 @@ def _print_dry_run(requests: list[JobRequest], format_name: str) -> None:
     print(between.join(str(request) for request in requests))
 
 
-def _refuse_beside_once(launch: LaunchSettings, ranks: int | None) -> None:
-    """Raises UsageError for what concerns ranks that busbw does not start; a preset says it of runs, too."""
-    given = (*launch.given(), *(["ranks"] if ranks is not None else []))
-    for name in ("ranks", "mpirun_args", "srun_args"):
-        if name in given and not launch.preset:
-            flag = "--" + name.replace("_", "-")
-            raise UsageError(
-                f"--once starts the command once, without ranks that {flag} could concern",
-                hint=f"leave {flag} out, and give it to what the command starts",
-            )
-
-
 def execute(
     command: tuple[str, ...],
     launch: LaunchSettings,
     argv: tuple[str, ...],
     *,
     ranks: int | None = None,
-    once: bool = False,
     dry_run: bool,
 ) -> int:
     """Any command with the environment, container and host file that a run would get; its output as it comes.
@@ -334,8 +321,6 @@ def execute(
     if launch.on is None:
         raise UsageError("no engine given", hint="give --on hosts, slurm, kubernetes, pbs or batch")
     launch = settled(launch)
-    if once:
-        _refuse_beside_once(launch, ranks)
     if len(_node_counts(launch.nodes)) > 1:
         raise UsageError("exec takes one number of nodes", hint="give -N once for each command")
     folder = _folder("exec", dry=dry_run)
@@ -343,7 +328,7 @@ def execute(
     job = Job(
         run_id=folder.name,
         folder=str(folder),
-        work=Work(command, is_busbw=False, once=once),
+        work=Work(command, is_busbw=False),
         launch=launch,
         environ=environ,
         prepend=library_folders(launch.library_path, environ),

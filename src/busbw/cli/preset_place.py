@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from busbw.launchers.hosts_list import Place, read_places
-from busbw.launchers.settle import told_by, with_told_hosts
+from busbw.launchers.settle import PBS_NODES, with_pbs_hosts
 from busbw.settings.launch import LaunchSettings
 
 if TYPE_CHECKING:
@@ -64,22 +64,22 @@ def lines_of(preset: str, flags: Mapping[str, list[str]], said: Mapping[str, Sai
 
 
 def _by_hosts(by_name: Mapping[str, Argument], environ: Mapping[str, str]) -> dict[str, Said]:
-    """What the hosts of --hosts, of --hostfile or of the job around say."""
+    """What the hosts of --hosts, of --hostfile or of a PBS job say."""
     hosts, file = _tokens(by_name, HOSTS), _tokens(by_name, HOSTFILE)
     launch = LaunchSettings(
         on="hosts", hosts=hosts[-1].value if hosts else "", hostfile=Path(file[-1].value) if file else None
     )
-    launch, told = with_told_hosts(launch, environ)
+    launch, of_pbs = with_pbs_hosts(launch, environ)
     if not launch.hosts and launch.hostfile is None:
         return {}
     places = read_places(launch)
     slots = [place.slots or 0 for place in places]
     count = len({place.host for place in places})
-    # A job lists a host once where nobody asked for slots.
-    has_slots = any(slots) and not (told and max(slots) == 1)
-    whose = told_by(environ) if told else (hosts or file)[-1].keyword
+    # PBS lists a host once where nobody asked for slots.
+    has_slots = any(slots) and not (of_pbs and max(slots) == 1)
+    whose = PBS_NODES if of_pbs else (hosts or file)[-1].keyword
     words = f"{whose} ({count} host{'s' * (count != 1)}{f', {sum(slots)} slots' * has_slots})"
-    named = words if told else f"{whose} {(hosts or file)[0].value}"
+    named = words if of_pbs else f"{whose} {(hosts or file)[0].value}"
     found = {HOSTS: Said(named), HOSTFILE: Said(named), NODES: Said(words, str(count))}
     if has_slots:
         found |= {EACH: Said(words, _on_each(places)), RANKS: Said(words, str(sum(slots)))}

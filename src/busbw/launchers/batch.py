@@ -117,11 +117,6 @@ def request(job: Job, facts: Mapping[str, str]) -> JobRequest:  # noqa: ARG001 (
     nodes = int(job.launch.nodes or 0)
     if nodes < 1:
         raise UsageError("how many nodes is not said", hint="give --nodes, as in -N 2")
-    if job.work.once:
-        raise UsageError(
-            "--once cannot be applied on AWS Batch: no container of a job can start processes in the others",
-            hint="leave it out, or use --on hosts, slurm, kubernetes or pbs",
-        )
     if not job.launch.image:
         raise UsageError(
             "no container image given", hint="give --image NAME: an image that has Python and busbw"

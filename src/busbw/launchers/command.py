@@ -16,14 +16,9 @@ from collections.abc import Mapping
 from typing import Final
 
 HOSTS: Final = "BUSBW_EXEC_HOSTS"
-HOSTFILE: Final = "BUSBW_HOSTFILE"
-NODE_RANK: Final = "BUSBW_NODE_RANK"
 # The nodes' own names (``uname -n``), where they are not those of HOSTS: ``n1,n2``; or this one's number.
 NAMES: Final = "BUSBW_EXEC_NAMES"
 NUMBER: Final = "BUSBW_EXEC_NODE"
-# What `--on hosts` in such a command needs to reach its hosts, where an engine knows it: words of --set, a
-# line each.
-FORM: Final = "BUSBW_EXEC_SET"
 PORT: Final = 29500  # torchrun's default
 _PATH: Final = "PATH"
 

@@ -26,13 +26,11 @@ from busbw.settings.launch import LaunchSettings
 @dataclass(frozen=True)
 class Work:
     """What every rank executes: busbw's own command line, which joins the launcher's ranks, or the user's
-    command (``busbw exec``). ``once``: there are no ranks; the command is started once in the job, and starts
-    them itself.
+    command (``busbw exec``).
     """
 
     words: tuple[str, ...]
     is_busbw: bool = True
-    once: bool = False
 
     def argv(self, python: str) -> tuple[str, ...]:
         """The words to execute where ``python`` is the Python that has busbw."""

@@ -79,8 +79,7 @@ def inquire(launch: LaunchSettings, command: tuple[str, ...] = ()) -> Mapping[st
 def request(job: Job, facts: Mapping[str, str]) -> JobRequest:
     """See Engine. The commands are what a person would type; busbw has them started by its agents."""
     plan = hosts_plan.decide(job, facts)
-    # What is started once may be a busbw that measures on these hosts.
-    locks = [str(Path(job.folder).parent / ".hosts" / host) for host in plan.hosts if not job.work.once]
+    locks = [str(Path(job.folder).parent / ".hosts" / host) for host in plan.hosts]
     spec = KeeperSpec(
         job=job.name,
         agents=plan.agents,

@@ -104,7 +104,7 @@ def decide(job: Job, facts: Mapping[str, str]) -> HostsPlan:
     site = _Site.read(facts, hosts)
     _refuse_unequal(job, site)
     gpus = min(answer.gpus for answer in site.hosts.values())
-    mpi = "none" if job.work.once else _launcher(job, site, gpus)
+    mpi = _launcher(job, site, gpus)
     _refuse_missing(job, site, mpi)
     ranks = distribute(places, job.ranks, launch.ranks_per_node, gpus if job.backend != "mpi" and gpus else 1)
     refuse_idle(ranks, job.ranks, launch.nodes)
@@ -120,10 +120,7 @@ def decide(job: Job, facts: Mapping[str, str]) -> HostsPlan:
         mpirun_args=hosts_request.setup_words(launch.mpirun_args),
         root=_bracketed(site.hosts[ranks[0].host].address),
     )
-    if job.work.once:
-        start = replace(start, ranks=(Ranks(ranks[0].host, 1),))
-        agents, shown = _once(job, site, start)
-    elif mpi == "none":
+    if mpi == "none":
         agents, shown = _without_mpi(job, site, start)
     else:
         agents, shown = _with_mpi(job, site, start, mpi, bundle)
@@ -286,8 +283,6 @@ def _with_mpi(
     """One command, the launcher; and an agent on every host to watch."""
     ssh = ssh_words(read_form(job.launch.set))
     head, mpiexec = _head(site, start, bundle)
-    if head not in start.hosts_by_rank:
-        start = replace(start, address=read_form(job.launch.set).get("address", ""))
     if job.world == "nccl":
         root = {hosts_request.ROOT_VARIABLE: start.ranks[0].host}  # a given one is better known
         own = {**root, **start.environ, "BUSBW_TOKEN": _token(site, job)}
@@ -327,13 +322,6 @@ def _without_mpi(job: Job, site: _Site, start: Start) -> tuple[tuple[AgentSpec, 
         tasks.setdefault(host, []).append(Task(each.argv, each.environ, rank))
     agents = tuple(AgentSpec(host, _connect(job, site, host), tuple(tasks[host])) for host in tasks)
     return agents, hosts_request.over_ssh(commands, start.hosts_by_rank, ("ssh",))
-
-
-def _once(job: Job, site: _Site, start: Start) -> tuple[tuple[AgentSpec, ...], tuple[Command, ...]]:
-    """The command on the first host's agent."""
-    host, each = start.ranks[0].host, hosts_request.once(start)
-    agent = AgentSpec(host, _connect(job, site, host), (Task(each.argv, each.environ, 0),))
-    return (agent,), hosts_request.over_ssh((each,), (host,), ("ssh",))
 
 
 def _connect(job: Job, site: _Site, host: str) -> tuple[str, ...]:

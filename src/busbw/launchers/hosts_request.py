@@ -32,8 +32,7 @@ _OPEN_MPI: Final[Mapping[str, str]] = {
 class Start:
     """Ranks to start. ``ranks`` are in rank order; ``environ`` is the measured processes'; ``argv`` what each
     executes; ``is_crowded`` where a host has more ranks than cores; ``root`` the address of the first host
-    where its name is ssh's alone, else empty; ``address`` where the hosts reach the launcher, if its name
-    will not do.
+    where its name is ssh's alone, else empty.
     """
 
     job: str
@@ -43,7 +42,6 @@ class Start:
     is_crowded: bool = False
     mpirun_args: tuple[str, ...] = ()
     root: str = ""
-    address: str = ""
 
     @property
     def size(self) -> int:
@@ -100,8 +98,6 @@ def mpich(mpiexec: str, start: Start, ssh: tuple[str, ...]) -> Command:
     options: tuple[str, ...] = ("-prepend-rank", "-launcher", "ssh")
     if ssh[0] != "ssh":
         options = (*options, "-launcher-exec", ssh[0])
-    if start.address:
-        options = (*options, "-localhost", start.address)
     environ = {JOB_VARIABLE: start.job, "BUSBW_LAUNCHER": "mpich", **start.environ}
     # By name alone, as above; and nothing else of this machine's environment goes to the hosts.
     names = ",".join((*environ, _LOST_VARIABLE))
@@ -153,11 +149,6 @@ def _plain_identity(rank: int, size: int, local_rank: int, local_size: int) -> d
         "LOCAL_RANK": str(local_rank),
         "LOCAL_WORLD_SIZE": str(local_size),
     }
-
-
-def once(start: Start) -> Command:
-    """The command on the first host, with nothing of a rank's: ranks that it starts get their own."""
-    return Command(start.argv, {**start.environ, JOB_VARIABLE: start.job, NUMBER: "0"})
 
 
 def over_ssh(

@@ -17,13 +17,12 @@ ALIVE_COUNT: Final = 3
 
 # The agent is sent after it, as text; the reader takes no byte too many (buffer of one).
 _RECEIVE: Final = "import io;f=io.BufferedReader(io.FileIO(0,closefd=False),1);exec(f.read(int(f.read(10))))"
-_KEYS: Final = ("ssh", "connect-timeout", "tmp", "address")
+_KEYS: Final = ("ssh", "connect-timeout", "tmp")
 
 
 def read_form(words: tuple[str, ...]) -> Mapping[str, str]:
     """--set for hosts: ``ssh`` (the command that stands in for ssh, with its options), ``connect-timeout``
-    (seconds), ``tmp`` (folder for --bring), ``address`` (where the hosts reach this machine, whose name
-    they may not know). Raises UsageError.
+    (seconds), ``tmp`` (folder for --bring). Raises UsageError.
     """
     form = {}
     for word in words:

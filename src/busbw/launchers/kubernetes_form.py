@@ -10,7 +10,6 @@ from typing import Any, Final, Literal
 
 from busbw.errors import UsageError
 from busbw.launchers.engine import Job, Work
-from busbw.launchers.kubernetes_values import QUANTITY, Values
 from busbw.launchers.kubernetes_words import WORDS, read_words
 from busbw.launchers.rank_counts import refuse_too_few
 from busbw.launchers.time_limit import seconds_of
@@ -32,9 +31,10 @@ _FOREIGN: Final[Mapping[str, str]] = {
     "srun_args": "use --mpirun-args",
     "sbatch_args": "use --set",
 }
+# Letters, digits, and what resource names, label keys and quantities have besides.
 # The label that a node's name is under.
 HOSTNAME: Final = "kubernetes.io/hostname"
-# Letters, digits, and what resource names, label keys and quantities have besides.
+_QUANTITY: Final = re.compile(r"\d+(\.\d+)?([KMGTPE]i?|k|m)?\Z")
 _RESOURCE: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?\Z")
 
 
@@ -117,9 +117,8 @@ def read_form(job: Job) -> Form:
         if name in _FOREIGN:
             flag = "--" + name.replace("_", "-")
             raise UsageError(f"{flag} does not concern Kubernetes", hint=_FOREIGN[name])
-    values = Values(launch.set)
+    values = _Values(launch.set)
     kind = _kind(job, values)
-    _refuse_once(job, kind)
     _refuse_order(launch, kind)
     resources = _resources(values)
     labels = _labels(values)
@@ -187,7 +186,60 @@ def _refuse_too_many(ranks: int, workers: int, slots: int, gpus: int) -> None:
     )
 
 
-def _kind(job: Job, values: Values) -> Kind:
+class _Values:
+    """``--set KEY=VALUE`` words, taken one by one: what nobody takes is an error."""
+
+    def __init__(self, words: tuple[str, ...]) -> None:
+        self._found: dict[str, list[str]] = {}
+        self._known: list[str] = []
+        for word in words:
+            key, equals, value = word.partition("=")
+            if not equals or not key:
+                raise UsageError(f"--set {word!r} is not KEY=VALUE", hint="write --set gpu=8")
+            # A preset's name may stand before the key; Kubernetes has one form only.
+            self._found.setdefault(key.removeprefix("kubernetes."), []).append(value)
+
+    def all(self, key: str) -> list[str]:
+        self._known.append(key)
+        return self._found.pop(key, [])
+
+    def since_empty(self, key: str) -> tuple[str, ...]:
+        """All values; an empty one drops those before it, which a preset may have given."""
+        found = self.all(key)
+        start = max((number for number, text in enumerate(found, 1) if not text), default=0)
+        return tuple(found[start:])
+
+    def peek(self, key: str) -> str:
+        """The last value of a key that somebody takes later."""
+        return self._found.get(key, [""])[-1]
+
+    def text(self, key: str) -> str:
+        values = self.all(key)
+        return values[-1] if values else ""
+
+    def count(self, key: str, least: int = 1) -> int | None:
+        text = self.text(key)
+        if not text:
+            return None
+        if not text.isdecimal() or int(text) < least:
+            raise UsageError(f"--set {key}={text} is no count", hint=f"give {least} or more")
+        return int(text)
+
+    def quantity(self, key: str) -> str:
+        text = self.text(key)
+        if text and not _QUANTITY.match(text):
+            raise UsageError(f"--set {key}={text} is no quantity", hint="write it as 8, 500m or 16Gi")
+        return text
+
+    def refuse_rest(self) -> None:
+        if self._found:
+            raise UsageError(
+                f"--set {next(iter(self._found))} is not known to Kubernetes jobs",
+                hint=f"use one of: {', '.join(sorted(self._known))}",
+            )
+
+
+def _kind(job: Job, values: _Values) -> Kind:
     """MPI ranks need the MPI Operator; without MPI an indexed Job needs nothing that a cluster lacks."""
     text = values.text("kind")
     if text and text not in KINDS:
@@ -203,15 +255,7 @@ def _kind(job: Job, values: Values) -> Kind:
     return kind
 
 
-def _refuse_once(job: Job, kind: Kind) -> None:
-    if job.work.once and kind != "mpijob":
-        raise UsageError(
-            f"--once cannot be applied to a {kind}: no pod of it can start processes in the others",
-            hint="use an MPIJob (leave --mpi none and --set kind out): its launcher has ssh to the workers",
-        )
-
-
-def _mpi(launch: LaunchSettings, values: Values) -> Literal["openmpi", "mpich"]:
+def _mpi(launch: LaunchSettings, values: _Values) -> Literal["openmpi", "mpich"]:
     """Whose mpirun the image has: --mpi says it, else ``--set mpi``, which presets know of their images."""
     said = values.text("mpi")
     if said not in ("", "openmpi", "mpich"):
@@ -220,7 +264,7 @@ def _mpi(launch: LaunchSettings, values: Values) -> Literal["openmpi", "mpich"]:
     return "openmpi" if chosen == "openmpi" else "mpich"
 
 
-def _compute_domain(values: Values, workers: int) -> int | None:
+def _compute_domain(values: _Values, workers: int) -> int | None:
     """Nodes of the domain: ``nodes`` are those of the job; its pods wait for as many as it says."""
     if values.peek("compute-domain") == "nodes":
         values.all("compute-domain")
@@ -234,7 +278,7 @@ def _compute_domain(values: Values, workers: int) -> int | None:
     return count
 
 
-def _workers(launch: LaunchSettings, values: Values) -> int:
+def _workers(launch: LaunchSettings, values: _Values) -> int:
     """A preset's ``replicas`` are -N already, and no number of its own beside a word of --set."""
     said = values.count("replicas")
     if not (said or launch.nodes):
@@ -244,7 +288,7 @@ def _workers(launch: LaunchSettings, values: Values) -> int:
     return said or int(launch.nodes)
 
 
-def _resources(values: Values) -> Mapping[str, str]:
+def _resources(values: _Values) -> Mapping[str, str]:
     found = {}
     for key in ("cpu", "memory", "hugepages-2Mi"):
         if quantity := values.quantity(key):
@@ -261,7 +305,7 @@ def _resources(values: Values) -> Mapping[str, str]:
                 found[name or usual] = count
     for text in values.all("resource"):
         name, equals, quantity = text.rpartition("=")
-        if not equals or not _RESOURCE.match(name) or not QUANTITY.match(quantity):
+        if not equals or not _RESOURCE.match(name) or not _QUANTITY.match(quantity):
             raise UsageError(
                 f"--set resource={text} is not NAME=QUANTITY",
                 hint="write resource=aws.amazon.com/neuroncore=32",
@@ -270,13 +314,13 @@ def _resources(values: Values) -> Mapping[str, str]:
     return found
 
 
-def _launcher(values: Values, kind: Kind) -> Mapping[str, str]:
+def _launcher(values: _Values, kind: Kind) -> Mapping[str, str]:
     """What the launcher's pod asks for; jobs without MPI have none, and need not be told so."""
     asked = {name: values.quantity(f"launcher-{name}") for name in ("cpu", "memory")}
     return {name: quantity for name, quantity in asked.items() if quantity and kind == "mpijob"}
 
 
-def _labels(values: Values) -> Mapping[str, tuple[str, ...]]:
+def _labels(values: _Values) -> Mapping[str, tuple[str, ...]]:
     """The values that a node may have of each label."""
     found: dict[str, tuple[str, ...]] = {}
     if kind := values.text("instance-type"):
@@ -291,7 +335,7 @@ def _labels(values: Values) -> Mapping[str, tuple[str, ...]]:
     return found
 
 
-def _affinity(values: Values) -> tuple[Affinity, ...]:
+def _affinity(values: _Values) -> tuple[Affinity, ...]:
     found = []
     for text in _names(values, "affinity"):
         label = text.removesuffix(_PREFERRED)
@@ -304,7 +348,7 @@ def _affinity(values: Values) -> tuple[Affinity, ...]:
     return tuple(found)
 
 
-def _spread(values: Values) -> tuple[tuple[str, int], ...]:
+def _spread(values: _Values) -> tuple[tuple[str, int], ...]:
     found = []
     for text in _names(values, "spread"):
         label, equals, count = text.partition("=")
@@ -316,7 +360,7 @@ def _spread(values: Values) -> tuple[tuple[str, int], ...]:
     return tuple(found)
 
 
-def _only(values: Values, workers: int) -> tuple[str, ...]:
+def _only(values: _Values, workers: int) -> tuple[str, ...]:
     """Nodes, as many at least as there are ``workers`` that share none. Raises UsageError."""
     words = ",".join(values.since_empty("only")).split(",")
     names = tuple(dict.fromkeys(word.strip() for word in words if word.strip()))
@@ -328,7 +372,7 @@ def _only(values: Values, workers: int) -> tuple[str, ...]:
     return names
 
 
-def _names(values: Values, key: str) -> tuple[str, ...]:
+def _names(values: _Values, key: str) -> tuple[str, ...]:
     """Every word of a key, separated by commas or given again."""
     words = (word.strip() for text in values.all(key) for word in text.split(","))
     return tuple(word for word in words if word)

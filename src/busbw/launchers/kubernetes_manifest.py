@@ -6,10 +6,11 @@ turns back into one, so that what the user wrote arrives as it was.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from typing import Any, Final
 
-from busbw.launchers import command, kubernetes_launcher
+from busbw.launchers import command, topology_kubernetes
 from busbw.launchers.engine import Job
 from busbw.launchers.kubernetes_form import HOSTNAME, Form
 from busbw.launchers.kubernetes_words import Part, place_words
@@ -29,6 +30,11 @@ _GRACE_SECONDS: Final = 10
 # Ended pods keep their logs, which carry the record, until somebody attaches.
 _KEEP: Final = {"ttlSecondsAfterFinished": 7 * 24 * 3600}
 _SSH_PORT: Final = 22
+# The keys of pods are new every time, and the cluster's network is what one trusts already.
+_SSH_OPTIONS: Final = (
+    "-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
+    " -o ConnectTimeout=10 -o ConnectionAttempts=10"
+)
 # What a pod knows of itself, for the record: variable -> field of the pod.
 _POD_FIELDS: Final[Mapping[str, str]] = {
     POD_VARIABLES["pod"]: "metadata.name",
@@ -43,6 +49,21 @@ _SSHD: Final = (
 _CLAIM: Final = "compute-domain-channel"
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
+# The operator writes it: a line a worker, with its slots.
+_HOSTFILE: Final = "/etc/mpi/hostfile"
+_EVEN_HOSTFILE: Final = "/tmp/busbw-even-hostfile"
+# Open MPI and hydra fill one worker's slots after the other: the last workers would have no rank.
+_SPREAD: Final = """\
+busbw_number=0
+while read -r busbw_worker; do
+  busbw_count={least}
+  if [ "$busbw_number" -lt {more} ]; then busbw_count=$((busbw_count + 1)); fi
+  echo "${{busbw_worker%%[: ]*}}{slots}$busbw_count"
+  busbw_number=$((busbw_number + 1))
+done <{hostfile} >{even}
+"""
+# What the ranks of an Open MPI job need of their image's environment; hydra passes all of it.
+_PASSED: Final = ("PATH", "LD_LIBRARY_PATH")
 
 
 def object_name(job: Job) -> str:
@@ -111,9 +132,9 @@ def _mpi_job(name: str, job: Job, form: Form, rank_order: RankOrder | None) -> O
     launcher: Object = {
         "name": "launcher",
         "image": form.image,
-        "command": ["/bin/sh", "-c", escaped(kubernetes_launcher.script(job, form, rank_order)), "busbw"],
+        "command": ["/bin/sh", "-c", escaped(_launch_script(job, form, rank_order)), "busbw"],
         "args": [escaped(word) for word in _words(job)],
-        "env": [*_env(kubernetes_launcher.environ_of(job, form)), _field("POD_IP", "status.podIP")],
+        "env": [*_env(_launcher_environ(job, form)), _field("POD_IP", "status.podIP")],
     }
     if form.launcher:
         launcher["resources"] = {"requests": dict(form.launcher)}
@@ -149,6 +170,78 @@ def _replicas(count: int, template: Object) -> Object:
 
 def _words(job: Job) -> tuple[str, ...]:
     return ("-m", "busbw", *job.work.words) if job.work.is_busbw else command.entered(job.work.words)
+
+
+def _launch_script(job: Job, form: Form, rank_order: RankOrder | None) -> str:
+    """The launcher pod's shell text. Programs get absolute paths: a worker's sshd knows none of the image's
+    PATH, and Open MPI finds its own files on the workers by the path that it was started with. Its variables
+    are called busbw_*: the container has the user's too, and what the ranks get of those must be as it was.
+    """
+    lines = [
+        'find() { command -v "$1" || { echo "busbw: no $1 in the image" >&2; exit 127; }; }',
+        "busbw_mpirun=$(find mpirun) || exit",
+    ]
+    rank = [*map(shlex.quote, command.prepending(job.prepend)), '"$@"']
+    if job.work.is_busbw:
+        lines.append(f"busbw_python=$(find {shlex.quote(form.python)}) || exit")
+        rank.insert(-1, '"$busbw_python"')
+    hostfile = _HOSTFILE
+    if rank_order is not None:
+        hostfile = topology_kubernetes.HOSTFILE
+        asked = {"hostfile": _HOSTFILE, "ssh_options": _SSH_OPTIONS}
+        variable = POD_VARIABLES["kubernetes_node"]
+        lines += topology_kubernetes.script(rank_order, node_variable=variable, **asked)
+    if not job.work.is_busbw:
+        hosts = f"sed 's/ slots=/:/' {hostfile} | paste -sd, -"
+        lines.append(f"{command.HOSTS}=$({hosts}) && export {command.HOSTS}")
+    if form.ranks < form.workers * form.slots:
+        lines += _spreading(form, hostfile)
+        hostfile = _EVEN_HOSTFILE
+    words = [f"-n {form.ranks}"]
+    if form.mpi == "openmpi":
+        names = ("OMPI_MCA_plm_rsh_args", "PRTE_MCA_plm_ssh_args")  # of Open MPI 4 and 5
+        lines += [f"export {name}={shlex.quote(_SSH_OPTIONS)}" for name in names]
+        words += [f"--hostfile {hostfile}", "--bind-to none", *_exports(job)]
+    else:
+        # The operator sets the first; hydra (4.0, 5.0) reads the second.
+        names = ("HYDRA_LAUNCH_EXTRA_ARGS", "HYDRA_LAUNCHER_EXTRA_ARGS")
+        lines += [f"export {name}={shlex.quote(_SSH_OPTIONS)}" for name in names]
+        # The proxies call back: to the address, as the name may be known later than the pod runs.
+        words += [f"-f {hostfile}", "-launcher ssh", '-localhost "$POD_IP"']
+    words += [shlex.quote(word) for word in form.mpirun_words]
+    lines.append(f'exec "$busbw_mpirun" {" ".join((*words, *rank))}')
+    return "\n".join((*lines, ""))
+
+
+def _spreading(form: Form, hostfile: str) -> list[str]:
+    """Lines that write a host file with as many slots as there are ranks, evenly, the first getting more."""
+    least, more = divmod(form.ranks, form.workers)
+    slots = " slots=" if form.mpi == "openmpi" else ":"
+    text = _SPREAD.format(least=least, more=more, slots=slots, hostfile=hostfile, even=_EVEN_HOSTFILE)
+    return text.splitlines()
+
+
+def _exports(job: Job) -> list[str]:
+    image = [f"${{{name}+-x {name}}}" for name in _PASSED]
+    names = [*([] if job.work.is_busbw else [command.HOSTS]), *_rank_environ(job)]
+    return image + [f"-x {shlex.quote(name)}" for name in names]
+
+
+def _rank_environ(job: Job) -> Mapping[str, str]:
+    """The variables that each rank gets."""
+    environ = dict(job.environ)
+    if job.launch.bring:
+        own = environ.get("PYTHONPATH", "")
+        environ["PYTHONPATH"] = f"/busbw:{own}" if own else "/busbw"
+    return environ
+
+
+def _launcher_environ(job: Job, form: Form) -> Mapping[str, str]:
+    if form.mpi != "openmpi":
+        return _rank_environ(job)
+    root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    # Open MPI 5 has other names than 4 for what the operator sets: workers are known by their full names.
+    return {**root, "PRTE_MCA_prte_keep_fqdn_hostnames": "true", **_rank_environ(job)}
 
 
 def _service(name: str) -> Object:
@@ -194,7 +287,7 @@ def _job_spec(name: str, job: Job, form: Form, hosts: list[str]) -> Object:
         "BUSBW_ROOT": hosts[0],
         "BUSBW_CONNECT_TIMEOUT": str(_CONNECT_SECONDS),
         **told,
-        **kubernetes_launcher.rank_environ(job),
+        **_rank_environ(job),
     }
     # Optional: what --dry-run prints works alone too, though anybody in the cluster could join its ranks.
     token = {"secretKeyRef": {"name": name, "key": TOKEN_KEY, "optional": True}}
@@ -237,8 +330,6 @@ def _template(name: str, job: Job, form: Form, container: Object, *, measures: b
         _share_memory(spec, form)
         if form.networks:  # Multus attaches them (k8snetworkplumbingwg, de facto standard v1.3)
             annotations["k8s.v1.cni.cncf.io/networks"] = ",".join(form.networks)
-    elif job.work.once:  # the command may leave what it finds in a folder of the host
-        _mount(spec, form)
     metadata = {"labels": pod_labels, **({"annotations": annotations} if annotations else {})}
     template: Object = {"metadata": metadata, "spec": spec}
     place_words(form.words, (Part.PODS, Part.RANKS) if measures else (Part.PODS,), template)
@@ -306,10 +397,6 @@ def _share_memory(spec: Object, form: Form) -> None:
     if form.shm:
         memory["sizeLimit"] = form.shm
     _add_volume(spec, {"name": "shm", "emptyDir": memory}, "/dev/shm")
-    _mount(spec, form)
-
-
-def _mount(spec: Object, form: Form) -> None:
     for number, mount in enumerate(form.mounts):
         volume = {"name": f"mount-{number}", "hostPath": {"path": mount.source}}
         _add_volume(spec, volume, mount.target, read_only=mount.read_only)

@@ -243,8 +243,7 @@ def _launch(job: Job, facts: Mapping[str, str], values: Mapping[str, str], ranks
     command = shlex.join(argv if job.work.is_busbw else entered(argv))
     if setup := facts.get("setup", ""):
         command = f"bash -c {shlex.quote(_sourcing(setup))} busbw-rank {command}"
-    # The script runs on the first node.
-    whole = command if job.work.once else " ".join(quoted) + " \\\n  " + command
+    whole = " ".join(quoted) + " \\\n  " + command
     return launched(whole, environ) if environ else whole + "\n"
 
 

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from busbw.errors import UsageError
-from busbw.launchers.command import FORM, HOSTFILE, NODE_RANK
-from busbw.launchers.hosts_list import parse_hostfile
 from busbw.settings.engines import ENGINES, FORM_FLAGS
 from busbw.settings.launch import LaunchSettings
 
@@ -25,14 +23,13 @@ _INSTEAD: Final = (
 
 
 def settle(launch: LaunchSettings, environ: Mapping[str, str]) -> tuple[LaunchSettings, tuple[str, ...]]:
-    """The settings with plain keys in ``set`` and the hosts of the job around, and what to tell of that.
-    Raises UsageError.
+    """The settings with plain keys in ``set`` and the hosts of a PBS job, and what to tell of that. Raises
+    UsageError.
     """
     launch = replace(launch, set=tuple(_plain(word, launch) for word in launch.set))
     if launch.on is not None and not ENGINES[launch.on].has_form:
         launch = _as_flags(launch)
-    launch = _without_own_file(launch, environ)
-    return with_told_hosts(launch, environ)
+    return with_pbs_hosts(launch, environ)
 
 
 def _plain(word: str, launch: LaunchSettings) -> str:
@@ -65,40 +62,21 @@ def _as_flags(launch: LaunchSettings) -> LaunchSettings:
     return replace(launch, set=())
 
 
-def _without_own_file(launch: LaunchSettings, environ: Mapping[str, str]) -> LaunchSettings:
-    """In a command of `busbw exec` the flags of `run` that have variables get its host file by itself: nobody
-    means it where hosts are named, or where another engine than hosts is.
-    """
-    is_own = NODE_RANK in environ and str(launch.hostfile) == environ.get(HOSTFILE)
-    return replace(launch, hostfile=None) if is_own and (launch.hosts or launch.on != "hosts") else launch
-
-
-def told_by(environ: Mapping[str, str]) -> str:
-    """The variable that names the hosts of the job around; empty outside of one."""
-    return next((name for name in (HOSTFILE, PBS_NODES) if environ.get(name)), "")
-
-
-def with_told_hosts(
+def with_pbs_hosts(
     launch: LaunchSettings, environ: Mapping[str, str]
 ) -> tuple[LaunchSettings, tuple[str, ...]]:
-    """The settings with the hosts of the `busbw exec` or PBS job around, and a note of it, where hosts are
-    wanted and none named. Raises UsageError.
+    """The settings with the hosts of the PBS job around, and a note of it, where hosts are wanted and none
+    named. Raises UsageError.
     """
-    if launch.on != "hosts":
-        return launch, ()
-    launch = replace(launch, set=(*environ.get(FORM, "").splitlines(), *launch.set))
-    name = told_by(environ)
-    if launch.hosts or launch.hostfile is not None or not name:
+    path = environ.get(PBS_NODES, "")
+    if launch.on != "hosts" or launch.hosts or launch.hostfile is not None or not path:
         return launch, ()
     try:
-        text = Path(environ[name]).read_text()
+        slots = Counter(Path(path).read_text().split())
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(
-            f"cannot read {name}, which names this job's hosts: {error}", hint="give --hosts"
+            f"cannot read {PBS_NODES}, which names this job's hosts: {error}", hint="give --hosts"
         ) from error
-    slots: Counter[str] = Counter()
-    for place in parse_hostfile(text, name):
-        slots[place.host] += place.slots or 1
     hosts = ",".join(f"{host}:{count}" for host, count in slots.items())
-    note = f"{len(slots)} hosts with {slots.total()} slots, from {name}"
+    note = f"{len(slots)} hosts with {slots.total()} slots, from {PBS_NODES}"
     return replace(launch, hosts=hosts), (note,)

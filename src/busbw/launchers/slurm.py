@@ -148,7 +148,6 @@ def _place_in_job(launch: LaunchSettings) -> Mapping[str, str]:
 
 def request(job: Job, facts: Mapping[str, str]) -> JobRequest:
     """See Engine."""
-    _refuse_once(job)
     topology = topology_of(facts)
     rank_order = everything(topology) if topology is not None else None
     script, size = render(job, facts, rank_order), shape(job, facts)
@@ -170,7 +169,6 @@ def request(job: Job, facts: Mapping[str, str]) -> JobRequest:
         ASKS_FOLLOWER: "yes" if job.launch.bring and not job.launch.job_id else "",
         **topology_slurm.detail(rank_order),
         "command": "" if job.work.is_busbw else "yes",
-        "once": "yes" if job.work.once else "",
     }
     told = (unknown_mpi(job, size, facts), smaller_segment(job.launch, size.nodes))
     notes = tuple(filter(None, told))
@@ -190,20 +188,6 @@ def request(job: Job, facts: Mapping[str, str]) -> JobRequest:
         rank_order=rank_order,
         notes=notes,
     )
-
-
-def _refuse_once(job: Job) -> None:
-    """The job's script starts the command, so that it can use srun itself. Raises UsageError."""
-    if job.work.once and job.launch.job_id:
-        raise UsageError(
-            f"--once starts the command in the script of a new job, and job {job.launch.job_id} is there",
-            hint="leave --once out and give -N 1 --ranks-per-node 1 (on its first node), or --job-id out",
-        )
-    if job.work.once and job.launch.image:
-        raise UsageError(
-            "--once starts the command without srun, which alone starts containers",
-            hint="leave --image out, and let the command start srun --container-image=...",
-        )
 
 
 def submit(request: JobRequest, folder: Path) -> Handle:

@@ -82,7 +82,6 @@ class Follower:
         self._joiners = {False: Joiner(), True: Joiner()}
         self._nodes: tuple[str, ...] = ()  # as Slurm has them: the job script runs on the first
         self._ranked: tuple[str, ...] = ()  # as the ranks follow them
-        self._is_once = bool(handle.details.get("once"))
         self._said: list[str] = []  # by srun and the script itself
         self._source: Source | None = None
         self._copies: tuple[BinaryIO, BinaryIO] | None = None
@@ -174,15 +173,14 @@ class Follower:
         )  # asked first: then the rest is all there is
         for is_error, line in source.read():
             self._copy(is_error, line)
-            # What is started once is no task of srun: its lines have no label, and are its own to write.
-            taken = (None, line) if self._is_once else self._joiners[is_error].take(line)
+            taken = self._joiners[is_error].take(line)
             if taken is None:
                 continue
             task, text = taken[0], taken[1].decode(errors="replace")
             if task is None and text.startswith(END_MARK):
                 self._codes[is_error] = int(text.removeprefix(END_MARK))
                 continue
-            if (task is None and not self._is_once) or text.startswith(_STEP_DAEMON):
+            if task is None or text.startswith(_STEP_DAEMON):
                 self._said.append(text)
             if task is None and text == slurm_bring.ASKS and not self._has_ended():
                 slurm_bring.send(self._handle, self._log.parent, self._nodes[0])

@@ -214,7 +214,7 @@ def unknown_mpi(job: Job, size: Shape, facts: Mapping[str, str]) -> str:
                 f"which MPI {job.launch.python} has cannot be seen from here, so srun starts it with"
                 f" {plugin}, for the MPICH that busbw brings; --mpi openmpi says otherwise"
             )
-    is_known = job.work.is_busbw or job.work.once or job.launch.mpi != "auto" or facts.get("family") == "none"
+    is_known = job.work.is_busbw or job.launch.mpi != "auto" or facts.get("family") == "none"
     if is_known or size.ranks < 2 or not offered or mpi_plugin(job, facts) is not None:
         return ""
     return (
@@ -262,7 +262,7 @@ def render(job: Job, facts: Mapping[str, str], rank_order: RankOrder | None = No
         _nccl_log(job),
         _mounts(job),
         slurm_bring.script(job, size.nodes) if job.launch.bring else "",
-        (_once if job.work.once else _srun)(job, size, facts, ordered=rank_order is not None),
+        _srun(job, size, facts, ordered=rank_order is not None),
     ]
     return Script("\n".join(part for part in parts if part), tuple(options))
 
@@ -363,12 +363,6 @@ def _srun(job: Job, size: Shape, facts: Mapping[str, str], *, ordered: bool) -> 
     if environ:
         return launched(line, environ, f"export {topology_slurm.VARIABLE}\n" if ordered else "")
     return (f"{topology_slurm.VARIABLE} " if ordered else "") + line + "\n"
-
-
-def _once(job: Job, size: Shape, facts: Mapping[str, str], *, ordered: bool) -> str:  # noqa: ARG001
-    """The command alone: this script runs on the first node."""
-    line, (_, environ) = _command(job, facts, ordered=ordered), path_apart(job.environ)
-    return launched(line, environ) if environ else line + "\n"
 
 
 def _command(job: Job, facts: Mapping[str, str], *, ordered: bool) -> str:

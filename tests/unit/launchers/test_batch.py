@@ -116,13 +116,6 @@ def test_a_node_ends_as_its_ranks_do() -> None:
     assert on_node_0(job(words=by_rank, ranks_per_node=4)).returncode == 5  # of the first one that failed
 
 
-def test_a_command_cannot_be_started_once() -> None:
-    once = replace(job(words=("train",)), work=Work(("train",), is_busbw=False, once=True))
-    with pytest.raises(UsageError, match="--once cannot be applied on AWS Batch") as caught:
-        batch.request(once, {})
-    assert "--on hosts, slurm, kubernetes or pbs" in caught.value.hint
-
-
 @pytest.mark.parametrize("word", ["Ref::x", "--name=Ref::x"])
 def test_a_word_that_aws_batch_would_replace_is_refused(word: str) -> None:
     with pytest.raises(UsageError, match=r"AWS Batch takes Ref:: in '.*Ref::x'") as caught:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from busbw.launchers import batch, command, kubernetes_launcher, pbs, topology_kubernetes
+from busbw.launchers import batch, command, kubernetes_manifest, pbs, topology_kubernetes
 from busbw.launchers.command import HOSTS, NAMES, NUMBER, entered, host_list, path_apart, prepending
 
 # The command, and a process of its own, read the file twice.
@@ -109,7 +109,7 @@ def test_what_makes_the_host_file_finds_its_programs_and_touches_nothing_of_the_
 
 
 @pytest.mark.parametrize(
-    "text", [command._ENTER, batch._NODE, kubernetes_launcher._SPREAD, topology_kubernetes._SCRIPT]
+    "text", [command._ENTER, batch._NODE, kubernetes_manifest._SPREAD, topology_kubernetes._SCRIPT]
 )
 def test_text_that_runs_with_the_users_variables_calls_its_own_apart(text: str) -> None:
     """In a container, and in the words of a rank, they are there: an assignment would change one."""

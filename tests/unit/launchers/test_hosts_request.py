@@ -81,12 +81,6 @@ CASES: dict[str, tuple[Job, dict[str, str]]] = {
         job(replace(FOUR, hosts="h1", mpi="none"), work=Work(("train", "--lr", "a b"), is_busbw=False)),
         facts("h1"),
     ),
-    "exec-once": (
-        job(replace(FOUR, hosts="h1:2,h2"), work=Work(("train",), is_busbw=False, once=True)),
-        facts("h1", "h2"),
-    ),
-    # The launcher is here, whose name the hosts may not know.
-    "mpich-address": (job(replace(FOUR, hosts="h1,h2", set=("address=10.0.0.1",))), facts("h1", "h2")),
     "bring": (job(replace(FOUR, hosts="h1,h2", bring=True)), facts("h1", "h2", busbw="", mpi="")),
 }
 
@@ -95,18 +89,6 @@ CASES: dict[str, tuple[Job, dict[str, str]]] = {
 def test_the_request_is_the_golden_text(name: str) -> None:
     text = str(hosts.request(*CASES[name]))
     is_golden(text + "\n", GOLDEN / f"{name}.txt")
-
-
-def test_what_is_started_once_keeps_no_host_from_the_ranks_that_it_starts() -> None:
-    spec = KeeperSpec.from_json(hosts.request(*CASES["exec-once"]).details["spec"])
-    assert spec.locks == ()
-    assert [(agent.host, len(agent.tasks)) for agent in spec.agents] == [("h1", 1)]
-    assert not {"BUSBW_RANK", "BUSBW_TOKEN", "RANK"} & set(spec.agents[0].tasks[0].environ)
-
-
-def test_the_launchers_own_address_is_of_no_use_on_one_of_the_hosts() -> None:
-    launch = replace(FOUR, hosts="h1,h2", set=("address=10.0.0.1",))
-    assert "-localhost" not in str(hosts.request(job(launch), facts("h1", "h2", local=("h1",))))
 
 
 @pytest.mark.parametrize(

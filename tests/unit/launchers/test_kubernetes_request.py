@@ -114,9 +114,6 @@ CASES = {
     "job-bring": job(mpi="none", bring=True, environ={"PYTHONPATH": "/mine"}),
     "exec-openmpi": job(mpi="openmpi", work=Work(("train",), is_busbw=False)),
     "exec-job": job(mpi="none", set=("gpu=8",), work=Work(("train",), is_busbw=False)),
-    "exec-once": job(
-        ranks_per_node=2, mounts="/fsx:/fsx", work=Work(("busbw", "compare"), is_busbw=False, once=True)
-    ),
     "exec": job(work=Work(("sh", "-c", 'echo "$HOME"'), is_busbw=False)),
 }
 
@@ -261,14 +258,6 @@ def test_refused(flags: dict[str, Any], words: str) -> None:
     with pytest.raises(UsageError, match=re.escape(words)) as caught:
         form(**flags)
     assert caught.value.hint
-
-
-@pytest.mark.parametrize("kind", ["job", "jobset"])
-def test_only_an_mpi_job_can_start_a_command_once(kind: str) -> None:
-    work = Work(("busbw", "compare"), is_busbw=False, once=True)
-    with pytest.raises(UsageError, match=f"--once cannot be applied to a {kind}") as caught:
-        read_form(job(mpi="none", set=(f"kind={kind}",), work=work))
-    assert "use an MPIJob" in caught.value.hint
 
 
 def test_words_that_may_be_repeated_can_be_dropped() -> None:

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,10 +46,6 @@ CASES: Mapping[str, tuple[Job, Mapping[str, str]]] = {
     "openmpi": (job(mpi="openmpi", environ={"A": "$(b)\nc"}, partition="a b", exclusive=False), FACTS),
     "no-mpi": (job(mpi="none", set=("gpu=8",)), FACTS),
     "exec": (job(words=("train", "a b"), mpi="openmpi"), FACTS),
-    "exec-once": (
-        replace(job(environ={"A": "b"}), work=Work(("train", "a b"), is_busbw=False, once=True)),
-        {**FACTS, "setup": "module load nccl\n"},
-    ),
     "setup": (job(set=("gpu=8",)), {**FACTS, "setup": "module load nccl\n"}),
 }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -76,28 +75,6 @@ def test_hosts_of_a_pbs_job(tmp_path: Path) -> None:
     for other in (LaunchSettings(on="hosts", hosts="c"), LaunchSettings(on="hosts", hostfile=tmp_path)):
         assert settle(other, environ) == (other, ())
     assert settle(LaunchSettings(on="slurm"), environ)[0].hosts == ""
-
-
-def test_hosts_of_the_command_around(tmp_path: Path) -> None:
-    """`busbw exec` names them in a file, and what ssh needs; what is said wins, of --set word by word."""
-    file = tmp_path / "hosts"
-    file.write_text("w-0.j slots=2\nw-1.j slots=2\n")
-    form = "ssh=ssh -o A=b\naddress=10.0.0.1"
-    environ = {
-        "BUSBW_HOSTFILE": str(file),
-        "BUSBW_NODE_RANK": "",
-        "BUSBW_EXEC_SET": form,
-        "PBS_NODEFILE": "/no",
-    }
-    found, notes = settle(LaunchSettings(on="hosts", set=("ssh=mine",)), environ)
-    assert (found.hosts, found.set) == ("w-0.j:2,w-1.j:2", (*form.splitlines(), "ssh=mine"))
-    assert notes == ("2 hosts with 4 slots, from BUSBW_HOSTFILE",)
-    by_variable = LaunchSettings(hostfile=file, on="hosts", hosts="a")
-    assert settle(by_variable, environ)[0].hostfile is None
-    assert settle(replace(by_variable, on="slurm", hosts=""), environ)[0] == LaunchSettings(on="slurm")
-    assert settle(replace(by_variable, hosts=""), environ)[0].hostfile == file
-    elsewhere = {name: environ[name] for name in environ if name != "BUSBW_NODE_RANK"}
-    assert settle(by_variable, elsewhere)[0].hostfile == file
 
 
 def test_a_pbs_node_file_that_is_not_there() -> None:

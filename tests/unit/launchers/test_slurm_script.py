@@ -35,7 +35,6 @@ FACTS: Mapping[str, str] = {
 GPUS = {**FACTS, "gpus": "8"}
 TOPOLOGY = {"topology": json.dumps([["lines", "h1 s0.s1\nh2 s0.s2\nh3 s0.s1\n"]])}
 COMMAND = Work(("train", "--lr", "a b"), is_busbw=False)
-ONCE = replace(COMMAND, once=True)
 
 
 def job(words: str = "run all_reduce --format=jsonl --deliver=/runs/R", **settings: Any) -> Job:
@@ -71,11 +70,6 @@ CASES: Mapping[str, tuple[Job, Mapping[str, str]]] = {
         replace(job(job_id="4711", image="i.sqsh", setup_script=None), work=COMMAND),
         {**FACTS, "job_nodes": "4", "family": "", "setup": "module load x\n"},
     ),
-    "exec-once": (
-        replace(job(ranks_per_node=2, environ={"A": "b"}), work=ONCE),
-        {**FACTS, "setup": "module load x\n"},
-    ),
-    "topology-exec-once": (replace(job(), work=ONCE), {**FACTS, **TOPOLOGY}),
     "topology": (job(nodes="3", ranks=7, bring=True), {**FACTS, **TOPOLOGY}),
     "topology-exec": (
         replace(job(job_id="4711", ranks_per_node=2), work=COMMAND),
@@ -209,23 +203,6 @@ def test_no_value_becomes_a_line_of_its_own(value: str, words: list[str]) -> Non
     assert {line.split("=")[0] for line in header.splitlines()} <= names | more
     for name in ("--partition", "--account", "--time"):
         assert f"#SBATCH {name}={value}" in header.splitlines() or f"{name}={value}" in script.options
-
-
-@pytest.mark.parametrize(
-    ("settings", "message", "hint"),
-    [
-        (
-            {"job_id": "4711"},
-            "in the script of a new job, and job 4711 is there",
-            "give -N 1 --ranks-per-node 1",
-        ),
-        ({"image": "i.sqsh"}, "without srun, which alone starts containers", "srun --container-image"),
-    ],
-)
-def test_where_a_command_cannot_be_started_once(settings: Any, message: str, hint: str) -> None:
-    with pytest.raises(UsageError, match=message) as caught:
-        slurm.request(replace(job(**settings), work=ONCE), {**FACTS, "job_nodes": "2"})
-    assert hint in caught.value.hint
 
 
 def test_flags_of_other_engines_are_refused() -> None:

@@ -236,7 +236,6 @@ def rails(
 EXEC_EXAMPLES: Final = (
     "busbw exec --on slurm -N 8 -- hostname",
     "busbw exec --on hosts --hosts a,b --env NCCL_DEBUG=INFO -- python3 train.py",
-    "busbw exec --on kubernetes -N 2 --image I --once -- busbw compare s.yaml --ops all_reduce --on hosts",
 )
 
 
@@ -254,15 +253,6 @@ def execute(
             group=FLAGS, show_default=False, help="How many times it is started, on all nodes together."
         ),
     ] = None,
-    once: Annotated[
-        bool,
-        Parameter(
-            group=FLAGS,
-            negative="",
-            show_default=False,
-            help="Start the command once in the job: for a program that starts ranks itself.",
-        ),
-    ] = False,
     dry_run: Annotated[
         bool,
         Parameter(group=FLAGS, negative="", show_default=False, help="Print what would be submitted."),
@@ -276,5 +266,4 @@ def execute(
 
     for line in overridden:
         print(f"note: {line}", file=sys.stderr)
-    where, argv = launch or LaunchSettings(), tuple(sys.argv)
-    return exec_command(command, where, argv, ranks=ranks, once=once, dry_run=dry_run)
+    return exec_command(command, launch or LaunchSettings(), tuple(sys.argv), ranks=ranks, dry_run=dry_run)
