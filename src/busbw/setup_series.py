@@ -31,6 +31,7 @@ from busbw.planning.setups import Setup, blocks, variables
 from busbw.record import folder as folders
 from busbw.record.checked import checked, json_mapping
 from busbw.record.read import read_record
+from busbw.reports.findings import finding_lines
 from busbw.settings.words import to_words
 from busbw.units import format_duration
 
@@ -163,7 +164,7 @@ def engine_starter(
             handle, folder, hear, err, wait=launch.wait, limit_seconds=limit_seconds
         )
         code = job_session.follow(following)
-        if nodes not in kept and code in (ExitCode.OK, ExitCode.BAD_VERDICT):
+        if nodes not in kept and code is ExitCode.OK:
             kept[nodes] = on_nodes_of(folder, launch, err)
         return code
 
@@ -202,10 +203,11 @@ def measure(
     series = Series(folder, tuple(setups), seed, order, tuple(nodes) or (0,), dict(environ), ())
     _write(series)
     by_name = {setup.name: setup for setup in setups}
+    shown: set[str] = set()
     launches = product(series.nodes, ((block, name) for block, names in enumerate(order) for name in names))
     try:
         for many, (block, name) in launches:
-            outcome, code = _launch(series, by_name[name], block, many, start, err)
+            outcome, code = _launch(series, by_name[name], block, many, start, err, shown)
             if code is ExitCode.INTERRUPTED:  # by the user: the setup did nothing wrong
                 break
             series = replace(series, outcomes=(*series.outcomes, outcome))
@@ -220,8 +222,9 @@ def measure(
 
 
 def _launch(
-    series: Series, setup: Setup, block: int, nodes: int, start: Starter, err: TextIO
+    series: Series, setup: Setup, block: int, nodes: int, start: Starter, err: TextIO, shown: set[str]
 ) -> tuple[LaunchOutcome, ExitCode]:
+    """``shown`` are the findings of earlier launches: each is shown once."""
     where = f"{nodes} nodes, " * bool(nodes)
     place = f"{where}block {block + 1} of {len(series.order)}, {setup.name}"
     if _is_given_up(series.outcomes, setup.name, nodes):
@@ -234,6 +237,9 @@ def _launch(
     def hear(item: Event) -> None:
         if item["event"] == EventKind.ERROR:
             errors.append(item)
+        elif item["event"] == EventKind.FINDING and (claim := str(item["finding"]["claim"])) not in shown:
+            shown.add(claim)
+            print(f"{place}:", *finding_lines(item["finding"]), sep="\n", file=err, flush=True)
 
     started_s = time.monotonic()
     try:

@@ -25,4 +25,4 @@ def test_later_launches_are_on_the_nodes_of_the_first(busbw: Any, namespace: str
     assert len(nodes) == 4
     assert len(set(nodes[0])) == 2
     assert nodes == [nodes[0]] * 4
-    assert done.err.count(f"later launches on 2 nodes keep to those of this one: {','.join(nodes[0])}") == 1
+    assert done.err.count(f"later launches keep to the 2 nodes of this one, {','.join(nodes[0])}") == 1

@@ -102,6 +102,18 @@ def test_every_block_is_launched_in_its_order() -> None:
     assert [outcome.block for outcome in series.outcomes] == [block for block in range(4) for _ in SETUPS]
 
 
+def test_a_finding_is_told_with_its_launch_and_once() -> None:
+    def warned(hear: Callable[[Event], None]) -> ExitCode:
+        finding = {"severity": "warning", "claim": "LD_LIBRARY_PATH: unset on rank 1 (h3)", "evidence": "e"}
+        hear(event(EventKind.FINDING, finding={**finding, "hint": ""}))
+        return ExitCode.UNDECIDED
+
+    _, err = run(Starts({"tuned": warned, "broken": warned}))
+    assert err.count("LD_LIBRARY_PATH: unset on rank 1 (h3)") == 1
+    place = err[: err.index("LD_LIBRARY_PATH")].splitlines()[-2]
+    assert place.startswith("block 1 of 4, ")
+
+
 def test_a_series_is_read_back_as_it_was_measured() -> None:
     series, _ = run(Starts())
     again, records = read_series(series.folder)

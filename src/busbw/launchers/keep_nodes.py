@@ -11,13 +11,20 @@ from busbw.settings.launch import LaunchSettings
 
 
 def on_nodes_of(folder: Path, launch: LaunchSettings, err: TextIO) -> LaunchSettings:
-    """The launch on the nodes of the run in ``folder``, which is told. As it is where other launches are on
-    the same nodes anyway or nodes cannot be chosen, and where the record does not name them.
+    """The launch on the nodes of the run in ``folder``, which is told, as is that they are not known. As it
+    is where other launches are on the same nodes anyway or nodes cannot be chosen.
     """
-    world = read_record(folder).world if launch.on == "kubernetes" else None
-    nodes = [place.kubernetes_node for place in world.places] if world is not None else []
-    if not nodes or not all(nodes):
+    if launch.on != "kubernetes":
         return launch
-    names = ",".join(sorted(set(nodes)))
-    print(f"later launches on {len(nodes)} nodes keep to those of this one: {names}", file=err, flush=True)
+    world = read_record(folder).world
+    nodes = sorted({place.kubernetes_node for place in world.places}) if world is not None else []
+    if not all(nodes) or not nodes:
+        print("later launches may get other nodes: the record does not name this one's", file=err, flush=True)
+        return launch
+    names, shares = (
+        ",".join(nodes),
+        "" if launch.exclusive else ", on which pods may lie otherwise (--shared)",
+    )
+    count = f"{len(nodes)} node{'s' * (len(nodes) != 1)}"
+    print(f"later launches keep to the {count} of this one, {names}{shares}", file=err, flush=True)
     return replace(launch, set=(*launch.set, "only=", f"only={names}"))

@@ -29,15 +29,25 @@ def test_later_launches_keep_to_the_nodes(tmp_path: Path) -> None:
     err = io.StringIO()
     kept = on_nodes_of(run_on(tmp_path, "c", "a"), LAUNCH, err)
     assert kept == replace(LAUNCH, set=(*LAUNCH.set, "only=", "only=a,c"))
-    assert err.getvalue() == "later launches on 2 nodes keep to those of this one: a,c\n"
+    assert err.getvalue() == "later launches keep to the 2 nodes of this one, a,c\n"
+
+
+def test_pods_that_share_nodes_may_lie_otherwise(tmp_path: Path) -> None:
+    err = io.StringIO()
+    kept = on_nodes_of(run_on(tmp_path, "a", "a"), replace(LAUNCH, exclusive=False), err)
+    assert kept.set[-1] == "only=a"
+    told = "later launches keep to the 1 node of this one, a, on which pods may lie otherwise (--shared)\n"
+    assert err.getvalue() == told
 
 
 @pytest.mark.parametrize(
-    ("on", "nodes"), [("kubernetes", ()), ("kubernetes", ("a", "")), ("slurm", ("a", "b"))]
+    ("on", "nodes", "told"),
+    [("kubernetes", (), True), ("kubernetes", ("a", ""), True), ("slurm", ("a", "b"), False)],
 )
 def test_nodes_that_are_not_known_or_cannot_be_chosen(
-    tmp_path: Path, on: str, nodes: tuple[str, ...]
+    tmp_path: Path, on: str, nodes: tuple[str, ...], told: bool
 ) -> None:
     err, launch = io.StringIO(), replace(LAUNCH, on=on)
     assert on_nodes_of(run_on(tmp_path, *nodes), launch, err) == launch
-    assert err.getvalue() == ""
+    assert err.getvalue().startswith("later launches may get other nodes" if told else "")
+    assert bool(err.getvalue()) is told
