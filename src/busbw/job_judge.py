@@ -51,11 +51,11 @@ def judge(following: Following) -> tuple[ExitCode, Event | None]:
         return failed.exit_code, error_event(failed)
     code, error = session.judge(story, state.host)  # this host, where the front is, has no rank to blame
     own = any(not item.get("peer_lost") for item in story.errors)
-    knows_more = state.rank is not None or bool(state.host) or state.out_of_time
+    knows_more = state.knows_cause or bool(state.host)
     # The engine ended the ranks because of one that died, or of a limit: they were told no more than to end.
     told_to_end = code is ExitCode.INTERRUPTED and knows_more
     # It knows which rank died, or that all were ended; the others' last words only that one had gone first.
-    knows_why = code is ExitCode.RANK_FAILED and (state.rank is not None or state.out_of_time)
+    knows_why = code is ExitCode.RANK_FAILED and state.knows_cause
     if story.interrupted or own or (story.end is not None and not told_to_end and not knows_why):
         return code, error
     if following.is_command:
@@ -94,8 +94,7 @@ def _lost_peer(following: Following) -> RankFailed | None:
         not item.get("peer_lost") for item in story.errors
     )
     host = read_lost_peer(story.output)
-    knows_why = following.state.rank is not None or following.state.out_of_time
-    if host is None or is_known or story.interrupted or knows_why:
+    if host is None or is_known or story.interrupted or following.state.knows_cause:
         return None
     ranks = [rank for rank, place in story.hello.values() if place == host]
     who = f"rank {ranks[0]}" if len(ranks) == 1 else "a rank"

@@ -161,6 +161,11 @@ class JobState:
     out_of_time: bool = False
     cancelled: bool = False
 
+    @property
+    def knows_cause(self) -> bool:
+        """Whether it says which rank failed, or that time ran out: survivors only see each other go."""
+        return self.rank is not None or self.out_of_time
+
 
 @dataclass(frozen=True)
 class Output:
