@@ -9,6 +9,7 @@ from busbw.analysis.compare_arms import BUFFER_FLAGS, DEFINING_FLAGS, Arm, CaseK
 from busbw.analysis.pattern import EVENLY
 from busbw.analysis.rotation import Nearer, nearer, said_of_arms
 from busbw.planning.setups import on_or_off
+from busbw.settings.flag import flag_of
 
 # Variables of a setup that a note names.
 _MOST_TOLD: Final = 6
@@ -79,7 +80,7 @@ def _varied(baseline: Arm, arm: Arm) -> dict[str, tuple[object, object]]:
 def varied_words(baseline: Arm, arm: Arm) -> str:
     """Beside a verdict: what of the calls is not the same; empty where all is."""
     words = [
-        f"--{name.replace('_', '-')} {on_or_off(value)} against {on_or_off(before)}"
+        f"{flag_of(name)} {on_or_off(value)} against {on_or_off(before)}"
         for name, (value, before) in _varied(baseline, arm).items()
     ]
     return ", ".join(words)
@@ -87,7 +88,7 @@ def varied_words(baseline: Arm, arm: Arm) -> str:
 
 def _varied_beside(baseline: Arm, arm: Arm) -> str:
     """What else two setups of a series do not have alike: variables, and flags that are not of the calls."""
-    of_calls = {f"--{name.replace('_', '-')}" for name in arm.flags.keys() & baseline.flags.keys()}
+    of_calls = {flag_of(name) for name in arm.flags.keys() & baseline.flags.keys()}
     other = []
     for name in dict.fromkeys((*arm.setup, *baseline.setup)):
         absent = "not given" if name.startswith("-") else "as inherited"

@@ -26,6 +26,7 @@ from busbw.record.folder import environ_home, launch_folders
 from busbw.record.read import read_record
 from busbw.reports import compare as report
 from busbw.reports import compare_scaling
+from busbw.settings.flag import flag_of
 from busbw.settings.words import to_words
 from busbw.setup_series import is_series, read_each
 from busbw.units import parse_fraction
@@ -86,7 +87,7 @@ def _refuse_measuring(options: CompareSettings, settings: RunSettings, launch: L
     given = (
         *to_words(settings, ("format",)),
         *to_words(launch),
-        *(f"--{name.replace('_', '-')}" for name in own),
+        *(flag_of(name) for name in own),
     )
     if given:
         raise UsageError(

@@ -18,6 +18,7 @@ from busbw.launchers.hosts_list import read_places
 from busbw.planning.make import make_plan
 from busbw.planning.setups import Setup, blocks, flags_typed, one_at_a_time, resolve, variables
 from busbw.settings.compare import LAUNCH_SECONDS
+from busbw.settings.flag import flag_of
 from busbw.settings.setups import read_setups
 from busbw.units import parse_duration
 
@@ -155,7 +156,7 @@ def _starter(
     from busbw.probes.backends import choose_backend
 
     if left := [name for name in launch.given() if name not in ("env", "env_file", "library_path")]:
-        flag = "--" + left[0].replace("_", "-")
+        flag = flag_of(left[0])
         raise UsageError(f"{flag} needs an engine", hint="give --on hosts, slurm, kubernetes, pbs or batch")
     backend = choose_backend(settings.backend, settings.nccl or None)
     ranks = rank_count(settings.ranks, backend)

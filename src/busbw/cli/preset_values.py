@@ -16,6 +16,7 @@ from cyclopts import Token
 
 from busbw.cli.preset_place import lines_of, place_said
 from busbw.errors import UsageError
+from busbw.settings.flag import flag_of
 from busbw.settings.launch import OF_NEW_JOB
 from busbw.settings.preset import Preset, names_extending, read_preset
 
@@ -153,7 +154,7 @@ def _open_flags(by_name: dict[str, Argument], preset: Preset, engine: str) -> di
 def flags_of(preset: Preset, engine: str) -> dict[str, list[str]]:
     """The preset's sweep and place as flags with their words."""
     return {
-        "--" + name.replace("_", "-"): value if isinstance(value, list) else [str(value)]
+        flag_of(name): value if isinstance(value, list) else [str(value)]
         for name, value in {**preset.run_values(engine), **preset.launch_values(engine)}.items()
     }
 

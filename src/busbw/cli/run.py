@@ -20,6 +20,7 @@ from busbw.model.event import Emit
 from busbw.planning.make import check_words, make_plan
 from busbw.probes.backends import choose_backend
 from busbw.record.folder import NSYS_FOLDER
+from busbw.settings.flag import flag_of
 from busbw.worker.profile import TOOL, profile_words, profiler_environ
 from busbw.world.identity import identify
 from busbw.world.watched import Watched
@@ -124,7 +125,7 @@ def _refuse_without_engine(launch: LaunchSettings, environ: Mapping[str, str]) -
         told = {name for name, variable in _TOLD_BY_EXEC.items() if variable in environ}
         given = [name for name in given if name not in told]
     if given and not launch.preset:  # a preset says more than one host needs
-        flag = "--" + given[0].replace("_", "-")
+        flag = flag_of(given[0])
         raise UsageError(f"{flag} needs an engine", hint="give --on hosts, slurm, kubernetes, pbs or batch")
 
 

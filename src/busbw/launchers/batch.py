@@ -21,6 +21,7 @@ from busbw.launchers.command import PORT
 from busbw.launchers.engine import Handle, Item, Job, JobRequest, JobState, Output, Phase, Unanswered
 from busbw.launchers.patience import Patient
 from busbw.launchers.time_limit import seconds_of
+from busbw.settings.flag import flag_of
 
 if TYPE_CHECKING:
     from busbw.settings.launch import LaunchSettings
@@ -100,7 +101,7 @@ def check(launch: LaunchSettings) -> None:
     """See Engine."""
     for name in launch.given():
         if name in _FOREIGN:
-            flag = "--" + name.replace("_", "-")
+            flag = flag_of(name)
             raise UsageError(f"{flag} means nothing on AWS Batch", hint="leave it out")
     if launch.topology:
         raise UsageError(

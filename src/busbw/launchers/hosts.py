@@ -28,6 +28,7 @@ from busbw.launchers.hosts_request import setup_words
 from busbw.launchers.hosts_ssh import CONNECT_SECONDS, agent_command, is_this_machine, read_form, ssh_words
 from busbw.launchers.keeper_spec import CANCEL_FILE, OUTPUT_FILE, TROUBLE_FILE, KeeperSpec
 from busbw.launchers.topology_files import read_texts
+from busbw.settings.flag import flag_of
 from busbw.world.watched import watch_address
 
 if TYPE_CHECKING:
@@ -200,7 +201,7 @@ def check(launch: LaunchSettings) -> None:
     """See Engine."""
     for name in launch.given():
         if name not in _KNOWN:
-            flag = "--" + name.replace("_", "-")
+            flag = flag_of(name)
             raise UsageError(f"{flag} means nothing on hosts", hint=f"leave {flag} out")
     if launch.hosts or launch.hostfile is not None:
         read_places(launch)

@@ -21,10 +21,8 @@ def on_nodes_of(folder: Path, launch: LaunchSettings, err: TextIO) -> LaunchSett
     if not all(nodes) or not nodes:
         print("later launches may get other nodes: the record does not name this one's", file=err, flush=True)
         return launch
-    names, shares = (
-        ",".join(nodes),
-        "" if launch.exclusive else ", on which pods may lie otherwise (--shared)",
-    )
+    names = ",".join(nodes)
+    shares = "" if launch.exclusive else ", on which pods may lie otherwise (--shared)"
     count = f"{len(nodes)} node{'s' * (len(nodes) != 1)}"
     print(f"later launches keep to the {count} of this one, {names}{shares}", file=err, flush=True)
     return replace(launch, set=(*launch.set, "only=", f"only={names}"))

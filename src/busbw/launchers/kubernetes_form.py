@@ -13,6 +13,7 @@ from busbw.launchers.engine import Job, Work
 from busbw.launchers.kubernetes_words import WORDS, read_words
 from busbw.launchers.rank_counts import refuse_too_few
 from busbw.launchers.time_limit import seconds_of
+from busbw.settings.flag import flag_of
 from busbw.settings.launch import LaunchSettings
 
 Kind = Literal["mpijob", "job", "jobset"]
@@ -115,7 +116,7 @@ def read_form(job: Job) -> Form:
     launch = job.launch
     for name in launch.given():
         if name in _FOREIGN:
-            flag = "--" + name.replace("_", "-")
+            flag = flag_of(name)
             raise UsageError(f"{flag} does not concern Kubernetes", hint=_FOREIGN[name])
     values = _Values(launch.set)
     kind = _kind(job, values)

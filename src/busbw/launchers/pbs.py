@@ -31,6 +31,7 @@ from busbw.launchers.slurm_state import describe
 from busbw.launchers.slurm_words import split_words
 from busbw.launchers.time_limit import PBS, PBS_HINT, refuse_unlike
 from busbw.launchers.variables import launched
+from busbw.settings.flag import flag_of
 
 if TYPE_CHECKING:
     from busbw.settings.launch import LaunchSettings
@@ -112,7 +113,7 @@ def check(launch: LaunchSettings) -> None:
     """See Engine."""
     for name in launch.given():
         if name in _OTHER_ENGINES:
-            flag = "--" + name.replace("_", "-")
+            flag = flag_of(name)
             raise UsageError(f"{flag} means nothing on PBS", hint="leave it out")
     if launch.topology:
         raise UsageError(

@@ -40,6 +40,7 @@ from busbw.launchers.slurm_words import own_words, refuse_unbuffered, split_word
 from busbw.launchers.time_limit import SLURM, SLURM_HINT, refuse_unlike
 from busbw.launchers.topology import everything
 from busbw.launchers.topology_files import read_texts, topology_of
+from busbw.settings.flag import flag_of
 from busbw.settings.launch import OF_NEW_JOB
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def check(launch: LaunchSettings) -> None:
     """See Engine."""
     for name in launch.given():
         if name in _OTHER_ENGINES:
-            flag = "--" + name.replace("_", "-")
+            flag = flag_of(name)
             raise UsageError(
                 f"{flag} means nothing on Slurm", hint="leave it out; --sbatch-args and --srun-args do"
             )
@@ -133,7 +134,7 @@ def _place(launch: LaunchSettings) -> Mapping[str, str]:
 def _place_in_job(launch: LaunchSettings) -> Mapping[str, str]:
     for name in launch.given():
         if name in OF_NEW_JOB:
-            flag = "--shared" if name == "exclusive" else "--" + name.replace("_", "-")
+            flag = "--shared" if name == "exclusive" else flag_of(name)
             raise UsageError(f"{flag} is of a new job, and job {launch.job_id} is there", hint=_IN_JOB[name])
     reading = commands.look(launch.job_id)
     if job_state(reading).phase is not Phase.RUNNING:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from busbw.errors import UsageError
+from busbw.settings.flag import flag_of
 from busbw.settings.setups import SetupFile, SetupSpec
 
 MOST_EXTENDED: Final = 100
@@ -99,13 +100,9 @@ _VARIABLES: Final[tuple[_Named, ...]] = (
 )
 _FLAGS: Final[_Named] = (
     "flags",
-    lambda name, value: _flag(name) if value is True else f"{_flag(name)}={on_or_off(value)}",
-    lambda name: f"{_flag(name)} not given",
+    lambda name, value: flag_of(name) if value is True else f"{flag_of(name)}={on_or_off(value)}",
+    lambda name: f"{flag_of(name)} not given",
 )
-
-
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
 
 
 def _changes(default: Setup, setup: Setup) -> list[tuple[str, Setup]]:
@@ -175,7 +172,7 @@ def given(setup: Setup) -> dict[str, str]:
             name: f"{value}: before {setup.environ.get(name, 'the rest')}"
             for name, value in setup.prepend.items()
         },
-        **{_flag(name): on_or_off(value) for name, value in setup.flags.items()},
+        **{flag_of(name): on_or_off(value) for name, value in setup.flags.items()},
     }
 
 
@@ -187,9 +184,9 @@ def on_or_off(value: object) -> str:
 def flags_typed(setup: Setup) -> list[str]:
     """Its flags for a command line of ``busbw run``; one that is off has no word there."""
     return [
-        (_flag(name) if value else f"without {_flag(name)}")
+        (flag_of(name) if value else f"without {flag_of(name)}")
         if isinstance(value, bool)
-        else f"{_flag(name)} {shlex.quote(str(value))}"
+        else f"{flag_of(name)} {shlex.quote(str(value))}"
         for name, value in setup.flags.items()
     ]
 

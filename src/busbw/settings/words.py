@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 
 from cyclopts import Parameter
 
+from busbw.settings.flag import flag_of
+
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
@@ -35,7 +37,7 @@ def _flag(name: str, hint: Any) -> str:  # noqa: ANN401 (an annotation)
     for mark in getattr(hint, "__metadata__", ()):
         if isinstance(mark, Parameter) and mark.name:
             return next(iter(mark.name))
-    return "--" + name.replace("_", "-")
+    return flag_of(name)
 
 
 def _words(flag: str, value: object) -> list[str]:
