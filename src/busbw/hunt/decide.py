@@ -62,7 +62,7 @@ def _of_switches(history: Sequence[RoundResult], standing: Standing, leaves: Seq
     if found or standing.fenced or len(leaves) < LEAST_LEAVES:
         return None
     done = sum(tested.round.stage is Stage.SWITCHES for tested in history)
-    good = set(standing.good)
+    good = set(standing.good_by_all)
     rounds = leaf_pairs([[part for part in leaf if part in good] for leaf in leaves])[:MOST_ROUNDS]
     return Round(len(history), Stage.SWITCHES, rounds[done]) if done < len(rounds) else None
 
@@ -127,7 +127,8 @@ class _Pairing:
         leaves: Sequence[Leaf],
     ) -> None:
         self._generator, self._standing = generator, standing
-        self._good = [(set(group), sorted(set(group) & set(standing.good))) for group in groups]
+        self._groups = [set(group) for group in groups]
+        self._good = sorted(standing.good_by_all)
         self._met = Counter(pair(test.one, test.other) for tested in history for test in tested.tests)
         self._leaf_of = {part: number for number, leaf in enumerate(leaves) for part in leaf}
         self.pairs: list[tuple[int, int]] = []
@@ -150,8 +151,11 @@ class _Pairing:
         if len(candidate.parts) > 1:
             return [pair(*candidate.parts)]
         (part,) = candidate.parts
-        free = self._free(next(good for group, good in self._good if part in group))
-        if not free or part in self.busy:
+        group = next(group for group in self._groups if part in group)
+        passing = group.intersection(self._standing.good[candidate.metric]) - {part}
+        # Whoever passes by every metric tells most.
+        free = self._free(sorted(passing.intersection(self._good))) or self._free(sorted(passing))
+        if not free or part in self.busy or not self._leaves_control(group, candidate.metric):
             return []
         fresh = [each for each in free if not self._met[pair(part, each)]] or free
         if part in self._leaf_of:
@@ -160,11 +164,20 @@ class _Pairing:
             fresh = [each for each in fresh if times[self._leaf_of.get(each)] == least]
         return [pair(part, self._generator.choice(fresh))]
 
+    def _leaves_control(self, group: set[int], metric: str) -> bool:
+        """Whether two good parts are left to be the round's control, once one of this group has a suspect for
+        a partner: a round without says nothing. Who has to wait is tested in another round.
+        """
+        good = self._standing.good[metric]
+        left = [len(self._free([part for part in good if part in own])) - (own is group)
+                for own in self._groups]  # fmt: skip
+        return not self.pairs or any(count >= 2 for count in left)
+
     def over_path(self, candidate: Candidate) -> list[tuple[int, int]]:
         """A few parts of two switches with each other, those first that went over that path least."""
-        ends = [self._free([part for part in leaf if part in self._standing.good])
+        ends = [self._free([part for part in leaf if part in self._good])
                 for leaf in (candidate.parts, candidate.beyond)]  # fmt: skip
-        free = len(self._free(self._standing.good))
+        free = len(self._free(self._good))
         size = min(_OVER_PATH, *map(len, ends), max(1, free // 2 - LEAST_CONTROLS))
         path = {self._leaf_of[candidate.parts[0]], self._leaf_of[candidate.beyond[0]]}
         over = [each for each in self._met if {self._leaf_of.get(part) for part in each} == path]
@@ -176,7 +189,7 @@ class _Pairing:
 
     def leaving(self, leaf: Leaf) -> list[tuple[int, int]]:
         """All parts of a switch at once with good ones elsewhere, so that what leads there is loaded."""
-        free = self._free(self._standing.good)
+        free = self._free(self._good)
         # The others are control.
         size = max(0, min(len(leaf), len(free) - 2 * LEAST_CONTROLS)) or min(1, len(free))
         chosen = self._generator.sample(leaf, size), self._generator.sample(free, size)
@@ -196,10 +209,15 @@ class _Pairing:
         return found
 
     def rest(self) -> list[tuple[int, int]]:
-        """The good ones that are left, among themselves."""
+        """Who is left among themselves: those first that pass by every metric, and then those that pass by
+        some, whose tests are control for that.
+        """
+        some = set().union(*self._standing.good.values()) - set(self._good)
         found: list[tuple[int, int]] = []
-        for _, good in self._good:
-            free = self._free(good)
-            self._generator.shuffle(free)
-            found += itertools.starmap(pair, zip(free[::2], free[1::2], strict=False))
+        for group in self._groups:
+            free = [self._free(sorted(group & each)) for each in (set(self._good), some)]
+            for each in free:
+                self._generator.shuffle(each)
+            order = [*free[0], *free[1]]
+            found += itertools.starmap(pair, zip(order[::2], order[1::2], strict=False))
         return found

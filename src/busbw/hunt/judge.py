@@ -21,7 +21,7 @@ from busbw.hunt.classes import Classes, Leaf, classes
 from busbw.hunt.leaves import across, inside, of_round, suspected
 from busbw.hunt.near import Near, near
 from busbw.hunt.paths import LEAST_LEAVES, Path, between, slow_paths
-from busbw.hunt.screen import Screen, counts, lower_median, screen, tells, value
+from busbw.hunt.screen import Screen, counts, effect, lower_median, moved, screen, tells, value
 from busbw.model.hunt import RESENT, PairTest, RoundResult, Rules, Stage
 
 Groups = tuple[tuple[int, ...], ...]
@@ -69,20 +69,26 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Standing:
-    """Where a hunt stands. ``good`` are parts that passed and may be the partner of a suspect; ``void``
-    rounds were too restless to count. ``fenced`` are suspected switches, ``inside`` those of their parts that
-    passed with another of the same switch. ``near`` has, by metric, who is near whom; ``unlike`` are metrics
-    by which too few pairs are alike to say what is slow.
+    """Where a hunt stands. ``good`` are parts that passed, by metric: whoever is late may still be control of
+    bandwidth, and the partner of a suspect by it; ``void`` rounds were too restless to count. ``fenced`` are
+    suspected switches, ``inside`` those of their parts that passed with another of the same switch. ``near``
+    has, by metric, who is near whom; ``unlike`` are metrics by which too few pairs are alike to say what is
+    slow.
     """
 
     screens: tuple[Screen, ...]
     candidates: tuple[Candidate, ...]
-    good: tuple[int, ...]
+    good: Mapping[str, tuple[int, ...]]
     void: int
     fenced: tuple[Leaf, ...] = ()
     inside: frozenset[int] = frozenset()
     near: Mapping[str, Near] = field(default_factory=dict)
     unlike: tuple[str, ...] = ()
+
+    @property
+    def good_by_all(self) -> tuple[int, ...]:
+        """Parts that passed by every metric."""
+        return tuple(sorted(set.intersection(*map(set, self.good.values()))))
 
     @property
     def mates(self) -> tuple[tuple[int, int], ...]:
@@ -144,13 +150,19 @@ def stand(
 
 
 def _screened(rules: Rules, history: Sequence[RoundResult], leaves: Sequence[Leaf]) -> tuple[Screen, ...]:
-    """The screens of all metrics that two rounds or more say something of, and of the one that decides."""
+    """The screens of all metrics that two rounds or more say something of, and of the one that decides. By
+    that one a round counts even if it moved as a whole: fresh tests will tell.
+    """
     screens, _ = by_stage(history)
     found = []
     for metric in rules.metrics:
+        paths = _classes(metric, history, leaves)
         own = [each for each in screens if counts(metric, each)]
+        if metric != rules.metrics[0] and len(own) > 1:
+            left_out = moved(metric, effect(metric, rules.floors[metric]), own, paths)
+            own = [each for place, each in enumerate(own) if place not in left_out]
         if len(own) > 1 or metric == rules.metrics[0]:
-            found.append(screen(rules, metric, own, _classes(metric, history, leaves)))
+            found.append(screen(rules, metric, own, paths))
     return tuple(found)
 
 
@@ -205,10 +217,8 @@ class _Judge:
         self._confirms, self._leaves, self.fenced = confirms, leaves, fenced
         behind = {part for leaf in fenced for part in leaf}
         self.wanted = [(each, parts) for each in found for parts in _wanted(each, behind)]
-        accused = {part for _, parts in self.wanted for part in parts} | behind
-        self.good = tuple(sorted(part for part in found[0].of_part if part not in accused))
-        ends = {part for _, parts in self.wanted for part in parts[:1]} | behind
-        self.control = set(self.good) or set(found[0].of_part) - ends
+        self.control = {each.metric: self._passing(each) - behind for each in found}
+        self.good = {metric: tuple(sorted(control)) for metric, control in self.control.items()}
         met = [tested for tested in history if tested.round.stage is Stage.SWITCHES]
         self.paths = {
             each.metric: slow_paths(each, _over(each, met), behind)
@@ -216,7 +226,7 @@ class _Judge:
         } if len(leaves) >= LEAST_LEAVES else {each.metric: {} for each in found}  # fmt: skip
         self.centres = {
             each.metric: [
-                _centre(each, tested, self.control, self.paths[each.metric])
+                _centre(each, tested, self.control[each.metric], self.paths[each.metric])
                 if counts(each.metric, tested) else None
                 for tested in confirms
             ]
@@ -235,12 +245,20 @@ class _Judge:
         self._against = math.log((1 - rules.acquittal) * total / rules.accusation)
         self._for_it = math.log(rules.acquittal)
 
+    def _passing(self, found: Screen) -> set[int]:
+        """Parts that a metric says nothing against. Where these are too few to be somebody's partner and
+        control beside, those too that a slow path alone is held against: they passed with others.
+        """
+        accused = {part for each, parts in self.wanted for part in parts if each is found}
+        good = set(found.of_part) - accused
+        return good if len(good) > LEAST_CONTROLS else set(found.of_part) - {*found.suspects}
+
     def candidate(self, found: Screen, parts: tuple[int, ...]) -> Candidate:
         """A part by its tests with good partners (behind a fence, with those that passed there), or a pair by
         its own.
         """
         leaf = next((set(leaf) for leaf in self.fenced if parts[0] in leaf), None)
-        control = self.control if leaf is None else leaf & self.inside
+        control = self.control[found.metric] if leaf is None else leaf & self.inside
         tests = []
         for tested, centre in zip(self._confirms, self.centres[found.metric], strict=True):
             own = next((test for test in tested.tests if _is_of(test, parts, control)), None)
@@ -253,7 +271,7 @@ class _Judge:
         """A switch by the middle one of each round's tests that leave it."""
         tests = []
         for tested, centre in zip(self._confirms, self.centres[found.metric], strict=True):
-            own = across(tested.tests, leaf, self.control)
+            own = across(tested.tests, leaf, self.control[found.metric])
             if centre is not None and own:
                 residuals = {found.value(test) - centre: test for test in own}
                 middle = of_round(list(residuals))
@@ -267,7 +285,7 @@ class _Judge:
         one, other = (self._leaves[end] for end in path)
         tests = []
         for tested, centre in zip(self._confirms, self.centres[found.metric], strict=True):
-            own = between(tested.tests, one, other, self.control)
+            own = between(tested.tests, one, other, self.control[found.metric])
             if centre is not None and own:
                 residuals = {found.value(test) - centre: test for test in own}
                 middle = of_round(list(residuals))
@@ -371,7 +389,9 @@ def _centre(found: Screen, tested: RoundResult, control: set[int], slow: Collect
     own = [
         found.value(test)
         for test in tested.tests
-        if {test.one, test.other} <= control and found.classes.path(test.one, test.other) not in slow
+        if {test.one, test.other} <= control
+        and (test.one, test.other) not in found.slow_pairs
+        and found.classes.path(test.one, test.other) not in slow
     ]
     if not own:
         return None

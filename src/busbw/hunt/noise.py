@@ -42,15 +42,14 @@ class Noise:
     passing: npt.NDArray[np.bool_]
 
 
-def estimate(values: Floats, rounds: Ints, floor: float, *, from_lowest: bool = False) -> Noise:
+def estimate(values: Floats, rounds: Ints, floor: float) -> Noise:
     """The noise of ``values``, taken in ``rounds`` (numbers from 0). Tests less than ``floor`` from the
     centre pass in any case. At least two values.
 
     It starts at the shortest half of all values, which less than half of them cannot spoil, and takes in what
-    lies near, until that does not change any more (as iterated sigma clipping does). ``from_lowest``: at the
-    lowest third, where the half would have some of the slow ones.
+    lies near, until that does not change any more (as iterated sigma clipping does).
     """
-    base, sigma = _lowest_third(values) if from_lowest else _shortest_half(values)
+    base, sigma = _shortest_half(values)
     count = int(rounds.max()) + 1
     centres = np.full(count, base)
     passing = np.zeros(len(values), np.bool_)
@@ -69,6 +68,17 @@ def estimate(values: Floats, rounds: Ints, floor: float, *, from_lowest: bool = 
     return Noise(sigma, upper_bound(sigma, freedom), base, centres, passing)
 
 
+def noise_of(values: Floats, rounds: Ints, chosen: npt.NDArray[np.bool_]) -> Noise:
+    """The noise of those ``chosen``, two at least, where it is known which are healthy: all of them pass,
+    however far they lie from one another, and rounds have no centres of their own.
+    """
+    own = values[chosen]
+    base, sigma = float(np.median(own)), float(own.std(ddof=1))
+    return Noise(
+        sigma, upper_bound(sigma, len(own) - 1), base, np.full(int(rounds.max()) + 1, base), chosen.copy()
+    )
+
+
 def upper_bound(sigma: float, freedom: int) -> float:
     """Of a standard deviation that was estimated with so many degrees of freedom, the upper 80 % bound."""
     return sigma * math.sqrt(freedom / _least_chi2(freedom))
@@ -78,7 +88,7 @@ def surely_more(values: Floats, others: Floats) -> float:
     """How much more ``values`` are than ``others``; 0 where that is nothing or chance. The lowest third of
     both counts, which faults of fewer than two thirds of them do not move.
     """
-    more = _lowest_third(values)[0] - _lowest_third(others)[0]
+    more = _lowest_third(values) - _lowest_third(others)
     sigma = _shortest_half(max(values, others, key=len))[1]
     error = _ERROR_OF_LOWEST * sigma * math.sqrt(1 / len(values) + 1 / len(others))
     return more if more > _SURELY * error else 0.0
@@ -95,12 +105,9 @@ def _shortest_half(values: Floats) -> tuple[float, float]:
     return float(np.median(ordered[first : first + half])), float(widths[first]) / _SHORTEST_HALF
 
 
-def _lowest_third(values: Floats) -> tuple[float, float]:
-    """Centre and width of the lowest third of the values. The width is no standard deviation; that comes with
-    what is taken in.
-    """
-    lowest = np.sort(values)[: max(2, len(values) // 3)]
-    return float(np.median(lowest)), float(lowest[-1] - lowest[0])
+def _lowest_third(values: Floats) -> float:
+    """Centre of the lowest third of the values."""
+    return float(np.median(np.sort(values)[: max(2, len(values) // 3)]))
 
 
 def _least_chi2(freedom: int) -> float:

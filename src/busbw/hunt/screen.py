@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -11,8 +11,8 @@ from typing import Final
 import numpy as np
 
 from busbw.hunt.classes import UNKNOWN, Classes
-from busbw.hunt.noise import Floats, Noise, estimate
-from busbw.model.hunt import BANDWIDTH, LATENCY, RESENT, PairTest, RoundResult, Rules
+from busbw.hunt.noise import Floats, Noise, estimate, noise_of
+from busbw.model.hunt import BANDWIDTH, LATENCY, QUICKEST, RESENT, PairTest, RoundResult, Rules
 
 # The least effect that two tests of a part can show, in standard deviations of one test: half of it is the
 # cut, which a healthy part passes in both but for 1 in 7,000.
@@ -22,6 +22,9 @@ _MOST_FAST: Final = 0.2
 _LEAST_OTHERS: Final = 3  # who all find a part slow, where there is no majority of tests that pass
 _MOST_STRAYS: Final = 0.1  # of tests that resend without a part to explain it: it is usual then
 _MOST_STALLED: Final = 0.5  # more often than not, something waited for a core
+_MOST_MOVED: Final = 0.5  # of the rounds: where more are slow as a whole, that is what tests take
+# A pair that was quick once has a path that is: where it is late another time, messages waited elsewhere.
+_BY_MOST: Final = (LATENCY, QUICKEST)
 _LEAST_SIGMA: Final = 1e-9  # of scripted times, which are all alike
 
 
@@ -31,10 +34,11 @@ class Screen:
     times. ``floor`` is the least effect that is worth naming, ``smallest`` the least that these rounds can
     show of a part, ``striking`` what a single test shows. ``suspects`` are parts whose tests were slow, both
     of two or most of more; ``slow_pairs`` pairs that are strikingly slow although both parts passed with
-    others. ``agree`` says whether most tests agree at all. ``chance`` is how often a test is slow of parts
-    that are not: what disturbs single tests is no normal noise, and is counted. ``passed`` are the tests of
-    parts that are no suspects, with their residuals, but for those that did not pass. ``classes`` is what is
-    known of paths that are not alike: its share is in no residual.
+    others: once, or in latency both times or most of more. ``agree`` says whether most tests agree at all.
+    ``chance`` is how often a test is slow of parts that are not: what disturbs single tests is no normal
+    noise, and is counted. ``passed`` are the tests of parts that are no suspects, with their residuals, but
+    for those that did not pass. ``classes`` is what is known of paths that are not alike: its share is in no
+    residual.
     """
 
     metric: str
@@ -120,7 +124,8 @@ def screen(rules: Rules, metric: str, rounds: Sequence[RoundResult], paths: Clas
     """Judge rounds of random pairs, at least one with two tests; ``paths`` are their classes.
 
     Of four parts a slow one is in half of all tests, and there is no majority. What is known all the same is
-    that one part explains every slow test; nothing less does.
+    that one part explains every slow test; nothing less does. What the other tests take among themselves is
+    the noise then: they may share more with a part that is busy than parts share with an idle one.
     """
     placed = [(number, test) for number, tested in enumerate(rounds) for test in tested.tests]
     floor = effect(metric, rules.floors[metric])
@@ -131,16 +136,37 @@ def screen(rules: Rules, metric: str, rounds: Sequence[RoundResult], paths: Clas
     )
     if found.agree and found.sees_floor:
         return found
-    lowest = estimate(values, numbers, floor / 2, from_lowest=True)
-    other = _judged(metric, floor, placed, values, lowest)
-    return replace(other, agree=True, classes=paths) if _one_explains(other) else found
+    slowest = _slowest(placed, values)
+    rest = np.array([slowest not in (test.one, test.other) for _, test in placed])
+    if 2 * int(rest.sum()) < max(len(rest), 2 * _LEAST_OTHERS):
+        return found
+    other = _judged(metric, floor, placed, values, noise_of(values, numbers, rest), slow=slowest)
+    return replace(other, agree=True, classes=paths) if _explains(other, slowest) else found
 
 
-def _one_explains(found: Screen) -> bool:
-    """Whether one part is slow in all its tests, with three others or more, and every other test passes."""
-    if len(found.suspects) != 1:
-        return False
-    (part,) = found.suspects
+def _slowest(placed: Sequence[tuple[int, PairTest]], values: Floats) -> int:
+    """The part whose quickest test took longest."""
+    least: dict[int, float] = {}
+    for (_, test), found in zip(placed, values, strict=True):
+        for part in (test.one, test.other):
+            least[part] = min(float(found), least.get(part, math.inf))
+    return max(least, key=least.__getitem__)
+
+
+def moved(metric: str, floor: float, rounds: Sequence[RoundResult], paths: Classes) -> frozenset[int]:
+    """The rounds (their places) whose tests were slow one and all: something disturbed the round, since pairs
+    have no part in common. None where that is most of them, and so what tests take.
+    """
+    values = [np.array([value(t, metric) - paths.of(t.one, t.other) for t in each.tests]) for each in rounds]
+    numbers = np.repeat(np.arange(len(values)), [len(each) for each in values])
+    noise = estimate(np.concatenate(values), numbers, floor / 2)
+    beyond = noise.base + max(floor, _SEEN * noise.upper) / 2
+    found = frozenset(place for place, each in enumerate(values) if len(each) > 1 and min(each) > beyond)
+    return found if len(found) <= _MOST_MOVED * len(values) else frozenset()
+
+
+def _explains(found: Screen, part: int) -> bool:
+    """Whether the part is slow in all its tests, with three others or more, and every other test passes."""
     own = [pair for pair in found.residuals if part in pair]
     rest = {pair: residual for pair, residual in found.residuals.items() if part not in pair}
     return (
@@ -152,28 +178,37 @@ def _one_explains(found: Screen) -> bool:
 
 
 def _judged(
-    metric: str, floor: float, placed: Sequence[tuple[int, PairTest]], values: Floats, noise: Noise
+    metric: str,
+    floor: float,
+    placed: Sequence[tuple[int, PairTest]],
+    values: Floats,
+    noise: Noise,
+    slow: int | None = None,
 ) -> Screen:
-    """What ``values`` of the ``placed`` tests (number of the round, test) say, by their noise."""
+    """What ``values`` of the ``placed`` tests (number of the round, test) say, by their noise. ``slow``: the
+    part that is asked after, and no other.
+    """
     rounds = len(noise.centres)
     striking = max(floor, _SEEN * noise.upper)
     smallest = max(floor, _SEEN * noise.upper * math.sqrt(2 / max(2, rounds)))
     cut = _cut(metric, smallest)
-    residuals: dict[tuple[int, int], float] = {}
+    of_pair: dict[tuple[int, int], list[float]] = defaultdict(list)
     of_part: dict[int, list[float]] = defaultdict(list)
     passed: list[tuple[float, PairTest]] = []
     for (number, test), found, passes in zip(placed, values, noise.passing, strict=True):
         residual = float(found - noise.centres[number])
         passed += [(residual, test)] if passes else []
-        pair = (test.one, test.other)
-        residuals[pair] = max(residual, residuals.get(pair, -math.inf))
-        for part in pair:
+        of_pair[test.one, test.other].append(residual)
+        for part in (test.one, test.other):
             of_part[part].append(residual)
+    residuals = {pair: max(own) for pair, own in of_pair.items()}
     suspects = {part for part, own in of_part.items() if len(own) > 1 and lower_median(own) > cut}
+    suspects = suspects if slow is None else {slow}
     quick = [pair for pair, residual in residuals.items() if residual < -striking / 2]  # in all of its tests
-    tests = Counter((test.one, test.other) for _, test in placed)
     # Again and again faster than the rest: then the rest, and not a few of them, is what has lost.
-    is_measure = len(quick) < max(1, _MOST_FAST * len(residuals)) and all(tests[pair] < 2 for pair in quick)
+    is_measure = len(quick) < max(1, _MOST_FAST * len(residuals)) and all(
+        len(of_pair[pair]) < 2 for pair in quick
+    )
     others = [own for pair, own in residuals.items() if suspects.isdisjoint(pair)]
     strays = sum(residual > striking / 2 for residual in others)
     return Screen(
@@ -187,8 +222,10 @@ def _judged(
         tuple(sorted(suspects)),
         tuple(
             pair
-            for pair, residual in residuals.items()
-            if residual > striking and suspects.isdisjoint(pair) and _pass_elsewhere(pair, of_part, striking)
+            for pair, own in of_pair.items()
+            if (lower_median if metric in _BY_MOST else max)(own) > striking
+            and suspects.isdisjoint(pair)
+            and _pass_elsewhere(pair, of_part, striking)
         ),
         agree=2 * int(noise.passing.sum()) > len(values) and is_measure,
         chance=(strays + 1) / (len(others) + 2),  # the rule of succession

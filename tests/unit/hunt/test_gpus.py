@@ -1,0 +1,158 @@
+"""The rules among the GPUs of one host: few parts, and small messages that wait for the host as often as not.
+
+Recorded are 15 hunts of 4 x H100 (NCCL 2.28.9, 26 November 2026), in 8 of which a program copied in one GPU's
+memory. They were run by earlier rules, which decided 8 of them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from busbw.hunt.decide import next_round
+from busbw.hunt.fabric import Fabric, hunt, simulate
+from busbw.hunt.judge import stand
+from busbw.hunt.verdict import Decision, Verdict, conclude
+from busbw.model.hunt import BANDWIDTH, LATENCY, QUICKEST, PairTest, Round, RoundResult, Rules, Stage
+
+RECORDED = Path(__file__).parents[3] / "benchmarks/isolate/results/2026-11-26-4-gpus-rounds.jsonl"
+HUNTS: list[dict[str, Any]] = [json.loads(line) for line in RECORDED.read_text().splitlines()]
+RULES = Rules(metrics=(BANDWIDTH, LATENCY, QUICKEST))
+FOUR = ((0, 1, 2, 3),)
+
+
+def screening(recorded: dict[str, Any]) -> tuple[RoundResult, ...]:
+    """The random pairs of a recorded hunt: which pairs came after them, the rules of that day chose."""
+    rounds = [each for each in recorded["rounds"] if each["stage"] == Stage.SCREEN]
+    return tuple(
+        RoundResult(
+            Round(each["number"], Stage.SCREEN, tuple((one, other) for one, other, _ in each["tests"])),
+            tuple(PairTest(one, other, times_ns) for one, other, times_ns in each["tests"]),
+        )
+        for each in rounds
+    )
+
+
+@pytest.mark.parametrize("recorded", [each for each in HUNTS if each["slowed"] is None])
+def test_recorded_healthy_gpus_are_healthy(recorded: dict[str, Any]) -> None:
+    rounds = screening(recorded)
+    assert next_round(RULES, FOUR, rounds) is None
+    assert conclude(RULES, FOUR, rounds).decision is Decision.HEALTHY
+
+
+@pytest.mark.parametrize("recorded", [each for each in HUNTS if each["slowed"] is not None])
+def test_a_recorded_slowed_gpu_is_the_one_to_be_tested_afresh(recorded: dict[str, Any]) -> None:
+    rounds, slowed = screening(recorded), recorded["slowed"]
+    standing = stand(RULES, FOUR, rounds)
+    assert [each.parts for each in standing.open if each.metric == BANDWIDTH] == [(slowed,)]
+    turn = next_round(RULES, FOUR, rounds)
+    assert turn is not None
+    assert turn.stage is Stage.CONFIRM
+    (own,) = [pair for pair in turn.pairs if slowed in pair]
+    assert [set(range(4)) - set(own)] == [set(pair) for pair in turn.pairs if pair != own]  # its control
+
+
+HEALTHY_US = [
+    [(each[2][LATENCY][0][0], each[2][QUICKEST][0][0]) for each in turn["tests"]]
+    for recorded in HUNTS
+    if recorded["slowed"] is None
+    for turn in recorded["rounds"]
+]
+
+
+def gpus(slow: int | None, generator: random.Random) -> Callable[[Round], RoundResult]:
+    """GPUs whose messages take what recorded ones took, one of which has lost half of its bandwidth: the
+    small messages of its pairs are late on average, and the quickest are quicker (its clock is up).
+    """
+
+    def times_of(pair: tuple[int, int], small: tuple[float, float]) -> PairTest:
+        late, quick = (each * generator.lognormvariate(0, 0.03) for each in small)
+        there, back = (2.6e5 * generator.lognormvariate(0, 0.005) for _ in range(2))
+        if slow in pair:
+            there, back = (each / 0.45 * generator.lognormvariate(0, 0.05) for each in (there, back))
+            late, quick = generator.uniform(14500, 16000), generator.uniform(6400, 7100)
+        elif slow is not None:
+            back /= 1 - generator.choice((0.01, 0.03, 0.05, 0.08))
+        times = {BANDWIDTH: ((there,), (back,)), LATENCY: ((late,), (late,)), QUICKEST: ((quick,), (quick,))}
+        return PairTest(*pair, times)
+
+    def run(turn: Round) -> RoundResult:
+        small = itertools.cycle(generator.choice(HEALTHY_US))
+        return RoundResult(turn, tuple(map(times_of, turn.pairs, small)))
+
+    return run
+
+
+def hunted(count: int, seed: int, *, is_slow: bool) -> tuple[int | None, Verdict]:
+    generator = random.Random(f"{count} {seed}")
+    slow = generator.randrange(count) if is_slow else None
+    everyone, rules = (tuple(range(count)),), Rules(metrics=RULES.metrics, seed=seed)
+    return slow, conclude(rules, everyone, hunt(rules, everyone, gpus(slow, generator)))
+
+
+@pytest.mark.parametrize("count", [4, 5, 6, 8])
+def test_healthy_gpus_are_found_healthy(count: int) -> None:
+    verdicts = [hunted(count, seed, is_slow=False)[1] for seed in range(40)]
+    assert not [each for each in verdicts if each.suspects]
+    assert sum(each.decision is Decision.HEALTHY for each in verdicts) >= 36
+
+
+@pytest.mark.parametrize("count", [4, 5, 6, 8])
+def test_a_gpu_at_half_its_bandwidth_is_named(count: int) -> None:
+    hits = 0
+    for seed in range(20):
+        slow, verdict = hunted(count, seed, is_slow=True)
+        found = [each.parts for each in verdict.suspects]
+        assert found in ([], [(slow,)])
+        hits += bool(found)
+    assert hits >= 19
+
+
+def made(late: dict[int, float], count: int, rounds: int = 4) -> tuple[RoundResult, ...]:
+    """Rounds of pairs that take alike, but that all of a round take ``late`` times as long."""
+    history: tuple[RoundResult, ...] = ()
+    generator = random.Random(0)
+    for number in range(rounds):
+        turn = next_round(Rules(metrics=RULES.metrics, least_values=99), (tuple(range(count)),), history)
+        assert turn is not None
+        factor = late.get(number, 1.0)
+        tests = []
+        for one, other in turn.pairs:
+            wide, small = (each * generator.lognormvariate(0, 0.01) for each in (1e6, 1e4))
+            times = {BANDWIDTH: ((wide,), (wide,)), LATENCY: ((small * factor,),), QUICKEST: ((small,),)}
+            tests.append(PairTest(one, other, times))
+        history = (*history, RoundResult(turn, tuple(tests)))
+    return history
+
+
+@pytest.mark.parametrize("count", [4, 8, 64])
+def test_a_round_that_was_late_as_a_whole_suspects_nobody(count: int) -> None:
+    history = made({1: 5.0}, count)
+    assert not stand(RULES, (tuple(range(count)),), history).candidates
+    assert conclude(RULES, (tuple(range(count)),), history).decision is Decision.HEALTHY
+
+
+def test_of_two_rounds_one_of_which_was_late_latency_is_not_covered() -> None:
+    verdict = conclude(RULES, (tuple(range(64)),), made({1: 5.0}, 64, rounds=2))
+    assert verdict.unobserved == (LATENCY,)
+    assert not verdict.open
+
+
+def test_suspects_wait_where_no_control_would_be_left() -> None:
+    """Two slow paths of four parts, of eight: with a partner each, nobody were left to compare them with. (The
+    seed is the first whose random pairs have both.)
+    """
+    ends, rules = {0, 1, 2, 3}, Rules(metrics=(BANDWIDTH,), seed=7)
+    rounds = simulate(Fabric(8, slow_pairs={(0, 1): 0.2, (2, 3): 0.2}, noise=0.002), rules, 7)
+    confirming = [each.round.pairs for each in rounds if each.round.stage is Stage.CONFIRM]
+    for pairs in confirming[:2]:
+        assert any(len(ends.intersection(each)) == 1 for each in pairs)
+        assert any(ends.isdisjoint(each) for each in pairs)
+    verdict = conclude(rules, (tuple(range(8)),), rounds)
+    assert {each.parts for each in verdict.suspects} == {(0, 1), (2, 3)}
