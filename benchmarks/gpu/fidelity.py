@@ -11,6 +11,7 @@ nccl-tests against itself.
     ... --variant spread    # alltoallv, most to distant ranks; --variant matrix: uneven between all ranks
     ... --variant split --ranks 4 --ranks-a-host 2    # two groups at once; see below
     ... --last 8G --factor 4 --seconds 240    # larger, fewer sizes; another round only where it fits
+    ... --first 32M                           # the large sizes alone
 
 With ``--ranks-a-host`` every so many ranks have a host's name of their own (``unshare --uts``; root), the
 first of each on the first GPU: more ranks than GPUs, joined by sockets beyond a host, for what two GPUs
@@ -97,6 +98,7 @@ def main() -> None:
     parser.add_argument("--ops", help="default: all that the variant is of")
     parser.add_argument("--variant", choices=tuple(VARIANTS), default="plain")
     parser.add_argument("--mpirun", default="mpirun")
+    parser.add_argument("--first", default="8", help="first size: the small sizes are left out beyond theirs")
     parser.add_argument("--last", default="2G", help="last size; three such buffers must fit")
     parser.add_argument("--factor", default="2", help="between sizes")
     parser.add_argument(
@@ -148,7 +150,7 @@ def one_round(found: Arms, options: argparse.Namespace, nccl_path: str, *, joine
             {f"{size} {placement}": us for (size, placement), us in times.items()}
         )
 
-    for first, last, calls, warmup in ranges(variant, options.last, options.calls):
+    for first, last, calls, warmup in ranges(variant, options.first, options.last, options.calls):
         sizes = ["-b", first, "-e", last, "-f", options.factor]
         how = ["-n", str(calls), "-w", str(warmup), "-c", "0", *variant.flags]
         ours = [sys.executable, "-m", "busbw", "run", ",".join(ops), "--format", "csv", "--backend", "nccl"]
@@ -189,14 +191,16 @@ def matrix(folder: Path, ranks: int) -> str:
     return str(path)
 
 
-def ranges(variant: Variant, last: str, calls: int | None) -> list[tuple[str, str, int, int]]:
-    """Those of the variant that begin by the last size, none beyond it; with ``calls`` all as one."""
+def ranges(variant: Variant, first: str, last: str, calls: int | None) -> list[tuple[str, str, int, int]]:
+    """Those of the variant that have sizes from the first to the last, without their others; with ``calls``
+    all as one.
+    """
     if calls:
-        return [(variant.ranges[0][0], variant.ranges[-1][1] or last, calls, 5)]
+        return [(max(variant.ranges[0][0], first, key=parse_size), variant.ranges[-1][1] or last, calls, 5)]
     return [
-        (first, min(end or last, last, key=parse_size), calls, warmup)
-        for first, end, calls, warmup in variant.ranges
-        if parse_size(first) <= parse_size(last)
+        (max(begin, first, key=parse_size), min(end or last, last, key=parse_size), calls, warmup)
+        for begin, end, calls, warmup in variant.ranges
+        if parse_size(begin) <= parse_size(last) and parse_size(first) <= parse_size(end or last)
     ]
 
 

@@ -50,7 +50,11 @@ def hunt(hosts: Hosts, home: Path, size: str) -> dict[str, Any]:
         timeout=300,
         check=False,
     )
-    took_s = time.monotonic() - start_s
+    return concluded(done, time.monotonic() - start_s)
+
+
+def concluded(done: subprocess.CompletedProcess[str], took_s: float) -> dict[str, Any]:
+    """What a hunt that printed JSON found; of one that failed, its last words."""
     if done.returncode not in (0, 1, 3):
         return {"code": done.returncode, "error": done.stderr[-500:], "seconds": took_s}
     (field,) = json.loads(done.stdout)["hunt"]["fields"]
