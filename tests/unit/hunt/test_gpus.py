@@ -145,8 +145,8 @@ def test_of_two_rounds_one_of_which_was_late_latency_is_not_covered() -> None:
 
 
 def test_suspects_wait_where_no_control_would_be_left() -> None:
-    """Two slow paths of four parts, of eight: with a partner each, nobody were left to compare them with. (The
-    seed is the first whose random pairs have both.)
+    """Two slow paths of four parts, of eight: with a partner each, nobody were left to compare them with.
+    (The seed is the first whose random pairs have both.)
     """
     ends, rules = {0, 1, 2, 3}, Rules(metrics=(BANDWIDTH,), seed=7)
     rounds = simulate(Fabric(8, slow_pairs={(0, 1): 0.2, (2, 3): 0.2}, noise=0.002), rules, 7)
