@@ -98,20 +98,20 @@ def hunted(count: int, seed: int, *, is_slow: bool) -> tuple[int | None, Verdict
 
 @pytest.mark.parametrize("count", [4, 5, 6, 8])
 def test_healthy_gpus_are_found_healthy(count: int) -> None:
-    verdicts = [hunted(count, seed, is_slow=False)[1] for seed in range(40)]
+    verdicts = [hunted(count, seed, is_slow=False)[1] for seed in range(24)]
     assert not [each for each in verdicts if each.suspects]
-    assert sum(each.decision is Decision.HEALTHY for each in verdicts) >= 36
+    assert sum(each.decision is Decision.HEALTHY for each in verdicts) >= 22
 
 
 @pytest.mark.parametrize("count", [4, 5, 6, 8])
 def test_a_gpu_at_half_its_bandwidth_is_named(count: int) -> None:
     hits = 0
-    for seed in range(20):
+    for seed in range(12):
         slow, verdict = hunted(count, seed, is_slow=True)
         found = [each.parts for each in verdict.suspects]
         assert found in ([], [(slow,)])
         hits += bool(found)
-    assert hits >= 19
+    assert hits >= 11
 
 
 def made(late: dict[int, float], count: int, rounds: int = 4) -> tuple[RoundResult, ...]:
