@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from busbw.job_session import Following
-    from busbw.launchers.engine import Handle
+    from busbw.launchers.engine import Handle, JobState
     from busbw.launchers.interrupt import Interrupt
 
 # How long a cancelled job may take over its last words, and one that has gone wrong over its end.
@@ -138,16 +138,21 @@ def _has_read(following: Following, now_s: float) -> bool:
 
 def _hopeless(following: Following, now_s: float) -> BusbwError | None:
     """The error of a job that will not start, or has not started in time."""
-    state = following.state
+    waited_s = now_s - following.since_s
+    return not_starting(following.handle.id, following.state, waited_s, following.wait_seconds)
+
+
+def not_starting(
+    job_id: str, state: JobState, waited_s: float, patience_s: float | None
+) -> BusbwError | None:
+    """As _hopeless, of any job; a ``patience_s`` of None is for ever."""
     if state.phase is not Phase.PENDING:
         return None
     if state.hopeless:
-        return SiteError(f"job {following.handle.id} cannot start: {state.why}", hint=state.hint)
-    waited_s = now_s - following.since_s
-    if following.wait_seconds is None or waited_s < following.wait_seconds:
+        return SiteError(f"job {job_id} cannot start: {state.why}", hint=state.hint)
+    if patience_s is None or waited_s < patience_s:
         return None
     return SiteError(
-        f"job {following.handle.id} has not started within {following.wait_seconds:g} s"
-        + (f": {state.why}" if state.why else ""),
+        f"job {job_id} has not started within {patience_s:g} s" + (f": {state.why}" if state.why else ""),
         hint=state.hint or "give --wait more time, or ask for less",
     )

@@ -54,7 +54,7 @@ def submit(
         raise _no_room(folder, "so nothing was submitted", error) from error
     size = {"ranks": request.ranks, "nodes": request.nodes, "submitted": now_utc()}
     try:
-        handle = _hand_over(load(request.engine), request, folder)
+        handle = hand_over(load(request.engine), request, folder)
     except Unanswered as error:
         unnumbered = error.handle.to_fields()
         unnumbered["details"][_UNANSWERED] = "yes"
@@ -72,7 +72,7 @@ def submit(
     return handle
 
 
-def _hand_over(engine: Engine, request: JobRequest, folder: Path) -> Handle:
+def hand_over(engine: Engine, request: JobRequest, folder: Path) -> Handle:
     """Submit. Where no answer comes, the job is looked for, so that none runs that nobody knows. Raises
     Unanswered where the engine does not tell that either.
     """

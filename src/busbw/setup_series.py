@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Final, TextIO
 from busbw import job_session, job_submit, session
 from busbw.analysis.alike import differences
 from busbw.analysis.compare_setups import LaunchOutcome
-from busbw.errors import BusbwError, ExitCode, UsageError
+from busbw.errors import AllocationOver, BusbwError, ExitCode, SiteError, UsageError
+from busbw.job_allocation import refuse_over
 from busbw.launchers.base import LaunchRequest
 from busbw.launchers.deaths import read_death, words_of_ranks
 from busbw.launchers.engine import Job, Work, load
@@ -44,6 +45,7 @@ SERIES_SCHEMA: Final = 1
 _CHANGED: Final = "name a series that is whole: this file was changed or cut"
 # A setup that failed so often in a row on so many nodes is not tried again: its failure is the result.
 MOST_FAILURES: Final = 2
+INTERRUPTED: Final = "interrupted"  # by the user
 # Its file is written after every launch: one that has fewer than planned and no word of an interrupt.
 _NO_END: Final = "no end: its front process was killed, or still measures"
 # Front process's own words, and what a launch of a setup decides.
@@ -135,7 +137,7 @@ def engine_starter(
     """Launches on an engine, each a job there; on the same nodes where the engine is told them (--job-id,
     --hosts), or can be told those of the first launch that measured. Raises UsageError where the engine
     cannot start one that is ``planned`` (setup, nodes): a series must not end in the middle for what is known
-    before.
+    before. A launch that failed raises AllocationOver where its allocation has ended.
     """
     engine = load(str(launch.on))
     facts = engine.inquire(launch)
@@ -159,11 +161,17 @@ def engine_starter(
 
     def start(setup: Setup, nodes: int, folder: Path, hear: Callable[[Event], None]) -> ExitCode:
         job, own = job_of(setup, nodes, folder)
-        handle = job_submit.submit(job, engine.request(job, facts), argv, own)
-        following = job_session.start_following(
-            handle, folder, hear, err, wait=launch.wait, limit_seconds=limit_seconds
-        )
-        code = job_session.follow(following)
+        try:
+            handle = job_submit.submit(job, engine.request(job, facts), argv, own)
+            following = job_session.start_following(
+                handle, folder, hear, err, wait=launch.wait, limit_seconds=limit_seconds
+            )
+            code = job_session.follow(following)
+        except SiteError:
+            refuse_over(launch.job_id)
+            raise
+        if code not in (ExitCode.OK, ExitCode.BAD_VERDICT):
+            refuse_over(launch.job_id)
         if nodes not in kept and code is ExitCode.OK:
             kept[nodes] = on_nodes_of(folder, launch, err)
         return code
@@ -196,7 +204,8 @@ def measure(
     err: TextIO,
 ) -> Series:
     """``count`` blocks on each number of nodes (0: this host), every setup once in each. What fails is noted
-    and does not end the series; an interrupt does. Raises UsageError where no folder can be made.
+    and does not end the series; an interrupt does, or the end of its allocation. Raises UsageError where no
+    folder can be made.
     """
     order = blocks([setup.name for setup in setups], count, seed)
     folder = folders.create(folders.environ_home().absolute(), folders.new_run_id("setups"))
@@ -204,6 +213,7 @@ def measure(
     _write(series)
     by_name = {setup.name: setup for setup in setups}
     shown: set[str] = set()
+    stopped = INTERRUPTED
     launches = product(series.nodes, ((block, name) for block, names in enumerate(order) for name in names))
     try:
         for many, (block, name) in launches:
@@ -216,7 +226,10 @@ def measure(
             return series
     except KeyboardInterrupt:  # between two launches
         pass
-    series = replace(series, stopped="interrupted")
+    except AllocationOver as over:
+        stopped = over.message
+        print(f"error: {over.message}\nhint: {over.hint}", file=err, flush=True)
+    series = replace(series, stopped=stopped)
     _write(series)
     return series
 
@@ -245,7 +258,7 @@ def _launch(
     try:
         code = start(setup, nodes, folder, hear)
         error = str(errors[0]["message"]) if errors else ""
-    except UsageError:
+    except (UsageError, AllocationOver):
         raise
     except BusbwError as failure:
         code, error = failure.exit_code, failure.message

@@ -198,7 +198,7 @@ def test_an_interrupt_between_two_launches_does_too(
     assert (again, len(records)) == (series, 2)
     spec = tmp_path / "setups.yaml"
     spec.write_text("setups: {plain: {}, tuned: {env: {A: x}}}")
-    monkeypatch.setattr("busbw.cli.compare_setups._starter", lambda *_: start)
+    monkeypatch.setattr("busbw.cli.compare_setups._starter", lambda *_, **__: start)
     monkeypatch.setattr("sys.stderr", told := Writer(3))
     assert main(["compare", str(spec), "--ops", "all_reduce"]) == ExitCode.INTERRUPTED
     (folder,) = (path.parent for path in tmp_path.glob("*/setups.json") if path.parent != series.folder)
@@ -397,6 +397,15 @@ def test_a_series_in_a_pbs_job_is_on_the_jobs_hosts(
     assert "# 4 launches in 2 blocks" in told.out
 
 
+def test_jobs_of_their_own_are_told_before_the_first(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spec = home / "s.yaml"
+    spec.write_text("setups: {plain: {}, other: {env: {A: b}}}")
+    words = ("--ops", "all_reduce", "--on", "pbs", "-N", "2", "--dry-run")
+    assert main(["compare", str(spec), *words]) == 0
+    told = capsys.readouterr().err
+    assert "note: each launch is a job of its own on pbs, on nodes that may differ" in told
+
+
 def test_a_setup_that_no_launch_could_be_is_named_before_the_first(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -412,7 +421,7 @@ def test_a_setup_that_no_launch_could_be_is_named_before_the_first(
         ("", LaunchSettings(), 600),
         ("", LaunchSettings(on="hosts"), 600),
         ("", LaunchSettings(on="slurm", job_id="7"), 600),
-        ("", LaunchSettings(on="slurm"), None),
+        ("", LaunchSettings(on="pbs"), None),
         ("20s", LaunchSettings(on="slurm"), 20),
     ],
 )

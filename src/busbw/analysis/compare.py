@@ -34,6 +34,7 @@ from busbw.analysis.compare_notes import (
     other_patterns,
     varied_words,
 )
+from busbw.analysis.compare_places import of_all
 from busbw.analysis.observed import Observed
 from busbw.analysis.rotation import Nearer
 from busbw.errors import UsageError
@@ -179,6 +180,7 @@ def _unjudged(arms: Sequence[Arm], rule: Rule) -> Comparison:
             for text in (*differences(baseline, arm), *other_patterns(baseline, arm))
         ),
         (
+            *of_all(arms),
             *failures_of(baseline),
             *left_out(baseline),
             *(note for arm in candidates for note in notes_of(baseline, arm)),

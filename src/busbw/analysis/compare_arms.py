@@ -95,7 +95,9 @@ class Arm:
     ``where`` is as ``analysis.pattern`` has it. ``mixed`` says which versions or devices its records have,
     where those are several.
     ``inapplicable`` are cases that were asked for and do not exist, as a placement that an operation lacks.
-    ``setup`` is what the setup of a series gives its launches, by variable and flag as it is typed.
+    ``setup`` is what the setup of a series gives its launches, by variable and flag as it is typed;
+    ``places`` has the nodes of each by its block, empty where they are not known, and ``own_jobs`` the engine
+    that chose them for each launch alone, as ``analysis.compare_places`` has both.
     """
 
     name: str
@@ -114,6 +116,8 @@ class Arm:
     where: str = ""
     mixed: tuple[str, ...] = ()
     setup: Mapping[str, str] = field(default_factory=dict)
+    places: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    own_jobs: str = ""
 
     def failed(self, key: CaseKey) -> str:
         """Why a case that was asked for is not among ``cases``; empty where that is not known, or it was not

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from typing import Final
 
 from busbw.analysis.compare_arms import BUFFER_FLAGS, DEFINING_FLAGS, Arm, CaseKey, without_flags
+from busbw.analysis.compare_places import of_arm
 from busbw.analysis.pattern import EVENLY
 from busbw.analysis.rotation import Nearer, nearer, said_of_arms
 from busbw.planning.setups import on_or_off
@@ -122,7 +123,7 @@ def notes_of(baseline: Arm, arm: Arm) -> list[str]:
     common = ours & theirs
     if any(cached(baseline, arm, key) is not Nearer.NEITHER for key in common):
         found.append(said_of_arms(arm.name, arm.rotated_bytes, baseline.name, baseline.rotated_bytes))
-    return [*found, *failures_of(arm), *left_out(arm)]
+    return [*found, *of_arm(baseline, arm), *failures_of(arm), *left_out(arm)]
 
 
 def failures_of(arm: Arm) -> list[str]:

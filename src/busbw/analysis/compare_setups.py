@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from busbw.analysis.compare import Comparison, Row, Verdict
 from busbw.analysis.compare_arms import Arm, CaseKey, Failure, make_arm
+from busbw.analysis.compare_places import nodes_of, own_jobs
 from busbw.analysis.observed import Observed, bandwidth_of, incomplete, wrong_in_some
 from busbw.model.record import RunRecord
 from busbw.model.result import Status
@@ -138,8 +139,15 @@ def _arm(
         for key, seen in arm.cases.items():
             parts[key].append((outcome.block, seen))
     cases = {key: _over_blocks(found, unheard) for key, found in sorted(parts.items())}
-    failures = {"a launch": Failure(failed)} if failed else {}
-    return replace(first, cases=cases, series=series, failures=failures, inapplicable=inapplicable)
+    return replace(
+        first,
+        cases=cases,
+        series=series,
+        failures={"a launch": Failure(failed)} if failed else {},
+        inapplicable=inapplicable,
+        places={outcome.block: nodes_of(record) for outcome, record in told},
+        own_jobs=next(filter(None, (own_jobs(record) for _, record in told)), ""),
+    )
 
 
 def _over_blocks(found: list[tuple[int, Observed]], unheard: int) -> Observed:

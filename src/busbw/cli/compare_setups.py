@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import sys
@@ -12,11 +13,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from busbw import setup_series
+from busbw.analysis.compare_places import before_launches
 from busbw.cli.compare_series import show_series
 from busbw.errors import ExitCode, UsageError
+from busbw.job_allocation import allocated
+from busbw.job_session import wait_seconds
+from busbw.launchers.engine import Job, JobRequest, Work, load
 from busbw.launchers.hosts_list import read_places
+from busbw.launchers.slurm_allocation import as_steps, is_wanted, job_around, request
 from busbw.planning.make import make_plan
 from busbw.planning.setups import Setup, blocks, flags_typed, one_at_a_time, resolve, variables
+from busbw.record import folder as folders
 from busbw.settings.compare import LAUNCH_SECONDS
 from busbw.settings.flag import flag_of
 from busbw.settings.setups import read_setups
@@ -49,23 +56,70 @@ def measure_setups(
         raise UsageError(f"--blocks {options.blocks} is too small", hint="give 1 or more; 6 for an interval")
     _check_verdict(setups, options)
     seed = secrets.randbits(32) if options.order_seed is None else options.order_seed
-    if launch.on is not None:
-        from busbw.cli.on import settled
-
-        launch = settled(launch)  # first of all: a PBS job's hosts say how many nodes there are
+    launch = _placed(launch)  # first of all: a PBS job's hosts say how many nodes there are
     nodes = _node_counts(launch)
     environ = _own_variables(launch)
     for setup in setups:
         _check_flags(setup, operations, settings)
     planned = [(setup, many) for setup in setups for many in nodes or (0,)]
-    start = _starter(operations, options, settings, launch, environ, argv, planned)
+    starter = partial(_starter, operations, options, settings, environ=environ, argv=argv, planned=planned)
+    start = starter(launch)
+    job = _allocation(settings, launch, nodes)
     if settings.dry_run:
-        _print_dry_run(setups, options.blocks, seed, nodes, environ, is_here=launch.on is None)
+        _print_dry_run(setups, options.blocks, seed, nodes, environ, job, is_here=launch.on is None)
         return ExitCode.OK
-    series = setup_series.measure(setups, options.blocks, seed, nodes, environ, start, sys.stderr)
+    with contextlib.ExitStack() as held:
+        if job is not None:
+            taken = held.enter_context(allocated(job, wait_seconds(launch.wait, load("slurm")), sys.stderr))
+            start = starter(as_steps(launch, taken))
+        series = setup_series.measure(setups, options.blocks, seed, nodes, environ, start, sys.stderr)
     print(f"series   {series.folder}", file=sys.stderr)
     code = show_series((series.folder,), options, settings.format)
-    return ExitCode.INTERRUPTED if series.stopped else code
+    if series.stopped:
+        return ExitCode.INTERRUPTED if series.stopped == setup_series.INTERRUPTED else ExitCode.ENVIRONMENT
+    return code
+
+
+def _placed(launch: LaunchSettings) -> LaunchSettings:
+    """The settings as the engine takes them, inside the Slurm job around; and what to know of the nodes that
+    launches will have. Raises UsageError.
+    """
+    if launch.on is None:
+        return launch
+    from busbw.cli.on import settled
+
+    if launch.detach:
+        raise UsageError(
+            "--detach means nothing here: launches follow one another",
+            hint="start busbw compare itself in the background, as with nohup",
+        )
+    launch = settled(launch)
+    if around := job_around(launch, os.environ):
+        print(f"note: launches are steps of job {around}, which this is in", file=sys.stderr)
+        return as_steps(launch, around)
+    if told := before_launches(str(launch.on)):
+        print(f"note: {told}", file=sys.stderr)
+    return launch
+
+
+def _allocation(settings: RunSettings, launch: LaunchSettings, nodes: Sequence[int]) -> JobRequest | None:
+    """The job that holds the nodes of all launches, where they would be jobs of their own on Slurm."""
+    if not is_wanted(launch):
+        return None
+    run_id = folders.new_run_id("setups")
+    job = Job(
+        run_id="compare" if settings.dry_run else run_id,
+        folder="",
+        work=Work(()),
+        launch=launch,
+        backend=settings.backend,
+        world=settings.world,
+        ranks=settings.ranks,
+    )
+    made = request(job, nodes, load("slurm").inquire(launch))
+    for note in made.notes:
+        print(f"note: {note}", file=sys.stderr)
+    return made
 
 
 def _check_verdict(setups: Sequence[Setup], options: CompareSettings) -> None:
@@ -143,6 +197,7 @@ def _starter(
     options: CompareSettings,
     settings: RunSettings,
     launch: LaunchSettings,
+    *,
     environ: dict[str, str],
     argv: tuple[str, ...],
     planned: Sequence[tuple[Setup, int]],
@@ -173,6 +228,7 @@ def _print_dry_run(
     seed: int,
     nodes: Sequence[int],
     environ: dict[str, str],
+    job: JobRequest | None,
     *,
     is_here: bool,
 ) -> None:
@@ -190,5 +246,7 @@ def _print_dry_run(
     names = [setup.name for setup in setups]
     launches = count * len(setups) * max(len(nodes), 1)
     print(f"# {launches} launches in {count} blocks, order seed {seed}")
+    if job is not None:
+        print("# all in one allocation, cancelled at the end:", *job.commands, sep="\n# ")
     for number, order in enumerate(blocks(names, count, seed), 1):
         print(f"# block {number}: {', '.join(order)}")

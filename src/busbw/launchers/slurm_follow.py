@@ -44,7 +44,7 @@ _END_SECONDS: Final = 5.0
 _CONTROLLER_SECONDS: Final = 120.0
 
 
-class _Look:
+class Look:
     """Asks for the state, not too often, and bears with a controller that is away for a while."""
 
     def __init__(self, ask: Callable[[], JobState]) -> None:
@@ -78,7 +78,7 @@ class Follower:
     def __init__(self, handle: Handle, folder: Path, ask: Callable[[], JobState]) -> None:
         self._handle, self._log = handle, folder / "log"
         self._names = tuple(self._log / f"slurm-{handle.id}.{suffix}" for suffix in ("out", "err"))
-        self._look = _Look(ask)
+        self._look = Look(ask)
         self._joiners = {False: Joiner(), True: Joiner()}
         self._nodes: tuple[str, ...] = ()  # as Slurm has them: the job script runs on the first
         self._ranked: tuple[str, ...] = ()  # as the ranks follow them

@@ -43,6 +43,7 @@ _PLUGINS: Final[Mapping[str, tuple[str, ...]]] = {
 _FAMILY_NAMES: Final = {"openmpi": "Open MPI", "mpich": "MPICH"}
 # Where only the batch host sees the output, it waits this long for somebody to read it before the job ends.
 LINGER_SECONDS: Final = 20
+_STREAMS: Final[Mapping[str, str]] = {"output": "out", "error": "err"}
 
 # What a site, a shell or sbatch --export=NONE sets for every srun: it would keep what this script exports
 # from the ranks, send their output elsewhere, or cut its lines.
@@ -269,6 +270,16 @@ def render(job: Job, facts: Mapping[str, str], rank_order: RankOrder | None = No
 
 def _directives(job: Job, size: Shape, facts: Mapping[str, str]) -> tuple[list[str], list[str]]:
     """#SBATCH lines, and sbatch's words: the same, and the user's own. Of two the last holds."""
+    output = {f"--{name}": f"/tmp/{job.name}-%j.{suffix}" for name, suffix in _STREAMS.items()}
+    options = asked(job, size, facts, output)
+    lines = [f"#SBATCH {option}" for option in options if _PLAIN.match(option)]
+    return lines, [*options, *own_words("--sbatch-args", job.launch.sbatch_args)]
+
+
+def asked(job: Job, size: Shape, facts: Mapping[str, str], output: Mapping[str, str]) -> list[str]:
+    """What sbatch is asked for, but for the user's own words; ``output`` is where what the job prints goes,
+    by option.
+    """
     launch = job.launch
     values = {
         "--job-name": job.name,
@@ -280,14 +291,11 @@ def _directives(job: Job, size: Shape, facts: Mapping[str, str]) -> tuple[list[s
         "--account": launch.account,
         "--time": launch.time_limit,
         "--segment": str(segment) if (segment := segment_of(launch, size.nodes)) else None,
-        "--output": f"/tmp/{job.name}-%j.out",
-        "--error": f"/tmp/{job.name}-%j.err",
+        **output,
     }
     options = [f"{name}={value}" for name, value in values.items() if value]
     options += ["--exclusive"] if launch.exclusive else []
-    options.append("--no-requeue")
-    lines = [f"#SBATCH {option}" for option in options if _PLAIN.match(option)]
-    return lines, [*options, *own_words("--sbatch-args", launch.sbatch_args)]
+    return [*options, "--no-requeue"]
 
 
 def _wants_gpus(job: Job, facts: Mapping[str, str]) -> bool:

@@ -23,9 +23,10 @@ _RUNNING: Final = frozenset(
 CANCELLED: Final = "it was cancelled"
 FORGOTTEN: Final = "Slurm does not know the job any more"
 NODE_FAILED: Final = "a node failed"
+OUT_OF_TIME: Final = "its time limit came"
 _ENDINGS: Final[Mapping[str, tuple[str, str]]] = {
     "CANCELLED": (CANCELLED, "ask who or what cancelled it: scancel, a limit or an administrator"),
-    "TIMEOUT": ("its time limit came", "give --time-limit more, or measure less"),
+    "TIMEOUT": (OUT_OF_TIME, "give --time-limit more, or measure less"),
     "DEADLINE": ("its deadline came", ""),
     "NODE_FAIL": (
         NODE_FAILED,
@@ -82,9 +83,10 @@ _REFUSALS: Final = (
 # Job names and commands stand on lines of their own, or behind other fields.
 _FIELD: Final = re.compile(
     r"^ +(JobState|NodeList|BatchHost|NumNodes|StdOut)=(\S*)(?:.*? (Reason)=(\S*))?"
-    r"|^ +Requeue=.* (ExitCode)=(\S*)|^JobId=.*? (JobName)=(.*)$",
+    r"|^ +(RunTime)=(\S*) (TimeLimit)=(\S*)|^ +Requeue=.* (ExitCode)=(\S*)|^JobId=.*? (JobName)=(.*)$",
     re.MULTILINE,
 )
+_DURATION: Final = re.compile(r"(?:(\d+)-)?(\d+):(\d+):(\d+)\Z")
 _TASK_DIED: Final = re.compile(
     r"^(?:\s*\d+: )?srun: error: (?P<host>\S+): tasks? (?P<tasks>[\d,\[\]-]+): (?P<how>.+?)\s*$", re.MULTILINE
 )
@@ -121,7 +123,9 @@ class Task:
 
 @dataclass(frozen=True)
 class Reading:
-    """One look at a job: ``state`` in Slurm's words, empty where Slurm has forgotten the job."""
+    """One look at a job: ``state`` in Slurm's words, empty where Slurm has forgotten the job. One that
+    ``is_late`` has come to its time limit: it runs on until Slurm looks again, and takes no step.
+    """
 
     state: str
     reason: str = ""
@@ -131,6 +135,7 @@ class Reading:
     node_count: int = 0
     name: str = ""
     output: str = ""
+    is_late: bool = False
 
     def is_called(self, name: str) -> bool:
         """Whether it is the job that we gave this name. --sbatch-args and a site may change a job's name; it
@@ -159,7 +164,19 @@ def read_job(text: str) -> Reading:
         node_count=int(found.get("NumNodes", "0").split("-")[0] or 0),
         name=found.get("JobName", ""),
         output=found.get("StdOut", ""),
+        is_late=_is_late(found.get("RunTime", ""), found.get("TimeLimit", "")),
     )
+
+
+def _is_late(ran: str, limit: str) -> bool:
+    """From durations such as 1-02:03:04; a limit may be a word."""
+    of_both = [_DURATION.match(text) for text in (ran, limit)]
+    seconds = [
+        sum(int(part or 0) * unit for part, unit in zip(found.groups(), (86400, 3600, 60, 1), strict=True))
+        for found in of_both
+        if found is not None
+    ]
+    return len(seconds) == 2 and seconds[0] >= seconds[1]
 
 
 def job_state(reading: Reading) -> JobState:

@@ -56,6 +56,22 @@ def test_a_running_job() -> None:
 
 
 @pytest.mark.parametrize(
+    ("ran", "limit", "is_late"),
+    [
+        ("00:00:59", "00:01:00", False),
+        ("00:01:00", "00:01:00", True),
+        ("1-00:00:01", "1-00:00:00", True),
+        ("23:59:59", "1-00:00:00", False),
+        ("00:00:00", "Partition_Limit", False),
+    ],
+)
+def test_a_job_that_runs_beyond_its_limit(ran: str, limit: str, is_late: bool) -> None:
+    """Slurm looks every 30 s, and gives such a job no step any more."""
+    told = text("RUNNING").replace("=00:00:03", f"={ran}").replace("=UNLIMITED", f"={limit}")
+    assert read_job(told).is_late is is_late
+
+
+@pytest.mark.parametrize(
     ("reason", "hopeless", "hint"),
     [
         ("Resources", False, ""),
