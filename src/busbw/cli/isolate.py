@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import time
-from contextlib import redirect_stdout
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TextIO
 
@@ -22,14 +22,14 @@ from busbw.units import format_duration
 from busbw.world.identity import identify
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from busbw.settings.hunt import HuntSettings
     from busbw.settings.launch import LaunchSettings
     from busbw.settings.run import RunSettings
 
 _TELL_SECONDS: Final = 2.0
-_DOCUMENTS: Final = ("json", "csv")  # formats of which a reader takes one
+DOCUMENTS: Final = ("json", "csv")  # formats of which a reader takes one
 _LEAST_RANKS: Final = 2  # that a hunt begins again with
 _HINT_OF_RANK: Final = "look for what ended or stopped it: the kernel's log, a debugger, an OOM killer"
 _HINT_OF_GPU: Final = "look at that GPU: nvidia-smi, Xid in the kernel's log; until then start with {setting}"
@@ -42,9 +42,16 @@ def hunt(
     where this process can say so (launchers.leave_out); so is a rank of this host, where this process starts
     them. A document is that of the last launch: its record has who was lost.
     """
-    hunted = replace(settings, hunt=own.to_word(kind))
-    if not _starts_ranks(launch) or settings.format not in _DOCUMENTS:
-        return _hunt(kind, hunted, launch, argv, lambda: sys.stdout)
+    rest = Rest(replace(settings, hunt=own.to_word(kind)), launch)
+    if not _starts_ranks(launch) or settings.format not in DOCUMENTS:
+        return hunt_on(kind, rest, argv, lambda: sys.stdout).code
+    with last_document(sys.stdout) as out:
+        return hunt_on(kind, rest, argv, out).code
+
+
+@contextmanager
+def last_document(target: TextIO) -> Iterator[Callable[[], TextIO]]:
+    """An ``out`` for every launch; the last one that was written to goes to ``target``."""
     documents: list[io.StringIO] = []
 
     def next_document() -> TextIO:
@@ -52,9 +59,9 @@ def hunt(
         return documents[-1]
 
     try:
-        return _hunt(kind, hunted, launch, argv, next_document)
+        yield next_document
     finally:
-        sys.stdout.write(next(filter(None, (each.getvalue() for each in reversed(documents))), ""))
+        target.write(next(filter(None, (each.getvalue() for each in reversed(documents))), ""))
 
 
 def _starts_ranks(launch: LaunchSettings) -> bool:
@@ -65,28 +72,33 @@ def _starts_ranks(launch: LaunchSettings) -> bool:
 
 
 @dataclass(frozen=True)
-class _Rest:
-    """How a hunt goes on: with what and where, and who was lost before it."""
+class Rest:
+    """How a hunt goes on: with what and where, and who was lost before it. ``must_meet``: a host counts as
+    lost only after the ranks have met, which they may be unable to by the NIC that they were given.
+    """
 
     settings: RunSettings
     launch: LaunchSettings
     lost: tuple[Finding, ...] = ()
+    must_meet: bool = False
 
-    def after(self, finding: Finding, launch: LaunchSettings, ranks: int | None = None) -> _Rest:
+    def after(self, finding: Finding, launch: LaunchSettings, ranks: int | None = None) -> Rest:
         """Without one more."""
         settings = self.settings if ranks is None else replace(self.settings, ranks=ranks)
-        return _Rest(settings, launch, (*self.lost, finding))
+        return Rest(settings, launch, (*self.lost, finding), self.must_meet)
 
 
-def _hunt(
-    kind: str,
-    settings: RunSettings,
-    launch: LaunchSettings,
-    argv: tuple[str, ...],
-    out: Callable[[], TextIO],
-) -> ExitCode:
+@dataclass(frozen=True)
+class Hunted:
+    """A hunt that is over: its exit code, what was left of it, and what its last launch said."""
+
+    code: ExitCode
+    rest: Rest
+    heard: tuple[Event, ...]
+
+
+def hunt_on(kind: str, now: Rest, argv: tuple[str, ...], out: Callable[[], TextIO]) -> Hunted:
     """Launch after launch; each writes to an ``out`` of its own."""
-    now = _Rest(settings, launch)
     while True:
         heard: list[Event] = []
         refused: SiteError | None = None
@@ -103,25 +115,26 @@ def _hunt(
         if rest is None:
             if refused is not None:
                 raise refused
-            return _of_what_is_left(code, now.lost)
+            return Hunted(_of_what_is_left(code, now.lost), now, tuple(heard))
         print(f"{rest.lost[-1].claim}; beginning again without it", file=sys.stderr, flush=True)
         now = rest
 
 
-def _without(now: _Rest, heard: list[Event], host: str, why: str) -> _Rest | None:
+def _without(now: Rest, heard: list[Event], host: str, why: str) -> Rest | None:
     """Go on without the host or rank that was lost, which is a finding; None where that cannot be."""
     if now.launch.on is None:
         return _without_rank(now, heard, host, why) if _starts_ranks(now.launch) else None
     node = node_of(heard, host)
     rest = without(now.launch, host, node)
-    if rest is None:
+    has_met = any(item["event"] == EventKind.HEADER for item in heard)
+    if rest is None or (now.must_meet and not has_met):
         return None
     claim = f"{host}: lost during the hunt: {why}"
     finding = Finding(Severity.ERROR, claim, hint=hint_of_lost(node), host=host, check=LOST, node=node)
     return now.after(finding, rest)
 
 
-def _without_rank(now: _Rest, heard: list[Event], host: str, why: str) -> _Rest | None:
+def _without_rank(now: Rest, heard: list[Event], host: str, why: str) -> Rest | None:
     """One rank of this host fewer; on GPUs that of the rank is left out. Where ranks had not met, what ended
     one may end any.
     """
