@@ -309,7 +309,7 @@ def test_a_hunt_by_each_nic_tells_which_one_is_slow(two_nics_cluster: Any) -> No
         send_at(cluster.hosts, name, NOMINAL_MBIT * (0.4 if name == "h3" else 1.0), "eth1")
     on = ("--on", "hosts", "--hosts", ",".join(names), *ON[4:])
     front = cluster.start(
-        "isolate", *on, "-b", "512K", "--rounds", "3", "--loss", "20%", "--each-nic", "eth0,eth1"
+        "isolate", *on, "-b", "512K", "--rounds", "3", "--loss", "30%", "--each-nic", "eth0,eth1"
     )
     code = front.finish()
     by_nic = {}
