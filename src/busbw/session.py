@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 
 from busbw.errors import BusbwError, ExitCode, RankFailed, SiteError, UndecidedError
 from busbw.launchers.base import LaunchRequest
-from busbw.launchers.deaths import Death, first_complaint, last_words, read_death
+from busbw.launchers.deaths import Death, first_complaint, last_words, lost_partner, read_death
 from busbw.launchers.interrupt import Interrupt
 from busbw.launchers.processes import Exit, Line, Processes
 from busbw.launchers.watch import ADDRESS_VARIABLE, RankWatch
@@ -24,10 +24,11 @@ from busbw.model.event import Emit, Event, EventKind, Joiner, decode, error_word
 from busbw.model.record import RunStatus
 from busbw.record import close
 from busbw.record import folder as folders
-from busbw.record.findings import merge
+from busbw.record.findings import keep, merge
 from busbw.worker.lead import error_event, now_utc
 
 if TYPE_CHECKING:
+    from busbw.model.finding import Finding
     from busbw.model.plan import Plan
     from busbw.settings.run import RunSettings
 
@@ -93,15 +94,20 @@ def measure(
     *,
     folder: Path | None = None,
     limit_seconds: float | None = None,
+    before: tuple[Finding, ...] = (),
 ) -> ExitCode:
     """Start ranks for the plan and show what they tell; the record is closed when this returns.
 
     ``request_for`` makes the launch request once the request file's place is known; ``folder`` is a run
     folder that exists, else a new one is made. A launch that takes longer than ``limit_seconds`` is ended and
-    has failed. Raises what it raises, and UsageError where no run folder can be made.
+    has failed. ``before`` was found earlier and belongs into the record. Raises what it raises, and
+    UsageError where no run folder can be made.
     """
     folder = folder or folders.create(folders.environ_home(), new_run_id(plan))
     request_file = _write_request(folder, plan, settings, argv)
+    keep(folder, before)
+    for finding in before:
+        show(event(EventKind.FINDING, finding=finding))
     launch = request_for(str(request_file))
     (request_file.parent / "commands.txt").write_text(f"{launch}\n")
     story = Story(launch)
@@ -231,7 +237,7 @@ def judge(story: Story, host: str) -> tuple[ExitCode, Event | None]:
         return late.exit_code, {**error_event(late), "last_words": list(story.last_words)}
     if (long := _too_long_a_round(story)) is not None:
         return long.exit_code, error_event(long)
-    own = [error for error in story.errors if not error.get("peer_lost")]
+    own = [error for error in story.errors if not (error.get("peer_lost") or _met_the_dead(error, story))]
     if own:
         return ExitCode(int(own[0]["exit_code"])), own[0]
     if (hung := _who_is_silent(story)) is not None:
@@ -284,6 +290,11 @@ def _too_long_a_round(story: Story) -> UndecidedError | None:
 
 def _first_words(story: Story) -> str:
     return str(next(iter(story.waiting.values()))["message"])
+
+
+def _met_the_dead(error: Event, story: Story) -> bool:
+    """Whether a rank failed since another one, which ended before it, was gone."""
+    return story.first_dead not in (None, error["rank"]) and lost_partner(str(error["message"]))
 
 
 def _who_is_silent(story: Story) -> RankFailed | None:

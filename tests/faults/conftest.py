@@ -68,6 +68,11 @@ class Running:
             time.sleep(0.01)
         raise AssertionError((self._out.read_text(), self._err.read_text()))
 
+    @property
+    def err(self) -> str:
+        """What it has printed on standard error so far."""
+        return self._err.read_text()
+
     def record(self) -> dict[str, Any]:
         """The newest run's record as it is now; empty before there is one."""
         files = sorted(self.home.glob("*/run.json"), key=lambda path: path.stat().st_mtime)

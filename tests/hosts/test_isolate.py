@@ -296,3 +296,39 @@ def test_the_matrix_shows_the_direction(six_hosts: Any) -> None:
     assert [name for _, name in sent[:5]] == ["h2"] * 5
     told = re.findall(r"^round (\d+), matrix: (\d) pairs of hosts", front.err, re.MULTILINE)
     assert told == [(str(number), "3") for number in range(1, 6)]
+
+
+def test_a_hunt_by_each_nic_tells_which_one_is_slow(two_nics_cluster: Any) -> None:
+    """By eth0 all are alike; by eth1 h3 sends at half the rate."""
+    cluster = two_nics_cluster
+    names = ("h1", "h2", "h3", "h4")
+    if why := why_no_shaping(cluster.hosts):
+        pytest.skip(why)
+    for name in names:
+        send_at(cluster.hosts, name)
+        send_at(cluster.hosts, name, NOMINAL_MBIT * (0.4 if name == "h3" else 1.0), "eth1")
+    on = ("--on", "hosts", "--hosts", ",".join(names), *ON[4:])
+    front = cluster.start(
+        "isolate", *on, "-b", "512K", "--rounds", "3", "--loss", "30%", "--each-nic", "eth0,eth1"
+    )
+    code = front.finish()
+    by_nic = {}
+    for file in cluster.home.glob("*/run.json"):
+        record = json.loads(file.read_text())
+        by_nic[record["plan"]["hunt"]["nic"]] = record
+    assert set(by_nic) == {"eth0", "eth1"}
+    for nic, record in by_nic.items():
+        claims = [finding["claim"] for finding in record["findings"] if finding["check"] == "by-nic"]
+        assert len(claims) == 1
+        assert claims[0].startswith(f"{nic} carried what was sent, by its counters: "), claims
+        assert f"UCX_NET_DEVICES={nic}" in json.dumps(record)
+    (alike,), (slow,) = (by_nic[nic]["hunt"]["fields"] for nic in ("eth0", "eth1"))
+    assert alike["suspects"] == []
+    named = [suspect["names"] for suspect in slow["suspects"]]
+    assert named in ([], [["h3"]])
+    assert code in ((1,) if named else (0, 3))
+    if not named:
+        pytest.skip(f"this machine is too busy to decide: {slow['reason']}")
+    assert "# error    h3 by eth1: " in front.out
+    assert re.search(r"^# eth1 +slow +h3$", front.out, re.MULTILINE), front.out
+    assert re.search(r"^# eth0 +(healthy|undecided) +-$", front.out, re.MULTILINE), front.out

@@ -46,6 +46,18 @@ def test_what_a_rank_says_of_itself_comes_first() -> None:
     assert judge(told, "here") == (ExitCode.ENVIRONMENT, OWN)
 
 
+def test_a_rank_that_reads_from_a_dead_one_is_not_the_cause() -> None:
+    words = "MPI call failed: Other MPI error\ncopy_iovs(224).........: process_vm_readv failed (errno 3)"
+    said = error_event(RankFailed(words, rank=1, host="here"))
+    code, error = judge(story("mpi", errors=[said], connected=True, first_dead=2, exits={0: 5}), "here")
+    assert code is ExitCode.RANK_FAILED
+    assert error is not None
+    assert (error["rank"], error["host"]) == (2, "here")
+    for first_dead in (None, 1):
+        told = story("mpi", errors=[said], connected=True, first_dead=first_dead, exits={0: 5})
+        assert judge(told, "here") == (ExitCode.RANK_FAILED, said)
+
+
 def test_a_killed_process_is_named_before_those_that_left_for_it() -> None:
     code, error = judge(story("nccl", errors=[SEEN], exits={0: 5, 1: 5, 2: -11}), "here")
     assert code is ExitCode.RANK_FAILED

@@ -4,41 +4,54 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
 import time
-from contextlib import redirect_stdout
-from dataclasses import replace
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TextIO
 
 from busbw.cli.run import run
 from busbw.errors import ExitCode, SiteError, UsageError
-from busbw.launchers.leave_out import without
+from busbw.launchers.leave_out import without, without_gpu
 from busbw.model.event import Event, EventKind
 from busbw.model.finding import Finding, Severity
+from busbw.probes.visible import gpu_named
 from busbw.record.exclude import LOST, hint_of_lost
 from busbw.units import format_duration
+from busbw.world.identity import identify
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from busbw.settings.hunt import HuntSettings
     from busbw.settings.launch import LaunchSettings
     from busbw.settings.run import RunSettings
 
 _TELL_SECONDS: Final = 2.0
-_DOCUMENTS: Final = ("json", "csv")  # formats of which a reader takes one
+DOCUMENTS: Final = ("json", "csv")  # formats of which a reader takes one
+_LEAST_RANKS: Final = 2  # that a hunt begins again with
+_HINT_OF_RANK: Final = "look for what ended or stopped it: the kernel's log, a debugger, an OOM killer"
+_HINT_OF_GPU: Final = "look at that GPU: nvidia-smi, Xid in the kernel's log; until then start with {setting}"
 
 
 def hunt(
     kind: str, own: HuntSettings, settings: RunSettings, launch: LaunchSettings, argv: tuple[str, ...]
 ) -> ExitCode:
     """Hunt until it is over. A host that dies or hangs is a finding, and the hunt begins again without it,
-    where this process can say so (launchers.leave_out). A document is that of the last launch: its record
-    has who was lost.
+    where this process can say so (launchers.leave_out); so is a rank of this host, where this process starts
+    them. A document is that of the last launch: its record has who was lost.
     """
-    hunted = replace(settings, hunt=own.to_word(kind))
-    if launch.on is None or settings.format not in _DOCUMENTS:
-        return _hunt(kind, hunted, launch, argv, lambda: sys.stdout)
+    rest = Rest(replace(settings, hunt=own.to_word(kind)), launch)
+    if not _starts_ranks(launch) or settings.format not in DOCUMENTS:
+        return hunt_on(kind, rest, argv, lambda: sys.stdout).code
+    with last_document(sys.stdout) as out:
+        return hunt_on(kind, rest, argv, out).code
+
+
+@contextmanager
+def last_document(target: TextIO) -> Iterator[Callable[[], TextIO]]:
+    """An ``out`` for every launch; the last one that was written to goes to ``target``."""
     documents: list[io.StringIO] = []
 
     def next_document() -> TextIO:
@@ -46,49 +59,104 @@ def hunt(
         return documents[-1]
 
     try:
-        return _hunt(kind, hunted, launch, argv, next_document)
+        yield next_document
     finally:
-        sys.stdout.write(next(filter(None, (each.getvalue() for each in reversed(documents))), ""))
+        target.write(next(filter(None, (each.getvalue() for each in reversed(documents))), ""))
 
 
-def _hunt(
-    kind: str,
-    settings: RunSettings,
-    launch: LaunchSettings,
-    argv: tuple[str, ...],
-    out: Callable[[], TextIO],
-) -> ExitCode:
-    """Launch after launch; each writes to an ``out`` of its own."""
+def _starts_ranks(launch: LaunchSettings) -> bool:
+    """Whether ranks are started from here: by an engine, or since nobody has started this process as one.
+    Raises LauncherMismatch.
+    """
+    return launch.on is not None or identify(os.environ) is None
+
+
+@dataclass(frozen=True)
+class Rest:
+    """How a hunt goes on: with what and where, and who was lost before it. ``must_meet``: a host counts as
+    lost only after the ranks have met, which they may be unable to by the NIC that they were given.
+    """
+
+    settings: RunSettings
+    launch: LaunchSettings
     lost: tuple[Finding, ...] = ()
+    must_meet: bool = False
+
+    def after(self, finding: Finding, launch: LaunchSettings, ranks: int | None = None) -> Rest:
+        """Without one more."""
+        settings = self.settings if ranks is None else replace(self.settings, ranks=ranks)
+        return Rest(settings, launch, (*self.lost, finding), self.must_meet)
+
+
+@dataclass(frozen=True)
+class Hunted:
+    """A hunt that is over: its exit code, what was left of it, and what its last launch said."""
+
+    code: ExitCode
+    rest: Rest
+    heard: tuple[Event, ...]
+
+
+def hunt_on(kind: str, now: Rest, argv: tuple[str, ...], out: Callable[[], TextIO]) -> Hunted:
+    """Launch after launch; each writes to an ``out`` of its own."""
     while True:
         heard: list[Event] = []
         refused: SiteError | None = None
         try:
             with redirect_stdout(out()):
-                code = run((kind,), settings, launch, argv, hear=heard.append, before=lost)
+                code = run((kind,), now.settings, now.launch, argv, hear=heard.append, before=now.lost)
             host, why = lost_host(heard)
         except SiteError as error:
             # Another host that went with the first, and whose neighbour was heard before it.
-            if not lost or not error.host:
+            if not now.lost or not error.host:
                 raise
             refused, code, host, why = error, ExitCode.RANK_FAILED, error.host, error.message
-        node = node_of(heard, host)
-        rest = without(launch, host, node) if code is ExitCode.RANK_FAILED and host else None
+        rest = _without(now, heard, host, why) if code is ExitCode.RANK_FAILED and host else None
         if rest is None:
             if refused is not None:
                 raise refused
-            return _of_what_is_left(code, lost)
-        claim = f"{host}: lost during the hunt: {why}"
-        lost = (
-            *lost,
-            Finding(Severity.ERROR, claim, hint=hint_of_lost(node), host=host, check=LOST, node=node),
-        )
-        print(f"{claim}; beginning again without it", file=sys.stderr, flush=True)
-        launch = rest
+            return Hunted(_of_what_is_left(code, now.lost), now, tuple(heard))
+        print(f"{rest.lost[-1].claim}; beginning again without it", file=sys.stderr, flush=True)
+        now = rest
+
+
+def _without(now: Rest, heard: list[Event], host: str, why: str) -> Rest | None:
+    """Go on without the host or rank that was lost, which is a finding; None where that cannot be."""
+    if now.launch.on is None:
+        return _without_rank(now, heard, host, why) if _starts_ranks(now.launch) else None
+    node = node_of(heard, host)
+    rest = without(now.launch, host, node)
+    has_met = any(item["event"] == EventKind.HEADER for item in heard)
+    if rest is None or (now.must_meet and not has_met):
+        return None
+    claim = f"{host}: lost during the hunt: {why}"
+    finding = Finding(Severity.ERROR, claim, hint=hint_of_lost(node), host=host, check=LOST, node=node)
+    return now.after(finding, rest)
+
+
+def _without_rank(now: Rest, heard: list[Event], host: str, why: str) -> Rest | None:
+    """One rank of this host fewer; on GPUs that of the rank is left out. Where ranks had not met, what ended
+    one may end any.
+    """
+    header = next((item for item in heard if item["event"] == EventKind.HEADER), None)
+    rank = next((item["rank"] for item in reversed(heard) if item["event"] == EventKind.ERROR), None)
+    ranks = int(header["world"]["size"]) if header is not None else 0
+    if header is None or rank is None or ranks <= _LEAST_RANKS:
+        return None
+    launch, who, hint = now.launch, f"rank {rank} of {ranks}", _HINT_OF_RANK
+    numbers = f"the other {ranks - 1} ranks are numbered anew"
+    if header["plan"]["backend"] == "nccl":
+        left = without_gpu(launch, os.environ, ranks, int(rank))
+        if left is None:
+            return None
+        launch, word = left
+        who, hint = f"rank {rank} of {ranks} ({gpu_named(word)})", _HINT_OF_GPU.format(setting=launch.env[-1])
+    claim = f"{who} on {host}: lost during the hunt: {why}"
+    return now.after(Finding(Severity.ERROR, claim, numbers, hint, host=host, check=LOST), launch, ranks - 1)
 
 
 def _of_what_is_left(code: ExitCode, lost: tuple[Finding, ...]) -> ExitCode:
-    """A lost host is a bad verdict, whatever the others are."""
+    """A lost host or rank is a bad verdict, whatever the others are."""
     is_decided = code in (ExitCode.OK, ExitCode.UNDECIDED)
     return ExitCode.BAD_VERDICT if lost and is_decided else code
 

@@ -29,8 +29,8 @@ _OF_RUNS: Final = {each.name for each in fields(RunSettings)} - _TAKEN
 _SIMULATED: Final = {"simulate", "bad", "noise", "hunts", "per_switch", "farther", "hidden"}
 _WITH_SIMULATE: Final = {*_SIMULATED, "loss", "slower", "rounds", "seed", "format"}
 _JUDGES: Final = {  # flags of how it is judged that a command has no use for
-    "pairs": {"loss", "slower", "rounds"},
-    "rails": {"slower", "rounds"},
+    "pairs": {"loss", "slower", "rounds", "each_nic"},
+    "rails": {"slower", "rounds", "each_nic"},
 }
 _INSTEAD: Final = {
     "maxbytes": "give one size, -b 64M",

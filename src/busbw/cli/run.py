@@ -16,7 +16,7 @@ from busbw.cli.judged import Ended, check_references, judged
 from busbw.cli.preset_joined import lines_for_joined
 from busbw.errors import BusbwError, ExitCode, SiteError, UsageError
 from busbw.launchers.variables import read_here
-from busbw.model.event import Emit
+from busbw.model.event import Emit, Event
 from busbw.planning.make import check_words, make_plan
 from busbw.probes.backends import choose_backend
 from busbw.record.folder import NSYS_FOLDER
@@ -54,8 +54,9 @@ def run(
     hear: Emit = lambda item: None,
     before: tuple[Finding, ...] = (),
 ) -> ExitCode:
-    """Measure ``operations``. On an engine ``hear`` gets every event that is shown, and ``before`` was found
-    earlier and belongs into the record. Raises BusbwError for everything that ends the run before it starts.
+    """Measure ``operations``. Where this process starts the ranks, here or on an engine, ``hear`` gets every
+    event that is shown, and ``before`` was found earlier and belongs into the record. Raises BusbwError for
+    everything that ends the run before it starts.
     """
     from busbw.launchers.choose import local_request, rank_count
     from busbw.reports.live import create, shown_as
@@ -92,9 +93,14 @@ def run(
         return ExitCode.OK
     from busbw import launch_series, session
 
-    measure = session.measure if settings.launches == 1 else launch_series.measure
+    measure = partial(session.measure, before=before) if settings.launches == 1 else launch_series.measure
     with contextlib.closing(create(shown_as(settings), sys.stdout, sys.stderr)) as display:
-        show = Ended(display.handle)
+
+        def tell(item: Event) -> None:
+            hear(item)
+            display.handle(item)
+
+        show = Ended(tell)
         code = measure(plan, settings, argv, request_for, show, sys.stderr)
     return judged(code, show.folder, settings)
 

@@ -44,6 +44,14 @@ _OTHERS = re.compile(
     r"|\s*error: a rank ended, and the launcher ended the others|hint: the launcher's own message|# record  "
 )
 
+# MPICH: a message between processes of one host is read from the other's memory, and that one is gone.
+_NO_SUCH_PROCESS = re.compile(r"process_vm_(?:readv|writev) failed \(errno 3\)")
+
+
+def lost_partner(message: str) -> bool:
+    """Whether what a rank says of itself is that the process it talked to was gone."""
+    return _NO_SUCH_PROCESS.search(message) is not None
+
 
 def read_death(lines: Sequence[str]) -> Death | None:
     """The death that a launcher reported in its output, None where it reported none."""

@@ -1,13 +1,19 @@
-"""The same launch without one of its hosts, for a hunt that goes on when a host is lost."""
+"""The same launch without one of its hosts or ranks, for a hunt that goes on when that is lost."""
 
 from __future__ import annotations
 
 import shlex
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from busbw.launchers.hosts_list import read_places
 from busbw.launchers.slurm_words import split_words, value_of
+from busbw.launchers.variables import read_here
+from busbw.probes.visible import VISIBLE, words_of_gpus
 from busbw.settings.launch import LaunchSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 def without(launch: LaunchSettings, host: str, node: str) -> LaunchSettings | None:
@@ -24,6 +30,19 @@ def without(launch: LaunchSettings, host: str, node: str) -> LaunchSettings | No
     if launch.on == "kubernetes":
         return replace(fewer, set=(*launch.set, f"exclude={node}"))
     return None
+
+
+def without_gpu(
+    launch: LaunchSettings, inherited: Mapping[str, str], ranks: int, rank: int
+) -> tuple[LaunchSettings, str] | None:
+    """The launch of ``ranks`` ranks on this host on the GPUs of the others, by the user's own words for them,
+    and the word of the one that is left out. None where it is not known which GPU each rank has.
+    """
+    words = words_of_gpus({**inherited, **read_here(launch, inherited)}, ranks)
+    if len(words) < ranks:
+        return None
+    left = ",".join(word for at, word in enumerate(words) if at != rank)
+    return replace(launch, env=(*launch.env, f"{VISIBLE}={left}")), words[rank]
 
 
 def _other_hosts(launch: LaunchSettings, host: str) -> LaunchSettings | None:

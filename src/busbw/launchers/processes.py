@@ -17,6 +17,7 @@ from busbw.errors import SiteError
 from busbw.launchers.base import Command, LaunchRequest
 
 _GRACE_SECONDS: Final = 3.0
+_KILLED_SECONDS: Final = 10.0
 _WAIT_SECONDS: Final = 0.02
 _PR_SET_PDEATHSIG: Final = 1
 _CHUNK_BYTES: Final = 1 << 16
@@ -90,7 +91,9 @@ class Processes:
                 return
 
     def end(self) -> None:
-        """Ask every process group to end, then insist. Waits until they are gone."""
+        """Ask every process group to end, then insist. Waits until they are gone, but no longer than the
+        kernel usually takes: who hangs in a driver ends with its call.
+        """
         for process in self._processes:
             _signal_group(process, signal.SIGTERM)
             _signal_group(process, signal.SIGCONT)  # a stopped process would not hear it
@@ -101,7 +104,10 @@ class Processes:
             time.sleep(_WAIT_SECONDS)
         for process in self._processes:
             _signal_group(process, signal.SIGKILL)  # also what a leader left behind in its group
-            process.wait()
+        deadline = time.monotonic() + _KILLED_SECONDS
+        for process in self._processes:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(max(0.0, deadline - time.monotonic()))
         self._selector.close()
         for process in self._processes:
             for pipe in (process.stdout, process.stderr):

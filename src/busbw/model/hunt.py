@@ -18,6 +18,7 @@ QUICKEST: Final = "quickest"  # of the same messages in blocks, the second short
 RESENT: Final = "resent"  # 1 + TCP segments that the ranks of a part sent again: loss hides from best times
 BOTH_WAYS: Final = "both-ways"  # as bandwidth, with as much the other way at the same time
 METRICS: Final = (BANDWIDTH, LATENCY, QUICKEST)
+BY_NIC: Final = "BUSBW_BY_NIC"  # the variable that tells ranks the NIC of a hunt, before there is a plan
 
 Lanes = tuple[float, ...]
 Directions = tuple[Lanes, Lanes]  # from the first part to the other, and back
@@ -118,6 +119,7 @@ class Hunt:
     best counts, and ``small_blocks`` blocks of ``small_calls`` exchanges of ``small_bytes``, of which the
     mean does, and the best block. ``wait`` is how a rank waits in MPI: spin, sleep, or auto: it sleeps where
     a message takes long. A round may take ``timeout_s``: of a longer one, whoever says nothing hangs.
+    ``nic`` is the one that the library was confined to on every host, empty where it was not.
     """
 
     kind: str
@@ -130,6 +132,7 @@ class Hunt:
     sample_ns: float = 20e6
     wait: str = "auto"
     timeout_s: float = 30.0
+    nic: str = ""
 
     @classmethod
     def from_fields(cls, fields: dict[str, Any]) -> Hunt:

@@ -57,6 +57,7 @@ def make_hunt_plan(settings: RunSettings, backend: str) -> Plan:
             make_rules(own, seed, metrics=_METRICS[kind]),
             wait=own.wait,
             timeout_s=positive("--round-timeout", parse_duration(own.round_timeout, "--round-timeout")),
+            nic=own.each_nic,
         ),
     )
 

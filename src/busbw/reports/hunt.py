@@ -111,6 +111,7 @@ def header_lines(plan: Plan, world: WorldInfo, version: str) -> list[str]:
     return [
         f"# busbw {version}: {plan.hunt.kind}, backend {plan.backend}, {library}",
         f"# ranks    {where}, world {world.kind}, started by {world.launcher}",
+        *([f"# nic      {plan.hunt.nic} of every host"] if plan.hunt.nic else []),
         f"# test     {_test_words(plan.hunt)}",
     ]
 

@@ -43,6 +43,14 @@ class HuntSettings:
             show_choices=False,
         ),
     ] = "auto"
+    each_nic: Annotated[
+        str,
+        Parameter(
+            group=HUNT,
+            show_default=False,
+            help="Hunt once by each of these NICs, as mlx5_0,mlx5_1 or eth0,eth1: a launch each (--on).",
+        ),
+    ] = ""
 
     def to_word(self, kind: str) -> str:
         """The value of --hunt."""

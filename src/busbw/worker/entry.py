@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 from busbw.errors import BusbwError, ExitCode, LauncherMismatch, RankFailed
 from busbw.model.case import Case
 from busbw.model.event import Emit
+from busbw.model.hunt import BY_NIC
 from busbw.model.plan import Plan
 from busbw.model.record import RunStatus
 from busbw.worker.agree import RefusedTogether
@@ -225,6 +226,10 @@ def live(
     """
     rank = _Rank(director, emit_own, identity.rank if identity is not None else 0, watched)
     try:
+        if nic := os.environ.get(BY_NIC):
+            from busbw.worker.hunt_nic import check_nic
+
+            check_nic(nic, socket.gethostname())
         code = rank.live(identity, choice)
     except BusbwError as error:  # before there was a world: every rank knows its own reason
         if identity is not None and error.rank is None:

@@ -8,10 +8,11 @@ round and tells it; everybody measures; rank 0 gets the times.
 from __future__ import annotations
 
 import json
+import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -43,7 +44,10 @@ from busbw.model.layout import Placement
 from busbw.planning.rounds import rail_rounds, turn, turns
 from busbw.probes.host import queued_ns, stalled_ns
 from busbw.probes.tcp import resent_by_socket, resent_since
+from busbw.probes.visible import VISIBLE, gpu_named, words_of_gpus
 from busbw.worker.hunt_groups import GroupTester, stages
+from busbw.worker.hunt_nic import by_host, carried, named
+from busbw.worker.hunt_nic import judge as judge_nic
 from busbw.worker.measure import agreed_call_ns
 from busbw.worker.round_time import LEAST_PAUSE_NS, LOOKS, SMALL_PAUSE_NS, Pace, pace_of
 from busbw.world.mpi import MpiWorld
@@ -99,13 +103,30 @@ def go_hunting(
         code = _go_rails(tester, hosts, observer, places)
         return ExitCode(int(world.max(np.array([int(code)]))[0]))
     among = {"isolate": fields(hosts), "pairs": fields(hosts)[-1:]}[hunt.kind]
+    among = tuple(_with_gpus(field, hosts, backend.name, os.environ) for field in among)
     if observer is not None:
         among = tuple(on_switches(field, observer.switches(places)) for field in among)
+    if hunt.nic:
+        among = among[-1:]  # within a host nothing goes by a NIC
+    before = carried() if hunt.nic else {}
     histories = [_rounds(tester, field, observer) for field in among]
+    moved = by_host(world, before) if hunt.nic else None
     code = ExitCode.OK
     if observer is not None:
-        code = _tell(hunt, among, histories, observer, places)
+        code = _tell(hunt, among, histories, observer, places, moved)
     return ExitCode(int(world.max(np.array([int(code)]))[0]))
+
+
+def _with_gpus(field: Field, hosts: Sequence[str], backend: str, environ: Mapping[str, str]) -> Field:
+    """The field whose ranks on one host are named with their GPUs, where the variable says which these are:
+    the numbers of ranks do not.
+    """
+    is_told = backend == "nccl" and field.kind == "rank" and len(set(hosts)) == 1 and VISIBLE in environ
+    words = words_of_gpus(environ, len(hosts)) if is_told else ()
+    if not words or len(words) < len(hosts):
+        return field
+    names = (f"rank {rank} ({gpu_named(word)}) on {hosts[rank]}" for rank, word in enumerate(words))
+    return replace(field, names=tuple(names))
 
 
 def _go_rails(
@@ -122,7 +143,8 @@ def _go_rails(
         tell = None if observer is None else partial(observer.tested, field)
         histories.append(groups.run(stage, field, sum(map(len, histories)), tell))
     backend.regroup(tester.world, ())
-    _rounds(tester, of_ranks(hosts), observer, tuple(each for own in histories for each in own))
+    steps = _with_gpus(of_ranks(hosts), hosts, backend.name, os.environ)
+    _rounds(tester, steps, observer, tuple(each for own in histories for each in own))
     if observer is None:
         return ExitCode.OK
     return _tell_rails(hunt, among, histories, observer, places)
@@ -155,8 +177,11 @@ def _tell(
     histories: Sequence[tuple[RoundResult, ...]],
     observer: Hunter,
     places: Sequence[HostInfo],
+    moved: Mapping[str, Mapping[str, int]] | None,
 ) -> ExitCode:
-    """Judge what was measured. A matrix of pairs is shown and not judged; of one part there is none."""
+    """Judge what was measured. A matrix of pairs is shown and not judged; of one part there is none.
+    ``moved`` is what NICs carried, of a hunt by one of them.
+    """
     if hunt.kind != "isolate":
         code = ExitCode.OK if any(histories) else ExitCode.UNDECIDED
         said = tuple(each for field in among for each in left_out(field)) if any(histories) else (_NOBODY,)
@@ -172,8 +197,29 @@ def _tell(
         told.append(to_fields(field, verdict, places, seconds))
         found += findings(field, verdict)
     code = exit_code(verdicts)
+    if moved is not None:
+        found, code = _by_nic(hunt, told[-1], found, moved, code)
     observer.judged({"kind": hunt.kind, "fields": told}, worst_first(found), code)
     return code
+
+
+def _by_nic(
+    hunt: Hunt,
+    told: dict[str, Any],
+    found: list[Finding],
+    moved: Mapping[str, Mapping[str, int]],
+    code: ExitCode,
+) -> tuple[list[Finding], ExitCode]:
+    """The findings of a hunt by one NIC, and its exit code. Where its bytes went another way, nothing was
+    found of that NIC: what the verdict says of hosts is taken out of ``told``.
+    """
+    of_nic, is_by_it = judge_nic(hunt, told["rounds"], moved)
+    if is_by_it or of_nic is None:
+        said = [replace(each, claim=named(each, hunt.nic)) for each in found]
+        return [*said, *([] if of_nic is None else [of_nic])], code
+    told |= {"decision": "undecided", "reason": of_nic.claim, "suspects": [], "open": [], "ranking": []}
+    told |= {"exclude": {}}
+    return [of_nic], ExitCode.UNDECIDED
 
 
 def _rounds(

@@ -30,12 +30,13 @@ def why_no_shaping(hosts: Hosts) -> str:
     return ""
 
 
-def send_at(hosts: Hosts, name: str, mbit: float = NOMINAL_MBIT) -> None:
-    """Let the host send no faster than this."""
-    clear(hosts, name)
-    hosts.run(name, "tc", "qdisc", "add", "dev", "eth0", "root", "handle", "1:", "htb", "default", "1")
+def send_at(hosts: Hosts, name: str, mbit: float = NOMINAL_MBIT, nic: str = "eth0") -> None:
+    """Let the host send no faster than this by a NIC."""
+    if nic == "eth0":
+        clear(hosts, name)
+    hosts.run(name, "tc", "qdisc", "add", "dev", nic, "root", "handle", "1:", "htb", "default", "1")
     rate = ("htb", "rate", f"{mbit:g}mbit", "burst", "16k")
-    hosts.run(name, "tc", "class", "add", "dev", "eth0", "parent", "1:", "classid", "1:1", *rate)
+    hosts.run(name, "tc", "class", "add", "dev", nic, "parent", "1:", "classid", "1:1", *rate)
 
 
 def lose(hosts: Hosts, name: str, percent: int) -> None:

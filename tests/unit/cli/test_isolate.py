@@ -16,8 +16,9 @@ from busbw_testing.runs import NULL, start
 from busbw.cli.isolate import hunt, lost_host, node_of
 from busbw.cli.main import main
 from busbw.errors import ExitCode, RankFailed
-from busbw.launchers.leave_out import without
-from busbw.model.event import Emit, EventKind, event
+from busbw.launchers.leave_out import without, without_gpu
+from busbw.launchers.variables import read_here
+from busbw.model.event import Emit, Event, EventKind, event
 from busbw.model.finding import Finding
 from busbw.settings.hunt import HuntSettings
 from busbw.settings.launch import LaunchSettings
@@ -364,3 +365,96 @@ def test_an_engine_has_names_of_its_own_for_hosts() -> None:
     heard = [event(EventKind.HEADER, world={"places": places})]
     names = ("ip-10-0-0-3", "pod-1", "b", "c")
     assert [node_of(heard, name) for name in names] == ["n3", "n1", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("inherited", "given", "ranks", "rank", "left", "word"),
+    [
+        (None, None, 4, 2, "0,1,3", "2"),
+        ("4,5,6,7", None, 4, 2, "4,5,7", "6"),
+        ("4,5,6,7", None, 3, 0, "5,6", "4"),  # no more GPUs than there were ranks
+        (" GPU-8f6d , GPU-1b,MIG-7", None, 3, 1, "GPU-8f6d,MIG-7", "GPU-1b"),
+        ("0,1,2", "5,6,7", 3, 2, "5,6", "7"),  # --env is over what the process has
+        ("5,6,-1,7", None, 4, 0, None, ""),
+        ("", None, 3, 0, None, ""),
+    ],
+)
+def test_the_gpu_of_a_lost_rank_is_left_out_by_the_users_words(
+    inherited: str | None, given: str | None, ranks: int, rank: int, left: str | None, word: str
+) -> None:
+    launch = LaunchSettings(env=("A=1", *([] if given is None else [f"CUDA_VISIBLE_DEVICES={given}"])))
+    environ = {} if inherited is None else {"CUDA_VISIBLE_DEVICES": inherited}
+    rest = without_gpu(launch, environ, ranks, rank)
+    if left is None:
+        assert rest is None
+        return
+    assert rest is not None
+    assert read_here(rest[0], environ) == {"A": "1", "CUDA_VISIBLE_DEVICES": left}
+    assert rest[1] == word
+
+
+def lost_here(rank: int | None, ranks: int, backend: str) -> list[Event]:
+    """What a launch on this host says whose ranks had met, and that lost one."""
+    header = event(EventKind.HEADER, world={"size": ranks, "places": []}, plan={"backend": backend})
+    return [header, error_event(RankFailed(f"rank {rank} on vm was killed by SIGKILL", rank=rank, host="vm"))]
+
+
+@pytest.mark.parametrize("backend", ["mpi", "nccl"])
+def test_a_lost_rank_of_this_host_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, capsys: Any, backend: str
+) -> None:
+    """Rank by rank, until two are left; a GPU keeps its number."""
+    monkeypatch.setattr("busbw.cli.isolate.identify", lambda environ: None)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    launches: list[tuple[int | None, tuple[str, ...]]] = []
+    found: list[Finding] = []
+
+    def launched(
+        _: Any,
+        settings: RunSettings,
+        launch: LaunchSettings,
+        *args: Any,
+        hear: Emit,
+        before: tuple[Finding, ...],
+    ) -> ExitCode:
+        del args
+        launches.append((settings.ranks, launch.env))
+        found[:] = before
+        for item in lost_here(1, settings.ranks or 4, backend):
+            hear(item)
+        return ExitCode.RANK_FAILED
+
+    monkeypatch.setattr("busbw.cli.isolate.run", launched)
+    assert hunt("isolate", HuntSettings(), RunSettings(), LaunchSettings(), ()) is ExitCode.RANK_FAILED
+    gpus = [(), ("CUDA_VISIBLE_DEVICES=0,2,3",), ("CUDA_VISIBLE_DEVICES=0,2,3", "CUDA_VISIBLE_DEVICES=0,3")]
+    assert launches == list(zip((None, 3, 2), gpus if backend == "nccl" else [()] * 3, strict=True))
+    whose = (" (GPU 1)", " (GPU 2)") if backend == "nccl" else ("", "")
+    assert [finding.claim for finding in found] == [
+        f"rank 1 of 4{whose[0]} on vm: lost during the hunt: rank 1 on vm was killed by SIGKILL",
+        f"rank 1 of 3{whose[1]} on vm: lost during the hunt: rank 1 on vm was killed by SIGKILL",
+    ]
+    assert [(finding.severity, finding.check, finding.host) for finding in found] == [
+        ("error", "lost", "vm")
+    ] * 2
+    assert [finding.node for finding in found] == ["", ""]
+    assert ("CUDA_VISIBLE_DEVICES=0,3" in found[1].hint) == (backend == "nccl")
+    assert "the other 2 ranks are numbered anew" in found[1].evidence
+    assert capsys.readouterr().err.count("; beginning again without it") == 2
+
+
+@pytest.mark.parametrize("why", ["somebody's ranks", "not met", "nobody named"])
+def test_what_is_no_lost_rank_of_ours_ends_the_hunt(monkeypatch: pytest.MonkeyPatch, why: str) -> None:
+    identity = object() if why == "somebody's ranks" else None
+    monkeypatch.setattr("busbw.cli.isolate.identify", lambda environ: identity)
+    launches: list[int] = []
+
+    def launched(*_: Any, hear: Emit, before: tuple[Finding, ...]) -> ExitCode:
+        launches.append(len(before))
+        header, error = lost_here(None if why == "nobody named" else 1, 4, "mpi")
+        for item in (error,) if why == "not met" else (header, error):
+            hear(item)
+        return ExitCode.RANK_FAILED
+
+    monkeypatch.setattr("busbw.cli.isolate.run", launched)
+    assert hunt("isolate", HuntSettings(), RunSettings(), LaunchSettings(), ()) is ExitCode.RANK_FAILED
+    assert launches == [0]

@@ -73,6 +73,23 @@ def test_end_insists_where_a_process_does_not_listen() -> None:
     assert gone(pid)
 
 
+def test_a_process_that_hangs_in_its_driver_is_not_waited_for_without_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Here it is one that no signal reaches."""
+    monkeypatch.setattr("busbw.launchers.processes._GRACE_SECONDS", 0.1)
+    monkeypatch.setattr("busbw.launchers.processes._KILLED_SECONDS", 0.1)
+    processes = Processes(request("sleep 60"))
+    (process,) = processes._processes
+    with monkeypatch.context() as patched:
+        patched.setattr("busbw.launchers.processes._signal_group", lambda process, number: None)
+        start = time.monotonic()
+        processes.end()
+    assert time.monotonic() - start < 30
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+
+
 def test_a_stopped_process_hears_the_end() -> None:
     with Processes(
         request("trap 'echo bye; exit 7' TERM; echo ready; while :; do sleep 0.05; done")

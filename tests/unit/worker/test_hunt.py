@@ -15,7 +15,7 @@ from busbw.backends.idle import WithoutData
 from busbw.hunt.field import fields
 from busbw.model.hunt import BANDWIDTH, LATENCY, RESENT, Hunt, Round, Rules, Stage
 from busbw.worker.deadline import Deadline
-from busbw.worker.hunt import _pair_test, _Tester
+from busbw.worker.hunt import _pair_test, _Tester, _with_gpus
 
 (FIELD,) = fields(["a", "b"])
 
@@ -51,6 +51,26 @@ def test_what_the_ranks_of_a_part_sent_again_is_counted_together() -> None:
 def test_what_one_rank_could_not_observe_is_left_out() -> None:
     first = {BANDWIDTH: ([5.0], [5.0]), RESENT: ([3.0],) * 2}
     assert set(_pair_test(FIELD, (0, 1), [first, {BANDWIDTH: ([5.0], [5.0])}]).times_ns) == {BANDWIDTH}
+
+
+@pytest.mark.parametrize(
+    ("hosts", "backend", "visible", "first"),
+    [
+        (["a"] * 3, "nccl", "0,1,3", "rank 0 (GPU 0) on a, rank 1 (GPU 1) on a, rank 2 (GPU 3) on a"),
+        (["a"] * 2, "nccl", "GPU-8f6d,GPU-1b,2", "rank 0 (GPU-8f6d) on a, rank 1 (GPU-1b) on a"),
+        (["a"] * 2, "nccl", "3", "rank 0 on a, rank 1 on a"),  # a launcher shows each rank its own
+        (["a"] * 2, "nccl", None, "rank 0 on a, rank 1 on a"),
+        (["a"] * 2, "mpi", "0,3", "rank 0 on a, rank 1 on a"),
+        (["a", "b"], "nccl", "0,3", "a, b"),
+    ],
+)
+def test_ranks_of_chosen_gpus_are_named_with_them(
+    hosts: list[str], backend: str, visible: str | None, first: str
+) -> None:
+    """Of GPUs 0, 1 and 3 rank 2 has number 3."""
+    environ = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
+    named = _with_gpus(fields(hosts)[-1], hosts, backend, environ)
+    assert ", ".join(named.names) == first
 
 
 class Links(WithoutData):

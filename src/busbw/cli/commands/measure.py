@@ -106,6 +106,7 @@ ISOLATE_EXAMPLES: Final = (
     "busbw isolate",
     "busbw isolate --on hosts --hosts a,b,c,d,e,f,g,h -b 64M",
     "busbw isolate --on slurm -N 64 --format json",
+    "busbw isolate --on slurm -N 16 --each-nic mlx5_0,mlx5_1",
     "busbw isolate --simulate 1024 --bad 3 --noise 2%",
     "busbw isolate --simulate 1024 --per-switch 32 --bad 1 --loss 10%",
     "busbw isolate --simulate 16 --per-switch 14 --farther 60% --hidden --bad 0",
@@ -170,6 +171,10 @@ def isolate(
         return simulate_hunts(
             own, simulate, bad, noise, hunts, seed, form, per_switch, farther, hidden=hidden
         )
+    if own.each_nic:
+        from busbw.cli.each_nic import hunt_each
+
+        return hunt_each(own, settings, launch or LaunchSettings(), tuple(sys.argv))
     return hunt("isolate", own, settings, launch or LaunchSettings(), tuple(sys.argv))
 
 

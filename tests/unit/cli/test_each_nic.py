@@ -1,0 +1,137 @@
+"""``--each-nic``: a launch for each NIC with its variables, one table; no launch where it says nothing."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from busbw.cli.main import main
+from busbw.errors import ExitCode, RankFailed
+from busbw.launchers.variables import read_here
+from busbw.model.event import Emit, EventKind, event
+from busbw.model.finding import Finding
+from busbw.settings.hunt import HuntSettings
+from busbw.settings.launch import LaunchSettings
+from busbw.settings.run import RunSettings
+from busbw.worker.lead import error_event
+
+OPERANDS = ["isolate", "--on", "hosts", "--hosts", "h1,h2,h3,h4", "--backend", "mpi"]
+CODES = {
+    "eth0": ExitCode.OK,
+    "eth1": ExitCode.BAD_VERDICT,
+    "eth2": ExitCode.UNDECIDED,
+    "bad0": ExitCode.ENVIRONMENT,
+}
+
+
+class Launches:
+    """In place of runs: each ends with the code of its NIC. ``loses``: by this one h2 is lost, once."""
+
+    def __init__(self, loses: str = "", *, met: bool = True) -> None:
+        self.loses, self.met = loses, met
+        self.seen: list[tuple[str, str, dict[str, str], int]] = []
+
+    def __call__(
+        self,
+        _: Any,
+        settings: RunSettings,
+        launch: LaunchSettings,
+        *args: Any,
+        hear: Emit,
+        before: tuple[Finding, ...],
+    ) -> ExitCode:
+        del args
+        nic = HuntSettings.from_word(settings.hunt)[1].each_nic
+        self.seen.append((nic, launch.hosts, read_here(launch, {}), len(before)))
+        if self.met:
+            hear(event(EventKind.HEADER, world={"places": []}))
+        if nic == self.loses:
+            self.loses = ""
+            hear(error_event(RankFailed("rank 1 on h2 was killed by SIGKILL", rank=1, host="h2")))
+            return ExitCode.RANK_FAILED
+        suspects = [{"names": ["h3"]}] if CODES[nic] is ExitCode.BAD_VERDICT else []
+        hear(event(EventKind.VERDICT, hunt={"fields": [{"suspects": suspects}]}))
+        print(json.dumps({"run_id": nic}) if settings.format == "json" else f"# hunt by {nic}")
+        return ExitCode.BAD_VERDICT if before else CODES[nic]
+
+
+@pytest.mark.parametrize(
+    ("nics", "code"),
+    [
+        ("eth0", ExitCode.OK),
+        ("eth0,eth2", ExitCode.UNDECIDED),
+        ("eth2,eth1,eth0", ExitCode.BAD_VERDICT),
+        ("bad0,eth1", ExitCode.ENVIRONMENT),
+    ],
+)
+def test_the_worst_verdict_is_the_exit_code(
+    monkeypatch: pytest.MonkeyPatch, nics: str, code: ExitCode
+) -> None:
+    launches = Launches()
+    monkeypatch.setattr("busbw.cli.isolate.run", launches)
+    assert main([*OPERANDS, "--each-nic", nics]) == code
+    assert [nic for nic, *_ in launches.seen] == nics.split(",")
+
+
+def test_every_launch_has_the_variables_of_its_nic(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    launches = Launches()
+    monkeypatch.setattr("busbw.cli.isolate.run", launches)
+    words = [*OPERANDS, "--env", "UCX_TLS=tcp", "--env", "UCX_NET_DEVICES=eth7", "--each-nic", "eth0,eth1"]
+    assert main(words) == ExitCode.BAD_VERDICT
+    for nic, _, variables, _ in launches.seen:
+        assert variables["UCX_TLS"] == "tcp"
+        assert variables["UCX_NET_DEVICES"] == variables["BUSBW_BY_NIC"] == nic
+        assert not any(name.startswith("NCCL_") for name in variables)
+    table = ["# NIC   verdict  who", "# eth0  healthy  -", "# eth1  slow     h3"]
+    assert capsys.readouterr().out.splitlines() == ["# hunt by eth0", "# hunt by eth1", *table]
+
+
+def test_a_program_gets_one_document(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.setattr("busbw.cli.isolate.run", Launches())
+    assert main([*OPERANDS, "--each-nic", "eth0,eth1", "--format", "json"]) == ExitCode.BAD_VERDICT
+    told = json.loads(capsys.readouterr().out)["each_nic"]
+    assert [(each["nic"], each["exit_code"], each["record"]["run_id"]) for each in told] == [
+        ("eth0", 0, "eth0"),
+        ("eth1", 1, "eth1"),
+    ]
+
+
+def test_who_is_lost_by_one_nic_is_left_out_of_the_next(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    launches = Launches("eth0")
+    monkeypatch.setattr("busbw.cli.isolate.run", launches)
+    assert main([*OPERANDS, "--each-nic", "eth0,eth2"]) == ExitCode.BAD_VERDICT
+    assert [(nic, hosts, lost) for nic, hosts, _, lost in launches.seen] == [
+        ("eth0", "h1,h2,h3,h4", 0),
+        ("eth0", "h1,h3,h4", 1),
+        ("eth2", "h1,h3,h4", 1),
+    ]
+    assert "# eth0  host lost  h2 (lost)" in capsys.readouterr().out
+
+
+def test_ranks_that_do_not_meet_by_a_nic_are_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    launches = Launches("eth0", met=False)
+    monkeypatch.setattr("busbw.cli.isolate.run", launches)
+    assert main([*OPERANDS, "--each-nic", "eth0"]) == ExitCode.RANK_FAILED
+    assert len(launches.seen) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["isolate", "--each-nic", "eth0"], "hint: hunt among hosts: add --on hosts"),
+        (["isolate", "--on", "hosts", "--hosts", "h1:4", "--each-nic", "eth0"], "by no NIC"),
+        (["isolate", "--on", "slurm", "-N", "1", "--each-nic", "eth0"], "by no NIC"),
+        ([*OPERANDS, "--detach", "--each-nic", "eth0"], "a hunt begins when the one before it has ended"),
+        ([*OPERANDS, "--each-nic", "all"], "name those that it is"),
+        (["isolate", "--simulate", "8", "--each-nic", "eth0"], "leave it out: nothing is started"),
+        (["pairs", "--each-nic", "eth0"], "--each-nic eth0 says nothing to `busbw pairs`"),
+    ],
+)
+def test_where_it_says_nothing_it_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: Any, words: list[str], said: str
+) -> None:
+    monkeypatch.setattr("busbw.cli.each_nic.identify", lambda environ: None)
+    assert main(words) == ExitCode.USAGE
+    assert said in capsys.readouterr().err
