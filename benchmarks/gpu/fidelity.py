@@ -308,6 +308,7 @@ def compare(all_rounds: list[Arms]) -> list[Compared]:
 
 
 def print_table(rounds: list[Arms]) -> None:
+    print(f"{len(rounds)} rounds")
     print(f"{'':>42} {'nccl-tests':>11} {'busbw':>7} {'A/A +-':>7} {'bound':>6}  verdict")
     for row in compare(rounds):
         print(

@@ -209,6 +209,13 @@ class HostChecked:
         self._memory.write(address + region.offset * self._type_bytes, bits.view(np.uint8))
 
 
+def hint_of_size(fits_bytes: int, *, has_gaps: bool) -> str:
+    """What to do where two buffers do not fit, of which two of ``fits_bytes`` would."""
+    if has_gaps:
+        return "lower the displacements of --counts: buffers reach as far as they do"
+    return f"the largest size that fits is -e {fits_bytes // 2**20}M"
+
+
 def pieces(regions: Iterable[Region]) -> Iterable[Region]:
     """Regions cut so that their values on all ranks fit into memory."""
     for region in regions:

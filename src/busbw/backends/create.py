@@ -19,7 +19,8 @@ def preflight(plan: Plan, world: World) -> None:
     from busbw.backends.host_memory import require_host_memory
 
     here = world.members[world.rank].host
-    require_host_memory(plan.buffer_bytes, sum(member.host == here for member in world.members))
+    ranks = sum(member.host == here for member in world.members)
+    require_host_memory(plan.buffer_bytes, ranks, has_gaps=plan.has_gaps)
 
 
 def create(plan: Plan, world: World) -> Backend:

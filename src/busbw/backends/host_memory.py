@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from busbw._native import core
-from busbw.backends.buffers import POISON_BYTE, Uint8Array
+from busbw.backends.buffers import POISON_BYTE, Uint8Array, hint_of_size
 from busbw.errors import SiteError
 from busbw.probes.host import available_memory_bytes, read_memory
 from busbw.units import format_approximate_size, format_size
@@ -72,7 +72,7 @@ def largest_buffer_bytes(available_bytes: int, local_ranks: int) -> int:
     return max(0, (available_bytes // local_ranks - RANK_OVERHEAD_BYTES) // 2)
 
 
-def require_host_memory(buffer_bytes: int, local_ranks: int) -> None:
+def require_host_memory(buffer_bytes: int, local_ranks: int, *, has_gaps: bool = False) -> None:
     """Raise SiteError, before anything is allocated, where this host's ranks cannot all have their buffers.
 
     Says the largest size that fits. Where memory grows on demand and no limit is known, nothing is refused.
@@ -87,5 +87,5 @@ def require_host_memory(buffer_bytes: int, local_ranks: int) -> None:
         f" need {format_approximate_size(needed)}, available are"
         f" {format_approximate_size(available.size_bytes)}"
         f" ({available.reason})",
-        hint=f"the largest size that fits is -e {fits // 2**20}M",
+        hint=hint_of_size(fits, has_gaps=has_gaps),
     )

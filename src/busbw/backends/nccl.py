@@ -18,7 +18,7 @@ from busbw._native.cuda import CudaDriver
 from busbw._native.nccl import UNIQUE_ID_BYTES, NcclLibrary, load_nccl
 from busbw._native.nvml import CLOCK_SM, open_nvml
 from busbw.backends.base import DeviceState, Groups, Identity, Pairs, PreparedCase
-from busbw.backends.buffers import BufferPair, CaseBuffers
+from busbw.backends.buffers import BufferPair, CaseBuffers, hint_of_size
 from busbw.backends.device_memory import DeviceMemory, choose_allocator
 from busbw.backends.idle import IdleCase
 from busbw.backends.nccl_algorithm import AlgorithmWatch, joined
@@ -78,7 +78,7 @@ class NcclBackend:
         capability = driver.compute_capability(self._device)
         self._support = support_of(self._nccl, capability, options.aggregate, grouped=grouped)
         if options.memory != "host":
-            _require_memory(driver, plan.buffer_bytes)
+            _require_memory(driver, plan)
         self._rotate = plan.rotate
         self._stream = driver.stream_create()
         allocator = choose_allocator(options, driver, self._device, self._nccl)
@@ -441,7 +441,8 @@ def _ordinal(visible: int, local_rank: int) -> int:
     return local_rank
 
 
-def _require_memory(driver: CudaDriver, buffer_bytes: int) -> None:
+def _require_memory(driver: CudaDriver, plan: Plan) -> None:
+    buffer_bytes = plan.buffer_bytes
     free, total = driver.memory_info()
     needed = 2 * buffer_bytes + RESERVE_BYTES
     if needed > free:
@@ -450,5 +451,5 @@ def _require_memory(driver: CudaDriver, buffer_bytes: int) -> None:
             f"too little GPU memory: send and receive buffers of {format_size(buffer_bytes)} and"
             f" {format_size(RESERVE_BYTES)} for NCCL need {format_size(needed)}, {free / 2**30:.1f} GiB of"
             f" {total / 2**30:.1f} GiB are free",
-            hint=f"the largest size that fits is -e {fits // 2**20}M",
+            hint=hint_of_size(fits, has_gaps=plan.has_gaps),
         )

@@ -68,7 +68,7 @@ def stream_options(options: Options) -> tuple[StreamOptions, ...]:
     """The streams of a command line; none without --streams-json. Raises UsageError naming the stream."""
     if not options.streams_json:
         return ()
-    entries = read_entries(options.streams_json, FLAG, (KEY,))
+    entries = read_entries(options.streams_json, FLAG, (KEY,), alone=True)
     if len(entries) > MOST_STREAMS:
         raise UsageError(f"{FLAG}: {len(entries)} streams", hint=f"{MOST_STREAMS} at most")
     return tuple(

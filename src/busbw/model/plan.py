@@ -179,6 +179,11 @@ class Plan:
     raw_ranks: int = RAW_RANKS  # up to so many ranks all samples of every rank are kept
 
     @property
+    def has_gaps(self) -> bool:
+        """Whether displacements reach further than the counts beside them: buffers are larger than sizes."""
+        return any(table.extent > table.whole for table in self.counts)
+
+    @property
     def steps(self) -> tuple[tuple[Case, ...], ...]:
         """The cases by what runs at once, in order."""
         width = max(1, len(self.streams))

@@ -41,10 +41,12 @@ def read_text(path: str, flag: str) -> str:
         raise UsageError(f"cannot read {flag} {path}: {reason}", hint=f"give {flag} a file") from error
 
 
-def read_entries(path: str, flag: str, keys: Sequence[str]) -> list[Any]:
-    """The list under the first of ``keys`` that the file's object has, not empty. Raises UsageError."""
+def read_entries(path: str, flag: str, keys: Sequence[str], *, alone: bool = False) -> list[Any]:
+    """The list under the first of ``keys`` that the file's object has, not empty; ``alone``: the file may say
+    nothing beside. Raises UsageError.
+    """
     try:
-        loaded = json.loads(read_text(path, flag))
+        loaded = json.loads(read_text(path, flag), object_pairs_hook=_each_once)
     except json.JSONDecodeError as error:
         raise UsageError(
             f"{flag} {path} is not JSON: {error.msg}, line {error.lineno} column {error.colno}",
@@ -59,12 +61,26 @@ def read_entries(path: str, flag: str, keys: Sequence[str]) -> list[Any]:
     if sum(key in loaded for key in keys) > 1:
         raise UsageError(f"{flag} {path} has both {' and '.join(keys)}", hint="leave one of them out")
     key = next(key for key in keys if key in loaded)
+    if alone and (others := sorted(set(loaded) - {key})):
+        raise UsageError(
+            f"{flag} {path} has {', '.join(map(shown, others))} beside {key}",
+            hint="give it on the command line, where it holds for all, or in the entries",
+        )
     entries = loaded[key]
     if entries == []:
         raise UsageError(f"{flag} {path}: {key} is empty", hint="give at least one entry")
     if not isinstance(entries, list):
         raise UsageError(f"{flag} {path}: {key} is {shown(entries)}, not a list of entries")
     return entries
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of the file. Python takes the last of two values of a key, others the first."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"key {shown(next(name for name in names if names.count(name) > 1))} is there twice")
+    return found
 
 
 def only_entry(entries: list[Any], place: str) -> list[Any]:

@@ -104,7 +104,7 @@ def make_streams(operations: tuple[str, ...], settings: RunSettings, backend: st
 
 def read_streams(path: str) -> list[dict[str, Any]]:
     """The entries of the file, their keys known and their values of the right kind. Raises UsageError."""
-    entries = read_entries(path, "--streams", (KEY,))
+    entries = read_entries(path, "--streams", (KEY,), alone=True)
     if len(entries) > MOST_STREAMS:
         raise UsageError(f"--streams: {len(entries)} streams", hint=f"{MOST_STREAMS} at most")
     for number, entry in enumerate(entries):

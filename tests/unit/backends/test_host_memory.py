@@ -48,6 +48,9 @@ def test_buffers_that_do_not_fit_are_refused_with_the_size_that_does(available: 
         require_host_memory(GIB, 4)
     assert "cgroup limit" in refused.value.message
     assert refused.value.hint == "the largest size that fits is -e 1023M"
+    with pytest.raises(SiteError) as of_displacements:
+        require_host_memory(GIB, 4, has_gaps=True)
+    assert "displacements" in of_displacements.value.hint
     require_host_memory(1023 * 2**20, 4)
 
 

@@ -93,6 +93,7 @@ def test_replica_groups_may_differ_in_size_and_leave_ranks_out(write: Callable[[
         ([1], "has no key replica_groups"),
         ("{", "is not JSON"),
         ("[" * 100_000, "is not JSON"),
+        ('{"replica_groups": [[[0]]], "replica_groups": [[[1]]]}', 'key "replica_groups" is there twice'),
     ],
 )
 def test_what_is_wrong_with_groups_is_said_by_place(

@@ -234,6 +234,8 @@ def test_a_first_look_does_not_need_the_number_of_ranks(tmp_path: Path) -> None:
         ([ALL_REDUCE] * (MOST_STREAMS + 1), "17 streams"),
         ([], "streams is empty"),
         ('{"stream": []}', "has no key streams"),
+        ('{"streams": [{}], "minbytes": "1M"}', 'has "minbytes" beside streams'),
+        ('{"streams": [{"operation": "a", "operation": "b"}]}', 'key "operation" is there twice'),
         ("{", "is not JSON"),
     ],
 )
