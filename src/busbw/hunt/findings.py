@@ -24,10 +24,11 @@ _CODES: Final = {
 
 
 class _Words(NamedTuple):
-    """How a metric is spoken of: what a suspect has, what too small a loss is of, what paths differ by, and
-    why nothing was decided by it.
+    """How a metric is spoken of: what it is, what a suspect has, what too small a loss is of, what paths
+    differ by, and why nothing was decided by it.
     """
 
+    what: str
     has: str
     below: str
     apart: str
@@ -36,24 +37,28 @@ class _Words(NamedTuple):
 
 _WORDS: Final = {
     BANDWIDTH: _Words(
+        what="bandwidth",
         has="less bandwidth than the others have",
         below="bandwidth that is lower by",
         apart="less bandwidth",
         unlike="bandwidth: too few pairs are alike",
     ),
     LATENCY: _Words(
+        what="latency",
         has="more latency than the others have",
         below="latency that is longer by",
         apart="more latency",
         unlike="latency: too few pairs are alike to say what is slow",
     ),
     QUICKEST: _Words(
+        what="the quickest messages' latency",
         has="more latency than the others have, of its quickest messages too",
         below="the quickest messages' latency that is longer by",
         apart="more latency of the quickest messages",
         unlike="the quickest messages' latency: too few pairs are alike",
     ),
     RESENT: _Words(
+        what="lost packets",
         has="segments a test were sent again, over those of the others",
         below="loss that resends",
         apart="more segments sent again",
@@ -207,6 +212,10 @@ def _not_covered(verdict: Verdict) -> list[Finding]:
     if RESENT in verdict.unobserved:
         said.append("lost packets: what the ranks' TCP sockets sent again cannot be read here")
     said += [_WORDS[metric].unlike for metric in verdict.unlike]
+    for metric, count in verdict.moved.items():
+        said.append(
+            f"{_WORDS[metric].what} in {count} of {verdict.rounds} rounds, in which all pairs were slow"
+        )
     if verdict.stalled_rounds:
         rounds = f"{verdict.stalled_rounds} of {verdict.rounds} rounds"
         said.append(f"late messages among quick ones in {rounds}, in which programs waited for cores")

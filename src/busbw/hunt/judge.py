@@ -73,7 +73,7 @@ class Standing:
     bandwidth, and the partner of a suspect by it; ``void`` rounds were too restless to count. ``fenced`` are
     suspected switches, ``inside`` those of their parts that passed with another of the same switch. ``near``
     has, by metric, who is near whom; ``unlike`` are metrics by which too few pairs are alike to say what is
-    slow.
+    slow; ``moved`` has, by metric, how many rounds of screening were left out, as they were slow as a whole.
     """
 
     screens: tuple[Screen, ...]
@@ -84,6 +84,7 @@ class Standing:
     inside: frozenset[int] = frozenset()
     near: Mapping[str, Near] = field(default_factory=dict)
     unlike: tuple[str, ...] = ()
+    moved: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def good_by_all(self) -> tuple[int, ...]:
@@ -123,7 +124,7 @@ def stand(
     rules: Rules, groups: Groups, history: Sequence[RoundResult], leaves: Sequence[Leaf] = ()
 ) -> Standing:
     """What the rounds say; at least one of screening, with two tests."""
-    judged = _screened(rules, history, leaves)
+    judged, left_out = _screened(rules, history, leaves)
     found = tuple(each for each in judged if each is judged[0] or tells(each))
     shut = [(each, leaf) for each in found for leaf in suspected(each, leaves)]
     switches: list[Candidate] = []
@@ -146,24 +147,30 @@ def stand(
         judge.inside,
         near_of,
         tuple(each.metric for each in judged if each not in found),
+        left_out,
     )
 
 
-def _screened(rules: Rules, history: Sequence[RoundResult], leaves: Sequence[Leaf]) -> tuple[Screen, ...]:
-    """The screens of all metrics that two rounds or more say something of, and of the one that decides. By
-    that one a round counts even if it moved as a whole: fresh tests will tell.
+def _screened(
+    rules: Rules, history: Sequence[RoundResult], leaves: Sequence[Leaf]
+) -> tuple[tuple[Screen, ...], dict[str, int]]:
+    """The screens of all metrics that two rounds or more say something of, and of the one that decides; and
+    how many rounds do not count for a metric, since they moved as a whole. By the one that decides they do
+    count: fresh tests will tell.
     """
     screens, _ = by_stage(history)
-    found = []
+    found: list[Screen] = []
+    left_out: dict[str, int] = {}
     for metric in rules.metrics:
         paths = _classes(metric, history, leaves)
         own = [each for each in screens if counts(metric, each)]
         if metric != rules.metrics[0] and len(own) > 1:
-            left_out = moved(metric, effect(metric, rules.floors[metric]), own, paths)
-            own = [each for place, each in enumerate(own) if place not in left_out]
+            out = moved(metric, effect(metric, rules.floors[metric]), own, paths)
+            own = [each for place, each in enumerate(own) if place not in out]
+            left_out |= {metric: len(out)} if out else {}
         if len(own) > 1 or metric == rules.metrics[0]:
             found.append(screen(rules, metric, own, paths))
-    return tuple(found)
+    return tuple(found), left_out
 
 
 def _classes(metric: str, history: Sequence[RoundResult], leaves: Sequence[Leaf]) -> Classes:

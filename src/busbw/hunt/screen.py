@@ -154,15 +154,27 @@ def _slowest(placed: Sequence[tuple[int, PairTest]], values: Floats) -> int:
 
 
 def moved(metric: str, floor: float, rounds: Sequence[RoundResult], paths: Classes) -> frozenset[int]:
-    """The rounds (their places) whose tests were slow one and all: something disturbed the round, since pairs
-    have no part in common. None where that is most of them, and so what tests take.
+    """The rounds (their places) to leave out, since their tests were slow one and all: something disturbed
+    the round, as pairs have no part in common. None where that is most of them, and so what tests take; and
+    none that would take along all tests of a pair that was slow again and again, or is one of two alone.
     """
     values = [np.array([value(t, metric) - paths.of(t.one, t.other) for t in each.tests]) for each in rounds]
     numbers = np.repeat(np.arange(len(values)), [len(each) for each in values])
     noise = estimate(np.concatenate(values), numbers, floor / 2)
     beyond = noise.base + max(floor, _SEEN * noise.upper) / 2
-    found = frozenset(place for place, each in enumerate(values) if len(each) > 1 and min(each) > beyond)
-    return found if len(found) <= _MOST_MOVED * len(values) else frozenset()
+    slow = {place for place, each in enumerate(values) if len(each) > 1 and min(each) > beyond}
+    places: dict[tuple[int, int], set[int]] = defaultdict(set)
+    for place, each in enumerate(rounds):
+        for test in each.tests:
+            places[test.one, test.other].add(place)
+    told = {
+        place
+        for place in slow
+        for test in rounds[place].tests
+        if (own := places[test.one, test.other]) <= slow
+        and (len(own) > 1 or len(values[place]) < _LEAST_OTHERS)
+    }
+    return frozenset(slow - told) if len(slow) <= _MOST_MOVED * len(values) else frozenset()
 
 
 def _explains(found: Screen, part: int) -> bool:

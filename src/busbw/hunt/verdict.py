@@ -80,7 +80,8 @@ class Verdict:
     that decides, the parts that lost most first: a lower median over a part's tests, and no accusation.
     ``unobserved`` are metrics that were asked for and of which no two rounds say anything, ``unlike`` those
     by which too few tests are alike to say what is slow. ``near`` are, by metric, groups of parts that are
-    slow with all others and quick among themselves: paths are not alike. ``longer`` is, by metric, what tests
+    slow with all others and quick among themselves: paths are not alike. ``moved`` has, by metric, the rounds
+    of random pairs that did not count, since all their tests were slow. ``longer`` is, by metric, what tests
     between switches took more than those within one, as ``loss``.
     """
 
@@ -100,6 +101,7 @@ class Verdict:
     unlike: tuple[str, ...] = ()
     near: dict[str, tuple[tuple[int, ...], ...]] = field(default_factory=dict)
     longer: dict[str, float] = field(default_factory=dict)
+    moved: dict[str, int] = field(default_factory=dict)
 
 
 def conclude(
@@ -136,6 +138,7 @@ def conclude(
         standing.unlike,
         {metric: each.groups for metric, each in standing.near.items() if each.groups},
         {each.metric: each.loss(each.classes.longer) for each in standing.screens if each.classes.longer},
+        dict(standing.moved),
     )
 
 

@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from busbw.errors import UsageError
+from busbw.probes.nics import is_rdma_name
 
-_VERBS: Final = re.compile(
-    r"((mlx|bnxt_re|irdma|qedr|hns|erdma|ionic|mana|rxe|siw|cxgb|hfi)\d*_?\d+|roce\w+)|[^:]+:\d+"
-)
 _OF_LIBFABRIC: Final = re.compile(r"(efa_\d+|rdmap\w+|cxi\d+)(:\d+)?")
 _NAME: Final = re.compile(r"[A-Za-z0-9][\w.@-]*(:\d+)?")
 
@@ -68,7 +66,7 @@ def read_nics(text: str) -> tuple[str, ...]:
 
 def confining(nic: str, backend: str) -> dict[str, str]:
     """The variables that confine the libraries of a backend, or of all where that is not known yet."""
-    is_verbs = _VERBS.fullmatch(nic) is not None
+    is_verbs = is_rdma_name(nic)
     port = nic if ":" in nic else f"{nic}:1"
     rows = (row for row in _ROWS.values() if backend in (row.backend, "auto"))
     return {

@@ -14,6 +14,9 @@ from typing import Final
 from busbw.probes.sysfs import entries, link_name, numa_node, pci_address, read_int, read_text
 
 _SYS: Final = Path("/sys")
+_RDMA_NAME: Final = re.compile(
+    r"((mlx|bnxt_re|irdma|qedr|hns|erdma|ionic|mana|rxe|siw|cxgb|hfi)\d*_?(bond_?)?\d+|roce\w+)|[^:]+:\d+"
+)
 _RATE: Final = re.compile(r"^([\d.]+) Gb/sec")  # "400 Gb/sec (4X NDR)"
 
 
@@ -75,6 +78,13 @@ class Nics:
     rdma: tuple[RdmaDevice, ...]
     cxi: tuple[CxiDevice, ...]
     interfaces: tuple[NetworkInterface, ...]
+
+
+def is_rdma_name(name: str) -> bool:
+    """Whether a NIC's name is by its form that of an RDMA device: as drivers number them (``mlx5_0``), or
+    with a port behind it.
+    """
+    return _RDMA_NAME.fullmatch(name) is not None
 
 
 def read_nics(*, sysfs: Path = _SYS) -> Nics:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from busbw.errors import SiteError
 from busbw.model.finding import Finding, Severity
 from busbw.probes.counters import read_counters, sent_received
-from busbw.probes.nics import read_nics
+from busbw.probes.nics import is_rdma_name, read_nics
 from busbw.probes.sysfs import read_text
 
 if TYPE_CHECKING:
@@ -56,6 +56,14 @@ def check_nic(
         raise SiteError(
             f"{host} has no NIC {nic} (it has {there})",
             hint=f"leave {nic} out of --each-nic, or {host} out of the hosts",
+            host=host,
+        )
+    if name not in interfaces and not is_rdma_name(nic):
+        # Its variables are those of an Ethernet interface.
+        ports_of = sorted(other for other in ports if other.partition(":")[0] == name)
+        raise SiteError(
+            f"{nic} is an RDMA device on {host}, and no name of an interface there",
+            hint=f"name it with its port: --each-nic {ports_of[0]}",
             host=host,
         )
     if not any(state.lower() in _UP for state in states):

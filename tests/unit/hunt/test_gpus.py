@@ -17,6 +17,8 @@ import pytest
 
 from busbw.hunt.decide import next_round
 from busbw.hunt.fabric import Fabric, hunt, simulate
+from busbw.hunt.field import fields
+from busbw.hunt.findings import findings
 from busbw.hunt.judge import stand
 from busbw.hunt.verdict import Decision, Verdict, conclude
 from busbw.model.hunt import BANDWIDTH, LATENCY, QUICKEST, PairTest, Round, RoundResult, Rules, Stage
@@ -114,7 +116,7 @@ def test_a_gpu_at_half_its_bandwidth_is_named(count: int) -> None:
     assert hits >= 11
 
 
-def made(late: dict[int, float], count: int, rounds: int = 4) -> tuple[RoundResult, ...]:
+def made(late: dict[int, float], count: int, rounds: int = 8) -> tuple[RoundResult, ...]:
     """Rounds of pairs that take alike, but that all of a round take ``late`` times as long."""
     history: tuple[RoundResult, ...] = ()
     generator = random.Random(0)
@@ -131,11 +133,37 @@ def made(late: dict[int, float], count: int, rounds: int = 4) -> tuple[RoundResu
     return history
 
 
-@pytest.mark.parametrize("count", [4, 8, 64])
-def test_a_round_that_was_late_as_a_whole_suspects_nobody(count: int) -> None:
-    history = made({1: 5.0}, count)
+@pytest.mark.parametrize(("count", "rounds"), [(4, 8), (8, 4), (64, 3)])
+def test_a_round_that_was_late_as_a_whole_suspects_nobody(count: int, rounds: int) -> None:
+    history = made({1: 5.0}, count, rounds)
     assert not stand(RULES, (tuple(range(count)),), history).candidates
     assert conclude(RULES, (tuple(range(count)),), history).decision is Decision.HEALTHY
+
+
+@pytest.mark.parametrize("count", [4, 5])
+def test_two_paths_that_are_late_whenever_they_are_tested_are_not_left_out(count: int) -> None:
+    """Both are in the same rounds, whose every test is late: of four parts, again and again."""
+    late, rules = {(0, 1), (2, 3)}, Rules(metrics=RULES.metrics)
+
+    def run(turn: Round) -> RoundResult:
+        tests = []
+        for pair in turn.pairs:
+            small = 5e4 if pair in late else 1e4
+            times = {BANDWIDTH: ((1e6,),), LATENCY: ((small,),), QUICKEST: ((small,),)}
+            tests.append(PairTest(*pair, times))
+        return RoundResult(turn, tuple(tests))
+
+    everyone = (tuple(range(count)),)
+    verdict = conclude(rules, everyone, hunt(rules, everyone, run))
+    assert verdict.decision is not Decision.HEALTHY
+    assert not verdict.moved
+
+
+def test_rounds_that_were_left_out_are_told() -> None:
+    verdict = conclude(RULES, FOUR, made({1: 5.0}, 4))
+    assert verdict.moved == {LATENCY: 1}
+    (told,) = [each for each in findings(fields(["h"] * 4)[0], verdict) if "not covered" in each.claim]
+    assert "latency in 1 of 8 rounds, in which all pairs were slow" in told.claim
 
 
 def test_of_two_rounds_one_of_which_was_late_latency_is_not_covered() -> None:

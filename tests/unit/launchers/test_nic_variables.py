@@ -23,6 +23,7 @@ MPI_OF_ETH = {
         ("eth1", "auto", {**NCCL_OF_ETH, **MPI_OF_ETH}),
         ("mlx5_1", "nccl", {"NCCL_IB_HCA": "=mlx5_1", "NCCL_IB_DISABLE": "0"}),
         ("mlx5_1:2", "nccl", {"NCCL_IB_HCA": "=mlx5_1:2", "NCCL_IB_DISABLE": "0"}),
+        ("mlx5_bond_0", "nccl", {"NCCL_IB_HCA": "=mlx5_bond_0", "NCCL_IB_DISABLE": "0"}),
         ("mlx5_1", "mpi", {"UCX_NET_DEVICES": "mlx5_1:1", "OMPI_MCA_pml": "ucx"}),
         ("rocep65s0f0", "mpi", {"UCX_NET_DEVICES": "rocep65s0f0:1", "OMPI_MCA_pml": "ucx"}),
         # The name of an interface and of a device alike: the port makes it a device.

@@ -31,6 +31,10 @@ NICS = Nics(
                 RdmaPort(2, "DOWN", "Disabled", "InfiniBand", None, ""),
             ),
         ),
+        RdmaDevice(
+            *("ibp1s0", "infiniband", "", "", "", None, ()),
+            (RdmaPort(1, "ACTIVE", "LinkUp", "InfiniBand", None, ""),),
+        ),
     ),
     cxi=(),
     interfaces=(interface("eth0", "up"), interface("eth1", "down"), interface("eth2", "unknown")),
@@ -46,8 +50,10 @@ NICS = Nics(
         ("mlx5_0:1", ""),
         ("mlx5_0:2", "mlx5_0:2 is down on h4"),
         ("mlx5_0:3", "h4 has no NIC mlx5_0:3"),
+        ("ibp1s0", "ibp1s0 is an RDMA device on h4, and no name of an interface there"),
+        ("ibp1s0:1", ""),
         ("eth1", "eth1 is down on h4"),
-        ("eth9", "h4 has no NIC eth9 .it has eth0, eth1, eth2, mlx5_0:1, mlx5_0:2."),
+        ("eth9", "h4 has no NIC eth9 .it has eth0, eth1, eth2, mlx5_0:1, mlx5_0:2, ibp1s0:1."),
     ],
 )
 def test_a_host_without_the_nic_is_named(nic: str, said: str) -> None:
