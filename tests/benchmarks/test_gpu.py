@@ -67,7 +67,7 @@ def test_fidelity_goes_to_the_last_size(last: str, ends: list[str], monkeypatch:
     monkeypatch.syspath_prepend(str(PROGRAMS))
     import fidelity
 
-    assert [end for _, end, _, _ in fidelity.ranges(fidelity.VARIANTS["plain"], last, None)] == ends
+    assert [end for _, end, _, _ in fidelity.ranges(fidelity.VARIANTS["plain"], "8", last, None)] == ends
 
 
 def test_limits_have_a_row_for_each_algorithm(monkeypatch: pytest.MonkeyPatch) -> None:

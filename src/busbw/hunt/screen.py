@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -23,6 +23,7 @@ _LEAST_OTHERS: Final = 3  # who all find a part slow, where there is no majority
 _MOST_STRAYS: Final = 0.1  # of tests that resend without a part to explain it: it is usual then
 _MOST_STALLED: Final = 0.5  # more often than not, something waited for a core
 _MOST_MOVED: Final = 0.5  # of the rounds: where more are slow as a whole, that is what tests take
+_LEAST_TESTS: Final = 3  # of a round that no slow paths explain: of two, each may go over one
 # A pair that was quick once has a path that is: where it is late another time, messages waited elsewhere.
 _BY_MOST: Final = (LATENCY, QUICKEST)
 _LEAST_SIGMA: Final = 1e-9  # of scripted times, which are all alike
@@ -163,30 +164,33 @@ def moved(metric: str, floor: float, rounds: Sequence[RoundResult], paths: Class
     noise = estimate(np.concatenate(values), numbers, floor / 2)
     beyond = noise.base + max(floor, _SEEN * noise.upper) / 2
     slow = {place for place, each in enumerate(values) if len(each) > 1 and min(each) > beyond}
+    if len(slow) > _MOST_MOVED * len(values):
+        return frozenset()
     places: dict[tuple[int, int], set[int]] = defaultdict(set)
-    for place, each in enumerate(rounds):
-        for test in each.tests:
+    for place, tested in enumerate(rounds):
+        for test in tested.tests:
             places[test.one, test.other].add(place)
-    told = {
-        place
-        for place in slow
-        for test in rounds[place].tests
-        if (own := places[test.one, test.other]) <= slow
-        and (len(own) > 1 or len(values[place]) < _LEAST_OTHERS)
-    }
-    return frozenset(slow - told) if len(slow) <= _MOST_MOVED * len(values) else frozenset()
+    return frozenset(place for place in slow if not _may_be_paths(rounds[place], places, slow))
+
+
+def _may_be_paths(tested: RoundResult, places: Mapping[tuple[int, int], set[int]], slow: set[int]) -> bool:
+    """Whether a round that was slow as a whole has a pair of no other rounds than such: of several, or it is
+    one of two alone. ``places`` has the rounds of each pair.
+    """
+    own = [places[test.one, test.other] for test in tested.tests]
+    return any(each <= slow and (len(each) > 1 or len(own) < _LEAST_TESTS) for each in own)
 
 
 def _explains(found: Screen, part: int) -> bool:
-    """Whether the part is slow in all its tests, with three others or more, and every other test passes."""
+    """Whether the part is slow in all its tests, with three others or more, and every other test passes and
+    is nearer to the middle than to those: a second slow part would be taken for noise.
+    """
     own = [pair for pair in found.residuals if part in pair]
     rest = {pair: residual for pair, residual in found.residuals.items() if part not in pair}
-    return (
-        len(own) >= _LEAST_OTHERS
-        and min(found.of_part[part]) > found.cut
-        and len(rest) >= len(own)
-        and all(abs(residual) < found.stray for residual in rest.values())
-    )
+    if len(own) < _LEAST_OTHERS or len(rest) < len(own):
+        return False
+    least = min(found.of_part[part])
+    return least > found.cut and max(map(abs, rest.values())) < min(found.stray, least / 2)
 
 
 def _judged(

@@ -1,19 +1,15 @@
 """The rules among the GPUs of one host: few parts, and small messages that wait for the host as often as not.
 
-Recorded are 15 hunts of 4 x H100 (NCCL 2.28.9, 26 November 2026), in 8 of which a program copied in one GPU's
-memory. They were run by earlier rules, which decided 8 of them.
+The recorded hunts are those of ``busbw_testing.few_gpus``.
 """
 
 from __future__ import annotations
 
-import itertools
-import json
 import random
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
+from busbw_testing.few_gpus import METRICS, gpus, recorded, small_messages
 
 from busbw.hunt.decide import next_round
 from busbw.hunt.fabric import Fabric, hunt, simulate
@@ -23,15 +19,15 @@ from busbw.hunt.judge import stand
 from busbw.hunt.verdict import Decision, Verdict, conclude
 from busbw.model.hunt import BANDWIDTH, LATENCY, QUICKEST, PairTest, Round, RoundResult, Rules, Stage
 
-RECORDED = Path(__file__).parents[3] / "benchmarks/isolate/results/2026-11-26-4-gpus-rounds.jsonl"
-HUNTS: list[dict[str, Any]] = [json.loads(line) for line in RECORDED.read_text().splitlines()]
-RULES = Rules(metrics=(BANDWIDTH, LATENCY, QUICKEST))
+HUNTS = recorded()
+SMALL = small_messages()
+RULES = Rules(metrics=METRICS)
 FOUR = ((0, 1, 2, 3),)
 
 
-def screening(recorded: dict[str, Any]) -> tuple[RoundResult, ...]:
+def screening(hunted_before: dict[str, Any]) -> tuple[RoundResult, ...]:
     """The random pairs of a recorded hunt: which pairs came after them, the rules of that day chose."""
-    rounds = [each for each in recorded["rounds"] if each["stage"] == Stage.SCREEN]
+    rounds = [each for each in hunted_before["rounds"] if each["stage"] == Stage.SCREEN]
     return tuple(
         RoundResult(
             Round(each["number"], Stage.SCREEN, tuple((one, other) for one, other, _ in each["tests"])),
@@ -60,42 +56,11 @@ def test_a_recorded_slowed_gpu_is_the_one_to_be_tested_afresh(recorded: dict[str
     assert [set(range(4)) - set(own)] == [set(pair) for pair in turn.pairs if pair != own]  # its control
 
 
-HEALTHY_US = [
-    [(each[2][LATENCY][0][0], each[2][QUICKEST][0][0]) for each in turn["tests"]]
-    for recorded in HUNTS
-    if recorded["slowed"] is None
-    for turn in recorded["rounds"]
-]
-
-
-def gpus(slow: int | None, generator: random.Random) -> Callable[[Round], RoundResult]:
-    """GPUs whose messages take what recorded ones took, one of which has lost half of its bandwidth: the
-    small messages of its pairs are late on average, and the quickest are quicker (its clock is up).
-    """
-
-    def times_of(pair: tuple[int, int], small: tuple[float, float]) -> PairTest:
-        late, quick = (each * generator.lognormvariate(0, 0.03) for each in small)
-        there, back = (2.6e5 * generator.lognormvariate(0, 0.005) for _ in range(2))
-        if slow in pair:
-            there, back = (each / 0.45 * generator.lognormvariate(0, 0.05) for each in (there, back))
-            late, quick = generator.uniform(14500, 16000), generator.uniform(6400, 7100)
-        elif slow is not None:
-            back /= 1 - generator.choice((0.01, 0.03, 0.05, 0.08))
-        times = {BANDWIDTH: ((there,), (back,)), LATENCY: ((late,), (late,)), QUICKEST: ((quick,), (quick,))}
-        return PairTest(*pair, times)
-
-    def run(turn: Round) -> RoundResult:
-        small = itertools.cycle(generator.choice(HEALTHY_US))
-        return RoundResult(turn, tuple(map(times_of, turn.pairs, small)))
-
-    return run
-
-
 def hunted(count: int, seed: int, *, is_slow: bool) -> tuple[int | None, Verdict]:
     generator = random.Random(f"{count} {seed}")
     slow = generator.randrange(count) if is_slow else None
     everyone, rules = (tuple(range(count)),), Rules(metrics=RULES.metrics, seed=seed)
-    return slow, conclude(rules, everyone, hunt(rules, everyone, gpus(slow, generator)))
+    return slow, conclude(rules, everyone, hunt(rules, everyone, gpus(slow, generator, SMALL)))
 
 
 @pytest.mark.parametrize("count", [4, 5, 6, 8])
