@@ -28,9 +28,10 @@ _TAKEN: Final = {
 _OF_RUNS: Final = {each.name for each in fields(RunSettings)} - _TAKEN
 _SIMULATED: Final = {"simulate", "bad", "noise", "hunts", "per_switch", "farther", "hidden"}
 _WITH_SIMULATE: Final = {*_SIMULATED, "loss", "slower", "rounds", "seed", "format"}
+_BEFORE: Final = {"each_nic", "doubt", "prior"}
 _JUDGES: Final = {  # flags of how it is judged that a command has no use for
-    "pairs": {"loss", "slower", "rounds", "each_nic"},
-    "rails": {"slower", "rounds", "each_nic"},
+    "pairs": {"loss", "slower", "rounds", *_BEFORE},
+    "rails": {"slower", "rounds", *_BEFORE},
 }
 _INSTEAD: Final = {
     "maxbytes": "give one size, -b 64M",

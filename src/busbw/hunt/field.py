@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from busbw.hunt.classes import Leaf
 from busbw.hunt.judge import Groups
@@ -15,7 +15,8 @@ _LEAST_HERE = 2
 @dataclass(frozen=True)
 class Field:
     """Parts of one kind. ``names`` and ``ranks`` are by part; ``groups`` says who is tested with whom.
-    ``leaves`` are the parts on each lowest switch and ``leaf_names`` the switches, where that is known.
+    ``leaves`` are the parts on each lowest switch and ``leaf_names`` the switches, where that is known;
+    ``doubted`` has the parts that something else spoke against, by the words for them.
     """
 
     kind: str  # host or rank
@@ -24,6 +25,7 @@ class Field:
     groups: Groups
     leaves: tuple[Leaf, ...] = ()
     leaf_names: tuple[str, ...] = ()
+    doubted: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def width(self) -> int:
@@ -97,3 +99,15 @@ def on_switches(field: Field, switches: Mapping[str, str]) -> Field:
         if switch := switches.get(name, ""):
             members[switch].append(part)
     return replace(field, leaves=tuple(map(tuple, members.values())), leaf_names=tuple(members))
+
+
+def doubting(field: Field, words: Sequence[str], places: Sequence[tuple[str, int]]) -> Field:
+    """The field with whom of its parts these words mean: a rank's number, HOST/LOCAL_RANK, or HOST, which
+    among the ranks of one host is all of them, and so none. ``places``: host and local rank, by rank.
+    """
+    meant: dict[str, int] = {}
+    for rank, part in field.part_of.items():
+        host, local = places[rank]
+        names = {str(rank), f"{host}/{local}"} | ({host} if field.kind == "host" else set())
+        meant |= dict.fromkeys(names.intersection(words), part)
+    return replace(field, doubted=meant)

@@ -94,7 +94,13 @@ def findings(field: Field, verdict: Verdict) -> tuple[Finding, ...]:
             else "repeat it on idle hosts, or give a larger --loss"
         )
         found.append(Finding(Severity.WARNING, claim, hint=hint, check=CHECK))
+    found += [_of_acquitted(field.names[part], tests) for part, tests in verdict.acquitted]
     return (*found, *_of_classes(field, verdict), *_not_covered(verdict), *left_out(field))
+
+
+def _of_acquitted(name: str, tests: int) -> Finding:
+    claim = f"{name}: doubted before the hunt, and cleared: {tests} fresh tests did not find it slow"
+    return Finding(Severity.INFO, claim, check=CHECK)
 
 
 def _of_classes(field: Field, verdict: Verdict) -> list[Finding]:
@@ -246,6 +252,7 @@ def to_fields(field: Field, verdict: Verdict, places: Sequence[HostInfo], second
             suspect["switch"] = _switch(field, suspect["parts"]) if suspect["leaf"] else ""
             suspect["switches"] = [_switch(field, suspect[end]) for end in ends]
             suspect["partners"] = [field.names[part] for part in suspect["partners"]]
+    fields["acquitted"] = [{"name": field.names[part], "tests": tests} for part, tests in verdict.acquitted]
     fields["ranking"] = [{"name": field.names[part], "loss": loss} for part, loss in verdict.ranking]
     bad = [field.names[each.parts[0]] for each in verdict.suspects if len(each.parts) == 1]
     fields["near"] = {

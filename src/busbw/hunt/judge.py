@@ -98,13 +98,13 @@ class Standing:
 
     @property
     def open(self) -> tuple[Candidate, ...]:
-        """Those that need more tests, the slowest first: a pair when its parts were cleared."""
-        cleared = {each.parts for each in self.candidates if each.state is State.CLEARED}
+        """Those that need more tests, the slowest first: a pair when its parts were cleared by its metric."""
+        cleared = {(each.metric, each.parts) for each in self.candidates if each.state is State.CLEARED}
         left = [
             each
             for each in self.candidates
             if each.state is State.OPEN
-            and (each.leaf or len(each.parts) == 1 or all((p,) in cleared for p in each.parts))
+            and (each.leaf or len(each.parts) == 1 or all((each.metric, (p,)) in cleared for p in each.parts))
         ]
         return tuple(sorted(left, key=lambda each: -lower_median(each.screened)))
 
@@ -223,7 +223,9 @@ class _Judge:
         confirms = by_stage(history)[1]
         self._confirms, self._leaves, self.fenced = confirms, leaves, fenced
         behind = {part for leaf in fenced for part in leaf}
-        self.wanted = [(each, parts) for each in found for parts in _wanted(each, behind)]
+        self._decides = rules.metrics[0]
+        self._doubted = {part for part in rules.doubted if part not in behind}
+        self.wanted = [(each, parts) for each in found for parts in _wanted(each, behind, self._doubts(each))]
         self.control = {each.metric: self._passing(each) - behind for each in found}
         self.good = {metric: tuple(sorted(control)) for metric, control in self.control.items()}
         met = [tested for tested in history if tested.round.stage is Stage.SWITCHES]
@@ -252,13 +254,20 @@ class _Judge:
         self._against = math.log((1 - rules.acquittal) * total / rules.accusation)
         self._for_it = math.log(rules.acquittal)
 
+    def _doubts(self, found: Screen) -> set[int]:
+        """Parts that something else than this hunt spoke against, where the metric is the one that decides:
+        small messages may say nothing for rounds on end.
+        """
+        return self._doubted.intersection(found.of_part) if found.metric == self._decides else set()
+
     def _passing(self, found: Screen) -> set[int]:
         """Parts that a metric says nothing against. Where these are too few to be somebody's partner and
         control beside, those too that a slow path alone is held against: they passed with others.
         """
-        accused = {part for each, parts in self.wanted for part in parts if each is found}
+        accused = {part for each, parts in self.wanted for part in parts if each is found} | self._doubted
         good = set(found.of_part) - accused
-        return good if len(good) > LEAST_CONTROLS else set(found.of_part) - {*found.suspects}
+        least = set(found.of_part) - {*found.suspects} - self._doubted
+        return good if len(good) > LEAST_CONTROLS else least
 
     def candidate(self, found: Screen, parts: tuple[int, ...]) -> Candidate:
         """A part by its tests with good partners (behind a fence, with those that passed there), or a pair by
@@ -339,11 +348,13 @@ class _Judge:
 
     def _weighed(self, plain: Candidate, found: Screen, tests: Sequence[tuple[float, PairTest]]) -> Candidate:
         """The candidate with so many of its fresh tests as it took to decide. One good test clears who was
-        slow once; who was slow again and again may be so now and then, and takes two good ones or more.
+        slow once; who was slow again and again, or is doubted, may be so now and then: it takes two good ones
+        or more.
         """
         fresh: list[tuple[float, PairTest]] = []
         evidence, state = 0.0, State.OPEN
         is_slow_again = len(plain.screened) > 1 and lower_median(plain.screened) > found.cut
+        is_slow_again = is_slow_again or not self._doubts(found).isdisjoint(plain.parts)
         for residual, test in tests:
             if state is not State.OPEN:
                 break
@@ -359,12 +370,12 @@ class _Judge:
         return replace(plain, fresh=tuple(fresh), evidence=evidence, state=state)
 
 
-def _wanted(found: Screen, behind: set[int]) -> Iterable[tuple[int, ...]]:
-    """What one metric wants tested afresh: suspects, both parts of a slow pair, and then the pair itself; but
-    for those behind a fence.
+def _wanted(found: Screen, behind: set[int], doubted: set[int]) -> Iterable[tuple[int, ...]]:
+    """What one metric wants tested afresh: suspects, both parts of a slow pair, who is doubted, and then the
+    pair itself; but for those behind a fence.
     """
     pairs = [pair for pair in found.slow_pairs if behind.isdisjoint(pair)]
-    ends = itertools.chain((part for part in found.suspects if part not in behind), *pairs)
+    ends = itertools.chain((part for part in found.suspects if part not in behind), *pairs, sorted(doubted))
     return (*((part,) for part in dict.fromkeys(ends)), *pairs)
 
 

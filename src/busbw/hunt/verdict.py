@@ -82,7 +82,8 @@ class Verdict:
     by which too few tests are alike to say what is slow. ``near`` are, by metric, groups of parts that are
     slow with all others and quick among themselves: paths are not alike. ``moved`` has, by metric, the rounds
     of random pairs that did not count, since all their tests were slow. ``longer`` is, by metric, what tests
-    between switches took more than those within one, as ``loss``.
+    between switches took more than those within one, as ``loss``. ``acquitted`` has (part, fresh
+    tests) of those that were doubted before the hunt, and passed.
     """
 
     decision: Decision
@@ -102,6 +103,7 @@ class Verdict:
     near: dict[str, tuple[tuple[int, ...], ...]] = field(default_factory=dict)
     longer: dict[str, float] = field(default_factory=dict)
     moved: dict[str, int] = field(default_factory=dict)
+    acquitted: tuple[tuple[int, int], ...] = ()
 
 
 def conclude(
@@ -139,6 +141,17 @@ def conclude(
         {metric: each.groups for metric, each in standing.near.items() if each.groups},
         {each.metric: each.loss(each.classes.longer) for each in standing.screens if each.classes.longer},
         dict(standing.moved),
+        _acquitted(rules, standing, {part for each in (*suspects, *left) for part in each.parts}),
+    )
+
+
+def _acquitted(rules: Rules, standing: Standing, slow: set[int]) -> tuple[tuple[int, int], ...]:
+    """Who was doubted and cleared, and is not ``slow`` by anything else; with how many fresh tests it had."""
+    doubted = {(part,) for part in rules.doubted if part not in slow}
+    return tuple(
+        (each.parts[0], len(each.fresh))
+        for each in standing.candidates
+        if each.metric == rules.metrics[0] and each.state is State.CLEARED and each.parts in doubted
     )
 
 

@@ -95,7 +95,7 @@ class Rules:
     what is measured, the first of them what decides whether the hunt could decide. ``most_screens`` and
     ``most_confirms`` bound the rounds of a stage. ``accusation`` is the probability with which the fresh
     tests of healthy parts may speak against any of them, ``acquittal`` that with which those of a slow one
-    may speak for it.
+    may speak for it. ``doubted`` parts are tested afresh whatever random pairs said of them.
     """
 
     metrics: tuple[str, ...] = METRICS
@@ -108,6 +108,7 @@ class Rules:
     accusation: float = 1e-3
     acquittal: float = 1e-2
     seed: int = 0
+    doubted: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,8 @@ class Hunt:
     best counts, and ``small_blocks`` blocks of ``small_calls`` exchanges of ``small_bytes``, of which the
     mean does, and the best block. ``wait`` is how a rank waits in MPI: spin, sleep, or auto: it sleeps where
     a message takes long. A round may take ``timeout_s``: of a longer one, whoever says nothing hangs.
-    ``nic`` is the one that the library was confined to on every host, empty where it was not.
+    ``nic`` is the one that the library was confined to on every host, empty where it was not. ``doubted``
+    are hosts, or ranks as HOST/LOCAL_RANK, that something else spoke against.
     """
 
     kind: str
@@ -133,9 +135,12 @@ class Hunt:
     wait: str = "auto"
     timeout_s: float = 30.0
     nic: str = ""
+    doubted: tuple[str, ...] = ()
 
     @classmethod
     def from_fields(cls, fields: dict[str, Any]) -> Hunt:
         """The inverse of dataclasses.asdict, from JSON."""
         rules = fields.pop("rules")
-        return cls(rules=Rules(**{**rules, "metrics": tuple(rules["metrics"])}), **fields)
+        rules |= {name: tuple(rules[name]) for name in ("metrics", "doubted") if name in rules}
+        doubted = tuple(fields.pop("doubted", ()))
+        return cls(rules=Rules(**rules), doubted=doubted, **fields)

@@ -9,6 +9,7 @@ from cyclopts import Group, Parameter
 
 HUNT = Group("Hunt", sort_key=0)
 
+_AND = "+"  # for the commas of a value in to_word
 WaitName = Literal["auto", "spin", "sleep"]
 
 
@@ -52,14 +53,33 @@ class HuntSettings:
         ),
     ] = ""
 
+    doubt: Annotated[
+        str,
+        Parameter(
+            group=HUNT,
+            show_default=False,
+            help="Test these afresh, whatever random pairs say of them: HOST, HOST/LOCAL_RANK or a rank's"
+            " number, as h3,h5/0.",
+        ),
+    ] = ""
+    prior: Annotated[
+        str,
+        Parameter(
+            group=HUNT,
+            show_default=False,
+            help="A run (its folder, its name, last): doubt the ranks that came last in it, or took longest.",
+        ),
+    ] = ""
+
     def to_word(self, kind: str) -> str:
         """The value of --hunt."""
-        return ",".join((kind, *(f"{each.name}={getattr(self, each.name)}" for each in fields(self))))
+        values = (f"{each.name}={getattr(self, each.name)}" for each in fields(self))
+        return ",".join((kind, *(value.replace(",", _AND) for value in values)))
 
     @classmethod
     def from_word(cls, word: str) -> tuple[str, HuntSettings]:
         """The inverse of to_word: the kind, and the settings."""
         kind, *pairs = word.split(",")
-        given: dict[str, str] = dict(each.partition("=")[::2] for each in pairs)
+        given: dict[str, str] = dict(each.replace(_AND, ",").partition("=")[::2] for each in pairs)
         rounds = int(given.pop("rounds", cls.rounds))
         return kind, cls(rounds=rounds, **given)  # type: ignore[arg-type]  # words that to_word wrote

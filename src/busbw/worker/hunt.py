@@ -22,7 +22,7 @@ from busbw.errors import ExitCode
 from busbw.hunt import alike_words
 from busbw.hunt.alike import compare
 from busbw.hunt.decide import next_round
-from busbw.hunt.field import Field, fields, of_ranks, on_switches
+from busbw.hunt.field import Field, doubting, fields, of_ranks, on_switches
 from busbw.hunt.findings import CHECK, exit_code, findings, left_out, to_fields
 from busbw.hunt.verdict import Verdict, conclude
 from busbw.model.case import Case
@@ -38,6 +38,7 @@ from busbw.model.hunt import (
     PairTest,
     Round,
     RoundResult,
+    Rules,
     Stage,
 )
 from busbw.model.layout import Placement
@@ -104,6 +105,8 @@ def go_hunting(
         return ExitCode(int(world.max(np.array([int(code)]))[0]))
     among = {"isolate": fields(hosts), "pairs": fields(hosts)[-1:]}[hunt.kind]
     among = tuple(_with_gpus(field, hosts, backend.name, os.environ) for field in among)
+    among = tuple(doubting(field, hunt.doubted, [(each.host, each.local_rank) for each in world.members])
+                  for field in among)  # fmt: skip
     if observer is not None:
         among = tuple(on_switches(field, observer.switches(places)) for field in among)
     if hunt.nic:
@@ -191,16 +194,28 @@ def _tell(
     told: list[dict[str, Any]] = []
     found: list[Finding] = []
     for field, history in zip(among, histories, strict=True):
-        verdict = conclude(hunt.rules, field.groups, history, field.leaves)
+        verdict = conclude(_rules(hunt, field), field.groups, history, field.leaves)
         seconds = round(sum(each.seconds for each in history), 3)
         verdicts.append(verdict)
         told.append(to_fields(field, verdict, places, seconds))
         found += findings(field, verdict)
+    found += _nobody_meant(hunt, among)
     code = exit_code(verdicts)
     if moved is not None:
         found, code = _by_nic(hunt, told[-1], found, moved, code)
     observer.judged({"kind": hunt.kind, "fields": told}, worst_first(found), code)
     return code
+
+
+def _nobody_meant(hunt: Hunt, among: Sequence[Field]) -> list[Finding]:
+    """Words of --doubt that mean no part of this hunt."""
+    meant = {word for field in among for word in field.doubted}
+    names = [word for word in hunt.doubted if word not in meant]
+    if not names:
+        return []
+    claim = f"nobody in this hunt is {' or '.join(names)}, who was doubted"
+    hint = "--doubt takes hosts by the names that they have themselves, HOST/LOCAL_RANK, or a rank's number"
+    return [Finding(Severity.WARNING, claim, hint=hint, check=CHECK)]
 
 
 def _by_nic(
@@ -235,6 +250,11 @@ def _rounds(
     return history
 
 
+def _rules(hunt: Hunt, field: Field) -> Rules:
+    """The rules of a field: with who is doubted among its parts."""
+    return replace(hunt.rules, doubted=tuple(sorted(set(field.doubted.values()))))
+
+
 def _agreed(tester: _Tester, field: Field, history: tuple[RoundResult, ...]) -> Round | None:
     """The next round, as rank 0 chooses it. Collective."""
     told = None
@@ -250,7 +270,7 @@ def _agreed(tester: _Tester, field: Field, history: tuple[RoundResult, ...]) -> 
 
 def _next(hunt: Hunt, field: Field, history: tuple[RoundResult, ...]) -> Round | None:
     if hunt.kind == "isolate":
-        return next_round(hunt.rules, field.groups, history, field.leaves)
+        return next_round(_rules(hunt, field), field.groups, history, field.leaves)
     parts, number = len(field.names), len(history)
     if hunt.kind == "rails":
         left = rail_rounds(field.groups)[sum(bool(each.tests) for each in history) :]

@@ -107,6 +107,7 @@ ISOLATE_EXAMPLES: Final = (
     "busbw isolate --on hosts --hosts a,b,c,d,e,f,g,h -b 64M",
     "busbw isolate --on slurm -N 64 --format json",
     "busbw isolate --on slurm -N 16 --each-nic mlx5_0,mlx5_1",
+    "busbw isolate --on slurm -N 16 --prior last",
     "busbw isolate --simulate 1024 --bad 3 --noise 2%",
     "busbw isolate --simulate 1024 --per-switch 32 --bad 1 --loss 10%",
     "busbw isolate --simulate 16 --per-switch 14 --farther 60% --hidden --bad 0",
@@ -171,6 +172,9 @@ def isolate(
         return simulate_hunts(
             own, simulate, bad, noise, hunts, seed, form, per_switch, farther, hidden=hidden
         )
+    from busbw.cli.prior import with_prior
+
+    own = with_prior(own)
     if own.each_nic:
         from busbw.cli.each_nic import hunt_each
 

@@ -1,0 +1,44 @@
+"""``busbw isolate --prior RUN``: whom an earlier run gives a reason to doubt."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from busbw.errors import UsageError
+
+if TYPE_CHECKING:
+    from busbw.analysis.late import LateRank
+    from busbw.settings.hunt import HuntSettings
+
+
+def with_prior(own: HuntSettings) -> HuntSettings:
+    """The settings with the late ranks of that run among the doubted, told on stderr. Raises UsageError where
+    the run's times do not tell who was late.
+    """
+    if not own.prior:
+        return own
+    from busbw.analysis.late import late_ranks
+    from busbw.record.folder import environ_home, find_run
+    from busbw.record.read import read_digests, read_record, read_samples
+
+    folder = find_run(own.prior, environ_home())
+    late = late_ranks(read_record(folder), read_samples(folder), read_digests(folder))
+    if late is None:
+        raise UsageError(
+            f"--prior {folder.name}: its times do not tell which rank was late",
+            hint="measure single calls, `busbw run --mode latency`, or sendrecv, where a rank waits for its"
+            " neighbours only; or name hosts, --doubt h3",
+        )
+    for each in late:
+        print(f"note: {_told(each, folder.name)}", file=sys.stderr)
+    if not late:
+        print(f"note: no rank was late in most cases of {folder.name}: nobody is doubted", file=sys.stderr)
+    words = [*filter(None, own.doubt.split(",")), *(f"{each.host}/{each.local_rank}" for each in late)]
+    return replace(own, prior="", doubt=",".join(dict.fromkeys(words)))
+
+
+def _told(late: LateRank, run: str) -> str:
+    cases = f"{late.cases} of {late.told} cases of {run}"
+    return f"rank {late.rank} on {late.host} was late in {cases}: it is tested afresh in any case"

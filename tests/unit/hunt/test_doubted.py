@@ -1,0 +1,98 @@
+"""Parts that something else spoke against before the hunt are tested afresh, whatever random pairs say."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+
+from busbw.errors import ExitCode
+from busbw.hunt.fabric import Fabric, hunt, simulate
+from busbw.hunt.field import doubting, fields
+from busbw.hunt.findings import exit_code, findings, to_fields
+from busbw.hunt.verdict import Decision, Verdict, conclude
+from busbw.model.hunt import Hunt, Round, RoundResult, Rules, Stage
+
+EVERYONE = (tuple(range(16)),)
+
+
+def now_and_then(share: float, seed: int, doubted: tuple[int, ...]) -> Verdict:
+    """Part 3 of 16 at half speed in so many of the rounds."""
+    generator = np.random.default_rng(seed)
+
+    def run(turn: Round) -> RoundResult:
+        slow = {3: 0.5} if generator.random() < share else {}
+        return Fabric(16, slow).run(turn, generator)
+
+    rules = Rules(seed=seed, doubted=doubted)
+    return conclude(rules, EVERYONE, hunt(rules, EVERYONE, run))
+
+
+def test_who_is_slow_now_and_then_is_passed_less_often_where_it_is_doubted() -> None:
+    healthy = {
+        doubted: sum(now_and_then(0.6, seed, doubted).decision is Decision.HEALTHY for seed in range(30))
+        for doubted in ((), (3,))
+    }
+    assert healthy[()] >= 4
+    assert healthy[(3,)] <= 1
+
+
+@pytest.mark.parametrize(
+    ("parts", "doubted"), [(4, (2,)), (5, (2,)), (6, (0, 3)), (8, (0, 3)), (64, (2,)), (64, (0, 3))]
+)
+def test_a_healthy_doubted_part_is_cleared_and_nobody_accused(parts: int, doubted: tuple[int, ...]) -> None:
+    for seed in range(8):
+        rules = Rules(seed=seed, doubted=doubted)
+        everyone = (tuple(range(parts)),)
+        history = simulate(Fabric(parts), rules, seed)
+        verdict = conclude(rules, everyone, history)
+        assert not verdict.suspects
+        if verdict.decision is Decision.HEALTHY:
+            assert [part for part, _ in verdict.acquitted] == list(doubted)
+            assert all(tests >= 2 for _, tests in verdict.acquitted)
+        confirms = [each for each in history if each.round.stage is Stage.CONFIRM]
+        for part in doubted:
+            assert sum(part in pair for each in confirms for pair in each.round.pairs) >= 2
+
+
+def test_two_doubted_parts_are_not_each_others_partner() -> None:
+    for seed in range(10):
+        history = simulate(Fabric(8), Rules(seed=seed, doubted=(1, 6)), seed)
+        pairs = [pair for each in history if each.round.stage is Stage.CONFIRM for pair in each.round.pairs]
+        assert pairs
+        assert (1, 6) not in pairs
+
+
+@pytest.mark.parametrize("doubted", [(5,), (9,)])
+def test_a_slow_part_is_named_whoever_is_doubted(doubted: tuple[int, ...]) -> None:
+    for seed in range(10):
+        rules = Rules(seed=seed, doubted=doubted)
+        verdict = conclude(rules, EVERYONE, simulate(Fabric(16, slow={5: 0.1}), rules, seed))
+        assert [each.parts for each in verdict.suspects] == [(5,)]
+        assert verdict.acquitted == () or verdict.acquitted[0][0] == 9
+
+
+def test_words_mean_hosts_and_ranks() -> None:
+    hosts = ["a", "a", "a", "b", "b", "b"]
+    places = [(host, number % 3) for number, host in enumerate(hosts)]
+    of_ranks, of_hosts = (doubting(each, ("b", "a/1", "5", "c"), places) for each in fields(hosts))
+    assert of_ranks.doubted == {"a/1": 1, "5": 5}
+    assert of_hosts.doubted == {"a/1": 0, "b": 1, "5": 1}
+
+
+def test_who_was_cleared_is_told_with_its_tests() -> None:
+    rules = Rules(doubted=(3,))
+    verdict = conclude(rules, EVERYONE, simulate(Fabric(16), rules, 1))
+    (field,) = fields([f"n{number}" for number in range(16)])
+    claims = [each.claim for each in findings(field, verdict)]
+    tests = verdict.acquitted[0][1]
+    assert f"n3: doubted before the hunt, and cleared: {tests} fresh tests did not find it slow" in claims
+    assert to_fields(field, verdict, [], 1.0)["acquitted"] == [{"name": "n3", "tests": tests}]
+    assert exit_code([verdict]) is ExitCode.OK
+
+
+def test_a_plan_with_doubts_comes_back_from_json() -> None:
+    plan = Hunt("isolate", 64, Rules(seed=3, doubted=(1,)), doubted=("h3", "h5/0"))
+    assert Hunt.from_fields(json.loads(json.dumps(asdict(plan)))) == plan
