@@ -72,7 +72,7 @@ test-browser: core ## the report in a headless Chromium; as root it installs Deb
 HOSTS_PACKAGES := openssh-server openssh-client iproute2 nftables util-linux
 test-hosts: core ## runs and hunts over SSH between hosts in network namespaces; as root it installs sshd
 	@$(call packages,$(HOSTS_PACKAGES))
-	$(PYTEST) -m hosts --timeout 600 $(SPREAD) tests/hosts
+	$(PYTEST) -m hosts --timeout 900 $(SPREAD) tests/hosts
 
 SLURM_PACKAGES := slurm-wlm slurmctld slurmd slurm-client munge libpmix-dev iproute2
 test-slurm: core ## runs on a real Slurm of four nodes in network namespaces; as root it installs Debian's

@@ -14,7 +14,7 @@ from typing import Any, Final
 import pytest
 from busbw_testing.shaping import NOMINAL_MBIT, clear, delay, lose, send_at, why_no_delay, why_no_shaping
 
-pytestmark = [pytest.mark.hosts, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.hosts, pytest.mark.timeout(900)]
 
 HOSTS = ("h1", "h2", "h3", "h4", "h5", "h6")
 ON = (
