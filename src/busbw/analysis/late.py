@@ -1,20 +1,29 @@
-"""Which ranks a run's own times speak against: what a hunt may take as a reason to doubt them."""
+"""Which ranks a run's own times speak against: what a hunt may take as a reason to doubt them.
+
+Only single calls tell (latency mode, each behind a barrier). Of an operation that all ranks leave together
+whoever came last has the shortest time. A step of a ring (sendrecv) is long for the slow rank and for the two
+beside it. Back to back, either way, a slow rank soon makes all ranks take its time.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from busbw.analysis.ranks import Order, RankTable, rank_table
+from busbw.analysis.ranks import LATENCY_MODE, Order, RankTable, rank_table
 from busbw.model.record import RunRecord
 
-_LEAST_LONGER: Final = 0.05  # than the middle rank: the least loss that a hunt looks for
-_UNEVEN: Final = frozenset(("alltoallv", "all_gatherv"))  # who takes longer may have more to move
-_MOST_RANKS: Final = 4  # who all are doubted have nobody left to be compared with
+_RING: Final = "sendrecv"
+_LEAST_LONGER: Final = 0.05  # than the middle one of its like: the least loss that a hunt looks for
+_LEAST_ALIKE: Final = (
+    7  # ranks, of which three may be longer for one that is slow: a slow one, and those beside it
+)
+_MOST_RANKS: Final = 4
 
 
 @dataclass(frozen=True)
@@ -31,34 +40,56 @@ class LateRank:
 def late_ranks(
     record: RunRecord, samples: npt.NDArray[np.void], digests: npt.NDArray[np.void]
 ) -> tuple[LateRank, ...] | None:
-    """Those that were late in half of the cases or more whose times tell it, most often late first; four at
-    most. None where no case tells it: back-to-back calls of an operation that all ranks leave together make
-    everybody's times long alike.
+    """Those that were late in half of the cases or more whose times tell it: most often late first, and of
+    equally many cases who was longest; four at most. None where no case tells it.
     """
-    kept = sorted({int(case) for case in digests["case"]})
-    cases = [case for case in kept if record.plan.cases[case].collective not in _UNEVEN]
-    found = [_late(rank_table(record, case, samples, digests)) for case in cases]
-    told = [each for each in found if each is not None]
-    if not told or record.world is None:
+    if record.world is None or record.plan.timing.mode != LATENCY_MODE:
         return None
-    counts = Counter(rank for each in told for rank in each)
-    often = [(rank, count) for rank, count in counts.most_common(_MOST_RANKS) if 2 * count >= len(told)]
+    tables = [rank_table(record, int(case), samples, digests) for case in np.unique(digests["case"])]
+    found = [_late(table, record.plan.cases[table.case].collective) for table in tables]
+    told = [each for each in found if each is not None]
+    if not told:
+        return None
+    shares: dict[int, list[float]] = defaultdict(list)
+    for each in told:
+        for rank, share in each.items():
+            shares[rank].append(share)
+    often = [rank for rank, own in shares.items() if 2 * len(own) >= len(told)]
+    often.sort(key=lambda rank: (-len(shares[rank]), -sum(shares[rank]), rank))
     places = {each.rank: each for each in record.world.ranks}
     return tuple(
-        LateRank(rank, places[rank].host, places[rank].local_rank or 0, count, len(told))
-        for rank, count in often
+        LateRank(rank, places[rank].host, places[rank].local_rank or 0, len(shares[rank]), len(told))
+        for rank in often[:_MOST_RANKS]
         if rank in places
     )
 
 
-def _late(table: RankTable) -> tuple[int, ...] | None:
-    """The last rank, where the order is told; where a rank waits for its neighbours only, who took longer
-    than the middle one. None where times do not tell.
-    """
+def _late(table: RankTable, collective: str) -> Mapping[int, float] | None:
+    """By how much of a call each late rank was late; None where the times do not tell."""
     if table.order is Order.TOLD:
-        return (table.latest.rank,) if table.latest is not None else ()
-    if table.order is not Order.NEIGHBOURS:
+        last = table.latest
+        return {last.rank: last.wait_ns / last.call_ns} if last is not None else {}
+    return _of_ring(table) if collective == _RING and table.order is Order.NEIGHBOURS else None
+
+
+def _of_ring(table: RankTable) -> Mapping[int, float] | None:
+    """Who took longer than the middle one of its like: of those beside another host, or of the others. None
+    where there are too few for a middle.
+    """
+    hosts = [each.host for each in table.ranks]
+    like: dict[bool, list[int]] = defaultdict(list)
+    for at, host in enumerate(hosts):
+        beside = {hosts[at - 1], hosts[(at + 1) % len(hosts)]}
+        like[beside != {host}].append(at)
+    if len(hosts) != table.world_size or max(map(len, like.values())) < _LEAST_ALIKE:
         return None
-    middle = float(np.median([each.median_ns for each in table.ranks]))
-    longer = [each.rank for each in table.ranks if each.median_ns > (1 + _LEAST_LONGER) * middle]
-    return tuple(longer) if 2 * len(longer) < len(table.ranks) else ()
+    found: dict[int, float] = {}
+    for places in like.values():
+        if len(places) >= _LEAST_ALIKE:
+            found |= _longer([(table.ranks[at].rank, table.ranks[at].median_ns) for at in places])
+    return found
+
+
+def _longer(times: Sequence[tuple[int, float]]) -> dict[int, float]:
+    middle = float(np.median([own for _, own in times]))
+    return {rank: own / middle - 1 for rank, own in times if own > (1 + _LEAST_LONGER) * middle}

@@ -24,12 +24,18 @@ def with_prior(own: HuntSettings) -> HuntSettings:
     from busbw.record.read import read_digests, read_record, read_samples
 
     folder = find_run(own.prior, environ_home())
-    late = late_ranks(read_record(folder), read_samples(folder), read_digests(folder))
+    record = read_record(folder)
+    if record.plan.hunt is not None:
+        raise UsageError(
+            f"--prior {own.prior}: {folder.name} is a hunt itself",
+            hint="name a run of `busbw run --mode latency`; `busbw list` has its name",
+        )
+    late = late_ranks(record, read_samples(folder), read_digests(folder))
     if late is None:
         raise UsageError(
             f"--prior {folder.name}: its times do not tell which rank was late",
-            hint="measure single calls, `busbw run --mode latency`, or sendrecv, where a rank waits for its"
-            " neighbours only; or name hosts, --doubt h3",
+            hint="measure single calls of an operation that all ranks leave together, `busbw run all_reduce"
+            " --mode latency`, or of sendrecv on 7 ranks or more; or name hosts, --doubt h3",
         )
     for each in late:
         print(f"note: {_told(each, folder.name)}", file=sys.stderr)
@@ -41,4 +47,4 @@ def with_prior(own: HuntSettings) -> HuntSettings:
 
 def _told(late: LateRank, run: str) -> str:
     cases = f"{late.cases} of {late.told} cases of {run}"
-    return f"rank {late.rank} on {late.host} was late in {cases}: it is tested afresh in any case"
+    return f"rank {late.rank} on {late.host} was late in {cases}, and is doubted"

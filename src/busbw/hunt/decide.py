@@ -100,7 +100,8 @@ def _confirming(
     """Every suspect with a good partner, new to it where there is one, and of a switch that is; every slow
     pair again; who was confirmed with each other; and the good ones that are left among themselves.
     """
-    pairing = _Pairing(random.Random(f"{rules.seed} {len(history)}"), groups, history, standing, leaves)
+    generator = random.Random(f"{rules.seed} {len(history)}")
+    pairing = _Pairing(generator, groups, history, standing, leaves, frozenset(rules.doubted))
     goes_out = len(by_stage(history)[1]) % 2 == 0  # and in the next round stays inside
     for leaf in standing.fenced:
         pairing.add(*(pairing.leaving(leaf) if goes_out else pairing.staying(leaf)))
@@ -125,8 +126,9 @@ class _Pairing:
         history: Sequence[RoundResult],
         standing: Standing,
         leaves: Sequence[Leaf],
+        doubted: frozenset[int],
     ) -> None:
-        self._generator, self._standing = generator, standing
+        self._generator, self._standing, self._doubted = generator, standing, doubted
         self._groups = [set(group) for group in groups]
         self._good = sorted(standing.good_by_all)
         self._met = Counter(pair(test.one, test.other) for tested in history for test in tested.tests)
@@ -153,9 +155,12 @@ class _Pairing:
         (part,) = candidate.parts
         group = next(group for group in self._groups if part in group)
         passing = group.intersection(self._standing.good[candidate.metric]) - {part}
-        # Whoever passes by every metric tells most.
-        free = self._free(sorted(passing.intersection(self._good))) or self._free(sorted(passing))
-        if not free or part in self.busy or not self._leaves_control(group, candidate.metric):
+        # Whoever passes by every metric tells most, who is doubted least.
+        best = passing.intersection(self._good)
+        free = next(
+            filter(None, (self._free(sorted(own)) for own in (best - self._doubted, best, passing))), []
+        )
+        if not free or part in self.busy or not self._leaves_control(group, candidate):
             return []
         fresh = [each for each in free if not self._met[pair(part, each)]] or free
         if part in self._leaf_of:
@@ -164,14 +169,16 @@ class _Pairing:
             fresh = [each for each in fresh if times[self._leaf_of.get(each)] == least]
         return [pair(part, self._generator.choice(fresh))]
 
-    def _leaves_control(self, group: set[int], metric: str) -> bool:
+    def _leaves_control(self, group: set[int], candidate: Candidate) -> bool:
         """Whether two good parts are left to be the round's control, once one of this group has a suspect for
-        a partner: a round without says nothing. Who has to wait is tested in another round.
+        a partner: a round without says nothing. Who has to wait is tested in another round. A part that is
+        itself among the good, as it is doubted only, is not left.
         """
-        good = self._standing.good[metric]
-        left = [len(self._free([part for part in good if part in own])) - (own is group)
+        good = self._standing.good[candidate.metric]
+        is_good = candidate.parts[0] in good
+        left = [len(self._free([part for part in good if part in own])) - (own is group) * (1 + is_good)
                 for own in self._groups]  # fmt: skip
-        return not self.pairs or any(count >= 2 for count in left)
+        return (not self.pairs and not is_good) or any(count >= 2 for count in left)
 
     def over_path(self, candidate: Candidate) -> list[tuple[int, int]]:
         """A few parts of two switches with each other, those first that went over that path least."""

@@ -103,11 +103,14 @@ def on_switches(field: Field, switches: Mapping[str, str]) -> Field:
 
 def doubting(field: Field, words: Sequence[str], places: Sequence[tuple[str, int]]) -> Field:
     """The field with whom of its parts these words mean: a rank's number, HOST/LOCAL_RANK, or HOST, which
-    among the ranks of one host is all of them, and so none. ``places``: host and local rank, by rank.
+    among the ranks of one host is all of them, and so none. Among hosts a rank is its host, also one that
+    this hunt does not have. ``places``: host and local rank, by rank.
     """
     meant: dict[str, int] = {}
     for rank, part in field.part_of.items():
         host, local = places[rank]
-        names = {str(rank), f"{host}/{local}"} | ({host} if field.kind == "host" else set())
-        meant |= dict.fromkeys(names.intersection(words), part)
+        for word in words:
+            of_host = field.kind == "host" and word.partition("/")[0] == host
+            if of_host or word in (str(rank), f"{host}/{local}"):
+                meant[word] = part
     return replace(field, doubted=meant)

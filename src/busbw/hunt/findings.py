@@ -94,12 +94,14 @@ def findings(field: Field, verdict: Verdict) -> tuple[Finding, ...]:
             else "repeat it on idle hosts, or give a larger --loss"
         )
         found.append(Finding(Severity.WARNING, claim, hint=hint, check=CHECK))
-    found += [_of_acquitted(field.names[part], tests) for part, tests in verdict.acquitted]
+    found += [_of_acquitted(field.names[part], tests, verdict) for part, tests in verdict.acquitted]
     return (*found, *_of_classes(field, verdict), *_not_covered(verdict), *left_out(field))
 
 
-def _of_acquitted(name: str, tests: int) -> Finding:
-    claim = f"{name}: doubted before the hunt, and cleared: {tests} fresh tests did not find it slow"
+def _of_acquitted(name: str, tests: int, verdict: Verdict) -> Finding:
+    metric, share = next(iter(verdict.resolution.items()))
+    least = f"by {_share(metric, share)} or more"
+    claim = f"{name}: doubted before the hunt, and cleared: {tests} fresh tests did not find it slow {least}"
     return Finding(Severity.INFO, claim, check=CHECK)
 
 
@@ -127,6 +129,15 @@ def _of_suspect(field: Field, suspect: Suspect) -> Finding:
     )
     lost = f"{_share(suspect.metric, suspect.loss)} {_WORDS[suspect.metric].has}"
     claim, severity = f"{who}: {lost} (95 %: {low} to {high})", Severity.ERROR
+    if suspect.doubted:
+        tests = (
+            f"{suspect.fresh} fresh tests did not decide"
+            if suspect.fresh
+            else "nobody was left to test it with"
+        )
+        return Finding(
+            Severity.WARNING, f"{who}: doubted before the hunt, and not cleared: {tests}", check=CHECK
+        )
     if suspect.flapping:
         slow = f"slow in {suspect.slow_tests} of {suspect.tests} tests"
         claim = f"{who}: {slow}: {lost} ({low} to {high}), and none in the rest; suspected"

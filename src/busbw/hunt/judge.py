@@ -225,7 +225,8 @@ class _Judge:
         behind = {part for leaf in fenced for part in leaf}
         self._decides = rules.metrics[0]
         self._doubted = {part for part in rules.doubted if part not in behind}
-        self.wanted = [(each, parts) for each in found for parts in _wanted(each, behind, self._doubts(each))]
+        self._behind = behind
+        self.wanted = [(each, parts) for each in found for parts in self._wanted(each)]
         self.control = {each.metric: self._passing(each) - behind for each in found}
         self.good = {metric: tuple(sorted(control)) for metric, control in self.control.items()}
         met = [tested for tested in history if tested.round.stage is Stage.SWITCHES]
@@ -235,7 +236,7 @@ class _Judge:
         } if len(leaves) >= LEAST_LEAVES else {each.metric: {} for each in found}  # fmt: skip
         self.centres = {
             each.metric: [
-                _centre(each, tested, self.control[each.metric], self.paths[each.metric])
+                _centre(each, tested, self.control[each.metric], self.paths[each.metric], self._doubted)
                 if counts(each.metric, tested) else None
                 for tested in confirms
             ]
@@ -260,14 +261,26 @@ class _Judge:
         """
         return self._doubted.intersection(found.of_part) if found.metric == self._decides else set()
 
+    def _accused(self, found: Screen) -> tuple[tuple[int, ...], ...]:
+        """What screening accuses: suspects, both parts of a slow pair, and then the pair itself; but for
+        whoever is behind a fence.
+        """
+        pairs = [pair for pair in found.slow_pairs if self._behind.isdisjoint(pair)]
+        ends = itertools.chain((part for part in found.suspects if part not in self._behind), *pairs)
+        return (*((part,) for part in dict.fromkeys(ends)), *pairs)
+
+    def _wanted(self, found: Screen) -> Iterable[tuple[int, ...]]:
+        """What is to be tested afresh by a metric. Who is doubted and not accused may still be a partner."""
+        doubted = ((part,) for part in sorted(self._doubts(found)))
+        return dict.fromkeys((*self._accused(found), *doubted))
+
     def _passing(self, found: Screen) -> set[int]:
         """Parts that a metric says nothing against. Where these are too few to be somebody's partner and
         control beside, those too that a slow path alone is held against: they passed with others.
         """
-        accused = {part for each, parts in self.wanted for part in parts if each is found} | self._doubted
+        accused = {part for parts in self._accused(found) for part in parts}
         good = set(found.of_part) - accused
-        least = set(found.of_part) - {*found.suspects} - self._doubted
-        return good if len(good) > LEAST_CONTROLS else least
+        return good if len(good) > LEAST_CONTROLS else set(found.of_part) - {*found.suspects}
 
     def candidate(self, found: Screen, parts: tuple[int, ...]) -> Candidate:
         """A part by its tests with good partners (behind a fence, with those that passed there), or a pair by
@@ -314,7 +327,7 @@ class _Judge:
         """Who of those that fresh tests confirmed is near another; behind a fence tests are inside."""
         behind = {part for leaf in self.fenced for part in leaf}
         effects = {
-            each.parts[0]: each.effect
+            each.parts[0]: lower_median([residual for residual, _ in each.fresh])
             for each in parts
             if each.metric == found.metric
             and each.state is State.CONFIRMED
@@ -370,15 +383,6 @@ class _Judge:
         return replace(plain, fresh=tuple(fresh), evidence=evidence, state=state)
 
 
-def _wanted(found: Screen, behind: set[int], doubted: set[int]) -> Iterable[tuple[int, ...]]:
-    """What one metric wants tested afresh: suspects, both parts of a slow pair, who is doubted, and then the
-    pair itself; but for those behind a fence.
-    """
-    pairs = [pair for pair in found.slow_pairs if behind.isdisjoint(pair)]
-    ends = itertools.chain((part for part in found.suspects if part not in behind), *pairs, sorted(doubted))
-    return (*((part,) for part in dict.fromkeys(ends)), *pairs)
-
-
 def _is_of(test: PairTest, parts: tuple[int, ...], control: set[int]) -> bool:
     ends = {test.one, test.other}
     return ends == set(parts) if len(parts) > 1 else parts[0] in ends and bool((ends - {parts[0]}) & control)
@@ -398,21 +402,25 @@ def _over(found: Screen, rounds: Sequence[RoundResult]) -> list[tuple[float, Pai
     return told
 
 
-def _centre(found: Screen, tested: RoundResult, control: set[int], slow: Collection[Path]) -> float | None:
+def _centre(
+    found: Screen, tested: RoundResult, control: set[int], slow: Collection[Path], doubted: set[int]
+) -> float | None:
     """What a healthy pair took in a round of confirmation: the median of its controls, but for those over
-    paths that are suspected (``slow``), and where these are few, at least what it took in screening. None
-    where there are no controls, where they do not agree among themselves, or all together have moved by
-    more than what is being looked for.
+    paths that are suspected (``slow``), and for those of ``doubted`` parts where there are others. Where they
+    are few, it is at least what such a pair took in screening. None where there are no controls, where they
+    do not agree among themselves, or all together have moved by more than what is being looked for.
     """
-    own = [
-        found.value(test)
+    tests = [
+        test
         for test in tested.tests
         if {test.one, test.other} <= control
         and (test.one, test.other) not in found.slow_pairs
         and found.classes.path(test.one, test.other) not in slow
     ]
-    if not own:
+    if not tests:
         return None
+    certain = [test for test in tests if doubted.isdisjoint((test.one, test.other))]
+    own = [found.value(test) for test in certain or tests]
     centre = float(np.median(own))
     stray = sum(abs(each - centre) > found.stray for each in own)
     moved = abs(centre - found.noise.base) > found.striking

@@ -46,7 +46,8 @@ class Suspect:
     were as quick as others among themselves. ``beyond``: those of another switch, and meant is the path
     between the two. ``flapping``: its fresh tests cleared it, and yet it was slow in
     so many of all its tests as chance does not make: ``slow_tests`` of ``tests``. The loss is theirs, and the
-    interval from the least to the greatest.
+    interval from the least to the greatest. ``doubted``: no test of this hunt speaks against it, and what was
+    to be found out is not.
     """
 
     parts: tuple[int, ...]
@@ -69,6 +70,7 @@ class Suspect:
     slow_tests: int = 0
     tests: int = 0
     beyond: Leaf = ()
+    doubted: bool = False
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,7 @@ def conclude(
     standing = stand(rules, groups, history, leaves)
     suspects = _suspects(standing, State.CONFIRMED)
     left = (*_suspects(standing, State.OPEN), *_suspects(standing, State.UNMET))
+    left = tuple(_as_doubted(rules, each) for each in left if not _is_explained(each, suspects))
     left += _flapping(standing, {part for each in (*suspects, *left) for part in each.parts})
     reason = "" if suspects else _undecided(rules, standing, left, leaves)
     seen = {each.metric for each in standing.screens}
@@ -143,6 +146,19 @@ def conclude(
         dict(standing.moved),
         _acquitted(rules, standing, {part for each in (*suspects, *left) for part in each.parts}),
     )
+
+
+def _is_explained(pair: Suspect, by: Sequence[Suspect]) -> bool:
+    """Whether it is a path that is slow as all are of a part that was confirmed."""
+    slow = {each.parts for each in by}
+    return len(pair.parts) > 1 and not pair.leaf and any((part,) in slow for part in pair.parts)
+
+
+def _as_doubted(rules: Rules, suspect: Suspect) -> Suspect:
+    """The suspect, told as doubted where it is no more."""
+    is_only = not (suspect.slow_screens or suspect.slow_fresh) and suspect.metric == rules.metrics[0]
+    is_doubted = len(suspect.parts) == 1 and suspect.parts[0] in rules.doubted
+    return replace(suspect, doubted=is_only and is_doubted)
 
 
 def _acquitted(rules: Rules, standing: Standing, slow: set[int]) -> tuple[tuple[int, int], ...]:
@@ -191,13 +207,18 @@ def _undecided(rules: Rules, standing: Standing, left: tuple[Suspect, ...], leav
 def _left_open(left: Sequence[Suspect]) -> str:
     """What became of suspects that nothing was decided of."""
     flapping = sum(each.flapping for each in left)
-    untested = sum(not each.fresh for each in left)
+    doubted = sum(each.doubted for each in left)
+    untested = sum(not each.fresh and not each.doubted for each in left)
     said = {
-        "neither confirmed nor cleared by their fresh tests": len(left) - flapping - untested,
-        "with nobody left that passes to test them with": untested,
-        "slow in some of their tests and not in others": flapping,
+        "suspected, neither confirmed nor cleared by their fresh tests": len(left)
+        - flapping
+        - untested
+        - doubted,
+        "suspected, with nobody left that passes to test them with": untested,
+        "suspected, slow in some of their tests and not in others": flapping,
+        "doubted before the hunt, and not cleared": doubted,
     }
-    return "; ".join(f"{count} suspected, {how}" for how, count in said.items() if count)
+    return "; ".join(f"{count} {how}" for how, count in said.items() if count)
 
 
 def _flapping(standing: Standing, slow: set[int]) -> tuple[Suspect, ...]:

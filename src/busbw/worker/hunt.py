@@ -214,7 +214,10 @@ def _nobody_meant(hunt: Hunt, among: Sequence[Field]) -> list[Finding]:
     if not names:
         return []
     claim = f"nobody in this hunt is {' or '.join(names)}, who was doubted"
-    hint = "--doubt takes hosts by the names that they have themselves, HOST/LOCAL_RANK, or a rank's number"
+    hint = (
+        "--doubt takes hosts by the names that they have themselves, HOST/LOCAL_RANK or a rank's number; of"
+        " one host, its ranks"
+    )
     return [Finding(Severity.WARNING, claim, hint=hint, check=CHECK)]
 
 

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from busbw.analysis.late import LateRank, late_ranks
+from busbw.analysis.late import LateRank, _of_ring, late_ranks
+from busbw.analysis.ranks import Order, RankTable, RankTimes
 from busbw.model.record import RunRecord
 
 Rows = Callable[..., np.ndarray]
@@ -31,9 +32,12 @@ def single_calls(late_ns: list[float]) -> np.ndarray:
     return np.rint(arrival.max(axis=0) + 20_000 - arrival).astype(np.int64)
 
 
-def own_times(base_ns: list[float]) -> np.ndarray:
+def ring(ranks: int, slow: int, beside: float = 1.5) -> np.ndarray:
+    """own_ns[rank, sample] of single steps of a ring: long for the slow rank, and those beside it."""
     rng = np.random.default_rng(5)
-    return np.rint(np.array(base_ns)[:, None] * rng.normal(1, 0.01, (len(base_ns), 200))).astype(np.int64)
+    longer = np.ones(ranks)
+    longer[[(slow - 1) % ranks, slow, (slow + 1) % ranks]] = (beside, 1.01 * beside, beside)
+    return np.rint(1e5 * longer[:, None] * rng.normal(1, 0.01, (ranks, 200))).astype(np.int64)
 
 
 def test_who_came_last_in_single_calls(late: Callable[..., Late]) -> None:
@@ -45,23 +49,44 @@ def test_who_came_last_in_single_calls(late: Callable[..., Late]) -> None:
 
 def test_nobody_in_particular(late: Callable[..., Late]) -> None:
     assert late(single_calls([0.0, 200_000.0, 0.0, 200_000.0]), "all_reduce", "latency") == ()
-    assert late(own_times([100_000.0] * 8), "sendrecv", "throughput") == ()
+    assert late(ring(8, 2, beside=1.0), "sendrecv", "latency") == ()
 
 
-def test_who_took_longer_where_ranks_wait_for_neighbours(late: Callable[..., Late]) -> None:
-    found = late(own_times([1e5, 1e5, 1.5e5, 1e5, 1e5, 1e5, 1e5, 1e5]), "sendrecv", "throughput")
+@pytest.mark.parametrize("slow", [0, 2, 11])
+def test_who_took_longer_in_a_ring(late: Callable[..., Late], slow: int) -> None:
+    found = late(ring(12, slow), "sendrecv", "latency")
     assert found is not None
-    assert [each.rank for each in found] == [2]
+    assert found[0].rank == slow
+    assert {each.rank for each in found} == {(slow - 1) % 12, slow, (slow + 1) % 12}
 
 
-def test_half_of_the_ranks_are_not_late(late: Callable[..., Late]) -> None:
-    assert late(own_times([1e5, 1.5e5, 1e5, 1.5e5]), "sendrecv", "throughput") == ()
+def test_steps_between_hosts_are_not_held_against_those_within() -> None:
+    """Four ranks on each of eight hosts: every first and last rank has a step between hosts."""
+    hosts = [f"h{rank // 4}" for rank in range(32)]
+    times = [8e5 if rank % 4 in (0, 3) else 1e5 for rank in range(32)]
+    times[19] = times[20] = 12e5  # the step from h4 to h5
+    rows = tuple(
+        RankTimes(rank, host, rank % 4, "", 200, ns, None, ns, None)
+        for rank, (host, ns) in enumerate(zip(hosts, times, strict=True))
+    )
+    table = RankTable(0, Order.NEIGHBOURS, 1, 32, 32, rows)
+    assert dict(_of_ring(table) or {}) == pytest.approx({19: 0.5, 20: 0.5})
+
+
+def test_few_ranks_of_a_ring_do_not_tell(late: Callable[..., Late]) -> None:
+    """Three of six are longer for one slow rank."""
+    assert late(ring(6, 2), "sendrecv", "latency") is None
 
 
 @pytest.mark.parametrize(
     ("operation", "mode"),
-    [("all_reduce", "throughput"), ("broadcast", "latency"), ("alltoallv", "latency")],
+    [
+        ("all_reduce", "throughput"),
+        ("sendrecv", "throughput"),
+        ("broadcast", "latency"),
+        ("alltoallv", "latency"),
+    ],
 )
 def test_times_that_do_not_tell(late: Callable[..., Late], operation: str, mode: str) -> None:
-    """In step, a late rank makes all samples long; of others, ranks have different parts or counts."""
-    assert late(own_times([1e5, 1e5, 3e5, 1e5]), operation, mode) is None
+    """Back to back a late rank makes all samples long; of others, ranks have different parts or counts."""
+    assert late(ring(8, 2), operation, mode) is None
