@@ -33,6 +33,7 @@ _JUDGES: Final = {  # flags of how it is judged that a command has no use for
     "pairs": {"loss", "slower", "rounds", *_BEFORE},
     "rails": {"slower", "rounds", *_BEFORE},
 }
+_OF_PAIRS: Final = {"halves"}
 _INSTEAD: Final = {
     "maxbytes": "give one size, -b 64M",
     "timeout": "give --round-timeout",
@@ -54,6 +55,8 @@ def of_hunts(app: App, commands: tuple[str, ...], arguments: ArgumentCollection)
             argument.tokens.clear()
         elif simulates and name not in _WITH_SIMULATE:
             _refuse((*commands, "--simulate"), argument, "leave it out: nothing is started")
+        elif name in _OF_PAIRS and commands[0] != "pairs":
+            _refuse(commands, argument, "leave it out, or give it to `busbw pairs`")
         elif name in _JUDGES.get(commands[0], ()):
             _refuse(commands, argument, "leave it out: nothing is judged by it; `busbw isolate` does")
         elif not simulates and name in _SIMULATED:

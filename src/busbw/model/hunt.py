@@ -31,6 +31,7 @@ class Stage(StrEnum):
     CONFIRM = "confirm"  # suspects, each with a part that passed; the others are the control
     SWITCHES = "switches"  # every switch with every other, by one part of each
     MATRIX = "matrix"  # every pair once
+    HALVES = "halves"  # one half of every block against the other
     EACH_RAIL = "each-rail"  # an alltoall in every rail, all rails at once: groups
     EACH_HOST = "each-host"  # an alltoall in every host, all hosts at once: groups
     RAILS = "rails"  # steps of a ring in each rail, all rails at once: pairs are (source, target)
@@ -121,7 +122,8 @@ class Hunt:
     mean does, and the best block. ``wait`` is how a rank waits in MPI: spin, sleep, or auto: it sleeps where
     a message takes long. A round may take ``timeout_s``: of a longer one, whoever says nothing hangs.
     ``nic`` is the one that the library was confined to on every host, empty where it was not. ``doubted``
-    are hosts, or ranks as HOST/LOCAL_RANK, that something else spoke against.
+    are hosts, or ranks as HOST/LOCAL_RANK, that something else spoke against. ``halves``: of pairs, only
+    those of each half with the other, and so on.
     """
 
     kind: str
@@ -136,6 +138,7 @@ class Hunt:
     timeout_s: float = 30.0
     nic: str = ""
     doubted: tuple[str, ...] = ()
+    halves: bool = False
 
     @classmethod
     def from_fields(cls, fields: dict[str, Any]) -> Hunt:

@@ -53,6 +53,20 @@ def matchings(count: int, seed: int | str) -> Iterator[Round]:
         yield tuple(sorted(pair(order[one], order[other]) for one, other in turn(count, number)))
 
 
+def halving(count: int) -> tuple[Round, ...]:
+    """The lower half of the members against the upper half, then the same in each half, until none can be
+    halved: a cut through the middle at every level, in ceil(log2 ``count``) rounds. Of an odd number, the
+    last member of the upper half sits out.
+    """
+    rounds = []
+    blocks = [range(count)]
+    while any(len(block) > 1 for block in blocks):
+        halves = [(block[: len(block) // 2], block[len(block) // 2 :]) for block in blocks]
+        rounds.append(tuple(each for lower, upper in halves for each in zip(lower, upper, strict=False)))
+        blocks = [half for both in halves for half in both]
+    return tuple(rounds)
+
+
 def leaf_pairs(leaves: Sequence[Sequence[int]]) -> tuple[Round, ...]:
     """Every leaf (the members on one switch) against every other once, by one member of each; as many turns
     of the circle of leaves in one round as the smallest leaf has members, so that all paths between leaves

@@ -17,6 +17,7 @@ from busbw.model.plan import Plan
 from busbw.model.record import RunRecord, WorldInfo
 from busbw.record.exclude import LOST, with_lost
 from busbw.record.folder import RUN_FILE
+from busbw.reports.cuts import cut_lines
 from busbw.reports.findings import finding_lines
 from busbw.reports.matrix import CSV_FIELDS, UNBOUND, matrix_lines, rows
 from busbw.reports.rails import rails_lines
@@ -70,7 +71,7 @@ class HuntDisplay:
         assert self._plan.hunt is not None
         number, stage = int(tested["round"]["number"]), tested["round"]["stage"]
         mean_s = statistics.mean(float(each["seconds"]) for each in self._rounds)
-        total = rounds_of(self._plan.hunt.kind, len(tested["names"]), self._hosts)
+        total = rounds_of(self._plan.hunt, len(tested["names"]), self._hosts)
         left = f", {format_duration(mean_s * (total - number - 1))} left" if total > number + 1 else ""
         groups = len(tested.get("groups", ()))
         what = f"{groups or len(tested['tests'])} {'' if groups else 'pairs of '}{tested['kind']}s"
@@ -83,6 +84,7 @@ class HuntDisplay:
         if self._plan.hunt.kind == "pairs" and self._rounds:
             columns = shutil.get_terminal_size().columns if self._out.isatty() else UNBOUND
             lines += matrix_lines(self._rounds, self._plan.hunt.size_bytes, columns)
+            lines += cut_lines(self._rounds, self._plan.hunt.size_bytes) if self._plan.hunt.halves else []
         if self._plan.hunt.kind == "rails":
             fields = self._verdict.get("fields", ())
             lines += rails_lines(self._rounds, self._hosts, self._plan.hunt.size_bytes, fields)
@@ -127,18 +129,20 @@ def _test_words(hunt: Hunt) -> str:
     return "; ".join(words)
 
 
-def rounds_of(kind: str, parts: int, hosts: Sequence[str]) -> int:
+def rounds_of(hunt: Hunt, parts: int, hosts: Sequence[str]) -> int:
     """How many rounds to expect in all, if all are well: known of a matrix and of rails, with ``hosts`` one
     name a rank; a hunt of many parts takes two.
     """
     from busbw.hunt.alike import SCREENS
-    from busbw.planning.rounds import rail_rounds, rails, turns
+    from busbw.planning.rounds import halving, rail_rounds, rails, turns
 
-    if kind == "rails":
+    if hunt.kind == "rails":
         nodes = [[r for r, own in enumerate(hosts) if own == host] for host in dict.fromkeys(hosts)]
         staged = sum(any(len(group) > 1 for group in groups) for groups in (rails(nodes), nodes))
         return SCREENS * staged + len(rail_rounds(nodes))
-    return turns(parts) if kind == "pairs" else 2
+    if hunt.kind == "pairs":
+        return len(halving(parts)) if hunt.halves else turns(parts)
+    return 2
 
 
 def lost_rounds(record: RunRecord, rounds: Sequence[Mapping[str, Any]]) -> str:
@@ -149,7 +153,7 @@ def lost_rounds(record: RunRecord, rounds: Sequence[Mapping[str, Any]]) -> str:
     hosts = [rank.host for rank in record.world.ranks]
     parts = len(fields_of(hosts)[-1].names)
     judged = record.hunt.get("fields", ())
-    want = sum(int(each["rounds"]) for each in judged) if judged else rounds_of(hunt.kind, parts, hosts)
+    want = sum(int(each["rounds"]) for each in judged) if judged else rounds_of(hunt, parts, hosts)
     lost = want - len(rounds)
     return f"{lost} of {want} rounds are missing: what is shown is of the others" if lost > 0 else ""
 

@@ -71,6 +71,16 @@ class HuntSettings:
         ),
     ] = ""
 
+    halves: Annotated[
+        bool,
+        Parameter(
+            group=HUNT,
+            negative="",
+            help="Of pairs: one half of the parts against the other, then the halves of each half, and so on:"
+            " log2(N) rounds.",
+        ),
+    ] = False
+
     def to_word(self, kind: str) -> str:
         """The value of --hunt."""
         values = (f"{each.name}={getattr(self, each.name)}" for each in fields(self))
@@ -82,4 +92,5 @@ class HuntSettings:
         kind, *pairs = word.split(",")
         given: dict[str, str] = dict(each.replace(_AND, ",").partition("=")[::2] for each in pairs)
         rounds = int(given.pop("rounds", cls.rounds))
-        return kind, cls(rounds=rounds, **given)  # type: ignore[arg-type]  # words that to_word wrote
+        halves = given.pop("halves", "") == str(True)
+        return kind, cls(rounds=rounds, halves=halves, **given)  # type: ignore[arg-type]  # words that to_word wrote

@@ -42,7 +42,7 @@ from busbw.model.hunt import (
     Stage,
 )
 from busbw.model.layout import Placement
-from busbw.planning.rounds import rail_rounds, turn, turns
+from busbw.planning.rounds import halving, rail_rounds, turn, turns
 from busbw.probes.host import queued_ns, stalled_ns
 from busbw.probes.tcp import resent_by_socket, resent_since
 from busbw.probes.visible import VISIBLE, gpu_named, words_of_gpus
@@ -278,6 +278,9 @@ def _next(hunt: Hunt, field: Field, history: tuple[RoundResult, ...]) -> Round |
     if hunt.kind == "rails":
         left = rail_rounds(field.groups)[sum(bool(each.tests) for each in history) :]
         return Round(number, *left[0]) if left else None
+    if hunt.halves:
+        cuts = halving(parts)
+        return Round(number, Stage.HALVES, cuts[number]) if number < len(cuts) else None
     return Round(number, Stage.MATRIX, turn(parts, number)) if number < turns(parts) else None
 
 

@@ -173,6 +173,21 @@ def test_rails_and_hosts_have_collectives_of_their_own_in_one_launch(tmp_path: P
     assert "# GB/s: bus bandwidth of alltoall in every rail, all rails at once, over rounds" in shown
 
 
+def test_halves_are_the_pairs_across_each_cut(tmp_path: Path) -> None:
+    words = ("--backend", "null", "--world", "nccl", "--ranks", "5", "-b", "1M", "--halves")
+    done = start(tmp_path, "pairs", *words)
+    assert done.returncode == 0, done.stderr
+    (folder,) = tmp_path.glob("*-pairs-*")
+    rounds = [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()]
+    assert [each["round"]["stage"] for each in rounds] == ["halves"] * 3
+    assert [each["round"]["pairs"] for each in rounds] == [[[0, 2], [1, 3]], [[0, 1], [2, 3]], [[3, 4]]]
+    cuts = [line for line in done.stdout.splitlines() if line.startswith("# cut ")]
+    assert [line.partition(":")[0] for line in cuts] == ["# cut 1", "# cut 2", "# cut 3"]
+    shown = start(tmp_path, "show", str(folder))
+    assert cuts == [line for line in shown.stdout.splitlines() if line.startswith("# cut ")]
+    assert "missing" not in shown.stderr
+
+
 @pytest.mark.parametrize("command", ["isolate", "pairs", "rails"])
 def test_a_hunt_waits_for_its_job_and_its_ranks_wait_for_messages(command: str, capsys: Any) -> None:
     words = ["--on", "slurm", "-N", "4", "--wait", "10m", "--rank-wait", "sleep", "--dry-run"]
@@ -259,6 +274,7 @@ def test_a_simulated_hunt_starts_nothing(tmp_path: Path, capsys: Any) -> None:
         (("isolate", "--rounds", "1", *NULL), "--rounds 1"),
         (("rails", "--rounds", "4", *NULL), "--rounds 4 says nothing to `busbw rails`"),
         (("pairs", "--rounds", "4", *NULL), "--rounds 4 says nothing to `busbw pairs`"),
+        (("isolate", "--halves", *NULL), "--halves says nothing to `busbw isolate`"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(capsys: Any, words: tuple[str, ...], said: str) -> None:

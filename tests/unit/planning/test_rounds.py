@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from busbw.model.hunt import Stage
-from busbw.planning.rounds import circle, leaf_pairs, matchings, rail_rounds, rails, rings, turns
+from busbw.planning.rounds import circle, halving, leaf_pairs, matchings, rail_rounds, rails, rings, turns
 
 counts = st.integers(0, 40)
 
@@ -67,6 +67,24 @@ def test_every_two_leaves_meet_once_by_one_of_each_in_few_rounds(sizes: list[int
     there = [number for number, size in enumerate(sizes) if size]
     assert met == dict.fromkeys(itertools.combinations(there, 2), 1)
     assert len(rounds) == -(-len(circle(len(there))) // min((sizes[each] for each in there), default=1))
+
+
+@given(counts)
+def test_halving_crosses_the_middle_of_every_block(count: int) -> None:
+    rounds = halving(count)
+    assert all(map(is_disjoint, rounds))
+    pairs = [pair for turn in rounds for pair in turn]
+    assert len(set(pairs)) == len(pairs)
+    assert len(rounds) == max(0, count - 1).bit_length()
+    if count > 1:
+        middle = count // 2
+        assert all(one < middle <= other for one, other in rounds[0])
+        assert len(rounds[0]) == middle
+    if count.bit_count() == 1:  # then nobody sits out
+        assert all(len(turn) == count // 2 for turn in rounds)
+        assert {abs(one - other) for turn in rounds for one, other in turn} == {
+            1 << level for level in range(len(rounds))
+        }
 
 
 @given(st.lists(st.integers(0, 8), max_size=9))

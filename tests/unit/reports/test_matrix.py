@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from busbw.model.hunt import BANDWIDTH, BOTH_WAYS, LATENCY
+from busbw.model.hunt import BANDWIDTH, BOTH_WAYS, LATENCY, Hunt
+from busbw.reports.cuts import cut_lines
 from busbw.reports.hunt import rounds_of
 from busbw.reports.matrix import matrix_lines
 from busbw.reports.rails import rails_lines
@@ -44,7 +45,7 @@ def test_a_rail_s_rounds_are_one_table() -> None:
     _, head, _, *rows = rails_lines(rounds, hosts, 25_000)
     assert head.endswith("received from the host above it (the first from the last), all rails at once")
     assert [row.split()[:2] for row in rows[:3]] == [["a", "0.0250"], ["b", "0.0250"], ["c", "0.0125"]]
-    assert rounds_of("rails", 3, hosts) == 8 + 3
+    assert rounds_of(Hunt("rails", 64), 3, hosts) == 8 + 3
 
 
 def test_rails_are_a_table_of_groups_with_how_they_compare() -> None:
@@ -58,4 +59,27 @@ def test_rails_are_a_table_of_groups_with_how_they_compare() -> None:
         ["rail", "0", "2", "1.000", "1.000", "1.000", "not compared"],
         ["rail", "1", "2", "0.500", "0.500", "0.500", "50.0% (48.0% to 52.0%)"],
     ]
-    assert rounds_of("rails", 4, ("a", "a", "b", "b")) == 2 * 8 + 4
+    assert rounds_of(Hunt("rails", 64), 4, ("a", "a", "b", "b")) == 2 * 8 + 4
+
+
+def test_what_crossed_a_cut_is_the_sum_of_its_pairs() -> None:
+    """Four parts: 0 and 1 against 2 and 3, then 0 against 1 and 2 against 3. Two lanes a pair."""
+
+    def pair(one: int, other: int, there: float, back: float) -> dict[str, Any]:
+        times_ns = {BANDWIDTH: [[there, 1e6], [back, 1e6]], BOTH_WAYS: [[2e6, 2e6]] * 2}
+        return {"one": one, "other": other, "times_ns": times_ns}
+
+    names = ["a", "b", "c", "d"]
+    rounds = [
+        {"names": names, "tests": [pair(0, 2, 1e6, 1e6), pair(1, 3, 1e6, 4e6)]},
+        {"names": names, "tests": [pair(0, 1, 2e6, 1e6), pair(2, 3, 1e6, 1e6)]},
+    ]
+    _, _, first, second = cut_lines(rounds, 1_000_000)
+    assert first == (
+        "# cut 1: 2 pairs in 1 block: 4 up, 3.25 down, 2 each way at once; slowest 0.25, from d to b"
+    )
+    assert second.startswith(
+        "# cut 2: 2 pairs in 2 blocks: 3.5 up, 4 down, 2 each way at once; slowest 0.5, "
+    )
+    assert second.endswith("from a to b")
+    assert rounds_of(Hunt("pairs", 64, halves=True), 1024, ()) == 10

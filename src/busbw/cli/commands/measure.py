@@ -189,6 +189,7 @@ PAIRS_HELP: Final = (
 PAIRS_EXAMPLES: Final = (
     "busbw pairs -b 64M",
     "busbw pairs -b 64M --on slurm -N 16 --format csv",
+    "busbw pairs -b 64M --on slurm -N 1024 --halves",
     "mpirun -np 8 busbw pairs -b 1M",
 )
 
