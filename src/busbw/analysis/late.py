@@ -46,7 +46,11 @@ def late_ranks(
     if record.world is None or record.plan.timing.mode != LATENCY_MODE:
         return None
     tables = [rank_table(record, int(case), samples, digests) for case in np.unique(digests["case"])]
-    found = [_late(table, record.plan.cases[table.case].collective) for table in tables]
+    cases = [record.plan.cases[table.case] for table in tables]
+    found = [
+        None if record.plan.of_case(case).groups else _late(table, case.collective)
+        for case, table in zip(cases, tables, strict=True)
+    ]
     told = [each for each in found if each is not None]
     if not told:
         return None
@@ -74,14 +78,15 @@ def _late(table: RankTable, collective: str) -> Mapping[int, float] | None:
 
 def _of_ring(table: RankTable) -> Mapping[int, float] | None:
     """Who took longer than the middle one of its like: of those beside another host, or of the others. None
-    where there are too few for a middle.
+    where there are too few for a middle: of several hosts, of those beside another.
     """
     hosts = [each.host for each in table.ranks]
     like: dict[bool, list[int]] = defaultdict(list)
     for at, host in enumerate(hosts):
         beside = {hosts[at - 1], hosts[(at + 1) % len(hosts)]}
         like[beside != {host}].append(at)
-    if len(hosts) != table.world_size or max(map(len, like.values())) < _LEAST_ALIKE:
+    telling = like[len(set(hosts)) > 1]
+    if len(hosts) != table.world_size or len(telling) < _LEAST_ALIKE:
         return None
     found: dict[int, float] = {}
     for places in like.values():

@@ -115,10 +115,10 @@ def doubts_without(word: str, members: list[dict[str, Any]], lost: Member) -> st
     place_of = {str(each["rank"]): (each["host"], each["local_rank"]) for each in members}
     gone = place_of.get(str(lost.rank))
     kept = []
-    for text in filter(None, own.doubt.split(",")):
+    for text in filter(None, map(str.strip, own.doubt.split(","))):
         name, _, local = text.partition("/")
         host, number = place_of.get(text, (name, int(local) if local.isdecimal() else None))
-        is_number = text.isdecimal() and text not in place_of
+        is_number = text.isdecimal() and not members
         if is_number or (host, number) == gone or (lost.rank is None and host == lost.host):
             continue
         if gone is not None and host == gone[0] and number is not None:

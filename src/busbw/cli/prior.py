@@ -41,7 +41,10 @@ def with_prior(own: HuntSettings) -> HuntSettings:
         print(f"note: {_told(each, folder.name)}", file=sys.stderr)
     if not late:
         print(f"note: no rank was late in most cases of {folder.name}: nobody is doubted", file=sys.stderr)
-    words = [*filter(None, own.doubt.split(",")), *(f"{each.host}/{each.local_rank}" for each in late)]
+    words = [
+        *filter(None, map(str.strip, own.doubt.split(","))),
+        *(f"{each.host}/{each.local_rank}" for each in late),
+    ]
     return replace(own, prior="", doubt=",".join(dict.fromkeys(words)))
 
 

@@ -25,6 +25,7 @@ from busbw.hunt.judge import (
     all_agree,
     by_stage,
     stand,
+    undoubted,
 )
 from busbw.hunt.near import MOST_MATES
 from busbw.hunt.paths import LEAST_LEAVES, MOST_ROUNDS
@@ -32,6 +33,7 @@ from busbw.hunt.screen import screen
 from busbw.model.hunt import Round, RoundResult, Rules, Stage
 from busbw.planning.rounds import leaf_pairs, matchings, pair, turns
 
+_A_PAIR: Final = 2  # parts
 _OVER_PATH: Final = 3  # tests of a path between two switches in one round
 
 
@@ -156,6 +158,8 @@ class _Pairing:
         group = next(group for group in self._groups if part in group)
         passing = group.intersection(self._standing.good[candidate.metric]) - {part}
         # Whoever passes by every metric tells most, who is doubted least.
+        if part in self._doubted:
+            passing = undoubted(passing, self._doubted, group)
         best = passing.intersection(self._good)
         free = next(
             filter(None, (self._free(sorted(own)) for own in (best - self._doubted, best, passing))), []
@@ -171,14 +175,18 @@ class _Pairing:
 
     def _leaves_control(self, group: set[int], candidate: Candidate) -> bool:
         """Whether two good parts are left to be the round's control, once one of this group has a suspect for
-        a partner: a round without says nothing. Who has to wait is tested in another round. A part that is
-        itself among the good, as it is doubted only, is not left.
+        a partner: a round without says nothing. Who has to wait is tested in another round. Where there can
+        be two that nobody doubts, it takes these. A part that is itself good, as it is only doubted, is not
+        left.
         """
-        good = self._standing.good[candidate.metric]
-        is_good = candidate.parts[0] in good
-        left = [len(self._free([part for part in good if part in own])) - (own is group) * (1 + is_good)
-                for own in self._groups]  # fmt: skip
-        return (not self.pairs and not is_good) or any(count >= 2 for count in left)
+        good = set(self._standing.good[candidate.metric]) - {*candidate.parts}
+        certain = good - self._doubted
+        for own in self._groups:
+            partner = own is group
+            own_good = good & own if len(certain & own) - partner < _A_PAIR else certain & own
+            if len(self._free(sorted(own_good))) - partner >= _A_PAIR:
+                return True
+        return not self.pairs and not self._doubted.intersection(candidate.parts)
 
     def over_path(self, candidate: Candidate) -> list[tuple[int, int]]:
         """A few parts of two switches with each other, those first that went over that path least."""
@@ -225,6 +233,7 @@ class _Pairing:
             free = [self._free(sorted(group & each)) for each in (set(self._good), some)]
             for each in free:
                 self._generator.shuffle(each)
+                each.sort(key=lambda part: part in self._doubted)  # stable
             order = [*free[0], *free[1]]
             found += itertools.starmap(pair, zip(order[::2], order[1::2], strict=False))
         return found

@@ -131,14 +131,10 @@ def _of_suspect(field: Field, suspect: Suspect) -> Finding:
     claim, severity = f"{who}: {lost} (95 %: {low} to {high})", Severity.ERROR
     if suspect.doubted:
         tests = (
-            f"{suspect.fresh} fresh tests did not decide"
-            if suspect.fresh
-            else "nobody was left to test it with"
+            f"{suspect.fresh} fresh tests did not decide" if suspect.fresh else "no fresh test of it counted"
         )
-        return Finding(
-            Severity.WARNING, f"{who}: doubted before the hunt, and not cleared: {tests}", check=CHECK
-        )
-    if suspect.flapping:
+        claim, severity = f"{who}: doubted before the hunt, and not cleared: {tests}", Severity.WARNING
+    elif suspect.flapping:
         slow = f"slow in {suspect.slow_tests} of {suspect.tests} tests"
         claim = f"{who}: {slow}: {lost} ({low} to {high}), and none in the rest; suspected"
         severity = Severity.WARNING

@@ -130,10 +130,12 @@ def stand(
     switches: list[Candidate] = []
     if shut:  # a switch that was cleared fences nobody
         suspects = tuple(dict.fromkeys(leaf for _, leaf in shut))
-        first = _Judge(rules, found, history, leaves, suspects, len(shut))
+        first = _Judge(rules, groups, found, history, leaves, suspects, len(shut))
         switches = [first.switch(each, leaf) for each, leaf in shut]
     fenced = dict.fromkeys(each.parts for each in switches if each.state is not State.CLEARED)
-    judge = _Judge(rules, found, history, leaves, tuple(fenced), len(shut))
+    judge = _Judge(rules, groups, found, history, leaves, tuple(fenced), len(shut))
+    if caught := judge.caught():
+        judge = _Judge(rules, groups, found, history, leaves, tuple(fenced), len(shut), caught)
     switches = [judge.switch(each, leaf) for each, leaf in shut if leaf in fenced]
     switches += [judge.path(each, path) for each in found for path in judge.paths[each.metric]]
     parts = [judge.candidate(each, own) for each, own in judge.wanted if not _is_told(each, own, switches)]
@@ -208,24 +210,27 @@ def _met(candidate: Candidate, found: Near) -> Candidate:
 
 class _Judge:
     """Fresh tests by metric, against the centre of their rounds. Parts of ``fenced`` switches are no control,
-    and are judged by tests among themselves.
+    and are judged by tests among themselves. ``caught``: parts that pass and are no control all the same.
     """
 
     def __init__(
         self,
         rules: Rules,
+        groups: Groups,
         found: Sequence[Screen],
         history: Sequence[RoundResult],
         leaves: Sequence[Leaf],
         fenced: tuple[Leaf, ...],
         more: int,
+        caught: frozenset[int] = frozenset(),
     ) -> None:
         confirms = by_stage(history)[1]
         self._confirms, self._leaves, self.fenced = confirms, leaves, fenced
         behind = {part for leaf in fenced for part in leaf}
         self._decides = rules.metrics[0]
         self._doubted = {part for part in rules.doubted if part not in behind}
-        self._behind = behind
+        self._behind, self._caught = behind, caught
+        self._group_of = {part: {*group} for group in groups for part in group}
         self.wanted = [(each, parts) for each in found for parts in self._wanted(each)]
         self.control = {each.metric: self._passing(each) - behind for each in found}
         self.good = {metric: tuple(sorted(control)) for metric, control in self.control.items()}
@@ -234,14 +239,7 @@ class _Judge:
             each.metric: slow_paths(each, _over(each, met), behind)
             for each in found
         } if len(leaves) >= LEAST_LEAVES else {each.metric: {} for each in found}  # fmt: skip
-        self.centres = {
-            each.metric: [
-                _centre(each, tested, self.control[each.metric], self.paths[each.metric], self._doubted)
-                if counts(each.metric, tested) else None
-                for tested in confirms
-            ]
-            for each in found
-        }  # fmt: skip
+        self.centres = {each.metric: self._centres_of(each) for each in found}
         own = [(each, *told) for each in found for told in self._among(each)]
         slow = {(each.metric, part) for each, _, test, residual in own if residual > each.cut
                 for part in (test.one, test.other)}  # fmt: skip
@@ -254,6 +252,15 @@ class _Judge:
         total = max(1, len(self.wanted) + more + sum(map(len, self.paths.values())))
         self._against = math.log((1 - rules.acquittal) * total / rules.accusation)
         self._for_it = math.log(rules.acquittal)
+
+    def _centres_of(self, found: Screen, but_for: int | None = None) -> list[float | None]:
+        """The centre of every round of fresh tests, without those of one part; see ``_centre``."""
+        control = self.control[found.metric] - {but_for}
+        return [
+            _centre(found, tested, control, self.paths[found.metric], self._doubted)
+            if counts(found.metric, tested) else None
+            for tested in self._confirms
+        ]  # fmt: skip
 
     def _doubts(self, found: Screen) -> set[int]:
         """Parts that something else than this hunt spoke against, where the metric is the one that decides:
@@ -280,16 +287,31 @@ class _Judge:
         """
         accused = {part for parts in self._accused(found) for part in parts}
         good = set(found.of_part) - accused
-        return good if len(good) > LEAST_CONTROLS else set(found.of_part) - {*found.suspects}
+        passed = set(found.of_part) - {*found.suspects}
+        return (good if len(good) > LEAST_CONTROLS else passed) - self._caught
+
+    def caught(self) -> frozenset[int]:
+        """Who is doubted, passed, and was slow in a fresh test: no partner and no control from then on."""
+        return frozenset(
+            part
+            for found, parts in self.wanted
+            for part in parts
+            if len(parts) == 1 and part in self._doubts(found) and part in self.control[found.metric]
+            and any(residual > found.cut for residual, _ in self.candidate(found, parts).fresh)
+        )  # fmt: skip
 
     def candidate(self, found: Screen, parts: tuple[int, ...]) -> Candidate:
         """A part by its tests with good partners (behind a fence, with those that passed there), or a pair by
-        its own.
+        its own. Who is doubted is held against tests without it.
         """
         leaf = next((set(leaf) for leaf in self.fenced if parts[0] in leaf), None)
         control = self.control[found.metric] if leaf is None else leaf & self.inside
+        centres = self.centres[found.metric]
+        if len(parts) == 1 and parts[0] in self._doubts(found):
+            control = undoubted(control, self._doubted, self._group_of[parts[0]])
+            centres = self._centres_of(found, parts[0])
         tests = []
-        for tested, centre in zip(self._confirms, self.centres[found.metric], strict=True):
+        for tested, centre in zip(self._confirms, centres, strict=True):
             own = next((test for test in tested.tests if _is_of(test, parts, control)), None)
             if centre is not None and own is not None:
                 tests.append((found.value(own) - centre, own))
@@ -381,6 +403,14 @@ class _Judge:
             elif evidence <= self._for_it:
                 state = State.CLEARED
         return replace(plain, fresh=tuple(fresh), evidence=evidence, state=state)
+
+
+def undoubted(good: set[int], doubted: Collection[int], group: set[int]) -> set[int]:
+    """Those parts of a group that may be partners of one that is doubted: who is not, where these are two or
+    more, because one alone has nobody to be control with.
+    """
+    own = (good & group) - {*doubted}
+    return own if len(own) > 1 else good & group
 
 
 def _is_of(test: PairTest, parts: tuple[int, ...], control: set[int]) -> bool:

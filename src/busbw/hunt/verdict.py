@@ -121,7 +121,7 @@ def conclude(
     standing = stand(rules, groups, history, leaves)
     suspects = _suspects(standing, State.CONFIRMED)
     left = (*_suspects(standing, State.OPEN), *_suspects(standing, State.UNMET))
-    left = tuple(_as_doubted(rules, each) for each in left if not _is_explained(each, suspects))
+    left = tuple(_as_doubted(rules, standing, each) for each in left if not _is_explained(each, suspects))
     left += _flapping(standing, {part for each in (*suspects, *left) for part in each.parts})
     reason = "" if suspects else _undecided(rules, standing, left, leaves)
     seen = {each.metric for each in standing.screens}
@@ -150,15 +150,18 @@ def conclude(
 
 def _is_explained(pair: Suspect, by: Sequence[Suspect]) -> bool:
     """Whether it is a path that is slow as all are of a part that was confirmed."""
-    slow = {each.parts for each in by}
-    return len(pair.parts) > 1 and not pair.leaf and any((part,) in slow for part in pair.parts)
+    slow = {(each.parts, metric) for each in by for metric in (each.metric, *each.also)}
+    is_path = len(pair.parts) > 1 and not pair.leaf
+    return is_path and any(((part,), pair.metric) in slow for part in pair.parts)
 
 
-def _as_doubted(rules: Rules, suspect: Suspect) -> Suspect:
-    """The suspect, told as doubted where it is no more."""
-    is_only = not (suspect.slow_screens or suspect.slow_fresh) and suspect.metric == rules.metrics[0]
+def _as_doubted(rules: Rules, standing: Standing, suspect: Suspect) -> Suspect:
+    """The suspect, told as doubted where it is no more: neither random pairs nor fresh tests accuse it."""
+    first = standing.screens[0]
+    accused = {*first.suspects, *(part for pair in first.slow_pairs for part in pair)}
     is_doubted = len(suspect.parts) == 1 and suspect.parts[0] in rules.doubted
-    return replace(suspect, doubted=is_only and is_doubted)
+    is_only = suspect.metric == first.metric and not suspect.slow_fresh and accused.isdisjoint(suspect.parts)
+    return replace(suspect, doubted=is_doubted and is_only)
 
 
 def _acquitted(rules: Rules, standing: Standing, slow: set[int]) -> tuple[tuple[int, int], ...]:

@@ -236,7 +236,7 @@ def _by_nic(
         said = [replace(each, claim=named(each, hunt.nic)) for each in found]
         return [*said, *([] if of_nic is None else [of_nic])], code
     told |= {"decision": "undecided", "reason": of_nic.claim, "suspects": [], "open": [], "ranking": []}
-    told |= {"exclude": {}}
+    told |= {"exclude": {}, "acquitted": [], "near": {}, "longer": {}}
     return [of_nic], ExitCode.UNDECIDED
 
 

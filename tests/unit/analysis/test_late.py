@@ -73,6 +73,14 @@ def test_steps_between_hosts_are_not_held_against_those_within() -> None:
     assert dict(_of_ring(table) or {}) == pytest.approx({19: 0.5, 20: 0.5})
 
 
+def test_too_few_steps_between_hosts_do_not_tell() -> None:
+    """Eight ranks on each of three hosts: six have a step between hosts; which is slow is open."""
+    rows = tuple(
+        RankTimes(rank, f"h{rank // 8}", rank % 8, "", 200, 1e5, None, 1e5, None) for rank in range(24)
+    )
+    assert _of_ring(RankTable(0, Order.NEIGHBOURS, 1, 24, 24, rows)) is None
+
+
 def test_few_ranks_of_a_ring_do_not_tell(late: Callable[..., Late]) -> None:
     """Three of six are longer for one slow rank."""
     assert late(ring(6, 2), "sendrecv", "latency") is None

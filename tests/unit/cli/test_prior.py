@@ -63,7 +63,7 @@ MET = [{"rank": rank, "host": f"h{rank // 2}", "local_rank": rank % 2} for rank 
     ("doubt", "lost", "left"),
     [
         ("h2,3,h1/0", Member("h1"), "h2"),  # ranks 2 and 3 were on h1
-        ("4,7,h9", Member("h1"), "h2/0,h3/1,h9"),
+        ("4, 7,h9,99, h1", Member("h1"), "h2/0,h3/1,h9,99"),
         ("3,h1/1,h1,5", Member("h1", 2), "h1/0,h1/0,h1,h2/1"),  # rank 3 is rank 2 now, the only one of h1
         ("2,h1/0", Member("h1", 2), ""),
     ],

@@ -66,8 +66,14 @@ def test_a_slow_part_is_named_whoever_is_doubted(parts: int, doubted: tuple[int,
         everyone = (tuple(range(parts)),)
         verdict = conclude(rules, everyone, simulate(Fabric(parts, slow={0: 0.1}), rules, seed))
         assert [each.parts for each in verdict.suspects] == [(0,)]
-        assert [part for part, _ in verdict.acquitted] == [part for part in doubted if part]
-        assert not verdict.open
+        healthy = [part for part in doubted if part]
+        if parts > 4:
+            assert [part for part, _ in verdict.acquitted] == healthy
+            assert not verdict.open
+        else:  # two are left: of them and of it nobody can be control
+            assert [(each.parts, each.doubted) for each in verdict.open] == [
+                ((part,), True) for part in healthy
+            ]
 
 
 def test_two_doubted_parts_are_not_each_others_partner() -> None:
@@ -76,6 +82,33 @@ def test_two_doubted_parts_are_not_each_others_partner() -> None:
         pairs = [pair for each in history if each.round.stage is Stage.CONFIRM for pair in each.round.pairs]
         assert pairs
         assert (1, 6) not in pairs
+
+
+@pytest.mark.parametrize(
+    ("parts", "slow", "doubted"),
+    [
+        (4, {0: 0.3}, (0, 1)),
+        (4, {0: 0.06}, (0, 1)),
+        (5, {0: 0.3}, (0, 1)),
+        (6, {0: 0.3}, (0, 1, 2)),
+        (8, {0: 0.3, 1: 0.3}, (0, 1, 2, 3)),
+        (16, {0: 0.06}, (0, 1, 15)),
+    ],
+)
+def test_who_is_slow_after_its_random_pairs_only_is_named_where_it_is_doubted(
+    parts: int, slow: dict[int, float], doubted: tuple[int, ...]
+) -> None:
+    """Beside healthy parts that are doubted too, as those next to it in a ring."""
+    everyone = (tuple(range(parts)),)
+    for seed in range(6):
+        generator, rules = np.random.default_rng(seed), Rules(seed=seed, doubted=doubted)
+
+        def run(turn: Round, generator: np.random.Generator = generator) -> RoundResult:
+            return Fabric(parts, slow if turn.stage is Stage.CONFIRM else {}).run(turn, generator)
+
+        verdict = conclude(rules, everyone, hunt(rules, everyone, run))
+        assert sorted(each.parts for each in verdict.suspects) == [(part,) for part in slow]
+        assert not {part for part, _ in verdict.acquitted} & {*slow}
 
 
 def test_of_a_slow_path_nobody_is_accused_who_is_doubted() -> None:
@@ -96,7 +129,7 @@ def test_who_could_not_be_tested_afresh_is_told_as_doubted_and_not_as_slow() -> 
     assert verdict.reason == "2 doubted before the hunt, and not cleared"
     (field,) = fields([f"n{number}" for number in range(8)])
     claims = [each.claim for each in findings(field, verdict)]
-    assert "n1: doubted before the hunt, and not cleared: nobody was left to test it with" in claims
+    assert "n1: doubted before the hunt, and not cleared: no fresh test of it counted" in claims
     assert not any("less bandwidth than" in claim for claim in claims)
 
 
