@@ -22,7 +22,7 @@ from busbw.hunt.leaves import across, inside, of_round, suspected
 from busbw.hunt.near import Near, near
 from busbw.hunt.paths import LEAST_LEAVES, Path, between, slow_paths
 from busbw.hunt.screen import Screen, counts, effect, lower_median, moved, screen, tells, value
-from busbw.model.hunt import RESENT, PairTest, RoundResult, Rules, Stage
+from busbw.model.hunt import RESENT, SMALL, PairTest, RoundResult, Rules, Stage
 
 Groups = tuple[tuple[int, ...], ...]
 """Parts by who can be tested with whom: all in one group, or the ranks of each host in one of its own."""
@@ -142,7 +142,7 @@ def stand(
     near_of = {each.metric: judge.near(each, parts, groups) for each in found}
     return Standing(
         found,
-        (*switches, *(_met(each, near_of[each.metric]) for each in parts)),
+        (*switches, *(_met(each, _near_by_any(near_of, each.metric)) for each in parts)),
         judge.good,
         judge.centres[found[0].metric].count(None),
         judge.fenced,
@@ -194,18 +194,23 @@ def _is_told(found: Screen, parts: tuple[int, ...], switches: Sequence[Candidate
     )  # fmt: skip
 
 
+def _near_by_any(near_of: Mapping[str, Near], metric: str) -> Near:
+    """Who is near whom by a metric; by both of small messages, which take the same way."""
+    metrics = SMALL if metric in SMALL else (metric,)
+    found = [near_of[each] for each in metrics if each in near_of]
+    groups = tuple(group for each in found for group in each.groups)
+    return Near(groups, (), frozenset().union(*(each.unmet for each in found)))
+
+
 def _met(candidate: Candidate, found: Near) -> Candidate:
     """The candidate with what tests among suspects say. Where some parts are near one another, paths are not
     alike, and a slow path is no fault.
     """
     if candidate.state not in (State.CONFIRMED, State.OPEN) or not (found.groups or found.unmet):
         return candidate
-    if len(candidate.parts) > 1:
-        return replace(candidate, state=State.NEAR) if found.groups else candidate
-    (part,) = candidate.parts
-    if part in found.parts:
+    if found.parts.intersection(candidate.parts) or (len(candidate.parts) > 1 and found.groups):
         return replace(candidate, state=State.NEAR)
-    return replace(candidate, state=State.UNMET) if part in found.unmet else candidate
+    return replace(candidate, state=State.UNMET) if found.unmet.intersection(candidate.parts) else candidate
 
 
 class _Judge:
@@ -234,6 +239,7 @@ class _Judge:
         self.wanted = [(each, parts) for each in found for parts in self._wanted(each)]
         self.control = {each.metric: self._passing(each) - behind for each in found}
         self.good = {metric: tuple(sorted(control)) for metric, control in self.control.items()}
+        self._best = frozenset(set.intersection(*self.control.values()) - self._doubted)
         met = [tested for tested in history if tested.round.stage is Stage.SWITCHES]
         self.paths = {
             each.metric: slow_paths(each, _over(each, met), behind)
@@ -257,7 +263,7 @@ class _Judge:
         """The centre of every round of fresh tests, without those of one part; see ``_centre``."""
         control = self.control[found.metric] - {but_for}
         return [
-            _centre(found, tested, control, self.paths[found.metric], self._doubted)
+            _centre(found, tested, control, self.paths[found.metric], self._best)
             if counts(found.metric, tested) else None
             for tested in self._confirms
         ]  # fmt: skip
@@ -433,12 +439,12 @@ def _over(found: Screen, rounds: Sequence[RoundResult]) -> list[tuple[float, Pai
 
 
 def _centre(
-    found: Screen, tested: RoundResult, control: set[int], slow: Collection[Path], doubted: set[int]
+    found: Screen, tested: RoundResult, control: set[int], slow: Collection[Path], best: Collection[int]
 ) -> float | None:
     """What a healthy pair took in a round of confirmation: the median of its controls, but for those over
-    paths that are suspected (``slow``), and for those of ``doubted`` parts where there are others. Where they
-    are few, it is at least what such a pair took in screening. None where there are no controls, where they
-    do not agree among themselves, or all together have moved by more than what is being looked for.
+    paths that are suspected (``slow``); of the ``best`` parts where these have any. Where
+    controls are few, it is at least what such a pair took in screening. None where there are none, where
+    they do not agree among themselves, or all together have moved by more than what is being looked for.
     """
     tests = [
         test
@@ -449,7 +455,7 @@ def _centre(
     ]
     if not tests:
         return None
-    certain = [test for test in tests if doubted.isdisjoint((test.one, test.other))]
+    certain = [test for test in tests if {test.one, test.other} <= {*best}]
     own = [found.value(test) for test in certain or tests]
     centre = float(np.median(own))
     stray = sum(abs(each - centre) > found.stray for each in own)

@@ -17,6 +17,7 @@ LATENCY: Final = "latency"  # nanoseconds of one small message, the mean of many
 QUICKEST: Final = "quickest"  # of the same messages in blocks, the second shortest: what no load makes longer
 RESENT: Final = "resent"  # 1 + TCP segments that the ranks of a part sent again: loss hides from best times
 BOTH_WAYS: Final = "both-ways"  # as bandwidth, with as much the other way at the same time
+SMALL: Final = (LATENCY, QUICKEST)  # of small messages, which take the same way
 METRICS: Final = (BANDWIDTH, LATENCY, QUICKEST)
 BY_NIC: Final = "BUSBW_BY_NIC"  # the variable that tells ranks the NIC of a hunt, before there is a plan
 

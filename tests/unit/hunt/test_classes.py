@@ -42,6 +42,14 @@ def test_a_few_hosts_behind_another_switch_are_not_accused(
     assert told >= 6
 
 
+@pytest.mark.parametrize(("sizes", "seed"), [((13, 3), 57), ((12, 2, 2), 96)])
+def test_nobody_is_accused_by_one_metric_who_is_near_others_by_another(
+    sizes: tuple[int, ...], seed: int
+) -> None:
+    """Hunts in which one metric suspects a whole small switch, and the other one host of it, or a path to it."""
+    assert verdict_of(unlike(sizes, hidden=True), seed).suspects == ()
+
+
 @pytest.mark.parametrize("sizes", [*SIZES, (10, 6), (20, 4, 4, 4)])
 def test_where_switches_are_known_a_test_is_held_against_its_like(sizes: tuple[int, ...]) -> None:
     healthy = 0
