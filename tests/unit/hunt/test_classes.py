@@ -46,7 +46,7 @@ def test_a_few_hosts_behind_another_switch_are_not_accused(
 def test_nobody_is_accused_by_one_metric_who_is_near_others_by_another(
     sizes: tuple[int, ...], seed: int
 ) -> None:
-    """Hunts in which one metric suspects a whole small switch, and the other one host of it, or a path to it."""
+    """One metric suspects a whole small switch there, and the other one host of it, or a path to it."""
     assert verdict_of(unlike(sizes, hidden=True), seed).suspects == ()
 
 
