@@ -108,7 +108,7 @@ def _confirming(
     for leaf in standing.fenced:
         pairing.add(*(pairing.leaving(leaf) if goes_out else pairing.staying(leaf)))
     behind = {part for leaf in standing.fenced for part in leaf}
-    for candidate in standing.open:
+    for candidate in pairing.by_turns(standing.open):
         if candidate.beyond:
             pairing.add(*pairing.over_path(candidate))
         elif not candidate.leaf and behind.isdisjoint(candidate.parts):
@@ -134,6 +134,7 @@ class _Pairing:
         self._groups = [set(group) for group in groups]
         self._good = sorted(standing.good_by_all)
         self._met = Counter(pair(test.one, test.other) for tested in history for test in tested.tests)
+        self._done = len(by_stage(history)[1])
         self._leaf_of = {part: number for number, leaf in enumerate(leaves) for part in leaf}
         self.pairs: list[tuple[int, int]] = []
         self.busy: set[int] = set()
@@ -144,6 +145,19 @@ class _Pairing:
             if self.busy.isdisjoint(each):
                 self.pairs.append(each)
                 self.busy |= set(each)
+
+    def by_turns(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        """Suspects, the slowest first, and then those that are only doubted, another of them first in every
+        round: where not all can be tested at once, none waits for ever.
+        """
+        good = self._standing.good
+        doubted = [
+            each
+            for each in candidates
+            if each.parts[0] in self._doubted and each.parts[0] in good.get(each.metric, ())
+        ]
+        first = self._done % len(doubted) if doubted else 0
+        return [*(each for each in candidates if each not in doubted), *doubted[first:], *doubted[:first]]
 
     def _free(self, parts: Sequence[int]) -> list[int]:
         return [part for part in parts if part not in self.busy]

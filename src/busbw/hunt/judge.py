@@ -142,7 +142,7 @@ def stand(
     near_of = {each.metric: judge.near(each, parts, groups) for each in found}
     return Standing(
         found,
-        (*switches, *(_met(each, _near_by_any(near_of, each.metric)) for each in parts)),
+        (*switches, *(_met(each, near_of) for each in parts)),
         judge.good,
         judge.centres[found[0].metric].count(None),
         judge.fenced,
@@ -194,23 +194,21 @@ def _is_told(found: Screen, parts: tuple[int, ...], switches: Sequence[Candidate
     )  # fmt: skip
 
 
-def _near_by_any(near_of: Mapping[str, Near], metric: str) -> Near:
-    """Who is near whom by a metric; by both of small messages, which take the same way."""
-    metrics = SMALL if metric in SMALL else (metric,)
-    found = [near_of[each] for each in metrics if each in near_of]
-    groups = tuple(group for each in found for group in each.groups)
-    return Near(groups, (), frozenset().union(*(each.unmet for each in found)))
-
-
-def _met(candidate: Candidate, found: Near) -> Candidate:
+def _met(candidate: Candidate, near_of: Mapping[str, Near]) -> Candidate:
     """The candidate with what tests among suspects say. Where some parts are near one another, paths are not
-    alike, and a slow path is no fault.
+    alike, and a slow path is no fault. Small messages take the same way by both of their metrics: who is near
+    others by one of them, or was not tested with them yet, is not accused by the other.
     """
-    if candidate.state not in (State.CONFIRMED, State.OPEN) or not (found.groups or found.unmet):
+    own = near_of[candidate.metric]
+    beside = [near_of[each] for each in SMALL if each in near_of] if candidate.metric in SMALL else [own]
+    near_any = frozenset().union(*(each.parts for each in beside))
+    untested = {part for each in beside for pair in each.wanted for part in pair if part in each.unmet}
+    if candidate.state not in (State.CONFIRMED, State.OPEN):
         return candidate
-    if found.parts.intersection(candidate.parts) or (len(candidate.parts) > 1 and found.groups):
+    if near_any.intersection(candidate.parts) or (len(candidate.parts) > 1 and own.groups):
         return replace(candidate, state=State.NEAR)
-    return replace(candidate, state=State.UNMET) if found.unmet.intersection(candidate.parts) else candidate
+    is_unmet = (own.unmet | untested).intersection(candidate.parts)
+    return replace(candidate, state=State.UNMET) if is_unmet else candidate
 
 
 class _Judge:

@@ -31,8 +31,7 @@ def cut_lines(rounds: Sequence[Mapping[str, Any]], size_bytes: int) -> list[str]
         slowest_ns, one, other, way = max(ways)
         source, target = (other, one) if way else (one, other)
         lines.append(
-            f"# cut {number}: {len(tests)} pair{'s' * (len(tests) > 1)} in"
-            f" {1 << number - 1} block{'s' * (number > 1)}:"
+            f"# cut {number}: {len(tests)} pair{'s' * (len(tests) > 1)}:"
             f" {there:.4g} up, {back:.4g} down, {both:.4g} each way at once;"
             f" slowest {gb_per_s(size_bytes, slowest_ns):.3g}, from {names[source]} to {names[target]}"
         )

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from busbw.hunt.fabric import Fabric, Resending, simulate
+from busbw.hunt.fabric import Fabric, Resending, hunt, simulate
 from busbw.hunt.field import fields, on_switches
 from busbw.hunt.findings import findings, to_fields
 from busbw.hunt.verdict import Decision, Verdict, conclude
 from busbw.model.finding import Severity
-from busbw.model.hunt import BANDWIDTH, LATENCY, METRICS, QUICKEST, RESENT, Rules, Stage
+from busbw.model.hunt import BANDWIDTH, LATENCY, METRICS, QUICKEST, RESENT, Round, RoundResult, Rules, Stage
 
 FARTHER = {LATENCY: 0.6, QUICKEST: 0.6}
 SIZES = [(14, 2), (13, 3), (12, 2, 2), (24, 4, 4), (10, 2), (18, 2)]
@@ -48,6 +49,28 @@ def test_nobody_is_accused_by_one_metric_who_is_near_others_by_another(
 ) -> None:
     """One metric suspects a whole small switch there, and the other one host of it, or a path to it."""
     assert verdict_of(unlike(sizes, hidden=True), seed).suspects == ()
+
+
+def test_who_is_near_by_the_mean_hides_nobody_that_is_slow_by_the_quickest_too() -> None:
+    """Host 2 is three times slower by both; 5 and 7 are late by the mean only, but for one another."""
+    for seed in range(5):
+        rules, everyone = Rules(seed=seed), (tuple(range(12)),)
+        generator = np.random.default_rng(seed)
+
+        def run(turn: Round, generator: np.random.Generator = generator) -> RoundResult:
+            tests = []
+            for test in Fabric(12, latency_noise=0.05).run(turn, generator).tests:
+                ends, times = {test.one, test.other}, dict(test.times_ns)
+                late = {LATENCY: 3.0, QUICKEST: 3.0} if 2 in ends else {}
+                late = late or ({LATENCY: 3.0} if len(ends & {5, 7}) == 1 else {})
+                for metric, factor in late.items():
+                    there, back = times[metric]
+                    times[metric] = (tuple(ns * factor for ns in there), tuple(ns * factor for ns in back))
+                tests.append(replace(test, times_ns=times))
+            return RoundResult(turn, tuple(tests))
+
+        verdict = conclude(rules, everyone, hunt(rules, everyone, run))
+        assert [each.parts for each in verdict.suspects] == [(2,)]
 
 
 @pytest.mark.parametrize("sizes", [*SIZES, (10, 6), (20, 4, 4, 4)])

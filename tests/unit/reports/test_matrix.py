@@ -75,11 +75,7 @@ def test_what_crossed_a_cut_is_the_sum_of_its_pairs() -> None:
         {"names": names, "tests": [pair(0, 1, 2e6, 1e6), pair(2, 3, 1e6, 1e6)]},
     ]
     _, _, first, second = cut_lines(rounds, 1_000_000)
-    assert first == (
-        "# cut 1: 2 pairs in 1 block: 4 up, 3.25 down, 2 each way at once; slowest 0.25, from d to b"
-    )
-    assert second.startswith(
-        "# cut 2: 2 pairs in 2 blocks: 3.5 up, 4 down, 2 each way at once; slowest 0.5, "
-    )
+    assert first == ("# cut 1: 2 pairs: 4 up, 3.25 down, 2 each way at once; slowest 0.25, from d to b")
+    assert second.startswith("# cut 2: 2 pairs: 3.5 up, 4 down, 2 each way at once; slowest 0.5, ")
     assert second.endswith("from a to b")
     assert rounds_of(Hunt("pairs", 64, halves=True), 1024, ()) == 10
