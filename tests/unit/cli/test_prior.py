@@ -21,7 +21,7 @@ RunWith = Callable[[tuple[LateRank, ...] | None], None]
 
 @pytest.fixture
 def run_with(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> RunWith:
-    """A run of which this is known of late ranks (a real one: tests/hosts/test_isolate.py)."""
+    """A run of which this is known of late ranks."""
 
     no_hunt = SimpleNamespace(plan=SimpleNamespace(hunt=None))
 
