@@ -332,15 +332,3 @@ def test_a_hunt_by_each_nic_tells_which_one_is_slow(two_nics_cluster: Any) -> No
     assert "# error    h3 by eth1: " in front.out
     assert re.search(r"^# eth1 +slow +h3$", front.out, re.MULTILINE), front.out
     assert re.search(r"^# eth0 +(healthy|undecided) +-$", front.out, re.MULTILINE), front.out
-
-
-def test_who_is_doubted_is_tested_afresh_and_the_slow_one_alone_is_named(six_hosts: Any) -> None:
-    shape(six_hosts, "h4", 0.5)
-    front = six_hosts.start("isolate", *ON, "-b", "2M", "--doubt", "h4, h2/0,h9")
-    code = front.finish()
-    (field,) = six_hosts.record()["hunt"]["fields"]
-    named = [suspect["names"] for suspect in field["suspects"]]
-    assert named in ([], [["h4"]])
-    assert code == (1 if named else 3)
-    assert {each["name"] for each in field["acquitted"]} <= {"h2"}
-    assert "nobody in this hunt is h9, who was doubted" in front.out
