@@ -27,6 +27,9 @@ _SSHD: Final = "/usr/sbin/sshd"
 # Long enough for a loaded machine.
 _START_SECONDS: Final = 30.0
 _LOOK_SECONDS: Final = 0.02
+# What the user's shell does first has no part in this. A lock in the home that a killed host leaves behind, as
+# pyenv's, would make every later shell wait for a minute.
+_SHELL_FILES: Final = (".bashrc", ".bash_profile", ".bash_login", ".profile", ".zshenv")
 
 # Runs as each host's first process. It prints its process id as this machine counts, which /proc still tells
 # before the host gets a /proc of its own. Orphans are its children, and `wait` buries them.
@@ -213,6 +216,7 @@ class Hosts:
         for name in ("host_key", "id"):
             if not (self.folder / name).exists():
                 _call("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.folder / name))
+        (self.folder / "empty").write_text("")
         (self.folder / "authorized_keys").write_text((self.folder / "id.pub").read_text())
         host_key = " ".join((self.folder / "host_key.pub").read_text().split()[:2])
         known = (f"{name},{','.join(host.addresses)} {host_key}" for name, host in self._hosts.items())
@@ -252,6 +256,10 @@ class Hosts:
             own = Path("~/.ssh").expanduser()
             if own.is_dir():  # the user's own settings and keys have no part in this
                 lines.append(f"mount -t tmpfs -o mode=700 tmpfs {shlex.quote(str(own))}")
+            for file in filter(Path.is_file, (Path("~").expanduser() / name for name in _SHELL_FILES)):
+                lines.append(
+                    f"mount --bind {shlex.quote(str(self.folder / 'empty'))} {shlex.quote(str(file))}"
+                )
         return lines
 
     def _connect(self) -> None:
