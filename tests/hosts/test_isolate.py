@@ -332,3 +332,24 @@ def test_a_hunt_by_each_nic_tells_which_one_is_slow(two_nics_cluster: Any) -> No
     assert "# error    h3 by eth1: " in front.out
     assert re.search(r"^# eth1 +slow +h3$", front.out, re.MULTILINE), front.out
     assert re.search(r"^# eth0 +(healthy|undecided) +-$", front.out, re.MULTILINE), front.out
+
+
+def test_who_was_late_in_a_run_is_doubted_in_the_next_hunt(six_hosts: Any) -> None:
+    """A slow link makes the step of a ring long for the last rank of its host and the first of the next. In
+    the hunt both hosts are tested afresh, and the slow one alone is named.
+    """
+    shape(six_hosts, "h4", 0.5)
+    on = ["--on", "hosts", "--hosts", ",".join(f"{name}:2" for name in HOSTS), *ON[4:6], "--no-preflight"]
+    words = ("sendrecv", *on, "-b", "1M", "-e", "2M", "-n", "5", "--mode", "latency")
+    ran = six_hosts.start("run", *words)
+    assert ran.finish() == 0, ran.err
+    front = six_hosts.start("isolate", *ON, "-b", "2M", "--prior", "last", "--doubt", "h2, h9")
+    code = front.finish()
+    late = re.findall(r"rank \d+ on (h\d) was late in \d of 2 cases", front.err)
+    assert "h4" in late, front.err
+    (field,) = six_hosts.record()["hunt"]["fields"]
+    named = [suspect["names"] for suspect in field["suspects"]]
+    assert named in ([], [["h4"]])
+    assert code == (1 if named else 3)
+    assert {each["name"] for each in field["acquitted"]} <= {*late, "h2"} - {"h4"}
+    assert "nobody in this hunt is h9, who was doubted" in " ".join(front.out.split())

@@ -27,8 +27,8 @@ _SSHD: Final = "/usr/sbin/sshd"
 # Long enough for a loaded machine.
 _START_SECONDS: Final = 30.0
 _LOOK_SECONDS: Final = 0.02
-# What the user's shell does first has no part in this. A lock in the home that a killed host leaves behind, as
-# pyenv's, would make every later shell wait for a minute.
+# What the user's shell does first has no part in this. A lock in the home that a killed host leaves behind,
+# as pyenv's, would make every later shell wait for a minute.
 _SHELL_FILES: Final = (".bashrc", ".bash_profile", ".bash_login", ".profile", ".zshenv")
 
 # Runs as each host's first process. It prints its process id as this machine counts, which /proc still tells
