@@ -20,9 +20,7 @@ from busbw.model.record import RunRecord
 
 _RING: Final = "sendrecv"
 _LEAST_LONGER: Final = 0.05  # than the middle one of its like: the least loss that a hunt looks for
-_LEAST_ALIKE: Final = (
-    7  # ranks, of which three may be longer for one that is slow: a slow one, and those beside it
-)
+_LEAST_ALIKE: Final = 7  # ranks: where one is slow, three are longer, and they must be less than half
 _MOST_RANKS: Final = 4
 
 
@@ -73,12 +71,13 @@ def _late(table: RankTable, collective: str) -> Mapping[int, float] | None:
     if table.order is Order.TOLD:
         last = table.latest
         return {last.rank: last.wait_ns / last.call_ns} if last is not None else {}
-    return _of_ring(table) if collective == _RING and table.order is Order.NEIGHBOURS else None
+    return of_ring(table) if collective == _RING and table.order is Order.NEIGHBOURS else None
 
 
-def _of_ring(table: RankTable) -> Mapping[int, float] | None:
-    """Who took longer than the middle one of its like: of those beside another host, or of the others. None
-    where there are too few for a middle: of several hosts, of those beside another.
+def of_ring(table: RankTable) -> Mapping[int, float] | None:
+    """By what share a rank took longer than the middle one of its like, of those that took 5 % longer. Alike
+    are the ranks beside another host, and the others. None where there are too few for a middle: of several
+    hosts, too few beside another.
     """
     hosts = [each.host for each in table.ranks]
     like: dict[bool, list[int]] = defaultdict(list)

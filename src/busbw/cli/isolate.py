@@ -11,6 +11,7 @@ from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
+from busbw.cli.doubts import Lost, doubts_without
 from busbw.cli.run import run
 from busbw.errors import ExitCode, SiteError, UsageError
 from busbw.launchers.leave_out import without, without_gpu
@@ -18,13 +19,13 @@ from busbw.model.event import Event, EventKind
 from busbw.model.finding import Finding, Severity
 from busbw.probes.visible import gpu_named
 from busbw.record.exclude import LOST, hint_of_lost
-from busbw.settings.hunt import HuntSettings
 from busbw.units import format_duration
 from busbw.world.identity import identify
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from busbw.settings.hunt import HuntSettings
     from busbw.settings.launch import LaunchSettings
     from busbw.settings.run import RunSettings
 
@@ -87,7 +88,7 @@ class Rest:
         finding: Finding,
         launch: LaunchSettings,
         members: list[dict[str, Any]],
-        lost: Member,
+        lost: Lost,
         ranks: int | None = None,
     ) -> Rest:
         """Without one more, which was one of ``members`` (of a header; none where ranks had not met).
@@ -97,34 +98,6 @@ class Rest:
         if ranks is not None:
             settings = replace(settings, ranks=ranks)
         return Rest(settings, launch, (*self.lost, finding), self.must_meet)
-
-
-@dataclass(frozen=True)
-class Member:
-    """Who is lost: a host, or one rank of it."""
-
-    host: str
-    rank: int | None = None
-
-
-def doubts_without(word: str, members: list[dict[str, Any]], lost: Member) -> str:
-    """The word of a hunt (``HuntSettings.to_word``) for those that are left, whose ranks are numbered anew:
-    doubts as HOST, or HOST/LOCAL_RANK. Numbers of ranks that have not met mean nobody.
-    """
-    kind, own = HuntSettings.from_word(word)
-    place_of = {str(each["rank"]): (each["host"], each["local_rank"]) for each in members}
-    gone = place_of.get(str(lost.rank))
-    kept = []
-    for text in filter(None, map(str.strip, own.doubt.split(","))):
-        name, _, local = text.partition("/")
-        host, number = place_of.get(text, (name, int(local) if local.isdecimal() else None))
-        is_number = text.isdecimal() and not members
-        if is_number or (host, number) == gone or (lost.rank is None and host == lost.host):
-            continue
-        if gone is not None and host == gone[0] and number is not None:
-            number -= number > gone[1]
-        kept.append(host if number is None else f"{host}/{number}")
-    return replace(own, doubt=",".join(kept)).to_word(kind)
 
 
 @dataclass(frozen=True)
@@ -170,7 +143,7 @@ def _without(now: Rest, heard: list[Event], host: str, why: str) -> Rest | None:
         return None
     claim = f"{host}: lost during the hunt: {why}"
     finding = Finding(Severity.ERROR, claim, hint=hint_of_lost(node), host=host, check=LOST, node=node)
-    return now.after(finding, rest, _members(heard), Member(host))
+    return now.after(finding, rest, _members(heard), Lost(host))
 
 
 def _without_rank(now: Rest, heard: list[Event], host: str, why: str) -> Rest | None:
@@ -192,7 +165,7 @@ def _without_rank(now: Rest, heard: list[Event], host: str, why: str) -> Rest | 
         who, hint = f"rank {rank} of {ranks} ({gpu_named(word)})", _HINT_OF_GPU.format(setting=launch.env[-1])
     claim = f"{who} on {host}: lost during the hunt: {why}"
     found = Finding(Severity.ERROR, claim, numbers, hint, host=host, check=LOST)
-    return now.after(found, launch, _members(heard), Member(host, int(rank)), ranks - 1)
+    return now.after(found, launch, _members(heard), Lost(host, int(rank)), ranks - 1)
 
 
 def _members(heard: list[Event]) -> list[dict[str, Any]]:

@@ -440,9 +440,9 @@ def _centre(
     found: Screen, tested: RoundResult, control: set[int], slow: Collection[Path], best: Collection[int]
 ) -> float | None:
     """What a healthy pair took in a round of confirmation: the median of its controls, but for those over
-    paths that are suspected (``slow``); of the ``best`` parts where these have any. Where
-    controls are few, it is at least what such a pair took in screening. None where there are none, where
-    they do not agree among themselves, or all together have moved by more than what is being looked for.
+    paths that are suspected (``slow``); of the ``best`` parts where these have any. Where they are few, at
+    least what such a pair took in screening. None where there are none, where they do not agree among
+    themselves, or all together have moved by more than what is being looked for.
     """
     tests = [
         test

@@ -59,7 +59,7 @@ def make_hunt_plan(settings: RunSettings, backend: str) -> Plan:
             timeout_s=positive("--round-timeout", parse_duration(own.round_timeout, "--round-timeout")),
             nic=own.each_nic,
             halves=own.halves,
-            doubted=tuple(filter(None, map(str.strip, own.doubt.split(",")))),
+            doubted=own.doubted,
         ),
     )
 

@@ -81,6 +81,11 @@ class HuntSettings:
         ),
     ] = False
 
+    @property
+    def doubted(self) -> tuple[str, ...]:
+        """The words of ``doubt``."""
+        return tuple(filter(None, map(str.strip, self.doubt.split(","))))
+
     def to_word(self, kind: str) -> str:
         """The value of --hunt."""
         values = (f"{each.name}={getattr(self, each.name)}" for each in fields(self))

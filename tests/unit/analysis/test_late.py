@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from busbw.analysis.late import LateRank, _of_ring, late_ranks
+from busbw.analysis.late import LateRank, late_ranks, of_ring
 from busbw.analysis.ranks import Order, RankTable, RankTimes
 from busbw.model.record import RunRecord
 
@@ -70,7 +70,7 @@ def test_steps_between_hosts_are_not_held_against_those_within() -> None:
         for rank, (host, ns) in enumerate(zip(hosts, times, strict=True))
     )
     table = RankTable(0, Order.NEIGHBOURS, 1, 32, 32, rows)
-    assert dict(_of_ring(table) or {}) == pytest.approx({19: 0.5, 20: 0.5})
+    assert dict(of_ring(table) or {}) == pytest.approx({19: 0.5, 20: 0.5})
 
 
 def test_too_few_steps_between_hosts_do_not_tell() -> None:
@@ -78,7 +78,7 @@ def test_too_few_steps_between_hosts_do_not_tell() -> None:
     rows = tuple(
         RankTimes(rank, f"h{rank // 8}", rank % 8, "", 200, 1e5, None, 1e5, None) for rank in range(24)
     )
-    assert _of_ring(RankTable(0, Order.NEIGHBOURS, 1, 24, 24, rows)) is None
+    assert of_ring(RankTable(0, Order.NEIGHBOURS, 1, 24, 24, rows)) is None
 
 
 def test_few_ranks_of_a_ring_do_not_tell(late: Callable[..., Late]) -> None:

@@ -172,7 +172,7 @@ def isolate(
         return simulate_hunts(
             own, simulate, bad, noise, hunts, seed, form, per_switch, farther, hidden=hidden
         )
-    from busbw.cli.prior import with_prior
+    from busbw.cli.doubts import with_prior
 
     own = with_prior(own)
     if own.each_nic:

@@ -9,9 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from busbw.analysis.late import LateRank
-from busbw.cli.isolate import Member, doubts_without
+from busbw.cli.doubts import Lost, doubts_without, with_prior
 from busbw.cli.main import main
-from busbw.cli.prior import with_prior
 from busbw.errors import ExitCode, UsageError
 from busbw.settings.hunt import HuntSettings
 
@@ -62,13 +61,13 @@ MET = [{"rank": rank, "host": f"h{rank // 2}", "local_rank": rank % 2} for rank 
 @pytest.mark.parametrize(
     ("doubt", "lost", "left"),
     [
-        ("h2,3,h1/0", Member("h1"), "h2"),  # ranks 2 and 3 were on h1
-        ("4, 7,h9,99, h1", Member("h1"), "h2/0,h3/1,h9,99"),
-        ("3,h1/1,h1,5", Member("h1", 2), "h1/0,h1/0,h1,h2/1"),  # rank 3 is rank 2 now, the only one of h1
-        ("2,h1/0", Member("h1", 2), ""),
+        ("h2,3,h1/0", Lost("h1"), "h2"),  # ranks 2 and 3 were on h1
+        ("4, 7,h9,99, h1", Lost("h1"), "h2/0,h3/1,h9,99"),
+        ("3,h1/1,h1,5", Lost("h1", 2), "h1/0,h1/0,h1,h2/1"),  # rank 3 is rank 2 now, the only one of h1
+        ("2,h1/0", Lost("h1", 2), ""),
     ],
 )
-def test_doubts_go_on_with_those_who_are_left(doubt: str, lost: Member, left: str) -> None:
+def test_doubts_go_on_with_those_who_are_left(doubt: str, lost: Lost, left: str) -> None:
     word = HuntSettings(doubt=doubt, loss="7%").to_word("isolate")
     kind, own = HuntSettings.from_word(doubts_without(word, MET, lost))
     assert (kind, own) == ("isolate", HuntSettings(doubt=left, loss="7%"))
@@ -76,7 +75,7 @@ def test_doubts_go_on_with_those_who_are_left(doubt: str, lost: Member, left: st
 
 def test_numbers_of_ranks_that_have_not_met_mean_nobody() -> None:
     word = HuntSettings(doubt="3,h2").to_word("isolate")
-    assert HuntSettings.from_word(doubts_without(word, [], Member("h1")))[1].doubt == "h2"
+    assert HuntSettings.from_word(doubts_without(word, [], Lost("h1")))[1].doubt == "h2"
 
 
 def test_doubts_reach_ranks_in_the_word_of_a_job() -> None:
