@@ -268,9 +268,13 @@ def _suspects(standing: Standing, state: State) -> tuple[Suspect, ...]:
 
 
 def _is_less_than_worth(candidate: Candidate, found: Screen) -> bool:
-    """Whether what was lost is surely less than what is worth naming: healthy parts may differ for good."""
+    """Whether what was lost is surely less than what is worth naming: healthy parts may differ for good. A
+    fresh test is held against the middle of its round's controls, which of few parts are as noisy as it is.
+    """
     side = slow_side(candidate, found)
-    return side.effect + _SURELY * side.sigma / math.sqrt(max(1, len(candidate.fresh))) < found.floor
+    controls = max(1, len(found.of_part) // 2 - 1)
+    error = side.sigma * math.sqrt((1 + 1 / controls) / max(1, len(candidate.fresh)))
+    return side.effect + _SURELY * error < found.floor
 
 
 def _suspect(candidate: Candidate, found: Screen) -> Suspect:
