@@ -2,37 +2,44 @@
 
 Only single calls tell (latency mode, each behind a barrier). Of an operation that all ranks leave together
 whoever came last has the shortest time. A step of a ring (sendrecv) is long for the slow rank and for the two
-beside it. Back to back, either way, a slow rank soon makes all ranks take its time.
+beside it; where it sends slowly and what it sends fits its library's or kernel's buffers, for the next rank
+alone. Back to back, either way, a slow rank soon makes all ranks take its time.
 """
 
 from __future__ import annotations
 
+import statistics
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from busbw.analysis.ranks import LATENCY_MODE, Order, RankTable, rank_table
+from busbw.analysis.ranks import LATENCY_MODE, Order, RankTable, RankTimes, rank_table
 from busbw.model.record import RunRecord
 
 _RING: Final = "sendrecv"
 _LEAST_LONGER: Final = 0.05  # than the middle one of its like: the least loss that a hunt looks for
-_LEAST_ALIKE: Final = 7  # ranks: where one is slow, three are longer, and they must be less than half
+# Ranks that are alike. Of those that receive from another host and send to their own, or the other way round,
+# one slow rank makes two longer, and the lower middle one of four is neither. Of others it makes three so.
+_LEAST_ALIKE: Final = {(True, False): 4, (False, True): 4, (True, True): 7, (False, False): 7}
 _MOST_RANKS: Final = 4
 
 
 @dataclass(frozen=True)
 class LateRank:
-    """A rank that came last, or took longer than most, in ``cases`` of the ``told`` cases of a run."""
+    """A rank that came last, or took longer than most, in ``cases`` of the ``told`` cases of a run. With
+    ``sends_to`` it is that rank that did, alone, and this one sends to it.
+    """
 
     rank: int
     host: str
     local_rank: int
     cases: int
     told: int
+    sends_to: int | None = None
 
 
 def late_ranks(
@@ -54,46 +61,78 @@ def late_ranks(
         return None
     shares: dict[int, list[float]] = defaultdict(list)
     for each in told:
-        for rank, share in each.items():
+        for rank, share in {**each.senders, **each.late}.items():
             shares[rank].append(share)
     often = [rank for rank, own in shares.items() if 2 * len(own) >= len(told)]
     often.sort(key=lambda rank: (-len(shares[rank]), -sum(shares[rank]), rank))
     places = {each.rank: each for each in record.world.ranks}
+    late = set().union(*(each.late for each in told))
     return tuple(
-        LateRank(rank, places[rank].host, places[rank].local_rank or 0, len(shares[rank]), len(told))
+        LateRank(
+            rank,
+            places[rank].host,
+            places[rank].local_rank or 0,
+            len(shares[rank]),
+            len(told),
+            None if rank in late else (rank + 1) % tables[0].world_size,
+        )
         for rank in often[:_MOST_RANKS]
         if rank in places
     )
 
 
-def _late(table: RankTable, collective: str) -> Mapping[int, float] | None:
-    """By how much of a call each late rank was late; None where the times do not tell."""
+@dataclass(frozen=True)
+class _Told:
+    """By what share of a call ranks were late in a case; of a ring, how late the one is to whom they send."""
+
+    late: Mapping[int, float]
+    senders: Mapping[int, float] = field(default_factory=dict)
+
+
+def _late(table: RankTable, collective: str) -> _Told | None:
+    """None where the times do not tell."""
     if table.order is Order.TOLD:
         last = table.latest
-        return {last.rank: last.wait_ns / last.call_ns} if last is not None else {}
-    return of_ring(table) if collective == _RING and table.order is Order.NEIGHBOURS else None
+        return _Told({last.rank: last.wait_ns / last.call_ns} if last is not None else {})
+    if collective != _RING or table.order is not Order.NEIGHBOURS:
+        return None
+    late = of_ring(table)
+    return None if late is None else _Told(late, _senders(late, table.world_size))
 
 
 def of_ring(table: RankTable) -> Mapping[int, float] | None:
-    """By what share a rank took longer than the middle one of its like, of those that took 5 % longer. Alike
-    are the ranks beside another host, and the others. None where there are too few for a middle: of several
-    hosts, too few beside another.
+    """How much longer a rank took than the middle one of its like, of those that took 5 % longer, both in
+    shares of the longest such middle: a step, where a rank that only hands over takes next to nothing. Alike
+    are ranks that receive from another host, or from their own, and send to another, or to their own. None
+    where there are too few for a middle: of several hosts, too few beside another.
     """
     hosts = [each.host for each in table.ranks]
-    like: dict[bool, list[int]] = defaultdict(list)
-    for at, host in enumerate(hosts):
-        beside = {hosts[at - 1], hosts[(at + 1) % len(hosts)]}
-        like[beside != {host}].append(at)
-    telling = like[len(set(hosts)) > 1]
-    if len(hosts) != table.world_size or len(telling) < _LEAST_ALIKE:
+    if len(hosts) != table.world_size:
         return None
-    found: dict[int, float] = {}
-    for places in like.values():
-        if len(places) >= _LEAST_ALIKE:
-            found |= _longer([(table.ranks[at].rank, table.ranks[at].median_ns) for at in places])
-    return found
+    like: dict[tuple[bool, bool], list[RankTimes]] = defaultdict(list)
+    for at, each in enumerate(table.ranks):
+        receives, sends = hosts[at - 1] != hosts[at], hosts[(at + 1) % len(hosts)] != hosts[at]
+        like[receives, sends].append(each)
+    telling = {key: own for key, own in like.items() if len(own) >= _LEAST_ALIKE[key]}
+    if not any(any(key) == (len(set(hosts)) > 1) for key in telling):
+        return None
+    middles = {key: statistics.median_low([each.median_ns for each in own]) for key, own in telling.items()}
+    longer = {
+        each.rank: (each.median_ns - middles[key]) / _step(middles, any(key))
+        for key, own in telling.items()
+        for each in own
+    }
+    return {rank: share for rank, share in longer.items() if share > _LEAST_LONGER}
 
 
-def _longer(times: Sequence[tuple[int, float]]) -> dict[int, float]:
-    middle = float(np.median([own for _, own in times]))
-    return {rank: own / middle - 1 for rank, own in times if own > (1 + _LEAST_LONGER) * middle}
+def _step(middles: Mapping[tuple[bool, bool], float], between_hosts: bool) -> float:
+    return max(middle for key, middle in middles.items() if any(key) == between_hosts)
+
+
+def _senders(late: Mapping[int, float], ranks: int) -> Mapping[int, float]:
+    """Who sends to a rank that is late alone: either may be slow."""
+    return {
+        (rank - 1) % ranks: share
+        for rank, share in late.items()
+        if (rank - 1) % ranks not in late and (rank + 1) % ranks not in late
+    }

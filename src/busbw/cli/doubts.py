@@ -51,6 +51,10 @@ def with_prior(own: HuntSettings) -> HuntSettings:
 
 def _told(late: LateRank, run: str) -> str:
     cases = f"{late.cases} of {late.told} cases of {run}"
+    if late.sends_to is not None:
+        return (
+            f"rank {late.rank} on {late.host} sends to rank {late.sends_to}, late in {cases}, and is doubted"
+        )
     return f"rank {late.rank} on {late.host} was late in {cases}, and is doubted"
 
 

@@ -73,6 +73,22 @@ def test_steps_between_hosts_are_not_held_against_those_within() -> None:
     assert dict(of_ring(table) or {}) == pytest.approx({19: 0.5, 20: 0.5})
 
 
+# Milliseconds of 2 MiB between six hosts of two ranks in network namespaces, the fourth of which sent at half
+# the rate of the others: what a rank sends to another host fits the kernel's buffers.
+BUFFERED_MS = [108, 1, 98, 24, 101, 1, 95, 1, 191, 1, 104, 1]
+
+
+def test_who_only_hands_over_is_alike_to_those_who_do(late: Callable[..., Late]) -> None:
+    """The slow host's own steps are short: it is doubted because the next one's, alone, are long."""
+    found = late(np.array(BUFFERED_MS)[:, None] * np.full((1, 5), 1_000_000), "sendrecv", "latency")
+    assert found is not None
+    assert [(each.rank, each.host, each.sends_to) for each in found[:2]] == [
+        (7, "node3", 8),
+        (8, "node4", None),
+    ]
+    assert {each.rank for each in found[2:]} <= {2, 3}  # rank 3 had lost its core
+
+
 def test_too_few_steps_between_hosts_do_not_tell() -> None:
     """Eight ranks on each of three hosts: six have a step between hosts; which is slow is open."""
     rows = tuple(

@@ -25,8 +25,8 @@ class Server:
     requests: list[bytes] = field(default_factory=list)
 
     def until_the_rank_leaves(self) -> None:
-        """It may leave with an answer unread."""
-        with contextlib.suppress(ConnectionResetError):
+        """It may leave with an answer unread, or before it is written."""
+        with contextlib.suppress(ConnectionResetError, BrokenPipeError):
             self.serve()
 
     def serve(self) -> None:
