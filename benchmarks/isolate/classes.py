@@ -6,6 +6,7 @@ Prints two Markdown tables; the same for the same seeds.
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from statistics import mean
@@ -19,8 +20,17 @@ LONGER = {
     "latency 1.6": {LATENCY: 0.6, QUICKEST: 0.6},
     "bandwidth -10 %": {BANDWIDTH: 1 / 0.9 - 1},
 }
-SWITCHES = ((16, 4), (32, 8), (64, 8), (64, 16), (128, 16))
-SLOW_PATH = (0, 1)
+# Hosts on each switch, and the two between which the path is slow.
+SWITCHES = (
+    ((4,) * 4, (0, 1)),
+    ((8,) * 4, (0, 1)),
+    ((8,) * 8, (0, 1)),
+    ((16,) * 4, (0, 1)),
+    ((16,) * 8, (0, 1)),
+    ((6, 5, 3, 2), (1, 2)),
+    ((5, 5, 5, 1), (1, 3)),
+    ((3, 3, 3, 2, 2), (2, 4)),
+)
 
 
 def hunts(fabric: Fabric, runs: int) -> Iterator[Verdict]:
@@ -49,23 +59,32 @@ def unlike_paths(runs: int) -> None:
 
 
 def slow_path(runs: int, loss: float) -> None:
-    print("| hosts | on a switch | named | anybody else accused | undecided | rounds |", end="")
-    print(" healthy: accusing | rounds |\n|---|---|---|---|---|---|---|---|")
-    for parts, per_leaf in SWITCHES:
-        fabric = Fabric(parts, per_leaf=per_leaf, latency_noise=0.05)
-        ends = {fabric.switches[number] for number in SLOW_PATH}
-        found = list(hunts(replace(fabric, slow_paths={SLOW_PATH: loss}), runs))
+    print(
+        "| hosts by switch | path between | named | anybody else accused | undecided | healthy | rounds |",
+        end="",
+    )
+    print(" nobody broken: accusing | undecided | rounds |\n|---|---|---|---|---|---|---|---|---|---|")
+    for sizes, path in SWITCHES:
+        fabric = Fabric(sum(sizes), leaf_sizes=sizes, latency_noise=0.05)
+        ends = {fabric.leaves[number] for number in path}
+        found = list(hunts(replace(fabric, slow_paths={path: loss}), runs))
         hits = [[{each.parts, each.beyond} == ends for each in verdict.suspects] for verdict in found]
+        broken = Counter(verdict.decision for verdict in found)
         healthy = list(hunts(fabric, runs))
-        print(
-            f"| {parts} | {per_leaf} | {sum(any(hit) for hit in hits)} of {runs} |"
-            f" {sum(not all(hit) for hit in hits)} |"
-            f" {sum(verdict.decision is Decision.UNDECIDED for verdict in found)} |"
-            f" {mean(verdict.rounds for verdict in found):.1f} |"
-            f" {sum(bool(verdict.suspects) for verdict in healthy)} |"
-            f" {mean(verdict.rounds for verdict in healthy):.1f} |",
-            flush=True,
+        told = Counter(verdict.decision for verdict in healthy)
+        cells = (
+            f"{len(sizes)} x {sizes[0]}" if len(set(sizes)) == 1 else " + ".join(map(str, sizes)),
+            " and ".join(str(sizes[number]) for number in path),
+            f"{sum(any(hit) for hit in hits)} of {runs}",
+            sum(not all(hit) for hit in hits),
+            broken[Decision.UNDECIDED],
+            broken[Decision.HEALTHY],
+            f"{mean(verdict.rounds for verdict in found):.1f}",
+            sum(bool(verdict.suspects) for verdict in healthy),
+            told[Decision.UNDECIDED],
+            f"{mean(verdict.rounds for verdict in healthy):.1f}",
         )
+        print(f"| {' | '.join(map(str, cells))} |", flush=True)
 
 
 def main() -> None:

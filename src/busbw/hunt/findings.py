@@ -94,15 +94,18 @@ def findings(field: Field, verdict: Verdict) -> tuple[Finding, ...]:
             else "repeat it on idle hosts, or give a larger --loss"
         )
         found.append(Finding(Severity.WARNING, claim, hint=hint, check=CHECK))
-    found += [_of_acquitted(field.names[part], tests, verdict) for part, tests in verdict.acquitted]
+    found += [
+        _of_acquitted(field.names[part], tests, slow, verdict) for part, tests, slow in verdict.acquitted
+    ]
     return (*found, *_of_classes(field, verdict), *_not_covered(verdict), *left_out(field))
 
 
-def _of_acquitted(name: str, tests: int, verdict: Verdict) -> Finding:
+def _of_acquitted(name: str, tests: int, slow: int, verdict: Verdict) -> Finding:
     metric, share = next(iter(verdict.resolution.items()))
-    least = f"by {_share(metric, share)} or more"
-    claim = f"{name}: doubted before the hunt, and cleared: {tests} fresh tests did not find it slow {least}"
-    return Finding(Severity.INFO, claim, check=CHECK)
+    how = f"{tests} fresh tests did not find it slow by {_share(metric, share)} or more"
+    if slow:
+        how = f"{slow} of {tests} fresh tests were slow, and what was slow did not stay with it"
+    return Finding(Severity.INFO, f"{name}: doubted before the hunt, and cleared: {how}", check=CHECK)
 
 
 def _of_classes(field: Field, verdict: Verdict) -> list[Finding]:
@@ -259,7 +262,10 @@ def to_fields(field: Field, verdict: Verdict, places: Sequence[HostInfo], second
             suspect["switch"] = _switch(field, suspect["parts"]) if suspect["leaf"] else ""
             suspect["switches"] = [_switch(field, suspect[end]) for end in ends]
             suspect["partners"] = [field.names[part] for part in suspect["partners"]]
-    fields["acquitted"] = [{"name": field.names[part], "tests": tests} for part, tests in verdict.acquitted]
+    fields["acquitted"] = [
+        {"name": field.names[part], "tests": tests, "slow_tests": slow}
+        for part, tests, slow in verdict.acquitted
+    ]
     fields["ranking"] = [{"name": field.names[part], "loss": loss} for part, loss in verdict.ranking]
     bad = [field.names[each.parts[0]] for each in verdict.suspects if len(each.parts) == 1]
     fields["near"] = {

@@ -20,7 +20,7 @@ import numpy as np
 from busbw.hunt.classes import Classes, Leaf, classes
 from busbw.hunt.leaves import across, inside, of_round, suspected
 from busbw.hunt.near import Near, near
-from busbw.hunt.paths import LEAST_LEAVES, Path, between, slow_paths
+from busbw.hunt.paths import LEAST_LEAVES, Path, between, slow_afresh, slow_paths
 from busbw.hunt.screen import Screen, counts, effect, lower_median, moved, screen, tells, value
 from busbw.model.hunt import RESENT, SMALL, PairTest, RoundResult, Rules, Stage
 
@@ -244,6 +244,7 @@ class _Judge:
             for each in found
         } if len(leaves) >= LEAST_LEAVES else {each.metric: {} for each in found}  # fmt: skip
         self.centres = {each.metric: self._centres_of(each) for each in found}
+        self._since = self._afresh(found) if len(leaves) >= LEAST_LEAVES else {}
         own = [(each, *told) for each in found for told in self._among(each)]
         slow = {(each.metric, part) for each, _, test, residual in own if residual > each.cut
                 for part in (test.one, test.other)}  # fmt: skip
@@ -265,6 +266,23 @@ class _Judge:
             if counts(found.metric, tested) else None
             for tested in self._confirms
         ]  # fmt: skip
+
+    def _afresh(self, found: Sequence[Screen]) -> dict[tuple[str, Path], int]:
+        """Adds the paths that fresh tests alone were slow over, none of which is a control then. From which
+        round on they are tested themselves.
+        """
+        since: dict[tuple[str, Path], int] = {}
+        for each in found:
+            rounds = [
+                [(each.value(test) - centre, test) for test in tested.tests] if centre is not None else []
+                for tested, centre in zip(self._confirms, self.centres[each.metric], strict=True)
+            ]
+            late = slow_afresh(each, rounds, self._behind)
+            for path in sorted(late.keys() - self.paths[each.metric].keys()):
+                self.paths[each.metric][path], since[each.metric, path] = late[path]
+            if late:
+                self.centres[each.metric] = self._centres_of(each)
+        return since
 
     def _doubts(self, found: Screen) -> set[int]:
         """Parts that something else than this hunt spoke against, where the metric is the one that decides:
@@ -339,7 +357,8 @@ class _Judge:
         """A path between two switches by the middle one of each round's tests of it."""
         one, other = (self._leaves[end] for end in path)
         tests = []
-        for tested, centre in zip(self._confirms, self.centres[found.metric], strict=True):
+        rounds = [*zip(self._confirms, self.centres[found.metric], strict=True)]
+        for tested, centre in rounds[self._since.get((found.metric, path), 0) :]:
             own = between(tested.tests, one, other, self.control[found.metric])
             if centre is not None and own:
                 residuals = {found.value(test) - centre: test for test in own}
@@ -424,13 +443,15 @@ def _is_of(test: PairTest, parts: tuple[int, ...], control: set[int]) -> bool:
 
 def _over(found: Screen, rounds: Sequence[RoundResult]) -> list[tuple[float, PairTest]]:
     """Tests of rounds in which everybody was tested, and what they took over the middle one of their round;
-    but for rounds that moved as a whole.
+    but for rounds that moved as a whole. One or two tests are no whole: the slow path may be most of them.
     """
     told = []
     for tested in rounds:
         if counts(found.metric, tested) and tested.tests:
             values = [found.value(test) for test in tested.tests]
-            centre = float(np.median(values))
+            centre = lower_median(values)
+            if len(values) < LEAST_CONTROLS:
+                centre = min(centre, found.noise.base)
             if abs(centre - found.noise.base) <= found.striking:
                 told += [(each - centre, test) for each, test in zip(values, tested.tests, strict=True)]
     return told

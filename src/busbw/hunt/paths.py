@@ -39,6 +39,26 @@ def slow_paths(
     }
 
 
+def slow_afresh(
+    found: Screen, rounds: Sequence[Sequence[tuple[float, PairTest]]], apart: Iterable[int]
+) -> dict[Path, tuple[tuple[float, ...], int]]:
+    """Paths that fresh tests of parts found slow, both of two or most of more, with the residuals and the
+    number of rounds until then: later ones are the path's own evidence. Else as in ``slow_paths``.
+    """
+    left_out = {*found.suspects, *apart}
+    tests: dict[Path, list[float]] = defaultdict(list)
+    slow: dict[Path, tuple[tuple[float, ...], int]] = {}
+    for number, told in enumerate(rounds, 1):
+        for residual, test in told:
+            path = found.classes.path(test.one, test.other)
+            if path is not None and left_out.isdisjoint((test.one, test.other)):
+                tests[path].append(residual)
+        for path, own in tests.items():
+            if len(own) > 1 and lower_median(own) > found.cut:
+                slow.setdefault(path, (tuple(own), number))
+    return slow
+
+
 def between(tests: Iterable[PairTest], one: Leaf, other: Leaf, control: set[int]) -> Sequence[PairTest]:
     """Tests of a round between the good parts of two switches."""
     ends = set(one) & control, set(other) & control

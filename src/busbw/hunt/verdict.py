@@ -85,7 +85,7 @@ class Verdict:
     slow with all others and quick among themselves: paths are not alike. ``moved`` has, by metric, the rounds
     of random pairs that did not count, since all their tests were slow. ``longer`` is, by metric, what tests
     between switches took more than those within one, as ``loss``. ``acquitted`` has (part, fresh
-    tests) of those that were doubted before the hunt, and passed.
+    tests, slow ones among them) of those that were doubted before the hunt, and passed.
     """
 
     decision: Decision
@@ -105,7 +105,7 @@ class Verdict:
     near: dict[str, tuple[tuple[int, ...], ...]] = field(default_factory=dict)
     longer: dict[str, float] = field(default_factory=dict)
     moved: dict[str, int] = field(default_factory=dict)
-    acquitted: tuple[tuple[int, int], ...] = ()
+    acquitted: tuple[tuple[int, int, int], ...] = ()
 
 
 def conclude(
@@ -164,11 +164,13 @@ def _as_doubted(rules: Rules, standing: Standing, suspect: Suspect) -> Suspect:
     return replace(suspect, doubted=is_doubted and is_only)
 
 
-def _acquitted(rules: Rules, standing: Standing, slow: set[int]) -> tuple[tuple[int, int], ...]:
-    """Who was doubted and cleared, and is not ``slow`` by anything else; with how many fresh tests it had."""
-    doubted = {(part,) for part in rules.doubted if part not in slow}
+def _acquitted(rules: Rules, standing: Standing, slow: set[int]) -> tuple[tuple[int, int, int], ...]:
+    """Who was doubted and cleared, and is not ``slow`` by anything else; with how many fresh tests it had,
+    and slow ones among them.
+    """
+    doubted, cut = {(part,) for part in rules.doubted if part not in slow}, standing.screens[0].cut
     return tuple(
-        (each.parts[0], len(each.fresh))
+        (each.parts[0], len(each.fresh), sum(residual > cut for residual, _ in each.fresh))
         for each in standing.candidates
         if each.metric == rules.metrics[0] and each.state is State.CLEARED and each.parts in doubted
     )

