@@ -162,7 +162,8 @@ def _field_lines(field: Mapping[str, Any], *, lost: bool) -> list[str]:
     """The verdict of one field, and who to leave out; of those that are left where a host was ``lost``."""
     noise = noise_words(field)
     cost = f"{field['rounds']} rounds in {format_duration(float(field['seconds']))}"
-    who = f"{'the other ' if lost else ''}{len(field['names'])} {field['kind']}s"
+    count = len(field["names"])
+    who = f"{'the other ' if lost else ''}{count} {field['kind']}{'s' * (count != 1)}"
     lines = [f"# result   {_WORDS[field['decision']]}: {who}, {cost}"]
     lines += [f"# noise    {noise}"] * bool(noise)
     ranked = ranking_words(field)
