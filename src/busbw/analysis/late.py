@@ -9,7 +9,7 @@ alone. Back to back, either way, a slow rank soon makes all ranks take its time.
 from __future__ import annotations
 
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -25,13 +25,15 @@ _LEAST_LONGER: Final = 0.05  # than the middle one of its like: the least loss t
 # Ranks that are alike. Of those that receive from another host and send to their own, or the other way round,
 # one slow rank makes two longer, and the lower middle one of four is neither. Of others it makes three so.
 _LEAST_ALIKE: Final = {(True, False): 4, (False, True): 4, (True, True): 7, (False, False): 7}
+# Of a step: where the shortest of those that are alike is shorter by more, half of them or more may be slow.
+_MOST_SHORTER: Final = 0.25
 _MOST_RANKS: Final = 4
 
 
 @dataclass(frozen=True)
 class LateRank:
     """A rank that came last, or took longer than most, in ``cases`` of the ``told`` cases of a run. With
-    ``sends_to`` it is that rank that did, alone, and this one sends to it.
+    ``sends_to`` it is that rank that did, alone, and this one, which did not, sends to it.
     """
 
     rank: int
@@ -66,15 +68,15 @@ def late_ranks(
     often = [rank for rank, own in shares.items() if 2 * len(own) >= len(told)]
     often.sort(key=lambda rank: (-len(shares[rank]), -sum(shares[rank]), rank))
     places = {each.rank: each for each in record.world.ranks}
-    late = set().union(*(each.late for each in told))
+    late = Counter(rank for each in told for rank in each.late)
     return tuple(
         LateRank(
             rank,
             places[rank].host,
             places[rank].local_rank or 0,
-            len(shares[rank]),
+            late[rank] or len(shares[rank]),
             len(told),
-            None if rank in late else (rank + 1) % tables[0].world_size,
+            None if late[rank] else (rank + 1) % tables[0].world_size,
         )
         for rank in often[:_MOST_RANKS]
         if rank in places
@@ -104,29 +106,44 @@ def of_ring(table: RankTable) -> Mapping[int, float] | None:
     """How much longer a rank took than the middle one of its like, of those that took 5 % longer, both in
     shares of the longest such middle: a step, where a rank that only hands over takes next to nothing. Alike
     are ranks that receive from another host, or from their own, and send to another, or to their own. None
-    where there are too few for a middle: of several hosts, too few beside another.
+    where there are too few for a middle: of several hosts, too few beside another; and where nobody took
+    longer, but not all that are beside another could be compared, or some are so much shorter that half may
+    be slow.
     """
     hosts = [each.host for each in table.ranks]
     if len(hosts) != table.world_size:
         return None
-    like: dict[tuple[bool, bool], list[RankTimes]] = defaultdict(list)
-    for at, each in enumerate(table.ranks):
-        receives, sends = hosts[at - 1] != hosts[at], hosts[(at + 1) % len(hosts)] != hosts[at]
-        like[receives, sends].append(each)
-    telling = {key: own for key, own in like.items() if len(own) >= _LEAST_ALIKE[key]}
-    if not any(any(key) == (len(set(hosts)) > 1) for key in telling):
+    alike = _alike(table)
+    telling = {key: own for key, own in alike.items() if len(own) >= _LEAST_ALIKE[key]}
+    beside = {key for key in alike if any(key) == (len(set(hosts)) > 1)}
+    if not beside & telling.keys():
         return None
     middles = {key: statistics.median_low([each.median_ns for each in own]) for key, own in telling.items()}
+    steps = {key: max(middles[each] for each in middles if any(each) == any(key)) for key in middles}
     longer = {
-        each.rank: (each.median_ns - middles[key]) / _step(middles, any(key))
+        each.rank: (each.median_ns - middles[key]) / steps[key]
         for key, own in telling.items()
         for each in own
     }
-    return {rank: share for rank, share in longer.items() if share > _LEAST_LONGER}
+    late = {rank: share for rank, share in longer.items() if share > _LEAST_LONGER}
+    is_open = beside - telling.keys() or min(longer.values()) < -_MOST_SHORTER
+    return None if is_open and not late else late
 
 
-def _step(middles: Mapping[tuple[bool, bool], float], between_hosts: bool) -> float:
-    return max(middle for key, middle in middles.items() if any(key) == between_hosts)
+def _alike(table: RankTable) -> Mapping[tuple[bool, bool], list[RankTimes]]:
+    """Ranks by whether they receive from, and send to, another host. Those alone on their host, where they
+    are few, with others that receive from another: receiving is what takes long.
+    """
+    hosts = [each.host for each in table.ranks]
+    found: dict[tuple[bool, bool], list[RankTimes]] = defaultdict(list)
+    for at, each in enumerate(table.ranks):
+        found[hosts[at - 1] != hosts[at], hosts[(at + 1) % len(hosts)] != hosts[at]].append(each)
+    alone, few = (True, True), _LEAST_ALIKE[True, True]
+    beside = found[True, False]
+    if 0 < len(found[alone]) < few <= len(found[alone]) + len(beside):
+        found[alone] += beside
+        del found[True, False]
+    return {key: own for key, own in found.items() if own}
 
 
 def _senders(late: Mapping[int, float], ranks: int) -> Mapping[int, float]:

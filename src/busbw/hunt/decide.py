@@ -203,7 +203,11 @@ class _Pairing:
         return not self.pairs and not self._doubted.intersection(candidate.parts)
 
     def over_path(self, candidate: Candidate) -> list[tuple[int, int]]:
-        """A few parts of two switches with each other, those first that went over that path least."""
+        """A few parts of two switches with each other, those first that went over that path least. A lone one
+        with a part of a third switch, by turns, until that has told which of the two is slow.
+        """
+        if candidate.lone and self._done % 2 == 0 and (apart := self._elsewhere(candidate)):
+            return apart
         ends = [self._free([part for part in leaf if part in self._good])
                 for leaf in (candidate.parts, candidate.beyond)]  # fmt: skip
         free = len(self._free(self._good))
@@ -215,6 +219,12 @@ class _Pairing:
             self._generator.shuffle(own)
             own.sort(key=lambda part: times[part])
         return list(itertools.starmap(pair, zip(ends[0][:size], ends[1][:size], strict=True)))
+
+    def _elsewhere(self, candidate: Candidate) -> list[tuple[int, int]]:
+        ends = {*candidate.parts, *candidate.beyond}
+        others = self._free([part for part in self._good if part not in ends])
+        chosen = self._generator.sample(others, min(len(candidate.lone), len(others)))
+        return list(itertools.starmap(pair, zip(self._free(candidate.lone), chosen, strict=False)))
 
     def leaving(self, leaf: Leaf) -> list[tuple[int, int]]:
         """All parts of a switch at once with good ones elsewhere, so that what leads there is loaded."""

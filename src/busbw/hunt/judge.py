@@ -48,7 +48,8 @@ class Candidate:
     """A part that was slow in screening, or a pair whose parts are not (then ``parts`` has two). ``screened``
     and ``fresh`` are residuals; ``evidence`` is the logarithm of the probability ratio of the fresh ones.
     ``leaf``: the parts are all that share a switch, which is what is meant; of each round it has one test.
-    With ``beyond``, those of another switch, what is meant is the path between the two.
+    With ``beyond``, those of another switch, what is meant is the path between the two; ``lone`` are parts
+    that are all that an end has, of which other tests have not yet told whether they are what is slow.
     """
 
     parts: tuple[int, ...]
@@ -59,6 +60,7 @@ class Candidate:
     state: State
     leaf: bool = False
     beyond: Leaf = ()
+    lone: tuple[int, ...] = ()
 
     @property
     def effect(self) -> float:
@@ -137,12 +139,17 @@ def stand(
     if caught := judge.caught():
         judge = _Judge(rules, groups, found, history, leaves, tuple(fenced), len(shut), caught)
     switches = [judge.switch(each, leaf) for each, leaf in shut if leaf in fenced]
-    switches += [judge.path(each, path) for each in found for path in judge.paths[each.metric]]
-    parts = [judge.candidate(each, own) for each, own in judge.wanted if not _is_told(each, own, switches)]
+    paths = [(path, *judge.by_its_ends(each, path)) for each in found for path in judge.paths[each.metric]]
+    switches += [each for _, each, _ in paths if each is not None]
+    slow = {(each.metric, path) for path, each, _ in paths if each and each.state is State.CONFIRMED}
+    ends = {(each.metric, each.parts): each for _, _, own in paths for each in own}
+    parts = [
+        judge.candidate(each, own, slow) for each, own in judge.wanted if not _is_told(each, own, switches)
+    ]
     near_of = {each.metric: judge.near(each, parts, groups) for each in found}
     return Standing(
         found,
-        (*switches, *(_met(each, near_of) for each in parts)),
+        (*switches, *(_met(each, near_of) for each in parts), *ends.values()),
         judge.good,
         judge.centres[found[0].metric].count(None),
         judge.fenced,
@@ -322,9 +329,12 @@ class _Judge:
             and any(residual > found.cut for residual, _ in self.candidate(found, parts).fresh)
         )  # fmt: skip
 
-    def candidate(self, found: Screen, parts: tuple[int, ...]) -> Candidate:
+    def candidate(
+        self, found: Screen, parts: tuple[int, ...], slow: Collection[tuple[str, Path]] = ()
+    ) -> Candidate:
         """A part by its tests with good partners (behind a fence, with those that passed there), or a pair by
-        its own. Who is doubted is held against tests without it.
+        its own. Who is doubted is held against tests without it. Tests over ``slow`` paths (metric, path) say
+        nothing of a part.
         """
         leaf = next((set(leaf) for leaf in self.fenced if parts[0] in leaf), None)
         control = self.control[found.metric] if leaf is None else leaf & self.inside
@@ -335,6 +345,8 @@ class _Judge:
         tests = []
         for tested, centre in zip(self._confirms, centres, strict=True):
             own = next((test for test in tested.tests if _is_of(test, parts, control)), None)
+            if own is not None and (found.metric, found.classes.path(own.one, own.other)) in slow:
+                continue
             if centre is not None and own is not None:
                 tests.append((found.value(own) - centre, own))
         screened = found.of_part[parts[0]] if len(parts) == 1 else (found.residuals[parts[0], parts[1]],)
@@ -367,6 +379,37 @@ class _Judge:
         screened = self.paths[found.metric][path]
         plain = Candidate(one, found.metric, screened, (), 0.0, State.OPEN, leaf=True, beyond=other)
         return self._weighed(plain, found, tests)
+
+    def by_its_ends(self, found: Screen, path: Path) -> tuple[Candidate | None, list[Candidate]]:
+        """A path between two switches, and parts that are slow instead of it: where one part alone is all
+        that passes of an end, it is in every test of the path, and its tests elsewhere tell.
+        """
+        of_path = self.path(found, path)
+        control = self.control[found.metric]
+        ends = [control.intersection(self._leaves[end]) for end in path]
+        is_slow = any(residual > found.cut for residual, _ in of_path.fresh)
+        if of_path.state is State.CLEARED or not (is_slow or (found.metric, path) in self._since):
+            return of_path, []
+        lone = [self._elsewhere(found, min(own), path) for own in ends if len(own) == 1]
+        if slow := [each for each in lone if each.state is State.CONFIRMED]:
+            return None, slow
+        if left := tuple(each.parts[0] for each in lone if each.state is State.OPEN):
+            return replace(of_path, state=State.OPEN, lone=left), []
+        return of_path, []
+
+    def _elsewhere(self, found: Screen, part: int, path: Path) -> Candidate:
+        """A part by its fresh tests over all but one path."""
+        control = self.control[found.metric]
+        tests = [
+            (found.value(test) - centre, test)
+            for tested, centre in zip(self._confirms, self.centres[found.metric], strict=True)
+            if centre is not None
+            for test in tested.tests
+            if _is_of(test, (part,), control) and found.classes.path(test.one, test.other) != path
+        ]
+        return self._weighed(
+            Candidate((part,), found.metric, found.of_part[part], (), 0.0, State.OPEN), found, tests
+        )
 
     def near(self, found: Screen, parts: Sequence[Candidate], groups: Groups) -> Near:
         """Who of those that fresh tests confirmed is near another; behind a fence tests are inside."""

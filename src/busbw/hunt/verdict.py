@@ -148,11 +148,19 @@ def conclude(
     )
 
 
-def _is_explained(pair: Suspect, by: Sequence[Suspect]) -> bool:
-    """Whether it is a path that is slow as all are of a part that was confirmed."""
-    slow = {(each.parts, metric) for each in by for metric in (each.metric, *each.also)}
-    is_path = len(pair.parts) > 1 and not pair.leaf
-    return is_path and any(((part,), pair.metric) in slow for part in pair.parts)
+def _is_explained(path: Suspect, by: Sequence[Suspect]) -> bool:
+    """Whether it is a path that is slow as all are of a part that was confirmed; between switches, of the
+    parts that one end has.
+    """
+    slow = {
+        part
+        for each in by
+        if len(each.parts) == 1 and path.metric in (each.metric, *each.also)
+        for part in each.parts
+    }
+    if path.beyond:
+        return slow.issuperset(path.parts) or slow.issuperset(path.beyond)
+    return len(path.parts) > 1 and not path.leaf and not slow.isdisjoint(path.parts)
 
 
 def _as_doubted(rules: Rules, standing: Standing, suspect: Suspect) -> Suspect:

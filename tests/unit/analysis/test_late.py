@@ -89,6 +89,56 @@ def test_who_only_hands_over_is_alike_to_those_who_do(late: Callable[..., Late])
     assert {each.rank for each in found[2:]} <= {2, 3}  # rank 3 had lost its core
 
 
+def steps(sizes: list[int], times: list[float]) -> RankTable:
+    """A ring over hosts of so many ranks, in order, and what each rank's step took."""
+    hosts = [f"h{number}" for number, size in enumerate(sizes) for _ in range(size)]
+    rows = tuple(
+        RankTimes(rank, host, 0, "", 200, ns, None, ns, None)
+        for rank, (host, ns) in enumerate(zip(hosts, times, strict=True))
+    )
+    return RankTable(0, Order.NEIGHBOURS, 1, len(rows), len(rows), rows)
+
+
+def test_hosts_of_one_rank_are_held_against_others_that_receive() -> None:
+    """h1, which has one rank, is slow both ways: too few have one rank to be compared among themselves."""
+    found = of_ring(steps([1, 1, 1, 2, 2, 2, 2], [2e5, 2e5, 2e5, *[1e5] * 8]))
+    assert found is not None
+    assert found.keys() == {0, 1, 2}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "times"),
+    [
+        ([1, 1, 2, 2, 2, 2], [2e5, 2e5, *[1e5] * 8]),  # too few to be compared with
+        ([2] * 6, [2e5, 1e3, 2e5, 1e3, 2e5, 1e3, 2e5, 1e3, 1e5, 1e3, 1e5, 1e3]),  # two of six are slow
+        ([1] * 8, [2e5, 2e5, 2e5, 1e5, 2e5, 2e5, 2e5, 1e5]),  # ranks 1 and 5 share a slow NIC
+    ],
+)
+def test_where_not_all_could_be_compared_it_is_not_said_that_nobody_is_late(
+    sizes: list[int], times: list[float]
+) -> None:
+    assert of_ring(steps(sizes, times)) is None
+
+
+def test_a_rank_is_late_in_so_many_cases_as_it_was(
+    make_record: MakeRecord, sample_rows: Rows, digest_rows: Rows
+) -> None:
+    """Small steps fit buffers: the slow host's last rank hands them over at once. Large ones do not."""
+    small = np.full((12, 5), 100_000_000) * np.array([1, 0.01] * 6)[:, None]
+    large = np.full((12, 5), 100_000_000)
+    small[8] *= 1.9
+    large[[7, 8]] = 190_000_000
+    record = make_record(12, ("sendrecv",), "latency")
+    own = [each.astype(np.int64) for each in (small, large)]
+    rows = [np.concatenate([make(each, k=1, case=case) for case, each in enumerate(own)])
+            for make in (sample_rows, digest_rows)]  # fmt: skip
+    found = late_ranks(record, *rows) or ()
+    assert {(each.rank, each.cases, each.told, each.sends_to) for each in found} == {
+        (8, 2, 2, None),
+        (7, 1, 2, None),
+    }
+
+
 def test_too_few_steps_between_hosts_do_not_tell() -> None:
     """Eight ranks on each of three hosts: six have a step between hosts; which is slow is open."""
     rows = tuple(

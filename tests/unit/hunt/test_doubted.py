@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -130,6 +130,25 @@ def test_a_path_that_fresh_tests_of_doubted_parts_are_slow_over_is_tested_itself
     verdict = conclude(rules, EVERYONE, simulate(fabric, rules, 11), fabric.leaves)
     assert [(each.parts, each.beyond) for each in verdict.suspects] == [((0, 1, 2, 3), (12, 13, 14, 15))]
     assert 0.15 < verdict.suspects[0].loss < 0.25
+
+
+@pytest.mark.parametrize("doubted", [(), (15,), (0, 1, 6, 11)])
+def test_a_slow_host_alone_on_its_switch_is_not_told_as_a_path(doubted: tuple[int, ...]) -> None:
+    """It is in every test of each of its paths: its tests over other ones tell."""
+    named = 0
+    for seed in range(20):
+        fabric = Fabric(16, leaf_sizes=(5, 5, 5, 1), latency_noise=0.05)
+        slow = replace(fabric, slow={15: 0.2})
+        generator, rules = np.random.default_rng(seed), Rules(seed=seed, doubted=doubted)
+
+        def run(turn: Round, generator: np.random.Generator = generator, slow: Fabric = slow) -> RoundResult:
+            return (replace(slow, slow={}) if turn.stage is Stage.SCREEN else slow).run(turn, generator)
+
+        verdict = conclude(rules, EVERYONE, hunt(rules, EVERYONE, run, fabric.leaves), fabric.leaves)
+        assert [each.parts for each in verdict.suspects] in ([], [(15,)])
+        assert not [each for each in verdict.open if each.beyond]
+        named += bool(verdict.suspects)
+    assert named >= 17
 
 
 def test_slow_tests_of_who_was_cleared_are_told() -> None:
