@@ -27,7 +27,8 @@ from busbw.record.write import write_record
 from busbw.settings import engines
 from busbw.settings.compare import CompareSettings
 from busbw.settings.launch import LaunchSettings
-from busbw.setup_series import Series, measure, prepended, read_all, read_series, with_setup
+from busbw.setup_jobs import prepended
+from busbw.setup_series import Series, measure, read_all, read_series, with_setup
 
 SETUPS = (Setup("plain"), Setup("tuned", {"A": "1"}), Setup("broken", {"B": "2"}))
 

@@ -95,7 +95,7 @@ def test_the_environment_is_the_pods_own() -> None:
 
 def test_a_turn_that_does_not_end_is_ended_with_all_that_it_started() -> None:
     stubborn = shell(
-        "trap 'echo last words; exit 7' TERM; setsid sleep 987 & echo here; while :; do sleep 0.1; done 2>/dev/null"
+        "trap 'echo last words; exit 7' TERM; setsid sleep 987 & echo here; while :; do sleep 0.1; done"
     )
     code, marks, lines = ended(
         pod(plan([stubborn, shell("pgrep -f '[s]leep 987'; echo next")], [0, 1], limit=1.0))
