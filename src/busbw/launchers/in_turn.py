@@ -83,8 +83,8 @@ class Plan:
     turns: tuple[Turn, ...]
 
     def to_json(self) -> str:
-        """As VARIABLE has it."""
-        return json.dumps(asdict(self), separators=(",", ":"))
+        """As VARIABLE has it: in lines, since people read it in the job's manifest."""
+        return json.dumps(asdict(self), indent=1) + "\n"
 
     @staticmethod
     def from_json(text: str) -> Plan:

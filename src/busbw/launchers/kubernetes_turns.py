@@ -80,9 +80,10 @@ def _container(job: Object, kind: str) -> Object:
 
 def _take_start(container: Object) -> Start:
     """What the container executes, taken out of it. What the cluster fills in stays the pod's own."""
-    words = [*container.pop("command"), *container.pop("args", ())]
+    words = [*container["command"], *container.pop("args", ())]
     # Of two of a name the last one counts.
-    last = {entry["name"]: entry for entry in container.pop("env")}
+    last = {entry["name"]: entry for entry in container["env"]}
+    container["command"] = []
     container["env"] = [entry for entry in last.values() if "valueFrom" in entry]
     environ = {name: unescaped(entry["value"]) for name, entry in last.items() if "value" in entry}
     return Start(tuple(map(unescaped, words)), environ)
