@@ -237,6 +237,7 @@ class TurnStarter:
             whole = replace(handle, details=details)
             held = _Held(whole, request, nodes, number, self._takes.turns(whole))
             self._held = held
+            shared.say(f"submitted {shared.launch.on} job {handle.id}, which runs the launches in turn")
         return handle, held
 
     def _go_on(self, following: job_session.Following) -> None:

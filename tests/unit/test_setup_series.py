@@ -423,6 +423,7 @@ def test_a_setup_that_no_launch_could_be_is_named_before_the_first(
         ("", LaunchSettings(on="hosts"), 600),
         ("", LaunchSettings(on="slurm", job_id="7"), 600),
         ("", LaunchSettings(on="pbs"), None),
+        ("", LaunchSettings(on="kubernetes"), 600),
         ("20s", LaunchSettings(on="slurm"), 20),
     ],
 )

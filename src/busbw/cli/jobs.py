@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from busbw import job_end, job_session, job_submit
 from busbw.cli.followers import print_line
 from busbw.errors import BusbwError, ExitCode, NotHome, SiteError, UsageError
-from busbw.launchers.engine import Handle, JobState, Phase, load
+from busbw.launchers.engine import TURN, Handle, JobState, Phase, load
 from busbw.model.record import RunStatus
 from busbw.record import close
 from busbw.record import folder as folders
@@ -199,6 +199,8 @@ def cancel(run: str, *, now: bool) -> ExitCode:
     engine, is_followed = ENGINES[handle.engine], is_owned(folder)
     if engine.forgets and not is_followed:
         job_session.bring(folder, sys.stderr, ends=True, now=now)
+        if TURN in handle.details:  # this launch may have been over, and the job has others
+            load(handle.engine).cancel(handle, now=now)
     else:
         job_session.cancel(folder, now=now)
         if engine.asks and not (now or is_followed) and not _see_end(folder):
