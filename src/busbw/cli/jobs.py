@@ -192,14 +192,15 @@ def cancel(run: str, *, now: bool) -> ExitCode:
     """
     folder = folders.find_run(run, folders.environ_home())
     handle = job_submit.read_handle(folder)
-    is_ended = folders.read_ended(folder) is not None  # seen here; its engine may have forgotten it
+    is_turn = TURN in handle.details  # this launch may be over, and its job has others
+    is_ended = folders.read_ended(folder) is not None and not is_turn  # its engine may have forgotten it
     if is_ended or load(handle.engine).state(handle).phase is Phase.ENDED:
         print(f"{handle.engine} job {handle.id} has ended already", file=sys.stderr)
         return ExitCode.OK
     engine, is_followed = ENGINES[handle.engine], is_owned(folder)
     if engine.forgets and not is_followed:
         job_session.bring(folder, sys.stderr, ends=True, now=now)
-        if TURN in handle.details:  # this launch may have been over, and the job has others
+        if is_turn:
             load(handle.engine).cancel(handle, now=now)
     else:
         job_session.cancel(folder, now=now)
