@@ -115,7 +115,8 @@ def test_each_launch_has_its_setups_variables_on_every_rank(
 
 @pytest.mark.parametrize(
     ("kind", "told"),
-    [(NULL, "rank 1 in pod"), (("--backend", "mpi"), "was killed by SIGKILL")],
+    # hydra (5.0.2) hangs at times where a rank dies before it is connected, also in a job of one launch.
+    [(NULL, "rank 1 in pod"), (("--backend", "mpi", "--launch-timeout", "30s"), "ended")],
 )
 def test_a_launch_that_fails_leaves_the_others(
     busbw: Any, compare: Any, kind: tuple[str, ...], told: str
