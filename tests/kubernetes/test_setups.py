@@ -130,7 +130,7 @@ def test_a_launch_that_fails_leaves_the_others(
     other = [one for one in outcomes(busbw) if one["setup"] == "other"]
     assert [bool(one["skipped"]) for one in other] == [False, False, True]
     assert all(told in one["error"] for one in other[:2]), other
-    assert max(one["seconds"] for one in other) < 40.0
+    assert max(one["seconds"] for one in other) < 150.0  # ranks that wait for the dead one are ended
     assert done.err.count("submitted kubernetes job ") == 1
 
 
