@@ -9,7 +9,9 @@ from typing import Any, Final
 
 from busbw.model.hunt import METRICS, RESENT, PairTest, Round, RoundResult, Rules, Stage
 
-RECORDED: Final = Path(__file__).parents[3] / "benchmarks/isolate/results/2026-11-26-8-hosts-rounds.jsonl"
+_FOLDER: Final = Path(__file__).parents[3] / "benchmarks/isolate/results"
+# By the seeds of their campaigns.
+RECORDED: Final = tuple(_FOLDER / f"2026-11-26-8-hosts-rounds-{seed}.jsonl" for seed in (1212, 1313))
 HOSTS: Final = 8
 
 
@@ -30,7 +32,7 @@ class Recorded:
 
 def recorded() -> list[Recorded]:
     """All of them, in the order in which they were run."""
-    return [_read(json.loads(line)) for line in RECORDED.read_text().splitlines()]
+    return [_read(json.loads(line)) for path in RECORDED for line in path.read_text().splitlines()]
 
 
 def _read(fields: dict[str, Any]) -> Recorded:
