@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -353,13 +354,18 @@ class _Judge:
         return self._weighed(Candidate(parts, found.metric, screened, (), 0.0, State.OPEN), found, tests)
 
     def switch(self, found: Screen, leaf: Leaf) -> Candidate:
-        """A switch by the middle one of each round's tests that leave it."""
+        """A switch by the middle one of each round's tests that leave it: the middle one to each other
+        switch, and of these the middle one, since one slow path may have most of the tests.
+        """
         tests = []
         for tested, centre in zip(self._confirms, self.centres[found.metric], strict=True):
             own = across(tested.tests, leaf, self.control[found.metric])
             if centre is not None and own:
                 residuals = {found.value(test) - centre: test for test in own}
-                middle = of_round(list(residuals))
+                by_path = defaultdict(list)
+                for residual, test in residuals.items():
+                    by_path[found.classes.path(test.one, test.other)].append(residual)
+                middle = of_round([of_round(each) for each in by_path.values()])
                 tests.append((middle, residuals[middle]))
         out = [r for pair, r in found.residuals.items() if len(set(pair) & set(leaf)) == 1]
         plain = Candidate(leaf, found.metric, tuple(out), (), 0.0, State.OPEN, leaf=True)

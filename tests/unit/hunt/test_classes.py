@@ -158,6 +158,15 @@ def test_however_slow_it_is_the_path_to_a_small_switch_is_not_passed_as_healthy(
     assert named >= 5
 
 
+def test_a_switch_is_not_told_as_slow_for_one_path_that_has_most_of_its_tests() -> None:
+    """Seed 76: three of five fresh tests of the small switch crossed its slow path, and two did not."""
+    for seed in (*range(12), 76):
+        fabric = Fabric(16, leaf_sizes=(6, 5, 3, 2), latency_noise=0.05, slow_paths={(1, 2): 0.3})
+        verdict = verdict_of(fabric, seed)
+        named = [(each.parts, each.beyond) for each in verdict.suspects]
+        assert named in ([], [(fabric.leaves[1], fabric.leaves[2])])
+
+
 def test_every_switch_is_tested_with_every_other_where_nothing_was_found() -> None:
     fabric, rules = Fabric(64, per_leaf=8), Rules(seed=2)
     (last,) = [each for each in simulate(fabric, rules, 2) if each.round.stage is Stage.SWITCHES]
