@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TextIO, TypeVar
@@ -20,7 +20,7 @@ from busbw.job_end import finish
 from busbw.job_stop import goes_on, is_over
 from busbw.job_submit import is_command, read_handle
 from busbw.launchers.base import LaunchRequest
-from busbw.launchers.engine import Engine, Handle, Item, JobState, Output, Phase, Turns, load
+from busbw.launchers.engine import Engine, Handle, JobState, Output, Phase, load
 from busbw.launchers.interrupt import Interrupt
 from busbw.model.event import Emit, Event, EventKind, decode, event
 from busbw.record import folder as folders
@@ -49,7 +49,6 @@ class Following:
     story: session.Story
     wait_seconds: float | None
     limit_seconds: float | None = None  # how long the job may run, by us, whatever its engine's limit
-    turns: Turns | None = None  # the job runs this launch in turn, and keeps to the limit itself
     running_since_s: float | None = None
     told_silence: bool = False  # that no rank has said anything
     cancels: bool = True  # Ctrl-C ends the job; else it only ends the following
@@ -79,12 +78,6 @@ class Following:
         """Tell the user, where there still is one: a terminal that was closed is why we are told to end."""
         with contextlib.suppress(OSError):
             print(text, file=self.err, flush=True)
-
-    def items(self) -> Iterator[Item]:
-        """What the job tells, to its end or that of this launch."""
-        if self.turns is not None:
-            return self.turns.follow_turn(self.handle, self.folder)
-        return self.engine.follow(self.handle, self.folder)
 
     @property
     def own_code(self) -> int | None:
@@ -208,9 +201,10 @@ def _tell_end(following: Following, heard: Heard) -> ExitCode:
 
 def _follow(following: Following, interrupt: Interrupt) -> bool:
     """Take the job's items. True where the user left a job that goes on."""
+    engine, handle = following.engine, following.handle
     printed = Keeping(following.folder) if following.is_command else contextlib.nullcontext()
     with (following.folder / folders.LOG_FILE).open("a") as log, printed as keeping:
-        for item in following.items():
+        for item in engine.follow(handle, following.folder):
             if isinstance(item, Output):
                 _take_line(item, following, log, keeping)
             elif isinstance(item, JobState):
@@ -289,10 +283,6 @@ def _take_state(state: JobState, following: Following) -> None:
             event(EventKind.STATE, job=following.handle.id, phase=state.phase.value, why=state.why)
         )
     following.state = state
-    is_late = state.phase is Phase.RUNNING and state.out_of_time
-    if is_late and following.limit_seconds is not None and following.story.out_of_time_s is None:
-        following.story.run_out_of_time(following.limit_seconds)
-        following.say(f"not ended after {following.limit_seconds:g} s: its pods end it")
     if state.phase is Phase.RUNNING and following.running_since_s is None:
         following.running_since_s = time.monotonic()
     if state.phase is Phase.ENDED and state.code is not None:
@@ -309,10 +299,9 @@ def start_following(
     limit_seconds: float | None = None,
     cancels: bool = True,
     raw: Callable[[Line], object] | None = None,
-    turns: Turns | None = None,
 ) -> Following:
     """A job that was just submitted, or is attached to. One that runs for longer than ``limit_seconds`` is
-    cancelled and has failed; of ``turns``, the job ends the launch and goes on.
+    cancelled and has failed.
     """
     engine = load(handle.engine)
     return Following(
@@ -325,7 +314,6 @@ def start_following(
         story=session.Story(LaunchRequest(handle.engine, "mpi", 0, ())),
         wait_seconds=wait_seconds(wait, engine),
         limit_seconds=limit_seconds,
-        turns=turns,
         cancels=cancels,
         is_command=is_command(folder),
         raw=_heard_by_some(raw) if raw is not None else None,

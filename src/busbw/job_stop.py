@@ -24,8 +24,6 @@ WRONG_SECONDS: Final = 30.0
 # A job that is ended with its output: how long it is silent once that was read, and how long it may take.
 _SILENT_SECONDS: Final = 2.0
 _READ_FIRST_SECONDS: Final = 15.0
-# How much later than a job that keeps to the limit itself we do.
-_OWN_LIMIT_SECONDS: Final = 60.0
 # How long the ranks of a job that runs are silent before that is said: modules and images take their time.
 _SILENT_START_SECONDS: Final = 60.0
 # How often an engine that does not answer is asked to end a job, and for how long.
@@ -57,7 +55,7 @@ def is_over(following: Following, interrupt: Interrupt) -> bool:
     _watch_limit(following, now_s)
     _tell_silence(following, now_s)
     is_hung = following.wrong_since_s is not None and now_s - following.wrong_since_s > WRONG_SECONDS
-    is_late = following.story.out_of_time_s is not None and not following.state.out_of_time
+    is_late = following.story.out_of_time_s is not None
     if following.wants_end or following.given_up is not None or is_hung or is_late:
         _cancel(following, now_s)
     if following.cancelled_s is not None and now_s - following.cancelled_s > CANCEL_SECONDS:
@@ -71,8 +69,7 @@ def _watch_limit(following: Following, now_s: float) -> None:
     limit_s, since_s = following.limit_seconds, following.running_since_s
     if limit_s is None or since_s is None or following.story.out_of_time_s is not None:
         return
-    patience_s = limit_s + (_OWN_LIMIT_SECONDS if following.turns is not None else 0.0)
-    if now_s - since_s > patience_s and not following.wants_end and following.cancelled_s is None:
+    if now_s - since_s > limit_s and not following.wants_end and following.cancelled_s is None:
         following.story.run_out_of_time(limit_s)
         following.say(f"not ended after {limit_s:g} s: cancelling the job")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from busbw.errors import BusbwError, ExitCode, SiteError, UsageError
-from busbw.launchers.engine import TURN, Engine, Handle, Job, JobRequest, Unanswered, load
+from busbw.launchers.engine import Engine, Handle, Job, JobRequest, Unanswered, load
 from busbw.model.plan import Limits, Plan
 from busbw.model.record import RunStatus
 from busbw.record import close
@@ -36,14 +36,9 @@ _AGAIN_SECONDS: Final = 0.5
 
 
 def submit(
-    job: Job,
-    request: JobRequest,
-    argv: tuple[str, ...],
-    settings: RunSettings | None = None,
-    running: Handle | None = None,
+    job: Job, request: JobRequest, argv: tuple[str, ...], settings: RunSettings | None = None
 ) -> Handle:
-    """Make the run folder, write the request into it, submit it, and keep its handle there. ``running`` is
-    the handle of a job that runs already, and this launch in its turn.
+    """Make the run folder, write the request into it, submit it, and keep its handle there.
 
     Raises SiteError with the engine's own words; the folder then tells of a run that never started. Where the
     engine does not say whether it has the job, the folder keeps the job's name, for ``read_handle``.
@@ -59,7 +54,7 @@ def submit(
         raise _no_room(folder, "so nothing was submitted", error) from error
     size = {"ranks": request.ranks, "nodes": request.nodes, "submitted": now_utc()}
     try:
-        handle = running or hand_over(load(request.engine), request, folder)
+        handle = hand_over(load(request.engine), request, folder)
     except Unanswered as error:
         unnumbered = error.handle.to_fields()
         unnumbered["details"][_UNANSWERED] = "yes"
@@ -159,9 +154,7 @@ def _write_request(
         "run_id": job.run_id,
         "folder": job.folder,
         "argv": argv,
-        "settings": (asdict(settings) if settings is not None else {})
-        | _plain(job, request)
-        | _order(request),
+        "settings": (asdict(settings) if settings is not None else {}) | _plain(job) | _order(request),
         "plan": plan.to_json(),
     }
     (folder / folders.REQUEST_FILE).write_text(json.dumps(body) + "\n")
@@ -171,10 +164,8 @@ def _order(request: JobRequest) -> dict[str, object]:
     return {} if request.rank_order is None else {"rank_order": request.rank_order.to_fields()}
 
 
-def _plain(job: Job, request: JobRequest) -> dict[str, object]:
+def _plain(job: Job) -> dict[str, object]:
     launch = {name: getattr(job.launch, name) for name in ("on", *job.launch.given())}
-    if TURN in request.details:  # the nodes are those of other launches, too
-        launch |= {"job": request.name, TURN: int(request.details[TURN])}
     return {"launch": json.loads(json.dumps(launch, default=str)), "command": list(job.work.words)}
 
 

@@ -27,8 +27,7 @@ from busbw.record.write import write_record
 from busbw.settings import engines
 from busbw.settings.compare import CompareSettings
 from busbw.settings.launch import LaunchSettings
-from busbw.setup_jobs import prepended
-from busbw.setup_series import Series, measure, read_all, read_series, with_setup
+from busbw.setup_series import Series, measure, prepended, read_all, read_series, with_setup
 
 SETUPS = (Setup("plain"), Setup("tuned", {"A": "1"}), Setup("broken", {"B": "2"}))
 
@@ -423,7 +422,6 @@ def test_a_setup_that_no_launch_could_be_is_named_before_the_first(
         ("", LaunchSettings(on="hosts"), 600),
         ("", LaunchSettings(on="slurm", job_id="7"), 600),
         ("", LaunchSettings(on="pbs"), None),
-        ("", LaunchSettings(on="kubernetes"), 600),
         ("20s", LaunchSettings(on="slurm"), 20),
     ],
 )

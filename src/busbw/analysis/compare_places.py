@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 # Engines whose launches are jobs of their own, and how they can be on the same nodes instead.
 _OWN_JOBS: Final = {
     "slurm": "in one allocation (--job-id) they have the same ones",
-    "kubernetes": "`--set only=` names those to keep to",  # of single runs, and of older series
+    "kubernetes": "`--set only=` names those to keep to",
     "pbs": "inside one job, `busbw compare ... --on hosts` keeps to its nodes",
     "batch": "AWS Batch has no allocation for several jobs",
 }
@@ -36,8 +36,7 @@ def own_jobs(record: RunRecord) -> str:
     """The engine that chose the nodes of this launch alone; empty where they were those of all launches."""
     launch = record.settings.get("launch", {})
     engine = str(launch.get("on", ""))
-    is_shared = launch.get("job_id") or "turn" in launch  # steps of one, or in turn in one
-    return engine if engine in _OWN_JOBS and not is_shared else ""
+    return engine if engine in _OWN_JOBS and not launch.get("job_id") else ""
 
 
 def nodes_of(record: RunRecord) -> tuple[str, ...]:
@@ -45,7 +44,7 @@ def nodes_of(record: RunRecord) -> tuple[str, ...]:
     if record.world is None:
         return ()
     places = {place.host: place for place in record.world.places}
-    in_containers = str(record.settings.get("launch", {}).get("on", "")) in _IN_CONTAINERS
+    in_containers = own_jobs(record) in _IN_CONTAINERS
     names = set()
     for host in record.world.hosts:
         place = places.get(host, HostInfo(host))

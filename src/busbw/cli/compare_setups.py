@@ -9,7 +9,6 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,18 +25,15 @@ from busbw.planning.make import make_plan
 from busbw.planning.setups import Setup, blocks, flags_typed, one_at_a_time, resolve, variables
 from busbw.record import folder as folders
 from busbw.settings.compare import LAUNCH_SECONDS
-from busbw.settings.engines import ENGINES
 from busbw.settings.flag import flag_of
 from busbw.settings.setups import read_setups
-from busbw.setup_jobs import Launching, TurnStarter, engine_starter, turn_starter
-from busbw.setup_jobs import held as holding
 from busbw.units import parse_duration
 
 if TYPE_CHECKING:
     from busbw.settings.compare import CompareSettings
     from busbw.settings.launch import LaunchSettings
     from busbw.settings.run import RunSettings
-    from busbw.setup_jobs import Starter
+    from busbw.setup_series import Starter
 
 
 def measure_setups(
@@ -65,22 +61,17 @@ def measure_setups(
     environ = _own_variables(launch)
     for setup in setups:
         _check_flags(setup, operations, settings)
-    by_name = {setup.name: setup for setup in setups}
-    order = [by_name[name] for block in blocks(list(by_name), options.blocks, seed) for name in block]
-    starter = partial(_starter, operations, options, settings, environ=environ, argv=argv, order=order)
-    start = starter(launch, counts=nodes or (0,))
+    planned = [(setup, many) for setup in setups for many in nodes or (0,)]
+    starter = partial(_starter, operations, options, settings, environ=environ, argv=argv, planned=planned)
+    start = starter(launch)
     job = _allocation(settings, launch, nodes)
     if settings.dry_run:
         _print_dry_run(setups, options.blocks, seed, nodes, environ, job, is_here=launch.on is None)
-        if isinstance(start, TurnStarter):
-            _print_turns(start, nodes or (0,))
         return ExitCode.OK
     with contextlib.ExitStack() as held:
         if job is not None:
             taken = held.enter_context(allocated(job, wait_seconds(launch.wait, load("slurm")), sys.stderr))
-            start = starter(as_steps(launch, taken), counts=nodes or (0,))
-        elif isinstance(start, TurnStarter):
-            start = held.enter_context(holding(start))
+            start = starter(as_steps(launch, taken))
         series = setup_series.measure(setups, options.blocks, seed, nodes, environ, start, sys.stderr)
     print(f"series   {series.folder}", file=sys.stderr)
     code = show_series((series.folder,), options, settings.format)
@@ -198,7 +189,6 @@ def _limit_seconds(options: CompareSettings, launch: LaunchSettings) -> float | 
     if options.launch_timeout:
         return parse_duration(options.launch_timeout, "--launch-timeout") or None
     in_queue = launch.on is not None and launch.on != "hosts" and not launch.job_id
-    in_queue = in_queue and not ENGINES[str(launch.on)].turns  # all nodes are there before each of them
     return None if in_queue else LAUNCH_SECONDS
 
 
@@ -210,16 +200,12 @@ def _starter(
     *,
     environ: dict[str, str],
     argv: tuple[str, ...],
-    order: Sequence[Setup],
-    counts: Sequence[int],
+    planned: Sequence[tuple[Setup, int]],
 ) -> Starter:
     limit_seconds = _limit_seconds(options, launch)
     if launch.on is not None:
-        shared = Launching(operations, settings, launch, environ, limit_seconds, argv, sys.stderr)
-        planned = product(dict.fromkeys(setup.name for setup in order), counts)
-        by_name = {setup.name: setup for setup in order}
-        return turn_starter(shared, order, counts) or engine_starter(
-            shared, [(by_name[name], count) for name, count in planned]
+        return setup_series.engine_starter(
+            operations, settings, launch, environ, limit_seconds, argv, sys.stderr, planned
         )
     from busbw.launchers.choose import local_request, rank_count
     from busbw.probes.backends import choose_backend
@@ -264,9 +250,3 @@ def _print_dry_run(
         print("# all in one allocation, cancelled at the end:", *job.commands, sep="\n# ")
     for number, order in enumerate(blocks(names, count, seed), 1):
         print(f"# block {number}: {', '.join(order)}")
-
-
-def _print_turns(start: TurnStarter, counts: Sequence[int]) -> None:
-    for count in counts:
-        print(f"# one job{f' on {count} nodes' * bool(count)}, whose pods run all launches in turn:")
-        print(start.request(count), end="")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from busbw import job_end, job_session, job_submit
 from busbw.cli.followers import print_line
 from busbw.errors import BusbwError, ExitCode, NotHome, SiteError, UsageError
-from busbw.launchers.engine import TURN, Handle, JobState, Phase, load
+from busbw.launchers.engine import Handle, JobState, Phase, load
 from busbw.model.record import RunStatus
 from busbw.record import close
 from busbw.record import folder as folders
@@ -192,16 +192,13 @@ def cancel(run: str, *, now: bool) -> ExitCode:
     """
     folder = folders.find_run(run, folders.environ_home())
     handle = job_submit.read_handle(folder)
-    is_turn = TURN in handle.details  # this launch may be over, and its job has others
-    is_ended = folders.read_ended(folder) is not None and not is_turn  # its engine may have forgotten it
+    is_ended = folders.read_ended(folder) is not None  # seen here; its engine may have forgotten it
     if is_ended or load(handle.engine).state(handle).phase is Phase.ENDED:
         print(f"{handle.engine} job {handle.id} has ended already", file=sys.stderr)
         return ExitCode.OK
     engine, is_followed = ENGINES[handle.engine], is_owned(folder)
     if engine.forgets and not is_followed:
         job_session.bring(folder, sys.stderr, ends=True, now=now)
-        if is_turn:
-            load(handle.engine).cancel(handle, now=now)
     else:
         job_session.cancel(folder, now=now)
         if engine.asks and not (now or is_followed) and not _see_end(folder):

@@ -8,7 +8,7 @@ first is asked by ``inquire``, so a request can be compared as text in a test an
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from importlib import import_module
@@ -132,10 +132,6 @@ class Unanswered(SiteError):
 ASKS_FOLLOWER: Final = "asks_follower"
 
 
-# The detail of a handle whose launch is one of those that run in turn in its job: its number, from 0.
-TURN: Final = "turn"
-
-
 class Phase(StrEnum):
     """How far a job is."""
 
@@ -151,8 +147,8 @@ class JobState:
     ``why``: the engine's reason, in its words. ``hopeless``: it will not start by itself (bad request,
     quota): the run ends with the reason, instead of waiting. ``hint`` says what to try. ``code``: exit code
     of an ENDED job, negative for a signal, None if not known. ``rank`` and ``host``: who failed, where known.
-    ``out_of_time``: the engine ended it because of its time limit, or, while it is RUNNING, its pods end this
-    turn because of the limit of a launch; ``cancelled``: as somebody wanted.
+    ``out_of_time``: the engine ended it because of its time limit; ``cancelled``: as
+    somebody wanted.
     """
 
     phase: Phase
@@ -231,43 +227,6 @@ class Engine(Protocol):
 
     def clean(self, handle: Handle) -> None:
         """Remove what the job left on the engine. No error where nothing is left."""
-
-
-class Turns(Protocol):
-    """The launches that run in turn in one job, as they are followed: each once, in their order."""
-
-    def follow_turn(self, handle: Handle, folder: Path) -> Iterator[Item]:
-        """As Engine.follow, of the turn that the handle names; each line is read once."""
-
-    def over(self) -> JobState | None:
-        """The job's end, once that was seen, or why later turns would have other nodes; else None."""
-
-    def close(self) -> None:
-        """Follow no more."""
-
-
-class TakesTurns(Protocol):
-    """The functions of an engine whose job can hold its nodes for many launches (``settings.engines``)."""
-
-    def join(
-        self,
-        requests: Mapping[str, JobRequest],
-        order: Sequence[tuple[str, str]],
-        limit_seconds: float | None,
-    ) -> JobRequest:
-        """One request for launches in turn: ``order`` has the name of each one's request and its run folder;
-        each may take ``limit_seconds``. Pure. Raises UsageError where the requests differ in more than what
-        is executed.
-        """
-
-    def turns(self, handle: Handle) -> Turns:
-        """The launches of a submitted job."""
-
-
-def load_turns(name: str) -> TakesTurns | None:
-    """Of an engine that takes turns; None of others."""
-    module = ENGINES[name].turns
-    return cast("TakesTurns", import_module(module)) if module else None
 
 
 def load(name: str) -> Engine:

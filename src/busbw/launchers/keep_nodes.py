@@ -1,4 +1,4 @@
-"""A job on the nodes that an earlier one had: what differs between nodes is then in no interval."""
+"""The same launch on the nodes that an earlier one had: what differs between nodes is then in no interval."""
 
 from __future__ import annotations
 
@@ -19,12 +19,10 @@ def on_nodes_of(folder: Path, launch: LaunchSettings, err: TextIO) -> LaunchSett
     world = read_record(folder).world
     nodes = sorted({place.kubernetes_node for place in world.places}) if world is not None else []
     if not all(nodes) or not nodes:
-        print(
-            "the new job may get other nodes: the records do not name those of before", file=err, flush=True
-        )
+        print("later launches may get other nodes: the record does not name this one's", file=err, flush=True)
         return launch
     names = ",".join(nodes)
     shares = "" if launch.exclusive else ", on which pods may lie otherwise (--shared)"
     count = f"{len(nodes)} node{'s' * (len(nodes) != 1)}"
-    print(f"the new job keeps to the {count} of before, {names}{shares}", file=err, flush=True)
+    print(f"later launches keep to the {count} of this one, {names}{shares}", file=err, flush=True)
     return replace(launch, set=(*launch.set, "only=", f"only={names}"))

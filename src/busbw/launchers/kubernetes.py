@@ -14,7 +14,7 @@ from typing import Final
 
 from busbw.errors import SiteError, UsageError
 from busbw.launchers import kubernetes_manifest as manifest
-from busbw.launchers.engine import TURN, Handle, Item, Job, JobRequest, JobState, Phase, Unanswered
+from busbw.launchers.engine import Handle, Item, Job, JobRequest, JobState, Unanswered
 from busbw.launchers.kubernetes_api import (
     PARTS,
     POD,
@@ -29,14 +29,12 @@ from busbw.launchers.kubernetes_api import (
 from busbw.launchers.kubernetes_follow import Follower, SubmittedJob
 from busbw.launchers.kubernetes_form import read_form
 from busbw.launchers.kubernetes_logs import read_log
-from busbw.launchers.kubernetes_manifest import JOB_FILE
 from busbw.launchers.kubernetes_state import (
     container_of,
     has_started,
     job_state,
     name_of,
 )
-from busbw.launchers.kubernetes_turns import follow_one, of_turn
 from busbw.launchers.kubernetes_words import check_namespace
 from busbw.launchers.kubernetes_yaml import from_yaml, to_yaml
 from busbw.launchers.topology import everything
@@ -47,6 +45,7 @@ from busbw.settings.launch import LaunchSettings
 
 WAIT_SECONDS: float | None = 900.0
 
+JOB_FILE: Final = "job.yaml"
 # The API server's bound on a ConfigMap's content.
 MOST_BUNDLE_BYTES: Final = 1 << 20
 # What judges and draws records, builds images and submits jobs, which is done where the job is submitted.
@@ -59,11 +58,10 @@ NOT_FOR_RANKS: Final = tuple(
             for name in ("canvas", "cards", "compare", "curves", "page", "plots", "text_", "view")
         ),
         *("reports/templates/", "cli/compare", "cli/report_inputs", "cli/diagnose", "cli/import_logs"),
-        *("setup_series", "setup_jobs"),
+        "setup_series",
         *(f"launchers/{engine}" for engine in ENGINES if engine != "hosts"),  # ranks reach hosts as it does
     )
 )
-_FOR_PODS: Final = "busbw/launchers/kubernetes_pod.py"
 
 
 def inquire(launch: LaunchSettings, command: tuple[str, ...] = ()) -> Mapping[str, str]:  # noqa: ARG001
@@ -89,7 +87,6 @@ def request(job: Job, facts: Mapping[str, str]) -> JobRequest:
         "slots": str(form.slots),
         "context": job.launch.context,
         "namespace": facts["namespace"],
-        "python": form.python,
     }
     if form.kind != "mpijob":
         details["token"] = facts["token"]
@@ -115,8 +112,7 @@ def submit(request: JobRequest, folder: Path) -> Handle:
     if "bundle" in request.details:
         parts.insert(0, manifest.bundle(request.name, request.details["bundle"]))
     _check_rights(api, [*parts, job])
-    names = ("kind", "slots", "context", "namespace", TURN)
-    kept = {name: request.details[name] for name in names if name in request.details}
+    kept = {name: request.details[name] for name in ("kind", "slots", "context", "namespace")}
     handle = Handle("kubernetes", f"{api.namespace}/{request.name}", request.name, kept)
     created: list[Resource] = []
     try:
@@ -172,8 +168,7 @@ def _bundle() -> str:
     ):
         for path in sorted(package.rglob("*")):
             name = f"busbw/{path.relative_to(package).as_posix()}"
-            is_wanted = name == _FOR_PODS or not name.startswith(NOT_FOR_RANKS)
-            if path.is_file() and "__pycache__" not in path.parts and is_wanted:
+            if path.is_file() and "__pycache__" not in path.parts and not name.startswith(NOT_FOR_RANKS):
                 archive.add(path, name, filter=_of_nobody)
     size_bytes = len(data.getvalue())
     if size_bytes > MOST_BUNDLE_BYTES:
@@ -193,9 +188,7 @@ def _of_nobody(file: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 def follow(handle: Handle, folder: Path) -> Iterator[Item]:
-    """States as they change and lines of all pods, each pod's from its first (of its turn)."""
-    if TURN in handle.details:
-        return follow_one(handle, folder)
+    """States as they change and lines of all pods, each pod's from its first."""
     return Follower(SubmittedJob(handle), folder).follow()
 
 
@@ -214,8 +207,8 @@ def state(handle: Handle) -> JobState:
 
 
 def collect(handle: Handle, folder: Path) -> None:
-    """Every pod's output (in its turn) to log/POD.log; what was followed is there already. Events are left
-    out: they are in log/stream.jsonl.
+    """Every pod's output to log/POD.log; what was followed is there already. Events are left out: they are
+    in log/stream.jsonl.
     """
     job = SubmittedJob(handle)
     (folder / "log").mkdir(exist_ok=True)
@@ -224,20 +217,17 @@ def collect(handle: Handle, folder: Path) -> None:
         if not has_started(pod) or path.exists():
             continue
         partial = path.with_suffix(".partial")
-        texts = read_log(job.api, name_of(pod), container_of(pod))
-        if TURN in handle.details:
-            texts = of_turn(texts, int(handle.details[TURN]))
         with partial.open("w") as file, contextlib.suppress(NotFound):
-            file.writelines(f"{text}\n" for text in texts if decode(text) is None)
+            file.writelines(
+                f"{text}\n"
+                for text in read_log(job.api, name_of(pod), container_of(pod))
+                if decode(text) is None
+            )
         partial.replace(path)
 
 
 def clean(handle: Handle) -> None:
-    """Delete the job, wait until it is gone, and delete what it did not own. One that runs launches in turn
-    stays, for the later ones, until it has ended.
-    """
-    if TURN in handle.details and state(handle).phase is not Phase.ENDED:
-        return
+    """Delete the job, wait until it is gone, and delete what it did not own."""
     job = SubmittedJob(handle)
     job.api.delete(job.resource, job.name)
     is_gone = job.api.wait_gone(job.resource, job.name)

@@ -12,20 +12,19 @@ from typing import Any, Final
 
 from busbw.launchers import command, topology_kubernetes
 from busbw.launchers.engine import Job
-from busbw.launchers.kubernetes_form import HOSTNAME, Form, Kind
+from busbw.launchers.kubernetes_form import HOSTNAME, Form
 from busbw.launchers.kubernetes_words import Part, place_words
 from busbw.launchers.topology import RankOrder
 from busbw.probes.place import POD_VARIABLES
 
 Object = dict[str, Any]
 
-JOB_FILE: Final = "job.yaml"
 TOKEN_KEY: Final = "token"
 BUNDLE_KEY: Final = "busbw.tar.gz"
 # A JobSet's only group of pods.
 _GROUP: Final = "ranks"
 # Pods of one job can start minutes apart, while an image is pulled.
-CONNECT_SECONDS: Final = 600
+_CONNECT_SECONDS: Final = 600
 # Time for a rank's last words.
 _GRACE_SECONDS: Final = 10
 # Ended pods keep their logs, which carry the record, until somebody attaches.
@@ -72,12 +71,6 @@ def object_name(job: Job) -> str:
     return job.name.replace("_", "-")
 
 
-def hosts(name: str, kind: Kind, workers: int) -> list[str]:
-    """The host names of an indexed Job's or a JobSet's pods, in the order of their numbers."""
-    prefix = f"{name}-{_GROUP}-0" if kind == "jobset" else name
-    return [f"{prefix}-{number}.{name}" for number in range(workers)]
-
-
 def labels(name: str) -> Mapping[str, str]:
     """The labels of everything that belongs to one job."""
     return {"app.kubernetes.io/name": "busbw", "app.kubernetes.io/instance": name}
@@ -115,11 +108,6 @@ def bundle(name: str, packed_base64: str) -> Object:
 def escaped(text: str) -> str:
     """``text`` as a container's word or value that Kubernetes leaves as it was."""
     return text.replace("$", "$$")
-
-
-def unescaped(text: str) -> str:
-    """The inverse of ``escaped``."""
-    return text.replace("$$", "$")
 
 
 def _object(version: str, kind: str, name: str, **fields: object) -> Object:
@@ -267,13 +255,14 @@ def _service(name: str) -> Object:
 
 
 def _indexed_job(name: str, job: Job, form: Form) -> Object:
-    spec = _job_spec(name, job, form)
+    spec = _job_spec(name, job, form, [f"{name}-{number}.{name}" for number in range(form.workers)])
     spec["template"]["spec"]["subdomain"] = name
     return _object("batch/v1", "Job", name, spec={**spec, **_KEEP})
 
 
 def _job_set(name: str, job: Job, form: Form) -> Object:
-    template = {"spec": _job_spec(name, job, form)}
+    hosts = [f"{name}-{_GROUP}-0-{number}.{name}" for number in range(form.workers)]
+    template = {"spec": _job_spec(name, job, form, hosts)}
     spec = {
         "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
         "failurePolicy": {"maxRestarts": 0},
@@ -283,21 +272,20 @@ def _job_set(name: str, job: Job, form: Form) -> Object:
     return _object("jobset.x-k8s.io/v1alpha2", "JobSet", name, spec=spec)
 
 
-def _job_spec(name: str, job: Job, form: Form) -> Object:
+def _job_spec(name: str, job: Job, form: Form, hosts: list[str]) -> Object:
     """One pod a worker, numbered; the pod's number makes its ranks' numbers."""
-    pods = hosts(name, form.kind, form.workers)
     argv = job.argv(form.python)
     told = {}
     if not job.work.is_busbw:
         argv = command.entered(argv, "$JOB_COMPLETION_INDEX")
-        told = {command.HOSTS: command.host_list(dict.fromkeys(pods, form.gpus or form.slots))}
+        told = {command.HOSTS: command.host_list(dict.fromkeys(hosts, form.gpus or form.slots))}
     if form.slots > 1:
         starter = (form.python, "-m", "busbw.launchers.kubernetes_pod", str(form.slots))
         argv = (*starter, *argv)
     environ = {
         "BUSBW_WORLD_SIZE": str(form.ranks),
-        "BUSBW_ROOT": pods[0],
-        "BUSBW_CONNECT_TIMEOUT": str(CONNECT_SECONDS),
+        "BUSBW_ROOT": hosts[0],
+        "BUSBW_CONNECT_TIMEOUT": str(_CONNECT_SECONDS),
         **told,
         **_rank_environ(job),
     }

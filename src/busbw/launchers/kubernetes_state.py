@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from busbw.errors import ExitCode
 from busbw.launchers.engine import JobState, Phase
-from busbw.launchers.in_turn import End
 from busbw.launchers.kubernetes_form import Kind
 
 Fields = Mapping[str, Any]
@@ -107,23 +106,6 @@ def job_state(view: View) -> JobState:
     if is_running(view.kind, view.job, view.pods):
         return JobState(Phase.RUNNING)
     return _pending(view, conditions)
-
-
-def ended_turn(view: View, ends: Mapping[int, End]) -> JobState:
-    """How a turn ended whose pods go on: in the words of a job of its own, whose pods had ended as the turn
-    did in them. ``ends`` are by the pods' numbers; an MPI job's launcher has the only one.
-    """
-    if not any(end.is_bad for end in ends.values()):
-        return JobState(Phase.ENDED, code=0)
-    pods = []
-    for pod in view.pods:
-        number = 0 if pod is first_pod(view.kind, view.pods) else _number(pod)
-        if number is not None and number in ends and not is_worker(pod):
-            # As text they are in the order of time.
-            how = {"exitCode": ends[number].code, "finishedAt": f"{ends[number].seconds:015.3f}"}
-            status = {"containerStatuses": [{"state": {"terminated": how}}]}
-            pods.append({"metadata": pod["metadata"], "spec": pod["spec"], "status": status})
-    return _failed(replace(view, pods=pods, events=(), inner=None), {})
 
 
 def is_running(kind: Kind, job: Fields, pods: Sequence[Fields]) -> bool:
@@ -279,14 +261,9 @@ def _first_failure(view: View) -> Fields | None:
 
 def _rank(pod: Fields, slots: int) -> int | None:
     """The rank in a pod, where it has one only."""
-    return _number(pod) if slots == 1 else None
-
-
-def _number(pod: Fields) -> int | None:
-    """A pod's number in a job without MPI."""
     marks = {**pod["metadata"].get("annotations", {}), **pod["metadata"].get("labels", {})}
     index = str(marks.get(_INDEX, ""))
-    return int(index) if index.isdecimal() and _MPI_ROLE not in marks else None
+    return int(index) if index.isdecimal() and slots == 1 and _MPI_ROLE not in marks else None
 
 
 def _pending(view: View, conditions: Mapping[str, Fields]) -> JobState:

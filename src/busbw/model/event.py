@@ -6,7 +6,7 @@ there), header (world, backend, method, run folder), case (one CaseResult), prog
 left, after every case), round and verdict (of a hunt), memory (most bytes of any rank, by use), finding,
 error, end. A front process adds state (what an engine says of the job); where the ranks cannot write its run
 folder, record carries the finished record home, and ``seq`` numbers rank 0's events, so that a stream may be
-read twice. Pods that run launches in turn mark them by turn events, which no run sees.
+read twice.
 
 On its way through launchers an event is cut into part lines where it is long. A write of up to PIPE_BUF
 (4,096) bytes reaches a pipe whole; of a longer one, MPICH's hydra may read a piece at a time, and puts its
@@ -48,7 +48,6 @@ class EventKind(StrEnum):
     RECORD = "record"
     END = "end"
     PART = "part"
-    TURN = "turn"
 
 
 Event = dict[str, Any]

@@ -84,7 +84,7 @@ class CompareSettings:
             group=COMPARE,
             show_default=False,
             help="End a launch that runs for longer, and count it as failed; 0 for none."
-            " [default: 10min; none where each launch is a job of a queue]",
+            " [default: 10min; none where launches are jobs of a queue]",
         ),
     ] = ""
     save_env: Annotated[

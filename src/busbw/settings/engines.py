@@ -14,7 +14,6 @@ class EngineRow:
 
     module: str
     before: str = ""
-    turns: str = ""  # the module with the functions of ``launchers.engine.TakesTurns``, where there is one
     check: str = ""  # the module with ``check``, where ``module`` needs an extra
     forgets: bool = False  # it deletes what a job printed together with the job: that is read before
     asks: bool = False  # its cancel asks the ranks to end: those that do not are killed by who follows
@@ -35,7 +34,6 @@ ENGINES: Final[dict[str, EngineRow]] = {
     "kubernetes": EngineRow(
         "busbw.launchers.kubernetes",
         before="busbw.launchers.kubernetes_before",
-        turns="busbw.launchers.kubernetes_turns",
         check="busbw.launchers.kubernetes_form",
         forgets=True,
     ),

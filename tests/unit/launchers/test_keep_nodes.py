@@ -1,4 +1,4 @@
-"""A new job on the nodes of those that measured before."""
+"""Later launches on the nodes of the first one that measured."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ def run_on(folder: Path, *nodes: str) -> Path:
     return folder
 
 
-def test_a_new_job_keeps_to_the_nodes(tmp_path: Path) -> None:
+def test_later_launches_keep_to_the_nodes(tmp_path: Path) -> None:
     err = io.StringIO()
     kept = on_nodes_of(run_on(tmp_path, "c", "a"), LAUNCH, err)
     assert kept == replace(LAUNCH, set=(*LAUNCH.set, "only=", "only=a,c"))
-    assert err.getvalue() == "the new job keeps to the 2 nodes of before, a,c\n"
+    assert err.getvalue() == "later launches keep to the 2 nodes of this one, a,c\n"
 
 
 def test_pods_that_share_nodes_may_lie_otherwise(tmp_path: Path) -> None:
     err = io.StringIO()
     kept = on_nodes_of(run_on(tmp_path, "a", "a"), replace(LAUNCH, exclusive=False), err)
     assert kept.set[-1] == "only=a"
-    told = "the new job keeps to the 1 node of before, a, on which pods may lie otherwise (--shared)\n"
+    told = "later launches keep to the 1 node of this one, a, on which pods may lie otherwise (--shared)\n"
     assert err.getvalue() == told
 
 
@@ -49,5 +49,5 @@ def test_nodes_that_are_not_known_or_cannot_be_chosen(
 ) -> None:
     err, launch = io.StringIO(), replace(LAUNCH, on=on)
     assert on_nodes_of(run_on(tmp_path, *nodes), launch, err) == launch
-    assert err.getvalue().startswith("the new job may get other nodes" if told else "")
+    assert err.getvalue().startswith("later launches may get other nodes" if told else "")
     assert bool(err.getvalue()) is told
