@@ -14,8 +14,11 @@ _FREE: Final = frozenset(
         *("seed", "format", "deliver", "dry_run", "launches", "ranks", "presets_used", "overridden"),
         *("expect", "expect_use", "asked", "preflight", "strict", "save_wrong", "report_cputime"),
         *("report_timestamps", "stats", "world", "backend"),
+        "command",  # of a job: the settings again, with the launch's folder
     }
 )
+# Which allocation a launch was in, and how long that waited or lasted.
+_FREE_OF_LAUNCH: Final = frozenset({"job_id", "wait", "time_limit"})
 
 
 def differences(before: RunRecord, after: RunRecord) -> list[str]:
@@ -34,10 +37,17 @@ def differences(before: RunRecord, after: RunRecord) -> list[str]:
     found = [f"{name}: {one} and {other}" for name, one, other in facts if one != other]
     names = [name for name in (before.settings | after.settings) if name not in _FREE]
     for name in names:
-        one, other = before.settings.get(name), after.settings.get(name)
+        one, other = (_setting(record, name) for record in (before, after))
         if one != other:
             found.append(f"--{name.replace('_', '-')}: {_said(one)} and {_said(other)}")
     return found
+
+
+def _setting(record: RunRecord, name: str) -> Any:  # noqa: ANN401 (a setting)
+    found = record.settings.get(name)
+    if name != "launch" or not isinstance(found, dict):
+        return found
+    return {key: value for key, value in found.items() if key not in _FREE_OF_LAUNCH}
 
 
 def _operations(record: RunRecord) -> str:
