@@ -62,6 +62,7 @@ NOT_FOR_RANKS: Final = tuple(
         *(f"launchers/{engine}" for engine in ENGINES if engine != "hosts"),  # ranks reach hosts as it does
     )
 )
+_FOR_PODS: Final = "busbw/launchers/kubernetes_pod.py"
 
 
 def inquire(launch: LaunchSettings, command: tuple[str, ...] = ()) -> Mapping[str, str]:  # noqa: ARG001
@@ -168,7 +169,8 @@ def _bundle() -> str:
     ):
         for path in sorted(package.rglob("*")):
             name = f"busbw/{path.relative_to(package).as_posix()}"
-            if path.is_file() and "__pycache__" not in path.parts and not name.startswith(NOT_FOR_RANKS):
+            is_wanted = name == _FOR_PODS or not name.startswith(NOT_FOR_RANKS)
+            if path.is_file() and "__pycache__" not in path.parts and is_wanted:
                 archive.add(path, name, filter=_of_nobody)
     size_bytes = len(data.getvalue())
     if size_bytes > MOST_BUNDLE_BYTES:
