@@ -22,25 +22,30 @@ _LEAST_MEMBERS: Final = 2
 _MOST_SLOW: Final = 0.5
 _MOST_SLOW_OF_TWO: Final = 0.75
 
+_Leaving = tuple[int, int, float]
+"""A test that leaves a switch: its part there, the other one, and what it took more."""
+
 
 def suspected(found: Screen, leaves: Sequence[Leaf]) -> tuple[Leaf, ...]:
     """Switches out of which nearly every test of screening was slow, whichever of its hosts made it."""
     if len(leaves) < _LEAST_LEAVES:
         return ()
     leaf_of = {part: leaf for leaf in leaves for part in leaf}
-    left: dict[Leaf, list[tuple[int, float]]] = defaultdict(list)
+    left: dict[Leaf, list[_Leaving]] = defaultdict(list)
     for pair, residual in found.residuals.items():
         ends = [leaf_of.get(part, ()) for part in pair]
         if all(ends) and ends[0] != ends[1]:
-            for part, leaf in zip(pair, ends, strict=True):
-                left[leaf].append((part, residual))
+            for (part, far), leaf in zip((pair, pair[::-1]), ends, strict=True):
+                left[leaf].append((part, far, residual))
     most = _MOST_SLOW if len(leaves) > _LEAST_LEAVES else _MOST_SLOW_OF_TWO
     return tuple(leaf for leaf in leaves if _leaves_slowly(left[leaf], found.cut, most))
 
 
-def _leaves_slowly(tests: Sequence[tuple[int, float]], cut: float, most: float) -> bool:
-    slow = [part for part, residual in tests if residual > cut]
-    return len(set(slow)) >= _LEAST_MEMBERS and len(slow) >= most * len(tests)
+def _leaves_slowly(tests: Sequence[_Leaving], cut: float, most: float) -> bool:
+    """Of several of its hosts, and to several: else it may be the one host that they were tested with."""
+    slow = [(part, far) for part, far, residual in tests if residual > cut]
+    several = all(len(set(ends)) >= _LEAST_MEMBERS for ends in zip(*slow, strict=True))
+    return bool(slow) and several and len(slow) >= most * len(tests)
 
 
 def across(tests: Iterable[PairTest], leaf: Leaf, control: set[int]) -> list[PairTest]:

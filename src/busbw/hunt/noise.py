@@ -107,7 +107,7 @@ def _shortest_half(values: Floats) -> tuple[float, float]:
 
 def _lowest_third(values: Floats) -> float:
     """Centre of the lowest third of the values."""
-    return float(np.median(np.sort(values)[: max(2, len(values) // 3)]))
+    return float(np.median(np.sort(values)[: max(1, len(values) // 3)]))
 
 
 def _least_chi2(freedom: int) -> float:

@@ -167,6 +167,30 @@ def test_a_switch_is_not_told_as_slow_for_one_path_that_has_most_of_its_tests() 
         assert named in ([], [(fabric.leaves[1], fabric.leaves[2])])
 
 
+@pytest.mark.parametrize(
+    ("sizes", "part", "seed"),
+    [((3, 1, 1, 1, 2), 0, 2), ((3, 2, 1, 1, 1), 2, 58), ((2, 2, 1, 1, 1, 1), 3, 43)],
+)
+def test_few_tests_within_switches_of_which_one_is_slow_make_no_healthy_pair_slow(
+    sizes: tuple[int, ...], part: int, seed: int
+) -> None:
+    """Two or three tests say what is usual there, and one of them is of the slow host."""
+    fabric = Fabric(sum(sizes), leaf_sizes=sizes, latency_noise=0.05, slow={part: 0.3})
+    assert [each.parts for each in verdict_of(fabric, seed).suspects] in ([], [(part,)])
+
+
+@pytest.mark.parametrize("sizes", [(4, 1, 1), (7, 1, 1), (14, 1, 1)])
+def test_a_slow_host_alone_on_its_switch_does_not_fence_the_large_one(sizes: tuple[int, ...]) -> None:
+    """Half of the tests that leave the large switch go to it."""
+    named = 0
+    for seed in range(10):
+        fabric = Fabric(sum(sizes), leaf_sizes=sizes, latency_noise=0.05, slow={sizes[0]: 0.3})
+        suspects = [each.parts for each in verdict_of(fabric, seed).suspects]
+        assert suspects in ([], [(sizes[0],)])
+        named += bool(suspects)
+    assert named >= 8
+
+
 def test_every_switch_is_tested_with_every_other_where_nothing_was_found() -> None:
     fabric, rules = Fabric(64, per_leaf=8), Rules(seed=2)
     (last,) = [each for each in simulate(fabric, rules, 2) if each.round.stage is Stage.SWITCHES]
