@@ -8,5 +8,8 @@ Script = Callable[..., str]
 def test_hunts_among_switches_are_simulated(script: Script) -> None:
     unlike, slow = script("isolate/classes.py", "--runs", "1").split("\n\n")[1::2]
     assert len(unlike.splitlines()) == 2 + 16
-    for row in slow.splitlines()[2:]:
-        assert "1 of 1 | 0 | 0" in row
+    rows = [row.split(" | ") for row in slow.splitlines()[2:]]
+    assert len(rows) == 8
+    for _, _, named, others, undecided, healthy, *_ in rows:
+        assert (named, others, healthy) == ("0 of 1" if undecided == "1" else "1 of 1", "0", "0")
+    assert [row[2] for row in rows[:5]] == ["1 of 1"] * 5  # switches of four hosts or more
