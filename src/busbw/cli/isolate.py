@@ -231,7 +231,7 @@ def simulate(
     """What hunts of this kind would come to, in a fabric that is like the one described: rounds, how many of
     the slow parts are named, how many others. Starts nothing.
     """
-    from busbw.hunt.judge import LEAST_PARTS
+    from busbw.hunt.standing import LEAST_PARTS
     from busbw.hunt.trial import trial
     from busbw.planning.hunt import MOST_TIMES, make_rules
     from busbw.planning.values import MOST_SEED, at_least

@@ -14,23 +14,16 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from busbw.hunt.candidate import Candidate, State
+from busbw.hunt.centres import LEAST_CONTROLS
 from busbw.hunt.classes import Leaf
-from busbw.hunt.judge import (
-    LEAST_CONTROLS,
-    LEAST_PARTS,
-    Candidate,
-    Groups,
-    Standing,
-    State,
-    all_agree,
-    by_stage,
-    stand,
-    undoubted,
-)
+from busbw.hunt.field import Groups
+from busbw.hunt.judge import undoubted
 from busbw.hunt.near import MOST_MATES
 from busbw.hunt.paths import LEAST_LEAVES, MOST_ROUNDS
 from busbw.hunt.screen import screen
-from busbw.model.hunt import Round, RoundResult, Rules, Stage
+from busbw.hunt.standing import LEAST_PARTS, Standing, all_agree, stand
+from busbw.model.hunt import Round, RoundResult, Rules, Stage, of_stage
 from busbw.planning.rounds import leaf_pairs, matchings, pair, turns
 
 _A_PAIR: Final = 2  # parts
@@ -45,7 +38,7 @@ def next_round(
     """
     if sum(map(len, groups)) < LEAST_PARTS or all(len(group) < 2 for group in groups):
         return None  # whatever came of it, it would not tell who is slow
-    screens, confirms = by_stage(history)
+    screens, confirms = (of_stage(history, stage) for stage in (Stage.SCREEN, Stage.CONFIRM))
     if not confirms and not _is_screened(rules, groups, screens):
         return Round(len(history), Stage.SCREEN, tuple(_screening(rules, groups, len(screens))))
     standing = stand(rules, groups, history, leaves)
@@ -63,7 +56,7 @@ def _of_switches(history: Sequence[RoundResult], standing: Standing, leaves: Seq
     found = {State.CONFIRMED, State.OPEN, State.UNMET} & {each.state for each in standing.candidates}
     if found or standing.fenced or len(leaves) < LEAST_LEAVES:
         return None
-    done = sum(tested.round.stage is Stage.SWITCHES for tested in history)
+    done = len(of_stage(history, Stage.SWITCHES))
     good = set(standing.good_by_all)
     rounds = leaf_pairs([[part for part in leaf if part in good] for leaf in leaves])[:MOST_ROUNDS]
     return Round(len(history), Stage.SWITCHES, rounds[done]) if done < len(rounds) else None
@@ -104,7 +97,7 @@ def _confirming(
     """
     generator = random.Random(f"{rules.seed} {len(history)}")
     pairing = _Pairing(generator, groups, history, standing, leaves, frozenset(rules.doubted))
-    goes_out = len(by_stage(history)[1]) % 2 == 0  # and in the next round stays inside
+    goes_out = len(of_stage(history, Stage.CONFIRM)) % 2 == 0  # and in the next round stays inside
     for leaf in standing.fenced:
         pairing.add(*(pairing.leaving(leaf) if goes_out else pairing.staying(leaf)))
     behind = {part for leaf in standing.fenced for part in leaf}
@@ -134,7 +127,7 @@ class _Pairing:
         self._groups = [set(group) for group in groups]
         self._good = sorted(standing.good_by_all)
         self._met = Counter(pair(test.one, test.other) for tested in history for test in tested.tests)
-        self._done = len(by_stage(history)[1])
+        self._done = len(of_stage(history, Stage.CONFIRM))
         self._leaf_of = {part: number for number, leaf in enumerate(leaves) for part in leaf}
         self.pairs: list[tuple[int, int]] = []
         self.busy: set[int] = set()

@@ -12,7 +12,7 @@ import numpy as np
 
 from busbw.hunt.classes import Leaf
 from busbw.hunt.decide import next_round
-from busbw.hunt.judge import Groups
+from busbw.hunt.field import Groups
 from busbw.model.hunt import (
     BANDWIDTH,
     LATENCY,

@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from busbw.hunt.classes import Leaf
-from busbw.hunt.judge import Groups
 
 _LEAST_HERE = 2
+
+Groups = tuple[tuple[int, ...], ...]
+"""Parts by who can be tested with whom: all in one group, or the ranks of each host in one of its own."""
 
 
 @dataclass(frozen=True)

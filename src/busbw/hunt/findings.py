@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from busbw.errors import ExitCode
 from busbw.hunt.field import Field
-from busbw.hunt.judge import LEAST_PARTS
+from busbw.hunt.standing import LEAST_PARTS
 from busbw.hunt.verdict import Decision, Suspect, Verdict
 from busbw.model.finding import Finding, Severity
 from busbw.model.hunt import BANDWIDTH, LATENCY, QUICKEST, RESENT

@@ -6,7 +6,7 @@ import math
 from collections.abc import Set
 from typing import Final
 
-from busbw.hunt.judge import Candidate
+from busbw.hunt.candidate import Candidate
 from busbw.hunt.screen import Screen
 
 # The share of healthy hunts that may speak so of any part: no accusation, but no "healthy" either.

@@ -8,7 +8,7 @@ tests: they are judged by tests among themselves, and the switch by fresh tests 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from busbw.hunt.classes import Leaf
@@ -48,16 +48,15 @@ def _leaves_slowly(tests: Sequence[_Leaving], cut: float, most: float) -> bool:
     return bool(slow) and several and len(slow) >= most * len(tests)
 
 
-def across(tests: Iterable[PairTest], leaf: Leaf, control: set[int]) -> list[PairTest]:
-    """Tests of a round between the switch and parts that passed."""
-    own = set(leaf)
-    return [test for test in tests if len(own & {test.one, test.other}) == 1 and _other(test, own) in control]
+def leaves_it(test: PairTest, leaf: Leaf, control: set[int]) -> bool:
+    """Whether it is a test between the switch and a part that passed."""
+    ends = {test.one, test.other}
+    return len(ends.intersection(leaf)) == 1 and not control.isdisjoint(ends.difference(leaf))
 
 
-def inside(tests: Iterable[PairTest], leaf: Leaf) -> list[PairTest]:
-    """Tests of a round among the parts of the switch."""
-    own = set(leaf)
-    return [test for test in tests if {test.one, test.other} <= own]
+def is_inside(test: PairTest, leaf: Leaf) -> bool:
+    """Whether it is a test among the parts of the switch."""
+    return {test.one, test.other}.issubset(leaf)
 
 
 def of_round(residuals: Sequence[float]) -> float:
@@ -65,7 +64,3 @@ def of_round(residuals: Sequence[float]) -> float:
     speak for it.
     """
     return lower_median(residuals)
-
-
-def _other(test: PairTest, own: set[int]) -> int:
-    return test.other if test.one in own else test.one

@@ -59,11 +59,7 @@ def slow_afresh(
     return slow
 
 
-def between(tests: Iterable[PairTest], one: Leaf, other: Leaf, control: set[int]) -> Sequence[PairTest]:
-    """Tests of a round between the good parts of two switches."""
-    ends = set(one) & control, set(other) & control
-    return [
-        test
-        for test in tests
-        if (test.one in ends[0] and test.other in ends[1]) or (test.one in ends[1] and test.other in ends[0])
-    ]
+def is_between(test: PairTest, one: Leaf, other: Leaf, control: set[int]) -> bool:
+    """Whether it is a test between good parts of the two switches."""
+    ends = {test.one, test.other}
+    return ends <= control and all(len(ends.intersection(leaf)) == 1 for leaf in (one, other))

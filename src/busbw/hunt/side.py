@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from busbw.hunt.judge import Candidate
+from busbw.hunt.candidate import Candidate
 from busbw.hunt.noise import Floats, upper_bound
 from busbw.hunt.screen import Screen, value
 from busbw.model.hunt import BANDWIDTH, PairTest

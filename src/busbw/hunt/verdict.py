@@ -8,13 +8,15 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
+from busbw.hunt.candidate import Candidate, State
 from busbw.hunt.classes import Leaf
+from busbw.hunt.field import Groups
 from busbw.hunt.flapping import is_flapping, slow_tests
-from busbw.hunt.judge import LEAST_PARTS, Candidate, Groups, Standing, State, by_stage, stand
 from busbw.hunt.paths import LEAST_LEAVES
 from busbw.hunt.screen import Screen, counts, lower_median
 from busbw.hunt.side import slow_side
-from busbw.model.hunt import LATENCY, RoundResult, Rules
+from busbw.hunt.standing import LEAST_PARTS, Standing, stand
+from busbw.model.hunt import LATENCY, RoundResult, Rules, Stage, of_stage
 
 # Standard errors of a 95 % interval whose tests go on until they decide, by how many there were: Pocock's
 # constants (Biometrika 64, 1977) for 1, 2, ... looks. 1.96 held the loss in 92 % of simulated hunts.
@@ -115,7 +117,7 @@ def conclude(
     parts = sum(map(len, groups))
     pairs = sum(len(group) * (len(group) - 1) // 2 for group in groups)
     tested = {(test.one, test.other) for each in history for test in each.tests}
-    if parts < LEAST_PARTS or sum(len(each.tests) for each in by_stage(history)[0]) < 2:
+    if parts < LEAST_PARTS or sum(len(each.tests) for each in of_stage(history, Stage.SCREEN)) < 2:
         reason = f"{parts} parts: it takes {LEAST_PARTS} to tell which one of a slow pair it is"
         return Verdict(Decision.UNDECIDED, (), (), reason, {}, {}, len(history), 0, len(tested), pairs)
     standing = stand(rules, groups, history, leaves)

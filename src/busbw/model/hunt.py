@@ -8,6 +8,7 @@ collective, all groups of a round at once.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
@@ -86,6 +87,11 @@ class RoundResult:
     seconds: float = 0.0
     stalled: float = 0.0
     groups: tuple[GroupTest, ...] = ()
+
+
+def of_stage(history: Sequence[RoundResult], stage: Stage) -> list[RoundResult]:
+    """The rounds of one stage, in their order."""
+    return [tested for tested in history if tested.round.stage is stage]
 
 
 @dataclass(frozen=True)

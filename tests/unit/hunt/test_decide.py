@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from busbw.hunt.candidate import State
 from busbw.hunt.decide import next_round
 from busbw.hunt.fabric import Fabric, hunt, simulate
 from busbw.hunt.field import fields
 from busbw.hunt.findings import findings
-from busbw.hunt.judge import State, stand
 from busbw.hunt.noise import estimate
+from busbw.hunt.standing import stand
 from busbw.hunt.verdict import Decision, Verdict, conclude
 from busbw.model.hunt import BANDWIDTH, LATENCY, QUICKEST, RESENT, PairTest, Round, RoundResult, Rules, Stage
 

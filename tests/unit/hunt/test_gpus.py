@@ -15,7 +15,7 @@ from busbw.hunt.decide import next_round
 from busbw.hunt.fabric import Fabric, hunt, simulate
 from busbw.hunt.field import fields
 from busbw.hunt.findings import findings
-from busbw.hunt.judge import stand
+from busbw.hunt.standing import stand
 from busbw.hunt.verdict import Decision, Verdict, conclude
 from busbw.model.hunt import BANDWIDTH, LATENCY, QUICKEST, PairTest, Round, RoundResult, Rules, Stage
 
