@@ -9,22 +9,18 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
-from busbw import job_session, job_submit, session
+from busbw import session
 from busbw.analysis.alike import differences
 from busbw.analysis.compare_setups import LaunchOutcome
-from busbw.errors import AllocationOver, BusbwError, ExitCode, SiteError, UsageError
-from busbw.job_allocation import refuse_over
+from busbw.errors import AllocationOver, BusbwError, ExitCode, UsageError
 from busbw.launchers.base import LaunchRequest
 from busbw.launchers.deaths import read_death, words_of_ranks
-from busbw.launchers.engine import Job, Work, load
-from busbw.launchers.keep_nodes import on_nodes_of
-from busbw.launchers.variables import library_folders
 from busbw.model.event import Event, EventKind
 from busbw.model.record import RunRecord
 from busbw.planning.make import make_plan
@@ -33,11 +29,10 @@ from busbw.record import folder as folders
 from busbw.record.checked import checked, json_mapping
 from busbw.record.read import read_record
 from busbw.reports.findings import finding_lines
-from busbw.settings.words import to_words
+from busbw.setup_jobs import Starter
 from busbw.units import format_duration
 
 if TYPE_CHECKING:
-    from busbw.settings.launch import LaunchSettings
     from busbw.settings.run import RunSettings
 
 SERIES_FILE: Final = "setups.json"
@@ -48,12 +43,6 @@ MOST_FAILURES: Final = 2
 INTERRUPTED: Final = "interrupted"  # by the user
 # Its file is written after every launch: one that has fewer than planned and no word of an interrupt.
 _NO_END: Final = "no end: its front process was killed, or still measures"
-# Front process's own words, and what a launch of a setup decides.
-_OWN: Final = ("format", "dry_run", "launches", "ranks", "deliver", "presets_used", "overridden")
-
-# Starts one launch and waits for its end: (setup, nodes or 0, run folder, hear) -> exit code. Raises
-# BusbwError for a launch that cannot be started.
-Starter = Callable[[Setup, int, Path, Callable[[Event], None]], ExitCode]
 
 
 @dataclass(frozen=True)
@@ -122,76 +111,6 @@ def with_setup(launch: LaunchRequest, environ: Mapping[str, str], unset: Sequenc
         for command in launch.commands
     )
     return replace(launch, commands=tuple(commands))
-
-
-def engine_starter(
-    operations: tuple[str, ...],
-    settings: RunSettings,
-    launch: LaunchSettings,
-    environ: Mapping[str, str],
-    limit_seconds: float | None,
-    argv: tuple[str, ...],
-    err: TextIO,
-    planned: Iterable[tuple[Setup, int]],
-) -> Starter:
-    """Launches on an engine, each a job there; on the same nodes where the engine is told them (--job-id,
-    --hosts), or can be told those of the first launch that measured. Raises UsageError where the engine
-    cannot start one that is ``planned`` (setup, nodes): a series must not end in the middle for what is known
-    before. A launch that failed raises AllocationOver where its allocation has ended.
-    """
-    engine = load(str(launch.on))
-    facts = engine.inquire(launch)
-    kept: dict[int, LaunchSettings] = {}  # by number of nodes
-
-    def job_of(setup: Setup, nodes: int, folder: Path) -> tuple[Job, RunSettings]:
-        own = replace(settings, **setup.flags)
-        words = ("run", *operations, *to_words(own, _OWN), "--format=jsonl", f"--deliver={folder}")
-        job = Job(
-            run_id=folder.name,
-            folder=str(folder),
-            work=Work(words),
-            launch=replace(kept.get(nodes, launch), nodes=str(nodes) if nodes else ""),
-            environ={**setup.environ, **environ},
-            prepend=prepended(setup, launch, environ),
-            backend=own.backend,
-            world=own.world,
-            ranks=own.ranks,
-        )
-        return job, own
-
-    def start(setup: Setup, nodes: int, folder: Path, hear: Callable[[Event], None]) -> ExitCode:
-        job, own = job_of(setup, nodes, folder)
-        try:
-            handle = job_submit.submit(job, engine.request(job, facts), argv, own)
-            following = job_session.start_following(
-                handle, folder, hear, err, wait=launch.wait, limit_seconds=limit_seconds
-            )
-            code = job_session.follow(following)
-        except SiteError:
-            refuse_over(launch.job_id)
-            raise
-        if code not in (ExitCode.OK, ExitCode.BAD_VERDICT):
-            refuse_over(launch.job_id)
-        if nodes not in kept and code is ExitCode.OK:
-            kept[nodes] = on_nodes_of(folder, launch, err)
-        return code
-
-    for setup, nodes in planned:
-        if setup.unset:
-            raise UsageError(
-                f"setup {setup.name} unsets {', '.join(setup.unset)}, which --on {launch.on} cannot",
-                hint="let it extend a setup without the variables, or set them to what they should be",
-            )
-        engine.request(job_of(setup, nodes, folders.environ_home() / "LAUNCH")[0], facts)
-    return start
-
-
-def prepended(setup: Setup, launch: LaunchSettings, environ: Mapping[str, str]) -> dict[str, str]:
-    """The setup's own, before those of --library-path; --env says a variable whole."""
-    found = library_folders(launch.library_path, {**setup.environ, **environ})
-    for name, own in setup.prepend.items():
-        found[name] = ":".join(filter(None, (own, found.get(name, ""))))
-    return {name: own for name, own in found.items() if name not in environ}
 
 
 def measure(

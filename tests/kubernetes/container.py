@@ -9,6 +9,7 @@ Run as a program (by ``Container``) this file is the container's first process u
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -99,6 +100,7 @@ class Container:
 
     def __init__(self, sandbox: Sandbox, spec: Spec, output: int) -> None:
         Path(spec.folder).mkdir(parents=True, exist_ok=True)
+        self.environ = spec.environ
         self._process = subprocess.Popen(
             [
                 *("setpriv", "--pdeathsig", "KILL", *sandbox.entered()),
@@ -109,6 +111,12 @@ class Container:
             stderr=output,
             start_new_session=True,
         )
+
+    def entered(self) -> tuple[str, ...]:
+        """Words before a command that is to run in here; none where its first process has ended."""
+        first = self._children()
+        how = ("-m", "-p", "-n", "-u", "-i", "-r", "-w")
+        return ("/usr/bin/nsenter", "-t", first[0], *how, "--") if first else ()
 
     def poll(self) -> int | None:
         """The exit code (128 + signal for a killed one), None while it runs."""
@@ -132,13 +140,17 @@ class Container:
             self._signal(signal.SIGKILL)
         return self.wait()
 
-    def _signal(self, number: signal.Signals) -> None:
+    def _children(self) -> list[str]:
         children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children")
         try:
-            for child in children.read_text().split():
-                os.kill(int(child), number)
+            return children.read_text().split()
         except OSError:
-            return  # it has just ended
+            return []  # it has just ended
+
+    def _signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(OSError):  # it has just ended
+            for child in self._children():
+                os.kill(int(child), number)
 
 
 def _call(*argv: str) -> None:

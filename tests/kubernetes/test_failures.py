@@ -25,19 +25,6 @@ RUN = ("run", "all_reduce", "-b", "1K", "-e", "2K", "-N", "2", *IMAGE)
 PATIENCE_S = 60.0
 
 
-def role(cluster: Any, namespace: str, *rules: tuple[str, str, list[str]]) -> None:
-    """Let the user ``dev`` do this much."""
-    rights = [
-        {"apiGroups": [group], "resources": resources.split(","), "verbs": verbs}
-        for group, resources, verbs in rules
-    ]
-    cluster.rbac.create_namespaced_role(namespace, {"metadata": {"name": "dev"}, "rules": rights})
-    subject = {"kind": "User", "name": "dev", "apiGroup": "rbac.authorization.k8s.io"}
-    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "dev"}
-    binding = {"metadata": {"name": "dev"}, "subjects": [subject], "roleRef": reference}
-    cluster.rbac.create_namespaced_role_binding(namespace, binding)
-
-
 def test_no_rights(busbw: Any, namespace: str) -> None:
     done = busbw(*RUN, user="dev")
     assert done.code == 4
@@ -48,8 +35,7 @@ def test_no_rights(busbw: Any, namespace: str) -> None:
 
 
 def test_no_right_to_read_logs(busbw: Any, cluster: Any, namespace: str) -> None:
-    role(
-        cluster,
+    cluster.grant(
         namespace,
         ("kubeflow.org", "mpijobs", ["create", "get", "delete"]),
         ("", "pods,events", ["get", "list"]),
@@ -61,8 +47,7 @@ def test_no_right_to_read_logs(busbw: Any, cluster: Any, namespace: str) -> None
 
 def test_few_rights_are_enough(busbw: Any, cluster: Any, namespace: str) -> None:
     """What the page says a user needs, and no more: not even events."""
-    role(
-        cluster,
+    cluster.grant(
         namespace,
         ("batch", "jobs", ["create", "get", "delete"]),
         ("", "pods", ["list"]),

@@ -2,38 +2,30 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import secrets
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from busbw import setup_series
 from busbw.analysis.compare_places import before_launches
+from busbw.cli.compare_launches import Launches, starting
 from busbw.cli.compare_series import show_series
 from busbw.errors import ExitCode, UsageError
-from busbw.job_allocation import allocated
-from busbw.job_session import wait_seconds
-from busbw.launchers.engine import Job, JobRequest, Work, load
+from busbw.launchers.engine import JobRequest
 from busbw.launchers.hosts_list import read_places
-from busbw.launchers.slurm_allocation import as_steps, is_wanted, job_around, request
+from busbw.launchers.slurm_allocation import as_steps, job_around
 from busbw.planning.make import make_plan
 from busbw.planning.setups import Setup, blocks, flags_typed, one_at_a_time, resolve, variables
-from busbw.record import folder as folders
-from busbw.settings.compare import LAUNCH_SECONDS
-from busbw.settings.flag import flag_of
 from busbw.settings.setups import read_setups
-from busbw.units import parse_duration
 
 if TYPE_CHECKING:
     from busbw.settings.compare import CompareSettings
     from busbw.settings.launch import LaunchSettings
     from busbw.settings.run import RunSettings
-    from busbw.setup_series import Starter
 
 
 def measure_setups(
@@ -61,17 +53,12 @@ def measure_setups(
     environ = _own_variables(launch)
     for setup in setups:
         _check_flags(setup, operations, settings)
-    planned = [(setup, many) for setup in setups for many in nodes or (0,)]
-    starter = partial(_starter, operations, options, settings, environ=environ, argv=argv, planned=planned)
-    start = starter(launch)
-    job = _allocation(settings, launch, nodes)
+    how = Launches(operations, options, settings, launch, environ, argv)
+    job, opened = starting(how, setups, nodes)
     if settings.dry_run:
         _print_dry_run(setups, options.blocks, seed, nodes, environ, job, is_here=launch.on is None)
         return ExitCode.OK
-    with contextlib.ExitStack() as held:
-        if job is not None:
-            taken = held.enter_context(allocated(job, wait_seconds(launch.wait, load("slurm")), sys.stderr))
-            start = starter(as_steps(launch, taken))
+    with opened as start:
         series = setup_series.measure(setups, options.blocks, seed, nodes, environ, start, sys.stderr)
     print(f"series   {series.folder}", file=sys.stderr)
     code = show_series((series.folder,), options, settings.format)
@@ -100,26 +87,6 @@ def _placed(launch: LaunchSettings) -> LaunchSettings:
     if told := before_launches(str(launch.on)):
         print(f"note: {told}", file=sys.stderr)
     return launch
-
-
-def _allocation(settings: RunSettings, launch: LaunchSettings, nodes: Sequence[int]) -> JobRequest | None:
-    """The job that holds the nodes of all launches, where they would be jobs of their own on Slurm."""
-    if not is_wanted(launch):
-        return None
-    run_id = folders.new_run_id("setups")
-    job = Job(
-        run_id="compare" if settings.dry_run else run_id,
-        folder="",
-        work=Work(()),
-        launch=launch,
-        backend=settings.backend,
-        world=settings.world,
-        ranks=settings.ranks,
-    )
-    made = request(job, nodes, load("slurm").inquire(launch))
-    for note in made.notes:
-        print(f"note: {note}", file=sys.stderr)
-    return made
 
 
 def _check_verdict(setups: Sequence[Setup], options: CompareSettings) -> None:
@@ -182,46 +149,6 @@ def _check_flags(setup: Setup, operations: tuple[str, ...], settings: RunSetting
         raise UsageError(f"setup {setup.name}: {error.message}", hint=error.hint) from error
 
 
-def _limit_seconds(options: CompareSettings, launch: LaunchSettings) -> float | None:
-    """How long a launch may run; 0 is for ever. By default, none where launches are jobs of a queue: it has
-    limits of its own, and a node may fetch an image first.
-    """
-    if options.launch_timeout:
-        return parse_duration(options.launch_timeout, "--launch-timeout") or None
-    in_queue = launch.on is not None and launch.on != "hosts" and not launch.job_id
-    return None if in_queue else LAUNCH_SECONDS
-
-
-def _starter(
-    operations: tuple[str, ...],
-    options: CompareSettings,
-    settings: RunSettings,
-    launch: LaunchSettings,
-    *,
-    environ: dict[str, str],
-    argv: tuple[str, ...],
-    planned: Sequence[tuple[Setup, int]],
-) -> Starter:
-    limit_seconds = _limit_seconds(options, launch)
-    if launch.on is not None:
-        return setup_series.engine_starter(
-            operations, settings, launch, environ, limit_seconds, argv, sys.stderr, planned
-        )
-    from busbw.launchers.choose import local_request, rank_count
-    from busbw.probes.backends import choose_backend
-
-    if left := [name for name in launch.given() if name not in ("env", "env_file", "library_path")]:
-        flag = flag_of(left[0])
-        raise UsageError(f"{flag} needs an engine", hint="give --on hosts, slurm, kubernetes, pbs or batch")
-    backend = choose_backend(settings.backend, settings.nccl or None)
-    ranks = rank_count(settings.ranks, backend)
-    make_plan(operations, settings, backend, ranks)
-    request_for = partial(local_request, backend, settings.world, ranks)
-    return setup_series.local_starter(
-        operations, settings, backend, ranks, request_for, environ, limit_seconds, argv, sys.stderr
-    )
-
-
 def _print_dry_run(
     setups: Sequence[Setup],
     count: int,
@@ -247,6 +174,7 @@ def _print_dry_run(
     launches = count * len(setups) * max(len(nodes), 1)
     print(f"# {launches} launches in {count} blocks, order seed {seed}")
     if job is not None:
-        print("# all in one allocation, cancelled at the end:", *job.commands, sep="\n# ")
+        lines = str(job).splitlines()
+        print("# all in one allocation, cancelled at the end:", *lines, sep="\n# ")
     for number, order in enumerate(blocks(names, count, seed), 1):
         print(f"# block {number}: {', '.join(order)}")

@@ -118,7 +118,7 @@ class Keeper:
         if self._told:
             return
         if not item.was_ready:
-            hint = f"try: ssh -o BatchMode=yes {item.host} true"
+            hint = f"try: {self._spec.try_by_hand.format(host=item.host)}"
             self._write_state(JobState(Phase.PENDING, f"{item.host}: {item.why}", hopeless=True, hint=hint))
             why = f"{item.host} cannot be reached: {item.why}"
             self._go_wrong(JobState(Phase.ENDED, why, hint=hint, host=item.host), at_once=True)

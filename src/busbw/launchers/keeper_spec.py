@@ -39,7 +39,8 @@ class KeeperSpec:
     """A whole job. ``hosts_by_rank`` tells who wrote a line that a launcher tagged. ``bundle`` is a file to
     unpack at ``bundle_folder`` on every host. ``locks`` are held while it runs. ``announces``: ranks
     are busbw's and say what goes wrong. ``watch``: where ranks that a launcher starts connect to the agent of
-    their host; empty where they do not.
+    their host; empty where they do not. ``try_by_hand`` is what a person would try where a host
+    cannot be reached.
     """
 
     job: str
@@ -50,6 +51,7 @@ class KeeperSpec:
     bundle_folder: str = ""
     announces: bool = True
     watch: str = ""
+    try_by_hand: str = "ssh -o BatchMode=yes {host} true"
 
     def to_json(self) -> str:
         """One line."""
@@ -67,7 +69,7 @@ class KeeperSpec:
             )
             for each in values["agents"]
         )
-        names = ("job", "bundle", "bundle_folder", "announces", "watch")
+        names = ("job", "bundle", "bundle_folder", "announces", "watch", "try_by_hand")
         return KeeperSpec(
             agents=agents,
             hosts_by_rank=tuple(values["hosts_by_rank"]),

@@ -29,6 +29,7 @@ from busbw.launchers.kubernetes_api import (
 from busbw.launchers.kubernetes_follow import Follower, SubmittedJob
 from busbw.launchers.kubernetes_form import read_form
 from busbw.launchers.kubernetes_logs import read_log
+from busbw.launchers.kubernetes_manifest import JOB_FILE
 from busbw.launchers.kubernetes_state import (
     container_of,
     has_started,
@@ -45,7 +46,6 @@ from busbw.settings.launch import LaunchSettings
 
 WAIT_SECONDS: float | None = 900.0
 
-JOB_FILE: Final = "job.yaml"
 # The API server's bound on a ConfigMap's content.
 MOST_BUNDLE_BYTES: Final = 1 << 20
 # What judges and draws records, builds images and submits jobs, which is done where the job is submitted.
@@ -62,7 +62,7 @@ NOT_FOR_RANKS: Final = tuple(
         *(f"launchers/{engine}" for engine in ENGINES if engine != "hosts"),  # ranks reach hosts as it does
     )
 )
-_FOR_PODS: Final = "busbw/launchers/kubernetes_pod.py"
+_FOR_PODS: Final = tuple(f"busbw/launchers/{name}.py" for name in ("kubernetes_pod", "kubernetes_hold"))
 
 
 def inquire(launch: LaunchSettings, command: tuple[str, ...] = ()) -> Mapping[str, str]:  # noqa: ARG001
@@ -169,7 +169,7 @@ def _bundle() -> str:
     ):
         for path in sorted(package.rglob("*")):
             name = f"busbw/{path.relative_to(package).as_posix()}"
-            is_wanted = name == _FOR_PODS or not name.startswith(NOT_FOR_RANKS)
+            is_wanted = name in _FOR_PODS or not name.startswith(NOT_FOR_RANKS)
             if path.is_file() and "__pycache__" not in path.parts and is_wanted:
                 archive.add(path, name, filter=_of_nobody)
     size_bytes = len(data.getvalue())

@@ -19,6 +19,7 @@ from busbw.probes.place import POD_VARIABLES
 
 Object = dict[str, Any]
 
+JOB_FILE: Final = "job.yaml"
 TOKEN_KEY: Final = "token"
 BUNDLE_KEY: Final = "busbw.tar.gz"
 # A JobSet's only group of pods.
@@ -52,6 +53,7 @@ _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 # The operator writes it: a line a worker, with its slots.
 _HOSTFILE: Final = "/etc/mpi/hostfile"
 _EVEN_HOSTFILE: Final = "/tmp/busbw-even-hostfile"
+_FIRST_HOSTFILE: Final = "/tmp/busbw-first-hostfile"
 # Open MPI and hydra fill one worker's slots after the other: the last workers would have no rank.
 _SPREAD: Final = """\
 busbw_number=0
@@ -108,6 +110,16 @@ def bundle(name: str, packed_base64: str) -> Object:
 def escaped(text: str) -> str:
     """``text`` as a container's word or value that Kubernetes leaves as it was."""
     return text.replace("$", "$$")
+
+
+def unescaped(text: str) -> str:
+    """The inverse of ``escaped``."""
+    return text.replace("$$", "$")
+
+
+def on_first_workers(script: str, count: int) -> str:
+    """An MPIJob's launch script that starts ranks on its first ``count`` workers only."""
+    return f"head -n {count} {_HOSTFILE} >{_FIRST_HOSTFILE}\n{script.replace(_HOSTFILE, _FIRST_HOSTFILE)}"
 
 
 def _object(version: str, kind: str, name: str, **fields: object) -> Object:

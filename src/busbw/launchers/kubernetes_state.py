@@ -150,6 +150,13 @@ def lost_workers(before: Sequence[Fields], kind: Kind, pods: Sequence[Fields]) -
     return [pod for pod in gone if not is_over or name_of(pod) in names]
 
 
+def number_of(pod: Fields) -> int | None:
+    """A pod's number in a job without MPI."""
+    marks = {**pod["metadata"].get("annotations", {}), **pod["metadata"].get("labels", {})}
+    index = str(marks.get(_INDEX, ""))
+    return int(index) if index.isdecimal() and _MPI_ROLE not in marks else None
+
+
 def name_of(item: Fields) -> str:
     """An object's name."""
     return str(item["metadata"]["name"])
@@ -261,9 +268,7 @@ def _first_failure(view: View) -> Fields | None:
 
 def _rank(pod: Fields, slots: int) -> int | None:
     """The rank in a pod, where it has one only."""
-    marks = {**pod["metadata"].get("annotations", {}), **pod["metadata"].get("labels", {})}
-    index = str(marks.get(_INDEX, ""))
-    return int(index) if index.isdecimal() and slots == 1 and _MPI_ROLE not in marks else None
+    return number_of(pod) if slots == 1 else None
 
 
 def _pending(view: View, conditions: Mapping[str, Fields]) -> JobState:

@@ -111,6 +111,18 @@ class Cluster:
     def kubeconfig(self, user: str = "admin") -> Path:
         return self.folder / f"{user}.kubeconfig"
 
+    def grant(self, namespace: str, *rules: tuple[str, str, list[str]]) -> None:
+        """Let the user ``dev`` do this much: group, resources, verbs."""
+        rights = [
+            {"apiGroups": [group], "resources": resources.split(","), "verbs": verbs}
+            for group, resources, verbs in rules
+        ]
+        self.rbac.create_namespaced_role(namespace, {"metadata": {"name": "dev"}, "rules": rights})
+        subject = {"kind": "User", "name": "dev", "apiGroup": "rbac.authorization.k8s.io"}
+        reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "dev"}
+        binding = {"metadata": {"name": "dev"}, "subjects": [subject], "roleRef": reference}
+        self.rbac.create_namespaced_role_binding(namespace, binding)
+
     @property
     def core(self) -> Any:
         """The core API, as admin."""

@@ -1,0 +1,193 @@
+"""Pods that are held for many launches: the job that holds them, and each launch in them.
+
+A launch is what the pods of a job of its own would have run. Agents start it, over connections into the
+containers, and leave nothing of it behind: they are those of hosts (``hosts_agent``), and so is the keeper
+that owns the launch.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from busbw.launchers import kubernetes_exec, kubernetes_hold, kubernetes_pod
+from busbw.launchers.engine import Handle, JobRequest
+from busbw.launchers.hosts_ssh import agent_command
+from busbw.launchers.keeper_spec import AgentSpec, KeeperSpec, Task
+from busbw.launchers.kubernetes_form import KINDS, Kind
+from busbw.launchers.kubernetes_manifest import (
+    JOB_FILE,
+    Object,
+    escaped,
+    on_first_workers,
+    unescaped,
+)
+from busbw.launchers.kubernetes_state import (
+    Fields,
+    container_of,
+    first_pod,
+    has_ended,
+    has_started,
+    is_worker,
+    name_of,
+    number_of,
+)
+from busbw.launchers.kubernetes_yaml import from_yaml, to_yaml
+from busbw.world.watched import watch_address
+
+# Where the container is whose command starts ranks.
+_CONTAINERS: Final[Mapping[Kind, tuple[str | int, ...]]] = {
+    "job": ("spec", "template", "spec"),
+    "jobset": ("spec", "replicatedJobs", 0, "template", "spec", "template", "spec"),
+    "mpijob": ("spec", "mpiReplicaSpecs", "Launcher", "template", "spec"),
+}
+
+
+@dataclass(frozen=True)
+class Held:
+    """A job whose pods are held. ``starters`` are the pods that run a launch's commands, in the order of
+    their numbers: all of an indexed Job, the launcher of an MPIJob; ``workers`` those of an MPIJob.
+    """
+
+    handle: Handle
+    kind: Kind
+    starters: tuple[Fields, ...]
+    workers: tuple[Fields, ...] = ()
+
+    @property
+    def pods(self) -> tuple[Fields, ...]:
+        """All."""
+        return (*self.starters, *self.workers)
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Of the pods that measure."""
+        pods = self.workers or self.starters
+        return tuple(dict.fromkeys(str(pod["spec"]["nodeName"]) for pod in pods))
+
+    def is_intact(self, pods: Sequence[Fields]) -> bool:
+        """Whether they are all among the ``pods`` of a later look, and run: operators make lost workers anew,
+        of the same names.
+        """
+        alive = {
+            pod["metadata"]["uid"]
+            for pod in pods
+            if has_started(pod) and not has_ended(pod) and "deletionTimestamp" not in pod["metadata"]
+        }
+        return all(pod["metadata"]["uid"] in alive for pod in self.pods)
+
+
+def holding(request: JobRequest, python: str) -> JobRequest:
+    """The job of ``request``, whose pods hold instead; ``python`` is the one in the image. Pure."""
+    documents = from_yaml(request.files[JOB_FILE])
+    container = _container(documents[-1], _kind(request))
+    _take_start(container)
+    container["command"] = [escaped(python), "-m", kubernetes_hold.__name__]
+    if "bundle" in request.details:
+        container["env"].append({"name": "PYTHONPATH", "value": "/busbw"})
+    return replace(request, files={**request.files, JOB_FILE: to_yaml(documents)})
+
+
+def held_by(handle: Handle, pods: Sequence[Fields]) -> Held:
+    """The pods of a job that runs. Pure."""
+    kind: Kind = next(kind for kind in KINDS if kind == handle.details["kind"])
+    if kind == "mpijob":
+        workers = sorted(filter(is_worker, pods), key=lambda pod: int(name_of(pod).rpartition("-")[2]))
+        launcher = first_pod(kind, pods)
+        return Held(handle, kind, (launcher,) if launcher is not None else (), tuple(workers))
+    return Held(handle, kind, tuple(sorted(pods, key=lambda pod: number_of(pod) or 0)))
+
+
+def in_pods(request: JobRequest, held: Held, job: str, token: str, python: str) -> JobRequest:
+    """A launch, which ``request`` is a job of its own for, in held pods: ``job`` is its name, by which the
+    agents know its processes. Pure.
+    """
+    argv, environ = _take_start(_container(from_yaml(request.files[JOB_FILE])[-1], held.kind))
+    nodes = int(request.nodes or 1)
+    hosts: tuple[str, ...] = ()
+    tasks: list[tuple[Task, ...]] = []
+    if held.kind == "mpijob":
+        tasks.append((_mpi_task(argv, environ, nodes, len(held.workers)),))
+        hosts = _hosts_by_rank(request, held)
+    else:
+        tasks += _tasks(argv, {**environ, "BUSBW_TOKEN": token}, int(request.details["slots"]), nodes)
+    tasks += [()] * (len(held.pods) - len(tasks))
+    agents = (
+        AgentSpec(name_of(pod), _connect(held.handle, pod, python), own)
+        for pod, own in zip(held.pods, tasks, strict=True)
+    )
+    namespace = held.handle.details["namespace"]
+    spec = KeeperSpec(
+        job=job,
+        agents=tuple(agents),
+        hosts_by_rank=hosts,
+        watch=watch_address(job) if hosts else "",
+        try_by_hand=f"kubectl exec -n {namespace} {{host}} -- true",
+    )
+    return replace(request, engine="hosts", name=job, files={}, details={"spec": spec.to_json()})
+
+
+def _kind(request: JobRequest) -> Kind:
+    return next(kind for kind in KINDS if kind == request.details["kind"])
+
+
+def _container(job: Object, kind: Kind) -> Object:
+    place: Any = job
+    for word in _CONTAINERS[kind]:
+        place = place[word]
+    found: Object = place["containers"][0]
+    return found
+
+
+def _take_start(container: Object) -> tuple[tuple[str, ...], dict[str, str]]:
+    """What the container executes, taken out of it: the words, and the variables whose values are known. What
+    the cluster fills in stays the container's own.
+    """
+    words = [*container.pop("command"), *container.pop("args", ())]
+    last = {entry["name"]: entry for entry in container["env"]}  # of two of a name the last one counts
+    container["env"] = [entry for entry in last.values() if "valueFrom" in entry]
+    environ = {name: unescaped(entry["value"]) for name, entry in last.items() if "value" in entry}
+    return tuple(map(unescaped, words)), environ
+
+
+def _tasks(
+    argv: tuple[str, ...], environ: Mapping[str, str], slots: int, pods: int
+) -> list[tuple[Task, ...]]:
+    """A task for each rank, by pod: its agent starts the ranks itself, so that it knows which one died."""
+    if kubernetes_pod.__name__ not in argv:
+        return [(Task(argv, environ, rank),) for rank in range(pods)]
+    own = argv[argv.index(kubernetes_pod.__name__) + 2 :]
+    found = []
+    for number in range(pods):
+        index = {"JOB_COMPLETION_INDEX": str(number)}
+        commands = kubernetes_pod.pod_request(slots, own, {**environ, **index}).commands
+        ranks = enumerate(commands, number * slots)
+        found.append(tuple(Task(each.argv, {**environ, **each.environ}, rank) for rank, each in ranks))
+    return found
+
+
+def _mpi_task(argv: tuple[str, ...], environ: Mapping[str, str], nodes: int, workers: int) -> Task:
+    """The launch script, on as many workers."""
+    shell, option, script, *words = argv
+    if nodes < workers:
+        script = on_first_workers(script, nodes)
+    return Task((shell, option, script, *words), environ)
+
+
+def _hosts_by_rank(request: JobRequest, held: Held) -> tuple[str, ...]:
+    """As the launch script fills workers; nobody knows where --topology puts ranks."""
+    if request.rank_order is not None or not request.ranks:
+        return ()
+    nodes = int(request.nodes or 1)
+    least, more = divmod(request.ranks, nodes)
+    names = [name_of(pod) for pod in held.workers[:nodes]]
+    return tuple(name for number, name in enumerate(names) for _ in range(least + (number < more)))
+
+
+def _connect(handle: Handle, pod: Fields, python: str) -> tuple[str, ...]:
+    """The words that start the agent in a pod."""
+    where = (handle.details["context"], handle.details["namespace"], name_of(pod), container_of(pod))
+    agent = agent_command("", local=True, ssh=(), pythons=(python,), setup="")
+    return (sys.executable, "-m", kubernetes_exec.__name__, *where, *agent)
