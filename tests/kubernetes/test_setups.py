@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
+import sys
 import time
 from typing import Any
 
@@ -189,7 +191,7 @@ def test_a_launch_that_ends_a_pod_leaves_the_others_a_new_job(busbw: Any, compar
     other = [one["error"] for one in outcomes(busbw, "other") if not one["skipped"]]
     assert len(other) == 2
     assert all("is lost" in error for error in other), other
-    assert "has lost its pods: pod busbw-" in done.err, print(done.err)
+    assert "has lost its pods: pod busbw-" in done.err
     assert "the next job keeps to the nodes of the last one" in done.err
     assert done.err.count("submitted kubernetes job ") in (2, 3)
     nodes = [
@@ -286,3 +288,23 @@ def test_a_dry_run_shows_the_job(compare: Any, cluster: Any, namespace: str) -> 
     assert "# all in one allocation, cancelled at the end:" in done.out
     assert "busbw.launchers.kubernetes_hold" in done.out
     assert cluster.batch.list_namespaced_job(namespace).items == []
+
+
+HOLD = """
+import sys
+from busbw.launchers import kubernetes_hold
+kubernetes_hold._LOOK_SECONDS = 0.05
+sys.exit(kubernetes_hold.hold(1.0, 1.0))
+"""
+
+
+def test_a_pod_that_nobody_comes_to_ends(cluster: Any) -> None:
+    """As a container's first process; what was left in it counts for as long as it runs."""
+    for left, least_s in (("", 1.0), ("sleep 3 & ", 4.0)):
+        inside = ("unshare", "--pid", "--fork", "--mount-proc", "sh", "-c", f'{left}exec "$@"', "sh")
+        started_s = time.monotonic()
+        with cluster.outside():
+            done = subprocess.run([*inside, sys.executable, "-c", HOLD], capture_output=True, check=False)
+        assert done.returncode == 1, done
+        assert b"no launch came for 1 s" in done.stderr
+        assert time.monotonic() - started_s > least_s

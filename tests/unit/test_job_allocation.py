@@ -16,7 +16,7 @@ from busbw_testing import here_engine
 from busbw import job_allocation
 from busbw.cli.main import main
 from busbw.errors import AllocationOver, SiteError
-from busbw.job_allocation import allocated, refuse_over
+from busbw.job_allocation import SLURM, allocated, refuse_over
 from busbw.launchers.base import Command
 from busbw.launchers.engine import JobRequest
 from busbw.settings import engines
@@ -34,8 +34,8 @@ HOLD = """
 import sys, time
 sys.path[:0] = {places!r}
 from test_job_allocation import REQUEST
-from busbw.job_allocation import allocated
-with allocated(REQUEST, None, sys.stderr):
+from busbw.job_allocation import SLURM, allocated
+with allocated(REQUEST, SLURM, None, sys.stderr):
     print("held", flush=True)
     time.sleep(60)
 """
@@ -69,8 +69,8 @@ def cancelled(site: Path) -> list[str]:
 
 
 def hold(wait_seconds: float | None = None, err: io.StringIO | None = None) -> str:
-    with allocated(REQUEST, wait_seconds, err or io.StringIO()) as job:
-        return job
+    with allocated(REQUEST, SLURM, wait_seconds, err or io.StringIO()) as job:
+        return job.id
 
 
 def test_it_is_told_which_job_it_is_and_cancelled_once(site: Path) -> None:
@@ -112,14 +112,14 @@ def test_one_that_is_refused(site: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_gives_it_back(site: Path, number: signal.Signals) -> None:
     before = signal.getsignal(number)
-    with pytest.raises(KeyboardInterrupt), allocated(REQUEST, None, io.StringIO()):
+    with pytest.raises(KeyboardInterrupt), allocated(REQUEST, SLURM, None, io.StringIO()):
         os.kill(os.getpid(), number)
     assert cancelled(site) == ["17"]
     assert signal.getsignal(number) is before
 
 
 def test_an_error_gives_it_back(site: Path) -> None:
-    with pytest.raises(OSError, match="full"), allocated(REQUEST, None, io.StringIO()):
+    with pytest.raises(OSError, match="full"), allocated(REQUEST, SLURM, None, io.StringIO()):
         raise OSError("full")
     assert cancelled(site) == ["17"]
 

@@ -58,7 +58,7 @@ NOT_FOR_RANKS: Final = tuple(
             for name in ("canvas", "cards", "compare", "curves", "page", "plots", "text_", "view")
         ),
         *("reports/templates/", "cli/compare", "cli/report_inputs", "cli/diagnose", "cli/import_logs"),
-        "setup_series",
+        *("setup_jobs", "setup_pods", "setup_series"),
         *(f"launchers/{engine}" for engine in ENGINES if engine != "hosts"),  # ranks reach hosts as it does
     )
 )

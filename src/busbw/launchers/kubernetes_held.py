@@ -87,7 +87,8 @@ def holding(request: JobRequest, python: str) -> JobRequest:
     container["command"] = [escaped(python), "-m", kubernetes_hold.__name__]
     if "bundle" in request.details:
         container["env"].append({"name": "PYTHONPATH", "value": "/busbw"})
-    return replace(request, files={**request.files, JOB_FILE: to_yaml(documents)})
+    details = {**request.details, "slots": "0"}  # its pods are no ranks
+    return replace(request, files={**request.files, JOB_FILE: to_yaml(documents)}, details=details)
 
 
 def held_by(handle: Handle, pods: Sequence[Fields]) -> Held:
