@@ -15,7 +15,7 @@ import pytest
 from busbw_testing.compared import record_of
 
 from busbw.analysis.compare_setups import setup_arms
-from busbw.cli.compare_setups import _limit_seconds
+from busbw.cli.compare_launches import _limit_seconds
 from busbw.cli.main import main
 from busbw.errors import ExitCode, SiteError, UsageError
 from busbw.launchers.base import Command, LaunchRequest
@@ -27,7 +27,8 @@ from busbw.record.write import write_record
 from busbw.settings import engines
 from busbw.settings.compare import CompareSettings
 from busbw.settings.launch import LaunchSettings
-from busbw.setup_series import Series, measure, prepended, read_all, read_series, with_setup
+from busbw.setup_jobs import prepended
+from busbw.setup_series import Series, measure, read_all, read_series, with_setup
 
 SETUPS = (Setup("plain"), Setup("tuned", {"A": "1"}), Setup("broken", {"B": "2"}))
 
@@ -416,14 +417,8 @@ def test_a_setup_that_no_launch_could_be_is_named_before_the_first(
 
 
 @pytest.mark.parametrize(
-    ("timeout", "launch", "seconds"),
-    [
-        ("", LaunchSettings(), 600),
-        ("", LaunchSettings(on="hosts"), 600),
-        ("", LaunchSettings(on="slurm", job_id="7"), 600),
-        ("", LaunchSettings(on="pbs"), None),
-        ("20s", LaunchSettings(on="slurm"), 20),
-    ],
+    ("timeout", "in_queue", "seconds"),
+    [("", False, 600), ("", True, None), ("20s", True, 20), ("20s", False, 20)],
 )
-def test_how_long_a_launch_may_run(timeout: str, launch: LaunchSettings, seconds: float | None) -> None:
-    assert _limit_seconds(CompareSettings(launch_timeout=timeout), launch) == seconds
+def test_how_long_a_launch_may_run(timeout: str, in_queue: bool, seconds: float | None) -> None:
+    assert _limit_seconds(CompareSettings(launch_timeout=timeout), in_queue=in_queue) == seconds

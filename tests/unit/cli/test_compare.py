@@ -13,6 +13,7 @@ import pytest
 from busbw_testing.compared import compare, nccl_tests_log, record_of, write
 
 from busbw.cli import compare_setups
+from busbw.cli.compare_launches import _limit_seconds
 from busbw.cli.main import main
 from busbw.errors import ExitCode, SiteError
 from busbw.model.record import RunStatus
@@ -304,6 +305,5 @@ def test_a_series_that_is_named_twice_is_refused(home: Path, capsys: pytest.Capt
 
 
 def test_a_launch_timeout_of_0_is_none() -> None:
-    limit = compare_setups._limit_seconds
-    assert limit(CompareSettings(launch_timeout="0"), LaunchSettings()) is None
-    assert limit(CompareSettings(launch_timeout="25s"), LaunchSettings()) == 25
+    assert _limit_seconds(CompareSettings(launch_timeout="0"), in_queue=False) is None
+    assert _limit_seconds(CompareSettings(launch_timeout="25s"), in_queue=True) == 25
