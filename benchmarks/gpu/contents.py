@@ -6,7 +6,8 @@ one host-clock loop runs on one communicator, at the same addresses, in ABBA blo
     python benchmarks/gpu/contents.py --ranks 2 --output contents.json
     ... --graph --ops alltoall,reduce_scatter --sizes 32M,256M,2G    # as -n 10 -G 10
 
-With ``--graph`` a loop is ten launches of one CUDA graph of ten calls, captured once for both contents.
+With ``--graph`` a loop is ten launches of one CUDA graph of ten calls, captured once for both contents. With
+``--one-buffer`` ranks send from the buffer that they receive into, as in nccl-tests' in-place alltoall.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import argparse
 import json
 import math
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +47,7 @@ def main() -> None:
     parser.add_argument("--ops", default="all_reduce,all_gather")
     parser.add_argument("--sizes", default="2M,16M,64M,256M,1G")
     parser.add_argument("--graph", action="store_true")
+    parser.add_argument("--one-buffer", action="store_true")
     parser.add_argument("--in-place", action="store_true", help="both placements, not out-of-place alone")
     parser.add_argument("--output", default="contents.json")
     options = parser.parse_args()
@@ -58,6 +61,9 @@ def main() -> None:
     plan = Plan("nccl", cases, max(sizes), Limits(), 0, 0, options=graph)
     backend = NcclBackend(plan, world.members[world.rank].local_rank)
     backend.connect(world)
+    allocated = backend.pair
+    if options.one_buffer:
+        backend.pair = replace(allocated, send=allocated.recv)
     chosen = [case for case in cases if options.in_place or not case.in_place]
     results = [compare(case, backend, world) for case in chosen if is_there(case)]
     if world.rank == 0:
@@ -70,6 +76,7 @@ def main() -> None:
             times = f"{row['zeros_us']:>10.2f} {row['data_us']:>10.2f} us"
             print(f"{row['case']:>36} {times} {ratio:.3f} +- {half:.1%}")
     world.barrier()
+    backend.pair = allocated
     backend.close()
     world.close()
 
