@@ -66,13 +66,21 @@ def over(job_id: str, why: str) -> AllocationOver:
 
 
 @contextlib.contextmanager
-def allocated(request: JobRequest, ways: Ways, wait_seconds: float | None, err: TextIO) -> Iterator[Handle]:
-    """The job, once it runs. Raises SiteError where the engine refuses it or it does not start, and
-    KeyboardInterrupt where the user does not want it any more; SIGTERM and SIGHUP are as Ctrl-C within.
+def allocated(
+    request: JobRequest,
+    ways: Ways,
+    wait_seconds: float | None,
+    err: TextIO,
+    folder: Path | None = None,
+) -> Iterator[Handle]:
+    """The job, once it runs. ``folder`` is one of its own that has what it needs.
+
+    Raises SiteError where the engine refuses it or it does not start, and KeyboardInterrupt where the user
+    does not want it any more; SIGTERM and SIGHUP are as Ctrl-C within.
     """
     with as_ctrl_c():
         with Interrupt() as interrupt:  # a job whose number nobody heard would run on
-            handle = _submit(request, ways)
+            handle = _submit(request, ways, folder)
             guard = ways.guard(handle)
             stopped = interrupt.requested
         try:
@@ -87,13 +95,15 @@ def allocated(request: JobRequest, ways: Ways, wait_seconds: float | None, err: 
                 _give_back(handle, ways, guard, err)
 
 
-def _submit(request: JobRequest, ways: Ways) -> Handle:
-    with tempfile.TemporaryDirectory(prefix="busbw-") as folder:
-        (Path(folder) / "request").mkdir()
-        for name, text in request.files.items():
-            (Path(folder) / "request" / name).write_text(text)
+def _submit(request: JobRequest, ways: Ways, folder: Path | None) -> Handle:
+    with contextlib.ExitStack() as stack:
+        if folder is None:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="busbw-")))
+            (folder / "request").mkdir()
+            for name, text in request.files.items():
+                (folder / "request" / name).write_text(text)
         try:
-            return job_submit.hand_over(load(request.engine), request, Path(folder))
+            return job_submit.hand_over(load(request.engine), request, folder)
         except Unanswered as error:
             raise SiteError(
                 f"{error.message}; whether {error.handle.engine} has job {error.handle.name} is not known",

@@ -401,10 +401,10 @@ def test_a_series_in_a_pbs_job_is_on_the_jobs_hosts(
 def test_jobs_of_their_own_are_told_before_the_first(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     spec = home / "s.yaml"
     spec.write_text("setups: {plain: {}, other: {env: {A: b}}}")
-    words = ("--ops", "all_reduce", "--on", "pbs", "-N", "2", "--dry-run")
-    assert main(["compare", str(spec), *words]) == 0
+    words = ("--ops", "all_reduce", "--on", "batch", "-N", "2", "--dry-run")
+    assert main(["compare", str(spec), *words, "--image", "image", "--partition", "queue"]) == 0
     told = capsys.readouterr().err
-    assert "note: each launch is a job of its own on pbs, on nodes that may differ" in told
+    assert "note: each launch is a job of its own on batch, on nodes that may differ" in told
 
 
 def test_a_setup_that_no_launch_could_be_is_named_before_the_first(

@@ -24,7 +24,7 @@ _MOST_NAMED: Final = 4
 
 def before_launches(engine: str) -> str:
     """What to know of nodes before the first launch; empty where they are the same for all."""
-    if engine not in ("pbs", "batch"):
+    if engine != "batch":
         return ""
     return (
         f"each launch is a job of its own on {engine}, on nodes that may differ: what differs between setups"

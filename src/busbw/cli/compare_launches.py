@@ -24,6 +24,7 @@ from busbw.record import folder as folders
 from busbw.settings.compare import LAUNCH_SECONDS
 from busbw.settings.flag import flag_of
 from busbw.setup_jobs import Launching, Starter, engine_starter
+from busbw.setup_pbs import PbsStarter
 from busbw.units import parse_duration
 
 if TYPE_CHECKING:
@@ -61,6 +62,9 @@ def starting(
         return None, contextlib.nullcontext(_here(how))
     if launch.on == "kubernetes" and (pods := _in_pods(how, setups, nodes)) is not None:
         return pods.request(), contextlib.closing(pods)
+    if launch.on == "pbs":
+        in_job = PbsStarter(how.on_engine(launch, in_queue=False), setups, nodes or (0,))
+        return in_job.request(), contextlib.closing(in_job)
     planned = [(setup, count) for setup in setups for count in nodes or (0,)]
     own_jobs = launch.on != "hosts" and not launch.job_id
     start = engine_starter(how.on_engine(launch, in_queue=own_jobs), planned)

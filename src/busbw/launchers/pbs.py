@@ -11,12 +11,13 @@ import re
 import shlex
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from busbw.errors import SiteError, UsageError
+from busbw.launchers import pbs_hold
 from busbw.launchers import slurm_commands as commands
 from busbw.launchers.base import Command
 from busbw.launchers.command import HOSTS, entered, path_apart
@@ -152,6 +153,18 @@ def request(job: Job, facts: Mapping[str, str]) -> JobRequest:
     return JobRequest("pbs", job.name, ranks, nodes, {SCRIPT: "\n".join(parts)}, (command,))
 
 
+def hold(job: Job, requests: Sequence[JobRequest]) -> JobRequest:
+    """The job that holds the nodes of launches (``requests``, of as many nodes as there are to be), the most
+    that one of them has, with room for the most ranks of a node. Pure.
+    """
+    nodes = max(one.nodes or 1 for one in requests)
+    per_node = max((one.ranks or 1) // (one.nodes or 1) for one in requests)
+    lines, options = _directives(job, read_values(job.launch.set), nodes, per_node)
+    text = "\n".join(("#!/bin/bash", *lines, "", pbs_hold.script(job.folder, job.run_id)))
+    command = Command(("qsub", *options, f"{job.folder}/{SCRIPT}"))
+    return JobRequest("pbs", job.name, nodes * per_node, nodes, {SCRIPT: text}, (command,))
+
+
 def read_values(given: tuple[str, ...]) -> dict[str, str]:
     """--set KEY=VALUE over the defaults. Raises UsageError."""
     values = dict(_KEYS)
@@ -255,6 +268,8 @@ def _sourcing(setup: str) -> str:
 
 def submit(request: JobRequest, folder: Path) -> Handle:
     """See Engine."""
+    if pbs_hold.SPOOL in request.details:
+        return pbs_hold.start(request, folder / "request" / SCRIPT)
     (command,) = request.commands
     unnumbered = Handle("pbs", request.name, request.name, {"run": folder.name})
     try:
@@ -334,6 +349,9 @@ def _lines(source: SharedFiles, codes: dict[bool, int]) -> Iterator[Output]:
 
 def cancel(handle: Handle, *, now: bool) -> None:
     """See Engine. Raises SiteError where PBS does not take it."""
+    if pbs_hold.SPOOL in handle.details:
+        pbs_hold.end(handle, now=now)
+        return
     if _ask_of(handle) is None:
         return
     done = commands.ask(("qdel", *(("-W", "force") if now else ()), handle.id), "PBS")
@@ -343,7 +361,9 @@ def cancel(handle: Handle, *, now: bool) -> None:
 
 
 def state(handle: Handle) -> JobState:
-    """See Engine."""
+    """See Engine. A launch in a held job ends with that at the latest."""
+    if pbs_hold.SPOOL in handle.details:
+        return pbs_hold.state_of(handle) or state(pbs_hold.held_of(handle))
     text = _ask_of(handle)
     return (
         JobState(Phase.ENDED, why="PBS does not know the job any more") if text is None else read_state(text)

@@ -90,8 +90,6 @@ def test_the_names_of_machines() -> None:
 
 
 def test_what_is_told_before_the_first_launch() -> None:
-    assert [bool(before_launches(engine)) for engine in ("hosts", "slurm", "pbs", "batch")] == [
-        *(False, False),
-        *(True, True),
-    ]
-    assert "inside one job, `busbw compare ... --on hosts`" in before_launches("pbs")
+    told = {engine: before_launches(engine) for engine in ("hosts", "slurm", "kubernetes", "pbs", "batch")}
+    assert [engine for engine, words in told.items() if words] == ["batch"]
+    assert "AWS Batch has no allocation for several jobs" in told["batch"]

@@ -1,0 +1,220 @@
+"""Setups on PBS in one job, against stand-ins for PBS's commands; scripts, mpiexec and ranks are real."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from busbw_testing.compared import write
+from busbw_testing.environ import clean_environ
+from busbw_testing.started import Started
+
+# Starts the job's script on "its first node", and forgets nothing: the state is in files.
+QSUB = """#!/bin/sh
+for script; do :; done
+number=$(($(ls -d "$STAND_IN"/job-* 2>/dev/null | wc -l) + 12))
+place=$STAND_IN/job-$number
+mkdir "$place"
+grep '^#PBS' "$script" >"$place/asked"
+while [ $# -gt 1 ]; do if [ "$1" = -o ]; then echo "$2" >"$place/output"; fi; shift; done
+PBS_JOBID=$number.server PBS_O_WORKDIR=/ PBS_NODEFILE="$STAND_IN/nodes" \\
+  setsid sh -c 'bash "$1" >"$2/out" 2>"$2/err"; echo $? >"$2/code"' sh "$script" "$place" \\
+  </dev/null >/dev/null 2>&1 &
+echo $! >"$place/pid"
+echo "$number.server"
+"""
+QSTAT = """#!/bin/sh
+for job; do :; done
+place=$STAND_IN/job-${job%%.*}
+if [ ! -d "$place" ]; then echo "qstat: Unknown Job Id $job" >&2; exit 153; fi
+if [ -e "$place/code" ]; then state=F; else state=R; fi
+printf 'Job Id: %s\\n    job_state = %s\\n    Output_Path = h:%s\\n' "$job" "$state" "$(cat "$place/output")"
+if [ $state = F ]; then printf '    Exit_status = %s\\n' "$(cat "$place/code")"; fi
+"""
+QDEL = """#!/bin/sh
+for job; do :; done
+place=$STAND_IN/job-${job%%.*}
+echo "$job" >>"$STAND_IN/deleted"
+kill -TERM -- "-$(cat "$place/pid")"
+echo 271 >"$place/code"
+"""
+MPIEXEC = """#!/bin/sh
+n=$2
+shift 4
+exec {real} -rmk user -launcher fork -hosts localhost -n "$n" "$@"
+"""
+SETUPS = 'setups: {plain: {}, other: {env: {A: "1"}}}'
+SERIES = (
+    "--ops",
+    "all_reduce",
+    "-b",
+    "1K",
+    "-e",
+    "1K",
+    "--order-seed",
+    "1",
+    "--on",
+    "pbs",
+    "--backend",
+    "mpi",
+)
+# A rank that its setup's variable ends or stops before it says anything.
+SITE = """
+import os, sys, time
+if "--format=jsonl" in sys.orig_argv and os.environ.get("PMI_RANK") == "1":
+    if os.environ.get("FATE") == "die":
+        os.kill(os.getpid(), 9)
+    if os.environ.get("FATE") == "hang":
+        time.sleep(600)
+"""
+
+
+class Site:
+    """A PBS, and busbw beside it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "bin").mkdir()
+        real = shutil.which("mpiexec", path=str(Path(sys.executable).parent))
+        for name, text in {"qsub": QSUB, "qstat": QSTAT, "qdel": QDEL, "mpiexec": MPIEXEC}.items():
+            path = folder / "bin" / name
+            path.write_text(text.format(real=real) if name == "mpiexec" else text)
+            path.chmod(0o755)
+        (folder / "nodes").write_text("n1\nn2\nn3\n")
+        self.started: list[Started] = []
+
+    def compare(self, setups: str, *words: str) -> Started:
+        spec = write(self.folder / "setups.yaml", setups)
+        environ = clean_environ(
+            PATH=f"{self.folder}/bin:{os.environ['PATH']}",
+            BUSBW_HOME=str(self.folder / "home"),
+            STAND_IN=str(self.folder),
+        )
+        argv = [sys.executable, "-m", "busbw", "compare", str(spec), *SERIES, *words]
+        self.started.append(Started(argv, environ, self.folder))
+        return self.started[-1]
+
+    @property
+    def jobs(self) -> list[str]:
+        return sorted(path.name for path in self.folder.glob("job-*"))
+
+    @property
+    def series(self) -> Path:
+        (found,) = (path.parent for path in self.folder.glob("home/*/setups.json"))
+        return found
+
+    def outcomes(self, setup: str) -> list[dict[str, Any]]:
+        found = json.loads((self.series / "setups.json").read_text())["outcomes"]
+        return [one for one in found if one["setup"] == setup]
+
+    def records(self) -> list[dict[str, Any]]:
+        paths = sorted((self.series / "launches").glob("*/run.json"))
+        return [json.loads(path.read_text()) for path in paths]
+
+    def is_over(self, job: str) -> bool:
+        return (self.folder / job / "code").exists()
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Any:
+    made = Site(tmp_path)
+    yield made
+    for each in made.started:
+        if each.process.poll() is None:
+            each.process.kill()
+            each.process.wait()
+    for path in tmp_path.glob("job-*/pid"):
+        if not (path.parent / "code").exists():
+            os.killpg(int(path.read_text()), signal.SIGKILL)
+
+
+def finish(running: Started) -> int:
+    return int(running.process.wait(120))
+
+
+def test_all_launches_are_in_one_job(site: Site) -> None:
+    running = site.compare(SETUPS, "-N", "1,2", "--blocks", "1", "--time-limit", "1:00:00")
+    assert finish(running) == 0, running.err
+    assert site.jobs == ["job-12"]
+    asked = (site.folder / "job-12/asked").read_text()
+    assert "select=2:mpiprocs=1" in asked
+    assert "walltime=1:00:00" in asked
+    found = site.records()
+    assert [each["world"]["size"] for each in found] == [1, 1, 2, 2]
+    assert [each["status"] for each in found] == ["complete"] * 4
+    assert {each["settings"]["launch"]["job_id"] for each in found} == {"12.server"}
+    assert "submitted pbs job 12.server: 2 nodes, for all launches" in running.err
+    assert "cancelled pbs job 12.server, after all launches" in running.err
+    assert (site.folder / "deleted").read_text() == "12.server\n"
+
+
+@pytest.mark.parametrize(("fate", "told"), [("die", "ended"), ("hang", "had not ended after 8 s")])
+def test_a_launch_that_fails_leaves_the_others(site: Site, fate: str, told: str) -> None:
+    (site.folder / "sitecustomize.py").write_text(SITE)
+    setups = f"setups: {{plain: {{}}, other: {{env: {{FATE: {fate}, PYTHONPATH: {site.folder}}}}}}}"
+    running = site.compare(setups, "-N", "2", "--blocks", "3", "--launch-timeout", "8s")
+    assert finish(running) == 0, running.err
+    assert [one["error"] for one in site.outcomes("plain")] == [""] * 3, running.err
+    other = site.outcomes("other")
+    assert [one["skipped"] for one in other] == [False, False, True]
+    assert all(one["error"] for one in other[:2]), other
+    assert site.jobs == ["job-12"]
+
+
+def test_a_job_that_ends_cuts_the_series_short(site: Site) -> None:
+    running = site.compare(SETUPS, "-N", "2", "--blocks", "50")
+    running.until(lambda: list(site.folder.glob("home/*/launches/0002/run.json")))
+    os.killpg(int((site.folder / "job-12/pid").read_text()), signal.SIGTERM)
+    (site.folder / "job-12/code").write_text("271\n")
+    assert finish(running) == 4, running.err
+    assert "job 12.server, the allocation of all launches, has ended" in running.err
+    assert not any(one["error"] for name in ("plain", "other") for one in site.outcomes(name)[:1])
+
+
+def test_an_interrupt_gives_the_nodes_back(site: Site) -> None:
+    running = site.compare(SETUPS, "-N", "2", "--blocks", "50")
+    running.until(lambda: list(site.folder.glob("home/*/launches/0002/run.json")))
+    running.process.send_signal(signal.SIGINT)
+    assert finish(running) == 130, running.err
+    assert site.is_over("job-12")
+
+
+def test_a_node_that_does_not_see_the_folder(site: Site) -> None:
+    """Told for what it is, and at once."""
+    qsub = (site.folder / "bin/qsub").read_text()
+    away = qsub.replace("setsid sh -c '", 'unshare -rm sh -c \'mount -t tmpfs none "$STAND_IN/home"; ')
+    away = away.replace('bash "$1"', 'bash "$2/script"').replace(
+        "grep '^#PBS'", 'cp "$script" "$place/script"; grep \'^#PBS\''
+    )
+    (site.folder / "bin/qsub").write_text(away)
+    running = site.compare(SETUPS, "-N", "2", "--blocks", "1")
+    code = finish(running)
+    if "Operation not permitted" in (site.folder / "job-12/err").read_text():
+        pytest.skip("no user namespaces here")
+    assert code == 4, running.err
+    assert "does not see" in running.err, running.err
+
+
+def test_a_job_that_nobody_holds_ends(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its script, with less patience."""
+    import subprocess
+
+    from busbw.launchers import pbs_hold
+
+    place = site.folder / "held"
+    pbs_hold.make(place, "run")
+    text = pbs_hold.script(str(place), "run").replace(f"-lt {pbs_hold.IDLE_SECONDS}", "-lt 2")
+    (site.folder / "launch.sh").write_text("sleep 4; exit 7\n")
+    (place / pbs_hold.ORDERS).write_text(f"start 1 {site.folder}/launch.sh\n")
+    begun_s = time.monotonic()
+    done = subprocess.run(["bash", "-s"], input=text, text=True, check=False, timeout=60)
+    assert done.returncode == 0
+    assert time.monotonic() - begun_s > 5
+    assert (place / pbs_hold.ENDED).read_text() == "1 7\n"
