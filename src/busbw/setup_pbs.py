@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from busbw import job_session, job_submit
-from busbw.errors import ExitCode, SiteError
+from busbw.errors import AllocationOver, ExitCode, SiteError
 from busbw.job_allocation import Ways, allocated, over
 from busbw.job_session import wait_seconds
 from busbw.launchers import pbs, pbs_hold
@@ -95,9 +95,14 @@ def _refuse_over(held: Handle) -> None:
     state = JobState(Phase.RUNNING)
     with contextlib.suppress(SiteError):
         state = pbs.state(held)
-    if state.phase is Phase.ENDED:
-        unseen = state.code == pbs_hold.UNSEEN
-        raise over(held.id, "its node does not see the run folder" if unseen else state.why or "PBS ended it")
+    if state.phase is not Phase.ENDED:
+        return
+    if state.code == pbs_hold.UNSEEN:
+        raise AllocationOver(
+            f"job {held.id} has ended: its first node does not see {folders.environ_home()}",
+            hint="set BUSBW_HOME to a folder that the nodes share; or, inside a job: busbw compare ... --on hosts",
+        )
+    raise over(held.id, state.why or "PBS ended it")
 
 
 def _end(handle: Handle) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -15,6 +16,8 @@ import pytest
 from busbw_testing.compared import write
 from busbw_testing.environ import clean_environ
 from busbw_testing.started import Started
+
+from busbw.launchers import pbs_hold
 
 # Starts the job's script on "its first node", and forgets nothing: the state is in files.
 QSUB = """#!/bin/sh
@@ -199,15 +202,12 @@ def test_a_node_that_does_not_see_the_folder(site: Site) -> None:
     if "Operation not permitted" in (site.folder / "job-12/err").read_text():
         pytest.skip("no user namespaces here")
     assert code == 4, running.err
-    assert "does not see" in running.err, running.err
+    assert "its first node does not see" in running.err
+    assert "hint: set BUSBW_HOME to a folder that the nodes share" in running.err
 
 
-def test_a_job_that_nobody_holds_ends(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_nobody_holds_ends(site: Site) -> None:
     """Its script, with less patience."""
-    import subprocess
-
-    from busbw.launchers import pbs_hold
-
     place = site.folder / "held"
     pbs_hold.make(place, "run")
     text = pbs_hold.script(str(place), "run").replace(f"-lt {pbs_hold.IDLE_SECONDS}", "-lt 2")

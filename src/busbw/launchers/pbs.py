@@ -56,8 +56,9 @@ _KEYS: Final[Mapping[str, str]] = {
 _ASK_SERVER: Final = "ask whether the PBS server is up"
 _TICK_SECONDS: Final = 0.2
 _LOOK_SECONDS: Final = 2.0
-# PBS copies a job's output home after its end.
+# PBS copies a job's output home after its end; a launch in a held job has written it to a shared folder.
 _TRAIL_SECONDS: Final = 20.0
+_WRITTEN_SECONDS: Final = 2.0
 _FIELD: Final = re.compile(
     r"^\s+(job_state|comment|Exit_status|exit_status|Job_Name|Output_Path) = (.*)$", re.MULTILINE
 )
@@ -319,7 +320,8 @@ def follow(handle: Handle, folder: Path) -> Iterator[Item]:
             last = found or last
         yield None
         time.sleep(_TICK_SECONDS)
-    yield from _rest(live, folder, codes)
+    trail_s = _WRITTEN_SECONDS if pbs_hold.SPOOL in handle.details else _TRAIL_SECONDS
+    yield from _rest(live, folder, codes, trail_s)
     if last is None or last.phase is not Phase.ENDED:
         last = JobState(Phase.ENDED)
     code = codes.get(False, last.code)
@@ -327,10 +329,10 @@ def follow(handle: Handle, folder: Path) -> Iterator[Item]:
     yield JobState(Phase.ENDED, why=last.why or why, hint=last.hint, code=code)
 
 
-def _rest(live: SharedFiles, folder: Path, codes: dict[bool, int]) -> Iterator[Output]:
+def _rest(live: SharedFiles, folder: Path, codes: dict[bool, int], trail_s: float) -> Iterator[Output]:
     """What trails the job's end: in the files it wrote, or in those that PBS brings."""
     brought = SharedFiles(folder / "log" / "pbs.out", folder / "log" / "pbs.err")
-    deadline_s = time.monotonic() + _TRAIL_SECONDS
+    deadline_s = time.monotonic() + trail_s
     while len(codes) < 2 and time.monotonic() < deadline_s:
         yield from _lines(live, codes)
         yield from _lines(brought, codes)
