@@ -100,7 +100,7 @@ def _refuse_over(held: Handle) -> None:
     if state.code == pbs_hold.UNSEEN:
         raise AllocationOver(
             f"job {held.id} has ended: its first node does not see {folders.environ_home()}",
-            hint="set BUSBW_HOME to a folder that the nodes share; or, inside a job: busbw compare ... --on hosts",
+            hint="set BUSBW_HOME to a folder that the nodes share; or use --on hosts inside a job",
         )
     raise over(held.id, state.why or "PBS ended it")
 
