@@ -10,6 +10,7 @@ The arms run in interleaved rounds, each round in another order.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -17,6 +18,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -49,21 +51,32 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
+    if not shutil.which("kubectl"):
+        raise SystemExit("not here: there is no kubectl")
+    with started() as (cluster, folder):
+        print_machine(f"4 nodes, {options.rounds} rounds")
+        measure(cluster, options.rounds, folder)
+
+
+@contextlib.contextmanager
+def started() -> Iterator[tuple[Cluster, str]]:
+    """A control plane with four nodes that know the image `busbw`, and a folder."""
     tools = find_tools()
-    lacking = "" if tools else "make test-kubernetes first"
-    lacking = lacking or ("" if shutil.which("kubectl") else "there is no kubectl")
-    if reason := why_not() or lacking:
+    if reason := why_not() or ("" if tools else "make test-kubernetes first"):
         raise SystemExit(f"not here: {reason}")
     assert tools is not None
-    print(f"{os.cpu_count()} x {read_processors().model}, Python {sys.version.split()[0]}", end="")
-    print(f", 4 nodes, load before {os.getloadavg()[0]:.2f}, {options.rounds} rounds")
     sources = Path(__file__).resolve().parents[2] / "src"
     path = f"{ENVIRONMENT / 'bin'}:{BASE / 'bin'}:/usr/bin:/bin:/usr/sbin:/sbin"
     image = {"path": path, "binds": [str(ENVIRONMENT), str(sources)]}
     if str(BASE) not in ("/usr", "/usr/local"):
         image["binds"].append(str(BASE))  # type: ignore[attr-defined]
     with tempfile.TemporaryDirectory() as folder, Cluster(tools, Path(folder), {"busbw": image}) as cluster:
-        measure(cluster, options.rounds, folder)
+        yield cluster, folder
+
+
+def print_machine(more: str) -> None:
+    print(f"{os.cpu_count()} x {read_processors().model}, Python {sys.version.split()[0]}", end="")
+    print(f", load before {os.getloadavg()[0]:.2f}, {more}")
 
 
 def measure(cluster: Cluster, rounds: int, folder: str) -> None:
