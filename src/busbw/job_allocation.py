@@ -154,7 +154,7 @@ def _give_back(handle: Handle, ways: Ways, guard: subprocess.Popen[bytes] | None
                 guard.kill()
                 _close(guard)
                 guard.wait()
-            _say(f"cancelled {handle.engine} job {handle.id}, after all launches", err)
+            _say(f"cancelled {handle.engine} job {handle.id}", err)
             return
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from busbw_testing.compared import write
 from busbw_testing.environ import clean_environ
 from busbw_testing.finished import Done
 from busbw_testing.kubernetes_cluster import Cluster, why_not
@@ -196,3 +197,18 @@ def busbw(cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[User]:
     yield user
     for running in user.started:
         running.close()
+
+
+SERIES = ("--ops", "all_reduce", "-b", "1K", "-e", "1K", "--order-seed", "1")
+
+
+@pytest.fixture
+def compare(busbw: Any, namespace: str) -> Any:
+    """Starts a comparison of setups (text) on two nodes."""
+
+    def start(setups: str, *words: str, image: str = "lab/busbw", nodes: str = "2", **how: str) -> Any:
+        spec = write(busbw.folder / "setups.yaml", setups)
+        where = ("--on", "kubernetes", "--namespace", namespace, "-N", nodes, "--image", image)
+        return busbw.start("compare", str(spec), *SERIES, *where, *words, **how)
+
+    return start

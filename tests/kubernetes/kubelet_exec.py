@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import select
+import signal
 import ssl
 import struct
 import subprocess
@@ -67,6 +68,8 @@ def serve(connection: ssl.SSLSocket, entry: Entry, words: list[str]) -> None:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
+            # The kubelet itself blocks some signals.
+            preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, ()),  # noqa: PLW1509
         )
     except OSError as error:
         _send(connection, _BINARY, b"\x03" + _status(str(error), None))

@@ -80,7 +80,7 @@ def test_it_is_told_which_job_it_is_and_cancelled_once(site: Path) -> None:
     assert err.getvalue().splitlines() == [
         "submitted slurm job 17: 2 nodes, for all launches",
         "job 17: running",
-        "cancelled slurm job 17, after all launches",
+        "cancelled slurm job 17",
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -19,16 +20,17 @@ from busbw_testing.started import Started
 
 from busbw.launchers import pbs_hold
 
-# Starts the job's script on "its first node", and forgets nothing: the state is in files.
+# Starts the job's script on "its first node", in a session of its own; the state is in files.
 QSUB = """#!/bin/sh
 for script; do :; done
 number=$(($(ls -d "$STAND_IN"/job-* 2>/dev/null | wc -l) + 12))
 place=$STAND_IN/job-$number
 mkdir "$place"
+if [ -e "$STAND_IN/refuses" ]; then echo 'qsub: Unknown queue' >&2; exit 170; fi
 grep '^#PBS' "$script" >"$place/asked"
 while [ $# -gt 1 ]; do if [ "$1" = -o ]; then echo "$2" >"$place/output"; fi; shift; done
 PBS_JOBID=$number.server PBS_O_WORKDIR=/ PBS_NODEFILE="$STAND_IN/nodes" \\
-  setsid sh -c 'bash "$1" >"$2/out" 2>"$2/err"; echo $? >"$2/code"' sh "$script" "$place" \\
+  setsid sh -c 'trap : TERM; bash "$1" >"$2/out" 2>"$2/err"; echo $? >"$2/code"' sh "$script" "$place" \\
   </dev/null >/dev/null 2>&1 &
 echo $! >"$place/pid"
 echo "$number.server"
@@ -37,16 +39,19 @@ QSTAT = """#!/bin/sh
 for job; do :; done
 place=$STAND_IN/job-${job%%.*}
 if [ ! -d "$place" ]; then echo "qstat: Unknown Job Id $job" >&2; exit 153; fi
-if [ -e "$place/code" ]; then state=F; else state=R; fi
+if [ -e "$place/code" ]; then state=F; elif [ -e "$place/ends" ]; then state=E; else state=R; fi
 printf 'Job Id: %s\\n    job_state = %s\\n    Output_Path = h:%s\\n' "$job" "$state" "$(cat "$place/output")"
 if [ $state = F ]; then printf '    Exit_status = %s\\n' "$(cat "$place/code")"; fi
 """
+# As PBS does: TERM, and a while later KILL, to all processes of the job's session.
 QDEL = """#!/bin/sh
 for job; do :; done
 place=$STAND_IN/job-${job%%.*}
 echo "$job" >>"$STAND_IN/deleted"
-kill -TERM -- "-$(cat "$place/pid")"
-echo 271 >"$place/code"
+touch "$place/ends"
+session=$(cat "$place/pid")
+kill -TERM $(ps -o pid= -s "$session") 2>/dev/null
+(sleep 5; kill -KILL $(ps -o pid= -s "$session")) >/dev/null 2>&1 </dev/null &
 """
 MPIEXEC = """#!/bin/sh
 n=$2
@@ -104,6 +109,10 @@ class Site:
         self.started.append(Started(argv, environ, self.folder))
         return self.started[-1]
 
+    def delete(self, job: str) -> None:
+        environ = {**os.environ, "STAND_IN": str(self.folder)}
+        subprocess.run([self.folder / "bin/qdel", job], env=environ, check=True)
+
     @property
     def jobs(self) -> list[str]:
         return sorted(path.name for path in self.folder.glob("job-*"))
@@ -127,15 +136,30 @@ class Site:
 
 @pytest.fixture
 def site(tmp_path: Path) -> Any:
+    """Whatever a test did, no process of its jobs is there afterwards."""
     made = Site(tmp_path)
     yield made
     for each in made.started:
         if each.process.poll() is None:
             each.process.kill()
             each.process.wait()
-    for path in tmp_path.glob("job-*/pid"):
-        if not (path.parent / "code").exists():
-            os.killpg(int(path.read_text()), signal.SIGKILL)
+    deadline = time.monotonic() + 20.0
+    while (left := left_of(tmp_path)) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert not left
+
+
+def left_of(folder: Path) -> dict[int, str]:
+    """Processes of jobs, by what was written into their environment."""
+    found = {}
+    mark = f"STAND_IN={folder}".encode()
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):  # ended meanwhile
+            if entry.name.isdecimal() and mark in (entry / "environ").read_bytes().split(b"\0"):
+                found[int(entry.name)] = (entry / "cmdline").read_bytes().decode(errors="replace")
+    return found
 
 
 def finish(running: Started) -> int:
@@ -154,8 +178,9 @@ def test_all_launches_are_in_one_job(site: Site) -> None:
     assert [each["status"] for each in found] == ["complete"] * 4
     assert {each["settings"]["launch"]["job_id"] for each in found} == {"12.server"}
     assert "submitted pbs job 12.server: 2 nodes, for all launches" in running.err
-    assert "cancelled pbs job 12.server, after all launches" in running.err
+    assert "cancelled pbs job 12.server" in running.err
     assert (site.folder / "deleted").read_text() == "12.server\n"
+    assert not list(site.folder.glob("home/.held/*"))
 
 
 @pytest.mark.parametrize(("fate", "told"), [("die", "ended"), ("hang", "had not ended after 8 s")])
@@ -174,11 +199,11 @@ def test_a_launch_that_fails_leaves_the_others(site: Site, fate: str, told: str)
 def test_a_job_that_ends_cuts_the_series_short(site: Site) -> None:
     running = site.compare(SETUPS, "-N", "2", "--blocks", "50")
     running.until(lambda: list(site.folder.glob("home/*/launches/0002/run.json")))
-    os.killpg(int((site.folder / "job-12/pid").read_text()), signal.SIGTERM)
-    (site.folder / "job-12/code").write_text("271\n")
+    site.delete("12.server")
     assert finish(running) == 4, running.err
     assert "job 12.server, the allocation of all launches, has ended" in running.err
-    assert not any(one["error"] for name in ("plain", "other") for one in site.outcomes(name)[:1])
+    assert not any(one["error"] for name in ("plain", "other") for one in site.outcomes(name))
+    assert not list(site.folder.glob("home/.held/*"))
 
 
 def test_an_interrupt_gives_the_nodes_back(site: Site) -> None:
@@ -204,17 +229,58 @@ def test_a_node_that_does_not_see_the_folder(site: Site) -> None:
     assert code == 4, running.err
     assert "its first node does not see" in running.err
     assert "hint: set BUSBW_HOME to a folder that the nodes share" in running.err
+    assert site.jobs == ["job-12"]
 
 
-def test_a_job_that_nobody_holds_ends(site: Site) -> None:
-    """Its script, with less patience."""
+def test_a_job_that_is_refused_ends_the_command(site: Site) -> None:
+    """No setup is charged with it, and it is asked for once."""
+    (site.folder / "refuses").touch()
+    running = site.compare(SETUPS, "-N", "2", "--blocks", "2")
+    assert finish(running) == 4
+    assert "qsub: Unknown queue" in running.err
+    assert site.jobs == ["job-12"]
+    assert not list(site.folder.glob("home/*/setups.json"))
+
+
+def test_a_job_that_ends_while_a_launch_hangs(site: Site) -> None:
+    """Its ranks end with it, and the setup is not charged."""
+    (site.folder / "sitecustomize.py").write_text(SITE)
+    setups = f"setups: {{plain: {{}}, other: {{env: {{FATE: hang, PYTHONPATH: {site.folder}}}}}}}"
+    running = site.compare(setups, "-N", "2", "--blocks", "3", "--launch-timeout", "100s")
+    running.until(lambda: any("--format=jsonl" in line for line in left_of(site.folder).values()))
+    time.sleep(2)
+    site.delete("12.server")
+    assert finish(running) == 4, running.err
+    assert site.outcomes("other") == []
+
+
+def held(site: Site, *orders: str) -> tuple[int, str, float]:
+    """Runs the script that waits, with less patience: exit code, what ended, seconds."""
     place = site.folder / "held"
     pbs_hold.make(place, "run")
     text = pbs_hold.script(str(place), "run").replace(f"-lt {pbs_hold.IDLE_SECONDS}", "-lt 2")
-    (site.folder / "launch.sh").write_text("sleep 4; exit 7\n")
-    (place / pbs_hold.ORDERS).write_text(f"start 1 {site.folder}/launch.sh\n")
+    (place / pbs_hold.ORDERS).write_text("".join(f"{each}\n" for each in orders))
     begun_s = time.monotonic()
     done = subprocess.run(["bash", "-s"], input=text, text=True, check=False, timeout=60)
-    assert done.returncode == 0
-    assert time.monotonic() - begun_s > 5
-    assert (place / pbs_hold.ENDED).read_text() == "1 7\n"
+    return done.returncode, (place / pbs_hold.ENDED).read_text(), time.monotonic() - begun_s
+
+
+def launch(site: Site, text: str) -> Path:
+    path = site.folder / "a launch $x.sh"
+    path.write_text(text)
+    return path
+
+
+def test_a_job_that_nobody_holds_ends(site: Site) -> None:
+    code, ended, seconds = held(site, f"start 1 0 {launch(site, 'sleep 4; exit 7')}")
+    assert (code, ended) == (pbs_hold.IDLE, "0 0\n1 7\n")
+    assert seconds > 5
+
+
+def test_an_end_that_comes_with_its_start(site: Site) -> None:
+    """And a launch whose front process is gone ends by its limit."""
+    path = launch(site, "trap 'exit 5' TERM; sleep 40 & wait; exit 7")
+    code, ended, seconds = held(site, f"start 1 0 {path}", "end 1", f"start 2 1 {path}", "over")
+    assert code == 0
+    assert ended.startswith("0 0\n")
+    assert seconds < 20

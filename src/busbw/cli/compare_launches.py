@@ -8,7 +8,7 @@ import contextlib
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -61,10 +61,10 @@ def starting(
     if launch.on is None:
         return None, contextlib.nullcontext(_here(how))
     if launch.on == "kubernetes" and (pods := _in_pods(how, setups, nodes)) is not None:
-        return pods.request(), contextlib.closing(pods)
+        return pods.request(), pods
     if launch.on == "pbs":
         in_job = PbsStarter(how.on_engine(launch, in_queue=False), setups, nodes or (0,))
-        return in_job.request(), contextlib.closing(in_job)
+        return in_job.request(), in_job
     planned = [(setup, count) for setup in setups for count in nodes or (0,)]
     own_jobs = launch.on != "hosts" and not launch.job_id
     start = engine_starter(how.on_engine(launch, in_queue=own_jobs), planned)
@@ -101,12 +101,14 @@ def _in_steps(how: Launches, job: JobRequest, planned: Sequence[tuple[Setup, int
 
 def _in_pods(how: Launches, setups: Sequence[Setup], nodes: Sequence[int]) -> HeldStarter | None:
     """Launches in the pods of one job; None where the cluster does not let the user into pods."""
+    from busbw.launchers.kubernetes_api import named_context
     from busbw.setup_pods import HeldStarter, missing_rights
 
-    shared = how.on_engine(how.launch, in_queue=False)
+    launch = replace(how.launch, context=named_context(how.launch.context))
+    shared = how.on_engine(launch, in_queue=False)
     pods = HeldStarter(shared, setups, nodes or (0,))
     namespace = shared.facts["namespace"]
-    missing = [] if how.settings.dry_run else missing_rights(how.launch, namespace)
+    missing = [] if how.settings.dry_run else missing_rights(launch, namespace)
     if not missing:
         return pods
     print(

@@ -19,6 +19,8 @@ from busbw.launchers.keeper_spec import AgentSpec, KeeperSpec
 
 _CHUNK_BYTES: Final = 1 << 16
 _KILL_SECONDS: Final = 2.0
+# Of the silence that an agent bears: so often it is told that somebody is here.
+_BEATS: Final = 6
 
 
 @dataclass(frozen=True)
@@ -88,13 +90,14 @@ class Agent:
 
 class Agents:
     """Connects to all hosts at once. Commands start when their own agent is ready; with a bundle, when all
-    are, since a launcher needs it everywhere.
+    are, since a launcher needs it everywhere, and so where agents first end what is left.
     """
 
     def __init__(self, spec: KeeperSpec, grace_seconds: float) -> None:
         self._spec = spec
         self._grace_seconds = grace_seconds
         self._selector = selectors.DefaultSelector()
+        self._beat_s = time.monotonic()
         bundle = Path(spec.bundle).read_bytes() if spec.bundle else b""
         self._agents = [self._start(each, bundle) for each in spec.agents]
 
@@ -128,6 +131,7 @@ class Agents:
                 else:
                     yield from self._read(key.fd, key.data)
             self._let_go()
+            self._beat()
             for agent in self._agents:
                 if not agent.is_over and agent.process.poll() is not None:
                     yield from self._bury(agent)
@@ -167,7 +171,8 @@ class Agents:
         tasks = [{"argv": task.argv, "environ": dict(task.environ)} for task in spec.tasks]
         task: dict[str, Any] = {"do": "serve", "job": self._spec.job, "commands": tasks}
         task |= {"grace": self._grace_seconds, "bundle": self._spec.bundle_folder if bundle else ""}
-        task["watch"] = self._spec.watch
+        task |= {"watch": self._spec.watch, "sweeps": self._spec.sweeps}
+        task["silence"] = self._spec.silence_seconds
         data = part(agent_text()) + part(json.dumps(task).encode()) + (part(bundle) if bundle else b"")
         process = subprocess.Popen(
             spec.connect,
@@ -201,8 +206,17 @@ class Agents:
         with contextlib.suppress(OSError):
             os.write(_stdin(agent), f"{word}\n".encode())
 
+    def _beat(self) -> None:
+        """Let the agents hear that we are here, where they want to."""
+        silence_s, now_s = self._spec.silence_seconds, time.monotonic()
+        if silence_s and now_s - self._beat_s > silence_s / _BEATS:
+            self._beat_s = now_s
+            for agent in self._agents:
+                if agent.is_ready:
+                    self._say(agent, "here")
+
     def _let_go(self) -> None:
-        waits_for_all = bool(self._spec.bundle)
+        waits_for_all = bool(self._spec.bundle or self._spec.sweeps)  # which all need, or have done, by then
         everybody = all(agent.is_ready for agent in self._agents)
         for agent in self._agents:
             if agent.is_ready and not agent.has_gone and (everybody or not waits_for_all):

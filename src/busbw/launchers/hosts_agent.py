@@ -5,8 +5,8 @@ This file is sent to the hosts as text and executed by a Python of theirs (3.8 o
 but the standard library, and knows nothing of busbw that it is not told.
 
 Standard input: this text, the task in JSON, a bundle if the task has one, each after its length in ten
-digits; then the words ``go``, ``end`` (with time for last words) or ``now``, a line each. Its end means
-``now``.
+digits; then the words ``go``, ``end`` (with time for last words), ``now`` or ``here``, a line each. Its end
+means ``now``, and so does its silence, where the task says for how long.
 Standard output: a line of JSON for each thing that happens.
 """
 
@@ -246,14 +246,35 @@ class Commands:
             time.sleep(0.02)
 
     def marked(self) -> list[int]:
-        """Processes with the job's mark; an ended one has no environment."""
-        found = []
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit() and int(entry.name) != os.getpid():
-                with contextlib.suppress(OSError):  # ended meanwhile, or somebody else's
-                    if self.mark in (entry / "environ").read_bytes().split(b"\0"):
-                        found.append(int(entry.name))
-        return found
+        """Processes with the job's mark."""
+        return [pid for pid, mark in marks() if mark == self.mark]
+
+
+def sweep_left(task: dict[str, Any]) -> None:
+    """End what is left here of earlier jobs of the same series: nobody could tell their agents to."""
+    if not task["sweeps"]:
+        return
+    own, prefix = b"BUSBW_JOB=" + task["job"].encode(), b"BUSBW_JOB=" + task["sweeps"].encode()
+    deadline = time.monotonic() + _BURY_SECONDS
+    while time.monotonic() < deadline:
+        left = [pid for pid, mark in marks() if mark != own and mark.startswith(prefix)]
+        if not left:
+            return
+        for pid in left:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.02)
+
+
+def marks() -> list[tuple[int, bytes]]:
+    """Other processes that carry a job's mark in their environment, and the mark; an ended one has none."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            with contextlib.suppress(OSError):  # ended meanwhile, or somebody else's
+                words = (entry / "environ").read_bytes().split(b"\0")
+                found += [(int(entry.name), word) for word in words if word.startswith(b"BUSBW_JOB=")]
+    return found
 
 
 def _die_with_parent() -> None:
@@ -276,10 +297,30 @@ def read_part() -> bytes:
     return read_bytes(int(read_bytes(10)))
 
 
-def read_words() -> list[str]:
-    """What the keeper says now; its silence for ever is ``now``."""
-    data = os.read(0, _CHUNK_BYTES)
-    return data.decode().split() or ["now"]
+class Orders:
+    """What the keeper says; its silence for ever is ``now``."""
+
+    def __init__(self, task: dict[str, Any]) -> None:
+        self.grace, self.silence = task["grace"], task["silence"]
+        self.told, self.deadline = "", 0.0
+        self.heard = time.monotonic()
+
+    def read(self) -> list[str]:
+        """The words that are there now."""
+        self.heard = time.monotonic()
+        words = os.read(0, _CHUNK_BYTES).decode().split() or ["now"]
+        for word in words:
+            if word in ("end", "now") and self.told != "now":
+                self.told = word
+                self.deadline = self.heard + (self.grace if word == "end" else 0)
+        return words
+
+    def is_over(self, *, idle: bool) -> bool:
+        """Whether nothing is to go on; ``idle`` where nothing does."""
+        now = time.monotonic()
+        if self.silence and now - self.heard > self.silence:
+            return True
+        return bool(self.told) and (idle or now >= self.deadline)
 
 
 def serve(task: dict[str, Any]) -> None:
@@ -287,27 +328,22 @@ def serve(task: dict[str, Any]) -> None:
     selector = selectors.DefaultSelector()
     selector.register(0, selectors.EVENT_READ)
     watch = Watch(task["watch"], selector) if task["watch"] else None
+    sweep_left(task)
+    orders, commands = Orders(task), None
     say(ready=os.getpid())  # ranks that connect from now on are heard
-    commands = None
-    told, deadline = "", 0.0
-    while True:
+    while not orders.is_over(idle=commands is None or not commands.running):
         for key, _ in selector.select(_LOOK_SECONDS):
             reader = watch if key.data is watch else commands
             if key.data is not None and reader is not None:
                 reader.read(key)
                 continue
-            for word in read_words():
-                if word == "go":
-                    commands = Commands(task, selector)
-                elif told != "now":
-                    told, deadline = word, time.monotonic() + (task["grace"] if word == "end" else 0)
-                    if commands is not None and word == "end":
-                        commands.signal(signal.SIGTERM)
+            words = orders.read()
+            if "go" in words:
+                commands = Commands(task, selector)
+            if "end" in words and commands is not None:
+                commands.signal(signal.SIGTERM)
         if commands is not None:
             commands.bury()
-        idle = commands is None or not commands.running
-        if told and (idle or time.monotonic() >= deadline):
-            break
     finish(commands or Commands(dict(task, commands=[]), selector), watch)
 
 

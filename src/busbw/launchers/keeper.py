@@ -56,6 +56,7 @@ class Keeper:
         self._spec = spec
         self._output = output
         self._interrupt = interrupt
+        self._began_s = time.monotonic()
         self._has_started = False  # the commands were, on all hosts
         self._verdict: JobState | None = None  # the first thing that went wrong
         self._wrong_s: float | None = None
@@ -138,6 +139,9 @@ class Keeper:
         """Say ``end`` or ``now`` to the agents where it is time for it."""
         if self._cancelled("end") and self._verdict is None:
             self._verdict = JobState(Phase.ENDED, "cancelled")
+        limit_s = self._spec.limit_seconds
+        if limit_s and self._verdict is None and time.monotonic() - self._began_s > limit_s:
+            self._go_wrong(JobState(Phase.ENDED, f"it had not ended after {limit_s:g} s"), at_once=True)
         had_time = self._wrong_s is not None and time.monotonic() - self._wrong_s >= _LAST_WORDS_SECONDS
         if self._cancelled("now"):
             self._tell("now", agents)

@@ -41,6 +41,10 @@ class KeeperSpec:
     are busbw's and say what goes wrong. ``watch``: where ranks that a launcher starts connect to the agent of
     their host; empty where they do not. ``try_by_hand`` is what a person would try where a host
     cannot be reached.
+
+    ``sweeps``: agents first end what is left of jobs whose names begin so. Agents that hear nothing for
+    ``silence_seconds`` end what they started, and a job that runs for longer than ``limit_seconds`` is ended
+    (0: never).
     """
 
     job: str
@@ -52,6 +56,9 @@ class KeeperSpec:
     announces: bool = True
     watch: str = ""
     try_by_hand: str = "ssh -o BatchMode=yes {host} true"
+    sweeps: str = ""
+    silence_seconds: float = 0.0
+    limit_seconds: float = 0.0
 
     def to_json(self) -> str:
         """One line."""
@@ -69,10 +76,10 @@ class KeeperSpec:
             )
             for each in values["agents"]
         )
-        names = ("job", "bundle", "bundle_folder", "announces", "watch", "try_by_hand")
+        taken = ("agents", "hosts_by_rank", "locks")
         return KeeperSpec(
             agents=agents,
             hosts_by_rank=tuple(values["hosts_by_rank"]),
             locks=tuple(values["locks"]),
-            **{name: values[name] for name in names},
+            **{name: value for name, value in values.items() if name not in taken},
         )

@@ -62,7 +62,7 @@ NOT_FOR_RANKS: Final = tuple(
         *(f"launchers/{engine}" for engine in ENGINES if engine != "hosts"),  # ranks reach hosts as it does
     )
 )
-_FOR_PODS: Final = tuple(f"busbw/launchers/{name}.py" for name in ("kubernetes_pod", "kubernetes_hold"))
+_FOR_PODS: Final = "busbw/launchers/kubernetes_pod.py"
 
 
 def inquire(launch: LaunchSettings, command: tuple[str, ...] = ()) -> Mapping[str, str]:  # noqa: ARG001
@@ -169,7 +169,7 @@ def _bundle() -> str:
     ):
         for path in sorted(package.rglob("*")):
             name = f"busbw/{path.relative_to(package).as_posix()}"
-            is_wanted = name in _FOR_PODS or not name.startswith(NOT_FOR_RANKS)
+            is_wanted = name == _FOR_PODS or not name.startswith(NOT_FOR_RANKS)
             if path.is_file() and "__pycache__" not in path.parts and is_wanted:
                 archive.add(path, name, filter=_of_nobody)
     size_bytes = len(data.getvalue())

@@ -122,6 +122,17 @@ def context_namespace(context: str) -> str:
     return str((found[0].get("context") or {}).get("namespace") or "default")
 
 
+def named_context(context: str) -> str:
+    """The context that is meant by no name, so that it stays the same for hours; empty inside a pod, and
+    without a kubeconfig.
+    """
+    if context or (_IN_POD.exists() and not os.environ.get("KUBECONFIG")):
+        return context
+    with contextlib.suppress(config.ConfigException):
+        return str(config.list_kube_config_contexts()[1]["name"])
+    return ""
+
+
 def _no_kubeconfig(error: Exception) -> SiteError:
     return SiteError(f"no usable kubeconfig: {error}", hint="set KUBECONFIG, or log in to the cluster")
 
@@ -169,7 +180,7 @@ class Api:
             return stream.ws_client.create_websocket(self._settings, url, headers)
         except websocket.WebSocketBadStatusException as error:
             body = (error.resp_body or b"").decode(errors="replace")
-            answer = client.ApiException(status=error.status_code, reason=str(error))
+            answer = client.ApiException(status=error.status_code, reason=f"HTTP status {error.status_code}")
             answer.body = body
             raise _translated(answer, self.host, self.namespace) from error
         except (websocket.WebSocketException, OSError) as error:

@@ -58,7 +58,8 @@ class _Session:
     def _turn(self) -> None:
         """Take what there is on either side."""
         both = [self._socket.sock, *([0] if self._has_input else [])]
-        ready = both[:1] if self._socket.sock.pending() else select.select(both, (), (), _LOOK_SECONDS)[0]
+        pending = getattr(self._socket.sock, "pending", lambda: 0)  # of TLS alone
+        ready = both[:1] if pending() else select.select(both, (), (), _LOOK_SECONDS)[0]
         if self._socket.sock in ready:
             self._hear()
         if 0 in ready and self._code is None:
@@ -83,10 +84,11 @@ class _Session:
             raise OSError("the cluster closed it")
         if kind in (websocket.ABNF.OPCODE_BINARY, websocket.ABNF.OPCODE_TEXT) and data:
             self._take(data[0], data[1:])
+            self._heard_s = time.monotonic()  # whoever reads our output may have kept us
 
     def _take(self, channel: int, data: bytes) -> None:
         if channel == _STATUS:
-            self._code = exit_code(json.loads(data))
+            self._code = exit_code(data)
         elif channel in (_STDOUT, _STDERR):
             rest = memoryview(data)
             while rest:
@@ -102,14 +104,17 @@ class _Session:
             self._socket.ping()
 
 
-def exit_code(status: Any) -> int:  # noqa: ANN401 (JSON)
+def exit_code(data: bytes) -> int:
     """The command's, by the Status that ends its connection. Raises SiteError where it could not start."""
-    if status.get("status") == "Success":
-        return 0
-    causes = (status.get("details") or {}).get("causes") or []
-    for cause in causes:
-        if cause.get("reason") == "ExitCode" and str(cause.get("message")).isdecimal():
-            return int(cause["message"])
+    try:
+        status = json.loads(data)
+        if status.get("status") == "Success":
+            return 0
+        for cause in (status.get("details") or {}).get("causes") or []:
+            if cause.get("reason") == "ExitCode":
+                return int(cause["message"])
+    except (ValueError, AttributeError, KeyError, TypeError) as error:
+        raise SiteError(f"the cluster said {data[:200]!r} of the command's end", hint="") from error
     raise SiteError(str(status.get("message") or "the command did not start"), hint="")
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final
 
 from busbw.launchers import kubernetes_exec, kubernetes_hold, kubernetes_pod
@@ -37,6 +38,9 @@ from busbw.launchers.kubernetes_state import (
 from busbw.launchers.kubernetes_yaml import from_yaml, to_yaml
 from busbw.world.watched import watch_address
 
+_LONG_SECONDS: Final = 24 * 3600.0
+# A connection that is silent for longer is lost on our side too (kubernetes_exec), and nobody hears the end.
+_SILENCE_SECONDS: Final = 60.0
 # Where the container is whose command starts ranks.
 _CONTAINERS: Final[Mapping[Kind, tuple[str | int, ...]]] = {
     "job": ("spec", "template", "spec"),
@@ -78,32 +82,52 @@ class Held:
         }
         return all(pod["metadata"]["uid"] in alive for pod in self.pods)
 
+    def died(self, pods: Sequence[Fields]) -> bool:
+        """Whether one of them ended though nobody had deleted it, by a later look."""
+        own = {pod["metadata"]["uid"] for pod in self.pods}
+        return any(
+            pod["metadata"]["uid"] in own
+            and "deletionTimestamp" not in pod["metadata"]
+            and (has_ended(pod) or pod.get("status", {}).get("reason"))
+            for pod in pods
+        )
 
-def holding(request: JobRequest, python: str) -> JobRequest:
-    """The job of ``request``, whose pods hold instead; ``python`` is the one in the image. Pure."""
+
+def holding(request: JobRequest, python: str, wait_seconds: float | None) -> JobRequest:
+    """The job of ``request``, whose pods hold instead, with the same variables: Python itself may need them.
+    ``python`` is the one in the image; pods wait for each other for ``wait_seconds`` (None: for long).
+    """
     documents = from_yaml(request.files[JOB_FILE])
     container = _container(documents[-1], _kind(request))
-    _take_start(container)
-    container["command"] = [escaped(python), "-m", kubernetes_hold.__name__]
-    if "bundle" in request.details:
-        container["env"].append({"name": "PYTHONPATH", "value": "/busbw"})
+    container.pop("args", None)
+    text = Path(kubernetes_hold.__file__).read_text()
+    container["command"] = [
+        escaped(word) for word in (python, "-c", text, f"{wait_seconds or _LONG_SECONDS:g}")
+    ]
     details = {**request.details, "slots": "0"}  # its pods are no ranks
     return replace(request, files={**request.files, JOB_FILE: to_yaml(documents)}, details=details)
 
 
-def held_by(handle: Handle, pods: Sequence[Fields]) -> Held:
-    """The pods of a job that runs. Pure."""
+def held_by(handle: Handle, pods: Sequence[Fields], count: int) -> Held | None:
+    """The pods of a job that runs, ``count`` of which measure; None where they are not all there. Pure."""
     kind: Kind = next(kind for kind in KINDS if kind == handle.details["kind"])
     if kind == "mpijob":
         workers = sorted(filter(is_worker, pods), key=lambda pod: int(name_of(pod).rpartition("-")[2]))
         launcher = first_pod(kind, pods)
-        return Held(handle, kind, (launcher,) if launcher is not None else (), tuple(workers))
-    return Held(handle, kind, tuple(sorted(pods, key=lambda pod: number_of(pod) or 0)))
+        if launcher is None or len(workers) != count:
+            return None
+        return Held(handle, kind, (launcher,), tuple(workers))
+    numbered = {number: pod for pod in pods if (number := number_of(pod)) is not None}
+    if sorted(numbered) != list(range(count)) or len(pods) != count:
+        return None
+    return Held(handle, kind, tuple(numbered[number] for number in range(count)))
 
 
-def in_pods(request: JobRequest, held: Held, job: str, token: str, python: str) -> JobRequest:
+def in_pods(
+    request: JobRequest, held: Held, job: str, token: str, python: str, limit_seconds: float = 0.0
+) -> JobRequest:
     """A launch, which ``request`` is a job of its own for, in held pods: ``job`` is its name, by which the
-    agents know its processes. Pure.
+    agents know its processes. It ends by itself after ``limit_seconds`` (0: never). Pure.
     """
     argv, environ = _take_start(_container(from_yaml(request.files[JOB_FILE])[-1], held.kind))
     nodes = int(request.nodes or 1)
@@ -126,6 +150,9 @@ def in_pods(request: JobRequest, held: Held, job: str, token: str, python: str) 
         hosts_by_rank=hosts,
         watch=watch_address(job) if hosts else "",
         try_by_hand=f"kubectl exec -n {namespace} {{host}} -- true",
+        sweeps=f"{held.handle.name}-",
+        silence_seconds=_SILENCE_SECONDS,
+        limit_seconds=limit_seconds,
     )
     return replace(request, engine="hosts", name=job, files={}, details={"spec": spec.to_json()})
 

@@ -1,9 +1,10 @@
 """What a pod runs that is held for many launches: nothing, while launches come and go in it.
 
-    python -m busbw.launchers.kubernetes_hold
+    python -c TEXT SECONDS
 
-It is the container's first process, so it takes up what launches leave behind. It ends when it is told to,
-and by itself where nobody comes any more: who held the pod was killed, or lost the cluster.
+TEXT is this file, which needs nothing but the standard library, whatever the image has. It is the container's
+first process, so it takes up what launches leave behind. It ends when it is told to, and by itself where
+nobody comes any more: who held the pod was killed, or lost the cluster.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ import time
 from pathlib import Path
 from typing import Final
 
-# Pods of one job can start long after each other, while images are pulled or nodes become free.
-FIRST_SECONDS: Final = 3600.0
+# Pods of one job can start long after each other, while images are pulled or nodes become free: beside the
+# seconds that are given.
+FIRST_SECONDS: Final = 600.0
 # Between two launches there is a moment.
 IDLE_SECONDS: Final = 600.0
 _LOOK_SECONDS: Final = 5.0
@@ -54,4 +56,4 @@ def hold(first_seconds: float, idle_seconds: float) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(hold(FIRST_SECONDS, IDLE_SECONDS))
+    sys.exit(hold(float(sys.argv[1]) + FIRST_SECONDS, IDLE_SECONDS))

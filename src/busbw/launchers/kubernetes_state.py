@@ -19,6 +19,7 @@ Fields = Mapping[str, Any]
 # The condition that says how a job ended.
 _GOOD: Final = ("Succeeded", "Complete", "Completed")
 _BAD: Final = "Failed"
+_WILL_FAIL: Final = "FailureTarget"  # of a Job whose pods are being ended
 _DEADLINE: Final = "DeadlineExceeded"
 _INDEX: Final = "batch.kubernetes.io/job-completion-index"
 _MPI_ROLE: Final = "training.kubeflow.org/job-role"
@@ -117,6 +118,12 @@ def is_running(kind: Kind, job: Fields, pods: Sequence[Fields]) -> bool:
     if kind == "jobset":
         spec = spec["replicatedJobs"][0]["template"]["spec"]
     return sum(has_started(pod) for pod in pods) >= int(spec.get("completions") or 1)
+
+
+def has_no_time(job: Fields) -> bool:
+    """Whether its time limit came, though its pods may not all have ended yet."""
+    found = _conditions(job)
+    return any(found.get(name, {}).get("reason") == _DEADLINE for name in (_BAD, _WILL_FAIL))
 
 
 def has_failed(job: Fields) -> bool:

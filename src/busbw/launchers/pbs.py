@@ -161,7 +161,9 @@ def hold(job: Job, requests: Sequence[JobRequest]) -> JobRequest:
     nodes = max(one.nodes or 1 for one in requests)
     per_node = max((one.ranks or 1) // (one.nodes or 1) for one in requests)
     lines, options = _directives(job, read_values(job.launch.set), nodes, per_node)
-    text = "\n".join(("#!/bin/bash", *lines, "", pbs_hold.script(job.folder, job.run_id)))
+    text = "\n".join(
+        ("#!/bin/bash", "#PBS -S /bin/bash", *lines, "", pbs_hold.script(job.folder, job.run_id))
+    )
     command = Command(("qsub", *options, f"{job.folder}/{SCRIPT}"))
     return JobRequest("pbs", job.name, nodes * per_node, nodes, {SCRIPT: text}, (command,))
 
@@ -394,6 +396,12 @@ def _is_ours(fields: Mapping[str, str], handle: Handle) -> bool:
 def _fields(text: str) -> dict[str, str]:
     """The answer of `qstat -f`: long values go on in lines that begin with a tab."""
     return dict(_FIELD.findall(text.replace("\n\t", "")))
+
+
+def is_ending(handle: Handle) -> bool:
+    """Whether a job ends, or has: what its launches do then is not theirs. Raises SiteError."""
+    text = _ask_of(handle)
+    return text is None or _fields(text).get("job_state", "")[:1] not in _PENDING | (_RUNNING - {"E"})
 
 
 def read_state(text: str) -> JobState:

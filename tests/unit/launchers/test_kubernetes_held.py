@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -87,15 +89,18 @@ def pods(kind: str, count: int = 2) -> list[dict[str, Any]]:
 def held(kind: str, count: int = 2) -> Held:
     made = request("plain", count, **KINDS[kind])
     details = {name: made.details[name] for name in ("kind", "slots", "context", "namespace")}
-    return held_by(Handle("kubernetes", f"team/{made.name}", made.name, details), pods(kind, count))
+    found = held_by(Handle("kubernetes", f"team/{made.name}", made.name, details), pods(kind, count), count)
+    assert found is not None
+    return found
 
 
 @pytest.mark.parametrize("setup", SETUPS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_launch_gets_what_a_job_of_its_own_would_have(kind: str, setup: str) -> None:
-    hold_words, hold_environ = seen_in(container(holding(request("strange", **KINDS[kind]), "python3")))
-    assert hold_words == ("python3", "-m", kubernetes_hold.__name__)
-    assert set(hold_environ.values()) <= {"?", "/busbw"}
+    hold_words, hold_environ = seen_in(container(holding(request("plain", **KINDS[kind]), "python3", 900.0)))
+    assert hold_words[:2] == ("python3", "-c")
+    assert hold_words[3:] == ("900",)
+    assert hold_words[2] == Path(kubernetes_hold.__file__).read_text()
     own_words, own_environ = seen_in(container(request(setup, **KINDS[kind])))
     spec = KeeperSpec.from_json(
         in_pods(request(setup, **KINDS[kind]), held(kind), "launch", "token", "python3").details["spec"]
@@ -154,6 +159,15 @@ def test_pods_that_were_made_anew_are_not_those_that_were_held() -> None:
     ended[0]["status"] = {"containerStatuses": [{"state": {"terminated": {"exitCode": 137}}}]}
     for later in (anew, going, ended, anew[:1]):
         assert not one.is_intact(later)
+    assert [one.died(later) for later in (pods("mpich"), anew, going, ended)] == [False, False, False, True]
+
+
+@pytest.mark.parametrize("kind", ["job", "mpich"])
+def test_pods_that_are_not_all_there_are_not_held(kind: str) -> None:
+    one = held(kind)
+    for left in range(len(pods(kind))):
+        some = [each for number, each in enumerate(pods(kind)) if number != left]
+        assert held_by(one.handle, some, 2) is None
 
 
 @pytest.mark.parametrize(
@@ -164,13 +178,21 @@ def test_pods_that_were_made_anew_are_not_those_that_were_held() -> None:
     ],
 )
 def test_the_exit_code_of_a_command_in_a_container(status: dict[str, Any], code: int) -> None:
-    assert exit_code(status) == code
+    assert exit_code(json.dumps(status).encode()) == code
 
 
 def test_a_command_that_did_not_start() -> None:
     status = {"status": "Failure", "message": 'container not found ("rank")', "details": {"causes": None}}
     with pytest.raises(SiteError, match="container not found"):
-        exit_code(status)
+        exit_code(json.dumps(status).encode())
+
+
+@pytest.mark.parametrize(
+    "said", [b"", b"null", b"\xff", b'{"status": "Failure", "details": {"causes": [1]}}']
+)
+def test_a_status_that_is_none(said: bytes) -> None:
+    with pytest.raises(SiteError, match="of the command's end"):
+        exit_code(said)
 
 
 HOLD = """
@@ -195,9 +217,3 @@ def test_a_pod_is_held_while_somebody_comes() -> None:
     busy.send_signal(signal.SIGTERM)
     busy.communicate(timeout=60)
     assert busy.returncode == 128 + signal.SIGTERM
-
-
-def test_other_processes_are_seen() -> None:
-    with subprocess.Popen(["sleep", "60"]) as one:
-        assert kubernetes_hold.others()
-        one.kill()

@@ -347,9 +347,9 @@ def test_what_is_brought_fits_into_a_config_map() -> None:
         assert {(file.mode, file.uid, file.uname) for file in archive} == {(0o644, 0, "")}
     assert {"busbw/__main__.py", "busbw/py.typed"} <= set(names)
     assert not any("__pycache__" in name for name in names)
-    # What starts several ranks of a pod, and what holds one, are an engine's files that pods need.
+    # What starts several ranks of a pod is an engine's file that pods need.
     left = [name for name in names if name.startswith(kubernetes.NOT_FOR_RANKS)]
-    assert left == [f"busbw/launchers/kubernetes_{name}.py" for name in ("hold", "pod")]
+    assert left == ["busbw/launchers/kubernetes_pod.py"]
     assert "busbw/launchers/choose.py" in names
     one = job(mpi="none", bring=True)
     assert kubernetes.request(one, facts).details["bundle"] == facts["bundle"]
