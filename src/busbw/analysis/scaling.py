@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
-from busbw.analysis.compare_arms import CaseKey, definition, failures, key_of, ranks
+from busbw.analysis.compare_arms import CaseKey, buffers, definition, failures, key_of, ranks
 from busbw.analysis.distribution import case_times
-from busbw.analysis.matching import kind_of
+from busbw.analysis.matching import Kind, kind_of
 from busbw.analysis.observed import bandwidth_of
 from busbw.analysis.pattern import joined, where
 from busbw.analysis.tuning import tuning_of
@@ -148,6 +148,8 @@ def scaling(
     published logs: what a copy of one does not say itself is taken from there. ``failed`` are counted. Runs
     under a profiler have no place beside others.
     """
+    measured = tuple(measured)
+    apart = _Apart.of([one.record for one in measured], known)
     means: dict[_Place, list[Mapping[str, str]]] = defaultdict(list)
     groups: dict[_Place, list[tuple[CaseResult, Spread]]] = defaultdict(list)
     for one in measured:
@@ -156,7 +158,8 @@ def scaling(
             continue
         kind = kind_of(record, known)
         setup = one.setup or _labelled_setup(record)
-        made_with = (setup, definition(record), kind.versions)
+        versions = apart.versions(kind)
+        made_with = (setup, apart.definition(record), versions)
         found = [result for result in record.results if result.status is not Status.NOT_APPLICABLE]
         for result in found:
             key = key_of(record.plan.cases[result.case], record)
@@ -169,7 +172,7 @@ def scaling(
             why = record.error or record.status.value
             for operation in failures((record,)):
                 key = replace(NO_CASE, collective=operation)
-                there = (setup, NO_TIME, kind.versions)
+                there = (setup, NO_TIME, versions)
                 place = _Place(_kind(key), "", *there, key.size_bytes, kind.nodes, ranks(record))
                 groups[place].append(_no_case(why))
     for launch in failed:
@@ -180,6 +183,33 @@ def scaling(
         replace(row, differs=_differing(means[place]))
         for place, row in zip(sorted(groups), rows, strict=True)
     )
+
+
+@dataclass(frozen=True)
+class _Apart:
+    """What is said of a row where not all runs share it, so that no row is a mean over different machines, or
+    over buffers that a cache holds and others.
+    """
+
+    devices: bool
+    buffers: bool
+
+    @staticmethod
+    def of(records: Sequence[RunRecord], known: Sequence[Reference]) -> _Apart:
+        return _Apart(
+            len({_device(kind_of(record, known)) for record in records}) > 1,
+            len({buffers(record) for record in records}) > 1,
+        )
+
+    def versions(self, kind: Kind) -> str:
+        return ", ".join(filter(None, (kind.versions, _device(kind) if self.devices else "")))
+
+    def definition(self, record: RunRecord) -> str:
+        return ", ".join(filter(None, (definition(record), buffers(record) if self.buffers else "")))
+
+
+def _device(kind: Kind) -> str:
+    return kind.device or "device not known"
 
 
 def _means(record: RunRecord) -> Mapping[str, str]:
