@@ -265,8 +265,9 @@ def test_ranks_of_our_own_start(tmp_path: Path, ranks: int, hot: list[str]) -> N
     for row in rows:
         if row["status"] == "good":
             assert (row["ranks"], row["wrong"]) == (str(ranks), "0")
-            samples = int(row["samples"]) + int(row["excluded"])  # a rank may have lost its core to others
-            assert samples * int(row["calls_per_sample"]) == 20
+            # A rank may have lost its core to others, also in the pass of single calls.
+            kept, k = int(row["samples"]), int(row["calls_per_sample"])
+            assert kept * k <= 20 <= (kept + int(row["excluded"])) * k
             if row["low_ns"]:  # empty where samples hang together too much to bound a median
                 assert float(row["low_ns"]) <= float(row["time_ns"]) <= float(row["high_ns"])
         else:

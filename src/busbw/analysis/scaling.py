@@ -149,7 +149,7 @@ def scaling(
     under a profiler have no place beside others.
     """
     measured = tuple(measured)
-    apart = _Apart.of([one.record for one in measured], known)
+    apart = _Apart.of([one.record for one in measured if one.record.results], known)
     means: dict[_Place, list[Mapping[str, str]]] = defaultdict(list)
     groups: dict[_Place, list[tuple[CaseResult, Spread]]] = defaultdict(list)
     for one in measured:

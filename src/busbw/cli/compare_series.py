@@ -124,9 +124,13 @@ def _export(series: Series, comparisons: Sequence[Comparison], options: CompareS
             " other setup is FASTER somewhere and SLOWER, FAILED or short of a launch nowhere",
             hint="name a setup with --export-setup",
         )
+    failed = sum(1 for each in series.outcomes if each.setup == name and (each.error or each.skipped))
+    if failed:
+        print(f"note: {failed} launches of setup {name} were not completed", file=sys.stderr)
     remarks = (
         f"setup {name}, from series {series.folder.name} of busbw compare",
         "chosen by name" if options.export_setup else best.why,
+        *([f"{failed} of its launches were not completed"] if failed else []),
         *([f"the series was cut short: {series.stopped}"] if series.stopped else []),
     )
     conf = options.save_env.with_name(options.save_env.name + ".nccl.conf")

@@ -90,6 +90,25 @@ def test_runs_that_differ_in_what_they_were_measured_with_are_told() -> None:
     assert [row.differs for row in scaling([Measured(record, {}) for record in records])] == [""]
 
 
+def test_machines_and_buffers_that_differ_are_no_row_together() -> None:
+    """A mean over two kinds of GPU is a number of none."""
+    known = {each.name: each for each in built_in()}
+    measured = []
+    for name, time in (("aws-p4de-2x8", 27_000.0), ("aws-p5-2x8", 4_600.0)):
+        record = record_of({1 << 30: time}, ranks=16, version="")
+        source = ImportSource("x.log", "nccl-tests", sha256=known[name].sha256)
+        measured.append(Measured(replace(record, world=replace(record.world, ranks=()), source=source), {}))
+    rows = scaling(measured, built_in())
+    assert [row.runs for row in rows] == [1, 1]
+    assert [row.version.rpartition(", ")[2] for row in rows] == ["A100", "H100"]
+    records = [record_of({1024: 10.0}), record_of({1024: 20.0})]
+    assert records[1].method is not None
+    hot = replace(records[1], method=replace(records[1].method, buffers="one place"))
+    rows = scaling([Measured(records[0], {}), Measured(hot, {})])
+    assert [row.runs for row in rows] == [1, 1]
+    assert len({row.definition for row in rows}) == 2
+
+
 def test_text_has_every_row() -> None:
     rows = scaling([Measured(record_of({1024: 10.0}), {0: Spread(1.0, 2.0, None, 4.0)})])
     (heading, titles, row) = table(rows)
