@@ -26,6 +26,7 @@ _FOLDER: Final = ".held"
 _UNSEEN: Final = "set BUSBW_HOME to a folder that the nodes share; or use --on hosts inside a job"
 _SETTLE_SECONDS: Final = 3.0
 _ENDING_SECONDS: Final = 30.0
+_LAST_SECONDS: Final = 10.0
 _LOOK_SECONDS: Final = 0.5
 
 
@@ -42,6 +43,7 @@ class PbsStarter:
         self._run_id = ""
         self._held = Handle("pbs", "", "")
         self._launches = 0
+        self._ran = False  # PBS has said so
         for setup in setups:
             for count in counts:
                 shared.refuse(setup, count)
@@ -52,11 +54,11 @@ class PbsStarter:
         request, folder = self.request(self._run_id), self._folder
         pbs_hold.make(folder, self._run_id)
         self._stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        for name, text in request.files.items():
-            (folder / name).write_text(text)
         waits = wait_seconds(shared.launch.wait, shared.engine)
         ways = Ways(look=self._look, end=self._end, by_hand=_by_hand)
         try:
+            for name, text in request.files.items():
+                (folder / name).write_text(text)
             taken = allocated(request, ways, waits, shared.err, folder)
             self._held = self._stack.enter_context(taken)
         except BaseException:
@@ -109,8 +111,10 @@ class PbsStarter:
         """The job's state, in our own words where it is our script that ended it."""
         state = pbs.state(handle)
         if state.phase is not Phase.ENDED:
+            self._ran = self._ran or state.phase is Phase.RUNNING
             return state
-        if state.code == pbs_hold.UNSEEN or (state.code is None and not pbs_hold.was_seen(self._folder)):
+        unseen = state.code is None and self._ran and not pbs_hold.was_seen(self._folder)
+        if state.code == pbs_hold.UNSEEN or unseen:
             return replace(state, why=f"its first node does not see {folders.environ_home()}", hint=_UNSEEN)
         if state.code == pbs_hold.IDLE:
             minutes = pbs_hold.IDLE_SECONDS // 60
@@ -121,6 +125,9 @@ class PbsStarter:
         with contextlib.suppress(SiteError):  # it needs no server
             pbs_hold.over(self._folder)
         pbs.cancel(handle, now=False)
+        give_up_s = time.monotonic() + _LAST_SECONDS
+        while pbs.state(handle).phase is not Phase.ENDED and time.monotonic() < give_up_s:
+            time.sleep(_LOOK_SECONDS)  # it still writes to the folder
 
     def _refuse_over(self, patience_s: float) -> None:
         """After a launch that failed: raises AllocationOver where the job has ended, or does; not where

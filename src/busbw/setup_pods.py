@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from pathlib import Path
@@ -43,6 +42,8 @@ _LOOK_SECONDS: Final = 0.5
 _SILENT_SECONDS: Final = 120.0
 _LATER_SECONDS: Final = 60.0
 _TIMES: Final = 2
+# In the series' folder: launches that were started again.
+_LOST: Final = "lost"
 
 WAYS: Final = Ways(
     look=kubernetes.state,
@@ -85,11 +86,6 @@ class _Ear:
         else:
             self.hear(item)
 
-    def has_lost(self, pods: Sequence[str]) -> bool:
-        """Whether the first error is that of a connection, not of a rank."""
-        first: Mapping[str, Any] = self.errors[0] if self.errors else {}
-        return first.get("rank") is None and first.get("host") in pods
-
     def tell(self) -> None:
         """Pass the errors on."""
         for item in self.errors:
@@ -112,14 +108,19 @@ class HeldStarter:
         self._run_id = ""
         self._held: Held | None = None
         self._nodes: tuple[str, ...] = ()  # those that were held before
-        limit = seconds_of(shared.launch.time_limit)
-        self._over_s = None if limit is None else time.monotonic() + limit
+        self._over_s: float | None = None
         for setup in setups:
             for count in counts:
                 shared.refuse(setup, count)
 
     def __enter__(self) -> Self:
-        self._held = self._take(self._shared.launch)
+        try:
+            self._held = self._take(self._shared.launch)
+        except BaseException:
+            self._stack.close()
+            raise
+        limit = seconds_of(self._shared.launch.time_limit)
+        self._over_s = None if limit is None else time.monotonic() + limit
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -135,30 +136,24 @@ class HeldStarter:
         return holding(shared.engine.request(job, shared.facts), self._python, waits)
 
     def __call__(self, setup: Setup, nodes: int, folder: Path, hear: Callable[[Event], None]) -> ExitCode:
-        for number in range(1, _TIMES + 1):
+        number = 1
+        while True:
             held, ear = self._taken(), _Ear(hear)
-            try:
-                code = self._launch(held, setup, nodes, folder, ear, number)
-            except SiteError as error:
-                if not self._is_innocent(held, lost=True) or number == _TIMES:
-                    raise
-                why = error.message
-            else:
-                if code in (ExitCode.OK, ExitCode.BAD_VERDICT, ExitCode.INTERRUPTED):
-                    ear.tell()
-                    return code
-                lost = ear.has_lost([name_of(pod) for pod in held.pods])
-                if not self._is_innocent(held, lost=lost) or number == _TIMES:
-                    ear.tell()
-                    return code
-                why = str(ear.errors[0]["message"]) if ear.errors else "its pods were deleted"
-            self._shared.say(f"launch {folder.name} is started again: {why}")
-            shutil.rmtree(folder, ignore_errors=True)
-        raise AssertionError("the last time returns or raises")
+            following, code = self._launch(held, setup, nodes, folder, ear, number)
+            good = code in (ExitCode.OK, ExitCode.BAD_VERDICT)
+            if good or following.stopped or not self._is_innocent(held, following) or number == _TIMES:
+                ear.tell()
+                return code
+            why = str(ear.errors[0]["message"]) if ear.errors else "its pods were deleted"
+            kept = folder.parent.parent / _LOST / f"{folder.name}-{number}"
+            kept.parent.mkdir(exist_ok=True)
+            folder.rename(kept)
+            self._shared.say(f"launch {folder.name} is started again: {why}; what there was is in {kept}")
+            number += 1
 
     def _launch(
         self, held: Held, setup: Setup, nodes: int, folder: Path, hear: Callable[[Event], None], number: int
-    ) -> ExitCode:
+    ) -> tuple[job_session.Following, ExitCode]:
         shared = self._shared
         name = f"{held.handle.name}-{folder.name}-{number}"
         own = shared.job_of(setup, nodes, folder, shared.launch, self._run_id)
@@ -173,7 +168,7 @@ class HeldStarter:
         following = job_session.start_following(
             handle, folder, hear, shared.err, wait=_CONNECT, limit_seconds=shared.limit_seconds
         )
-        return job_session.follow(following)
+        return following, job_session.follow(following)
 
     @property
     def _python(self) -> str:
@@ -185,7 +180,8 @@ class HeldStarter:
         assert held is not None, "entered as a context"
         if held.is_intact(self._pods(held)):
             return held
-        self._fate(held)
+        if self._fate(held) is Fate.INTACT:
+            return held
         self._stack.close()
         launch, only = self._shared.launch, ",".join(self._nodes)
         launch = replace(launch, set=(*launch.set, "only=", f"only={only}"))
@@ -221,11 +217,12 @@ class HeldStarter:
         self._nodes = found.nodes
         return found
 
-    def _is_innocent(self, held: Held, *, lost: bool) -> bool:
-        """Whether a launch failed for what it did not do; ``lost`` says that it was a connection. Raises
-        AllocationOver where the end of the job was meant.
+    def _is_innocent(self, held: Held, following: job_session.Following) -> bool:
+        """Whether a launch failed for what it did not do: nothing is a setup's before its agents are there.
+        Raises AllocationOver where the end of the job was meant.
         """
         fate = self._fate(held)
+        lost = following.state.unreachable or following.given_up is not None
         return fate is Fate.DELETED or (fate is Fate.INTACT and lost)
 
     def _fate(self, held: Held) -> Fate:

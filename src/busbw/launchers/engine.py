@@ -148,7 +148,7 @@ class JobState:
     quota): the run ends with the reason, instead of waiting. ``hint`` says what to try. ``code``: exit code
     of an ENDED job, negative for a signal, None if not known. ``rank`` and ``host``: who failed, where known.
     ``out_of_time``: the engine ended it because of its time limit; ``cancelled``: as
-    somebody wanted.
+    somebody wanted; ``unreachable``: a host of it could not be reached, or not any more.
     """
 
     phase: Phase
@@ -160,6 +160,7 @@ class JobState:
     host: str = ""
     out_of_time: bool = False
     cancelled: bool = False
+    unreachable: bool = False
 
     @property
     def knows_cause(self) -> bool:

@@ -27,6 +27,7 @@ import struct
 import subprocess
 import sys
 import tarfile
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -323,6 +324,20 @@ class Orders:
         return bool(self.told) and (idle or now >= self.deadline)
 
 
+def guard(orders: Orders, task: dict[str, Any]) -> None:
+    """End everything where we hear nothing and may be stuck in saying something: nobody may read it."""
+    own = b"BUSBW_JOB=" + task["job"].encode()
+    while time.monotonic() - orders.heard < orders.silence + _BURY_SECONDS:
+        time.sleep(_LOOK_SECONDS * 10)
+    deadline = time.monotonic() + _BURY_SECONDS
+    while (left := [pid for pid, mark in marks() if mark == own]) and time.monotonic() < deadline:
+        for pid in left:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.02)
+    os._exit(1)
+
+
 def serve(task: dict[str, Any]) -> None:
     """Do the task until its commands have ended or the keeper has had enough, and sweep up."""
     selector = selectors.DefaultSelector()
@@ -330,6 +345,8 @@ def serve(task: dict[str, Any]) -> None:
     watch = Watch(task["watch"], selector) if task["watch"] else None
     sweep_left(task)
     orders, commands = Orders(task), None
+    if orders.silence:
+        threading.Thread(target=guard, args=(orders, task), daemon=True).start()
     say(ready=os.getpid())  # ranks that connect from now on are heard
     while not orders.is_over(idle=commands is None or not commands.running):
         for key, _ in selector.select(_LOOK_SECONDS):

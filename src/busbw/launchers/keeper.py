@@ -120,13 +120,16 @@ class Keeper:
             return
         if not item.was_ready:
             hint = f"try: {self._spec.try_by_hand.format(host=item.host)}"
-            self._write_state(JobState(Phase.PENDING, f"{item.host}: {item.why}", hopeless=True, hint=hint))
+            waits = JobState(
+                Phase.PENDING, f"{item.host}: {item.why}", hopeless=True, hint=hint, unreachable=True
+            )
+            self._write_state(waits)
             why = f"{item.host} cannot be reached: {item.why}"
-            self._go_wrong(JobState(Phase.ENDED, why, hint=hint, host=item.host), at_once=True)
-            return
-        why = f"host {item.host} is lost: {item.why}"
-        hint = "look whether it is up, and at its network"
-        self._go_wrong(JobState(Phase.ENDED, why, hint=hint, host=item.host), at_once=True)
+        else:
+            why = f"host {item.host} is lost: {item.why}"
+            hint = "look whether it is up, and at its network"
+        lost = JobState(Phase.ENDED, why, hint=hint, host=item.host, unreachable=True)
+        self._go_wrong(lost, at_once=True)
 
     def _go_wrong(self, verdict: JobState, *, at_once: bool = False) -> None:
         """The first that says who is to blame counts; a lost host explains what was seen of its ranks."""
@@ -269,7 +272,8 @@ def write_item(output: IO[str], item: dict[str, object]) -> None:
 
 def write_state(output: IO[str], state: JobState) -> None:
     """A state as a line."""
-    values = {name: getattr(state, name) for name in ("why", "hopeless", "hint", "code", "rank", "host")}
+    names = ("why", "hopeless", "hint", "code", "rank", "host", "unreachable")
+    values = {name: getattr(state, name) for name in names}
     write_item(output, {"phase": state.phase.value, **values})
 
 

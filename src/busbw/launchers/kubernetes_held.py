@@ -34,6 +34,7 @@ from busbw.launchers.kubernetes_state import (
     is_worker,
     name_of,
     number_of,
+    was_wanted_away,
 )
 from busbw.launchers.kubernetes_yaml import from_yaml, to_yaml
 from busbw.world.watched import watch_address
@@ -83,12 +84,12 @@ class Held:
         return all(pod["metadata"]["uid"] in alive for pod in self.pods)
 
     def died(self, pods: Sequence[Fields]) -> bool:
-        """Whether one of them ended though nobody had deleted it, by a later look."""
+        """Whether one of them ended though nobody wanted it away, by a later look."""
         own = {pod["metadata"]["uid"] for pod in self.pods}
         return any(
             pod["metadata"]["uid"] in own
-            and "deletionTimestamp" not in pod["metadata"]
-            and (has_ended(pod) or pod.get("status", {}).get("reason"))
+            and not was_wanted_away(pod)
+            and (has_ended(pod) or bool(pod.get("status", {}).get("reason")))
             for pod in pods
         )
 

@@ -164,6 +164,15 @@ def number_of(pod: Fields) -> int | None:
     return int(index) if index.isdecimal() and _MPI_ROLE not in marks else None
 
 
+def was_wanted_away(pod: Fields) -> bool:
+    """Whether somebody else ended a pod: deleted it, or shut its node down, or gave it to others. A node
+    that was short of something (Evicted) may have been so for what the pod did.
+    """
+    is_disrupted = "DisruptionTarget" in _conditions(pod)
+    is_evicted = pod.get("status", {}).get("reason") == "Evicted"
+    return "deletionTimestamp" in pod["metadata"] or (is_disrupted and not is_evicted)
+
+
 def name_of(item: Fields) -> str:
     """An object's name."""
     return str(item["metadata"]["name"])

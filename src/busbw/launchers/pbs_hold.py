@@ -42,6 +42,9 @@ fi
 echo "{_SEEN}" >>"$spool/{ENDED}"
 read_lines=0 launch='' current='' idle_s=$SECONDS ends='' limit_s=0
 trap 'ends=${{{{ends:-$SECONDS}}}}' TERM
+told=''
+# Once: mpirun takes a second signal for more.
+ask() {{{{ if [ -z "$told" ]; then told=1; group TERM; fi; }}}}
 group() {{{{ if [ -n "$launch" ]; then kill -"$1" -- "-$launch" 2>/dev/null; fi; }}}}
 set -m
 while [ $((SECONDS - idle_s)) -lt {IDLE_SECONDS} ]; do
@@ -50,29 +53,34 @@ while [ $((SECONDS - idle_s)) -lt {IDLE_SECONDS} ]; do
     case $order in
       start)
         bash "$script" </dev/null &
-        launch=$! current=$number limit_s=0
+        launch=$! current=$number limit_s=0 told=''
         if [ "$seconds" -gt 0 ]; then limit_s=$((SECONDS + seconds)); fi
         ;;
-      end) if [ "$number" = "$current" ]; then group TERM; fi ;;
+      end) if [ "$number" = "$current" ]; then ask; fi ;;
       now) if [ "$number" = "$current" ]; then group KILL; fi ;;
-      over) exit 0 ;;
+      over)
+        group KILL
+        exit 0
+        ;;
     esac
   done < <(tail -n "+$((read_lines + 1))" -- "$spool/{ORDERS}" 2>/dev/null)
   pause_s=0.3
   if [ -n "$launch" ]; then
     idle_s=$SECONDS pause_s=1
     if [ "$limit_s" -gt 0 ] && [ "$SECONDS" -gt "$limit_s" ]; then
-      group TERM
+      ask
       if [ "$SECONDS" -gt $((limit_s + {_LAST_SECONDS})) ]; then group KILL; fi
     fi
     if ! kill -0 "$launch" 2>/dev/null; then
       wait "$launch"
-      echo "$current $?" >>"$spool/{ENDED}"
+      code=$?
+      group KILL # what it left behind
+      echo "$current $code" >>"$spool/{ENDED}"
       launch=''
     fi
   fi
   if [ -n "$ends" ]; then
-    group TERM
+    ask
     if [ -z "$launch" ] || [ $((SECONDS - ends)) -gt {_LAST_SECONDS} ]; then
       group KILL
       exit 143

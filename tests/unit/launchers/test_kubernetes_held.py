@@ -162,6 +162,16 @@ def test_pods_that_were_made_anew_are_not_those_that_were_held() -> None:
     assert [one.died(later) for later in (pods("mpich"), anew, going, ended)] == [False, False, False, True]
 
 
+def test_a_pod_whose_node_is_shut_down_was_wanted_away() -> None:
+    """One that is evicted may have used up what its node had."""
+    one = held("mpich")
+    for reason, died in (("Terminated", False), ("Evicted", True)):
+        later = pods("mpich")
+        condition = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
+        later[1]["status"] = {"reason": reason, "conditions": [condition]}
+        assert one.died(later) == died
+
+
 @pytest.mark.parametrize("kind", ["job", "mpich"])
 def test_pods_that_are_not_all_there_are_not_held(kind: str) -> None:
     one = held(kind)
