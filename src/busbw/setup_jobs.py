@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 from busbw import job_session, job_submit
 from busbw.errors import ExitCode, SiteError, UsageError
 from busbw.job_allocation import refuse_over
-from busbw.launchers.engine import Engine, Job, Work, load
+from busbw.launchers.engine import Engine, Job, JobRequest, Work, load
 from busbw.launchers.keep_nodes import on_nodes_of
 from busbw.launchers.variables import library_folders
 from busbw.model.event import Event
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 # Front process's own words, and what a launch of a setup decides.
 _OWN: Final = ("format", "dry_run", "launches", "ranks", "deliver", "presets_used", "overridden")
+
+# What a launch that nobody ends gets beyond its limit.
+_LATER_SECONDS: Final = 60.0
 
 # Starts one launch and waits for its end: (setup, nodes or 0, run folder, hear) -> exit code. Raises
 # BusbwError for a launch that cannot be started.
@@ -78,18 +81,34 @@ class Launching:
             ranks=own.ranks,
         )
 
-    def refuse(self, setup: Setup, nodes: int) -> None:
-        """Raises UsageError for a launch that the engine cannot start: a series must not end in the middle
-        for what is known before.
+    @property
+    def last_limit_seconds(self) -> float:
+        """After which a launch ends where the front process, which ends it earlier, is gone; 0 is never."""
+        return self.limit_seconds + _LATER_SECONDS if self.limit_seconds else 0.0
+
+    def planned(self, setups: Sequence[Setup], counts: Sequence[int]) -> list[JobRequest]:
+        """Every setup's launch on each of ``counts`` nodes, as a job of its own. Raises UsageError for one
+        that the engine cannot start: a series must not end in the middle for what is known before.
         """
-        if setup.unset:
-            raise UsageError(
-                f"setup {setup.name} unsets {', '.join(setup.unset)}, which --on {self.launch.on} cannot",
-                hint="let it extend a setup without the variables, or set them to what they should be",
-            )
-        self.engine.request(
-            self.job_of(setup, nodes, folders.environ_home() / "LAUNCH", self.launch), self.facts
+        for setup in setups:
+            if setup.unset:
+                raise UsageError(
+                    f"setup {setup.name} unsets {', '.join(setup.unset)}, which --on {self.launch.on} cannot",
+                    hint="let it extend a setup without the variables, or set them to what they should be",
+                )
+        folder = folders.environ_home() / "LAUNCH"
+        jobs = (self.job_of(setup, count, folder, self.launch) for setup in setups for count in counts)
+        return [self.engine.request(job, self.facts) for job in jobs]
+
+    def follow(
+        self, setup: Setup, job: Job, request: JobRequest, hear: Callable[[Event], None], wait: str
+    ) -> tuple[job_session.Following, ExitCode]:
+        """Submit a launch and follow it to its end; it is given up where it has not started by ``wait``."""
+        handle = job_submit.submit(job, request, self.argv, self.settings_of(setup))
+        following = job_session.start_following(
+            handle, Path(job.folder), hear, self.err, wait=wait, limit_seconds=self.limit_seconds
         )
+        return following, job_session.follow(following)
 
     def say(self, text: str) -> None:
         """Tell the user, where there still is one."""
@@ -105,10 +124,10 @@ def prepended(setup: Setup, launch: LaunchSettings, environ: Mapping[str, str]) 
     return {name: own for name, own in found.items() if name not in environ}
 
 
-def engine_starter(shared: Launching, planned: Iterable[tuple[Setup, int]]) -> Starter:
+def engine_starter(shared: Launching, setups: Sequence[Setup], counts: Sequence[int]) -> Starter:
     """Launches that are jobs of their own: on the same nodes where the engine is told them (--job-id,
     --hosts), or can be told those of the first launch that measured. Raises UsageError where the engine
-    cannot start one that is ``planned`` (setup, nodes). A launch that failed raises AllocationOver where its
+    cannot start a setup on one of ``counts`` nodes. A launch that failed raises AllocationOver where its
     allocation has ended.
     """
     launch = shared.launch
@@ -118,11 +137,7 @@ def engine_starter(shared: Launching, planned: Iterable[tuple[Setup, int]]) -> S
         job = shared.job_of(setup, nodes, folder, kept.get(nodes, launch))
         try:
             request = shared.engine.request(job, shared.facts)
-            handle = job_submit.submit(job, request, shared.argv, shared.settings_of(setup))
-            following = job_session.start_following(
-                handle, folder, hear, shared.err, wait=launch.wait, limit_seconds=shared.limit_seconds
-            )
-            code = job_session.follow(following)
+            _, code = shared.follow(setup, job, request, hear, launch.wait)
         except SiteError:
             refuse_over(launch.job_id)
             raise
@@ -132,6 +147,5 @@ def engine_starter(shared: Launching, planned: Iterable[tuple[Setup, int]]) -> S
             kept[nodes] = on_nodes_of(folder, launch, shared.err)
         return code
 
-    for setup, nodes in planned:
-        shared.refuse(setup, nodes)
+    shared.planned(setups, counts)
     return start

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, Self
 
-from busbw import job_session, job_submit
 from busbw.errors import AllocationOver, ExitCode, SiteError
 from busbw.job_allocation import Ways, allocated, over
 from busbw.job_session import wait_seconds
@@ -38,15 +37,13 @@ class PbsStarter:
     """
 
     def __init__(self, shared: Launching, setups: Sequence[Setup], counts: Sequence[int]) -> None:
-        self._shared, self._setups, self._counts = shared, setups, counts
+        self._shared = shared
         self._stack = contextlib.ExitStack()
         self._run_id = ""
         self._held = Handle("pbs", "", "")
         self._launches = 0
         self._ran = False  # PBS has said so
-        for setup in setups:
-            for count in counts:
-                shared.refuse(setup, count)
+        self._planned = shared.planned(setups, counts)
 
     def __enter__(self) -> Self:
         shared = self._shared
@@ -71,27 +68,17 @@ class PbsStarter:
 
     def request(self, run_id: str = "compare") -> JobRequest:
         """The job that holds the nodes."""
-        shared = self._shared
-        job = Job(run_id, str(self._place(run_id)), Work(()), shared.launch)
-        planned = [
-            shared.engine.request(shared.job_of(setup, count, Path("0"), shared.launch), shared.facts)
-            for setup in self._setups
-            for count in self._counts
-        ]
-        return pbs.hold(job, planned)
+        job = Job(run_id, str(self._place(run_id)), Work(()), self._shared.launch)
+        return pbs.hold(job, self._planned)
 
     def __call__(self, setup: Setup, nodes: int, folder: Path, hear: Callable[[Event], None]) -> ExitCode:
         shared, held = self._shared, self._held
         self._launches += 1
         request = shared.engine.request(shared.job_of(setup, nodes, folder, shared.launch), shared.facts)
-        request = pbs_hold.in_held(request, held, self._folder, self._launches, shared.limit_seconds)
+        request = pbs_hold.in_held(request, held, self._folder, self._launches, shared.last_limit_seconds)
         job = shared.job_of(setup, nodes, folder, replace(shared.launch, job_id=held.id))
         try:
-            handle = job_submit.submit(job, request, shared.argv, shared.settings_of(setup))
-            following = job_session.start_following(
-                handle, folder, hear, shared.err, wait="", limit_seconds=shared.limit_seconds
-            )
-            code = job_session.follow(following)
+            _, code = shared.follow(setup, job, request, hear, wait="")
         except SiteError:
             self._refuse_over(_SETTLE_SECONDS)
             raise

@@ -11,7 +11,7 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import Any, Final, Self
 
-from busbw import job_session, job_submit
+from busbw import job_session
 from busbw.errors import AllocationOver, ExitCode, SiteError
 from busbw.job_allocation import Ways, allocated, over
 from busbw.job_session import wait_seconds
@@ -20,7 +20,8 @@ from busbw.launchers.engine import Handle, JobRequest, JobState, Phase
 from busbw.launchers.hosts_request import JOB_VARIABLE
 from busbw.launchers.kubernetes_api import JOBS, POD, Api, NotFound
 from busbw.launchers.kubernetes_follow import SubmittedJob
-from busbw.launchers.kubernetes_held import Held, held_by, holding, in_pods
+from busbw.launchers.kubernetes_form import kind_in
+from busbw.launchers.kubernetes_held import Held, held_by, holding, in_pods, kubectl
 from busbw.launchers.kubernetes_logs import read_log
 from busbw.launchers.kubernetes_state import container_of, has_ended, has_no_time, job_state, name_of
 from busbw.launchers.time_limit import seconds_of
@@ -40,7 +41,6 @@ _ENDING_SECONDS: Final = 20.0
 _LOOK_SECONDS: Final = 0.5
 # How long the API server may not answer, as where a job of a launch's own is followed.
 _SILENT_SECONDS: Final = 120.0
-_LATER_SECONDS: Final = 60.0
 _TIMES: Final = 2
 # In the series' folder: launches that were started again.
 _LOST: Final = "lost"
@@ -49,8 +49,7 @@ WAYS: Final = Ways(
     look=kubernetes.state,
     end=kubernetes.clean,
     by_hand=lambda handle: (
-        f"kubectl delete {JOBS[SubmittedJob(handle).kind].plural} {handle.name}"
-        f" -n {handle.details['namespace']}"
+        f"{kubectl(handle.details)} delete {JOBS[kind_in(handle.details)].plural} {handle.name}"
     ),
 )
 
@@ -109,9 +108,7 @@ class HeldStarter:
         self._held: Held | None = None
         self._nodes: tuple[str, ...] = ()  # those that were held before
         self._over_s: float | None = None
-        for setup in setups:
-            for count in counts:
-                shared.refuse(setup, count)
+        shared.planned(setups, counts)
 
     def __enter__(self) -> Self:
         try:
@@ -160,15 +157,9 @@ class HeldStarter:
         marked = replace(own, environ={**own.environ, JOB_VARIABLE: name})
         token = hashlib.sha256(f"{shared.facts['token']} {name}".encode()).hexdigest()[:32]
         alone = shared.engine.request(marked, shared.facts)
-        # The front process ends it earlier, while it lives.
-        limit_s = shared.limit_seconds + _LATER_SECONDS if shared.limit_seconds else 0.0
-        request = in_pods(alone, held, name, token, self._python, limit_s)
+        request = in_pods(alone, held, name, token, self._python, shared.last_limit_seconds)
         job = shared.job_of(setup, nodes, folder, replace(shared.launch, job_id=held.handle.name))
-        handle = job_submit.submit(job, request, shared.argv, shared.settings_of(setup))
-        following = job_session.start_following(
-            handle, folder, hear, shared.err, wait=_CONNECT, limit_seconds=shared.limit_seconds
-        )
-        return following, job_session.follow(following)
+        return shared.follow(setup, job, request, hear, _CONNECT)
 
     @property
     def _python(self) -> str:

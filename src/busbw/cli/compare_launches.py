@@ -65,13 +65,13 @@ def starting(
     if launch.on == "pbs":
         in_job = PbsStarter(how.on_engine(launch, in_queue=False), setups, nodes or (0,))
         return in_job.request(), in_job
-    planned = [(setup, count) for setup in setups for count in nodes or (0,)]
+    counts = nodes or (0,)
     own_jobs = launch.on != "hosts" and not launch.job_id
-    start = engine_starter(how.on_engine(launch, in_queue=own_jobs), planned)
+    start = engine_starter(how.on_engine(launch, in_queue=own_jobs), setups, counts)
     if not is_wanted(launch):
         return None, contextlib.nullcontext(start)
     job = _allocation(how, nodes)
-    return job, _in_steps(how, job, planned)
+    return job, _in_steps(how, job, setups, counts)
 
 
 def _allocation(how: Launches, nodes: Sequence[int]) -> JobRequest:
@@ -93,10 +93,12 @@ def _allocation(how: Launches, nodes: Sequence[int]) -> JobRequest:
 
 
 @contextlib.contextmanager
-def _in_steps(how: Launches, job: JobRequest, planned: Sequence[tuple[Setup, int]]) -> Iterator[Starter]:
+def _in_steps(
+    how: Launches, job: JobRequest, setups: Sequence[Setup], counts: Sequence[int]
+) -> Iterator[Starter]:
     waits = wait_seconds(how.launch.wait, load("slurm"))
     with allocated(job, SLURM, waits, sys.stderr) as taken:
-        yield engine_starter(how.on_engine(as_steps(how.launch, taken.id), in_queue=False), planned)
+        yield engine_starter(how.on_engine(as_steps(how.launch, taken.id), in_queue=False), setups, counts)
 
 
 def _in_pods(how: Launches, setups: Sequence[Setup], nodes: Sequence[int]) -> HeldStarter | None:

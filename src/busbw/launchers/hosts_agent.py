@@ -29,6 +29,7 @@ import sys
 import tarfile
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -164,7 +165,7 @@ class Commands:
     """The commands of a task, and all processes that carry the job's mark in their environment."""
 
     def __init__(self, task: dict[str, Any], selector: selectors.BaseSelector) -> None:
-        self.mark = ("BUSBW_JOB=" + task["job"]).encode()
+        self.mark = mark_of(task["job"])
         self.selector = selector
         self.running: dict[int, subprocess.Popen[bytes]] = {}
         self.rest: dict[int, bytes] = {}
@@ -234,37 +235,37 @@ class Commands:
 
     def sweep(self) -> None:
         """Kill every process of the job on this host, until there is none."""
-        deadline = time.monotonic() + _BURY_SECONDS
-        while time.monotonic() < deadline:
-            found = self.marked()
-            for pid in found:
-                with contextlib.suppress(OSError):
-                    os.kill(pid, signal.SIGKILL)
-            for process in self.running.values():
-                process.poll()
-            if not found:
-                return
-            time.sleep(0.02)
+        end_marked(lambda mark: mark == self.mark, self._reap)
 
-    def marked(self) -> list[int]:
-        """Processes with the job's mark."""
-        return [pid for pid, mark in marks() if mark == self.mark]
+    def _reap(self) -> None:
+        for process in self.running.values():
+            process.poll()
 
 
 def sweep_left(task: dict[str, Any]) -> None:
     """End what is left here of earlier jobs of the same series: nobody could tell their agents to."""
-    if not task["sweeps"]:
-        return
-    own, prefix = b"BUSBW_JOB=" + task["job"].encode(), b"BUSBW_JOB=" + task["sweeps"].encode()
+    if task["sweeps"]:
+        own, prefix = mark_of(task["job"]), mark_of(task["sweeps"])
+        end_marked(lambda mark: mark != own and mark.startswith(prefix))
+
+
+def end_marked(is_meant: Callable[[bytes], bool], reap: Callable[[], None] = lambda: None) -> None:
+    """Kill the processes whose marks are meant, until there is none."""
     deadline = time.monotonic() + _BURY_SECONDS
     while time.monotonic() < deadline:
-        left = [pid for pid, mark in marks() if mark != own and mark.startswith(prefix)]
-        if not left:
-            return
-        for pid in left:
+        found = [pid for pid, mark in marks() if is_meant(mark)]
+        for pid in found:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
+        reap()
+        if not found:
+            return
         time.sleep(0.02)
+
+
+def mark_of(job: str) -> bytes:
+    """What every process of a job has in its environment."""
+    return b"BUSBW_JOB=" + job.encode()
 
 
 def marks() -> list[tuple[int, bytes]]:
@@ -274,7 +275,7 @@ def marks() -> list[tuple[int, bytes]]:
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             with contextlib.suppress(OSError):  # ended meanwhile, or somebody else's
                 words = (entry / "environ").read_bytes().split(b"\0")
-                found += [(int(entry.name), word) for word in words if word.startswith(b"BUSBW_JOB=")]
+                found += [(int(entry.name), word) for word in words if word.startswith(mark_of(""))]
     return found
 
 
@@ -326,15 +327,9 @@ class Orders:
 
 def guard(orders: Orders, task: dict[str, Any]) -> None:
     """End everything where we hear nothing and may be stuck in saying something: nobody may read it."""
-    own = b"BUSBW_JOB=" + task["job"].encode()
     while time.monotonic() - orders.heard < orders.silence + _BURY_SECONDS:
         time.sleep(_LOOK_SECONDS * 10)
-    deadline = time.monotonic() + _BURY_SECONDS
-    while (left := [pid for pid, mark in marks() if mark == own]) and time.monotonic() < deadline:
-        for pid in left:
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
-        time.sleep(0.02)
+    end_marked(lambda mark: mark == mark_of(task["job"]))
     os._exit(1)
 
 

@@ -119,7 +119,7 @@ class Keeper:
         if self._told:
             return
         if not item.was_ready:
-            hint = f"try: {self._spec.try_by_hand.format(host=item.host)}"
+            hint = f"try: {self._spec.try_by_hand.replace('HOST', item.host)}"
             waits = JobState(
                 Phase.PENDING, f"{item.host}: {item.why}", hopeless=True, hint=hint, unreachable=True
             )

@@ -39,7 +39,7 @@ class KeeperSpec:
     """A whole job. ``hosts_by_rank`` tells who wrote a line that a launcher tagged. ``bundle`` is a file to
     unpack at ``bundle_folder`` on every host. ``locks`` are held while it runs. ``announces``: ranks
     are busbw's and say what goes wrong. ``watch``: where ranks that a launcher starts connect to the agent of
-    their host; empty where they do not. ``try_by_hand`` is what a person would try where a host
+    their host; empty where they do not. ``try_by_hand`` is what a person would try where HOST
     cannot be reached.
 
     ``sweeps``: agents first end what is left of jobs whose names begin so. Agents that hear nothing for
@@ -55,7 +55,7 @@ class KeeperSpec:
     bundle_folder: str = ""
     announces: bool = True
     watch: str = ""
-    try_by_hand: str = "ssh -o BatchMode=yes {host} true"
+    try_by_hand: str = "ssh -o BatchMode=yes HOST true"
     sweeps: str = ""
     silence_seconds: float = 0.0
     limit_seconds: float = 0.0

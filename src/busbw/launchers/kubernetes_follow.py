@@ -14,7 +14,7 @@ from busbw.errors import NotHome, SiteError
 from busbw.launchers import kubernetes_manifest as manifest
 from busbw.launchers.engine import Handle, Item, JobState, Output, Phase
 from busbw.launchers.kubernetes_api import EVENT, JOBS, POD, Api, Denied, NotFound
-from busbw.launchers.kubernetes_form import KINDS, Kind
+from busbw.launchers.kubernetes_form import kind_in
 from busbw.launchers.kubernetes_logs import LogStream
 from busbw.launchers.kubernetes_state import (
     View,
@@ -48,7 +48,7 @@ class SubmittedJob:
 
     def __init__(self, handle: Handle) -> None:
         self.name = handle.name
-        self.kind: Kind = next(kind for kind in KINDS if kind == handle.details["kind"])
+        self.kind = kind_in(handle.details)
         self.slots = int(handle.details["slots"])
         self.resource = JOBS[self.kind]
         self.api = Api(handle.details["context"], handle.details["namespace"])

@@ -103,6 +103,11 @@ class Form:
         return sum(int(count) for name, count in self.resources.items() if name.endswith("/gpu"))
 
 
+def kind_in(details: Mapping[str, str]) -> Kind:
+    """The kind in the details of a request or a handle."""
+    return next(kind for kind in KINDS if kind == details["kind"])
+
+
 def check(launch: LaunchSettings) -> None:
     """See Engine. What a preset leaves to the user is taken as given."""
     first = launch.nodes.partition(",")[0]

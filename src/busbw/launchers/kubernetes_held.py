@@ -7,6 +7,7 @@ that owns the launch.
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from busbw.launchers import kubernetes_exec, kubernetes_hold, kubernetes_pod
 from busbw.launchers.engine import Handle, JobRequest
 from busbw.launchers.hosts_ssh import agent_command
 from busbw.launchers.keeper_spec import AgentSpec, KeeperSpec, Task
-from busbw.launchers.kubernetes_form import KINDS, Kind
+from busbw.launchers.kubernetes_form import Kind, kind_in
 from busbw.launchers.kubernetes_manifest import (
     JOB_FILE,
     Object,
@@ -99,7 +100,7 @@ def holding(request: JobRequest, python: str, wait_seconds: float | None) -> Job
     ``python`` is the one in the image; pods wait for each other for ``wait_seconds`` (None: for long).
     """
     documents = from_yaml(request.files[JOB_FILE])
-    container = _container(documents[-1], _kind(request))
+    container = _container(documents[-1], kind_in(request.details))
     container.pop("args", None)
     text = Path(kubernetes_hold.__file__).read_text()
     container["command"] = [
@@ -111,7 +112,7 @@ def holding(request: JobRequest, python: str, wait_seconds: float | None) -> Job
 
 def held_by(handle: Handle, pods: Sequence[Fields], count: int) -> Held | None:
     """The pods of a job that runs, ``count`` of which measure; None where they are not all there. Pure."""
-    kind: Kind = next(kind for kind in KINDS if kind == handle.details["kind"])
+    kind = kind_in(handle.details)
     if kind == "mpijob":
         workers = sorted(filter(is_worker, pods), key=lambda pod: int(name_of(pod).rpartition("-")[2]))
         launcher = first_pod(kind, pods)
@@ -130,7 +131,7 @@ def in_pods(
     """A launch, which ``request`` is a job of its own for, in held pods: ``job`` is its name, by which the
     agents know its processes. It ends by itself after ``limit_seconds`` (0: never). Pure.
     """
-    argv, environ = _take_start(_container(from_yaml(request.files[JOB_FILE])[-1], held.kind))
+    argv, environ = _start_of(_container(from_yaml(request.files[JOB_FILE])[-1], held.kind))
     nodes = int(request.nodes or 1)
     hosts: tuple[str, ...] = ()
     tasks: list[tuple[Task, ...]] = []
@@ -144,13 +145,12 @@ def in_pods(
         AgentSpec(name_of(pod), _connect(held.handle, pod, python), own)
         for pod, own in zip(held.pods, tasks, strict=True)
     )
-    namespace = held.handle.details["namespace"]
     spec = KeeperSpec(
         job=job,
         agents=tuple(agents),
         hosts_by_rank=hosts,
         watch=watch_address(job) if hosts else "",
-        try_by_hand=f"kubectl exec -n {namespace} {{host}} -- true",
+        try_by_hand=f"{kubectl(held.handle.details)} exec HOST -- true",
         sweeps=f"{held.handle.name}-",
         silence_seconds=_SILENCE_SECONDS,
         limit_seconds=limit_seconds,
@@ -158,8 +158,10 @@ def in_pods(
     return replace(request, engine="hosts", name=job, files={}, details={"spec": spec.to_json()})
 
 
-def _kind(request: JobRequest) -> Kind:
-    return next(kind for kind in KINDS if kind == request.details["kind"])
+def kubectl(details: Mapping[str, str]) -> str:
+    """The words with which a person reaches what a handle's ``details`` mean."""
+    context = f" --context {shlex.quote(details['context'])}" if details["context"] else ""
+    return f"kubectl{context} -n {details['namespace']}"
 
 
 def _container(job: Object, kind: Kind) -> Object:
@@ -170,13 +172,12 @@ def _container(job: Object, kind: Kind) -> Object:
     return found
 
 
-def _take_start(container: Object) -> tuple[tuple[str, ...], dict[str, str]]:
-    """What the container executes, taken out of it: the words, and the variables whose values are known. What
-    the cluster fills in stays the container's own.
+def _start_of(container: Object) -> tuple[tuple[str, ...], dict[str, str]]:
+    """What a container executes: the words, and the variables whose values are known. What the cluster fills
+    in is the held container's own.
     """
-    words = [*container.pop("command"), *container.pop("args", ())]
+    words = [*container["command"], *container.get("args", ())]
     last = {entry["name"]: entry for entry in container["env"]}  # of two of a name the last one counts
-    container["env"] = [entry for entry in last.values() if "valueFrom" in entry]
     environ = {name: unescaped(entry["value"]) for name, entry in last.items() if "value" in entry}
     return tuple(map(unescaped, words)), environ
 

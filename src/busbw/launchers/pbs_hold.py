@@ -29,8 +29,6 @@ IDLE: Final = 75
 _SEEN: Final = "0 0"
 # What a launch gets for its last words after its limit, or after PBS ends the job.
 _LAST_SECONDS: Final = 30
-# A launch that is being ended, and nobody asks for it: what its limit has more than the front process's.
-LATER_SECONDS: Final = 60
 
 # With a process group for each launch, in the job's own session: PBS ends what is in that.
 _HOLD: Final = f"""\
@@ -115,14 +113,11 @@ def was_seen(folder: Path) -> bool:
     return bool(_ended(folder))
 
 
-def in_held(
-    request: JobRequest, held: Handle, folder: Path, number: int, limit_seconds: float | None
-) -> JobRequest:
-    """A launch in a held job, which ``request`` is a job of its own for; it is ended a while after its limit
-    where nobody does. Pure.
+def in_held(request: JobRequest, held: Handle, folder: Path, number: int, limit_seconds: float) -> JobRequest:
+    """A launch in a held job, which ``request`` is a job of its own for; the job ends it after
+    ``limit_seconds`` (0: never). Pure.
     """
-    limit = 0 if limit_seconds is None else int(limit_seconds) + LATER_SECONDS
-    own = {SPOOL: str(folder), "number": str(number), "limit": str(limit)}
+    own = {SPOOL: str(folder), "number": str(number), "limit": f"{limit_seconds:.0f}"}
     own |= {"job": held.id, "job_name": held.name}
     return replace(request, commands=(), details={**own, **held.details})
 
