@@ -21,12 +21,27 @@ _SHELL_HINTS: Final = {
     126: "name a program that the nodes may execute",
     127: "name a program that the nodes have, by its full path or with PATH in --env or --setup-script",
 }
-# What a Python without busbw says, and what shells and container runtimes say where there is no Python.
-_REMEDIES: Final = (
-    ("No module named busbw", "give --bring to copy busbw there, or --python PATH of a Python that has it"),
-    ('python3": executable file not found', "give --python PATH of the image's Python, or another --image"),
-    ("python3: not found", "give --python PATH of a Python that is there, or another --image"),
-    ("python3: command not found", "give --python PATH of a Python that is there, or another --image"),
+# What a Python without busbw says, what shells and container runtimes say where there is no Python, and what
+# MPI libraries are known to do while they start: a rank of Open MPI 5.0 that still waits in MPI_Init crashes
+# where a message reaches it (https://github.com/open-mpi/ompi/issues/12495; one wait less, and it cannot).
+_REMEDIES: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
+    (
+        ("No module named busbw",),
+        "give --bring to copy busbw there, or --python PATH of a Python that has it",
+    ),
+    (
+        ('python3": executable file not found',),
+        "give --python PATH of the image's Python, or another --image",
+    ),
+    (("python3: not found",), "give --python PATH of a Python that is there, or another --image"),
+    (("python3: command not found",), "give --python PATH of a Python that is there, or another --image"),
+    (
+        ("(mca_pml_ob1_recv_frag_callback_match+", "(ompi_mpi_init+"),
+        (
+            "Open MPI is known to crash so now and then while it starts; run it again, or give --env "
+            "OMPI_MCA_pmix_base_async_modex=1 --env OMPI_MCA_pmix_base_collect_data=0"
+        ),
+    ),
 )
 
 
@@ -76,11 +91,9 @@ def judge(following: Following) -> tuple[ExitCode, Event | None]:
 
 def with_remedy(error: Event, output: Sequence[str]) -> Event:
     """The error with what to try where the ranks have not what starts them."""
-    for line in output:
-        for words, hint in _REMEDIES:
-            if words in line:
-                return {**error, "hint": hint}
-    return error
+    text = "\n".join(output)
+    hints = (hint for words, hint in _REMEDIES if all(word in text for word in words))
+    return {**error, "hint": next(hints, error["hint"])}
 
 
 def _lost_peer(following: Following) -> RankFailed | None:

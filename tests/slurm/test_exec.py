@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from busbw_testing.exec_programs import FACTS, MEET, MPI, facts_of
+from busbw_testing.slurm_cluster import OPEN_MPI
 
 if TYPE_CHECKING:
     from busbw_testing.slurm_cluster import SlurmCluster
@@ -54,8 +55,7 @@ def test_an_mpi_program_gets_the_plugin_of_its_mpi(front: Any) -> None:
 
 
 def test_an_open_mpi_program(front: Any, open_mpi_python: Path) -> None:
-    places = ("--env", "OMPI_MCA_btl=self,tcp", "--env", "OMPI_MCA_pml=ob1")
-    done = front.run(*ON, "2", *places, "--", open_mpi_python, "-c", MPI)
+    done = front.run(*ON, "2", *OPEN_MPI, "--", open_mpi_python, "-c", MPI)
     assert done.code == 0, done
     assert sorted(done.out.splitlines()) == ["rank 0 of 2 on h1: sum 3", "rank 1 of 2 on h2: sum 3"]
 

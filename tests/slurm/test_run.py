@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from busbw_testing.slurm_cluster import OPEN_MPI
 
 import busbw
 
@@ -82,7 +83,7 @@ def test_a_record_with_many_ranks_and_cases_comes_home_through_srun(far_front: A
 def test_open_mpi(front: Any, open_mpi_python: Path) -> None:
     """srun starts it through PMIx."""
     words = ("run", "all_reduce", *SWEEP, "--on", "slurm", "-N", "4", "--python", open_mpi_python)
-    done = front.run(*words, "--env", "OMPI_MCA_btl=self,tcp", "--env", "OMPI_MCA_pml=ob1", "--format", "csv")
+    done = front.run(*words, *OPEN_MPI, "--format", "csv")
     assert done.code == 0, (done, [path.read_text()[-2000:] for path in front.folder().glob("log/*")])
     assert {row["wrong"] for row in rows(done.out)} == {"0"}
     record = front.record()

@@ -110,3 +110,14 @@ def test_a_terminal_that_is_closed_ends_the_job_and_closes_the_record(tmp_path: 
 def test_what_an_image_lacks_has_a_remedy(line: str, word: str) -> None:
     assert word in job_judge.with_remedy({"event": "error", "hint": "look"}, ["other", line])["hint"]
     assert job_judge.with_remedy({"event": "error", "hint": "look"}, ["other"])["hint"] == "look"
+
+
+def test_a_known_crash_of_open_mpi_has_a_remedy() -> None:
+    """As Open MPI 5.0.11 prints it; elsewhere than in MPI_Init it is not known."""
+    lines = [
+        "[h1:00393] [ 1] /lib/libmpi.so.40(mca_pml_ob1_recv_frag_callback_match+0x95)[0x7f59c2a78f25]",
+        "[h1:00393] [ 9] /lib/libmpi.so.40(ompi_mpi_init+0x425)[0x7f59c2891215]",
+    ]
+    error = {"event": "error", "hint": "look"}
+    assert "OMPI_MCA_pmix_base_async_modex=1" in job_judge.with_remedy(error, lines)["hint"]
+    assert job_judge.with_remedy(error, lines[:1])["hint"] == "look"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import signal
 import time
 from pathlib import Path
 
@@ -48,3 +49,17 @@ def test_ranks_that_spoke_or_are_a_command_are_not(following: Following) -> None
 def test_a_job_that_just_started_is_given_time(following: Following) -> None:
     following.running_since_s = time.monotonic()
     assert told(following) == ""
+
+
+def test_a_second_interrupt_ends_it_at_once(following: Following, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first gives the ranks time for last words."""
+    ends: list[bool] = []
+    monkeypatch.setattr("busbw.launchers.hosts.cancel", lambda handle, *, now: ends.append(now))
+    with Interrupt() as interrupt:
+        signal.raise_signal(signal.SIGINT)
+        assert not is_over(following, interrupt)
+        assert not is_over(following, interrupt)
+        signal.raise_signal(signal.SIGINT)
+        assert is_over(following, interrupt)
+    assert ends == [False, True]
+    assert following.story.interrupted

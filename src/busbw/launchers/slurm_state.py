@@ -97,6 +97,8 @@ _NO_PROGRAM: Final = re.compile(r"error: execve\(\): (.+?): (No such file or dir
 _NO_PLUGIN: Final = re.compile(r"error: Invalid MPI type '(\S+)'")
 # SIGTERM: itself, as a shell tells it, and busbw's own exit code for it.
 _TOLD_TO_END: Final = (-15, 143, 130)
+# Signals that a rank meets by its own fault (SIGSEGV, SIGBUS, SIGILL, SIGFPE): nobody ends another one so.
+_FAULTS: Final = (-11, -7, -4, -8)
 _SIGNALS: Final[Mapping[str, int]] = {
     "Killed": 9,
     "Terminated": 15,
@@ -206,19 +208,27 @@ def hint_of(words: str) -> str:
 def first_death(lines: Sequence[str], *, is_busbw: bool = True) -> Task | None:
     """The rank that died first, by what srun printed; None where none died.
 
-    Of busbw's own, a signal tells more than a code: ranks leave with one when they lose another. A rank that
-    was told to end (by srun, when another died, or by scancel) died of nothing, nor one that was killed
-    because it did not.
+    A fault comes before all others: srun may hear of ranks that were killed before it hears of the one that
+    they were killed for. Of busbw's own, a signal tells more than a code: ranks leave with one when they lose
+    another. A rank that was told to end (by srun, when another died, or by scancel) died of nothing, nor one
+    that was killed because it did not; a fault is the cause there where nothing came before.
     """
     told = next((at for at, line in enumerate(lines) if _TOLD.search(line)), len(lines))
-    deaths = [
+    before = [death for death in _deaths(lines[:told]) if death.code not in _TOLD_TO_END]
+    after = [death for death in _deaths(lines[told:]) if death.code in _FAULTS]
+
+    def order(death: Task) -> tuple[bool, bool]:
+        return death.code not in _FAULTS, is_busbw and death.code > 0
+
+    return min(before or after, key=order, default=None)
+
+
+def _deaths(lines: Sequence[str]) -> list[Task]:
+    return [
         Task(_first_task(match["tasks"]), match["host"], code)
-        for line in lines[:told]
-        if (match := _TASK_DIED.match(line)) and (code := _code(match["how"])) not in (None, *_TOLD_TO_END)
+        for line in lines
+        if (match := _TASK_DIED.match(line)) and (code := _code(match["how"])) is not None
     ]
-    if not is_busbw:
-        return deaths[0] if deaths else None
-    return min(deaths, key=lambda death: death.code > 0, default=None)
 
 
 def _first_task(text: str) -> int:

@@ -96,3 +96,26 @@ def test_the_host_whose_daemon_was_lost_is_read() -> None:
     lines = ["  Local host:    h1", "  Remote host:   h3", "  Daemon exit status: 255"]
     assert read_lost_peer(lines) == "h3"
     assert read_lost_peer(lines[:-1]) is None
+
+
+# What a rank of Open MPI 5.0.11 that crashed, and srun, printed.
+CRASH = """\
+[h1:00393] *** Process received signal ***
+[h1:00393] Signal: Segmentation fault (11)
+[h1:00393] Signal code: Address not mapped (1)
+[h1:00393] Failing at address: 0xe0
+[h1:00393] [ 0] /lib/x86_64-linux-gnu/libc.so.6(+0x3c050)[0x7f59cbe5a050]
+[h1:00393] [ 1] /lib/libmpi.so.40(mca_pml_ob1_recv_frag_callback_match+0x95)[0x7f59c2a78f25]
+[h1:00393] [ 2] /lib/libopen-pal.so.80(+0xdba28)[0x7f59c2d4ba28]
+[h1:00393] [23] /lib/libpython3.11.so.1.0(PyEval_EvalCode+0x224)[0x7f59cc2508e4]
+[h1:00393] *** End of error message ***
+srun: error: h2: task 1: Killed
+  1: srun: error: h3: task 2: Terminated
+slurmstepd: error: *** STEP 22.0 ON h1 CANCELLED AT 2026-11-27T02:47:06 ***
+"""
+
+
+def test_the_function_of_a_crash_is_its_last_word() -> None:
+    lines = CRASH.splitlines()
+    assert last_words(lines) == lines[5]
+    assert words_of_ranks(lines) == [*lines[1:4], lines[5]]

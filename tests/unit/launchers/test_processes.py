@@ -51,11 +51,12 @@ def test_much_output_and_no_utf8() -> None:
     assert lines[-1] == "\ufffd"
 
 
-def test_end_takes_the_whole_group() -> None:
+def test_end_takes_the_whole_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("busbw.launchers.processes._GRACE_SECONDS", 60.0)
     with Processes(request("sleep 100 & echo $!; wait")) as processes:
         child = next(int(item.text) for item in processes.follow() if isinstance(item, Line))
         start = time.monotonic()
-    assert time.monotonic() - start < 2
+    assert time.monotonic() - start < 30
     assert gone(child)
 
 
@@ -90,14 +91,15 @@ def test_a_process_that_hangs_in_its_driver_is_not_waited_for_without_end(
     assert process.wait() == -signal.SIGKILL
 
 
-def test_a_stopped_process_hears_the_end() -> None:
+def test_a_stopped_process_hears_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("busbw.launchers.processes._GRACE_SECONDS", 60.0)
     with Processes(
         request("trap 'echo bye; exit 7' TERM; echo ready; while :; do sleep 0.05; done")
     ) as processes:
         next(item for item in processes.follow() if item)
         os.kill(processes.pids[0], signal.SIGSTOP)
         start = time.monotonic()
-    assert time.monotonic() - start < 2
+    assert time.monotonic() - start < 30
 
 
 def test_a_command_that_is_not_there() -> None:

@@ -122,10 +122,24 @@ srun: error: h[1,4]: tasks 0,3: Terminated
 """.splitlines()
 
 
+# A rank that crashed, as four nodes told it: of those that srun killed for it, it may hear first.
+CRASHED = """\
+srun: Job step aborted: Waiting up to 22 seconds for job step to finish.
+srun: error: h2: task 1: Killed
+srun: launch/slurm: _step_signal: Terminating StepId=22.0
+srun: error: h4: task 3: Killed
+srun: error: h1: task 0: Segmentation fault
+srun: error: h3: task 2: Terminated
+""".splitlines()
+
+
 @pytest.mark.parametrize(
     ("lines", "task"),
     [
         (KILLED, Task(2, "h3", -9)),
+        (CRASHED, Task(0, "h1", -11)),
+        (KILLED[:3] + CRASHED[-2:], Task(2, "h3", -9)),
+        (KILLED[2:3] + CRASHED[-2:], Task(0, "h1", -11)),
         (KILLED[3:] + KILLED[:1], Task(2, "h3", -9)),
         (KILLED[2:3] + KILLED[:1], None),
         (KILLED[3:], Task(1, "h2", 5)),
@@ -178,3 +192,4 @@ def test_the_first_task_that_failed_of_a_users_command() -> None:
     assert first_death(lines) == Task(0, "h1", -9)
     assert first_death(lines, is_busbw=False) == Task(2, "h3", 9)
     assert first_death(lines[2:], is_busbw=False) is None
+    assert first_death(CRASHED, is_busbw=False) == Task(0, "h1", -11)
