@@ -17,6 +17,7 @@ from busbw.launchers.keep_nodes import on_nodes_of
 from busbw.launchers.variables import library_folders
 from busbw.model.event import Event
 from busbw.planning.setups import Setup
+from busbw.probes.environment import with_given
 from busbw.record import folder as folders
 from busbw.settings.words import to_words
 
@@ -74,7 +75,7 @@ class Launching:
             folder=str(folder),
             work=Work(words),
             launch=replace(launch, nodes=str(nodes)) if nodes else launch,
-            environ={**setup.environ, **self.environ},
+            environ=with_given({**setup.environ, **self.environ}),
             prepend=prepended(setup, self.launch, self.environ),
             backend=own.backend,
             world=own.world,

@@ -13,6 +13,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final, TypeVar
 
+from busbw.analysis.measured_with import MeasuredWith, measured_with
 from busbw.analysis.observed import Observed, bandwidth_of, of_cycles, of_launches
 from busbw.analysis.pattern import pattern_of, where
 from busbw.analysis.rotation import rotated_bytes
@@ -97,7 +98,8 @@ class Arm:
     ``inapplicable`` are cases that were asked for and do not exist, as a placement that an operation lacks.
     ``setup`` is what the setup of a series gives its launches, by variable and flag as it is typed;
     ``places`` has the nodes of each by its block, empty where they are not known, and ``own_jobs`` the engine
-    that chose them for each launch alone, as ``analysis.compare_places`` has both.
+    that chose them for each launch alone, as ``analysis.compare_places`` has both. ``measured_with`` is what
+    all its records have alike.
     """
 
     name: str
@@ -118,6 +120,7 @@ class Arm:
     setup: Mapping[str, str] = field(default_factory=dict)
     places: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     own_jobs: str = ""
+    measured_with: MeasuredWith = field(default_factory=MeasuredWith)
 
     def failed(self, key: CaseKey) -> str:
         """Why a case that was asked for is not among ``cases``; empty where that is not known, or it was not
@@ -160,6 +163,7 @@ def make_arm(name: str, records: Sequence[RunRecord]) -> Arm:
         inapplicable=frozenset(key for record in records for key in _inapplicable(record)),
         mixed=tuple(_mixed(records)),
         where=_one(name, "groups", {where(record) for record in with_cases}),
+        measured_with=measured_with(with_cases),
     )
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from typing import Final
 
 from busbw.analysis.compare_arms import BUFFER_FLAGS, DEFINING_FLAGS, Arm, CaseKey, without_flags
 from busbw.analysis.compare_places import of_arm
+from busbw.analysis.measured_with import otherwise
 from busbw.analysis.pattern import EVENLY
 from busbw.analysis.rotation import Nearer, nearer, said_of_arms
 from busbw.planning.setups import on_or_off
 from busbw.settings.flag import flag_of
 
-# Variables of a setup that a note names.
+# Variables of a setup, or of a run, that a note names.
 _MOST_TOLD: Final = 6
 
 
@@ -96,8 +98,19 @@ def _varied_beside(baseline: Arm, arm: Arm) -> str:
         ours, theirs = (one.setup.get(name, absent) for one in (arm, baseline))
         if name not in of_calls and ours != theirs:
             other.append(f"{name} {ours} against {theirs}")
-    more = [f"{len(other) - _MOST_TOLD} more"] if len(other) > _MOST_TOLD else []
-    return ", ".join((*other[:_MOST_TOLD], *more))
+    return _first(other)
+
+
+def _first(told: Sequence[str]) -> str:
+    more = [f"{len(told) - _MOST_TOLD} more"] if len(told) > _MOST_TOLD else []
+    return ", ".join((*told[:_MOST_TOLD], *more))
+
+
+def _measured_otherwise(baseline: Arm, arm: Arm) -> list[str]:
+    """What two runs were not measured with alike; setups of one series say themselves what they vary."""
+    if baseline.series and baseline.series == arm.series:
+        return []
+    return list(otherwise(arm.measured_with, baseline.measured_with))
 
 
 def notes_of(baseline: Arm, arm: Arm) -> list[str]:
@@ -113,6 +126,8 @@ def notes_of(baseline: Arm, arm: Arm) -> list[str]:
         before, after = baseline.facts.get(name, ""), arm.facts.get(name, "")
         if before and after and before != after:
             found.append(f"{arm.name}: {name} {after}, {baseline.name} has {before}")
+    if other := _measured_otherwise(baseline, arm):
+        found.append(f"{arm.name}: measured with {_first(other)}")
     if words := varied_words(baseline, arm):
         also = _varied_beside(baseline, arm)
         words += f", and with {also}" if also else ""

@@ -71,7 +71,7 @@ def of_arm(baseline: Arm, arm: Arm) -> Iterator[str]:
     both = len(arm.places.keys() & baseline.places.keys())
     yield (
         f"{arm.name}: on other nodes than {baseline.name} in {len(blocks)} of {both} blocks (block"
-        f" {first + 1}: {_named(arm.places[first])} against {_named(baseline.places[first])}): what differs"
+        f" {first + 1}: {named(arm.places[first])} against {named(baseline.places[first])}): what differs"
         " may be the nodes"
     )
 
@@ -87,6 +87,7 @@ def of_all(arms: Sequence[Arm]) -> Iterator[str]:
         yield f"each launch was a job of its own on {engine}, with nodes {which}; {_OWN_JOBS[engine]}"
 
 
-def _named(nodes: Sequence[str]) -> str:
+def named(nodes: Sequence[str]) -> str:
+    """The first of them, and how many more."""
     more = f" and {len(nodes) - _MOST_NAMED} more" if len(nodes) > _MOST_NAMED else ""
     return ",".join(nodes[:_MOST_NAMED]) + more

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final
 from busbw.analysis.compare_arms import CaseKey, buffers, definition, failures, key_of, ranks
 from busbw.analysis.distribution import case_times
 from busbw.analysis.matching import Kind, kind_of
+from busbw.analysis.measured_with import library_of, variables_of
 from busbw.analysis.observed import bandwidth_of
 from busbw.analysis.pattern import joined, where
-from busbw.analysis.tuning import tuning_of
 from busbw.model.record import RunRecord, RunStatus
 from busbw.model.result import CaseResult, Status
 from busbw.stats.percentile import percentile
@@ -214,8 +214,7 @@ def _device(kind: Kind) -> str:
 
 def _means(record: RunRecord) -> Mapping[str, str]:
     """What a run was measured with: what its command set, and the path of its library."""
-    paths = {rank.library_path for rank in record.world.ranks} if record.world is not None else set()
-    return {**(tuning_of(record) or {}), "library": ", ".join(sorted(filter(None, paths)))}
+    return {**variables_of(record), "library": library_of(record)}
 
 
 def _differing(runs: Sequence[Mapping[str, str]]) -> str:

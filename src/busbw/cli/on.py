@@ -25,6 +25,7 @@ from busbw.planning.make import check_words
 from busbw.planning.preflight import asked_words
 from busbw.planning.streams import FILES, with_files
 from busbw.preflight.exchange import refusal_of
+from busbw.probes.environment import with_given
 from busbw.record import folder as folders
 from busbw.record.findings import keep
 from busbw.reports.live import shown_as
@@ -153,7 +154,7 @@ def _measuring(operations: tuple[str, ...], settings: RunSettings, launch: Launc
         folder=str(folder),
         work=Work(words),
         launch=launch,
-        environ=environ,
+        environ=with_given(environ),
         prepend=library_folders(launch.library_path, environ),
         backend=settings.backend,
         world=settings.world,

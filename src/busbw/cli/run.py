@@ -19,6 +19,7 @@ from busbw.launchers.variables import read_here
 from busbw.model.event import Emit, Event
 from busbw.planning.make import check_words, make_plan
 from busbw.probes.backends import choose_backend
+from busbw.probes.environment import with_given
 from busbw.record.folder import NSYS_FOLDER
 from busbw.settings.flag import flag_of
 from busbw.worker.profile import TOOL, profile_words, profiler_environ
@@ -86,7 +87,7 @@ def run(
     backend = choose_backend(settings.backend, settings.nccl or None)
     ranks = (identity.size if identity is not None else None) or rank_count(settings.ranks, backend)
     plan = make_plan(operations, settings, backend, ranks)
-    environ = {**own, **profiler_environ(plan.profile, settings.profile_args)}
+    environ = {**with_given(own), **profiler_environ(plan.profile, settings.profile_args)}
     request_for = partial(_with_environ, environ, partial(local_request, backend, settings.world, ranks))
     if settings.dry_run:
         _print_dry_run(plan, request_for("REQUEST"), settings)

@@ -6,6 +6,8 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from busbw.probes.environment import redact
+
 
 @dataclass(frozen=True)
 class Command:
@@ -13,11 +15,12 @@ class Command:
 
     argv: tuple[str, ...]
     environ: Mapping[str, str] = field(default_factory=dict)
-    secret: frozenset[str] = frozenset()  # names of variables whose values are not shown
+    # Names of variables whose values are not shown, beside those that look like secrets.
+    secret: frozenset[str] = frozenset()
 
     def __str__(self) -> str:
         settings = (
-            f"{name}={'...' if name in self.secret else shlex.quote(value)}"
+            f"{name}={'...' if name in self.secret or redact(name, value) != value else shlex.quote(value)}"
             for name, value in self.environ.items()
         )
         return " ".join((*settings, shlex.join(self.argv)))

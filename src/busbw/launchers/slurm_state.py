@@ -92,6 +92,8 @@ _TASK_DIED: Final = re.compile(
 )
 # Of scancel or, after the first death, of srun itself.
 _TOLD: Final = re.compile(r"error: \*\*\* STEP \S+ ON \S+ CANCELLED AT \S+ \*\*\*")
+# Of srun, asked to by a PMIx server: it kills the ranks, and may not have heard yet which one died.
+_ABORTED: Final = re.compile(r"srun: Job step aborted: ")
 _NODE_FAILED: Final = re.compile(r"Node failure on (\S+?)[.,;]?(?:\s|$)")
 _NO_PROGRAM: Final = re.compile(r"error: execve\(\): (.+?): (No such file or directory|Permission denied)")
 _NO_PLUGIN: Final = re.compile(r"error: Invalid MPI type '(\S+)'")
@@ -208,19 +210,19 @@ def hint_of(words: str) -> str:
 def first_death(lines: Sequence[str], *, is_busbw: bool = True) -> Task | None:
     """The rank that died first, by what srun printed; None where none died.
 
-    A fault comes before all others: srun may hear of ranks that were killed before it hears of the one that
-    they were killed for. Of busbw's own, a signal tells more than a code: ranks leave with one when they lose
-    another. A rank that was told to end (by srun, when another died, or by scancel) died of nothing, nor one
-    that was killed because it did not; a fault is the cause there where nothing came before.
+    Of busbw's own, a signal tells more than a code: ranks leave with one when they lose another. A rank that
+    was told to end (by srun, when another died, or by scancel) died of nothing, nor one that was killed
+    because it did not. Where srun began to kill before it told of any, a fault is the cause. Not elsewhere:
+    ranks of MPICH (5.0) may crash because another one was killed.
     """
     told = next((at for at, line in enumerate(lines) if _TOLD.search(line)), len(lines))
-    before = [death for death in _deaths(lines[:told]) if death.code not in _TOLD_TO_END]
-    after = [death for death in _deaths(lines[told:]) if death.code in _FAULTS]
-
-    def order(death: Task) -> tuple[bool, bool]:
-        return death.code not in _FAULTS, is_busbw and death.code > 0
-
-    return min(before or after, key=order, default=None)
+    aborted = next((at for at, line in enumerate(lines[:told]) if _ABORTED.search(line)), told)
+    before, between, after = (_deaths(part) for part in (lines[:aborted], lines[aborted:told], lines[told:]))
+    faults = [death for death in (*between, *after) if death.code in _FAULTS]
+    for deaths in (before, faults, between):
+        if own := [death for death in deaths if death.code not in _TOLD_TO_END]:
+            return min(own, key=lambda death: is_busbw and death.code > 0)
+    return None
 
 
 def _deaths(lines: Sequence[str]) -> list[Task]:

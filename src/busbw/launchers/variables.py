@@ -22,7 +22,18 @@ _IN_FILE: Final = "write NCCL_DEBUG=INFO, and quotes around a value with blanks:
 _OURS: Final = frozenset(
     f"BUSBW_{name}"
     for name in (
-        *("JOB", "REQUEST", "FRONT", "LAST", "SETUP", "PROCESSES", "EXEC_HOSTS", "EXEC_NAMES", "EXEC_NODE"),
+        *(
+            "JOB",
+            "REQUEST",
+            "FRONT",
+            "LAST",
+            "SETUP",
+            "GIVEN",
+            "PROCESSES",
+            "EXEC_HOSTS",
+            "EXEC_NAMES",
+            "EXEC_NODE",
+        ),
         *("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_SIZE", "NODE_RANK"),
         *("POD", "POD_NAMESPACE", "POD_NODE"),
     )

@@ -1,7 +1,8 @@
 """The environment of a measurement: variables by allow-list, modules, NCCL's configuration files.
 
-Only names that matter to a collective are kept, and secrets among them are replaced: a record is made to be
-shared, and tools that dump the whole environment leak tokens.
+Only names that matter to a collective are kept, and those that somebody gave for this measurement (``--env``,
+a setup, a preset); secrets among them are replaced: a record is made to be shared, and tools that dump the
+whole environment leak tokens.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ from typing import TYPE_CHECKING, Final
 from busbw.probes.sysfs import read_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 REDACTED: Final = "[redacted]"
+# What tells ranks which of their variables were given though they are not on the list: names with commas.
+GIVEN: Final = "BUSBW_GIVEN"
 
 # What NCCL, its network plugins, MPI, the transports, the launchers and the OpenMP runtimes read.
 _RECORDED: Final = re.compile(
@@ -87,7 +90,12 @@ class Environment:
 
 def read_environment(environ: Mapping[str, str], *, root: Path = Path("/")) -> Environment:
     """What of the environment belongs into a record. ``root`` is where /etc is looked up."""
-    kept = {name: value for name, value in sorted(environ.items()) if is_recorded(name)}
+    given = environ.get(GIVEN, "").split(",")
+    kept = {
+        name: value
+        for name, value in sorted(environ.items())
+        if name != GIVEN and (is_recorded(name) or name in given)
+    }
     modules, module_files = kept.pop("LOADEDMODULES", ""), kept.pop("_LMFILES_", "")
     variables = {name: redact(name, value) for name, value in kept.items()}
     return Environment(
@@ -102,6 +110,25 @@ def read_environment(environ: Mapping[str, str], *, root: Path = Path("/")) -> E
 def is_recorded(name: str) -> bool:
     """Whether the variable is on the allow-list."""
     return _RECORDED.fullmatch(name) is not None
+
+
+def with_given(environ: Mapping[str, str]) -> dict[str, str]:
+    """Variables to give to ranks, and what tells the ranks which of them a record keeps all the same."""
+    unlisted = [name for name in environ if not is_recorded(name)]
+    return {**environ, GIVEN: ",".join(unlisted)} if unlisted else dict(environ)
+
+
+def redact_words(words: Sequence[str]) -> tuple[str, ...]:
+    """A command line with the secrets among its ``--env NAME=VALUE`` replaced."""
+    return tuple(_redact_word(before, word) for before, word in zip(("", *words), words, strict=False))
+
+
+def _redact_word(before: str, word: str) -> str:
+    flag = "--env=" if word.startswith("--env=") else ""
+    name, sign, value = word.removeprefix(flag).partition("=")
+    if not sign or not (flag or before == "--env"):
+        return word
+    return f"{flag}{name}={redact(name, value)}"
 
 
 def redact(name: str, value: str) -> str:

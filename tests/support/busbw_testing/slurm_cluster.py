@@ -23,7 +23,7 @@ from busbw_testing.namespaces import Hosts
 PROGRAMS: Final = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scontrol", "squeue", "scancel")
 _PATIENCE_S: Final = 30.0
 _CPUS: Final = 4
-# Open MPI over TCP, without the wait in its start in which it crashes where a message reaches it: 7 of 148
+# Open MPI over TCP, without the wait in its start in which it crashes where a message reaches it: 8 of 203
 # starts of version 5.0.11 on four nodes of a busy machine (https://github.com/open-mpi/ompi/issues/12495).
 OPEN_MPI: Final = (
     *("--env", "OMPI_MCA_pml=ob1", "--env", "OMPI_MCA_btl=self,tcp"),

@@ -111,7 +111,7 @@ CRASH = """\
 [h1:00393] *** End of error message ***
 srun: error: h2: task 1: Killed
   1: srun: error: h3: task 2: Terminated
-slurmstepd: error: *** STEP 22.0 ON h1 CANCELLED AT 2026-11-27T02:47:06 ***
+  0: slurmstepd-h1: error: *** STEP 22.0 ON h1 CANCELLED AT 2026-11-27T02:47:06 ***
 """
 
 

@@ -122,7 +122,17 @@ srun: error: h[1,4]: tasks 0,3: Terminated
 """.splitlines()
 
 
-# A rank that crashed, as four nodes told it: of those that srun killed for it, it may hear first.
+# A rank of MPICH that was killed, and what became of the others.
+CRASHED_FOR_IT = """\
+srun: error: h3: task 2: Killed
+srun: launch/slurm: _step_signal: Terminating StepId=77.0
+srun: error: h2: task 1: Segmentation fault
+0: slurmstepd-h1: error: *** STEP 77.0 ON h1 CANCELLED AT 2026-11-27T03:25:14 ***
+srun: error: h1: task 0: Segmentation fault
+srun: error: h4: task 3: Exited with exit code 130
+""".splitlines()
+
+# A rank of Open MPI that crashed: of those that srun killed for it, it may hear first.
 CRASHED = """\
 srun: Job step aborted: Waiting up to 22 seconds for job step to finish.
 srun: error: h2: task 1: Killed
@@ -137,9 +147,10 @@ srun: error: h3: task 2: Terminated
     ("lines", "task"),
     [
         (KILLED, Task(2, "h3", -9)),
+        (CRASHED_FOR_IT, Task(2, "h3", -9)),
         (CRASHED, Task(0, "h1", -11)),
-        (KILLED[:3] + CRASHED[-2:], Task(2, "h3", -9)),
-        (KILLED[2:3] + CRASHED[-2:], Task(0, "h1", -11)),
+        (CRASHED[:1] + KILLED[2:3] + CRASHED[-2:], Task(0, "h1", -11)),
+        (CRASHED[:4], Task(1, "h2", -9)),
         (KILLED[3:] + KILLED[:1], Task(2, "h3", -9)),
         (KILLED[2:3] + KILLED[:1], None),
         (KILLED[3:], Task(1, "h2", 5)),

@@ -5,7 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from busbw.probes.environment import REDACTED, is_recorded, read_environment, read_nccl_config, redact
+from busbw.probes.environment import (
+    REDACTED,
+    is_recorded,
+    read_environment,
+    read_nccl_config,
+    redact,
+    redact_words,
+    with_given,
+)
 
 WriteTree = Callable[[dict[str, str]], Path]
 
@@ -124,3 +132,31 @@ def test_nccl_config_as_nccl_reads_it(write_tree: WriteTree) -> None:
     own, system = read_nccl_config(home | {"NCCL_CONF_FILE": str(tree / "own.conf")}, root=tree)
     assert own.settings == (("NCCL_PROTO", "LL"),)
     assert system.path == str(tree / "etc/nccl.conf")
+
+
+def test_what_was_given_is_recorded_though_it_is_not_listed() -> None:
+    given = with_given({"MY_MODE": "2", "NCCL_ALGO": "Ring", "MY_TOKEN": "abc"})
+    kept = read_environment({"PATH": "/bin", **given})
+    assert kept.variables == {"MY_MODE": "2", "MY_TOKEN": REDACTED, "NCCL_ALGO": "Ring"}
+    assert kept.redacted == ("MY_TOKEN",)
+    assert with_given({"NCCL_ALGO": "Ring"}) == {"NCCL_ALGO": "Ring"}
+
+
+def test_a_command_line_is_kept_without_secrets() -> None:
+    words = (
+        "busbw",
+        "run",
+        "--env",
+        "A=1",
+        "--env",
+        "MY_TOKEN=abc",
+        "--env=HF_TOKEN=x",
+        "MY_TOKEN=abc",
+        "--env",
+    )
+    assert redact_words(words) == (
+        *words[:5],
+        f"MY_TOKEN={REDACTED}",
+        f"--env=HF_TOKEN={REDACTED}",
+        *words[7:],
+    )

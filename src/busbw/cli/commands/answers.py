@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
 from cyclopts import Parameter
 
 from busbw.cli.app import FLAGS, RUN_OR_LOG, TextOrJson, app, examples
+from busbw.cli.command_line import command_line
 from busbw.errors import ExitCode
 from busbw.settings.compare import CompareSettings, ExpectSettings
 from busbw.settings.launch import LaunchSettings
@@ -40,7 +40,7 @@ def compare(
         options or CompareSettings(),
         settings or RunSettings(),
         launch or LaunchSettings(),
-        tuple(sys.argv),
+        command_line(),
     )
 
 

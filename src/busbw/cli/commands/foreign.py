@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated, Final
 
 from cyclopts import Parameter
 
 from busbw.cli.app import app, examples
+from busbw.cli.command_line import command_line
 from busbw.errors import ExitCode
 
 NCCL_TESTS: Final = "nccl-tests"
@@ -33,7 +33,7 @@ def nccl_tests(
     """Only its help is asked for here: ``main`` takes the words as they are."""
     from busbw.cli.nccl_tests import nccl_tests as nccl_tests_command
 
-    return nccl_tests_command(words, tuple(sys.argv))
+    return nccl_tests_command(words, command_line())
 
 
 NCCOM_EXAMPLES: Final = (
@@ -57,4 +57,4 @@ def nccom_test(
     """The command line of nccom-test (AWS Neuron): its flags, its table, its JSON file."""
     from busbw.cli.nccom_test import nccom_test as nccom_command
 
-    return nccom_command(words, tuple(sys.argv))
+    return nccom_command(words, command_line())

@@ -8,6 +8,7 @@ from typing import Annotated, Final
 from cyclopts import Parameter
 
 from busbw.cli.app import FLAGS, OF_A_HUNT, OF_A_RUN, app, examples
+from busbw.cli.command_line import command_line
 from busbw.cli.preset_values import PresetValues
 from busbw.cli.whole_numbers import counts, whole_numbers
 from busbw.errors import ExitCode
@@ -51,7 +52,7 @@ def run(
     from busbw.cli.run import run as run_command
 
     words = tuple(word for text in operations for word in text.split(",") if word)
-    return run_command(words, settings or RunSettings(), launch or LaunchSettings(), tuple(sys.argv))
+    return run_command(words, settings or RunSettings(), launch or LaunchSettings(), command_line())
 
 
 PREFLIGHT_HELP: Final = (
@@ -92,7 +93,7 @@ def preflight(
 
     words = tuple(word for text in operations for word in text.split(",") if word)
     return preflight_command(
-        words, settings or RunSettings(), launch or LaunchSettings(), tuple(sys.argv), deep=deep
+        words, settings or RunSettings(), launch or LaunchSettings(), command_line(), deep=deep
     )
 
 
@@ -178,8 +179,8 @@ def isolate(
     if own.each_nic:
         from busbw.cli.each_nic import hunt_each
 
-        return hunt_each(own, settings, launch or LaunchSettings(), tuple(sys.argv))
-    return hunt("isolate", own, settings, launch or LaunchSettings(), tuple(sys.argv))
+        return hunt_each(own, settings, launch or LaunchSettings(), command_line())
+    return hunt("isolate", own, settings, launch or LaunchSettings(), command_line())
 
 
 PAIRS_HELP: Final = (
@@ -209,7 +210,7 @@ def pairs(
     from busbw.cli.isolate import hunt
 
     return hunt(
-        "pairs", own or HuntSettings(), settings or RunSettings(), launch or LaunchSettings(), tuple(sys.argv)
+        "pairs", own or HuntSettings(), settings or RunSettings(), launch or LaunchSettings(), command_line()
     )
 
 
@@ -239,7 +240,7 @@ def rails(
     from busbw.cli.isolate import hunt
 
     return hunt(
-        "rails", own or HuntSettings(), settings or RunSettings(), launch or LaunchSettings(), tuple(sys.argv)
+        "rails", own or HuntSettings(), settings or RunSettings(), launch or LaunchSettings(), command_line()
     )
 
 
@@ -276,4 +277,4 @@ def execute(
 
     for line in overridden:
         print(f"note: {line}", file=sys.stderr)
-    return exec_command(command, launch or LaunchSettings(), tuple(sys.argv), ranks=ranks, dry_run=dry_run)
+    return exec_command(command, launch or LaunchSettings(), command_line(), ranks=ranks, dry_run=dry_run)
