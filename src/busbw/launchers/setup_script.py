@@ -1,7 +1,7 @@
 """A setup script before the ranks of a batch job: sourced by bash in the words that start them.
 
 It is sourced, so it may return; where it ends the shell (exit 0, set -e), or fails, that is no end of the
-ranks.
+ranks. Its failure is told a second before the shell ends: srun (22.05) may lose the last words of a task.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ busbw_words=("$@"); set --
 busbw_failed() {{
   code=$?
   echo "{failed}$code on {node}" >&2
+  sleep 1 || :
   exit "$((code ? code : 1))"
 }}
 trap busbw_failed EXIT
