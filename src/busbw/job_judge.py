@@ -93,7 +93,7 @@ def with_remedy(error: Event, output: Sequence[str]) -> Event:
     """The error with what to try where the ranks have not what starts them."""
     text = "\n".join(output)
     hints = (hint for words, hint in _REMEDIES if all(word in text for word in words))
-    return {**error, "hint": next(hints, error["hint"])}
+    return {**error, "hint": next(hints, error.get("hint", ""))}
 
 
 def _lost_peer(following: Following) -> RankFailed | None:

@@ -16,6 +16,7 @@ from busbw.errors import BusbwError, ExitCode, SiteError, UsageError
 from busbw.launchers.engine import Engine, Handle, Job, JobRequest, Unanswered, load
 from busbw.model.plan import Limits, Plan
 from busbw.model.record import RunStatus
+from busbw.probes.environment import redact_all
 from busbw.record import close
 from busbw.record import folder as folders
 from busbw.worker.lead import error_event, now_utc
@@ -47,7 +48,9 @@ def submit(
     try:
         _write_request(folder, job, request, argv, settings)
         for name, text in request.files.items():
-            (folder / "request" / name).write_text(text)
+            path = folder / "request" / name
+            path.touch(0o600)  # a job's script has the values of its variables
+            path.write_text(text)
         (folder / folders.TICKET_FILE).write_text(job.run_id + "\n")
         _reserve(folder)
     except OSError as error:
@@ -166,7 +169,8 @@ def _order(request: JobRequest) -> dict[str, object]:
 
 def _plain(job: Job) -> dict[str, object]:
     launch = {name: getattr(job.launch, name) for name in ("on", *job.launch.given())}
-    return {"launch": json.loads(json.dumps(launch, default=str)), "command": list(job.work.words)}
+    plain = {"launch": json.loads(json.dumps(launch, default=str)), "command": list(job.work.words)}
+    return {name: redact_all(value) for name, value in plain.items()}
 
 
 def read_handle(folder: Path) -> Handle:

@@ -70,13 +70,14 @@ class Launching:
         """
         own = self.settings_of(setup)
         words = ("run", *self.operations, *to_words(own, _OWN), "--format=jsonl", f"--deliver={folder}")
+        prepend = prepended(setup, self.launch, self.environ)
         return Job(
             run_id=run_id or folder.name,
             folder=str(folder),
             work=Work(words),
             launch=replace(launch, nodes=str(nodes)) if nodes else launch,
-            environ=with_given({**setup.environ, **self.environ}),
-            prepend=prepended(setup, self.launch, self.environ),
+            environ=with_given({**setup.environ, **self.environ}, also=prepend),
+            prepend=prepend,
             backend=own.backend,
             world=own.world,
             ranks=own.ranks,

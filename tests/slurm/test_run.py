@@ -92,6 +92,20 @@ def test_open_mpi(front: Any, open_mpi_python: Path) -> None:
     assert "--mpi=pmix" in front.script()
 
 
+def test_what_was_given_is_in_the_record_and_no_secret_is(front: Any) -> None:
+    given = ("--env", "MY_MODE=2", "--env", "MY_TOKEN=hunter22")
+    done = front.run("run", "all_reduce", "-e", "8", *NULL, "--on", "slurm", "-N", "2", *given)
+    assert done.code == 0, done
+    environment = front.record()["environment"]
+    assert environment["given"] == ["MY_MODE", "MY_TOKEN"]
+    assert environment["variables"]["MY_MODE"] == "2"
+    assert environment["redacted"] == ["BUSBW_TOKEN", "MY_TOKEN"]
+    files = [path for path in front.folder().rglob("*") if path.is_file()]
+    (script,) = (path for path in files if b"hunter22" in path.read_bytes())
+    assert script.name == "job.sbatch"
+    assert script.stat().st_mode & 0o777 == 0o600
+
+
 def test_node_counts_are_a_job_each(front: Any) -> None:
     done = front.run("run", "all_reduce", "-e", "8", *NULL, "--on", "slurm", "-N", "1,2,4")
     assert done.code == 0, done

@@ -2,82 +2,108 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from busbw.analysis.compare_places import named, nodes_of
 from busbw.analysis.tuning import tuning_of
 from busbw.model.record import RunRecord
 from busbw.probes.environment import is_recorded
 
+# A copy of busbw that was brought to the nodes is in a folder of its run.
+_BROUGHT: Final = re.compile(r"/busbw-[^/]+/")
+_MODULE: Final = "module "
+
 
 @dataclass(frozen=True)
 class MeasuredWith:
-    """``variables`` by name, and versions of modules by ``module NAME``; ``tells_all`` where one that is not
-    there was not set or loaded. ``facts`` by what they are of; one that is not there is not known.
+    """``variables`` are all that are known, by name, and ``module NAME`` for each loaded module; ``told``
+    names those that matter: they change what is timed, or were given for this run. Of ``unlike`` the runs of
+    one arm have several values. ``tells_listed`` and ``tells_given``: what is not there was not set, or not
+    given. ``facts`` by what they are of; one that is not there is not known.
     """
 
     variables: Mapping[str, str] = field(default_factory=dict)
-    facts: Mapping[str, str] = field(default_factory=dict)
-    tells_all: bool = False
+    told: frozenset[str] = frozenset()
+    unlike: frozenset[str] = frozenset()
+    tells_listed: bool = False
+    tells_given: bool = False
+    facts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def value_of(self, name: str) -> str:
+        """A variable's value in words; empty where it is not known, or not one."""
+        if name in self.unlike:
+            return ""
+        if (value := self.variables.get(name)) is not None:
+            return value or "(empty)"
+        if name.startswith(_MODULE):
+            return "not loaded" if self.tells_listed else ""
+        if is_recorded(name):
+            return "not set" if self.tells_listed else ""
+        return "not given" if self.tells_given else ""
 
 
 def measured_with(records: Sequence[RunRecord]) -> MeasuredWith:
-    """What all of the records have alike."""
+    """Of the records of one arm; facts are those that all have alike."""
     each = [_of_record(record) for record in records]
+    told = frozenset[str]().union(*(one.told for one in each))
     return MeasuredWith(
-        _alike([one.variables for one in each]),
-        _alike([one.facts for one in each]),
-        all(one.tells_all for one in each),
+        variables={name: value for one in each for name, value in one.variables.items()},
+        told=told,
+        unlike=frozenset(name for name in told if len({one.value_of(name) for one in each}) > 1),
+        tells_listed=all(one.tells_listed for one in each),
+        tells_given=all(one.tells_given for one in each),
+        facts={
+            name: value
+            for name, value in each[0].facts.items()
+            if all(one.facts.get(name) == value for one in each)
+        },
     )
 
 
 def otherwise(ours: MeasuredWith, theirs: MeasuredWith) -> Iterator[str]:
-    """What is not alike, as ``NCCL_ALGO Ring against not set``: ours first."""
-    names = ours.variables.keys() & theirs.variables.keys()
-    if ours.tells_all and theirs.tells_all:
-        names = ours.variables.keys() | theirs.variables.keys()
-    for name in sorted(names):
-        values = [one.variables.get(name, "not set") for one in (ours, theirs)]
-        if values[0] != values[1]:
-            yield f"{name} {values[0]} against {values[1]}"
-    for name, value in ours.facts.items():
-        if value != (other := theirs.facts.get(name, value)):
+    """What is not alike, as ``NCCL_ALGO Ring against not set``: ours first. What one does not tell is not."""
+    for name in sorted(ours.told | theirs.told):
+        value, other = ours.value_of(name), theirs.value_of(name)
+        if value and other and value != other:
             yield f"{name} {value} against {other}"
+    for name, own in ours.facts.items():
+        if own != (others := theirs.facts.get(name, own)):
+            only = [each for each in own if each not in others]
+            lacking = [each for each in others if each not in own]
+            yield f"{name} {named(only or own)} against {named(lacking or others)}"
 
 
 def variables_of(record: RunRecord) -> dict[str, str]:
-    """Those that change what is timed, and those that were given for this run though no list has them."""
+    """Those that change what is timed, and those that were given for this run."""
     variables = record.environment.get("variables", {})
-    given = {name: value for name, value in variables.items() if not is_recorded(name)}
+    given = {name: variables[name] for name in record.environment.get("given", ()) if name in variables}
     return {**given, **(tuning_of(record) or {})}
 
 
 def library_of(record: RunRecord) -> str:
     """The paths of the measured library, each once."""
     paths = {rank.library_path for rank in record.world.ranks} if record.world is not None else set()
-    return ", ".join(sorted(filter(None, paths)))
+    return ", ".join(sorted({_BROUGHT.sub("/busbw-.../", path) for path in paths if path}))
 
 
 def _of_record(record: RunRecord) -> MeasuredWith:
-    machine = record.machine
+    environment, machine = record.environment, record.machine
+    modules = {f"{_MODULE}{module}": "loaded" for module in environment.get("modules", ())}
+    matters = variables_of(record)
     facts = {
-        "busbw": record.busbw_version if record.source is None else "",
-        "library": library_of(record),
-        "driver": machine.get("gpus", {}).get("driver_version", ""),
-        "kernel": machine.get("host", {}).get("kernel", ""),
-        "nodes": named(nodes_of(record)),
+        "busbw": (record.busbw_version,) if record.source is None else (),
+        "library": (library_of(record),),
+        "driver": (machine.get("gpus", {}).get("driver_version", ""),),
+        "kernel": (machine.get("host", {}).get("kernel", ""),),
+        "nodes": nodes_of(record),
     }
-    known = {name: value for name, value in facts.items() if value}
-    variables = {**_modules_of(record), **variables_of(record)}
-    return MeasuredWith(variables, known, tells_all="variables" in record.environment)
-
-
-def _modules_of(record: RunRecord) -> dict[str, str]:
-    loaded = (module.partition("/") for module in record.environment.get("modules", ()))
-    return {f"module {name}": version or "loaded" for name, _, version in loaded}
-
-
-def _alike(each: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    first, *others = each
-    return {name: value for name, value in first.items() if all(one.get(name) == value for one in others)}
+    return MeasuredWith(
+        variables={**environment.get("variables", {}), **matters, **modules},
+        told=frozenset((*matters, *modules, *environment.get("given", ()))),
+        tells_listed="variables" in environment and record.source is None,
+        tells_given="given" in environment,
+        facts={name: values for name, values in facts.items() if any(values)},
+    )

@@ -6,7 +6,7 @@ import sys
 
 
 def command_line() -> tuple[str, ...]:
-    """This process's words, the secrets among its ``--env NAME=VALUE`` replaced."""
-    from busbw.probes.environment import redact_words
+    """This process's words, secrets in their ``NAME=VALUE`` replaced."""
+    from busbw.probes.environment import redact_text
 
-    return redact_words(sys.argv)
+    return tuple(map(redact_text, sys.argv))

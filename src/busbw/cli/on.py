@@ -149,13 +149,14 @@ def _measuring(operations: tuple[str, ...], settings: RunSettings, launch: Launc
     folder = _folder("+".join(operations[:4]) or "streams", dry=settings.dry_run)
     words = ("run", *operations, *to_words(settings, _OWN), "--format=jsonl", f"--deliver={folder}")
     environ = read_variables(launch.env, launch.env_file)
+    prepend = library_folders(launch.library_path, environ)
     return Job(
         run_id=folder.name,
         folder=str(folder),
         work=Work(words),
         launch=launch,
-        environ=with_given(environ),
-        prepend=library_folders(launch.library_path, environ),
+        environ=with_given(environ, also=prepend),
+        prepend=prepend,
         backend=settings.backend,
         world=settings.world,
         ranks=settings.ranks,
@@ -326,13 +327,14 @@ def execute(
         raise UsageError("exec takes one number of nodes", hint="give -N once for each command")
     folder = _folder("exec", dry=dry_run)
     environ = read_variables(launch.env, launch.env_file)
+    prepend = library_folders(launch.library_path, environ)
     job = Job(
         run_id=folder.name,
         folder=str(folder),
         work=Work(command, is_busbw=False),
         launch=launch,
-        environ=environ,
-        prepend=library_folders(launch.library_path, environ),
+        environ=with_given(environ, also=prepend),
+        prepend=prepend,
         ranks=ranks,
     )
     (request,) = _requests([job])

@@ -16,6 +16,7 @@ from cyclopts import Token
 
 from busbw.cli.preset_place import lines_of, place_said
 from busbw.errors import UsageError
+from busbw.probes.environment import redact
 from busbw.settings.flag import flag_of
 from busbw.settings.launch import OF_NEW_JOB
 from busbw.settings.preset import Preset, names_extending, read_preset
@@ -97,9 +98,9 @@ def overridden(
     for name in dict.fromkeys(name for preset in presets for name in preset.environ(engine)):
         values = [(whose, environ[name]) for whose, environ in layers if name in environ]
         *below, (whose, value) = values
-        others = [f"{their} {other or '(empty)'}" for their, other in below if other != value]
+        others = [f"{their} {redact(name, other) or '(empty)'}" for their, other in below if other != value]
         if others:
-            yield f"{name}={value}, {whose}, takes the place of {' and of '.join(others)}"
+            yield f"{name}={redact(name, value)}, {whose}, takes the place of {' and of '.join(others)}"
 
 
 def _refuse_abstract(preset: Preset) -> None:

@@ -80,6 +80,8 @@ def run(
         _refuse_without_engine(launch, os.environ)
     if identity is not None and not settings.dry_run:
         _refuse_own_profiler(identity, settings)
+        if not settings.deliver:  # under a front process it is told by that
+            os.environ.update(with_given({}, also=read_here(launch, os.environ)))
         return _join(identity, operations, settings, argv)
     own = {} if settings.deliver else read_here(launch, os.environ)
     check_words(operations, settings, _least_ranks(settings))

@@ -42,7 +42,7 @@ _BANNER = re.compile(r"^(={20,}|-{20,})$")
 _HYDRA_SOURCE = r"(?:\S+: )?\[(?:mpiexec|proxy[^@\]]*)@[^\]]+\] \w+ \([^)]*\.c:\d+\): "
 _OTHERS = re.compile(
     rf"\[[^\]:]+:\d+\] (?:\*\*\*|plm:|PMIX ERROR|\[ *(?!1\])\d+\])|{_HYDRA_SOURCE}"
-    r"|(?:\s*\d+: )?(?:srun|slurmstepd(?:-\S+)?): "
+    r"|(?:\s*\d+: )?(?:srun|slurmstepd(?:-\S+)?): (?!.*\boom_kill\b)"
     r"|\s*error: a rank ended, and the launcher ended the others|hint: the launcher's own message|# record  "
 )
 

@@ -99,8 +99,11 @@ _NO_PROGRAM: Final = re.compile(r"error: execve\(\): (.+?): (No such file or dir
 _NO_PLUGIN: Final = re.compile(r"error: Invalid MPI type '(\S+)'")
 # SIGTERM: itself, as a shell tells it, and busbw's own exit code for it.
 _TOLD_TO_END: Final = (-15, 143, 130)
-# Signals that a rank meets by its own fault (SIGSEGV, SIGBUS, SIGILL, SIGFPE): nobody ends another one so.
-_FAULTS: Final = (-11, -7, -4, -8)
+# Slurm's number for a task that was killed for its memory.
+_OUT_OF_MEMORY: Final = 125
+# Ends that a rank meets by its own fault (SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP, SIGSYS, memory):
+# nobody ends another one so.
+_FAULTS: Final = (-11, -7, -4, -8, -6, -5, -31, -_OUT_OF_MEMORY)
 _SIGNALS: Final[Mapping[str, int]] = {
     "Killed": 9,
     "Terminated": 15,
@@ -113,6 +116,8 @@ _SIGNALS: Final[Mapping[str, int]] = {
     "Hangup": 1,
     "User defined signal 1": 10,
     "Trace/breakpoint trap": 5,
+    "Bad system call": 31,
+    "Out Of Memory": _OUT_OF_MEMORY,
 }
 
 
@@ -208,21 +213,29 @@ def hint_of(words: str) -> str:
 
 
 def first_death(lines: Sequence[str], *, is_busbw: bool = True) -> Task | None:
-    """The rank that died first, by what srun printed; None where none died.
+    """The rank that died first, by what srun printed; None where none died, or nobody can tell which.
 
-    Of busbw's own, a signal tells more than a code: ranks leave with one when they lose another. A rank that
-    was told to end (by srun, when another died, or by scancel) died of nothing, nor one that was killed
-    because it did not. Where srun began to kill before it told of any, a fault is the cause. Not elsewhere:
-    ranks of MPICH (5.0) may crash because another one was killed.
+    Before srun or Slurm begins to end the step, who is told of died by itself. Of busbw's own, a signal tells
+    more than a code: ranks leave with one when they lose another. From then on ranks are told to end, and
+    those that do not are killed: they died of nothing. A fault tells there all the same, but not of busbw's
+    ranks that crash since another was killed (MPICH 5.0 does): that one was told of before. A code tells of a
+    user's command where a PMIx server had srun end the step: it had felt that end before srun heard of it.
     """
-    told = next((at for at, line in enumerate(lines) if _TOLD.search(line)), len(lines))
-    aborted = next((at for at, line in enumerate(lines[:told]) if _ABORTED.search(line)), told)
-    before, between, after = (_deaths(part) for part in (lines[:aborted], lines[aborted:told], lines[told:]))
-    faults = [death for death in (*between, *after) if death.code in _FAULTS]
-    for deaths in (before, faults, between):
-        if own := [death for death in deaths if death.code not in _TOLD_TO_END]:
-            return min(own, key=lambda death: is_busbw and death.code > 0)
-    return None
+    aborted = any(_ABORTED.search(line) for line in lines)
+    began = (at for at, line in enumerate(lines) if _TOLD.search(line) or _ABORTED.search(line))
+    start = next(began, len(lines))
+    before, later = (
+        [death for death in _deaths(part) if death.code not in _TOLD_TO_END]
+        for part in (lines[:start], lines[start:])
+    )
+    faults = [death for death in later if death.code in _FAULTS]
+    if before and not (is_busbw and faults and all(death.code > 0 for death in before)):
+        return min(before, key=lambda death: is_busbw and death.code > 0)
+    codes = [death for death in later if death.code > 0 and aborted and not is_busbw]
+    if faults or codes:
+        return (faults or codes)[0]
+    killed = [death for death in later if death.code == -signal.SIGKILL and aborted]
+    return killed[0] if len(killed) == 1 else None
 
 
 def _deaths(lines: Sequence[str]) -> list[Task]:
@@ -249,6 +262,8 @@ def describe(code: int) -> str:
     """How a task ended."""
     if code >= 0:
         return f"exit code {code}"
+    if code == -_OUT_OF_MEMORY:
+        return "killed for its memory"
     try:
         return f"killed by {signal.Signals(-code).name}"
     except ValueError:

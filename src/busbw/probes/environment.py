@@ -10,16 +10,18 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from busbw.probes.sysfs import read_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
 REDACTED: Final = "[redacted]"
-# What tells ranks which of their variables were given though they are not on the list: names with commas.
+# What tells ranks which of their variables were given for this measurement: names with commas.
 GIVEN: Final = "BUSBW_GIVEN"
+# The variables that stand for --env and for this list: what they name is there itself.
+_OF_OTHERS: Final = ("BUSBW_ENV", GIVEN)
 
 # What NCCL, its network plugins, MPI, the transports, the launchers and the OpenMP runtimes read.
 _RECORDED: Final = re.compile(
@@ -54,17 +56,25 @@ _SECRET_WORDS: Final = frozenset(
 )
 # Anywhere in the name, so that AUTHTOKEN or MYPASSWORD are caught too.
 _SECRET_PARTS: Final = ("TOKEN", "SECRET", "PASSW", "PASSPHRASE", "CREDENTIAL")
+_SECRET_ENDS: Final = ("PASS", "PWD", "_PAT", "_SAS", "_DSN")
 _SECRET_VALUE: Final = re.compile(
     r"""(?ix)
     \b(bearer|basic)\s+\S{8,}                                 # an Authorization header
     | \b[a-z][a-z0-9+.-]*://[^/\s:@]*:[^/\s@]+@                # scheme://user:password@host
-    | \b(password|passwd|token|secret|api_?key|access_?key)\s*[=:]\s*\S
+    | (?<![a-z0-9])(password|passwd|token|secret)\s*[=:]\s*\S
+    | (?<![a-z0-9])(api|access|account|private)_?(access_?)?key\s*[=:]\s*\S
+    | --(password|passwd|token|secret|api-?key|access-?key)\s+\S
     | \beyJ[a-z0-9_-]{8,}\.[a-z0-9_-]{8,}                      # JSON web token
     | \b(ghp_|gho_|ghs_|github_pat_|glpat-|hf_|xox[abp]-|sk-)[a-z0-9_-]{16,}
     | \bAKIA[0-9A-Z]{12,}                                     # an AWS access key id
     | -----BEGIN
     """
 )
+
+
+# A whole word, whose value may hold anything, and parts of one: --export=ALL,NAME=VALUE.
+_PAIR: Final = re.compile(r"((?:--env=)?)([A-Za-z_]\w*)=(.*)", re.DOTALL)
+_PART: Final = re.compile(r"(?<![\w-])([A-Za-z_]\w*)=([^\s,]*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +88,8 @@ class ConfigFile:
 @dataclass(frozen=True, slots=True)
 class Environment:
     """``variables`` by name, secrets replaced; ``redacted`` names those; ``modules`` as loaded, and the
-    ``module_files`` that they are in (Environment Modules and Lmod list them alike).
+    ``module_files`` that they are in (Environment Modules and Lmod list them alike); ``given`` names
+    variables that were given for this measurement.
     """
 
     variables: dict[str, str]
@@ -86,15 +97,16 @@ class Environment:
     modules: tuple[str, ...]
     nccl_config: tuple[ConfigFile, ...]
     module_files: tuple[str, ...] = ()
+    given: tuple[str, ...] = ()
 
 
 def read_environment(environ: Mapping[str, str], *, root: Path = Path("/")) -> Environment:
     """What of the environment belongs into a record. ``root`` is where /etc is looked up."""
-    given = environ.get(GIVEN, "").split(",")
+    given = tuple(filter(None, environ.get(GIVEN, "").split(",")))
     kept = {
         name: value
         for name, value in sorted(environ.items())
-        if name != GIVEN and (is_recorded(name) or name in given)
+        if name not in _OF_OTHERS and (is_recorded(name) or name in given)
     }
     modules, module_files = kept.pop("LOADEDMODULES", ""), kept.pop("_LMFILES_", "")
     variables = {name: redact(name, value) for name, value in kept.items()}
@@ -104,6 +116,7 @@ def read_environment(environ: Mapping[str, str], *, root: Path = Path("/")) -> E
         modules=tuple(module for module in modules.split(":") if module),
         nccl_config=read_nccl_config(environ, root=root),
         module_files=tuple(path for path in module_files.split(":") if path),
+        given=given,
     )
 
 
@@ -112,23 +125,26 @@ def is_recorded(name: str) -> bool:
     return _RECORDED.fullmatch(name) is not None
 
 
-def with_given(environ: Mapping[str, str]) -> dict[str, str]:
-    """Variables to give to ranks, and what tells the ranks which of them a record keeps all the same."""
-    unlisted = [name for name in environ if not is_recorded(name)]
-    return {**environ, GIVEN: ",".join(unlisted)} if unlisted else dict(environ)
+def with_given(environ: Mapping[str, str], also: Iterable[str] = ()) -> dict[str, str]:
+    """Variables to give to ranks, and what tells the ranks that these, and ``also``, were given."""
+    names = dict.fromkeys((*environ, *also))
+    return {**environ, GIVEN: ",".join(names)} if names else dict(environ)
 
 
-def redact_words(words: Sequence[str]) -> tuple[str, ...]:
-    """A command line with the secrets among its ``--env NAME=VALUE`` replaced."""
-    return tuple(_redact_word(before, word) for before, word in zip(("", *words), words, strict=False))
+def redact_text(text: str) -> str:
+    """A word of a command line, or a line about variables, with secrets in its ``NAME=VALUE`` replaced."""
+    if (whole := _PAIR.fullmatch(text)) and redact(whole[2], whole[3]) == REDACTED:
+        return f"{whole[1]}{whole[2]}={REDACTED}"
+    return _PART.sub(lambda match: f"{match[1]}={redact(match[1], match[2])}", text)
 
 
-def _redact_word(before: str, word: str) -> str:
-    flag = "--env=" if word.startswith("--env=") else ""
-    name, sign, value = word.removeprefix(flag).partition("=")
-    if not sign or not (flag or before == "--env"):
-        return word
-    return f"{flag}{name}={redact(name, value)}"
+def redact_all(value: Any) -> Any:  # noqa: ANN401 (what json.loads gives)
+    """Settings as JSON has them, with ``redact_text`` of every text in them."""
+    if isinstance(value, str):
+        return redact_text(value)
+    if isinstance(value, dict):
+        return {name: redact_all(each) for name, each in value.items()}
+    return [redact_all(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def redact(name: str, value: str) -> str:
@@ -136,6 +152,8 @@ def redact(name: str, value: str) -> str:
     upper = name.upper()
     words = set(re.split(r"[^A-Z0-9]+", upper))
     secret = words & _SECRET_WORDS or any(part in upper for part in _SECRET_PARTS)
+    # Somebody's own: names that are on the list may end so (UCX_..._BYPASS).
+    secret = secret or (upper.endswith(_SECRET_ENDS) and not is_recorded(name))
     if value and (secret or _SECRET_VALUE.search(value)):
         return REDACTED
     return value

@@ -10,8 +10,10 @@ from busbw.analysis.compare_notes import notes_of
 from busbw.model.record import ImportSource, RunRecord
 
 
-def record(*modules: str, kernel: str = "6.1", hosts: int = 1, **variables: str) -> RunRecord:
-    environment: dict[str, Any] = {"variables": variables, "modules": modules, "nccl_config": []}
+def record(
+    *modules: str, kernel: str = "6.1", hosts: int = 1, given: tuple[str, ...] = (), **variables: str
+) -> RunRecord:
+    environment: dict[str, Any] = {"variables": variables, "modules": modules, "given": given}
     return record_of({8: 1.0}, hosts=hosts, environment=environment, machine={"host": {"kernel": kernel}})
 
 
@@ -26,13 +28,30 @@ def note(before: Arm, after: Arm) -> str:
 
 def test_what_was_set_otherwise_is_told() -> None:
     old = {"NCCL_ALGO": "Ring", "MY_MODE": "1", "SLURM_JOB_ID": "7", "NCCL_DEBUG": "INFO"}
-    before = record("cuda/12.4", "quiet", **old)
-    after = record("cuda/13.0", NCCL_PROTO="LL", MY_MODE="2", SLURM_JOB_ID="8", kernel="6.8", hosts=2)
+    new = {"NCCL_PROTO": "LL", "MY_MODE": "2", "SLURM_JOB_ID": "8"}
+    before = record("cuda/12.4", given=("MY_MODE",), **old)
+    after = record("cuda/13.0", given=("MY_MODE",), kernel="6.8", hosts=2, **new)
     assert note(arm("old", before), arm("new", after)) == (
         "new: measured with MY_MODE 2 against 1, NCCL_ALGO not set against Ring, NCCL_PROTO LL against not"
-        " set, module cuda 13.0 against 12.4, module quiet not set against loaded, kernel 6.8 against 6.1,"
-        " 1 more"
+        " set, module cuda/12.4 not loaded against loaded, module cuda/13.0 loaded against not loaded,"
+        " kernel 6.8 against 6.1, 1 more"
     )
+
+
+def test_what_was_given_to_one_is_told_though_it_tunes_nothing() -> None:
+    plain, given = arm("old", record()), arm("new", record(given=("OMP_NUM_THREADS",), OMP_NUM_THREADS="1"))
+    assert note(plain, given) == "new: measured with OMP_NUM_THREADS 1 against not set"
+    inherited = arm("inherited", record(OMP_NUM_THREADS="1"))
+    assert note(inherited, given) == ""
+    own = arm("own", record(given=("MY_MODE",), MY_MODE=""))
+    assert note(plain, own) == "own: measured with MY_MODE (empty) against not given"
+
+
+def test_a_record_that_does_not_say_what_was_given_is_not_known_to_lack_it() -> None:
+    older = record()
+    older = replace(older, environment={"variables": {}, "modules": ()})
+    given = record(given=("MY_MODE", "NCCL_ALGO"), MY_MODE="1", NCCL_ALGO="Ring")
+    assert note(arm("old", older), arm("new", given)) == "new: measured with NCCL_ALGO Ring against not set"
 
 
 def test_what_is_alike_is_not() -> None:
@@ -40,8 +59,29 @@ def test_what_is_alike_is_not() -> None:
 
 
 def test_what_the_launches_of_one_do_not_share_is_no_difference_of_both() -> None:
-    several = arm("new", record(MY_MODE="1", UCX_TLS="tcp"), record(MY_MODE="2", UCX_TLS="tcp"))
-    assert note(arm("old", record(UCX_TLS="self")), several) == "new: measured with UCX_TLS tcp against self"
+    one = record("cuda/12", given=("MY_MODE",), MY_MODE="1", UCX_TLS="tcp")
+    other = record("cuda/13", given=("MY_MODE",), MY_MODE="2", UCX_TLS="tcp")
+    several = arm("new", one, other)
+    base = arm("old", record("cuda/12", given=("MY_MODE",), MY_MODE="1", UCX_TLS="self"))
+    assert note(base, several) == "new: measured with UCX_TLS tcp against self"
+
+
+def test_nodes_are_compared_beyond_those_that_are_named() -> None:
+    many = [record_of({8: 1.0}, ranks=6, hosts=6) for _ in range(2)]
+    ranks = many[1].world.ranks  # type: ignore[union-attr]
+    moved = tuple(replace(each, host="else") if each.host == "node5" else each for each in ranks)
+    many[1] = replace(many[1], world=replace(many[1].world, ranks=moved))  # type: ignore[type-var]
+    assert note(arm("old", many[0]), arm("new", many[1])) == "new: measured with nodes else against node5"
+
+
+def test_a_library_that_was_brought_is_the_same_in_each_run() -> None:
+    each = []
+    for name in ("20261127-a", "20261127-b"):
+        run = record()
+        path = f"/tmp/busbw-{name}/lib/libmpi.so.12"
+        ranks = tuple(replace(rank, library_path=path) for rank in run.world.ranks)  # type: ignore[union-attr]
+        each.append(replace(run, world=replace(run.world, ranks=ranks)))  # type: ignore[type-var]
+    assert note(arm("old", each[0]), arm("new", each[1])) == ""
 
 
 def test_a_log_tells_of_what_it_names_alone() -> None:
@@ -52,6 +92,6 @@ def test_a_log_tells_of_what_it_names_alone() -> None:
 
 
 def test_setups_of_a_series_say_themselves_what_they_vary() -> None:
-    before, after = (arm(name, record(MY_MODE=name), series="s") for name in "ab")
+    before, after = (arm(name, record(given=("MY_MODE",), MY_MODE=name), series="s") for name in "ab")
     assert note(before, after) == ""
     assert note(before, replace(after, series="t")) == "b: measured with MY_MODE b against a"

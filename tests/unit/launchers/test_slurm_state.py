@@ -150,7 +150,10 @@ srun: error: h3: task 2: Terminated
         (CRASHED_FOR_IT, Task(2, "h3", -9)),
         (CRASHED, Task(0, "h1", -11)),
         (CRASHED[:1] + KILLED[2:3] + CRASHED[-2:], Task(0, "h1", -11)),
-        (CRASHED[:4], Task(1, "h2", -9)),
+        (CRASHED[:4], None),
+        (CRASHED[:2], Task(1, "h2", -9)),
+        ([CRASHED[0], "srun: error: h1: task 0: Out Of Memory", CRASHED[1]], Task(0, "h1", -125)),
+        (["srun: error: h2: task 1: Exited with exit code 5", *CRASHED[::4]], Task(0, "h1", -11)),
         (KILLED[3:] + KILLED[:1], Task(2, "h3", -9)),
         (KILLED[2:3] + KILLED[:1], None),
         (KILLED[3:], Task(1, "h2", 5)),
@@ -180,7 +183,13 @@ def test_a_plugin_that_cannot_be_loaded() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "words"), [(3, "exit code 3"), (-9, "killed by SIGKILL"), (-125, "killed by signal 125")]
+    ("code", "words"),
+    [
+        (3, "exit code 3"),
+        (-9, "killed by SIGKILL"),
+        (-125, "killed for its memory"),
+        (-99, "killed by signal 99"),
+    ],
 )
 def test_how_a_task_ended(code: int, words: str) -> None:
     assert describe(code) == words
@@ -204,3 +213,6 @@ def test_the_first_task_that_failed_of_a_users_command() -> None:
     assert first_death(lines, is_busbw=False) == Task(2, "h3", 9)
     assert first_death(lines[2:], is_busbw=False) is None
     assert first_death(CRASHED, is_busbw=False) == Task(0, "h1", -11)
+    # A rank of Open MPI that called MPI_Abort: it may be told of last.
+    aborted = [*CRASHED[:4], "srun: error: h1: task 0: Exited with exit code 7", CRASHED[5]]
+    assert first_death(aborted, is_busbw=False) == Task(0, "h1", 7)

@@ -11,7 +11,8 @@ from busbw.probes.environment import (
     read_environment,
     read_nccl_config,
     redact,
-    redact_words,
+    redact_all,
+    redact_text,
     with_given,
 )
 
@@ -135,28 +136,45 @@ def test_nccl_config_as_nccl_reads_it(write_tree: WriteTree) -> None:
 
 
 def test_what_was_given_is_recorded_though_it_is_not_listed() -> None:
-    given = with_given({"MY_MODE": "2", "NCCL_ALGO": "Ring", "MY_TOKEN": "abc"})
-    kept = read_environment({"PATH": "/bin", **given})
-    assert kept.variables == {"MY_MODE": "2", "MY_TOKEN": REDACTED, "NCCL_ALGO": "Ring"}
+    given = with_given({"MY_MODE": "2", "NCCL_ALGO": "Ring", "MY_TOKEN": "abc"}, also=["MY_PATH"])
+    kept = read_environment({"PATH": "/bin", "MY_PATH": "/x", "BUSBW_ENV": "MY_TOKEN=abc", **given})
+    assert kept.variables == {"MY_MODE": "2", "MY_PATH": "/x", "MY_TOKEN": REDACTED, "NCCL_ALGO": "Ring"}
     assert kept.redacted == ("MY_TOKEN",)
-    assert with_given({"NCCL_ALGO": "Ring"}) == {"NCCL_ALGO": "Ring"}
+    assert kept.given == ("MY_MODE", "NCCL_ALGO", "MY_TOKEN", "MY_PATH")
+    assert with_given({}) == {}
 
 
-def test_a_command_line_is_kept_without_secrets() -> None:
-    words = (
-        "busbw",
-        "run",
-        "--env",
-        "A=1",
-        "--env",
-        "MY_TOKEN=abc",
-        "--env=HF_TOKEN=x",
-        "MY_TOKEN=abc",
-        "--env",
-    )
-    assert redact_words(words) == (
-        *words[:5],
-        f"MY_TOKEN={REDACTED}",
-        f"--env=HF_TOKEN={REDACTED}",
-        *words[7:],
-    )
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("SSHPASS", "hunter22"),
+        ("MYPWD", "x"),
+        ("GH_PAT", "x"),
+        ("AZURE_STORAGE", "DefaultEndpointsProtocol=https;AccountKey=abc=="),
+        ("EXTRA", "MY_TOKEN=abcdefgh"),
+        ("ARGS", "--password hunter22"),
+    ],
+)
+def test_secrets_of_variables_that_are_not_listed(name: str, value: str) -> None:
+    assert redact(name, value) == REDACTED
+
+
+@pytest.mark.parametrize("name", ["UCX_IB_BYPASS", "MY_PATH", "PATTERN"])
+def test_no_secrets(name: str) -> None:
+    assert redact(name, "a token ring") == "a token ring"
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("A=1", "A=1"),
+        ("MY_TOKEN=a b,c", f"MY_TOKEN={REDACTED}"),
+        ("--env=HF_TOKEN=x", f"--env=HF_TOKEN={REDACTED}"),
+        ("--export=ALL,HF_TOKEN=x,B=2", f"--export=ALL,HF_TOKEN={REDACTED},B=2"),
+        ("-x A=1 -x HF_TOKEN=x", f"-x A=1 -x HF_TOKEN={REDACTED}"),
+        ("/a/b=c", "/a/b=c"),
+    ],
+)
+def test_a_command_line_is_kept_without_secrets(text: str, kept: str) -> None:
+    assert redact_text(text) == kept
+    assert redact_all({"launch": {"env": [text], "nodes": 2}}) == {"launch": {"env": [kept], "nodes": 2}}
