@@ -157,7 +157,9 @@ def _write_request(
         "run_id": job.run_id,
         "folder": job.folder,
         "argv": argv,
-        "settings": (asdict(settings) if settings is not None else {}) | _plain(job) | _order(request),
+        "settings": redact_all(asdict(settings) if settings is not None else {})
+        | _plain(job)
+        | _order(request),
         "plan": plan.to_json(),
     }
     (folder / folders.REQUEST_FILE).write_text(json.dumps(body) + "\n")

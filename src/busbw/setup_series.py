@@ -25,7 +25,7 @@ from busbw.model.event import Event, EventKind
 from busbw.model.record import RunRecord
 from busbw.planning.make import make_plan
 from busbw.planning.setups import Setup, blocks, variables
-from busbw.probes.environment import with_given
+from busbw.probes.environment import given_here, with_given
 from busbw.record import folder as folders
 from busbw.record.checked import checked, json_mapping
 from busbw.record.read import read_record
@@ -88,7 +88,7 @@ def local_starter(
         own = replace(settings, **setup.flags)
         plan = make_plan(operations, own, backend, ranks)
         # The inherited environment is read at each launch: what extends it must not see an earlier setup.
-        asked = with_given({**variables(setup, os.environ), **environ})
+        asked = with_given({**variables(setup, os.environ), **environ}, also=given_here(os.environ))
 
         def request(request_file: str) -> LaunchRequest:
             return with_setup(request_for(request_file), asked, setup.unset)

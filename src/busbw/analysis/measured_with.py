@@ -13,7 +13,7 @@ from busbw.model.record import RunRecord
 from busbw.probes.environment import is_recorded
 
 # A copy of busbw that was brought to the nodes is in a folder of its run.
-_BROUGHT: Final = re.compile(r"/busbw-[^/]+/")
+_BROUGHT: Final = re.compile(r"/busbw-\d{8}-\d{6}-[^/]+/")
 _MODULE: Final = "module "
 
 
@@ -49,10 +49,13 @@ def measured_with(records: Sequence[RunRecord]) -> MeasuredWith:
     """Of the records of one arm; facts are those that all have alike."""
     each = [_of_record(record) for record in records]
     told = frozenset[str]().union(*(one.told for one in each))
+    variables = {name: value for one in each for name, value in one.variables.items()}
     return MeasuredWith(
-        variables={name: value for one in each for name, value in one.variables.items()},
+        variables=variables,
         told=told,
-        unlike=frozenset(name for name in told if len({one.value_of(name) for one in each}) > 1),
+        unlike=frozenset(
+            name for name in told | variables.keys() if len({one.value_of(name) for one in each}) > 1
+        ),
         tells_listed=all(one.tells_listed for one in each),
         tells_given=all(one.tells_given for one in each),
         facts={
@@ -73,7 +76,18 @@ def otherwise(ours: MeasuredWith, theirs: MeasuredWith) -> Iterator[str]:
         if own != (others := theirs.facts.get(name, own)):
             only = [each for each in own if each not in others]
             lacking = [each for each in others if each not in own]
-            yield f"{name} {named(only or own)} against {named(lacking or others)}"
+            is_apart = bool(only and lacking)
+            shown = (only, lacking) if is_apart else (own, others)  # one may have all of the other's
+            yield f"{name} {named(shown[0])} against {named(shown[1])}"
+
+
+def differing(records: Sequence[RunRecord]) -> list[str]:
+    """Names of what the records are known not to have alike: variables, and the library."""
+    each = [_of_record(record) for record in records]
+    told = frozenset[str]().union(*(one.told for one in each))
+    names = [name for name in sorted(told) if len({one.value_of(name) for one in each} - {""}) > 1]
+    libraries = {library_of(record) for record in records} - {""}
+    return sorted([*names, *["library"] * (len(libraries) > 1)])
 
 
 def variables_of(record: RunRecord) -> dict[str, str]:

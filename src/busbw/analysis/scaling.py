@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from busbw.analysis.compare_arms import CaseKey, buffers, definition, failures, key_of, ranks
 from busbw.analysis.distribution import case_times
 from busbw.analysis.matching import Kind, kind_of
-from busbw.analysis.measured_with import library_of, variables_of
+from busbw.analysis.measured_with import differing
 from busbw.analysis.observed import bandwidth_of
 from busbw.analysis.pattern import joined, where
 from busbw.model.record import RunRecord, RunStatus
@@ -150,7 +150,7 @@ def scaling(
     """
     measured = tuple(measured)
     apart = _Apart.of([one.record for one in measured if one.record.results], known)
-    means: dict[_Place, list[Mapping[str, str]]] = defaultdict(list)
+    runs: dict[_Place, list[RunRecord]] = defaultdict(list)
     groups: dict[_Place, list[tuple[CaseResult, Spread]]] = defaultdict(list)
     for one in measured:
         record = one.record
@@ -166,7 +166,7 @@ def scaling(
             pattern = joined(key.pattern, where(record))
             place = _Place(_kind(key), pattern, *made_with, key.size_bytes, kind.nodes, ranks(record))
             told = replace(result, error=_why(record, result))
-            means[place].append(_means(record))
+            runs[place].append(record)
             groups[place].append((told, _with_stats(one.spreads.get(result.case, Spread()), result)))
         if not record.results and record.status is not RunStatus.COMPLETE:
             why = record.error or record.status.value
@@ -180,7 +180,7 @@ def scaling(
         groups[place].append(_no_case(launch.why))
     rows = (_row(place, found) for place, found in sorted(groups.items(), key=lambda item: item[0]))
     return tuple(
-        replace(row, differs=_differing(means[place]))
+        replace(row, differs=", ".join(differing(runs[place])))
         for place, row in zip(sorted(groups), rows, strict=True)
     )
 
@@ -210,17 +210,6 @@ class _Apart:
 
 def _device(kind: Kind) -> str:
     return kind.device or "device not known"
-
-
-def _means(record: RunRecord) -> Mapping[str, str]:
-    """What a run was measured with: what its command set, and the path of its library."""
-    return {**variables_of(record), "library": library_of(record)}
-
-
-def _differing(runs: Sequence[Mapping[str, str]]) -> str:
-    """Names whose values the runs do not share."""
-    names = sorted(set[str]().union(*runs))
-    return ", ".join(name for name in names if len({run.get(name, "") for run in runs}) > 1)
 
 
 def _why(record: RunRecord, result: CaseResult) -> str:

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 from busbw.cli.judged import Ended, check_references, judged
 from busbw.cli.preset_joined import lines_for_joined
 from busbw.errors import BusbwError, ExitCode, SiteError, UsageError
-from busbw.launchers.variables import read_here
+from busbw.launchers.variables import lacking, read_here
 from busbw.model.event import Emit, Event
 from busbw.planning.make import check_words, make_plan
 from busbw.probes.backends import choose_backend
-from busbw.probes.environment import with_given
+from busbw.probes.environment import given_here, with_given
 from busbw.record.folder import NSYS_FOLDER
 from busbw.settings.flag import flag_of
 from busbw.worker.profile import TOOL, profile_words, profiler_environ
@@ -81,7 +81,8 @@ def run(
     if identity is not None and not settings.dry_run:
         _refuse_own_profiler(identity, settings)
         if not settings.deliver:  # under a front process it is told by that
-            os.environ.update(with_given({}, also=read_here(launch, os.environ)))
+            given = read_here(launch, os.environ).keys() - lacking(launch, os.environ).keys()
+            os.environ.update(with_given({}, also=(*given_here(os.environ), *sorted(given))))
         return _join(identity, operations, settings, argv)
     own = {} if settings.deliver else read_here(launch, os.environ)
     check_words(operations, settings, _least_ranks(settings))
@@ -89,7 +90,10 @@ def run(
     backend = choose_backend(settings.backend, settings.nccl or None)
     ranks = (identity.size if identity is not None else None) or rank_count(settings.ranks, backend)
     plan = make_plan(operations, settings, backend, ranks)
-    environ = {**with_given(own), **profiler_environ(plan.profile, settings.profile_args)}
+    environ = {
+        **with_given(own, also=given_here(os.environ)),
+        **profiler_environ(plan.profile, settings.profile_args),
+    }
     request_for = partial(_with_environ, environ, partial(local_request, backend, settings.world, ranks))
     if settings.dry_run:
         _print_dry_run(plan, request_for("REQUEST"), settings)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -99,11 +99,10 @@ _NO_PROGRAM: Final = re.compile(r"error: execve\(\): (.+?): (No such file or dir
 _NO_PLUGIN: Final = re.compile(r"error: Invalid MPI type '(\S+)'")
 # SIGTERM: itself, as a shell tells it, and busbw's own exit code for it.
 _TOLD_TO_END: Final = (-15, 143, 130)
-# Slurm's number for a task that was killed for its memory.
+# Slurm's number for a task that was killed for its memory, and for all of that node that end after it.
 _OUT_OF_MEMORY: Final = 125
-# Ends that a rank meets by its own fault (SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP, SIGSYS, memory):
-# nobody ends another one so.
-_FAULTS: Final = (-11, -7, -4, -8, -6, -5, -31, -_OUT_OF_MEMORY)
+# Signals that a rank meets by its own fault: SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP, SIGSYS.
+_FAULTS: Final = (-11, -7, -4, -8, -6, -5, -31)
 _SIGNALS: Final[Mapping[str, int]] = {
     "Killed": 9,
     "Terminated": 15,
@@ -217,38 +216,40 @@ def first_death(lines: Sequence[str], *, is_busbw: bool = True) -> Task | None:
 
     Before srun or Slurm begins to end the step, who is told of died by itself. Of busbw's own, a signal tells
     more than a code: ranks leave with one when they lose another. From then on ranks are told to end, and
-    those that do not are killed: they died of nothing. A fault tells there all the same, but not of busbw's
-    ranks that crash since another was killed (MPICH 5.0 does): that one was told of before. A code tells of a
-    user's command where a PMIx server had srun end the step: it had felt that end before srun heard of it.
+    those that do not are killed; some crash over it (MPICH 5.0). But a PMIx server that felt a rank's end has
+    srun end the step before srun has heard of that rank: there the one that met a fault is it, or the one
+    that left with a code (a user's command alone), or the one that was killed.
     """
     aborted = any(_ABORTED.search(line) for line in lines)
     began = (at for at, line in enumerate(lines) if _TOLD.search(line) or _ABORTED.search(line))
     start = next(began, len(lines))
     before, later = (
         [death for death in _deaths(part) if death.code not in _TOLD_TO_END]
-        for part in (lines[:start], lines[start:])
+        for part in (lines[:start], lines[start:] if aborted else [])
     )
     faults = [death for death in later if death.code in _FAULTS]
-    if before and not (is_busbw and faults and all(death.code > 0 for death in before)):
+    if before and not (is_busbw and len(faults) == 1 and all(death.code > 0 for death in before)):
         return min(before, key=lambda death: is_busbw and death.code > 0)
-    codes = [death for death in later if death.code > 0 and aborted and not is_busbw]
-    if faults or codes:
-        return (faults or codes)[0]
-    killed = [death for death in later if death.code == -signal.SIGKILL and aborted]
-    return killed[0] if len(killed) == 1 else None
+    codes = [death for death in later if death.code > 0 and not is_busbw]
+    killed = [death for death in later if death.code == -signal.SIGKILL]
+    likely = faults or codes or killed
+    return likely[0] if len(likely) == 1 else None
 
 
 def _deaths(lines: Sequence[str]) -> list[Task]:
+    """Each task that srun told of, in its order."""
     return [
-        Task(_first_task(match["tasks"]), match["host"], code)
+        Task(task, match["host"], code)
         for line in lines
         if (match := _TASK_DIED.match(line)) and (code := _code(match["how"])) is not None
+        for task in _tasks(match["tasks"])
     ]
 
 
-def _first_task(text: str) -> int:
-    found = re.search(r"\d+", text)
-    return int(found[0]) if found else 0
+def _tasks(text: str) -> Iterator[int]:
+    """Of ``0,3-5``."""
+    for first, last in re.findall(r"(\d+)(?:-(\d+))?", text):
+        yield from range(int(first), int(last or first) + 1)
 
 
 def _code(how: str) -> int | None:

@@ -56,15 +56,15 @@ _SECRET_WORDS: Final = frozenset(
 )
 # Anywhere in the name, so that AUTHTOKEN or MYPASSWORD are caught too.
 _SECRET_PARTS: Final = ("TOKEN", "SECRET", "PASSW", "PASSPHRASE", "CREDENTIAL")
-_SECRET_ENDS: Final = ("PASS", "PWD", "_PAT", "_SAS", "_DSN")
+_SECRET_ENDS: Final = ("_PASS", "_PWD", "SSHPASS", "DBPASS", "_PAT", "_SAS", "_DSN")
 _SECRET_VALUE: Final = re.compile(
     r"""(?ix)
     \b(bearer|basic)\s+\S{8,}                                 # an Authorization header
-    | \b[a-z][a-z0-9+.-]*://[^/\s:@]*:[^/\s@]+@                # scheme://user:password@host
+    | \b[a-z][a-z0-9+.-]{0,30}://[^/\s:@]*:[^/\s@]+@                # scheme://user:password@host
     | (?<![a-z0-9])(password|passwd|token|secret)\s*[=:]\s*\S
     | (?<![a-z0-9])(api|access|account|private)_?(access_?)?key\s*[=:]\s*\S
     | --(password|passwd|token|secret|api-?key|access-?key)\s+\S
-    | \beyJ[a-z0-9_-]{8,}\.[a-z0-9_-]{8,}                      # JSON web token
+    | (?<![\w-])eyJ[a-z0-9_-]{8,}\.[a-z0-9_-]{8,}                      # JSON web token
     | \b(ghp_|gho_|ghs_|github_pat_|glpat-|hf_|xox[abp]-|sk-)[a-z0-9_-]{16,}
     | \bAKIA[0-9A-Z]{12,}                                     # an AWS access key id
     | -----BEGIN
@@ -72,9 +72,11 @@ _SECRET_VALUE: Final = re.compile(
 )
 
 
-# A whole word, whose value may hold anything, and parts of one: --export=ALL,NAME=VALUE.
-_PAIR: Final = re.compile(r"((?:--env=)?)([A-Za-z_]\w*)=(.*)", re.DOTALL)
-_PART: Final = re.compile(r"(?<![\w-])([A-Za-z_]\w*)=([^\s,]*)")
+# A whole word, whose value may hold anything: NAME=VALUE, --env=NAME=VALUE, --flag=VALUE.
+_PAIR: Final = re.compile(r"(--env=|--)?([A-Za-z_][\w-]*)=(.*)", re.DOTALL)
+# Parts of one: --export=ALL,NAME=VALUE, and -genv NAME VALUE of MPICH's mpiexec.
+_PART: Final = re.compile(r"""(?<![\w-])([A-Za-z_]\w*)(=)('[^']*'|"[^"]*"|[^\s,]*)""")
+_GENV: Final = re.compile(r"(?<=-genv )([A-Za-z_]\w*)( +)(\S+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,17 +104,17 @@ class Environment:
 
 def read_environment(environ: Mapping[str, str], *, root: Path = Path("/")) -> Environment:
     """What of the environment belongs into a record. ``root`` is where /etc is looked up."""
-    given = tuple(filter(None, environ.get(GIVEN, "").split(",")))
+    given = given_here(environ)
     kept = {
         name: value
         for name, value in sorted(environ.items())
         if name not in _OF_OTHERS and (is_recorded(name) or name in given)
     }
     modules, module_files = kept.pop("LOADEDMODULES", ""), kept.pop("_LMFILES_", "")
-    variables = {name: redact(name, value) for name, value in kept.items()}
+    variables = {name: redact_text(redact(name, value)) for name, value in kept.items()}
     return Environment(
         variables=variables,
-        redacted=tuple(name for name, value in variables.items() if value == REDACTED),
+        redacted=tuple(name for name, value in variables.items() if REDACTED in value),
         modules=tuple(module for module in modules.split(":") if module),
         nccl_config=read_nccl_config(environ, root=root),
         module_files=tuple(path for path in module_files.split(":") if path),
@@ -126,16 +128,30 @@ def is_recorded(name: str) -> bool:
 
 
 def with_given(environ: Mapping[str, str], also: Iterable[str] = ()) -> dict[str, str]:
-    """Variables to give to ranks, and what tells the ranks that these, and ``also``, were given."""
+    """Variables to give to ranks, and what tells the ranks that these, and ``also``, were given. What was
+    given to who starts them (``busbw exec``) is among ``also``: see ``given_here``.
+    """
     names = dict.fromkeys((*environ, *also))
     return {**environ, GIVEN: ",".join(names)} if names else dict(environ)
 
 
+def given_here(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Names of what was given to this process."""
+    return tuple(filter(None, environ.get(GIVEN, "").split(",")))
+
+
 def redact_text(text: str) -> str:
     """A word of a command line, or a line about variables, with secrets in its ``NAME=VALUE`` replaced."""
-    if (whole := _PAIR.fullmatch(text)) and redact(whole[2], whole[3]) == REDACTED:
-        return f"{whole[1]}{whole[2]}={REDACTED}"
-    return _PART.sub(lambda match: f"{match[1]}={redact(match[1], match[2])}", text)
+    if whole := _PAIR.fullmatch(text):
+        before, name, value = whole[1] or "", whole[2], whole[3]
+        is_flag = before == "--"  # its value may hold pairs, of which not all are secrets
+        if _is_secret(name) if is_flag else redact(name, value) == REDACTED:
+            return f"{before}{name}={REDACTED}"
+
+    def shown(pair: re.Match[str]) -> str:
+        return f"{pair[1]}{pair[2]}{redact(pair[1], pair[3])}"
+
+    return _GENV.sub(shown, _PART.sub(shown, text))
 
 
 def redact_all(value: Any) -> Any:  # noqa: ANN401 (what json.loads gives)
@@ -149,14 +165,16 @@ def redact_all(value: Any) -> Any:  # noqa: ANN401 (what json.loads gives)
 
 def redact(name: str, value: str) -> str:
     """The value, or REDACTED where the name or the value itself says that it is a secret."""
-    upper = name.upper()
+    return REDACTED if value and (_is_secret(name) or _SECRET_VALUE.search(value)) else value
+
+
+def _is_secret(name: str) -> bool:
+    upper = name.upper().replace("-", "_")
     words = set(re.split(r"[^A-Z0-9]+", upper))
-    secret = words & _SECRET_WORDS or any(part in upper for part in _SECRET_PARTS)
-    # Somebody's own: names that are on the list may end so (UCX_..._BYPASS).
-    secret = secret or (upper.endswith(_SECRET_ENDS) and not is_recorded(name))
-    if value and (secret or _SECRET_VALUE.search(value)):
-        return REDACTED
-    return value
+    if words & _SECRET_WORDS or any(part in upper for part in _SECRET_PARTS):
+        return True
+    # Somebody's own: names that are on the list may end so.
+    return upper.endswith(_SECRET_ENDS) and not is_recorded(name)
 
 
 def read_nccl_config(environ: Mapping[str, str], *, root: Path = Path("/")) -> tuple[ConfigFile, ...]:

@@ -66,6 +66,16 @@ def test_what_the_launches_of_one_do_not_share_is_no_difference_of_both() -> Non
     assert note(base, several) == "new: measured with UCX_TLS tcp against self"
 
 
+def test_what_several_inherited_otherwise_is_not_known() -> None:
+    several = arm("new", record(OMP_NUM_THREADS="1"), record(OMP_NUM_THREADS="2"))
+    assert note(arm("old", record(given=("OMP_NUM_THREADS",), OMP_NUM_THREADS="4")), several) == ""
+
+
+def test_nodes_of_which_one_has_all_of_the_others() -> None:
+    few, many = (arm(name, record(hosts=hosts)) for name, hosts in (("few", 1), ("many", 2)))
+    assert note(few, many) == "many: measured with nodes node0,node1 against node0"
+
+
 def test_nodes_are_compared_beyond_those_that_are_named() -> None:
     many = [record_of({8: 1.0}, ranks=6, hosts=6) for _ in range(2)]
     ranks = many[1].world.ranks  # type: ignore[union-attr]
@@ -76,7 +86,7 @@ def test_nodes_are_compared_beyond_those_that_are_named() -> None:
 
 def test_a_library_that_was_brought_is_the_same_in_each_run() -> None:
     each = []
-    for name in ("20261127-a", "20261127-b"):
+    for name in ("20261127-031515-0af1-77.d", "20261127-031516-0af2-78.d"):
         run = record()
         path = f"/tmp/busbw-{name}/lib/libmpi.so.12"
         ranks = tuple(replace(rank, library_path=path) for rank in run.world.ranks)  # type: ignore[union-attr]

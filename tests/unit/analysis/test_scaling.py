@@ -84,10 +84,14 @@ def test_runs_that_differ_in_what_they_were_measured_with_are_told() -> None:
     """They are one row, a median of unlike things."""
     records = [record_of({1024: time}) for time in (45.9, 193.0)]
     set_in = {"variables": {"MPIR_CVAR_NOLOCAL": "1", "SLURM_JOB_ID": "7"}}
-    rows = scaling([Measured(records[0], {}), Measured(replace(records[1], environment=set_in), {})])
+    each = ({"variables": {}}, set_in)
+    both = [replace(record, environment=own) for record, own in zip(records, each, strict=True)]
+    rows = scaling([Measured(record, {}) for record in both])
     assert rows[0].differs == "MPIR_CVAR_NOLOCAL"
     assert list(table(rows))[-1].endswith("runs differ in MPIR_CVAR_NOLOCAL")
     assert [row.differs for row in scaling([Measured(record, {}) for record in records])] == [""]
+    unknown = scaling([Measured(records[0], {}), Measured(both[1], {})])
+    assert unknown[0].differs == ""
 
 
 def test_machines_and_buffers_that_differ_are_no_row_together() -> None:

@@ -137,9 +137,16 @@ def test_nccl_config_as_nccl_reads_it(write_tree: WriteTree) -> None:
 
 def test_what_was_given_is_recorded_though_it_is_not_listed() -> None:
     given = with_given({"MY_MODE": "2", "NCCL_ALGO": "Ring", "MY_TOKEN": "abc"}, also=["MY_PATH"])
-    kept = read_environment({"PATH": "/bin", "MY_PATH": "/x", "BUSBW_ENV": "MY_TOKEN=abc", **given})
-    assert kept.variables == {"MY_MODE": "2", "MY_PATH": "/x", "MY_TOKEN": REDACTED, "NCCL_ALGO": "Ring"}
-    assert kept.redacted == ("MY_TOKEN",)
+    job = {"SLURM_EXPORT_ENV": "ALL,DB_PASS=x"}
+    kept = read_environment({"PATH": "/bin", "MY_PATH": "/x", "BUSBW_ENV": "MY_TOKEN=abc", **job, **given})
+    assert kept.variables == {
+        "MY_MODE": "2",
+        "MY_PATH": "/x",
+        "MY_TOKEN": REDACTED,
+        "NCCL_ALGO": "Ring",
+        "SLURM_EXPORT_ENV": f"ALL,DB_PASS={REDACTED}",
+    }
+    assert kept.redacted == ("MY_TOKEN", "SLURM_EXPORT_ENV")
     assert kept.given == ("MY_MODE", "NCCL_ALGO", "MY_TOKEN", "MY_PATH")
     assert with_given({}) == {}
 
@@ -148,7 +155,7 @@ def test_what_was_given_is_recorded_though_it_is_not_listed() -> None:
     ("name", "value"),
     [
         ("SSHPASS", "hunter22"),
-        ("MYPWD", "x"),
+        ("MY_PWD", "x"),
         ("GH_PAT", "x"),
         ("AZURE_STORAGE", "DefaultEndpointsProtocol=https;AccountKey=abc=="),
         ("EXTRA", "MY_TOKEN=abcdefgh"),
@@ -159,7 +166,7 @@ def test_secrets_of_variables_that_are_not_listed(name: str, value: str) -> None
     assert redact(name, value) == REDACTED
 
 
-@pytest.mark.parametrize("name", ["UCX_IB_BYPASS", "MY_PATH", "PATTERN"])
+@pytest.mark.parametrize("name", ["UCX_IB_BYPASS", "MY_BYPASS", "MY_PATH", "PATTERN"])
 def test_no_secrets(name: str) -> None:
     assert redact(name, "a token ring") == "a token ring"
 
@@ -172,6 +179,10 @@ def test_no_secrets(name: str) -> None:
         ("--env=HF_TOKEN=x", f"--env=HF_TOKEN={REDACTED}"),
         ("--export=ALL,HF_TOKEN=x,B=2", f"--export=ALL,HF_TOKEN={REDACTED},B=2"),
         ("-x A=1 -x HF_TOKEN=x", f"-x A=1 -x HF_TOKEN={REDACTED}"),
+        ("-x HF_TOKEN='a b' -n 2", f"-x HF_TOKEN={REDACTED} -n 2"),
+        ("-genv HF_TOKEN x -genv A 1", f"-genv HF_TOKEN {REDACTED} -genv A 1"),
+        ("--hf-token=x", f"--hf-token={REDACTED}"),
+        ("--minbytes=8", "--minbytes=8"),
         ("/a/b=c", "/a/b=c"),
     ],
 )
