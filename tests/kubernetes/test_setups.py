@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -127,7 +128,12 @@ def test_each_launch_has_its_setups_variables_on_every_rank(
         pytest.param(NULL, "rank 1 on busbw-", id="job"),
         pytest.param((*NULL, "--set", "kind=jobset"), "rank 1 on busbw-", id="jobset"),
         # hydra (5.0.2) hangs at times where a rank dies before it is connected, also in a job of one launch.
-        pytest.param(("--backend", "mpi", "--launch-timeout", "30s"), "ended", id="mpijob"),
+        # Else it tells of exit code 9, and at times that this is a signal.
+        pytest.param(
+            ("--backend", "mpi", "--launch-timeout", "30s"),
+            r"worker-1\S* (ended with exit code 9|was killed by SIGKILL)|had not ended after 30 s",
+            id="mpijob",
+        ),
     ],
 )
 def test_a_launch_that_fails_leaves_the_others(
@@ -137,7 +143,7 @@ def test_a_launch_that_fails_leaves_the_others(
     assert [one["error"] for one in outcomes(busbw, "plain")] == [""] * 3
     other = outcomes(busbw, "other")
     assert [one["skipped"] for one in other] == [False, False, True]
-    assert all(told in one["error"] for one in other[:2]), other
+    assert all(re.search(told, one["error"]) for one in other[:2]), [one["error"] for one in other]
     assert max(one["seconds"] for one in other) < 45.0
     assert done.err.count("submitted kubernetes job ") == 1
 
