@@ -101,6 +101,8 @@ _NO_PLUGIN: Final = re.compile(r"error: Invalid MPI type '(\S+)'")
 _TOLD_TO_END: Final = (-15, 143, 130)
 # Slurm's number for a task that was killed for its memory, and for all of that node that end after it.
 _OUT_OF_MEMORY: Final = 125
+# What a rank of Open MPI (5.0, which srun starts over PMIx) leaves with that lost another one.
+_LOST_ANOTHER: Final = 14
 # Signals that a rank meets by its own fault: SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP, SIGSYS.
 _FAULTS: Final = (-11, -7, -4, -8, -6, -5, -31)
 _SIGNALS: Final[Mapping[str, int]] = {
@@ -223,8 +225,9 @@ def first_death(lines: Sequence[str], *, is_busbw: bool = True) -> Task | None:
     aborted = any(_ABORTED.search(line) for line in lines)
     began = (at for at, line in enumerate(lines) if _TOLD.search(line) or _ABORTED.search(line))
     start = next(began, len(lines))
+    of_others = (*_TOLD_TO_END, _LOST_ANOTHER) if aborted else _TOLD_TO_END
     before, later = (
-        [death for death in _deaths(part) if death.code not in _TOLD_TO_END]
+        [death for death in _deaths(part) if death.code not in of_others]
         for part in (lines[:start], lines[start:] if aborted else [])
     )
     faults = [death for death in later if death.code in _FAULTS]

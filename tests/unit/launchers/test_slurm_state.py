@@ -220,3 +220,8 @@ def test_the_first_task_that_failed_of_a_users_command() -> None:
     # A rank of Open MPI that called MPI_Abort: it may be told of last.
     aborted = [*CRASHED[:4], "srun: error: h1: task 0: Exited with exit code 7", CRASHED[5]]
     assert first_death(aborted, is_busbw=False) == Task(0, "h1", 7)
+    # One that called abort() and one that lost it.
+    survivor = "srun: error: h4: task 3: Exited with exit code 14"
+    lines = [survivor, "srun: error: h2: task 1: Aborted", CRASHED[0], "srun: error: h3: task 2: Killed"]
+    assert first_death(lines, is_busbw=False) == Task(1, "h2", -6)
+    assert first_death([survivor, CRASHED[0], *CRASHED[3:4], CRASHED[1]], is_busbw=False) is None
