@@ -16,7 +16,7 @@ from busbw.errors import BusbwError, ExitCode, SiteError, UsageError
 from busbw.launchers.engine import Engine, Handle, Job, JobRequest, Unanswered, load
 from busbw.model.plan import Limits, Plan
 from busbw.model.record import RunStatus
-from busbw.probes.environment import redact_all
+from busbw.probes.redact import redact_all
 from busbw.record import close
 from busbw.record import folder as folders
 from busbw.worker.lead import error_event, now_utc

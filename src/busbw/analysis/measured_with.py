@@ -15,6 +15,7 @@ from busbw.probes.environment import is_recorded
 # A copy of busbw that was brought to the nodes is in a folder of its run.
 _BROUGHT: Final = re.compile(r"/busbw-\d{8}-\d{6}-[^/]+/")
 _MODULE: Final = "module "
+_LIBRARY: Final = "library"
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class MeasuredWith:
 def measured_with(records: Sequence[RunRecord]) -> MeasuredWith:
     """Of the records of one arm; facts are those that all have alike."""
     each = [_of_record(record) for record in records]
-    told = frozenset[str]().union(*(one.told for one in each))
+    told = _told(each)
     variables = {name: value for one in each for name, value in one.variables.items()}
     return MeasuredWith(
         variables=variables,
@@ -84,20 +85,23 @@ def otherwise(ours: MeasuredWith, theirs: MeasuredWith) -> Iterator[str]:
 def differing(records: Sequence[RunRecord]) -> list[str]:
     """Names of what the records are known not to have alike: variables, and the library."""
     each = [_of_record(record) for record in records]
-    told = frozenset[str]().union(*(one.told for one in each))
-    names = [name for name in sorted(told) if len({one.value_of(name) for one in each} - {""}) > 1]
-    libraries = {library_of(record) for record in records} - {""}
-    return sorted([*names, *["library"] * (len(libraries) > 1)])
+    names = [name for name in sorted(_told(each)) if len({one.value_of(name) for one in each} - {""}) > 1]
+    libraries = {one.facts[_LIBRARY] for one in each if _LIBRARY in one.facts}
+    return [*names, *[_LIBRARY] * (len(libraries) > 1)]
 
 
-def variables_of(record: RunRecord) -> dict[str, str]:
+def _told(each: Sequence[MeasuredWith]) -> frozenset[str]:
+    return frozenset[str]().union(*(one.told for one in each))
+
+
+def _variables_of(record: RunRecord) -> dict[str, str]:
     """Those that change what is timed, and those that were given for this run."""
     variables = record.environment.get("variables", {})
     given = {name: variables[name] for name in record.environment.get("given", ()) if name in variables}
     return {**given, **(tuning_of(record) or {})}
 
 
-def library_of(record: RunRecord) -> str:
+def _library_of(record: RunRecord) -> str:
     """The paths of the measured library, each once."""
     paths = {rank.library_path for rank in record.world.ranks} if record.world is not None else set()
     return ", ".join(sorted({_BROUGHT.sub("/busbw-.../", path) for path in paths if path}))
@@ -106,10 +110,10 @@ def library_of(record: RunRecord) -> str:
 def _of_record(record: RunRecord) -> MeasuredWith:
     environment, machine = record.environment, record.machine
     modules = {f"{_MODULE}{module}": "loaded" for module in environment.get("modules", ())}
-    matters = variables_of(record)
+    matters = _variables_of(record)
     facts = {
         "busbw": (record.busbw_version,) if record.source is None else (),
-        "library": (library_of(record),),
+        _LIBRARY: (_library_of(record),),
         "driver": (machine.get("gpus", {}).get("driver_version", ""),),
         "kernel": (machine.get("host", {}).get("kernel", ""),),
         "nodes": nodes_of(record),

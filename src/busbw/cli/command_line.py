@@ -7,6 +7,6 @@ import sys
 
 def command_line() -> tuple[str, ...]:
     """This process's words, secrets in their ``NAME=VALUE`` replaced."""
-    from busbw.probes.environment import redact_text
+    from busbw.probes.redact import redact_text
 
     return tuple(map(redact_text, sys.argv))

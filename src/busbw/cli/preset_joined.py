@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from busbw.cli.preset_values import overridden, presets_of
 from busbw.errors import UsageError
 from busbw.launchers.variables import LIBRARIES, lacking, read_variables
-from busbw.probes.environment import redact
+from busbw.probes.redact import redact
 
 if TYPE_CHECKING:
     from busbw.settings.launch import LaunchSettings

@@ -16,7 +16,7 @@ from cyclopts import Token
 
 from busbw.cli.preset_place import lines_of, place_said
 from busbw.errors import UsageError
-from busbw.probes.environment import redact
+from busbw.probes.redact import redact
 from busbw.settings.flag import flag_of
 from busbw.settings.launch import OF_NEW_JOB
 from busbw.settings.preset import Preset, names_extending, read_preset

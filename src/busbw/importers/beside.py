@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from busbw.importers.operations import operation
-from busbw.probes.environment import REDACTED, is_recorded, redact
+from busbw.probes.environment import is_recorded
+from busbw.probes.redact import REDACTED, redact
 
 INDEX: Final = "INDEX.tsv"
 NAME: Final = re.compile(rf"(?:env|modules|ldd|nodes)\.dat(?:\.[^/]*)?|{re.escape(INDEX)}")

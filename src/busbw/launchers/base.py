@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from busbw.probes.environment import redact
+from busbw.probes.redact import redact
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,8 @@ from busbw.launchers.hosts_ssh import after_setup, agent_command, read_form, ssh
 from busbw.launchers.keeper_spec import AgentSpec, Task
 from busbw.launchers.topology import RankOrder, order
 from busbw.launchers.topology_files import topology_of
-from busbw.probes.environment import REDACTED, is_recorded, redact
+from busbw.probes.environment import is_recorded
+from busbw.probes.redact import REDACTED, redact
 
 if TYPE_CHECKING:
     from busbw.launchers.engine import Job

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from busbw.model.finding import Severity
-from busbw.probes.environment import is_recorded, read_nccl_config, redact
+from busbw.probes.environment import is_recorded, read_nccl_config
+from busbw.probes.redact import redact
 
 # Who, where and in which job a process is, what a launcher tells its own processes, and which of a host's
 # devices a rank was given: these differ by design. Not so the IMEX channels that a container is to get: a

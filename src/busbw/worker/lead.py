@@ -17,7 +17,7 @@ from busbw.model.event import Emit, EventKind, event
 from busbw.model.finding import Finding
 from busbw.model.record import SCHEMA_VERSION, Method, RunRecord, RunStatus, WorldInfo
 from busbw.model.result import CaseResult, Status
-from busbw.probes.environment import redact_all
+from busbw.probes.redact import redact_all
 from busbw.record.results import append_round
 from busbw.record.write import RunWriter
 
