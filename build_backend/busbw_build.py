@@ -4,8 +4,8 @@
 ``ziglang`` (a complete clang with its own C and C++ libraries, as a wheel) joins the build requirements
 and compiles the native core. A first such build takes some twenty seconds: zig makes its start-up files once.
 
-An editable install puts the core beside the Python sources, in ``src/busbw/_native``: the package is then
-the source folder itself, for Python, mypy and editors alike.
+An editable install puts the core beside the Python sources, in ``src/busbw/machine/native``: the package is
+then the source folder itself, for Python, mypy and editors alike.
 """
 
 from __future__ import annotations

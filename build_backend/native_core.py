@@ -42,7 +42,7 @@ def compiler_environ(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def build_in_place(build_dir: Path, environ: Mapping[str, str], options: Sequence[str] = ()) -> None:
-    """Configure and build the core into ``src/busbw/_native``; unchanged files are not compiled again.
+    """Configure and build the core into ``src/busbw/machine/native``; unchanged files are not compiled again.
 
     Raises:
         subprocess.CalledProcessError: CMake or the compiler failed; its output says why.

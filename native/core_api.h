@@ -1,4 +1,4 @@
-// The C functions of libbusbw_core.so, called from src/busbw/_native/core.py through ctypes.
+// The C functions of libbusbw_core.so, called from src/busbw/machine/native/core.py through ctypes.
 // Header-free on purpose: no CUDA, NCCL or MPI header is needed to build this library, and it links
 // with none of them. What it calls of theirs arrives as function addresses found at run time.
 #pragma once

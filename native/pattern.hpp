@@ -11,14 +11,22 @@
 //           contribute, so that the sum itself depends on h and differs between elements and seeds.
 //   mulsum  Twice the sum's values: a rank whose scalar is 2 stores the value, one whose scalar is 1 stores
 //           twice the value.
-//   avg     Integers: n times the sum's values, so that the quotient has no remainder. Floats, n a power of
-//           two: 2^k times the sum's values, exact whether the ranks are scaled before the sum or the sum
-//           after it. Other n: one rank of the n contributes +-2^e to an element, the others 0, so that the
-//           mean is +-2^e times 1/n as the type rounds it, in both ways of computing; the two neighbours of
-//           that number are accepted too.
-//   prod    The sum's pattern in the exponent of two, times -1 for about half of the ranks (signed types):
-//           all partial products are exact. A dropped contributor always changes the element; any dropped
-//           rank changes it where its sign is -1 (half of the elements).
+//   avg     The sum's values, of few bits, times a number C as large as the type has room for: odd in floats,
+//           so that every contribution fills the mantissa, as C does. Integers: times n too, so that the
+//           quotient has no remainder; where there is room, one rank adds 1 and the next one n - 1, so that
+//           a low bit that one of them loses takes 1 from the quotient. Floats, n a power of two: times 2^k,
+//           exact whether the ranks are scaled before the sum or the sum after it. Other n: one rank of the
+//           n contributes +-n w 2^e to an element, the others 0; w is an odd number of all bits that
+//           n w < 2^p leaves (p: the mantissa's, with the hidden one). The mean is +-w 2^e, and when 1/n is
+//           rounded first, that or a neighbour, as n w (1/n)(1 + d) is less than one place off: the two
+//           neighbours are accepted too. Where n has more than p bits, n w is replaced by 1, and the mean is
+//           1/n as the type rounds it.
+//   prod    The sum's pattern in the exponent of two, times -1 for about half of the ranks (signed types),
+//           and for one rank of the n times an odd number M of all bits of the mantissa (integers: that rank
+//           brings an odd number of a quarter of the type's bits and no power of two). A partial product is
+//           a power of two or one times M: exact in any order. A dropped contributor always changes the
+//           element, and so does the rank with M; any dropped rank changes it where its sign is -1 (half of
+//           the elements).
 //   max     One rank of the n holds the largest value; dropping it changes the element. Every rank wins 1/n
 //   min     of the elements. Values span the type's range: both signs, exponents from 0 up, no zero,
 //           subnormal, infinity or NaN.
@@ -99,9 +107,13 @@ struct Stream {
   uint32_t rank;
   uint32_t ranks;
   uint32_t sign_choices;     // prod: how many bits of the rank can decide its sign; 0 = unsigned
-  uint64_t factor;           // mulsum, avg of integers: the sum's values times this
+  uint64_t factor;           // mulsum, avg: the sum's values times this
+  uint64_t remainder;        // avg of integers: what two ranks add together, 0 or the ranks' number
   uint32_t exponent;         // floats: times 2^exponent (negative ones modulo 2^32)
-  uint64_t reciprocal_bits;  // avg of floats: 1 / ranks
+  uint32_t odd_bits;         // prod, avg with one rank: how many bits the odd number has
+  uint32_t odd_exponent;     // and the power of two by which it is divided
+  uint64_t single_factor;    // avg with one rank: the odd number times this; 0 where there is none
+  uint64_t reciprocal_bits;  // avg with one rank and no odd number: 1 / ranks
   // encoding
   uint64_t sign_bit;  // 0 where the type is unsigned
   uint64_t one_bits;  // floats: the bits of 1.0
@@ -152,33 +164,66 @@ BUSBW_INLINE uint64_t reciprocal_bits(const TypeTraits& type, uint32_t n) {
   return (uint64_t{type.exponent_bias - length} << type.mantissa_bits) + mantissa;
 }
 
-// What mulsum and avg do with the sum's values.
-BUSBW_INLINE void set_scale(Stream* s, const TypeTraits& type, const BusbwPattern& p, bool reduced) {
+// Largest sum of n of the m distinct values 1 .. m. Callers keep n * m below 2^64.
+BUSBW_INLINE uint64_t largest_sum(uint64_t n, uint64_t m) { return n * m - n * (n - 1) / 2; }
+
+// avg of integers: the factor C, and what two ranks add. C of 2 or more keeps any two ranks' values more than
+// that apart; sparse data have ranks that bring nothing, and would bring a remainder alone.
+BUSBW_INLINE void set_integer_mean(Stream* s, const TypeTraits& type, const BusbwPattern& p, uint64_t largest,
+                                   bool divided) {
+  const uint64_t most = type.sum_limit / p.ranks;
+  const uint64_t beside_remainder = (most - 1) / largest;
+  const bool has_remainder = p.ranks > 1 && p.group == 1 && beside_remainder > 1;
+  s->factor = (has_remainder ? beside_remainder : (most / largest - 1) | 1) * (divided ? 1 : p.ranks);
+  s->remainder = has_remainder ? (divided ? 1 : p.ranks) : 0;
+}
+
+// What mulsum and avg do with the sum's values; `divided` is of a mean.
+BUSBW_INLINE void set_scale(Stream* s, const TypeTraits& type, const BusbwPattern& p, bool reduced,
+                            bool divided) {
   s->factor = 1;
   if (p.op == kMulSum) {
     s->factor = reduced ? 2 : 2 / premul_scalar(s->rank);
     s->exponent = type.is_float && s->factor == 2 ? 1 : 0;
-  } else if (p.op == kAvg && !type.is_float) {
-    s->factor = reduced ? 1 : p.ranks;
+    if (type.is_float) s->factor = 1;
   } else if (s->source == kScaledContribution || s->source == kScaledReduced) {
+    const uint64_t contributors = (p.ranks + uint64_t{p.group} - 1) / p.group;
+    const uint64_t largest = largest_sum(contributors, uint64_t{1} << p.modulus_log2);
+    if (!type.is_float) return set_integer_mean(s, type, p, largest, divided);
+    s->factor = (type.sum_limit / largest - 1) | 1;
     const uint32_t ranks_log2 = bit_length(p.ranks) - 1;
     const uint32_t room = mean_room_log2(type);
-    s->exponent = (ranks_log2 < room ? ranks_log2 : room) - (reduced ? ranks_log2 : 0);
-  } else if (s->source == kSingleReduced) {
+    s->exponent = (ranks_log2 < room ? ranks_log2 : room) - (divided ? ranks_log2 : 0);
+  }
+}
+
+// The odd number of prod and of avg with one rank. Of floats it is divided by the power of two that makes
+// the largest ones lie between 1 and 2, so that the exponents are those of powers of two.
+BUSBW_INLINE void set_odd(Stream* s, const TypeTraits& type, const BusbwPattern& p, bool divided) {
+  const uint32_t bits = type.mantissa_bits + 1;
+  if (p.op == kProd) {
+    s->odd_bits = prod_odd_bits(type);
+    s->odd_exponent = type.is_float ? bits - 1 : 0;
+  } else if (bit_length(p.ranks) <= bits) {
+    s->odd_bits = bits - bit_length(p.ranks);
+    s->odd_exponent = bits - 1;
+    s->single_factor = divided ? 1 : p.ranks;
+  } else {
     s->reciprocal_bits = reciprocal_bits(type, p.ranks);
   }
 }
 
 BUSBW_INLINE Stream make_stream(const BusbwPattern& p, const BusbwRegion& r) {
   const TypeTraits type = type_traits(p.dtype);
-  const int32_t kind = r.kind & ~kComplement;
+  const int32_t kind = r.kind & ~(kComplement | kUndivided);
+  const bool is_divided = kind == kReduced && (r.kind & kUndivided) == 0;
   const uint32_t rank = kind == kReduced ? 0 : static_cast<uint32_t>(r.rank);
   Stream s{};
   s.source = source_of(type, p, kind);
   s.encoding = encoding_of(type, s.source);
   s.type_mask = ~uint64_t{0} >> (64 - 8 * type.bytes);
-  s.complement = mask_of(kind != r.kind);
-  s.tolerance = s.source == kSingleReduced ? 1 : 0;
+  s.complement = mask_of((r.kind & kComplement) != 0);
+  s.tolerance = s.source == kSingleReduced && is_divided ? 1 : 0;
   s.key = mix(p.seed + kGolden);
   if (kind == kMoved) s.key = mix(s.key + (uint64_t{rank} + 1) * 0xd1342543de82ef95u);
   s.modulus_log2 = p.modulus_log2 & 63;
@@ -188,7 +233,8 @@ BUSBW_INLINE Stream make_stream(const BusbwPattern& p, const BusbwRegion& r) {
   s.ranks_div_group_sum = s.ranks_div_group * (s.ranks_div_group + 1) / 2;
   s.ranks_mod_group = p.ranks_mod_group;
   s.rank = rank;
-  set_scale(&s, type, p, kind == kReduced);
+  set_scale(&s, type, p, kind == kReduced, is_divided);
+  if (p.op == kProd || is_single(type, p.op, p.ranks)) set_odd(&s, type, p, is_divided);
   s.rank_div_group = rank / p.group;
   s.rank_mod_group = rank % p.group;
   s.ranks = p.ranks;
@@ -254,11 +300,16 @@ BUSBW_INLINE uint64_t ordered_bits(const Stream& s, uint64_t key) {
 
 // ---- sum and prod ---------------------------------------------------------------------------------------
 
-// What `rank` adds: see the top of this file.
-BUSBW_INLINE uint64_t contribution(const Stream& s, uint64_t hash) {
+// What a rank adds: see the top of this file.
+BUSBW_INLINE uint64_t contribution_of(const Stream& s, uint64_t hash, uint64_t rank_div_group,
+                                      uint32_t rank_mod_group) {
   const uint32_t contributing = scaled(static_cast<uint32_t>(hash >> 32), s.group);
-  const uint64_t value = 1 + ((s.rank_div_group + hash) & s.modulus_mask);
-  return value & mask_of(s.rank_mod_group == contributing);
+  const uint64_t value = 1 + ((rank_div_group + hash) & s.modulus_mask);
+  return value & mask_of(rank_mod_group == contributing);
+}
+
+BUSBW_INLINE uint64_t contribution(const Stream& s, uint64_t hash) {
+  return contribution_of(s, hash, s.rank_div_group, s.rank_mod_group);
 }
 
 // Sum of 1 + ((j + hash) & (m - 1)) over the contributors j = 0 .. n - 1. As n < m the run wraps at most
@@ -302,9 +353,37 @@ BUSBW_INLINE bool is_product_negative(const Stream& s, uint64_t hash) {
 // avg with one contributor: its sign, which is the mean's.
 BUSBW_INLINE bool is_single_negative(uint64_t hash) { return ((hash >> 31) & 1) != 0; }
 
-BUSBW_INLINE uint64_t single_mean(const Stream& s, uint64_t hash) {
+// The mean of 2^e, of so many ranks that no multiple of their number fits into the mantissa.
+BUSBW_INLINE uint64_t rounded_mean(const Stream& s, uint64_t hash) {
   const uint64_t magnitude = s.reciprocal_bits + ((hash & s.modulus_mask) << s.mantissa_bits);
   return magnitude | (s.sign_bit & mask_of(is_single_negative(hash)));
+}
+
+// More random bits of an element, for what is beside the sum's pattern.
+BUSBW_INLINE uint64_t more_bits(uint64_t hash) { return hash * 0xd1342543de82ef95u; }
+
+// The rank that brings more than the sum's pattern: prod's odd number, avg's remainder.
+BUSBW_INLINE uint32_t chosen_rank(const Stream& s, uint64_t hash) {
+  return scaled(static_cast<uint32_t>(more_bits(hash) >> 32), s.ranks);
+}
+
+// An odd number of odd_bits bits; 1 for none.
+BUSBW_INLINE uint64_t odd_number(const Stream& s, uint64_t hash) {
+  const uint64_t top = (uint64_t{1} << s.odd_bits) >> 1;
+  return ((more_bits(hash) >> 11) & (top - (top != 0 ? 1 : 0))) | top | 1;
+}
+
+// prod of integers: the exponent that the chosen rank leaves out, as its odd number stands alone.
+BUSBW_INLINE uint64_t left_out(const Stream& s, uint64_t hash) {
+  const uint32_t chosen = chosen_rank(s, hash);
+  return contribution_of(s, hash, chosen / s.group, chosen % s.group);
+}
+
+// avg of integers: 1 from the chosen rank and n - 1 from the next one.
+BUSBW_INLINE uint64_t remainder_part(const Stream& s, uint64_t hash) {
+  const uint32_t chosen = chosen_rank(s, hash);
+  const uint32_t next = chosen + 1 == s.ranks ? 0 : chosen + 1;
+  return (mask_of(s.rank == chosen) & 1) + (mask_of(s.rank == next) & (s.remainder - 1));
 }
 
 // ---- min and max ------------------------------------------------------------------------------------------
@@ -344,21 +423,24 @@ BUSBW_INLINE uint64_t value_bits(Source source, Encoding encoding, const Stream&
   if (source == kMovedBits) return hash;
   if (source == kOrderContribution) return order_value(s, hash, false);
   if (source == kOrderReduced) return order_value(s, hash, true);
-  if (source == kSingleReduced) return single_mean(s, hash);
+  if (source == kSingleReduced && s.tolerance != 0 && s.single_factor == 0) return rounded_mean(s, hash);
   const bool is_sum = is_sum_of_contributions(source);
   uint64_t value = is_sum ? contributions_sum(s, hash) : contribution(s, hash);
   uint32_t exponent = 0;
   bool negative = false;
   if (source == kProdContribution || source == kProdReduced) {
-    exponent = static_cast<uint32_t>(value);
-    value = 1;
+    const uint64_t has_odd = mask_of(is_sum || chosen_rank(s, hash) == s.rank);
+    if (encoding == kInteger) value -= is_sum ? left_out(s, hash) : value & has_odd;
+    exponent = static_cast<uint32_t>(value) - (s.odd_exponent & static_cast<uint32_t>(has_odd));
+    value = 1 + ((odd_number(s, hash) - 1) & has_odd);
     negative = is_sum ? is_product_negative(s, hash) : is_negative(s, hash);
   } else if (source == kScaledContribution || source == kScaledReduced) {
     exponent = s.exponent & static_cast<uint32_t>(mask_of(value != 0));
-    if (encoding == kInteger) value *= s.factor;
-  } else if (source == kSingleContribution && value != 0) {
-    exponent = static_cast<uint32_t>(value) - 1;
-    value = 1;
+    value *= s.factor;
+    if (s.remainder != 0) value += is_sum ? s.remainder : remainder_part(s, hash);
+  } else if (source == kSingleReduced || (source == kSingleContribution && value != 0)) {
+    exponent = static_cast<uint32_t>(hash & s.modulus_mask) - s.odd_exponent;
+    value = s.single_factor != 0 ? odd_number(s, hash) * s.single_factor : 1;
     negative = is_single_negative(hash);
   }
   return encode(encoding, s, value, exponent, negative);

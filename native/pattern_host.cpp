@@ -9,9 +9,6 @@ namespace {
 
 using namespace busbw::pattern;
 
-// Largest sum of n of the m distinct values 1 .. m. Callers keep n * m below 2^64.
-uint64_t largest_sum(uint64_t n, uint64_t m) { return n * m - n * (n - 1) / 2; }
-
 // Most contributors n < m, at most `ranks`, whose sum never exceeds `limit`; 0 if not even one fits.
 uint64_t most_contributors(uint64_t ranks, uint64_t m, uint64_t limit) {
   if (m > limit) return 0;
@@ -82,7 +79,8 @@ bool choose_pattern(BusbwPattern* p, const TypeTraits& type) {
       choose_sum_pattern(p, type.sum_limit);
       return true;
     case kProd:
-      choose_sum_pattern(p, type.exponent_limit);
+      // With the odd number a float is less than twice its power of two: e4m3's largest ones are no numbers.
+      choose_sum_pattern(p, type.exponent_limit - (type.is_float ? 1 : prod_odd_bits(type)));
       return true;
     case kMax:
     case kMin:
@@ -191,8 +189,9 @@ void visit_words(void* address, uint32_t type_bytes, Visit visit) {
 
 bool is_valid(const void* buffer, const BusbwPattern* p, const BusbwRegion* r) {
   if (p == nullptr || r == nullptr) return false;
-  const int32_t kind = r->kind & ~kComplement;
+  const int32_t kind = r->kind & ~(kComplement | kUndivided);
   if (kind < kContribution || kind > kMoved) return false;
+  if ((r->kind & kUndivided) != 0 && kind != kReduced) return false;
   const TypeTraits type = type_traits(p->dtype);
   if (type.bytes == 0 || type.bytes != p->type_bytes || p->group == 0 || p->op < kSum || p->op > kMulSum) {
     return false;

@@ -40,7 +40,7 @@ struct BusbwRegion {
   uint64_t offset;
   uint64_t count;
   uint64_t first_index;  // index of the first element in the logical message, whoever holds it
-  int32_t kind;          // busbw::pattern::Kind, or'ed with kComplement or not
+  int32_t kind;          // busbw::pattern::Kind, or'ed with its flags or not
   int32_t rank;          // contributor or owner; not read for kReduced
 };
 
@@ -77,6 +77,8 @@ enum Kind : int32_t {
   // complement of x is within one of x only for the bits of a zero or of the NaN without a mantissa bit
   // clear.
   kComplement = 16,
+  // A flag of kReduced: a mean before it is divided, that is the sum.
+  kUndivided = 32,
 };
 
 // Everything about a type that the pattern needs. A float of `mantissa_bits` holds all integers up to
@@ -120,6 +122,11 @@ BUSBW_INLINE uint32_t bit_length(uint32_t x) {
   uint32_t bits = 0;
   for (; x != 0; x >>= 1) ++bits;
   return bits;
+}
+
+// prod: how many bits its odd number has. The rest of an integer is for the powers of two.
+BUSBW_INLINE constexpr uint32_t prod_odd_bits(const TypeTraits& type) {
+  return type.is_float ? type.mantissa_bits + 1 : 2 * type.bytes;
 }
 
 // The scalar of a premultiplied sum. Exact in every type, and neighbours differ: mixed up, it shows.

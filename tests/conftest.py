@@ -9,10 +9,12 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-# What tests start hears Ctrl-C, as in a terminal, though pytest itself was started with it ignored (in the
-# background of a script, by nohup): an ignored signal would stay ignored, a handled one starts anew.
+# What tests start hears Ctrl-C and a closed terminal, though pytest itself was started with both ignored
+# (in the background of a script, by nohup): an ignored signal would stay ignored, a handled one starts anew.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda *_: None)  # pytest goes on, as nohup promised
 
 # Machines are shared: how long an example or its making takes says nothing of busbw.
 settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])

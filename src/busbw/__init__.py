@@ -10,14 +10,14 @@ from busbw._version import __version__
 
 TYPE_CHECKING = False  # as typing's, which ranks need not load for this
 if TYPE_CHECKING:
-    from busbw.analysis.run import Run, open_run
+    from busbw.judge.run import Run, open_run
 
 __all__ = ["Run", "__version__", "open_run"]
 
 
 def __getattr__(name: str) -> object:
     if name in {"Run", "open_run"}:
-        from busbw.analysis import run
+        from busbw.judge import run
 
         return getattr(run, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from busbw.world.identity import Identity
+    from busbw.rank.world.identity import Identity
 
-_FOR_READERS = {"-h", "--help", "--dry-run", "--version"}
+_FOR_READERS = {"-h", "--help", "--help-all", "--dry-run", "--version"}
 _INTERRUPTED = 130
 _NCCL_TESTS = "nccl-tests"
 _OF_RANKS = {
@@ -30,6 +30,8 @@ _PROGRAM_ENDS = ("_perf", "_perf_mpi")
 
 def main() -> int:
     """Entry point of the console script."""
+    end_on_signals()
+    open_streams()
     arguments = _arguments(sys.argv)
     try:
         if arguments[:1] and arguments[0] in _OF_RANKS:
@@ -44,6 +46,29 @@ def main() -> int:
         return _INTERRUPTED
 
 
+def end_on_signals() -> None:
+    """SIGTERM and SIGHUP end busbw as Ctrl-C does, from its first moment on."""
+    import signal
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:  # ignored on purpose: nohup
+            signal.signal(number, signal.default_int_handler)
+
+
+def open_streams() -> None:
+    """Streams that a shell has closed (``>&-``) lead nowhere: the next file to be opened would take their
+    place. Python has no object for them.
+    """
+    modes = {"stdin": "r", "stdout": "w", "stderr": "w"}
+    for fd, (name, mode) in enumerate(modes.items()):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(fd, mode, closefd=False))
+
+
 def _arguments(argv: list[str]) -> list[str]:
     """The words after ``busbw``. Under the name of a test of nccl-tests, which a link in that program's place
     gives it, they are that test's: old job files run unchanged.
@@ -55,7 +80,7 @@ def _arguments(argv: list[str]) -> list[str]:
 def _join_as_follower(arguments: list[str]) -> int | None:
     """Live as a rank other than 0; None where this process is rank 0 or no rank of a launcher."""
     from busbw.errors import BusbwError
-    from busbw.world.identity import identify
+    from busbw.rank.world.identity import identify
 
     try:
         identity = identify(os.environ, os.environ.get("BUSBW_LAUNCHER"))
@@ -66,38 +91,38 @@ def _join_as_follower(arguments: list[str]) -> int | None:
     is_nccl_tests = arguments[0] == _NCCL_TESTS and len(arguments) > 1
     if _FOR_READERS.intersection(arguments) and not is_nccl_tests:
         return None if identity.rank == 0 else 0  # rank 0 says it for all
-    if arguments[0] == "run" and "--profile=nsys" in arguments:
+    if arguments[0] == "run" and any(word.startswith("--deliver=") for word in arguments):
         _enter_profiler(arguments, identity)
-    from busbw.worker.signals import block
+    from busbw.rank.process import block
 
     block()  # rank 0 too: the command line's libraries may start threads
     if identity.rank == 0:
         return None
     if is_nccl_tests:
-        from busbw.frontdoors.nccl_tests import follow as follow_nccl_tests
+        from busbw.foreign.nccl_tests.command import follow as follow_nccl_tests
 
         return follow_nccl_tests(identity, arguments[1:])
-    from busbw.worker.follower import follow
+    from busbw.rank.entry import follow
 
     return follow(identity, arguments)
 
 
 def _enter_profiler(arguments: list[str], identity: Identity) -> None:
-    """Come back under nsys, as a rank of a run whose front process waits for its record. Comes here again
-    where there is none: who started the ranks starts the profiler too, and the command line says so.
+    """Come back under nsys where it was asked for, as a rank of a run whose front process waits for its
+    record. Where there is none, those who start the ranks start the profiler too: the command line says so.
     """
     from busbw.errors import SiteError
-    from busbw.worker import profile
+    from busbw.rank import profile
 
     folder = profile.option(arguments, "--deliver")
-    if not folder or not profile.is_asked(profile.TOOL, os.environ):
+    if not folder or not profile.is_asked(profile.option(arguments, "--profile"), os.environ):
         return
     try:
         more = profile.option(arguments, "--profile-args")
         profile.enter(Path(folder), identity, profile.rank_argv("busbw", arguments), more)
     except SiteError as error:
-        from busbw.worker.emit import emit
-        from busbw.worker.lead import error_event
+        from busbw.model.event import error_event
+        from busbw.rank.process import emit
 
         emit(error_event(error))
         raise SystemExit(error.exit_code) from error

@@ -1,12 +1,13 @@
 """The exception tree of busbw.
 
 BusbwError                  exit code 1, anything that ends the command
-├── UsageError              2, the request itself is wrong: unknown operation, bad size, -b > -e
+├── UsageError              2, the request itself is wrong: bad size, -b > -e
+│   └── UnknownWord         2, a name that is not known: operation, type, run, preset, flag, command
 ├── UndecidedError          3, measured, but no decision was possible
 │   └── NotHome             3, the job has ended, and its result could not be brought home yet
 ├── SiteError               4, this machine or job cannot do it: no NCCL, no MPI, too little memory
 │   ├── LauncherMismatch    4, the launcher and the world disagree about who takes part
-│   └── AllocationOver      4, the nodes that were held for all launches are gone
+│   └── AllocationOver      4, the job of a series of launches has ended, or lost a node
 └── RankFailed              5, a rank or its launcher died; what was finished is kept
 
 Foreign exceptions are translated once, at the edge where they occur, keeping the cause (``raise ... from``).
@@ -14,6 +15,8 @@ Foreign exceptions are translated once, at the edge where they occur, keeping th
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from enum import IntEnum
 
 
@@ -50,6 +53,38 @@ class UsageError(BusbwError):
     """The request is wrong, whatever the machine."""
 
     exit_code = ExitCode.USAGE
+
+
+class UnknownWord(UsageError):
+    """A name that is none of those known. ``likely`` is the one that was probably meant, empty where none is
+    near; ``hint`` is for that case.
+    """
+
+    def __init__(
+        self, message: str, word: str, known: Iterable[str], *, hint: str = "", cutoff: float = 0.7
+    ) -> None:
+        known = tuple(known)
+        self.word, self.likely = word, nearest(word, known, cutoff)
+        otherwise = hint or f"use one of: {', '.join(known)}"
+        super().__init__(message, hint=f"use {self.likely}" if self.likely else otherwise)
+
+
+def nearest(word: str, known: Iterable[str], cutoff: float = 0.7) -> str:
+    """The known word that is most like this one, whatever its case, - and _; empty where none is like it."""
+    by_letters = {_letters(each): each for each in reversed(tuple(known))}
+    found = get_close_matches(_letters(word), by_letters, n=1, cutoff=cutoff)
+    return by_letters[found[0]] if found else ""
+
+
+def _letters(word: str) -> str:
+    return word.lower().replace("-", "").replace("_", "") or word
+
+
+def why(error: Exception) -> str:
+    """What happened, in words: of an error of the system without its number and the file, which is named
+    beside it.
+    """
+    return (isinstance(error, OSError) and error.strerror) or str(error)
 
 
 class UndecidedError(BusbwError):

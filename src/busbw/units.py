@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 from typing import Final
 
 from busbw.errors import UsageError
@@ -15,13 +16,16 @@ NS_PER_US: Final = 1e3
 NS_PER_S: Final = 1e9
 _FACTORS: Final = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(I?B|)", re.IGNORECASE)
-_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(us|ms|s|min|m|h|)")
-_SMALL_SHARE: Final = 1e-3
-_LEAST_SHARE: Final = 1e-4
+_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(us|ms|s|min|m|h|d|)")
+_ONE_DECIMAL: Final = 0.09995
+_WHOLE_PERCENT: Final = 0.9995
+_LEAST_FACTOR: Final = 9.995
+_LARGEST_FACTOR: Final = 1000.0
 _MOST_DECIMALS: Final = 5
 _TOO_MANY_BYTES: Final = 2**63
 _MOST_YEARS: Final = 100  # timers and counters of nanoseconds end at 292
-_SECONDS: Final = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "m": 60.0, "min": 60.0, "h": 3600.0}
+_MINUTES: Final = {"m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_SECONDS: Final = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, **_MINUTES}
 
 
 def _of(flag: str) -> str:
@@ -117,13 +121,51 @@ def format_duration(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds * 1e3:.0f} ms"
 
 
+def format_age(seconds: float) -> str:
+    """How long ago, in one unit: 40 s, 5 min, 3 h, 12 d."""
+    for unit, length, most in (("s", 1, 60), ("min", 60, 3600), ("h", 3600, 2 * 86400)):
+        if seconds < most:
+            return f"{max(seconds, 0) // length:.0f} {unit}"
+    return f"{seconds // 86400:.0f} d"
+
+
+def format_flag_size(size_bytes: int) -> str:
+    """A size as flags take it: 8, 64K, 1G."""
+    return format_size(size_bytes).removesuffix("iB").removesuffix(" B").replace(" ", "")
+
+
+def counted(count: int, word: str) -> str:
+    """A number with its noun: ``1 host``, ``2 hosts``."""
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+
+
+def first_of(words: Iterable[str], most: int, separator: str = ", ") -> str:
+    """The first ``most`` of the words, and how many more there are: ``a, b and 3 more``."""
+    words = tuple(words)
+    more = f" and {len(words) - most} more" if len(words) > most else ""
+    return separator.join(words[:most]) + more
+
+
 def gb_per_s(size_bytes: float, duration_ns: float) -> float:
     """Decimal gigabytes a second: bytes per nanosecond are the same number."""
     return size_bytes / duration_ns
 
 
-def format_share(value: float) -> str:
-    """In percent with one decimal, or two below 0.1 %: what is there is not shown as none."""
-    if 0 < abs(value) < _LEAST_SHARE:
-        return f"below {_LEAST_SHARE:.2%}"
-    return f"{value:.2%}" if 0 < abs(value) < _SMALL_SHARE else f"{value:.1%}"
+def format_share(value: float, sign: str = "", decimals: int = 1) -> str:
+    """A ratio in percent with three digits at most, from ten times on as a factor: 0.4%, 97.1%, 50x. What is
+    there is not shown as none. ``sign`` "+" shows that of a positive one, too.
+    """
+    size, least = abs(value), 10.0 ** -(decimals + 2)
+    if 0 < size < least:
+        return f"under {least:.{decimals}%}"
+    if size >= _LARGEST_FACTOR:
+        return f"over {_LARGEST_FACTOR:.0f}x"
+    if size >= _LEAST_FACTOR:
+        return f"{value:{sign}.0f}x"
+    digits = 0 if size >= _WHOLE_PERCENT else min(decimals, 1) if size >= _ONE_DECIMAL else decimals
+    return f"{value:{sign}.{digits}%}"
+
+
+def format_share_short(value: float, decimals: int = 1) -> str:
+    """The same for a column: <0.1%, >1000x."""
+    return format_share(value, "", decimals).replace("under ", "<").replace("over ", ">")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from busbw.probes.mpi import find_mpi
+from busbw.machine.mpi import find_mpi
 
 ROOT = Path(__file__).parents[2]
 Script = Callable[..., str]

@@ -18,6 +18,7 @@ def host(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=100, check=False)
 
 
+@pytest.mark.slow
 def test_host_answers_with_tables_and_keeps_what_they_are_made_of(tmp_path: Path) -> None:
     done = host(tmp_path, "--only", "pairs,groups", "--seconds", "90")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -34,6 +35,7 @@ def test_host_answers_with_tables_and_keeps_what_they_are_made_of(tmp_path: Path
     assert len(names) == 2
 
 
+@pytest.mark.slow
 def test_host_goes_on_when_a_step_has_no_time_and_says_so(tmp_path: Path) -> None:
     done = host(tmp_path, "--only", "pairs,groups", "--seconds", "10.5")  # 10 of them are for ending
     assert done.returncode == 1

@@ -39,7 +39,7 @@ def test_start_waits_for_the_first_row_of_each_arm(script: Script) -> None:
     assert [match and match[1] for match in shown] == names
 
 
-EVENTS = ["header", "case", "case", "memory", "end", "process ended"]
+EVENTS = ["header", "pass", "pass", "case", "case", "memory", "end", "process ended"]
 
 
 @pytest.mark.slow

@@ -1,29 +1,19 @@
 """Real images: buildah in a storage of its own, a root file system from the distribution's packages, and
-busbw's own commands on top. Nothing of it is left on the machine.
+the Containerfiles of images/ on top. Nothing of it is left on the machine.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-import socket
-import subprocess
-import sys
-import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from busbw_testing.images import BASE, PROGRAMS, Container, Images
 
-ROOT = Path(__file__).resolve().parents[2]
 CERTIFICATES = "/opt/host-certificates.crt"
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_NOT_SOURCE = shutil.ignore_patterns(
-    *(".git", ".venv", "build", "dist", "tests", "__pycache__", ".*_cache", ".hypothesis"),
-    *("*.so", "*.egg-info"),
-)
 
 
 @pytest.fixture(scope="session")
@@ -68,20 +58,9 @@ def base(images: Images) -> str:
 
 
 @pytest.fixture(scope="session")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of this checkout."""
-    folder = tmp_path_factory.mktemp("wheel")
-    tree = Path(shutil.copytree(ROOT, folder / "busbw", ignore=_NOT_SOURCE))
-    (tree / "src/busbw/_native/pattern_device.ptx").unlink(missing_ok=True)
-    subprocess.run([sys.executable, "-m", "build", "--wheel", "--outdir", folder, tree], check=True)
-    [built] = folder.glob("*.whl")
-    return built
-
-
-@pytest.fixture(scope="session")
-def cpu_image(images: Images, base: str, wheel: Path) -> str:
+def cpu_image(images: Images, base: str) -> str:
     """The CPU image, really built."""
-    return images.build("cpu", wheel)
+    return images.build("cpu", {})
 
 
 @pytest.fixture(scope="session")
@@ -90,31 +69,3 @@ def container(images: Images, cpu_image: str) -> Iterator[Container]:
     made = Container(images, cpu_image)
     yield made
     made.close()
-
-
-@pytest.fixture
-def registry(tmp_path: Path) -> Iterator[str]:
-    """A real registry on the loopback interface, without TLS; its host and port."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    config = tmp_path / "registry.yml"
-    config.write_text(
-        "version: 0.1\nlog: {level: error}\n"
-        f"storage: {{filesystem: {{rootdirectory: {tmp_path}/registry}}}}\n"
-        f"http: {{addr: '127.0.0.1:{port}'}}\n"
-    )
-    process = subprocess.Popen(["docker-registry", "serve", config], stderr=subprocess.DEVNULL)
-    try:
-        deadline = time.monotonic() + 30
-        while True:
-            try:
-                urllib.request.urlopen(f"http://127.0.0.1:{port}/v2/", timeout=5).close()
-                break
-            except OSError:
-                assert time.monotonic() < deadline, "the registry does not answer"
-                time.sleep(0.05)
-        yield f"localhost:{port}"
-    finally:
-        process.terminate()
-        process.wait(10)

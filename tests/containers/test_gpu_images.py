@@ -4,29 +4,45 @@ such components do nothing (`none`). The images have their layout, variables, ru
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from busbw_testing.images import Container, Images
+from busbw_testing.images import ROOT, Container, Images
 
 pytestmark = [pytest.mark.container, pytest.mark.timeout(1500)]
 
+# As AWS's own line names them: the first five are its build arguments.
 WITHOUT = {
-    "efa": ("gdrcopy", "efa", "ofi_nccl", "nccl"),
-    "hpcx": ("gdrcopy", "nccl", "hpcx", "perftest", "nvbandwidth", "dcgm", "cudnn"),
+    "efa": (
+        "GDRCOPY_VERSION",
+        "EFA_INSTALLER_VERSION",
+        "AWS_OFI_NCCL_VERSION",
+        "NCCL_VERSION",
+        "NCCL_TESTS_VERSION",
+    ),
+    "hpcx": (
+        "GDRCOPY_VERSION",
+        "TARGET_NCCL_VERSION",
+        "HPCX_DISTRIBUTION",
+        "PERFTEST_COMMIT",
+        "NVBANDWIDTH_VERSION",
+        "NCCL_TESTS_VERSION",
+        "DCGM_VERSION",
+        "NV_CUDNN_VERSION",
+    ),
 }
 
 
 @pytest.fixture(scope="module", params=WITHOUT)
 def gpu_container(
-    request: pytest.FixtureRequest, images: Images, base: str, wheel: Path
+    request: pytest.FixtureRequest, images: Images, base: str
 ) -> Iterator[tuple[str, Container]]:
     """(recipe, a container of its image)."""
-    words = [word for name in WITHOUT[request.param] for word in ("--set", f"{name}=none")]
+    arguments = dict.fromkeys(WITHOUT[request.param], "none")
     if request.param == "hpcx":
-        words += ["--set", "ofed=distro"]
-    image = images.build(request.param, wheel, *words)
+        arguments["OFED_VERSION"] = "distro"
+    image = images.build(request.param, arguments)
     made = Container(images, image)
     yield request.param, made
     made.close()
@@ -66,3 +82,22 @@ def test_the_user_space_of_infiniband_is_there(gpu_container: tuple[str, Contain
     if recipe == "hpcx":
         assert "ibv_devinfo" in container.good("command -v ibv_devinfo")
         assert '"libibverbs1"' in container.good("cat /etc/busbw-image.json")
+
+
+@pytest.mark.parametrize(
+    ("asked", "spelled"),
+    [
+        ("tag 2.30.4-1", "v2.30.4-1"),
+        ("tag v1.8.1-aws", "v1.8.1-aws"),
+        ("tag 5b47ede", "5b47ede"),
+        ("tag V2.4.1", "v2.4.1"),
+        ("nccl_tag 2.20.3", "v2.20.3-1"),
+        ("nccl_tag v2.20.3-1", "v2.20.3-1"),
+        ("nccl_tag master", "master"),
+        ("number v1.48.0", "1.48.0"),
+        ("number 1.48.0", "1.48.0"),
+    ],
+)
+def test_versions_may_be_spelled_as_their_makers_spell_them(asked: str, spelled: str) -> None:
+    told = subprocess.check_output(["bash", "-c", f". images/recipes/lib.sh; {asked}"], text=True, cwd=ROOT)
+    assert told.strip() == spelled

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from busbw.cli.main import app
-from busbw.settings.preset import names
+from busbw.plan.presets.preset import names
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "docs" / "guides" / f"from-{name}.md" for name in ("aws-kit", "alcf", "coreweave")]

@@ -171,7 +171,7 @@ def launcher(tmp_path: Path) -> Iterator[Launcher]:
 @pytest.fixture(scope="session")
 def mpiexec() -> str:
     """The bundled MPI's own launcher, as a user would call it."""
-    from busbw.probes.mpi import find_mpi
+    from busbw.machine.mpi import find_mpi
 
     library = find_mpi(os.environ).library
     if library is None or library.family != "mpich":

@@ -11,23 +11,9 @@ import pytest
 @pytest.mark.parametrize(
     ("operands", "error", "hint"),
     [
-        (["all_redduce"], "unknown operation 'all_redduce'", "use one of: all_reduce, all_gather, "),
-        ([], "no operation given", "name one or more of"),
-        (["all_reduce", "-d", "quad"], "unknown type 'quad'", "use one of: int8"),
-        (["all_reduce", "-o", "mean"], "unknown reduction 'mean'", "use one of: sum"),
-        (["all_reduce", "-b", "8X"], "-b: not a size: '8X'", "write bytes, or a number with K, M or G"),
-        (["all_reduce", "-e", "4KB"], "ambiguous size: '4KB'", "4KiB"),
-        (
-            ["all_reduce", "-b", "1M", "-e", "8"],
-            "the first size (1 MiB) is larger than the last (8 B)",
-            "-b <= -e",
-        ),
-        (["all_reduce", "--ranks", "0"], "--ranks 0 is too small", "give 1 or more"),
-        (["all_reduce", "-n", "-1"], "-n -1 is too small", "give 0 or more"),
-        (["all_reduce", "-n", "many"], 'unable to convert "many" into int', "--help"),
-        (["all_reduce", "--frobnicate"], "Unknown option: --frobnicate", "--help"),
+        (["all_redduce"], "unknown operation 'all_redduce'", "did you mean `busbw run all_reduce"),
+        (["all_reduce", "--frobnicate"], "unknown flag '--frobnicate'", "--help"),
         (["all_reduce", "--ranks", "2", "-r", "5"], "root 5 is not a rank of 0..1", "-r"),
-        (["all_reduce", "--world", "solo", "--ranks", "2"], "--world solo has one rank, not 2", "--ranks 1"),
     ],
 )
 def test_words(launcher: Any, operands: list[str], error: str, hint: str) -> None:

@@ -51,13 +51,6 @@ def test_a_process_of_the_launcher_that_is_killed_takes_its_ranks(launcher: Any,
     assert done.code != 0
 
 
-def test_ctrl_c_ends_the_ranks(launcher: Any, mpiexec: str) -> None:
-    running = start(launcher, mpiexec, *ENDLESS)
-    running.pid_of(3)
-    running.interrupt()
-    assert running.finish().code != 0
-
-
 def test_a_signal_to_a_process_ends_its_ranks(launcher: Any) -> None:
     """As torchrun ends its processes: the one, and not its group."""
     common = {"WORLD_SIZE": "1", "RANK": "0", "TORCHELASTIC_RUN_ID": "a", "MASTER_ADDR": "127.0.0.1"}
@@ -66,16 +59,3 @@ def test_a_signal_to_a_process_ends_its_ranks(launcher: Any) -> None:
     os.kill(running.process.pid, signal.SIGTERM)
     assert running.finish().code == 130
     assert running.record()["status"] == "interrupted"
-
-
-def test_cpu_ranks_are_refused_once(launcher: Any, mpiexec: str) -> None:
-    running = launcher.start(
-        mpiexec, "-n", "2", *launcher.busbw, "nccl-tests", "all_reduce_perf", "-g", "3", BUSBW_BACKEND="mpi"
-    )
-    done = running.finish()
-    assert done.code == 2
-    assert done.error == (
-        "-t 1 -g 3 is 3 ranks a process, and mpich started 2: CPU ranks communicate over MPI, which takes in"
-        " no rank later"
-    )
-    assert "mpirun -np 6 busbw nccl-tests all_reduce_perf -t 1 -g 1 ..." in done.hint

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-STAND_INS = Path(__file__).parents[1] / "unit" / "probes" / "stand_ins"
+STAND_INS = Path(__file__).parents[1] / "unit" / "machine" / "stand_ins"
 
 
 @pytest.fixture(scope="module")
@@ -65,29 +65,8 @@ def test_nccl_asked_for_without_a_gpu(launcher: Any) -> None:
     refused(done, "^backend nccl is not usable: no NVIDIA driver", "NVIDIA driver")
 
 
-def test_too_old_an_nccl(launcher: Any, driver: str, stand_in: Any) -> None:
-    nccl = str(stand_in("nccl", "VERSION=21003", name="libnccl.so.2"))
-    done = launcher.run("all_reduce", "--nccl", nccl, LD_LIBRARY_PATH=driver)
-    refused(done, r"NCCL 2\.10\.3 at \S+ is older than 2\.18", "nccl")
-
-
-def test_two_nccls_in_one_process(launcher: Any, driver: str, stand_in: Any) -> None:
-    first = str(stand_in("nccl", "VERSION=22809", name="libnccl.so.2"))
-    second = str(stand_in("nccl", "VERSION=22707", name="libnccl.so.2"))
-    preloaded = f"{first}:{second}"
-    done = launcher.run("all_reduce", LD_LIBRARY_PATH=driver, LD_PRELOAD=preloaded)
-    refused(done, f"{re.escape(first)}.*{re.escape(second)}|{re.escape(second)}.*{re.escape(first)}", "")
-
-
-def test_no_mpi(launcher: Any) -> None:
-    done = launcher.run("all_reduce", "--ranks", "2", MPI4PY_LIBMPI="/nonexistent")
-    refused(
-        done, "^backend mpi is not usable: no MPI library found: looked at /nonexistent", "pip install mpich"
-    )
-
-
 def test_no_mpiexec(launcher: Any, tmp_path: Path) -> None:
-    from busbw.probes.mpi import find_mpi
+    from busbw.machine.mpi import find_mpi
 
     library = find_mpi(os.environ).library
     (tmp_path / "lib").mkdir()
@@ -100,7 +79,9 @@ def test_no_mpiexec(launcher: Any, tmp_path: Path) -> None:
 def test_too_little_memory_is_said_before_allocating(launcher: Any) -> None:
     done = launcher.run("all_reduce", "--ranks", "2", "-b", "900T", "-e", "900T")
     refused(
-        done, r"too little memory: 2 ranks on this host with two buffers of 900 TiB need 3600\.0 TiB", "-e "
+        done,
+        r"too little memory: 2 ranks on this host with two buffers of 900 TiB .* need 5400\.0 TiB",
+        "-e ",
     )
     assert done.seconds < 30
 
@@ -136,7 +117,7 @@ def test_the_limit_of_a_control_group_counts_and_what_it_says_fits(launcher: Any
     done = run_inside("--ranks", "2", "-b", "512M", "-e", "512M")
     refused(
         done,
-        rf"too little memory: .* available are .*{re.escape(small_cgroup.name)}",
+        rf"too little memory: .* are available .*{re.escape(small_cgroup.name)}",
         "the largest size that fits is -e ",
     )
     fits = done.hint.split()[-1]

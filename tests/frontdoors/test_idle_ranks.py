@@ -42,11 +42,10 @@ def ran(folder: Path, *words: str) -> Path:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (PAIR, ("nccom-test", "-r", "4", "permute", "--custom-src-target-pairs")),
         (COUNTS, ("nccom-test", "-r", "4", "alltoallv", "-d", "fp32", "--variable-size-op-metadata")),
         (PAIR, ("run", "permute", "--ranks", "4", "-a", "1", "-n", "20", "-d", "uint8", "--pairs")),
     ],
-    ids=["pairs", "counts", "native"],
+    ids=["counts", "native"],
 )
 def test_the_mean_is_over_ranks_that_send_or_receive(tmp_path: Path, content: Any, words: Any) -> None:
     file = tmp_path / "what.json"

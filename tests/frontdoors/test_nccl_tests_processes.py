@@ -23,16 +23,14 @@ MPIEXEC: Final = shutil.which("mpiexec", path=str(Path(sys.executable).parent))
 BUSBW: Final = (sys.executable, "-m", "busbw", "nccl-tests")
 PATIENCE_S: Final = 100
 WORDS: Final = ("all_reduce_perf", "-b", "1K", "-e", "4K", "-f", "4", "-c", "0")
-TORCHRUN: Final = {"TORCHELASTIC_RUN_ID": "a", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
-SRUN: Final = {
-    "SLURM_JOB_ID": "7",
-    "SLURM_STEP_ID": "0",
-    "SLURM_STEP_NUM_TASKS": "2",
-    "SLURM_STEP_NODELIST": "localhost",
-}
-NAMES: Final = {
-    "torchrun": {"RANK": "{}", "WORLD_SIZE": "2", "LOCAL_RANK": "{}", "LOCAL_WORLD_SIZE": "2", **TORCHRUN},
-    "slurm": {"SLURM_PROCID": "{}", "SLURM_LOCALID": "{}", "SLURM_STEP_TASKS_PER_NODE": "2", **SRUN},
+TORCHRUN: Final = {
+    "RANK": "{}",
+    "WORLD_SIZE": "2",
+    "LOCAL_RANK": "{}",
+    "LOCAL_WORLD_SIZE": "2",
+    "TORCHELASTIC_RUN_ID": "a",
+    "MASTER_ADDR": "127.0.0.1",
+    "MASTER_PORT": "1",
 }
 
 
@@ -78,9 +76,8 @@ def test_mpirun_with_two_ranks_a_process(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("launcher", ["torchrun", "slurm"])
-def test_launchers_without_mpi(tmp_path: Path, launcher: str) -> None:
-    """With the variables that they set."""
+def test_a_launcher_without_mpi(tmp_path: Path) -> None:
+    """With the variables that torchrun sets."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         token = str(probe.getsockname()[1])  # a job of its own beside others of these tests
@@ -91,13 +88,13 @@ def test_launchers_without_mpi(tmp_path: Path, launcher: str) -> None:
             *WORDS,
             "-g",
             "2",
-            **{name: value.format(number) for name, value in NAMES[launcher].items()},
+            **{name: value.format(number) for name, value in TORCHRUN.items()},
             BUSBW_TOKEN=token,
         )
         for number in range(2)
     ]
     (out, err), silent = (finish(process) for process in processes)
     assert silent == ("", "")
-    assert f"ranks 4 = processes 2 (started by {launcher}) x threads 1 x GPUs 2;" in err
+    assert "ranks 4 = processes 2 (started by torchrun) x threads 1 x GPUs 2;" in err
     assert len(read_output(out).rows) == 2
     assert ranks_in(tmp_path) == [(0, 0), (1, 1), (2, 2), (3, 3)]

@@ -17,7 +17,7 @@ from busbw_testing.host_cluster import Cluster, cluster_of, end
 from busbw_testing.mps import service, why_no_service
 from busbw_testing.namespaces import why_not
 
-from busbw.probes.gpus import gpu_presence
+from busbw.machine.gpus import gpu_presence
 
 HOSTS = 8
 

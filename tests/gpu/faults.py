@@ -13,13 +13,14 @@ from typing import Final
 import numpy as np
 from busbw_testing.identities import identity_bits
 
-from busbw._native import core
-from busbw.backends.nccl import NcclBackend
-from busbw.backends.nccl_case import NcclCase, nccl_call
-from busbw.backends.segments import native_segments
+from busbw.machine.native import core
 from busbw.model.case import Case
 from busbw.model.collective import Holds, Role
-from busbw.world.base import World
+from busbw.rank.backends.buffers import BAND_BYTES
+from busbw.rank.backends.nccl import NcclBackend
+from busbw.rank.backends.nccl_case import NcclCase, nccl_call
+from busbw.rank.backends.parts import native_segments
+from busbw.rank.world.base import World
 
 Meddle = Callable[[NcclCase, int], None]  # (prepared case, slot)
 
@@ -27,7 +28,8 @@ Meddle = Callable[[NcclCase, int], None]  # (prepared case, slot)
 @dataclass(frozen=True)
 class Fault:
     """``before`` and ``after`` run around the call; without ``calls`` nothing is called. ``passes(case,
-    ranks)``: the result is right all the same, so that nothing is to be noticed.
+    ranks)``: the result is right all the same, so that nothing is to be noticed. ``later``: the first check
+    is left alone, and the call is one after timed ones.
     """
 
     name: str
@@ -35,6 +37,7 @@ class Fault:
     after: Meddle = lambda prepared, slot: None
     calls: bool = True
     swapped: bool = False
+    later: bool = False
     least_ranks: int = 1
     passes: Callable[[Case, int], bool] = lambda case, ranks: False
 
@@ -89,6 +92,37 @@ def drop_the_last_rank(prepared: NcclCase, slot: int) -> None:
         change(prepared, at, region.count * type_bytes, drop)
 
 
+def write_beside(end: str) -> Meddle:
+    """16 bytes of the last rank, at one end of a buffer of its own."""
+
+    def write(prepared: NcclCase, slot: int) -> None:
+        buffers = prepared._buffers
+        if buffers.role.rank != buffers.role.ranks - 1:
+            return
+        for band in buffers._bands(slot, slot):
+            if band.end == end:
+                at = band.address + (BAND_BYTES - 16 if end.startswith("before") else 0)
+                change(prepared, at, 16, invert)
+
+    return write
+
+
+def invert(data: np.ndarray) -> None:
+    data[:] = ~data
+
+
+def change_the_send_buffer(prepared: NcclCase, slot: int) -> None:
+    """The last element that the last rank sends; not in place, where it may be written."""
+    buffers = prepared._buffers
+    case, role = buffers.case, buffers.role
+    regions = case.row.sends(buffers.shape, role)
+    if role.rank != role.ranks - 1 or case.in_place or not regions:
+        return
+    type_bytes = case.data_type.size_bytes
+    element = regions[-1].offset + regions[-1].count - 1
+    change(prepared, buffers.send + slot * buffers.stride_bytes + element * type_bytes, type_bytes, invert)
+
+
 def same_when_swapped(case: Case, ranks: int) -> bool:
     """A reduction gives the same whoever brings what, but for each rank's own scalar; so does a broadcast
     among others than its root, which with two ranks is one of the swapped. A ring of two has one direction.
@@ -101,6 +135,10 @@ def same_when_swapped(case: Case, ranks: int) -> bool:
 
 FAULTS: Final = (
     Fault("a flipped bit", after=flip_a_bit),
+    Fault("a flipped bit in a later call", after=flip_a_bit, later=True),
+    Fault("16 bytes past the end", after=write_beside("past_recv")),
+    Fault("16 bytes before the start", after=write_beside("before_recv")),
+    Fault("a changed send buffer", after=change_the_send_buffer, passes=lambda case, ranks: case.in_place),
     Fault("a dropped rank", before=drop_the_last_rank),
     # A single rank in place has its result before the call.
     Fault("a stale buffer", calls=False, least_ranks=2),

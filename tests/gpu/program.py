@@ -24,28 +24,29 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 from faults import FAULTS, Fault, SwappedRanks
 
-from busbw._native.cuda import CudaDriver
-from busbw.backends.buffers import checkable
-from busbw.backends.nccl import NcclBackend
-from busbw.backends.nccl_case import NcclCase
-from busbw.backends.nccl_support import LATE_FUNCTIONS
 from busbw.errors import BusbwError, SiteError
+from busbw.machine.native.cuda import CudaDriver
 from busbw.model.case import Case
 from busbw.model.collective import COLLECTIVES, VARIABLE, Collective, collective
 from busbw.model.counts import CountTable
 from busbw.model.datatype import DATA_TYPES, REDUCE_OPS, data_type
 from busbw.model.plan import CallOptions, Limits, Plan
-from busbw.planning.expand import Grid, expand
-from busbw.planning.generated import skew_table, spread_table
-from busbw.world.base import PeerFailure, World
-from busbw.world.identity import identify
-from busbw.world.select import create
+from busbw.plan.expand import Grid, expand
+from busbw.plan.generated import skew_table, spread_table
+from busbw.rank.backends.base import CheckOutcome
+from busbw.rank.backends.buffers import checkable
+from busbw.rank.backends.nccl import NcclBackend
+from busbw.rank.backends.nccl_case import NcclCase
+from busbw.rank.backends.nccl_support import LATE_FUNCTIONS
+from busbw.rank.world.base import PeerFailure, World
+from busbw.rank.world.identity import identify
+from busbw.rank.world.select import create
 
 SEED: Final = 77
 # An odd count in most types; rounded down to whole blocks of 16 bytes where there are blocks.
@@ -230,18 +231,22 @@ def check(prepared: NcclCase, seed: int, slots: Sequence[int], run: Callable[[],
 
 def check_case(prepared: NcclCase, seed: int, slot: int, calls: int) -> tuple[int, int]:
     """One call alone, as ``worker.verify`` has it; then ``calls`` of them as they are timed."""
-    wrong, digest = check(prepared, seed, (slot,), lambda: prepared.run(slot))
+    prepared.load(seed, slot)
+    found = prepared.run_checked(seed, slot)
+    wrong, digest = noticed(found), found.digest
+    prepared.guard()
     if calls == 1:
-        return wrong, digest
+        prepared.time(0, 1, 1)
+        return wrong + sum(astuple(prepared.strays())), digest
     slots = range(min(calls, prepared.slots))
     more_wrong, more_digest = check(prepared, seed + 1, slots, lambda: prepared.time(0, 1, calls))
-    return wrong + more_wrong, digest ^ more_digest
+    return wrong + more_wrong + sum(astuple(prepared.strays())), digest ^ more_digest
 
 
 def check_fault(
     prepared: NcclCase, seed: int, slot: int, fault: Fault, swapped: SwappedRanks | None
 ) -> tuple[int, int]:
-    """One call, and the fault around it or in it."""
+    """One call, and the fault around it or in it; what is noticed, in elements and bytes."""
 
     def run() -> None:
         fault.before(prepared, slot)
@@ -251,7 +256,20 @@ def check_fault(
             prepared.run(slot)
         fault.after(prepared, slot)
 
-    return check(prepared, seed, (slot,), run)
+    if fault.later:
+        prepared.load(seed + CALLS, slot)
+        first = prepared.run_checked(seed + CALLS, slot)
+        prepared.guard()
+        prepared.time(0, 1, 1)
+        if noticed(first) or any(astuple(prepared.strays())):
+            return 0, 0  # nothing was wrong yet
+    prepared.load(seed, slot)
+    found = prepared.checked(seed, slot, run)
+    return noticed(found), found.digest
+
+
+def noticed(found: CheckOutcome) -> int:
+    return found.wrong + found.sent_changed + sum(astuple(found.strays))
 
 
 CheckOne = Callable[[NcclCase, int, int], tuple[int, int]]  # (prepared case, seed, slot) -> wrong, digest
@@ -301,7 +319,7 @@ def grid_part(world: World, local_rank: int, part: Part) -> dict[str, Any]:
         "cases": len(able),
         "kinds": len({(case.collective, case.dtype, case.op, case.placement) for case in able}),
         "inapplicable": dict(refused),
-        "marks": dict(Counter(mark for case in able for mark in backend.marks(case))),
+        "conditions": dict(Counter(mark for case in able for mark in backend.conditions(case))),
         "facts": backend.identity.facts,
         "wrong_cases": len(bad),
         "wrong": [[asdict(able[number]), wrong[number].tolist()] for number in bad[:SHOWN]],

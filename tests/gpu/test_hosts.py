@@ -43,7 +43,7 @@ def test_all_operations_are_right_and_the_rows_say_what_they_are(gpu_hosts: Any,
     told = results(gpu_hosts)
     operations = {case["collective"] for case, result in told if result["status"] == "good"}
     assert operations == set(ALL) - (set() if ranks & (ranks - 1) == 0 else {"hypercube"})
-    assert all("shared-gpu" in result["marks"] for _, result in told if result["time_ns"] is not None)
+    assert all("shared-gpu" in result["conditions"] for _, result in told if result["time_ns"] is not None)
 
 
 def test_preflight_names_the_shared_gpu(gpu_hosts: Any) -> None:

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 from busbw_testing.environ import clean_environ
-from busbw_testing.runs import start
+from busbw_testing.runs import start_process as start
 
-from busbw.probes.gpus import gpu_presence
+from busbw.machine.gpus import gpu_presence
 
 pytestmark = [
     pytest.mark.gpu,

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from busbw_testing.runs import start
+from busbw_testing.runs import start_process as start
 
-from busbw.probes.gpus import gpu_presence
+from busbw.machine.gpus import gpu_presence
 
 GPUS: Final = gpu_presence()
 pytestmark = [

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from busbw_testing.host_cluster import Cluster, Front, cluster_of, end
+from busbw_testing.host_cluster import Cluster, cluster_of, end
 from busbw_testing.namespaces import why_not
 
 
@@ -74,13 +72,3 @@ def open_mpi_python(tmp_path_factory: pytest.TempPathFactory) -> str:
     lines = (sysconfig.get_path("purelib"), str(Path(busbw.__path__[0]).parent))
     (Path(packages) / "from-the-other.pth").write_text("\n".join(lines) + "\n")
     return str(python)
-
-
-@pytest.fixture(scope="session")
-def read_events() -> Callable[[Front], list[dict[str, Any]]]:
-    """The events that a front wrote with --format jsonl."""
-
-    def read(front: Front) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in front.out.splitlines() if line.startswith('{"busbw"')]
-
-    return read

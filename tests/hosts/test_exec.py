@@ -13,10 +13,8 @@ pytestmark = [pytest.mark.hosts, pytest.mark.timeout(600)]
 ON = ("exec", "--on", "hosts", "--hosts")
 
 
-@pytest.mark.parametrize("mpi", ["none", "mpich", "openmpi"])
-def test_a_command_finds_its_hosts(cluster: Any, mpi: str, request: pytest.FixtureRequest) -> None:
-    python = request.getfixturevalue("open_mpi_python") if mpi == "openmpi" else sys.executable
-    front = cluster.run(*ON, "h3:2,h2", "--mpi", mpi, "--", python, "-c", FACTS, python=python)
+def test_a_command_finds_its_hosts(cluster: Any) -> None:
+    front = cluster.run(*ON, "h3:2,h2", "--mpi", "mpich", "--", sys.executable, "-c", FACTS)
     assert facts_of(front.out) == [
         ("h2", "h3 slots=2/h2 slots=1", "2", "1", "h3", "29500"),
         ("h3", "h3 slots=2/h2 slots=1", "2", "0", "h3", "29500"),
@@ -24,9 +22,8 @@ def test_a_command_finds_its_hosts(cluster: Any, mpi: str, request: pytest.Fixtu
     ]
 
 
-@pytest.mark.parametrize("family", ["mpich", "openmpi"])
-def test_an_mpi_program_of_two_hosts(cluster: Any, family: str, request: pytest.FixtureRequest) -> None:
-    python = request.getfixturevalue("open_mpi_python") if family == "openmpi" else sys.executable
+def test_an_mpi_program_of_two_hosts(cluster: Any, open_mpi_python: str) -> None:
+    python = open_mpi_python
     front = cluster.run(*ON, "h2,h4", "--", python, "-c", MPI, python=python)
     ranks = [line for line in front.out.splitlines() if line.startswith("rank")]  # mpirun may warn
     assert sorted(ranks) == ["rank 0 of 2 on h2: sum 3", "rank 1 of 2 on h4: sum 3"]
@@ -58,14 +55,7 @@ def test_hosts_of_a_pbs_job(cluster: Any) -> None:
     assert "note: 2 hosts with 3 slots, from PBS_NODEFILE" in front.err
 
 
-def test_a_detached_command_ends_as_in_the_foreground(cluster: Any) -> None:
-    words = (*ON, "h1,h2", "--mpi", "none", "--detach", "--", "sh", "-c", "echo hello; exit 3")
-    cluster.run(*words)
-    for _ in range(2):  # followed to its end, and from what was kept
-        assert "hello" in cluster.run("attach", code=3).out
-
-
-@pytest.mark.parametrize("mpi", ["none", "mpich", "openmpi"])
+@pytest.mark.parametrize("mpi", ["mpich", "openmpi"])
 def test_a_command_that_a_signal_killed_ends_as_in_a_shell(
     cluster: Any, mpi: str, request: pytest.FixtureRequest
 ) -> None:
@@ -81,9 +71,8 @@ def test_a_command_that_a_signal_killed_ends_as_in_a_shell(
     assert cluster.run("attach", code=code).error == front.error
 
 
-@pytest.mark.parametrize("mpi", ["none", "mpich"])
-def test_standard_error_comes_to_standard_error(cluster: Any, mpi: str) -> None:
-    words = (*ON, "h1,h2", "--mpi", mpi, "--", "sh", "-c", "echo out; echo err >&2")
+def test_standard_error_comes_to_standard_error(cluster: Any) -> None:
+    words = (*ON, "h1,h2", "--mpi", "mpich", "--", "sh", "-c", "echo out; echo err >&2")
     front = cluster.run(*words)
     assert front.out.splitlines() == ["out", "out"]
     assert front.err.splitlines().count("err") == 2

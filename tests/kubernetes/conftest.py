@@ -179,7 +179,7 @@ class User:
                 if not entry.name.isdecimal():
                     continue
                 line = (entry / "cmdline").read_bytes().decode(errors="replace")
-                others = any(name in line for name in ("kubernetes_pod", "container.py"))
+                others = any(name in line for name in ("kubernetes.pod", "container.py"))
                 if f"--deliver={self.folder / 'home'}" in line and not others:
                     environ = dict(
                         word.partition("=")[::2]

@@ -112,12 +112,6 @@ class Container:
             start_new_session=True,
         )
 
-    def entered(self) -> tuple[str, ...]:
-        """Words before a command that is to run in here; none where its first process has ended."""
-        first = self._children()
-        how = ("-m", "-p", "-n", "-u", "-i", "-r", "-w")
-        return ("/usr/bin/nsenter", "-t", first[0], *how, "--") if first else ()
-
     def poll(self) -> int | None:
         """The exit code (128 + signal for a killed one), None while it runs."""
         code = self._process.poll()

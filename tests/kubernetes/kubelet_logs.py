@@ -1,5 +1,4 @@
-"""What a kubelet does with its containers' output: lines with their times, kept and served over HTTPS, beside
-commands in containers (``kubelet_exec``).
+"""What a kubelet does with its containers' output: lines with their times, kept and served over HTTPS.
 
 The file has the lines as the API gives them with `timestamps`: time in nanoseconds, a space, the text.
 """
@@ -20,11 +19,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any, Self
 
-import kubelet_exec
-
 _LOOK_SECONDS = 0.05
 LogOf = Callable[[str, str, str], tuple[Path, Callable[[], bool]] | None]
-EntryOf = Callable[[str, str, str], kubelet_exec.Entry | None]
 
 
 class Writer:
@@ -67,23 +63,16 @@ def _chosen(line: bytes, query: dict[str, list[str]]) -> bytes:
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
-    """Answers GET /containerLogs/NAMESPACE/POD/CONTAINER, and /exec/... with a websocket."""
+    """Answers GET /containerLogs/NAMESPACE/POD/CONTAINER."""
 
     protocol_version = "HTTP/1.1"
     log_of: LogOf
-    entry_of: EntryOf
 
     def log_message(self, *arguments: Any) -> None:
         pass
 
     def do_GET(self) -> None:
         url = urllib.parse.urlparse(self.path)
-        if match := re.fullmatch(r"/exec/([^/]+)/([^/]+)/([^/]+)", url.path):
-            entry = type(self).entry_of(*match.groups())
-            if entry is not None and kubelet_exec.upgrade(self):
-                words = urllib.parse.parse_qs(url.query)["command"]
-                kubelet_exec.serve(self.request, entry, words)
-                return
         match = re.fullmatch(r"/containerLogs/([^/]+)/([^/]+)/([^/]+)", url.path)
         found = type(self).log_of(*match.groups()) if match else None
         if found is None or not found[0].exists():
@@ -127,14 +116,13 @@ class _Server(http.server.ThreadingHTTPServer):
         """A reader that left is no error."""
 
 
-def serve(folder: Path, port: int, log_of: LogOf, entry_of: EntryOf) -> None:
+def serve(folder: Path, port: int, log_of: LogOf) -> None:
     """Answers in threads, from now on."""
     certificate, key = folder / "kubelet.crt", folder / "kubelet.key"
     words = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=kubelet"]
     files = ["-keyout", str(key), "-out", str(certificate)]
     subprocess.run([*words, *files], check=True, capture_output=True)
-    answers = {"log_of": staticmethod(log_of), "entry_of": staticmethod(entry_of)}
-    server = _Server(("127.0.0.1", port), type("Handler", (_Handler,), answers))
+    server = _Server(("127.0.0.1", port), type("Handler", (_Handler,), {"log_of": staticmethod(log_of)}))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     server.socket = context.wrap_socket(server.socket, server_side=True)

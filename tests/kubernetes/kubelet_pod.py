@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import kubelet_exec
 import kubelet_logs
 from container import Container, Mount, Sandbox, Spec
 from kubernetes import client
@@ -123,14 +122,6 @@ class Pod:
         ended = {"exitCode": code, "reason": reason, "startedAt": begun, "finishedAt": now()}
         self._state(container, {"terminated": ended}, ready=False)
         return code
-
-    def entry(self, container: str) -> kubelet_exec.Entry | None:
-        """How the container is entered, None where it does not run."""
-        current = self.current
-        if "running" not in self.statuses.get(container, {}).get("state", ()) or current is None:
-            return None
-        words = current.entered()
-        return kubelet_exec.Entry(words, current.environ) if words else None
 
     def _probe(self, container: Any, begun: str) -> None:
         probe = container.readiness_probe

@@ -22,16 +22,13 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 import kubelet_logs
 from kubelet_pod import LOOK_SECONDS, Pod, now
 from kubernetes import client, config, watch
-
-if TYPE_CHECKING:
-    import kubelet_exec
 
 
 @dataclass(frozen=True)
@@ -61,7 +58,7 @@ class Kubelet:
 
     def serve(self) -> None:
         """Follow the pods for ever."""
-        kubelet_logs.serve(Path(self.settings.folder), self.settings.port, self.log_of, self.entry_of)
+        kubelet_logs.serve(Path(self.settings.folder), self.settings.port, self.log_of)
         for name, capacity in self.settings.nodes.items():
             self._register(name, capacity)
         for follow in (self._follow_pods, self._follow_names):
@@ -77,12 +74,6 @@ class Kubelet:
         states = pods[0].statuses
         path = pods[0].folder / f"{container}.log"
         return path, lambda: "terminated" in states.get(container, {}).get("state", ())
-
-    def entry_of(self, namespace: str, name: str, container: str) -> kubelet_exec.Entry | None:
-        """How a running container is entered."""
-        with self._lock:
-            pods = [pod for pod in self.pods.values() if (pod.namespace, pod.name) == (namespace, name)]
-        return pods[0].entry(container) if pods else None
 
     def warn(self, pod: Any, reason: str, message: str) -> None:
         """A Warning event about a pod."""

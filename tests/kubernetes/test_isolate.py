@@ -62,13 +62,15 @@ def test_a_lost_node_is_a_finding_and_the_hunt_goes_on(busbw: Any, cluster: Any,
     assert "lost during the hunt" in done.err, done
     assert done.code == 1
     first, second = sorted(path for path in (busbw.folder / "home").iterdir() if path.is_dir())
-    assert json.loads((first / "run.json").read_text())["status"] == "failed"
+    lost = json.loads((first / "run.json").read_text())
+    assert lost["status"] == "failed"
+    assert f"pod {victim} was deleted while its ranks ran" in json.dumps(lost)
     record = json.loads((second / "run.json").read_text())
     assert record["status"] == "complete"
     left = {place["kubernetes_node"] for place in record["world"]["places"]}
     assert (len(left), pods[victim] in left) == (3, False)
-    (lost,) = [finding for finding in record["findings"] if finding["check"] == "lost"]
-    assert pods[victim] in lost["hint"]
+    (finding,) = [finding for finding in record["findings"] if finding["check"] == "lost"]
+    assert pods[victim] in finding["hint"]
 
 
 def places_of(cluster: Any, namespace: str, count: int, affinity: dict[str, Any]) -> set[str]:

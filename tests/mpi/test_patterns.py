@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import pytest
 from busbw_testing.environ import clean_environ
+from busbw_testing.runs import start
 
 from busbw.record.read import read_record
 
@@ -30,7 +31,7 @@ pytestmark = pytest.mark.skipif(MPIEXEC is None, reason="the bundled mpich is no
 @functools.cache
 def found(ranks: int) -> dict[str, Any]:
     """What the ranks found; they start once."""
-    tasks = ["variable", "permute", "groups", *(["faults", "values"] if ranks in (2, 3) else [])]
+    tasks = ["faults", "values"] if ranks == 3 else ["variable", "permute", "groups"]
     words = [str(MPIEXEC), "-n", str(ranks), sys.executable, str(PROGRAM), *tasks]
     environ = {**clean_environ(**YIELDING), "PYTHONPATH": str(SUPPORT)}
     done = subprocess.run(words, env=environ, capture_output=True, text=True, timeout=150, check=False)
@@ -40,19 +41,19 @@ def found(ranks: int) -> dict[str, Any]:
     return out
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("ranks", [1, 5])
 def test_variable_counts_are_right_for_every_table_type_and_size(ranks: int) -> None:
     variable = found(ranks)["variable"]
     assert variable["wrong"] == []
     assert variable["cases"] == 10 * 14 * 4  # tables, types, sizes
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("ranks", [1, 5])
 def test_pairs_of_every_shape(ranks: int) -> None:
     assert found(ranks)["permute"]["wrong"] == {"ring": [], "reverse": [], "self": [], "one": []}
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("ranks", [1, 5])
 def test_groups_of_different_sizes_run_at_once_and_have_data_of_their_own(ranks: int) -> None:
     groups = found(ranks)["groups"]
     assert groups["wrong"] == []
@@ -62,16 +63,14 @@ def test_groups_of_different_sizes_run_at_once_and_have_data_of_their_own(ranks:
     assert groups["noticed_the_other_group"] == (in_groups if ranks > 1 else 0)
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
-def test_faults_in_variable_sizes_are_found(ranks: int) -> None:
-    for name, fault in found(ranks)["faults"].items():
+def test_faults_in_variable_sizes_are_found() -> None:
+    for name, fault in found(3)["faults"].items():
         assert fault["cases"] >= 4, name
         assert fault["unnoticed"] == [], name
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
-def test_random_data_and_ones_pass_where_right_and_fail_where_not(ranks: int) -> None:
-    for data, outcome in found(ranks)["values"].items():
+def test_random_data_and_ones_pass_where_right_and_fail_where_not() -> None:
+    for data, outcome in found(3)["values"].items():
         assert outcome["cases"] > 100, data
         assert outcome["wrong"] == [], data
         # The root of a gather is rank 0: the last rank, whose bits are flipped, receives nothing.
@@ -83,15 +82,11 @@ def test_random_data_and_ones_pass_where_right_and_fail_where_not(ranks: int) ->
 
 
 def run(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    program = str(Path(sys.executable).parent / "busbw")
-    environ = clean_environ(BUSBW_HOME=str(tmp_path / "home"), **YIELDING)
-    return subprocess.run(
-        [program, "run", *words], env=environ, capture_output=True, text=True, timeout=100, check=False
-    )
+    return start(tmp_path / "home", "run", *words, **YIELDING)
 
 
 def only_record(tmp_path: Path) -> Any:
-    (folder,) = (tmp_path / "home").iterdir()
+    (folder,) = (tmp_path / "home").glob("2*")
     return read_record(folder)
 
 
@@ -131,16 +126,13 @@ def test_a_file_of_counts_alone_is_measured_with_its_own_counts(tmp_path: Path) 
     assert result.busbw_gb_per_s == pytest.approx(result.algbw_gb_per_s / 2)
 
 
-@pytest.mark.parametrize(("outer_warmup", "run_calls"), [("0", 200), ("5", 300)])
-def test_the_worked_examples_of_two_level_iterations(
-    tmp_path: Path, outer_warmup: str, run_calls: int
-) -> None:
-    words = ["-n", "15", "-w", "5", "--outer-iters", "10", "--outer-warmup-iters", outer_warmup]
+def test_the_worked_example_of_two_level_iterations(tmp_path: Path) -> None:
+    words = ["-n", "15", "-w", "5", "--outer-iters", "10", "--outer-warmup-iters", "5"]
     done = run(tmp_path, "all_reduce", "--ranks", "2", "-b", "1K", "-e", "1K", *words)
     assert done.returncode == 0, done.stderr
     for result in only_record(tmp_path).results:
         timed = (result.samples + result.excluded) * result.calls_per_sample
-        assert (timed, timed + result.warmup_calls) == (150, run_calls)
+        assert (timed, timed + result.warmup_calls) == (150, 300)
 
 
 def test_pinned_ranks_have_cpus_of_their_own(tmp_path: Path) -> None:
@@ -148,32 +140,6 @@ def test_pinned_ranks_have_cpus_of_their_own(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     pinned = [rank.facts["pinned_cpus"] for rank in only_record(tmp_path).world.ranks]
     assert all(pinned)
-
-
-def test_random_data_say_their_seed(tmp_path: Path) -> None:
-    done = run(
-        tmp_path, "all_reduce", "--ranks", "2", "-b", "64", "-n", "2", "--data", "random", "--seed", "9"
-    )
-    assert "# data     random, seed 9" in done.stdout
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("all_reduce", "--skew", "2"), "--skew does not apply to all_reduce"),
-        (("alltoallv", "--skew", "3"), "--skew 3 is not between 1 and 2"),
-        (("alltoallv", "--spread", "1", "--skew", "2"), "--spread and --skew each say the counts"),
-        (("all_reduce", "--split", "MOD 2", "--group-size", "1"), "each make groups"),
-        (("all_reduce", "--shared-output"), "--shared-output is of Neuron devices"),
-        (("all_reduce", "--outer-iters", "3"), "--outer-iters repeats -n timed calls"),
-        (("all_reduce", "--unique-buffers"), "must be known"),
-    ],
-)
-def test_what_cannot_be_meant_is_refused(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
-    done = run(tmp_path, *words, "--ranks", "2")
-    assert done.returncode == 2
-    assert said in done.stderr
-    assert "Traceback" not in done.stderr
 
 
 def test_a_call_in_parallel_parts_is_right_and_its_size_is_that_of_the_parts(tmp_path: Path) -> None:

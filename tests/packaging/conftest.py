@@ -25,7 +25,7 @@ def module_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the sources as a fresh clone has them, for all tests of a file."""
     copy = tmp_path_factory.mktemp("sources") / "busbw"
     shutil.copytree(ROOT, copy, ignore=_NOT_SOURCE)
-    (copy / "src/busbw/_native/pattern_device.ptx").unlink(missing_ok=True)
+    (copy / "src/busbw/machine/native/pattern_device.ptx").unlink(missing_ok=True)
     return copy
 
 

@@ -16,8 +16,8 @@ pytestmark = pytest.mark.packaging
 
 Run = Callable[..., str]
 
-CORE = "busbw/_native/libbusbw_core.so"
-PTX = "busbw/_native/pattern_device.ptx"
+CORE = "busbw/machine/native/libbusbw_core.so"
+PTX = "busbw/machine/native/pattern_device.ptx"
 # Needs no dependency: the library is opened directly.
 ASK_ABI = "import ctypes, sys; print(ctypes.CDLL(sys.argv[1]).busbw_core_abi())"
 
@@ -41,11 +41,14 @@ def test_without_any_compiler(tree: Path, fresh_python: Path, tmp_path: Path, ru
 
 @pytest.fixture(scope="module")
 def wheel(module_tree: Path, tmp_path_factory: pytest.TempPathFactory, run: Run) -> Path:
-    """The wheel of a checkout that holds what an in-place build with some other compiler left there."""
+    """The wheel made of the source archive, which an index would serve, of a checkout that holds what an
+    in-place build with some other compiler left there.
+    """
     tree = Path(shutil.copytree(module_tree, tmp_path_factory.mktemp("used") / "busbw"))
     for leftover in (CORE, PTX):
         (tree / "src" / leftover).write_bytes(b"stale")
-    run(sys.executable, "-m", "build", "--wheel", tree)
+    run(sys.executable, "-m", "build", tree)  # the archive, then a wheel from that
+    [_] = (tree / "dist").glob("*.tar.gz")
     [built] = (tree / "dist").glob("*.whl")
     return built
 
@@ -82,17 +85,3 @@ def test_library_needs_only_libc_and_shows_only_its_own_names(wheel: Path, tmp_p
     assert {
         name for name in exported if not name.startswith(("busbw_", "ncclProfiler", "ncclTuner"))
     } == set()
-
-
-def test_wheel_from_the_source_archive(tree: Path, tmp_path: Path, run: Run) -> None:
-    """What an index would serve: nothing that the build needs may be missing from it."""
-    run(sys.executable, "-m", "build", "--outdir", tmp_path, tree)  # the archive, then a wheel from that
-    assert len(list(tmp_path.glob("*.tar.gz"))) == len(list(tmp_path.glob("*.whl"))) == 1
-
-
-def test_editable_install_uses_the_sources(tree: Path, fresh_python: Path, run: Run) -> None:
-    run(fresh_python, "-m", "pip", "install", "--no-deps", "--editable", tree)
-    where = run(fresh_python, "-c", "import busbw; print(busbw.__file__)").strip()
-    assert Path(where) == tree / "src/busbw/__init__.py"
-    assert int(run(fresh_python, "-c", ASK_ABI, tree / "src" / CORE)) == _abi_of_header(tree)
-    assert (tree / "src" / PTX).read_bytes() == (tree / "native/pattern_device.ptx").read_bytes()

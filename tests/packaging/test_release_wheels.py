@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # processors make the same check data; the timing loop runs against the call that does nothing.
 EXERCISE = """
 import ctypes, json, platform
-from busbw._native import core
+from busbw.machine.native import core
 
 digests = []
 for dtype in range(14):

@@ -15,15 +15,16 @@ import time
 from dataclasses import asdict, replace
 from typing import Any
 
-from busbw.backends.mpi import MpiBackend
 from busbw.model.plan import Limits, Plan, Timing
-from busbw.planning.make import make_plan
-from busbw.settings.run import RunSettings
-from busbw.worker import cases
-from busbw.worker import main as worker
-from busbw.world.base import PeerFailure
-from busbw.world.identity import identify
-from busbw.world.mpi import MpiWorld, connect
+from busbw.plan.flags.run import RunSettings
+from busbw.plan.flags.values import Size
+from busbw.plan.make import make_plan
+from busbw.rank import cases
+from busbw.rank import main as worker
+from busbw.rank.backends.mpi import MpiBackend
+from busbw.rank.world.base import PeerFailure
+from busbw.rank.world.identity import identify
+from busbw.rank.world.mpi import MpiWorld, connect
 
 LONGEST_S = 3e-3
 LIMITS = Limits(
@@ -66,6 +67,8 @@ class Notes:
 
     def started(self, world: object, method: object) -> None: ...
 
+    def passed(self, result: object) -> None: ...
+
     def finished(self, result: Any, kept: object) -> None:
         self.results.append(asdict(result))
 
@@ -73,7 +76,7 @@ class Notes:
 
 
 def plan(timing: Timing, ranks: int) -> Plan:
-    settings = RunSettings(minbytes="1K", seed=5)
+    settings = RunSettings(minbytes=Size("1K"), seed=5)
     made = make_plan(("all_reduce", "reduce", "barrier"), settings, "mpi", ranks)
     return replace(made, limits=LIMITS, timing=timing, show=("p99", "skew"))
 
@@ -90,7 +93,8 @@ def measured(world: MpiWorld, timing: Timing, chance: random.Random) -> dict[str
 
     def noted(*arguments: Any, **named: Any) -> Any:
         result = summarize(*arguments, **named)
-        results.append(asdict(result))
+        if len(result.pass_samples) == result.passes:  # what is known before is rank 0's alone
+            results.append(asdict(result))
         return result
 
     MpiBackend.prepare = disturbed  # type: ignore[assignment,method-assign]

@@ -21,10 +21,7 @@ ENDLESS = (*NULL, "-n", "10000000000000", "--format", "jsonl")
 @pytest.fixture
 def allocation(cluster: SlurmCluster) -> Iterator[str]:
     """A job of four nodes that does nothing itself."""
-    job = cluster.run("sbatch", "--parsable", "-N4", "--output=/dev/null", "--wrap", "sleep 1000").strip()
-    cluster.wait_until(
-        lambda: "RUNNING" in cluster.run("squeue", "--noheader", f"--jobs={job}", "--format=%T")
-    )
+    job = cluster.hold("-N4")
     yield job
     cluster.run("scancel", job)
 
@@ -36,19 +33,14 @@ def hosts_of(folder: Any) -> list[str]:
 
 
 def test_an_allocation_serves_many_runs(front: Any, allocation: str, cluster: SlurmCluster) -> None:
-    for nodes, hosts in ((), ["h1", "h2", "h3", "h4"]), (("-N", "2"), ["h1", "h2"]):
-        done = front.run(*NULL, "--job-id", allocation, *nodes)
+    mpi = ("run", "all_reduce", "-b", "8", "-e", "16", "-n", "8", "--on", "slurm")
+    progress = ("--env", "MPIR_CVAR_CH4_PROGRESS_THROTTLE=1")
+    for words, hosts in ((*mpi, *progress), ["h1", "h2", "h3", "h4"]), ((*NULL, "-N", "2"), ["h1", "h2"]):
+        done = front.run(*words, "--job-id", allocation)
         assert done.code == 0, done
         assert hosts_of(front.folder()) == hosts
     assert set(front.job_ids()) == {allocation}
     assert cluster.jobs() == [allocation]
-
-
-def test_mpi_in_an_allocation(front: Any, allocation: str) -> None:
-    words = ("run", "all_reduce", "-b", "8", "-e", "16", "-n", "8", "--on", "slurm", "--job-id", allocation)
-    done = front.run(*words, "--env", "MPIR_CVAR_CH4_PROGRESS_THROTTLE=1")
-    assert done.code == 0, done
-    assert "no wrong data" in done.out
 
 
 def test_ctrl_c_ends_the_step_and_leaves_the_allocation(
@@ -73,15 +65,3 @@ def test_a_step_outlives_the_front(front: Any, allocation: str) -> None:
     assert '"event":"header"' in attached.out
     assert front.record()["status"] == "interrupted"
     assert all(front.ranks(node) == [] for node in front.cluster.nodes)
-
-
-def test_a_job_that_is_not_there(front: Any) -> None:
-    done = front.run(*NULL, "--job-id", "999999")
-    assert done.code == 2, done
-    assert "job 999999 is not running" in done.error
-
-
-def test_more_nodes_than_the_allocation_has(front: Any, allocation: str) -> None:
-    done = front.run(*NULL, "--job-id", allocation, "-N", "5")
-    assert done.code == 2, done
-    assert f"--nodes 5, but job {allocation} has 4" in done.error

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -62,11 +61,10 @@ def assert_nothing_planted(cluster: SlurmCluster) -> None:
         assert "planted" not in cluster.run("ls", "/tmp", host=host)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_words_and_variables_arrive_as_they_were(front: Any, cluster: SlurmCluster, seed: int) -> None:
-    chance = random.Random(seed)
-    words = [nasty(chance) for _ in range(40)]
-    variables = {f"DATA_{number}": nasty(chance) for number in range(40)}
+def test_words_and_variables_arrive_as_they_were(front: Any, cluster: SlurmCluster) -> None:
+    chance = random.Random(1)
+    words = [nasty(chance) for _ in range(100)]
+    variables = {f"DATA_{number}": nasty(chance) for number in range(100)}
     given = [word for name, value in variables.items() for word in ("--env", f"{name}={value}")]
     command = ("exec", "--on", "slurm", "-N", "2", *given, "--", sys.executable, "-c", PRINT, *words)
     done = front.run(*command)
@@ -76,53 +74,19 @@ def test_words_and_variables_arrive_as_they_were(front: Any, cluster: SlurmClust
     assert_nothing_planted(cluster)
 
 
-@pytest.mark.parametrize(
-    "name", ["two words", 'it\'s "quoted"', "$(touch /tmp/planted)", "a\nb", "%j %x", "a,b:c"]
-)
-def test_any_folder_may_keep_the_runs(front: Any, cluster: SlurmCluster, name: str) -> None:
-    front.home = front.shared / f"{name} {random.getrandbits(32):x}"
-    done = front.run(*RUN, "-N", "2", "--env", "NCCL_DEBUG=INFO")
+def test_any_folder_and_python_will_do(front: Any, cluster: SlurmCluster) -> None:
+    front.home = (
+        front.shared / f'it\'s "quoted" $(touch /tmp/planted)\nb %j %x a,b:c {random.getrandbits(32):x}'
+    )
+    python = front.shared / "my $(touch planted) python"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    given = ("--env", "NCCL_DEBUG=INFO", "--python", python)
+    done = front.run(*RUN, "-N", "2", *given, "--srun-args", "--comment='$(touch /tmp/planted) a b'")
     assert done.code == 0, done
     assert front.record()["status"] == "complete"
     assert not (front.folder() / "log/copied").exists()
     assert_nothing_planted(cluster)
-
-
-@pytest.mark.parametrize("flag", ["--partition", "--account", "--time-limit", "--sbatch-args"])
-@pytest.mark.parametrize(
-    "value", ["x'; touch /tmp/planted; '", "$(touch /tmp/planted)", "x\n#SBATCH --hold\ntouch"]
-)
-def test_a_setting_that_slurm_does_not_know_is_refused(
-    front: Any, cluster: SlurmCluster, flag: str, value: str
-) -> None:
-    if flag == "--sbatch-args":
-        value = f"--partition={json.dumps(value)}"
-    done = front.run("exec", "--on", "slurm", "-N", "1", f"{flag}={value}", "--wait", "3s", "--", "true")
-    assert_nothing_planted(cluster)
-    # An account means nothing to a Slurm without accounting; a time is read before Slurm is asked.
-    assert done.code == {"--account": 0, "--time-limit": 2}.get(flag, 4), done
-
-
-def test_a_setup_script_may_have_any_name(front: Any, cluster: SlurmCluster) -> None:
-    script = front.shared / "set $(touch planted) 'up'.sh"
-    script.write_text('export DATA_SETUP="it\'s $((1 + 1))"\n')
-    command = (sys.executable, "-c", PRINT, "a b", "$x")
-    done = front.run("exec", "--on", "slurm", "-N", "1", "--setup-script", script, "--", *command)
-    assert done.code == 0, done
-    assert json.loads(done.out) == [["a b", "$x"], {"DATA_SETUP": "it's 2"}]
-    assert_nothing_planted(cluster)
-
-
-def test_words_for_srun_and_python_are_words(front: Any, cluster: SlurmCluster) -> None:
-    python = front.shared / "my $(touch planted) python"
-    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
-    python.chmod(0o755)
-    done = front.run(
-        *RUN, "-N", "1", "--python", python, "--srun-args", "--comment='$(touch /tmp/planted) a b'"
-    )
-    assert done.code == 0, done
-    assert_nothing_planted(cluster)
-    assert Path(python).exists()
 
 
 def test_folders_of_libraries_come_before_what_a_node_has(front: Any, cluster: SlurmCluster) -> None:

@@ -23,16 +23,14 @@ def left_on_node(far_front: Any, cluster: SlurmCluster) -> Any:
     """The output of a job that nobody followed is on its first node, and nowhere else."""
     assert far_front.run(*NULL, *ON, "--detach").code == 0
     cluster.wait_until(lambda: not cluster.jobs(), 90)
-    assert "busbw" in cluster.run("ls", "/tmp", host="h1")
+    assert cluster.left_in_tmp("h1")
     return far_front
 
 
 @pytest.fixture
 def busy_node(left_on_node: Any, cluster: SlurmCluster) -> Iterator[str]:
     """The first node takes no other job."""
-    words = ("-w", "h1", "--exclusive", "--output=/dev/null", "--wrap", "sleep 1000")
-    job = cluster.run("sbatch", "--parsable", *words).strip()
-    cluster.wait_until(lambda: "RUNNING" in cluster.run("squeue", "-h", f"--jobs={job}", "--format=%T"))
+    job = cluster.hold("-w", "h1", "--exclusive")
     yield job
     cluster.run("scancel", job)
 
@@ -48,20 +46,19 @@ def test_output_on_a_busy_node_stays_there_until_it_can_be_read(
     assert "busbw attach brings it" in front.run("jobs").out
     cluster.run("scancel", busy_node)
     cluster.wait_until(lambda: not cluster.jobs())
-    done = front.run("attach", "last", "--format", "csv")
+    done = front.run("clean")
     assert done.code == 0, done
+    assert "brought its record home (complete)" in done.err
     assert front.record()["status"] == "complete"
+    assert cluster.left_in_tmp("h1") == []
 
 
-def test_output_of_a_job_that_slurm_has_forgotten_is_found(left_on_node: Any, cluster: SlurmCluster) -> None:
-    """No follower saw its node, and this Slurm has no accounting."""
-    cluster.stop_controller()
-    cluster.start_controller("-c")
-    cluster.wait_until_idle()
-    done = left_on_node.run("attach", "last", "--format", "csv")
-    assert done.code == 0, done
-    assert len(done.out.splitlines()) == 3
-    assert left_on_node.record()["status"] == "complete"
+def test_output_that_is_gone_is_no_success(left_on_node: Any, cluster: SlurmCluster) -> None:
+    cluster.run("sh", "-c", "rm /tmp/busbw-*", host="h1")
+    done = left_on_node.run("attach", "last")
+    assert done.code == 5, done
+    assert "nothing of its output was found at h1:/tmp/busbw-" in done.error
+    assert left_on_node.record()["status"] == "failed"
 
 
 def test_a_controller_that_is_away_has_cancelled_nothing(far_front: Any, cluster: SlurmCluster) -> None:
@@ -81,17 +78,3 @@ def test_a_controller_that_is_away_has_cancelled_nothing(far_front: Any, cluster
     assert far_front.run("cancel", "last").code == 0
     assert far_front.run("attach", "last").code == 130
     assert far_front.record()["status"] == "interrupted"
-
-
-def test_a_detached_command_ends_as_in_the_foreground(front: Any) -> None:
-    words = ("exec", "--on", "slurm", "-N", "2", "--detach", "--")
-    assert front.run(*words, "sh", "-c", "echo hello $SLURM_PROCID; exit 3").code == 0
-    for _ in range(2):  # followed to its end, and from what was kept
-        done = front.run("attach", "last")
-        assert done.code == 3, done
-        assert "hello" in done.out  # srun ends the other task
-    assert front.record()["status"] == "failed"
-    assert front.run(*words, "echo", "well").code == 0
-    done = front.run("attach", "last")
-    assert (done.code, done.out.split()) == (0, ["well", "well"]), done
-    assert front.record()["status"] == "complete"

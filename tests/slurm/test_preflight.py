@@ -12,31 +12,16 @@ NULL = ("--backend", "null", "--world", "nccl", "--on", "slurm")
 RUN = ("run", "all_reduce", "-b", "8", "-e", "8", *NULL)
 
 
-def test_four_healthy_nodes(front: Any) -> None:
+def test_a_shared_folder_and_none(front: Any, far_front: Any) -> None:
     done = front.run("preflight", *NULL, "-N", "4", "--strict")
     assert done.code == 0, done
     assert "on 4 hosts" in done.out
     assert "# result   nothing found" in done.out
     assert front.record()["findings"] == []
-
-
-def test_no_shared_folder(far_front: Any) -> None:
-    done = far_front.run("preflight", *NULL, "-N", "2")
-    assert done.code == 0, done
-    assert "# warning  no node sees the run folder" in done.out
-    (finding,) = far_front.record()["findings"]
-    assert (finding["check"], finding["severity"]) == ("shared-folder", "warning")
     done = far_front.run("preflight", *NULL, "-N", "2", "--strict")
     assert done.code == 4
     assert done.error.startswith("no node sees the run folder")
     assert done.hint == "set BUSBW_HOME to a folder that the nodes share"
-
-
-def test_a_run_needs_no_shared_folder(far_front: Any) -> None:
-    done = far_front.run(*RUN, "-N", "2", "--format", "csv")
-    assert (done.code, len(done.out.splitlines())) == (0, 3)
-    (finding,) = far_front.record()["findings"]
-    assert (finding["check"], finding["severity"]) == ("shared-folder", "info")
 
 
 def test_one_rank_too_few(front: Any) -> None:
@@ -59,6 +44,7 @@ def test_a_variable_that_one_node_lacks(front: Any) -> None:
     [
         (("-N", "9"), "Node count 9 is more than partition debug has (4)"),
         (("-N", "2", "--partition", "gpu"), "invalid partition specified: gpu"),
+        (("-N", "2", "--partition", "closed", "--strict"), "partition closed is down"),
         (("-N", "2", "--image", "ubuntu"), "this Slurm cannot start containers"),
     ],
 )
@@ -70,9 +56,3 @@ def test_what_slurm_cannot_do_is_known_before_a_job_is_submitted(
     assert done.error.startswith(error)
     assert "submitted" not in done.err
     assert "# error    " + error in done.out
-
-
-def test_a_partition_that_is_down(front: Any) -> None:
-    done = front.run("preflight", *NULL, "-N", "2", "--partition", "closed", "--strict")
-    assert done.code == 4
-    assert "partition closed is down: jobs are taken and do not start" in done.error

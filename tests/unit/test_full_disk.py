@@ -19,11 +19,10 @@ pytestmark = pytest.mark.skipif(MPIEXEC is None, reason="the bundled mpich is no
 
 # $1: a folder to mount a small file system on, then what to do there.
 SMALL_DISK = 'mount -t tmpfs -o size=16m tmpfs "$1" && shift && eval "$1"'
-# A file system that finds no room for what was reserved, as copy-on-write ones may.
 FULL_AT_THE_JOB = """
 import errno, os
-from busbw import job_submit
-def full(folder, text):
+from busbw.launch import submit as job_submit
+def full(folder, job):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
 job_submit._keep = full
 """
@@ -52,7 +51,7 @@ def on_a_small_disk(tmp_path: Path, script: str, *, program: str = FRONT) -> sub
 
 
 @pytest.mark.slow
-def test_a_job_is_known_though_the_disk_fills_and_comes_home_later(tmp_path: Path) -> None:
+def test_a_job_comes_home_though_the_disk_filled_while_it_was_followed(tmp_path: Path) -> None:
     words = " ".join(SHORT)
     done = on_a_small_disk(
         tmp_path,

@@ -27,12 +27,12 @@ HEAVY = (
     "scipy",
 )
 OUTSIDE = (
-    "busbw.analysis",
+    "busbw.judge",
     "busbw.cli",
-    "busbw.launchers",
-    "busbw.reports",
-    "busbw.session",
-    "busbw.settings",
+    "busbw.launch",
+    "busbw.report",
+    "busbw.launch.here",
+    "busbw.plan.flags",
 )
 SOURCE = Path(busbw.__path__[0]).parent
 
@@ -100,14 +100,14 @@ def torchrun(tmp_path_factory: pytest.TempPathFactory) -> list[set[str]]:
 
 def test_a_rank_that_torchrun_started_loads_no_command_line(torchrun: list[set[str]]) -> None:
     _, other = torchrun
-    assert "busbw.worker.main" in other
+    assert "busbw.rank.main" in other
     assert loaded(other, HEAVY) == set()
     assert loaded(other, OUTSIDE) == set()
 
 
 def test_the_test_would_see_them_where_they_are(torchrun: list[set[str]]) -> None:
     first, _ = torchrun
-    assert {"cyclopts", "busbw.cli", "busbw.reports"} <= loaded(first, (*HEAVY, *OUTSIDE))
+    assert {"cyclopts", "busbw.cli", "busbw.report"} <= loaded(first, (*HEAVY, *OUTSIDE))
 
 
 def test_ranks_of_our_own_start_load_no_command_line(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_ranks_of_our_own_start_load_no_command_line(tmp_path: Path) -> None:
     ranks = [
         set(json.loads(path.read_text())) for path in tmp_path.glob("*.json") if path.stem != str(front.pid)
     ]
-    workers = [modules for modules in ranks if "busbw.worker.main" in modules]
+    workers = [modules for modules in ranks if "busbw.rank.main" in modules]
     assert len(workers) == 2
     for modules in workers:
         assert loaded(modules, HEAVY) == set()
@@ -149,3 +149,20 @@ def test_importing_the_package_imports_nothing_else() -> None:
         [sys.executable, "-S", "-c", program], env=environment, capture_output=True, text=True, check=True
     )
     assert set(done.stdout.split()) <= {"busbw", "busbw._version", "__future__"}
+
+
+def test_what_starts_the_ranks_loads_neither_numpy_nor_the_display_before(tmp_path: Path) -> None:
+    words = ["busbw", "run", "all_reduce", "-b", "8", "-e", "8", "--backend", "mpi", "--ranks", "2"]
+    modules = modules_of(tmp_path, start(tmp_path, [*words, "--dry-run"]))
+    assert not loaded(modules, ("numpy", "polars", "rich.live", "busbw.report.live", "busbw.judge"))
+
+
+def test_what_pods_bring_loads_no_part_that_judges(tmp_path: Path) -> None:
+    """``--bring`` leaves it out."""
+    script = (
+        "import sys, busbw.cli.run, busbw.rank.entry, busbw.report.live, busbw.launch.here\n"
+        "print([name for name in sys.modules if 'busbw.judge' in name])"
+    )
+    words = [sys.executable, "-c", script]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert done.stdout == "[]\n"

@@ -96,8 +96,14 @@ def test_bandwidth_is_decimal() -> None:
 
 @pytest.mark.parametrize(
     ("share", "text"),
-    [(0.0, "0.0%"), (0.123, "12.3%"), (0.001, "0.1%"), (0.0004, "0.04%"), (0.0001, "0.01%"),
-     (1e-6, "below 0.01%")],
+    [(0.0, "0.0%"), (0.123, "12.3%"), (0.001, "0.1%"), (0.0009, "under 0.1%"), (-0.5, "-50.0%"),
+     (0.9996, "100%"), (2.014, "201%"), (9.99, "999%"), (49.583, "50x"), (3.4e17, "over 1000x")],
 )  # fmt: skip
-def test_a_small_share_is_not_shown_as_none(share: float, text: str) -> None:
+def test_a_share_has_three_digits_at_most(share: float, text: str) -> None:
     assert units.format_share(share) == text
+
+
+def test_a_share_with_a_sign_and_more_decimals_and_in_a_column() -> None:
+    assert units.format_share(0.0312, "+") == "+3.1%"
+    assert [units.format_share(share, "", 2) for share in (0.00042, 0.1234)] == ["0.04%", "12.3%"]
+    assert [units.format_share_short(share) for share in (1e-5, 1e6)] == ["<0.1%", ">1000x"]

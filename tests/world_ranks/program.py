@@ -8,10 +8,10 @@ import time
 import numpy as np
 
 from busbw.errors import BusbwError
-from busbw.world import nccl, select
-from busbw.world.base import PeerFailure, World
-from busbw.world.channel import Timing
-from busbw.world.identity import identify
+from busbw.rank.world import nccl, select
+from busbw.rank.world.base import PeerFailure, World
+from busbw.rank.world.identity import identify
+from busbw.rank.world.sockets import Timing
 
 
 def say(**fields: object) -> None:

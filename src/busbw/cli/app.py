@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final, Literal
+import re
+import sys
+from collections.abc import Iterable  # cyclopts reads the annotations
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args
 
-from cyclopts import App, Group, Token
+from cyclopts import App, Group, Parameter, Token
 from cyclopts.config import Env
 
 from busbw._version import __version__
-from busbw.cli.of_hunts import of_hunts
 from busbw.cli.preset_values import PresetValues
-from busbw.cli.whole_numbers import counts, whole_numbers
+from busbw.errors import UsageError
 
 if TYPE_CHECKING:
     from cyclopts.argument import Argument, ArgumentCollection
+    from cyclopts.completion import CompletionContext
+    from rich.console import Console
+
 
 TextOrJson = Literal["table", "json"]
+ALL_FLAGS: Final = "--help-all"
 FLAGS: Final = Group("Flags", sort_key=5)
-RUN_NAME: Final = "A run's name or the start of it, its folder, or `last`."
-RUN_OR_LOG: Final = "A run's name or the start of it, its folder, a log, or `last`."
+RUN_NAME: Final = "A run's name or id, or the start of either, its folder, or `last`."
+RUN_OR_LOG: Final = "A run's name or id, or the start of either, its folder, a log, or `last`."
+
+
+def run_names(context: CompletionContext) -> list[str]:  # noqa: ARG001 (cyclopts calls it so)
+    """What a shell completes for a run."""
+    from busbw.record.folder import LAST, environ_home, run_folders
+
+    return [LAST, *(folder.name for folder in run_folders(environ_home()))]
 
 
 class Variables(Env):
@@ -42,9 +55,34 @@ class Variables(Env):
                 argument.append(Token(keyword=variable, value=os.environ[variable], source="env"))
 
 
+_BROKEN: Final = re.compile(r"[+-]?\d*\.\d*")
+
+
+def whole_numbers(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:  # noqa: ARG001 (cyclopts calls it so)
+    """Refuse a broken number for an integer, wherever it was written: cyclopts takes 1.5 and rounds it,
+    without a word. Runs behind every other source.
+    """
+    for argument in arguments:
+        is_whole = argument.hint is int or int in get_args(argument.hint)
+        for token in argument.tokens if is_whole else ():
+            if _BROKEN.fullmatch(token.value):
+                raise UsageError(
+                    f"{token.keyword or argument.name} takes a whole number, not {token.value}",
+                    hint=f"write {token.value.partition('.')[0] or 0}, or another whole number",
+                )
+
+
 # Where flags of a run come from when the command line does not have them.
-OF_A_RUN: Final = (Variables("BUSBW_", command=False, show=False), PresetValues(), whole_numbers, counts)
-OF_A_HUNT: Final = (OF_A_RUN[0], PresetValues(), of_hunts, whole_numbers, counts)
+OF_A_RUN: Final = (Variables("BUSBW_", command=False, show=False), PresetValues(), whole_numbers)
+# A hunt has one size, which the sweep of a preset is not.
+OF_A_HUNT: Final = (OF_A_RUN[0], PresetValues(leave_out=("--minbytes",)), whole_numbers)
+
+
+def command_line() -> tuple[str, ...]:
+    """The command line that a record keeps: what was typed, secrets replaced."""
+    from busbw.redact import redact_words
+
+    return redact_words(sys.argv)
 
 
 def examples(*lines: str, note: str = "") -> str:
@@ -52,7 +90,31 @@ def examples(*lines: str, note: str = "") -> str:
     return "\n".join(("Examples:", *(f"  {line}" for line in lines), *(("", note) if note else ())))
 
 
-app = App(
+class CleanApp(App):
+    """Its help pages are those of ``cli.help``, coloured as all else is."""
+
+    @property  # type: ignore[misc]  # nobody sets it
+    def console(self) -> Console:
+        """Made when help is shown."""
+        from busbw.report.console import CleanConsole
+
+        return CleanConsole()
+
+    def help_print(
+        self,
+        tokens: Annotated[str | Iterable[str] | None, Parameter(show=False)] = None,
+        *,
+        console: Annotated[Any, Parameter(parse=False)] = None,  # noqa: ANN401 (cyclopts reads it)
+        whole: Annotated[bool, Parameter(parse=False)] = False,
+    ) -> None:
+        """Print the help of the command that ``tokens`` name; ``whole``: with all of its flags."""
+        from busbw.cli.help import page
+
+        chain, apps, _ = self.parse_commands(tokens)
+        (console or self.console).print(page(chain, apps[-1], whole=whole), highlight=False)
+
+
+app = CleanApp(
     name="busbw",
     help="Measure collective communication on any cluster, and say whether the number is right.",
     version=__version__,
@@ -63,6 +125,7 @@ app = App(
         "busbw devices",
         "busbw run all_reduce -b 8 -e 64M -f 2",
         "busbw show last",
-        note="`busbw COMMAND --help` lists a command's flags.",
+        note="`busbw COMMAND --help` shows a command's flags. `busbw completion bash` (zsh, fish) completes"
+        " them.",
     ),
 )

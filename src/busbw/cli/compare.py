@@ -2,40 +2,44 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from busbw.analysis.compare import Comparison, Rule, Verdict, compare_all
-from busbw.analysis.compare_arms import Arm, lacking, make_arm, without_cases
-from busbw.analysis.scaling import Failed, Measured, Spread, over_launches, scaling, spreads
 from busbw.cli.compare_inputs import (
     Given,
     each_once_in_all,
     is_named,
+    known_scatter,
     read_compared,
     setup,
     setups_of,
 )
+from busbw.cli.compare_series import exit_code, rule_of, show_series
 from busbw.cli.compare_trees import Tree, read_trees
 from busbw.cli.samples import samples_and_digests
 from busbw.errors import ExitCode, UsageError
-from busbw.record.folder import environ_home, launch_folders
+from busbw.judge.compare import Comparison, compare_all
+from busbw.judge.compare_arms import Arm, lacking, make_arm, without_cases
+from busbw.judge.scaling import Failed, Measured, Percentiles, over_launches, scaling, spreads
+from busbw.launch.series import is_series, read_each
+from busbw.plan.flags.flag import flag_of
+from busbw.plan.flags.values import changed
+from busbw.record.folder import environ_home, find_run, launch_folders
 from busbw.record.read import read_record
-from busbw.reports import compare as report
-from busbw.reports import compare_scaling
-from busbw.settings.flag import flag_of
-from busbw.settings.words import to_words
-from busbw.setup_series import is_series, read_each
-from busbw.units import parse_fraction
+from busbw.report import compare as report
+from busbw.report import compare_scaling
+from busbw.report.console import columns, print_lines
+from busbw.report.fields import UNBOUND
 
 if TYPE_CHECKING:
     from busbw.model.record import RunRecord
-    from busbw.settings.compare import CompareSettings
-    from busbw.settings.launch import LaunchSettings
-    from busbw.settings.run import RunSettings
+    from busbw.plan.flags.compare import CompareSettings
+    from busbw.plan.flags.launch import LaunchSettings
+    from busbw.plan.flags.run import RunSettings
 
 _SPEC_ENDS = (".yaml", ".yml")
 _MEASURING = ("ops", "blocks", "order_seed", "one_at_a_time", "launch_timeout")
@@ -74,8 +78,6 @@ def compare_command(
     if options.scaling:
         return _show_scaling(words, series, settings.format)
     if series:
-        from busbw.cli.compare_series import show_series
-
         return show_series(series, options, settings.format)
     return _compare_trees(read_trees(words), options, settings.format)
 
@@ -85,20 +87,23 @@ def _refuse_measuring(options: CompareSettings, settings: RunSettings, launch: L
     default = type(options)()
     own = [name for name in _MEASURING if getattr(options, name) != getattr(default, name)]
     given = (
-        *to_words(settings, ("format",)),
-        *to_words(launch),
-        *(flag_of(name) for name in own),
+        *(name for name in changed(settings) if name != "format"),
+        *changed(launch),
+        *own,
     )
     if given:
         raise UsageError(
-            f"{given[0]} is for measuring setups, and these are runs",
+            f"{flag_of(given[0])} is for measuring setups, and these are runs",
             hint="leave it out, or name a .yaml file",
         )
 
 
 def series_folder(word: str) -> Path | None:
-    """The folder of a series of setups, by path or by its name in the home of the runs."""
-    return next((place for place in (Path(word), environ_home() / word) if is_series(place)), None)
+    """The folder of a series of setups that a word names; None where it names anything else."""
+    with contextlib.suppress(UsageError):
+        if is_series(find_run(word, environ_home(), say=lambda text: None)):
+            return find_run(word, environ_home())
+    return None
 
 
 def _series_folders(words: tuple[str, ...]) -> tuple[Path, ...]:
@@ -112,23 +117,13 @@ def _series_folders(words: tuple[str, ...]) -> tuple[Path, ...]:
     return series
 
 
-def rule_of(options: CompareSettings) -> Rule:
-    """The rule that the flags ask for. Raises UsageError."""
-    return Rule(
-        delta=parse_fraction(options.delta, "--delta"),
-        q=parse_fraction(options.false_discoveries, "--false-discoveries"),
-        launch_spread=parse_fraction(options.launch_spread, "--launch-spread")
-        if options.launch_spread
-        else None,
-    )
-
-
 def _compare_trees(trees: Sequence[Tree], options: CompareSettings, format_name: str) -> ExitCode:
     rule = rule_of(options)
     groups = [_with_baseline(_arms(tree), options.baseline) for tree in trees]
-    comparisons = compare_all(groups, rule)
+    own = [[record for given in tree.arms for record in given.records] for tree in trees]
+    comparisons = compare_all(groups, rule, [known_scatter(records) for records in own])
     made = [(tree.name, each) for tree, each in zip(trees, comparisons, strict=True)]
-    print_comparisons(made, format_name)
+    print_comparisons(made, format_name, every_row=options.all)
     return exit_code([comparison for _, comparison in made], gate=options.gate)
 
 
@@ -150,7 +145,9 @@ def _with_baseline(arms: list[Arm], name: str) -> list[Arm]:
     return [chosen[0], *(arm for arm in arms if arm is not chosen[0])]
 
 
-def print_comparisons(made: Sequence[tuple[str, Comparison]], format_name: str) -> None:
+def print_comparisons(
+    made: Sequence[tuple[str, Comparison]], format_name: str, *, every_row: bool = False
+) -> None:
     """One after another, each under its name."""
     if format_name == "json":
         import json
@@ -167,35 +164,12 @@ def print_comparisons(made: Sequence[tuple[str, Comparison]], format_name: str) 
             print(*lines[1 if position else 0 :], sep="\n")
             continue
         if name:
-            print(f"# of       {name}")
-        print(*report.table(comparison), sep="\n")
-
-
-def exit_code(comparisons: Sequence[Comparison], *, gate: bool) -> ExitCode:
-    """0, or with a gate: 1 for anything slower or failed, or wrong data of anyone, 0 where everything was
-    compared and is the same or faster, no launch is without a number and no log lacks anything, else 3.
-    """
-    if not gate:
-        return ExitCode.OK
-    count = {verdict: sum(each.count(verdict) for each in comparisons) for verdict in Verdict}
-    failed = any(arm.failures for each in comparisons for arm in each.candidates) or any(
-        each.baseline.wrong for each in comparisons
-    )
-    if count[Verdict.SLOWER] or count[Verdict.FAILED] or failed:
-        return ExitCode.BAD_VERDICT
-    good = count[Verdict.SAME] + count[Verdict.FASTER]
-    lacks = any(
-        each.baseline.failures
-        or any(arm.lacking for arm in (each.baseline, *each.candidates))
-        or any(row.lost for row in each.rows)
-        for each in comparisons
-    )
-    whole = 0 < good == sum(count.values()) and not lacks
-    return ExitCode.OK if whole else ExitCode.UNDECIDED
+            print_lines([f"# of       {name}"])
+        print_lines(report.table(comparison, every_row=every_row, columns=columns(UNBOUND)))
 
 
 def _show_scaling(words: tuple[str, ...], series: tuple[Path, ...], format_name: str) -> ExitCode:
-    from busbw.references.load import built_in
+    from busbw.judge.references.load import built_in
 
     measured: list[Measured] = []
     failed: list[Failed] = []
@@ -215,7 +189,7 @@ def _show_scaling(words: tuple[str, ...], series: tuple[Path, ...], format_name:
     elif format_name == "csv":
         sys.stdout.write(compare_scaling.csv_text(rows))
     else:
-        print(*compare_scaling.table(rows), *(f"# note     {note}" for note in notes), sep="\n")
+        print_lines((*compare_scaling.table(rows), *(f"# note     {note}" for note in notes)))
     return ExitCode.OK
 
 
@@ -251,7 +225,7 @@ def _measured(record: RunRecord, folder: Path | None, setup: str) -> Measured:
     return Measured(record, _spreads(record, folder) if folder is not None else {}, setup)
 
 
-def _spreads(record: RunRecord, folder: Path) -> dict[int, Spread]:
+def _spreads(record: RunRecord, folder: Path) -> dict[int, Percentiles]:
     """From the run's samples, or those of its launches."""
     if launches := launch_folders(folder):
         return over_launches([_spreads(read_record(launch), launch) for launch in launches])

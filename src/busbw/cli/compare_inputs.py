@@ -5,21 +5,26 @@ from __future__ import annotations
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from busbw.errors import UsageError
+from busbw.judge.compare_arms import key_of
+from busbw.judge.launch_history import prior_of
+from busbw.judge.run import started_folder
+from busbw.judge.scatter import Prior
+from busbw.launch.series import SERIES_FILE
 from busbw.model.record import RunRecord
-from busbw.record.folder import LAUNCHES, environ_home, find_run, is_started
+from busbw.record import launch_times
+from busbw.record.folder import LAUNCHES, environ_home, is_started
 from busbw.record.read import read_record
-from busbw.setup_series import SERIES_FILE
 
 if TYPE_CHECKING:
-    from busbw.importers.files import Reading
+    from busbw.foreign.read_any import Reading
 
+_TELLING_ROWS: Final = 8
 _NAMED: Final = re.compile(r"([A-Za-z0-9][\w.+-]*)=(.+)", re.DOTALL)
 
 
@@ -30,6 +35,16 @@ class Given:
     name: str
     records: tuple[RunRecord, ...]
     folders: tuple[Path | None, ...]
+
+
+def known_scatter(records: Iterable[RunRecord]) -> Prior | None:
+    """What this home knows of launches on the machine of the first, without these themselves."""
+    given = [record for record in records if record.results]
+    if not given:
+        return None
+    own = {record.run_id for record in given}
+    others = [each for each in launch_times.load(environ_home()) if own.isdisjoint(each.run.split("/"))]
+    return prior_of(others, given[0])
 
 
 def setups_of(given: Given) -> set[str]:
@@ -95,7 +110,7 @@ def _unseen(given: Given, seen: dict[tuple[object, ...], str]) -> Given:
         elif record.results:
             # Of what, as the path says it, where the log itself may not.
             told = (source.labels.get(name) for name in ("test", "setup", "nodes"))
-            same = (source.sha256 or source.path, source.table, *told)
+            same = (*_content(record), *told)
         else:
             same = (Path(source.path).resolve(), source.table)
         if same in seen:
@@ -105,6 +120,18 @@ def _unseen(given: Given, seen: dict[tuple[object, ...], str]) -> Given:
         seen[same] = record.run_id if source is None else source.path
         kept.append((record, folder))
     return Given(given.name, tuple(record for record, _ in kept), tuple(folder for _, folder in kept))
+
+
+def _content(record: RunRecord) -> tuple[object, ...]:
+    """What two copies of a log share, whatever stands around their rows: these, and the processes that made
+    them. A few rows of a log that names no process may be alike by chance: then its bytes.
+    """
+    assert record.source is not None
+    rows = tuple((key_of(case, record), case.cycle, result.time_ns) for case, result in record.timed)
+    processes = {(rank.host, rank.pid) for rank in record.world.ranks if rank.pid} if record.world else set()
+    if rows and (processes or len(rows) >= _TELLING_ROWS):
+        return rows, frozenset(processes)
+    return record.source.sha256 or record.source.path, record.source.table
 
 
 def _hint_of(path: Path) -> str:
@@ -130,7 +157,7 @@ def _named(word: str) -> re.Match[str] | None:
 def _name_of(word: str, records: Sequence[RunRecord]) -> str:
     setups = {setup(record) for record in records if record.source is not None}
     if len(records) == 1 and records[0].run_id:
-        return records[0].run_id
+        return word if word == records[0].settings.get("name") else records[0].run_id
     if len(setups) == 1 and "" not in setups:
         return f"setup {setups.pop()}"
     return Path(word).name
@@ -153,14 +180,10 @@ def read_records(word: str) -> list[tuple[RunRecord, Path | None]]:
     if path.is_file():
         return [(record, None) for record in read_log(path)]
     if is_log_folder(path):
-        from busbw.importers.files import log_files
+        from busbw.foreign.read_any import log_files
 
         return [(record, None) for file in log_files(path) for record in read_log(file)]
-    folder = find_run(word, environ_home())
-    if not is_started(folder):
-        raise UsageError(
-            f"the run in {folder} never started", hint="log/ranks.log there is what its ranks said"
-        )
+    folder = started_folder(word)
     return [(read_record(folder), folder)]
 
 
@@ -185,36 +208,17 @@ def read_log(path: Path) -> list[RunRecord]:
 
 
 def _read_log(path: Path) -> list[RunRecord]:
-    from busbw.importers.assemble import Origin, assemble
-    from busbw.importers.decide import Given as Stated
-    from busbw.importers.files import read_file, without_rows
-    from busbw.importers.labels import DEFAULTS, labels
-    from busbw.importers.operations import operation
+    from busbw.foreign.logs.assemble import assemble
+    from busbw.foreign.logs.decide import Given as Stated
+    from busbw.foreign.logs.labels import DEFAULTS, labels
+    from busbw.foreign.read_any import read_file
 
-    reading = read_file(path).with_all_told()
     found = labels(str(path), DEFAULTS)
-    tables = reading.tables
-    if not tables and operation(found.get("test", "")):
-        tables = (without_rows(),)
+    reading = read_file(path).with_all_told(found.get("test", ""))
+    origin, stated = reading.origin(found), Stated("", None, {})
     return [
-        assemble(
-            table,
-            Origin(
-                path=reading.path,
-                sha256=reading.sha256,
-                table=number,
-                log_lines=reading.lines,
-                created=reading.created or datetime.now(UTC).isoformat(timespec="seconds"),
-                created_from=reading.created_from,
-                labels=found,
-                evidence=reading.evidence,
-                environment=reading.environment,
-                last_words=reading.last_words,
-            ),
-            Stated("", None, {}),
-            run_id=_log_name(reading, number),
-        )
-        for number, table in enumerate(tables, 1)
+        assemble(table, replace(origin, table=number), stated, run_id=_log_name(reading, number))
+        for number, table in enumerate(reading.tables, 1)
     ]
 
 

@@ -7,40 +7,41 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from busbw import setup_series
-from busbw.analysis.compare import Comparison, compare_all
-from busbw.analysis.compare_setups import (
+from busbw.cli.compare_inputs import known_scatter
+from busbw.errors import BusbwError, ExitCode, UsageError
+from busbw.files import store
+from busbw.judge.compare import Comparison, Rule, Verdict, compare_all
+from busbw.judge.compare_setups import (
     Reach,
     choices,
-    effects,
     reaches,
     setup_arms,
     winner,
     wrong_data,
 )
-from busbw.errors import BusbwError, ExitCode, UsageError
-from busbw.planning.setups import env_file, given, nccl_conf, over
-from busbw.reports import compare as plain
-from busbw.reports import compare_setups as report
+from busbw.launch import series as setup_series
+from busbw.plan.setups import env_file, given, nccl_conf, over
+from busbw.report import compare as plain
+from busbw.report import compare_setups as report
+from busbw.report.console import columns, print_lines
+from busbw.report.fields import UNBOUND
 
 if TYPE_CHECKING:
-    from busbw.analysis.compare_arms import Arm
+    from busbw.launch.series import Series
     from busbw.model.record import RunRecord
-    from busbw.settings.compare import CompareSettings
-    from busbw.setup_series import Series
+    from busbw.plan.flags.compare import CompareSettings
 
 
 def show_series(folders: Sequence[Path], options: CompareSettings, format_name: str) -> ExitCode:
     """Show a series that was measured, or several of the same setups as one, and export its best setup where
     asked.
     """
-    from busbw.cli.compare import exit_code, rule_of
-
     series, records = setup_series.read_all(folders)
     names = _names(series, options.baseline)
-    comparisons = compare_all(arms_by_nodes(series, names, records), rule_of(options))
+    comparisons = compared(series, names, records, rule_of(options))
     told = reaches(series.names, series.outcomes, records)
-    _print(series, told, list(zip(series.nodes, comparisons, strict=True)), format_name)
+    made = list(zip(series.nodes, comparisons, strict=True))
+    _print(series, told, made, format_name, every_row=options.all)
     if options.save_env is not None:
         _export(series, comparisons, options)
     code = exit_code(comparisons, gate=options.gate)
@@ -49,15 +50,18 @@ def show_series(folders: Sequence[Path], options: CompareSettings, format_name: 
     return code
 
 
-def arms_by_nodes(
-    series: Series, names: Sequence[str], records: Mapping[str, RunRecord]
-) -> list[tuple[Arm, ...]]:
-    """For each number of nodes one arm a setup, in the order of ``names``; ``records`` by folder."""
+def compared(
+    series: Series, names: Sequence[str], records: Mapping[str, RunRecord], rule: Rule | None = None
+) -> tuple[Comparison, ...]:
+    """For each number of nodes the setups in the order of ``names``; ``records`` by folder."""
     setups = {setup.name: given(over(setup, series.environ)) for setup in series.setups}
-    return [
+    arms = [
         setup_arms(series.folder.name, names, series.outcomes, records, nodes, setups)
         for nodes in series.nodes
     ]
+    on = {each.folder: each.nodes for each in series.outcomes}
+    own = [[made for folder, made in records.items() if on.get(folder) == nodes] for nodes in series.nodes]
+    return compare_all(arms, rule, [known_scatter(each) for each in own])
 
 
 def _names(series: Series, baseline: str) -> list[str]:
@@ -68,21 +72,27 @@ def _names(series: Series, baseline: str) -> list[str]:
 
 
 def _print(
-    series: Series, told: Sequence[Reach], made: Sequence[tuple[int, Comparison]], format_name: str
+    series: Series,
+    told: Sequence[Reach],
+    made: Sequence[tuple[int, Comparison]],
+    format_name: str,
+    *,
+    every_row: bool,
 ) -> None:
-    gains = [(nodes, effect) for nodes, comparison in made for effect in effects(comparison)]
     best = [(nodes, choice) for nodes, comparison in made for choice in choices(comparison)]
     if format_name == "json":
-        sys.stdout.write(report.json_text(series.setups, told, made, gains, best, _fields(series)))
+        sys.stdout.write(report.json_text(series.setups, told, made, best, _fields(series)))
     elif format_name == "csv":
         for position, (_, comparison) in enumerate(made):
             print(*plain.csv_text(comparison).splitlines()[1 if position else 0 :], sep="\n")
     else:
-        print(f"# series   {_told(series)}")
+        lines = [f"# series   {_told(series)}"]
         if series.environ:
             words = " ".join(f"{name}={value}" for name, value in series.environ.items())
-            print(f"# env      {words}; in every launch, over the setups' own")
-        print(*report.table(series.setups, told, made, gains, best), sep="\n")
+            lines.append(f"# env      {words}; in every launch, over the setups' own")
+        width = columns(UNBOUND)
+        lines += report.table(series.setups, told, made, best, every_row=every_row, columns=width)
+        print_lines(lines)
 
 
 def _fields(series: Series) -> dict[str, Any]:
@@ -137,9 +147,41 @@ def _export(series: Series, comparisons: Sequence[Comparison], options: CompareS
     texts = {options.save_env: env_file(chosen[0], remarks), conf: nccl_conf(chosen[0], remarks)}
     try:
         for path, text in texts.items():
-            path.write_text(text)
+            store(path, text.encode())
     except OSError as error:
         raise UsageError(
             f"cannot write {options.save_env}: {error.strerror}", hint="name a file that you can write"
         ) from error
     print(f"wrote {options.save_env} and {conf}: setup {name}", file=sys.stderr)
+
+
+def rule_of(options: CompareSettings) -> Rule:
+    """The rule that the flags ask for."""
+    return Rule(
+        delta=float(options.delta),
+        q=float(options.false_discoveries),
+        detect=float(options.detect),
+    )
+
+
+def exit_code(comparisons: Sequence[Comparison], *, gate: bool) -> ExitCode:
+    """0, or with a gate: 1 for anything slower or failed, or wrong data of anyone, 0 where everything was
+    compared and is the same or faster, no launch is without a number and no log lacks anything, else 3.
+    """
+    if not gate:
+        return ExitCode.OK
+    count = {verdict: sum(each.count(verdict) for each in comparisons) for verdict in Verdict}
+    failed = any(arm.failures for each in comparisons for arm in each.candidates) or any(
+        each.baseline.wrong for each in comparisons
+    )
+    if count[Verdict.SLOWER] or count[Verdict.FAILED] or failed:
+        return ExitCode.BAD_VERDICT
+    good = count[Verdict.SAME] + count[Verdict.FASTER]
+    lacks = any(
+        each.baseline.failures
+        or any(arm.lacking for arm in (each.baseline, *each.candidates))
+        or any(row.lost for row in each.rows)
+        for each in comparisons
+    )
+    whole = 0 < good == sum(count.values()) and not lacks
+    return ExitCode.OK if whole else ExitCode.UNDECIDED

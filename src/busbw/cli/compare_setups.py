@@ -4,28 +4,34 @@ from __future__ import annotations
 
 import os
 import secrets
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from busbw import setup_series
-from busbw.analysis.compare_places import before_launches
-from busbw.cli.compare_launches import Launches, starting
 from busbw.cli.compare_series import show_series
+from busbw.cli.on import node_counts, settled
+from busbw.cli.run import refuse_without_engine
 from busbw.errors import ExitCode, UsageError
-from busbw.launchers.engine import JobRequest
-from busbw.launchers.hosts_list import read_places
-from busbw.launchers.slurm_allocation import as_steps, job_around
-from busbw.planning.make import make_plan
-from busbw.planning.setups import Setup, blocks, flags_typed, one_at_a_time, resolve, variables
-from busbw.settings.setups import read_setups
+from busbw.launch import series as setup_series
+from busbw.launch.hosts.list import read_places
+from busbw.launch.series_job import Left, follow_series, runs_in_one_job, show_job, submit_series
+from busbw.launch.series_plan import SeriesPlan, here_starter, hosts_starter
+from busbw.launch.slurm.series import as_steps, job_around
+from busbw.plan.flags.compare import LAUNCH_SECONDS
+from busbw.plan.make import check_settings
+from busbw.plan.setup_file import read_setups
+from busbw.plan.setups import Setup, blocks, flags_typed, one_at_a_time, resolve, variables
+from busbw.redact import HIDDEN_NOTE
+from busbw.report.progress import standard_error
 
 if TYPE_CHECKING:
-    from busbw.settings.compare import CompareSettings
-    from busbw.settings.launch import LaunchSettings
-    from busbw.settings.run import RunSettings
+    from busbw.launch.engine import JobRequest, Start
+    from busbw.plan.flags.compare import CompareSettings
+    from busbw.plan.flags.launch import LaunchSettings
+    from busbw.plan.flags.run import RunSettings
 
 
 def measure_setups(
@@ -44,27 +50,90 @@ def measure_setups(
         raise UsageError("no operation given", hint="add --ops all_reduce,alltoall")
     if settings.launches != 1:
         raise UsageError("--launches is the number of blocks here", hint="give --blocks")
-    if options.blocks < 1:
-        raise UsageError(f"--blocks {options.blocks} is too small", hint="give 1 or more; 6 for an interval")
     _check_verdict(setups, options)
     seed = secrets.randbits(32) if options.order_seed is None else options.order_seed
     launch = _placed(launch)  # first of all: a PBS job's hosts say how many nodes there are
     nodes = _node_counts(launch)
-    environ = _own_variables(launch)
     for setup in setups:
         _check_flags(setup, operations, settings)
-    how = Launches(operations, options, settings, launch, environ, argv)
-    job, opened = starting(how, setups, nodes)
+    plan = SeriesPlan(
+        setups=setups,
+        counts=nodes or (0,),
+        operations=operations,
+        settings=settings,
+        launch=launch,
+        environ=_own_variables(launch),
+        limit_seconds=_limit_seconds(options),
+        argv=argv,
+        err=standard_error(),
+    )
+    whole = plan
+    if settings.dry_run and not settings.show_secrets:
+        plan = plan.without_secrets()
+    is_one_job = launch.on is not None and runs_in_one_job(launch.on)
+    if launch.on is not None:
+        plan.check()
+    job = show_job(plan) if is_one_job else None  # it refuses what the engine cannot run in one job
+    start = _starter(plan) if job is None else None
     if settings.dry_run:
-        _print_dry_run(setups, options.blocks, seed, nodes, environ, job, is_here=launch.on is None)
+        if plan.setups != whole.setups or plan.environ != whole.environ:
+            print(f"# {HIDDEN_NOTE}")
+        _print_dry_run(plan, options.blocks, seed, job)
         return ExitCode.OK
-    with opened as start:
-        series = setup_series.measure(setups, options.blocks, seed, nodes, environ, start, sys.stderr)
+    if start is None:
+        return _in_one_job(plan, options, seed)
+    series = setup_series.measure(
+        setups, options.blocks, seed, nodes, plan.environ, start, plan.err, settings
+    )
+    return show_measured(series, options, settings.format)
+
+
+def _in_one_job(plan: SeriesPlan, options: CompareSettings, seed: int) -> ExitCode:
+    """The series as one job of its engine, which goes on without this process where it is to."""
+    folder = submit_series(plan, options.blocks, seed)
+    if plan.launch.detach:
+        plan.say(f"hint: busbw attach {folder.name}")
+        return ExitCode.OK
+    try:
+        series = follow_series(folder, plan.err, cancels=True, wait=plan.launch.wait)
+    except Left as left:
+        return left_behind(folder.name, left)
+    return show_measured(series, options, plan.settings.format)
+
+
+def left_behind(name: str, left: Left) -> ExitCode:
+    """What to do with a series that nobody follows any more. Raises the error for which that is."""
+    if left.error is not None:
+        left.error.hint = f"{left.error.hint}; `busbw attach {name}` goes on with it".removeprefix("; ")
+        raise left.error
+    print(f"detached; the job goes on\nhint: busbw attach {name}", file=sys.stderr)
+    return ExitCode.INTERRUPTED
+
+
+def show_measured(series: setup_series.Series, options: CompareSettings, format_name: str) -> ExitCode:
+    """A series that has ended just now; nothing but the exit code where it has no launch."""
     print(f"series   {series.folder}", file=sys.stderr)
-    code = show_series((series.folder,), options, settings.format)
+    code = ExitCode.OK
+    if series.outcomes or not series.stopped:
+        code = show_series((series.folder,), options, format_name)
     if series.stopped:
         return ExitCode.INTERRUPTED if series.stopped == setup_series.INTERRUPTED else ExitCode.ENVIRONMENT
     return code
+
+
+def _starter(plan: SeriesPlan) -> setup_series.Starter:
+    """Launches that are runs of their own: on hosts, or here."""
+    if plan.launch.on is not None:
+        return hosts_starter(plan)
+    refuse_without_engine(plan.launch, os.environ)
+    return here_starter(plan)
+
+
+def _limit_seconds(options: CompareSettings) -> float | None:
+    """How long a launch may run; 0 is for ever."""
+    if options.launch_timeout is not None:
+        return options.launch_timeout or None
+    return LAUNCH_SECONDS
 
 
 def _placed(launch: LaunchSettings) -> LaunchSettings:
@@ -73,9 +142,7 @@ def _placed(launch: LaunchSettings) -> LaunchSettings:
     """
     if launch.on is None:
         return launch
-    from busbw.cli.on import settled
-
-    if launch.detach:
+    if launch.detach and not runs_in_one_job(str(launch.on)):
         raise UsageError(
             "--detach means nothing here: launches follow one another",
             hint="start busbw compare itself in the background, as with nohup",
@@ -84,16 +151,11 @@ def _placed(launch: LaunchSettings) -> LaunchSettings:
     if around := job_around(launch, os.environ):
         print(f"note: launches are steps of job {around}, which this is in", file=sys.stderr)
         return as_steps(launch, around)
-    if told := before_launches(str(launch.on)):
-        print(f"note: {told}", file=sys.stderr)
     return launch
 
 
 def _check_verdict(setups: Sequence[Setup], options: CompareSettings) -> None:
     """What is asked of the verdicts: told before hours of launches, not after them. Raises UsageError."""
-    from busbw.cli.compare import rule_of
-
-    rule_of(options)
     if options.save_env and not os.access(options.save_env.parent, os.W_OK):
         raise UsageError(f"cannot write {options.save_env}", hint="name a file that you can write")
     names = [setup.name for setup in setups]
@@ -119,19 +181,15 @@ def _setups(path: Path, options: CompareSettings) -> tuple[Setup, ...]:
 
 
 def _node_counts(launch: LaunchSettings) -> tuple[int, ...]:
-    words = [word.strip() for word in launch.nodes.split(",") if word.strip()]
-    if words and launch.on is None:
-        raise UsageError("--nodes needs an engine", hint="give --on hosts, slurm, kubernetes, pbs or batch")
-    if not all(word.isdecimal() and int(word) for word in words):
-        raise UsageError(f"--nodes {launch.nodes} is no number of nodes", hint="give 8, or 2,4,8")
-    if not words and launch.on == "hosts":
+    counts = node_counts(launch.nodes) if launch.on is not None else []
+    if not counts and launch.on == "hosts":
         return (len({place.name for place in read_places(launch)}),)
-    return tuple(sorted(map(int, words)))
+    return tuple(sorted(set(counts)))
 
 
 def _own_variables(launch: LaunchSettings) -> dict[str, str]:
     """--env and --env-file: over every setup's own, so said."""
-    from busbw.launchers.variables import read_here, read_variables
+    from busbw.launch.variables import read_here, read_variables
 
     if launch.on is None:
         return read_here(launch, os.environ)
@@ -142,39 +200,39 @@ def _check_flags(setup: Setup, operations: tuple[str, ...], settings: RunSetting
     """Raises UsageError for what no launch of a setup could be: it must not end a series in the middle."""
     own = replace(settings, **setup.flags)
     try:
-        make_plan(operations, own, "null", max(own.ranks or 1, 1))
+        check_settings(operations, own)
     except UsageError as error:
         if not setup.flags:
             raise
         raise UsageError(f"setup {setup.name}: {error.message}", hint=error.hint) from error
 
 
-def _print_dry_run(
-    setups: Sequence[Setup],
-    count: int,
-    seed: int,
-    nodes: Sequence[int],
-    environ: dict[str, str],
-    job: JobRequest | None,
-    *,
-    is_here: bool,
-) -> None:
-    for setup in setups:
-        # What stands behind the folders on other hosts is known there alone.
-        inherited = os.environ if is_here else dict.fromkeys(setup.prepend, "...")
-        print(f"# setup {setup.name}" + (f", extends {', '.join(setup.lineage)}" if setup.lineage else ""))
-        for name in setup.unset:
-            print(f"unset {name}")
-        for name, value in variables(setup, inherited).items():
-            over = f"  # --env has {environ[name]}" if name in environ else ""
-            print(f"{name}={value}{over}")
-        for typed in flags_typed(setup):
-            print(f"# flag {typed}")
-    names = [setup.name for setup in setups]
-    launches = count * len(setups) * max(len(nodes), 1)
+def _print_dry_run(plan: SeriesPlan, count: int, seed: int, job: tuple[JobRequest, Start] | None) -> None:
+    for setup in plan.setups:
+        _print_setup(setup, plan)
+    names = [setup.name for setup in plan.setups]
+    launches = count * len(names) * len(plan.counts)
     print(f"# {launches} launches in {count} blocks, order seed {seed}")
     if job is not None:
-        lines = str(job).splitlines()
-        print("# all in one allocation, cancelled at the end:", *lines, sep="\n# ")
+        request, launch = job
+        if not plan.settings.show_secrets:
+            request = request.without_secrets()
+        for note in request.notes:
+            plan.say(f"note: {note}")
+        print("# all in one job:", *str(request).splitlines(), sep="\n# ")
+        print(f"# a launch of {names[0]} in it:", *shlex.join(launch.argv).splitlines(), sep="\n# ")
     for number, order in enumerate(blocks(names, count, seed), 1):
         print(f"# block {number}: {', '.join(order)}")
+
+
+def _print_setup(setup: Setup, plan: SeriesPlan) -> None:
+    # What stands behind the folders on other hosts is known there alone.
+    inherited = os.environ if plan.launch.on is None else dict.fromkeys(setup.prepend, "...")
+    print(f"# setup {setup.name}" + (f", extends {', '.join(setup.lineage)}" if setup.lineage else ""))
+    for name in setup.unset:
+        print(f"unset {name}")
+    for name, value in variables(setup, inherited).items():
+        over = f"  # --env has {plan.environ[name]}" if name in plan.environ else ""
+        print(f"{name}={value}{over}")
+    for typed in flags_typed(setup):
+        print(f"# flag {typed}")

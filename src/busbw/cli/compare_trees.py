@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from busbw.analysis.compare_arms import NOT_STATED, nodes, version_label
 from busbw.cli.compare_inputs import (
     Given,
     each_once,
@@ -20,7 +19,8 @@ from busbw.cli.compare_inputs import (
     unique,
 )
 from busbw.errors import UsageError
-from busbw.model.record import RunRecord
+from busbw.judge.compare_arms import nodes, version_label
+from busbw.model.record import NOT_STATED, RunRecord
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def _by_setup(arms: Sequence[Given]) -> tuple[Tree, ...]:
         )
     return tuple(
         Tree(
-            ", ".join([f"setup {name}" if name else "no setup", *[f"{count} nodes"] * bool(count)]),
+            (f"setup {name}" if name else "no setup") + (f", {count} nodes" if count else ""),
             tuple(
                 own.get((name, count), Given(arm.name, (), ())) for arm, own in zip(arms, split, strict=True)
             ),
@@ -79,7 +79,9 @@ def _split(given: Given) -> dict[tuple[str, int], Given]:
 
 
 def _trees(folder: Path) -> tuple[Tree, ...]:
-    """The setups of a folder of logs, section by section. A setup that is alone in one is told of."""
+    """The setups of a folder of logs, section by section; logs that name none are last, for no baseline is
+    without a name. A setup that is alone in a section is told of.
+    """
     trees = []
     for name, records in _sections([record for record, _ in read_records(str(folder))]):
         setups: dict[str, list[RunRecord]] = defaultdict(list)
@@ -87,11 +89,11 @@ def _trees(folder: Path) -> tuple[Tree, ...]:
             setups[setup(record)].append(record)
         arms = tuple(
             each_once(Given(f"setup {one}" if one else "no setup", tuple(own), (None,) * len(own)))
-            for one, own in sorted(setups.items())
+            for one, own in sorted(setups.items(), key=lambda pair: (not pair[0], pair[0]))
         )
         if len(arms) > 1:
             trees.append(Tree(name, arms))
-        else:
+        elif arms:
             words = f"{arms[0].name}{name and f' ({name})'}: its logs ({len(records)})"
             print(f"warning: {words} are compared with nothing: no other setup is there", file=sys.stderr)
     if not trees:
@@ -112,7 +114,7 @@ def _sections(records: Sequence[RunRecord]) -> Iterator[tuple[str, list[RunRecor
         known: dict[str, set[str]] = defaultdict(set)
         for record in here:
             known[setup(record)] |= {version_label(record)} - {""}
-        place = [f"{count} nodes"] * bool(count)
+        place = [f"{count} nodes"] if count else []
         if all(len(own) < 2 for own in known.values()):
             only = set[str]().union(*known.values())
             words = [f"version {number}" for number in only] if len(only) == 1 else []

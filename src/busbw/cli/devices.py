@@ -5,21 +5,63 @@ from __future__ import annotations
 import json
 import os
 import sys
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from busbw.errors import BusbwError, ExitCode
-from busbw.launchers.choose import rank_count
-from busbw.probes.backends import BackendStatus, backend_status, choose_backend
-from busbw.probes.gpus import read_gpus
-from busbw.probes.host import available_memory_bytes, read_host
-from busbw.probes.libraries import LibraryInfo, library_info, mapped_libraries
-from busbw.probes.mpi import find_mpi, library_version_text
-from busbw.probes.nics import read_nics
-from busbw.reports.devices import Choice, Survey, plain, sections, tables
-from busbw.world.identity import identify
-from busbw.world.mpi_library import loaded_library
+from busbw.launch.local import rank_count
+from busbw.machine.backends import BackendStatus, backend_status, choose_backend
+from busbw.machine.gpus import Gpu, Gpus, read_gpus
+from busbw.machine.host import AvailableMemory, Host, available_memory_bytes, read_host
+from busbw.machine.libraries import LibraryInfo, library_info, mapped_libraries
+from busbw.machine.mpi import find_mpi, library_version_text
+from busbw.machine.nics import Nics, read_nics
+from busbw.rank.world.identity import identify
+from busbw.rank.world.mpi_library import loaded_library
+from busbw.units import format_approximate_size
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+NONE_FOUND: Final = "none found"
+# The build id in a table tells copies apart; the whole of it is in --format json.
+_BUILD_ID_DIGITS: Final = 12
+
+
+@dataclass(frozen=True)
+class RunDefaults:
+    """What ``busbw run`` without flags takes here; ``problem`` where it would refuse, with what to try."""
+
+    backend: str = ""
+    ranks: int | None = None
+    launcher: str = ""
+    problem: str = ""
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class Survey:
+    """Everything that was found on one machine."""
+
+    choice: RunDefaults
+    backends: tuple[BackendStatus, ...]
+    gpus: Gpus
+    nics: Nics
+    libraries: tuple[LibraryInfo, ...]
+    host: Host
+    memory: AvailableMemory
+
+
+@dataclass(frozen=True)
+class Section:
+    """A titled table. ``note`` stands in for the rows where there are none."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    note: str = NONE_FOUND
 
 
 def devices(nccl: str, format_name: str) -> ExitCode:
@@ -28,9 +70,9 @@ def devices(nccl: str, format_name: str) -> ExitCode:
     if format_name == "json":
         print(json.dumps(to_json(survey), indent=1))
     elif sys.stdout.isatty():
-        from rich.console import Console
+        from busbw.report.console import CleanConsole
 
-        Console(highlight=False).print(*tables(sections(survey)), sep="\n")
+        CleanConsole(highlight=False).print(*tables(sections(survey)), sep="\n")
     else:
         sys.stdout.write(plain(sections(survey)))
     return ExitCode.OK if any(status.usable for status in survey.backends) else ExitCode.ENVIRONMENT
@@ -54,15 +96,11 @@ def read_survey(nccl: str | None) -> Survey:
 def to_json(survey: Survey) -> dict[str, Any]:
     """Plain values; ``usable`` beside each backend's reasons."""
     fields = asdict(survey)
-    fields["backends"] = [_status(status) for status in survey.backends]
+    fields["backends"] = [{**asdict(status), "usable": status.usable} for status in survey.backends]
     return fields
 
 
-def _status(status: BackendStatus) -> dict[str, Any]:
-    return {**asdict(status), "usable": status.usable}
-
-
-def _choice(nccl: str | None) -> Choice:
+def _choice(nccl: str | None) -> RunDefaults:
     try:
         identity = identify(os.environ)
         backend = choose_backend("auto", nccl)
@@ -70,11 +108,11 @@ def _choice(nccl: str | None) -> Choice:
             if backend == "mpi" and identity.world != "mpi":
                 problem = f"CPU ranks communicate over MPI, and {identity.launcher} sets up none"
                 hint = "start the ranks with mpirun or srun --mpi=..., or use --backend nccl on GPUs"
-                return Choice(launcher=identity.launcher, problem=problem, hint=hint)
-            return Choice(backend, identity.size, identity.launcher)
-        return Choice(backend, rank_count(None, backend))
+                return RunDefaults(launcher=identity.launcher, problem=problem, hint=hint)
+            return RunDefaults(backend, identity.size, identity.launcher)
+        return RunDefaults(backend, rank_count(None, backend))
     except BusbwError as error:
-        return Choice(problem=error.message, hint=error.hint)
+        return RunDefaults(problem=error.message, hint=error.hint)
 
 
 def _libraries() -> tuple[LibraryInfo, ...]:
@@ -86,3 +124,138 @@ def _libraries() -> tuple[LibraryInfo, ...]:
         version = loaded_library(text).version if text else ""
         found[library.path] = library_info(library.path, version=version)
     return tuple(found[path] for path in sorted(found))
+
+
+def sections(survey: Survey) -> tuple[Section, ...]:
+    """The survey in the order in which a reader asks: what runs, why not, on what."""
+    return (
+        Section("run", ("", ""), tuple(_choice_rows(survey.choice))),
+        Section("backends", ("backend", "usable", "what, or why not"), tuple(_backends(survey.backends))),
+        Section(
+            "GPUs",
+            ("gpu", "name", "memory", "capability", "PCI", "NUMA", "NVLink", "UUID"),
+            tuple(_gpu(gpu) for gpu in survey.gpus.gpus),
+            survey.gpus.presence.problem or NONE_FOUND,
+        ),
+        Section(
+            "NICs",
+            ("nic", "kind", "state", "speed", "driver", "NUMA", "interfaces"),
+            tuple(_nics(survey.nics)),
+        ),
+        Section(
+            "libraries",
+            ("library", "version", "build id", "path"),
+            tuple(_library(library) for library in survey.libraries),
+        ),
+        Section("host", ("", ""), tuple(_host(survey.host, survey.memory))),
+    )
+
+
+def _choice_rows(choice: RunDefaults) -> Iterator[tuple[str, ...]]:
+    if choice.backend:
+        size = "?" if choice.ranks is None else str(choice.ranks)
+        start = f"joining {choice.launcher}" if choice.launcher else "started on this host"
+        yield "takes", f"backend {choice.backend}, {size} rank{'' if size == '1' else 's'}, {start}"
+    if choice.problem:
+        yield "refuses", choice.problem
+    if choice.hint:
+        yield "hint", choice.hint
+
+
+def _backends(statuses: Sequence[BackendStatus]) -> Iterator[tuple[str, ...]]:
+    for status in statuses:
+        if status.usable:
+            yield status.name, "yes", status.detail
+        for index, reason in enumerate(status.reasons):
+            yield ("" if index else status.name), ("" if index else "no"), reason.text
+            if reason.hint:
+                yield "", "", f"hint: {reason.hint}"
+
+
+def _gpu(gpu: Gpu) -> tuple[str, ...]:
+    active = sum(link.active for link in gpu.nvlinks)
+    speed = f" x {gpu.nvlink_gb_per_s:g} GB/s" if gpu.nvlink_gb_per_s else ""
+    links = f"{active} of {len(gpu.nvlinks)}{speed}" if gpu.nvlinks else "none"
+    major, minor = gpu.compute_capability
+    memory = format_approximate_size(gpu.memory_bytes)
+    return (
+        str(gpu.ordinal),
+        gpu.name,
+        memory,
+        f"{major}.{minor}",
+        gpu.pci,
+        _numa(gpu.numa_node),
+        links,
+        gpu.uuid,
+    )
+
+
+def _nics(nics: Nics) -> Iterator[tuple[str, ...]]:
+    for device in nics.rdma:
+        for port in device.ports:
+            rate = f"{port.rate_gbit_per_s:g} Gbit/s" if port.rate_gbit_per_s else port.rate_note or "unknown"
+            name = device.name if len(device.ports) == 1 else f"{device.name}:{port.port}"
+            interfaces = " ".join(device.netdevs)
+            yield name, device.kind, port.state, rate, device.driver, _numa(device.numa_node), interfaces
+    for cxi in nics.cxi:
+        yield cxi.name, "slingshot", cxi.state, cxi.speed, "cxi", _numa(cxi.numa_node), " ".join(cxi.netdevs)
+    for link in nics.interfaces:
+        if not link.pci and link.state != "up":
+            continue  # bridges and other virtual ones that carry nothing; all are in --format json
+        rate = f"{link.speed_gbit_per_s:g} Gbit/s" if link.speed_gbit_per_s else "unknown"
+        kind = "ethernet" if link.pci else "virtual"
+        yield link.name, kind, link.state, rate, link.driver, _numa(link.numa_node), ""
+
+
+def _library(library: LibraryInfo) -> tuple[str, ...]:
+    name = library.soname or library.path.rpartition("/")[2]
+    return name, library.version or "unknown", library.build_id[:_BUILD_ID_DIGITS] or "none", library.path
+
+
+def _host(host: Host, memory: AvailableMemory) -> Iterator[tuple[str, ...]]:
+    processors = host.processors
+    yield "name", f"{host.hostname}, {host.os}, Linux {host.kernel}"
+    counts = f"{processors.cores} cores, {processors.threads} threads; {processors.usable_cores} usable here"
+    yield "processors", f"{processors.sockets} x {processors.model}, {counts}"
+    size = "unknown" if memory.size_bytes is None else format_approximate_size(memory.size_bytes)
+    yield "memory", f"{size} available ({memory.reason})"
+
+
+def _numa(node: int | None) -> str:
+    return "" if node is None else str(node)
+
+
+def plain(parts: Sequence[Section]) -> str:
+    """Aligned text, each section under its title; nothing is cut, so that paths can be copied."""
+    return "\n\n".join("\n".join(_plain_section(part)) for part in parts) + "\n"
+
+
+def _plain_section(part: Section) -> Iterator[str]:
+    yield part.title
+    if not part.rows:
+        yield f"  {part.note}"
+        return
+    head = [part.columns] if any(part.columns) else []
+    lines = [*head, *part.rows]
+    widths = [max(len(line[index]) for line in lines) for index in range(len(part.columns))]
+    for line in lines:
+        yield "  " + "  ".join(f"{text:<{width}}" for text, width in zip(line, widths, strict=True)).rstrip()
+
+
+def tables(parts: Sequence[Section]) -> Iterator[RenderableType]:
+    """The same for a terminal: long texts fold inside their column."""
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    for part in parts:
+        yield Text(part.title, style="bold")
+        if not part.rows:
+            yield Text(f"  {part.note}\n")
+            continue
+        table = Table(box=None, show_header=any(part.columns), header_style="dim", pad_edge=False)
+        for column in part.columns:
+            table.add_column(column, overflow="fold")
+        for row in part.rows:
+            table.add_row(*map(Text, row))
+        yield Padding(table, (0, 0, 1, 2))

@@ -8,25 +8,26 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from busbw.analysis.expectation import expect
-from busbw.analysis.matching import kind_of
-from busbw.analysis.ways import ways_of
-from busbw.analysis.wires import wires_of, wires_of_node
+from busbw.cli.expect import expected_of
 from busbw.cli.preset_values import user_files
-from busbw.cli.references import own_references
 from busbw.cli.samples import samples_and_digests
-from busbw.diagnosis.engine import answer, diagnose, exit_code
-from busbw.diagnosis.subject import Subject
 from busbw.errors import ExitCode, UsageError
+from busbw.judge.diagnose.engine import answer, diagnose, exit_code
+from busbw.judge.diagnose.subject import Subject
+from busbw.judge.limits import wires_of, wires_of_node
+from busbw.judge.matching import made_with
+from busbw.judge.references import load
+from busbw.judge.traffic import byte_paths
 from busbw.model.conclusion import QUESTIONS
 from busbw.model.record import RunRecord
 from busbw.record.absent import absent_files
-from busbw.record.folder import NSYS_FOLDER
-from busbw.references import load
-from busbw.reports import diagnosis as report
+from busbw.record.folder import NSYS_FOLDER, launch_folders
+from busbw.record.read import read_record
+from busbw.report import diagnosis as report
+from busbw.report.console import columns, print_lines
 
 if TYPE_CHECKING:
-    from busbw.analysis.wires import Wires
+    from busbw.judge.limits import Wires
     from busbw.model.conclusion import Answer, Conclusion, Question
     from busbw.model.profile import Profile
 
@@ -44,9 +45,12 @@ class Diagnosed:
         return {question: answer(question, self.conclusions) for question in QUESTIONS}
 
 
-def diagnose_command(run: str, format_name: str, nsys: Sequence[Path] = ()) -> ExitCode:
+def diagnose_command(
+    run: str, format_name: str, nsys: Sequence[Path] = (), *, every: bool = False
+) -> ExitCode:
     """Print the conclusions about a run or log. 0 good, 1 a warning or an error, 3 nothing could be told.
-    ``nsys`` are exports of Nsight Systems of that run. Raises UsageError.
+    ``nsys`` are exports of Nsight Systems of that run; ``every`` shows what the answers stand on. Raises
+    UsageError.
     """
     from busbw.cli.compare_inputs import read_arm
 
@@ -63,9 +67,9 @@ def diagnose_command(run: str, format_name: str, nsys: Sequence[Path] = ()) -> E
         if format_name == "json":
             sys.stdout.write(report.json_text(record, each.answers, each.conclusions, own))
         else:
-            print(
-                *([""] if position else []), *report.lines(record, each.answers, each.conclusions), sep="\n"
-            )
+            lines = report.evidence_lines if every else report.lines
+            shown = lines(record, each.answers, each.conclusions, columns(report.WIDTH))
+            print_lines((*([""] if position else []), *shown))
     return code
 
 
@@ -73,7 +77,7 @@ def diagnosed(record: RunRecord, folder: Path | None, nsys: Sequence[Path] = ())
     """Read what else there is of a run, and ask every question. ``folder`` is None for a log. Without
     ``nsys``, exports that the run itself made (--profile nsys) are read.
     """
-    from busbw.importers.nsys import read_profile
+    from busbw.foreign.nsys.read import read_profile
 
     subject = subject_of(record, folder)
     if nsys or folder is None:
@@ -88,7 +92,7 @@ def _own_profiles(folder: Path) -> tuple[tuple[Profile, ...], int]:
     """Those that the run itself made, and how many of them could be read: a rank that was killed leaves half
     an export or a report without one, which has a note, and the rest still counts.
     """
-    from busbw.importers.nsys import read_profile
+    from busbw.foreign.nsys.read import read_profile
     from busbw.model.profile import Profile
 
     own = folder / NSYS_FOLDER
@@ -107,25 +111,26 @@ def _own_profiles(folder: Path) -> tuple[tuple[Profile, ...], int]:
 def subject_of(record: RunRecord, folder: Path | None) -> Subject:
     """A run with its samples, references and line rates."""
     known = load.built_in()
-    kind = kind_of(record, known)
+    kind = made_with(record, known)
     published = next((each.machine for each in known if each.name == kind.known_as), "")
-    wires = _wires(record, published)
-    # Times under a profiler are held against nothing.
-    references = () if record.profiled else (*own_references(), *known)
-    expectation = expect((record,), references, known=known, wires=wires)
+    wires = _wires(record, published, kind.nodes)
+    expectation = expected_of((record,), wires=wires)
     subject = Subject(record, expectation, kind, wires, preset_files=user_files())
     if folder is None:
         return subject
     samples, digests = samples_and_digests(folder, record)
-    return replace(subject, samples=samples, digests=digests, absent=absent_files(folder, record))
+    launches = tuple(subject_of(read_record(launch), launch) for launch in launch_folders(folder))
+    return replace(
+        subject, samples=samples, digests=digests, absent=absent_files(folder, record), launches=launches
+    )
 
 
-def _wires(record: RunRecord, machine: str) -> Wires:
+def _wires(record: RunRecord, machine: str, nodes: int) -> Wires:
     """Line rates as the machine states them; where it does not, those that a preset has of its instance type,
-    or of the machines that the log is known to be of.
+    or of the machines that the log is known to be of. One node needs no network: presets take 0.1 s to read.
     """
-    wires = wires_of(record.machine, record.environment.get("variables", {}), ways_of(record))
-    if wires.network_gb_per_s is not None:
+    wires = wires_of(record.machine, record.environment.get("variables", {}), byte_paths(record))
+    if wires.network_gb_per_s is not None or nodes == 1:
         return wires
     for name, node in _preset_nodes(record, machine):
         if node.get("node_gbit_per_s"):
@@ -138,7 +143,7 @@ def _wires(record: RunRecord, machine: str) -> Wires:
 
 
 def _preset_nodes(record: RunRecord, machine: str) -> Iterator[tuple[str, Mapping[str, object]]]:
-    from busbw.settings import preset
+    from busbw.plan.presets import preset
 
     places = record.world.places if record.world is not None else ()
     products = {machine, *(place.product for place in places)} - {""}

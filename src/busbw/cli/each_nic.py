@@ -5,23 +5,26 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import sys
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from busbw.cli.isolate import DOCUMENTS, Hunted, Rest, hunt_on, last_document
+from busbw.cli.isolate import DOCUMENTS, Hunted, Rest, hunt_on, last_document, run_settings
 from busbw.errors import ExitCode, UsageError
-from busbw.launchers.hosts_list import read_places
-from busbw.launchers.nic_variables import confining, read_nics
+from busbw.launch.hosts.list import read_places
+from busbw.machine.nics import is_rdma_name
 from busbw.model.event import EventKind
 from busbw.model.hunt import BY_NIC
-from busbw.world.identity import identify
+from busbw.rank.world.identity import identify
+from busbw.report.console import print_lines
 
 if TYPE_CHECKING:
-    from busbw.settings.hunt import HuntSettings
-    from busbw.settings.launch import LaunchSettings
-    from busbw.settings.run import RunSettings
+    from collections.abc import Mapping
+
+    from busbw.plan.flags.hunt import HuntRanks, HuntSettings
+    from busbw.plan.flags.launch import LaunchSettings
 
 _WORDS: Final = {ExitCode.OK: "healthy", ExitCode.BAD_VERDICT: "slow", ExitCode.UNDECIDED: "undecided"}
 
@@ -55,14 +58,13 @@ class _ByNic:
         return _WORDS.get(self.hunted.code, f"failed ({int(self.hunted.code)})")
 
 
-def hunt_each(
-    own: HuntSettings, settings: RunSettings, launch: LaunchSettings, argv: tuple[str, ...]
-) -> ExitCode:
+def hunt_each(own: HuntSettings, ranks: HuntRanks, launch: LaunchSettings, argv: tuple[str, ...]) -> ExitCode:
     """A launch of its own for each NIC: libraries read their variables once, when they start. Whoever is lost
     is left out of the hunts that follow. Raises UsageError.
     """
     nics = read_nics(own.each_nic)
     _refuse(own.each_nic, launch)
+    settings = run_settings(own, ranks)
     rest = Rest(settings, launch)
     done: list[_ByNic] = []
     for nic in nics:
@@ -70,7 +72,7 @@ def hunt_each(
         variables = {**confining(nic, settings.backend), BY_NIC: nic}
         words = (f"{name}={value}" for name, value in variables.items())
         confined = Rest(
-            replace(settings, hunt=replace(own, each_nic=nic).to_word("isolate")),
+            replace(settings, hunt=replace(own, each_nic=nic)),
             replace(rest.launch, env=(*launch.env, *words)),
             rest.lost,
             must_meet=True,
@@ -78,7 +80,7 @@ def hunt_each(
         document = io.StringIO()
         is_document = settings.format in DOCUMENTS and not settings.dry_run
         with last_document(document) if is_document else nullcontext(lambda: sys.stdout) as out:
-            hunted = hunt_on("isolate", confined, argv, out)
+            hunted = hunt_on(confined, argv, out)
         rest = hunted.rest
         done.append(_ByNic(nic, hunted, document.getvalue()))
         if hunted.code is ExitCode.INTERRUPTED:
@@ -130,11 +132,79 @@ def _tell(done: list[_ByNic], format_name: str) -> None:
     rows = [("NIC", "verdict", "who"), *((each.nic, each.verdict, each.who) for each in done)]
     width, wide = (max(len(row[at]) for row in rows) for at in (0, 1))
     with nullcontext() if format_name == "table" else redirect_stdout(sys.stderr):
-        for nic, verdict, who in rows:
-            print(f"# {nic:<{width}}  {verdict:<{wide}}  {who}")
+        print_lines(f"# {nic:<{width}}  {verdict:<{wide}}  {who}" for nic, verdict, who in rows)
 
 
 def _worst(codes: list[ExitCode]) -> ExitCode:
     """A hunt that failed, else a slow part, else one that could not decide."""
     order = (ExitCode.OK, ExitCode.UNDECIDED, ExitCode.BAD_VERDICT)
     return max(codes, key=lambda code: order.index(code) if code in order else int(code))
+
+
+# ---- the variables that confine a library to one NIC of every host: a row for each library -------------
+
+
+_OF_LIBFABRIC: Final = re.compile(r"(efa_\d+|rdmap\w+|cxi\d+)(:\d+)?")
+_NAME: Final = re.compile(r"[A-Za-z0-9][\w.@-]*(:\d+)?")
+
+
+@dataclass(frozen=True)
+class _Row:
+    """What a library is told of an RDMA device and of an Ethernet interface; ``{nic}`` is its name,
+    ``{port}`` that with its port.
+    """
+
+    backend: str
+    verbs: Mapping[str, str]
+    ethernet: Mapping[str, str]
+
+
+_ROWS: Final[Mapping[str, _Row]] = {
+    # Without "=" a name is a beginning of names: mlx5_1 would be mlx5_10 as well. Turning verbs off leaves a
+    # plugin its devices; NCCL's own sockets by name do not.
+    "NCCL": _Row(
+        "nccl",
+        {"NCCL_IB_HCA": "={nic}", "NCCL_IB_DISABLE": "0"},
+        {"NCCL_SOCKET_IFNAME": "={nic}", "NCCL_IB_DISABLE": "1", "NCCL_NET": "Socket"},
+    ),
+    "UCX": _Row("mpi", {"UCX_NET_DEVICES": "{port}"}, {"UCX_NET_DEVICES": "{nic}"}),
+    # Of its two ways, UCX's is for RDMA devices and its own for TCP.
+    "Open MPI": _Row(
+        "mpi",
+        {"OMPI_MCA_pml": "ucx"},
+        {"OMPI_MCA_pml": "ob1", "OMPI_MCA_btl_tcp_if_include": "{nic}"},
+    ),
+}
+
+
+def read_nics(text: str) -> tuple[str, ...]:
+    """The names of --each-nic. Raises UsageError."""
+    nics = tuple(word.strip() for word in text.split(",") if word.strip())
+    if not nics or "all" in nics:
+        raise UsageError(
+            f"--each-nic {text}: hosts have NICs that no collective is to use",
+            hint="name those that it is, as in --each-nic mlx5_0,mlx5_1 or eth0,eth1",
+        )
+    for nic in nics:
+        if not _NAME.fullmatch(nic):
+            raise UsageError(f"--each-nic: {nic!r} is no name of a NIC", hint="give names, as mlx5_0 or eth1")
+        if _OF_LIBFABRIC.fullmatch(nic):
+            raise UsageError(
+                f"--each-nic {nic}: libfabric has no variable that confines NCCL or MPI to it",
+                hint="leave it out; `busbw rails` compares ranks, each with the NIC near it",
+            )
+        if nics.count(nic) > 1:
+            raise UsageError(f"--each-nic names {nic} twice", hint="name each NIC once")
+    return nics
+
+
+def confining(nic: str, backend: str) -> dict[str, str]:
+    """The variables that confine the libraries of a backend, or of all where that is not known yet."""
+    is_verbs = is_rdma_name(nic)
+    port = nic if ":" in nic else f"{nic}:1"
+    rows = (row for row in _ROWS.values() if backend in (row.backend, "auto"))
+    return {
+        name: value.format(nic=nic, port=port)
+        for row in rows
+        for name, value in (row.verbs if is_verbs else row.ethernet).items()
+    }

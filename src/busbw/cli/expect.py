@@ -5,40 +5,45 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from busbw.analysis.compare_arms import make_arm
-from busbw.analysis.expectation import (
+from busbw.errors import ExitCode, UsageError, why
+from busbw.judge.compare_arms import make_arm
+from busbw.judge.expectation import (
     ONE_LAUNCH_TOLERANCE,
-    Answer,
+    Bound,
     Expectation,
+    Gate,
+    Judged,
+    Judgement,
+    Least,
     expect,
+    overall,
     variables_of,
 )
-from busbw.analysis.gates import PUBLISHED, Bound, Gate, Least, overall
-from busbw.analysis.own_reference import (
+from busbw.judge.launch_history import earlier_runs, prior_of
+from busbw.judge.limits import Wires, wires_from_topology
+from busbw.judge.own_reference import (
     is_known,
     launches_of,
     reference_of,
     refuse_several_kinds,
-    what_is_lost,
 )
-from busbw.analysis.wires import Wires, wires_from_topology
-from busbw.cli.references import own_references
-from busbw.errors import ExitCode, UsageError
+from busbw.judge.references import load
 from busbw.model.collective import collective
 from busbw.model.record import RunRecord, RunStatus
+from busbw.plan.flags.compare import ExpectSettings
+from busbw.record import launch_times
 from busbw.record.folder import environ_home
-from busbw.references import load
-from busbw.references.reference import log_deviation
-from busbw.reports import compare_expectation as report
-from busbw.settings.compare import ExpectSettings
-from busbw.stats.prediction import WIDEST, least_share, more_launches
-from busbw.units import format_size, parse_fraction, parse_size
+from busbw.report import compare_expectation as report
+from busbw.report.console import columns, print_lines
+from busbw.report.fields import UNBOUND
+from busbw.units import first_of, format_size, parse_size
 
 if TYPE_CHECKING:
-    from busbw.references.reference import Reference
+    from busbw.judge.references.reference import Reference
 
 
 _REPLACE_HINT: Final = "save it under another name, or add --replace"
@@ -46,7 +51,7 @@ _REPLACE_HINT: Final = "save it under another name, or add --replace"
 
 def expect_command(run: str, options: ExpectSettings, format_name: str) -> ExitCode:
     """Judge a run, a log, or NAME=LOG,LOG of several launches. 0 as expected, 1 below, 3 where there is no
-    reference or the noise decides. Raises UsageError.
+    reference or a case is undecided. Raises UsageError.
     """
     if options.list:
         _list_references()
@@ -64,18 +69,46 @@ def expect_command(run: str, options: ExpectSettings, format_name: str) -> ExitC
 
 def judge(records: Sequence[RunRecord], options: ExpectSettings, format_name: str) -> ExitCode:
     """Print the verdict on one run's records and give its exit code."""
-    expectation = expect(
+    expectation = expected_of(records, options, wires=_wires(options.topology, variables_of(records[0])))
+    gates = [_gate(expectation, least) for least in _least(options.least)]
+    _print(expectation, gates, format_name, rows=options.all)
+    return _code(expectation, [gate for _, gate in gates])
+
+
+def expected_of(
+    records: Sequence[RunRecord], options: ExpectSettings | None = None, *, wires: Wires | None = None
+) -> Expectation:
+    """A run against the references that were named, else those of this home and busbw's own. Where none of
+    them fits, against earlier runs of its machine. Times under a profiler are held against nothing.
+    """
+    options = options or ExpectSettings()
+    launches = launch_times.load(environ_home())
+    held = partial(
+        expect,
         records,
-        _references(options.reference),
         known=load.built_in(),
         named=bool(options.reference),
         same_version=options.same_version,
-        tolerance=parse_fraction(options.tolerance, "--tolerance") if options.tolerance else None,
-        wires=_wires(options.topology, variables_of(records[0])),
+        tolerance=options.tolerance,
+        detect=options.detect,
+        prior=prior_of(launches, records[0]),
+        wires=wires,
     )
-    gates = [_gate(expectation, least) for least in _least(options.least)]
-    _print(expectation, gates, format_name)
-    return _code(expectation, [gate for _, gate in gates])
+    if records[0].profiled:
+        return held(())
+    found = held(_references(options.reference))
+    if found.references or options.reference or len(records) > 1:
+        return found
+    earlier = earlier_runs(launches, records[0])
+    return held(earlier) if earlier else found
+
+
+def own_references() -> tuple[Reference, ...]:
+    """Those in the home of the runs; a warning for each file that is bad and therefore left out."""
+    found = load.saved(environ_home())
+    for error in found.left_out:
+        print(f"warning: a reference is left out: {error.message}", file=sys.stderr)
+    return found.references
 
 
 def _references(names: tuple[str, ...]) -> tuple[Reference, ...]:
@@ -91,10 +124,11 @@ def _wires(topology: Path | None, variables: Mapping[str, str]) -> Wires | None:
         return wires_from_topology(topology.read_text(encoding="utf-8"), variables)
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(
-            f"cannot read {topology}: {error}", hint="name a file of NCCL_TOPO_DUMP_FILE"
+            f"cannot read {topology}: {why(error)}", hint="name a file of NCCL_TOPO_DUMP_FILE"
         ) from error
 
 
+_MOST_NAMED: Final = 4  # cases of a gate
 _LEAST_HINT: Final = "write --least 1G=340, or --least alltoall:1G=40 of one operation"
 
 
@@ -114,50 +148,69 @@ def _least(words: tuple[str, ...]) -> list[Least]:
 
 
 def _gate(expectation: Expectation, least: Least) -> tuple[str, Gate]:
-    """One line, and whether every case from the size on reaches the bandwidth."""
-    judged = [
-        (
-            case,
-            Bound(
-                least.least_gb_per_s, case.measured_gb_per_s, case.low_gb_per_s, case.high_gb_per_s
-            ).judge(),
-        )
-        for case in expectation.cases
-        if least.of(case.key.collective, case.key.size_bytes) and case.measured_gb_per_s is not None
-    ]
+    """One line, and whether every case from the size on reaches the bandwidth: one that failed, or whose data
+    were wrong, does not, and one that was not run is not known to.
+    """
+    held = [case for case in expectation.cases if least.of(case.key.collective, case.key.size_bytes)]
+    judged = [(case, gate) for case in held if (gate := _reaches(case, least.least_gb_per_s)) is not None]
+    died = expectation.arm.failures.items()
+    lost = [f"{name}: {each.why}" for name, each in died if least.operation in ("", name) or name == "all"]
     name = f"{least.least_gb_per_s:g} GB/s from {format_size(least.from_bytes)} on"
     name = f"{least.operation}: {name}" if least.operation else name
-    if not judged:
+    if not judged and not lost:
         return f"{name}: undecided, no case is that large", Gate.UNDECIDED
-    gate = overall([each for _, each in judged])
-    bad = [case for case, each in judged if each is gate] if gate is not Gate.PASS else []
-    where = ", ".join(f"{format_size(case.key.size_bytes)} {case.measured_gb_per_s:.4g}" for case in bad[:4])
-    return f"{name}: {gate}" + (f" ({where})" if where else f" ({len(judged)} cases)"), gate
+    gate = overall([each for _, each in judged] + [Gate.FAIL for _ in lost])
+    if gate is Gate.PASS:
+        return f"{name}: {gate} ({len(judged)} cases)", gate
+    bad = [_of_gate(case) for case, each in judged if each is gate]
+    where = first_of([*lost, *bad] if gate is Gate.FAIL else bad, _MOST_NAMED)
+    return f"{name}: {gate} ({where})", gate
 
 
-def _print(expectation: Expectation, gates: Sequence[tuple[str, Gate]], format_name: str) -> None:
+def _reaches(case: Judged, least_gb_per_s: float) -> Gate | None:
+    """None for a case that has no bus bandwidth by its nature, as on one rank."""
+    if case.answer is Judgement.FAILED:
+        return Gate.FAIL
+    if case.measured_gb_per_s is None:
+        return Gate.UNDECIDED if case.why else None
+    return Bound(least_gb_per_s, case.measured_gb_per_s, case.low_gb_per_s, case.high_gb_per_s).judge()
+
+
+def _of_gate(case: Judged) -> str:
+    what = format_size(case.key.size_bytes)
+    return (
+        f"{what} {case.measured_gb_per_s:.4g}"
+        if case.measured_gb_per_s is not None
+        else f"{what}: {case.why}"
+    )
+
+
+def _print(
+    expectation: Expectation, gates: Sequence[tuple[str, Gate]], format_name: str, *, rows: bool
+) -> None:
     if format_name == "json":
         sys.stdout.write(report.json_text(expectation, [text for text, _ in gates]))
         return
     if format_name == "csv":
         sys.stdout.write(report.csv_text(expectation))
         return
-    print(*report.table(expectation), sep="\n")
-    print(*(f"# gate     {text}" for text, _ in gates), sep="\n", end="\n" if gates else "")
+    print_lines(report.table(expectation, rows=rows, columns=columns(UNBOUND)))
+    print_lines(f"# gate     {text}" for text, _ in gates)
 
 
 def _code(expectation: Expectation, gates: Sequence[Gate]) -> ExitCode:
-    failed = expectation.count(Answer.FAILED) or expectation.arm.failures
-    if expectation.count(Answer.BELOW) or failed or Gate.FAIL in gates:
+    failed = expectation.count(Judgement.FAILED) or expectation.arm.failures
+    if expectation.count(Judgement.BELOW) or failed or Gate.FAIL in gates:
         return ExitCode.BAD_VERDICT
-    if expectation.count(Answer.UNDECIDED) or Gate.UNDECIDED in gates or expectation.arm.lacking:
+    if expectation.count(Judgement.UNDECIDED) or Gate.UNDECIDED in gates or expectation.arm.lacking:
         return ExitCode.UNDECIDED
-    known = expectation.count(Answer.EXPECTED) + expectation.count(Answer.ABOVE)
-    return ExitCode.OK if known or gates else ExitCode.UNDECIDED
+    return ExitCode.OK if expectation.count(Judgement.EXPECTED) or gates else ExitCode.UNDECIDED
 
 
 def _save(name: str, records: Sequence[RunRecord], *, replace: bool) -> None:
-    """Raises UsageError where the records are not launches of one thing, or would replace what knows more."""
+    """Raises UsageError where the records are not launches of one thing, or the name is taken."""
+    if load.is_saved(name, environ_home()) and not replace:
+        raise UsageError(f"there is a reference {name} already", hint=_REPLACE_HINT)
     foreign = _foreign(records)
     records = [record for record in records if not _operations(record) <= foreign.keys()] or records
     refuse_several_kinds(name, records)
@@ -166,30 +219,11 @@ def _save(name: str, records: Sequence[RunRecord], *, replace: bool) -> None:
     if not made:
         raise UsageError("the run has no bus bandwidth to keep", hint="save a run of two ranks or more")
     _refuse_uneven(name, made, lacks)
-    before = _replaced(name, made, replace=replace)
     path = load.save(tuple(made), name, environ_home())
     launches = max(reference.launches for reference in made)
     print(f"saved {', '.join(reference.name for reference in made)} ({launches} launches) in {path}")
-    if before:
-        print(f"in place of {'; '.join(map(report.reference_line, before))}")
-    for note in (*lacks, *foreign.values(), *_save_notes(made)):
+    for note in (*lacks, *make_arm(name, records).merged, *foreign.values(), *_save_notes(made)):
         print(f"note: {note}", file=sys.stderr)
-
-
-def _replaced(name: str, made: Sequence[Reference], *, replace: bool) -> tuple[Reference, ...]:
-    """What is saved under the name. Raises UsageError where it knows what the new ones do not, or cannot be
-    read.
-    """
-    try:
-        before = load.saved_as(name, environ_home())
-    except UsageError as error:
-        if replace:
-            return ()
-        raise UsageError(f"{name} is there and not replaced: {error}", hint=_REPLACE_HINT) from error
-    lost = what_is_lost(before, made)
-    if lost and not replace:
-        raise UsageError(f"{name} is there and not replaced: it has {lost}", hint=_REPLACE_HINT)
-    return before
 
 
 def _lacks(name: str, records: Sequence[RunRecord]) -> list[str]:
@@ -230,39 +264,15 @@ def _refuse_uneven(name: str, made: Sequence[Reference], lacks: Sequence[str]) -
 
 
 def _save_notes(made: Sequence[Reference]) -> list[str]:
-    """What a reference cannot be used for: it is better known before a run is held against it."""
+    """What is better known before a run is held against it."""
     points = [point for reference in made for point in reference.points]
-    alone = sum(log_deviation(point) is None for point in points)
-    wide = [
-        (deviation, len(point.times_us))
-        for point in points
-        if (deviation := log_deviation(point)) is not None
-        and least_share(deviation, len(point.times_us), 1) < 1 - WIDEST
-    ]
-    notes = []
-    if alone:
-        notes.append(
-            f"one launch does not show how launches differ ({alone} of {len(points)} points): a run may be"
-            f" {ONE_LAUNCH_TOLERANCE:.0%} below it; `busbw run --launches 10` shows it"
-        )
-    if wide:
-        needs = [more_launches(*each, 1) for each in wide]
-        most = max((need.known for need in needs if need is not None), default=0)
-        notes.append(
-            f"{len(wide)} of {len(points)} points scatter too much for a run of one launch to be called"
-            f" expected"
-            + (f"; about {most} more launch{'es' if most != 1 else ''} would do for most" if most else "")
-        )
-    return notes
+    alone = sum(len(point.times_us) < 2 for point in points)
+    if not alone:
+        return []
+    why = f"one launch does not show how launches differ ({alone} of {len(points)} points)"
+    return [f"{why}: a run may be {ONE_LAUNCH_TOLERANCE:.0%} below it; `busbw run --launches 10` shows it"]
 
 
 def _list_references() -> None:
     for reference in (*own_references(), *load.built_in()):
         print(report.reference_line(reference))
-    print("# minima that somebody asks for, and whether they are used")
-    for minimum in PUBLISHED:
-        used = "used" if minimum.used else f"NOT USED: {minimum.reason}"
-        print(
-            f"{minimum.machine} {minimum.operation} {minimum.scope}: {minimum.least_gb_per_s:g} GB/s;"
-            f" {minimum.source}; {used}"
-        )

@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from busbw.analysis.run import started_folder
 from busbw.errors import ExitCode, UsageError
-from busbw.exporters.formats import find_format, render
+from busbw.files import store
+from busbw.foreign.forms.formats import find_format, render
+from busbw.judge.run import started_folder
 from busbw.record.read import read_record
+from busbw.terminal import printable
 
 
 def export(run: str, format_name: str, *, output: Path | None = None, operation: str = "") -> ExitCode:
@@ -21,6 +23,8 @@ def export(run: str, format_name: str, *, output: Path | None = None, operation:
         raise UsageError(f"{chosen.name} is not text", hint="give --output FILE, or send it into a pipe")
     record = read_record(started_folder(run))
     content = render(record, chosen.name, operation)
+    if not chosen.binary:
+        content = printable(content.decode()).encode()
     if output is None:
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
@@ -32,11 +36,8 @@ def export(run: str, format_name: str, *, output: Path | None = None, operation:
 
 
 def _store(path: Path, content: bytes) -> None:
-    """Replace the file whole, so that nobody reads half of it."""
-    partial = path.with_name(f".{path.name}.new")
     try:
-        partial.write_bytes(content)
-        partial.replace(path)
+        store(path, content)
     except OSError as error:
         raise UsageError(
             f"cannot write {path}: {error.strerror}",

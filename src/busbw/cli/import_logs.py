@@ -4,33 +4,29 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from busbw.errors import BusbwError, ExitCode, UsageError
+from busbw.errors import BusbwError, ExitCode, UnknownWord, UsageError
+from busbw.plan.flags.flag import flag_of
 from busbw.record.folder import environ_home, new_run_id
-from busbw.record.write import RowTexts, write_record
+from busbw.record.write import write_record
+from busbw.report.progress import progress
 from busbw.units import format_size
 
 if TYPE_CHECKING:
     import re
 
-    from busbw.importers.assemble import Assembled, Origin
-    from busbw.importers.check import Checked
-    from busbw.importers.decide import Given
-    from busbw.importers.files import Reading
-    from busbw.importers.settings import ImportSettings
-    from busbw.importers.table import Table
-    from busbw.model.record import ImportFinding
+    from busbw.foreign.logs.assemble import Origin
+    from busbw.foreign.logs.settings import ImportSettings
+    from busbw.foreign.logs.table import Table
+    from busbw.foreign.read_any import Reading
+    from busbw.model.record import ImportFinding, RunRecord
 
 STANDARD_INPUT: Final = "-"
 _TOOLS: Final = {"auto": "a known tool"}
-# Shorter tables can be equal by chance; of more tables, copies are not looked for.
-_LEAST_COPIED: Final = 3
-_MOST_SEEN: Final = 100_000
 _COLUMNS: Final = "# {:<36} {:<10} {:<14} {:>6} {:>7}  {:<22} {}"
 
 
@@ -44,7 +40,6 @@ class _Outcome:
     unread: int = 0
     findings: int = 0
     why: str = ""  # the last log without a table has none
-    seen: dict[int, str] = field(default_factory=dict)  # where rows stand, by what they are
 
 
 def import_logs(paths: tuple[str, ...], settings: ImportSettings) -> ExitCode:
@@ -52,31 +47,33 @@ def import_logs(paths: tuple[str, ...], settings: ImportSettings) -> ExitCode:
 
     Raises UsageError where nothing was found to import.
     """
-    from busbw.importers.files import UnreadableError
-    from busbw.importers.labels import DEFAULTS, compile_pattern
-    from busbw.importers.operations import operation
+    from busbw.foreign.logs.labels import DEFAULTS, compile_pattern
+    from busbw.foreign.logs.operations import operation
+    from busbw.foreign.read_any import UnreadableError
 
-    if not paths:
-        raise UsageError("no log given", hint="name files or folders, or - for standard input")
-    for path in paths:
-        if path.startswith("-") and path != STANDARD_INPUT:
-            raise UsageError(f"unknown option {path}", hint="see `busbw import --help`")
-    _check_numbers(settings)
-    named = operation(settings.op) or settings.op
+    _check_words(paths, settings)
+    settings = replace(settings, op=operation(settings.op) or settings.op)
     patterns = (compile_pattern(settings.labels),) if settings.labels else DEFAULTS
     numbers = _table_numbers(settings.table)
     outcome = _Outcome()
     print(_COLUMNS.format("run", "tool", "operation", "ranks", "cases", "sizes", "from").rstrip())
-    for parts, explicit in _logs(paths, settings.format):
-        try:
-            _import_log(parts, explicit, settings, named, numbers, patterns, outcome)
-        except UnreadableError as error:
-            outcome.unread += 1
-            _say(error, "")
+    logs = list(_logs(paths))
+    with progress(len(logs)) as step:
+        for done, (path, explicit) in enumerate(logs):
+            step(done, _printable(str(path)))
+            try:
+                reading = _read(path, settings)
+                labels = _path_labels(reading.path, patterns)
+                _import_log(reading, explicit, labels, numbers, settings, outcome)
+            except UnreadableError as error:
+                outcome.unread += 1
+                _say(error, "")
     if not outcome.imported and not outcome.undecided and not outcome.unread:
         raise UsageError(
-            f"no table of {_TOOLS.get(settings.format, settings.format)} in {', '.join(paths)}"
-            + (outcome.why if len(paths) == 1 else ""),
+            _printable(
+                f"no table of {_TOOLS.get(settings.format, settings.format)} in {', '.join(paths)}"
+                + (outcome.why if len(paths) == 1 else "")
+            ),
             hint="give logs of nccl-tests, rccl-tests, nccom-test, OSU or IMB; --format names one of them",
         )
     _print_end(outcome, settings)
@@ -85,7 +82,17 @@ def import_logs(paths: tuple[str, ...], settings: ImportSettings) -> ExitCode:
     return ExitCode.UNDECIDED if outcome.undecided else ExitCode.OK
 
 
-def _check_numbers(settings: ImportSettings) -> None:
+def _check_words(paths: tuple[str, ...], settings: ImportSettings) -> None:
+    if not paths:
+        raise UsageError("no log given", hint="name files or folders, or - for standard input")
+    for path in paths:
+        if path.startswith("-") and path != STANDARD_INPUT:
+            known = [flag_of(each.name) for each in fields(settings)]
+            raise UnknownWord(
+                f"unknown flag {path!r} of `busbw import`", path, known, hint="see `busbw import --help`"
+            )
+    if not any(path == STANDARD_INPUT or os.path.lexists(path) for path in paths):
+        raise UsageError(f"there is no file {paths[0]}", hint="give logs, or folders of logs")
     for flag, value in (("--ranks", settings.ranks), ("--nodes", settings.nodes)):
         if value is not None and value < 1:
             raise UsageError(f"{flag} is {value}", hint=f"give {flag} a number from 1 on")
@@ -108,59 +115,51 @@ def _given_labels(settings: ImportSettings) -> dict[str, str]:
     return {name: value for name, value in labels.items() if value}
 
 
-def _logs(paths: tuple[str, ...], format_name: str) -> Iterator[tuple[Iterator[Reading], bool]]:
-    """Every log, in parts, and whether the user named the file itself."""
-    from busbw.importers.files import log_files, read_file_parts, read_stream_parts
+def _logs(paths: tuple[str, ...]) -> Iterator[tuple[Path | str, bool]]:
+    """Every log, and whether the user named the file itself."""
+    from busbw.foreign.read_any import log_files
 
-    tool = "" if format_name == "auto" else format_name
     for path in paths:
-        if path == STANDARD_INPUT:
-            yield read_stream_parts(sys.stdin.buffer, STANDARD_INPUT, tool), True
-        elif Path(path).is_dir():
-            for file in log_files(Path(path)):
-                yield read_file_parts(file, tool), False
+        if path != STANDARD_INPUT and Path(path).is_dir():
+            yield from ((file, False) for file in log_files(Path(path)))
         else:
-            yield read_file_parts(Path(path), tool), True
+            yield path, True
+
+
+def _read(path: Path | str, settings: ImportSettings) -> Reading:
+    from busbw.foreign.read_any import read_file, read_stream
+
+    tool = "" if settings.format == "auto" else settings.format
+    if path == STANDARD_INPUT:
+        return read_stream(sys.stdin.buffer, STANDARD_INPUT, tool)
+    return read_file(Path(path), tool)
 
 
 def _import_log(
-    parts: Iterator[Reading],
+    reading: Reading,
     explicit: bool,
-    settings: ImportSettings,
-    operation: str,
+    labels: dict[str, str],
     numbers: frozenset[int],
-    patterns: tuple[re.Pattern[str], ...],
+    settings: ImportSettings,
     outcome: _Outcome,
 ) -> None:
-    from busbw.importers.beside import index_labels
-    from busbw.importers.decide import Given
-    from busbw.importers.files import without_rows
-    from busbw.importers.operations import operation as operation_of
-
-    given = Given(operation, settings.ranks, _given_labels(settings))
-    before = outcome.imported + outcome.undecided
-    path = why = ""
-    count = 0
-    for part in parts:
-        reading = part.with_all_told() if not numbers else part
-        path, why = reading.path, _why_none(reading)
-        found = _path_labels(path, patterns)
-        beside = {name: value for name, value in index_labels(Path(path)).items() if name not in found}
-        # In a tree of tests, a file of a test without a table is a test that failed: shown, not skipped.
-        is_empty = not reading.tables and reading.first_table == 1
-        failed = is_empty and not reading.no_text and bool(operation_of(found.get("test", "")))
-        tables = [(1, without_rows())] if failed else reading.numbered
-        count = max([count, *(number for number, _ in tables)])
-        _import_tables(tables, _origin(reading, found, beside), given, numbers, settings, outcome)
-        for finding in reading.findings:
-            _note_finding(outcome, path, finding)
-    if outcome.imported + outcome.undecided == before:
-        outcome.skipped += 1
-        if count:
-            why = f"tables in it: {count}, and --table is {settings.table}"
-        if explicit:
-            outcome.why = f": {why}" if why else ""
-            _note(outcome, f"{path}: no table in it{outcome.why}")
+    if not numbers or not reading.tables:
+        reading = reading.with_all_told(labels.get("test", ""))
+    origin = _origin(reading, labels)
+    wanted = [number for number in range(1, len(reading.tables) + 1) if not numbers or number in numbers]
+    for number in wanted:
+        _import_table(reading.tables[number - 1], replace(origin, table=number), settings, outcome)
+    for finding in reading.findings:
+        _note_finding(outcome, reading.path, finding)
+    if wanted:
+        return
+    outcome.skipped += 1
+    why = _why_none(reading)
+    if reading.tables:
+        why = f"tables in it: {len(reading.tables)}, and --table is {settings.table}"
+    if explicit:
+        outcome.why = f": {why}" if why else ""
+        _note(outcome, f"{reading.path}: no table in it{outcome.why}")
 
 
 def _why_none(reading: Reading) -> str:
@@ -171,7 +170,7 @@ def _why_none(reading: Reading) -> str:
 
 
 def _path_labels(path: str, patterns: tuple[re.Pattern[str], ...]) -> dict[str, str]:
-    from busbw.importers.labels import NUMBERS, labels
+    from busbw.foreign.logs.labels import NUMBERS, labels
 
     found = labels(path, patterns)
     for name in NUMBERS & set(found):
@@ -180,103 +179,44 @@ def _path_labels(path: str, patterns: tuple[re.Pattern[str], ...]) -> dict[str, 
     return found
 
 
-def _import_tables(
-    tables: list[tuple[int, Table]],
-    origin: Origin,
-    given: Given,
-    numbers: frozenset[int],
-    settings: ImportSettings,
-    outcome: _Outcome,
-) -> None:
-    from busbw.importers.assemble import assumed_operation
-    from busbw.importers.ordinary import check_all
+def _origin(reading: Reading, labels: dict[str, str]) -> Origin:
+    """Where the tables of a log were found, with the environment that stands beside it."""
+    from busbw.foreign.logs.labels import environment_beside
 
-    numbered = [(number, table) for number, table in tables if not numbers or number in numbers]
-    checks = check_all([table for _, table in numbered], assumed_operation(origin, given))
-    for (number, table), checked in zip(numbered, checks, strict=True):
-        _import_table(table, checked, replace(origin, table=number), given, settings, outcome)
+    origin = reading.origin(labels)
+    if origin.environment or not labels.get("setup"):
+        return origin
+    environment, names = environment_beside(Path(reading.path), labels["setup"])
+    return replace(origin, environment=environment, environment_from=f"beside the log: {names}")
 
 
-def _origin(reading: Reading, by_path: dict[str, str], by_index: dict[str, str]) -> Origin:
-    """Where the tables of a log, or of a part of it, were found."""
-    from busbw.importers.assemble import Origin
-    from busbw.importers.beside import INDEX, environment_beside
-
-    labels = {**by_index, **by_path}
-
-    environment, environment_from = dict(reading.environment), "header"
-    if not environment and labels.get("setup"):
-        environment, names = environment_beside(Path(reading.path), labels["setup"])
-        environment_from = f"beside the log: {names}"
-    return Origin(
-        path=reading.path,
-        sha256=reading.sha256,
-        log_lines=reading.lines,
-        created=reading.created or datetime.now(UTC).isoformat(timespec="seconds"),
-        created_from=reading.created_from if reading.created else "time of the import",
-        labels=labels,
-        labels_from=dict.fromkeys(by_index, INDEX),
-        evidence=reading.evidence,
-        environment=environment,
-        environment_from=environment_from,
-        last_words=reading.last_words,
-    )
-
-
-def _import_table(
-    table: Table,
-    checked: Checked,
-    origin: Origin,
-    given: Given,
-    settings: ImportSettings,
-    outcome: _Outcome,
-) -> None:
-    from busbw.importers.assemble import assembled
+def _import_table(table: Table, origin: Origin, settings: ImportSettings, outcome: _Outcome) -> None:
+    from busbw.foreign.logs.assemble import assemble
+    from busbw.foreign.logs.check import check
+    from busbw.foreign.logs.decide import Given
 
     try:
-        made = assembled(table, origin, given, "", checked)
+        record = assemble(table, origin, Given(settings.op, settings.ranks, _given_labels(settings)), "")
     except BusbwError as error:
         outcome.undecided += 1
         _say(error, f"{origin.path}: table {origin.table}: ")
-        for finding in checked.table.findings:
+        for finding in check(table).table.findings:
             _note_finding(outcome, origin.path, finding)
         return
-    run_id = "(not written)" if settings.dry_run else _store(made)
     outcome.imported += 1
-    print(_line(made, run_id))
-    assert made.head.source is not None
-    for finding in made.head.source.findings:
+    run_id = "(not written)" if settings.dry_run else _store(record, settings, outcome.imported)
+    print(_printable(_line(record, run_id)))
+    assert record.source is not None
+    for finding in record.source.findings:
         _note_finding(outcome, origin.path, finding)
-    _note_copy(table, origin.path, outcome)
 
 
-def _note_copy(table: Table, path: str, outcome: _Outcome) -> None:
-    """Say that another table of these logs has the same rows: nobody measures the same times twice."""
-    if len(table) < _LEAST_COPIED:
-        return
-    rows, place = hash((table.tool, *_all_columns(table))), f"{path}:{table.first_line}"
-    if rows in outcome.seen:
-        _note(outcome, f"{place}: copy: its rows are those of {outcome.seen[rows]}")
-    elif len(outcome.seen) < _MOST_SEEN:
-        outcome.seen[rows] = place
-
-
-def _all_columns(table: Table) -> Iterator[Hashable]:
-    kinds = table.body.kinds
-    yield kinds if len(kinds) == 1 else (tuple(table.types), tuple(table.redops))
-    for values in (table.sizes, table.counts, table.roots):
-        yield values.tobytes()
-    for timing in table.timings:
-        for printed in (timing.time_us, timing.algbw, timing.busbw):
-            yield None if printed is None else printed.value.tobytes()
-        yield None if timing.wrong is None else timing.wrong.tobytes()
-
-
-def _store(made: Assembled) -> str:
-    """Write a record; the id of the run."""
-    folder = _new_folder(made.rows.collective if made.rows else "no-rows")
-    texts = RowTexts(made.rows.case_texts(), made.rows.result_texts())
-    write_record(folder, replace(made.head, run_id=folder.name), texts)
+def _store(record: RunRecord, settings: ImportSettings, number: int) -> str:
+    """Write a record; the id of the run. Tables after the first are called NAME-2, NAME-3."""
+    name = f"{settings.name}-{number}" if settings.name and number > 1 else settings.name
+    folder = _new_folder(name or (record.plan.cases[0].collective if record.plan.cases else "no-rows"))
+    called = {**record.settings, "name": name, "tag": list(settings.tag)}
+    write_record(folder, replace(record, run_id=folder.name, settings=called))
     return folder.name
 
 
@@ -301,21 +241,22 @@ def _new_folder(name: str) -> Path:
         ) from error
 
 
-def _line(made: Assembled, run_id: str) -> str:
-    head, sizes, source = made.head, made.rows.sizes, made.head.source
+def _line(record: RunRecord, run_id: str) -> str:
+    source, cases = record.source, record.plan.cases
     assert source is not None
-    ranks = head.world.size if head.world is not None else "-"
-    spread = f"{format_size(min(sizes))} to {format_size(max(sizes))}" if sizes else head.status.value
-    operation = made.rows.collective if sizes else "no rows"
+    ranks = record.world.size if record.world is not None else "-"
+    sizes = [case.size_bytes for case in cases]
+    spread = f"{format_size(min(sizes))} to {format_size(max(sizes))}" if sizes else record.status.value
+    operation = cases[0].collective if cases else "no rows"
     lines = f":{source.first_line}-{source.last_line}" if source.first_line else ""
     return (
-        f"  {run_id:<36} {source.tool:<10} {operation:<14} {ranks:>6} {len(made.rows):>7}"
+        f"  {run_id:<36} {source.tool:<10} {operation:<14} {ranks:>6} {len(cases):>7}"
         f"  {spread:<22} {source.path}{lines}"
     )
 
 
 def _say(error: BusbwError, where: str) -> None:
-    print(f"error: {where}{error.message}", file=sys.stderr)
+    print(_printable(f"error: {where}{error.message}"), file=sys.stderr)
     print(f"hint: {error.hint}", file=sys.stderr)
 
 
@@ -326,7 +267,14 @@ def _note_finding(outcome: _Outcome, path: str, finding: ImportFinding) -> None:
 
 def _note(outcome: _Outcome, text: str) -> None:
     outcome.findings += 1
-    print(f"#   {text}")
+    print(f"#   {_printable(text)}")
+
+
+def _printable(text: str) -> str:
+    """Text with a path in it, whose letters can be anything."""
+    from busbw.foreign.logs.lines import plain
+
+    return plain(text)
 
 
 def _print_end(outcome: _Outcome, settings: ImportSettings) -> None:

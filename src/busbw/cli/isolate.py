@@ -1,53 +1,57 @@
-"""``busbw isolate`` and ``busbw pairs``: runs that hunt instead of measuring cases."""
+"""``busbw isolate``, ``pairs`` and ``rails``: runs that hunt instead of measuring cases."""
 
 from __future__ import annotations
 
 import io
-import json
 import os
+import shlex
 import sys
-import time
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Final, TextIO
 
-from busbw.cli.doubts import Lost, doubts_without
 from busbw.cli.run import run
-from busbw.errors import ExitCode, SiteError, UsageError
-from busbw.launchers.leave_out import without, without_gpu
+from busbw.errors import ExitCode, SiteError
+from busbw.launch.hosts.list import read_places
+from busbw.launch.slurm.words import split_words, value_of
+from busbw.launch.variables import read_here
+from busbw.machine.visible import VISIBLE, gpu_named, words_of_gpus
 from busbw.model.event import Event, EventKind
 from busbw.model.finding import Finding, Severity
-from busbw.probes.visible import gpu_named
+from busbw.rank.world.identity import identify
 from busbw.record.exclude import LOST, hint_of_lost
-from busbw.units import format_duration
-from busbw.world.identity import identify
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
-    from busbw.settings.hunt import HuntSettings
-    from busbw.settings.launch import LaunchSettings
-    from busbw.settings.run import RunSettings
+    from busbw.plan.flags.hunt import HuntRanks, HuntSettings
+    from busbw.plan.flags.launch import LaunchSettings
+    from busbw.plan.flags.run import RunSettings
 
-_TELL_SECONDS: Final = 2.0
 DOCUMENTS: Final = ("json", "csv")  # formats of which a reader takes one
 _LEAST_RANKS: Final = 2  # that a hunt begins again with
 _HINT_OF_RANK: Final = "look for what ended or stopped it: the kernel's log, a debugger, an OOM killer"
 _HINT_OF_GPU: Final = "look at that GPU: nvidia-smi, Xid in the kernel's log; until then start with {setting}"
 
 
-def hunt(
-    kind: str, own: HuntSettings, settings: RunSettings, launch: LaunchSettings, argv: tuple[str, ...]
-) -> ExitCode:
+def hunt(own: HuntSettings, ranks: HuntRanks, launch: LaunchSettings, argv: tuple[str, ...]) -> ExitCode:
     """Hunt until it is over. A host that dies or hangs is a finding, and the hunt begins again without it,
-    where this process can say so (launchers.leave_out); so is a rank of this host, where this process starts
+    where this process can say so; so is a rank of this host, where this process starts
     them. A document is that of the last launch: its record has who was lost.
     """
-    rest = Rest(replace(settings, hunt=own.to_word(kind)), launch)
+    settings = run_settings(own, ranks)
+    rest = Rest(settings, launch)
     if not _starts_ranks(launch) or settings.format not in DOCUMENTS:
-        return hunt_on(kind, rest, argv, lambda: sys.stdout).code
+        return hunt_on(rest, argv, lambda: sys.stdout).code
     with last_document(sys.stdout) as out:
-        return hunt_on(kind, rest, argv, out).code
+        return hunt_on(rest, argv, out).code
+
+
+def run_settings(own: HuntSettings, ranks: HuntRanks) -> RunSettings:
+    """The settings of a run that hunts."""
+    from busbw.plan.flags.run import RunSettings
+
+    return RunSettings(hunt=own, **{each.name: getattr(ranks, each.name) for each in fields(ranks)})
 
 
 @contextmanager
@@ -83,18 +87,9 @@ class Rest:
     lost: tuple[Finding, ...] = ()
     must_meet: bool = False
 
-    def after(
-        self,
-        finding: Finding,
-        launch: LaunchSettings,
-        members: list[dict[str, Any]],
-        lost: Lost,
-        ranks: int | None = None,
-    ) -> Rest:
-        """Without one more, which was one of ``members`` (of a header; none where ranks had not met).
-        ``ranks``: as many as there are left, where that is asked for.
-        """
-        settings = replace(self.settings, hunt=doubts_without(self.settings.hunt, members, lost))
+    def after(self, finding: Finding, launch: LaunchSettings, ranks: int | None = None) -> Rest:
+        """Without one more. ``ranks``: as many as there are left, where that is asked for."""
+        settings = self.settings
         if ranks is not None:
             settings = replace(settings, ranks=ranks)
         return Rest(settings, launch, (*self.lost, finding), self.must_meet)
@@ -109,8 +104,10 @@ class Hunted:
     heard: tuple[Event, ...]
 
 
-def hunt_on(kind: str, now: Rest, argv: tuple[str, ...], out: Callable[[], TextIO]) -> Hunted:
+def hunt_on(now: Rest, argv: tuple[str, ...], out: Callable[[], TextIO]) -> Hunted:
     """Launch after launch; each writes to an ``out`` of its own."""
+    assert now.settings.hunt is not None
+    kind = now.settings.hunt.kind
     while True:
         heard: list[Event] = []
         refused: SiteError | None = None
@@ -137,13 +134,13 @@ def _without(now: Rest, heard: list[Event], host: str, why: str) -> Rest | None:
     if now.launch.on is None:
         return _without_rank(now, heard, host, why) if _starts_ranks(now.launch) else None
     node = node_of(heard, host)
-    rest = without(now.launch, host, node)
+    rest = without_host(now.launch, host, node)
     has_met = any(item["event"] == EventKind.HEADER for item in heard)
     if rest is None or (now.must_meet and not has_met):
         return None
     claim = f"{host}: lost during the hunt: {why}"
     finding = Finding(Severity.ERROR, claim, hint=hint_of_lost(node), host=host, check=LOST, node=node)
-    return now.after(finding, rest, _members(heard), Lost(host))
+    return now.after(finding, rest)
 
 
 def _without_rank(now: Rest, heard: list[Event], host: str, why: str) -> Rest | None:
@@ -165,14 +162,7 @@ def _without_rank(now: Rest, heard: list[Event], host: str, why: str) -> Rest | 
         who, hint = f"rank {rank} of {ranks} ({gpu_named(word)})", _HINT_OF_GPU.format(setting=launch.env[-1])
     claim = f"{who} on {host}: lost during the hunt: {why}"
     found = Finding(Severity.ERROR, claim, numbers, hint, host=host, check=LOST)
-    return now.after(found, launch, _members(heard), Lost(host, int(rank)), ranks - 1)
-
-
-def _members(heard: list[Event]) -> list[dict[str, Any]]:
-    """The ranks as they met; none where they had not."""
-    return [
-        each for item in heard if item["event"] == EventKind.HEADER for each in item["world"].get("ranks", ())
-    ]
+    return now.after(found, launch, ranks - 1)
 
 
 def _of_what_is_left(code: ExitCode, lost: tuple[Finding, ...]) -> ExitCode:
@@ -200,92 +190,51 @@ def node_of(heard: list[Event], host: str) -> str:
     return host
 
 
-def _progress(hunts: int) -> Callable[[int], None]:
-    """Tells every few seconds on stderr how far simulated hunts are: large ones take a minute."""
-    told_s = start_s = time.monotonic()
-
-    def tell(done: int) -> None:
-        nonlocal told_s
-        now_s = time.monotonic()
-        if done < hunts and now_s - told_s >= _TELL_SECONDS:
-            left = format_duration((now_s - start_s) / done * (hunts - done))
-            print(f"{done} of {hunts} hunts, {left} left", file=sys.stderr, flush=True)
-            told_s = now_s
-
-    return tell
+# ---- the same launch without one of its hosts or ranks -------------------------------------------------
 
 
-def simulate(
-    own: HuntSettings,
-    parts: int,
-    bad: int,
-    noise: str,
-    hunts: int,
-    seed: int | None,
-    format_name: str,
-    per_switch: int = 0,
-    farther: str = "",
-    *,
-    hidden: bool = False,
-) -> ExitCode:
-    """What hunts of this kind would come to, in a fabric that is like the one described: rounds, how many of
-    the slow parts are named, how many others. Starts nothing.
+def without_host(launch: LaunchSettings, host: str, node: str) -> LaunchSettings | None:
+    """The launch on one host fewer; ``node`` is its engine's name of it. None where fewer than two would be
+    left, and where hosts cannot be chosen from here: other engines, an allocation that is there already.
     """
-    from busbw.hunt.standing import LEAST_PARTS
-    from busbw.hunt.trial import trial
-    from busbw.planning.hunt import MOST_TIMES, make_rules
-    from busbw.planning.values import MOST_SEED, at_least
-    from busbw.units import parse_fraction
-
-    if parts < LEAST_PARTS:
-        raise UsageError(
-            f"--simulate {parts}: it takes {LEAST_PARTS} parts to tell which one of a slow pair it is",
-            hint="give 4 or more, as in --simulate 64",
-        )
-    at_least("--hunts", hunts, 1)
-    if not 0 <= at_least("--bad", bad, 0) < parts:
-        raise UsageError(f"--bad {bad}: {parts} parts are simulated", hint="give fewer than there are parts")
-    _check_switches(parts, bad, per_switch)
-    if (farther or hidden) and not per_switch:
-        raise UsageError(
-            "--farther and --hidden are of switches, and none are simulated", hint="add --per-switch 8"
-        )
-    if format_name not in ("table", "json"):
-        raise UsageError(f"--format {format_name} has no form for simulated hunts", hint="use table or json")
-    rules = make_rules(own, at_least("--seed", seed or 0, 0, MOST_SEED))
-    shares = (parse_fraction(own.loss, "--loss"), parse_fraction(noise, "--noise"))
-    found = trial(
-        rules,
-        parts,
-        bad,
-        *shares,
-        hunts,
-        per_leaf=per_switch,
-        longer=parse_fraction(farther, "--farther", below=MOST_TIMES) if farther else 0.0,
-        hidden=hidden,
-        tell=_progress(hunts),
-    )
-    if format_name == "json":
-        print(json.dumps(found.to_fields()))
-        return ExitCode.OK
-    print("\n".join(found.lines()))
-    return ExitCode.OK
+    if launch.on == "hosts":
+        return _other_hosts(launch, host)
+    if not launch.nodes.isdecimal() or int(launch.nodes) <= 2 or launch.job_id:
+        return None
+    fewer = replace(launch, nodes=str(int(launch.nodes) - 1))
+    if launch.on == "slurm":
+        return replace(fewer, sbatch_args=_excluding(launch.sbatch_args, node))
+    if launch.on == "kubernetes":
+        return replace(fewer, set=(*launch.set, f"exclude={node}"))
+    return None
 
 
-def _check_switches(parts: int, bad: int, per_switch: int) -> None:
-    """Raises UsageError where no hunt could tell the slow switches: their number has to be less than that of
-    the others, of three at least, which have two parts or more.
+def without_gpu(
+    launch: LaunchSettings, inherited: Mapping[str, str], ranks: int, rank: int
+) -> tuple[LaunchSettings, str] | None:
+    """The launch of ``ranks`` ranks on this host on the GPUs of the others, by the user's own words for them,
+    and the word of the one that is left out. None where it is not known which GPU each rank has.
     """
-    if not per_switch:
-        return
-    if not 2 <= per_switch < parts:
-        raise UsageError(
-            f"--per-switch {per_switch}: {parts} parts on one switch, or each on its own",
-            hint="give 2 switches or more of 2 parts or more, --simulate 64 --per-switch 8",
-        )
-    switches = parts // per_switch + (parts % per_switch > 1)
-    if bad and not (switches >= 3 and 2 * bad < switches):
-        raise UsageError(
-            f"--bad {bad} of {switches} switches of two parts or more: which of them is slow cannot be told",
-            hint="give 3 switches or more of which most are not slow, or --bad 0",
-        )
+    words = words_of_gpus({**inherited, **read_here(launch, inherited)}, ranks)
+    if len(words) < ranks:
+        return None
+    left = ",".join(word for at, word in enumerate(words) if at != rank)
+    return replace(launch, env=(*launch.env, f"{VISIBLE}={left}")), words[rank]
+
+
+def _other_hosts(launch: LaunchSettings, host: str) -> LaunchSettings | None:
+    if not (launch.hosts or launch.hostfile):
+        return None
+    places = read_places(launch)
+    left = [place for place in places if place.name != host]
+    if len(left) == len(places) or len(left) < 2:
+        return None
+    words = (place.host if place.slots is None else f"{place.host}:{place.slots}" for place in left)
+    return replace(launch, hosts=",".join(words), hostfile=None, nodes="")
+
+
+def _excluding(text: str, node: str) -> str:
+    """Words for sbatch with another node to leave out: it takes the last --exclude alone, so that has all."""
+    words = split_words("--sbatch-args", text)
+    every = ",".join(filter(None, (value_of(words, "--exclude", "-x"), node)))
+    return shlex.join([*words, f"--exclude={every}"])

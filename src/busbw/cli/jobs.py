@@ -9,16 +9,19 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from busbw import job_end, job_session, job_submit
-from busbw.cli.followers import print_line
+from busbw.cli.on import print_line
+from busbw.cli.run_answer import Ended
 from busbw.errors import BusbwError, ExitCode, NotHome, SiteError, UsageError
-from busbw.launchers.engine import Handle, JobState, Phase, load
+from busbw.launch import follow, submit
+from busbw.launch.engine import Handle, JobState, Phase, load
+from busbw.launch.series_job import Left, follow_series, is_series_job
 from busbw.model.record import RunStatus
+from busbw.plan.flags.engines import ENGINES
 from busbw.record import close
 from busbw.record import folder as folders
 from busbw.record.owner import is_owned
 from busbw.record.printed import Reading
-from busbw.settings.engines import ENGINES
+from busbw.report.progress import standard_error
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,8 +66,9 @@ def jobs(format_name: str, limit: int) -> ExitCode:
     if not rows:
         print("no jobs; `busbw run OPERATION --on ENGINE` submits one", file=sys.stderr)
         return ExitCode.OK
-    from rich.console import Console
     from rich.table import Table
+
+    from busbw.report.console import CleanConsole
 
     table = Table(box=None, pad_edge=False)
     for title in ("run", "engine", "job", "state", "record"):
@@ -73,7 +77,7 @@ def jobs(format_name: str, limit: int) -> ExitCode:
         fields = _fields(row)
         table.add_row(*(str(fields[name]) for name in ("run", "engine", "job", "state", "record")))
     # A script reads a line a job: nothing is folded where nobody looks at a screen.
-    Console(width=None if sys.stdout.isatty() else _UNFOLDED_COLUMNS).print(table)
+    CleanConsole(width=None if sys.stdout.isatty() else _UNFOLDED_COLUMNS).print(table)
     return ExitCode.OK
 
 
@@ -82,26 +86,22 @@ def _print_csv(rows: list[_Row]) -> None:
     table = csv.writer(sys.stdout, lineterminator="\n")
     table.writerow(_CSV_COLUMNS)
     for row in rows:
-        fields = {**job_submit.read_submission(row.folder), **_fields(row)}
+        fields = {**submit.read_submission(row.folder), **_fields(row)}
         table.writerow([fields[name] for name in _CSV_COLUMNS.values()])
 
 
 def _jobs() -> list[Path]:
-    return [
-        folder
-        for folder in folders.run_folders(folders.environ_home())
-        if (folder / folders.JOB_FILE).is_file()
-    ]
+    return list(filter(folders.is_job, folders.run_folders(folders.environ_home())))
 
 
 def _row(folder: Path) -> _Row:
     state = None
     try:
-        handle = job_submit.read_handle(folder)
+        handle = submit.read_handle(folder)
     except UsageError:  # a full disk, a hand: the others are listed all the same
         return _Row(folder, None, None, _is_closed(folder))
     except SiteError:
-        return _Row(folder, job_submit.kept_handle(folder), None, is_home=False, is_uncertain=True)
+        return _Row(folder, submit.kept_handle(folder), None, is_home=False, is_uncertain=True)
     is_home = _is_closed(folder)
     if not is_home:  # what has ended here needs no question to the engine
         with contextlib.suppress(BusbwError):
@@ -110,12 +110,16 @@ def _row(folder: Path) -> _Row:
 
 
 def _is_closed(folder: Path) -> bool:
+    if is_series_job(folder):
+        return folders.read_ended(folder) is not None
     return close.read_status(folder) not in (None, RunStatus.RUNNING)
 
 
 def _fields(row: _Row) -> dict[str, str]:
     if row.is_home:
         state, record = Phase.ENDED.value, str(getattr(close.read_status(row.folder), "value", ""))
+        if is_series_job(row.folder):
+            record = f"busbw compare {row.folder.name}"
     elif row.is_uncertain:
         state, record = "uncertain", f"its submission was not answered; busbw cancel {row.folder.name}"
     else:
@@ -136,36 +140,50 @@ def attach(run: str, format_name: str) -> int:
     """Show a job's table (or what a command printed) from its start, follow it to its end, and bring the
     record home. The exit code is the one that whoever stayed would have got.
     """
-    from busbw.reports.live import create
+    from busbw.report.live import create
 
-    folder = folders.find_run(run, folders.environ_home())
-    handle = job_submit.read_handle(folder)
-    is_command = job_submit.is_command(folder)
-    if job_end.is_home(folder):
+    folder = folders.find_run(run, folders.environ_home(), last=folders.is_job)
+    if is_series_job(folder):
+        return _attach_series(folder, format_name)
+    handle = submit.read_handle(folder)
+    is_command = submit.is_command(folder)
+    if follow.is_home(folder):
         return _show_ended(folder, handle, format_name, is_command=is_command)
     with contextlib.closing(create(format_name, sys.stdout, sys.stderr)) as display:
-        following = job_session.start_following(
+        following = follow.Following(
             handle,
             folder,
-            display.handle,
+            Ended(display.handle),
             sys.stderr,
             cancels=False,
             raw=print_line if is_command else None,
         )
-        code = job_session.follow(following)
+        code = following.follow()
     if following.left:
         print(f"detached; the job goes on\nhint: busbw attach {folder.name}", file=sys.stderr)
-    return job_end.shell_code(folder, code)
+    return follow.shell_code(folder, code)
+
+
+def _attach_series(folder: Path, format_name: str) -> int:
+    """Follow the job of a series to its end, and show what it measured."""
+    from busbw.cli.compare_setups import left_behind, show_measured
+    from busbw.plan.flags.compare import CompareSettings
+
+    try:
+        series = follow_series(folder, standard_error(), cancels=False)
+    except Left as left:
+        return left_behind(folder.name, left)
+    return show_measured(series, CompareSettings(), "table" if format_name == "jsonl" else format_name)
 
 
 def _show_ended(folder: Path, handle: Handle, format_name: str, *, is_command: bool) -> int:
     """A job that was followed to its end before; rank 0 may have closed its record where nobody followed."""
     from busbw.cli.show import show
-    from busbw.reports.live import show_error
+    from busbw.report.events import show_error
 
     if _has_ended(handle):
         with contextlib.suppress(BusbwError):
-            job_end.clean(handle, folder)
+            follow.clean(handle, folder)
     if is_command:
         for line in Reading(folder).new():
             print_line(line)
@@ -173,7 +191,7 @@ def _show_ended(folder: Path, handle: Handle, format_name: str, *, is_command: b
             show_error(ended.error, sys.stderr)
     else:
         show(folder.name, format_name)
-    code = job_end.ended_code(folder)
+    code = follow.ended_code(folder)
     if code == ExitCode.INTERRUPTED:
         print(f"{handle.engine} job {handle.id} was cancelled", file=sys.stderr)
     return code
@@ -188,19 +206,25 @@ def _has_ended(handle: Handle) -> bool:
 
 def cancel(run: str, *, now: bool) -> ExitCode:
     """End a job. Its record is closed by who follows it, else by the next attach, or here where its engine
-    needs somebody to see to its end.
+    needs somebody to see to its end. Raises UsageError, with the jobs that have not ended, without a name.
     """
-    folder = folders.find_run(run, folders.environ_home())
-    handle = job_submit.read_handle(folder)
+    if not run:
+        going = [
+            folder.name for folder in _jobs() if folders.read_ended(folder) is None and not _is_closed(folder)
+        ]
+        hint = f"name one: {', '.join(going)}" if going else "no job is running; `busbw jobs` lists all"
+        raise UsageError("cancel needs the name of a job", hint=hint)
+    folder = folders.find_run(run, folders.environ_home(), last=folders.is_job)
+    handle = submit.read_handle(folder)
     is_ended = folders.read_ended(folder) is not None  # seen here; its engine may have forgotten it
     if is_ended or load(handle.engine).state(handle).phase is Phase.ENDED:
         print(f"{handle.engine} job {handle.id} has ended already", file=sys.stderr)
         return ExitCode.OK
     engine, is_followed = ENGINES[handle.engine], is_owned(folder)
     if engine.forgets and not is_followed:
-        job_session.bring(folder, sys.stderr, ends=True, now=now)
+        _bring(folder, ends=True, now=now)
     else:
-        job_session.cancel(folder, now=now)
+        follow.cancel(folder, now=now)
         if engine.asks and not (now or is_followed) and not _see_end(folder):
             print("left before its end was seen; --now does not wait", file=sys.stderr)
             return ExitCode.INTERRUPTED
@@ -211,11 +235,29 @@ def cancel(run: str, *, now: bool) -> ExitCode:
 def _see_end(folder: Path) -> bool:
     """Follow a job that was asked to end, which kills it where it does not. False where the user left."""
     try:
-        job_session.bring(folder, sys.stderr)
+        _bring(folder)
     except NotHome as error:  # it has ended, and attach can bring what it printed
         print(f"note: {error.message}\nhint: {error.hint}", file=sys.stderr)
         return True
-    return job_end.is_home(folder)
+    return _is_home(folder)
+
+
+def _bring(folder: Path, *, ends: bool = False, now: bool = False) -> None:
+    """Follow a run, or a series, to its end without showing it; see ``follow.bring``."""
+    if not is_series_job(folder):
+        follow.bring(folder, sys.stderr, ends=ends, now=now)
+        return
+    try:
+        follow_series(folder, standard_error(), cancels=ends, ends=ends)
+    except Left as left:
+        if left.error is not None:
+            raise left.error from left
+
+
+def _is_home(folder: Path) -> bool:
+    if is_series_job(folder):
+        return folders.read_ended(folder) is not None
+    return follow.is_home(folder)
 
 
 def _not_cleaned() -> list[Path]:
@@ -227,7 +269,7 @@ def clean(run: str) -> ExitCode:
     home before; ``run`` empty means all of them.
     """
     home = folders.environ_home()
-    chosen = [folders.find_run(run, home)] if run else _not_cleaned()
+    chosen = [folders.find_run(run, home, last=folders.is_job)] if run else _not_cleaned()
     worst = ExitCode.OK
     for folder in chosen:
         try:
@@ -243,16 +285,16 @@ def clean(run: str) -> ExitCode:
 
 def _clean(folder: Path) -> tuple[str, ExitCode]:
     """What became of one job. Raises BusbwError where something of it had to be left."""
-    handle = job_submit.read_handle(folder)
+    handle = submit.read_handle(folder)
     if load(handle.engine).state(handle).phase is not Phase.ENDED:
         return f"still there; `busbw cancel {folder.name}` ends it", ExitCode.OK
     if is_owned(folder):
         return "still followed; who follows it cleans up", ExitCode.OK
-    if not job_end.is_home(folder):  # what is on the engine may be all there is of the result
-        job_session.bring(folder, sys.stderr)
-        if not job_end.is_home(folder):  # interrupted
+    if not _is_home(folder):  # what is on the engine may be all there is of the result
+        _bring(folder)
+        if not _is_home(folder):  # interrupted
             return "not home yet, left as it is", ExitCode.INTERRUPTED
         print(f"{folder.name}: brought its record home ({close.read_status(folder)})", file=sys.stderr)
-    job_end.clean(handle, folder)
+    follow.clean(handle, folder)
     (folder / folders.CLEANED_FILE).touch()
     return "clean", ExitCode.OK

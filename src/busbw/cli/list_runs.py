@@ -3,48 +3,196 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from busbw.errors import BusbwError, ExitCode
+from busbw.errors import BusbwError, ExitCode, UnknownWord
+from busbw.model.collective import COLLECTIVES
 from busbw.model.record import RunRecord, RunStatus
-from busbw.record.folder import environ_home, is_started, run_folders
+from busbw.model.result import Status
+from busbw.record import folder as folders
+from busbw.record.close import requested
 from busbw.record.owner import is_abandoned
 from busbw.record.read import read_record
-from busbw.record.request import requested
+from busbw.report.run_list import Listed, fields, table
+from busbw.units import counted
+
+if TYPE_CHECKING:
+    from busbw.plan.flags.list import ListSettings
+
+NOT_STARTED = "not started"
+_STAMP = len("20261121-181502")
+_KINDS = ("isolate", "pairs", "rails", "preflight", "exec")
+_WORDS = {"healthy": "healthy", "slow": "SLOW", "undecided": "undecided"}
 
 
-def list_runs(format_name: str, limit: int) -> ExitCode:
+def list_runs(format_name: str, settings: ListSettings) -> ExitCode:
     """One line a run; a run that cannot be read is listed with the reason, not left out."""
-    rows = [_row(folder) for folder in run_folders(environ_home())[:limit]]
+    found = folders.run_folders(folders.environ_home())
+    rows: list[Listed] = []
+    more = 0
+    if settings.filters:
+        every = list(_rows(found, settings.since))
+        _check_operation(settings.operation, every)
+        chosen = [row for row in every if _fits(row, settings)]
+        rows, more = chosen[: settings.limit], len(chosen) - settings.limit
+    else:  # only those that are shown are read
+        rows, more = list(_rows(found[: settings.limit], None, found)), len(found) - settings.limit
     if format_name == "json":
-        print(json.dumps(rows, indent=1))
-        return ExitCode.OK
-    for row in rows:
-        ranks = f"{row['ranks']} ranks" if row.get("ranks") else ""
-        print(
-            f"{row['run']}  {row['status']:<13}  {row.get('backend', ''):<5}  {ranks:>10}"
-            f"  {row.get('cases', '')!s:>9}  {row.get('operations', '')}".rstrip()
-        )
+        print(json.dumps([fields(row) for row in rows], indent=1))
+    elif rows:
+        _print(rows)
+    else:
+        what = "no run fits" if found else f"no run in {folders.environ_home()} yet"
+        print(f"{what}; `busbw {'list' if found else 'run all_reduce'}`", file=sys.stderr)
+    if more > 0:
+        print(f"and {more} more; -n {settings.limit + more} shows all", file=sys.stderr)
     return ExitCode.OK
 
 
-def _row(folder: Path) -> dict[str, Any]:
-    started = is_started(folder)
+def _check_operation(name: str, rows: Sequence[Listed]) -> None:
+    """Raises UnknownWord for what is neither an operation, a kind of run, nor of any of these."""
+    there = (word for row in rows for word in (row.kind, *row.operations))
+    known = dict.fromkeys((*(row.name for row in COLLECTIVES), *_KINDS, *there))
+    if name and name not in known:
+        raise UnknownWord(f"unknown operation {name!r}", name, known)
+
+
+def _print(rows: Sequence[Listed]) -> None:
+    now = datetime.now(UTC)
+    if not sys.stdout.isatty():
+        print(*table(rows, now, None), sep="\n")
+        return
+    from rich.text import Text
+
+    from busbw.report.console import CleanConsole
+
+    heading, *lines = table(rows, now, shutil.get_terminal_size().columns)
+    styles = ["dim", *("red" if row.is_bad else "" for row in rows)]
+    console = CleanConsole(highlight=False)
+    for line, style in zip((heading, *lines), styles, strict=True):
+        console.print(Text(line, style), soft_wrap=True)
+
+
+def _rows(
+    wanted: Sequence[Path], since_s: float | None, every: Sequence[Path] | None = None
+) -> Iterator[Listed]:
+    """The runs, newest first, none that is older than that many seconds."""
+    stamps = Counter(folder.name[:_STAMP] for folder in every or wanted)
+    oldest = None if since_s is None else datetime.now(UTC) - timedelta(seconds=since_s)
+    for folder in wanted:
+        if oldest is not None and folders.made(folder) < oldest:
+            return
+        short = folder.name[:_STAMP]
+        yield _row(folder, short if stamps[short] == 1 else folder.name)
+
+
+def _fits(row: Listed, settings: ListSettings) -> bool:
+    status = settings.status
+    return (
+        set(settings.tag) <= set(row.tags)
+        and (not settings.operation or settings.operation in (row.kind, *row.operations))
+        and (not status or row.status == status or (status == "wrong" and row.verdict.startswith("WRONG")))
+    )
+
+
+def _row(folder: Path, short: str) -> Listed:
+    started = folders.is_started(folder)
+    common: dict[str, Any] = {"run": folder.name, "short": short, "made": folders.made(folder)}
     try:
+        if not started and (folder / folders.SERIES_FILE).is_file():
+            return Listed(**common, **_of_series(folder))
+        if not started and not (folder / folders.REQUEST_FILE).is_file():
+            return Listed(**common, kind="series", status=NOT_STARTED, verdict=NOT_STARTED)
         record = read_record(folder) if started else requested(folder)
     except BusbwError as error:
-        return {"run": folder.name, "status": f"unreadable: {error.message}"}
+        return Listed(**common, kind="run", status="unreadable", verdict=f"unreadable: {error.message}")
     except (OSError, ValueError, KeyError, TypeError) as error:
-        return {"run": folder.name, "status": f"unreadable: {error!r} in the request"}
-    operations = dict.fromkeys(case.collective for case in record.plan.cases)
+        return Listed(**common, kind="run", status="unreadable", verdict=f"unreadable: {error!r}")
+    status = _status(folder, record) if started else NOT_STARTED
+    return Listed(**common, status=status, **_of_record(folder, record, status))
+
+
+def _of_record(folder: Path, record: RunRecord, status: str) -> dict[str, Any]:
+    cases = record.plan.cases
+    hunt = record.plan.hunt
+    sizes = [hunt.size_bytes] if hunt else [case.requested_bytes or case.size_bytes for case in cases]
+    devices = record.world.known_devices if record.world is not None else ()
+    log = Path(record.source.path).name if record.source is not None else ""
+    peaks = [found for _, result in record.timed if (found := result.busbw_gb_per_s) is not None]
+    kind = _kind(record)
     return {
-        "run": folder.name,
-        "status": _status(folder, record) if started else "not started",
+        "kind": kind,
+        "verdict": _verdict(folder, record, kind, status),
+        "name": str(record.settings.get("name") or log),
+        "tags": tuple(record.settings.get("tag") or ()),
         "backend": record.plan.backend,
         "ranks": record.world.size if record.world is not None else None,
-        "cases": f"{len(record.finished)}/{len(record.plan.cases)}",
-        "operations": ",".join(operations),
+        "cases": f"{len(record.finished)}/{len(cases)}",
+        "operations": tuple(dict.fromkeys(case.collective for case in cases)) or (kind,),
+        "sizes": (min(sizes), max(sizes)) if sizes else None,
+        "device": ", ".join(devices).replace("NVIDIA ", ""),
+        "peak_busbw_gb_per_s": max(peaks, default=None),
+    }
+
+
+def _kind(record: RunRecord) -> str:
+    if record.plan.hunt is not None:
+        return record.plan.hunt.kind
+    if record.settings.get("stop_after"):
+        return "preflight"
+    is_command = "command" in record.settings and "deliver" not in record.settings
+    return "exec" if is_command else "run"
+
+
+def _verdict(folder: Path, record: RunRecord, kind: str, status: str) -> str:
+    """The worst that is known of a run: how it ended, else what it found."""
+    if kind == "exec":
+        ended = folders.read_ended(folder)
+        return "no end seen" if ended is None else f"exit {ended.shell_code}"
+    wrong = sum(result.status is Status.WRONG for result in record.results)
+    if wrong:
+        return f"WRONG data in {counted(wrong, 'case')}"
+    if status != RunStatus.COMPLETE:
+        return status
+    if kind == "preflight":
+        found = Counter(finding.severity.value for finding in record.findings)
+        said = [counted(found[word], word) for word in ("error", "warning") if found[word]]
+        return ", ".join(said) or "nothing found"
+    if fields_of := record.hunt.get("fields"):
+        return max((_of_field(field) for field in fields_of), key=lambda word: word.startswith("SLOW"))
+    return status
+
+
+def _of_field(field: dict[str, Any]) -> str:
+    slow = ",".join(name for suspect in field["suspects"] for name in suspect["names"])
+    return f"{_WORDS[field['decision']]} {slow}".strip()
+
+
+def _of_series(folder: Path) -> dict[str, Any]:
+    """A series of setups: how many of its launches there are, and what the first of them measured."""
+    from busbw.launch.series import read_plan
+
+    series = read_plan(folder)
+    launch = next((folder / each.folder for each in series.outcomes if each.folder and not each.error), None)
+    record = read_record(launch) if launch is not None and folders.is_started(launch) else None
+    first = _of_record(folder, record, RunStatus.COMPLETE) if record is not None else {}
+    label = folders.label_of(folder)
+    verdict = f"{len(series.outcomes)}/{series.planned} launches"
+    return {
+        **first,
+        "kind": f"{len(series.setups)} setups",
+        "status": "setups",
+        "verdict": verdict,
+        "cases": verdict.removesuffix(" launches"),
+        "name": "" if label == "setups" else label,
+        "tags": series.tags,
+        "peak_busbw_gb_per_s": None,
     }
 
 

@@ -3,37 +3,56 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
-import re
 import sys
-from itertools import pairwise
 from typing import Final
 
-from cyclopts import CycloptsError, MissingArgumentError
+from cyclopts import CycloptsError
 
-from busbw.cli.app import app
+from busbw.cli.app import ALL_FLAGS, app, command_line
 
 # Importing any of the commands registers all of them.
 from busbw.cli.commands.foreign import NCCL_TESTS, nccl_tests
+from busbw.cli.mistakes import understood, with_command
 from busbw.errors import BusbwError, ExitCode, SiteError, UsageError
+from busbw.plan.request import is_request, read_request
+from busbw.terminal import screens
 
 # 128 + SIGPIPE, what a shell reports for a program that the signal ended.
 _BROKEN_PIPE: Final = 141
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+# What a limit of the shell refuses, and the limit's letter.
+_LIMITS: Final = {errno.EFBIG: "-f", errno.EMFILE: "-n", errno.ENOMEM: "-v", errno.EAGAIN: "-u"}
+_LEAST_COLUMNS: Final = 20  # in fewer no table can be drawn, and drawing never ends
 
 
 def main(argv: list[str] | None = None) -> int:
     """Dispatch; every error becomes one line, a hint, and its exit code."""
     arguments = sys.argv[1:] if argv is None else argv
+    _settle_output()
     try:
-        if arguments[:1] == [NCCL_TESTS] and arguments[1:] not in ([], ["-h"], ["--help"]):
-            return nccl_tests(*arguments[1:])  # its flags are not ours: -h, --version and -- are its own
-        code = app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
-        return int(code) if code is not None else 0
+        with screens():
+            return _main(arguments)
+    finally:
+        _forget_closed_terminal()
+
+
+def _forget_closed_terminal() -> None:
+    """What a closed terminal did not take is dropped, or the interpreter would end with a code of its own."""
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        try:
+            stream.flush()
+        except OSError as error:
+            if error.errno == errno.EIO:
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _main(arguments: list[str]) -> int:
+    try:
+        return _dispatch(arguments)
     except CycloptsError as error:
-        if isinstance(error, MissingArgumentError) and (negative := _negative(str(error), arguments)):
-            return _refuse(negative, arguments)
-        command = " ".join(("busbw", *(error.command_chain or ())))
-        return _refuse(UsageError(str(error), hint=f"see `{command} --help`"), arguments)
+        return _refuse(understood(error, arguments), arguments)
     except UsageError as error:  # before any rank was joined: from then on ranks agree on errors
         return _refuse(error, arguments)
     except BusbwError as error:
@@ -47,27 +66,60 @@ def main(argv: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _BROKEN_PIPE
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        where = f"cannot write {error.filename or 'a file'}: {error.strerror}"
-        return report(SiteError(where, hint="free space there, or set BUSBW_HOME to a folder elsewhere"))
+        return report(_of_system(error))
+    except MemoryError:
+        return report(SiteError("there is not enough memory", hint="free some, or raise `ulimit -v`"))
 
 
-def _negative(message: str, arguments: list[str]) -> UsageError | None:
-    """What to say of `--budget -5s`: its value starts as a flag does, and no such amount is below zero."""
-    for flag, value in pairwise(arguments):
-        if flag in message.split() and re.match(r"-\.?\d", value):
-            return UsageError(
-                f"{flag}: {value!r} must be positive", hint=f"leave out the -: {flag} {value[1:]}"
-            )
-    return None
+def _of_system(error: OSError) -> SiteError:
+    """What the system refused: a full disk, a limit on files, no permission."""
+    if error.errno in _FULL:
+        words = f"cannot write {error.filename or 'a file'}: {error.strerror}"
+        return SiteError(words, hint="free space there, or set BUSBW_HOME to a folder elsewhere")
+    limit = _LIMITS.get(error.errno or 0, "")
+    words = f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error)
+    return SiteError(words, hint=f"raise `ulimit {limit}`" if limit else "see that busbw may use it")
+
+
+def _settle_output() -> None:
+    """Letters that the terminal's encoding lacks are printed as escapes, and a width that cannot be is not
+    taken.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    columns = os.environ.get("COLUMNS", "")
+    if columns and not (columns.isascii() and columns.isdecimal() and int(columns) >= _LEAST_COLUMNS):
+        del os.environ["COLUMNS"]
+
+
+def _dispatch(arguments: list[str]) -> int:
+    if arguments[:1] == [NCCL_TESTS] and arguments[1:] not in ([], ["-h"], ["--help"], [ALL_FLAGS]):
+        return nccl_tests(*arguments[1:])  # its flags are not ours: -h, --version and -- are its own
+    if is_request(arguments):
+        return _deliver(arguments)
+    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    if ALL_FLAGS in own:
+        app.help_print([word for word in own if word != ALL_FLAGS], whole=True)
+        return 0
+    code = app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
+    return int(code) if code is not None else 0
+
+
+def _deliver(arguments: list[str]) -> int:
+    """Be rank 0 of a job of ours, whose settings were read by the front process."""
+    from busbw.cli.run import run_delivered
+    from busbw.rank.entry import world_choice
+
+    return run_delivered(read_request(arguments), command_line(), world_choice(arguments))
 
 
 def _refuse(error: UsageError, arguments: list[str]) -> int:
-    """Words that cannot be understood. Under a launcher the other ranks of a run wait to be told so."""
+    """Words that cannot be understood. Under a launcher the other ranks of a run wait to hear so."""
+    error = with_command(error, arguments)
     if arguments[:1] in (["run"], ["preflight"], ["isolate"], ["pairs"], ["rails"]):
         from busbw.cli.run import refuse
-        from busbw.worker.follower import world_choice
+        from busbw.rank.entry import world_choice
 
         try:
             return refuse(error, world_choice(arguments))

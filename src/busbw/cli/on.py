@@ -7,44 +7,43 @@ import json
 import os
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from busbw import job_end, job_session, job_submit
-from busbw.cli.followers import leave_follower, print_line
-from busbw.cli.judged import check_references, judged
+from busbw.cli.run_answer import Ended
+from busbw.cli.run_expect import check_references, judged
 from busbw.errors import BusbwError, ExitCode, SiteError, UsageError
-from busbw.launchers.before import look_before
-from busbw.launchers.engine import ASKS_FOLLOWER, Job, JobRequest, Work, load
-from busbw.launchers.interrupt import Interrupt
-from busbw.launchers.settle import settle
-from busbw.launchers.variables import library_folders, read_variables
+from busbw.launch import follow, submit
+from busbw.launch.engine import Job, JobRequest, Work, load, look_before
+from busbw.launch.interrupt import Interrupt
+from busbw.launch.settle import settle
+from busbw.launch.variables import library_folders, read_variables
+from busbw.machine.environment import with_given
 from busbw.model.event import Emit, Event, EventKind, event
-from busbw.planning.json_file import INLINE, read_text
-from busbw.planning.make import check_words
-from busbw.planning.preflight import asked_words
-from busbw.planning.streams import FILES, with_files
-from busbw.preflight.exchange import refusal_of
-from busbw.probes.environment import with_given
+from busbw.plan.flags.engines import ENGINES
+from busbw.plan.flags.preflight import Asked
+from busbw.plan.flags.values import Between
+from busbw.plan.json_file import INLINE, read_text
+from busbw.plan.make import check_settings
+from busbw.plan.request import rank_words
+from busbw.plan.streams import FILES, with_files
+from busbw.rank.preflight import refusal_of
 from busbw.record import folder as folders
 from busbw.record.findings import keep
-from busbw.reports.live import shown_as
-from busbw.settings.engines import ENGINES
-from busbw.settings.words import to_words
-from busbw.units import parse_duration
+from busbw.redact import HIDDEN_NOTE
+from busbw.report.live import shown_as
 
 if TYPE_CHECKING:
-    from busbw.launchers.engine import Handle
-    from busbw.model.finding import Finding
-    from busbw.reports.live import Display
-    from busbw.settings.launch import LaunchSettings
-    from busbw.settings.run import RunSettings
+    from collections.abc import Callable
 
-# What the front process does itself.
-_OWN: tuple[str, ...] = (
-    *("format", "dry_run", "launches", "ranks", "deliver", "expect"),
-    *("presets_used", "overridden"),
-)
+    from busbw.launch.engine import Handle
+    from busbw.model.finding import Finding
+    from busbw.plan.flags.launch import LaunchSettings
+    from busbw.plan.flags.run import RunSettings
+    from busbw.record.printed import Line
+    from busbw.report.live import Display
+
 # A word of a command line has 128 KiB at most on Linux, and engines quote it.
 _MOST_FILE_CHARACTERS = 60_000
 _DRY_FOLDER = "RUN_FOLDER"
@@ -63,24 +62,24 @@ def run_on(
     that is shown; ``before`` was found earlier and belongs into the record. Raises BusbwError for everything
     that ends it before it starts.
     """
-    check_words(operations, settings, 1)
+    check_settings(operations, settings)
     settings = _with_files(settings)
     check_references(settings)
     if settings.launches != 1:
         raise UsageError("--launches and --on exclude each other", hint="submit the run several times")
     launch = settled(launch)
-    launches = [replace(launch, nodes=count) for count in _node_counts(launch.nodes)]
+    launches = [replace(launch, nodes=str(count)) for count in node_counts(launch.nodes)] or [launch]
     jobs = [_measuring(operations, settings, each) for each in launches]
-    requests = _requests(jobs, telling=settings.preflight)
+    complete = partial(_asking, operations, settings) if settings.preflight else None
     if settings.dry_run:
-        _print_dry_run(requests, settings.format)
+        _dry_run(jobs, complete, settings.format, show_secrets=settings.show_secrets)
         return ExitCode.OK
+    requests = _requests(jobs, complete)
     found = [(*before, *_look(job, request, settings)) for job, request in zip(jobs, requests, strict=True)]
     started, interrupted = _submit_all(jobs, requests, argv, settings)
     for (folder, _), findings in zip(started, found, strict=False):
         with contextlib.suppress(OSError):  # a full disk: whoever follows says so
             keep(folder, findings)
-    _leave_followers(started if launch.detach else started[1:])
     if len(started) > 1:
         numbers = ", ".join(handle.id for _, handle in started)
         print(f"{len(started)} jobs: {numbers}; `busbw jobs --format csv` lists them", file=sys.stderr)
@@ -106,17 +105,19 @@ def _show(findings: tuple[Finding, ...], display: Display) -> None:
 
 
 def _with_files(settings: RunSettings) -> RunSettings:
-    """The files that settings name become part of them: the nodes may not have them."""
+    """The files that settings name become part of them: the nodes may not have them. Raises UsageError where
+    they are too large for a command line.
+    """
     texts: dict[str, Any] = {}
     for name in (*FILES, "streams"):
         if path := getattr(settings, name):
-            text = with_files(path) if name == "streams" else INLINE + read_text(path, f"--{name}")
-            if len(text) > _MOST_FILE_CHARACTERS:
-                raise UsageError(
-                    f"--{name} {path} is too large to send ({len(text)} characters)",
-                    hint=f"{_MOST_FILE_CHARACTERS} at most; start busbw under the site's launcher instead",
-                )
-            texts[name] = text
+            texts[name] = with_files(path) if name == "streams" else INLINE + read_text(path, f"--{name}")
+    if sum(map(len, texts.values())) > _MOST_FILE_CHARACTERS:
+        name = max(texts, key=lambda each: len(texts[each]))
+        raise UsageError(
+            f"--{name} {getattr(settings, name)} is too large to send ({len(texts[name])} characters)",
+            hint=f"{_MOST_FILE_CHARACTERS} at most; start busbw under the site's launcher instead",
+        )
     return replace(settings, **texts)
 
 
@@ -125,41 +126,36 @@ def settled(launch: LaunchSettings) -> LaunchSettings:
     found, notes = settle(launch, os.environ)
     for note in notes:
         print(f"note: {note}", file=sys.stderr)
-    if found.wait:
-        parse_duration(found.wait, "--wait")  # a typo must not be found when the job is there
     return found
 
 
-def _node_counts(text: str) -> list[str]:
+def node_counts(text: str) -> list[int]:
+    """The numbers of --nodes, in their order. Raises UsageError."""
     words = [word.strip() for word in text.split(",") if word.strip()]
     for word in words:
         if not word.isdecimal() or int(word) < 1:
             raise UsageError(f"--nodes {word} is no number of nodes", hint="give 8, or 2,4,8 for a job each")
-    counts = [int(word) for word in words]
-    if twice := next((count for count in counts if counts.count(count) > 1), None):
-        raise UsageError(
-            f"--nodes {text} names {twice} twice: both jobs would measure the same",
-            hint="name each number once, and submit the run again for another launch",
-        )
-    return words or [""]
+    return [int(word) for word in words]
 
 
 def _measuring(operations: tuple[str, ...], settings: RunSettings, launch: LaunchSettings) -> Job:
-    """The job of one run. Its ranks get the settings as words, and join whoever starts them."""
-    folder = _folder("+".join(operations[:4]) or "streams", dry=settings.dry_run)
-    words = ("run", *operations, *to_words(settings, _OWN), "--format=jsonl", f"--deliver={folder}")
+    """The job of one run. Its ranks get the settings, and join whoever starts them."""
+    folder = _folder(settings.label(operations), dry=settings.dry_run)
+    job = _job(folder, Work(rank_words(operations, settings, folder)), launch, settings.ranks)
+    return replace(job, backend=settings.backend, world=settings.world)
+
+
+def _job(folder: Path, work: Work, launch: LaunchSettings, ranks: int | None) -> Job:
     environ = read_variables(launch.env, launch.env_file)
     prepend = library_folders(launch.library_path, environ)
     return Job(
         run_id=folder.name,
         folder=str(folder),
-        work=Work(words),
+        work=work,
         launch=launch,
         environ=with_given(environ, also=prepend),
         prepend=prepend,
-        backend=settings.backend,
-        world=settings.world,
-        ranks=settings.ranks,
+        ranks=ranks,
     )
 
 
@@ -169,14 +165,14 @@ def _folder(name: str, *, dry: bool) -> Path:
     return Path(_DRY_FOLDER) if dry else (folders.environ_home() / run_id).absolute()
 
 
-def _requests(jobs: list[Job], *, telling: bool = False) -> list[JobRequest]:
-    """What will be submitted; ``telling`` the ranks how many of them there are to be."""
+def _requests(jobs: list[Job], complete: Callable[[Job, JobRequest], Job] | None = None) -> list[JobRequest]:
+    """What will be submitted; ``complete`` adds to a job what only its request says."""
     engine = load(str(jobs[0].launch.on))
     work = jobs[0].work
     largest = max(jobs, key=lambda job: int(job.launch.nodes or 0))  # its nodes are those of all
     facts = engine.inquire(largest.launch, () if work.is_busbw else work.words)
-    if telling:
-        jobs = [_telling(job, engine.request(job, facts)) for job in jobs]
+    if complete is not None:
+        jobs = [complete(job, engine.request(job, facts)) for job in jobs]
     requests = [engine.request(job, facts) for job in jobs]
     for note in dict.fromkeys(note for request in requests for note in _notes(request)):
         print(f"note: {note}", file=sys.stderr)
@@ -187,9 +183,11 @@ def _notes(request: JobRequest) -> tuple[str, ...]:
     return (*request.notes, *(request.rank_order.notes if request.rank_order is not None else ()))
 
 
-def _telling(job: Job, request: JobRequest) -> Job:
-    asked = asked_words(request.ranks, request.nodes, shared=ENGINES[request.engine].shares)
-    return replace(job, work=Work((*job.work.words, f"--asked={asked}")))
+def _asking(operations: tuple[str, ...], settings: RunSettings, job: Job, request: JobRequest) -> Job:
+    """The job, its ranks knowing how many of them and of their nodes are asked for."""
+    asked = Asked(request.ranks or 0, request.nodes or 0, shared=ENGINES[request.engine].shares)
+    words = rank_words(operations, replace(settings, asked=asked), job.folder)
+    return replace(job, work=Work(words))
 
 
 def _submit_all(
@@ -208,24 +206,12 @@ def _submit_all(
         return started, interrupt.requested
 
 
-def _leave_followers(unwatched: list[tuple[Path, Handle]]) -> None:
-    """Processes in the background for those of the jobs that ask for something when they start."""
-    for folder, handle in unwatched:
-        if handle.details.get(ASKS_FOLLOWER):
-            pid = leave_follower(folder)
-            print(
-                f"note: process {pid} stays here to send busbw to job {handle.id} when it starts, and to"
-                " bring its record home",
-                file=sys.stderr,
-            )
-
-
 def _with_fates(error: BusbwError, started: list[tuple[Path, Handle]]) -> BusbwError:
     """The refusal of a job, and what became of those before it: nobody would follow them: they end."""
     fates = []
     for folder, handle in started:
         try:
-            job_session.bring(folder, sys.stderr, ends=True)
+            follow.bring(folder, sys.stderr, ends=True)
             fates.append(f"cancelled job {handle.id}, submitted before")
         except BusbwError as lost:
             fates.append(f"could not cancel job {handle.id} (run {folder.name}): {lost.message}")
@@ -252,7 +238,7 @@ def _follow_all(
 
 
 def _cancel(folder: Path, handle: Handle) -> None:
-    job_session.cancel(folder, now=False)
+    follow.cancel(folder, now=False)
     with contextlib.suppress(OSError):  # the terminal may be gone
         print(f"interrupted: cancelled {handle.engine} job {handle.id}", file=sys.stderr)
 
@@ -260,7 +246,7 @@ def _cancel(folder: Path, handle: Handle) -> None:
 def _submit(
     job: Job, request: JobRequest, argv: tuple[str, ...], settings: RunSettings | None
 ) -> tuple[Path, Handle]:
-    handle = job_submit.submit(job, request, argv, settings)
+    handle = submit.submit(job, request, argv, settings)
     print(f"submitted {handle.engine} job {handle.id} as run {job.run_id}", file=sys.stderr)
     if job.launch.detach:
         print(f"hint: busbw attach {job.run_id}", file=sys.stderr)
@@ -283,25 +269,52 @@ def _follow(
             hear(item)
             display.handle(item)
 
-        following = job_session.start_following(handle, folder, show, sys.stderr, wait=launch.wait)
-        code = job_session.follow(following)
+        following = follow.Following(handle, folder, Ended(show), sys.stderr, wait=launch.wait)
+        code = following.follow()
     return judged(code, folder, settings), following.stopped
 
 
 def _display(format_name: str) -> Display:
-    from busbw.reports.live import create
+    from busbw.report.live import create
 
     return create(format_name, sys.stdout, sys.stderr)
 
 
-def _print_dry_run(requests: list[JobRequest], format_name: str) -> None:
+def _dry_run(
+    jobs: list[Job],
+    complete: Callable[[Job, JobRequest], Job] | None,
+    format_name: str,
+    *,
+    show_secrets: bool,
+) -> None:
+    """Print what would be submitted. Secrets of variables are replaced before there is any text of them."""
+    shown = jobs if show_secrets else [job.without_secrets() for job in jobs]
+    whole = _requests(shown, complete)
+    requests = whole if show_secrets else [request.without_secrets() for request in whole]
+    is_hidden = shown != jobs or any(
+        each.files != other.files or (not show_secrets and any(command.hides for command in other.commands))
+        for each, other in zip(requests, whole, strict=True)
+    )
+    _print_dry_run(requests, format_name, is_hidden=is_hidden)
+
+
+def _print_dry_run(requests: list[JobRequest], format_name: str, *, is_hidden: bool) -> None:
     if format_name in ("json", "jsonl"):
+        note = {"note": HIDDEN_NOTE} if is_hidden else {}
         for request in requests:
-            commands = [str(command) for command in request.commands]
-            print(json.dumps({"engine": request.engine, "files": dict(request.files), "commands": commands}))
+            commands = [command.whole for command in request.commands]
+            fields = {"engine": request.engine, "files": dict(request.files), "commands": commands}
+            print(json.dumps({**fields, **note}))
         return
+    if is_hidden:
+        print(f"# {HIDDEN_NOTE}")
     between = "---\n" if requests[0].engine == "kubernetes" else "\n"  # documents of one YAML stream
     print(between.join(str(request) for request in requests))
+
+
+def print_line(line: Line) -> None:
+    """A line of a user's command, on the stream that it came by."""
+    print(line.text, file=sys.stderr if line.is_error else sys.stdout, flush=True)
 
 
 def execute(
@@ -311,50 +324,35 @@ def execute(
     *,
     ranks: int | None = None,
     dry_run: bool,
+    show_secrets: bool = False,
 ) -> int:
     """Any command with the environment, container and host file that a run would get; its output as it comes.
 
     Its exit code as the engine tells it, 5 where the engine does not, 130 if interrupted.
     """
+    if ranks is not None:
+        Between(1).check("--ranks", ranks)
     if not command:
         raise UsageError(
             "no command given", hint="write it after --, as in: busbw exec --on slurm -N 2 -- hostname"
         )
     if launch.on is None:
-        raise UsageError("no engine given", hint="give --on hosts, slurm, kubernetes, pbs or batch")
+        raise UsageError("no engine given", hint="give --on hosts, slurm, kubernetes or pbs")
     launch = settled(launch)
-    if len(_node_counts(launch.nodes)) > 1:
+    if len(node_counts(launch.nodes)) > 1:
         raise UsageError("exec takes one number of nodes", hint="give -N once for each command")
-    folder = _folder("exec", dry=dry_run)
-    environ = read_variables(launch.env, launch.env_file)
-    prepend = library_folders(launch.library_path, environ)
-    job = Job(
-        run_id=folder.name,
-        folder=str(folder),
-        work=Work(command, is_busbw=False),
-        launch=launch,
-        environ=with_given(environ, also=prepend),
-        prepend=prepend,
-        ranks=ranks,
-    )
-    (request,) = _requests([job])
+    job = _job(_folder("exec", dry=dry_run), Work(command, is_busbw=False), launch, ranks)
     if dry_run:
-        _print_dry_run([request], "table")
+        _dry_run([job], None, "table", show_secrets=show_secrets)
         return ExitCode.OK
+    (request,) = _requests([job])
     ((folder, handle),), interrupted = _submit_all([job], [request], argv, None)
     if interrupted:
         _cancel(folder, handle)
     elif launch.detach:
-        _leave_followers([(folder, handle)])
         return ExitCode.OK
     with contextlib.closing(_display("table")) as display:
-        following = job_session.start_following(
-            handle,
-            folder,
-            display.handle,
-            sys.stderr,
-            wait=launch.wait,
-            raw=print_line,
-        )
-        code = job_session.follow(following)
-    return job_end.shell_code(folder, code)
+        show = display.handle
+        following = follow.Following(handle, folder, show, sys.stderr, wait=launch.wait, raw=print_line)
+        code = following.follow()
+    return follow.shell_code(folder, code)

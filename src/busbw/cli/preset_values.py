@@ -3,27 +3,33 @@
 Runs after the flags and ``BUSBW_*`` were read and before defaults apply. Lists (--env, --set) are put before
 the user's own words, so those win; folders (--library-path) behind them, since there the first wins. A user's
 own preset wins over one that busbw ships, wherever it stands; of two of the same kind the last one does.
+Where somebody's launcher started the ranks, variables are the launcher's to set (``lines_for_joined``).
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import shlex
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cyclopts import Token
 
-from busbw.cli.preset_place import lines_of, place_said
 from busbw.errors import UsageError
-from busbw.probes.redact import redact
-from busbw.settings.flag import flag_of
-from busbw.settings.launch import OF_NEW_JOB
-from busbw.settings.preset import Preset, names_extending, read_preset
+from busbw.launch.settle import PBS_NODES
+from busbw.launch.variables import LIBRARIES, lacking
+from busbw.plan.flags.flag import flag_of
+from busbw.plan.flags.launch import OF_NEW_JOB
+from busbw.plan.presets.preset import Preset, names_extending, read_preset
+from busbw.record.folder import user_folder
+from busbw.redact import redact
 
 if TYPE_CHECKING:
     from cyclopts import App
     from cyclopts.argument import Argument, ArgumentCollection
+
+    from busbw.plan.flags.launch import LaunchSettings
 
 FILES_VARIABLE: Final = "BUSBW_PRESET_FILES"
 _LISTS: Final = ("--env", "--set", "--expect-use")
@@ -34,6 +40,18 @@ _INHERITING: Final = ("", "slurm")
 _MOST_NAMED: Final = 10
 # `busbw exec` runs any command: a vendor's tool too.
 _ANY_TOOL: Final = ("exec",)
+_BY: Final = "mpirun -x K=V, mpiexec -genv K V, srun --export=ALL,K=V"
+# A flag of the ranks' place -> the other words on it in which a preset then has no say.
+_HOSTS: Final = ("--hosts", "--hostfile", "--nodes")
+_INSTEAD: Final = {
+    "--nodes": ("--ranks",),
+    "--ranks-per-node": ("--ranks",),
+    "--ranks": ("--ranks-per-node",),
+    "--hosts": _HOSTS,
+    "--hostfile": _HOSTS,
+}
+# Keys of --set that say such a flag.
+_IN_SET: Final = {"replicas": "--nodes", "slots": "--ranks-per-node", "np": "--ranks"}
 
 
 def user_files() -> tuple[Path, ...]:
@@ -42,16 +60,19 @@ def user_files() -> tuple[Path, ...]:
     """
     if chosen := os.environ.get(FILES_VARIABLE):
         return tuple(Path(word) for word in chosen.split(":") if word)
-    config = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
+    config = user_folder(os.environ, "XDG_CONFIG_HOME", ".config")
     return tuple(sorted(Path(config, "busbw", "presets").glob("*.yaml")))
 
 
 class PresetValues:
-    """A source of arguments, as cyclopts wants it."""
+    """A source of arguments, as cyclopts wants it. It has nothing for those of ``leave_out``."""
+
+    def __init__(self, leave_out: Collection[str] = ()) -> None:
+        self._leave_out = leave_out
 
     def __call__(self, app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
         """Fill in what is still open. Raises UsageError for a preset that is not there or not well formed."""
-        by_name = {argument.name: argument for argument in arguments}
+        by_name = {argument.name: argument for argument in arguments if argument.name not in self._leave_out}
         chosen = by_name.get("--preset")
         if chosen is None or not chosen.tokens:
             return
@@ -126,38 +147,56 @@ def _refuse_other_tool(preset: Preset, commands: tuple[str, ...]) -> None:
 
 
 def fill(by_name: dict[str, Argument], preset: Preset, engine: str) -> list[str]:
-    """Give one preset's values to the arguments that have none; lines on what other words say."""
+    """Give one preset's values to the arguments that have none; lines on what of its place is left out."""
     values: dict[str, list[str]] = {"--env": [f"{k}={v}" for k, v in preset.environ(engine).items()]}
     values["--expect-use"] = list(preset.expects)
     is_step = bool((job := by_name.get("--job-id")) is not None and job.tokens)
-    flags = _open_flags(by_name, preset, engine)
-    said = place_said(by_name, engine, os.environ)
-    for flag, words in flags.items():
+    said = _place_said(by_name, engine, os.environ)
+    lost: dict[str, list[str]] = {}
+    for flag, words in _open_flags(by_name, preset, engine).items():
         if is_step and flag.removeprefix("--").replace("-", "_") in (*OF_NEW_JOB, "nodes"):
             continue  # that was asked for when the allocation was made
-        if flag not in said:
+        if flag in said:
+            if said[flag]:
+                lost.setdefault(said[flag], []).append(f"{flag} {' '.join(words)}")
+        else:
             values.setdefault(flag, []).extend(words)
     values["--library-path"] = list(preset.library_path)
     for flag, words in values.items():
         _put(by_name, flag, words, source=f"preset {preset.name}")
-    return list(lines_of(preset.name, flags, said))
+    return [f"{by} takes the place of preset {preset.name}'s {' and '.join(of)}" for by, of in lost.items()]
 
 
 def _open_flags(by_name: dict[str, Argument], preset: Preset, engine: str) -> dict[str, list[str]]:
     """The flags of a preset that take its words."""
+    values = {**preset.run_values(engine), **preset.launch_values(engine)}
+    flags = {flag_of(name): value if isinstance(value, list) else [value] for name, value in values.items()}
     return {
         flag: words
-        for flag, words in flags_of(preset, engine).items()
+        for flag, words in flags.items()
         if flag in by_name and (flag in _LISTS or not by_name[flag].tokens)
     }
 
 
-def flags_of(preset: Preset, engine: str) -> dict[str, list[str]]:
-    """The preset's sweep and place as flags with their words."""
-    return {
-        flag_of(name): value if isinstance(value, list) else [str(value)]
-        for name, value in {**preset.run_values(engine), **preset.launch_values(engine)}.items()
-    }
+def _place_said(by_name: Mapping[str, Argument], engine: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """Flags of the ranks' place in which a preset has no say any more, with the words that say it instead;
+    empty where nobody has to hear of it.
+    """
+    if not engine:
+        return {}
+    found: dict[str, str] = {}
+    if engine == "hosts" and PBS_NODES in environ:
+        found.update(dict.fromkeys(_HOSTS, PBS_NODES))
+    for flag, instead in _INSTEAD.items():
+        if (argument := by_name.get(flag)) is not None and argument.tokens:
+            found.update(dict.fromkeys(instead, f"{flag} {argument.tokens[-1].value}"))
+    words = by_name["--set"].tokens if "--set" in by_name else []
+    for word in (token.value for token in words):
+        if said := _IN_SET.get(word.partition("=")[0].rpartition(".")[2]):
+            found.update(dict.fromkeys((said, *_INSTEAD[said]), f"--set {word}"))
+    if "--hosts" in found:
+        found["--nodes"] = ""  # they are counted
+    return found
 
 
 def _put(by_name: dict[str, Argument], flag: str, words: list[str], source: str = "presets") -> None:
@@ -169,3 +208,35 @@ def _put(by_name: dict[str, Argument], flag: str, words: list[str], source: str 
         argument.tokens += tokens
     elif flag in _LISTS or not argument.tokens:
         argument.tokens[:0] = tokens
+
+
+def lines_for_joined(launch: LaunchSettings, here: Mapping[str, str], launcher: str) -> tuple[str, ...]:
+    """What to report of the presets' variables; ``here`` are those of this rank. Raises UsageError for typed
+    ones that it lacks.
+    """
+    presets = presets_of(launch.preset)
+    lost = lacking(launch, here)
+    owners: dict[str, str] = {}  # the preset on top that says a variable
+    has_typed_folders = len(launch.library_path) > sum(len(preset.library_path) for preset in presets)
+    for preset in presets:
+        environ = preset.environ("")
+        owners |= {name: preset.name for name in lost if environ.get(name) == lost[name]}
+        owners |= {LIBRARIES: preset.name} if preset.library_path and not has_typed_folders else {}
+    if typed := [name for name in lost if name not in owners]:
+        is_env = any(word.partition("=")[0] in typed for word in launch.env)
+        flag = "--env" if is_env else "--library-path" if LIBRARIES in typed else "--env-file"
+        raise UsageError(
+            f"{flag} {', '.join(typed)} cannot reach the ranks that {launcher} started",
+            hint=f"give the variables to the launcher ({_BY}), or use --on",
+        )
+    by_preset: dict[str, list[str]] = {}
+    for name, value in lost.items():
+        by_preset.setdefault(owners[name], []).append(f"{name}={shlex.quote(redact(name, value))}")
+    own_words = launch.env[sum(len(preset.environ("")) for preset in presets) :]
+    lines = (
+        f"preset {name}: the launcher ({launcher}) has not set {' '.join(words)}, and the run goes on"
+        f" without; give it what is to hold ({_BY})"
+        for name, words in by_preset.items()
+    )
+    # Nothing takes the place of what these ranks have.
+    return (*overridden(presets, "", own_words, {}), *lines)

@@ -1,13 +1,24 @@
-"""``busbw presets list|show``."""
+"""``busbw presets list``, ``show`` and ``check``."""
 
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 from busbw.cli.preset_values import user_files
-from busbw.errors import ExitCode
-from busbw.settings.preset import names, read_preset
-from busbw.settings.preset_file import ENGINE_SECTIONS
+from busbw.cli.run_expect import check_references
+from busbw.errors import BusbwError, ExitCode, UsageError
+from busbw.launch.hosts.list import read_places
+from busbw.plan.flags.launch import LaunchSettings
+from busbw.plan.flags.run import RunSettings
+from busbw.plan.flags.values import read_settings
+from busbw.plan.presets.preset import ENGINE_SECTIONS, Preset, load_file, names, read_preset
+from busbw.redact import redact_all, redact_variables
+from busbw.report.console import print_lines
 
 
 def show_list(format_name: str) -> ExitCode:
@@ -20,8 +31,7 @@ def show_list(format_name: str) -> ExitCode:
         print(json.dumps(rows, indent=1))
         return ExitCode.OK
     width = max(len(preset.name) for preset in presets)
-    for preset in presets:
-        print(f"{preset.name:{width}}  {preset.date}  {preset.summary}")
+    print_lines(f"{each.name:{width}}  {each.date}  {each.summary}" for each in presets)
     return ExitCode.OK
 
 
@@ -35,47 +45,162 @@ def show(name: str, format_name: str) -> ExitCode:
             "date": preset.date,
             "versions": preset.versions,
         }
-        print(json.dumps({**head, **preset.body}, indent=1, default=str))
+        print(json.dumps(redact_all({**head, **preset.body}), indent=1, default=str))
         return ExitCode.OK
-    print(f"{preset.name}: {preset.summary}")
-    print(f"source    {preset.source}")
-    print(
-        f"date      {preset.date}" + (f"  (also @{', @'.join(preset.versions)})" if preset.versions else "")
-    )
-    for title in ("image", "node", "run", "launch"):
-        if value := preset.body.get(title):
-            print(f"{title:9} {_line(value)}")
-    if preset.engines:
-        print(f"engines   {', '.join(preset.engines)}")
-    print(f"tool      busbw {preset.tool}\n" * bool(preset.tool), end="")
-    for name_, value in preset.environ("").items():
-        print(f"env       {name_}={value}")
-    for path in preset.library_path:
-        print(f"libraries {path}")
-    for engine in ENGINE_SECTIONS:
-        _show_engine(engine, preset.body, dict(preset.environ("")), dict(preset.environ(engine)))
-    for title, lines in (("expects", preset.expects), ("note", preset.notes)):
-        for line in lines:
-            print(f"{title:9} {line}")
+    print_lines(_shown(preset))
     return ExitCode.OK
 
 
-def _show_engine(engine: str, body: object, plain: dict[str, str], own: dict[str, str]) -> None:
-    section = body.get(engine) if isinstance(body, dict) else None
-    run = body.get(f"{engine}_run") if isinstance(body, dict) else None
-    changed = {name: value for name, value in own.items() if plain.get(name) != value}
-    gone = [name for name in plain if name not in own]
-    if section:
-        print(f"{engine:9} {_line(section)}")
-    if run:
-        print(f"{engine:9} run {_line(run)}")
-    for name, value in changed.items():
-        print(f"{engine:9} env {name}={value}")
-    for name in gone:
-        print(f"{engine:9} env without {name}")
+def _shown(preset: Preset) -> Iterator[str]:
+    also = f"  (also @{', @'.join(preset.versions)})" if preset.versions else ""
+    yield f"{preset.name}: {preset.summary}"
+    yield f"source    {preset.source}"
+    yield f"date      {preset.date}{also}"
+    said = {title: redact_all(preset.body.get(title)) for title in ("image", "node", "run", "launch")}
+    said["engines"] = ", ".join(preset.engines)
+    said["tool"] = preset.tool and f"busbw {preset.tool}"
+    for title, value in said.items():
+        if value:
+            yield f"{title:9} {_line(value)}"
+    for name_, value in redact_variables(preset.environ("")).items():
+        yield f"env       {name_}={value}"
+    for path in preset.library_path:
+        yield f"libraries {path}"
+    for engine in ENGINE_SECTIONS:
+        yield from _shown_engine(engine, preset)
+    for title, lines in (("expects", preset.expects), ("note", preset.notes)):
+        for line in lines:
+            yield f"{title:9} {line}"
+
+
+def _shown_engine(engine: str, preset: Preset) -> Iterator[str]:
+    """What the preset has for one engine beside what holds for all."""
+    body = redact_all(preset.body)
+    plain, own = (redact_variables(preset.environ(each)) for each in ("", engine))
+    if section := {**body.get(engine, {}), **body.get(f"{engine}_set", {})}:
+        yield f"{engine:9} {_line(section)}"
+    if run := body.get(f"{engine}_run"):
+        yield f"{engine:9} run {_line(run)}"
+    for name, value in own.items():
+        if plain.get(name) != value:
+            yield f"{engine:9} env {name}={value}"
+    for name in plain:
+        if name not in own:
+            yield f"{engine:9} env without {name}"
 
 
 def _line(value: object) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name}={item}" for name, item in value.items() if item != "")
     return str(value)
+
+
+def check(path: Path) -> ExitCode:
+    """Resolve every preset of a user's file in each version; read its values as flags. Raises UsageError."""
+    head = load_file(path)
+    others = tuple(file for file in user_files() if file.resolve() != path.resolve())
+    count = 0
+    for name, body in head["presets"].items():
+        full = f"{head['family']}/{name}"
+        now = read_preset(full, (*others, path))
+        count += not body.get("abstract")
+        for preset in (now, *(read_preset(f"{full}@{date}", (*others, path)) for date in now.versions)):
+            _check_references(preset, f"{path}: preset {preset.name}")
+            for engine in _engines(preset, body):
+                _check_values(preset, engine, f"{path}: preset {preset.name}", (*others, path))
+    if not count:
+        raise UsageError(f"{path} has no preset that can be used", hint="leave `abstract: true` out of one")
+    if not head.get("source") or not head.get("date"):
+        print(f"note: {path} does not say where its values are from (source:, date:)", file=sys.stderr)
+    formed = "preset of family {} is" if count == 1 else "presets of family {} are"
+    print(f"{path}: {count} {formed.format(head['family'])} well formed")
+    return ExitCode.OK
+
+
+def _engines(preset: Preset, own: Mapping[str, Any]) -> Iterator[str]:
+    """The engine that the preset names, else this host; and those that it is said to fit, or has something
+    for. Where it names one, what it only inherits of the others does not matter: ``own`` is its own text.
+    """
+    yield preset.engine
+    body = own if preset.engine else preset.body
+    for engine in ENGINE_SECTIONS:
+        sections = (engine, f"{engine}_set", f"{engine}_run", f"{engine}_env")
+        is_said = engine in body.get("engines", ()) or any(body.get(section) for section in sections)
+        if is_said and engine != preset.engine:
+            yield engine
+
+
+def _check_values(preset: Preset, engine: str, place: str, files: tuple[Path, ...]) -> None:
+    where = f"{place} on {engine}" if engine else place
+    try:
+        settings, launch = _parsed(preset, engine)
+        _check_run(settings, preset, files)
+        _check_files(launch)
+        if engine:
+            _check_launch(launch, engine)
+    except UsageError as error:
+        raise UsageError(f"{where}: {error.message}", hint=error.hint) from error
+
+
+def _check_references(preset: Preset, place: str) -> None:
+    from busbw.judge.references.load import find
+    from busbw.record.folder import environ_home
+
+    for name in preset.references:
+        try:
+            find(name, environ_home())
+        except BusbwError as error:
+            raise UsageError(f"{place}: references: {error.message}", hint=error.hint) from error
+
+
+def _parsed(preset: Preset, engine: str) -> tuple[RunSettings, LaunchSettings]:
+    """The preset's values read as flags of `busbw run` would be."""
+    run, launch = preset.run_values(engine), preset.launch_values(engine)
+    launched = read_settings(LaunchSettings, {**launch, "on": engine or None})
+    return read_settings(RunSettings, run), launched
+
+
+def _check_run(settings: RunSettings, preset: Preset, files: tuple[Path, ...]) -> None:
+    from busbw.plan.make import check_settings
+    from busbw.plan.preflight import NETWORKS, make_preflight
+
+    checked = make_preflight(replace(settings, expect_use=preset.expects))
+    own = {environ.get("NCCL_NET", "").lower() for environ in map(preset.environ, ("", *ENGINE_SECTIONS))}
+    for word in checked.expects:
+        name, _, value = word.partition("=")
+        if name == "net" and value not in {*NETWORKS, *own} and not value.startswith("ibext"):
+            raise UsageError(
+                f"expects: {word}: no network is known by that name",
+                hint=f"use one of: {', '.join(NETWORKS)}; or a plugin's, with NCCL_NET set to it",
+            )
+    check_settings(("all_reduce",), settings)
+    check_references(settings, files)
+
+
+def _check_files(launch: LaunchSettings) -> None:
+    """Files that are read where busbw is started, so here; and hosts, in a file or not."""
+    from busbw.launch.topology.order import SLURM, read_texts
+    from busbw.launch.variables import read_variables
+
+    for name in ("env_file", "setup_script", "hostfile"):
+        path = getattr(launch, name)
+        if path is not None and not path.is_file():
+            raise UsageError(
+                f"{name}: there is no file {path}",
+                hint="give its whole path, on the machine that starts busbw",
+            )
+    read_variables((), launch.env_file)
+    if launch.hosts or launch.hostfile is not None:
+        read_places(launch)
+    read_texts(replace(launch, topology=tuple(name for name in launch.topology if name != SLURM)))
+
+
+def _check_launch(launch: LaunchSettings, engine: str) -> None:
+    """What the engine says of the values, before any cluster is asked."""
+    from importlib import import_module
+
+    from busbw.launch.settle import settle
+    from busbw.plan.flags.engines import ENGINES
+
+    settled, _ = settle(launch, environ={})
+    import_module(ENGINES[engine].check or ENGINES[engine].module).check(settled)

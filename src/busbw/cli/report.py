@@ -8,15 +8,25 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
-from busbw.cli.report_inputs import shown
+from busbw.cli.compare import series_folder
+from busbw.cli.compare_inputs import read_arm
+from busbw.cli.compare_series import compared
+from busbw.cli.diagnose import diagnosed
 from busbw.errors import ExitCode, UsageError
-from busbw.reports import page, plots
-from busbw.reports.canvas import Form, coloured, plain
-from busbw.reports.text_page import text_lines
-from busbw.reports.view import ReportView, view
+from busbw.files import store
+from busbw.judge.compare_setups import choices, reaches
+from busbw.launch import series as setup_series
+from busbw.record.read import read_rounds
+from busbw.report import page, plots
+from busbw.report.hunt import lost_rounds
+from busbw.report.progress import progress
+from busbw.report.reported import Reported
+from busbw.report.text import Form, coloured, plain
+from busbw.report.view import HuntReport, ReportView, SeriesReport, Shown, view
 
 if TYPE_CHECKING:
-    from busbw.reports.plots import Plot
+    from busbw.model.record import RunRecord
+    from busbw.report.plots import Plot
 
 TERMINAL: Final = "-"
 _PICTURES: Final = (".svg", ".png")
@@ -24,6 +34,7 @@ _LETTERS: Final = ".txt"
 _TEXTS: Final = (".html", ".md", _LETTERS)
 _MOST_COLUMNS: Final = 110
 _FEWEST_COLUMNS: Final = 40
+_STAMP: Final = len("20261122-181502")  # the part of a run's name that tells it from others
 
 
 def report_command(runs: Sequence[str], output: Path, plot: str) -> ExitCode:
@@ -55,6 +66,78 @@ def report_command(runs: Sequence[str], output: Path, plot: str) -> ExitCode:
     return ExitCode.OK
 
 
+def shown(words: Sequence[str]) -> tuple[Shown, ...]:
+    """Everything that was named, the last run where nothing was; names are made unique. Raises UsageError."""
+    found: list[Shown] = []
+    several = len(words) > 1
+    with progress(len(words)) as step:
+        for done, word in enumerate(words or ("last",)):
+            step(done, word)
+            found += _found(word, [other.name.partition(" #")[0] for other in found], several=several)
+    return tuple(found)
+
+
+def _found(word: str, names: list[str], *, several: bool) -> list[Shown]:
+    """What one word names; ``names`` are taken."""
+    if (series := series_folder(word)) is not None:
+        return [_series(series)]
+    found: list[Shown] = []
+    given = read_arm(word)
+    for record, folder in zip(given.records, given.folders, strict=True):
+        name = given.name if len(given.records) == 1 else record.run_id or given.name
+        if several and name == record.run_id:
+            name = str(record.settings.get("name") or name[:_STAMP])
+        taken = names.count(name)
+        names.append(name)
+        found.append(_run(f"{name} #{taken + 1}" if taken else name, record, folder))
+    return found
+
+
+def _run(name: str, record: RunRecord, folder: Path | None) -> Reported | HuntReport:
+    if record.plan.hunt is not None:
+        rounds = read_rounds(folder) if folder is not None else ()
+        if folder is not None and (lost := lost_rounds(record, rounds)):
+            print(f"warning: {folder.name}: {lost}", file=sys.stderr)
+        return HuntReport(name, record, rounds)
+    each = diagnosed(record, folder)
+    subject = each.subject
+    return Reported(
+        name=name,
+        record=record,
+        expectation=subject.expectation,
+        wires=subject.wires,
+        answers=each.answers,
+        conclusions=each.conclusions,
+        samples=subject.samples,
+        digests=subject.digests,
+    )
+
+
+def _series(folder: Path) -> SeriesReport:
+    series, records = setup_series.read_series(folder)
+    made = tuple(zip(series.nodes, compared(series, series.names, records), strict=True))
+    launches = [outcome for outcome in series.outcomes if not outcome.skipped]
+    first = made[0][1].baseline
+    facts = {
+        "series": f"{len(series.order)} blocks in random order, seed {series.seed}",
+        "launches": f"{len(launches)}, of which {sum(bool(each.error) for each in launches)} failed",
+        "ranks": f"{first.ranks or 'unknown'}"
+        + (f", {first.facts['device']}" if "device" in first.facts else ""),
+        "library": first.facts.get("version", ""),
+        "measured": first.facts.get("created", ""),
+        "time": first.definition,
+        "stopped": series.stopped,
+    }
+    return SeriesReport(
+        folder.name,
+        tuple((name, value) for name, value in facts.items() if value),
+        series.setups,
+        reaches(series.names, series.outcomes, records),
+        made,
+        tuple((nodes, choice) for nodes, comparison in made for choice in choices(comparison)),
+    )
+
+
 def _in_letters(report: ReportView, output: Path, wanted: str) -> None:
     """To a terminal as it can show it; to a file or a pipe as plain ASCII of 80 columns."""
     chosen: tuple[Plot, ...] | None = None
@@ -63,18 +146,18 @@ def _in_letters(report: ReportView, output: Path, wanted: str) -> None:
         if not chosen:
             raise _unfit(wanted, 0, report)
     if str(output) != TERMINAL:
-        text = "\n".join(map(plain, text_lines(report, Form(), chosen)))
+        text = "\n".join(map(plain, page.text_lines(report, Form(), chosen)))
         _write(output, f"{text}\n".encode())
         return
     form = form_of(sys.stdout)
-    lines = text_lines(report, form, chosen)
+    lines = page.text_lines(report, form, chosen)
     if not sys.stdout.isatty():
         print(*(_sayable(plain(line), sys.stdout) for line in lines), sep="\n")
         return
-    from rich.console import Console
+    from busbw.report.console import CleanConsole
 
     # No colours where NO_COLOR or the terminal's own kind says so; soft_wrap: lines have their length.
-    console = Console(highlight=False)
+    console = CleanConsole(highlight=False)
     for line in lines:
         console.print(
             coloured([(_sayable(text, sys.stdout), colour) for text, colour in line]), soft_wrap=True
@@ -120,7 +203,7 @@ def _unfit(wanted: str, count: int, report: ReportView) -> UsageError:
 
 def _write(path: Path, data: bytes) -> None:
     try:
-        path.write_bytes(data)
+        store(path, data)
     except OSError as error:
         raise UsageError(
             f"cannot write {path}: {error.strerror}", hint="name a file in a folder that you can write"

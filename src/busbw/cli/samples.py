@@ -8,9 +8,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from busbw.analysis.lacking import lacking, without_result
-from busbw.analysis.run import cut_files
 from busbw.errors import UsageError
+from busbw.judge.run import cut_files
+from busbw.judge.samples import missing_samples, without_result
 from busbw.model.record import RunStatus
 from busbw.record.absent import absent_files, is_there
 from busbw.record.folder import DIGESTS_FILE, SAMPLES_FILE
@@ -88,6 +88,6 @@ def _missing(
     if lost:
         which = ", ".join(map(str, lost[:_MOST_LINES])) + (", ..." if len(lost) > _MOST_LINES else "")
         yield f"results are missing: samples are there of {len(lost)} cases without one ({which})"
-    for each in lacking(record, samples, digests):
+    for each in missing_samples(record, samples, digests):
         if of is None or (each.case in of and each.found):
             yield str(each)

@@ -9,24 +9,25 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from busbw.analysis.run import started_folder
+from busbw.cli.run_answer import answered
 from busbw.cli.samples import samples_and_digests, say_damage
 from busbw.errors import ExitCode, UsageError
+from busbw.judge.run import started_folder
 from busbw.model.event import EventKind, event
 from busbw.model.record import Method, RunRecord, RunStatus
-from busbw.record.folder import launch_folders
-from busbw.record.read import read_record
-from busbw.record.results import read_rounds
-from busbw.reports.hunt import lost_rounds
-from busbw.reports.live import FORMATS, HUNT, PREFLIGHT, create
+from busbw.record.folder import EVIDENCE_FOLDER, SERIES_FILE, environ_home, find_run, launch_folders
+from busbw.record.read import read_record, read_rounds
+from busbw.report.console import print_lines
+from busbw.report.hunt import lost_rounds
+from busbw.report.live import FORMATS, HUNT, PREFLIGHT, WIDE, create
+from busbw.report.provenance import provenance, provenance_lines
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from busbw.analysis.detail import Detail
-    from busbw.analysis.distribution import Distribution
-    from busbw.analysis.ranks import RankTable
+    from busbw.judge.ranks import RankTable
+    from busbw.judge.samples import Detail, Distribution
 
     Rows = npt.NDArray[np.void]
     Names = tuple[str, ...]
@@ -34,23 +35,33 @@ if TYPE_CHECKING:
 
 
 def show(
-    run: str, format_name: str, *, ranks: bool = False, histogram: bool = False, case: int | None = None
+    run: str,
+    format_name: str,
+    *,
+    wide: bool = False,
+    ranks: bool = False,
+    histogram: bool = False,
+    case: int | None = None,
 ) -> ExitCode:
-    """Print a record as `busbw run` would have, or parts of it; exit code 0 whatever the run's own was.
+    """Print a record as `busbw run` would have, or parts of it; exit code 0 whatever the run's own was. A
+    series of setups is compared.
 
     ``ranks`` compares the ranks of each case, ``histogram`` draws its samples; ``case`` takes one case, and
     alone prints everything about it.
     """
     if format_name not in FORMATS:
         raise UsageError(f"unknown format {format_name!r}", hint=f"use one of: {', '.join(FORMATS)}")
-    folder = started_folder(run)
+    folder = find_run(run, environ_home())
+    if (folder / SERIES_FILE).is_file() and not (ranks or histogram or case is not None):
+        return _show_series(folder, format_name)
+    folder = started_folder(folder)
     record = read_record(folder)
     names: Names = tuple(name for name, asked in (("ranks", ranks), ("histogram", histogram)) if asked)
     if names or case is not None:
         _show_parts(folder, record, _cases(record, case), format_name, names or ("detail",))
     else:
         say_damage(folder, record)
-        _replay(folder, record, format_name)
+        _replay(folder, record, WIDE if wide and format_name == "table" else format_name, run)
     if record.error:
         print(f"the run {record.status.value}: {record.error}", file=sys.stderr)
     elif record.status is RunStatus.INTERRUPTED:
@@ -58,13 +69,26 @@ def show(
     return ExitCode.OK
 
 
-def _replay(folder: Path, record: RunRecord, format_name: str) -> None:
-    stops = record.plan.preflight.stops and format_name == "table"
-    shown = f"{HUNT}{format_name}" if record.plan.hunt is not None and format_name != "jsonl" else format_name
+def _show_series(folder: Path, format_name: str) -> ExitCode:
+    from busbw.cli.compare_series import show_series
+    from busbw.plan.flags.compare import CompareSettings
+
+    if format_name == "jsonl":
+        raise UsageError("a series of setups has no events", hint="use --format table, csv or json")
+    return show_series((folder,), CompareSettings(), format_name)
+
+
+def _replay(folder: Path, record: RunRecord, format_name: str, name: str) -> None:
+    stops = record.plan.preflight.stops and format_name in ("table", WIDE)
+    is_hunt = record.plan.hunt is not None and format_name != "jsonl"
+    shown = f"{HUNT}{'table' if format_name == WIDE else format_name}" if is_hunt else format_name
     display = create(PREFLIGHT if stops else shown, sys.stdout, sys.stderr, live=False)
     for finding in record.findings:
         display.handle(event(EventKind.FINDING, finding=finding))
-    if record.world is not None and record.method is not None:
+    is_headed = record.world is not None and record.method is not None
+    if record.finished and not is_headed:
+        print("warning: the record names no ranks: its results are not shown", file=sys.stderr)
+    if is_headed:
         display.handle(
             event(
                 EventKind.HEADER,
@@ -84,11 +108,12 @@ def _replay(folder: Path, record: RunRecord, format_name: str) -> None:
         display.handle(event(EventKind.ROUND, tested=tested))
     if record.hunt:
         display.handle(event(EventKind.VERDICT, hunt=record.hunt))
-    for result in record.finished:
+    for result in record.finished if is_headed else ():
         display.handle(event(EventKind.CASE, result=result))
     if record.memory_bytes:
         display.handle(event(EventKind.MEMORY, most_bytes=record.memory_bytes))
-    display.handle(event(EventKind.END, status=record.status.value, folder=str(folder)))
+    answer = answered(record, folder, name)
+    display.handle(event(EventKind.END, status=record.status.value, folder=str(folder), answer=answer))
     display.close()
 
 
@@ -149,9 +174,8 @@ def _refuse_series(folder: Path, names: Names) -> None:
 def _parts(
     record: RunRecord, case: int, samples: Rows, digests: Rows, names: Names
 ) -> Iterator[tuple[str, Part]]:
-    from busbw.analysis.detail import detail
-    from busbw.analysis.distribution import distributions
-    from busbw.analysis.ranks import rank_table
+    from busbw.judge.ranks import rank_table
+    from busbw.judge.samples import case_detail, distributions
 
     if "ranks" in names:
         yield "ranks", rank_table(record, case, samples, digests)
@@ -159,38 +183,38 @@ def _parts(
         for spread in distributions(case, record.plan.timing.time, samples):
             yield "histogram", spread
     if "detail" in names:
-        yield "detail", detail(record, case, samples)
+        yield "detail", case_detail(record, case, samples)
 
 
 def _print(record: RunRecord, part: Part) -> None:
-    from busbw.analysis.distribution import Distribution
-    from busbw.analysis.ranks import RankTable
-    from busbw.reports.ranks import rank_lines
+    from busbw.judge.ranks import RankTable
+    from busbw.judge.samples import Distribution
+    from busbw.report.ranks import rank_lines
 
     if isinstance(part, RankTable):
-        print(*rank_lines(record.plan, part), sep="\n")
+        print_lines(rank_lines(record.plan, part))
     elif isinstance(part, Distribution):
         _print_histogram(record, part)
     else:
-        print(*_detail_lines(record, part), sep="\n")
+        print_lines(_detail_lines(record, part))
 
 
 def _print_histogram(record: RunRecord, spread: Distribution) -> None:
-    from busbw.reports import histogram
+    from busbw.report import histogram
 
     time = (record.method or Method()).time
-    print(*histogram.head(record.plan, spread, time), sep="\n")
+    print_lines(histogram.head(record.plan, spread, time))
     if sys.stdout.isatty() and sys.stdout.encoding.lower().startswith("utf"):
-        from rich.console import Console
+        from busbw.report.console import CleanConsole
 
-        Console(highlight=False).print(*histogram.coloured(spread), sep="\n", soft_wrap=True)
+        CleanConsole(highlight=False).print(*histogram.coloured(spread), sep="\n", soft_wrap=True)
     else:
         print(*histogram.plain(spread), sep="\n")
-    print(*histogram.foot(spread), sep="\n")
+    print_lines(histogram.foot(spread))
 
 
 def _detail_lines(record: RunRecord, told: Detail) -> Iterator[str]:
-    from busbw.reports.table import describe_case
+    from busbw.report.table import describe_case
 
     yield f"# case     {told.case}: {describe_case(record.plan.cases[told.case])}"
     width = max(len(fact.name) for fact in (*told.stored, *told.sampled))
@@ -201,3 +225,21 @@ def _detail_lines(record: RunRecord, told: Detail) -> Iterator[str]:
         yield from (f"{fact.name:<{width}}  {fact.value}" for fact in told.sampled)
     else:
         yield "# samples  none in the record"
+
+
+def show_provenance(run: str, format_name: str, *, alone: bool) -> ExitCode:
+    """Print it; exit code 0 whatever the run's own was. ``alone``: no other part of the run was asked for."""
+    if not alone:
+        raise UsageError(
+            "--provenance is of the run, not of cases", hint="leave --ranks, --histogram and --case out"
+        )
+    if format_name not in ("table", "json"):
+        raise UsageError(f"--format {format_name} has no form for provenance", hint="use table or json")
+    folder = started_folder(run)
+    files = [str(path.relative_to(folder)) for path in sorted((folder / EVIDENCE_FOLDER).glob("*"))]
+    told = provenance(read_record(folder), files)
+    if format_name == "json":
+        print(json.dumps(asdict(told), indent=1))
+    else:
+        print_lines(provenance_lines(told))
+    return ExitCode.OK

@@ -1,1 +1,1 @@
-"""Finding the slow part: rules that choose pair tests and judge them, and a fabric to try them on. Pure."""
+"""Finding the slow part: rules that choose pair tests and judge them. Pure."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-from busbw.hunt.classes import Leaf
+from busbw.hunt.noise import Leaf
 
 _LEAST_HERE = 2
 
@@ -17,8 +17,7 @@ Groups = tuple[tuple[int, ...], ...]
 @dataclass(frozen=True)
 class Field:
     """Parts of one kind. ``names`` and ``ranks`` are by part; ``groups`` says who is tested with whom.
-    ``leaves`` are the parts on each lowest switch and ``leaf_names`` the switches, where that is known;
-    ``doubted`` has the parts that something else spoke against, by the words for them.
+    ``leaves`` are the parts on each lowest switch and ``leaf_names`` the switches, where that is known.
     """
 
     kind: str  # host or rank
@@ -27,7 +26,6 @@ class Field:
     groups: Groups
     leaves: tuple[Leaf, ...] = ()
     leaf_names: tuple[str, ...] = ()
-    doubted: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def width(self) -> int:
@@ -101,18 +99,3 @@ def on_switches(field: Field, switches: Mapping[str, str]) -> Field:
         if switch := switches.get(name, ""):
             members[switch].append(part)
     return replace(field, leaves=tuple(map(tuple, members.values())), leaf_names=tuple(members))
-
-
-def doubting(field: Field, words: Sequence[str], places: Sequence[tuple[str, int]]) -> Field:
-    """The field with whom of its parts these words mean: a rank's number, HOST/LOCAL_RANK, or HOST, which
-    among the ranks of one host is all of them, and so none. Among hosts a rank is its host, also one that
-    this hunt does not have. ``places``: host and local rank, by rank.
-    """
-    meant: dict[str, int] = {}
-    for rank, part in field.part_of.items():
-        host, local = places[rank]
-        for word in words:
-            of_host = field.kind == "host" and word.partition("/")[0] == host
-            if of_host or word in (str(rank), f"{host}/{local}"):
-                meant[word] = part
-    return replace(field, doubted=meant)

@@ -1,78 +1,64 @@
-"""Which directions and lanes of a part are slow, and by how much against healthy ones of as many.
+"""Which directions and lanes of a slow part are slow, and by how much against healthy ones of as many.
 
 Rules compare the slowest lane of the slower direction, whatever is slow of a part. Of healthy pairs that is
 the longest of several noisy times, of a part that only sends slowly it is one of them: against each other
-they would tell too small a loss.
+they would show too small a loss.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from busbw.hunt.candidate import Candidate
-from busbw.hunt.noise import Floats, upper_bound
-from busbw.hunt.screen import Screen, value
-from busbw.model.hunt import BANDWIDTH, PairTest
+from busbw.hunt.evidence import Evidence
+from busbw.hunt.noise import Bools, counts
+from busbw.model.hunt import BANDWIDTH, RoundResult
 
-# Directions and lanes that differ by less are slow alike, in standard deviations of the difference.
-_ALIKE: Final = 2.5
+_SLOWEST: Final = 0.7  # of the greatest loss: directions and lanes that lost less are not what is measured
 
 
 @dataclass(frozen=True)
 class Side:
-    """What is slow of a candidate: ``effect`` is the logarithm of its times over those of healthy ones,
-    ``sigma`` the upper bound of the noise of one test of it. ``direction`` is ``sends`` or ``receives`` where
-    only one of them is slow, ``lanes`` the lanes that are slow where others are not.
+    """What is slow of a part: ``effect`` is the logarithm of its times over those of healthy ones, ``sigma``
+    its standard deviation in one test; ``direction`` is ``sends`` or ``receives`` where only one of them is
+    slow, ``lanes`` the lanes that are slow where others are not.
     """
 
     effect: float
     sigma: float
-    direction: str = ""
-    lanes: tuple[int, ...] = ()
+    direction: str
+    lanes: tuple[int, ...]
 
 
-def slow_side(candidate: Candidate, found: Screen) -> Side:
-    """Told of bandwidth, by the middle of the fresh tests of each direction and lane."""
-    whole = Side(candidate.effect, found.sigma)
-    if candidate.leaf or candidate.metric != BANDWIDTH or not candidate.fresh or not found.passed:
-        return whole
-    own = _excess(candidate.fresh, candidate.parts[0])
-    seen = _excess(found.passed)
-    healthy = np.concatenate([seen, seen[:, ::-1]])  # either part of a pair that passes is a healthy one
-    middle = np.median(own, axis=0) - healthy.mean(axis=0)
-    told = _told(middle > found.cut) if len(candidate.parts) == 1 else ("", ())
-    alike = _ALIKE * float(healthy.std()) * math.sqrt(2 / len(own))
-    slowest = middle > max(found.cut, float(middle.max()) - alike)
+def slow_side(found: Evidence, history: Sequence[RoundResult], part: int) -> Side | None:
+    """By the middle of each direction and lane of its tests. None where all of them are slow alike."""
+    tests = [test for each in history if counts(BANDWIDTH, each) for test in each.tests]
+    times = np.log([test.times_ns[BANDWIDTH] for test in tests])
+    over = times - (found.tests.values - found.noise.excess)[:, None, None]
+    over = np.where((found.tests.other == part)[:, None, None], over[:, ::-1], over)
+    own = over[found.of_part(part)]
+    passed = over[(found.noise.excess <= found.noise.cut) & _of_others(found, part)]
+    if not len(passed):
+        return None
+    middle = np.median(own, axis=0) - passed.mean(axis=(0, 1))
+    slowest = middle > max(found.noise.cut, _SLOWEST * float(middle.max()))
     if slowest.all() or not slowest.any():
-        return Side(whole.effect, whole.sigma, *told)
-    longest = healthy[:, slowest].max(axis=1)
-    usual = float(longest.mean())
-    # Of the tests, not of their directions, which need not be independent; each round has its own centre.
-    freedom = max(1, len(seen) - len(found.noise.centres))
-    spread = math.sqrt(float(((longest - usual) ** 2).sum()) / 2 / freedom)
-    effect = float(own[:, slowest].max(axis=1).mean()) - usual
-    return Side(effect, upper_bound(spread, freedom), *told)
+        return None
+    usual = float(passed[:, slowest].max(axis=1).mean())
+    took = own[:, slowest].max(axis=1)
+    return Side(float(np.median(took)) - usual, float(took.std()), *_words(middle > found.noise.cut))
 
 
-def _excess(tests: Sequence[tuple[float, PairTest]], part: int | None = None) -> Floats:
-    """What each lane took longer than a healthy pair, by test, direction (first away from ``part``, or from
-    the first part) and lane.
-    """
-    rows = []
-    for residual, test in tests:
-        centre = value(test, BANDWIDTH) - residual
-        ways = np.log(np.array(test.times_ns[BANDWIDTH])) - centre
-        rows.append(ways[::-1] if part == test.other else ways)
-    return np.array(rows)
+def _of_others(found: Evidence, part: int) -> Bools:
+    others: Bools = (found.tests.one != part) & (found.tests.other != part)
+    return others
 
 
-def _told(slow: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> tuple[str, tuple[int, ...]]:
-    """The direction and the lanes that are slow where others are not, of which are ``slow``."""
+def _words(slow: Bools) -> tuple[str, tuple[int, ...]]:
+    """The direction and the lanes that are slow where others are not."""
     sends, receives = (bool(way.any()) for way in slow)
     of_lane = slow.any(axis=0)
     lanes = () if of_lane.all() else tuple(np.flatnonzero(of_lane).tolist())

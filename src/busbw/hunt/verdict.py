@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
-from busbw.hunt.candidate import Candidate, State
-from busbw.hunt.classes import Leaf
-from busbw.hunt.field import Groups
-from busbw.hunt.flapping import is_flapping, slow_tests
-from busbw.hunt.paths import LEAST_LEAVES
-from busbw.hunt.screen import Screen, counts, lower_median
-from busbw.hunt.side import slow_side
-from busbw.hunt.standing import LEAST_PARTS, Standing, stand
-from busbw.model.hunt import LATENCY, RoundResult, Rules, Stage, of_stage
+import numpy as np
 
-# Standard errors of a 95 % interval whose tests go on until they decide, by how many there were: Pocock's
-# constants (Biometrika 64, 1977) for 1, 2, ... looks. 1.96 held the loss in 92 % of simulated hunts.
-_WITHIN: Final = (1.960, 2.178, 2.289, 2.361, 2.413, 2.453, 2.485, 2.512)
-_SURELY: Final = 3.0  # standard deviations: 1 in 700 of parts that lost just what is worth naming
-# Of all pairs in screening, slow ones that no slow part explains: more, and something else is the matter.
-_MOST_UNEXPLAINED: Final = 0.1
+from busbw.hunt.decide import LEAST_PARTS
+from busbw.hunt.evidence import Evidence, judge
+from busbw.hunt.field import Groups
+from busbw.hunt.noise import LEAST_LEAVES, Bools, Leaf, counts, effect, loss
+from busbw.hunt.side import Side, slow_side
+from busbw.model.hunt import BANDWIDTH, LATENCY, RESENT, RoundResult, Rules
+
+_WITHIN: Final = 2.2 * 1.2533  # standard errors in a 95 % interval (t of 10 degrees), of a median, not a mean
+_ONE_SIDED: Final = 1.645
+_MOST_PATHS: Final = 8  # that are named: more, and it is no fault of single paths
 _MOST_RANKED: Final = 10
+_MOST_NAMED: Final = 4
 
 
 class Decision(StrEnum):
@@ -37,19 +35,14 @@ class Decision(StrEnum):
 
 @dataclass(frozen=True)
 class Suspect:
-    """A part (or the path between two) that fresh tests confirmed, or could not (``confirmed`` False).
+    """A part, or the paths between two parts or two groups of them (``parts`` and ``beyond``).
 
     ``loss`` is a share: of bandwidth what is missing, of latency by what it is longer; of resent segments
-    the number over those of the others. ``low`` and ``high`` are its 95 % interval. ``partners`` are the
-    parts of its fresh tests. ``direction`` is ``sends`` or ``receives`` where only one of them is slow,
-    ``lanes`` the lanes that are slow where others are not: the loss is theirs then. ``also`` is its loss by
-    other metrics that say the same of it: what is late and loses packets, say. ``slow_fresh`` of its
-    ``fresh`` tests were slow. ``leaf``: meant is the switch that the parts share; ``passed_inside`` of them
-    were as quick as others among themselves. ``beyond``: those of another switch, and meant is the path
-    between the two. ``flapping``: its fresh tests cleared it, and yet it was slow in
-    so many of all its tests as chance does not make: ``slow_tests`` of ``tests``. The loss is theirs, and the
-    interval from the least to the greatest. ``doubted``: no test of this hunt speaks against it, and what was
-    to be found out is not.
+    the number over those of the others. ``low`` and ``high`` are its 95 % interval. ``slow_tests`` of its
+    ``tests`` with parts that are not slow were slow. ``direction`` is ``sends`` or ``receives`` where only
+    one of them is slow, ``lanes`` the lanes that are slow where others are not: the loss is theirs then.
+    ``also`` is its loss by other metrics that say the same of it. ``leaf``: the parts are all that share a
+    switch. ``confirmed`` is False of paths that may be built so.
     """
 
     parts: tuple[int, ...]
@@ -57,37 +50,29 @@ class Suspect:
     loss: float
     low: float
     high: float
-    partners: tuple[int, ...]
-    slow_screens: int
-    screens: int
-    confirmed: bool
+    tests: int
+    slow_tests: int
+    confirmed: bool = True
     direction: str = ""
     lanes: tuple[int, ...] = ()
     also: dict[str, float] = field(default_factory=dict)
     leaf: bool = False
-    passed_inside: int = 0
-    fresh: int = 0
-    slow_fresh: int = 0
-    flapping: bool = False
-    slow_tests: int = 0
-    tests: int = 0
-    beyond: Leaf = ()
-    doubted: bool = False
+    beyond: tuple[int, ...] = ()
+    weight: float = 0.0  # of its loss, in units of what is worth naming
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """``suspects`` are confirmed, ``open`` are not; the slowest first. ``reason`` says why nothing could be
-    decided. ``resolution`` is the least loss that would have been seen, ``noise`` the standard deviation of
-    one test, by metric; ``tested`` of ``pairs`` pairs were tested at least once. ``stalled_rounds`` are those
-    whose late messages say nothing, because cores were fought for. ``ranking`` has (part, loss) by the metric
-    that decides, the parts that lost most first: a lower median over a part's tests, and no accusation.
-    ``unobserved`` are metrics that were asked for and of which no two rounds say anything, ``unlike`` those
-    by which too few tests are alike to say what is slow. ``near`` are, by metric, groups of parts that are
-    slow with all others and quick among themselves: paths are not alike. ``moved`` has, by metric, the rounds
-    of random pairs that did not count, since all their tests were slow. ``longer`` is, by metric, what tests
-    between switches took more than those within one, as ``loss``. ``acquitted`` has (part, fresh
-    tests, slow ones among them) of those that were doubted before the hunt, and passed.
+class HuntVerdict:
+    """``suspects`` are confirmed, ``open`` are groups of paths that may be built so; the slowest first.
+    ``reason`` says why nothing could be decided. ``resolution`` is the least loss that would have been seen,
+    ``noise`` the standard deviation of one test, by metric; ``tested`` of ``pairs`` pairs were tested.
+    ``stalled_rounds`` are those whose late messages say nothing, because cores were fought for. ``ranking``
+    has (part, loss) by the metric that decides, the parts that lost most first: a lower median over a part's
+    tests, and no accusation. ``unobserved`` are metrics that were asked for and of which no tests say
+    anything, ``unlike`` those whose tests scatter too much to say what is slow. ``near`` has, by metric,
+    pairs of groups of parts with slow paths between them and quick ones within: how a fabric is built.
+    ``longer`` is, by metric, what tests between switches took more than those within one, as ``loss``;
+    ``fast`` the share of tests that were faster than the usual again and again.
     """
 
     decision: Decision
@@ -97,218 +82,202 @@ class Verdict:
     resolution: dict[str, float]
     noise: dict[str, float]
     rounds: int
-    void_rounds: int
     tested: int
     pairs: int
     stalled_rounds: int = 0
     ranking: tuple[tuple[int, float], ...] = ()
     unobserved: tuple[str, ...] = ()
     unlike: tuple[str, ...] = ()
-    near: dict[str, tuple[tuple[int, ...], ...]] = field(default_factory=dict)
+    near: dict[str, tuple[tuple[Leaf, Leaf], ...]] = field(default_factory=dict)
     longer: dict[str, float] = field(default_factory=dict)
-    moved: dict[str, int] = field(default_factory=dict)
-    acquitted: tuple[tuple[int, int, int], ...] = ()
+    fast: float = 0.0
 
 
 def conclude(
     rules: Rules, groups: Groups, history: Sequence[RoundResult], leaves: Sequence[Leaf] = ()
-) -> Verdict:
+) -> HuntVerdict:
     """The verdict of all rounds of a hunt; ``leaves`` as in next_round."""
     parts = sum(map(len, groups))
     pairs = sum(len(group) * (len(group) - 1) // 2 for group in groups)
-    tested = {(test.one, test.other) for each in history for test in each.tests}
-    if parts < LEAST_PARTS or sum(len(each.tests) for each in of_stage(history, Stage.SCREEN)) < 2:
-        reason = f"{parts} parts: it takes {LEAST_PARTS} to tell which one of a slow pair it is"
-        return Verdict(Decision.UNDECIDED, (), (), reason, {}, {}, len(history), 0, len(tested), pairs)
-    standing = stand(rules, groups, history, leaves)
-    suspects = _suspects(standing, State.CONFIRMED)
-    left = (*_suspects(standing, State.OPEN), *_suspects(standing, State.UNMET))
-    left = tuple(_as_doubted(rules, standing, each) for each in left if not _is_explained(each, suspects))
-    left += _flapping(standing, {part for each in (*suspects, *left) for part in each.parts})
-    reason = "" if suspects else _undecided(rules, standing, left, leaves)
-    seen = {each.metric for each in standing.screens}
-    decision = Decision.SLOW if suspects else Decision.UNDECIDED if reason else Decision.HEALTHY
-    return Verdict(
-        decision,
+    tested = len({(test.one, test.other) for each in history for test in each.tests})
+    asked = [judge(rules, each, groups, history, leaves) for each in rules.metrics]
+    judged = [each for each in asked if each is not None]
+    if parts < LEAST_PARTS or not judged or judged[0].metric != rules.metrics[0]:
+        reason = f"{parts} parts: it takes {LEAST_PARTS} to say which part of a slow pair is slow"
+        return HuntVerdict(Decision.UNDECIDED, (), (), reason, {}, {}, len(history), tested, pairs)
+    seen = {each.metric for each in judged}
+    first, telling = judged[0], [each for each in judged if each is judged[0] or each.tells]
+    named, near = _suspects(telling, history, leaves)
+    suspects = tuple(each for each in named if each.confirmed)
+    left = tuple(each for each in named if not each.confirmed)
+    reason = "" if suspects else _undecided(rules, first, left)
+    return HuntVerdict(
+        Decision.SLOW if suspects else Decision.UNDECIDED if reason else Decision.HEALTHY,
         suspects,
         left,
         reason,
-        {each.metric: each.loss(each.smallest) for each in standing.screens},
-        {each.metric: each.noise.sigma for each in standing.screens},
+        {each.metric: _resolution(each) for each in telling},
+        {each.metric: each.noise.sigma for each in telling},
         len(history),
-        standing.void,
-        len(tested),
+        tested,
         pairs,
-        sum(not counts(LATENCY, each) for each in history),
-        _ranking(standing),
-        tuple(each for each in rules.metrics if each not in (*standing.unlike, *seen)),
-        standing.unlike,
-        {metric: each.groups for metric, each in standing.near.items() if each.groups},
-        {each.metric: each.loss(each.classes.longer) for each in standing.screens if each.classes.longer},
-        dict(standing.moved),
-        _acquitted(rules, standing, {part for each in (*suspects, *left) for part in each.parts}),
-    )
+        sum(not counts(LATENCY, each) for each in history) if LATENCY in rules.metrics else 0,
+        _ranking(first),
+        tuple(each for each in rules.metrics if each not in seen),
+        tuple(each.metric for each in judged if each not in telling),
+        near,
+        {e.metric: loss(e.metric, e.tests.longer) for e in telling if e.tests.longer > e.floor / 2},
+        first.fast,
+    )  # fmt: skip
 
 
-def _is_explained(path: Suspect, by: Sequence[Suspect]) -> bool:
-    """Whether it is a path that is slow as all are of a part that was confirmed; between switches, of the
-    parts that one end has.
-    """
-    slow = {
-        part
-        for each in by
-        if len(each.parts) == 1 and path.metric in (each.metric, *each.also)
-        for part in each.parts
-    }
-    if path.beyond:
-        return slow.issuperset(path.parts) or slow.issuperset(path.beyond)
-    return len(path.parts) > 1 and not path.leaf and not slow.isdisjoint(path.parts)
+def _resolution(found: Evidence) -> float:
+    """The least loss of which surely no part and no tested path has more."""
+    if not found.open.any() or found.metric == RESENT:
+        return loss(found.metric, found.floor, found.noise.base)
+    count = np.bincount(found.tests.pair)
+    mean = np.bincount(found.tests.pair, found.noise.excess) / count
+    most = mean + _ONE_SIDED * found.noise.sigma / np.sqrt(count)
+    return loss(found.metric, max(found.floor, float(most[found.open].max())))
 
 
-def _as_doubted(rules: Rules, standing: Standing, suspect: Suspect) -> Suspect:
-    """The suspect, told as doubted where it is no more: neither random pairs nor fresh tests accuse it."""
-    first = standing.screens[0]
-    accused = {*first.suspects, *(part for pair in first.slow_pairs for part in pair)}
-    is_doubted = len(suspect.parts) == 1 and suspect.parts[0] in rules.doubted
-    is_only = suspect.metric == first.metric and not suspect.slow_fresh and accused.isdisjoint(suspect.parts)
-    return replace(suspect, doubted=is_doubted and is_only)
-
-
-def _acquitted(rules: Rules, standing: Standing, slow: set[int]) -> tuple[tuple[int, int, int], ...]:
-    """Who was doubted and cleared, and is not ``slow`` by anything else; with how many fresh tests it had,
-    and slow ones among them.
-    """
-    doubted, cut = {(part,) for part in rules.doubted if part not in slow}, standing.screens[0].cut
-    return tuple(
-        (each.parts[0], len(each.fresh), sum(residual > cut for residual, _ in each.fresh))
-        for each in standing.candidates
-        if each.metric == rules.metrics[0] and each.state is State.CLEARED and each.parts in doubted
-    )
-
-
-def _ranking(standing: Standing) -> tuple[tuple[int, float], ...]:
-    first = standing.screens[0]
-    tests = {part: list(own) for part, own in first.of_part.items()}
-    for each in standing.candidates:
-        if each.metric == first.metric and len(each.parts) == 1:
-            tests[each.parts[0]] += [residual for residual, _ in each.fresh]
-    ranked = sorted(((part, lower_median(own)) for part, own in tests.items()), key=lambda each: -each[1])
-    return tuple((part, first.loss(middle)) for part, middle in ranked[:_MOST_RANKED])
-
-
-def _undecided(rules: Rules, standing: Standing, left: tuple[Suspect, ...], leaves: Sequence[Leaf]) -> str:
-    first = standing.screens[0]
-    if not first.agree:
-        return "the pairs do not agree: too few are alike to say what is normal"
-    if near := standing.near[first.metric].parts:
-        return f"paths are not alike: {len(near)} parts are slow with the others and not among themselves"
-    if len(leaves) < LEAST_LEAVES and first.classes.longer > first.floor:
-        lost = f"{first.loss(first.classes.longer):.1%}"
-        return f"what goes between the two switches lost {lost}, and two do not tell which one it is"
-    suspected = {part for suspect in left for part in (*suspect.parts, *suspect.beyond)}
-    unexplained = sum(
-        residual > first.striking and suspected.isdisjoint(pair) for pair, residual in first.residuals.items()
-    )
-    if unexplained > _MOST_UNEXPLAINED * len(first.residuals):
-        return f"{unexplained} of {len(first.residuals)} pairs are slow though their parts pass with others"
+def _undecided(rules: Rules, found: Evidence, left: Sequence[Suspect]) -> str:
+    asked = f"{rules.floors[found.metric]:.1%}"
+    if found.floor > effect(found.metric, rules.floors[found.metric]):
+        return f"noise hides what is below {loss(found.metric, found.floor):.1%}, and {asked} was asked for"
     if left:
-        return _left_open(left)
-    if not first.sees_floor:
-        seen, floor = first.loss(first.smallest), rules.floors[first.metric]
-        return f"noise hides what is below {seen:.1%}, and {floor:.1%} was asked for"
+        return "paths are not alike, which may be how they are built"
+    if found.fast:
+        how = "are faster than the rest again and again: parts or paths are of two kinds"
+        return f"{found.fast:.0%} of tests {how}"
+    if len(_paths(found.pairs(found.slow))) > _MOST_PATHS:
+        return (
+            f"{int(found.slow.sum())} paths are slow of parts that are quick with others: paths are not alike"
+        )
+    if found.open.any():
+        many, of = int(found.open.sum()), len(found.open)
+        return f"{many} of {of} tested paths are neither quick nor surely slow by {asked}"
     return ""
 
 
-def _left_open(left: Sequence[Suspect]) -> str:
-    """What became of suspects that nothing was decided of."""
-    flapping = sum(each.flapping for each in left)
-    doubted = sum(each.doubted for each in left)
-    untested = sum(not each.fresh and not each.doubted for each in left)
-    said = {
-        "suspected, neither confirmed nor cleared by their fresh tests": len(left)
-        - flapping
-        - untested
-        - doubted,
-        "suspected, with nobody left that passes to test them with": untested,
-        "suspected, slow in some of their tests and not in others": flapping,
-        "doubted before the hunt, and not cleared": doubted,
-    }
-    return "; ".join(f"{count} {how}" for how, count in said.items() if count)
+def _ranking(found: Evidence) -> tuple[tuple[int, float], ...]:
+    tests = {part: found.of_part(part) for part in range(found.tests.parts)}
+    middles = [(part, _middle(found, own)) for part, own in tests.items() if own.any()]
+    ranked = sorted(middles, key=lambda each: -each[1])[:_MOST_RANKED]
+    return tuple((part, loss(found.metric, middle, found.noise.base)) for part, middle in ranked)
 
 
-def _flapping(standing: Standing, slow: set[int]) -> tuple[Suspect, ...]:
-    """Parts that were cleared, and yet slow more often than by chance; ``slow`` are the suspected ones."""
-    screens = {each.metric: each for each in standing.screens}
-    found: dict[tuple[int, ...], Suspect] = {}
-    for candidate in standing.candidates:
-        screen = screens[candidate.metric]
-        is_near = bool(standing.near[candidate.metric].groups)  # what is slow then is where paths differ
-        is_other = candidate.state is State.CLEARED and len(candidate.parts) == 1 and not is_near
-        if is_other and slow.isdisjoint(candidate.parts) and is_flapping(candidate, screen, slow):
-            own, tests = slow_tests(candidate, screen, slow)
-            low, middle, high = (screen.loss(each) for each in (min(own), sum(own) / len(own), max(own)))
-            suspect = replace(_suspect(candidate, screen), loss=middle, low=low, high=high)
-            suspect = replace(
-                suspect, flapping=True, slow_tests=len(own), tests=tests, direction="", lanes=()
-            )
-            found.setdefault(candidate.parts, suspect)
-    return tuple(found.values())
+def _middle(found: Evidence, own: Bools) -> float:
+    """The lower median: of two tests both have to be slow."""
+    values = np.sort(found.noise.excess[own])
+    return float(values[(len(values) - 1) // 2])
 
 
-def _suspects(standing: Standing, state: State) -> tuple[Suspect, ...]:
-    """One for each part or pair, by the metric that lost most, in units of what is worth naming, and by them
-    in order; a pair with a slow part is not one more.
+def _suspects(
+    judged: Sequence[Evidence], history: Sequence[RoundResult], leaves: Sequence[Leaf]
+) -> tuple[list[Suspect], dict[str, tuple[tuple[Leaf, Leaf], ...]]]:
+    """Who is slow, one for each part or path by the metric by which it lost most, and by them in order; and
+    the groups between which small messages are slow.
     """
-    screens = {each.metric: each for each in standing.screens}
-    found: dict[tuple[int, ...], list[tuple[float, Suspect]]] = {}
-    for candidate in standing.candidates:
-        if candidate.state is not state:
-            continue
-        if state is State.CONFIRMED and _is_less_than_worth(candidate, screens[candidate.metric]):
-            continue
-        own = _suspect(candidate, screens[candidate.metric])
-        if candidate.leaf:
-            inside = 0 if candidate.beyond else len(standing.inside & set(candidate.parts))
-            own = replace(own, leaf=True, beyond=candidate.beyond, passed_inside=inside)
-        weight = candidate.effect / screens[candidate.metric].floor
-        found.setdefault((*candidate.parts, *candidate.beyond), []).append((weight, own))
+    slow = {part for each in judged for own in _parts(each, leaves) for part in own}
+    by_ends: dict[tuple[Leaf, Leaf], list[Suspect]] = defaultdict(list)
+    near: dict[str, tuple[tuple[Leaf, Leaf], ...]] = {}
+    for found in judged:
+        paths = _paths([pair for pair in found.pairs(found.slow) if slow.isdisjoint(pair)])
+        faults = {ends for ends in paths if _is_fault(found.metric, ends, leaves)}
+        if found.metric != BANDWIDTH and (built := tuple(ends for ends in paths if ends not in faults)):
+            near[found.metric] = built
+        own = [_of_parts(found, each, history) for each in _parts(found, leaves)]
+        if len(paths) <= _MOST_PATHS:
+            own += [
+                _of_path(found, ends, pairs, leaves, confirmed=ends in faults)
+                for ends, pairs in paths.items()
+                if ends in faults or found.metric == BANDWIDTH
+            ]
+        worth = loss(found.metric, found.floor, found.noise.base)
+        for suspect in own:  # healthy parts may differ for good: what is surely less is not named
+            if 2 * suspect.high - suspect.loss >= worth:
+                by_ends[suspect.parts, suspect.beyond].append(suspect)
     named = []
-    for group in found.values():
-        (weight, most), *others = sorted(group, key=lambda each: -each[0])
-        named.append((weight, replace(most, also={each.metric: each.loss for _, each in others})))
-    return tuple(suspect for _, suspect in sorted(named, key=lambda each: -each[0]))
+    for several in by_ends.values():
+        most, *others = sorted(several, key=lambda each: -each.weight)
+        named.append(replace(most, also={each.metric: each.loss for each in others}))
+    return sorted(named, key=lambda each: -each.weight), near
 
 
-def _is_less_than_worth(candidate: Candidate, found: Screen) -> bool:
-    """Whether what was lost is surely less than what is worth naming: healthy parts may differ for good. A
-    fresh test is held against the middle of its round's controls, which of few parts are as noisy as it is.
+def _parts(found: Evidence, leaves: Sequence[Leaf]) -> list[tuple[int, ...]]:
+    """The slow parts; those of a known switch together, where all of them are slow with most others, whether
+    or not they are quick with each other.
     """
-    side = slow_side(candidate, found)
-    controls = max(1, len(found.of_part) // 2 - 1)
-    error = side.sigma * math.sqrt((1 + 1 / controls) / max(1, len(candidate.fresh)))
-    return side.effect + _SURELY * error < found.floor
+    slow = set(np.flatnonzero(found.slow_parts).tolist())
+    bad = slow.union(np.flatnonzero(found.disputed).tolist())
+    whole = [leaf for leaf in leaves if len(leaf) > 1 and bad.issuperset(leaf)]
+    return [*whole, *((part,) for part in sorted(slow.difference(*whole)))]
 
 
-def _suspect(candidate: Candidate, found: Screen) -> Suspect:
-    side = slow_side(candidate, found)
-    looks = max(1, len(candidate.fresh))
-    half = _WITHIN[min(looks, len(_WITHIN)) - 1] * side.sigma / math.sqrt(looks)
-    low, middle, high = (found.loss(side.effect + shift) for shift in (-half, 0.0, half))
-    partners = tuple(
-        test.other if test.one == candidate.parts[0] else test.one for _, test in candidate.fresh
+def _is_fault(metric: str, ends: tuple[Leaf, Leaf], leaves: Sequence[Leaf]) -> bool:
+    """Whether slow paths are a fault and no matter of how the fabric is built, as between groups of parts;
+    what all paths between known switches take longer is taken off before.
+    """
+    fewest, most = sorted(map(len, ends))
+    if metric != BANDWIDTH:
+        return most == 1
+    return fewest == 1 or (len(leaves) >= LEAST_LEAVES and all(end in leaves for end in ends))
+
+
+def _paths(pairs: Sequence[tuple[int, int]]) -> dict[tuple[Leaf, Leaf], list[tuple[int, int]]]:
+    """Slow pairs by groups: parts that are slow with the same others are one."""
+    slow_with: Mapping[int, set[int]] = defaultdict(set)
+    for one, other in pairs:
+        slow_with[one].add(other)
+        slow_with[other].add(one)
+    alike: dict[frozenset[int], list[int]] = defaultdict(list)
+    for part in sorted(slow_with):
+        alike[frozenset(slow_with[part])].append(part)
+    group_of = {part: tuple(own) for own in alike.values() for part in own}
+    found: dict[tuple[Leaf, Leaf], list[tuple[int, int]]] = defaultdict(list)
+    for one, other in pairs:
+        ends = sorted((group_of[one], group_of[other]))
+        found[ends[0], ends[1]].append((one, other))
+    return found
+
+
+def _of_parts(found: Evidence, parts: tuple[int, ...], history: Sequence[RoundResult]) -> Suspect:
+    own = np.any([found.of_part(part) for part in parts], axis=0)
+    if len(parts) > 1:
+        inside = np.isin(found.tests.one, parts) & np.isin(found.tests.other, parts)
+        return _suspect(found, own & ~inside if (own & ~inside).any() else own, parts, leaf=True)
+    side = slow_side(found, history, parts[0]) if found.metric == BANDWIDTH else None
+    return _suspect(found, own, parts, side=side)
+
+
+def _of_path(
+    found: Evidence,
+    ends: tuple[Leaf, Leaf],
+    pairs: Sequence[tuple[int, int]],
+    leaves: Sequence[Leaf],
+    *,
+    confirmed: bool,
+) -> Suspect:
+    known = found.tests.ends.T.tolist()
+    chosen = np.isin(found.tests.pair, [known.index(list(pair)) for pair in pairs])
+    is_leaf = any(end in leaves for end in ends)
+    return replace(_suspect(found, chosen, ends[0], leaf=is_leaf), beyond=ends[1], confirmed=confirmed)
+
+
+def _suspect(
+    found: Evidence, own: Bools, parts: tuple[int, ...], *, side: Side | None = None, leaf: bool = False
+) -> Suspect:
+    middle, sigma, count = _middle(found, own), found.noise.sigma, int(own.sum())
+    if side is not None:
+        middle, sigma = side.effect, max(sigma, side.sigma)
+    half = _WITHIN * sigma / math.sqrt(count)
+    low, most_likely, high = (
+        loss(found.metric, middle + shift, found.noise.base) for shift in (-half, 0.0, half)
     )
+    slow = int((found.noise.excess[own] > found.noise.cut).sum())
+    told = (side.direction, side.lanes) if side is not None else ("", ())
+    weight = middle / found.floor
     return Suspect(
-        candidate.parts,
-        found.metric,
-        middle,
-        low,
-        high,
-        partners if len(candidate.parts) == 1 else (),
-        sum(residual > found.cut for residual in candidate.screened),
-        len(candidate.screened),
-        candidate.state is State.CONFIRMED,
-        side.direction,
-        side.lanes,
-        fresh=len(candidate.fresh),
-        slow_fresh=sum(residual > found.cut for residual, _ in candidate.fresh),
+        parts, found.metric, most_likely, low, high, count, slow, True, *told, leaf=leaf, weight=weight
     )

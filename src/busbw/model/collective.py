@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
-from busbw.errors import UsageError
+from busbw.errors import UnknownWord
 from busbw.model import counts, layout
 from busbw.model.counts import CountTable, Exchange
 from busbw.model.layout import Holds, InPlace, Placement, Region, Role, Shape
@@ -330,5 +330,4 @@ def collective(name: str) -> Collective:
     for row in COLLECTIVES:
         if name == row.name:
             return row
-    known = ", ".join(row.name for row in COLLECTIVES)
-    raise UsageError(f"unknown operation {name!r}", hint=f"use one of: {known}")
+    raise UnknownWord(f"unknown operation {name!r}", name, (row.name for row in COLLECTIVES))

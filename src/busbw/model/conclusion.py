@@ -57,7 +57,11 @@ class Conclusion(Finding):
     this machine can do. A NO is a warning at least: what is only noted turns no answer.
     """
 
-    question: Question = Question.EXPECTED
     answer: Answer = Answer.NOT_OBSERVABLE
     facts: tuple[Fact, ...] = ()
     case: int | None = None
+
+    @property
+    def question(self) -> Question:
+        """The question that it answers, by its ``check``."""
+        return Question(self.check.partition(".")[0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from busbw.errors import UsageError
+from busbw.errors import UnknownWord
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,8 @@ def data_type(name: str) -> DataType:
         if name in (row.name, *row.aliases):
             return row
     known = ", ".join(row.name for row in DATA_TYPES)
-    raise UsageError(f"unknown type {name!r}", hint=f"use one of: {known}")
+    words = (word for row in DATA_TYPES for word in (row.name, *row.aliases))
+    raise UnknownWord(f"unknown type {name!r}", name, words, hint=f"use one of: {known}")
 
 
 def reduce_op(name: str) -> ReduceOp:
@@ -71,6 +72,4 @@ def reduce_op(name: str) -> ReduceOp:
     for row in REDUCE_OPS:
         if name in (row.name, *row.aliases):
             return row
-    raise UsageError(
-        f"unknown reduction {name!r}", hint=f"use one of: {', '.join(r.name for r in REDUCE_OPS)}"
-    )
+    raise UnknownWord(f"unknown reduction {name!r}", name, (row.name for row in REDUCE_OPS))

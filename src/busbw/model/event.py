@@ -2,7 +2,8 @@
 
 A line starts with ``{"busbw":`` and carries the stream's version, so that it is recognised behind a
 launcher's prefix (``0: ``, ``[1,0]<stdout>:``) and between other programs' output. Kinds: hello (a rank is
-there), header (world, backend, method, run folder), case (one CaseResult), progress (cases done, seconds
+there), header (world, backend, method, run folder), pass (a CaseResult so
+far, before that of the case), case (one CaseResult, final), progress (cases done, seconds
 left, after every case), round and verdict (of a hunt), memory (most bytes of any rank, by use), finding,
 error, end. A front process adds state (what an engine says of the job); where the ranks cannot write its run
 folder, record carries the finished record home, and ``seq`` numbers rank 0's events, so that a stream may be
@@ -21,10 +22,14 @@ import json
 import zlib
 from collections.abc import Callable
 from dataclasses import asdict, is_dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final
 
-STREAM_VERSION: Final = 1
+from busbw.errors import BusbwError
+from busbw.redact import redact_text
+
+STREAM_VERSION: Final = 2
 _MARK: Final = '{"busbw":'
 # A line with its line break, as it is written to a launcher.
 MOST_LINE_BYTES: Final = 4096
@@ -37,6 +42,7 @@ class EventKind(StrEnum):
 
     HELLO = "hello"
     HEADER = "header"
+    PASS = "pass"
     CASE = "case"
     PROGRESS = "progress"
     FINDING = "finding"
@@ -66,7 +72,7 @@ def event(kind: EventKind, **fields: Any) -> Event:  # noqa: ANN401 (JSON values
 def error_words(item: Event) -> str:
     """What an error says, with its rank and host where it does not name them itself."""
     message, rank, host = str(item["message"]), item["rank"], item["host"]
-    if rank is None or message.startswith("rank "):
+    if rank is None or message.startswith("rank ") or item.get("waits"):  # a rank that waits is no cause
         return message
     return f"rank {rank}" + (f" on {host}" if host else "") + f": {message}"
 
@@ -128,3 +134,23 @@ class Joiner:
             return None
         del self._pieces[name]
         return decode(zlib.decompress(b"".join(pieces)).decode())
+
+
+def now_utc() -> str:
+    """ISO 8601, to the millisecond."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def error_event(error: BusbwError, *, peer_lost: bool = False) -> dict[str, Any]:
+    """An error as an event, with its place. ``peer_lost`` marks what another rank can only say from
+    outside.
+    """
+    return event(
+        EventKind.ERROR,
+        message=redact_text(error.message),
+        hint=redact_text(error.hint),
+        rank=error.rank,
+        host=error.host,
+        exit_code=int(error.exit_code),
+        peer_lost=peer_lost,
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import TypeVar
 
 
 class Severity(StrEnum):
@@ -42,7 +43,10 @@ def strictly(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     )
 
 
-def worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+_F = TypeVar("_F", bound=Finding)
+
+
+def worst_first(findings: Iterable[_F]) -> tuple[_F, ...]:
     """Errors, then warnings, then the rest; otherwise in their order."""
     order = (Severity.ERROR, Severity.WARNING, Severity.INFO)
     return tuple(sorted(findings, key=lambda each: order.index(each.severity)))

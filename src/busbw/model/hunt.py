@@ -10,8 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from dataclasses import fields as fields_of
 from enum import StrEnum
-from typing import Any, Final
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 BANDWIDTH: Final = "bandwidth"  # nanoseconds of one large message, the second shortest of several
 LATENCY: Final = "latency"  # nanoseconds of one small message, the mean of many: a few late ones count
@@ -29,9 +35,9 @@ Directions = tuple[Lanes, Lanes]  # from the first part to the other, and back
 class Stage(StrEnum):
     """What a round is for."""
 
-    SCREEN = "screen"  # everybody, in random pairs
-    CONFIRM = "confirm"  # suspects, each with a part that passed; the others are the control
-    SWITCHES = "switches"  # every switch with every other, by one part of each
+    SCREEN = "screen"  # turns of a tournament: every pair, or as many as were asked for
+    CONFIRM = "confirm"  # pairs that are neither quick nor slow yet, and others beside them
+    SWITCHES = "switches"  # in records of version 0.1
     MATRIX = "matrix"  # every pair once
     HALVES = "halves"  # one half of every block against the other
     EACH_RAIL = "each-rail"  # an alltoall in every rail, all rails at once: groups
@@ -88,6 +94,28 @@ class RoundResult:
     stalled: float = 0.0
     groups: tuple[GroupTest, ...] = ()
 
+    @cached_property
+    def ends(self) -> npt.NDArray[np.int64]:
+        """The parts of each test, 2 x tests."""
+        import numpy as np  # who starts a run's ranks needs no numpy, and reads this module
+
+        return np.array([(test.one, test.other) for test in self.tests], np.int64).reshape(-1, 2).T
+
+    @cached_property
+    def _worst_ns(self) -> dict[str, npt.NDArray[np.float64]]:
+        import numpy as np
+
+        metrics = set.intersection(*(set(test.times_ns) for test in self.tests)) if self.tests else set()
+        return {metric: np.array([test.worst_ns(metric) for test in self.tests]) for metric in metrics}
+
+    def has(self, metric: str) -> bool:
+        """Whether every test has it."""
+        return not self.tests or metric in self._worst_ns
+
+    def worst_ns(self, metric: str) -> npt.NDArray[np.float64]:
+        """Of each test the slower direction and the slowest lane; every test has the metric."""
+        return self._worst_ns[metric]
+
 
 def of_stage(history: Sequence[RoundResult], stage: Stage) -> list[RoundResult]:
     """The rounds of one stage, in their order."""
@@ -100,23 +128,20 @@ class Rules:
 
     ``floors`` is the least loss that is worth naming, by metric: the share of the bandwidth that is missing,
     of both latencies the share by which they are longer, of resent segments their number. ``metrics`` are
-    what is measured, the first of them what decides whether the hunt could decide. ``most_screens`` and
-    ``most_confirms`` bound the rounds of a stage. ``accusation`` is the probability with which the fresh
+    what is measured, the first of them what decides whether the hunt could decide. ``rounds`` are those of
+    new pairs where parts are too many to test every pair. ``accusation`` is the probability with which the
     tests of healthy parts may speak against any of them, ``acquittal`` that with which those of a slow one
-    may speak for it. ``doubted`` parts are tested afresh whatever random pairs said of them.
+    may speak for it.
     """
 
     metrics: tuple[str, ...] = METRICS
     floors: dict[str, float] = field(
         default_factory=lambda: {BANDWIDTH: 0.05, LATENCY: 0.5, QUICKEST: 0.5, RESENT: 10.0}
     )
-    least_values: int = 16
-    most_screens: int = 8
-    most_confirms: int = 10
+    rounds: int = 10
     accusation: float = 1e-3
-    acquittal: float = 1e-2
+    acquittal: float = 0.05
     seed: int = 0
-    doubted: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -128,9 +153,8 @@ class Hunt:
     best counts, and ``small_blocks`` blocks of ``small_calls`` exchanges of ``small_bytes``, of which the
     mean does, and the best block. ``wait`` is how a rank waits in MPI: spin, sleep, or auto: it sleeps where
     a message takes long. A round may take ``timeout_s``: of a longer one, whoever says nothing hangs.
-    ``nic`` is the one that the library was confined to on every host, empty where it was not. ``doubted``
-    are hosts, or ranks as HOST/LOCAL_RANK, that something else spoke against. ``halves``: of pairs, only
-    those of each half with the other, and so on.
+    ``nic`` is the one that the library was confined to on every host, empty where it was not. ``halves``: of
+    pairs, only those of each half with the other, and so on.
     """
 
     kind: str
@@ -144,13 +168,14 @@ class Hunt:
     wait: str = "auto"
     timeout_s: float = 30.0
     nic: str = ""
-    doubted: tuple[str, ...] = ()
     halves: bool = False
 
     @classmethod
     def from_fields(cls, fields: dict[str, Any]) -> Hunt:
-        """The inverse of dataclasses.asdict, from JSON."""
-        rules = fields.pop("rules")
-        rules |= {name: tuple(rules[name]) for name in ("metrics", "doubted") if name in rules}
-        doubted = tuple(fields.pop("doubted", ()))
-        return cls(rules=Rules(**rules), doubted=doubted, **fields)
+        """The inverse of dataclasses.asdict, from JSON; without what earlier versions had beside."""
+        known = {each.name for each in fields_of(Rules)}
+        rules = {name: own for name, own in fields.pop("rules").items() if name in known}
+        if "metrics" in rules:
+            rules["metrics"] = tuple(rules["metrics"])
+        names = {each.name for each in fields_of(cls)}
+        return cls(rules=Rules(**rules), **{name: own for name, own in fields.items() if name in names})

@@ -1,48 +1,96 @@
-"""Marks: what a reader must know about a row beside its numbers. A word in the row, its meaning below it."""
+"""Words beside numbers. A mark is about one row and changes what its reader does next; a condition holds for
+a whole run, operation or type and is said once, above the rows.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Final
+
+from busbw.model.case import Case
+from busbw.model.result import CaseResult
 
 
 @dataclass(frozen=True)
 class Mark:
-    """One row: the word shown and what it says."""
+    """One row: the word shown, and what it says and asks for."""
 
     name: str
     meaning: str
 
 
-MARKS: Final = (
-    Mark("contended", "more ranks than cores on a host: the time is that of waiting for time slices too"),
-    Mark("shared-gpu", "ranks take turns on one GPU: the time is not that of a GPU for each"),
+@dataclass(frozen=True)
+class Condition:
+    """``of`` has the fields of a case that decide whether it holds; none where the whole run has it."""
+
+    name: str
+    meaning: str
+    of: tuple[str, ...] = ()
+
+
+MARKS: Final = (  # the worst first: a row of a terminal shows one
     Mark(
-        "profiled", "a profiler was attached: the time is its cost too, and is to be compared with no other"
+        "unstable",
+        "the samples drift, are strongly correlated or have two levels, and another run may differ by more"
+        " than the interval: `busbw show RUN --case N`",
     ),
+    Mark("descheduled", "a rank lost its core while it was timed: keep other programs off its host"),
+    Mark("throttled", "power or heat held a GPU's clocks down: check its power limit and cooling"),
+    Mark("clock", "the ranks' clocks ran apart or are too coarse for a time this short: do not use its skew"),
     Mark(
-        "delayed", "ranks came late on purpose (--arrival), by up to a call's time: `busbw show RUN --case N`"
+        "part-alone",
+        'for over a tenth of its time not all streams were under way: use ops_per_iter "balanced"',
     ),
-    Mark("unchecked", "no check data can tell right from wrong for this type, reduction and rank count"),
-    Mark("user-op", "MPI has no such type: the reduction function that is timed is busbw's own"),
-    Mark("scaled", "MPI has no such reduction: it sums, and busbw's own scaling is timed with it"),
-    Mark("grouped", "this NCCL has no such call: grouped sends and receives are timed"),
-    Mark("emulated", "NCCL has no barrier: an all_reduce of one float is timed, as PyTorch does"),
-    Mark("as-bytes", "NCCL does not have the element type: its bytes are moved"),
-    Mark("stopped", "a limit (time, budget, samples) ended sampling before the interval was narrow enough"),
-    Mark("unstable", "the level shifts or the samples hang together for long: two runs may differ by more"),
-    Mark("bimodal", "the samples lie around two values; the median is one of them or between"),
-    Mark("host-bound", "issuing the calls takes as long as they run: compare with -G 1 (a CUDA graph)"),
-    Mark("part-alone", "for more than a tenth of its time not all other streams were under way; see overlap"),
-    Mark("descheduled", "a rank lost its core while it was timed; see `busbw show RUN --case N`"),
-    Mark("throttled", "right after the case power, heat or the power brake held a GPU's clocks down"),
-    Mark("clock-error", "the ranks' clocks are not known well enough for a span this short"),
-    Mark(
-        "clock-step", "a host's clocks, or the ranks', ran apart meanwhile: a suspended or migrated machine"
-    ),
+    Mark("stopped", "a limit ended sampling before the interval was narrow enough: give more --case-time"),
 )
+
+CONDITIONS: Final = (
+    Condition("contended", "a host has more ranks than cores: ranks also wait for each other's time slices"),
+    Condition("shared-gpu", "ranks take turns on one GPU: times are not those of one GPU a rank"),
+    Condition("profiled", "a profiler was attached: times include its cost; do not compare them"),
+    Condition("delayed", "ranks came late on purpose (--arrival): times include their waiting"),
+    Condition("grouped", "this NCCL has no such call: grouped sends and receives are timed", ("collective",)),
+    Condition("emulated", "NCCL has none: an all_reduce of one float is timed", ("collective",)),
+    Condition("as-bytes", "NCCL does not have the type: its bytes are moved", ("dtype",)),
+    Condition("user-op", "MPI does not have the type: busbw's own reduction function is timed", ("dtype",)),
+    Condition("scaled", "MPI has no such reduction: it sums, and busbw's own scaling is timed too", ("op",)),
+    Condition("unchecked", "no check data can show wrong results of it", ("collective", "dtype", "op")),
+)
+
+# Words of older records.
+_NOW: Final = {"bimodal": "unstable", "clock-error": "clock", "clock-step": "clock"}
+_HOST_BOUND: Final = "host-bound"
 
 
 def meaning(name: str) -> str:
-    """What a mark says; empty for one of a newer version."""
-    return next((mark.meaning for mark in MARKS if mark.name == name), "")
+    """What a mark or condition says; empty for one of a newer version."""
+    return next((each.meaning for each in (*MARKS, *CONDITIONS) if each.name == name), "")
+
+
+def conditions_of(found: Iterable[tuple[Case, CaseResult]]) -> tuple[str, ...]:
+    """A line for each condition of the results, with the operations, types or reductions that have it."""
+    subjects: dict[str, dict[str, None]] = {}
+    of = {each.name: each.of for each in CONDITIONS}
+    for case, result in found:
+        for name in result.conditions:
+            subject = " ".join(
+                str(getattr(case, field)) for field in of.get(name, ()) if getattr(case, field)
+            )
+            subjects.setdefault(name, {})[subject] = None
+    return tuple(
+        f"{name}{f' ({listed})' if (listed := ', '.join(filter(None, each))) else ''}:"
+        f" {meaning(name) or 'a word of a newer busbw'}"
+        for name, each in subjects.items()
+    )
+
+
+def in_todays_words(result: CaseResult) -> CaseResult:
+    """The result of an older record, whose marks had the conditions among them, with today's words."""
+    names = [each.name for each in CONDITIONS]
+    if not {*names, *_NOW, _HOST_BOUND} & set(result.marks):
+        return result
+    marks = dict.fromkeys(_NOW.get(mark, mark) for mark in result.marks if mark not in (*names, _HOST_BOUND))
+    conditions = (*result.conditions, *(mark for mark in result.marks if mark in names))
+    bound = {"host_bound": True} if _HOST_BOUND in result.marks else {}
+    return replace(result, marks=tuple(marks), conditions=conditions, evidence={**result.evidence, **bound})

@@ -24,9 +24,10 @@ class Limits:
 
     ``calls`` fixes the number of timed calls (then nothing is adaptive; 0 only checks); None samples until
     the interval of the median is narrower than +-``precision`` (``small_precision`` below ``small_ns``), or a
-    cap is reached. ``budget_seconds`` is for the whole sweep, shared out over the cases that are left.
-    Untimed calls come first: at least ``warmup_calls`` of them, for at least ``warmup_seconds``; without
-    either, 3 and 20 ms, and with calls alone no more than those.
+    cap is reached: ``max_samples``, in several passes ``small_samples`` below ``small_ns``, where what the
+    passes differ by is the interval. ``budget_seconds`` is for the whole sweep, shared out over the cases
+    that are left. Untimed calls come first: at least ``warmup_calls`` of them, for at least
+    ``warmup_seconds``; without either, until they are steady, for 3 calls or 20 ms at most.
     ``outer_iters`` repetitions of warm-up and timed calls come behind ``outer_warmup_iters`` untimed ones; 0
     where nothing is repeated.
     """
@@ -38,6 +39,7 @@ class Limits:
     small_precision: float = 0.025
     small_ns: float = 50_000.0
     max_samples: int = 1000
+    small_samples: int = 90
     case_seconds: float = 0.5
     budget_seconds: float | None = None
     outer_iters: int = 0
@@ -48,7 +50,7 @@ class Limits:
 class Timing:
     """What a time is. ``mode`` throughput: k back-to-back calls a sample; latency: one call a sample, behind
     a barrier unless ``barrier`` is off. ``time`` is how a sample comes from those of the ranks (``TIMES``);
-    ``arrival`` delays ranks on purpose (``worker.arrival``), latency only.
+    ``arrival`` delays ranks on purpose (``rank.measure.delays_ns``), latency only.
     """
 
     mode: str = "throughput"

@@ -42,7 +42,6 @@ class Join(StrEnum):
     """How kernels came to their message sizes."""
 
     LAUNCH = "launch"  # the range in which the kernel was launched
-    ORDER = "order"  # as many ranges as kernels, in order
     NONE = "none"
 
 
@@ -64,7 +63,9 @@ class Kernels:
 
 @dataclass(frozen=True)
 class NicRate:
-    """One counter of one NIC as rates in GB/s, a value for each interval; ``counter`` is the tool's word."""
+    """One counter of one NIC as rates in GB/s, a value for each interval; ``counter`` is the tool's word. No
+    value where nothing tells whether its samples are rates or counts.
+    """
 
     host: str
     device: str

@@ -13,7 +13,8 @@ from busbw.model.result import CaseResult, Status
 from busbw.model.traffic import Burst
 
 # Raised when a field changes meaning or goes; readers refuse what they do not know.
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3  # 2: cases in one pass, whose settling start was cut
+READABLE_SCHEMAS: Final = (2, SCHEMA_VERSION)
 
 
 class RunStatus(StrEnum):
@@ -49,7 +50,7 @@ class HostInfo:
     ``vendor`` and ``product`` are the firmware's words: on EC2 the product is the instance type. ``instance``
     is a cloud's id. ``slurm_topology`` is Slurm's address of the node (switches from the top, then the node),
     ``nvlink_domain`` the NVLink domain of its GPUs over several hosts (cluster UUID and clique). ``image`` is
-    the container image that the host's first rank ran in, where it says so (``busbw container``).
+    the container image that the host's first rank ran in, where it says so (``images/``).
     """
 
     host: str
@@ -83,7 +84,23 @@ class WorldInfo:
         """Host names in order of first rank."""
         return tuple(dict.fromkeys(rank.host for rank in self.ranks))
 
+    @property
+    def known_hosts(self) -> tuple[str, ...]:
+        """The same; empty where that of any rank is not known, as in a log that names some of its ranks."""
+        return self._of_every_rank([rank.host for rank in self.ranks])
 
+    @property
+    def known_devices(self) -> tuple[str, ...]:
+        """Their names, each once; empty where the device of any rank is not known."""
+        return self._of_every_rank([rank.device for rank in self.ranks])
+
+    def _of_every_rank(self, words: list[str]) -> tuple[str, ...]:
+        is_known = len(words) == self.size and not {"", NOT_STATED} & set(words)
+        return tuple(dict.fromkeys(words)) if is_known else ()
+
+
+# What an imported record has in place of a host or a device that its log does not name.
+NOT_STATED: Final = "not stated"
 # A clock's bound is against rank 0's clock: two ranks' clocks, so a span or a skew, may be off by twice that.
 TWO_RANKS: Final = 2
 
@@ -150,6 +167,7 @@ class RunRecord:
 
     Once a run has ended, ``results`` has one for every case of the plan; before, for the finished ones.
     ``hunt`` is the verdict of a hunt, whose rounds are a file of their own.
+    ``answer`` is what the run came to when it ended (``report.answer``), held against what was known then.
     ``source`` is there where the numbers were not measured by busbw but imported.
     """
 
@@ -174,6 +192,7 @@ class RunRecord:
     findings: tuple[Finding, ...] = ()
     bursts: tuple[Burst, ...] = ()
     hunt: dict[str, Any] = field(default_factory=dict)
+    answer: dict[str, Any] = field(default_factory=dict)
 
     @property
     def timed(self) -> tuple[tuple[Case, CaseResult], ...]:
@@ -192,9 +211,15 @@ class RunRecord:
         return frozenset(range(len(self.plan.cases))) - reached
 
     @property
+    def created_by_file(self) -> bool:
+        """Whether ``created`` is when a log's file was written or imported, not when it was measured."""
+        said = self.source.fields.get("created", "") if self.source is not None else ""
+        return said in ("file", "time of the import")
+
+    @property
     def profiled(self) -> bool:
         """Whether a profiler was attached: then no time is one of the library's own."""
-        return any("profiled" in result.marks for result in self.results)
+        return any("profiled" in result.conditions for result in self.results)
 
     @property
     def finished(self) -> tuple[CaseResult, ...]:

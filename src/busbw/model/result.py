@@ -29,18 +29,24 @@ class StopReason(StrEnum):
     CALLS = "calls"  # -n asked for exactly this many
     MAX_SAMPLES = "max-samples"
     CASE_TIME = "case-time"
+    PASSES = "passes"  # each was precise by itself, and all together are not, or some are missing
     BUDGET = "budget"  # the time for the whole sweep
     CHECK_ONLY = "check-only"  # -n 0
 
 
 @dataclass(frozen=True)
 class WrongData:
-    """Where the check of one rank found wrong elements. ``offset`` counts elements in the receive buffer."""
+    """What the checks of one rank found. ``wrong`` counts elements: of the receive buffer, those written
+    beside a buffer, and those of the send buffer that were changed. ``first_offset`` is the first wrong
+    element of the receive buffer, -1 where that is right. ``fault`` says what else was wrong, or when, in
+    words.
+    """
 
     rank: int
     host: str
     wrong: int
     first_offset: int
+    fault: str = ""
 
 
 @dataclass(frozen=True)
@@ -69,7 +75,8 @@ class CaseResult:
     ``high_ns`` bound it at 95 %, None where too few samples are independent. ``mean_ns`` is the mean
     over the same samples. ``algbw_gb_per_s`` and ``busbw_gb_per_s`` are null for wrong or failed cases, busbw
     also on one rank. ``wrong`` is summed over
-    ranks and checks; None where nothing was checked. ``marks`` are words of ``model.mark``; ``error`` is why
+    ranks and checks; None where nothing was checked. ``marks`` and ``conditions`` are words of
+    ``model.mark``; ``error`` is why
     a case failed, does not apply or was not run. ``finished`` is when, in ISO 8601.
 
     Over the same samples: ``issue_ns`` is the median of the host time of issuing one call (maximum over
@@ -83,6 +90,9 @@ class CaseResult:
     word for how it did the call, empty where it is not known; ``choice`` is there where it was watched doing
     so, and says who told. ``input_bytes`` and ``output_bytes`` are in one
     rank's buffers, of the busiest rank where ranks differ.
+
+    ``pass_samples`` are how many samples each pass took, in order; ``passes`` are wanted in all. A run that
+    was killed has fewer of some cases, and no raw samples of these.
 
     ``overlap`` is there where operations ran at once: the share of this one's time in which all others of the
     same rank were under way too, of the rank where it was smallest; the median over samples.
@@ -104,6 +114,7 @@ class CaseResult:
     wrong_at: tuple[WrongData, ...] = ()
     error: str = ""
     marks: tuple[str, ...] = ()
+    conditions: tuple[str, ...] = ()
     finished: str = ""
     issue_ns: float | None = None
     skew_ns: float | None = None
@@ -118,6 +129,13 @@ class CaseResult:
     input_bytes: int | None = None
     output_bytes: int | None = None
     overlap: float | None = None
+    passes: int = 1
+    pass_samples: tuple[int, ...] = ()
+
+    @property
+    def wrong_words(self) -> str:
+        """How many elements were wrong; a log may say that some were, and not how many."""
+        return "wrong elements, not counted" if self.wrong is None else f"{self.wrong} wrong elements"
 
 
 def not_run(cases: int, finished: int) -> tuple[CaseResult, ...]:

@@ -19,6 +19,7 @@ from busbw.model.event import Event, EventKind, decode, encode
 from busbw.model.plan import PLAN_VERSION, Plan
 from busbw.model.record import RunRecord
 from busbw.record.absent import note_left_out
+from busbw.record.close import requested
 from busbw.record.folder import (
     DIGESTS_FILE,
     NCCL_FILES,
@@ -28,9 +29,7 @@ from busbw.record.folder import (
     SAMPLES_FILE,
     STREAM_FILE,
 )
-from busbw.record.growing import GrowingFile
-from busbw.record.request import requested
-from busbw.record.results import append_round, forget_results
+from busbw.record.results import GrowingFile, append_round, forget_results
 from busbw.record.write import write_record
 
 # What may be written below a run folder by a stream, which other programs of the job can write to as well.
@@ -126,7 +125,7 @@ class Arrival:
             return
         if kind == EventKind.HEADER:
             write_record(self._folder, self._begun(item))
-        elif kind == EventKind.CASE:
+        elif kind in (EventKind.PASS, EventKind.CASE):
             self._result(item["result"])
         elif kind == EventKind.ROUND:
             append_round(self._folder, item["tested"])

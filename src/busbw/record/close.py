@@ -1,17 +1,24 @@
-"""Write the end into a record whose ranks could not: they were killed."""
+"""Write the end into a record whose ranks could not: they were killed.
+
+Of ranks that were gone before they were connected there is a request, and no record yet.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from busbw.model.record import RunStatus
+from busbw._version import __version__
+from busbw.model.plan import Plan
+from busbw.model.record import SCHEMA_VERSION, RunRecord, RunStatus
 from busbw.model.result import not_run
-from busbw.record.folder import REQUEST_FILE, RUN_FILE
-from busbw.record.request import requested
+from busbw.record.folder import REQUEST_FILE, RUN_FILE, replace_text
 from busbw.record.results import forget_results, read_fields
+from busbw.redact import redact_text
 
 _MOST_INDENTED: Final = 10_000
 
@@ -29,14 +36,25 @@ def close(folder: Path, status: RunStatus, ended: str, *, error: str = "", hint:
     results = fields["results"]
     cases = fields["plan"]["cases"] if "plan" in fields else ()
     fields["results"] = [*results, *_not_run(len(cases), len(results))]
-    fields.update(status=status.value, ended=fields["ended"] or ended, error=error, hint=hint)
-    partial = folder / f".{RUN_FILE}.closing"
-    # Python's fast encoder knows no indentation, and nobody reads so many lines.
-    indent = 1 if len(fields["results"]) <= _MOST_INDENTED else None
-    partial.write_text(json.dumps(fields, indent=indent) + "\n")
-    partial.replace(folder / RUN_FILE)
+    fields.update(
+        status=status.value, ended=fields["ended"] or ended, error=redact_text(error), hint=redact_text(hint)
+    )
+    _write(folder, fields)
     forget_results(folder)
     return True
+
+
+def keep_answer(folder: Path, answer: Mapping[str, Any]) -> None:
+    """Write what the run comes to (a ``RunAnswer``) into its record. Raises OSError."""
+    fields = read_fields(folder)
+    _write(folder, {**fields, "answer": answer})
+
+
+def _write(folder: Path, fields: Mapping[str, Any]) -> None:
+    """Replace the record."""
+    # Python's fast encoder knows no indentation, and nobody reads so many lines.
+    indent = 1 if len(fields["results"]) <= _MOST_INDENTED else None
+    replace_text(folder / RUN_FILE, (json.dumps(fields, indent=indent), "\n"))
 
 
 def _not_run(cases: int, finished: int) -> list[dict[str, Any]]:
@@ -60,3 +78,21 @@ def read_status(folder: Path) -> RunStatus | None:
         return RunStatus(json.loads((folder / RUN_FILE).read_text())["status"])
     except OSError:
         return RunStatus.RUNNING if (folder / REQUEST_FILE).is_file() else None
+
+
+def requested(folder: Path) -> RunRecord:
+    """What the request says of the run. Raises OSError where there is none, ValueError, KeyError or TypeError
+    where it is damaged.
+    """
+    path = folder / REQUEST_FILE
+    fields = json.loads(path.read_text())
+    return RunRecord(
+        schema=SCHEMA_VERSION,
+        run_id=fields["run_id"],
+        busbw_version=__version__,
+        created=datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="milliseconds"),
+        argv=tuple(fields["argv"]),
+        settings=fields["settings"],
+        plan=Plan.from_json(fields["plan"]),
+        status=RunStatus.RUNNING,
+    )

@@ -55,7 +55,7 @@ class Delivery:
         return tuple(fields["argv"]), fields["settings"]
 
     def emit(self, item: Event) -> None:
-        """Pass an event on. The record is whole once END comes (``worker.lead``), and travels before it."""
+        """Pass an event on. The record is whole once END comes (``rank.rank0``), and travels before it."""
         with self._lock:
             if item["event"] == EventKind.END and self._scratch is not None:
                 for packet in packets(self.folder):

@@ -12,15 +12,16 @@ from typing import Final
 
 from busbw.model.finding import Finding
 from busbw.record.exclude import with_lost
-from busbw.record.folder import RUN_FILE
+from busbw.record.folder import RUN_FILE, replace_text
 from busbw.record.results import read_fields
+from busbw.redact import redact_all
 
 _FILE: Final = Path("request") / "findings.json"
 
 
 def keep(folder: Path, findings: Iterable[Finding]) -> None:
     """Lay them beside the request; nothing where there are none."""
-    values = [asdict(finding) for finding in findings]
+    values = redact_all([asdict(finding) for finding in findings])
     if values:
         (folder / _FILE).write_text(json.dumps(values) + "\n")
 
@@ -34,7 +35,5 @@ def merge(folder: Path) -> None:
     found = json.loads(kept.read_text())
     fields["findings"] = [*found, *fields.get("findings", ())]
     fields["hunt"] = with_lost(fields.get("hunt", {}), found)
-    partial = folder / f".{RUN_FILE}.merging"
-    partial.write_text(json.dumps(fields, indent=1) + "\n")
-    partial.replace(folder / RUN_FILE)
+    replace_text(folder / RUN_FILE, (json.dumps(fields, indent=1), "\n"))
     kept.unlink()

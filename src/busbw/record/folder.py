@@ -1,23 +1,28 @@
 """Where runs live, what a run folder is called, and which run a name means.
 
 ``run.json`` (replaced by rename), ``results.jsonl`` (a line a finished case while the run is under way, then
-part of ``run.json``), ``samples/`` (raw segments while running, Parquet
+part of ``run.json``), ``samples/`` (raw segments, large ones Parquet
 once compacted), ``request/`` (what was launched), ``log/`` (what the ranks printed beside their events).
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import pwd
 import re
 import secrets
-from collections.abc import Mapping
+import shlex
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from busbw.errors import ExitCode, UsageError
+from busbw.errors import ExitCode, SiteError, UnknownWord, UsageError, nearest
+from busbw.redact import redact_all
 
 RUN_FILE: Final = "run.json"
 RESULTS_FILE: Final = "results.jsonl"
@@ -46,16 +51,36 @@ LOG_FILE: Final = Path("log") / "ranks.log"
 # What a command of the user's printed, a line of JSON each: its text, and whether that was standard error.
 PRINTED_FILE: Final = Path("log") / "printed.jsonl"
 LAUNCHES: Final = "launches"  # a run folder each, where the run is the summary of several launches
+SERIES_FILE: Final = "setups.json"  # of a series of setups, whose launches are runs in its folder
 LAST: Final = "last"
+_STAMP_FORM: Final = "%Y%m%d-%H%M%S"
 _STAMP: Final = re.compile(r"\d{8}-\d{6}(?=-)")
+_ID: Final = re.compile(r"\d{8}-\d{6}-(.+)-[0-9a-z]{4}")
+_NAMED: Final = 3  # runs that a refusal names
 
 
 def home(environ: Mapping[str, str]) -> Path:
-    """$BUSBW_HOME, else busbw/ in the XDG state folder."""
+    """$BUSBW_HOME, else busbw/ in the XDG state folder. Raises SiteError where the user has no home."""
     if chosen := environ.get("BUSBW_HOME"):
         return Path(chosen)
-    state = environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    return Path(state) / "busbw"
+    return user_folder(environ, "XDG_STATE_HOME", ".local/state") / "busbw"
+
+
+def user_folder(environ: Mapping[str, str], variable: str, below: str) -> Path:
+    """The folder that ``variable`` names, else ``below`` in the user's home: HOME, or where that says nothing
+    the one in the user database. Raises SiteError where neither has one.
+    """
+    if chosen := environ.get(variable):
+        return Path(chosen)
+    if own := environ.get("HOME"):
+        return Path(own) / below
+    try:
+        return Path(pwd.getpwuid(os.getuid()).pw_dir) / below
+    except KeyError:
+        raise SiteError(
+            f"user {os.getuid()} has no home folder, and HOME is not set",
+            hint=f"set HOME, {variable}, or BUSBW_HOME for runs, to a folder that you can write",
+        ) from None
 
 
 def new_run_id(name: str, now: datetime | None = None) -> str:
@@ -78,7 +103,7 @@ def create(run_home: Path, run_id: str) -> Path:
 
 
 def run_folders(run_home: Path) -> list[Path]:
-    """All runs, newest first, with those that were requested and never started."""
+    """All runs and series of setups, newest first, with those that were requested and never started."""
     if not run_home.is_dir():
         return []
     return sorted(filter(_is_run, run_home.iterdir()), key=_age_key, reverse=True)
@@ -95,6 +120,30 @@ def launch_folders(folder: Path) -> tuple[Path, ...]:
 def is_started(folder: Path) -> bool:
     """Whether the run came so far that it has a record: rank 0 writes one once it is joined by the others."""
     return (folder / RUN_FILE).is_file()
+
+
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """An OSError from inside, as of a full disk, names the file: a write to an open file does not."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
+
+
+def replace_text(path: Path, pieces: Iterable[str]) -> None:
+    """Write a file so that no reader sees half of it: beside it, and then in its place. Raises OSError with
+    the file's name, and leaves nothing beside it then.
+    """
+    partial = path.with_name(f".{path.name}.new")
+    try:
+        with naming(path), partial.open("w", encoding="utf-8", errors="surrogateescape") as file:
+            file.writelines(pieces)
+        partial.replace(path)
+    except OSError:
+        partial.unlink(missing_ok=True)
+        raise
 
 
 @dataclass(frozen=True)
@@ -119,10 +168,8 @@ def write_ended(
     folder: Path, exit_code: int, error: Mapping[str, Any] | None, own_code: int | None = None
 ) -> None:
     """Keep how a run on an engine ended: see ``Ended``; the error is an event."""
-    partial = folder / ENDED_FILE.with_suffix(".new")
-    fields = {"exit_code": exit_code, "error": error, "own_code": own_code}
-    partial.write_text(json.dumps(fields) + "\n")
-    partial.replace(folder / ENDED_FILE)
+    fields = {"exit_code": exit_code, "error": redact_all(error), "own_code": own_code}
+    replace_text(folder / ENDED_FILE, (json.dumps(fields), "\n"))
 
 
 def read_ended(folder: Path) -> Ended | None:
@@ -135,12 +182,13 @@ def read_ended(folder: Path) -> Ended | None:
 
 
 def _is_run(folder: Path) -> bool:
-    return is_started(folder) or (folder / REQUEST_FILE).is_file()
+    return any((folder / name).is_file() for name in (RUN_FILE, REQUEST_FILE, JOB_FILE, SERIES_FILE))
 
 
 def _age_key(folder: Path) -> tuple[str, float]:
     """When the run was made, as its name has it, or its record where somebody gave it a name of their own."""
-    file = folder / (RUN_FILE if is_started(folder) else REQUEST_FILE)
+    files = (folder / name for name in (RUN_FILE, REQUEST_FILE, JOB_FILE, SERIES_FILE))
+    file = next(path for path in files if path.is_file())
     named = _STAMP.match(folder.name)
     written = file.stat().st_mtime
     return named.group() if named else (
@@ -156,25 +204,102 @@ def _created(file: Path) -> str | None:
 
 
 def _stamp(moment: datetime) -> str:
-    return moment.strftime("%Y%m%d-%H%M%S")
+    return moment.strftime(_STAMP_FORM)
 
 
-def find_run(name: str, run_home: Path) -> Path:
-    """The run folder that ``name`` means: a path, a run id or the start of one, or ``last``."""
+def label_of(folder: Path) -> str:
+    """What the run was called: its id between the time and the last four letters, else all of it."""
+    found = _ID.fullmatch(folder.name)
+    return found.group(1) if found else folder.name
+
+
+def read_settings(folder: Path) -> dict[str, Any]:
+    """The settings of a run as its record or its request has them; empty where neither can be read."""
+    for name in (RUN_FILE, REQUEST_FILE):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            return dict(json.loads((folder / name).read_text())["settings"])
+    return {}
+
+
+def is_of_measuring(folder: Path) -> bool:
+    """Whether the run was to measure: no preflight, no series, and no command of `busbw exec`."""
+    if not is_started(folder) and not (folder / REQUEST_FILE).is_file():
+        return False
+    settings = read_settings(folder)
+    return not settings.get("stop_after") and ("command" not in settings or "deliver" in settings)
+
+
+def made(folder: Path) -> datetime:
+    """When the run was made."""
+    return datetime.strptime(_age_key(folder)[0], _STAMP_FORM).replace(tzinfo=UTC)
+
+
+def is_job(folder: Path) -> bool:
+    """Whether it was submitted to an engine."""
+    return (folder / JOB_FILE).is_file()
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"note: {text}\n")
+
+
+_ALIKE: Final = 0.8  # how alike a mistyped id is: ids of one day share half of their letters
+
+
+def find_run(
+    name: str,
+    run_home: Path,
+    *,
+    last: Callable[[Path], bool] = is_of_measuring,
+    say: Callable[[str], None] = _say,
+) -> Path:
+    """The run or series that ``name`` means: its folder, its id or the start of one, the name that it was
+    given (of several the newest, which is said), or ``last``: the newest for which ``last`` holds, if any.
+    Raises UsageError.
+    """
     if _is_run(Path(name)):
         return Path(name)
     runs = run_folders(run_home)
     if name == LAST and runs:
-        return runs[0]
-    matches = [folder for folder in runs if folder.name.startswith(name)]
-    whole = [folder for folder in matches if folder.name == name]
-    if len(whole or matches) == 1:
-        return (whole or matches)[0]
-    if matches:
+        return next(filter(last, runs), runs[0])
+    found = _meant(name, runs)
+    labels = dict.fromkeys(map(label_of, found))
+    if len(found) == 1:
+        return found[0]
+    if len(labels) == 1 and next(iter(labels)).startswith(name):
+        say(f"{len(found)} runs are named {label_of(found[0])}; this is the newest, {found[0].name}")
+        return found[0]
+    if found:
         raise UsageError(
-            f"{name!r} fits {len(matches)} runs", hint="give more of the run's name; `busbw list` has it"
+            f"{name!r} fits {len(found)} runs", hint=f"give more of the name: {_first_names(found)}"
         )
-    raise UsageError(f"no run {name!r} in {run_home}", hint="`busbw list` names the runs; a folder works too")
+    if name == LAST:
+        raise UsageError(
+            f"no run {name!r}: {run_home} has none yet", hint="measure one: `busbw run all_reduce`"
+        )
+    names = (LAST, *dict.fromkeys(map(label_of, runs)))
+    likely = nearest(name, names) or nearest(name, (folder.name for folder in runs), _ALIKE)
+    hint = "`busbw list` names the runs; a folder works too"
+    if Path(name).is_file():
+        hint = f"`busbw import {shlex.quote(name)}` reads a log as a run"
+    raise UnknownWord(f"no run {name!r} in {run_home}", name, (likely,) if likely else (), hint=hint)
+
+
+def _meant(name: str, runs: list[Path]) -> list[Path]:
+    """The runs that the name fits, by the first of these that fits any; newest first."""
+    ways: tuple[Callable[[Path], bool], ...] = (
+        lambda folder: folder.name == name,
+        lambda folder: label_of(folder) == name,
+        lambda folder: folder.name.startswith(name),
+        lambda folder: label_of(folder).startswith(name),
+    )
+    return next((found for way in ways if (found := list(filter(way, runs)))), [])
+
+
+def _first_names(found: list[Path]) -> str:
+    names = [folder.name for folder in found]
+    more = ", ..." if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
 
 
 def environ_home() -> Path:

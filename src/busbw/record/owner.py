@@ -64,10 +64,10 @@ class Owner:
             return "another process"
 
 
-def is_owned(folder: Path) -> bool:
-    """Whether somebody follows the run now."""
+def is_owned(folder: Path, lock: Path = OWNER_FILE) -> bool:
+    """Whether somebody follows the run now, or holds another lock in its folder."""
     try:
-        with (folder / OWNER_FILE).open() as file:
+        with (folder / lock).open() as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except _TAKEN:
         return True

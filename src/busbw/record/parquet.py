@@ -14,15 +14,34 @@ from busbw.record.folder import DIGESTS_FILE, DIGESTS_PARQUET, SAMPLES_FILE, SAM
 
 # What compaction left out of a raw segment that a kill had cut: the segment, which showed it, is gone.
 CUT_NOTE: Final = Path("samples") / "cut.txt"
+# Loading polars takes 0.3 s, for which whoever waits for the prompt gets nothing where little is saved.
+WORTHWHILE_BYTES: Final = 16_000_000
+
+
+def is_worthwhile(folder: Path) -> bool:
+    """Whether a run's raw segments are so large that compaction saves room worth its time."""
+    segments = (folder / raw for raw in (SAMPLES_FILE, DIGESTS_FILE))
+    return sum(path.stat().st_size for path in segments if path.is_file()) > WORTHWHILE_BYTES
 
 
 def compact(folder: Path) -> bool:
-    """Replace a finished run's raw segments by Parquet. False, with nothing done, where polars is missing.
+    """Replace a finished run's raw segments by Parquet. False where polars is missing, or fails as memory or
+    space is short: then the raw segments stay, which readers take as well.
 
     The whole records of a segment are kept; that it ended in the middle of another is noted in ``CUT_NOTE``.
     """
     if find_spec("polars") is None:
         return False
+    try:
+        _compact(folder)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001 (a panic of polars is no Exception, and importing it may fail too)
+        return False
+    return True
+
+
+def _compact(folder: Path) -> None:
     import polars as pl
 
     for raw, parquet, dtype in (
@@ -38,7 +57,6 @@ def compact(folder: Path) -> bool:
             pl.DataFrame(columns).write_parquet(partial, compression="zstd")
             partial.replace(folder / parquet)
             (folder / raw).unlink()
-    return True
 
 
 def cut_segment(folder: Path, raw: Path, dtype: np.dtype[np.void]) -> str:
@@ -76,7 +94,7 @@ def read_rows(path: Path, dtype: np.dtype[np.void]) -> npt.NDArray[np.void]:
     from busbw.errors import UsageError
 
     if find_spec("polars") is None:
-        raise UsageError(f"{path} needs polars", hint="pip install 'busbw[analysis]'")
+        raise UsageError(f"{path} needs polars", hint="run in a clone of busbw: pip install '.[analysis]'")
     import polars as pl
 
     try:
@@ -84,7 +102,7 @@ def read_rows(path: Path, dtype: np.dtype[np.void]) -> npt.NDArray[np.void]:
         rows = np.empty(frame.height, dtype)
         for name in dtype.names or ():
             rows[name] = frame[name].to_numpy()
-    except (pl.exceptions.PolarsError, OSError) as error:
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError, TypeError) as error:
         raise UsageError(
             f"{path} cannot be read: {error}",
             hint="it was cut or changed; the results in run.json do not need it, restore it for the samples",

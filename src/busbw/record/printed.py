@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Self, TextIO
 
 from busbw.record.folder import PRINTED_FILE
-from busbw.record.growing import GrowingFile
+from busbw.record.results import GrowingFile
 
 
 @dataclass(frozen=True)

@@ -1,49 +1,50 @@
-"""Finished cases while a run is under way: one JSON line each, appended, so that ten thousand cases cost no
-more a case than ten. At the end they move into ``run.json``.
+"""Finished cases while a run is under way: JSON lines, appended, so that ten thousand cases cost no more a
+case than ten. A case has a line for each of its passes, and the last one counts. At the end they move into
+``run.json``. Such files are read along while they grow.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from busbw.errors import UsageError
 from busbw.model.result import CaseResult
-from busbw.record.folder import RESULTS_FILE, ROUNDS_FILE, RUN_FILE
+from busbw.record.folder import RESULTS_FILE, ROUNDS_FILE, RUN_FILE, naming
+from busbw.record.json_text import json_mapping, json_value
+
+_DAMAGED: Final = "it was changed or cut after it was written; restore it from a copy"
 
 
 def append_result(folder: Path, result: CaseResult) -> None:
     """Keep one more result; a kill leaves whole lines but for the last."""
-    with (folder / RESULTS_FILE).open("a") as file:
+    path = folder / RESULTS_FILE
+    with naming(path), path.open("a") as file:
         file.write(json.dumps(asdict(result), separators=(",", ":")) + "\n")
 
 
 def append_round(folder: Path, tested: dict[str, Any]) -> None:
     """Keep one more round of a hunt."""
-    with (folder / ROUNDS_FILE).open("a") as file:
+    path = folder / ROUNDS_FILE
+    with naming(path), path.open("a") as file:
         file.write(json.dumps(tested, separators=(",", ":")) + "\n")
 
 
-def read_rounds(folder: Path) -> Sequence[dict[str, Any]]:
-    """The rounds of a hunt, as far as they were written and can be read."""
-    try:
-        text = (folder / ROUNDS_FILE).read_text(errors="replace")
-    except OSError:
-        return ()
-    return [each for each in map(_or_none, text.splitlines()) if isinstance(each, dict)]
-
-
 def read_fields(folder: Path) -> dict[str, Any]:
-    """The record as plain JSON values, with what was finished since it was written. Raises OSError, and
-    ValueError where it is damaged.
+    """The record as plain JSON values, with what was finished since it was written. Raises OSError where
+    there is none, and UsageError where it is damaged.
     """
-    fields: Any = json.loads((folder / RUN_FILE).read_text())
-    lines = _whole_lines(folder / RESULTS_FILE)
-    if lines and isinstance(fields, dict):
-        fields["results"] = lines
-    return fields  # type: ignore[no-any-return]  # callers check what they read
+    path = folder / RUN_FILE
+    try:
+        fields = json_mapping(path.read_text(encoding="utf-8"), str(path), _DAMAGED)
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not UTF-8 text: {error}", hint=_DAMAGED) from error
+    if lines := _whole_lines(folder / RESULTS_FILE):
+        fields["results"] = [*{line["case"]: line for line in lines}.values()]
+    return fields
 
 
 def forget_results(folder: Path) -> None:
@@ -51,18 +52,34 @@ def forget_results(folder: Path) -> None:
     (folder / RESULTS_FILE).unlink(missing_ok=True)
 
 
-def _or_none(line: str) -> object:
-    """What a line has; None of one that is damaged."""
-    try:
-        found: object = json.loads(line)
-    except ValueError:
-        return None
-    return found
-
-
 def _whole_lines(path: Path) -> Sequence[Any]:
     try:
-        text = path.read_text()
+        text = path.read_text(errors="replace")
     except OSError:
         return ()
-    return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+    lines = text.splitlines(keepends=True)
+    return [
+        json_value(line, f"{path}, line {number}", _DAMAGED)
+        for number, line in enumerate(lines, 1)
+        if line.endswith("\n")
+    ]
+
+
+class GrowingFile:
+    """The lines of a file, each once, from the first."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+
+    def new_lines(self) -> Iterator[bytes]:
+        """The lines that came since; one whose end is still to come waits for it, as does a file."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._offset)
+                data = file.read()
+        except OSError:
+            return
+        whole = data[: data.rfind(b"\n") + 1]
+        self._offset += len(whole)
+        yield from whole.splitlines()

@@ -14,13 +14,19 @@ from dataclasses import replace
 from itertools import compress
 from operator import is_not
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from busbw.model.record import RunRecord, RunStatus
 from busbw.model.result import CaseResult, not_run
-from busbw.record.folder import DIGESTS_FILE, RUN_FILE, SAMPLES_FILE, WRITER_FILE
+from busbw.record.folder import DIGESTS_FILE, RUN_FILE, SAMPLES_FILE, WRITER_FILE, naming, replace_text
 from busbw.record.owner import Owner
 from busbw.record.results import append_result, forget_results
+from busbw.redact import redact_all
+
+# Fields that quote variables, command lines and logs. The others are numbers and names of devices.
+_QUOTING: Final = frozenset(
+    ("argv", "settings", "machine", "environment", "error", "hint", "source", "findings", "hunt")
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,12 +34,13 @@ if TYPE_CHECKING:
 
 
 class RunWriter:
-    """The one writer of a run folder. Not thread safe: callers take turns (``worker.lead`` holds a lock)."""
+    """The one writer of a run folder. Not thread safe: callers take turns (``rank.rank0`` holds a lock)."""
 
     def __init__(self, folder: Path, record: RunRecord) -> None:
         self.folder = folder
         self.record = record
         self._results: list[CaseResult] = []
+        self._passed: dict[int, CaseResult] = {}  # of cases that are not finished
         self._alive = Owner(folder, WRITER_FILE)  # held for as long as this process is there
         with contextlib.suppress(OSError):
             self._alive.take()
@@ -44,19 +51,25 @@ class RunWriter:
         self.record = replace(self.record, **fields)  # type: ignore[arg-type]
         self._store()
 
+    def note(self, result: CaseResult) -> None:
+        """Keep what is known of a case so far."""
+        append_result(self.folder, result)
+        self._passed[result.case] = result
+
     def append(
         self, result: CaseResult, samples: npt.NDArray[np.void], digests: npt.NDArray[np.void]
     ) -> None:
         """Keep one finished case: raw records first, then the result that counts on them."""
         for path, rows in ((SAMPLES_FILE, samples), (DIGESTS_FILE, digests)):
-            with (self.folder / path).open("ab") as file:
+            with naming(self.folder / path), (self.folder / path).open("ab") as file:
                 file.write(rows.tobytes())
         append_result(self.folder, result)
         self._results.append(result)
+        self._passed.pop(result.case, None)
 
     def finish(self, status: RunStatus, ended: str, *, error: str = "", hint: str = "") -> None:
         """The last words, and a status for every case that the run did not come to."""
-        finished = self._results
+        finished = [*self._results, *self.unfinished]
         results = (*finished, *not_run(len(self.record.plan.cases), len(finished)))
         self.record = replace(
             self.record, status=status, results=results, ended=ended, error=error, hint=hint
@@ -64,26 +77,21 @@ class RunWriter:
         self._store()
         forget_results(self.folder)
 
+    @property
+    def unfinished(self) -> tuple[CaseResult, ...]:
+        """What is known of cases that passes were still to come of."""
+        return tuple(self._passed.values())
+
     def _store(self) -> None:
         write_record(self.folder, self.record)
 
 
-class RowTexts(NamedTuple):
-    """The JSON of cases and results, where whoever has them need not make values of them first."""
-
-    cases: Iterable[str]
-    results: Iterable[str]
+def write_record(folder: Path, record: RunRecord) -> None:
+    """Replace ``run.json`` whole."""
+    replace_text(folder / RUN_FILE, record_text(record))
 
 
-def write_record(folder: Path, record: RunRecord, rows: RowTexts | None = None) -> None:
-    """Replace ``run.json`` whole. ``rows`` stand in the place of the record's cases and results."""
-    partial = folder / f".{RUN_FILE}.new"
-    with partial.open("w") as file:
-        file.writelines(record_text(record, rows))
-    partial.replace(folder / RUN_FILE)
-
-
-def record_text(record: RunRecord, rows: RowTexts | None = None) -> Iterator[str]:
+def record_text(record: RunRecord) -> Iterator[str]:
     """The JSON of a record, in pieces: one line a field, one line a case and a result.
 
     A record can have a million of these, so no second copy of it is made: neither of values nor of text.
@@ -94,19 +102,19 @@ def record_text(record: RunRecord, rows: RowTexts | None = None) -> Iterator[str
         if name == "plan":
             head = {field: part for field, part in vars(value).items() if field != "cases"}
             yield f'{_encode(head)[:-1]},"cases":'
-            yield from _lines(value.cases if rows is None else rows.cases)
+            yield from _lines(value.cases)
             yield "}\n"
         elif name == "results":
-            yield from _lines(value if rows is None else rows.results)
+            yield from _lines(value)
         else:
-            yield _encode(value) + "\n"
+            yield _encode(redact_all(value, name) if name in _QUOTING else value) + "\n"
     yield "}\n"
 
 
 def _lines(values: Iterable[Any]) -> Iterator[str]:
     between, text = "[\n", _RowText()
     for value in values:
-        yield between + (value if isinstance(value, str) else text.of(value))
+        yield between + text.of(value)
         between = ",\n"
     yield "]\n" if between != "[\n" else "[]\n"
 

@@ -21,7 +21,6 @@ import numpy as np
 import numpy.typing as npt
 
 Float64Array = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 # Beyond this the whole numbers of the exact binomial get long (2^n), and the normal ranks differ from its by
 # one or two places among thousands.
@@ -37,6 +36,7 @@ class Estimate:
 
     ``attained`` is False where the samples are too few for the confidence asked for, taking ``tau`` of them
     as one: the interval is then everything that was seen, and nothing promises that it is wide enough.
+    ``moved``: passes far apart differed, and the interval is widened for it (``passes.estimate_over``).
     """
 
     median: float
@@ -46,6 +46,7 @@ class Estimate:
     tau: float
     samples: int
     attained: bool
+    moved: bool = False
 
     @property
     def half_width(self) -> float:
@@ -98,11 +99,7 @@ def autocorrelation_time(values: Float64Array) -> float:
 
     Lags are added until one is not positive, or is below both 0.05 and 1/sqrt(n); n/4 lags at most.
     """
-    return indicator_time(values > np.median(values))
-
-
-def indicator_time(above: BoolArray) -> float:
-    """The autocorrelation time of a series of yes and no, by the rule of ``autocorrelation_time``."""
+    above = values > np.median(values)
     n, ones = len(above), int(np.count_nonzero(above))
     # n^2 x the sums of (b_i - mean)(b_j - mean), from counts: every processor adds those up alike.
     variance = n * ones * (n - ones)

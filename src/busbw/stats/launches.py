@@ -31,7 +31,7 @@ class LaunchInterval:
         return (self.high - self.low) / 2 / self.centre
 
 
-def launch_interval(medians: Sequence[float], confidence: float = CONFIDENCE) -> LaunchInterval | None:
+def launch_interval(medians: Sequence[float]) -> LaunchInterval | None:
     """The t-interval of the logarithms of launch medians (each > 0); None below two launches."""
     n = len(medians)
     if n < 2:
@@ -39,7 +39,7 @@ def launch_interval(medians: Sequence[float], confidence: float = CONFIDENCE) ->
     logs = [math.log(median) for median in medians]
     mean = math.fsum(logs) / n
     variance = math.fsum((log - mean) ** 2 for log in logs) / (n - 1)
-    half = student_quantile((1 + confidence) / 2, n - 1) * math.sqrt(variance / n)
+    half = student_quantile((1 + CONFIDENCE) / 2, n - 1) * math.sqrt(variance / n)
     return LaunchInterval(math.exp(mean), math.exp(mean - half), math.exp(mean + half), n)
 
 

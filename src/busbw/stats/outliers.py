@@ -13,15 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from busbw.stats.interval import Float64Array
-from busbw.stats.percentile import nearest_rank
 
-# Tukey's fences, in interquartile ranges beyond the quartiles.
-MILD_IQR: Final = 1.5
-SEVERE_IQR: Final = 3.0
 # In median absolute deviations from the median: 10 standard deviations of a normal distribution (1.4826 MAD
 # each), as hyperfine warns from.
 FAR_MAD: Final = 14.8
-# Half of all samples may lie on one tick of the clock, which makes both measures of spread zero and any other
+# Half of all samples may lie on one tick of the clock, which makes the spread zero and any other
 # tick an outlier. A tenth of the usual target of 1 % is nothing to show.
 LEAST_SPREAD: Final = 0.001
 
@@ -30,38 +26,17 @@ Int64Array = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Outliers:
-    """How many samples lie beyond the fences. Mild ones are not severe ones; ``far`` is counted by itself."""
+    """How many samples lie ``far`` from the median."""
 
-    severe_low: int
-    mild_low: int
-    mild_high: int
-    severe_high: int
     far: int
-
-    @property
-    def total(self) -> int:
-        """Samples beyond any of Tukey's fences."""
-        return self.severe_low + self.mild_low + self.mild_high + self.severe_high
 
 
 def count_outliers(values: Float64Array) -> Outliers:
-    """Counts by the 1.5 and 3 IQR fences and by 14.8 MAD. Needs at least one value."""
-    ordered = np.sort(values)
-    middle = float(np.median(ordered))
-    least = LEAST_SPREAD * abs(middle)
-    lower, upper = nearest_rank(ordered, 25), nearest_rank(ordered, 75)
-    iqr = max(upper - lower, least)
-    deviations = np.abs(ordered - middle)
-    mad = max(float(np.median(deviations)), least)
-    severe_low = _count(ordered < lower - SEVERE_IQR * iqr)
-    severe_high = _count(ordered > upper + SEVERE_IQR * iqr)
-    return Outliers(
-        severe_low,
-        _count(ordered < lower - MILD_IQR * iqr) - severe_low,
-        _count(ordered > upper + MILD_IQR * iqr) - severe_high,
-        severe_high,
-        _count(deviations > FAR_MAD * mad),
-    )
+    """Those beyond 14.8 MAD. Needs at least one value."""
+    middle = float(np.median(values))
+    deviations = np.abs(values - middle)
+    mad = max(float(np.median(deviations)), LEAST_SPREAD * abs(middle))
+    return Outliers(_count(deviations > FAR_MAD * mad))
 
 
 @dataclass(frozen=True)

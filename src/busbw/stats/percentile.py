@@ -1,13 +1,8 @@
-"""Percentiles by nearest rank, and how far each can be known from so many samples.
-
-A percentile is always a sample that occurred, never a value between two. Its interval is distribution-free:
-the number of samples below a percentile is binomial, whatever the distribution of the times.
-"""
+"""Percentiles by nearest rank: always a sample that occurred, never a value between two."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from typing import Final
@@ -15,25 +10,10 @@ from typing import Final
 import numpy as np
 
 from busbw.errors import UsageError
-from busbw.stats.interval import Float64Array, indicator_time
+from busbw.stats.interval import Float64Array
 
 # A percentile is shown from the number of samples on that bounds it on its far side with this confidence.
 BOUND_CONFIDENCE: Final = 0.95
-
-
-@dataclass(frozen=True)
-class PercentileEstimate:
-    """A percentile in the unit of the data. An end of the interval is None where no sample bounds it.
-
-    ``tau`` is the autocorrelation time of "is above this percentile": slow samples that come in bursts.
-    """
-
-    percent: float
-    value: float
-    low: float | None
-    high: float | None
-    tau: float
-    samples: int
 
 
 @cache
@@ -60,47 +40,25 @@ def percentile(values: Float64Array, percent: float) -> float | None:
     return nearest_rank(np.sort(values), percent)
 
 
-def estimate_percentile(
-    values: Float64Array, percent: float, confidence: float = 0.95
-) -> PercentileEstimate | None:
-    """The percentile with its two-sided interval, or None where there are fewer than ``least_samples``.
+def at_most(values: Float64Array, percent: float) -> float | None:
+    """What so many percent of all calls take at most, with 95 % confidence: an order statistic above the
+    percentile of the samples, which is below the true one in half of all cases. None where even the largest
+    of so few samples is no bound.
 
-    The ranks are those of the exact binomial distribution, widened by sqrt(tau). Two-sided 95 % needs more
-    samples than showing the percentile does (p99: 368 against 299); between them ``high`` is None.
+    The r-th smallest of n is below the percentile p with the probability that at least r of n are.
     """
-    n = len(values)
-    if n < least_samples(percent):
+    n, p = len(values), float(_fraction(percent))
+    rank, exactly = n, p**n
+    too_low = exactly
+    if too_low > 1 - BOUND_CONFIDENCE:
         return None
-    ordered = np.sort(values)
-    value = nearest_rank(ordered, percent)
-    tau = indicator_time(values > value)
-    p = float(_fraction(percent))
-    below, above = _binomial_ends(n, p, (1 - confidence) / 2)
-    low = math.floor(n * p - (n * p - below) * math.sqrt(tau))
-    high = math.ceil(n * p + (above - n * p) * math.sqrt(tau))
-    return PercentileEstimate(
-        percent,
-        value,
-        float(ordered[low - 1]) if low >= 1 else None,
-        float(ordered[high - 1]) if high <= n else None,
-        tau,
-        n,
-    )
-
-
-def _binomial_ends(n: int, p: float, tail: float) -> tuple[int, int]:
-    """Positions, counted from 1, of the order statistics that a percentile leaves with ``tail`` on each side.
-
-    X_(l) is above the percentile with probability P(B < l), X_(u) below it with P(B >= u), B binomial. 0 and
-    n + 1 stand for no sample.
-    """
-    k = np.arange(n)
-    log_ratio = np.log((n - k) / (k + 1)) + math.log(p / (1 - p))
-    log_mass = np.concatenate(([0.0], np.cumsum(log_ratio))) + n * math.log1p(-p)
-    cumulative = np.cumsum(np.exp(log_mass))
-    low = int(np.searchsorted(cumulative, tail, side="right"))
-    high = int(np.searchsorted(cumulative, 1 - tail, side="left")) + 1
-    return low, high
+    while rank > 1:
+        exactly *= rank * (1 - p) / ((n - rank + 1) * p)
+        too_low += exactly
+        if too_low > 1 - BOUND_CONFIDENCE:
+            break
+        rank -= 1
+    return float(np.sort(values)[rank - 1])
 
 
 def _fraction(percent: float) -> Fraction:

@@ -6,15 +6,13 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import Enum
-from functools import partial
 from typing import Final
 
 import numpy as np
 
 from busbw.errors import UsageError
 from busbw.stats.interval import Float64Array
-from busbw.stats.percentile import least_samples, percentile
+from busbw.stats.percentile import at_most, least_samples, percentile
 
 
 @dataclass(frozen=True)
@@ -28,26 +26,19 @@ class Series:
     best: Float64Array | None = None
 
 
-class Kind(Enum):
-    """What a statistic's value is."""
-
-    TIME = "time"  # in the unit of the samples
-    RATIO = "ratio"
-
-
 @dataclass(frozen=True)
 class Statistic:
     """One number of a case. ``of`` gives None where the series cannot tell it: with fewer samples than
     ``least_samples`` ("n too small"), or where the values it needs were not kept. ``of_means``: samples that
-    are means over several calls tell it as well as single calls do.
+    are means over several calls tell it as well as single calls do. ``at_most`` gives what bounds a high
+    percentile.
     """
 
     word: str
-    kind: Kind
-    title: str
     least_samples: int
     of: Callable[[Series], float | None]
     of_means: bool = False
+    at_most: Callable[[Series], float | None] = lambda series: None
 
 
 def _cv(series: Series) -> float | None:
@@ -62,29 +53,15 @@ def _imbalance(series: Series) -> float | None:
     return None if series.best is None else float(np.median(series.worst - series.best))
 
 
-# One row a word. Every title says what the number is made from: the maximum over ranks, per sample.
+# One row a word; all but ``imbalance`` are of the maximum over ranks, per sample.
 _TABLE: Final = {
     row.word: row
     for row in (
-        Statistic(
-            "avg",
-            Kind.TIME,
-            "mean over samples",
-            1,
-            lambda s: math.fsum(s.worst) / len(s.worst),
-            of_means=True,
-        ),
-        Statistic("min", Kind.TIME, "smallest sample", 1, lambda s: float(s.worst.min())),
-        Statistic("max", Kind.TIME, "largest sample", 1, lambda s: float(s.worst.max())),
-        Statistic("cv", Kind.RATIO, "standard deviation over mean", 2, _cv),
-        Statistic(
-            "imbalance",
-            Kind.TIME,
-            "median over samples of slowest minus fastest rank",
-            1,
-            _imbalance,
-            of_means=True,
-        ),
+        Statistic("avg", 1, lambda s: math.fsum(s.worst) / len(s.worst), of_means=True),
+        Statistic("min", 1, lambda s: float(s.worst.min())),
+        Statistic("max", 1, lambda s: float(s.worst.max())),
+        Statistic("cv", 2, _cv),
+        Statistic("imbalance", 1, _imbalance, of_means=True),
     )
 }
 _PERCENTILE: Final = re.compile(r"p(\d+(?:\.\d+)?)")
@@ -114,9 +91,6 @@ def _statistic(word: str, others: Sequence[str]) -> Statistic:
     if match is None:
         raise UsageError(f"not a statistic: {word!r}", hint=_hint(others))
     percent = float(match.group(1))
-    title = f"{percent:g} % of the samples are not above it"
-    return Statistic(word, Kind.TIME, title, least_samples(percent), partial(_percentile, percent))
-
-
-def _percentile(percent: float, series: Series) -> float | None:
-    return percentile(series.worst, percent)
+    bound = (lambda series: at_most(series.worst, percent)) if percent > 50 else Statistic.at_most
+    of = lambda series: percentile(series.worst, percent)  # noqa: E731
+    return Statistic(word, least_samples(percent), of, at_most=bound)

@@ -1,33 +1,35 @@
 """When a case has been sampled enough. Pure: the same numbers give the same decision on every rank.
 
-Looks are geometric (8, 11, 16, 22, 31, 43, ...: x1.4), so that peeking is rare, and each look uses a 99 %
-interval, so that stopping at the first narrow one still leaves 95 % overall: 0.97 and more in simulations,
-0.89 where samples are very alike (AR(1) 0.9). benchmarks/stopping has the table, made through ``judge_look``.
+A case is sampled in passes far apart in time (``stats.passes``). In each, looks are geometric (8, 11, 16, 22,
+31, 43, ...: x1.4), so that peeking is rare, and each look uses a 99 % interval, so that stopping at the first
+narrow one still leaves 95 % overall. benchmarks/stopping has the table, made through ``judge_look``.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
-
-import numpy as np
-import numpy.typing as npt
 
 from busbw.model.plan import Limits
 from busbw.model.result import StopReason
-from busbw.stats.interval import estimate
-from busbw.stats.warmup import settled
+from busbw.stats.interval import Estimate, Float64Array, estimate
 
 FIRST_LOOK: Final = 8
 LOOK_GROWTH: Final = 1.4
 LOOK_CONFIDENCE: Final = 0.99
 FIXED_CONFIDENCE: Final = 0.95
+PASSES: Final = 3
+# Below Limits.small_ns, where levels switch.
+SMALL_PASSES: Final = 9
+# Part of the half-width that a pass may have by itself: looks stop where it is narrow by chance.
+PASS_SHARE: Final = 0.9
+# Part of the target below which no interval over passes is given: nobody looked closer than that.
+FLOOR_SHARE: Final = 0.5
 # The largest part of a sample that reading time may cost: half of the 1 % that is allowed in all, because the
 # pace is known only from the warm-up.
 TIMED_SHARE: Final = 0.005
-
-Float64Array = npt.NDArray[np.float64]
 
 
 def next_look(samples: int) -> int:
@@ -43,50 +45,64 @@ def target(limits: Limits, median_ns: float) -> float:
     return limits.small_precision if median_ns < limits.small_ns else limits.precision
 
 
-@dataclass(frozen=True)
-class Judgement:
-    """What a look says: the first ``settling`` samples are warm-up, and why to stop, or None to go on."""
-
-    settling: int
-    stop: StopReason | None
-
-
-def judge_look(times_ns: Float64Array, taken: int, spent_seconds: float, limits: Limits) -> Judgement:
-    """Judge a case after a look. Every rank calls this, and so does the simulation that its promise is from.
-
-    ``times_ns`` are the samples that count so far (per call, max over ranks, in the order taken), ``taken``
-    the number with those that do not: the limit is on what was taken. ``spent_seconds`` as in ``decide``.
+def wanted_passes(limits: Limits, median_ns: float, sample_ns: float) -> int:
+    """In how many passes to sample a case of this time: more where levels switch, no more than leave each two
+    samples of ``sample_ns`` and eight of the most, and one where the number of calls is fixed.
     """
     if limits.calls is not None:
-        return Judgement(0, StopReason.CALLS)
-    drop = settling(times_ns, limits)
-    stop = decide(times_ns[drop:], spent_seconds, limits)
-    if stop is None and taken >= limits.max_samples:
-        stop = StopReason.MAX_SAMPLES
-    return Judgement(drop, stop)
+        return 1
+    usual = SMALL_PASSES if median_ns < limits.small_ns else PASSES
+    fitting = min(int(limits.case_seconds * 1e9 / max(sample_ns, 1.0)) // 2, limits.max_samples // FIRST_LOOK)
+    return max(1, min(usual, fitting))
 
 
-def settling(times_ns: Float64Array, limits: Limits) -> int:
-    """How many leading samples are warm-up that the calls before did not finish, by ``warmup.settled``."""
-    if len(times_ns) == 0:
-        return 0
-    return settled(times_ns, target(limits, float(np.median(times_ns))))
+def of_pass(limits: Limits, passes: int, median_ns: float) -> Limits:
+    """What one of so many passes may take, of a case of this time."""
+    is_small = passes > 1 and median_ns < limits.small_ns
+    most = min(limits.max_samples, limits.small_samples) if is_small else limits.max_samples
+    return replace(limits, max_samples=max(1, most // passes), case_seconds=limits.case_seconds / passes)
 
 
-def decide(times_ns: Float64Array, spent_seconds: float, limits: Limits) -> StopReason | None:
-    """Why to stop after these samples (per call, max over ranks), or None to go on.
+def floor(limits: Limits, median_ns: float, passes: int) -> float:
+    """The relative half-width below which no interval of a case of so many passes is given."""
+    return FLOOR_SHARE * target(limits, median_ns) if passes > 1 else 0.0
 
-    ``spent_seconds`` must be a value that all ranks share, such as the sum of the samples themselves.
+
+def judge_look(
+    times_ns: Float64Array, taken: int, spent_seconds: float, limits: Limits, passes: int
+) -> StopReason | None:
+    """Why to end a pass of so many ``passes`` after a look, or None to go on. Every rank calls this, and so
+    does the simulation that its promise is from.
+
+    ``times_ns`` are the samples of the pass that count (per call, max over ranks, in the order taken),
+    ``taken`` the number with those that do not: the limit is on what was taken. ``spent_seconds`` must be a
+    value that all ranks share, such as the sum of the samples themselves.
     """
+    if limits.calls is not None:
+        return StopReason.CALLS
     result = estimate(times_ns, LOOK_CONFIDENCE)
+    # Of so many passes together the interval is narrower by the square root of their number.
+    reached = target(limits, result.median) * (1.0 if passes == 1 else PASS_SHARE * math.sqrt(passes))
     # Too few independent samples for 99 % say nothing by lying close together, such as 8 of a slow drift.
-    if result.attained and result.half_width <= target(limits, result.median):
+    if result.attained and result.half_width <= reached:
         return StopReason.PRECISION
-    if len(times_ns) >= limits.max_samples:
-        return StopReason.MAX_SAMPLES
-    if spent_seconds >= limits.case_seconds:
+    own = of_pass(limits, passes, result.median)
+    if taken >= own.max_samples:
+        return StopReason.MAX_SAMPLES if taken >= limits.max_samples // passes else StopReason.PASSES
+    if spent_seconds >= own.case_seconds:
         return StopReason.CASE_TIME
     return None
+
+
+def over_passes(stops: Sequence[StopReason], passes: int, whole: Estimate, limits: Limits) -> StopReason:
+    """Why sampling a case of so many ``passes`` ended, from why its passes did, of which some may be missing,
+    and the interval over all of them.
+    """
+    if passes == 1:
+        return stops[0]
+    if whole.attained and whole.half_width <= target(limits, whole.median):
+        return StopReason.PRECISION
+    return next((stop for stop in stops if stop is not StopReason.PRECISION), StopReason.PASSES)
 
 
 def reported_confidence(stop: StopReason) -> float:

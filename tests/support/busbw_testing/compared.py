@@ -14,8 +14,9 @@ from busbw.cli.main import main
 from busbw.model.collective import collective
 from busbw.model.record import SCHEMA_VERSION, Method, RankInfo, RunRecord, RunStatus, WorldInfo
 from busbw.model.result import CaseResult, Status
-from busbw.planning.make import make_plan
-from busbw.settings.run import RunSettings
+from busbw.plan.flags.run import RunSettings
+from busbw.plan.flags.values import Size
+from busbw.plan.make import make_plan
 
 if TYPE_CHECKING:
     import pytest
@@ -65,7 +66,7 @@ def record_of(
     ``within`` is the relative half-width of a single launch's interval.
     """
     sizes = sorted(times_us)
-    settings = RunSettings(minbytes=str(sizes[0]), maxbytes=str(sizes[-1]), stepfactor=2.0)
+    settings = RunSettings(minbytes=Size(str(sizes[0])), maxbytes=Size(str(sizes[-1])), stepfactor=2.0)
     plan = make_plan((operation,), settings, "null", ranks)
     cases = [case for case in plan.cases if case.size_bytes in times_us and not case.in_place]
     cases = [replace(case, index=index) for index, case in enumerate(cases)]

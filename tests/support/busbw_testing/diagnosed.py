@@ -9,16 +9,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from busbw.analysis.expectation import expect, kind_of
-from busbw.analysis.wires import Wires
-from busbw.diagnosis.engine import diagnose
-from busbw.diagnosis.subject import Subject
+from busbw.judge.diagnose.engine import diagnose
+from busbw.judge.diagnose.subject import Subject
+from busbw.judge.expectation import expect
+from busbw.judge.limits import Wires
+from busbw.judge.matching import made_with
+from busbw.judge.references.reference import Reference
 from busbw.model.conclusion import Answer, Conclusion
 from busbw.model.finding import Severity
 from busbw.model.record import RunRecord
 from busbw.model.sample import DIGEST_DTYPE, MAX_OVER_RANKS, SAMPLE_DTYPE
 from busbw.model.traffic import Burst, Link, Window
-from busbw.references.reference import Reference
 from busbw.stats.interval import estimate
 from busbw_testing.compared import record_of
 
@@ -104,7 +105,7 @@ def _subject(
     absent: tuple[str, ...] = (),
 ) -> Subject:
     subject = Subject(
-        record, expect((record,), references, known=known, wires=wires), kind_of(record, known), wires
+        record, expect((record,), references, known=known, wires=wires), made_with(record, known), wires
     )
     subject = replace(subject, absent=absent, samples=subject.samples if samples is None else samples)
     return replace(subject, digests=subject.digests if digests is None else digests)

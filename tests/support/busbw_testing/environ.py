@@ -9,8 +9,7 @@ from typing import Final
 import busbw
 
 # The launcher that runs the tests must not be taken for the launcher of the ranks.
-FOREIGN: Final = (
-    "BUSBW_",
+LAUNCHERS: Final = (
     "OMPI_",
     "PMI",
     "PMIX_",
@@ -21,6 +20,7 @@ FOREIGN: Final = (
     "MASTER_",
     "TORCHELASTIC_",
 )
+FOREIGN: Final = ("BUSBW_", *LAUNCHERS)
 
 
 def clean_environ(**variables: str) -> dict[str, str]:

@@ -15,9 +15,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from busbw.errors import SiteError
-from busbw.launchers.base import Command
-from busbw.launchers.engine import Handle, Item, Job, JobRequest, JobState, Output, Phase
-from busbw.settings.launch import LaunchSettings
+from busbw.launch.base import Command
+from busbw.launch.engine import Handle, Item, Job, JobRequest, JobState, Output, Phase
+from busbw.plan.flags.launch import LaunchSettings
 
 WAIT_SECONDS: float | None = 20.0
 # How long the cluster takes to answer once it has a job, in seconds.
@@ -62,14 +62,14 @@ def submit(request: JobRequest, folder: Path) -> Handle:
             start_new_session=True,
         )
     time.sleep(float(os.environ.get(SLOW_SUBMIT, "0")))
-    if path := os.environ.get(FILL):
-        with contextlib.suppress(OSError), Path(path).open("wb", buffering=0) as file:
-            while True:
-                file.write(bytes(1024))
     return Handle("here", str(process.pid), request.name, {"out": str(out)})
 
 
 def follow(handle: Handle, folder: Path) -> Iterator[Item]:
+    if path := os.environ.get(FILL):
+        with contextlib.suppress(OSError), Path(path).open("wb", buffering=0) as file:
+            while True:
+                file.write(bytes(1024))
     with Path(handle.details["out"]).open() as file:
         line = ""
         while True:
@@ -94,10 +94,20 @@ def _output(text: str) -> Output:
     return Output(text, source, is_error=text.startswith(TO_STDERR))
 
 
-def _alive(pid: int) -> bool:
+def _alive(session: int) -> bool:
+    """Whether any process of the job is: on a cluster too, it has ended when all have."""
     with contextlib.suppress(ChildProcessError):
-        os.waitpid(pid, os.WNOHANG)
-    return Path(f"/proc/{pid}").exists()
+        os.waitpid(session, os.WNOHANG)
+    return any(_session_of(folder) == session for folder in Path("/proc").glob("[0-9]*"))
+
+
+def _session_of(folder: Path) -> int | None:
+    """Of a process that is not a zombie."""
+    try:
+        state, _, _, session = (folder / "stat").read_text().rpartition(") ")[2].split()[:4]
+    except OSError:
+        return None
+    return None if state == "Z" else int(session)
 
 
 def cancel(handle: Handle, *, now: bool) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from busbw.record.results import read_fields
 from busbw_testing.environ import clean_environ
-from busbw_testing.namespaces import Hosts
+from busbw_testing.namespaces import Hosts, seen_of_tmp
 from busbw_testing.started import Started
 
 PATIENCE_S: Final = 500.0  # for what hangs: two hunts take minutes where other suites run beside
@@ -129,13 +129,8 @@ def cluster_of(folder: Path, seen: Path, count: int = 4, networks: int = 1) -> I
     keys = folder / "keys"
     keys.mkdir()
     # Open MPI keeps its sockets in /tmp under names that the hosts' equal process ids would make collide.
-    with Hosts(keys, count, networks=networks, private=["/tmp"], shared=[seen, *_needed()]) as hosts:
+    with Hosts(keys, count, networks=networks, private=["/tmp"], shared=[seen, *seen_of_tmp()]) as hosts:
         yield Cluster(hosts, shared)
-
-
-def _needed() -> list[str]:
-    """What must be seen of /tmp: a Python environment that lives there."""
-    return [sys.prefix] if sys.prefix.startswith("/tmp/") else []
 
 
 def end(cluster: Cluster) -> None:

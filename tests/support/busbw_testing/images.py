@@ -5,18 +5,17 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from busbw.containers.squash import file_system
 from busbw_testing.finished import Done
 
-PROGRAMS: Final = ("buildah", "mmdebstrap", "docker-registry")
+ROOT: Final = Path(__file__).parents[3]
+PROGRAMS: Final = ("buildah", "mmdebstrap")
 BASE: Final = "localhost/busbw-test-base:1"
-# What every tool call here needs: no namespaces may be had in a container or sandbox.
-TOOL_ARGS: Final = "--isolation chroot --pull-never"
+# No namespaces may be had in a container or sandbox.
+BUILD: Final = ("buildah", "build", "--layers", "--isolation", "chroot", "--pull-never", "--format", "docker")
 
 
 class Images:
@@ -25,7 +24,8 @@ class Images:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         # Overlays cannot be stacked on an overlay.
-        stacked = file_system(folder.resolve(), Path("/proc/mounts").read_text()) == "overlay"
+        kind = subprocess.check_output(["stat", "--file-system", "--format", "%T", folder], text=True)
+        stacked = "overlay" in kind
         config = folder / "storage.conf"
         config.write_text(
             f'[storage]\ndriver = "{"vfs" if stacked else "overlay"}"\n'
@@ -52,18 +52,17 @@ class Images:
         assert done.code == 0, (words, done.out[-3000:], done.err[-6000:])
         return done.out.strip()
 
-    def busbw(self, *words: str | Path, **environ: str) -> Done:
-        """``busbw container ...``."""
-        return self.call(sys.executable, "-m", "busbw", "container", *words, **environ)
-
-    def build(self, recipe: str, wheel: Path, *words: str) -> str:
-        """Build an image on the test's base; its name."""
-        done = self.busbw(
-            *("build", recipe, "--base", BASE, "--busbw", wheel, "--tool", "buildah"),
-            *("--tool-args", TOOL_ARGS, *words),
-        )
-        assert done.code == 0, done.err[-6000:]
-        return done.out.strip()
+    def build(self, name: str, arguments: Mapping[str, str]) -> str:
+        """Build ``images/NAME`` of this checkout on the test's base, with its build arguments; its name."""
+        image = f"localhost/busbw:{name}"
+        words = [
+            word
+            for key, value in ({"BASE_IMAGE": BASE} | dict(arguments)).items()
+            for word in ("--build-arg", f"{key}={value}")
+        ]
+        file = ROOT / "images" / name / "Containerfile"
+        self.good(*BUILD, "--file", file, "--tag", image, *words, ROOT, timeout=1200)
+        return image
 
     def inspect(self, image: str) -> Mapping[str, Any]:
         """The image's configuration, in OCI's form."""

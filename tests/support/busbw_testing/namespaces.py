@@ -17,11 +17,14 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Self
+
+import busbw
 
 _SSHD: Final = "/usr/sbin/sshd"
 # Long enough for a loaded machine.
@@ -69,6 +72,15 @@ def why_not(*, sshd: bool = True) -> str:
         check=False,
     )
     return f"no namespaces here: {done.stderr.strip()}" if done.returncode else ""
+
+
+def seen_of_tmp() -> list[Path]:
+    """Folders that hosts with a /tmp of their own must see nevertheless: what is tested, and the Python
+    environment that runs it, where they live below /tmp.
+    """
+    folders = sorted({Path(sys.prefix), Path(__file__).parents[3], Path(busbw.__path__[0]).parent})
+    below = [folder for folder in folders if folder.is_relative_to("/tmp")]
+    return [folder for folder in below if not any(other in folder.parents for other in below)]
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,11 @@
-"""Hunts between eight hosts that were recorded with all their rounds (``benchmarks/isolate/campaign.py``)."""
+"""Hunts that were recorded with all their rounds: real noise, and real faults. Rules of version 0.1 chose the
+rounds.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -10,43 +13,48 @@ from typing import Any, Final
 from busbw.model.hunt import METRICS, RESENT, PairTest, Round, RoundResult, Rules, Stage
 
 _FOLDER: Final = Path(__file__).parents[3] / "benchmarks/isolate/results"
-# By the seeds of their campaigns.
-RECORDED: Final = tuple(_FOLDER / f"2026-11-26-8-hosts-rounds-{seed}.jsonl" for seed in (1212, 1313))
-HOSTS: Final = 8
+# Between eight hosts in network namespaces, one of which may have a fault; between 4 x H100 (NCCL 2.28.9), of
+# which one may have been slowed by a program that copied in its memory.
+_HOSTS: Final = _FOLDER / "2026-11-26-8-hosts-rounds-1212.jsonl"
+_GPUS: Final = _FOLDER / "2026-11-26-4-gpus-rounds.jsonl"
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """``place`` is the host that has the ``fault``, empty where none has. ``decided`` and ``named`` are what
-    was concluded on that day.
-    """
+    """``place`` is the part that has the ``fault``, None where none has."""
 
     fault: str
-    place: str
-    decided: str
-    named: tuple[str, ...]
-    load: float
+    place: int | None
+    parts: int
     rules: Rules
     rounds: tuple[RoundResult, ...]
 
 
-def recorded() -> list[Recorded]:
-    """All of them, in the order in which they were run."""
-    return [_read(json.loads(line)) for path in RECORDED for line in path.read_text().splitlines()]
-
-
-def _read(fields: dict[str, Any]) -> Recorded:
-    rounds = tuple(
-        RoundResult(
-            Round(number, Stage(stage), tuple((one, other) for one, other, _ in tests)),
-            tuple(PairTest(one, other, _times(times)) for one, other, times in tests),
-            stalled=stalled,
+def of_hosts() -> Iterator[Recorded]:
+    """In the order in which they were run."""
+    for line in _HOSTS.read_text().splitlines():
+        fields = json.loads(line)
+        rounds = tuple(
+            _round(number, stage, tests, stalled)
+            for number, (stage, stalled, tests) in enumerate(fields["rounds"])
         )
-        for number, (stage, stalled, tests) in enumerate(fields["rounds"])
-    )
-    rules = Rules(metrics=(*METRICS, RESENT), seed=fields["seed"])
-    told = (fields["fault"], fields["place"], fields["decided"], tuple(fields["named"]), fields["load"])
-    return Recorded(*told, rules, rounds)
+        place = int(fields["place"].removeprefix("h")) - 1 if fields["place"] else None
+        yield Recorded(fields["fault"], place, 8, Rules(metrics=(*METRICS, RESENT)), rounds)
+
+
+def of_gpus() -> Iterator[Recorded]:
+    """In the order in which they were run."""
+    for line in _GPUS.read_text().splitlines():
+        fields = json.loads(line)
+        rounds = tuple(_round(each["number"], each["stage"], each["tests"]) for each in fields["rounds"])
+        fault = "none" if fields["slowed"] is None else "busy"
+        yield Recorded(fault, fields["slowed"], 4, Rules(metrics=METRICS), rounds)
+
+
+def _round(number: int, stage: str, tests: list[Any], stalled: float = 0.0) -> RoundResult:
+    turn = Round(number, Stage(stage), tuple((one, other) for one, other, _ in tests))
+    found = tuple(PairTest(one, other, _times(times)) for one, other, times in tests)
+    return RoundResult(turn, found, stalled=stalled)
 
 
 def _times(times: dict[str, list[list[float]]]) -> dict[str, Any]:

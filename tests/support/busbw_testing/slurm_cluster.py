@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, Self
 
+import pytest
+
 from busbw_testing.environ import clean_environ
-from busbw_testing.namespaces import Hosts
+from busbw_testing.namespaces import Hosts, seen_of_tmp, why_not
 
 PROGRAMS: Final = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scontrol", "squeue", "scancel")
 _PATIENCE_S: Final = 30.0
+_OF_JOB: Final = re.compile(r"busbw-\d{8}-")
 _CPUS: Final = 4
 # Open MPI over TCP, without the wait in its start in which it crashes where a message reaches it: 8 of 203
 # starts of version 5.0.11 on four nodes of a busy machine (https://github.com/open-mpi/ompi/issues/12495).
@@ -80,6 +84,22 @@ _GPU_PARTITION: Final = "PartitionName=gpus Nodes={nodes} MaxTime=INFINITE State
 def missing_programs() -> list[str]:
     """Programs of Slurm and munge that are not installed."""
     return [name for name in PROGRAMS if shutil.which(name, path=_PATH) is None]
+
+
+@contextlib.contextmanager
+def slurm_of(top: Path, nodes: int, gpus: Mapping[str, int] | None = None) -> Iterator[SlurmCluster]:
+    """A cluster whose hosts share the empty folder ``top``, with a home for runs in it."""
+    missing = missing_programs()
+    if reason := (f"no {', '.join(missing)} here" if missing else why_not(sshd=False)):
+        pytest.skip(f"{reason}; `make test-slurm` installs what is needed, as root")
+    for name in ("net", "slurm", "home"):
+        (top / name).mkdir()
+    shared = [top, *seen_of_tmp()]
+    with (
+        Hosts(top / "net", nodes + 1, private=["/tmp"], shared=shared, sshd=False) as hosts,
+        SlurmCluster(hosts, top / "slurm", gpus) as started,
+    ):
+        yield started
 
 
 class SlurmCluster:
@@ -144,6 +164,17 @@ class SlurmCluster:
         """Ids of the jobs that have not ended."""
         return self.run("squeue", "--noheader", "--format=%i").split()
 
+    def left_in_tmp(self, host: str) -> list[str]:
+        """Files of jobs there. (A checkout of busbw may be below /tmp as well.)"""
+        return [name for name in self.run("ls", "-A", "/tmp", host=host).split() if _OF_JOB.match(name)]
+
+    def hold(self, *words: str) -> str:
+        """A job that only holds its nodes; its number, once it runs."""
+        keep = ("--output=/dev/null", "--wrap", "sleep 1000")
+        job = self.run("sbatch", "--parsable", *words, *keep).strip()
+        self.wait_until(lambda: "RUNNING" in self.run("squeue", "-h", f"--jobs={job}", "--format=%T"))
+        return job
+
     def wait_until(self, what: Callable[[], object], patience_s: float = _PATIENCE_S) -> None:
         """Until ``what`` holds; fails with the controller's log."""
         deadline = time.monotonic() + patience_s
@@ -171,9 +202,9 @@ class SlurmCluster:
 
     # ---- nodes ---------------------------------------------------------------------------------------------
 
-    def start_controller(self, *options: str) -> None:
-        """Start slurmctld; with ``-c`` it has forgotten all jobs."""
-        self._start(self.login, "slurmctld", "-D", "-f", str(self.conf), *options)
+    def start_controller(self) -> None:
+        """Start slurmctld."""
+        self._start(self.login, "slurmctld", "-D", "-f", str(self.conf))
 
     def stop_controller(self) -> None:
         """End slurmctld, which saves its state first: commands reach nobody, and jobs go on."""

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from busbw.model.plan import Limits, Plan
-from busbw.planning.make import make_plan
-from busbw.settings.run import RunSettings
-from busbw.worker import main
+from busbw.plan.flags.run import RunSettings
+from busbw.plan.flags.values import Size
+from busbw.plan.make import make_plan
+from busbw.rank import main
 
 if TYPE_CHECKING:
     import pytest
@@ -25,6 +26,7 @@ class Notes:
         self.world: Any = None
         self.method: Any = None
         self.results: list[Any] = []
+        self.passes: list[Any] = []
         self.kept: list[Any] = []
         self.memory_bytes: dict[str, int] | None = None
         self.findings: list[Any] = []
@@ -36,6 +38,9 @@ class Notes:
     def started(self, world: Any, method: Any) -> None:
         self.world, self.method = world, method
 
+    def passed(self, result: Any) -> None:
+        self.passes.append(result)
+
     def finished(self, result: Any, kept: Any) -> None:
         self.results.append(result)
         self.kept.append(kept)
@@ -45,7 +50,7 @@ class Notes:
 
 
 def plan_of(*operations: str, ranks: int = 2, checks: int = 0, limits: Limits | None = None) -> Plan:
-    plan = make_plan(operations, RunSettings(minbytes="1K", maxbytes="2K", seed=3), "null", ranks)
+    plan = make_plan(operations, RunSettings(minbytes=Size("1K"), maxbytes=Size("2K"), seed=3), "null", ranks)
     return replace(plan, checks=checks, limits=limits or Limits())
 
 

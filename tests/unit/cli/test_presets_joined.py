@@ -11,9 +11,9 @@ import pytest
 from busbw_testing.environ import clean_environ
 from busbw_testing.presets import ours
 
-from busbw.cli.preset_joined import lines_for_joined
+from busbw.cli.preset_values import lines_for_joined
 from busbw.errors import UsageError
-from busbw.settings.launch import LaunchSettings
+from busbw.plan.flags.launch import LaunchSettings
 
 MPIEXEC = Path(sys.executable).with_name("mpiexec")
 FILE = """
@@ -50,14 +50,6 @@ def test_what_the_launcher_has_not_set_is_listed_by_preset() -> None:
 
 
 @pytest.mark.usefixtures("preset_file")
-@pytest.mark.parametrize("libraries", ["/a/lib", "/a/lib:/usr/lib"])
-def test_what_the_launcher_has_set_so_is_not_spoken_of(libraries: str) -> None:
-    here = {"NCCL_NET": "Socket", "NCCL_ALGO": "Ring", "LD_LIBRARY_PATH": libraries}
-    (line,) = lines_for_joined(filled("u/a", env=("NCCL_ALGO=Ring",)), here, "mpich")
-    assert line == "NCCL_ALGO=Ring, --env's, takes the place of preset u/a's Ring,Tree;x"
-
-
-@pytest.mark.usefixtures("preset_file")
 def test_what_was_typed_and_is_not_so_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"^--env NCCL_ALGO cannot reach the ranks that mpich started$"):
         lines_for_joined(filled("u/a", env=("NCCL_ALGO=Ring",)), {"NCCL_ALGO": "Tree"}, "mpich")
@@ -76,9 +68,7 @@ def test_what_was_typed_and_is_not_so_is_refused(tmp_path: Path) -> None:
     [
         ((), (), 1, 0),
         (("-genv", "NCCL_NET", "Socket", "-genv", "NCCL_IB_HCA", "mlx5"), (), 0, 0),
-        (("-genv", "NCCL_NET", "Socket", "-genv", "NCCL_IB_HCA", "x"), (), 1, 0),
         ((), ("--env", "NCCL_ALGO=Ring"), 0, 2),
-        (("-genv", "NCCL_ALGO", "Ring"), ("--env", "NCCL_ALGO=Ring"), 1, 0),
     ],
 )
 def test_ranks_of_mpiexec(

@@ -68,23 +68,6 @@ def test_pairs_have_a_map_a_metric_with_its_matrix_beside_it(pairs: Path) -> Non
     assert 'class="verdict' not in page  # a matrix is not judged
 
 
-def test_pairs_as_text_and_pictures(pairs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["report", "-o", str(pairs / "p.md")]) == 0
-    text = (pairs / "p.md").read_text()
-    assert "| GB/s, from | 0 | 1 | 2 |" in text
-    assert "| 3 | 10.5 | 10.5 | 10.5 | n/a | 10.5 | 10.5 | 10.5 | 5.24 |" in text
-    assert main(["report", "-o", str(pairs / "p.png"), "--plot", "both-ways"]) == 0
-    assert (pairs / "p.png").read_bytes().startswith(b"\x89PNG")
-    assert main(["report", "-o", str(pairs / "p.svg"), "--plot", "latency"]) == 0
-    assert "Pairs of ranks of node0: latency (us)" in (pairs / "p.svg").read_text()
-    capsys.readouterr()
-    assert main(["report", "-o", "-", "--plot", "bandwidth"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    row = next(line for line in lines if line.startswith("3 "))
-    assert row.split() == ["3", *"######", "."]
-    assert sum(line.count(".  ") + line.endswith(".") for line in lines if re.match(r"\d ", line)) == 1
-
-
 def test_many_parts_fold_into_a_map_that_can_be_read(home: Path) -> None:
     pairs_folder(home, PAIRS, parts=120, slow={(3, 70): 2.0})
     assert main(["report", PAIRS, "-o", str(home / "p.html")]) == 0
@@ -186,7 +169,9 @@ def test_rows_with_marks_have_their_meaning_below_the_table(
     write_record(create(home, RUN), record)
     assert main(["report", "last", "-o", str(home / "m.html")]) == 0
     page = (home / "m.html").read_text()
-    meaning = "<li>descheduled: a rank lost its core while it was timed; see `busbw show RUN --case N`</li>"
+    meaning = (
+        "<li>descheduled: a rank lost its core while it was timed: keep other programs off its host</li>"
+    )
     assert page.count(meaning) == 2  # of bandwidth, and of time
     assert "<td>descheduled</td></tr>" in page
     assert "<td>n/a</td></tr>" in page  # the other row has none
@@ -210,16 +195,6 @@ def ranks_map(home: Path, factors: list[float], hosts: int) -> str:
     (folder / DIGESTS_FILE).write_bytes(digests_of(record, factors).tobytes())
     assert main(["report", "last", "-o", str(home / "r.html")]) == 0
     return (home / "r.html").read_text()
-
-
-def test_ranks_that_differ_by_less_than_one_percent_look_alike(home: Path) -> None:
-    """However precisely it is known: the interval here is a hundredth of a percent."""
-    page = ranks_map(home, [1.0] * 5 + [1.009, 1.02, 1.04], 2)
-    colours = re.findall(r'aria-label="(\d) node\d, 1 KiB: [^"]*"[^>]*fill="([^"]*)"', page)
-    assert dict(colours) == {
-        **dict.fromkeys("012345", "var(--mid)"), "6": "var(--high1)", "7": "var(--high2)",
-    }  # fmt: skip
-    assert ">noise or &lt; 1 %<" in page
 
 
 @pytest.mark.parametrize(
@@ -261,23 +236,12 @@ def test_a_terminal_gets_colours_and_blocks_unless_it_lacks_them(pairs: Path) ->
     full = on_terminal(pairs, words, PYTHONIOENCODING="utf-8")
     assert "\x1b[" in full
     assert "\N{FULL BLOCK}" in full
-    grey = on_terminal(pairs, words, PYTHONIOENCODING="utf-8", NO_COLOR="1")
-    assert not re.search(r"\x1b\[[0-9;]*3[0-9]m", grey)
-    assert "\N{FULL BLOCK}" in grey
-    old = on_terminal(pairs, words, PYTHONIOENCODING="ascii")
+    old = on_terminal(pairs, words, PYTHONIOENCODING="ascii", NO_COLOR="1")
+    assert not re.search(r"\x1b\[[0-9;]*3[0-9]m", old)
     assert old.isascii()
     assert "#" in old
     bare = re.sub(r"\x1b\[[0-9;]*m", "", old)
     assert max(map(len, bare.splitlines())) <= 80
-
-
-def test_the_matrix_of_pairs_fits_a_terminal(home: Path) -> None:
-    pairs_folder(home, PAIRS, parts=16, slow={(3, 7): 2.0})
-    shown = on_terminal(home, ["show", PAIRS])
-    table = [line for line in shown.splitlines() if re.match(r" +\d+ ", line)]
-    assert max(map(len, table)) <= 80
-    assert sum("." in line for line in table) == 2  # the slow pair, one way and both; all else is alike
-    assert start(home, "show", PAIRS).stdout.count("10.49") > 200  # numbers where nothing bounds a line
 
 
 def test_letters_need_no_libraries_for_pictures(home: Path) -> None:
@@ -294,9 +258,3 @@ def test_letters_need_no_libraries_for_pictures(home: Path) -> None:
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     assert "Bandwidth of all_reduce" in done.stdout
-
-
-def test_a_plot_that_is_not_there_is_refused(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run_folder(home, RUN, powers=range(10, 16))
-    assert main(["report", "-o", "-", "--plot", "nothing"]) == 2
-    assert "fits 0 plots" in capsys.readouterr().err

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from busbw.cli.main import main
-from busbw.launchers.topology import RankOrder
-from busbw.launchers.topology_kinds import Place
+from busbw.launch.topology.kinds import Place
+from busbw.launch.topology.order import RankOrder
 from busbw.model.record import SCHEMA_VERSION, HostInfo, RankInfo, RunRecord, RunStatus, WorldInfo
-from busbw.planning.make import make_plan
+from busbw.plan.flags.run import RunSettings
+from busbw.plan.flags.values import Size
+from busbw.plan.make import make_plan
 from busbw.record.folder import NCCL_FILES, create
 from busbw.record.write import write_record
-from busbw.settings.run import RunSettings
 
 NCCL = {"library": "NCCL", "library_version": "2.28.9", "library_build_id": "aa11"}
 HOSTS = ("h2", "h1")
@@ -51,7 +51,9 @@ def record() -> RunRecord:
             "presets_used": ["aws/p5.48xlarge@2026-02"],
             "overridden": [TAKEN],
         },
-        plan=make_plan(("all_reduce",), RunSettings(minbytes="1K", maxbytes="1K", seed=1), "null", 4),
+        plan=make_plan(
+            ("all_reduce",), RunSettings(minbytes=Size("1K"), maxbytes=Size("1K"), seed=1), "null", 4
+        ),
         status=RunStatus.COMPLETE,
         world=WorldInfo("nccl", "slurm", 4, ranks, places),
         machine={
@@ -101,18 +103,6 @@ def test_everything_that_is_known(
     )
 
 
-def test_a_record_of_before_has_what_it_has(
-    record: RunRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert record.world is not None
-    old = replace(record, settings={}, world=replace(record.world, places=()), environment={}, machine={})
-    shown(old, tmp_path, monkeypatch)
-    out = capsys.readouterr().out
-    assert "# host  ranks\n  h2    0-1\n  h1    2-3\n" in out
-    assert "modules" not in out
-    assert "order" not in out
-
-
 def test_a_run_without_a_world(
     record: RunRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -140,16 +130,6 @@ def test_the_image_of_each_host_and_what_rank_0s_is_made_of(
         "#\n# image of rank 0: efa1-amd64, on cuda:13\n# part         version\n"
         "  libnccl-ofi  1.19.0\n  nccl         2.30.4-1\n#\n"
     ) in out
-
-
-def test_json_has_the_values(
-    record: RunRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    shown(record, tmp_path, monkeypatch, "--format", "json")
-    told = json.loads(capsys.readouterr().out)
-    assert told["hosts"][0]["place"]["instance"] == "i-0123456789abcdef0"
-    assert told["hosts"][0]["switches"] == ["nn-1", "nn-2"]
-    assert told["files"] == ["evidence/nccl-topology.xml"]
 
 
 @pytest.mark.parametrize("words", [("--ranks",), ("--case", "1"), ("--format", "csv")])

@@ -1,22 +1,25 @@
-"""Real rounds between eight hosts, of which one may be slow: what the rules conclude of them."""
+"""Real rounds between eight hosts, and four GPUs, one of which may be slow: what the rules conclude."""
 
 from __future__ import annotations
 
-from busbw_testing.recorded_hunts import HOSTS, recorded
+from collections import Counter
+from collections.abc import Iterable
+
+import pytest
+from busbw_testing.recorded_hunts import Recorded, of_gpus, of_hosts
 
 from busbw.hunt.verdict import Decision, conclude
 
-EVERYONE = (tuple(range(HOSTS)),)
 
-
-def test_nobody_but_the_slow_host_is_accused_and_it_mostly_is() -> None:
-    faulty = named = 0
-    for each in recorded():
-        verdict = conclude(each.rules, EVERYONE, each.rounds)
-        accused = {f"h{part + 1}" for suspect in verdict.suspects for part in suspect.parts}
-        assert accused <= {each.place}
-        assert verdict.decision is not Decision.HEALTHY or each.fault in ("none", "rate -5%")  # the edge
-        faulty += bool(each.place)
-        named += bool(accused)
-    assert faulty > 100
-    assert named >= 0.9 * faulty
+@pytest.mark.parametrize(("hunts", "least"), [(of_hosts(), 100), (of_gpus(), 8)])
+def test_nobody_but_the_slow_part_is_accused_and_it_mostly_is(hunts: Iterable[Recorded], least: int) -> None:
+    seen: Counter[str] = Counter()
+    for each in hunts:
+        verdict = conclude(each.rules, (tuple(range(each.parts)),), each.rounds)
+        accused = {(suspect.parts, suspect.beyond) for suspect in verdict.suspects}
+        assert accused <= {((each.place,), ())}
+        assert verdict.decision is not Decision.HEALTHY or each.place is None
+        seen["faulty"] += each.place is not None
+        seen["named"] += bool(accused)
+    assert seen["faulty"] >= least
+    assert seen["named"] > 0.85 * seen["faulty"]

@@ -8,18 +8,17 @@ from dataclasses import replace
 import pytest
 
 from busbw.errors import ExitCode
-from busbw.hunt.field import fields, of_ranks
+from busbw.hunt.field import fields, of_ranks, on_switches
 from busbw.hunt.findings import excluded, exit_code, findings, to_fields
-from busbw.hunt.verdict import Decision, Suspect, Verdict
+from busbw.hunt.verdict import Decision, HuntVerdict, Suspect
 from busbw.model.finding import Severity
 from busbw.model.hunt import BANDWIDTH, LATENCY, RESENT
 from busbw.model.record import HostInfo
-from busbw.reports.hunt import ranking_words
+from busbw.rank.rank0 import lowest_switches
+from busbw.report.hunt import ranking_words, verdict_words
 
-SUSPECT = Suspect(
-    (2,), BANDWIDTH, 0.102, 0.098, 0.106, (0, 3), 4, 4, confirmed=True, direction="sends", lanes=(1,)
-)
-HEALTHY = Verdict(Decision.HEALTHY, (), (), "", {BANDWIDTH: 0.05}, {BANDWIDTH: 0.004}, 4, 0, 6, 6)
+SUSPECT = Suspect((2,), BANDWIDTH, 0.102, 0.098, 0.106, 4, 4, direction="sends", lanes=(1,))
+HEALTHY = HuntVerdict(Decision.HEALTHY, (), (), "", {BANDWIDTH: 0.05}, {BANDWIDTH: 0.004}, 4, 6, 6)
 SLOW = replace(HEALTHY, decision=Decision.SLOW, suspects=(SUSPECT,), tested=5)
 (HOSTS,) = fields(["a", "a", "b", "b", "c", "c", "d", "d"])
 
@@ -49,13 +48,6 @@ def test_hosts_with_more_ranks_than_others_have_no_more_lanes() -> None:
     assert findings(HOSTS, HEALTHY)[-1].claim.endswith("less than 5.0%")
 
 
-def test_ranks_that_have_nobody_on_their_host_are_no_parts() -> None:
-    inside, between = fields(["a", "b", "b", "b", "c"])
-    assert inside.names == ("rank 1 on b", "rank 2 on b", "rank 3 on b")
-    assert (inside.ranks, inside.groups) == (((1,), (2,), (3,)), ((0, 1, 2),))
-    assert len(between.names) == 3
-
-
 def test_who_was_slowest_is_said_of_hunts_that_could_not_decide_only() -> None:
     open_ended = replace(HEALTHY, decision=Decision.UNDECIDED, ranking=((2, 0.046), (0, 0.004)))
     field = to_fields(HOSTS, open_ended, (), 1.0)
@@ -68,7 +60,7 @@ def test_who_was_slowest_is_said_of_hunts_that_could_not_decide_only() -> None:
 def test_a_suspect_is_a_line_for_a_ticket() -> None:
     first, covered = findings(HOSTS, SLOW)
     assert first.claim == "c: 10.2% less bandwidth than the others have (95 %: 9.8% to 10.6%)"
-    assert "fresh tests with a, d, which pass with others; 4 of 4 tests" in first.evidence
+    assert first.evidence.startswith("4 of its 4 tests with parts that are not slow were slow; ")
     assert "it sends slowly" in first.evidence
     assert "only its local ranks 1" in first.evidence
     assert (first.severity, first.host) == (Severity.ERROR, "c")
@@ -90,30 +82,57 @@ def test_other_metrics_have_their_words(metric: str, loss: float, words: str) ->
     assert words in found.claim
 
 
-def test_what_was_not_confirmed_is_no_error() -> None:
+def test_paths_that_may_be_built_so_are_no_error() -> None:
+    groups = replace(SUSPECT, parts=(0, 1), beyond=(2, 3), confirmed=False, direction="", lanes=())
     undecided = replace(
-        SLOW,
-        decision=Decision.UNDECIDED,
-        suspects=(),
-        open=(replace(SUSPECT, confirmed=False),),
-        reason="1 suspected",
+        SLOW, decision=Decision.UNDECIDED, suspects=(), open=(groups,), reason="paths are not alike"
     )
     first, second, _ = findings(HOSTS, undecided)
     assert first.severity is second.severity is Severity.WARNING
-    assert first.claim.endswith("suspected, not confirmed")
-    assert second.claim == "hosts: could not decide: 1 suspected"
+    assert first.claim.startswith("the paths between a, b and c, d: 10.2% less bandwidth than the others")
+    assert "--topology" in first.hint
+    assert second.claim == "hosts: could not decide: paths are not alike"
     assert to_fields(HOSTS, undecided, (), 1.0)["exclude"] == {}
 
 
 def test_paths_are_named_by_both_ends_and_nobody_is_left_out() -> None:
-    of_path = replace(SUSPECT, parts=(0, 3), partners=(), slow_screens=1, screens=1, fresh=3, slow_fresh=2)
-    path = replace(SLOW, suspects=(of_path,))
-    first = findings(HOSTS, path)[0]
+    path = replace(SUSPECT, parts=(0,), beyond=(3,), tests=4, slow_tests=3, direction="", lanes=())
+    first = findings(HOSTS, replace(SLOW, suspects=(path,)))[0]
     assert first.claim.startswith("the path between a and d: ")
-    assert first.evidence.startswith(
-        "2 of 3 fresh tests of this pair were slow, while both of its hosts passed with others; 1 of 1"
-    )
-    assert to_fields(HOSTS, path, (), 1.0)["exclude"] == {}
+    assert first.evidence == "3 of 4 tests were slow, while both ends are quick with others"
+    told = to_fields(HOSTS, replace(SLOW, suspects=(path,)), (), 1.0)
+    assert (told["exclude"], told["suspects"][0]["names"]) == ({}, ["a", "d"])
+
+
+def test_a_switch_is_named_with_its_hosts_and_none_is_left_out() -> None:
+    field = on_switches(HOSTS, {"a": "leaf0", "b": "leaf0", "c": "leaf1", "d": "leaf1"})
+    switch = replace(SLOW, suspects=(replace(SUSPECT, parts=(2, 3), leaf=True, direction="", lanes=()),))
+    first = findings(field, switch)[0]
+    assert first.claim.startswith("switch leaf1 of c, d: 10.2% less bandwidth")
+    assert "uplinks" in first.hint
+    assert to_fields(field, switch, (), 1.0)["exclude"] == {}
+    assert on_switches(HOSTS, {"a": "leaf0"}).leaves == ((0,),)
+
+
+def test_switches_are_those_of_the_topology_else_slurms() -> None:
+    order = {"hosts": [{"host": "i-1", "switches": ["nn-1", "nn-2"]}, {"host": "b", "switches": []}]}
+    places = [
+        HostInfo("a", kubernetes_node="i-1", slurm_topology="s0.s1.a"),
+        HostInfo("b", slurm_topology="s0.s2.b"),
+        HostInfo("c", slurm_topology="c"),
+    ]
+    assert lowest_switches({"rank_order": order}, places) == {"a": "nn-1/nn-2", "b": "s0/s2"}
+    assert lowest_switches({}, places[2:]) == {}
+
+
+@pytest.mark.parametrize(
+    ("tested", "words"), [(6, "HEALTHY: all 6 paths"), (3, "HEALTHY: 50% of paths tested")]
+)
+def test_healthy_names_the_share_of_paths_that_was_tested(tested: int, words: str) -> None:
+    field = to_fields(HOSTS, replace(HEALTHY, tested=tested), (), 1.0)
+    assert verdict_words(field).startswith(words)
+    old = {name: own for name, own in field.items() if name != "tested"}
+    assert verdict_words(old) == "HEALTHY"  # of a record that has no such number
 
 
 def test_hosts_are_left_out_by_the_names_that_engines_have_for_them() -> None:
@@ -135,5 +154,5 @@ def test_hosts_are_left_out_by_the_names_that_engines_have_for_them() -> None:
         ((replace(HEALTHY, decision=Decision.UNDECIDED), SLOW), ExitCode.BAD_VERDICT),
     ],
 )
-def test_the_exit_code_of_several_fields(verdicts: tuple[Verdict, ...], code: ExitCode) -> None:
+def test_the_exit_code_of_several_fields(verdicts: tuple[HuntVerdict, ...], code: ExitCode) -> None:
     assert exit_code(verdicts) is code

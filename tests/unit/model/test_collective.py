@@ -23,7 +23,6 @@ from busbw.model.datatype import DATA_TYPES
 
 GIB = 2**30
 rows = st.sampled_from(COLLECTIVES)
-ranks_counts = st.integers(min_value=1, max_value=300)
 element_counts = st.integers(min_value=0, max_value=2**34)
 type_sizes = st.sampled_from(sorted({row.size_bytes for row in DATA_TYPES}))
 
@@ -93,12 +92,6 @@ def test_counts_and_sizes(
 ) -> None:
     got = shape(name, requested_bytes, ranks, type_bytes)
     assert (got.call_count, got.size_bytes(type_bytes)) == (count, size_bytes)
-
-
-def test_size_is_the_larger_of_sent_and_received() -> None:
-    gathered = shape("all_gather", 4096, 4)
-    assert (gathered.send_count, gathered.recv_count) == (256, 1024)
-    assert gathered.size_bytes(4) == 4096
 
 
 # [elements sent, elements received, elements a rank's block has, elements of algbw] of 64 floats on 4 ranks.
@@ -171,10 +164,6 @@ def test_what_buffers_hold_before_and_after(
     assert (row.sends(counts, role), row.receives(counts, role)) == (sent, received)
 
 
-def test_size_is_the_larger_of_sent_and_received_for_scatter_too() -> None:
-    assert shape("scatter", 4096, 4).size_bytes(4) == shape("gather", 4096, 4).size_bytes(4) == 4096
-
-
 OVERLAPS = {
     "all_reduce": {"mpi": InPlace.SAME, "nccl": InPlace.SAME},
     "all_gather": {"mpi": InPlace.SEND_WITHIN_RECV, "nccl": InPlace.SEND_WITHIN_RECV},
@@ -199,10 +188,6 @@ def test_how_buffers_overlap_in_place(name: str, backend: str) -> None:
     assert row.has(Placement.IN_PLACE, backend) is (backend in OVERLAPS[name])
     # MPI_Bcast takes one buffer.
     assert row.has(Placement.OUT_OF_PLACE, backend) is ((name, backend) != ("broadcast", "mpi"))
-
-
-def test_an_unknown_backend_has_nothing_in_place() -> None:
-    assert not any(row.has(Placement.IN_PLACE, "gloo") for row in COLLECTIVES)
 
 
 def test_what_a_collective_is() -> None:
@@ -239,23 +224,9 @@ def test_names_and_numbers_are_unique() -> None:
 
 
 def test_an_unknown_collective_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(UsageError, match="'allreduce'") as refused:
-        collective("allreduce")
+    with pytest.raises(UsageError, match="'frobnicate'") as refused:
+        collective("frobnicate")
     assert refused.value.hint == f"use one of: {', '.join(row.name for row in COLLECTIVES)}"
-
-
-@given(rows, st.integers(min_value=1, max_value=100_000))
-def test_no_bus_carries_more_than_twice_the_data(row: Collective, ranks: int) -> None:
-    assert 0 <= row.busbw_factor(ranks) < 2
-
-
-@given(rows, element_counts, ranks_counts, type_sizes)
-def test_nothing_is_larger_than_requested(
-    row: Collective, elements: int, ranks: int, type_bytes: int
-) -> None:
-    counts = row.shape(elements, ranks, type_bytes)
-    assert max(counts.send_count, counts.recv_count) <= elements
-    assert min(counts.call_count, counts.send_count, counts.recv_count) >= 0
 
 
 @st.composite
@@ -294,17 +265,6 @@ def test_what_is_received_was_sent(call: tuple[Collective, Shape, Role]) -> None
             brought = row.sends(counts, Role(owner, role.ranks, role.root))
             assert all(sent.rank == owner for sent in brought)
             assert region.first_index + region.count <= sum(sent.count for sent in brought)
-
-
-@given(calls())
-def test_ranks_get_different_blocks(call: tuple[Collective, Shape, Role]) -> None:
-    """A block that went to the wrong rank must not look right there."""
-    row, counts, role = call
-    received = row.receives(counts, role)
-    if row.agreeing or not any(region.count for region in received) or role.ranks == 1:
-        return
-    other = Role((role.rank + 1) % role.ranks, role.ranks, role.root)
-    assert received != row.receives(counts, other)
 
 
 @given(calls())

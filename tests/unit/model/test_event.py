@@ -16,11 +16,6 @@ class Point:
 ITEM = event(EventKind.CASE, result=Point(3), text='a "quoted" line\nand {"busbw":1} inside')
 
 
-def test_values_become_plain() -> None:
-    assert ITEM["result"] == {"x": 3}
-    assert (ITEM["busbw"], ITEM["event"]) == (1, "case")
-
-
 def test_one_event_is_one_line() -> None:
     assert "\n" not in encode(ITEM)
     assert decode(encode(ITEM)) == ITEM
@@ -49,10 +44,6 @@ def test_what_is_no_whole_event_is_text(line: str) -> None:
     assert decode(line) is None
 
 
-def test_trailing_space_does_not_hide_an_event() -> None:
-    assert decode(encode(ITEM) + " \r") == ITEM
-
-
 def test_a_result_with_no_numbers_travels() -> None:
     item = event(EventKind.CASE, result=CaseResult(0, Status.NOT_APPLICABLE))
     assert decode(encode(item))["result"]["time_ns"] is None  # type: ignore[index]
@@ -70,11 +61,6 @@ def test_a_long_event_travels_in_lines_that_a_pipe_takes_whole() -> None:
     joiner = Joiner()
     heard = [joiner.take(decode(f"[0] {line}") or {}) for line in lines]
     assert heard == [*[None] * (len(lines) - 1), LONG]
-
-
-def test_a_short_event_is_its_own_line() -> None:
-    assert encode_parts(ITEM) == [encode(ITEM)]
-    assert Joiner().take(ITEM) == ITEM
 
 
 def test_parts_that_come_again_or_mixed_with_others_make_the_same_events() -> None:

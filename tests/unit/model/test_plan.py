@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from busbw.model.collective import COLLECTIVES, Placement, Role
+from busbw.model.collective import COLLECTIVES, Role
 from busbw.model.counts import CountTable
 from busbw.model.datatype import DATA_TYPES, REDUCE_OPS
 from busbw.model.plan import CallOptions, Limits, Plan, Stream, Timing
-from busbw.planning.expand import Grid, expand
+from busbw.plan.expand import Grid, expand
 
 
 def plan(ranks: int = 4, backend: str = "mpi", limits: Limits | None = None) -> Plan:
@@ -19,16 +19,10 @@ def plan(ranks: int = 4, backend: str = "mpi", limits: Limits | None = None) -> 
     return Plan(backend, expand(grid, ranks, backend), 4096, limits or Limits(), 1, 7, rotate=False)
 
 
-def test_json_round_trip_keeps_every_field() -> None:
-    first = plan(limits=Limits(calls=20, warmup_calls=0, precision=0.5))
-    assert Plan.from_json(first.to_json()) == first
-    assert Plan.from_json(first.to_json().encode()) == first
-
-
 def test_everything_that_can_be_asked_for_travels_to_the_ranks() -> None:
     """Every field has another value than by default, so one that is left out is seen."""
     first = replace(
-        plan(limits=Limits(0, 0, 0.3, 0.5, 0.6, 7.0, 8, 9.0, 10.0, 11, 12)),
+        plan(limits=Limits(0, 0, 0.3, 0.5, 0.6, 7.0, 8, 13, 9.0, 10.0, 11, 12)),
         nccl_path="/nccl",
         options=CallOptions(2, 3, 1, 4, "managed", 5.5),
         timing=Timing("latency", "span", "ramp", barrier=False),
@@ -97,14 +91,6 @@ def test_cases_keep_their_reason_and_cycle() -> None:
     assert any(case.reason for case in cases)
 
 
-def test_placements_come_back_as_placements() -> None:
-    assert {type(case.placement) for case in Plan.from_json(plan().to_json()).cases} == {Placement}
-
-
-def test_a_plan_is_one_line() -> None:
-    assert "\n" not in plan().to_json()
-
-
 def test_another_version_is_refused() -> None:
     fields = {**json.loads(plan().to_json()), "version": 2}
     with pytest.raises(ValueError, match="another version"):
@@ -122,10 +108,3 @@ def test_any_values_survive(seed: int, precision: float, calls: int | None, rota
     limits = Limits(calls=calls, precision=precision)
     first = Plan("nccl", (), 8, limits, 0, seed, rotate=rotate, nccl_path=path)
     assert Plan.from_json(first.to_json()) == first
-
-
-def test_a_case_knows_its_shape() -> None:
-    case = next(case for case in plan().cases if case.collective == "all_gather" and case.size_bytes == 4096)
-    assert case.shape(4).recv_count * case.data_type.size_bytes == 4096
-    assert case.shape(4).call_count == case.count
-    assert case.reduce_op is None

@@ -8,14 +8,15 @@ import pytest
 from busbw.model.plan import Plan
 from busbw.model.record import SCHEMA_VERSION, Method, RankInfo, RunRecord, RunStatus, WorldInfo
 from busbw.model.sample import DIGEST_DTYPE, SAMPLE_DTYPE
-from busbw.planning.make import make_plan
+from busbw.plan.flags.run import RunSettings
+from busbw.plan.flags.values import Size
+from busbw.plan.make import make_plan
 from busbw.record.folder import create
-from busbw.settings.run import RunSettings
 
 
 @pytest.fixture
 def plan() -> Plan:
-    settings = RunSettings(minbytes="1K", maxbytes="2K", seed=11)
+    settings = RunSettings(minbytes=Size("1K"), maxbytes=Size("2K"), seed=11)
     return make_plan(("all_reduce", "sendrecv"), settings, "null", 2)
 
 

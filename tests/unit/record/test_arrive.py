@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from busbw.model.event import Event, EventKind, decode, encode, event
+from busbw.model.event import Event, EventKind, decode, encode, event, now_utc
 from busbw.model.record import RunRecord, RunStatus
 from busbw.model.result import CaseResult, Status, not_run
 from busbw.record import close
@@ -30,7 +30,6 @@ from busbw.record.folder import (
 )
 from busbw.record.read import read_record, read_samples
 from busbw.record.write import RunWriter
-from busbw.worker.lead import now_utc
 
 
 @pytest.fixture

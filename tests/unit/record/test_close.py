@@ -40,16 +40,6 @@ def test_an_end_that_the_ranks_wrote_keeps_its_time(folder: Path, record: RunRec
     assert read_record(folder).ended == "earlier"
 
 
-def test_finished_cases_keep_their_result(folder: Path, record: RunRecord) -> None:
-    good = CaseResult(0, Status.GOOD, 10.0)
-    write_record(folder, replace(record, results=(good,)))
-    assert close(folder, RunStatus.FAILED, "later")
-    assert close(folder, RunStatus.INTERRUPTED, "even later")
-    got = read_record(folder)
-    assert got.finished == (good,)
-    assert [result.case for result in got.results] == [case.index for case in record.plan.cases]
-
-
 def test_ranks_that_never_wrote_a_record_get_one_from_the_request(folder: Path, record: RunRecord) -> None:
     write_request(folder, record)
     assert read_status(folder) is RunStatus.RUNNING
@@ -63,9 +53,3 @@ def test_ranks_that_never_wrote_a_record_get_one_from_the_request(folder: Path, 
     )
     assert (got.status, got.ended, got.error, got.world) == (RunStatus.FAILED, "later", "rank 1 ended", None)
     assert [result.status for result in got.results] == [Status.NOT_RUN] * len(record.plan.cases)
-
-
-def test_a_run_without_a_record_has_no_end(folder: Path) -> None:
-    assert not close(folder, RunStatus.FAILED, "later")
-    assert read_status(folder) is None
-    assert not (folder / "run.json").exists()

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from busbw.analysis.run import cut_files
 from busbw.errors import UsageError
+from busbw.judge.run import cut_files
 from busbw.model.record import RunRecord
 from busbw.model.result import CaseResult, Status
 from busbw.model.sample import SAMPLE_DTYPE
@@ -32,14 +32,6 @@ def test_readers_take_both_forms(finished: Path) -> None:
     assert files == [DIGESTS_PARQUET.name, SAMPLES_PARQUET.name]
     assert (read.read_samples(finished) == samples).all()
     assert (read.read_digests(finished) == digests).all()
-
-
-def test_compacting_twice_changes_nothing(finished: Path) -> None:
-    pytest.importorskip("polars")
-    parquet.compact(finished)
-    first = (finished / SAMPLES_PARQUET).read_bytes()
-    assert parquet.compact(finished)
-    assert (finished / SAMPLES_PARQUET).read_bytes() == first
 
 
 def test_a_cut_file_is_compacted_to_its_whole_records(finished: Path) -> None:
@@ -89,13 +81,6 @@ def test_a_kill_between_note_and_replacement_says_it_once(
     assert cut_files(finished) == said
 
 
-def test_a_whole_file_leaves_no_note(finished: Path) -> None:
-    pytest.importorskip("polars")
-    parquet.compact(finished)
-    assert not (finished / parquet.CUT_NOTE).exists()
-    assert cut_files(finished) == ()
-
-
 def test_without_polars_the_raw_segments_stay(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parquet, "find_spec", lambda name: None)
     assert not parquet.compact(finished)
@@ -110,4 +95,4 @@ def test_reading_parquet_without_polars_names_the_extra(
     (finished / SAMPLES_PARQUET).write_bytes(b"")
     with pytest.raises(UsageError, match="needs polars") as refused:
         read.read_samples(finished)
-    assert "busbw[analysis]" in refused.value.hint
+    assert ".[analysis]" in refused.value.hint

@@ -12,7 +12,7 @@ import pytest
 from busbw.errors import UsageError
 from busbw.model.choice import Choice
 from busbw.model.plan import CallOptions, Limits, Timing
-from busbw.model.record import SCHEMA_VERSION, RunRecord, RunStatus
+from busbw.model.record import READABLE_SCHEMAS, SCHEMA_VERSION, RunRecord, RunStatus
 from busbw.model.result import CaseResult, GroupResult, Status, StopReason, WrongData
 from busbw.model.sample import SAMPLE_DTYPE
 from busbw.record import read
@@ -42,7 +42,8 @@ def test_every_field_of_a_result_reads_back_equal(
 ) -> None:
     full = replace(
         GOOD,
-        marks=("contended", "stopped"),
+        marks=("stopped",),
+        conditions=("contended",),
         finished="2026-01-02T03:04:05.678+00:00",
         issue_ns=12.5,
         skew_ns=40.0,
@@ -50,7 +51,7 @@ def test_every_field_of_a_result_reads_back_equal(
         tau=1.25,
         excluded=3,
         stats={"p99": 1500.0, "cv": None},
-        evidence={"flagged": {"descheduled": 3}, "shape": ["unstable"], "shift": {"z": -4.5}},
+        evidence={"flagged": {"descheduled": 3}, "shape": ["level moved"], "shift": {"z": -4.5}},
         stop=StopReason.BUDGET,
         error="words",
         groups=(GroupResult(0, 2, 8, time_ns=1.5),),
@@ -59,6 +60,8 @@ def test_every_field_of_a_result_reads_back_equal(
         input_bytes=8,
         output_bytes=16,
         overlap=0.75,
+        passes=4,
+        pass_samples=(8, 11),
     )
     # The place of wrong data has a test of its own; everything else differs from its default.
     defaults = CaseResult(0, Status.GOOD)
@@ -95,12 +98,6 @@ def test_every_finished_case_is_readable_at_once(
     assert len(read.read_samples(folder)) == len(samples)
 
 
-def test_what_became_known_after_the_start_is_filled_in(folder: Path, record: RunRecord) -> None:
-    writer = RunWriter(folder, record)
-    writer.describe(machine={"cores": 8})
-    assert read.read_record(folder).machine == {"cores": 8}
-
-
 def test_a_run_that_ends_early_has_a_status_for_every_case(
     folder: Path, record: RunRecord, samples: np.ndarray, digests: np.ndarray
 ) -> None:
@@ -110,12 +107,6 @@ def test_a_run_that_ends_early_has_a_status_for_every_case(
     results = read.read_record(folder).results
     assert [result.case for result in results] == list(range(len(record.plan.cases)))
     assert [result.status for result in results[1:]] == [Status.NOT_RUN] * (len(results) - 1)
-
-
-def test_errors_are_kept(folder: Path, record: RunRecord) -> None:
-    RunWriter(folder, record).finish(RunStatus.FAILED, "now", error="rank 1 died", hint="look")
-    got = read.read_record(folder)
-    assert (got.status, got.error, got.hint, got.ended) == (RunStatus.FAILED, "rank 1 died", "look", "now")
 
 
 @pytest.mark.parametrize("lost_bytes", [1, SAMPLE_DTYPE.itemsize - 1])
@@ -128,11 +119,6 @@ def test_a_cut_sample_file_keeps_every_whole_record(
     assert (read.read_samples(folder) == samples[:-1]).all()
 
 
-def test_no_samples_are_no_error(folder: Path) -> None:
-    assert read.read_samples(folder).dtype == SAMPLE_DTYPE
-    assert len(read.read_digests(folder)) == 0
-
-
 def test_the_record_is_replaced_whole(folder: Path, record: RunRecord) -> None:
     write_record(folder, record)
     first = (folder / RUN_FILE).stat().st_ino
@@ -143,14 +129,14 @@ def test_the_record_is_replaced_whole(folder: Path, record: RunRecord) -> None:
     assert [path.name for path in folder.iterdir() if path.is_file()] == [RUN_FILE]
 
 
-@pytest.mark.parametrize("schema", [0, SCHEMA_VERSION - 1, SCHEMA_VERSION + 1, None, str(SCHEMA_VERSION)])
+@pytest.mark.parametrize(
+    "schema", [0, min(READABLE_SCHEMAS) - 1, SCHEMA_VERSION + 1, None, str(SCHEMA_VERSION)]
+)
 def test_an_unknown_schema_is_refused(folder: Path, record: RunRecord, schema: object) -> None:
     write_record(folder, record)
     fields = json.loads((folder / RUN_FILE).read_text())
     (folder / RUN_FILE).write_text(json.dumps({**fields, "schema": schema}))
-    with pytest.raises(
-        UsageError, match=f"record schema {schema}; this busbw reads {SCHEMA_VERSION}"
-    ) as refused:
+    with pytest.raises(UsageError, match=f"record schema {schema}; this busbw reads 2 and 3") as refused:
         read.read_record(folder)
     assert "busbw_version" in refused.value.hint
 
@@ -161,20 +147,6 @@ def test_a_damaged_record_is_refused_in_words(folder: Path, text: str) -> None:
     with pytest.raises(UsageError, match=RUN_FILE) as refused:
         read.read_record(folder)
     assert refused.value.hint
-
-
-def test_a_record_with_a_wrong_type_inside_is_refused(folder: Path, record: RunRecord) -> None:
-    write_record(folder, record)
-    fields = json.loads((folder / RUN_FILE).read_text())
-    fields["plan"]["buffer_bytes"] = "large"
-    (folder / RUN_FILE).write_text(json.dumps(fields))
-    with pytest.raises(UsageError, match="buffer_bytes"):
-        read.read_record(folder)
-
-
-def test_a_schema_can_be_published() -> None:
-    schema = read.record_adapter().json_schema()
-    assert {"run_id", "plan", "results", "status"} <= set(schema["properties"])
 
 
 def test_digests_are_appended_not_replaced(

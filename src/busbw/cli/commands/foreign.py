@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated, Final
 
 from cyclopts import Parameter
 
-from busbw.cli.app import app, examples
-from busbw.cli.command_line import command_line
+from busbw.cli.app import app, command_line, examples
 from busbw.errors import ExitCode
 
 NCCL_TESTS: Final = "nccl-tests"
 
 NCCL_TESTS_HELP: Final = (
-    "A command line of nccl-tests, with its flags, table, JSON file and exit status.\n\n"
-    "Ranks are processes x threads x GPUs, each a process of its own. `busbw nccl-tests all_reduce_perf -h`"
+    "Run a command line of nccl-tests: its flags, its table, its exit status.\n\n"
+    "Every rank is a process of its own: processes x threads x GPUs. `busbw nccl-tests all_reduce_perf -h`"
     " lists the flags."
 )
 NCCL_TESTS_EXAMPLES: Final = (
@@ -31,9 +31,9 @@ def nccl_tests(
     ],
 ) -> int:
     """Only its help is asked for here: ``main`` takes the words as they are."""
-    from busbw.cli.nccl_tests import nccl_tests as nccl_tests_command
+    from busbw.foreign.nccl_tests.command import nccl_tests as front_door
 
-    return nccl_tests_command(words, command_line())
+    return front_door(words, command_line())
 
 
 NCCOM_EXAMPLES: Final = (
@@ -54,7 +54,7 @@ def nccom_test(
         str, Parameter(allow_leading_hyphen=True, help="An operation and flags of nccom-test.")
     ],
 ) -> ExitCode:
-    """The command line of nccom-test (AWS Neuron): its flags, its table, its JSON file."""
-    from busbw.cli.nccom_test import nccom_test as nccom_command
+    """Run a command line of nccom-test (AWS Neuron): its flags, its table, its JSON file."""
+    from busbw.foreign.nccom.command import nccom_test as front_door
 
-    return nccom_command(words, command_line())
+    return front_door(words, command_line(), sys.stdout, sys.stderr)

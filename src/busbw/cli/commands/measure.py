@@ -3,33 +3,37 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import fields
 from typing import Annotated, Final
 
 from cyclopts import Parameter
 
-from busbw.cli.app import FLAGS, OF_A_HUNT, OF_A_RUN, app, examples
-from busbw.cli.command_line import command_line
+from busbw.cli.app import FLAGS, OF_A_HUNT, OF_A_RUN, app, command_line, examples, whole_numbers
 from busbw.cli.preset_values import PresetValues
-from busbw.cli.whole_numbers import counts, whole_numbers
 from busbw.errors import ExitCode
 from busbw.model.collective import COLLECTIVES
-from busbw.settings.hunt import HUNT, HuntSettings
-from busbw.settings.launch import LaunchSettings
-from busbw.settings.run import RunSettings
+from busbw.plan.flags.hunt import (
+    HuntRanks,
+    HuntSettings,
+    IsolateFlags,
+    IsolateRanks,
+    PairsFlags,
+    RailsFlags,
+    RoundFlags,
+)
+from busbw.plan.flags.launch import LaunchSettings
+from busbw.plan.flags.run import RunSettings
 
 # Help is one string a paragraph: the page wraps them to the terminal, but keeps a docstring's line ends.
 
 RUN_HELP: Final = (
     "Measure one or more collectives.\n\n"
-    "Under mpirun, srun, torchrun or a Kubernetes index it joins the ranks that are there. Otherwise it"
-    " starts its own on this host: one per visible GPU, or CPU ranks over the bundled MPI."
+    "Under mpirun, srun, torchrun or a Kubernetes index, busbw joins the ranks that are there. Otherwise it"
+    " starts its own on this host: one for each visible GPU, or CPU ranks over the bundled MPI."
 )
 RUN_EXAMPLES: Final = (
     "busbw run all_reduce -b 8 -e 64M -f 2",
-    "busbw run all_gather --ranks 4 -d float -n 200 -c 1",
-    "busbw run all_reduce,sendrecv -e 1M --format csv",
     "mpirun -np 64 busbw run all_reduce -b 8 -e 8G -f 2",
-    "busbw run all_reduce -b 8 -e 8G --on hosts --hosts a,b,c,d",
     "busbw run all_reduce -b 8 -e 8G --on slurm -N 8 --dry-run",
 )
 
@@ -43,7 +47,11 @@ RUN_EXAMPLES: Final = (
 )
 def run(
     *operations: Annotated[
-        str, Parameter(help=f"What to measure: {', '.join(row.name for row in COLLECTIVES)}.")
+        str,
+        Parameter(
+            completer=lambda context: [row.name for row in COLLECTIVES],
+            help=f"What to measure: {', '.join(row.name for row in COLLECTIVES)}.",
+        ),
     ],
     settings: Annotated[RunSettings | None, Parameter(name="*")] = None,
     launch: Annotated[LaunchSettings | None, Parameter(name="*")] = None,
@@ -56,10 +64,10 @@ def run(
 
 
 PREFLIGHT_HELP: Final = (
-    "Check everything that a run would need, and measure nothing.\n\n"
-    "Takes the flags of `busbw run`, starts the same ranks, and says what is wrong with them: versions,"
-    " variables, GPUs, NICs, limits, and what NCCL uses of what was asked for. Exit code 4 where there is an"
-    " error, with --strict also for a warning."
+    "Check everything that a run needs, and measure nothing.\n\n"
+    "It takes the flags of `busbw run`, starts the same ranks, and says what is wrong with them: versions,"
+    " variables, GPUs, NICs, limits, and whether NCCL uses what was asked for. The exit code is 4 after an"
+    " error, with --strict also after a warning."
 )
 PREFLIGHT_EXAMPLES: Final = (
     "busbw preflight",
@@ -74,22 +82,22 @@ PREFLIGHT_EXAMPLES: Final = (
     help_epilogue=examples(*PREFLIGHT_EXAMPLES),
 )
 def preflight(
-    *operations: Annotated[str, Parameter(help="What would be measured. [default: all_reduce]")],
+    *operations: Annotated[str, Parameter(help="What the run would measure. [default: all_reduce]")],
     deep: Annotated[
         bool,
         Parameter(
             group=FLAGS,
             negative="",
             show_default=False,
-            help="Copy between host and GPUs and between ranks, and run dcgmi, nvbandwidth and ib_write_bw"
-            " where they are installed.",
+            help="Also copy between host and GPUs and between ranks, and run dcgmi, nvbandwidth and"
+            " ib_write_bw where they are installed.",
         ),
     ] = False,
     settings: Annotated[RunSettings | None, Parameter(name="*")] = None,
     launch: Annotated[LaunchSettings | None, Parameter(name="*")] = None,
 ) -> ExitCode:
-    """Check everything that a run would need, and measure nothing."""
-    from busbw.cli.preflight import preflight as preflight_command
+    """Check everything that a run needs, and measure nothing."""
+    from busbw.cli.run import preflight as preflight_command
 
     words = tuple(word for text in operations for word in text.split(",") if word)
     return preflight_command(
@@ -98,20 +106,15 @@ def preflight(
 
 
 ISOLATE_HELP: Final = (
-    "Find the slow host, GPU or path, in a handful of rounds of pair tests within one launch.\n\n"
-    "Everybody is tested in random pairs; who is slow there is tested afresh, with partners that passed,"
-    " until there is enough evidence. Hosts are tested with each other; on one host, its ranks. Exit code 0"
-    " healthy, 1 suspects confirmed, 3 could not decide."
+    "Find the slow host, GPU or path by rounds of pair tests in one launch.\n\n"
+    "Hosts (on one host, its ranks) are tested in pairs: every pair of up to 32 parts, a share of the pairs"
+    " of more. Tests are repeated until a loss of --loss would show. Exit code 0: healthy; 1: slow parts or"
+    " paths; 3: undecided."
 )
 ISOLATE_EXAMPLES: Final = (
     "busbw isolate",
     "busbw isolate --on hosts --hosts a,b,c,d,e,f,g,h -b 64M",
     "busbw isolate --on slurm -N 64 --format json",
-    "busbw isolate --on slurm -N 16 --each-nic mlx5_0,mlx5_1",
-    "busbw isolate --on slurm -N 16 --prior last",
-    "busbw isolate --simulate 1024 --bad 3 --noise 2%",
-    "busbw isolate --simulate 1024 --per-switch 32 --bad 1 --loss 10%",
-    "busbw isolate --simulate 16 --per-switch 14 --farther 60% --hidden --bad 0",
 )
 
 
@@ -122,76 +125,34 @@ ISOLATE_EXAMPLES: Final = (
 )
 def isolate(
     *,
-    simulate: Annotated[
-        int | None,
-        Parameter(
-            group=HUNT,
-            show_default=False,
-            help="Start nothing: say what hunts among so many parts would cost and find.",
-        ),
-    ] = None,
-    bad: Annotated[int, Parameter(group=HUNT, help="With --simulate: slow parts, by --loss.")] = 1,
-    noise: Annotated[
-        str, Parameter(group=HUNT, help="With --simulate: standard deviation of one test.")
-    ] = "1%",
-    hunts: Annotated[int, Parameter(group=HUNT, help="With --simulate: how many hunts.")] = 100,
-    per_switch: Annotated[
-        int,
-        Parameter(
-            group=HUNT,
-            show_default=False,
-            help="With --simulate: parts on a switch; --bad are switches then, slow by their uplinks.",
-        ),
-    ] = 0,
-    farther: Annotated[
-        str,
-        Parameter(
-            group=HUNT,
-            show_default=False,
-            help="With --per-switch: the share by which latency between switches is longer than within one.",
-        ),
-    ] = "",
-    hidden: Annotated[
-        bool,
-        Parameter(
-            group=HUNT,
-            negative="",
-            help="With --per-switch: hunt as where nobody tells which parts share a switch.",
-        ),
-    ] = False,
-    own: Annotated[HuntSettings | None, Parameter(name="*")] = None,
-    settings: Annotated[RunSettings | None, Parameter(name="*")] = None,
+    own: Annotated[IsolateFlags | None, Parameter(name="*")] = None,
+    ranks: Annotated[IsolateRanks | None, Parameter(name="*")] = None,
     launch: Annotated[LaunchSettings | None, Parameter(name="*")] = None,
 ) -> ExitCode:
     """Find the slow part."""
     from busbw.cli.isolate import hunt
-    from busbw.cli.isolate import simulate as simulate_hunts
 
-    own, settings = own or HuntSettings(), settings or RunSettings()
-    if simulate is not None:
-        seed, form = settings.seed, settings.format
-        return simulate_hunts(
-            own, simulate, bad, noise, hunts, seed, form, per_switch, farther, hidden=hidden
-        )
-    from busbw.cli.doubts import with_prior
-
-    own = with_prior(own)
-    if own.each_nic:
+    ranks, launch = ranks or IsolateRanks(), launch or LaunchSettings()
+    settings = _hunt("isolate", own or IsolateFlags())
+    if settings.each_nic:
         from busbw.cli.each_nic import hunt_each
 
-        return hunt_each(own, settings, launch or LaunchSettings(), command_line())
-    return hunt("isolate", own, settings, launch or LaunchSettings(), command_line())
+        return hunt_each(settings, ranks, launch, command_line())
+    return hunt(settings, ranks, launch, command_line())
+
+
+def _hunt(kind: str, flags: RoundFlags) -> HuntSettings:
+    return HuntSettings(kind=kind, **{each.name: getattr(flags, each.name) for each in fields(flags)})
 
 
 PAIRS_HELP: Final = (
-    "The matrix of all pairs: bandwidth one way and both ways, and latency, in one launch.\n\n"
-    "Takes flags of `busbw run`; pairs of hosts, or on one host of its ranks."
+    "Measure all pairs: bandwidth one way and both ways, and latency.\n\n"
+    "The pairs are of hosts; on one host, of its ranks."
 )
 PAIRS_EXAMPLES: Final = (
     "busbw pairs -b 64M",
     "busbw pairs -b 64M --on slurm -N 16 --format csv",
     "busbw pairs -b 64M --on slurm -N 1024 --halves",
-    "mpirun -np 8 busbw pairs -b 1M",
 )
 
 
@@ -202,22 +163,21 @@ PAIRS_EXAMPLES: Final = (
 )
 def pairs(
     *,
-    own: Annotated[HuntSettings | None, Parameter(name="*")] = None,
-    settings: Annotated[RunSettings | None, Parameter(name="*")] = None,
+    own: Annotated[PairsFlags | None, Parameter(name="*")] = None,
+    ranks: Annotated[HuntRanks | None, Parameter(name="*")] = None,
     launch: Annotated[LaunchSettings | None, Parameter(name="*")] = None,
 ) -> ExitCode:
     """The matrix of all pairs."""
     from busbw.cli.isolate import hunt
 
-    return hunt(
-        "pairs", own or HuntSettings(), settings or RunSettings(), launch or LaunchSettings(), command_line()
-    )
+    settings = _hunt("pairs", own or PairsFlags())
+    return hunt(settings, ranks or HuntRanks(), launch or LaunchSettings(), command_line())
 
 
 RAILS_HELP: Final = (
-    "Compare rails, and hosts: an alltoall in every rail at once, each on a communicator of its own, then in"
-    " every host at once; after them the steps of rings in each rail, and in each host.\n\n"
-    "A rail is the ranks of one number on their hosts. Takes flags of `busbw run`."
+    "Compare rails with each other, and hosts with each other.\n\n"
+    "A rail is the ranks with the same number on their hosts. All rails run an alltoall at once, each on its"
+    " own communicator; then all hosts do; then the steps of rings are timed in each rail and in each host."
 )
 RAILS_EXAMPLES: Final = (
     "busbw rails --on slurm -N 8 --ranks-per-node 8 -b 64M",
@@ -232,16 +192,15 @@ RAILS_EXAMPLES: Final = (
 )
 def rails(
     *,
-    own: Annotated[HuntSettings | None, Parameter(name="*")] = None,
-    settings: Annotated[RunSettings | None, Parameter(name="*")] = None,
+    own: Annotated[RailsFlags | None, Parameter(name="*")] = None,
+    ranks: Annotated[IsolateRanks | None, Parameter(name="*")] = None,
     launch: Annotated[LaunchSettings | None, Parameter(name="*")] = None,
 ) -> ExitCode:
     """A collective in every rail, and in every host; then the steps of their rings."""
     from busbw.cli.isolate import hunt
 
-    return hunt(
-        "rails", own or HuntSettings(), settings or RunSettings(), launch or LaunchSettings(), command_line()
-    )
+    settings = _hunt("rails", own or RailsFlags())
+    return hunt(settings, ranks or IsolateRanks(), launch or LaunchSettings(), command_line())
 
 
 EXEC_EXAMPLES: Final = (
@@ -250,9 +209,7 @@ EXEC_EXAMPLES: Final = (
 )
 
 
-@app.command(
-    name="exec", config=(PresetValues(), whole_numbers, counts), help_epilogue=examples(*EXEC_EXAMPLES)
-)
+@app.command(name="exec", config=(PresetValues(), whole_numbers), help_epilogue=examples(*EXEC_EXAMPLES))
 def execute(
     *command: Annotated[
         str, Parameter(allow_leading_hyphen=True, help="The command and its words, after --.")
@@ -260,21 +217,30 @@ def execute(
     launch: Annotated[LaunchSettings | None, Parameter(name="*")] = None,
     ranks: Annotated[
         int | None,
-        Parameter(
-            group=FLAGS, show_default=False, help="How many times it is started, on all nodes together."
-        ),
+        Parameter(group=FLAGS, show_default=False, help="How many times to start it, on all nodes together."),
     ] = None,
     dry_run: Annotated[
         bool,
         Parameter(group=FLAGS, negative="", show_default=False, help="Print what would be submitted."),
     ] = False,
+    show_secrets: Annotated[
+        bool,
+        Parameter(group=FLAGS, negative="", show_default=False, help="Do not hide secrets in a dry run."),
+    ] = False,
     overridden: Annotated[
         tuple[str, ...], Parameter(show=False, negative="", help="Written by busbw, as in `run`.")
     ] = (),
 ) -> int:
-    """Run any command on an engine, with the environment, container and hosts that a run would get."""
+    """Run any command with the environment, container and hosts that a run would get."""
     from busbw.cli.on import execute as exec_command
 
     for line in overridden:
         print(f"note: {line}", file=sys.stderr)
-    return exec_command(command, launch or LaunchSettings(), command_line(), ranks=ranks, dry_run=dry_run)
+    return exec_command(
+        command,
+        launch or LaunchSettings(),
+        command_line(),
+        ranks=ranks,
+        dry_run=dry_run,
+        show_secrets=show_secrets,
+    )

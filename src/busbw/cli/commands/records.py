@@ -7,55 +7,64 @@ from typing import Annotated, Final
 
 from cyclopts import Parameter
 
-from busbw.cli.app import FLAGS, RUN_NAME, TextOrJson, app, examples
+from busbw.cli.app import FLAGS, RUN_NAME, TextOrJson, app, examples, run_names
 from busbw.errors import ExitCode
-from busbw.exporters.formats import ExportFormat
-from busbw.importers.settings import ImportSettings
-from busbw.settings.run import FormatName
+from busbw.foreign.forms.formats import ExportFormat
+from busbw.foreign.logs.settings import ImportSettings
+from busbw.plan.flags.list import ListSettings
+from busbw.plan.flags.ranks import FormatName
 
-LIST_EXAMPLES: Final = ("busbw list", "busbw list --limit 3 --format json")
+LIST_EXAMPLES: Final = (
+    "busbw list",
+    "busbw list --tag nightly --since 7d",
+    "busbw list --operation all_reduce --status failed -n 50",
+)
 
 
 @app.command(name="list", help_epilogue=examples(*LIST_EXAMPLES))
 def list_runs(
     *,
     format: Annotated[TextOrJson, Parameter(group=FLAGS, help="How to print it.")] = "table",  # noqa: A002
-    limit: Annotated[int, Parameter(group=FLAGS, help="Show no more than this many.")] = 20,
+    settings: Annotated[ListSettings | None, Parameter(name="*")] = None,
 ) -> ExitCode:
-    """Earlier runs, newest first."""
+    """List earlier runs, hunts, preflights and series of setups, newest first."""
     from busbw.cli.list_runs import list_runs as list_command
 
-    return list_command(format, limit)
+    return list_command(format, settings or ListSettings())
 
 
 SHOW_EXAMPLES: Final = (
     "busbw show",
-    "busbw show last --format csv",
     "busbw show last --ranks --case 4",
-    "busbw show 20261121-1815 --histogram",
-    "busbw show last --provenance",
+    "busbw show before-upgrade --histogram",
 )
 
 
 @app.command(help_epilogue=examples(*SHOW_EXAMPLES))
 def show(
-    run: Annotated[str, Parameter(help=RUN_NAME)] = "last",
+    run: Annotated[str, Parameter(help=RUN_NAME, completer=run_names)] = "last",
     /,
     *,
     format: Annotated[FormatName, Parameter(group=FLAGS, help="How to print it.")] = "table",  # noqa: A002
+    wide: Annotated[
+        bool,
+        Parameter(group=FLAGS, negative="", show_default=False, help="All columns on a terminal too."),
+    ] = False,
     ranks: Annotated[
         bool,
-        Parameter(group=FLAGS, negative="", show_default=False, help="Its ranks: the slowest and the late."),
+        Parameter(
+            group=FLAGS, negative="", show_default=False, help="Show its ranks: the slowest and the late."
+        ),
     ] = False,
     histogram: Annotated[
         bool,
-        Parameter(group=FLAGS, negative="", show_default=False, help="How the samples of a case spread."),
+        Parameter(
+            group=FLAGS, negative="", show_default=False, help="Show how the samples of a case spread."
+        ),
     ] = False,
     case: Annotated[
         int | None,
-        Parameter(
-            group=FLAGS, show_default=False, help="One case, from 0 as the table goes; alone: all of it."
-        ),
+        Parameter(group=FLAGS, show_default=False, help="Show one case; the first row of the table is 0."),
     ] = None,
     provenance: Annotated[
         bool,
@@ -63,24 +72,23 @@ def show(
             group=FLAGS,
             negative="",
             show_default=False,
-            help="Where it ran and with what: hosts, instances, nodes, pods, modules, libraries.",
+            help="Show where it ran and with what: hosts, instances, nodes, pods, modules, libraries.",
         ),
     ] = False,
 ) -> ExitCode:
-    """Any earlier run, again."""
+    """Show an earlier run again: its table, ranks or histograms."""
     from busbw.cli.show import show as show_command
 
     if provenance:
-        from busbw.cli.show_provenance import show_provenance
+        from busbw.cli.show import show_provenance
 
         return show_provenance(run, format, alone=not ranks and not histogram and case is None)
-    return show_command(run, format, ranks=ranks, histogram=histogram, case=case)
+    return show_command(run, format, wide=wide, ranks=ranks, histogram=histogram, case=case)
 
 
 IMPORT_EXAMPLES: Final = (
     "busbw import all_reduce.log",
     "busbw import results/ --system cluster1",
-    "busbw import osu.txt --ranks 64",
     "kubectl logs job/nccl-test | busbw import -",
 )
 
@@ -94,7 +102,7 @@ def import_logs(
     ],
     settings: Annotated[ImportSettings | None, Parameter(name="*")] = None,
 ) -> ExitCode:
-    """Logs of nccl-tests, rccl-tests, nccom-test, OSU and IMB, as runs of busbw."""
+    """Read logs of nccl-tests, rccl-tests, nccom-test, OSU and IMB as runs."""
     from busbw.cli.import_logs import import_logs as import_command
 
     return import_command(paths, settings or ImportSettings())
@@ -109,11 +117,11 @@ EXPORT_EXAMPLES: Final = (
 
 @app.command(help_epilogue=examples(*EXPORT_EXAMPLES))
 def export(
-    run: Annotated[str, Parameter(help=RUN_NAME)] = "last",
+    run: Annotated[str, Parameter(help=RUN_NAME, completer=run_names)] = "last",
     /,
     *,
     format: Annotated[  # noqa: A002
-        ExportFormat, Parameter(group=FLAGS, help="What to write.")
+        ExportFormat, Parameter(group=FLAGS, help="Format to write.")
     ] = "nccl-tests",
     output: Annotated[
         Path | None,
@@ -128,7 +136,7 @@ def export(
         str, Parameter(group=FLAGS, show_default=False, help="Only this operation of the run.")
     ] = "",
 ) -> ExitCode:
-    """A run in the formats that other tools' scripts read: tables, CSV, JSON, Parquet."""
+    """Write a run in a format that other tools read: tables, CSV, JSON, Parquet."""
     from busbw.cli.export import export as export_command
 
     return export_command(run, format, output=output, operation=op)

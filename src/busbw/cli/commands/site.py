@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
-from cyclopts import App, Parameter
+from cyclopts import Parameter
 
-from busbw.cli.app import FLAGS, TextOrJson, app, examples
+from busbw.cli.app import FLAGS, CleanApp, TextOrJson, app, examples
 from busbw.errors import ExitCode
 
 DEVICES_EXAMPLES: Final = (
@@ -20,17 +20,19 @@ DEVICES_EXAMPLES: Final = (
 def devices(
     *,
     nccl: Annotated[
-        str, Parameter(group=FLAGS, show_default=False, help="Ask about this libnccl.so (or its folder).")
+        str, Parameter(group=FLAGS, show_default=False, help="Look at this libnccl.so (or its folder).")
     ] = "",
     format: Annotated[TextOrJson, Parameter(group=FLAGS, help="How to print it.")] = "table",  # noqa: A002
 ) -> ExitCode:
-    """What would be measured here: GPUs, NICs, libraries, and why a backend is not usable."""
+    """List what a run would use here: GPUs, NICs, libraries; or why it cannot."""
     from busbw.cli.devices import devices as devices_command
 
     return devices_command(nccl, format)
 
 
-presets = App(name="presets", help="Clusters that are known: environment, sweep and place in one word.")
+presets = CleanApp(
+    name="presets", help="List and show known clusters: environment, sweep and place in one word."
+)
 app.command(presets)
 
 
@@ -39,7 +41,7 @@ def list_presets(
     *,
     format: Annotated[TextOrJson, Parameter(group=FLAGS, help="How to print it.")] = "table",  # noqa: A002
 ) -> ExitCode:
-    """Every preset, with the date of its values."""
+    """List every preset, with the date of its values."""
     from busbw.cli.presets import show_list
 
     return show_list(format)
@@ -52,7 +54,7 @@ def show_preset(
     *,
     format: Annotated[TextOrJson, Parameter(group=FLAGS, help="How to print it.")] = "table",  # noqa: A002
 ) -> ExitCode:
-    """Everything that a preset says, and where it is from."""
+    """Show everything that a preset sets, and where it is from."""
     from busbw.cli.presets import show as show_command
 
     return show_command(name, format)
@@ -60,7 +62,13 @@ def show_preset(
 
 @presets.command(name="check", help_epilogue=examples("busbw presets check ours.yaml"))
 def check_presets(file: Annotated[Path, Parameter(help="A preset file of your own.")], /) -> ExitCode:
-    """Whether a preset file of your own is well formed."""
-    from busbw.cli.preset_check import check as check_command
+    """Check a preset file of your own."""
+    from busbw.cli.presets import check as check_command
 
     return check_command(file)
+
+
+@app.command(help_epilogue=examples("source <(busbw completion bash)", "busbw completion fish | source"))
+def completion(shell: Annotated[Literal["bash", "zsh", "fish"], Parameter(help="Whose words.")], /) -> None:
+    """Print what completes commands, flags, runs and presets in your shell."""
+    print(app.generate_completion(prog_name=app.name[0], shell=shell))

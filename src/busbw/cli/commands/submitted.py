@@ -6,11 +6,11 @@ from typing import Annotated, Final, Literal
 
 from cyclopts import Parameter
 
-from busbw.cli.app import FLAGS, RUN_NAME, app, examples
+from busbw.cli.app import FLAGS, RUN_NAME, app, examples, run_names
 from busbw.errors import ExitCode
-from busbw.settings.run import FormatName
+from busbw.plan.flags.ranks import FormatName
 
-JOBS_EXAMPLES: Final = ("busbw jobs", "busbw jobs --format json", "busbw jobs --format csv")
+JOBS_EXAMPLES: Final = ("busbw jobs", "busbw jobs --format json")
 
 
 @app.command(help_epilogue=examples(*JOBS_EXAMPLES))
@@ -18,11 +18,11 @@ def jobs(
     *,
     format: Annotated[  # noqa: A002
         Literal["table", "json", "csv"],
-        Parameter(group=FLAGS, help="How to print it; csv has nodes, operations and ranks as well."),
+        Parameter(group=FLAGS, help="How to print it; csv also has nodes, operations and ranks."),
     ] = "table",
     limit: Annotated[int, Parameter(group=FLAGS, help="Show no more than this many.")] = 20,
 ) -> ExitCode:
-    """Jobs that were submitted to engines from here."""
+    """List the jobs that were submitted from here."""
     from busbw.cli.jobs import jobs as jobs_command
 
     return jobs_command(format, limit)
@@ -33,12 +33,12 @@ ATTACH_EXAMPLES: Final = ("busbw attach", "busbw attach 20261121-1815 --format j
 
 @app.command(help_epilogue=examples(*ATTACH_EXAMPLES))
 def attach(
-    run: Annotated[str, Parameter(help=RUN_NAME)] = "last",
+    run: Annotated[str, Parameter(help=RUN_NAME, completer=run_names)] = "last",
     /,
     *,
     format: Annotated[FormatName, Parameter(group=FLAGS, help="How to print it.")] = "table",  # noqa: A002
 ) -> int:
-    """Follow a job again: its table from the start, and its record. Ctrl-C leaves the job alone."""
+    """Follow a job again, from its first row. Ctrl-C leaves it running."""
     from busbw.cli.jobs import attach as attach_command
 
     return attach_command(run, format)
@@ -46,15 +46,20 @@ def attach(
 
 @app.command(help_epilogue=examples("busbw cancel last", "busbw cancel 20261121-1815 --now"))
 def cancel(
-    run: Annotated[str, Parameter(help=RUN_NAME)] = "last",
+    run: Annotated[str, Parameter(show_default=False, help=RUN_NAME, completer=run_names)] = "",
     /,
     *,
     now: Annotated[
         bool,
-        Parameter(group=FLAGS, negative="", show_default=False, help="At once, without last words."),
+        Parameter(
+            group=FLAGS,
+            negative="",
+            show_default=False,
+            help="Kill immediately; do not wait for final output.",
+        ),
     ] = False,
 ) -> ExitCode:
-    """End a job on its engine."""
+    """End a job; what it measured so far is kept."""
     from busbw.cli.jobs import cancel as cancel_command
 
     return cancel_command(run, now=now)
@@ -62,10 +67,12 @@ def cancel(
 
 @app.command(help_epilogue=examples("busbw clean", "busbw clean 20261121-1815"))
 def clean(
-    run: Annotated[str, Parameter(show_default=False, help="One run; without it, all jobs.")] = "",
+    run: Annotated[
+        str, Parameter(show_default=False, help="One job. [default: all of them]", completer=run_names)
+    ] = "",
     /,
 ) -> ExitCode:
-    """Remove what ended jobs left on their engines; their records are brought home first."""
+    """Fetch the records of ended jobs, then remove what they left on their engines."""
     from busbw.cli.jobs import clean as clean_command
 
     return clean_command(run)

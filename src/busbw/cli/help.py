@@ -1,0 +1,196 @@
+"""Help pages: commands in groups, a command's flags that people use first, and all of them on request."""
+
+from __future__ import annotations
+
+from inspect import Parameter
+from typing import TYPE_CHECKING, Final, get_args, get_origin
+
+from rich.console import Group as Lines
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from cyclopts import App, Group
+    from cyclopts.argument import Argument
+    from rich.console import RenderableType
+
+# The commands as `busbw --help` lists them, in the order of use.
+COMMANDS: Final[dict[str, str]] = {
+    "Measure": "run preflight devices presets",
+    "Read a result": "show list expect compare report import export",
+    "Find the fault": "diagnose isolate pairs rails",
+    "Jobs": "jobs attach cancel clean exec",
+    "Drop-ins": "nccl-tests nccom-test",
+}
+# Of commands with more flags than a screen holds: those that `--help` shows, in the order of use.
+FIRST_FLAGS: Final[dict[str, str]] = {
+    "run": "-b -e -f -d -n --launches --ranks --on -N --hosts --preset --env --expect --name --tag --format"
+    " --dry-run",
+    "preflight": "--deep --strict --expect-use --nccl --ranks --on -N --hosts --preset --env --format"
+    " --dry-run",
+    "isolate": "-b --loss --slower --rounds --each-nic --ranks --on -N --hosts --preset --format --dry-run",
+    "pairs": "-b --halves --ranks --ranks-per-node --on -N --hosts --preset --env --format --dry-run",
+    "rails": "-b --loss --ranks --ranks-per-node --on -N --hosts --preset --env --format --dry-run",
+    "compare": "--gate --all --delta --detect --baseline --ops --blocks --save-env -b -e -f --on -N --preset"
+    " --format",
+    "exec": "--on -N --hosts --ranks --ranks-per-node --preset --env --image --setup-script --dry-run"
+    " --detach",
+}
+# The type of a flag -> what its value is called.
+_VALUES: Final = {
+    "str": "text",
+    "Path": "path",
+    "int": "integer",
+    "float": "number",
+    "bool": "",
+    "Size": "size",
+    "Seconds": "duration",
+    "Fraction": "share",
+    "Growth": "share",
+    **dict.fromkeys(("DataTypes", "ReduceOps", "Roots", "Ratios"), "list"),
+}
+_COMMAND_COLUMNS: Final = 12  # of the longest command: all groups begin their second column there
+_MOST_NAMES: Final = 32  # columns of a flag's names and value; longer ones wrap
+
+
+def page(chain: Sequence[str], command: App, *, whole: bool) -> RenderableType:
+    """The help of a command; ``chain`` are the words that name it, without ``busbw``. ``whole``: with all of
+    its flags.
+    """
+    name = " ".join(("busbw", *chain))
+    collection = command.assemble_argument_collection(parse_docstring=True) if command.default_command else ()
+    arguments = [each for each in collection if each.show]
+    flags = [each for each in arguments if each.names[0].startswith("-")]
+    words = [each for each in arguments if not each.names[0].startswith("-")]
+    groups = _command_groups(command)
+    usage = " ".join(
+        (name, *map(_usage, words), *(["COMMAND"] if groups else []), *(["[FLAGS]"] if flags else []))
+    )
+    shown = flags if whole else first_flags(chain, flags)
+    return Lines(
+        Text.assemble((f"Usage: {usage}", "bold")),
+        Text(f"\n{command.help}"),
+        *_section("", _rows(words)),
+        *(part for title, rows in groups for part in _section(title, rows, least=_COMMAND_COLUMNS)),
+        *(_all_flags(shown) if len(shown) == len(flags) else _some_flags(name, shown, len(flags))),
+        *([Text(f"\n{command.help_epilogue}")] if command.help_epilogue else []),
+    )
+
+
+def first_flags(chain: Sequence[str], flags: Sequence[Argument]) -> list[Argument]:
+    """The flags that a command's short help shows."""
+    first = FIRST_FLAGS.get(" ".join(chain))
+    if first is None:
+        return list(flags)
+    by_name = {name: flag for flag in flags for name in flag.names}
+    return [by_name[name] for name in first.split()]
+
+
+def _command_groups(command: App) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Titles and their commands, with the first line of each one's help."""
+    own = [name for name in command if not name.startswith("-")]
+    groups = COMMANDS if "run" in own else {"Commands": " ".join(own)}
+    return [
+        (title, [(name, command[name].help.partition("\n")[0]) for name in names.split() if name in own])
+        for title, names in groups.items()
+        if own
+    ]
+
+
+def _usage(word: Argument) -> str:
+    text = word.names[0].upper() + ("..." if get_origin(word.hint) is tuple else "")
+    return text if word.required else f"[{text}]"
+
+
+def _some_flags(name: str, flags: Sequence[Argument], count: int) -> Iterator[RenderableType]:
+    yield from _section(f"Flags used most often (`{name} --help-all` shows all {count})", _rows(flags))
+
+
+def _all_flags(flags: Sequence[Argument]) -> Iterator[RenderableType]:
+    order = {group_of(flag).name: group_of(flag).sort_key for flag in flags}
+    for title in sorted(order, key=lambda title: order[title]):
+        yield from _section(title, _rows(flag for flag in flags if group_of(flag).name == title))
+
+
+def _rows(arguments: Iterable[Argument]) -> list[tuple[str, str]]:
+    """Names and value of each, and what it means."""
+    return [
+        (_names(each), meaning(each) + (f" [default: {default(each)}]" if default(each) else ""))
+        for each in arguments
+    ]
+
+
+def _section(title: str, rows: Sequence[tuple[str, str]], least: int = 0) -> Iterator[RenderableType]:
+    """A title above two columns, the first as wide as its names, and at least ``least`` columns."""
+    if not rows:
+        return
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(style="cyan", min_width=least, max_width=_MOST_NAMES)
+    table.add_column()
+    for name, text in rows:
+        table.add_row(Text(f"  {name}"), Text(text))
+    yield Text(f"\n{title}:" if title else "", "bold")
+    yield table
+
+
+# ---- what is said of a flag, here and in the reference -----------------------------------------------
+
+
+def _names(flag: Argument) -> str:
+    """``-b, --minbytes SIZE``; spellings with _ are for the users of other tools."""
+    if not flag.names[0].startswith("-"):
+        return flag.names[0].upper()
+    spellings = [name for name in flag.names if "_" not in name]
+    value = value_word(flag)
+    return " ".join((", ".join(sorted(spellings, key=len)), *([value] if value else [])))
+
+
+def group_of(flag: Argument) -> Group:
+    """The group that help lists a flag in."""
+    groups: tuple[Group, ...] = flag.parameter.group  # type: ignore[assignment]  # cyclopts makes it one
+    return groups[0]
+
+
+def value_word(flag: Argument) -> str:
+    """What a flag takes: ``SIZE``, ``table|csv|json``; empty for a switch."""
+    choices = choices_of(flag)
+    if choices and flag.parameter.show_choices is not False:
+        return "|".join(choices)
+    if get_origin(_without_none(flag.hint)) is tuple:
+        return "TEXT..." if flag.parameter.consume_multiple else "TEXT"
+    return "NAME" if choices else value_kind(flag).upper()
+
+
+def choices_of(flag: Argument) -> tuple[str, ...]:
+    """The words that a flag knows, where it takes no others."""
+    hint = _without_none(flag.hint)
+    return tuple(map(str, get_args(hint))) if get_origin(hint) is not tuple else ()
+
+
+def value_kind(flag: Argument) -> str:
+    """The kind of a flag's value in a word; empty for a switch."""
+    hint = _without_none(flag.hint)
+    return "words" if get_origin(hint) is tuple else _VALUES[getattr(hint, "__name__", "")]
+
+
+def _without_none(hint: object) -> object:
+    is_optional = get_origin(hint) is not None and type(None) in get_args(hint)
+    return next(part for part in get_args(hint) if part is not type(None)) if is_optional else hint
+
+
+def meaning(flag: Argument) -> str:
+    """What a flag does, without its default."""
+    return (flag.parameter.help or "").partition(" [default: ")[0]
+
+
+def default(flag: Argument) -> str:
+    """What holds without the flag: stated in its help where that depends, else its value; empty for none."""
+    stated = (flag.parameter.help or "").rpartition("[default: ")
+    if stated[1]:
+        return stated[2].removesuffix("]")
+    value = flag.field_info.default
+    if isinstance(value, bool):
+        return "yes" if value else ""
+    return "" if value is None or value in ("", (), Parameter.empty) else str(value)

@@ -1,0 +1,72 @@
+"""The answer at the end of a run, from its record: printed below the table, and kept in the record."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from busbw.errors import BusbwError, UsageError
+from busbw.model.event import Emit, Event, EventKind
+
+if TYPE_CHECKING:
+    from busbw.judge.diagnose.subject import Subject
+    from busbw.model.record import RunRecord
+
+
+class Ended:
+    """Shows events, the last one with the run's answer, and keeps the folder of the run that has ended with
+    its record written.
+    """
+
+    def __init__(self, show: Emit) -> None:
+        self._show = show
+        self.folder: Path | None = None
+
+    def __call__(self, item: Event) -> None:
+        """An Emit."""
+        if item["event"] == EventKind.END and item.get("folder"):
+            self.folder = Path(item["folder"])
+            item = {**item, "answer": _kept(self.folder)}
+        self._show(item)
+
+
+def _kept(folder: Path) -> dict[str, Any]:
+    """The answer, which is in the record from now on; empty where there is none. A run that was measured is
+    worth more than what can be said of it: no error of saying it ends the run.
+    """
+    from busbw.record.close import keep_answer
+    from busbw.record.folder import LAST
+    from busbw.record.read import read_record
+
+    try:
+        answer = answered(read_record(folder), folder, LAST)
+        if answer:
+            keep_answer(folder, answer)
+    except (BusbwError, OSError):
+        return {}
+    return answer
+
+
+def answered(record: RunRecord, folder: Path, name: str) -> dict[str, Any]:
+    """The fields of a RunAnswer, for commands that call the run ``name``; empty for what is no measurement,
+    or has none.
+    """
+    if record.plan.hunt is not None or record.plan.preflight.stops or not record.results:
+        return {}
+    from busbw.cli.diagnose import subject_of
+    from busbw.judge.diagnose.engine import diagnose
+    from busbw.report.answer import answer_of
+
+    subject = _with_samples(subject_of(record, None), folder)
+    return asdict(answer_of(record, subject.expectation, diagnose(subject), name))
+
+
+def _with_samples(subject: Subject, folder: Path) -> Subject:
+    """Without those that cannot be read, as where polars is not installed: less is said then."""
+    from busbw.record.read import read_digests, read_samples
+
+    try:
+        return replace(subject, samples=read_samples(folder), digests=read_digests(folder))
+    except UsageError:
+        return subject

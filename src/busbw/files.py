@@ -1,0 +1,50 @@
+"""Files that a user named, and files that nobody else may read."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+
+def store(path: Path, content: bytes) -> None:
+    """Write what the user named. A plain file is replaced whole, with its mode, so that nobody reads half of
+    it; a device, a pipe, a link, and a file that would lose its owner or its other names is written through.
+    """
+    partial = path.with_name(f".{path.name}.{os.getpid()}.new")
+    before = _lstat(path)
+    is_new = before is None
+    if before is not None and not _may_be_replaced(path, before):
+        path.write_bytes(content)
+        return
+    file = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if is_new else 0o600)
+    try:
+        with os.fdopen(file, "wb") as out:
+            out.write(content)
+            if before is not None:
+                os.fchmod(out.fileno(), stat.S_IMODE(before.st_mode))
+        partial.replace(path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+
+
+def _may_be_replaced(path: Path, before: os.stat_result) -> bool:
+    is_plain = stat.S_ISREG(before.st_mode) and before.st_nlink == 1
+    is_ours = (before.st_uid, before.st_gid) == (os.geteuid(), os.getegid())
+    return is_plain and is_ours and os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
+
+
+def _lstat(path: Path) -> os.stat_result | None:
+    try:
+        return path.lstat()
+    except FileNotFoundError:
+        return None
+
+
+def store_private(path: Path, text: str) -> None:
+    """Write a file with the values of secrets: no one else can read it at any moment."""
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(file, "w") as out:
+        os.fchmod(out.fileno(), 0o600)
+        out.write(text)

@@ -1,0 +1,1 @@
+"""The CSV forms of the AWS kit."""

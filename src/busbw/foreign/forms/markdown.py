@@ -1,0 +1,91 @@
+"""A Markdown table: one a collective, both placements side by side, with units, intervals and remarks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from busbw.foreign.forms.remarks import notes, origin, remarks, status_word
+from busbw.foreign.forms.rows import Row, Table
+from busbw.model.collective import Placement
+from busbw.model.record import RunRecord
+from busbw.model.result import CaseResult, Status
+from busbw.units import NS_PER_US, format_share
+
+NOT_APPLICABLE: Final = "n/a"
+NOT_CHECKED: Final = "N/A"
+_CASE: Final = ("size (B)", "count", "type", "redop", "root")
+
+
+def write(record: RunRecord, tables: Sequence[Table]) -> bytes:
+    """What was measured as a list, then the tables."""
+    first = origin(record)
+    others = notes(record, "Markdown")[1:]  # the first names a foreign layout, and this is none
+    lines = [_text(f"{first[0].upper()}{first[1:]}."), "", *(f"- {_text(note)}" for note in others)]
+    for table in tables:
+        lines += ["", f"### {table.collective}", "", *_table(table)]
+        lines += ["", *(f"- {_text(remark)}" for remark in remarks(table.rows))]
+    return ("\n".join(lines).rstrip() + "\n").encode()
+
+
+def _table(table: Table) -> list[str]:
+    titles = [*_CASE, *(f"{placement.value} {title}" for placement in Placement for title, _ in _SIDE)]
+    right = ["---:", "---:", "---", "---", "---:"] + ["---:"] * (len(titles) - len(_CASE))
+    return [_line(titles), _line(right), *(_line(_cells(row)) for row in table.rows)]
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _cells(row: Row) -> list[str]:
+    case = row.case
+    words = [
+        str(case.size_bytes),
+        str(case.count),
+        case.dtype or NOT_APPLICABLE,
+        case.op or "none",
+        str(case.root),
+    ]
+    return [_text(word) for word in words] + [of(result) for _, result in row.sides for _, of in _SIDE]
+
+
+def _time(result: CaseResult | None) -> str:
+    """The time, or in its place why there is none."""
+    if result is None:
+        return NOT_APPLICABLE
+    if result.time_ns is not None:
+        return f"{result.time_ns / NS_PER_US:.2f}"
+    return NOT_APPLICABLE if result.status is Status.NOT_APPLICABLE else status_word(result)
+
+
+def _interval(result: CaseResult | None) -> str:
+    if result is None or not result.time_ns or result.low_ns is None or result.high_ns is None:
+        return NOT_APPLICABLE
+    return format_share((result.high_ns - result.low_ns) / 2 / result.time_ns)
+
+
+def _bandwidth(value: float | None, result: CaseResult | None) -> str:
+    if value is not None:
+        return f"{value:.2f}"
+    return "WRONG" if result is not None and result.status is Status.WRONG else NOT_APPLICABLE
+
+
+def _wrong(result: CaseResult | None) -> str:
+    return NOT_CHECKED if result is None or result.wrong is None else str(result.wrong)
+
+
+_SIDE: Final[tuple[tuple[str, Callable[[CaseResult | None], str]], ...]] = (
+    ("time (us)", _time),
+    ("+-95%", _interval),
+    ("algbw (GB/s)", lambda result: _bandwidth(result.algbw_gb_per_s if result else None, result)),
+    ("busbw (GB/s)", lambda result: _bandwidth(result.busbw_gb_per_s if result else None, result)),
+    ("#wrong", _wrong),
+)
+
+
+def _text(text: str) -> str:
+    """Text that Markdown leaves as it is."""
+    for character in "\\|`*_<>[]":
+        text = text.replace(character, f"\\{character}")
+    return text

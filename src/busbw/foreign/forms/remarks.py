@@ -1,0 +1,161 @@
+"""What a reader must know beside the numbers: how they were made, and why some are missing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from busbw.foreign.forms.rows import Row, ranks
+from busbw.foreign.logs.assemble import NOT_STATED
+from busbw.model.case import Case
+from busbw.model.collective import Placement
+from busbw.model.mark import conditions_of, meaning
+from busbw.model.record import RankInfo, RunRecord, RunStatus
+from busbw.model.result import CaseResult, Status
+
+BANDWIDTH: Final = "GB/s = 10^9 bytes/s"
+_NO_TIME: Final = "nothing was timed"
+# The host of a rank that an imported log does not name.
+# So many sizes are named in a remark; the rows have all of them.
+_SIZES_NAMED: Final = 8
+
+
+def time_words(record: RunRecord) -> str:
+    """Which reduction every time of the record is."""
+    return record.method.time if record.method is not None else _NO_TIME
+
+
+def time_statistic(record: RunRecord) -> str:
+    """The headline's statistic over samples in one word, where a format asks for one: avg or pNN.
+
+    busbw's own is the median. Other tools print means, unless their column is of a percentile.
+    """
+    if record.source is None:
+        return "p50"
+    percentile = re.match(r"p\d+(?:\.\d+)?(?= of )", time_words(record))
+    return percentile.group() if percentile is not None else "avg"
+
+
+def origin(record: RunRecord) -> str:
+    """Who measured."""
+    if record.source is None:
+        return f"measured by busbw {record.busbw_version}"
+    source = f"{record.source.tool}, imported from {record.source.path}"
+    return f"measured by {source} by busbw {record.busbw_version}"
+
+
+def described_ranks(record: RunRecord) -> tuple[RankInfo, ...]:
+    """The ranks whose hosts the record knows; an imported log may name none of them."""
+    infos = record.world.ranks if record.world is not None else ()
+    return tuple(info for info in infos if info.host != NOT_STATED)
+
+
+def provenance(record: RunRecord) -> str:
+    """Run, library, ranks and hosts in one line."""
+    words = [f"run {record.run_id}", f"backend {record.plan.backend}"]
+    if record.world is not None and record.world.ranks:
+        first = record.world.ranks[0]
+        words.insert(1, f"{first.library} {first.library_version}".strip())
+    count = ranks(record)
+    words.append("ranks not known" if count is None else f"{count} rank{'s' if count != 1 else ''}")
+    hosts = len(record.world.known_hosts) if record.world is not None else 0
+    if hosts:
+        words[-1] += f" on {hosts} host{'s' if hosts != 1 else ''}"
+    return ", ".join(word for word in words if word)
+
+
+def notes(record: RunRecord, layout: str) -> list[str]:
+    """Lines above a foreign table: what was measured, by whom, and what its times and bandwidths are."""
+    lines = [
+        f"{origin(record)}, written in the layout of {layout}",
+        provenance(record),
+        f"time = {time_words(record)}; of one call, in us",
+        BANDWIDTH,
+    ]
+    if record.status is not RunStatus.COMPLETE:
+        why = f": {one_line(record.error)}" if record.error else ""
+        lines.append(f"the run is not complete, its status is {record.status.value}{why}")
+    return [one_line(line) for line in lines]
+
+
+def table_line(
+    case: Case, placement: Placement, number: int | None, results: Iterable[CaseResult | None]
+) -> str:
+    """What a table of one type, reduction, root, cycle and placement holds, and whether all its numbers were
+    checked; ``busbw import`` reads it back.
+    """
+    good = [result for result in results if result is not None and result.status is Status.GOOD]
+    unchecked = not good or any(result.wrong is None for result in good)
+    cycle = (f"cycle {case.cycle}",) if case.cycle else ()
+    words = (case.collective, *_kind(case)[:-1], *cycle)
+    counted = "ranks not known" if number is None else f"{number} rank{'s' if number != 1 else ''}"
+    shown = " ".join(word for word in (*words, placement.value) if word)
+    return f"{shown}, {counted}, {'not checked' if unchecked else 'checked'}"
+
+
+def _kind(case: Case) -> tuple[str, ...]:
+    """What a table may have several of, in words: type, reduction, root, cycle."""
+    return case.dtype, case.op, f"root {case.root}" if case.root >= 0 else "", f"cycle {case.cycle}"
+
+
+def remarks(rows: Sequence[Row], placements: Iterable[Placement] = tuple(Placement)) -> list[str]:
+    """Lines below a table: which cases are wrong, failed, not applicable or not run and why, and what their
+    marks say. Where the rows have several types, reductions, roots or cycles, a line names those of its own.
+    """
+    kinds = [_kind(row.case) for row in rows]
+    differ = [len(set(words)) > 1 for words in zip(*kinds, strict=True)]
+    named = [" ".join(word for word, shown in zip(kind, differ, strict=True) if shown) for kind in kinds]
+    groups: dict[tuple[str, ...], list[int]] = {}
+    marked: dict[str, int] = {}
+    measured: list[tuple[Case, CaseResult]] = []
+    for placement in placements:
+        for row, kind in zip(rows, named, strict=True):
+            result = row.side(placement)
+            if result is None:
+                key = ("not in this run", placement.value, kind, "")
+                groups.setdefault(key, []).append(row.case.size_bytes)
+                continue
+            measured.append((row.case, result))
+            for mark in result.marks:
+                marked[mark] = marked.get(mark, 0) + 1
+            if result.status is not Status.GOOD:
+                key = (status_word(result), placement.value, kind, reason(result))
+                groups.setdefault(key, []).append(row.case.size_bytes)
+    lines = [
+        f"{word}, {placement}, {f'{kind}, ' if kind else ''}{_sizes(sizes)}{f': {why}' if why else ''}"
+        for (word, placement, kind, why), sizes in groups.items()
+    ]
+    beside: dict[str, list[int]] = {}
+    for row in rows:
+        for words in row.case.beside:
+            beside.setdefault(words, []).append(row.case.size_bytes)
+    lines += [f"ran beside {words}: {_sizes(sizes)}" for words, sizes in beside.items()]
+    lines += conditions_of(measured)
+    return lines + [
+        f"marked {mark}, {count} of {len(measured)} cases: {meaning(mark) or 'a word of a newer busbw'}"
+        for mark, count in marked.items()
+    ]
+
+
+def status_word(result: CaseResult) -> str:
+    """The status, loud where the data were wrong."""
+    return "WRONG" if result.status is Status.WRONG else result.status.value
+
+
+def reason(result: CaseResult) -> str:
+    """Why a result is not good, in one line; empty where the record does not say."""
+    if result.status is Status.WRONG:
+        return result.wrong_words
+    return one_line(result.error)
+
+
+def one_line(text: str) -> str:
+    """Text without line ends and other control characters, which would make new lines of a table."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+
+
+def _sizes(sizes: Sequence[int]) -> str:
+    named = ", ".join(map(str, dict.fromkeys(sizes[:_SIZES_NAMED])))
+    more = f", ... {sizes[-1]}" if len(sizes) > _SIZES_NAMED else ""
+    return f"{len(sizes)} case{'s' if len(sizes) > 1 else ''} ({named}{more} B)"

@@ -1,0 +1,86 @@
+"""The results of a run for other programs, every field of them: JSON and Parquet.
+
+JSON has the run once, then one flat object a case; names carry their units (_ns, _bytes, _gb_per_s).
+``busbw show --format json`` has the whole record instead. Parquet is the frame of
+``busbw.open_run(RUN).results``, and what its times are.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final
+
+from busbw.foreign.forms.remarks import BANDWIDTH, time_words
+from busbw.foreign.forms.rows import Table, ranks
+from busbw.judge import run
+from busbw.model.case import Case
+from busbw.model.record import RunRecord
+from busbw.model.result import CaseResult
+
+if TYPE_CHECKING:
+    import polars as pl
+
+# Raised when a field changes meaning or goes.
+FORMAT_VERSION: Final = 1
+
+
+def write_json(record: RunRecord, tables: Sequence[Table]) -> bytes:
+    """One document."""
+    cases = record.plan.cases
+    by_index = {case.index: case for case in cases}
+    results = [_result(by_index[result.case], result) for table in tables for result in table.results]
+    return (json.dumps({**_run(record), "results": results}, indent=1) + "\n").encode()
+
+
+def _run(record: RunRecord) -> dict[str, Any]:
+    world = record.world
+    first = world.ranks[0] if world is not None and world.ranks else None
+    return {
+        "format": "busbw-results",
+        "format_version": FORMAT_VERSION,
+        "run_id": record.run_id,
+        "busbw_version": record.busbw_version,
+        "created": None if record.created_by_file else record.created,
+        "ended": record.ended,
+        "status": record.status.value,
+        "error": record.error,
+        "argv": record.argv,
+        "backend": record.plan.backend,
+        "ranks": ranks(record),
+        "hosts": list(record.world.known_hosts) if record.world is not None else [],
+        "library": first.library if first is not None else "",
+        "library_version": first.library_version if first is not None else "",
+        "time_is": time_words(record),
+        "bandwidth_is": BANDWIDTH,
+        "method": asdict(record.method) if record.method is not None else None,
+        "imported_from": asdict(record.source) if record.source is not None else None,
+    }
+
+
+def _result(case: Case, result: CaseResult) -> dict[str, Any]:
+    fields = {name: value for name, value in asdict(case).items() if name != "index"}
+    return {**fields, **asdict(result)}
+
+
+def write_parquet(record: RunRecord, tables: Sequence[Table]) -> bytes:
+    """One row a case, columns as in docs/guides/notebook.md, then ``time_is`` and ``bandwidth_is``.
+
+    Raises UsageError where polars is missing, naming the extra that brings it.
+    """
+    frame = _frame(record, tables)
+    buffer = io.BytesIO()
+    frame.write_parquet(buffer, compression="zstd")
+    return buffer.getvalue()
+
+
+def _frame(record: RunRecord, tables: Sequence[Table]) -> pl.DataFrame:
+    results = run.results(record)
+    import polars as pl
+
+    wanted = results.filter(pl.col("collective").is_in([table.collective for table in tables]))
+    return wanted.with_columns(
+        pl.lit(time_words(record)).alias("time_is"), pl.lit(BANDWIDTH).alias("bandwidth_is")
+    )

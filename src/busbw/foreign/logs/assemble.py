@@ -1,0 +1,299 @@
+"""A table to a RunRecord, with a word for every field on where it comes from."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+
+from busbw._version import __version__
+from busbw.errors import UndecidedError
+from busbw.foreign.logs.cases import Bandwidths, bandwidths, cases, repeated
+from busbw.foreign.logs.check import Checked, check
+from busbw.foreign.logs.context import TUNING
+from busbw.foreign.logs.decide import Decision, Given, decide, named_by_path
+from busbw.foreign.logs.table import Table
+from busbw.foreign.logs.whole import error, status, with_its_end, without_false_damage
+from busbw.model.case import Case
+from busbw.model.plan import CallOptions, Limits, Plan
+from busbw.model.record import (
+    DAMAGED,
+    SCHEMA_VERSION,
+    ImportFinding,
+    ImportSource,
+    Method,
+    RankInfo,
+    RunRecord,
+    WorldInfo,
+)
+from busbw.model.result import CaseResult
+from busbw.redact import redact_all, redact_text
+
+NOT_STATED: Final = "not stated"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a table was found. ``created`` (ISO 8601) is when the log was made, ``created_from`` by whose
+    word, as ``environment_from`` is that of ``environment``; ``table`` counts the tables of the log from 1,
+    ``log_lines`` its lines.
+    """
+
+    path: str
+    sha256: str = ""
+    table: int = 1
+    log_lines: int = 0
+    created: str = ""
+    created_from: str = "file"
+    labels: dict[str, str] = field(default_factory=dict)
+    evidence: dict[str, Any] = field(default_factory=dict)
+    environment: dict[str, Any] = field(default_factory=dict)
+    environment_from: str = ""
+    last_words: str = ""
+
+
+def assemble(table: Table, origin: Origin, given: Given, run_id: str) -> RunRecord:
+    """The record of a table. Raises UndecidedError where operation or ranks are neither said nor solvable."""
+    checked = check(without_false_damage(table), given.operation or named_by_path(origin.path, origin.labels))
+    decision = _decision(checked, origin, given)
+    table = checked.table.decided(checked.table, decision.operation, decision.ranks)
+    table = with_its_end(table, origin.log_lines)
+    numbers = bandwidths(replace(checked, table=table), decision.operation, decision.ranks)
+    made, results = cases(table, decision, numbers)
+    version, version_from = library_version(table, origin, given)
+    findings = (
+        *table.findings,
+        *decision.findings,
+        *numbers.findings,
+        *_shared_devices(table),
+        *(() if table.findings_of("separate") else repeated(table, made, results)),
+    )
+    fields = _fields(table, decision, numbers, origin) | {"library_version": version_from}
+    record = RunRecord(
+        schema=SCHEMA_VERSION,
+        run_id=run_id,
+        busbw_version=__version__,
+        created=origin.created,
+        argv=(),
+        settings={"import": {"op": given.operation, "ranks": given.ranks, **given.labels}},
+        plan=_plan(table, made, results),
+        status=status(table, has_cases=bool(made)),
+        method=_method(table),
+        world=_world(table, decision.ranks, version) if decision.ranks else None,
+        environment=dict(origin.environment),
+        results=results,
+        ended=str(table.header.get("end_time", "")),
+        error=error(table, has_cases=bool(made), last_words=origin.last_words),
+        source=_source(table, origin, given, fields, findings),
+    )
+    return _without_secrets(record)
+
+
+def _without_secrets(record: RunRecord) -> RunRecord:
+    """Logs quote command lines and variables, and records are made to be shared."""
+    source = record.source
+    assert source is not None
+    findings = tuple(replace(each, text=redact_text(each.text)) for each in source.findings)
+    quoted = {name: redact_all(getattr(source, name)) for name in ("fields", "header", "labels", "evidence")}
+    return replace(
+        record,
+        settings=redact_all(record.settings),
+        environment=redact_all(record.environment),
+        error=redact_text(record.error),
+        source=replace(source, path=redact_text(source.path), findings=findings, **quoted),
+    )
+
+
+def _decision(checked: Checked, origin: Origin, given: Given) -> Decision:
+    """A job that ended before its first row is a failed run, whether or not it says its ranks."""
+    try:
+        return decide(checked, origin.path, origin.labels, given)
+    except UndecidedError:
+        if len(checked.table) or checked.table.failures or checked.table.findings_of(DAMAGED):
+            raise
+        return Decision(given.operation, NOT_STATED, 0, NOT_STATED, None, ())
+
+
+# ---- who took part -----------------------------------------------------------------------------------------
+
+
+def _world(table: Table, ranks: int, version: str) -> WorldInfo:
+    """``size`` is the communicator's, ``ranks`` are those that the log names, or one that stands for all
+    where it does not name them all; ``version`` is that of the library.
+    """
+    counted: Counter[str] = Counter()
+    infos = []
+    for line in table.ranks if _are_all_listed(table, ranks) else ():
+        host = line.host or NOT_STATED
+        infos.append(
+            RankInfo(
+                rank=line.rank,
+                host=host,
+                pid=line.pid,
+                local_rank=counted[host],
+                device=line.device_name or NOT_STATED,
+                library=table.library,
+                library_version=version,
+                facts={"device_index": line.device, "bus_id": line.bus_id, "group": line.group},
+            )
+        )
+        counted[host] += 1
+    unknown = RankInfo(0, NOT_STATED, 0, 0, NOT_STATED, library=table.library, library_version=version)
+    return WorldInfo(kind="imported", launcher=NOT_STATED, size=ranks, ranks=tuple(infos or [unknown]))
+
+
+def _are_all_listed(table: Table, ranks: int) -> bool:
+    """Whether the device list is that of these ranks: else neither hosts nor devices are known. That of
+    several processes, each with a rank 0, is of none of their rows.
+    """
+    groups = max(len({line.group for line in table.ranks}), 1)
+    return len(table.ranks) == len({(line.rank, line.group) for line in table.ranks}) == ranks * groups > 0
+
+
+def _hosts_from(table: Table, ranks: int) -> str:
+    if not table.ranks:
+        return NOT_STATED
+    if _are_all_listed(table, ranks):
+        return "header"
+    return f"{NOT_STATED}: the log lists {len(table.ranks)} of {ranks} ranks"
+
+
+def _shared_devices(table: Table) -> list[ImportFinding]:
+    """Ranks that the device list puts on one device."""
+    places = Counter((line.host, line.device, line.bus_id) for line in table.ranks if line.host)
+    return [
+        ImportFinding(
+            "shared-device", f"{count} ranks share device {device} [{bus_id}] of {host}", table.first_line
+        )
+        for (host, device, bus_id), count in places.items()
+        if count > 1 and bus_id
+    ]
+
+
+def library_version(table: Table, origin: Origin, given: Given) -> tuple[str, str]:
+    """The version, and whose word it is: that of the header (2.27.7 of 22707), of NCCL's own lines where
+    these say one only, else that of a label; empty and "not stated" where nobody says it.
+    """
+    code = table.header.get("library_version")
+    if isinstance(code, int) and code >= 1000:
+        # NCCL_VERSION: X*1000 + Y*100 + Z before 2.9, X*10000 + Y*100 + Z since.
+        unit = 10000 if code >= 10000 else 1000
+        return f"{code // unit}.{code % unit // 100}.{code % 100}", "header"
+    said = [str(words).split(" ")[-1] for words in origin.evidence.get("nccl_version", [])]
+    if said:
+        return (said[0], "evidence") if len(said) == 1 else ("", NOT_STATED)
+    label = given.labels.get("version", origin.labels.get("version", ""))
+    by = "flag" if "version" in given.labels else "path"
+    return (label, by) if label else ("", NOT_STATED)
+
+
+# ---- whose word everything is ------------------------------------------------------------------------------
+
+
+def _source(
+    table: Table, origin: Origin, given: Given, fields: dict[str, str], findings: tuple[ImportFinding, ...]
+) -> ImportSource:
+    return ImportSource(
+        path=origin.path,
+        tool=table.tool,
+        sha256=origin.sha256,
+        table=origin.table,
+        first_line=table.first_line,
+        last_line=table.last_line,
+        stream=table.stream,
+        fields=fields,
+        header=_header(table),
+        labels={**origin.labels, **given.labels},
+        evidence=dict(origin.evidence) | ({TUNING: list(table.calls)} if table.calls else {}),
+        findings=findings,
+    )
+
+
+def _header(table: Table) -> dict[str, Any]:
+    """The log's own words; where a device list is part of them, its length too."""
+    listed = {"ranks_listed": len(table.ranks)} if table.ranks else {}
+    claims = {f"ranks_by_{source}": ranks for source, ranks in table.claims}
+    average = {"average": table.average.value} if table.average is not None else {}
+    return {**table.header, **average, **listed, **claims}
+
+
+def _fields(table: Table, decision: Decision, numbers: Bandwidths, origin: Origin) -> dict[str, str]:
+    allowed = f" ({decision.interval} fit the rows)" if decision.interval is not None else ""
+    # nccom-test's counts are of the whole buffer
+    has_counts = not table.operations and len(table) > 0 and int(table.counts[0]) >= 0
+    fields = {
+        "operation": decision.operation_from,
+        "ranks": decision.ranks_from + allowed,
+        "created": origin.created_from,
+        "size_bytes": "rows: share of one rank times ranks" if table.shares else "rows",
+        "count": "rows" if has_counts else "size / size of an element, of one block",
+        "dtype": table.words_from.get("dtype", "rows"),
+        "op": table.words_from.get("op", "rows"),
+        "root": table.words_from.get("root", "rows"),
+        "placement": table.words_from.get("placement", "rows"),
+        "time_ns": "rows" if table.trusted_time else "size / algbw: the printed time is that of the CPU (-C)",
+        "algbw_gb_per_s": numbers.algbw_from,
+        "busbw_gb_per_s": numbers.busbw_from,
+        "hosts": _hosts_from(table, decision.ranks),
+        "calls": "header" if "iters" in table.header else NOT_STATED,
+    }
+    if origin.environment:
+        fields["environment"] = origin.environment_from
+    if table.out_of_bounds is not None and table.header.get("out_of_bounds") is not None:
+        fields["wrong"] = "rows, and the line below the table"
+    return fields
+
+
+# ---- what was measured, and how ----------------------------------------------------------------------------
+
+
+def _plan(table: Table, made: tuple[Case, ...], results: Sequence[CaseResult]) -> Plan:
+    header = table.header
+    checked = any(timing.wrong is not None and not np.isnan(timing.wrong).all() for timing in table.timings)
+    sizes = [case.size_bytes for case in made]
+    return Plan(
+        backend=table.backend,
+        cases=made,
+        buffer_bytes=max([*sizes, _number(header, "max_bytes", 0)], default=0),
+        limits=Limits(
+            calls=_number(header, "iters", 0),
+            warmup_calls=_number(header, "warmup_iters", 0) if "warmup_iters" in header else None,
+        ),
+        checks=_number(header, "validation", int(checked)),
+        seed=0,
+        options=CallOptions(
+            aggregate=max(_number(header, "agg_iters", 1), 1),
+            graph=_number(header, "graph", 0),
+            unalign=_number(header, "unalign", 0),
+        ),
+        show=_shown(results),
+    )
+
+
+def _shown(results: Sequence[CaseResult]) -> tuple[str, ...]:
+    """Words of ``--stats`` for what the log has of some row, beside its time."""
+    fields = {"in": "input_bytes", "out": "output_bytes", "algorithm": "algorithm"}
+    return tuple(
+        word
+        for word, name in fields.items()
+        if any(getattr(result, name) not in (None, "") for result in results)
+    )
+
+
+def _number(header: Mapping[str, Any], name: str, default: int) -> int:
+    value = header.get(name, default)
+    return value if isinstance(value, int) and not isinstance(value, bool) else default
+
+
+def _method(table: Table) -> Method:
+    return Method(
+        mode="imported",
+        time=table.time,
+        interval="none: the log has one number a case",
+        buffers="not stated",
+        units="GB/s = 10^9 bytes/s; time in ns",
+        retention="no samples: imported from a log",
+    )

@@ -1,0 +1,207 @@
+"""What stands around the tables of a log: command lines, NCCL's own lines, words of a test that ended."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from typing import Any, Final, NamedTuple
+
+from busbw.foreign.logs.operations import operation
+from busbw.model.record import ImportFinding
+from busbw.model.tuning_line import TUNING_LINE
+
+# ---- command lines -----------------------------------------------------------------------------------------
+
+_PROGRAM: Final = re.compile(r"(?:^|[\s/'\"])(\w{1,64}?)_perf(?:_\w{1,16})?(?=[\s'\";]|$)")
+# A sentence can name the test too: a command goes on with an option or an operation.
+_NCCOM: Final = re.compile(r"\bnccom-test\s+((\S+)(?:\s.*)?)")
+_OTHER_TESTS: Final = re.compile(r"\bosu_\w|\bIMB-")
+_LAUNCHER: Final = re.compile(r"\b(?:mpirun|mpiexec|srun|orterun|prterun|aprun)\b")
+_RANKS: Final = re.compile(r"\s(?:--np|-np|-n|--ntasks)[ =](\d{1,9})(?=\s|$)")
+
+
+def may_be_command(line: str) -> bool:
+    """Whether a line names a test as command lines do."""
+    return "_perf" in line or "nccom-test" in line or "osu_" in line or "IMB-" in line
+
+
+def job_facts(line: str) -> dict[str, Any]:
+    """Words of a command line that started a test, where a log shows one.
+
+    Ranks are the launcher's, which stand before the test: -n behind it is the test's own.
+    """
+    found: dict[str, Any] = {}
+    nccom, program = _NCCOM.search(line), _PROGRAM.search(line)
+    if nccom is not None and not (nccom[2].startswith("-") or operation(nccom[2])):
+        nccom = None
+    test = nccom or program or _OTHER_TESTS.search(line)
+    launcher = _LAUNCHER.search(line, 0, test.start()) if test is not None else None
+    ranks = _RANKS.search(line, launcher.end(), test.start() + 1) if test and launcher else None
+    if nccom is not None:
+        found["nccom_command"] = nccom[1].strip()
+    elif program is not None and (launcher is not None or line[program.end() :].lstrip().startswith("-")):
+        found["command_program"] = program[1]
+    if ranks is not None:
+        found["command_ranks"] = int(ranks[1])
+    return found
+
+
+class Job:
+    """The words of the command lines since the last table.
+
+    A command holds for the table below it, and for that one only. Two commands that contradict each other
+    before a table (a script that was printed first) tell nothing.
+    """
+
+    def __init__(self) -> None:
+        self._words: dict[str, Any] = {}
+        self._doubtful: set[str] = set()
+        self._spent = False  # the last command's output has begun
+
+    def _forget(self) -> None:
+        self._words, self._doubtful, self._spent = {}, set(), False
+
+    def read(self, line: str) -> None:
+        """Take what a line says."""
+        found = job_facts(line)
+        if found and self._spent:
+            self._forget()
+        for name, value in found.items():
+            if self._words.get(name, value) != value:
+                self._doubtful.add(name)
+            self._words[name] = value
+
+    def begin_output(self) -> None:
+        """The test has said its first words: the next command is another one's."""
+        self._spent = True
+
+    def take(self) -> dict[str, Any]:
+        """The words for the table that begins; the next one needs a command of its own."""
+        taken = self.plain()
+        self._forget()
+        return taken
+
+    def plain(self) -> dict[str, Any]:
+        """The words on which all commands agree."""
+        return {name: value for name, value in self._words.items() if name not in self._doubtful}
+
+
+# ---- lines of NCCL (NCCL_DEBUG=INFO): evidence, never a number ---------------------------------------------
+
+# Of one key. A debug log repeats its lines for every rank and channel; few differ.
+_MOST_VALUES: Final = 10_000
+TUNING: Final = "algorithm"
+
+# Key: what a line says; the groups, joined by a blank, are the evidence; of calls, it is NCCL's own words.
+_LINES: Final = (
+    ("nccl_version", re.compile(r"\b([NR]CCL) version *:? *(\d\S*)")),
+    ("network", re.compile(r"Using network (.+?)\s*$")),
+    ("network", re.compile(r"Assigned NET plugin (.+?) to comm")),
+    ("network", re.compile(r" via NET/([^/]+)/\d")),
+    ("network_started", re.compile(r"Initialized NET plugin (.+?)\s*$")),
+    ("network_started", re.compile(r"NET/(\w+) ?: Using ")),
+    ("network_plugin", re.compile(r"NET/Plugin: Loaded net plugin (.+?)\s*$")),
+    ("network_plugin", re.compile(r"NET/OFI (?:Initializing|Using) (aws-ofi-nccl) (\S+)")),
+    ("provider", re.compile(r"[Ss]elected [Pp]rovider is (\S+?),?(?:\s|$)")),
+    ("provider", re.compile(r"MPI startup\(\): libfabric provider: (\S+)")),
+    ("devices", re.compile(r"NET/[^:]+ ?: Using (.+?)\s*$")),
+    ("no_devices", re.compile(r"NET/([^:]+?) ?: No device found")),
+    ("mpi_version", re.compile(r"MPI startup\(\): (Intel\(R\) MPI Library),? Version (\d\S*)")),
+    (TUNING, TUNING_LINE),
+    ("connected", re.compile(r"Connected (all rings|all trees|NVLS tree|binomial trees|all NVLS trees)")),
+    ("setting", re.compile(r"(NCCL_\w+) set by environment to (.+?)\.?\s*$")),
+    ("warning", re.compile(r"NCCL WARN (.+?)\s*$")),
+)
+# One of these is in every line above: most lines of a debug log have none.
+_SOME: Final = re.compile(
+    r"CCL version|Using network|NET[/ ]|Bytes -> |Connected|set by environment|CCL WARN|rovider|MPI startup"
+)
+
+
+class Evidence:
+    """Distinct words by key, in order of appearance."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, dict[str, None]] = {}
+        self._cut: set[str] = set()
+
+    @staticmethod
+    def is_one(line: str) -> bool:
+        """Whether NCCL wrote the line, or another library of the job."""
+        return any(mark in line for mark in ("CCL INFO", "CCL WARN", "CCL version", "MPI startup()"))
+
+    @staticmethod
+    def is_of_a_call(line: str) -> bool:
+        """Whether NCCL tells in the line about a single call, and about nothing else."""
+        return [key for key, form in _LINES if form.search(line)] == [TUNING]
+
+    def take(self, line: str) -> None:
+        """Take what a line says."""
+        if _SOME.search(line) is None:
+            return
+        for key, form in _LINES:
+            match = form.search(line)
+            if match is None:
+                continue
+            values = self._found.setdefault(key, {})
+            text = match[0] if key == TUNING else " ".join(match.groups())
+            if text in values or len(values) < _MOST_VALUES:
+                values[text] = None
+            else:
+                self._cut.add(key)
+
+    def as_dict(self) -> dict[str, list[str]]:
+        """The evidence."""
+        return {key: list(values) for key, values in self._found.items()}
+
+    def findings(self) -> tuple[ImportFinding, ...]:
+        """What of the evidence is not kept."""
+        text = f"of NCCL's lines only {_MOST_VALUES} different ones are kept as "
+        return tuple(ImportFinding("evidence-limit", f"{text}{key!r}") for key in sorted(self._cut))
+
+
+# ---- words by which a job says that a test did not come to its end -----------------------------------------
+
+# Slurm, Open MPI, hydra, PALS, Kubernetes, shells; nccl-tests says "Test NCCL failure", OSU "DATA VALIDATION
+# ERROR". Warnings of a test that starts have "error" or "failed" in them too: these words alone end nothing.
+_STATUS: Final = r"(?:exit|return|error)(?:ed|ing)?[ _-]*(?:with|on)?[ _-]*(?:code|status|signal)"
+_ENDS: Final = (
+    r"\b(?:failure|core dumped|stack trace|evicted|terminating)\b",
+    r"\b(?:kill(?:ed|ing)|cancel+ed|abort(?:ed|ing)|mpi_abort|segfault)\b",
+    r"\babort\(|\btraceback \(|\bsignal:? *\d",
+    r"\b(?:segmentation (?:fault|violation)|bus error|fatal error|bad termination)\b",
+    r"\btime ?limit\b|\bout of memory\b|\boom[-_ ]?kill|\bnode[ _]fail",
+    r"\bnon-?zero (?:exit|status|code|return)",
+    rf"\b{_STATUS}\b[ =:]*(?:of \w+ \d+[ =:]*)?-?[1-9]",
+    r"\b(?:validation|data) (?:error|failed)",
+    r"\bto be terminated\b|\bterminated (?:by|with|due|unexpected|early)|\bterminated$",
+    r"\blost (?:connection|communication|contact)\b",
+)
+_END: Final = re.compile("|".join(_ENDS), re.IGNORECASE)
+
+
+class End(NamedTuple):
+    """A line that says so, and the stream that it is in."""
+
+    line: int
+    stream: str
+    text: str
+
+
+class Ends:
+    """The last of these lines."""
+
+    def __init__(self) -> None:
+        self._found: deque[End] = deque(maxlen=1000)
+
+    def take(self, text: str, stream: str, line: int) -> bool:
+        """Keep a line, where it says that something ended; whether it does."""
+        if _END.search(text) is None:
+            return False
+        self._found.append(End(line, stream, " ".join(text.split())[:200]))
+        return True
+
+    def behind(self, line: int, stream: str) -> End | None:
+        """The first behind a line of a stream, in this stream or in the one of lines without a prefix."""
+        found = (end for end in self._found if end.line > line and end.stream in (stream, ""))
+        return next(found, None)

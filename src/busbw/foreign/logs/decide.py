@@ -1,0 +1,225 @@
+"""Operation and number of ranks of a table: by its own words, else solved from its rows, else asked for.
+
+A label that the rows contradict loses, and a finding says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from busbw.errors import UndecidedError
+from busbw.foreign.logs.check import Checked
+from busbw.foreign.logs.operations import (
+    DOUBLE,
+    PLAIN,
+    SHARED,
+    UNEVEN,
+    is_known,
+    operation,
+    operation_in_path,
+)
+from busbw.foreign.logs.solve import (
+    Consensus,
+    RankInterval,
+    block_ranks,
+    factor,
+    possible_operations,
+    ranks_of,
+)
+from busbw.foreign.logs.table import Table
+from busbw.model.collective import COLLECTIVES
+from busbw.model.record import ImportFinding
+
+_NAMES: Final = DOUBLE | SHARED | PLAIN | UNEVEN | {row.name for row in COLLECTIVES}
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the user says about the logs: empty or None is nothing."""
+
+    operation: str = ""
+    ranks: int | None = None
+    labels: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The operation and ranks of a table, whose word that is, and what had to give way."""
+
+    operation: str
+    operation_from: str
+    ranks: int
+    ranks_from: str
+    interval: RankInterval | None
+    findings: tuple[ImportFinding, ...]
+
+
+def decide(checked: Checked, path: str, labels: dict[str, str], given: Given) -> Decision:
+    """Raises UndecidedError where neither the log nor the user says what is needed."""
+    table, scale = checked.table, checked.scale
+    is_unit = checked.gb is not None and scale is not None and scale.contains(1 / checked.gb)
+    agreed = factor(table, checked.gb if is_unit else None)
+    by_path = named_by_path(path, labels)
+    likely = given.operation or table.operation or by_path
+    # Where the named one fits, nobody asks for the others.
+    fits = possible_operations(table, agreed, scale, (likely,)) or possible_operations(table, agreed, scale)
+    name, word, findings = _operation(table, agreed, fits, by_path, given)
+    # Where algbw leaves a rank's own block out, it is busbw: its ratio to size / time says the ranks.
+    is_old = table.formulas == "old" and name in SHARED and scale is not None and not scale.contains(1.0)
+    interval, blocks = ranks_of(name, scale if is_old else agreed), block_ranks(table, name)
+    solved = RankInterval(blocks, blocks) if blocks is not None else interval
+    ranks, ranks_word, more = _ranks(table, solved, labels, given)
+    if interval is not None and not interval.contains(ranks) and ranks_word != "flag":
+        text = f"busbw / algbw says {interval} ranks, size / count says {ranks}"
+        more = (*more, ImportFinding("contradiction", text, table.first_line))
+    return Decision(name, word, ranks, ranks_word, solved, (*findings, *more))
+
+
+# ---- operation ---------------------------------------------------------------------------------------------
+
+
+def _operation(
+    table: Table, agreed: Consensus | None, fits: Sequence[str], by_path: str, given: Given
+) -> tuple[str, str, tuple[ImportFinding, ...]]:
+    """The name that is taken, whose word that is, and what was said against others or against it."""
+    if given.operation:
+        _refuse_another_test(table, fits, given.operation)
+        return given.operation, "flag", tuple(_against_flag(table, fits, given.operation))
+    findings = []
+    for word, name in ((table.operation_from, table.operation), ("path", by_path)):
+        if not name:
+            continue
+        unfit = bool(fits) and name not in fits and is_known(name)
+        if unfit and (word != "header" or not _has_factor(name, agreed)):
+            why = f"size, count and factor fit only {', '.join(fits)}"
+            findings.append(ImportFinding("mislabelled", f"{name} by {word}, but {why}", table.first_line))
+        else:
+            return name, word, tuple(findings)
+    if len(fits) == 1:
+        return fits[0], "rows", tuple(findings)
+    raise UndecidedError(
+        f"cannot tell the operation of {_place(table)}"
+        + (f": {', '.join(fits)} all fit" if fits else "")
+        + "".join(f"; {finding.text}" for finding in findings),
+        hint="give --op, and --table where a log has several tables",
+    )
+
+
+def _refuse_another_test(table: Table, fits: Sequence[str], name: str) -> None:
+    """Raise UndecidedError where the title of a table, whose rows do not say what was run, names another test
+    than the user. One that busbw does not have may be taken as its kin: persistent_allreduce as all_reduce.
+    """
+    said = table.operation if table.operation_from == "header" else ""
+    is_kin = not is_known(said) and name.replace("_", "") in said.replace("_", "")
+    if said and said != name and not fits and not is_kin:
+        raise UndecidedError(
+            f"--op {name} contradicts the title of {_place(table)}, which is of {said}",
+            hint=f"leave --op out, or read the table of {name} with --table",
+        )
+
+
+def named_by_path(path: str, labels: dict[str, str]) -> str:
+    """The operation that labels or file name say; empty where they say none."""
+    label = labels.get("test", labels.get("op", labels.get("collective", "")))
+    return operation(label) or operation_in_path(path)
+
+
+def _has_factor(name: str, agreed: Consensus | None) -> bool:
+    """Whether the factor of the rows is one that the operation can have. The other columns say nothing
+    against the word of a header: old versions leave some out.
+    """
+    if agreed is None:
+        return True
+    return agreed.contains(1.0) if name in PLAIN else ranks_of(name, agreed) is not None
+
+
+def _against_flag(table: Table, fits: Sequence[str], name: str) -> list[ImportFinding]:
+    """That the user's word is none of ours (maybe it is mistyped), and what it stands against."""
+    found = []
+    if name not in _NAMES and name != table.operation:
+        text = f"--op {name} is no operation that busbw knows: its bandwidths are those that the log prints"
+        found.append(ImportFinding("foreign", text, table.first_line))
+    against = f"the log says {table.operation}" if table.operation not in ("", name) else ""
+    if not table.operation and fits and name not in fits and is_known(name):
+        against = f"size, count and factor fit only {', '.join(fits)}"
+    if against:
+        text = f"--op {name} was taken, but {against}"
+        found.append(ImportFinding("overridden", text, table.first_line))
+    return found
+
+
+# ---- ranks -------------------------------------------------------------------------------------------------
+
+
+def _ranks(
+    table: Table, solved: RankInterval | None, labels: dict[str, str], given: Given
+) -> tuple[int, str, tuple[ImportFinding, ...]]:
+    """How many are taken, whose word that is, and what was said against others or against it."""
+    claims = sorted(table.claims, key=lambda claim: claim[0] != "header")
+    claims += [("path", int(labels["ranks"]))] if "ranks" in labels else []
+    if given.ranks is not None:
+        return given.ranks, "flag", tuple(_overridden_ranks(table, solved, claims, given.ranks))
+    chosen, word = _chosen_ranks(solved, claims, labels)
+    if chosen is None:
+        said = "".join(f"; {ranks} by {source} does not fit" for source, ranks in claims)
+        allowed = f": its rows allow {solved}{said}" if solved is not None else ": its rows do not tell"
+        raise UndecidedError(
+            f"cannot tell the number of ranks of {_place(table)}{allowed}", hint="give --ranks N"
+        )
+    by = _by(word, chosen, solved)
+    against = [
+        ImportFinding("mislabelled", f"{ranks} ranks by {source}, but {by}", table.first_line)
+        for source, ranks in claims
+        if ranks != chosen
+    ]
+    return chosen, word, tuple(dict.fromkeys(against))
+
+
+def _chosen_ranks(
+    solved: RankInterval | None, claims: Sequence[tuple[str, int]], labels: dict[str, str]
+) -> tuple[int | None, str]:
+    """The number that the rows leave, else the first of those that somebody claims and the rows admit."""
+    only = solved.only if solved is not None else None
+    if only is not None:
+        return only, next((source for source, ranks in claims if ranks == only), "rows")
+    for source, ranks in (*claims, *_path_guesses(labels, solved)):
+        if solved is None or solved.contains(ranks):
+            return ranks, source
+    return None, ""
+
+
+def _path_guesses(labels: dict[str, str], solved: RankInterval | None) -> list[tuple[str, int]]:
+    """Nodes and GPUs of a path, whose product or whose GPUs are the ranks: taken where the rows admit one of
+    them only.
+    """
+    if solved is None or not {"nodes", "gpus"} <= set(labels):
+        return []
+    nodes, gpus = int(labels["nodes"]), int(labels["gpus"])
+    fitting = {ranks for ranks in (nodes * gpus, gpus) if solved.contains(ranks)}
+    return [("path", ranks) for ranks in fitting] if len(fitting) == 1 else []
+
+
+def _overridden_ranks(
+    table: Table, solved: RankInterval | None, claims: Sequence[tuple[str, int]], ranks: int
+) -> list[ImportFinding]:
+    """What the user's number stands against: the rows, else the log's labels."""
+    against = [f"{source} says {said}" for source, said in claims if said != ranks]
+    if solved is not None and not solved.contains(ranks):
+        against.insert(0, f"the rows are those of {solved} ranks")
+    return [
+        ImportFinding("overridden", f"--ranks {ranks} was taken, but {words}", table.first_line)
+        for words in dict.fromkeys(against)
+    ]
+
+
+def _by(word: str, chosen: int, solved: RankInterval | None) -> str:
+    if solved is not None and solved.only is not None:
+        return f"the rows are those of {chosen} ranks"
+    allowed = f" (the rows allow {solved})" if solved is not None else ""
+    return f"{chosen} by {word}{allowed}"
+
+
+def _place(table: Table) -> str:
+    return f"the table in line {table.first_line}" if table.first_line else "the table"

@@ -1,0 +1,121 @@
+"""What every tool calls the operations, types and reductions that we have names for."""
+
+from __future__ import annotations
+
+import re
+from functools import cache, lru_cache
+from typing import Final
+
+from busbw.model.datatype import DATA_TYPES, REDUCE_OPS, DataType
+
+_NAMES: Final = {
+    "all_reduce": ("allreduce", "allr"),
+    "all_gather": ("allgather", "allg"),
+    "reduce_scatter": ("reducescatter", "redsct"),
+    "alltoall": ("alltoall", "alltoallpersonalizedexchange", "a2a"),
+    "broadcast": ("broadcast", "bcast"),
+    "reduce": ("reduce",),
+    "gather": ("gather",),
+    "scatter": ("scatter",),
+    "sendrecv": ("sendrecv", "sendreceive"),
+    "hypercube": ("hypercube",),
+    "barrier": ("barrier",),
+    "alltoallv": ("alltoallv", "alltoallvpersonalizedexchange"),
+    "all_gatherv": ("allgatherv", "allgv"),
+    "permute": ("permute",),
+    # Not in the catalogue: imported with the log's own numbers.
+    "alltoallw": ("alltoallw", "alltoallwpersonalizedexchange"),
+    "gatherv": ("gatherv",),
+    "scatterv": ("scatterv",),
+    "reduce_scatter_block": ("reducescatterblock",),
+}
+_BY_WORD: Final = {word: name for name, words in _NAMES.items() for word in words}
+_TEST: Final = re.compile(r"[^a-z0-9]")
+# Names of programs: nccl-tests built for MPI adds a suffix, see NAME_SUFFIX in its Makefile.
+_PROGRAM: Final = re.compile(r"_perf(?:_\w+)?$")
+
+# busbw / algbw by the number of ranks, for those operations whose factor depends on it (nccl-tests' sources).
+DOUBLE: Final = frozenset({"all_reduce"})
+SHARED: Final = frozenset(
+    {"all_gather", "reduce_scatter", "alltoall", "gather", "scatter", "alltoallv", "all_gatherv"}
+)
+PLAIN: Final = frozenset({"broadcast", "reduce", "sendrecv", "hypercube", "permute"})
+REDUCING: Final = frozenset({"all_reduce", "reduce_scatter", "reduce", "reduce_scatter_block"})
+ROOTED: Final = frozenset({"broadcast", "reduce", "gather", "scatter"})
+# Known to reduce nothing, whatever a row says: sendrecv_perf prints the reduction that it was asked for.
+MOVING: Final = (SHARED | PLAIN) - REDUCING
+# Those that print a buffer of one block for every rank as their size.
+BLOCKED: Final = frozenset({"all_gather", "reduce_scatter", "alltoall", "gather", "scatter", "hypercube"})
+# Whose algbw is not size / time for every size: rows of these are not judged by it.
+UNEVEN: Final = frozenset({"alltoallv", "all_gatherv", "alltoallw", "gatherv", "scatterv"})
+
+
+@lru_cache(1024)
+def operation(word: str) -> str:
+    """Our name of an operation: all_reduce_perf_mpi, allr, ``All-to-All Personalized Exchange``.
+
+    Empty for a word that is none.
+    """
+    plain = _TEST.sub("", _PROGRAM.sub("", word.lower()).removeprefix("osu_"))
+    return _BY_WORD.get(plain, "")
+
+
+def is_known(name: str) -> bool:
+    """Whether bandwidths of an operation follow from size, time and ranks. Those of foreign operations and of
+    uneven blocks do not: nothing is said against them.
+    """
+    return name in (DOUBLE | SHARED | PLAIN) - UNEVEN
+
+
+def busbw_factor(name: str, ranks: int) -> float:
+    """The factor busbw / algbw by nccl-tests' sources; NaN for operations that have none."""
+    if name in DOUBLE:
+        return 2 * (ranks - 1) / ranks
+    if name in SHARED:
+        return (ranks - 1) / ranks
+    return 1.0 if name in PLAIN else float("nan")
+
+
+_TYPES: Final = {word: row for row in DATA_TYPES for word in (row.name, *row.aliases)}
+
+
+def element_type(word: str) -> DataType | None:
+    """The row of an element type; None for a word that we do not know."""
+    return _TYPES.get(word)
+
+
+def type_bytes(dtype: str) -> int | None:
+    """Bytes of an element; None for a type that we do not know."""
+    return _TYPES[dtype].size_bytes if dtype in _TYPES else None
+
+
+def canonical_type(word: str) -> str:
+    """Our name of an element type; a foreign word stays."""
+    return _TYPES[word].name if word in _TYPES else word
+
+
+@cache
+def canonical_op(word: str) -> str:
+    """Our name of a reduction, empty for ``none``; a foreign word stays."""
+    found = next((row.name for row in REDUCE_OPS if word in (row.name, *row.aliases)), word)
+    return "" if found == "none" else found
+
+
+def is_reduction(word: str) -> bool:
+    """Whether the word is a reduction that we know, or none."""
+    return word in ("", "none") or any(word in (row.name, *row.aliases) for row in REDUCE_OPS)
+
+
+_IN_PATH: Final = re.compile(
+    r"(?<![a-z])(all[_-]?reduce|all[_-]?gather|reduce[_-]?scatter|all[_-]?to[_-]?all|broadcast|bcast"
+    r"|sendrecv|hypercube|barrier|permute)(v?)(?![a-z])",
+    re.IGNORECASE,
+)
+_SHORT_IN_PATH: Final = re.compile(r"(?:^|/)(reduce|gather|scatter)_(?:perf|output)", re.IGNORECASE)
+
+
+def operation_in_path(path: str) -> str:
+    """The one operation that a path names; empty where it names none or several."""
+    names = {operation("".join(match.groups())) for match in _IN_PATH.finditer(path)}
+    names |= {operation(match[1]) for match in _SHORT_IN_PATH.finditer(path)}
+    return names.pop() if len(names) == 1 else ""

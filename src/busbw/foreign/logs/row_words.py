@@ -1,0 +1,181 @@
+"""Words of a row and what they mean: the columns that a heading announces, printed numbers with what their
+digits leave open.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import cache, cached_property
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+# What stands for a count of wrong elements where nothing was checked.
+NOT_CHECKED: Final = "N/A"
+NO_REDUCTION: Final = "none"
+# What rccl-tests put behind a deviation beyond its limit, as long as it printed deviations.
+TOO_LARGE: Final = "*"
+# What stands for an algorithm that is not known, in tables of busbw.
+NO_ALGORITHM: Final = "-"
+# What printf writes for %f, %g and %e, and the words for what is no number. float() takes much more.
+_NUMBER: Final = r"(?:\d+(?:\.\d+)?(?:e[+-]\d\d+)?|-?(?:nan|inf))"
+_IS_NUMBER: Final = re.compile(_NUMBER, re.ASCII)
+_IS_INTEGER: Final = re.compile(r"-?\d{1,18}", re.ASCII)
+
+
+class Printed(NamedTuple):
+    """Values and half a unit of their last printed digit: the number that was printed lies within +-half."""
+
+    value: FloatArray
+    half: FloatArray
+
+    def rows(self, which: npt.NDArray[Any]) -> Printed:
+        """Some of the rows."""
+        return Printed(self.value[which], self.half[which])
+
+    def scaled(self, unit: float) -> Printed:
+        """The numbers in another unit."""
+        return self if unit == 1.0 else Printed(self.value * unit, self.half * unit)
+
+    @property
+    def low(self) -> FloatArray:
+        """Lower ends, not below zero."""
+        return np.maximum(self.value - self.half, 0.0)
+
+    @property
+    def high(self) -> FloatArray:
+        """Upper ends."""
+        return self.value + self.half
+
+
+class OnePrinted(NamedTuple):
+    """A value and half a unit of its last printed digit."""
+
+    value: float
+    half: float
+
+
+def is_number(token: str) -> bool:
+    """Whether the token is a number as printf writes them."""
+    return _IS_NUMBER.fullmatch(token) is not None
+
+
+def is_integer(token: str) -> bool:
+    """Whether the token is a whole number that fits 64 bits."""
+    return _IS_INTEGER.fullmatch(token) is not None
+
+
+def printed(tokens: Sequence[str]) -> Printed:
+    """The numbers of a column: NaN for what was not checked, infinite for a deviation that is too large."""
+    plain = ["nan" if word == NOT_CHECKED else "inf" if word.endswith(TOO_LARGE) else word for word in tokens]
+    halves = np.array([_half_unit(token) for token in plain], np.float64)
+    return Printed(np.array([float(token) for token in plain], np.float64), halves)
+
+
+def _half_unit(token: str) -> float:
+    if not token[-1].isdigit():
+        return 0.0
+    mantissa, _, exponent = token.partition("e")
+    _, _, decimals = mantissa.partition(".")
+    return 0.5 * _power(int(exponent or 0) - len(decimals))
+
+
+@cache
+def _power(exponent: int) -> float:
+    return float(10.0**exponent)
+
+
+def one_printed(token: str) -> OnePrinted | None:
+    """The value of one token; None where it is no number that printf writes."""
+    return OnePrinted(float(token), _half_unit(token)) if is_number(token) else None
+
+
+class Kind(Enum):
+    """What the words of a column may be."""
+
+    INTEGER = "whole number"
+    WORD = "word"
+    MEASURE = "number"
+    WRONG = "number or N/A"
+    DEVIATION = "number, with * where it is too large, or N/A"
+    ANY = "anything"
+
+
+# Each word of a row, behind which a blank or the end follows.
+_WORDS: Final = {
+    Kind.INTEGER: r"-?\d{1,18}",
+    Kind.WORD: rf"(?!-?(?:nan|inf)\b)(?:[A-Za-z]\w*|{NO_ALGORITHM})",
+    Kind.MEASURE: _NUMBER,
+    Kind.WRONG: rf"(?:{NOT_CHECKED}|{_NUMBER})",
+    Kind.DEVIATION: rf"(?:{NOT_CHECKED}|{_NUMBER}\*?)",
+    Kind.ANY: r"[!-~]+",
+}
+
+
+@dataclass(frozen=True)
+class Column:
+    """One word of a row. ``placement`` counts the repetitions of a column: 0 out-of-place, 1 in-place."""
+
+    name: str
+    kind: Kind
+    placement: int = 0
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What the heading of a table announces.
+
+    ``breaks`` are pairs (columns, offset): where the tool prints a row in pieces, between which other output
+    of the job can get, the number of columns so far and the offset in the line where the piece ends.
+    ``width`` is the length of the heading. ``blank`` is a column that some versions leave empty: its place
+    among the columns, and where its field begins and ends in the line.
+    """
+
+    columns: tuple[Column, ...]
+    breaks: tuple[tuple[int, int], ...] = ()
+    width: int = 0
+    blank: tuple[int, int, int] | None = None
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """Of the columns."""
+        return frozenset(column.name for column in self.columns)
+
+    @cached_property
+    def row(self) -> re.Pattern[str]:
+        """What a row is, by its words with a blank between them."""
+        return re.compile(" ".join(_WORDS[column.kind] for column in self.columns), re.ASCII)
+
+    def fits(self, words: Sequence[str]) -> bool:
+        """Whether the words are a row."""
+        return self.row.fullmatch(" ".join(words)) is not None
+
+
+def fault(columns: Sequence[Column], tokens: Sequence[str]) -> str:
+    """Why the tokens are not these columns; empty where they are."""
+    if len(tokens) != len(columns):
+        return f"{len(tokens)} of {len(columns)} fields"
+    for column, token in zip(columns, tokens, strict=True):
+        if re.fullmatch(_WORDS[column.kind], token, re.ASCII) is None:
+            return f"{column.name} is {token[:24]!r}, not a {column.kind.value}"
+    return ""
+
+
+def filled(layout: Layout, words: list[str], line: str, count: int) -> list[str]:
+    """The words of ``count`` columns, with ``none`` where the line leaves the blank column empty.
+
+    Tests of nccl-tests that reduce nothing pass an empty name: alltoall 2.9 to 2.13.3, all_gather, broadcast,
+    gather and scatter 2.13.0 to 2.13.3, hypercube from 2.13.0 on; in rccl-tests alltoallv too.
+    """
+    if layout.blank is None or len(words) != count - 1:
+        return words
+    at, begin, end = layout.blank
+    return [*words[:at], NO_REDUCTION, *words[at:]] if not line[begin:end].strip() else words

@@ -1,0 +1,486 @@
+"""Lines to tables: finds headings, rows and footers of every tool in one pass, in each launcher's stream."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import islice
+from typing import Any, Final
+
+from busbw.foreign.logs import own
+from busbw.foreign.logs.context import Ends, Evidence, Job, may_be_command
+from busbw.foreign.logs.lines import Line, split_lines
+from busbw.foreign.logs.row_words import Layout, fault, filled, is_number
+from busbw.foreign.logs.rows import (
+    failure,
+    is_cut,
+    is_interrupted,
+    layout_of_row,
+    looks_like_row,
+    note_damage,
+    row_before_output,
+)
+from busbw.foreign.logs.table import Fact, Facts, FoundTable, Row, Tool, fact_words, rank_line
+from busbw.model.record import DAMAGED, ImportFinding
+
+_MOST_HEADLESS: Final = 10_000
+_GAPS: Final = ("...", "[...]", "…")
+
+
+@dataclass(frozen=True)
+class Log:
+    """What one text holds. ``findings`` are those of no table."""
+
+    tables: tuple[FoundTable, ...]
+    facts: Facts  # of the last launch, also where it has no table
+    job: dict[str, Any]
+    evidence: dict[str, list[str]]
+    last_words: str
+    lines: int
+    findings: tuple[ImportFinding, ...] = ()
+
+
+@dataclass(eq=False)
+class Stream:
+    """What was read of one launcher stream: the table that is open, and the words for the next one."""
+
+    name: str
+    facts: Facts = field(default_factory=Facts)
+    table: FoundTable | None = None
+    is_open: bool = False
+    ended: bool = False  # a table of this launch has ended: the next launch fact begins a new one
+    continues: bool = False  # words of the next table of the same launch were said
+    announced: int = 0  # the line of the first words of a launch whose heading was not there yet
+    placements: str = ""
+    own_time: str = ""  # what the times of our own export are
+    piece: list[str] = field(default_factory=list)  # the beginning of a row that other output interrupted
+    piece_line: int = 0
+    headless: list[tuple[int, list[str]]] = field(default_factory=list)  # perhaps rows: no heading was there
+
+    @property
+    def open_table(self) -> FoundTable | None:
+        """The table whose rows are being read."""
+        return self.table if self.is_open else None
+
+
+def scan(text: bytes, tools: Sequence[Tool]) -> Log:
+    """All tables of these tools in a text."""
+    return Scanner(tuple(tools)).scan(text)
+
+
+class Scanner:
+    """Reads one text. ``_stream`` is that of the line before, ``_rows_of`` that of the last row, heading."""
+
+    def __init__(self, tools: tuple[Tool, ...]) -> None:
+        self._tools = tools
+        self._facts = [form for tool in tools for form in tool.facts]
+        self._number = 0
+        self._streams: dict[str, Stream] = {}
+        self._stream = self._rows_of = self._stream_of("")
+        self._tables: list[FoundTable] = []
+        self._job, self._evidence, self._ends = Job(), Evidence(), Ends()
+        self._lost: list[ImportFinding] = []
+        self._last_words = ""
+
+    def scan(self, text: bytes) -> Log:
+        """Take the text; call it once."""
+        for line in split_lines(text, self._start):
+            self._line(line)
+        if text and not text[-1:].isspace():
+            self._drop_cut_row()
+        return self._finish()
+
+    def _start(self, line: str) -> int:
+        """Where a heading or a line beside the rows begins; -1 where the line is none."""
+        for tool in self._tools:
+            if any(mark in line for mark in tool.heading_marks):
+                for word in islice(_WORD.finditer(line), _MOST_STARTS):
+                    if _layout(line[word.start() :], tool) is not None:
+                        return word.start()
+        for form in self._facts:
+            is_known = form.mark in line and form.scope != "placements"  # whose words stand in any sentence
+            match = form.pattern.search(line) if is_known else None
+            if match is not None:
+                return match.start()
+        return -1
+
+    def _finish(self) -> Log:
+        for stream in self._streams.values():
+            self._close(stream)
+            self._lose(stream)
+            if stream.announced and self._tables:
+                self._failed_launch(stream)
+        for table in self._tables:
+            self._note_processes(table)
+            table.findings.sort(key=lambda finding: finding.line)
+        facts = max(
+            (stream.facts for stream in self._streams.values()),
+            key=lambda facts: len(facts.header) + len(facts.ranks),
+        )
+        return Log(
+            tuple(self._tables),
+            facts,
+            self._job.plain(),
+            self._evidence.as_dict(),
+            self._last_words.strip()[:200],
+            self._number,
+            (*self._lost, *self._evidence.findings()),
+        )
+
+    def _note_processes(self, table: FoundTable) -> None:
+        """Say that a table is of several processes, whose rows cannot be taken apart."""
+        if table.processes:
+            text = (
+                f"{table.processes} processes have a rank 0: as many communicators, of {{}} each, not one job"
+            )
+            size = len({rank.rank for rank in table.facts.ranks})
+            text = text.format(f"{size} rank{'s' if size > 1 else ''}")
+        elif table.headings > 1:
+            text = f"its heading stands here {table.headings} times: several processes print into one table"
+        else:
+            return
+        table.note("separate", text, table.heading_line)
+
+    def _stream_of(self, name: str) -> Stream:
+        if name not in self._streams:
+            self._streams[name] = Stream(name)
+        return self._streams[name]
+
+    # ---- one line --------------------------------------------------------------------------------------
+
+    def _line(self, line: Line) -> None:
+        self._number += 1
+        if line.unread:
+            table = self._stream.open_table
+            if table is not None:
+                table.note(DAMAGED, f"a line of {line.unread} characters was not read", self._number)
+            return
+        stream = self._stream = self._stream_of(line.stream)
+        text, words = line.text, line.text.split()
+        if not words or self._row(stream, text, words):
+            return
+        if Evidence.is_one(text):
+            self._nccl_line(stream, text, words)
+        elif not self._heading(stream, text) and not self._says(stream, text.strip()):
+            is_end = self._ends.take(text, stream.name, self._number)
+            if not is_end or words[0][0].isdigit():  # which may be a row that the end was written into
+                self._unknown(stream, text, words)
+        if not words[0].startswith("#"):
+            self._last_words = text
+
+    def _row(self, stream: Stream, line: str, words: list[str]) -> bool:
+        """Take a row of the open table; whether the line is one."""
+        table = stream.open_table
+        if table is None:
+            return False
+        count = len(table.layout.columns)
+        words = filled(table.layout, words, line, count)
+        if len(words) != count or not line.isascii() or not table.layout.fits(words):
+            return False
+        self._take_row(stream, words, *_lengths(line))
+        return True
+
+    def _take_row(self, stream: Stream, words: list[str], width: int, tail: int = 0, line: int = 0) -> None:
+        table = stream.table
+        assert table is not None
+        if stream.piece:
+            self._drop_piece(stream)
+        number = line or self._number
+        table.rows.append(Row(number, width, words, tail))
+        table.last_line = max(table.last_line, number)
+        self._rows_of = stream
+
+    def _heading(self, stream: Stream, line: str) -> bool:
+        for tool in self._tools:
+            layout = _layout(line, tool) if any(mark in line for mark in tool.heading_marks) else None
+            if layout is not None:
+                if not self._is_heading_again(stream, layout):
+                    self._begin_table(stream, tool, layout)
+                self._rows_of = stream
+                return True
+        return False
+
+    def _is_heading_again(self, stream: Stream, layout: Layout) -> bool:
+        """Whether several processes, each a job of its own, print the heading of the one table that they
+        write: before its first row, or below a device list that has a rank twice.
+        """
+        table = stream.open_table
+        if table is None or table.layout.columns != layout.columns or (table.rows and not table.processes):
+            return False
+        table.headings += 1
+        return True
+
+    def _says(self, stream: Stream, line: str) -> bool:
+        """Whether the line says something about a table, which is taken then."""
+        for form in self._facts:
+            match = form.pattern.match(line) if form.mark in line else None
+            if match is not None:
+                if form.scope == "rank":
+                    self._begin_words(stream)
+                    stream.facts.ranks.append(rank_line(match))
+                else:
+                    self._take_fact(stream, form, fact_words(match))
+                return True
+        if "busbw: " in line and self._own(stream, line):
+            return True
+        if may_be_command(line):
+            self._job.read(line)
+        return False
+
+    # ---- words beside the rows -------------------------------------------------------------------------
+
+    def _take_fact(self, stream: Stream, form: Fact, words: Mapping[str, Any]) -> None:
+        table = stream.table
+        match form.scope:
+            case "footer":
+                self._lose(stream)
+                if table is not None:
+                    table.footer.update(words)
+                    table.last_line = self._number
+                    self._close(stream)
+            case "placements":
+                stream.placements = str(words["placements"])
+            case "launch":
+                self._launch(stream, words)
+            case "test":
+                self._close(stream)
+                kept = {
+                    name: value for name, value in stream.facts.header.items() if name not in form.forgets
+                }
+                stream.facts = Facts(kept | dict(words), stream.facts.ranks)
+                stream.continues, stream.announced = True, stream.announced or self._number
+            case _:
+                stream.facts.header.update(words)
+
+    def _launch(self, stream: Stream, words: Mapping[str, Any]) -> None:
+        if stream.announced and not words.keys().isdisjoint(stream.facts.header):
+            self._lose(stream)
+            self._failed_launch(stream)
+        self._begin_words(stream)
+        stream.announced = stream.announced or self._number
+        stream.facts.header.update(words)
+
+    def _begin_words(self, stream: Stream) -> None:
+        """Words of a launch: of a new one, where a table of this stream has begun or ended."""
+        self._close(stream)
+        if stream.ended:
+            stream.facts, stream.ended = Facts(), False
+        self._job.begin_output()
+
+    def _own(self, stream: Stream, line: str) -> bool:
+        """Take a comment line of busbw's own exports that stands above a table; whether it is one."""
+        time = own.time_words(line)
+        words = own.table_words(line) if time is None else {}
+        if time is not None:
+            stream.own_time = time
+        if words is not None:
+            said = {"time_is": stream.own_time} if stream.own_time else {}
+            self._launch(stream, words | said)
+            return True
+        return False
+
+    def _nccl_line(self, stream: Stream, line: str, words: list[str]) -> None:
+        """A line of NCCL: evidence. It may stand behind a row, or behind the beginning of one."""
+        table = self._only_open_table(stream) if Evidence.is_of_a_call(line) else None
+        if table is None:
+            self._evidence.take(line)
+        else:
+            table.calls = table.calls or Evidence()
+            table.calls.take(line)
+        table = stream.open_table
+        if table is None:
+            return
+        if (row := row_before_output(table, line)) is not None:
+            self._take_row(stream, *row)
+            text = "other output of the job follows the row without a line end"
+            table.note("joined", text, self._number)
+        elif not self._keep_piece(stream, line) and is_number(words[0]):
+            text = f"a row into which other output was written: {line.strip()[:80]}"
+            table.note(DAMAGED, text, self._number)
+
+    def _only_open_table(self, stream: Stream) -> FoundTable | None:
+        """That of the stream, else the only one; rank 0 of a communicator may have another prefix."""
+        if stream.is_open:
+            return stream.table
+        tables = [each.table for each in self._streams.values() if each.is_open]
+        return tables[0] if len(tables) == 1 else None
+
+    # ---- tables ----------------------------------------------------------------------------------------
+
+    def _begin_table(self, stream: Stream, tool: Tool, layout: Layout) -> None:
+        self._close(stream)
+        self._lose(stream, layout)
+        if stream.ended and not stream.continues:  # no word of a launch since: those are another table's
+            stream.facts, stream.ended = Facts(), False
+        stream.table = FoundTable(
+            tool,
+            layout,
+            stream.name,
+            self._number,
+            stream.facts,
+            self._job.take(),
+            stream.placements,
+            last_line=self._number,
+        )
+        stream.placements, stream.is_open, stream.announced = "", True, 0
+        self._tables.append(stream.table)
+
+    def _close(self, stream: Stream) -> None:
+        if not stream.is_open or stream.table is None:
+            return
+        if stream.piece:
+            self._drop_piece(stream)
+        stream.is_open, stream.ended, stream.continues = False, True, False
+        if not stream.table.footer:
+            self._note_end(stream.table)
+
+    def _note_end(self, table: FoundTable) -> bool:
+        """Keep what was said behind the last row of a table of its end; whether something was."""
+        end = self._ends.behind(table.last_line, table.stream)
+        if end is not None:
+            table.note("cut", f"the test ended with: {end.text}", end.line)
+        return end is not None
+
+    def _failed_launch(self, stream: Stream) -> None:
+        """Keep a test that ended before its heading: it is a run that failed."""
+        for tool in self._tools:
+            if tool.usual is None or tool.started.isdisjoint(stream.facts.header):
+                continue
+            table = FoundTable(tool, tool.usual, stream.name, stream.announced, stream.facts)
+            table.last_line = stream.announced
+            if self._note_end(table):
+                self._tables.append(table)
+                stream.facts, stream.announced = Facts(), 0
+            return
+
+    # ---- lines that nothing else explains --------------------------------------------------------------
+
+    def _unknown(self, stream: Stream, line: str, words: list[str]) -> None:
+        """A damaged row, one without its prefix, the first without a heading; or words of anybody."""
+        other = self._rows_of
+        if stream.open_table is not None:
+            self._not_a_row(stream, stream.open_table, line, words)
+        elif other.open_table is not None:
+            if looks_like_row(other.open_table, line, words, least=0.5):
+                text = f"a row that is not of this stream: {' '.join(words)[:80]}"
+                other.open_table.note(DAMAGED, text, self._number)
+        elif not self._headless(stream, line, words) and is_number(words[0]):
+            stream.headless.append((self._number, words))
+            del stream.headless[_MOST_HEADLESS:]
+
+    def _headless(self, stream: Stream, line: str, words: list[str]) -> bool:
+        """Take the first row of a table whose heading is not in the text; whether it is one."""
+        may_be_row = words[0].isdecimal() and line.isascii()
+        found = layout_of_row(words, self._tools) if may_be_row else None
+        if found is None:
+            return False
+        text = "its heading is not in the log: the columns are those that the tool prints without options"
+        if stream.ended:
+            text += ", and a table ended above: did two jobs write this log at the same time?"
+        self._lose(stream)
+        self._begin_table(stream, *found)
+        assert stream.table is not None
+        stream.table.note("no-heading", text, self._number)
+        self._take_row(stream, words, *_lengths(line))
+        return True
+
+    def _not_a_row(self, stream: Stream, table: FoundTable, line: str, words: list[str]) -> None:
+        if self._rest_of_row(stream, table, words):
+            return
+        if line.strip() in _GAPS:
+            table.note("gap", "rows were left out of this text", self._number)
+        elif (failed := failure(table, words, self._number)) is not None:
+            table.failures.append(failed)
+            table.last_line = self._number
+        elif not self._keep_piece(stream, line) and looks_like_row(table, line, words, least=1 / 3):
+            note_damage(table, words, self._number)
+
+    def _lose(self, stream: Stream, layout: Layout | None = None) -> None:
+        """Report what were perhaps rows without a heading: such as the next heading has, or numbers of which
+        one has decimals. All else was other output of the job.
+        """
+        found, stream.headless = stream.headless, []
+        has_tables = bool(self._tables or stream.announced or layout is not None)
+        rows = [
+            (number, words)
+            for number, words in found
+            if (layout is not None and layout.fits(words)) or (has_tables and _may_be_row(words))
+        ]
+        if rows:
+            (first, words), (last, _) = rows[0], rows[-1]
+            text = f"{len(rows)} lines up to line {last} may be rows whose heading is not in the log"
+            self._lost.append(ImportFinding("no-heading", f"{text}: {' '.join(words)[:80]}", first))
+
+    # ---- rows in pieces --------------------------------------------------------------------------------
+    # nccl-tests prints a row in two or three, and other output of the job gets between them. A piece counts
+    # only where what follows it in its line is no part of a row: of a line that was broken somewhere else,
+    # inside a number or between two, the halves could be joined to a row that was never printed.
+
+    def _keep_piece(self, stream: Stream, line: str) -> bool:
+        """Keep the beginning of a row into which other output was written."""
+        table = stream.open_table
+        for count, offset in reversed(table.layout.breaks) if table is not None else ():
+            assert table is not None
+            words = filled(table.layout, line[:offset].split(), line, count)
+            if is_interrupted(line, offset) and not fault(table.layout.columns[:count], words):
+                if stream.piece:
+                    self._drop_piece(stream)
+                stream.piece, stream.piece_line = words, self._number
+                return True
+        return False
+
+    def _rest_of_row(self, stream: Stream, table: FoundTable, words: list[str]) -> bool:
+        """Complete an interrupted row with the words that came after the interruption."""
+        joined = stream.piece + words
+        if not stream.piece or not table.layout.fits(joined):
+            return False
+        stream.piece = []
+        text = f"the row was interrupted by other output; its end is in line {self._number}"
+        table.note("joined", text, stream.piece_line)
+        self._take_row(stream, joined, 0, line=stream.piece_line)
+        return True
+
+    def _drop_piece(self, stream: Stream) -> None:
+        """Report a piece that was never completed."""
+        assert stream.table is not None
+        words, stream.piece = stream.piece, []
+        note_damage(stream.table, words, stream.piece_line)
+
+    def _drop_cut_row(self) -> None:
+        """Report the last row of a text that ends without a line end, where it ends inside the last word."""
+        table = self._stream.open_table
+        if table is not None and table.rows and table.rows[-1].line == self._number and is_cut(table):
+            words = table.rows.pop().words
+            table.last_line = table.rows[-1].line if table.rows else table.heading_line
+            text = f"the text ends inside the last word of a row: {' '.join(words)[:80]}"
+            table.note(DAMAGED, text, self._number)
+
+
+# ---- headings ----------------------------------------------------------------------------------------------
+
+_WORD: Final = re.compile(r"#|[^\s#]+")
+_MOST_STARTS: Final = 16
+
+
+@lru_cache(64)  # the tables of a log have few headings
+def _layout(line: str, tool: Tool) -> Layout | None:
+    layout = tool.heading(line)
+    if layout is None or not any(column.name.startswith(("time", "cputime")) for column in layout.columns):
+        return None
+    return replace(layout, width=len(line.rstrip()))
+
+
+def _lengths(line: str) -> tuple[int, int]:
+    """The length of a line, and of what stands behind its first word; 0 where no columns are aligned."""
+    text = line.strip()
+    if "  " not in text:
+        return 0, 0
+    return len(line.rstrip()), len(text) - len(text.split(None, 1)[0])
+
+
+def _may_be_row(words: Sequence[str]) -> bool:
+    """Whether words are a size and times, whoever prints them."""
+    is_decimal = any("." in word and is_number(word) for word in words[1:])
+    return words[0].isdecimal() and is_decimal and 2 * sum(map(is_number, words)) >= len(words)

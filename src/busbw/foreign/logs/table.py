@@ -1,0 +1,380 @@
+"""What all readers of logs share: a tool, a table as it was found, and a table whose columns have meaning."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from busbw.foreign.logs.context import Evidence
+from busbw.foreign.logs.own import Outcome
+from busbw.foreign.logs.row_words import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    Layout,
+    OnePrinted,
+    Printed,
+    one_printed,
+    printed,
+)
+from busbw.model.collective import Placement
+from busbw.model.record import ImportFinding
+
+# Versions of a tool print bandwidths in units of 10^9 or of 2^30 bytes and call both GB.
+GIB_PER_GB: Final = 2**30 / 1e9
+_MOST_FINDINGS: Final = 200
+
+
+# ---- what a reader says of its tool ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A kind of line that says something beside the rows. The pattern's groups are words of the header.
+
+    ``scope``: *launch* begins the words of a new launch of a test, *test* those of the next table of the same
+    launch, *header* goes on with them, *footer* belongs to the table above, *placements* names those of the
+    columns below, *units* are those of the columns, *rank* a rank of the device list. ``mark`` stands in
+    every such line: it is quicker to look for than the pattern. ``forgets`` are words of the table above that
+    do not hold for the next one.
+    """
+
+    scope: str
+    mark: str
+    pattern: re.Pattern[str]
+    forgets: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Tool:
+    """A tool whose tables are read.
+
+    ``heading`` gives the layout that a line announces, which has one of ``heading_marks`` in it. ``usual`` is
+    the one without options, by which a row without a heading is recognised. ``started``: words of a header
+    that say that a test began, for tests that end before their heading.
+    """
+
+    name: str
+    heading_marks: tuple[str, ...]
+    heading: Callable[[str], Layout | None]
+    facts: tuple[Fact, ...]
+    interpret: Callable[[FoundTable], Table]
+    usual: Layout | None = None
+    started: frozenset[str] = frozenset()
+
+
+def fact(scope: str, mark: str, pattern: str, *, forgets: tuple[str, ...] = ()) -> Fact:
+    """A kind of line by its pattern, which is compared from the beginning of the line on, behind the comment
+    sign: pages of the web and mails eat it.
+    """
+    return Fact(scope, mark, re.compile(r"(?<!\w)#?\s*" + pattern), forgets)
+
+
+def fact_words(match: re.Match[str]) -> dict[str, Any]:
+    """The words of a line that a fact's pattern fits, digits as numbers."""
+    return {name: _value(text) for name, text in match.groupdict().items() if text is not None}
+
+
+def rank_line(match: re.Match[str]) -> RankLine:
+    """The rank that such a line names."""
+    words = match.groupdict()
+    return RankLine(
+        rank=int(words["rank"]),
+        group=int(words.get("group") or 0),
+        pid=int(words.get("pid") or 0),
+        host=words.get("host") or "",
+        device=int(words["device"]),
+        bus_id=words["bus_id"],
+        device_name=words["device_name"].strip(),
+    )
+
+
+def _value(text: str) -> Any:  # noqa: ANN401 (a word or a number)
+    return int(text) if text.isdigit() and text.isascii() and len(text) < 19 else text
+
+
+# ---- as it was found ---------------------------------------------------------------------------------------
+
+
+class Row(NamedTuple):
+    """A row by its words. ``width`` 0: its length is not to be compared with that of others; ``tail`` is the
+    length behind the first word, which is the same where blanks in front of the rows are lost.
+    """
+
+    line: int
+    width: int
+    words: list[str]
+    tail: int = 0
+
+
+@dataclass(frozen=True)
+class RankLine:
+    """One rank as the log names it; empty or -1 where the log has no such word."""
+
+    rank: int
+    group: int = 0
+    pid: int = 0
+    host: str = ""
+    device: int = -1
+    bus_id: str = ""
+    device_name: str = ""
+
+
+@dataclass
+class Facts:
+    """Words of one launch, as written: numbers stay numbers, nothing is corrected."""
+
+    header: dict[str, Any] = field(default_factory=dict)
+    ranks: list[RankLine] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A size that the tool itself reports as failed, with its words; ``outcome`` where these are ours,
+    ``dtype`` where the row has it.
+    """
+
+    line: int
+    size_bytes: int
+    text: str
+    outcome: Outcome | None = None
+    dtype: str = ""
+
+
+@dataclass
+class FoundTable:
+    """A table as it stands in the log. ``placements`` is the line above its heading: whose columns follow;
+    ``job`` are the words of the command line above it, ``calls`` NCCL's lines about single calls;
+    ``headings`` counts how often its heading is there.
+    """
+
+    tool: Tool
+    layout: Layout
+    stream: str
+    heading_line: int
+    facts: Facts
+    job: dict[str, Any] = field(default_factory=dict)
+    placements: str = ""
+    rows: list[Row] = field(default_factory=list)
+    footer: dict[str, Any] = field(default_factory=dict)
+    failures: list[Failure] = field(default_factory=list)
+    findings: list[ImportFinding] = field(default_factory=list)
+    last_line: int = 0
+    calls: Evidence | None = None
+    headings: int = 1
+
+    @property
+    def processes(self) -> int:
+        """How many processes have the same rank, by the device list; 0 where it has every rank once."""
+        places: dict[tuple[int, int], set[tuple[str, int]]] = {}
+        for line in self.facts.ranks:
+            places.setdefault((line.group, line.rank), set()).add((line.host, line.pid))
+        most = max(map(len, places.values()), default=0)
+        return most if most > 1 else 0
+
+    def note(self, kind: str, text: str, line: int) -> None:
+        """Keep a finding, up to a limit: a text that is no log can have one a line."""
+        if len(self.findings) < _MOST_FINDINGS:
+            self.findings.append(ImportFinding(kind, text, line))
+
+    def words(self, name: str, placement: int = 0) -> list[str] | None:
+        """A column as it was printed; None where the table has none of this name."""
+        for place, column in enumerate(self.layout.columns):
+            if (column.name, column.placement) == (name, placement):
+                return [row.words[place] for row in self.rows]
+        return None
+
+    def integers(self, name: str, default: int) -> IntArray:
+        """A column of whole numbers; ``default`` in every row where there is no such column."""
+        found = self.words(name)
+        if found is None:
+            return np.full(len(self.rows), default, np.int64)
+        return np.array([int(word) for word in found], np.int64)
+
+    def numbers(self, name: str, placement: int = 0) -> Printed | None:
+        """A column of numbers; None where there is no such column."""
+        found = self.words(name, placement)
+        return None if found is None else printed(found)
+
+    def as_table(self, **own: Any) -> Table:  # noqa: ANN401 (fields of Table)
+        """The table with what means the same in every tool; ``own`` are its other fields."""
+        header, rows = self.facts.header, len(self.rows)
+        shared: dict[str, Any] = {
+            "tool": self.tool.name,
+            "stream": self.stream,
+            "lines": np.array([row.line for row in self.rows], np.int64),
+            "widths": np.array([row.width for row in self.rows], np.int64),
+            "tails": np.array([row.tail for row in self.rows], np.int64),
+            "sizes": self.integers("size", 0),
+            "counts": self.integers("count", -1),
+            "types": self.words("type") or [""] * rows,
+            "redops": self.words("redop") or ["none"] * rows,
+            "roots": self.integers("root", -1),
+            "heading_width": self.layout.width,
+            "first_line": self.heading_line,
+            "last_line": self.last_line,
+            "header": {**header, **self.footer},
+            "ranks": tuple(self.facts.ranks),
+            "failures": tuple(self.failures),
+            "findings": tuple(self.findings),
+            "average": one_printed(str(self.footer.get("average", ""))),
+            "ended": "average" in self.footer,
+            "cycle": int(header.get("own_cycle", 0)),
+        }
+        return Table(**shared | own)
+
+
+# ---- with meaning ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Timing:
+    """Times of one placement, row by row. ``wrong`` is NaN where nothing was checked and infinite where a row
+    is wrong, but nobody says in how many elements; ``stats`` are more statistics, in ns (cv:
+    a fraction). ``deviation`` is that of the old column ``error`` of nccl-tests.
+    """
+
+    placement: Placement
+    time_us: Printed
+    algbw: Printed | None = None
+    busbw: Printed | None = None
+    wrong: FloatArray | None = None
+    stats: dict[str, FloatArray] = field(default_factory=dict)
+    deviation: Printed | None = None
+
+    def rows(self, which: BoolArray) -> Timing:
+        """Some of the rows."""
+        printed = [
+            None if column is None else column.rows(which)
+            for column in (self.algbw, self.busbw, self.deviation)
+        ]
+        return replace(
+            self,
+            time_us=self.time_us.rows(which),
+            algbw=printed[0],
+            busbw=printed[1],
+            deviation=printed[2],
+            wrong=None if self.wrong is None else self.wrong[which],
+            stats={name: values[which] for name, values in self.stats.items()},
+        )
+
+
+def _as_found(table: Table, operation: str, ranks: int) -> Table:  # noqa: ARG001 (see Table.decided)
+    return table
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """One table of a log: rows by column, and what the log says about them.
+
+    Rows: ``lines`` (from 1), ``widths`` and ``tails`` (0: not to be compared), ``sizes`` in bytes as
+    printed, ``counts`` (-1: the tool prints none), ``types``, ``redops``, ``roots`` (-1: none), ``timings``
+    (one a placement); ``algorithms`` and the bytes in a rank's buffers are empty where the table has no such
+    column.
+
+    ``shares``: sizes are what one rank gives to or gets from each other one, as in OSU and IMB, where ours is
+    the whole buffer. ``time`` says which reduction the times are; ``operation`` is empty where the log does
+    not name it, ``rank_labels`` pairs a source with the number of ranks that it claims. ``trusted_time`` is
+    off where the printed time is not that of the operation (-C). ``outcomes`` are by line and placement,
+    where the log says more than numbers; ``cycle`` counts the sweeps before this table's; ``words_from`` says
+    whose word reduction, root and type are. ``ended``: the tool's last line (``end_line``) is there, or it
+    has none; ``largest`` is the size of the last row by the header, 0 where it does not say that. ``calls``
+    are the lines of NCCL in the table about single calls.
+
+    How the tool prints: ``formulas`` of its algbw are ``today's`` (size / time), ``old`` (from before
+    nccl-tests 2.13: some operations left a rank's own block out), or not known. ``gb_sizes`` are what its GB
+    can be, in 10^9 bytes. ``operations`` are those that it has, where rows have neither reduction nor root.
+    ``decided`` completes the table once its operation and ranks are known.
+    """
+
+    tool: str
+    backend: str
+    stream: str
+    time: str
+    lines: IntArray
+    widths: IntArray
+    sizes: IntArray
+    counts: IntArray
+    types: Sequence[str]
+    redops: Sequence[str]
+    roots: IntArray
+    timings: tuple[Timing, ...]
+    tails: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    algorithms: Sequence[str] = ()
+    input_bytes: Sequence[int | None] = ()
+    output_bytes: Sequence[int | None] = ()
+    operation: str = ""
+    operation_from: str = ""
+    shares: bool = False
+    trusted_time: bool = True
+    heading_width: int = 0
+    first_line: int = 0
+    last_line: int = 0
+    rank_labels: tuple[tuple[str, int], ...] = ()
+    ranks: Sequence[RankLine] = ()
+    library: str = ""
+    header: dict[str, Any] = field(default_factory=dict)
+    failures: tuple[Failure, ...] = ()
+    average: OnePrinted | None = None
+    out_of_bounds: int | None = None
+    ended: bool = False
+    end_line: str = ""
+    largest: int = 0
+    findings: tuple[ImportFinding, ...] = ()
+    outcomes: dict[tuple[int, Placement], Outcome] = field(default_factory=dict)
+    cycle: int = 0
+    words_from: dict[str, str] = field(default_factory=dict)
+    default_type: str = ""  # of failed rows, which have no word for it
+    calls: tuple[str, ...] = ()
+    formulas: str = ""
+    gb_sizes: tuple[float, ...] = (1.0,)
+    operations: frozenset[str] = frozenset()
+    decided: Callable[[Table, str, int], Table] = _as_found
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    @cached_property
+    def claims(self) -> tuple[tuple[str, int], ...]:
+        """Every label for the number of ranks; that of the device list comes first."""
+        listed = (("header", communicator_size(self.ranks)),) if self.ranks else ()
+        return (*listed, *self.rank_labels)
+
+    def keep(self, mask: BoolArray) -> Table:
+        """The table with the rows of a mask."""
+        if mask.all():
+            return self
+        columns: dict[str, Any] = {
+            name: getattr(self, name)[mask] for name in ("lines", "widths", "sizes", "counts", "roots")
+        }
+        if len(self.tails):
+            columns["tails"] = self.tails[mask]
+        places = np.flatnonzero(mask).tolist()
+        for name in ("types", "redops", "algorithms", "input_bytes", "output_bytes"):
+            known = getattr(self, name)
+            columns[name] = [known[row] for row in places] if known else known
+        return replace(self, timings=tuple(timing.rows(mask) for timing in self.timings), **columns)
+
+    def findings_of(self, kind: str) -> tuple[ImportFinding, ...]:
+        """The findings of one kind."""
+        return tuple(finding for finding in self.findings if finding.kind == kind)
+
+    def with_findings(self, *more: ImportFinding) -> Table:
+        """The table with more findings."""
+        return replace(self, findings=(*self.findings, *more)) if more else self
+
+
+def communicator_size(ranks: Sequence[RankLine]) -> int:
+    """How many ranks a communicator has by the device list.
+
+    An excerpt may show the last line of the list only: then the highest rank counts. Split communicators
+    (NCCL_TESTS_SPLIT) are several groups, and bandwidth is that of one.
+    """
+    listed = len({rank.rank for rank in ranks})
+    total = max(listed, max(rank.rank for rank in ranks) + 1)
+    return total // len({rank.group for rank in ranks}) if listed == total else total

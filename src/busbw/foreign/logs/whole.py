@@ -1,0 +1,117 @@
+"""Whether a table is whole: the one place that says so, of every tool and form.
+
+A table is *cut* where its job ended in it, by its own words or inside a row; an *excerpt* where the line that
+its tool writes last is missing; it *lacks rows* where the printed average is not that of its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from busbw.foreign.logs.row_words import OnePrinted
+from busbw.foreign.logs.table import Table, Timing
+from busbw.model.record import DAMAGED, OTHER_OUTPUT, ImportFinding, RunStatus
+
+CUT: Final = "cut"
+
+
+def with_its_end(table: Table, log_lines: int) -> Table:
+    """The table with findings on what of it is missing. ``log_lines`` are those of the whole log."""
+    average, mean = table.average, mean_busbw(table.timings)
+    if average is not None and mean is not None and not mean.fits(average):
+        table = table.with_findings(_rows_missing(table, average, mean))
+    if table.findings_of(CUT):
+        return table
+    last = int(table.sizes.max()) if len(table) else 0
+    if last < table.largest and not table.failures:
+        text = f"its header has sizes up to {table.largest}, and its last row is of {last}"
+        return table.with_findings(ImportFinding(CUT, text, table.last_line))
+    if table.ended:
+        return table
+    damaged = {finding.line for finding in table.findings_of(DAMAGED)}
+    if len(table) and log_lines and log_lines in damaged:  # nobody makes an excerpt that ends in a row
+        return table.with_findings(ImportFinding(CUT, "the log ends in the middle of a row", log_lines))
+    if not table.end_line:
+        return table
+    text = f"{table.end_line} missing: the log was cut here, or is an excerpt"
+    return table.with_findings(ImportFinding("no-end", text, table.last_line))
+
+
+def status(table: Table, *, has_cases: bool) -> RunStatus:
+    """How the run of a table ended."""
+    if not has_cases:
+        return RunStatus.FAILED
+    return RunStatus.INTERRUPTED if table.findings_of(CUT) else RunStatus.COMPLETE
+
+
+def error(table: Table, *, has_cases: bool, last_words: str) -> str:
+    """Why the run is not what its test was to be. ``last_words`` are those of the log."""
+    said = [finding.text for finding in table.findings_of(CUT)]
+    if has_cases or said:
+        return said[0] if said else ""
+    return "the log has no rows" + (f"; it ends with: {last_words}" if last_words else "")
+
+
+# ---- the printed average -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Mean:
+    """Of the bus bandwidths of all rows, to within ``rounding``; of how many."""
+
+    value: float
+    rounding: float
+    count: int
+
+    def fits(self, average: OnePrinted) -> bool:
+        """Whether the printed average is this one."""
+        return abs(self.value - average.value) <= self._tolerance(average)
+
+    def is_whole(self, average: OnePrinted) -> bool:
+        """Whether it fits, and would not with one more row of nearly any bandwidth."""
+        return self.fits(average) and (self.count + 1) * self._tolerance(average) < self.value
+
+    def _tolerance(self, average: OnePrinted) -> float:
+        return self.rounding + average.half + 1e-9 * abs(self.value)
+
+
+def mean_busbw(timings: Sequence[Timing]) -> Mean | None:
+    """The mean over the rows of a table; None where they have no bandwidth."""
+    columns = [timing.busbw for timing in timings if timing.busbw is not None]
+    if not columns:
+        return None
+    values = np.concatenate([column.value for column in columns])
+    halves = np.concatenate([column.half for column in columns])
+    usable = np.isfinite(values)
+    if not usable.any():
+        return None
+    return Mean(float(values[usable].mean()), float(halves[usable].mean()), int(usable.sum()))
+
+
+def _rows_missing(table: Table, average: OnePrinted, mean: Mean) -> ImportFinding:
+    text = (
+        f"the log prints an average bus bandwidth of {average.value:g} GB/s, its {len(table)} rows here"
+        f" have {mean.value:.6g}: rows are missing or changed"
+    )
+    return ImportFinding("rows-missing", text, table.last_line)
+
+
+def without_false_damage(table: Table) -> Table:
+    """A table as it was found. Where the printed average is that of its rows, no row is missing: lines that
+    are no whole rows are other output of the job. Nobody else writes into a JSON report.
+    """
+    average, mean = table.average, mean_busbw(table.timings)
+    if average is None or mean is None or not table.first_line or not mean.is_whole(average):
+        return table
+    said = " (by the printed average no row is missing)"
+    findings = tuple(
+        replace(finding, kind=OTHER_OUTPUT, text=finding.text + said)
+        if finding.kind in (DAMAGED, "gap")
+        else finding
+        for finding in table.findings
+    )
+    return replace(table, findings=findings)

@@ -1,0 +1,189 @@
+"""The flags of nccl-tests 2.19.6: its letters, long names, defaults and number formats (src/common.cu)."""
+
+from __future__ import annotations
+
+import getopt
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Final, get_type_hints
+
+from busbw.errors import UsageError
+from busbw.units import parse_size
+
+VERSION: Final = "2.19.6"
+PROGRAMS: Final = (
+    "all_gather_perf",
+    "all_reduce_perf",
+    "alltoall_perf",
+    "alltoallv_perf",
+    "broadcast_perf",
+    "gather_perf",
+    "hypercube_perf",
+    "reduce_perf",
+    "reduce_scatter_perf",
+    "scatter_perf",
+    "sendrecv_perf",
+)
+# As a build for CUDA 11.8 or newer has them; the order is that of `-d all` and `-o all`.
+TYPES: Final = (
+    *("int8", "uint8", "int32", "uint32", "int64", "uint64"),
+    *("half", "float", "double", "bfloat16", "f8e4m3", "f8e5m2"),
+)
+OPS: Final = ("sum", "prod", "max", "min", "avg", "mulsum")
+ALL: Final = "all"
+# Exit statuses: testTimeout and testNumResults of src/common.h, the latter for wrong data and for too little
+# bandwidth.
+TIMED_OUT: Final = 4
+FAILED: Final = 7
+
+_MIB: Final = 1 << 20
+_BUILT_WITH_MPI: Final = "_mpi"
+
+
+def _size(text: str) -> int:
+    """Bytes; K, M and G are powers of 1024, and what follows them is not looked at: ``8KB`` is 8K."""
+    return parse_size(text.strip().rstrip("iIbB"))
+
+
+def _integer(text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError as error:
+        raise UsageError(f"not a whole number: {text[:20]!r}", hint="-r takes -1 for every rank") from error
+    if abs(number) >= 2**31:
+        raise UsageError(f"{text[:20]} is too large", hint="give less than 2^31")
+    return number
+
+
+def _type(text: str) -> str:
+    return _known(text, TYPES)
+
+
+def _op(text: str) -> str:
+    return _known(text, OPS)
+
+
+def _known(text: str, known: Sequence[str]) -> str:
+    if text not in (*known, ALL):
+        raise UsageError(f"unknown word {text[:20]!r}", hint=f"use one of: {', '.join((*known, ALL))}")
+    return text
+
+
+@dataclass(frozen=True)
+class Flag:
+    """How an option is given: its letter, what the usage says of it, and how its value is read."""
+
+    letter: str
+    help: str
+    read: Any = _integer
+
+
+@dataclass(frozen=True)
+class Options:
+    """A line of nccl-tests, every option by its long name; sizes in bytes."""
+
+    nthreads: Annotated[int, Flag("t", "threads a process; ranks = processes x threads x GPUs")] = 1
+    ngpus: Annotated[int, Flag("g", "GPUs a thread")] = 1
+    minbytes: Annotated[int, Flag("b", "first size (K, M, G: powers of 1024)", _size)] = 32 * _MIB
+    maxbytes: Annotated[int, Flag("e", "last size", _size)] = 32 * _MIB
+    stepbytes: Annotated[int, Flag("i", "bytes between sizes, with -f 1", _size)] = _MIB
+    stepfactor: Annotated[int, Flag("f", "factor between sizes")] = 1
+    iters: Annotated[int, Flag("n", "timed iterations")] = 20
+    agg_iters: Annotated[int, Flag("m", "operations that are one group")] = 1
+    warmup_iters: Annotated[int, Flag("w", "untimed iterations")] = 1
+    run_cycles: Annotated[int, Flag("N", "how often the whole sweep is run")] = 1
+    parallel_init: Annotated[int, Flag("p", "0/1; every GPU has a process here, so always parallel")] = 0
+    check: Annotated[int, Flag("c", "checks of each case")] = 1
+    op: Annotated[str, Flag("o", "/".join((*OPS, ALL)), _op)] = "sum"
+    datatype: Annotated[str, Flag("d", "a type, or all", _type)] = "float"
+    root: Annotated[int, Flag("r", "root rank; -1 is every rank")] = 0
+    blocking: Annotated[int, Flag("z", "0/1/2/3")] = 0
+    stream_null: Annotated[int, Flag("y", "0/1; accepted")] = 0
+    timeout: Annotated[int, Flag("T", "seconds")] = 0
+    cudagraph: Annotated[int, Flag("G", "launches of a CUDA graph")] = 0
+    report_cputime: Annotated[int, Flag("C", "refused: busbw run -C 1 has it")] = 0
+    report_timestamps: Annotated[int, Flag("S", "0/1")] = 0
+    output_file: Annotated[str, Flag("J", "file to write, .json", str)] = ""
+    average: Annotated[int, Flag("a", "0/1/2/3: rank 0, mean, minimum, maximum")] = 1
+    local_register: Annotated[int, Flag("R", "0/1/2")] = 0
+    cta_policy: Annotated[int, Flag("x", "refused: set NCCL_CTA_POLICY")] = -1
+    device_implementation: Annotated[int, Flag("D", "refused: busbw has no device kernels")] = 0
+    device_cta_count: Annotated[int, Flag("V", "refused, as -D")] = 0
+    memory: Annotated[int, Flag("M", "0/1")] = 0
+    unalign: Annotated[int, Flag("u", "index of the first element used")] = 0
+    per_iter_timing: Annotated[int, Flag("I", "0/1; columns with the spread of single iterations")] = 0
+    per_iter_skip: Annotated[int, Flag("K", "iterations that -I leaves out of its summary")] = 0
+
+    @property
+    def ranks_per_process(self) -> int:
+        """GPUs that one process of nccl-tests drives."""
+        return self.nthreads * self.ngpus
+
+
+FLAGS: Final[Mapping[str, Flag]] = {
+    name: hint.__metadata__[0] for name, hint in get_type_hints(Options, include_extras=True).items()
+}
+_SHORTS: Final = "h" + "".join(f"{flag.letter}:" for flag in FLAGS.values())
+_LONGS: Final = ["help", *(f"{name}=" for name in FLAGS)]
+_NAMES: Final = {
+    spelling: name for name, flag in FLAGS.items() for spelling in (f"-{flag.letter}", f"--{name}")
+}
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line as read. ``wants_help``: its options do not matter."""
+
+    program: str
+    options: Options
+    wants_help: bool = False
+
+
+def find_program(word: str) -> str:
+    """The test that a word names, with or without folders before it, or the ending that distributions give
+    the build with MPI; empty where it names none.
+    """
+    name = word.rpartition("/")[2].removesuffix(_BUILT_WITH_MPI)
+    return name if name in PROGRAMS else ""
+
+
+def read(program: str, words: Sequence[str]) -> Line:
+    """Read a line as ``program`` would, which looks at no operands. Raises UsageError for what cannot be
+    meant.
+    """
+    try:
+        given, _ = getopt.gnu_getopt(list(words), _SHORTS, _LONGS)
+    except getopt.GetoptError as error:
+        raise UsageError(f"{program}: {error.msg}", hint=f"see busbw nccl-tests {program} -h") from error
+    line = Line(program, Options())
+    values: dict[str, Any] = {}
+    for spelling, text in given:
+        if spelling in ("-h", "--help"):
+            return replace(line, wants_help=True)
+        name = _NAMES[spelling]
+        try:
+            values[name] = FLAGS[name].read(text)
+        except UsageError as error:
+            raise UsageError(f"-{FLAGS[name].letter}: {error.message}", hint=error.hint) from error
+    options = Options(**values)
+    _refuse_contradictions(options)
+    return replace(line, options=options)
+
+
+def _refuse_contradictions(o: Options) -> None:
+    if o.ranks_per_process < 1:
+        raise UsageError(f"-t {o.nthreads} -g {o.ngpus} is no rank", hint="give 1 or more")
+    if o.per_iter_timing not in (0, 1):
+        raise UsageError(f"-I {o.per_iter_timing} is unknown", hint="give -I 1, or leave it out")
+    if o.cudagraph and (o.per_iter_timing or o.blocking):
+        raise UsageError("-G has no single calls for -I and -z", hint="leave -G out, or -I and -z")
+    if o.per_iter_skip and (not o.per_iter_timing or not 0 <= o.per_iter_skip < o.iters):
+        raise UsageError(
+            f"-K {o.per_iter_skip} leaves no iteration of -I", hint="give -I 1, and -K from 0 to below -n"
+        )
+
+
+def usage(program: str) -> str:
+    """What ``-h`` prints."""
+    lines = [f"\t[-{flag.letter},--{name} <{flag.help}>]" for name, flag in FLAGS.items()]
+    return "\n".join((f"USAGE: {program} ", *lines, "\t[-h,--help]"))

@@ -1,0 +1,225 @@
+"""A line of nccl-tests as settings of a run of busbw, the largest size that fits, and what must be said about
+the difference.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Final
+
+from busbw.errors import UsageError
+from busbw.foreign.nccl_tests.environment import Variables
+from busbw.foreign.nccl_tests.flags import ALL, OPS, TYPES, Line, Options
+from busbw.machine.gpus import read_gpus
+from busbw.machine.host import available_memory_bytes, read_memory
+from busbw.model.collective import collective
+from busbw.model.datatype import data_type
+from busbw.model.plan import RAW_RANKS
+from busbw.model.sample import SAMPLE_DTYPE
+from busbw.model.support import unsupported
+from busbw.plan.flags.run import RunSettings
+from busbw.plan.flags.values import DataTypes, ReduceOps, Roots, Seconds, Size
+from busbw.rank.backends.host_memory import largest_buffer_bytes
+
+# nccl-tests warms up all sizes, by doubling, before its first row. -w calls of one small size alone would
+# leave connections, caches and the GPU's clock cold: 17 instead of 10 us in the first row on 4 x H200.
+WARMUP_TIME: Final = Seconds("20ms")
+# The wait for -I's pass is bounded by -n, not by time.
+_NO_LIMIT: Final = Seconds("24h")
+# Native settings that errors name, and what a user of nccl-tests gives instead.
+THEIR_FLAGS: Final = {
+    "--ranks": "-g",
+    "--nccl": "BUSBW_NCCL",
+    "--cycles": "-N",
+    "--split": "NCCL_TESTS_SPLIT",
+    "--matrix": "NCCL_TESTS_ALLTOALLV_MATRIX_FILE",
+    "--matrix-scale": "NCCL_TESTS_ALLTOALLV_MATRIX_SCALE",
+    "--spread": "NCCL_TESTS_ALLTOALLV_SPREAD",
+    "--time": "-a",
+}
+# What the samples of all ranks of a case may take on rank 0 where -I -J asks for them: 100 iterations of
+# 16,000 ranks.
+_MOST_RAW_BYTES: Final = 64 << 20
+# Percentiles by nearest rank: below this p99 is the largest sample.
+P99_SAMPLES: Final = 100
+# Flags that busbw does not follow, and what to do instead.
+_REFUSED: Final = {
+    "device_implementation": (
+        "-D: busbw has no device kernels",
+        "leave it out to measure NCCL's collectives",
+    ),
+    "device_cta_count": ("-V: busbw has no device kernels", "leave it out to measure NCCL's collectives"),
+    "report_cputime": ("-C would take the place of the time", "`busbw run -C 1` has a column for it"),
+    "cta_policy": ("-x is a setting of NCCL's", "leave it out, and set NCCL_CTA_POLICY to its value"),
+}
+_GIB: Final = 1 << 30
+
+
+def operation(program: str) -> str:
+    """The collective that a test measures."""
+    return program.removesuffix("_perf")
+
+
+def has_matrix(line: Line, variables: Variables) -> bool:
+    """Whether the bytes come from a traffic matrix, which has its own sizes."""
+    return operation(line.program) == "alltoallv" and bool(variables.matrix)
+
+
+def backend_wanted() -> tuple[str, str]:
+    """What ``busbw run`` takes from these variables too: there is no flag for them here, nor for the world,
+    which ``world_choice`` reads.
+    """
+    return os.environ.get("BUSBW_BACKEND", "auto"), os.environ.get("BUSBW_NCCL", "")
+
+
+def run_settings(line: Line, variables: Variables, backend: str, nccl_path: str = "") -> RunSettings:
+    """The settings that measure what the line asks for. Raises UsageError for what busbw does not have."""
+    options = line.options
+    _refuse(options)
+    isolated = options.blocking != 0
+    name = operation(line.program)
+    return RunSettings(
+        **_sizes(line, variables),  # type: ignore[arg-type]
+        datatype=DataTypes(_types(options, name, backend)),
+        op=ReduceOps(",".join(OPS) if options.op == ALL else options.op),
+        root=Roots(str(options.root)),
+        cycles=options.run_cycles,
+        iters=options.iters,
+        warmup_iters=options.warmup_iters,
+        warmup_time=WARMUP_TIME,
+        agg_iters=options.agg_iters,
+        check=options.check,
+        case_time=_NO_LIMIT,
+        time=None if isolated else "loop",
+        average=options.average,
+        blocking=options.blocking,
+        cudagraph=options.cudagraph,
+        timeout=float(options.timeout),
+        unalign=options.unalign,
+        # ncclMemAlloc, as nccl-tests since NCCL 2.19; CPU ranks have host memory only.
+        buffers="nccl" if backend == "nccl" else "device",
+        local_register=options.local_register,
+        parallel_init=options.parallel_init,
+        nccl=nccl_path,
+        stats=("p99",) if options.per_iter_timing else ("n",),
+        report_timestamps=_flag(options.report_timestamps),
+        memory=_flag(options.memory),
+        raw_ranks=raw_ranks(options),
+        split=variables.split,
+        **_pattern(name, variables),  # type: ignore[arg-type]
+    )
+
+
+def raw_ranks(options: Options) -> int:
+    """Up to how many ranks every rank's iterations are kept: they are columns of -I's file only."""
+    if not (options.per_iter_timing and options.output_file):
+        return RAW_RANKS
+    return max(RAW_RANKS, _MOST_RAW_BYTES // (SAMPLE_DTYPE.itemsize * max(1, options.iters)))
+
+
+def _flag(value: int) -> int:
+    return 1 if value else 0
+
+
+def _refuse(options: Options) -> None:
+    for field in fields(options):
+        if field.name in _REFUSED and getattr(options, field.name) != field.default:
+            what, instead = _REFUSED[field.name]
+            raise UsageError(what, hint=instead)
+
+
+def _sizes(line: Line, variables: Variables) -> dict[str, Size | float]:
+    """Without a factor above 1 sizes grow by -i."""
+    options = line.options
+    if has_matrix(line, variables):
+        return {}
+    if options.stepfactor > 1:
+        step: dict[str, Size | float] = {"stepfactor": float(options.stepfactor)}
+    else:
+        step = {"stepfactor": 1.0, "stepbytes": Size(options.stepbytes)}
+    return {"minbytes": Size(options.minbytes), "maxbytes": Size(options.maxbytes), **step}
+
+
+def _types(options: Options, name: str, backend: str) -> str:
+    """``all`` leaves out what the backend does not have, as nccl-tests does on older GPUs."""
+    if options.datatype != ALL:
+        return options.datatype
+    row = collective(name)
+    return ",".join(word for word in TYPES if not unsupported(backend, row, data_type(word)))
+
+
+def _pattern(name: str, variables: Variables) -> Mapping[str, str | float]:
+    if name != "alltoallv":
+        return {}
+    if variables.matrix:
+        return {"matrix": variables.matrix, "matrix_scale": variables.matrix_scale}
+    return {"spread": variables.spread}
+
+
+def remarks(line: Line, variables: Variables, backend: str) -> list[str]:
+    """What a reader of nccl-tests must know about this run, a line each, for stderr."""
+    options = line.options
+    samples = options.iters - options.per_iter_skip
+    said: list[tuple[bool, str]] = [
+        (backend == "mpi", "no GPU here: CPU ranks over MPI, in host memory"),
+        (
+            bool(options.per_iter_timing) and not options.blocking,
+            "-I: i_* are of a second pass of single iterations, after the loop that `time` is of",
+        ),
+        (
+            bool(options.per_iter_timing) and samples < P99_SAMPLES,
+            f"-I: i_p99 of {samples} samples is the largest of them, from {P99_SAMPLES} on it can differ",
+        ),
+        (options.blocking == 1, "-z 1: the barrier is outside the time (nccl-tests: inside)"),
+        (
+            options.blocking != 0 and options.average == 2,
+            "-z with -a 2: the mean of each call's minimum over ranks",
+        ),
+        (
+            bool(options.output_file) and not options.output_file.lower().endswith(".json"),
+            f"-J {options.output_file}: only a name that ends in .json is written",
+        ),
+        (bool(options.stream_null), "-y: measured on a stream of its own, the only one of the process"),
+        (
+            bool(variables.split),
+            f"split {variables.split}, by rank: one row, groups are in the record",
+        ),
+    ]
+    return [text for applies, text in said if applies]
+
+
+# ---- sizes that fit -----------------------------------------------------------------------------------
+
+
+def largest_size(backend: str, check: int, ranks_here: int | None) -> int | None:
+    """Bytes that -e may have at most on this host with ``ranks_here`` ranks; None where nobody knows."""
+    if backend == "nccl":
+        gpus = read_gpus().gpus
+        return largest_on_gpu(min(gpu.memory_bytes for gpu in gpus), check) if gpus else None
+    if backend != "mpi" or not ranks_here:
+        return None
+    available = available_memory_bytes(read_memory()).size_bytes
+    return None if available is None else largest_buffer_bytes(available, ranks_here)
+
+
+def largest_on_gpu(memory_bytes: int, check: int) -> int:
+    """nccl-tests 2.19.6's rule for the smallest GPU (src/common.cu, run): less 1 GiB for each 16 GiB that are
+    installed, 4 at most, and 1 more, what is left is for two buffers, with -c for three.
+
+    The check here needs no third one, but the same line measures the same sizes.
+    """
+    reserve = min(-(-memory_bytes // (16 * _GIB)), 4) * _GIB
+    return max(0, memory_bytes - reserve - _GIB) // (3 if check else 2)
+
+
+def lowered(line: Line, largest: int | None) -> Line:
+    """The line with sizes up to ``largest`` bytes: nccl-tests lowers -e before it allocates. Where nothing
+    fits it stays, and the run says why.
+    """
+    options = line.options
+    if not largest or options.maxbytes <= largest:
+        return line
+    smallest = min(options.minbytes, largest)
+    return replace(line, options=replace(options, minbytes=smallest, maxbytes=largest))

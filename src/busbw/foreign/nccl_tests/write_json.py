@@ -1,0 +1,279 @@
+"""The file of ``nccl-tests -J``, version 3 of its shape (src/util.cu of 2.19.6).
+
+The front door fills it as a run goes (``JsonFile``), with six decimals, as there. ``write`` makes it from a
+record, with all digits: where a placement has no time it is null, and what the shape has no place for stands
+under ``busbw``, which readers of the original do not look at.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from busbw.files import store
+from busbw.foreign.forms.remarks import BANDWIDTH, notes, reason, remarks, time_words
+from busbw.foreign.forms.rows import Row, Table, average_busbw_gb_per_s
+from busbw.foreign.nccl_tests.figures import Figures
+from busbw.foreign.nccl_tests.write import (
+    LAYOUT,
+    NO_NUMBER,
+    NO_OPERATION,
+    STAMP_FORMAT,
+    Asked,
+    Device,
+    asked_notes,
+    asked_of,
+    devices_of,
+    figures_of,
+    is_below,
+    nccl_version_code,
+    wrong_cases,
+)
+from busbw.machine.environment import read_environment
+from busbw.model.case import Case
+from busbw.model.record import RunRecord
+from busbw.model.result import CaseResult, Status
+
+SHAPE_VERSION: Final = 3
+_DECIMALS: Final = 6
+_PLACES_TRIED: Final = 1000
+
+
+# ---- the parts of a file ------------------------------------------------------------------------------
+
+
+def config(asked: Asked, devices: Iterable[Device]) -> dict[str, Any]:
+    """What was asked for, and the ranks."""
+    o = asked.options
+    return {
+        "nthreads": o.nthreads,
+        "ngpus": o.ngpus,
+        "minimum_bytes": o.minbytes,
+        "maximum_bytes": o.maxbytes,
+        f"step_{asked.step_kind}": asked.step,
+        "warmup_iters": o.warmup_iters,
+        "iterations": o.iters,
+        "aggregated_iterations": o.agg_iters,
+        "validation": o.check,
+        "graph": o.cudagraph,
+        "blocking_collectives": _bool(o.blocking != 0),
+        "per_iter_timing": _bool(o.per_iter_timing != 0),
+        "per_iter_skip": o.per_iter_skip,
+        "parallel_init": _bool(o.parallel_init != 0),
+        "devices": [asdict(device) for device in devices],
+    }
+
+
+def row(case: Case, redop: str, count: int, sides: Sequence[Figures | None], calls: int) -> dict[str, Any]:
+    """One size; null for a placement without figures."""
+    out_of_place, in_place = sides
+    return {
+        "size": case.size_bytes,
+        "count": count,
+        "type": case.dtype,
+        "redop": redop,
+        "root": f"{case.root:6d}",  # text of this width, as nccl-tests has it
+        "out_of_place": _side(out_of_place),
+        **_iterations("out_of_place_per_iter", out_of_place),
+        "in_place": _side(in_place),
+        **_iterations("in_place_per_iter", in_place),
+        "actual_iterations": calls,
+        "experiment_name": "",
+    }
+
+
+def _side(side: Figures | None) -> dict[str, Any] | None:
+    if side is None:
+        return None
+    return {
+        "time": _number(side.time_us),
+        "alg_bw": _number(side.algbw_gb_per_s),
+        "bus_bw": _number(side.busbw_gb_per_s),
+        "nwrong": None if side.wrong is None else float(side.wrong),
+    }
+
+
+def _iterations(key: str, side: Figures | None) -> dict[str, Any]:
+    found = side.iterations if side is not None else None
+    if found is None:
+        return {}
+    body = {"skipped_iterations": found.skipped, **found.summary(), "times_us": found.times_us.tolist()}
+    if len(found.by_rank_us) > 1:
+        body["per_process_max_times_us"] = [times.tolist() for times in found.by_rank_us]
+    return {key: body}
+
+
+def summary(wrong: int, average: float | None, minimum: float | None = None) -> dict[str, Any]:
+    """What the footer of the text says."""
+    okay = "unchecked" if minimum is None else _bool(not is_below(average, minimum))
+    return {
+        "out_of_bounds": {"count": wrong, "okay": _bool(not wrong)},
+        "average_bus_bandwidth": {"bandwidth": _number(average), "okay": okay},
+    }
+
+
+def _number(value: float | None) -> float | str:
+    return NO_NUMBER if value is None or math.isnan(value) else value
+
+
+def _bool(value: bool) -> str:
+    return "true" if value else "false"  # nccl-tests writes its booleans as text
+
+
+# ---- the front door's file ----------------------------------------------------------------------------
+
+
+class JsonFile:
+    """The file and what is to be in it. It is made at once, so that a place that cannot be written is known
+    before anything is measured, and filled when it is closed.
+
+    ``env`` holds only variables that matter to a collective, secrets replaced, where nccl-tests writes the
+    whole environment.
+    """
+
+    def __init__(self, path: Path, argv: Sequence[str], environ: Mapping[str, str]) -> None:
+        self._path = path
+        self._results: list[dict[str, Any]] = []
+        variables = read_environment(environ).variables
+        self._document: dict[str, Any] = {
+            "version": SHAPE_VERSION,
+            "start_time": _now(),
+            "args": list(argv),
+            "env": [f"{name}={value}" for name, value in variables.items()],
+        }
+
+    def start(self, nccl_version: int, asked: Asked, devices: Iterable[Device]) -> None:
+        """The ranks are known."""
+        self._document["nccl_version"] = nccl_version
+        self._document["config"] = config(asked, devices)
+        self._document["results"] = self._results
+
+    def add(self, entry: dict[str, Any]) -> None:
+        """One size is done."""
+        self._results.append(entry)
+
+    def end(self, wrong: int, average: float | None, minimum: float | None) -> None:
+        """All sizes are done."""
+        self._document |= summary(wrong, average, minimum)
+
+    def close(self, errors: Sequence[str]) -> None:
+        """Write it, whatever there is by then."""
+        self._document |= {"errors": list(errors), "end_time": _now()}
+        store(self._path, f"{json.dumps(_rounded(self._document))}\n".encode())
+
+
+def open_new(
+    name: str, argv: Sequence[str], environ: Mapping[str, str]
+) -> tuple[JsonFile | None, tuple[str, ...]]:
+    """The file of ``-J``, and what nccl-tests says about it. An existing file stays: the next free of
+    ``NAME.0``, ``NAME.1``, ... is taken. A name that does not end in .json writes nothing, and nccl-tests
+    does not say so (``remarks`` does, on stderr).
+    """
+    if Path(name).suffix.lower() != ".json":
+        return None, ()
+    for place in (name, *(f"{name}.{number}" for number in range(_PLACES_TRIED))):
+        try:
+            with Path(place).open("x"):
+                pass
+        except FileExistsError:
+            continue
+        except OSError:
+            return None, (f"# skipping json output; {place} not accessible",)
+        return JsonFile(Path(place), argv, environ), (f"# Writing JSON output to {place}",)
+    return None, ("# skipping json output; failed to probe destination",)
+
+
+def _rounded(value: Any) -> Any:  # noqa: ANN401 (JSON)
+    if isinstance(value, float):
+        return round(value, _DECIMALS)
+    if isinstance(value, list):
+        return [_rounded(each) for each in value]
+    if isinstance(value, dict):
+        return {key: _rounded(each) for key, each in value.items()}
+    return value
+
+
+def _now() -> str:
+    return datetime.now().astimezone().strftime(STAMP_FORMAT)
+
+
+# ---- a record -----------------------------------------------------------------------------------------
+
+
+def write(record: RunRecord, tables: Sequence[Table]) -> bytes:
+    """The only table as one document."""
+    (table,) = tables
+    asked = asked_of(record, table)
+    average, counted = average_busbw_gb_per_s(table.results)
+    first = record.world.ranks[0] if record.world is not None and record.world.ranks else None
+    document = {
+        "version": SHAPE_VERSION,
+        "start_time": None if record.created_by_file else _local_form(record.created),
+        "args": [asked.program],
+        "env": [f"{name}={value}" for name, value in record.environment.get("variables", {}).items()],
+        "nccl_version": nccl_version_code(first),
+        "config": {
+            **config(asked, devices_of(record)),
+            "blocking_collectives": _bool(record.plan.timing.mode == "latency"),
+        },
+        "results": [_row_of(each) for each in table.rows],
+        **summary(wrong_cases(table), average),
+        "errors": [record.error] if record.error else [],
+        "end_time": _local_form(record.ended),
+        "busbw": _own(record, table, asked, counted),
+    }
+    return (json.dumps(document, indent=1) + "\n").encode()
+
+
+def _row_of(each: Row) -> dict[str, Any]:
+    case = each.case
+    sides = [
+        figures_of(result) if result is not None and result.time_ns is not None else None
+        for _, result in each.sides
+    ]
+    calls = max((result.samples * result.calls_per_sample for result in each.results), default=0)
+    return {
+        **row(case, case.op or NO_OPERATION, case.count, sides, calls),
+        "busbw": {
+            "cycle": case.cycle,
+            "out_of_place": _behind(each.out_of_place),
+            "in_place": _behind(each.in_place),
+        },
+    }
+
+
+def _behind(result: CaseResult | None) -> dict[str, Any] | None:
+    if result is None:
+        return None
+    fields = asdict(result)
+    names = ("low_ns", "high_ns", "mean_ns", "samples", "calls_per_sample", "wrong", "marks")
+    why = reason(result) if result.status is not Status.GOOD else ""
+    return {"status": result.status.value, **{name: fields[name] for name in names}, "reason": why}
+
+
+def _own(record: RunRecord, table: Table, asked: Asked, counted: int) -> dict[str, Any]:
+    return {
+        "collective": table.collective,
+        "run_id": record.run_id,
+        "status": record.status.value,
+        "argv": record.argv,
+        "time_is": f"{time_words(record)}; of one call, in us",
+        "bandwidth_is": BANDWIDTH,
+        "clock_is": "start_time and end_time in UTC",
+        "average_is": f"plain mean over {counted} of {len(table.results)} cases, all sizes",
+        "notes": [*notes(record, f"{LAYOUT} -J"), *asked_notes(asked), *remarks(table.rows)],
+    }
+
+
+def _local_form(stamp: str) -> str | None:
+    """2026-11-21 18:15:02 of an ISO 8601 time, in UTC; the text itself where it is none."""
+    try:
+        moment = datetime.fromisoformat(stamp)
+    except ValueError:
+        return stamp or None
+    return (moment.astimezone(UTC) if moment.tzinfo else moment).strftime(STAMP_FORMAT)

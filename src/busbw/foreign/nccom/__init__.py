@@ -1,0 +1,1 @@
+"""nccom-test: tables and JSON in and out, the front door `busbw nccom-test`, and the vendor tool."""

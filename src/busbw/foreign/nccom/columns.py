@@ -1,0 +1,164 @@
+"""nccom-test's table: its columns, its rows as lines of text and as entries of its JSON file.
+
+Columns are right-aligned under headings four spaces apart; a row that failed has its size and a text instead
+of numbers. Bandwidths are decimal, as in nccom-test from the headings ``time:...(us)`` on, and made from the
+first of the time columns; under its older ``time(us)`` they are GiB/s, so that heading is not written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from busbw.foreign.logs.operations import element_type
+from busbw.model.case import Case
+from busbw.units import NS_PER_US
+
+SIZE: Final = "size(B)"
+COUNT: Final = "count(elems)"
+INPUT: Final = "total_input_size(B)"
+OUTPUT: Final = "total_output_size(B)"
+TYPE: Final = "type"
+ALGBW: Final = "algbw(GB/s)"
+BUSBW: Final = "busbw(GB/s)"
+ALGORITHM: Final = "algorithm"
+_BETWEEN: Final = "    "
+# A first line is printed before the last size is known: wide enough for 999 GiB and for hours.
+_LEAST_WIDTHS: Final = {SIZE: 12, COUNT: 12, TYPE: 6}
+_UNKNOWN: Final = "-"
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns a table has; ``stats`` are the words of the time columns (avg, pNN), in their order."""
+
+    stats: tuple[str, ...]
+    sizes: bool = False
+    algorithm: bool = False
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        """The headings, left to right."""
+        return (
+            *(SIZE, COUNT),
+            *((INPUT, OUTPUT) if self.sizes else ()),
+            *(TYPE, *map(time_title, self.stats), ALGBW, BUSBW),
+            *((ALGORITHM,) if self.algorithm else ()),
+        )
+
+
+@dataclass(frozen=True)
+class Row:
+    """One size. Times in ns by statistic, None where nothing says it; ``failure`` instead of numbers."""
+
+    size_bytes: int
+    count: int
+    type: str
+    times_ns: Mapping[str, float | None] = field(default_factory=dict)
+    algbw_gb_per_s: float | None = None
+    busbw_gb_per_s: float | None = None
+    input_bytes: int | None = None
+    output_bytes: int | None = None
+    algorithm: str = ""
+    failure: str = ""
+
+
+def time_title(statistic: str) -> str:
+    """The heading of a time column."""
+    return f"time:{statistic}(us)"
+
+
+def type_word(dtype: str) -> str:
+    """fp32 for float: floating types by their width. Types that nccom-test does not have keep our name."""
+    row = element_type(dtype)
+    aliases = row.aliases if row is not None else ()
+    return next((alias for alias in aliases if alias.startswith(("fp", "bf"))), dtype)
+
+
+def count(case: Case) -> int:
+    """Elements in size(B): of the whole buffer, not the count of the call."""
+    row = element_type(case.dtype)
+    return case.count if row is None else case.size_bytes // row.size_bytes
+
+
+# ---- text ---------------------------------------------------------------------------------------------
+
+
+def least_widths(columns: Columns) -> list[int]:
+    """Widths of columns whose rows are not known yet."""
+    return [max(len(title), _LEAST_WIDTHS.get(title, 0)) for title in columns.titles]
+
+
+def fitted_widths(rows: Sequence[Row], columns: Columns) -> list[int]:
+    """Widths of columns that hold these rows."""
+    lines = [columns.titles, *(_cells(row, columns) for row in rows if not row.failure)]
+    widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
+    widths[0] = max([widths[0], *(len(str(row.size_bytes)) for row in rows)])
+    return widths
+
+
+def heading(columns: Columns, widths: Sequence[int]) -> str:
+    """The first line of a table."""
+    return _line(columns.titles, widths)
+
+
+def line(row: Row, columns: Columns, widths: Sequence[int]) -> str:
+    """A row as text."""
+    if row.failure:
+        return f"{row.size_bytes:>{widths[0]}}{_BETWEEN}{row.failure}"
+    return _line(_cells(row, columns), widths)
+
+
+def _cells(row: Row, columns: Columns) -> list[str]:
+    return [_cell(value) for value in _values(row, columns).values()]
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.2f}"
+    return "nan" if value is None else str(value)
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return _BETWEEN.join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
+
+
+def footer(average: float | None, errors: int, notes: Sequence[str] = ()) -> list[str]:
+    """The lines below a table: the mean of the busbw column, ``notes`` on it, and how many rows failed."""
+    lines = [f"Avg bus bandwidth:\t{average:.4f}GB/s", *notes] if average is not None else []
+    return lines + ([f"{errors} errors found - test failed"] if errors else [])
+
+
+# ---- JSON ---------------------------------------------------------------------------------------------
+
+
+def fields(row: Row, columns: Columns) -> dict[str, Any]:
+    """A row as an entry of ``results``: the headings as keys, all digits, bandwidths before times."""
+    if row.failure:
+        return {SIZE: row.size_bytes, COUNT: row.count, TYPE: row.type, "error": row.failure}
+    values = _values(row, columns)
+    times = {title: values.pop(title) for title in map(time_title, columns.stats)}
+    return {**values, **times}
+
+
+def _values(row: Row, columns: Columns) -> dict[str, Any]:
+    """The values of a row by heading, in the order of the columns; times in us."""
+    sizes = {INPUT: row.input_bytes, OUTPUT: row.output_bytes} if columns.sizes else {}
+    times = {time_title(word): _us(row.times_ns.get(word)) for word in columns.stats}
+    # One small word, as nccom-test has it.
+    algorithm = {ALGORITHM: next(iter(row.algorithm.lower().split()), _UNKNOWN)} if columns.algorithm else {}
+    return {
+        SIZE: row.size_bytes,
+        COUNT: row.count,
+        **sizes,
+        TYPE: row.type,
+        **times,
+        ALGBW: row.algbw_gb_per_s,
+        BUSBW: row.busbw_gb_per_s,
+        **algorithm,
+    }
+
+
+def _us(time_ns: float | None) -> float | None:
+    return None if time_ns is None else time_ns / NS_PER_US

@@ -1,0 +1,182 @@
+"""nccom-test (AWS Neuron), text: both kinds of time columns, failed rows, the command line above a table."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import replace
+from functools import lru_cache
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+
+from busbw.foreign.logs.operations import REDUCING, operation
+from busbw.foreign.logs.row_words import NO_ALGORITHM, Column, Kind, Layout
+from busbw.foreign.logs.table import GIB_PER_GB, FoundTable, Table, Timing, Tool, fact
+from busbw.model.collective import Placement
+from busbw.units import NS_PER_US
+
+NAME: Final = "nccom-test"
+# Whose tables say neither reduction nor root.
+OPERATIONS: Final = frozenset(
+    {
+        "all_reduce",
+        "all_gather",
+        "all_gatherv",
+        "reduce_scatter",
+        "alltoall",
+        "alltoallv",
+        "sendrecv",
+        "permute",
+    }
+)
+# Older versions divide by 2^30 and call it GB/s.
+GB_SIZES: Final = (1.0, GIB_PER_GB)
+PLACEMENT_ASSUMED: Final = "assumed: separate buffers, the tool's default"
+NOT_STATED: Final = "not stated: nccom-test prints none"
+_COLUMNS: Final = {
+    "size(B)": ("size", Kind.INTEGER),
+    "size": ("size", Kind.INTEGER),
+    "count(elems)": ("count", Kind.INTEGER),
+    "count": ("count", Kind.INTEGER),
+    "total_input_size(B)": ("input_bytes", Kind.INTEGER),
+    "total_output_size(B)": ("output_bytes", Kind.INTEGER),
+    "type": ("type", Kind.WORD),
+    "algbw(GB/s)": ("algbw", Kind.MEASURE),
+    "algbw": ("algbw", Kind.MEASURE),
+    "busbw(GB/s)": ("busbw", Kind.MEASURE),
+    "busbw": ("busbw", Kind.MEASURE),
+    "algorithm": ("algorithm", Kind.WORD),
+}
+_TIME: Final = re.compile(r"time(?::(avg|p\d+(?:\.\d+)?))?\(us\)")
+_START: Final = re.compile(r"size(?:\(B\))?\s+count\S*\s+(?:\S+\s+)*?type\s+time\S*\(us\)")
+_OLD_TIME: Final = (
+    "the column time(us) of nccom-test: the median (p50) before Neuron 2.28, the mean from then on; the log"
+    " does not say the version"
+)
+_RANKS: Final = ("-r", "--nworkers")
+
+
+@lru_cache(256)  # the tables of a job have few commands
+def command(text: str) -> tuple[str, int | None]:
+    """Operation and ranks of a command line of nccom-test; "" and None where it does not say."""
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        words = text.split()
+    ranks = [int(value) for flag, value in pairwise(words) if flag in _RANKS and value.isdecimal()]
+    # The operand stands anywhere; `all_ones` and file names are no operations.
+    names = [name for name in map(operation, words) if name]
+    return (names[0] if len(set(names)) == 1 else ""), (ranks[0] if ranks else None)
+
+
+def heading(line: str) -> Layout | None:
+    """The layout that a line announces; None where it is no heading of nccom-test."""
+    line = line.lstrip("# ")
+    if _START.match(line) is None:
+        return None
+    columns: list[Column] = []
+    for name in line.split():
+        time = _TIME.fullmatch(name)
+        if time is not None:
+            columns.append(Column(f"time:{time[1]}" if time[1] else "time", Kind.MEASURE))
+        elif name in _COLUMNS:
+            columns.append(Column(*_COLUMNS[name]))
+        elif name != "(GiB/s)":
+            return None
+    return Layout(tuple(columns))
+
+
+def algorithm(word: str) -> str:
+    """The word of the column; empty for the one that stands there where none is known."""
+    return "" if word == NO_ALGORITHM else word
+
+
+def interpret(found: FoundTable) -> Table:
+    """What a table of nccom-test says. Bandwidths are made from its first time."""
+    job, header = found.job, found.facts.header
+    commanded, ranks = command(str(job.get("nccom_command", "")))
+    own_name = operation(str(header.get("own_collective", ""))) or str(header.get("own_collective", ""))
+    labels = [("header", int(header["own_ranks"]))] if "own_ranks" in header else []
+    said = {"command": f"{NAME} {job['nccom_command']}"} if "nccom_command" in job else {}
+    word = "header" if own_name or header.get("own_op") else NOT_STATED
+    return found.as_table(
+        backend="nccom",
+        time=time_words(_times(found)[0]),
+        redops=[str(header.get("own_op") or "none")] * len(found.rows),
+        roots=np.full(len(found.rows), int(header.get("own_root", -1)), np.int64),
+        timings=(_timing(found),),
+        algorithms=[algorithm(each) for each in found.words("algorithm") or ()],
+        input_bytes=[int(each) for each in found.words("input_bytes") or ()],
+        output_bytes=[int(each) for each in found.words("output_bytes") or ()],
+        operation=own_name or commanded,
+        operation_from="header" if own_name else "command" if commanded else "",
+        rank_labels=(*labels, *((("command", ranks),) if ranks else ())),
+        header={**header, **found.footer, **said},
+        ended="average" in found.footer or "errors_found" in found.footer,
+        words_from={
+            "op": word,
+            "root": word,
+            "placement": "header" if "own_placement" in header else PLACEMENT_ASSUMED,
+        },
+        default_type=str(header.get("own_type", "")),
+        gb_sizes=GB_SIZES,
+        operations=OPERATIONS,
+        decided=with_reduction,
+    )
+
+
+def with_reduction(table: Table, name: str, ranks: int) -> Table:  # noqa: ARG001 (see Table.decided)
+    """The table with the reduction that nccom-test has where it does not say one: its check of buffers full
+    of ones is that of a sum.
+    """
+    if name not in REDUCING or table.words_from.get("op") != NOT_STATED:
+        return table
+    words = {**table.words_from, "op": "assumed: nccom-test's check is that of a sum"}
+    return replace(table, redops=["sum"] * len(table), words_from=words)
+
+
+def _times(found: FoundTable) -> list[str]:
+    """Names of the time columns in their order."""
+    names = [column.name for column in found.layout.columns]
+    return [name for name in names if name.partition(":")[0] == "time"]
+
+
+def _timing(found: FoundTable) -> Timing:
+    header = found.facts.header
+    times = {name: found.numbers(name) for name in _times(found)}
+    first, *others = [(name, column) for name, column in times.items() if column is not None]
+    return Timing(
+        Placement(header.get("own_placement", "out-of-place")),
+        first[1],
+        found.numbers("algbw"),
+        found.numbers("busbw"),
+        np.zeros(len(found.rows)) if header.get("own_checked") else None,
+        {name.partition(":")[2]: column.value * NS_PER_US for name, column in others},
+    )
+
+
+def time_words(column: str) -> str:
+    """Which reduction a time column is."""
+    statistic = column.partition(":")[2]
+    if not statistic:
+        return _OLD_TIME
+    return (
+        "mean over the measured calls (nccom-test)"
+        if statistic == "avg"
+        else f"{statistic} of the measured calls (nccom-test)"
+    )
+
+
+NCCOM_TEST: Final = Tool(
+    NAME,
+    heading_marks=("algbw",),
+    heading=heading,
+    facts=(
+        fact("footer", "GB/s", r"(?:Avg bus bandwidth:|(?<=# )avg)\s*(?P<average>[\d.]+) ?GB/s"),
+        fact("footer", "found - test failed", r"(?P<errors_found>\d+) errors? found - test failed"),
+    ),
+    interpret=interpret,
+    usual=heading("size count type time(us) algbw busbw"),
+)

@@ -1,0 +1,194 @@
+"""Options of nccom-test as settings of a run, where busbw measures: on GPUs or CPU ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import fields, replace
+from typing import Any, Final, cast, get_args
+
+from busbw.errors import UsageError
+from busbw.foreign.door import in_words_of
+from busbw.foreign.nccom.options import FLAGS, NEURON, Options, flag_name
+from busbw.foreign.nccom.streams import FILE_OF, StreamOptions, native_text, stream_options
+from busbw.model.case import Case
+from busbw.model.collective import Placement
+from busbw.model.plan import Plan
+from busbw.plan.flags.ranks import BackendName, WorldName
+from busbw.plan.flags.run import RunSettings
+from busbw.plan.flags.values import DataTypes, Ratios, Size
+
+# Native flags, as errors about settings name them.
+THEIR_FLAGS: Final = {
+    "--ranks": "--nworkers",
+    "--nccl": "BUSBW_NCCL",
+    "--groups": "--custom-replica-groups",
+    "--group-size": "--data-parallel-dimension",
+    "--counts": "--variable-size-op-metadata",
+    "--pairs": "--custom-src-target-pairs",
+    "--coalesce": "--coalesced-cc-size-ratio",
+    "--unique-buffers": "--unique-buff",
+    "--shared-output": "--shared-output-buff",
+    "--pin": "--vcpu-pin-mode",
+    "--streams": "--streams-json",
+    "--outer-iters": "--neff-iters",
+    "--outer-warmup-iters": "--neff-warmup-iters",
+    "--on": "--hosts or -S",
+    "--nodes": "-N",
+    "--hostfile": "--hosts-file",
+    "--job-id": "--slurm-job-id",
+    "--setup-script": "--slurm-setup-script",
+    "--bring": "--slurm-setup-script default",
+}
+_NOT_IN_PLACE: Final = "nccom-test measures out-of-place only"
+
+
+def run_settings(options: Options, environ: Mapping[str, str]) -> RunSettings:
+    """The same run in busbw's words; variables say where and with what to measure, as there are no flags for
+    it. Raises UsageError for flags that only Trainium can follow.
+
+    The time of a sample is the mean over ranks, and that of a row the mean over samples: nccom-test's time is
+    the mean of all durations. Over groups it is that of the slowest group instead, as no mean over groups is
+    the time of one. Buffers stay in one place, as in nccom-test without --unique-buff.
+    """
+    _refuse_neuron_flags(options)
+    streams = stream_options(options)
+    rounds, warmup_rounds = options.rounds
+    return RunSettings(
+        **(_streams(streams, options) if streams else {**_typed(_sweep(options)), **_pattern(options)}),
+        datatype=DataTypes(options.datatype),
+        **_calls(options),
+        outer_iters=rounds,
+        outer_warmup_iters=warmup_rounds,
+        time="max" if any(map(has_groups, (options, *(s.options for s in streams)))) else "avg",
+        coalesce=Ratios(options.coalesced_cc_size_ratio),
+        shared_output=options.shared_output_buff,
+        pin=options.vcpu_pin_mode,
+        ranks=options.nworkers,
+        backend=cast("BackendName", known("BUSBW_BACKEND", environ, BackendName)),
+        world=cast("WorldName", known("BUSBW_WORLD", environ, WorldName)),
+        nccl=environ.get("BUSBW_NCCL", ""),
+        stats=(
+            *options.stats,
+            *(("algorithm",) if options.show_algorithm else ()),
+            *(("in", "out") if options.show_input_output_size else ()),
+        ),
+    )
+
+
+def operations_of(options: Options) -> tuple[str, ...]:
+    """The operations that ``busbw run`` is to be given: the streams name their own."""
+    return () if options.streams_json else (options.collective,)
+
+
+def has_groups(options: Options) -> bool:
+    """Whether the ranks are divided into groups that run at once."""
+    return options.data_parallel_dimension is not None or bool(options.custom_replica_groups)
+
+
+def one_placement(plan: Plan) -> Plan:
+    """The plan with nothing timed in place: nccom-test has no such form. What has no other form keeps it."""
+    if plan.streams:
+        return plan  # it has one placement a stream
+    apart = {
+        case.collective for case in plan.cases if case.applicable and case.placement is Placement.OUT_OF_PLACE
+    }
+    return replace(
+        plan,
+        cases=tuple(
+            replace(case, applicable=False, reason=_NOT_IN_PLACE)
+            if case.in_place and case.applicable and case.collective in apart
+            else case
+            for case in plan.cases
+        ),
+    )
+
+
+def is_empty(case: Case) -> bool:
+    """Whether so few bytes were asked for that no rank gets any: no size of that operation."""
+    return case.row.sized and case.requested_bytes > 0 and case.size_bytes == 0
+
+
+def in_their_words() -> AbstractContextManager[None]:
+    """Errors about settings name nccom-test's flags, which the user wrote, instead of ours."""
+    return in_words_of(THEIR_FLAGS)
+
+
+def _refuse_neuron_flags(options: Options) -> None:
+    for field in fields(options):
+        flag = FLAGS.get(field.name)
+        if flag is not None and flag.group == NEURON and getattr(options, field.name) != field.default:
+            raise UsageError(
+                f"{flag_name(field.name)} needs a Neuron device, and there is none here",
+                hint=f"leave {flag_name(field.name)} out, or run this on Trainium",
+            )
+
+
+def _typed(sweep: dict[str, Any]) -> dict[str, Any]:
+    """Sizes as settings have them; in a file of streams they stay text."""
+    return {name: Size(value) if isinstance(value, str) else value for name, value in sweep.items()}
+
+
+def _sweep(options: Options) -> dict[str, Any]:
+    sweep: dict[str, Any] = {"minbytes": str(options.minbytes), "maxbytes": str(options.maxbytes)}
+    if options.stepfactor is not None and options.stepfactor > 1:
+        return {**sweep, "stepfactor": options.stepfactor}
+    if options.stepfactor is not None:  # a factor of 1 never leaves the first size
+        return {**sweep, "maxbytes": sweep["minbytes"]}
+    return {**sweep, "stepfactor": 1.0, "stepbytes": str(max(1, options.step_bytes))}
+
+
+def _pattern(options: Options) -> dict[str, Any]:
+    """Who exchanges what with whom."""
+    if options.custom_replica_groups and options.data_parallel_dimension is not None:
+        raise UsageError(
+            "--custom-replica-groups and --data-parallel-dimension exclude each other",
+            hint="give one of them",
+        )
+    for key, collectives in FILE_OF.items():
+        if getattr(options, key) and options.collective not in collectives:
+            raise UsageError(
+                f"{flag_name(key)} means nothing for {options.operand}",
+                hint=f"leave it out; it is for {' and '.join(collectives)}",
+            )
+    return {
+        "groups": options.custom_replica_groups,
+        "group_size": options.data_parallel_dimension,
+        "counts": options.variable_size_op_metadata,
+        "pairs": options.custom_src_target_pairs,
+    }
+
+
+def _calls(options: Options) -> dict[str, Any]:
+    """How often an operation runs, with what data, and where its buffers lie from call to call."""
+    check = options.check
+    return {
+        "iters": options.iters,
+        "warmup_iters": options.warmup_iters,
+        "seed": options.seed,
+        "check": 1 if check else 0,
+        "data": "all_ones" if check == "all_ones" else "random" if check else "exact",
+        "save_wrong": check == "random",
+        "hot": not options.unique_buff,
+        "unique_buffers": options.unique_buff,
+    }
+
+
+def _streams(streams: tuple[StreamOptions, ...], options: Options) -> dict[str, Any]:
+    """Each stream's own sweep and pattern, and its calls where they are not as the run's."""
+    of_the_run, settings = _calls(options), []
+    for stream in streams:
+        calls = {name: own for name, own in _calls(stream.options).items() if own != of_the_run[name]}
+        own = {**_sweep(stream.options), **_pattern(stream.options), **calls}
+        settings.append({name: value for name, value in own.items() if value not in ("", None)})
+    return {"streams": native_text(streams, settings)}
+
+
+def known(variable: str, environ: Mapping[str, str], names: Any) -> str:  # noqa: ANN401 (a Literal)
+    """The value of a variable, ``auto`` by default. Raises UsageError where it is none of ``names``."""
+    value = environ.get(variable) or "auto"
+    if value not in get_args(names):
+        raise UsageError(
+            f"{variable}={value} is unknown", hint=f"set it to one of: {', '.join(get_args(names))}"
+        )
+    return value

@@ -1,0 +1,205 @@
+"""A record as nccom-test writes results: its text table, and the file of --report-to-json-file.
+
+It knows one reduction, one root and one placement a run, so every combination has a table of its own. Its
+percentiles are p50 and so on: the median that busbw prints stands under ``time:p50(us)``, the mean over the
+same samples under ``time:avg(us)``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from busbw.foreign.forms.remarks import (
+    BANDWIDTH,
+    notes,
+    reason,
+    remarks,
+    status_word,
+    table_line,
+    time_statistic,
+    time_words,
+)
+from busbw.foreign.forms.rows import Row as RecordRow
+from busbw.foreign.forms.rows import Table, average_busbw_gb_per_s, is_applicable, ranks, runs
+from busbw.foreign.nccom.columns import (
+    Columns,
+    Row,
+    count,
+    fields,
+    fitted_widths,
+    footer,
+    heading,
+    line,
+    time_title,
+    type_word,
+)
+from busbw.model.case import Case
+from busbw.model.collective import Placement
+from busbw.model.record import RunRecord
+from busbw.model.result import CaseResult, Status
+
+_OPERANDS: Final = {
+    "all_reduce": "allr",
+    "all_gather": "allg",
+    "all_gatherv": "allgv",
+    "reduce_scatter": "redsct",
+    "alltoall": "alltoall",
+    "alltoallv": "alltoallv",
+    "sendrecv": "sendrecv",
+    "permute": "permute",
+}
+_PERCENTILE: Final = re.compile(r"p\d+(?:\.\d+)?")
+
+
+def write(record: RunRecord, tables: Sequence[Table]) -> bytes:
+    """All tables below each other, as several runs of nccom-test in one log."""
+    lines = [f"# busbw: {note}" for note in notes(record, "nccom-test")]
+    for table in tables:
+        stats = statistics(record, table)
+        lines += [f"# busbw: {table.collective}: {note}" for note in column_notes(record, stats)]
+        for rows, placement in runs(table):
+            if is_applicable(rows, placement):
+                lines += _table(record, rows, placement, stats)
+            else:
+                lines += [f"# busbw: {table.collective}: {text}" for text in remarks(rows, (placement,))]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def _table(
+    record: RunRecord, group: Sequence[RecordRow], placement: Placement, stats: tuple[str, ...]
+) -> list[str]:
+    case, number = group[0].case, ranks(record)
+    results = [row.side(placement) for row in group]
+    rows = [row_of(row.case, row.side(placement), stats) for row in group]
+    good = [row for row in rows if not row.failure]
+    columns = Columns(
+        stats,
+        # Whole numbers in every row, or there are no such columns.
+        sizes=bool(good) and all(None not in (row.input_bytes, row.output_bytes) for row in good),
+        algorithm=any(result is not None and result.algorithm for result in results),
+    )
+    widths = fitted_widths(rows, columns)
+    average, counted = average_busbw_gb_per_s(results)
+    note = f"# busbw: the average is over {counted} of {len(rows)} rows; other sizes, other average"
+    lines = [f"# busbw: {table_line(case, placement, number, results)}"]
+    if number is not None and operand(case.collective):
+        lines.append(f"# nccom-test -r {number} {operand(case.collective)}")
+    lines += [heading(columns, widths), *(line(row, columns, widths) for row in rows)]
+    lines += footer(average, errors(results), [note])
+    return lines + [f"# busbw: {text}" for text in remarks(group, (placement,))]
+
+
+def operand(collective: str) -> str:
+    """What nccom-test calls the operation on its command line; empty where it does not have it."""
+    return _OPERANDS.get(collective, "")
+
+
+def statistics(record: RunRecord, table: Table) -> tuple[str, ...]:
+    """The words of the time columns: the headline's first, then avg and the percentiles that any case has."""
+    found = [time_statistic(record)]
+    if any(result.mean_ns is not None for result in table.results):
+        found.append("avg")
+    words = {word for result in table.results for word, value in result.stats.items() if value is not None}
+    found += sorted(filter(_PERCENTILE.fullmatch, words), key=lambda word: float(word[1:]))
+    return tuple(dict.fromkeys(found))
+
+
+def column_notes(record: RunRecord, stats: Sequence[str]) -> list[str]:
+    """What the columns beside the headline are."""
+    if record.source is not None:
+        return []  # they are the log's own
+    return [
+        f"{time_title(word)} = {'mean over the same samples' if word == 'avg' else 'of single calls'}"
+        for word in stats[1:]
+    ]
+
+
+def row_of(case: Case, result: CaseResult | None, stats: Sequence[str]) -> Row:
+    """A result as a row: with numbers where it was measured and found right, as nccom-test."""
+    row = Row(case.size_bytes, count(case), type_word(case.dtype))
+    if result is None or result.status is not Status.GOOD or result.time_ns is None:
+        return replace(row, failure=failure(result))
+    return replace(
+        row,
+        times_ns={**result.stats, "avg": result.mean_ns, stats[0]: result.time_ns},
+        algbw_gb_per_s=result.algbw_gb_per_s,
+        busbw_gb_per_s=result.busbw_gb_per_s,
+        input_bytes=result.input_bytes,
+        output_bytes=result.output_bytes,
+        algorithm=result.algorithm,
+    )
+
+
+def failure(result: CaseResult | None) -> str:
+    """What stands in a row instead of numbers."""
+    if result is None:
+        return "not in this run"
+    why = reason(result)
+    return f"{status_word(result)}: {why}" if why else status_word(result)
+
+
+def errors(results: Sequence[CaseResult | None]) -> int:
+    """How many rows are errors of the test: what was wrong or failed."""
+    return sum(result is not None and result.status in (Status.WRONG, Status.FAILED) for result in results)
+
+
+# ---- JSON ---------------------------------------------------------------------------------------------
+
+
+def write_json(record: RunRecord, tables: Sequence[Table]) -> bytes:
+    """The only table as one document: the text columns as keys, with all digits.
+
+    ``results`` has the out-of-place rows, the only ones that nccom-test knows, or those in place of an
+    operation that has no others; ``results_in_place`` the rest.
+    """
+    (table,) = tables
+    stats = statistics(record, table)
+    first, second = Placement.OUT_OF_PLACE, Placement.IN_PLACE
+    if not is_applicable(table.rows, first):
+        first, second = second, first
+    document: dict[str, Any] = {"results": [_json_row(row, first, stats) for row in table.rows]}
+    if is_applicable(table.rows, second):
+        document["results_in_place"] = [_json_row(row, second, stats) for row in table.rows]
+    document["busbw"] = _own(record, table, first, stats)
+    return (json.dumps(document, indent=4) + "\n").encode()
+
+
+def _json_row(row: RecordRow, placement: Placement, stats: tuple[str, ...]) -> dict[str, Any]:
+    case, result = row.case, row.side(placement)
+    shown = row_of(case, result, stats)
+    has_sizes = None not in (shown.input_bytes, shown.output_bytes)
+    return {
+        **fields(shown, Columns(stats, sizes=has_sizes, algorithm=bool(shown.algorithm))),
+        "placement": placement.value,
+        "redop": case.op or "none",
+        "root": case.root,
+        "cycle": case.cycle,
+        "status": "not-in-run" if result is None else result.status.value,
+        "wrong": None if result is None else result.wrong,
+    }
+
+
+def _own(record: RunRecord, table: Table, first: Placement, stats: Sequence[str]) -> dict[str, Any]:
+    average, counted = average_busbw_gb_per_s(row.side(first) for row in table.rows)
+    headline = time_title(stats[0])
+    return {
+        "operation": operand(table.collective) or table.collective,
+        "nworkers": ranks(record),
+        "run_id": record.run_id,
+        "status": record.status.value,
+        "placement": first.value,
+        "time_is": f"{headline}: {time_words(record)}; of one call",
+        "bandwidth_is": f"{BANDWIDTH}, from {headline}",
+        "average_busbw_gb_per_s": average,
+        "average_is": f"plain mean over {counted} of {len(table.rows)} rows of results, all sizes",
+        "errors": errors([result for row in table.rows for _, result in row.sides]),
+        "notes": [
+            *notes(record, "nccom-test --report-to-json-file"),
+            *column_notes(record, stats),
+            *remarks(table.rows),
+        ],
+    }

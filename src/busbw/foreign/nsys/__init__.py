@@ -1,0 +1,1 @@
+"""NVIDIA Nsight Systems: what its exports say of a run."""

@@ -1,0 +1,321 @@
+"""OSU micro-benchmarks (also of NCCL) and Intel MPI Benchmarks: text of collectives and of ping-pongs.
+
+Neither prints type, reduction or root in a row, and their size is that of one block for operations with
+blocks, so a table gets these once its operation is decided, by its title or by the user.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+
+from busbw.foreign.logs.check import foreign
+from busbw.foreign.logs.operations import REDUCING, ROOTED, operation
+from busbw.foreign.logs.row_words import Column, FloatArray, Kind, Layout
+from busbw.foreign.logs.table import FoundTable, Table, Timing, Tool, fact
+from busbw.model.collective import Placement
+from busbw.units import NS_PER_US
+
+OSU_NAME: Final = "osu"
+IMB_NAME: Final = "imb"
+# Their size is what a rank gives to, or gets from, each other rank: osu_allgather and its kin allocate it
+# once for every rank; IMB's user guide says so of X. For reduce_scatter it is the whole vector in both.
+SHARES: Final = frozenset(
+    {"all_gather", "alltoall", "gather", "scatter", "all_gatherv", "alltoallv", "gatherv", "scatterv"}
+)
+_NO_STATISTICS: Final = ("size", "time", "mbytes_per_s", "messages_per_s", "defects")
+_ASSUMED_PLACEMENT: Final = "assumed: separate buffers, the tool's default"
+_PING_PONG: Final = "sendrecv"
+# Those beside the collectives that combine data.
+_COMBINING: Final = ("reduce", "accumulate", "fetch_and_op", "scan")
+
+
+def _table(found: FoundTable, timing: Timing, name: str, time: str) -> Table:
+    """What tables of both have in common: rows of a size and of times."""
+    if time.startswith(_HALF_ROUND_TRIP):
+        text = "two ranks in turn (ping-pong): a sendrecv with one message at a time, timed half a round trip"
+        found.note("point-to-point", text, found.heading_line)
+    return found.as_table(
+        backend="mpi",
+        time=time,
+        timings=(timing,),
+        operation=name,
+        operation_from="header" if name else "",
+        ended=True,  # OSU prints nothing below its tables, one of IMB ends with the next: it cannot be missed
+        decided=_with_operation,
+    )
+
+
+def _statistics(found: FoundTable) -> dict[str, FloatArray]:
+    """The other times of a row, in ns."""
+    stats = {}
+    for column in found.layout.columns:
+        if column.kind is Kind.MEASURE and column.name not in _NO_STATISTICS:
+            values = found.numbers(column.name)
+            assert values is not None
+            stats[column.name] = values.value * NS_PER_US
+    return stats
+
+
+def _rank_labels(header: Mapping[str, Any], job: Mapping[str, Any], own: str) -> tuple[tuple[str, int], ...]:
+    """Ranks by the header's word, and by the command line."""
+    by_header = (("header", int(header[own])),) if own in header else ()
+    return (*by_header, *((("command", int(job["command_ranks"])),) if "command_ranks" in job else ()))
+
+
+# ---- OSU ---------------------------------------------------------------------------------------------------
+
+_HALF_ROUND_TRIP: Final = "half a round trip"
+_OSU_BACKENDS: Final = {"MPI": "mpi", "NCCL": "nccl", "RCCL": "rccl"}
+# Titles of point-to-point tests, whose first is that of two ranks; all others are of collectives.
+_OSU_PAIRS: Final = ("", "multi", "persistent", "partitioned", "multi-threaded", "multi-process")
+_OSU_PAIR_TIME: Final = f"{_HALF_ROUND_TRIP}, mean over the iterations (OSU: Latency of a ping-pong)"
+_OSU_ONE_SIDED_TIME: Final = "mean over the iterations, with what completes the call (OSU: one-sided latency)"
+_OSU_TIME: Final = (
+    "mean over the iterations of the mean over ranks, a barrier between calls (OSU: Avg Latency)"
+)
+_OSU_COLUMNS: Final = re.compile(
+    r"(?P<size>Size)|(?P<time>Avg Latency\s?\(us\)|Latency\s?\(us\))|(?P<min>Min Latency\s?\(us\))"
+    r"|(?P<max>Max Latency\s?\(us\))|(?P<iterations>Iterations)|P(?P<tail>\d+(?:\.\d+)?) Tail Lat\s?\(us\)"
+    r"|(?P<validation>Validation)|(?P<transmit>Transmit Size)"
+)
+_OSU_KINDS: Final = {
+    "size": Kind.INTEGER,
+    "iterations": Kind.INTEGER,
+    "transmit": Kind.INTEGER,
+    "validation": Kind.WORD,
+}
+
+
+def osu_heading(line: str) -> Layout | None:
+    """The layout that a line announces; None where it is no heading of OSU."""
+    text = line.lstrip("# \t")
+    if not text.startswith(("Size", "Avg Latency", "Latency")):
+        return None
+    columns: list[Column] = []
+    end = 0
+    for match in _OSU_COLUMNS.finditer(text):
+        if text[end : match.start()].strip():
+            return None
+        end = match.end()
+        found = str(match.lastgroup)
+        name = f"p{match['tail']}" if match["tail"] else found
+        columns.append(Column(name, _OSU_KINDS.get(found, Kind.MEASURE)))
+    return None if text[end:].strip() or not columns else Layout(tuple(columns))
+
+
+def interpret_osu(found: FoundTable) -> Table:
+    """What a table of an OSU collective says."""
+    header = found.facts.header
+    times = found.numbers("time")
+    assert times is not None
+    checked = np.where(np.isfinite(times.value), 0.0, np.nan) if header.get("own_checked") else None
+    verdicts = found.words("validation")
+    if verdicts is not None:
+        checked = np.array([{"Pass": 0.0, "Fail": np.inf}.get(word, np.nan) for word in verdicts])
+    placement = Placement(header.get("own_placement", "out-of-place"))
+    timing = Timing(placement, times, wrong=checked, stats=_statistics(found))
+    kind, (name, time) = str(header.get("kind", "MPI")), _osu_test(header)
+    table = _table(found, timing, name, time)
+    labels = _rank_labels(header, found.job, "own_ranks")
+    if time == _OSU_ONE_SIDED_TIME or (name, time) == (_PING_PONG, _OSU_PAIR_TIME):
+        labels = (("format", 2),)
+    backend = _OSU_BACKENDS.get(kind, "mpi" if kind.startswith("MPI") else kind.lower())
+    library = "" if backend == "mpi" else kind
+    return replace(table, backend=backend, library=library, rank_labels=labels, failures=())
+
+
+def _osu_test(header: Mapping[str, Any]) -> tuple[str, str]:
+    """The operation that the title names, and what its time is."""
+    title = str(header.get("title", "")).lower().removesuffix("latency").strip()
+    one_sided = str(header.get("kind", "")).partition("MPI_")[2]
+    if one_sided:
+        return one_sided.lower(), _OSU_ONE_SIDED_TIME
+    if "title" in header and title in _OSU_PAIRS:
+        return f"{title}_latency" if title else _PING_PONG, _OSU_PAIR_TIME
+    # One that we do not have, such as a persistent collective, is not the plain one.
+    return operation(title) or "_".join(title.split()), _OSU_TIME
+
+
+OSU: Final = Tool(
+    OSU_NAME,
+    heading_marks=("Latency",),
+    heading=osu_heading,
+    facts=(
+        fact(
+            "launch",
+            "OSU ",
+            r"OSU (?P<kind>\w+)(?:-(?P<memory>\w+(?: MANAGED)?))? (?P<title>.*?) Test"
+            r" v(?P<tests_version>\S+)",
+        ),
+        fact("test", "Datatype", r"Datatype: (?P<datatype>\w+)"),
+    ),
+    interpret=interpret_osu,
+)
+
+
+# ---- IMB ---------------------------------------------------------------------------------------------------
+
+_IMB_TIME: Final = (
+    "maximum over ranks of the mean over the repetitions (IMB: t_max, from which its own Mbytes/sec is made)"
+)
+_IMB_PAIR_TIME: Final = f"{_HALF_ROUND_TRIP}, mean over the repetitions (IMB: t of PingPong)"
+_IMB_ONE_TIME: Final = "mean over the repetitions (IMB: t, its one time a size)"
+_MOST_DEFECT: Final = 1e-2  # TOL in IMB_declare.h: beyond it, IMB counts a sample as wrong
+_IMB_FIRST: Final = ("bytes", "repetitions")
+_IMB_COLUMNS: Final = {
+    "bytes": ("size", Kind.INTEGER),
+    "repetitions": ("repetitions", Kind.INTEGER),
+    "t_min[usec]": ("min", Kind.MEASURE),
+    "t_max[usec]": ("time", Kind.MEASURE),
+    "t_avg[usec]": ("avg", Kind.MEASURE),
+    "t[usec]": ("time", Kind.MEASURE),
+    "Mbytes/sec": ("mbytes_per_s", Kind.MEASURE),
+    "Msg/sec": ("messages_per_s", Kind.MEASURE),
+    "defects": ("defects", Kind.MEASURE),
+}
+
+
+def imb_heading(line: str) -> Layout | None:
+    """The layout that a line announces; None where it is no heading of IMB."""
+    names = [word.lstrip("#") for word in line.split() if word != "#"]
+    if not names or names[0] not in _IMB_FIRST or any(name not in _IMB_COLUMNS for name in names):
+        return None
+    return Layout(tuple(Column(*_IMB_COLUMNS[name]) for name in names))
+
+
+def interpret_imb(found: FoundTable) -> Table:
+    """What a table of IMB says."""
+    header = found.facts.header
+    times, defects = found.numbers("time"), found.numbers("defects")
+    assert times is not None
+    wrong = None if defects is None else np.where(defects.value > _MOST_DEFECT, np.inf, 0.0)
+    timing = Timing(Placement.OUT_OF_PLACE, times, wrong=wrong, stats=_statistics(found))
+    name, time = _imb_test(header, "min" in found.layout.names)
+    largest = int(header.get("max_bytes", 0)) if "size" in found.layout.names else 0
+    labels = _rank_labels(header, found.job, "processes")[:1]
+    table = _table(found, timing, name, time)
+    return replace(table, rank_labels=labels, largest=largest)
+
+
+def _imb_test(header: Mapping[str, Any], has_spread: bool) -> tuple[str, str]:
+    """The operation that the header names, and what its time is. The modes of IMB-EXT are tests apart."""
+    benchmark, mode = str(header.get("benchmark", "")), str(header.get("mode", ""))
+    if has_spread or not benchmark:
+        return operation(benchmark) or benchmark.lower(), _IMB_TIME
+    if benchmark.lower().startswith("pingpong"):
+        return _PING_PONG, _IMB_PAIR_TIME
+    name = operation(benchmark) or benchmark.lower()
+    return "_".join([name, *filter(None, mode.lower().split("-"))]), _IMB_ONE_TIME
+
+
+IMB: Final = Tool(
+    IMB_NAME,
+    heading_marks=("usec",),
+    heading=imb_heading,
+    facts=(
+        fact(
+            "launch",
+            "MPI Benchmark",
+            r"Intel *\(R\) MPI Benchmarks? (?:Suite )?(?P<tests_version>[^\s,]+)",
+        ),
+        fact("header", "Date", r"Date *: (?P<date>.*\S)"),
+        fact("header", "MPI Version", r"MPI Version *: (?P<mpi_version>.*\S)"),
+        fact("header", "MPI_Datatype", r"MPI_Datatype +: *(?P<datatype>\w+)"),
+        fact(
+            "header",
+            "MPI_Datatype for reductions",
+            r"MPI_Datatype for reductions *: *(?P<reduction_datatype>\w+)",
+        ),
+        fact("header", "MPI_Op", r"MPI_Op *: *(?P<reduction>\w+)"),
+        fact(
+            "test",
+            "Benchmarking",
+            r"Benchmarking +(?P<benchmark>[A-Za-z_-]+)",
+            forgets=("waiting", "processes", "mode"),
+        ),
+        fact("test", "MODE:", r"MODE: *(?P<mode>[A-Z-]+)"),
+        fact("header", "Maximum message", r"Maximum message length in bytes: *(?P<max_bytes>\d+)"),
+        fact("test", "processes", r"\(? *#?processes *= *(?P<processes>\d+)"),
+        fact("header", "additional processes", r"\( *(?P<waiting>\d+) additional processes waiting"),
+    ),
+    interpret=interpret_imb,
+)
+
+
+# ---- once the operation is decided -------------------------------------------------------------------------
+
+_TYPES: Final = {
+    "MPI_CHAR": "int8",
+    "MPI_SIGNED_CHAR": "int8",
+    "MPI_BYTE": "uint8",
+    "MPI_INT": "int32",
+    "MPI_FLOAT": "float",
+    "MPI_DOUBLE": "double",
+}
+_SIZED_TYPE: Final = re.compile(r"MPI_(U?INT\d+)_T")
+
+
+def _with_operation(table: Table, name: str, ranks: int) -> Table:  # noqa: ARG001 (see Table.decided)
+    """The table as one of this operation: sizes, type, reduction and root, and whose word these are."""
+    rows = len(table)
+    op, op_from = _reduction(table, name)
+    root, root_from = _root(table, name)
+    dtype, dtype_from = _element_type(table, _is_combining(name))
+    placement = "header" if "own_placement" in table.header else _ASSUMED_PLACEMENT
+    table = replace(
+        table,
+        types=[dtype] * rows,
+        redops=[op] * rows,
+        roots=np.full(rows, root, np.int64),
+        shares=name in SHARES,
+        words_from={"op": op_from, "root": root_from, "dtype": dtype_from, "placement": placement},
+    )
+    return table.with_findings(*foreign(table))
+
+
+def _is_combining(name: str) -> bool:
+    return name in REDUCING or any(word in name for word in _COMBINING)
+
+
+def _reduction(table: Table, name: str) -> tuple[str, str]:
+    if not _is_combining(name):
+        return "none", "none: the operation reduces nothing"
+    if table.header.get("own_op"):
+        return str(table.header["own_op"]), "header"
+    if "reduction" in table.header:
+        return str(table.header["reduction"]).removeprefix("MPI_").lower(), "header"
+    return "sum", f"assumed: {table.tool}'s default"
+
+
+def _root(table: Table, name: str) -> tuple[int, str]:
+    if name not in ROOTED:
+        return -1, "none: the operation has no root"
+    if "own_root" in table.header:
+        return int(table.header["own_root"]), "header"
+    if table.tool == IMB_NAME:
+        return -1, "none: IMB takes every rank in turn"
+    return 0, "assumed: OSU's default"
+
+
+def _element_type(table: Table, reducing: bool) -> tuple[str, str]:
+    """The type that the header names; before OSU 7.1 it names none, and it is MPI_FLOAT for reductions and
+    MPI_CHAR for all others. IMB names two, MPI_BYTE and MPI_FLOAT.
+    """
+    header = table.header
+    if "own_type" in header:
+        return str(header["own_type"]), "header"
+    named = str(header.get("reduction_datatype" if reducing else "datatype", header.get("datatype", "")))
+    if table.tool == IMB_NAME and reducing and "reduction_datatype" not in header:
+        named = ""  # the other one is not that of reductions
+    if named:
+        sized = _SIZED_TYPE.fullmatch(named)
+        return _TYPES.get(named, sized[1].lower() if sized else named), "header"
+    if reducing:
+        return "float", f"assumed: MPI_FLOAT, {table.tool}'s default for reductions"
+    default = ("uint8", "MPI_BYTE") if table.tool == IMB_NAME else ("int8", "MPI_CHAR")
+    return default[0], f"assumed: {default[1]}, {table.tool}'s default"

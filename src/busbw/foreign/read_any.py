@@ -1,0 +1,282 @@
+"""Files to tables: which format a text has, whose reader reads it, what of its name and time is kept."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any, Final
+
+from busbw.errors import UsageError
+from busbw.foreign.aws_kit import read_csv
+from busbw.foreign.logs.assemble import Origin
+from busbw.foreign.logs.context import TUNING
+from busbw.foreign.logs.json_text import Document, document, embedded
+from busbw.foreign.logs.labels import BESIDE, variables
+from busbw.foreign.logs.lines import HEAD_BYTES, read_text
+from busbw.foreign.logs.operations import operation
+from busbw.foreign.logs.scan import Log, scan
+from busbw.foreign.logs.table import Facts, FoundTable, Table, Tool
+from busbw.foreign.nccl_tests import read_json as nccl_tests_json
+from busbw.foreign.nccl_tests import read_rccl_file as rccl_tests_rows
+from busbw.foreign.nccl_tests.read import NCCL_TESTS, RCCL_TESTS
+from busbw.foreign.nccom import read_json as nccom_test_json
+from busbw.foreign.nccom.read import NCCOM_TEST
+from busbw.foreign.osu_imb.read import IMB, OSU
+from busbw.model.record import DAMAGED, ImportFinding
+
+# In the order in which they are asked; rccl-tests writes the tables of nccl-tests.
+TOOLS: Final[tuple[Tool, ...]] = (NCCL_TESTS, NCCOM_TEST, OSU, IMB)
+_LIBRARIES: Final = {NCCL_TESTS.name: ("nccl", "NCCL"), RCCL_TESTS: ("rccl", "RCCL")}
+# Stands in every report; a trace of a profiler is long, and not one.
+_RESULTS: Final = b'"results'
+# Output that stands beside that of tests and has numbers too: its name, and words that only it has.
+_SEARCHED_BYTES: Final = 2**18
+_OTHERS: Final = (
+    ("the help of nccl-tests or rccl-tests", r"USAGE: \w+_perf"),
+    (
+        "the help of a launcher",
+        r"^(?:Usage|usage): *(?:mpi(?:run|exec)|prte?run|srun|torchrun|jsrun)\b|^mpirun \(Open",
+    ),
+    (
+        "a bandwidth or rate test of OSU",
+        r"\bOSU \S+ (?:.* )?(?:Bandwidth|Rate|Init|Hello World|Lock|Unlock)\b.*Test",
+    ),
+    (
+        "a test of perftest (ib_write_bw and its kin)",
+        r"^ *(?:RDMA_\w+|Send|Atomic_\w+) .*Test|\bBW peak ?\[|#iterations",
+    ),
+    ("a test of libfabric (fi_pingpong and its kin)", r"#sent +#ack"),
+    ("ucx_perftest", r"\bucx_perftest\b|\| +typical \| +average \|"),
+    ("a comms benchmark of PARAM", r"\bCOMMS-RES-|\bcommsParams\b|\bnElementsPerRank\b"),
+    ("ds_bench of DeepSpeed", r"---- Performance of \w+ on \d+ "),
+    ("a table of nsys stats", r"Time ?\(%\).*Total Time|\*\* .*(?:Summary|Trace) \(\w+\)"),
+    ("a trace of a profiler", r'"traceEvents"'),
+    ("output of nvidia-smi", r"\bNVIDIA-SMI \d|^\s*GPU0\s+GPU1\b"),
+    (
+        "nvbandwidth or a bandwidth sample of CUDA",
+        r"\bnvbandwidth\b|\[CUDA Bandwidth Test\]|P2P Connectivity Matrix",
+    ),
+    ("iperf or netperf", r"\[ *ID\] Interval +Transfer|^MIGRATED (?:TCP|UDP)_"),
+    ("a benchmark of oneCCL", r"\boneCCL\b"),
+    (
+        "output of PyTorch (torch.distributed, torchrun)",
+        r"\btorch\.distributed\b|\btorchrun\b|\bProcessGroupNCCL\b|\bc10d\b",
+    ),
+    ("a log of NCCL without the table of a test", r"\b[NR]CCL (?:INFO|WARN|version)\b"),
+    ("a kernel's log (dmesg)", r"^\[ *\d+\.\d{6}\] "),
+    ("a traceback of Python", r"^Traceback \(most recent call last\)"),
+)
+
+
+class UnreadableError(UsageError):
+    """A file cannot be read: others beside it may be."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What one file holds. ``is_log`` tells a test's log without a row from a file that is none."""
+
+    path: str
+    tables: tuple[Table, ...] = ()
+    evidence: dict[str, Any] = field(default_factory=dict)
+    environment: dict[str, Any] = field(default_factory=dict)
+    is_log: bool = False
+    lines: int = 0
+    last_words: str = ""
+    sha256: str = ""
+    created: str = ""
+    created_from: str = "file"
+    findings: tuple[ImportFinding, ...] = ()  # those of no table
+    no_text: str = ""  # why the file is none
+
+    def with_all_told(self, test: str = "") -> Reading:
+        """The findings of no table are the last one's, where there is one: its record says then that
+        something of the file is lost. A file without a table whose path names a ``test`` is a test that
+        failed: it has a table without rows.
+        """
+        if not self.tables and not self.no_text and operation(test):
+            return replace(self, tables=(without_rows(),))
+        if not self.tables or not self.findings:
+            return self
+        *others, last = self.tables
+        return replace(self, tables=(*others, last.with_findings(*self.findings)), findings=())
+
+    def origin(self, labels: dict[str, str]) -> Origin:
+        """Where the first table was found; ``labels`` are those of the path."""
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        return Origin(
+            path=self.path,
+            sha256=self.sha256,
+            log_lines=self.lines,
+            created=self.created or now,
+            created_from=self.created_from if self.created else "time of the import",
+            labels=labels,
+            evidence=self.evidence,
+            environment=dict(self.environment),
+            environment_from="header",
+            last_words=self.last_words,
+        )
+
+
+def log_files(folder: Path) -> list[Path]:
+    """The files of a folder and those below it, in order; hidden ones, records of busbw, and what is read
+    with the logs beside it are left out.
+    """
+    return sorted(
+        path
+        for path in folder.rglob("*")
+        if path.is_file()
+        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
+        and path.name != "run.json"
+        and not BESIDE.fullmatch(path.name)
+    )
+
+
+def read_file(path: Path, tool: str = "") -> Reading:
+    """Read a log, a JSON report or a results CSV, compressed or not. ``tool`` says whose the text is: no
+    other tool's tables are looked for. Raises UnreadableError where it cannot be read.
+    """
+    name = os.fsencode(path).decode("utf-8", "replace")  # a terminal prints no other names
+    try:
+        changed = datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
+        with path.open("rb") as stream:
+            reading = read_stream(stream, name, tool)
+        # A checkpoint among the logs has gigabytes.
+        digest = "" if reading.no_text else _sha256(path)
+    except OSError as error:
+        words = f"cannot read {name}: {error.strerror or error}"
+        raise UnreadableError(words, hint="give a log that you can read") from error
+    created_from = reading.created_from if reading.created else "file"
+    return replace(reading, sha256=digest, created=reading.created or changed, created_from=created_from)
+
+
+def read_stream(stream: IO[bytes], path: str, tool: str = "") -> Reading:
+    """Read an open log, such as standard input; ``path`` is its name, ``tool`` as in ``read_file``."""
+    text = read_text(stream)
+    if text.no_text:
+        return Reading(path, no_text=text.no_text)
+    reading = _read_text(text.data, path, tool)
+    if not text.damage:
+        return reading
+    return replace(reading, findings=(*reading.findings, ImportFinding("cut", text.damage, reading.lines)))
+
+
+def _read_text(data: bytes, path: str, tool: str) -> Reading:
+    start, why = data[:HEAD_BYTES].lstrip(), ""
+    if rccl_tests_rows.is_rows(start) and tool in ("", RCCL_TESTS):
+        found_tables = tuple(rccl_tests_rows.tables(data))
+        return Reading(path, found_tables, is_log=True, lines=len(data.splitlines()))
+    is_whole = start[:1] == b"{"
+    if _RESULTS in (data if is_whole else start):
+        found = document(data) if is_whole else embedded(data)  # among other words, or behind a prefix
+        reading = _read_json(found, path, tool) if found is not None else None
+        if reading is not None and (is_whole or reading.tables):
+            return reading
+        if is_whole:
+            why = "its JSON cannot be read" + (f" from line {found.cut_line} on" if found else "")
+    first_line = start.split(b"\n", 1)[0].decode("utf-8", "replace")
+    if read_csv.is_csv(first_line) and _is_asked(NCCL_TESTS.name, tool):
+        return _read_csv(data.decode("utf-8", "replace").splitlines(), path, tool)
+    asked = [each for each in TOOLS if _is_asked(each.name, tool)]
+    reading = _read_log(scan(data, asked), path, tool)
+    return replace(reading, no_text="" if reading.tables or reading.is_log else why or _whose(data))
+
+
+def _whose(data: bytes) -> str:
+    """Whose output a text without a table looks like, as a reason not to read it; else empty."""
+    text = data[:_SEARCHED_BYTES].decode("utf-8", "replace")
+    name = next((name for name, form in _OTHERS if re.search(form, text, re.MULTILINE)), "")
+    return f"it looks like {name}, which busbw does not read" if name else ""
+
+
+def _is_asked(name: str, tool: str) -> bool:
+    """Whether a format is that of the tool the user named; rccl-tests writes those of nccl-tests."""
+    return tool in ("", name) or (tool, name) == (RCCL_TESTS, NCCL_TESTS.name)
+
+
+def _as(tool: str, tables: Iterable[Table]) -> tuple[Table, ...]:
+    """The tables as those of the one of the two tools that the user names."""
+    if tool not in _LIBRARIES:
+        return tuple(tables)
+    backend, library = _LIBRARIES[tool]
+    return tuple(replace(table, tool=tool, backend=backend, library=library) for table in tables)
+
+
+# ---- each format -------------------------------------------------------------------------------------------
+
+
+def _read_csv(rows: list[str], path: str, tool: str) -> Reading:
+    tables = _as(tool, read_csv.tables(rows))
+    words = "the heading of the CSV file has no columns for size, count, time and bandwidth"
+    findings = () if tables else (ImportFinding(DAMAGED, words, 1),)
+    return Reading(path, tables, is_log=True, lines=len(rows), findings=findings)
+
+
+def _read_json(found: Document, path: str, tool: str) -> Reading | None:
+    """None where the text is that of no tool."""
+    content = found.content
+    if nccl_tests_json.is_nccl_tests(content) and _is_asked(NCCL_TESTS.name, tool):
+        dumped = nccl_tests_json.environment(content)
+        kept = variables(dumped.items()) if dumped else {}
+        created = _date(str(content.get("start_time", "")))
+        tables = _as(tool, nccl_tests_json.tables(found))
+        return Reading(path, tables, environment=kept, is_log=True, created=created, created_from="header")
+    if nccom_test_json.is_nccom_test(content) and _is_asked(NCCOM_TEST.name, tool):
+        return Reading(path, tuple(nccom_test_json.tables(found)), is_log=True)
+    return Reading(path) if not found.cut_line else None
+
+
+def _read_log(log: Log, path: str, tool: str) -> Reading:
+    tables = list(_as(tool, map(interpret, log.tables)))
+    if not tables and log.facts.header.get("program") and _is_asked(NCCL_TESTS.name, tool):
+        tables = [without_rows(log.facts, log.job)]
+    dates = [_date(str(table.header["date"])) for table in tables if "date" in table.header]
+    return Reading(
+        path,
+        tuple(tables),
+        evidence=log.evidence,
+        is_log=bool(tables or log.job),
+        lines=log.lines,
+        last_words=log.last_words,
+        findings=log.findings,
+        created=next(filter(None, dates), ""),
+        created_from="header",
+    )
+
+
+def interpret(found: FoundTable) -> Table:
+    """The meaning of a table that stands in a log."""
+    table = found.tool.interpret(found)
+    time = found.facts.header.get("time_is")
+    if time is not None:
+        table = replace(table, time=str(time))
+    if found.calls is None:
+        return table
+    calls = tuple(found.calls.as_dict()[TUNING])
+    return replace(table, calls=calls).with_findings(*found.calls.findings())
+
+
+def without_rows(facts: Facts | None = None, job: dict[str, Any] | None = None) -> Table:
+    """The table of a test of nccl-tests that ended before its first row."""
+    assert NCCL_TESTS.usual is not None
+    return interpret(FoundTable(NCCL_TESTS, NCCL_TESTS.usual, "", 0, facts or Facts(), job or {}))
+
+
+def _date(text: str) -> str:
+    """ISO 8601 of a date in a header, which has no zone; empty where it is none."""
+    for form in ("%Y-%m-%d %H:%M:%S", "%a %b %d %H:%M:%S %Y"):
+        try:
+            return datetime.strptime(text, form).isoformat()  # noqa: DTZ007 (the log does not say the zone)
+        except ValueError:
+            continue
+    return ""
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,589 @@
+"""Records to arms: what is compared. An arm is a setup, a version or a log, with its times of every case.
+
+One launch is one observation. A series of ``busbw run --launches`` has several; so has an arm of several logs
+of the same cases, since each log is a launch of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import median
+from typing import Any, Final, TypeVar
+
+from busbw.errors import BusbwError, UsageError
+from busbw.judge.measured_with import MeasuredWith, measured_with, nodes_of
+from busbw.judge.pattern import pattern_of, where
+from busbw.judge.rotation import rotated_bytes
+from busbw.model.case import ALONE, Case
+from busbw.model.collective import collective
+from busbw.model.record import INCOMPLETE, NOT_STATED, RunRecord, RunStatus
+from busbw.model.result import CaseResult, Status
+from busbw.units import first_of
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What an arm knows of a case.
+
+    ``times_ns``: one a launch; ``blocks``: the block of each, where arms were launched in turn. ``interval``
+    bounds a single launch's time over its samples. ``error`` is why there is no time, or how many launches
+    have none beside those in ``times_ns``.
+    """
+
+    times_ns: tuple[float, ...]
+    blocks: tuple[int, ...] = ()
+    interval: tuple[float, float] | None = None
+    busbw_gb_per_s: float | None = None
+    status: Status = Status.GOOD
+    error: str = ""
+
+    @property
+    def time_ns(self) -> float | None:
+        """The headline: the one time, or the median over launches."""
+        return median(self.times_ns) if self.times_ns else None
+
+
+def bandwidth_of(parts: Iterable[Observed | CaseResult], time_ns: float) -> float | None:
+    """The bus bandwidth in GB/s at ``time_ns``: of the bytes that the parts' own bandwidths and times give,
+    of which bandwidth x time is the same whatever the time. A mean of bandwidths is none of the mean time.
+    """
+    moved = [
+        part.busbw_gb_per_s * part.time_ns
+        for part in parts
+        if part.busbw_gb_per_s is not None and part.time_ns is not None
+    ]
+    return median(moved) / time_ns if moved else None
+
+
+def of_cycles(repeats: list[Observed]) -> Observed:
+    """Repetitions of the sweep: their median is the launch's time, of each launch; wrong once is wrong."""
+    if (wrong := _first_wrong(repeats)) is not None:
+        return wrong
+    good = [found for found in repeats if found.times_ns]
+    if len(repeats) == 1 or not good:
+        return repeats[0]
+    times = over_cycles([found.times_ns for found in good])
+    return replace(
+        good[0],
+        times_ns=times,
+        blocks=good[0].blocks[: len(times)],
+        interval=_of_middle([found.interval for found in sorted(good, key=lambda found: found.times_ns)]),
+        busbw_gb_per_s=bandwidth_of(good, median(times)),
+    )
+
+
+def over_cycles(repeats: Sequence[Sequence[float]]) -> tuple[float, ...]:
+    """The times of the launches, from those of each cycle."""
+    return tuple(median(times) for times in zip(*repeats, strict=False))
+
+
+def _of_middle(intervals: Sequence[tuple[float, float] | None]) -> tuple[float, float] | None:
+    """What holds the intervals of the cycle in the middle, or of the two there; None where one has none."""
+    middle = intervals[(len(intervals) - 1) // 2 : len(intervals) // 2 + 1]
+    known = [interval for interval in middle if interval is not None]
+    if len(known) < len(middle):
+        return None
+    return min(low for low, _ in known), max(high for _, high in known)
+
+
+def _first_wrong(found: Iterable[Observed]) -> Observed | None:
+    return next((seen for seen in found if seen.status is Status.WRONG), None)
+
+
+def wrong_in_some(found: Sequence[Observed]) -> Observed | None:
+    """A case over several launches, where its data were wrong in one or more: it has no time then, since the
+    right launches say nothing of what makes the others wrong. None where they were wrong in none.
+    """
+    first = _first_wrong(found)
+    if first is None:
+        return None
+    count = sum(seen.status is Status.WRONG for seen in found)
+    error = f"wrong data in {count} of {len(found)} launches: {first.error}"
+    return Observed((), status=Status.WRONG, error=error)
+
+
+def incomplete(lost: int, launches: int) -> str:
+    """What is said of a case that some launches have no number of; empty where none is lost."""
+    return f"{lost} of {launches} launches have no number" if lost else ""
+
+
+def of_launches(found: list[Observed]) -> Observed:
+    """Several records of one case: each is a launch."""
+    if len(found) == 1:
+        return found[0]
+    if (bad := wrong_in_some(found)) is not None:
+        return bad
+    good = [part for part in found if part.times_ns]
+    if not good:
+        return found[0]
+    times = tuple(time for part in good for time in part.times_ns)
+    return Observed(
+        times, interval=good[0].interval if len(times) == 1 else None,
+        busbw_gb_per_s=bandwidth_of(good, median(times)),
+        error=incomplete(len(found) - len(good), len(found)),
+    )  # fmt: skip
+
+
+LAUNCH_TIMES: Final = "launch_times_ns"
+# Of setups that were launched in turn: the number of each launch's block, and the name of the series.
+LAUNCH_BLOCKS: Final = "launch_blocks"
+SERIES: Final = "series"
+_MOST_SHOWN: Final = 4  # days, or nodes
+# Settings of a run that a setup may change, by what of a time they change: its definition, or its buffers.
+# The operation is the same, so setups that were launched in turn are compared in spite of them.
+DEFINING_FLAGS: Final = ("cudagraph",)
+BUFFER_FLAGS: Final = ("buffers", "local_register", "unalign", "hot")
+_GRAPH: Final = "graph"
+# Backends, of busbw and of imported logs, whose operations run on a GPU or accelerator.
+ON_DEVICE: Final = frozenset({"nccl", "rccl", "nccom"})
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, order=True)
+class CaseKey:
+    """What must be equal for two times to be of the same thing. Where operations ran at once, ``collective``
+    says what ran beside it too; ``pattern`` is as ``judge.pattern`` has it.
+    """
+
+    collective: str
+    dtype: str
+    op: str
+    root: int
+    placement: str
+    size_bytes: int
+    pattern: str = ""
+
+    @property
+    def kind(self) -> str:
+        """What is compared over its sizes, in words."""
+        words = kind_words(self.collective, self.dtype, self.op, self.root, self.placement)
+        return f"{words}, {self.pattern}" if self.pattern else words
+
+    @property
+    def plain(self) -> CaseKey:
+        """The same case, whoever exchanges what with whom."""
+        return replace(self, pattern="")
+
+
+def kind_words(operation: str, dtype: str, op: str, root: int, placement: str) -> str:
+    """An operation with all that is one curve over sizes; a ``root`` of -1 is none."""
+    return " ".join(filter(None, (operation, dtype, op, placement, f"root {root}" if root >= 0 else "")))
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why there is nothing of an operation. ``cases`` or ``sizes`` (from, to) are what was asked for, where
+    that is known.
+    """
+
+    why: str
+    cases: frozenset[CaseKey] | None = None
+    sizes: tuple[int, int] | None = None
+
+    def is_of(self, key: CaseKey) -> bool:
+        """Whether the case was asked for, as far as anybody knows."""
+        if self.cases is not None:
+            return key in self.cases
+        return self.sizes is None or self.sizes[0] <= key.size_bytes <= self.sizes[1]
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One side of a comparison. ``ranks`` and ``nodes`` are 0 where not known; ``definition`` says what its
+    times are; ``facts`` are shown beside its name. ``failures`` are operations of which there is nothing,
+    with the reason. ``flags`` are DEFINING_FLAGS and BUFFER_FLAGS, by name, of a run of busbw.
+    ``rotated_bytes`` is as ``judge.rotation`` has it. ``lacking`` says what of imported logs is not among
+    the cases: rows that contradict themselves, and those of a log that was cut or whose test died.
+    ``where`` is as ``judge.pattern`` has it. ``mixed`` says which versions or devices its records have,
+    where those are several; ``merged`` that one number is of launches of several days, or on several nodes.
+    ``inapplicable`` are cases that were asked for and do not exist, as a placement that an operation lacks.
+    ``setup`` is what the setup of a series gives its launches, by variable and flag as it is typed;
+    ``places`` has the nodes of each by its block, empty where they are not known. ``measured_with`` is
+    what all its records have alike.
+    """
+
+    name: str
+    ranks: int
+    nodes: int
+    definition: str
+    buffers: str
+    facts: Mapping[str, str]
+    cases: Mapping[CaseKey, Observed]
+    series: str = ""
+    failures: Mapping[str, Failure] = field(default_factory=dict)
+    flags: Mapping[str, Any] = field(default_factory=dict)
+    rotated_bytes: int = 0
+    lacking: tuple[str, ...] = ()
+    inapplicable: frozenset[CaseKey] = frozenset()
+    where: str = ""
+    mixed: tuple[str, ...] = ()
+    merged: tuple[str, ...] = ()
+    setup: Mapping[str, str] = field(default_factory=dict)
+    places: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    measured_with: MeasuredWith = field(default_factory=MeasuredWith)
+
+    def failed(self, key: CaseKey) -> str:
+        """Why a case that was asked for is not among ``cases``; empty where that is not known, or it was not
+        asked for.
+        """
+        failure = self.failures.get(key.collective, self.failures.get("all"))
+        return failure.why if failure is not None and failure.is_of(key) else ""
+
+    @property
+    def on_device(self) -> bool:
+        """Whether its operations ran on a GPU or accelerator."""
+        return self.facts.get("backend") in ON_DEVICE
+
+    @property
+    def wrong(self) -> str:
+        """What is said of the first case whose data were wrong; empty where all were right."""
+        return next((seen.error for seen in self.cases.values() if seen.status is Status.WRONG), "")
+
+
+def make_arm(name: str, records: Sequence[RunRecord]) -> Arm:
+    """One arm from its records: of different operations, or several launches of the same.
+
+    Raises UsageError where they are not of one world or not measured alike.
+    """
+    if not records:
+        raise UsageError(f"{name}: no record", hint="name a run, a log, or a folder of logs")
+    parts: dict[CaseKey, list[Observed]] = defaultdict(list)
+    launched: dict[CaseKey, list[RunRecord]] = defaultdict(list)
+    for record in records:
+        for key, found in _of_record(record).items():
+            parts[key].append(found)
+            launched[key].append(record)
+    with_cases = [record for record in records if record.results] or list(records)
+    return Arm(
+        name=name,
+        ranks=_one(name, "ranks", {ranks(record) for record in with_cases}),
+        nodes=max(map(nodes, records)),
+        definition=str(_one(name, "time", {definition(record) for record in with_cases})),
+        buffers=", ".join(sorted({buffers(record) for record in with_cases})),
+        facts=_facts(records),
+        cases={key: of_launches(found) for key, found in sorted(parts.items())},
+        series=str(records[0].settings.get(SERIES, "")) if len(records) == 1 else "",
+        failures=failures(records),
+        flags=_flags(with_cases[0]),
+        rotated_bytes=rotated_bytes(with_cases),
+        lacking=tuple(lacking(records)),
+        inapplicable=frozenset(key for record in records for key in _inapplicable(record)),
+        mixed=tuple(_mixed(records)),
+        merged=tuple(_merged(launched.values())),
+        where=_one(name, "groups", {where(record) for record in with_cases}),
+        measured_with=measured_with(with_cases),
+    )
+
+
+def without_cases(name: str, like: Arm) -> Arm:
+    """An arm of which there is nothing, beside one that there is."""
+    return Arm(name, 0, like.nodes, like.definition, like.buffers, {}, {})
+
+
+def that_exist(arms: Sequence[Arm]) -> list[Arm]:
+    """The arms without cases that do not exist: a run that died before it could know planned them too."""
+    ran = {key for arm in arms for key, seen in arm.cases.items() if seen.status is not Status.NOT_RUN}
+    none = frozenset().union(*(arm.inapplicable for arm in arms)) - ran
+    return [
+        replace(arm, cases={key: seen for key, seen in arm.cases.items() if key not in none}) for arm in arms
+    ]
+
+
+def _inapplicable(record: RunRecord) -> Iterator[CaseKey]:
+    for result in record.results:
+        if result.status is Status.NOT_APPLICABLE:
+            yield key_of(record.plan.cases[result.case], record)
+
+
+def lacking(records: Sequence[RunRecord]) -> Iterator[str]:
+    """What of imported logs is not among their cases, with the file and the line."""
+    for record in records:
+        if record.source is None:
+            continue
+        for finding in record.source.findings:
+            if finding.kind in INCOMPLETE:
+                where = f"{Path(record.source.path).name}, line {finding.line}" if finding.line else ""
+                yield f"{where}: {finding.text}" if where else finding.text
+
+
+def key_of(case: Case, record: RunRecord | None = None) -> CaseKey:
+    """The key of a case; cycles are repetitions, and a root means nothing where all ranks are equal. Without
+    its record it is that of all ranks together, evenly.
+    """
+    try:
+        rooted = collective(case.collective).rooted
+    except BusbwError:  # a foreign operation that an importer kept
+        rooted = True
+    root = case.root if rooted else -1
+    pattern = pattern_of(record, case) if record is not None else ""
+    what = _what_ran(case)
+    return CaseKey(what, case.dtype, case.op, root, case.placement.value, case.size_bytes, pattern)
+
+
+def _what_ran(case: Case) -> str:
+    if case.stream == ALONE:
+        return case.collective
+    return f"{case.collective} beside {'; '.join(case.beside) or 'nothing, as a stream'}"
+
+
+def ranks(record: RunRecord) -> int:
+    """Ranks of the world, or of each group where there are groups of one size; 0 where not known."""
+    groups = {len(group) for group in record.plan.groups}
+    if len(groups) == 1:
+        return groups.pop()
+    return record.world.size if record.world is not None else 0
+
+
+def nodes(record: RunRecord) -> int:
+    """Hosts that took part, or what the log's path says; 0 where not known (a log may name some ranks)."""
+    if record.world is not None and (hosts := record.world.known_hosts):
+        return len(hosts)
+    labels = record.source.labels if record.source is not None else {}
+    return int(labels["nodes"]) if labels.get("nodes", "").isdecimal() else 0
+
+
+def version(record: RunRecord) -> str:
+    """Library and version, by the record or the label of a log; empty where neither says it."""
+    measured = _measured_version(record)
+    if not measured or record.world is None:
+        return _labelled_version(record)
+    return f"{record.world.ranks[0].library} {measured}".strip()
+
+
+def version_label(record: RunRecord) -> str:
+    """What tells the version of a tree of logs: the label of its path, unless the record says another one."""
+    label = _labelled_version(record)
+    return label if label and _is_same_version(label, _measured_version(record)) else version(record)
+
+
+def _measured_version(record: RunRecord) -> str:
+    world = record.world
+    return world.ranks[0].library_version if world is not None and world.ranks else ""
+
+
+def _labelled_version(record: RunRecord) -> str:
+    return record.source.labels.get("version", "") if record.source is not None else ""
+
+
+def device(record: RunRecord) -> str:
+    """The device that all ranks have; empty where they differ or it is not known of every rank."""
+    names = set(record.world.known_devices) if record.world is not None else set()
+    return names.pop() if len(names) == 1 else ""
+
+
+def definition(record: RunRecord) -> str:
+    """What a time of this record is, so that two of them can be told apart."""
+    if record.source is not None:
+        return record.method.time if record.method is not None else "imported"
+    timing = record.plan.timing
+    words = [timing.mode, timing.time]
+    options = record.plan.options
+    words.append("" if timing.arrival == "none" else f"arrival {timing.arrival}")
+    words.append(_GRAPH if options.graph else "")
+    words.append(f"{options.aggregate} in a group" if options.aggregate > 1 else "")
+    return f"busbw {', '.join(filter(None, words))}"
+
+
+def without_flags(text: str) -> str:
+    """A definition without the words that DEFINING_FLAGS put into it."""
+    return text.replace(f", {_GRAPH}", "")
+
+
+def _flags(record: RunRecord) -> dict[str, Any]:
+    names = (*DEFINING_FLAGS, *BUFFER_FLAGS)
+    return {name: record.settings[name] for name in names if name in record.settings}
+
+
+def buffers(record: RunRecord) -> str:
+    """Where the buffers of its calls lay, in words."""
+    return (record.method.buffers if record.method is not None else "") or NOT_STATED
+
+
+def _facts(records: Sequence[RunRecord]) -> dict[str, str]:
+    """What names an arm's software and machine, each once."""
+    found = {
+        "version": {version(record) for record in records},
+        "device": {device(record) for record in records},
+        "backend": {record.plan.backend for record in records},
+        "created": {day(record) for record in records},
+    }
+    return {name: ", ".join(sorted(values - {""})) for name, values in found.items() if values - {""}}
+
+
+def _mixed(records: Sequence[RunRecord]) -> Iterator[str]:
+    for what, of in (("versions", version_label), ("devices", device)):
+        values = {of(record) for record in records} - {""}
+        if len(values) > 1:
+            yield f"{what} {' and '.join(sorted(values))}"
+
+
+def _merged(launched: Iterable[Sequence[RunRecord]]) -> Iterator[str]:
+    """Of launches that became one number: that they are of several days, or were on several nodes."""
+    cases = list(launched)
+    for what, of in (("of", day), ("on", _nodes_words)):
+        several = ({of(record) for record in records} - {""} for records in cases)
+        values = next((each for each in several if len(each) > 1), None)
+        if values is not None:
+            told = first_of(sorted(values), _MOST_SHOWN, " and ")
+            yield f"its launches {what} {told} are merged into one number a size"
+
+
+def _nodes_words(record: RunRecord) -> str:
+    return first_of(nodes_of(record), _MOST_SHOWN, ",")
+
+
+def day(record: RunRecord) -> str:
+    """When it was measured; of a log that does not say it, what its path says, for its file may be any copy.
+    Empty where neither does.
+    """
+    if not record.created_by_file:
+        return record.created[:10]
+    stamp = _DATE.match(record.source.labels.get("stamp", "")) if record.source is not None else None
+    return "-".join(stamp.groups()) if stamp is not None else ""
+
+
+def _one(name: str, what: str, values: set[T]) -> T:
+    if len(values) != 1:
+        told = " and ".join(sorted(map(str, values)))
+        raise UsageError(
+            f"{name} is not one thing: its {what} are {told}", hint="name the runs or logs one by one"
+        )
+    return values.pop()
+
+
+def _of_record(record: RunRecord) -> dict[CaseKey, Observed]:
+    found: dict[CaseKey, list[Observed]] = defaultdict(list)
+    for result in record.results:
+        case = record.plan.cases[result.case]
+        if result.status is not Status.NOT_APPLICABLE:
+            found[key_of(case, record)].append(_observed(record, result))
+    return {key: of_cycles(repeats) for key, repeats in found.items()}
+
+
+def _observed(record: RunRecord, result: CaseResult) -> Observed:
+    times: Sequence[float] = result.evidence.get(LAUNCH_TIMES, ())
+    within = None
+    if not times and result.time_ns is not None:
+        times = (result.time_ns,)
+        if result.low_ns is not None and result.high_ns is not None and record.source is None:
+            within = (result.low_ns, result.high_ns)
+    if result.status is not Status.GOOD:
+        times = ()
+    error = result.error or (result.wrong_words if result.status is Status.WRONG else "")
+    if result.status is Status.NOT_RUN and not error:
+        error = record.error or "the run ended before"
+    return Observed(
+        times_ns=tuple(times),
+        blocks=tuple(result.evidence.get(LAUNCH_BLOCKS, ())),
+        interval=within,
+        busbw_gb_per_s=bandwidth_of([result], median(times)) if times else result.busbw_gb_per_s,
+        status=result.status,
+        error=error,
+    )
+
+
+def failures(records: Sequence[RunRecord]) -> dict[str, Failure]:
+    """Operations of which a record has nothing, since it failed before, with the reason; "all" where it does
+    not say which.
+    """
+    found: dict[str, Failure] = {}
+    for record in records:
+        if record.results or record.status is RunStatus.COMPLETE:
+            continue
+        why = record.error or record.status.value
+        found |= {each.collective: Failure(why, _asked(record)) for each in record.plan.cases}
+        if record.source is not None or not record.plan.cases:
+            found[_operation_of_log(record)] = Failure(why, sizes=_sizes_of_log(record))
+    return found
+
+
+def _asked(record: RunRecord) -> frozenset[CaseKey]:
+    return frozenset(key_of(case, record) for case in record.plan.cases)
+
+
+def _operation_of_log(record: RunRecord) -> str:
+    """By the user or the path of a log without rows."""
+    if record.source is None:
+        return "all"
+    asked: str = record.settings.get("import", {}).get("op", "")
+    return (asked or record.source.labels.get("test", "")).removesuffix("_perf") or "all"
+
+
+def _sizes_of_log(record: RunRecord) -> tuple[int, int] | None:
+    """From which size to which a test was to go, by the log's own header."""
+    header = record.source.header if record.source is not None else {}
+    first, last = header.get("min_bytes"), header.get("max_bytes")
+    return (first, last) if isinstance(first, int) and isinstance(last, int) else None
+
+
+# Whether two launches are of one measurement, so that a later one adds to an earlier one. Pure.
+
+# Settings that change nothing of what is measured: how it is shown and delivered, what a launch is called.
+# Ranks are counted in the world; the seed is that of the pattern.
+_FREE: Final = frozenset(
+    {
+        *("seed", "format", "deliver", "dry_run", "launches", "ranks", "presets_used", "overridden"),
+        "show_secrets",
+        *("expect", "expect_use", "asked", "preflight", "strict", "save_wrong", "report_cputime"),
+        *("report_timestamps", "stats", "world", "backend"),
+        "command",  # of a job: the settings again, with the launch's folder
+    }
+)
+# Which allocation a launch was in, and how long that waited or lasted.
+_FREE_OF_LAUNCH: Final = frozenset({"job_id", "wait", "time_limit"})
+
+
+def differences(before: RunRecord, after: RunRecord) -> list[str]:
+    """What is not the same, as ``ranks: 2 and 4``: operations, ranks, nodes, library, device, and every flag
+    that changes the measurement.
+    """
+    facts = (
+        ("busbw", before.busbw_version, after.busbw_version),
+        ("operations", _operations(before), _operations(after)),
+        ("ranks", ranks(before), ranks(after)),
+        ("nodes", nodes(before), nodes(after)),
+        ("version", version(before), version(after)),
+        ("device", device(before), device(after)),
+        ("backend", before.plan.backend, after.plan.backend),
+    )
+    found = [f"{name}: {one} and {other}" for name, one, other in facts if one != other]
+    names = [name for name in (before.settings | after.settings) if name not in _FREE]
+    for name in names:
+        one, other = (_setting(record, name) for record in (before, after))
+        if one != other:
+            found.append(f"--{name.replace('_', '-')}: {_said(one)} and {_said(other)}")
+    return found
+
+
+def _setting(record: RunRecord, name: str) -> Any:  # noqa: ANN401 (a setting)
+    found = record.settings.get(name)
+    if name != "launch" or not isinstance(found, dict):
+        return found
+    return {key: value for key, value in found.items() if key not in _FREE_OF_LAUNCH}
+
+
+def _operations(record: RunRecord) -> str:
+    return ", ".join(dict.fromkeys(case.collective for case in record.plan.cases))
+
+
+def _said(value: Any) -> str:  # noqa: ANN401 (a setting)
+    return "not given" if value is None or value == "" else str(value)
+
+
+_DATE: Final = re.compile(r"(\d{4})[-_.]?(\d\d)[-_.]?(\d\d)")
+_NUMBER: Final = re.compile(r"\d+(?:\.\d+)+")
+
+
+def _is_same_version(label: str, number: str) -> bool:
+    """Whether a label can be that version: 2.18, v2.18.5 and nccl-2.18.5 are 2.18.5+cuda12.2, 2.21 is not. A
+    label without a version number ("new") can be any.
+    """
+    said, known = _NUMBER.search(label), _NUMBER.search(number)
+    if said is None or known is None:
+        return True
+    pairs = zip(said[0].split("."), known[0].split("."), strict=False)
+    return all(int(mine) == int(theirs) for mine, theirs in pairs)

@@ -1,0 +1,288 @@
+"""Setups that were launched in turn: arms, how far each came, and which one to take where."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+from types import MappingProxyType
+
+from busbw.judge.compare import ComparedCase, Comparison, Verdict
+from busbw.judge.compare_arms import (
+    Arm,
+    CaseKey,
+    Failure,
+    Observed,
+    bandwidth_of,
+    incomplete,
+    make_arm,
+    wrong_in_some,
+)
+from busbw.judge.measured_with import nodes_of
+from busbw.model.record import RunRecord
+from busbw.model.result import Status
+
+
+@dataclass(frozen=True)
+class LaunchOutcome:
+    """One launch of a setup. ``nodes`` is 0 for ranks of this host; ``error`` is empty where it ended well,
+    ``words`` are its last lines where it did not. ``skipped``: not tried, since the setup had failed before.
+    """
+
+    setup: str
+    block: int
+    nodes: int
+    folder: str
+    seconds: float
+    error: str = ""
+    words: tuple[str, ...] = ()
+    skipped: bool = False
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How far a setup came. ``largest_nodes`` is the largest number of nodes on which every launch completed
+    (0 for none); ``first_failed_nodes`` the smallest on which one did not (None for none), ``error`` and
+    ``words`` how. ``failed`` of ``launches`` failed; ``wrong`` came to their end with wrong data.
+    """
+
+    setup: str
+    launches: int
+    failed: int
+    largest_nodes: int
+    first_failed_nodes: int | None
+    error: str = ""
+    words: tuple[str, ...] = ()
+    wrong: int = 0
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """The setup to take for an operation and range of sizes: the default where nothing is known to be
+    faster.
+    """
+
+    operation: str
+    dtype: str
+    op: str
+    root: int
+    placement: str
+    first_bytes: int
+    last_bytes: int
+    setup: str
+    least_speedup: float
+    most_speedup: float
+
+
+def setup_arms(
+    series: str,
+    names: Sequence[str],
+    outcomes: Sequence[LaunchOutcome],
+    records: Mapping[str, RunRecord],
+    nodes: int,
+    given: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+) -> tuple[Arm, ...]:
+    """One arm a setup, in the order of ``names``, from launches on ``nodes`` nodes; ``records`` by folder,
+    ``given`` by setup what it gives its launches.
+
+    Setups without any record have an arm without cases: it failed as a whole, or was not launched.
+    """
+    arms = []
+    for name in names:
+        own = [outcome for outcome in outcomes if outcome.setup == name and outcome.nodes == nodes]
+        told = [(outcome, records[outcome.folder]) for outcome in own if outcome.folder in records]
+        failed = next((outcome.error for outcome in own if outcome.error), "")
+        lacking = _gone(own, records)
+        if not told:
+            # Without a failure it was not launched: the series was cut short.
+            failures = {"all": Failure(failed)} if failed else {}
+            arms.append(Arm(name, 0, nodes, "", "not stated", {}, {}, series, failures, lacking=lacking))
+            continue
+        unheard = sum(bool(outcome.error) and outcome.folder not in records for outcome in own)
+        arm = _arm(series, name, told, failed, unheard)
+        arms.append(replace(arm, lacking=lacking, setup=given.get(name, {})))
+    return _same_definition(arms)
+
+
+def _gone(own: Sequence[LaunchOutcome], records: Mapping[str, RunRecord]) -> tuple[str, ...]:
+    """That launches came to their end and somebody has removed what they measured."""
+    ended = [outcome for outcome in own if outcome.folder and not outcome.error and not outcome.skipped]
+    gone = [outcome.folder for outcome in ended if outcome.folder not in records]
+    if not gone:
+        return ()
+    return (
+        f"the records of {len(gone)} of {len(ended)} completed launches are gone, the first is {gone[0]}",
+    )
+
+
+def _arm(
+    series: str, name: str, told: list[tuple[LaunchOutcome, RunRecord]], failed: str, unheard: int
+) -> Arm:
+    """``unheard`` launches failed and left no record."""
+    first = make_arm(name, [told[0][1]])
+    parts: dict[CaseKey, list[tuple[int, Observed]]] = defaultdict(list)
+    inapplicable = first.inapplicable
+    for outcome, record in told:
+        arm = make_arm(name, [record])
+        inapplicable |= arm.inapplicable
+        for key, seen in arm.cases.items():
+            parts[key].append((outcome.block, seen))
+    cases = {key: _over_blocks(found, unheard) for key, found in sorted(parts.items())}
+    return replace(
+        first,
+        cases=cases,
+        series=series,
+        failures={"a launch": Failure(failed)} if failed else {},
+        inapplicable=inapplicable,
+        places={outcome.block: nodes_of(record) for outcome, record in told},
+    )
+
+
+def _over_blocks(found: list[tuple[int, Observed]], unheard: int) -> Observed:
+    if (wrong := wrong_in_some([seen for _, seen in found])) is not None:
+        return wrong
+    good = [(block, seen) for block, seen in found if seen.times_ns]
+    if not good:
+        return next((seen for _, seen in found if seen.status is not Status.NOT_RUN), found[0][1])
+    times = tuple(seen.times_ns[0] for _, seen in good)
+    launches = len(found) + unheard
+    return Observed(
+        times_ns=times,
+        blocks=tuple(block for block, _ in good),
+        busbw_gb_per_s=bandwidth_of([seen for _, seen in good], median(times)),
+        error=incomplete(launches - len(good), launches),
+    )
+
+
+def _same_definition(arms: list[Arm]) -> tuple[Arm, ...]:
+    """An arm without a record is of the same thing as the others; only its numbers are missing."""
+    known = next((arm for arm in arms if arm.definition), None)
+    if known is None:
+        return tuple(arms)
+    return tuple(
+        arm if arm.definition else replace(arm, definition=known.definition, buffers=known.buffers)
+        for arm in arms
+    )
+
+
+def reaches(
+    names: Sequence[str], outcomes: Sequence[LaunchOutcome], records: Mapping[str, RunRecord]
+) -> tuple[Reach, ...]:
+    """Per setup how far it came; ``records`` by folder."""
+    wrong = {folder for folder, record in records.items() if _is_wrong(record)}
+    found = []
+    for name in names:
+        own = [outcome for outcome in outcomes if outcome.setup == name]
+        tried = [outcome for outcome in own if not outcome.skipped]
+        bad = sorted((outcome for outcome in tried if outcome.error), key=lambda outcome: outcome.nodes)
+        bad_nodes = {each.nodes for each in own if each.error or each.skipped or each.folder in wrong}
+        good_nodes = {outcome.nodes for outcome in tried} - bad_nodes
+        first = bad[0] if bad else None
+        found.append(
+            Reach(
+                name,
+                len(tried),
+                len(bad),
+                max(good_nodes, default=0),
+                first.nodes if first is not None else None,
+                first.error if first is not None else "",
+                first.words if first is not None else (),
+                sum(outcome.folder in wrong for outcome in tried),
+            )
+        )
+    return tuple(found)
+
+
+def _is_wrong(record: RunRecord) -> bool:
+    return any(result.status is Status.WRONG for result in record.results)
+
+
+def choices(comparison: Comparison) -> tuple[Recommendation, ...]:
+    """The setup to take for every operation and size, neighbouring sizes with one winner together.
+
+    A setup wins where it is FASTER and no other FASTER one has the shorter time. One whose data were wrong
+    anywhere or that did not complete every launch wins nowhere. So the default; where it would be taken then,
+    there is nobody to take.
+    """
+    by_case: dict[CaseKey, list[ComparedCase]] = defaultdict(list)
+    for row in comparison.rows:
+        by_case[row.key].append(row)
+    made: list[Recommendation | None] = []
+    for key, rows in sorted(by_case.items()):
+        last, one = made[-1] if made else None, _choice(comparison, key, rows)
+        if last is None or one is None or not _is_one_range(last, one):
+            made.append(one)  # None too: a range ends where there is nobody to take
+            continue
+        made[-1] = replace(
+            last,
+            last_bytes=one.last_bytes,
+            least_speedup=min(last.least_speedup, one.least_speedup),
+            most_speedup=max(last.most_speedup, one.most_speedup),
+        )
+    return tuple(choice for choice in made if choice is not None)
+
+
+def _choice(comparison: Comparison, key: CaseKey, rows: Sequence[ComparedCase]) -> Recommendation | None:
+    """The setup to take for one case; None where there is nobody to take."""
+    baseline = comparison.baseline
+    out = {arm.name for arm in (baseline, *comparison.candidates) if arm.wrong or arm.failures}
+    faster = [
+        row
+        for row in rows
+        if row.verdict is Verdict.FASTER and row.time_ns is not None and row.arm not in out
+    ]
+    winner = min(faster, key=lambda row: row.time_ns or 0.0, default=None)
+    default = baseline.cases.get(key)
+    if winner is None and (baseline.name in out or default is None or not default.times_ns):
+        return None
+    name = winner.arm if winner is not None else baseline.name
+    speedup = (winner.speedup if winner is not None else None) or 1.0
+    kind = (key.collective, key.dtype, key.op, key.root, key.placement)
+    return Recommendation(*kind, key.size_bytes, key.size_bytes, name, speedup, speedup)
+
+
+def _is_one_range(last: Recommendation, one: Recommendation) -> bool:
+    """Whether two neighbours are of one curve and setup."""
+
+    def kind(choice: Recommendation) -> tuple[object, ...]:
+        return choice.operation, choice.dtype, choice.op, choice.root, choice.placement, choice.setup
+
+    return kind(last) == kind(one)
+
+
+@dataclass(frozen=True)
+class Winner:
+    """The setup to take everywhere, and why: its rows by verdict over all numbers of nodes."""
+
+    setup: str
+    why: str
+
+
+def winner(comparisons: Sequence[Comparison]) -> Winner:
+    """The setup that is FASTER most often over all numbers of nodes, of those that are SLOWER or FAILED
+    nowhere and completed every launch; else the default.
+    """
+    best, most = None, 0
+    for name in dict.fromkeys(arm.name for each in comparisons for arm in each.candidates):
+        verdicts = _verdicts(comparisons, name)
+        failed = any(arm.failures for each in comparisons for arm in each.candidates if arm.name == name)
+        bad = failed or verdicts[Verdict.SLOWER] or verdicts[Verdict.FAILED] or verdicts[Verdict.MISSING]
+        if verdicts[Verdict.FASTER] > most and not bad:
+            best, most = name, verdicts[Verdict.FASTER]
+    if best is None:
+        why = "the default: no setup is FASTER somewhere and nowhere SLOWER, FAILED or short of a launch"
+        return Winner(comparisons[0].baseline.name, why)
+    verdicts = _verdicts(comparisons, best)
+    told = ", ".join(f"{verdict} in {count}" for verdict, count in verdicts.items())
+    return Winner(best, f"of {verdicts.total()} cases {told}; SLOWER in none, and every launch completed")
+
+
+def wrong_data(comparisons: Sequence[Comparison], name: str) -> str:
+    """What was wrong with the data of a setup, on any number of nodes; empty where nothing was."""
+    arms = (arm for each in comparisons for arm in (each.baseline, *each.candidates) if arm.name == name)
+    return next((arm.wrong for arm in arms if arm.wrong), "")
+
+
+def _verdicts(comparisons: Sequence[Comparison], name: str) -> Counter[Verdict]:
+    return Counter(row.verdict for each in comparisons for row in each.rows if row.arm == name)

@@ -1,0 +1,245 @@
+"""Which algorithm ran, by what the library was seen to say; and whether settings took the choice from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from busbw.errors import UsageError
+from busbw.judge.diagnose import logs, profiled
+from busbw.judge.diagnose.subject import Subject
+from busbw.judge.traffic import settings_of
+from busbw.model.choice import Choice
+from busbw.model.collective import COLLECTIVES
+from busbw.model.conclusion import Answer, Conclusion, Fact, Question
+from busbw.model.finding import Severity
+from busbw.model.result import CaseResult
+from busbw.model.tuning_line import tuning_lines
+from busbw.plan.presets.preset import ENGINE_SECTIONS, Preset, read_preset
+from busbw.units import format_size
+
+# What takes a choice or a path from NCCL, and what that does; a row each.
+_FORCING: Final[Mapping[str, str]] = {
+    "NCCL_ALGO": "restricts the algorithms",
+    "NCCL_PROTO": "restricts the protocols",
+    "NCCL_P2P_DISABLE": "sends data between GPUs through host memory, not over NVLink or PCIe",
+    "NCCL_P2P_LEVEL": "restricts which GPUs reach each other directly",
+    "NCCL_SHM_DISABLE": "sends data between ranks of a host through the network",
+    "NCCL_NVLS_ENABLE": "switches reduction in the NVSwitch on or off",
+    "NCCL_IB_DISABLE": "sends data over TCP instead of InfiniBand or RoCE",
+    "NCCL_COLLNET_ENABLE": "switches reduction in the network on or off",
+    "NCCL_MIN_NCHANNELS": "sets the channels",
+    "NCCL_MAX_NCHANNELS": "sets the channels",
+    "NCCL_MIN_CTAS": "sets the channels",
+    "NCCL_MAX_CTAS": "sets the channels",
+    "NCCL_TUNER_PLUGIN": "lets a plugin choose",
+    "NCCL_SYM_KERNEL": "forces a symmetric kernel",
+}
+# Values that leave things as they would be: NCCL's defaults (its documentation of variables), and empty ones.
+_NEUTRAL: Final[Mapping[str, str]] = {
+    "NCCL_P2P_DISABLE": "0",
+    "NCCL_SHM_DISABLE": "0",
+    "NCCL_IB_DISABLE": "0",
+    "NCCL_COLLNET_ENABLE": "0",
+    "NCCL_NVLS_ENABLE": "2",
+    "NCCL_TUNER_PLUGIN": "none",
+}
+
+
+def _settings(subject: Subject) -> Iterator[Conclusion]:
+    """A warning for what the user set, and a word on what the run's presets did."""
+    if subject.record.plan.backend == "mpi":
+        return  # the variables are NCCL's
+    found = {name: value for name, value in settings_of(subject.record).items() if _forces(name, value)}
+    by_preset = _by_preset(subject, found)
+    forced = {name: value for name, value in found.items() if name not in by_preset}
+    if by_preset:
+        yield Conclusion(
+            Severity.INFO,
+            "as its preset asks: "
+            + ", ".join(f"{name}={found[name]} ({preset})" for name, preset in by_preset.items()),
+            evidence="; ".join(f"{name} {_FORCING[name]}" for name in by_preset),
+            check="algorithm.preset",
+            answer=Answer.NOT_OBSERVABLE,  # it neither shows an algorithm nor spoils the choice
+            facts=tuple(Fact(name, found[name], source=preset) for name, preset in by_preset.items()),
+        )
+    if forced:
+        yield Conclusion(
+            Severity.WARNING,
+            "the library did not choose freely: "
+            + ", ".join(f"{name}={value}" for name, value in forced.items()),
+            evidence="; ".join(f"{name} {_FORCING[name]}" for name in forced),
+            hint=f"measure without: env {' '.join(f'-u {name}' for name in forced)} busbw run ...",
+            check="algorithm.forced",
+            answer=Answer.NO,
+            facts=tuple(Fact(name, value, source=_FORCING[name]) for name, value in forced.items()),
+        )
+
+
+def _forces(name: str, value: str) -> bool:
+    return name in _FORCING and value not in ("", _NEUTRAL.get(name, ""))
+
+
+def _by_preset(subject: Subject, found: Mapping[str, str]) -> dict[str, str]:
+    """Of these settings, those with the value of a preset of the run (on any engine), and which it is."""
+    who: dict[str, str] = {}
+    for used in subject.record.settings.get("presets_used") or ():
+        preset = _preset(str(used), subject.preset_files)
+        if preset is None:
+            continue
+        environs = [preset.environ(engine) for engine in ("", *ENGINE_SECTIONS)]
+        for name, value in found.items():
+            if any(environ.get(name) == value for environ in environs):
+                who[name] = f"preset {used}"
+    return who
+
+
+def _preset(used: str, files: Sequence[Path]) -> Preset | None:
+    """NAME@DATE as the record has it: of the newest values the date is no version; None where it is a user's
+    file that is not here. ``files`` are the users' own.
+    """
+    for name in (used, used.partition("@")[0]):
+        try:
+            preset = read_preset(name, files)
+        except UsageError:
+            continue
+        if preset.date == used.partition("@")[2]:
+            return preset
+    return None
+
+
+class _Seen(NamedTuple):
+    """What was seen of one case; ``channels`` 0 where nobody told."""
+
+    operation: str
+    size: int
+    words: str
+    channels: int = 0
+
+
+def conclusions(subject: Subject) -> Iterator[Conclusion]:
+    """See ``diagnose.engine.Rule``."""
+    yield from _observed(subject)
+    yield from _settings(subject)
+    yield from profiled.algorithm(subject)
+
+
+def _hint(subject: Subject) -> str:
+    record = subject.record
+    if record.source is not None:
+        return logs.hint(record.source.tool, Question.ALGORITHM)
+    if record.plan.backend != "nccl":
+        return "MPI libraries do not tell; their own settings for a collective say what they were told to use"
+    if "algorithm" in record.plan.evidence:
+        return "NCCL was asked and said nothing: it takes 2.23 or newer, or its log (NCCL_DEBUG=INFO)"
+    return "measure with --evidence algorithm (NCCL 2.23 and newer)"
+
+
+def _observed(subject: Subject) -> Iterator[Conclusion]:
+    choices = [result.choice for _, result in subject.timed if result.choice is not None]
+    seen = [
+        _Seen(case.collective, case.size_bytes, *_words(result))
+        for case, result in subject.timed
+        if _words(result)[0]
+    ]
+    source = f"NCCL's {choices[0].source} of one untimed call" if choices else "the record"
+    if lines := _from_log(subject):
+        source, seen = "lines of NCCL in the log", lines
+    if not seen:
+        yield Conclusion(
+            Severity.INFO,
+            "which algorithm ran was not observed, and nothing is inferred",
+            hint=_hint(subject),
+            check="algorithm.observed",
+        )
+        return
+    if differing := [choice for choice in choices if choice.other_ranks]:
+        yield _differing(differing, len(choices))
+    for operation, rows in groupby(sorted(seen), key=lambda row: row.operation):
+        ranges = list(_ranges(list(rows)))
+        yield Conclusion(
+            Severity.INFO,
+            f"{operation}: " + "; ".join(_range_words(each) for each in ranges),
+            check="algorithm.observed",
+            answer=Answer.YES,
+            facts=tuple(
+                Fact(
+                    f"{operation} {format_size(each[0].size)} to {format_size(each[-1].size)}",
+                    _how(each),
+                    source=source,
+                )
+                for each in ranges
+            ),
+        )
+
+
+def _differing(choices: Sequence[Choice], cases: int) -> Conclusion:
+    """Ranks that did not do the same: NCCL's own agreement is broken, or one rank's settings are others."""
+    return Conclusion(
+        Severity.WARNING,
+        f"in {len(choices)} of {cases} cases ranks told another algorithm, protocol or number of channels",
+        evidence=f"up to {max(choice.other_ranks for choice in choices)} ranks differ from rank 0",
+        hint="compare the ranks' variables and libraries: `busbw preflight`",
+        check="algorithm.ranks",
+        answer=Answer.NO,
+        facts=(Fact("cases", len(choices), f"of {cases}"),),
+    )
+
+
+def _words(result: CaseResult) -> tuple[str, int]:
+    """How a case was done, and over how many channels (0 where not told). Sends and receives have no
+    algorithm, and are told by their names.
+    """
+    choice = result.choice
+    if choice is None:
+        return result.algorithm, 0
+    pairs = " and ".join(choice.functions) if set(choice.functions) <= {"Send", "Recv"} else ""
+    return result.algorithm or pairs, choice.channels or 0
+
+
+# NCCL's names of functions without capitals, and ours.
+_OURS: Final = {row.name.replace("_", ""): row.name for row in COLLECTIVES}
+
+
+def _from_log(subject: Subject) -> list[_Seen]:
+    """What lines of NCCL in a log tell of all calls, also of those that are no case of the table. Those
+    without a function are of the log's operation.
+    """
+    source = subject.record.source
+    told = source.evidence.get("algorithm", ()) if source is not None else ()
+    own = subject.record.plan.cases[0].collective if subject.record.plan.cases else ""
+    seen = []
+    for line in tuning_lines("\n".join(told)):
+        size = line.size_bytes(subject.together)
+        name = _OURS.get(line.function.lower(), line.function) or own
+        seen.append(
+            _Seen(
+                name if size is not None else f"{name} (one rank's part)",
+                line.told_bytes if size is None else size,
+                line.choice.words,
+                line.choice.channels or 0,
+            )
+        )
+    return seen
+
+
+def _ranges(seen: list[_Seen]) -> Iterator[list[_Seen]]:
+    """Neighbouring sizes of one algorithm."""
+    for _, group in groupby(sorted(set(seen)), key=lambda each: each.words):
+        yield list(group)
+
+
+def _how(seen: list[_Seen]) -> str:
+    counts = [each.channels for each in seen if each.channels]
+    if not counts:
+        return seen[0].words
+    low, high = min(counts), max(counts)
+    many = f"{low} to {high}" if low < high else f"{high}"
+    return f"{seen[0].words}, {many} channel{'s' if high > 1 else ''}"
+
+
+def _range_words(seen: list[_Seen]) -> str:
+    low, high = seen[0].size, seen[-1].size
+    return f"{_how(seen)} at {format_size(low)}" + (f" to {format_size(high)}" if high > low else "")

@@ -1,0 +1,130 @@
+"""Is the run whole: did it come to its end, and is everything that it measured still there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from busbw.judge.diagnose.subject import Subject
+from busbw.judge.samples import missing_samples
+from busbw.model.conclusion import Answer, Conclusion, Fact
+from busbw.model.finding import Severity
+from busbw.model.record import INCOMPLETE, RunRecord, RunStatus
+from busbw.model.result import Status
+from busbw.units import first_of
+
+_SHOWN: Final = 3
+_ENDED: Final = {
+    RunStatus.RUNNING: "the record has no end: the run goes on, or was killed",
+    RunStatus.FAILED: "the run failed",
+    RunStatus.INTERRUPTED: "the run was interrupted",
+}
+
+
+def conclusions(subject: Subject) -> Iterator[Conclusion]:
+    """See ``diagnose.engine.Rule``."""
+    found = [*_status(subject.record), *_log(subject.record), *_samples(subject), *_exports(subject)]
+    if not found:
+        found = [_yes(subject.record)]
+    yield from found
+
+
+def _yes(record: RunRecord) -> Conclusion:
+    cases = len(record.plan.cases)
+    there = f"all {cases} cases of the {'log' if record.source else 'plan'} are there"
+    return Conclusion(
+        Severity.INFO,
+        there if cases else "the run came to its end",  # a hunt has rounds instead of cases
+        check="whole.status",
+        answer=Answer.YES,
+    )
+
+
+def _exports(subject: Subject) -> Iterator[Conclusion]:
+    """What ``--profile nsys`` was to leave: a report of every rank, exported."""
+    if subject.record.plan.profile != "nsys" or subject.record.status is RunStatus.RUNNING:
+        return
+    there = subject.exports
+    if there is None or there >= subject.ranks:
+        return
+    yield Conclusion(
+        Severity.WARNING,
+        f"{subject.ranks - there} of {subject.ranks} ranks left no export of Nsight Systems",
+        evidence="--profile nsys leaves evidence/nsys/rank-*.sqlite in the run folder",
+        hint="log/ranks.log has what nsys said; is it the real one on the ranks' PATH, and is the disk full?",
+        check="whole.profiles",
+        answer=Answer.NO,
+    )
+
+
+def _status(record: RunRecord) -> Iterator[Conclusion]:
+    """How it ended, where that was not by itself, and the cases that it did not come to."""
+    cases, missing = len(record.plan.cases), len(record.unmeasured)
+    died = record.source is not None and bool(record.error)
+    ended = "" if died and record.status is not RunStatus.COMPLETE else _ENDED.get(record.status, "")
+    if record.status is RunStatus.FAILED and not record.error and not missing:
+        ended = ""  # failed cases, which are told of themselves
+    failed = sum(each.status is Status.FAILED for each in record.results)
+    counts = ((missing, "were not measured"), (failed, "failed"))
+    left = "; ".join(f"{count} of {cases} cases {how}" for count, how in counts if count)
+    claim = "; ".join(filter(None, (": ".join(filter(None, (ended, record.error))), left)))
+    if not claim:
+        return
+    reasons = dict.fromkeys(each.error for each in record.results if each.case in record.unmeasured)
+    if ended or record.error:
+        severity = Severity.ERROR if died or record.status is RunStatus.FAILED else Severity.WARNING
+        answer = Answer.NO
+    else:  # it ended as it was told to
+        severity, answer = Severity.INFO, Answer.UNDECIDED
+    yield Conclusion(
+        severity,
+        claim,
+        evidence="; ".join(list(filter(None, reasons))[:_SHOWN]),
+        hint=record.hint or _hint(record, missing),
+        check="whole.status",
+        answer=answer,
+        facts=(
+            Fact("status", record.status.value),
+            Fact("cases", cases),
+            Fact("cases not measured", missing),
+        ),
+    )
+
+
+def _hint(record: RunRecord, missing: int) -> str:
+    if record.source is not None:
+        return "the lines around it in the log say more; nothing is known of what the test did not come to"
+    return "`busbw show RUN` has the cases that were measured; run it again for the others" if missing else ""
+
+
+def _log(record: RunRecord) -> Iterator[Conclusion]:
+    """What a log lost, or never had."""
+    noticed = record.source.findings if record.source is not None else ()
+    lost = [each for each in noticed if each.kind in INCOMPLETE and each.text != record.error]
+    if not lost:
+        return
+    texts = (f"line {each.line}: {each.text}" if each.line else each.text for each in lost)
+    yield Conclusion(
+        Severity.WARNING,
+        f"the log is not whole: {first_of(texts, _SHOWN, '; ')}",
+        hint="import the whole log; an excerpt is judged by what it has",
+        check="whole.log",
+        answer=Answer.NO,
+        facts=tuple(Fact(each.kind, each.line, source="line of the log") for each in lost),
+    )
+
+
+def _samples(subject: Subject) -> Iterator[Conclusion]:
+    """Samples that were kept and are gone, all or some of them."""
+    short = missing_samples(subject.record, subject.samples, subject.digests) if len(subject.samples) else ()
+    claims = subject.absent or tuple(map(str, short))
+    if not claims:
+        return
+    yield Conclusion(
+        Severity.WARNING,
+        first_of(claims, _SHOWN, "; "),
+        hint="bring the run's folder `samples` here again, or measure again",
+        check="whole.samples",
+        answer=Answer.NO,
+        facts=tuple(Fact(f"case {each.case}", each.found, f"of {each.expected} records") for each in short),
+    )

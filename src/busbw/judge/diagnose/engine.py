@@ -1,0 +1,70 @@
+"""All rules over one run, question after question."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from busbw.errors import ExitCode
+from busbw.judge.diagnose import algorithm, completeness, expected, links, ranks, variance
+from busbw.judge.diagnose.subject import Subject
+from busbw.model.conclusion import Answer, Conclusion, Question
+from busbw.model.finding import Severity
+
+Rule = Callable[[Subject], Iterable[Conclusion]]
+"""Conclusions of one question, at least one: where the data say nothing, one that is not observable."""
+
+RULES: Final[Mapping[Question, Rule]] = {
+    Question.WHOLE: completeness.conclusions,
+    Question.EXPECTED: expected.conclusions,
+    Question.LINKS: links.conclusions,
+    Question.ALGORITHM: algorithm.conclusions,
+    Question.VARIANCE: variance.conclusions,
+    Question.RANKS: ranks.conclusions,
+}
+# The worst first: what a question's conclusions say together.
+_OF_SAMPLES: Final = (Question.VARIANCE, Question.RANKS)
+_ORDER: Final = (Answer.NO, Answer.UNDECIDED, Answer.YES, Answer.NOT_OBSERVABLE)
+
+
+def diagnose(subject: Subject) -> tuple[Conclusion, ...]:
+    """What the run's data say to every question."""
+    found: list[Conclusion] = []
+    for question, rule in RULES.items():
+        if question in _OF_SAMPLES and subject.launches:
+            found += _of_launches(rule, subject.launches)
+        else:
+            found += rule(subject)
+    return tuple(found)
+
+
+def _of_launches(rule: Rule, launches: Sequence[Subject]) -> list[Conclusion]:
+    """Of every check its worst conclusion, and which launch it is of."""
+    order = (*_ORDER, Answer.ASIDE)
+    worst: dict[str, tuple[int, Conclusion]] = {}
+    for number, launch in enumerate(launches, 1):
+        for each in rule(launch):
+            known = worst.get(each.check)
+            if known is None or order.index(each.answer) < order.index(known[1].answer):
+                worst[each.check] = (number, each)
+    where = "launch {} of " + str(len(launches)) + ", the worst for this question"
+    return [
+        replace(each, evidence="; ".join(filter(None, (each.evidence, where.format(number)))))
+        for number, each in worst.values()
+    ]
+
+
+def answer(question: Question, conclusions: Sequence[Conclusion]) -> Answer:
+    """The answer to one question: that of its worst conclusion."""
+    given = {each.answer for each in conclusions if each.question is question}
+    return next((each for each in _ORDER if each in given), Answer.NOT_OBSERVABLE)
+
+
+def exit_code(conclusions: Sequence[Conclusion]) -> ExitCode:
+    """1 where something is wrong or may be, 3 where nothing could be told of its numbers, else 0."""
+    if any(each.severity is not Severity.INFO for each in conclusions):
+        return ExitCode.BAD_VERDICT
+    of_numbers = (each for each in conclusions if each.question is not Question.WHOLE)
+    told = any(each.answer in (Answer.YES, Answer.NO) for each in of_numbers)
+    return ExitCode.OK if told else ExitCode.UNDECIDED

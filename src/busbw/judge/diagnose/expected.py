@@ -1,0 +1,281 @@
+"""Is the number to be expected: right data, what others measured, what the wires allow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from busbw.judge.diagnose.subject import Subject
+from busbw.judge.expectation import Judged, Judgement
+from busbw.judge.network import cause, evidence_words
+from busbw.judge.traffic import node_bytes
+from busbw.model.conclusion import Answer, Conclusion, Fact
+from busbw.model.finding import Severity
+from busbw.model.result import CaseResult, Status
+from busbw.units import first_of, format_share, format_size
+
+_SHOWN = 3  # cases that a claim names
+_SOCKETS_HINT = (
+    "give the job the fabric's devices and its network plugin; NCCL_DEBUG=INFO says why they were left"
+)
+_BEYOND = "look whether ranks, nodes, rates and algorithm are what the record says"
+
+
+def conclusions(subject: Subject) -> Iterator[Conclusion]:
+    """See ``diagnose.engine.Rule``."""
+    yield from _data(subject)
+    if subject.record.profiled:
+        yield _profiled()
+        return
+    physical = (*_limit(subject), *_wire(subject))
+    yield _reference(subject, bounded=any(each.answer is Answer.ASIDE for each in physical))
+    yield from _log(subject)
+    yield from physical
+
+
+def _profiled() -> Conclusion:
+    return Conclusion(
+        Severity.INFO,
+        "a profiler was attached: no time of this run is held against a reference or a wire",
+        hint="measure without --profile, and without nsys around it",
+        check="expected.profiled",
+    )
+
+
+def _data(subject: Subject) -> Iterator[Conclusion]:
+    """Wrong elements and failed cases come before any number."""
+    cases = subject.record.plan.cases
+    for status, check, what in (
+        (Status.WRONG, "expected.data", "gave wrong data"),
+        (Status.FAILED, "expected.failed", "failed"),
+    ):
+        bad = [result for result in subject.record.results if result.status is status]
+        if not bad:
+            continue
+        first = bad[0]
+        where = first.wrong_at[0] if first.wrong_at else None
+        yield Conclusion(
+            Severity.ERROR,
+            f"{len(bad)} of {len(cases)} cases {what}",
+            evidence=first.error or _first(subject, first),
+            hint="measure again with another version of the library, and on half of the ranks",
+            rank=where.rank if where else None,
+            host=where.host if where else "",
+            check=check,
+            answer=Answer.NO,
+            facts=(Fact("cases", len(bad)), *_wrong_elements(bad)),
+            case=first.case,
+        )
+
+
+def _first(subject: Subject, result: CaseResult) -> str:
+    at = subject.record.plan.cases[result.case]
+    words = f": {result.wrong_words}" if result.status is Status.WRONG else ""
+    return f"the first: {at.collective} {at.dtype} {format_size(at.size_bytes)}, case {result.case}{words}"
+
+
+def _wrong_elements(bad: Sequence[CaseResult]) -> Iterator[Fact]:
+    """In all, where every case has them counted."""
+    counts = [each.wrong for each in bad if each.wrong is not None]
+    if len(counts) == len(bad):
+        yield Fact("wrong elements", sum(counts))
+
+
+def _reference(subject: Subject, *, bounded: bool) -> Conclusion:
+    """The run against references, all cases in one conclusion: a run is as good as its worst case.
+    ``bounded`` is whether something physical bounds it, which a slow run is below, too.
+    """
+    judged = subject.expectation.cases
+    below = _worst([case for case in judged if case.answer is Judgement.BELOW])
+    undecided = [case for case in judged if case.answer is Judgement.UNDECIDED]
+    good = [case for case in judged if case.answer is Judgement.EXPECTED]
+    names = ", ".join(reference.name for reference in subject.expectation.references)
+    known = len(below) + len(undecided) + len(good)
+    facts = (
+        Fact("cases with a reference", known),
+        Fact("below it", len(below)),
+        *(_ratio(case) for case in (below or good)[:_SHOWN]),
+    )
+    if below:
+        return Conclusion(
+            Severity.ERROR,
+            f"{len(below)} of {known} cases are below what {names} reached: {_named(below)}",
+            evidence="bus bandwidth over the reference's",
+            hint="`busbw expect` has every case; then see which links and which algorithm were used",
+            check="expected.reference",
+            answer=Answer.NO,
+            facts=facts,
+        )
+    if undecided:
+        return Conclusion(
+            Severity.INFO,
+            f"{len(undecided)} of {known} cases cannot be decided against {names}",
+            evidence=f"{format_size(undecided[0].key.size_bytes)}: {undecided[0].why}",
+            hint="`busbw expect` says of each what is missing; name one reference where several disagree",
+            check="expected.reference",
+            answer=Answer.UNDECIDED,
+            facts=facts,
+        )
+    if good:
+        return Conclusion(
+            Severity.INFO,
+            f"{len(good)} of {len(judged)} cases reach what {names} did",
+            evidence=f"a loss under {_unseen(good)} would not show",
+            check="expected.reference",
+            answer=Answer.YES,
+            facts=facts,
+        )
+    return Conclusion(
+        Severity.INFO,
+        f"no reference: {subject.expectation.none}",
+        evidence=_why_none(subject, bounded=bounded),
+        hint="save a good run as the reference: `busbw expect RUN --save NAME`",
+        check="expected.reference",
+        answer=Answer.UNDECIDED if bounded else Answer.NOT_OBSERVABLE,
+    )
+
+
+def _unseen(good: Sequence[Judged]) -> str:
+    """By how much less would be called expected too, at the best and the worst size."""
+    losses = sorted(case.loss_unseen or 0.0 for case in good)
+    return " to ".join(dict.fromkeys((f"{losses[0]:.0%}", f"{losses[-1]:.0%}")))
+
+
+def _why_none(subject: Subject, *, bounded: bool) -> str:
+    """What the references at hand lack, by rows where these say it."""
+    unmatched = subject.expectation.unmatched
+    words = [f"{name}: {why}" for name, why in unmatched.items()]
+    if subject.expectation.fitting:
+        words = list(dict.fromkeys(case.why for case in subject.expectation.cases if case.why))
+    if bounded:
+        words.append(
+            "a number below what the wires allow is possible, which does not make it the expected one"
+        )
+    return first_of(words, _SHOWN, "; ")
+
+
+def _log(subject: Subject) -> Iterator[Conclusion]:
+    """What a log says of its library and network: where that makes bandwidth low by itself, a warning, unless
+    the run reaches its reference all the same.
+    """
+    source = subject.record.source
+    said = "; ".join(evidence_words(source.evidence)) if source is not None else ""
+    if not said:
+        return
+    why = cause(subject.record, subject.nodes)
+    expectation = subject.expectation
+    reached = expectation.count(Judgement.EXPECTED)
+    is_bad = why and subject.nodes and not (reached and not expectation.count(Judgement.BELOW))
+    yield Conclusion(
+        Severity.WARNING if is_bad else Severity.INFO,
+        why or f"the log says: {said}",
+        evidence=f"the log says: {said}" if why else "",
+        hint=_SOCKETS_HINT if why else "",
+        check="expected.log",
+        answer=Answer.ASIDE,
+    )
+
+
+def _worst(cases: list[Judged]) -> list[Judged]:
+    return sorted(cases, key=lambda case: case.ratio or 0.0)
+
+
+def _named(cases: list[Judged]) -> str:
+    words = [
+        f"{format_size(case.key.size_bytes)} {case.key.collective} {case.key.placement}"
+        f" {format_share(case.ratio or 0.0, decimals=0)}"
+        for case in cases
+    ]
+    return first_of(words, _SHOWN)
+
+
+def _ratio(case: Judged) -> Fact:
+    name = f"{case.key.collective} {format_size(case.key.size_bytes)} {case.key.placement}"
+    return Fact(name, round(case.ratio or 0.0, 4), "of the reference", case.reference)
+
+
+def _limit(subject: Subject) -> Iterator[Conclusion]:
+    """The best case against what its observed algorithm can do on these wires. More cannot be; less is no
+    evidence that it is what such a machine reaches.
+    """
+    known = [
+        (case.limit.percent, case)
+        for case in subject.expectation.cases
+        if case.limit is not None and case.limit.percent is not None
+    ]
+    if not known:
+        yield from _no_limit(subject)
+        return
+    percent, best = max(known, key=lambda pair: pair[0])
+    assert best.limit is not None
+    beyond = best.low_gb_per_s is not None and best.low_gb_per_s > (best.limit.busbw_gb_per_s or 0.0)
+    claim = (
+        f"{best.key.collective} {format_size(best.key.size_bytes)} reaches {percent:.0f} % of what the wires"
+        f" allow ({best.limit.wire} at {best.limit.wire_gb_per_s or 0.0:.1f} GB/s)"
+    )
+    yield Conclusion(
+        Severity.WARNING if beyond else Severity.INFO,
+        claim + (", which cannot be" if beyond else ""),
+        evidence=f"{best.limit.model}; rates: {subject.expectation.wires.source}",
+        hint=_BEYOND if beyond else "",
+        check="expected.limit",
+        answer=Answer.NO if beyond else Answer.ASIDE,
+        facts=(
+            Fact("measured busbw", round(best.measured_gb_per_s or 0.0, 3), "GB/s"),
+            Fact("limit of busbw", round(best.limit.busbw_gb_per_s or 0.0, 3), "GB/s", best.limit.model),
+            Fact("share of limit", round(percent, 1), "%"),
+        ),
+    )
+
+
+def _no_limit(subject: Subject) -> Iterator[Conclusion]:
+    """Said where a limit was there and the run is above it."""
+    limits = (case.limit for case in subject.expectation.cases)
+    refuted = next((limit for limit in limits if limit is not None and limit.refuted), None)
+    if refuted is not None:
+        yield Conclusion(
+            Severity.INFO,
+            "what the wires allow is not known",
+            evidence=f"{refuted.model}; rates: {subject.expectation.wires.source}",
+            hint="measure with busbw where NVML is: its record has the NVLink domain of every host",
+            check="expected.limit",
+        )
+
+
+def _wire(subject: Subject) -> Iterator[Conclusion]:
+    """What the largest case means for a node's NICs, by the bytes that must leave it: what to hold against
+    the line rate instead of a bus bandwidth.
+    """
+    line, nics = subject.wires.network_gb_per_s, subject.wires.nics
+    large = max(subject.timed, key=lambda pair: pair[1].algbw_gb_per_s or 0.0, default=None)
+    if large is None or not line or not nics:
+        return
+    case, result = large
+    layout = subject.layout
+    units = layout.nodes or subject.nodes  # hosts that share an NVLink domain are one, and share its NICs
+    moved = node_bytes(case.collective, result.algorithm, case.size_bytes, subject.together, units)
+    if moved is None or not result.time_ns:
+        return
+    rate = moved.bytes / result.time_ns / min(layout.hosts, default=1)
+    if rate > line and not layout.surely:  # then it is not known what has to leave a host
+        return
+    least = "" if moved.exact else "at least "
+    same = ", the algbw" if moved.bytes == case.size_bytes else ""
+    beyond = rate > line
+    yield Conclusion(
+        Severity.WARNING if beyond else Severity.INFO,
+        f"{format_size(case.size_bytes)} {case.collective}: each of {subject.nodes} nodes must send and"
+        f" receive {least}{rate:.2f} GB/s{same}, {rate / nics:.2f} over each of {nics} NICs:"
+        f" {format_share(rate / line, decimals=0)} of their rate" + (", which cannot be" if beyond else ""),
+        evidence=f"{moved.model}; rates: {subject.wires.source}",
+        hint=_BEYOND if beyond else "",
+        check="expected.wire",
+        answer=Answer.NO if beyond else Answer.ASIDE,
+        facts=(
+            Fact("bytes a call and node", round(moved.bytes), "B", moved.model),
+            Fact("network rate of a node", round(rate, 3), "GB/s"),
+            Fact("algbw", round(result.algbw_gb_per_s or 0.0, 3), "GB/s", "size / time"),
+            Fact("line rate of a node", round(line, 3), "GB/s", subject.wires.source),
+            Fact("NICs", nics),
+        ),
+        case=case.index,
+    )

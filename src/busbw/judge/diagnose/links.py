@@ -1,0 +1,518 @@
+"""Were all links used: which carried nothing, how evenly, at what share of their rate, and whether the bytes
+are those that had to move.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from statistics import median
+from typing import Final
+
+from busbw.judge.diagnose import profiled
+from busbw.judge.diagnose.subject import Subject
+from busbw.judge.traffic import (
+    Fellows,
+    LinkUse,
+    bypassed,
+    byte_paths,
+    degraded,
+    matters,
+    settings_of,
+    traffic,
+)
+from busbw.model.case import Case
+from busbw.model.conclusion import Answer, Conclusion, Fact
+from busbw.model.finding import Severity
+from busbw.model.traffic import NVLINK, Burst
+from busbw.units import first_of, format_approximate_size, format_share, format_size
+
+_SHOWN: Final = 4
+# Events that a network without loss does not have. Waits (port_xmit_wait) and notices of congestion are not
+# among them: they come with every busy port.
+_LOSS: Final = {
+    "port_xmit_discards": "discarded before they were sent",
+    "port_rcv_errors": "received with errors",
+    "out_of_sequence": "out of sequence",
+    "packet_seq_err": "sequence errors told by the receiver",
+    "roce_adp_retrans": "adaptive retransmissions",
+    "rx_drops": "dropped on receipt",
+    "retrans_bytes": "bytes retransmitted",
+    "rx_dropped": "dropped on receipt",
+    "tx_dropped": "dropped before they were sent",
+    "rx_errors": "received with errors",
+}
+
+# Packets that came in another order: losses do that, and so does adaptive routing, which is as it should be.
+_REORDERED: Final = ("out_of_sequence",)
+
+# Kernels drop what nobody listens to, as a switch's own frames (STP, LLDP): up to one a second is no loss.
+_IDLE: Final = ("rx_dropped",)
+
+
+def _ports(burst: Burst, case: Case, groups: Sequence[Fellows]) -> Iterator[Conclusion]:
+    """``groups`` are those of one kind that carried something."""
+    yield from _missing(case, groups)
+    yield from _slower(burst, case, groups)
+    yield from _noted(case, groups)
+    yield from _events(burst, case, groups)
+
+
+def _missing(case: Case, groups: Sequence[Fellows]) -> Iterator[Conclusion]:
+    """Hosts (or GPUs) with fewer ports than others use: one is down, or not passed into the container."""
+    kind = groups[0].kind
+    most = max(len(group.used) for group in groups)
+    odd = [(group, have) for group in groups if (have := len(group.links) + len(group.noted)) < most]
+    if not odd:
+        return
+    names = Counter(_name(group, use.link.link, use.link.name) for group in groups for use in group.used)
+    words = []
+    for group, have in odd:
+        own = {_name(group, use.link.link, use.link.name) for use in group.links}
+        gone = [name for name, many in names.items() if name not in own and many >= len(groups) - len(odd)]
+        place = f"{group.host} {group.device}".strip()
+        words.append(f"{place} has {have} of {most}" + (f" (no {', '.join(gone[:_SHOWN])})" if gone else ""))
+    what = "GPUs" if kind == NVLINK else "hosts"
+    yield Conclusion(
+        Severity.WARNING,
+        f"{what} differ in their {kind} links: {first_of(words, _SHOWN)}",
+        evidence="links that are up and have counters",
+        hint="look for inactive links: `nvidia-smi nvlink -s`"
+        if kind == NVLINK
+        else "see whether the port is down (`ibstat`, `ip link`), and passed into the container",
+        host=_only(group.host for group, _ in odd),
+        check="links.missing",
+        answer=Answer.NO,
+        facts=tuple(Fact(group.host, have, f"of {most}", kind) for group, have in odd[:_SHOWN]),
+        case=case.index,
+    )
+
+
+def _only(hosts: Iterable[str]) -> str:
+    """The one host that it is about; empty where there are several."""
+    names = set(hosts)
+    return names.pop() if len(names) == 1 else ""
+
+
+def _name(group: Fellows, link: str, name: str) -> str:
+    return link if group.kind == NVLINK else name
+
+
+def _slower(burst: Burst, case: Case, groups: Sequence[Fellows]) -> Iterator[Conclusion]:
+    kinds = {group.kind for group in groups}
+    slow = [(link, best) for link, best in degraded(burst) if link.kind in kinds]
+    if not slow:
+        return
+    words = [f"{link.name} of {link.host} has {link.gb_per_s:.4g} of {best:.4g} GB/s" for link, best in slow]
+    yield Conclusion(
+        Severity.WARNING,
+        f"ports slower than on other hosts: {first_of(words, _SHOWN)}",
+        evidence="the ports' line rates, each against its fellow of the same name on the fastest host",
+        hint="the link trained at less than its rate: look at cable, module and switch port",
+        host=_only(link.host for link, _ in slow),
+        check="links.rate",
+        answer=Answer.NO,
+        facts=tuple(
+            Fact(f"{link.host} {link.name}", link.gb_per_s or 0.0, "GB/s", f"of {best:.4g}")
+            for link, best in slow[:_SHOWN]
+        ),
+        case=case.index,
+    )
+
+
+def _noted(case: Case, groups: Sequence[Fellows]) -> Iterator[Conclusion]:
+    noted = [link for group in groups for link in group.noted]
+    for note, alike in groupby(sorted(noted, key=lambda link: link.note), key=lambda link: link.note):
+        links = list(alike)
+        words = first_of((f"{link.name} of {link.host}" for link in links), _SHOWN)
+        yield Conclusion(
+            Severity.WARNING,
+            f"nothing can be said of {words}: {note}",
+            evidence="readings of the links' counters",
+            hint="run again; a device that was reset says so in the kernel's log (`dmesg`)",
+            host=_only(link.host for link in links),
+            check="links.unreadable",
+            answer=Answer.UNDECIDED,
+            facts=tuple(Fact(f"{link.host} {link.name}", note, source=link.kind) for link in links[:_SHOWN]),
+            case=case.index,
+        )
+
+
+def _events(burst: Burst, case: Case, groups: Sequence[Fellows]) -> Iterator[Conclusion]:
+    seconds = sum(window.seconds for window in burst.windows)
+    found = [
+        (value, name, use.link)
+        for group in groups
+        for use in group.used
+        for name, value in use.link.events.items()
+        if name in _LOSS and value > (seconds if name in _IDLE else 0)
+    ]
+    if not found:
+        return
+    totals: dict[str, int] = defaultdict(int)
+    links: dict[str, set[str]] = defaultdict(set)
+    for value, name, link in found:
+        totals[name] += value
+        links[name].add(f"{link.name} of {link.host}")
+    words = [
+        f"{name} {total} on {first_of(sorted(links[name]), 2)} ({_LOSS[name]})"
+        for name, total in totals.items()
+    ]
+    lost = any(name not in _REORDERED for name in totals)
+    yield Conclusion(
+        Severity.WARNING if lost else Severity.INFO,
+        ("events that spoil transfers rose during the burst: " if lost
+         else "packets came in another order, as adaptive routing has it, and none was lost: ")
+        + "; ".join(words),
+        evidence="differences of the ports' counters, the moment of rest before the calls included",
+        hint="look at the port's cable, its flow control (PFC and ECN of RoCE) and the switch's counters"
+        if lost
+        else "",
+        host=_only(link.host for _, _, link in found),
+        check="links.events",
+        answer=Answer.NO if lost else Answer.YES,
+        facts=tuple(
+            Fact(f"{link.host} {link.name} {name}", value)
+            for value, name, link in sorted(found, key=lambda each: -each[0])[: 2 * _SHOWN]
+        ),
+        case=case.index,
+    )  # fmt: skip
+
+
+_ALONE: Final = "all ranks are on one host: no link between hosts is needed"
+_NO_PAYLOAD: Final = "no operation of the run moves a payload: links have nothing to carry"
+# Links of healthy GPUs differ by up to 0.8 % (18 NVLinks of an H200), often more than the noise of the time.
+# Less than this is less than two runs may differ by and still be the SAME.
+_WORTH_NAMING: Final = 0.02
+_NCCL_MEANS: Final = "NCCL_SOCKET_IFNAME, NCCL_IB_HCA and NCCL_CROSS_NIC"
+_MPI_MEANS: Final = "UCX_NET_DEVICES where it uses UCX, or the library's own interface flags"
+# By a word of the library's version. MPICH's wheel has UCX first, and libfabric beside it: over UCX a list of
+# NICs alone leaves all but one idle, and libfabric's variables do nothing.
+_MEANS: Final = {
+    "MPICH": "UCX_NET_DEVICES with their names, and UCX_MAX_RNDV_RAILS and UCX_MAX_EAGER_RAILS with their"
+    " number (MPICH over UCX, as the bundled one; FI_TCP_IFACE counts with MPIR_CVAR_CH4_NETMOD=ofi only)",
+    "Open MPI": "OMPI_MCA_btl_tcp_if_include (TCP), or UCX_NET_DEVICES (UCX)",
+}
+# NVIDIA's own tests call a link used where it carries more than half of the mean of its fellows.
+_STARVED: Final = 0.5
+# What counters have beyond an operation's bytes: headers of packets, of TCP and 1500 B most; NVLink's none.
+_OVERHEAD: Final = 0.10
+_COUNTERS: Final = "counters before and after an untimed burst"
+
+
+def conclusions(subject: Subject) -> Iterator[Conclusion]:
+    """See ``diagnose.engine.Rule``."""
+    yield from _of_run(subject)
+    yield from profiled.links(subject)
+
+
+def _of_run(subject: Subject) -> Iterator[Conclusion]:
+    # What a call without a payload sends (a barrier, a size rounded to 0 B) tells nothing of which links
+    # would carry one.
+    cases = subject.record.plan.cases
+    bursts = [burst for burst in subject.record.bursts if cases[burst.case].size_bytes]
+    if not bursts:
+        yield _unread(subject)
+    ways = byte_paths(subject.record)
+    unseen: list[Conclusion] = []
+    for burst in bursts:
+        case = cases[burst.case]
+        result = subject.by_case.get(burst.case)
+        algorithm = result.algorithm if result is not None else ""
+        found = traffic(burst, case.collective, algorithm, case.size_bytes, subject.together, ways)
+        nics = [each for each in found if each.kind != NVLINK]
+        nvlinks = [each for each in found if each.kind == NVLINK]
+        told = []
+        if subject.nodes > 1:
+            told += [*_bypassed(burst, case), *_group(subject, burst, case, nics)]
+        told += _group(subject, burst, case, nvlinks)
+        yield from told
+        unseen += [] if told else [_nothing_to_see(subject, case)]
+    # One host's reason is that of all of its operations.
+    yield from unseen[:1] if subject.nodes == 1 else unseen
+
+
+def _unread(subject: Subject) -> Conclusion:
+    alone = subject.nodes == 1 and subject.record.plan.backend == "mpi"
+    cases = subject.record.plan.cases
+    empty = bool(cases) and not any(case.size_bytes for case in cases)
+    claim = _ALONE if alone else _NO_PAYLOAD if empty else "no counters of links were read"
+    hint = "measure with --evidence counters; a log of another tool has none"
+    if empty:
+        hint = "measure an operation that moves data, with a size of one element a rank or more"
+    elif "counters" in subject.record.plan.evidence:
+        hint = "counters were asked for, and are read behind the last case: let the run come to its end"
+    return Conclusion(
+        Severity.INFO,
+        claim,
+        hint="" if alone else hint,
+        check="links.used",
+    )
+
+
+def _nothing_to_see(subject: Subject, case: Case) -> Conclusion:
+    alone = subject.nodes == 1
+    return Conclusion(
+        Severity.INFO,
+        _ALONE if alone else f"{subject.nodes} nodes, and no link has counters that can be read",
+        hint="" if alone else "mount /sys into the container, and pass the devices in",
+        check="links.used",
+        case=case.index,
+    )
+
+
+def _bypassed(burst: Burst, case: Case) -> Iterator[Conclusion]:
+    fabric = bypassed(burst, case.size_bytes)
+    if fabric:
+        kinds = ", ".join(sorted({link.kind for link in fabric}))
+        hosts = len({link.host for link in fabric})
+        yield Conclusion(
+            Severity.ERROR,
+            f"the bytes went over Ethernet, though {hosts} hosts have {len(fabric)} ports of {kinds}",
+            evidence=_COUNTERS,
+            hint="make the library use the fabric: its network plugin (NCCL), its provider or PML (MPI)",
+            check="links.bypassed",
+            answer=Answer.NO,
+            facts=tuple(Fact(link.name, link.host, source=link.kind) for link in fabric[:_SHOWN]),
+            case=case.index,
+        )
+
+
+def _group(subject: Subject, burst: Burst, case: Case, groups: Sequence[Fellows]) -> list[Conclusion]:
+    if not groups:
+        return []
+    if not any(group.used for group in groups):
+        return [_silent(subject, burst, case, groups)]
+    told = [_used(subject, case, groups), *_even(subject, case, groups)]
+    told += _ports(burst, case, groups)
+    told += _bytes(subject, case, groups)
+    return told
+
+
+def _silent(subject: Subject, burst: Burst, case: Case, groups: Sequence[Fellows]) -> Conclusion:
+    """An error, but for NICs beside NVLinks that carried the bytes and may reach the other hosts: nobody told
+    their domain. A healthy rack looks like that.
+    """
+    links, kind = sum(len(group.links) for group in groups), groups[0].kind
+    near = kind != NVLINK and not subject.layout.surely and matters(burst, NVLINK, case.size_bytes)
+    claim = (
+        f"none of {links} {kind} links carried anything of {case.collective} {format_size(case.size_bytes)}"
+    )
+    return Conclusion(
+        Severity.INFO if near else Severity.ERROR,
+        claim + ("; NVLinks did, and whether they join the hosts is not known" if near else ""),
+        evidence=_COUNTERS,
+        hint="see whether the hosts are of one NVLink domain: `nvidia-smi -q` has its ClusterUUID"
+        if near
+        else _silent_hint(subject, kind),
+        check="links.used",
+        answer=Answer.UNDECIDED if near else Answer.NO,
+        facts=_facts(groups),
+        case=case.index,
+    )
+
+
+def _silent_hint(subject: Subject, kind: str) -> str:
+    value = settings_of(subject.record).get("NCCL_P2P_DISABLE", "")
+    if kind == NVLINK and value not in ("", "0"):
+        return f"NCCL_P2P_DISABLE={value} keeps NCCL off NVLink: measure without it"
+    return "the bytes went another way: a device that is not seen here, host memory, or shared memory"
+
+
+def _used(subject: Subject, case: Case, groups: Sequence[Fellows]) -> Conclusion:
+    """How many of each host's or GPU's links carried traffic; those that are alike in one breath."""
+    kind, what = groups[0].kind, "GPU" if groups[0].kind == NVLINK else "host"
+    bad = [group for group in groups if group.unused]
+    counts = sorted({len(group.links) for group in groups})
+    links = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
+    evidence = f"{_COUNTERS}: {case.collective} {format_size(case.size_bytes)}{_left_out(subject, groups)}"
+    if not bad:
+        return Conclusion(
+            Severity.INFO,
+            f"all {links} {kind} links of each {what} carried traffic ({_rates(subject, groups)})",
+            evidence=evidence,
+            check="links.used",
+            answer=Answer.YES,
+            facts=_facts(groups),
+            case=case.index,
+        )
+    patterns = []
+    for (used, unused), alike in groupby(sorted(bad, key=_pattern), key=_pattern):
+        names = ", ".join(_place(group) for group in list(alike)[:_SHOWN])
+        others = f", all on {', '.join(used[:_SHOWN])}" if used else ""
+        patterns.append(f"nothing on {', '.join(unused[:_SHOWN])}{others} ({names})")
+    least, most = min(len(group.used) for group in bad), max(len(group.used) for group in bad)
+    count = f"{least}" if least == most else f"{least} to {most}"
+    return Conclusion(
+        Severity.ERROR,
+        f"{count} of {links} {kind} links carried traffic on {len(bad)} of {len(groups)} {what}s: "
+        + "; ".join(patterns[:2]),
+        evidence=f"{evidence}, {_rates(subject, groups)}",
+        hint=_hint(subject, kind),
+        host=_only(group.host for group in bad),
+        check="links.used",
+        answer=Answer.NO,
+        facts=_facts(bad),
+        case=case.index,
+    )
+
+
+def _left_out(subject: Subject, groups: Sequence[Fellows]) -> str:
+    """Which ports a setting keeps out: it may be meant (storage), or not."""
+    names = list(dict.fromkeys(link.name for group in groups for link in group.left_out))
+    if not names:
+        return ""
+    return f"; {byte_paths(subject.record).choosing} leaves out {first_of(names, _SHOWN)}"
+
+
+def _hint(subject: Subject, kind: str) -> str:
+    if kind == NVLINK:
+        return "look for inactive links (`nvidia-smi nvlink -s`), NCCL_P2P_DISABLE and the fabric manager"
+    world = subject.record.world
+    version = world.ranks[0].library_version if world is not None and world.ranks else ""
+    means = next((text for name, text in _MEANS.items() if name in version), _MPI_MEANS)
+    means = means if subject.record.plan.backend == "mpi" else _NCCL_MEANS
+    return f"let the library use every NIC: {means}; see that each is up and routed"
+
+
+def _pattern(group: Fellows) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Names of the links that carried something, and of those that did not, without the host or GPU."""
+    used, unused = (
+        tuple(use.link.link if group.kind == NVLINK else use.link.name for use in uses)
+        for uses in (group.used, group.unused)
+    )
+    return used, unused
+
+
+def _place(group: Fellows) -> str:
+    return f"{group.host} {group.device}".strip()
+
+
+def _rates(subject: Subject, groups: Sequence[Fellows]) -> str:
+    """What flowed, as a rate, a share of the line and against what had to move."""
+    group = max(groups, key=lambda each: each.gb_per_s)
+    used = max(len(group.used), 1)
+    words = [f"{used} x {group.gb_per_s / used:.3g} GB/s"]
+    line = _line(subject, group)
+    if line:
+        words.append(
+            f"{format_share(group.gb_per_s / line, decimals=0)} of {len(group.links)} lines' {line:.3g} GB/s"
+        )
+    return ", ".join(words)
+
+
+def _line(subject: Subject, group: Fellows) -> float | None:
+    """The links' own rate, or what is known of such a machine where its driver does not say."""
+    wires = subject.wires
+    own = group.line_gb_per_s
+    if own is None and group.kind != NVLINK and wires.nics == len(group.links):
+        return wires.network_gb_per_s
+    return own
+
+
+def _even(subject: Subject, case: Case, groups: Sequence[Fellows]) -> Iterator[Conclusion]:
+    """How evenly the links that carried something did, where that were two or more. The busiest link sets the
+    time, so an imbalance counts where it costs more than the noise of the time itself, and enough to be worth
+    a look; and one that carries less than half of the mean counts anyway. Named is the one that is least like
+    its fellows: with one starved, all others have more than an even share.
+    """
+    several = [group for group in groups if len(group.used) > 1]
+    if not several:
+        return
+    group = max(several, key=lambda each: (each.least <= _STARVED, each.most))
+    noise = max(group.noise, _half_width(subject, case.index))
+    excess = group.most * len(group.used) / len(group.links) - 1
+    uneven = excess > max(noise, _WORTH_NAMING) or group.least < min(_STARVED, 1 - noise)
+    odd, claim, hint = _unlike(group, excess)
+    yield Conclusion(
+        Severity.WARNING if uneven else Severity.INFO,
+        (f"{odd.link.name} {claim} on {_place(group)}" if uneven
+         else f"the {group.kind} links that carry traffic do so evenly: the busiest has"
+              f" {format_share(excess)} more"),
+        evidence=f"noise {format_share(noise)}: of the traffic between windows, and of the time",
+        hint=hint if uneven else "",
+        host=group.host if uneven else "",
+        check="links.even",
+        answer=Answer.NO if uneven else Answer.YES,
+        facts=(
+            Fact("busiest over even share", round(excess, 4)),
+            Fact("least over mean", round(group.least, 4), source="of links that carried something"),
+            Fact("noise", round(noise, 4)),
+        ),
+        case=case.index,
+    )  # fmt: skip
+
+
+def _unlike(group: Fellows, excess: float) -> tuple[LinkUse, str, str]:
+    """The link that is least like the middle one of its fellows, what it does, and what to try."""
+    middle = median(use.share for use in group.used)
+    odd = max(group.used, key=lambda use: (round(abs(use.share - middle), 9), use.share))
+    if odd.share >= middle:
+        hint = "look for a link that more channels use than others"
+        return odd, f"carries {format_share(excess)} more than an even share", hint
+    claim = f"carries {format_share(odd.share / middle)} of what the middle one of its fellows does"
+    return odd, claim, "look at that port's rate, cable and events, and at how many channels use it"
+
+
+def _half_width(subject: Subject, case: int) -> float:
+    result = subject.by_case.get(case)
+    if result is None or not result.time_ns or result.low_ns is None or result.high_ns is None:
+        return 0.0
+    return (result.high_ns - result.low_ns) / 2 / result.time_ns
+
+
+def _bytes(subject: Subject, case: Case, groups: Sequence[Fellows]) -> Iterator[Conclusion]:
+    """The counters against what the algorithm must move: fewer bytes mean a way that is not seen. More are
+    too many where the way was seen: which algorithm an MPI library took is never known.
+    """
+    known = [(group, group.must) for group in groups if group.must is not None and group.must.bytes > 0]
+    if not known:
+        return
+    ratios = [(group.call_bytes / must.bytes, group, must) for group, must in known]
+    if known[0][1].mean:
+        mean = sum(each.call_bytes for each, _ in known) / len(known)
+        ratios = [(mean / must.bytes, group, must) for group, must in known]
+    unsure = max(max(group.noise, 1 / max(group.calls, 1), group.taken_off) for group, _ in known)
+    unsure = max(unsure, _WORTH_NAMING)
+    above = unsure if known[0][0].kind == NVLINK else unsure + _OVERHEAD
+    ratio, group, must = min(ratios, key=lambda each: each[0])
+    missing, judged = ratio < 1 - unsure, must.exact and subject.record.plan.backend != "mpi"
+    most = max(ratios, key=lambda each: each[0])
+    excess = judged and not missing and most[0] > 1 + above
+    if excess:
+        ratio, group, must = most
+    unit = "GPU" if group.kind == NVLINK else "node"
+    yield Conclusion(
+        Severity.WARNING if missing or excess else Severity.INFO,
+        f"a {unit} moved {format_approximate_size(ratio * must.bytes)} a call,"
+        f" {format_share(ratio, decimals=0)} of {'what' if must.exact else 'the least that'} must move"
+        + (": some went a way that these counters do not see" if missing else "")
+        + (": more than the algorithm that was observed sends" if excess else ""),
+        evidence=f"{must.model}; headers of the wire count too; unsure by {format_share(unsure)}",
+        hint=_bytes_hint(missing=missing, excess=excess),
+        host=group.host if (missing or excess) and not must.mean else "",
+        check="links.bytes",
+        answer=Answer.NO if missing or excess else Answer.YES,
+        facts=(
+            Fact("bytes a call", round(ratio * must.bytes), "B", _COUNTERS),
+            Fact("bytes that must move", round(must.bytes), "B", must.model),
+            Fact("calls", group.calls),
+        ),
+        case=case.index,
+    )
+
+
+def _bytes_hint(*, missing: bool, excess: bool) -> str:
+    if missing:
+        return "look for devices that are not passed into the container, and for shared memory"
+    return "look for another job or storage on these links, and for retransmissions" if excess else ""
+
+
+def _facts(groups: Sequence[Fellows]) -> tuple[Fact, ...]:
+    """Every link of the first hosts or GPUs: its rate in the busier direction."""
+    return tuple(
+        Fact(f"{group.host} {use.link.name}", round(use.gb_per_s, 4), "GB/s", use.link.kind)
+        for group in groups[:_SHOWN]
+        for use in group.links
+    )

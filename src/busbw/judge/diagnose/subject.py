@@ -1,0 +1,97 @@
+"""What rules may look at: one run, with everything that was computed about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from busbw.judge.expectation import Expectation
+from busbw.judge.limits import RankPlacement, Wires, rank_placement
+from busbw.judge.matching import MadeWith
+from busbw.model.case import Case
+from busbw.model.collective import COLLECTIVES
+from busbw.model.profile import Profile
+from busbw.model.record import RunRecord
+from busbw.model.result import CaseResult
+from busbw.model.sample import DIGEST_DTYPE, SAMPLE_DTYPE
+
+
+def _none(dtype: np.dtype[np.void]) -> npt.NDArray[np.void]:
+    return np.empty(0, dtype)
+
+
+def _unsized(case: Case) -> bool:
+    return any(row.name == case.collective and not row.sized for row in COLLECTIVES)
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """``kind`` is what the run was made with, where need be by the published log that it is a copy of.
+    ``wires`` are the line rates of one node, with their source. ``samples`` and ``digests`` are empty where
+    the record has none (an imported log); ``absent`` says which files of them should be there. ``profiles``
+    are exports of a profiler, ``exports`` how many of them the run itself made (None where others are looked
+    at), ``preset_files`` the user's own presets. ``launches`` are those that the run is the summary of: the
+    samples are theirs.
+    """
+
+    record: RunRecord
+    expectation: Expectation
+    kind: MadeWith
+    wires: Wires
+    samples: npt.NDArray[np.void] = field(default_factory=lambda: _none(SAMPLE_DTYPE))
+    digests: npt.NDArray[np.void] = field(default_factory=lambda: _none(DIGEST_DTYPE))
+    absent: tuple[str, ...] = ()
+    profiles: tuple[Profile, ...] = ()
+    exports: int | None = None
+    preset_files: tuple[Path, ...] = ()
+    launches: tuple[Subject, ...] = ()
+
+    @property
+    def imported(self) -> bool:
+        """Whether somebody else's tool measured it."""
+        return self.record.source is not None
+
+    @property
+    def ranks(self) -> int:
+        """How many ranks took part; 0 where not known."""
+        return self.expectation.arm.ranks
+
+    @property
+    def together(self) -> int:
+        """How many ranks do each operation, where that is all of them, else 0: what smaller groups must move
+        between nodes depends on who is where.
+        """
+        return 0 if self.record.plan.groups or self.record.plan.streams else self.ranks
+
+    @property
+    def nodes(self) -> int:
+        """On how many nodes; 0 where not known."""
+        return self.kind.nodes
+
+    @cached_property
+    def layout(self) -> RankPlacement:
+        """Which ranks reach one another over NVLink, and which over NICs."""
+        variables: Mapping[str, str] = self.record.environment.get("variables", {})
+        return rank_placement(self.record, self.record.plan.groups, self.nodes, variables)
+
+    @cached_property
+    def timed(self) -> tuple[tuple[Case, CaseResult], ...]:
+        """The good cases that have a time, in order."""
+        return self.record.timed
+
+    @cached_property
+    def busy(self) -> tuple[tuple[Case, CaseResult], ...]:
+        """Of them, those whose call does something. A size that is rounded to 0 B leaves a call that returns
+        at once, whose times are the noise of looking at the clock; a barrier has no size and does something.
+        """
+        return tuple((case, result) for case, result in self.timed if case.size_bytes or _unsized(case))
+
+    @cached_property
+    def by_case(self) -> Mapping[int, CaseResult]:
+        """Results by the number of their case."""
+        return {result.case: result for result in self.record.results}

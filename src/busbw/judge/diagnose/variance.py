@@ -1,0 +1,200 @@
+"""Are the times steady: the intervals, two modes, tails, disturbances."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from busbw.judge.diagnose import logs, profiled
+from busbw.judge.diagnose.subject import Subject
+from busbw.judge.samples import Spread, Tail, spreads
+from busbw.model.conclusion import Answer, Conclusion, Fact
+from busbw.model.finding import Severity
+from busbw.model.mark import meaning
+from busbw.units import NS_PER_US, format_share, format_size
+
+# Marks and conditions that say from outside of the times what disturbed them.
+_LOST: Final = "descheduled"
+_DELAYED: Final = "delayed"  # on purpose, by --arrival
+_MORE_CALLS: Final = "leave -n out, or give more calls"
+_MORE_TIME: Final = "give --case-time 5s, or look for what else uses the machine"
+_DISTURBED: Final = (_DELAYED, "throttled", _LOST, "clock", "contended", "unstable")
+
+
+def conclusions(subject: Subject) -> Iterator[Conclusion]:
+    """See ``diagnose.engine.Rule``."""
+    yield from _of_run(subject)
+    yield from profiled.variance(subject)
+
+
+def _of_run(subject: Subject) -> Iterator[Conclusion]:
+    if subject.record.profiled:
+        yield profiled.untrusted("variance.profiled")
+        return
+    if subject.timed and not subject.busy:
+        yield _empty(len(subject.timed))
+        return
+    busy = {case.index for case, _ in subject.busy}
+    found = [each for each in spreads(subject.record, subject.samples) if each.case in busy]
+    if not found:
+        yield logs.precision(subject)
+        return
+    yield _precision(subject, found)
+    yield from _modes(found)
+    yield from _tails(found)
+    yield from _disturbances(subject)
+
+
+def _empty(cases: int) -> Conclusion:
+    return Conclusion(
+        Severity.INFO,
+        f"{cases} of {cases} cases are calls of 0 B, whose times are those of looking at the clock",
+        hint="measure sizes of one element a rank or more",
+        check="variance.precision",
+    )
+
+
+def _precision(subject: Subject, found: Sequence[Spread]) -> Conclusion:
+    limits = subject.record.plan.limits
+    known = [(width, each) for each in found if (width := each.half_width) is not None]
+    if not known:
+        return Conclusion(
+            Severity.INFO,
+            f"{max(each.samples for each in found)} samples a case are too few for an interval",
+            hint=_MORE_CALLS,
+            check="variance.precision",
+            answer=Answer.UNDECIDED,
+        )
+    wide = [
+        each
+        for width, each in known
+        if width > (limits.small_precision if each.headline_ns < limits.small_ns else limits.precision)
+    ]
+    width, worst = max(known, key=lambda pair: pair[0])
+    claim = (
+        f"the 95 % interval is {format_share(width)} of the time at most, at {format_size(worst.size_bytes)}"
+    )
+    fixed = bool(limits.calls)  # -n: nothing was asked of the interval
+    beyond = f"than {format_share(limits.precision)}" if fixed else "than was asked for"
+    missed = f"; {len(wide)} of {len(known)} cases are wider {beyond}" if wide else ""
+    if without := len(found) - len(known):
+        missed += f"; {without} more had too few samples that tell for an interval"
+    return Conclusion(
+        Severity.INFO,
+        claim + missed,
+        evidence=f"half widths; {'held against' if fixed else 'asked for'} {format_share(limits.precision)},"
+        f" {format_share(limits.small_precision)} below {limits.small_ns / NS_PER_US:.0f} us",
+        hint=(_MORE_CALLS if fixed else _MORE_TIME) if missed else "",
+        check="variance.precision",
+        answer=Answer.UNDECIDED if missed else Answer.YES,
+        facts=(
+            Fact("widest half width", round(width, 5), source="order statistics of the median"),
+            Fact("largest CV", round(max(each.cv for each in found), 5), source="standard deviation / mean"),
+            Fact("cases wider than asked", len(wide)),
+        ),
+        case=worst.case,
+    )
+
+
+def _modes(found: Sequence[Spread]) -> Iterator[Conclusion]:
+    two = [(each, each.modes) for each in found if each.modes is not None]
+    if not two:
+        return
+    worst, modes = max(two, key=lambda pair: pair[1].high.centre / pair[1].low.centre)
+    shown = f"{format_share(modes.low.weight, decimals=0)} near {modes.low.centre / NS_PER_US:.4g} us and"
+    yield Conclusion(
+        Severity.WARNING,
+        f"{len(two)} of {len(found)} cases have two modes; {worst.operation} {format_size(worst.size_bytes)}:"
+        f" {shown} {format_share(modes.high.weight, decimals=0)} near {modes.high.centre / NS_PER_US:.4g} us",
+        evidence="a gap of more than 5 MAD with a tenth of the samples on either side",
+        hint="look for two algorithms, a clock that switches, or a neighbour: `busbw show RUN --histogram`",
+        check="variance.modes",
+        answer=_by_share(len(two), len(found)),
+        facts=tuple(
+            Fact(
+                f"{each.operation} {format_size(each.size_bytes)}",
+                round(found_.high.centre / found_.low.centre, 4),
+                "upper / lower mode",
+            )
+            for each, found_ in two
+        ),
+        case=worst.case,
+    )
+
+
+def _tails(found: Sequence[Spread]) -> Iterator[Conclusion]:
+    """How far slow samples take the mean from the median. It is no answer: the headline is the median."""
+    lifted = [each for each in found if each.tail_shifts_mean]
+    if not lifted:
+        return
+    worst = max(lifted, key=lambda each: each.mean_ns / each.headline_ns)
+    median = "their median" + (" without disturbed ones" if worst.excludes else "")
+    yield Conclusion(
+        Severity.INFO,
+        f"slow samples lift the mean out of the median's interval in {len(lifted)} of {len(found)} cases;"
+        f" {worst.operation} {format_size(worst.size_bytes)}, {_population(worst)}: mean"
+        f" {worst.mean_ns / NS_PER_US:.4g} us, slowest {worst.max_ns / NS_PER_US:.4g} us, {median}"
+        f" {worst.headline_ns / NS_PER_US:.4g} us",
+        evidence=f"samples beyond 14.8 MAD{_single_calls(worst.tail)}",
+        hint="see them with `busbw show RUN --histogram`; --stats p99 times single calls",
+        check="variance.tails",
+        answer=Answer.ASIDE,
+        facts=tuple(
+            Fact(f"{each.operation} {format_size(each.size_bytes)}", each.far, f"of {each.samples} samples")
+            for each in lifted
+        ),
+        case=worst.case,
+    )
+
+
+def _population(each: Spread) -> str:
+    calls = "one call" if each.calls_per_sample == 1 else f"{each.calls_per_sample} calls"
+    return f"all {each.samples} samples of {calls}"
+
+
+def _single_calls(tail: Tail | None) -> str:
+    """What the pass of single calls says of the tail, where there was one."""
+    if tail is None:
+        return ""
+    p99 = "" if tail.p99_ns is None else f"p99 {tail.p99_ns / NS_PER_US:.4g} us, "
+    return f". Of {tail.calls} single calls: {p99}slowest {tail.max_ns / NS_PER_US:.4g} us"
+
+
+def _by_share(count: int, cases: int) -> Answer:
+    """A few cases of many do not make a run unsteady, nor leave it steady."""
+    return Answer.NO if 2 * count > cases else Answer.UNDECIDED
+
+
+def _disturbances(subject: Subject) -> Iterator[Conclusion]:
+    """Samples without a core are no part of a time where they could be left out, and change no answer."""
+    cases = len(subject.busy)
+    left_out = [result for _, result in subject.busy if _LOST in result.marks and result.excluded]
+    if left_out:
+        claim = f"{len(left_out)} of {cases} cases are without samples in which a rank had no core"
+        fact = Fact("samples left out", sum(result.excluded for result in left_out))
+        yield _marked(_LOST, Severity.INFO, claim, Answer.ASIDE, fact)
+    counts = Counter(
+        mark
+        for _, result in subject.busy
+        for mark in (*result.marks, *result.conditions)
+        if mark in _DISTURBED and not (mark == _LOST and result.excluded)
+    )
+    for mark, count in counts.items():
+        claim = f"{count} of {cases} cases are marked {mark}"
+        asked = mark == _DELAYED and subject.record.plan.timing.arrival != "none"
+        answer = Answer.ASIDE if asked else _by_share(count, cases)
+        severity = Severity.INFO if asked else Severity.WARNING
+        yield _marked(mark, severity, claim, answer, Fact("cases", count))
+
+
+def _marked(mark: str, severity: Severity, claim: str, answer: Answer, fact: Fact) -> Conclusion:
+    """What a mark of the rows means for the run."""
+    return Conclusion(
+        severity,
+        claim,
+        evidence=meaning(mark),
+        check=f"variance.{mark}",
+        answer=answer,
+        facts=(fact,),
+    )

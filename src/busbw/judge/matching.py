@@ -1,0 +1,352 @@
+"""Which references say anything about a run, and what is taken on trust if they do."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from busbw.judge import compare_arms
+from busbw.judge.compare_arms import Arm, CaseKey
+from busbw.judge.measured_with import otherwise_tuned, products_of, tuning_of
+from busbw.judge.network import is_other, network_of, over_sockets
+from busbw.judge.pattern import EVENLY, joined
+from busbw.judge.references.reference import Reference
+from busbw.model.record import NOT_STATED, RunRecord
+from busbw.units import NS_PER_US
+
+PLAIN: Final = "back to back, one GPU a process"
+# More than launching, a wait or a barrier add to a call on any machine seen so far: 8 to 25 us on H200.
+LAUNCH_PATH_NS: Final = 50_000.0
+_LOOPS: Final = ("throughput", "max", "loop")  # of busbw: the mean over a loop of calls
+_METHOD_WORDS: Final = {"graph": "CUDA graph"}
+_BARRIER: Final = "a barrier between calls"
+_EACH: Final = frozenset(("p99", "cv", "cv%"))  # of nccl-tests: printed under -I alone
+_NCCL_TESTS: Final = "mean over the timed calls of one loop"
+
+
+def how_timed(record: RunRecord) -> tuple[str, ...]:
+    """Words for what is not ``PLAIN``; empty where everything is, or the log does not say it."""
+    words = _defined(compare_arms.definition(record))
+    if record.source is not None:
+        words += _of_log(record)
+    return tuple(sorted(dict.fromkeys(words)))
+
+
+def reference_timed(reference: Reference) -> tuple[str, ...]:
+    """The same of a reference."""
+    if reference.timed:
+        return tuple(reference.timed.split("; "))
+    return tuple(sorted(_defined(reference.definition)))
+
+
+def otherwise(record: RunRecord, reference: Reference) -> str:
+    """How the two were timed, where that is not alike; empty where it is."""
+    ours, theirs = how_timed(record), reference_timed(reference)
+    if ours == theirs:
+        return ""
+    told = (", ".join(words) or PLAIN for words in (ours, theirs))
+    return f"timed otherwise: the run {next(told)}; {reference.name} {next(told)}"
+
+
+def other_buffers(ours: str, reference: Reference) -> str:
+    """How the two's buffers lay, where both say it and it is not alike; else empty."""
+    if not reference.buffers or ours in ("", NOT_STATED, reference.buffers):
+        return ""
+    return f"other buffers: the run {ours}; {reference.name} {reference.buffers}"
+
+
+def _defined(definition: str) -> list[str]:
+    """What a definition of time says; see ``compare_arms.definition``."""
+    if definition.startswith("busbw "):
+        words = definition.removeprefix("busbw ").split(", ")
+        return [_METHOD_WORDS.get(word, word) for word in words if word not in _LOOPS]
+    return [_BARRIER] if _BARRIER in definition else []
+
+
+def _of_log(record: RunRecord) -> list[str]:
+    """What the header of nccl-tests' log says, and its list of ranks."""
+    assert record.source is not None
+    header, options = record.source.header, record.plan.options
+    words = []
+    if header.get("blocking") not in (None, "", 0):
+        words.append("blocking")
+    if options.graph:
+        words.append("CUDA graph")
+    if options.aggregate > 1:
+        words.append(f"{options.aggregate} in a group")
+    is_test = compare_arms.definition(record).startswith(_NCCL_TESTS)
+    if is_test and any(_EACH & result.stats.keys() for result in record.results):
+        words.append("an event around each call")
+    gpus = _gpus_of_a_process(record)
+    return [*words, f"{gpus} GPUs of one process"] if gpus > 1 else words
+
+
+def _gpus_of_a_process(record: RunRecord) -> int:
+    """By the header, else by the process ids of the ranks that the log names."""
+    assert record.source is not None
+    said = str(record.source.header.get("gpus", ""))
+    if re.fullmatch(r"\d+", said):
+        return int(said)
+    ranks = record.world.ranks if record.world is not None else ()
+    return max(Counter((rank.host, rank.pid) for rank in ranks if rank.pid).values(), default=1)
+
+
+_WORDS: Final = re.compile(r"[A-Za-z0-9]+")
+# The library that is named first, its number, and what is said of it: "NCCL 2.20.3-1 (not stated for ...)".
+_LIBRARY: Final = re.compile(r"\s*(?:([A-Za-z][^\d,(]*?)\s+)?v?(\d+(?:\.\d+)+)[^\s,(]*\s*(\([^)]*\))?")
+# Words of NVML's names for cards: "NVIDIA H100 PCIe" and "NVIDIA H200 NVL" are other devices than the modules
+# on boards of eight, whose names have SXM or nothing ("NVIDIA H100 80GB HBM3", "NVIDIA H200").
+_CARDS: Final = frozenset(("PCIE", "NVL"))
+_THIS_LOG: Final = "it is this very log"
+_SISTER: Final = "it was measured together with this log, so it is no second opinion"
+# A log with as many rows of a reference, and no other time in them, is that one's log.
+_LEAST_ROWS: Final = 2
+_SAME_TIME: Final = 1e-4  # printed times have four digits or more where chance matters
+
+
+@dataclass(frozen=True)
+class MadeWith:
+    """What a run was made with: by its record, or by the reference that it is a copy of (``known_as``). The
+    kind of machine is ``device``, ``nodes``, ``network`` (``judge.network``) and ``product``, the firmware's
+    name of its nodes. ``nodes`` is 0, texts are empty and ``tuning`` is None where nobody says it.
+    """
+
+    device: str
+    nodes: int
+    versions: str
+    known_as: str = ""
+    tuning: Mapping[str, str] | None = None
+    network: str = ""
+    product: str = ""
+
+
+@dataclass(frozen=True)
+class Matched:
+    """References that fit a run, and why the others do not, by name; ``near`` are the reasons of those that
+    are of its operation, ranks, nodes and device, or were made of it. ``notes`` are for the reader.
+    """
+
+    fitting: tuple[Reference, ...]
+    reasons: Mapping[str, str]
+    near: Mapping[str, str]
+    notes: tuple[str, ...]
+
+
+def match(
+    records: Sequence[RunRecord],
+    arm: Arm,
+    kind: MadeWith,
+    references: Sequence[Reference],
+    known: Sequence[Reference],
+    *,
+    named: bool,
+    same_version: bool,
+) -> Matched:
+    """Hold every reference against a run; see ``expectation.expect``."""
+    itself = next((reference for reference in known if reference.name == kind.known_as), None)
+    apart = {each.name: _apart(arm, kind, each, named=named) for each in references}
+    own = {each.name: _own(records, each) for each in references}
+    reasons = {
+        reference.name: own[reference.name]
+        or apart[reference.name]
+        or _other_cases(arm, reference)
+        or ("" if named else _other_machine(kind, reference) or _tuned_otherwise(kind, reference))
+        or (_SISTER if itself is not None and _is_sister(itself, reference) else "")
+        or (other_version(kind.versions, reference) if same_version else "")
+        for reference in references
+    }
+    sisters = [name for name, why in reasons.items() if why == _SISTER]
+    return Matched(
+        tuple(reference for reference in references if not reasons[reference.name]),
+        {name: why for name, why in reasons.items() if why},
+        {
+            each.name: reasons[each.name]
+            for each in references
+            if reasons[each.name] not in ("", _SISTER)
+            # Of a log that names no device, or one that NVML does not know, its own reference is apart too.
+            and (not apart[each.name] or (own[each.name] == _THIS_LOG and not each.left_out))
+        },
+        tuple(f"not held against {name}: {_SISTER}" for name in sisters if not named),
+    )
+
+
+def made_with(record: RunRecord, references: Sequence[Reference]) -> MadeWith:
+    """What the record says; of a published log that is among the references, what is known of it."""
+    kind = MadeWith(
+        compare_arms.device(record),
+        compare_arms.nodes(record),
+        compare_arms.version(record),
+        tuning=tuning_of(record),
+        network=network_of(record),
+        product=products_of(record),
+    )
+    known = next((reference for reference in references if _is_its_log(record, reference)), None)
+    if known is None:
+        return kind
+    return MadeWith(
+        kind.device or known.device,
+        kind.nodes or known.nodes,
+        kind.versions or known.versions_text,
+        known.name,
+        kind.tuning,
+        kind.network or known.network,
+        kind.product or known.product,
+    )
+
+
+def _is_its_log(record: RunRecord, reference: Reference) -> bool:
+    """Whether a log is one that the reference was made of: by its bytes, or by its rows, whatever stands
+    around them. An excerpt of such a log is one too, and so is a longer log that the reference is a part of.
+    """
+    if record.source is None:
+        return False
+    if record.source.sha256 and record.source.sha256 in reference.sha256.split():
+        return True
+    times: dict[tuple[int, str], tuple[float, ...]] = {
+        (point.size_bytes, point.placement): point.times_us for point in reference.points if point.times_us
+    }
+    rows: dict[tuple[int, str], list[float]] = defaultdict(list)
+    for case, result in record.timed:
+        if case.size_bytes and case.collective == (reference.operation or case.collective):
+            rows[case.size_bytes, case.placement.value].append((result.time_ns or 0.0) / NS_PER_US)
+    common = rows.keys() & times.keys()
+    if len(common) < max(_LEAST_ROWS, min(len(rows), len(times)) / 2):
+        return False
+    return all(
+        any(math.isclose(time, known, rel_tol=_SAME_TIME) for known in times[key])
+        for key in common
+        for time in rows[key]
+    )
+
+
+def _own(records: Sequence[RunRecord], reference: Reference) -> str:
+    """A run is no reference for itself: a log by its content, a run of busbw by its name."""
+    for record in records:
+        if record.source is not None:
+            if _is_its_log(record, reference):
+                return _THIS_LOG
+        elif reference.kind == "saved" and record.run_id in reference.source.split(", "):
+            return "it is this very run"
+    return ""
+
+
+def _tuned_otherwise(kind: MadeWith, reference: Reference) -> str:
+    """How a saved reference was tuned otherwise; others state some of their settings only, if any."""
+    return otherwise_tuned(reference.environment, kind.tuning) if reference.kind == "saved" else ""
+
+
+def _other_machine(kind: MadeWith, reference: Reference) -> str:
+    """How the nodes, or the network between them, are known to be others. Sockets name no network: NCCL falls
+    back to them on any machine, and a run over them is to be held against what its machine can do.
+    """
+    if kind.product and reference.product and kind.product != reference.product:
+        return f"it is of {reference.product}, the run of {kind.product}"
+    if reference.nodes != 1 and not over_sockets(kind.network) and is_other(kind.network, reference.network):
+        return f"its network is {reference.network}, the run's {kind.network}"
+    return ""
+
+
+def _is_sister(itself: Reference, other: Reference) -> bool:
+    """One source, machine, versions and day: one session of measuring."""
+
+    def session(reference: Reference) -> tuple[object, ...]:
+        return reference.source, reference.machine, reference.date, dict(reference.versions)
+
+    return itself is not other and session(itself) == session(other)
+
+
+def other_case(key: CaseKey, place: str, reference: Reference) -> str:
+    """Why a reference says nothing about a case whatever its size; empty where it does. ``place`` is the
+    arm's ``where``.
+    """
+    if reference.operation != key.collective:
+        return f"it is of {reference.operation or 'no stated operation'}"
+    if reference.root not in (None, key.root):
+        return f"it is of root {reference.root}, the run of {key.root}"
+    if reference.dtype not in ("", key.dtype):
+        return f"it is of {reference.dtype}, the run of {key.dtype}"
+    if reference.op not in ("", key.op):
+        return f"it is of {reference.op}, the run of {key.op or 'no reduction'}"
+    pattern = joined(key.pattern, place)
+    if reference.pattern != pattern:
+        return f"it is {reference.pattern or EVENLY}; the run is {pattern or EVENLY}"
+    return ""
+
+
+def _other_cases(arm: Arm, reference: Reference) -> str:
+    """Why a reference says nothing about any case of its operation; empty where it does about one."""
+    keys = [key for key in arm.cases if key.collective == reference.operation]
+    found = [other_case(key, arm.where, reference) for key in keys]
+    return ", or ".join(dict.fromkeys(found)) if all(found) else ""
+
+
+def _apart(arm: Arm, kind: MadeWith, reference: Reference, *, named: bool) -> str:
+    """How a reference is of another operation or world, or never used; empty where it is not."""
+    if reference.left_out:
+        return reference.left_out
+    if reference.operation not in {key.collective for key in arm.cases}:
+        return f"it is of {reference.operation or 'no stated operation'}"
+    if reference.ranks != arm.ranks:
+        return f"it has {reference.ranks} ranks, the run {arm.ranks or 'does not say'}"
+    unknown = not kind.nodes or not reference.nodes
+    if (unknown and not named) or (not unknown and kind.nodes != reference.nodes):
+        return f"it has {reference.nodes or 'unknown'} nodes, the run {kind.nodes or 'does not say'}"
+    return _other_device(kind.device, reference, named=named)
+
+
+def _other_device(device: str, reference: Reference, *, named: bool) -> str:
+    family = {word.upper() for word in _WORDS.findall(reference.device)}
+    words = {word.upper() for word in _WORDS.findall(device)}
+    is_told = bool(words) and "GRAPHICS" not in words  # what NVML calls a GPU that it does not know
+    if reference.kind == "saved":
+        same = device == reference.device or (named and not (is_told and reference.device))
+    else:
+        same = bool(family & words) and words & _CARDS <= family if is_told else named
+    return "" if same else f"it is of {reference.device}, the run of {device or 'an unnamed device'}"
+
+
+def other_version(versions: str, reference: Reference) -> str:
+    """Why the communication library is not known to be the same; empty where it is."""
+    ours, theirs = _library(versions), _library(reference.versions_text)
+    if ours is not None and theirs is not None:
+        is_same_name = "" in (ours[0], theirs[0]) or ours[0] == theirs[0]
+        if is_same_name and ours[1] == theirs[1]:
+            return ""
+    return f"it is of {reference.versions_text}, the run of {versions or 'unknown versions'}"
+
+
+def _library(versions: str) -> tuple[str, str] | None:
+    """Name (empty where only a number is there) and number of the library that is named first: the one that
+    communicates; 2.22.3-1 counts as 2.22.3. None where it is not known, or only supposed.
+    """
+    found = _LIBRARY.match(versions)
+    if found is None or "not stated" in (found[3] or ""):
+        return None
+    return (found[1] or "").casefold(), found[2]
+
+
+def notes(kind: MadeWith, used: Sequence[Reference]) -> list[str]:
+    """What was taken on trust, and both sides' versions where they are not known to be the same."""
+    found = [f"this log is {kind.known_as}: {kind.versions}"] if kind.known_as else []
+    for reference in used:
+        missing = [
+            f"device {reference.device}" if not kind.device and reference.device else "",
+            f"{reference.nodes} nodes" if not kind.nodes and reference.nodes else "",
+        ]
+        words = " and ".join(word for word in missing if word)
+        if words:
+            found.append(f"the run does not say {words}: taken from {reference.name}, as you named it")
+        if words := _other_machine(kind, reference):
+            found.append(f"{reference.name} is of another machine, and you named it: {words}")
+        if reference.network and not kind.network and not kind.product and kind.nodes != 1:
+            found.append(f"the run does not say its network; that of {reference.name} is {reference.network}")
+        if words := _tuned_otherwise(kind, reference):
+            found.append(f"{reference.name} was tuned otherwise, and you named it: {words}")
+        if other_version(kind.versions, reference):
+            versions = kind.versions or "not stated"
+            found.append(f"versions: the run {versions}; {reference.name} {reference.versions_text}")
+    return found

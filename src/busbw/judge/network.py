@@ -1,0 +1,117 @@
+"""Which network carried the bytes between hosts, as the lines of NCCL and libfabric in a log say it. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from busbw.machine.preflight.network import SLOW_PROVIDERS, cores
+from busbw.model.record import RunRecord
+from busbw.units import first_of
+
+SOCKETS: Final = "sockets"
+_LIBFABRIC: Final = "libfabric"
+# Names of one thing: NCCL's own, those of plugins, and libfabric's providers. Verbs are InfiniBand or RoCE.
+_SAME: Final = (
+    (SOCKETS, re.compile(r"socket|fastsocket|tcp")),
+    ("IB", re.compile(r"ib(ext(_v\d+)?)?|nccl rdma plugin( v\d+)?|spcx|verbs|mlx")),
+    (_LIBFABRIC, re.compile(r".*(libfabric|\bofi\b).*")),
+    (f"{_LIBFABRIC} efa", re.compile(r"efa")),
+    (f"{_LIBFABRIC} cxi", re.compile(r"cxi")),
+)
+_SOCKET_PROVIDERS: Final = frozenset(SLOW_PROVIDERS) - {"shm"}  # which reaches no other host
+_AND: Final = " and "
+
+
+def network_of(record: RunRecord) -> str:
+    """``IB``, ``libfabric efa``, ``sockets`` or NCCL's own word; several joined by "and" where ranks differ.
+    Empty where nothing says it.
+    """
+    said = record.source.evidence if record.source is not None else {}
+    providers = [_provider(text) for text in _texts(said, "provider")]
+    # NCCL says which network it uses, or at least which it started.
+    texts = _texts(said, "network") or _texts(said, "network_started")
+    names = [_name(text) for text in texts] or ([_LIBFABRIC] if providers else [])
+    found: list[str] = []
+    for name in names:
+        found += providers if name == _LIBFABRIC and providers else [name]
+    return _AND.join(sorted(set(found)))
+
+
+def _texts(said: Mapping[str, Any], key: str) -> list[str]:
+    """Evidence is a list of what lines say, or one text."""
+    value = said.get(key, ())
+    return [value] if isinstance(value, str) else [str(each) for each in value]
+
+
+def _name(text: str) -> str:
+    word = text.strip().lower()
+    return next((name for name, form in _SAME if form.fullmatch(word)), text.strip())
+
+
+def _provider(text: str) -> str:
+    """``tcp;ofi_rxm`` is ofi_rxm over tcp."""
+    words = cores(text)
+    if words & _SOCKET_PROVIDERS:
+        return SOCKETS
+    core = next((word for word in sorted(words) if not word.startswith("ofi_")), "")
+    name = _name(core)
+    return name if name != core else f"{_LIBFABRIC} {core}".strip()
+
+
+def is_other(ours: str, theirs: str) -> bool:
+    """Whether two networks are known to differ; libfabric without its provider may be any of libfabric's."""
+    if not ours or not theirs:
+        return False
+    one, other = ours.split(), theirs.split()
+    shorter = min(len(one), len(other))
+    return one[:shorter] != other[:shorter]
+
+
+def over_sockets(network: str) -> bool:
+    """Whether some rank used them."""
+    return SOCKETS in network.split(_AND)
+
+
+def cause(record: RunRecord, nodes: int) -> str:
+    """What a log says that makes bandwidth low by itself; empty where it says nothing of the kind, or all
+    ranks are on one host, where no byte takes the network. ``nodes`` is 0 where not known.
+    """
+    if record.source is None or nodes == 1 or not over_sockets(network_of(record)):
+        return ""
+    said = record.source.evidence
+    lines = [f"network {text}" for text in _texts(said, "network") or _texts(said, "network_started")]
+    lines += [f"provider {text}" for text in _texts(said, "provider")]
+    where = "between hosts" if nodes else "between hosts, if there were several,"
+    told = first_of(lines, _MOST)
+    return f"the bytes {where} went over {SOCKETS} ({told}): the commonest cause of low bandwidth"
+
+
+# ---- what a log says, for readers ------------------------------------------------------------------------
+
+_MOST: Final = 4
+_SAID: Final = {
+    "nccl_version": "",
+    "mpi_version": "",
+    "network": "network ",
+    "network_started": "started network ",
+    "provider": "provider ",
+    "network_plugin": "plugin ",
+    "devices": "NICs ",
+    "no_devices": "no device of ",
+    "setting": "",
+    "warning": "warning: ",
+}
+
+
+def evidence_words(evidence: Mapping[str, Any]) -> Iterator[str]:
+    """What a log says of its library, network and settings, by kind: ``network FasTrak``, ``NICs ...``."""
+    for key, word in _SAID.items():
+        if texts := _texts(evidence, key):
+            yield word + first_of(_shown(key, texts), _MOST)
+
+
+def _shown(key: str, texts: Iterable[str]) -> Iterator[str]:
+    for text in texts:
+        yield text.replace(" ", "=", 1) if key == "setting" else text

@@ -1,0 +1,161 @@
+"""A reference of one's own: several launches of one kind, each one observation."""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import NamedTuple
+
+from busbw.errors import BusbwError, UsageError
+from busbw.judge import compare_arms
+from busbw.judge.compare_arms import LAUNCH_TIMES, CaseKey, key_of, over_cycles
+from busbw.judge.matching import how_timed
+from busbw.judge.measured_with import products_of, tuning_of
+from busbw.judge.network import network_of
+from busbw.judge.pattern import joined, where
+from busbw.judge.references.reference import Point, Reference
+from busbw.judge.rotation import rotated_bytes
+from busbw.model.collective import collective
+from busbw.model.record import NOT_STATED, RunRecord
+
+
+class _Kind(NamedTuple):
+    """What one reference is of; a ``root`` of -1 is none."""
+
+    operation: str
+    dtype: str
+    op: str
+    root: int
+    pattern: str
+
+    def __str__(self) -> str:
+        """Without the pattern: a run has one of an operation, unless it is of streams."""
+        root = f"root{self.root}" if self.root >= 0 else ""
+        return "-".join(filter(None, (self.operation, self.dtype, self.op, root)))
+
+
+def launches_of(records: Sequence[RunRecord]) -> dict[CaseKey, tuple[float, ...]]:
+    """Times of each case in ns, one a launch: those of a series, or one of each record. Cycles are
+    repetitions within a launch, whose time is their median.
+    """
+    found: dict[CaseKey, tuple[float, ...]] = {}
+    for record in records:
+        cycles: dict[CaseKey, list[tuple[float, ...]]] = defaultdict(list)
+        for case, result in record.timed:
+            own = tuple(result.evidence.get(LAUNCH_TIMES, ())) or (result.time_ns or 0.0,)
+            cycles[key_of(case, record)].append(own)
+        for key, repeats in cycles.items():
+            found[key] = (*found.get(key, ()), *over_cycles(repeats))
+    return found
+
+
+def _launch_of(record: RunRecord) -> tuple[str, int]:
+    """What two records of one launch share: a run's name, or a log's place and table."""
+    source = record.source
+    return (record.run_id, 0) if source is None else (source.path, source.table)
+
+
+def refuse_several_kinds(name: str, records: Sequence[RunRecord]) -> None:
+    """A reference is of one world and one way of timing. Raises UsageError where the records are not."""
+    compare_arms.make_arm(name, records)  # ranks and definition
+    if len({_launch_of(record) for record in records}) < len(records):
+        raise UsageError(
+            f"{name} names the same launch more than once", hint="name each run or log once: a launch is one"
+        )
+    for what, values in (
+        ("nodes", {compare_arms.nodes(record) for record in records}),
+        ("devices", {compare_arms.device(record) for record in records}),
+        ("versions", {compare_arms.version(record) for record in records}),
+        ("buffers", {compare_arms.buffers(record) for record in records}),
+        ("settings", {_tuned(record) for record in records}),
+        ("networks", {network_of(record) for record in records}),
+        ("machines", {products_of(record) for record in records}),
+        ("ways of timing", {"; ".join(how_timed(record)) or "plain" for record in records}),
+    ):
+        if len(values) > 1:
+            told = " and ".join(sorted(str(value or "not stated") for value in values))
+            raise UsageError(
+                f"{name} is not one thing: its {what} are {told}", hint="save runs of one kind, one by one"
+            )
+
+
+def _tuned(record: RunRecord) -> str:
+    tuning = tuning_of(record)
+    return "" if tuning is None else ", ".join(map("=".join, tuning.items())) or "no tuning variable"
+
+
+def is_known(operation: str) -> bool:
+    """Whether busbw has the operation; an importer keeps those of other tools too."""
+    try:
+        collective(operation)
+    except BusbwError:
+        return False
+    return True
+
+
+def reference_of(
+    name: str,
+    record: RunRecord,
+    launches: Mapping[CaseKey, tuple[float, ...]],
+    others: Sequence[RunRecord] = (),
+) -> list[Reference]:
+    """References of one's own run, one an operation, type, reduction and root; ``launches`` has the times of
+    each case in ns, one a launch, of this record and ``others``. A point's bandwidth is that of the median of
+    its times; what is expected of it, that of their geometric mean (``Expected``).
+    """
+    made: dict[_Kind, dict[CaseKey, Point]] = {}
+    timed = ((each, *pair) for each in (record, *others) for pair in each.timed)
+    for measured, case, result in timed:
+        key = key_of(case, measured)
+        if not is_known(case.collective) or not collective(case.collective).sized:
+            continue
+        pattern = joined(key.pattern, where(measured))
+        points = made.setdefault(_Kind(key.collective, case.dtype, case.op, key.root, pattern), {})
+        if key in points or result.busbw_gb_per_s is None or key not in launches:
+            continue
+        bytes_ = result.busbw_gb_per_s * (result.time_ns or 0.0)  # busbw = these bytes / time
+        times = tuple(time / 1e3 for time in launches[key])
+        points[key] = Point(case.size_bytes, case.placement.value, bytes_ / median(launches[key]), times)
+    kept = {kind: points for kind, points in made.items() if points}
+    return [
+        _reference(f"{name}-{kind}" if len(kept) > 1 else name, kind, points, record, others)
+        for kind, points in kept.items()
+    ]
+
+
+def _reference(
+    name: str,
+    kind: _Kind,
+    points: Mapping[CaseKey, Point],
+    record: RunRecord,
+    others: Sequence[RunRecord],
+) -> Reference:
+    version = compare_arms.version(record)
+    library, _, number = version.rpartition(" ")
+    return Reference(
+        name=name,
+        kind="saved",
+        operation=kind.operation,
+        ranks=compare_arms.ranks(record),
+        nodes=compare_arms.nodes(record),
+        machine=", ".join(record.world.known_hosts) if record.world is not None else "",
+        device=compare_arms.device(record),
+        versions={library or "library": number} if version else {},
+        date=compare_arms.day(record) or "not stated",
+        source=", ".join(each.run_id for each in (record, *others)),
+        sha256=" ".join(each.source.sha256 for each in (record, *others) if each.source is not None),
+        definition=compare_arms.definition(record),
+        environment=tuning_of(record),
+        timed="; ".join(how_timed(record)),
+        rotated=((sys.maxsize, bytes_),) if (bytes_ := rotated_bytes((record, *others))) else (),
+        points=tuple(points.values()),
+        dtype=kind.dtype,
+        op=kind.op,
+        root=kind.root if kind.root >= 0 else None,
+        pattern=kind.pattern,
+        network=network_of(record),
+        product=products_of(record),
+        buffers="" if (said := compare_arms.buffers(record)) == NOT_STATED else said,
+    )

@@ -1,0 +1,229 @@
+"""A reference: a measured curve of one operation, with everything that must match for it to say anything."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from statistics import median
+from typing import Final
+
+from busbw.errors import UsageError
+from busbw.model.collective import Placement, collective
+from busbw.units import format_size
+
+SCHEMA: Final = 1
+KINDS: Final = ("log", "value", "own", "saved")
+_PLACEMENTS: Final = tuple(placement.value for placement in Placement)
+# Between two points further apart than this the curve bends where the protocol changes: at a factor of
+# 4, 24 of 566 points are below 90 % of what their neighbours give (benchmarks/compare/interpolation.py).
+MOST_STEP: Final = 2.0
+_SAME_SIZE: Final = 1e-3
+# Printed bandwidths have two decimals.
+_PRINTED_HALF: Final = 0.0051
+# Bandwidths of times; those of 8 and 9 ranks are 1.6 % apart, of 16 and 32 3 %, of 128 and 144 0.1 %.
+_RANKS_TOLERANCE: Final = 0.01
+_ROUNDED_BYTES: Final = 16
+_NOT_ROUNDED: Final = 0.995
+# A petabyte a second.
+_MOST_GB_PER_S: Final = 1e6
+
+
+@dataclass(frozen=True)
+class Point:
+    """One size and placement. ``times_us`` has one time a launch, whose median the bandwidth is of; it is
+    empty where a source gives the bandwidth only.
+    """
+
+    size_bytes: int
+    placement: str
+    busbw_gb_per_s: float
+    times_us: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Printed:
+    """The two bandwidths of one row as they were printed: their quotient tells the number of ranks."""
+
+    size_bytes: int
+    algbw_gb_per_s: float
+    busbw_gb_per_s: float
+
+
+@dataclass(frozen=True)
+class Reference:
+    """``ranks`` is what busbw / algbw says, ``ranks_stated`` what the source does. ``machine`` names the
+    nodes, ``device`` their accelerators, ``definition`` what a time is; ``nodes`` is 0 where not known.
+    ``kind``: log (a published table), value (a published number), own (measured with busbw) or saved (by a
+    user). ``root`` is None where there is none or the source does not say it. ``timed`` says how calls were
+    issued where that was not back to back by one process a GPU (``judge.matching``); ``rotated`` has sizes in
+    order, each with the bytes of the buffers that calls up to it rotated through; ``left_out`` is why a
+    reference is shown and never used. ``pattern`` says who exchanges what with whom (``judge.pattern``);
+    empty where all ranks together do, evenly. ``buffers`` says where those of its calls lay; empty where it
+    is not known. ``environment`` are the settings that it was tuned with (``judge.measured_with``); None
+    where that is not known. ``network`` is what was between its nodes (``judge.network``), ``product`` what
+    their firmware calls them (on EC2 the instance type); empty where not known.
+    """
+
+    name: str
+    kind: str
+    ranks: int
+    nodes: int
+    date: str
+    source: str
+    definition: str
+    points: tuple[Point, ...]
+    operation: str = ""
+    machine: str = ""
+    device: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    dtype: str = ""
+    op: str = ""
+    root: int | None = None
+    ranks_stated: int | None = None
+    environment: Mapping[str, str] | None = None
+    printed: Printed | None = None
+    sha256: str = ""
+    note: str = ""
+    left_out: str = ""
+    timed: str = ""
+    rotated: tuple[tuple[int, int], ...] = ()
+    pattern: str = ""
+    buffers: str = ""
+    network: str = ""
+    product: str = ""
+
+    @cached_property
+    def launches(self) -> int:
+        """Launches behind each point; 1 for a log."""
+        return max((len(point.times_us) for point in self.points), default=0) or 1
+
+    def rotated_bytes(self, size_bytes: int) -> int:
+        """Of the buffers that calls of this size rotated through; 0 where it is not known."""
+        return next((bytes_ for most, bytes_ in self.rotated if size_bytes <= most), 0)
+
+    @property
+    def versions_text(self) -> str:
+        """All versions in one line; ``not stated`` where the source is silent."""
+        return ", ".join(f"{name} {value}".strip() for name, value in self.versions.items()) or "not stated"
+
+
+@dataclass(frozen=True)
+class Expected:
+    """A reference's value at a size: that of the geometric mean of its launches' times."""
+
+    busbw_gb_per_s: float
+    interpolated: bool
+    launches: int
+
+
+def impossible(reference: Reference) -> Iterator[str]:
+    """What no measurement can be, each by its key."""
+    if not reference.name:
+        yield "name is empty"
+    if reference.kind not in KINDS:
+        yield f"kind is {reference.kind!r}: it is one of {', '.join(KINDS)}"
+    counts = {"ranks": reference.ranks, "nodes": reference.nodes, "ranks_stated": reference.ranks_stated or 0}
+    yield from (f"{name} is {value}" for name, value in counts.items() if value < 0)
+    seen: set[tuple[int, str]] = set()
+    for index, point in enumerate(reference.points):
+        place = f"points[{index}]"
+        if (point.size_bytes, point.placement) in seen:
+            yield f"{place} has the size and placement of an earlier point: which of them counts is not said"
+        seen.add((point.size_bytes, point.placement))
+        if point.size_bytes < 0:
+            yield f"{place}.size_bytes is {point.size_bytes}"
+        if point.placement not in _PLACEMENTS:
+            yield f"{place}.placement is {point.placement!r}: it is one of {', '.join(_PLACEMENTS)}"
+        if point.busbw_gb_per_s < 0:
+            yield f"{place}.busbw_gb_per_s is {point.busbw_gb_per_s:g}"
+        yield from (f"{place}.times_us has {time:g}, not above 0" for time in point.times_us if time <= 0)
+        if point.busbw_gb_per_s > _MOST_GB_PER_S:
+            yield f"{place}.busbw_gb_per_s is {point.busbw_gb_per_s:g}: no rank moves so much"
+    if reference.printed is not None and reference.printed.algbw_gb_per_s <= 0:
+        yield f"printed.algbw_gb_per_s is {reference.printed.algbw_gb_per_s:g}, not above 0"
+
+
+def check_ranks(reference: Reference) -> None:
+    """Hold the number of ranks against the reference's own bandwidths. Raises UsageError naming what fits."""
+    if reference.printed is not None:
+        _check_printed(reference, reference.printed)
+    for point in reference.points:
+        _check_point(reference, point)
+
+
+def _check_printed(reference: Reference, printed: Printed) -> None:
+    factor = collective(reference.operation).busbw_factor
+    ratio = printed.busbw_gb_per_s / printed.algbw_gb_per_s
+    given = factor(reference.ranks) if reference.ranks > 1 else 0.0
+    if abs(given * printed.algbw_gb_per_s - printed.busbw_gb_per_s) > _PRINTED_HALF * (1 + given):
+        raise UsageError(
+            f"reference {reference.name} says {reference.ranks} ranks, but its busbw / algbw is {ratio:.5f}",
+            hint="give the number of ranks that the bandwidths have",
+        )
+
+
+def _check_point(reference: Reference, point: Point) -> None:
+    """Size and time say what algbw is, and with it what busbw / algbw is. Ranks in groups have a factor of
+    their own, and a table of counts more than its size.
+    """
+    is_whole = reference.ranks > 0 and not reference.pattern and not reference.left_out
+    if not is_whole or not point.times_us or not point.size_bytes or not point.busbw_gb_per_s:
+        return
+    row = collective(reference.operation)
+    given = row.busbw_factor(reference.ranks)
+    if row.variable is not None or row.busbw_factor(2) == row.busbw_factor(3):
+        return
+    moved = row.shape(point.size_bytes, reference.ranks, 1).algbw_count
+    # A type of 16 bytes takes up to 15 from a size, shares of all ranks as much for each of them.
+    if point.size_bytes < _ROUNDED_BYTES / _RANKS_TOLERANCE or moved < point.size_bytes * _NOT_ROUNDED:
+        return
+    algbw = point.size_bytes / median(point.times_us) / 1e3
+    printed_half = _PRINTED_HALF * (1 + given) if reference.sha256 else 0.0  # some logs have no time
+    if abs(given * algbw - point.busbw_gb_per_s) > _RANKS_TOLERANCE * given * algbw + printed_half:
+        raise UsageError(
+            f"reference {reference.name} says {reference.ranks} ranks, whose busbw / algbw is {given:.5f},"
+            f" but its {format_size(point.size_bytes)} {point.placement} has"
+            f" {point.busbw_gb_per_s / algbw:.5f}",
+            hint="give the number of ranks that the bandwidths have, and the bandwidths that the times have",
+        )
+
+
+def value_at(reference: Reference, size_bytes: int, placement: str) -> Expected | None:
+    """The reference's bus bandwidth at a size: that of the point, or interpolated on a straight line between
+    the logarithms of size and bandwidth. None outside its sizes, and where its points are too far apart; a
+    size of 0 has no bandwidth.
+    """
+    if size_bytes <= 0:
+        return None
+    points = sorted(
+        (point for point in reference.points if point.placement == placement and point.busbw_gb_per_s > 0),
+        key=lambda point: point.size_bytes,
+    )
+    for point in points:
+        if abs(point.size_bytes / size_bytes - 1) <= _SAME_SIZE:
+            return Expected(_speed(point), False, _launches(point))
+    for below, above in pairwise(points):
+        if below.size_bytes < size_bytes < above.size_bytes <= MOST_STEP * below.size_bytes:
+            return _between(below, above, size_bytes)
+    return None
+
+
+def _between(below: Point, above: Point, size_bytes: int) -> Expected:
+    share = math.log(size_bytes / below.size_bytes) / math.log(above.size_bytes / below.size_bytes)
+    value = _speed(below) ** (1 - share) * _speed(above) ** share
+    return Expected(value, True, min(_launches(below), _launches(above)))
+
+
+def _speed(point: Point) -> float:
+    """The bandwidth at the geometric mean of the launches' times: Student's t is of means, not of medians."""
+    if not point.times_us:
+        return point.busbw_gb_per_s
+    mean_log = math.fsum(map(math.log, point.times_us)) / len(point.times_us)
+    return point.busbw_gb_per_s * median(point.times_us) / math.exp(mean_log)
+
+
+def _launches(point: Point) -> int:
+    return len(point.times_us) or 1

@@ -1,0 +1,431 @@
+"""The samples of a case: how they spread, what of them is missing, and what
+they add to what is stored of the case.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from enum import Enum, StrEnum
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from busbw.errors import UsageError
+from busbw.model.case import Case
+from busbw.model.record import RunRecord
+from busbw.model.result import CaseResult, Status
+from busbw.model.sample import EXCLUDING, HEADLINE, MAX_OVER_RANKS, MIN_OVER_RANKS, SampleFlag
+from busbw.stats.interval import Float64Array
+from busbw.stats.modes import Modes, find_modes
+from busbw.stats.outliers import count_outliers, exclude
+from busbw.stats.percentile import least_samples, percentile
+
+# How the samples of a case spread: bins for a histogram, percentiles, and whether there are two modes.
+
+PERCENTS: Final = (50.0, 95.0, 99.0)
+# From this ratio of largest to least on, equal widths would put nearly everything into the first bin.
+_LOG_RATIO: Final = 10.0
+_TIMES_OF_THE_SHORTEST: Final = ("min", "last")
+_MOST_BINS: Final = 24
+_FEWEST_BINS: Final = 5
+
+
+class Scale(StrEnum):
+    """How bins divide the range."""
+
+    LINEAR = "linear"  # equal widths
+    LOG = "log"  # equal ratios
+
+
+@dataclass(frozen=True)
+class Percentile:
+    """``value_ns`` is None below ``needed`` samples."""
+
+    percent: float
+    value_ns: float | None
+    needed: int
+
+
+@dataclass(frozen=True)
+class ModeShare:
+    """One of two groups of samples: its median, and its share of all samples."""
+
+    centre_ns: float
+    share: float
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """The samples of one case, per call, all that the record has; ``flagged`` is how many have evidence
+    against them, and ``kept`` how many percentiles are of, which leave out what the table's numbers leave
+    out. ``single_calls``: those of the pass with one call a sample.
+
+    ``counts[i]`` samples lie in [edges_ns[i], edges_ns[i + 1]); the last bin has its upper edge too.
+    ``modes`` is empty where the samples are one group, else has two (``stats.modes``). With
+    ``calls_per_sample`` above 1 a sample is the mean of that many calls: single slow calls are thinned out.
+    """
+
+    case: int
+    single_calls: bool
+    samples: int
+    kept: int
+    flagged: int
+    calls_per_sample: int
+    scale: Scale
+    edges_ns: tuple[float, ...]
+    counts: tuple[int, ...]
+    percentiles: tuple[Percentile, ...]
+    modes: tuple[ModeShare, ...]
+
+
+@dataclass(frozen=True)
+class Times:
+    """Samples of a case over all ranks, per call, in the order taken; ``kept_ns`` without those that outside
+    evidence speaks against (``stats.outliers.exclude``).
+    """
+
+    call_ns: Float64Array
+    flagged: int
+    calls_per_sample: int
+    single_calls: bool = False
+    kept_ns: Float64Array = field(default_factory=lambda: np.empty(0))
+
+
+def case_times(case: int, time: str, samples: npt.NDArray[np.void]) -> tuple[Times, ...]:
+    """The samples of one case, then those of its pass of single calls, if it has one.
+
+    ``time`` is the plan's ``timing.time``: how a sample comes from those of the ranks. Empty where the record
+    has no samples of the case.
+    """
+    mine = samples[samples["case"] == case]
+    single = (mine["flags"] & SampleFlag.SINGLE_CALL) != 0
+    parts = ((mine[~single], False), (mine[single], True))
+    return tuple(
+        _times(rows[rows["rank"] == _made_from(time, rows)], is_single)
+        for rows, is_single in parts
+        if (rows["rank"] == MAX_OVER_RANKS).any()
+    )
+
+
+def _times(rows: npt.NDArray[np.void], is_single: bool) -> Times:
+    flagged = int(np.count_nonzero(rows["flags"] & ~SampleFlag.SINGLE_CALL))
+    times = rows["elapsed_ns"] / rows["k"]
+    kept = times[exclude(rows["flags"], EXCLUDING).kept]
+    return Times(times, flagged, int(rows["k"][0]), is_single, kept)
+
+
+def _made_from(time: str, rows: npt.NDArray[np.void]) -> int:
+    """Which of the rows over all ranks a case's number is made from. HEADLINE is there where it differs."""
+    if (rows["rank"] == HEADLINE).any():
+        return HEADLINE
+    return MIN_OVER_RANKS if time in _TIMES_OF_THE_SHORTEST else MAX_OVER_RANKS
+
+
+def distributions(case: int, time: str, samples: npt.NDArray[np.void]) -> tuple[Distribution, ...]:
+    """How the samples of one case spread, each part of ``case_times``. Raises UsageError without any."""
+    parts = case_times(case, time, samples)
+    if not parts:
+        raise UsageError(
+            f"the record has no samples of case {case}",
+            hint="`busbw show` shows what is stored of it; imported logs have no samples",
+        )
+    return tuple(_distribution(case, part) for part in parts)
+
+
+def _distribution(case: int, times: Times) -> Distribution:
+    values = times.call_ns
+    scale = choose_scale(values)
+    edges = _edges(values, scale)
+    counts, _ = np.histogram(values, edges)
+    return Distribution(
+        case=case,
+        single_calls=times.single_calls,
+        samples=len(values),
+        kept=len(times.kept_ns),
+        flagged=times.flagged,
+        calls_per_sample=times.calls_per_sample,
+        scale=scale,
+        edges_ns=tuple(edges.tolist()),
+        counts=tuple(counts.tolist()),
+        percentiles=tuple(Percentile(p, percentile(times.kept_ns, p), least_samples(p)) for p in PERCENTS),
+        modes=_modes(values),
+    )
+
+
+def choose_scale(values: Float64Array) -> Scale:
+    """Equal ratios where the largest value is 10 times the least, or more; else equal widths."""
+    low, high = float(values.min()), float(values.max())
+    return Scale.LOG if low > 0 and high >= _LOG_RATIO * low else Scale.LINEAR
+
+
+def _edges(values: Float64Array, scale: Scale) -> Float64Array:
+    low, high = float(values.min()), float(values.max())
+    if low == high:
+        return np.array([low, high])
+    bins = min(_MOST_BINS, max(_FEWEST_BINS, math.ceil(math.sqrt(len(values)))))
+    # Both give the ends exactly, so the least and the largest value are inside.
+    return np.geomspace(low, high, bins + 1) if scale is Scale.LOG else np.linspace(low, high, bins + 1)
+
+
+def _modes(values: Float64Array) -> tuple[ModeShare, ...]:
+    found = find_modes(values)
+    if found is None:
+        return ()
+    return tuple(ModeShare(mode.centre, mode.weight) for mode in (found.low, found.high))
+
+
+# How much the samples of every case vary.
+
+
+@dataclass(frozen=True)
+class Tail:
+    """The pass of single calls beside samples of k calls each, which thin single slow calls out. ``far`` lie
+    beyond 14.8 MAD of these single calls; ``p99_ns`` needs 299 of them.
+    """
+
+    calls: int
+    p99_ns: float | None
+    max_ns: float
+    far: int
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The samples of one case over all ranks, per call: all that the record has, also those that are left out
+    of the headline on outside evidence (``excludes``: there are such). ``mean_ns`` is the mean of them: where
+    a sample is the maximum over ranks it is no less than what nccl-tests prints (``nccl_tests_mean_ns``).
+
+    ``headline_ns`` is the case's time, with its interval ``low_ns`` to ``high_ns``, None where there is none.
+    ``p99_ns`` needs 299 samples. ``far`` lie beyond 14.8 MAD. ``modes`` are two where the samples fall into
+    two groups. ``quartiles`` is the middle half's width over the median. ``tail`` is of other samples than
+    all these.
+    """
+
+    case: int
+    operation: str
+    size_bytes: int
+    samples: int
+    excludes: bool
+    calls_per_sample: int
+    headline_ns: float
+    mean_ns: float
+    deviation_ns: float
+    low_ns: float | None
+    high_ns: float | None
+    p99_ns: float | None
+    max_ns: float
+    quartiles: float
+    far: int
+    modes: Modes | None
+    tail: Tail | None = None
+
+    @property
+    def cv(self) -> float:
+        """Standard deviation over mean."""
+        return self.deviation_ns / self.mean_ns if self.mean_ns else 0.0
+
+    @property
+    def half_width(self) -> float | None:
+        """Half the width of the headline's 95 % interval, relative to it; None where there is no interval."""
+        if self.low_ns is None or self.high_ns is None or not self.headline_ns:
+            return None
+        return (self.high_ns - self.low_ns) / 2 / self.headline_ns
+
+    @property
+    def tail_shifts_mean(self) -> bool:
+        """Whether slow samples lift the mean out of the median's interval."""
+        return self.far > 0 and self.high_ns is not None and self.mean_ns > self.high_ns
+
+
+def nccl_tests_mean_ns(digests: npt.NDArray[np.void], case: int) -> float | None:
+    """What nccl-tests would print of a case: the mean over its calls on each rank, then the mean over ranks
+    (its -a 1, the default). None where the record has no digests of the ranks.
+    """
+    own = digests[digests["case"] == case]
+    return float(own["mean_ns"].mean()) if len(own) else None
+
+
+def spreads(record: RunRecord, samples: npt.NDArray[np.void]) -> tuple[Spread, ...]:
+    """Of every good case that has samples in the record, in order."""
+    found = []
+    order = np.argsort(samples["case"], kind="stable")
+    samples = samples[order]
+    for result in record.results:
+        if result.status is not Status.GOOD or result.time_ns is None:
+            continue
+        first, end = np.searchsorted(samples["case"], (result.case, result.case + 1))
+        parts = case_times(result.case, record.plan.timing.time, samples[first:end])
+        if parts:
+            found.append(_spread(record.plan.cases[result.case], result, parts))
+    return tuple(found)
+
+
+def _spread(case: Case, result: CaseResult, parts: Sequence[Times]) -> Spread:
+    own = parts[0]
+    values = own.call_ns
+    lower, middle, upper = np.percentile(values, (25, 50, 75))
+    return Spread(
+        case=result.case,
+        operation=case.collective,
+        size_bytes=case.size_bytes,
+        samples=len(values),
+        excludes=result.excluded > 0,
+        calls_per_sample=own.calls_per_sample,
+        headline_ns=result.time_ns or 0.0,
+        mean_ns=float(values.mean()),
+        deviation_ns=float(values.std(ddof=1)) if len(values) > 1 else 0.0,
+        low_ns=result.low_ns,
+        high_ns=result.high_ns,
+        p99_ns=percentile(values, 99),
+        max_ns=float(values.max()),
+        quartiles=float((upper - lower) / middle) if middle else 0.0,
+        far=count_outliers(values).far,
+        modes=find_modes(values),
+        tail=_tail(parts[1].call_ns) if len(parts) > 1 else None,
+    )
+
+
+def _tail(single_ns: Float64Array) -> Tail:
+    return Tail(
+        len(single_ns), percentile(single_ns, 99), float(single_ns.max()), count_outliers(single_ns).far
+    )
+
+
+# Samples that a run once had and its file has no more. Pure.
+#
+# A file that is cut in the middle of a sample shows it by itself; one cut between two samples only lacks what
+# the results and the digests count. Half of a case would then pass for all of it.
+
+Rows = npt.NDArray[np.void]
+
+
+@dataclass(frozen=True)
+class MissingSamples:
+    """One case: ``found`` of at least ``expected`` rows are there."""
+
+    case: int
+    found: int
+    expected: int
+
+    def __str__(self) -> str:
+        return f"samples of case {self.case} are missing: {self.found} of {self.expected} records are there"
+
+
+def missing_samples(record: RunRecord, samples: Rows, digests: Rows) -> tuple[MissingSamples, ...]:
+    """The finished cases that have fewer samples than were kept of them. ``samples`` are SAMPLE_DTYPE rows,
+    ``digests`` DIGEST_DTYPE rows, of the whole run; where its file of samples is not there at all, that is
+    what to say (``record.absent``).
+    """
+    found = []
+    samples_of, digests_of = _rows_by_case(samples), _rows_by_case(digests)
+    for result in record.results:
+        if not result.samples:
+            continue
+        counts = list(_counts(record, result, samples_of(result.case), digests_of(result.case)))
+        if any(there < expected for there, expected in counts):
+            found.append(MissingSamples(result.case, *map(sum, zip(*counts, strict=True))))
+    return tuple(found)
+
+
+def _rows_by_case(rows: Rows) -> Callable[[int], Rows]:
+    """The rows of one case: they are sorted once, as there may be thousands of cases."""
+    ordered = rows[np.argsort(rows["case"], kind="stable")]
+    cases = np.ascontiguousarray(ordered["case"])
+    return lambda case: ordered[slice(*np.searchsorted(cases, (case, case + 1)))]
+
+
+def without_result(record: RunRecord, samples: Rows) -> tuple[int, ...]:
+    """The cases of which there are samples and no result: its line was cut off, or a kill came between."""
+    known = {result.case for result in record.finished}
+    return tuple(case for case in np.unique(samples["case"]).tolist() if case not in known)
+
+
+def _counts(record: RunRecord, result: CaseResult, rows: Rows, digests: Rows) -> Iterator[tuple[int, int]]:
+    """(found, expected) rows of every series of a case: its ranks', and what they have in common."""
+    single = (rows["flags"] & SampleFlag.SINGLE_CALL) != 0
+    several = rows[~single]
+    # Without digests, those of the headline alone: some may have been left out of it.
+    taken = int(digests["samples"].max()) if len(digests) else result.samples
+    all_kept = record.world is not None and record.world.size <= record.plan.raw_ranks
+    ranks = set(several["rank"].tolist()) | {MAX_OVER_RANKS}
+    ranks |= set(digests["rank"].tolist()) if all_kept else set()
+    for rank in sorted(ranks):
+        yield int(np.count_nonzero(several["rank"] == rank)), taken
+    # A pass of single calls beside `--time loop` has no loop, so no rows of the headline's own.
+    ranks = (ranks - {HEADLINE}) | set(rows["rank"][single].tolist())
+    for rank in sorted(ranks) if "single_calls" in result.evidence else ():
+        yield int(np.count_nonzero(rows["rank"][single] == rank)), int(result.evidence["single_calls"])
+
+
+# One case in full: everything that is stored about it, and what its samples add.
+
+DETAIL_PERCENTS: Final = (50.0, 90.0, 95.0, 99.0, 99.9)
+NOT_KNOWN: Final = "n/a"
+
+
+@dataclass(frozen=True)
+class StoredValue:
+    """A name as in the record, with its unit, and the value as text."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True)
+class Detail:
+    """``stored`` is what run.json has about a case, ``sampled`` what follows from its samples."""
+
+    case: int
+    stored: tuple[StoredValue, ...]
+    sampled: tuple[StoredValue, ...]
+
+
+def case_detail(record: RunRecord, case: int, samples: npt.NDArray[np.void]) -> Detail:
+    """Describe one case of the plan, measured or not. Empty fields are left out; None is n/a."""
+    stored = list(_stored(record.plan.cases[case]))
+    for result in record.results:
+        if result.case == case:
+            stored += _stored(result)
+    parts = case_times(case, record.plan.timing.time, samples)
+    return Detail(case, tuple(stored), tuple(fact for part in parts for fact in _sampled(part)))
+
+
+def _stored(value: Case | CaseResult) -> Iterator[StoredValue]:
+    for each in fields(value):
+        if each.name not in {"index", "case"}:
+            yield from _facts(each.name, getattr(value, each.name))
+
+
+def _facts(name: str, value: object) -> Iterator[StoredValue]:
+    if is_dataclass(value) and not isinstance(value, type):
+        value = asdict(value)
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _facts(f"{name}.{key}", inner)
+    elif value is None:
+        yield StoredValue(name, NOT_KNOWN)
+    elif value not in ("", ()):
+        yield StoredValue(name, _text(value))
+
+
+def _text(value: object) -> str:
+    if isinstance(value, Enum):
+        return str(value.value)
+    if isinstance(value, float):
+        return f"{value:.10g}"
+    if isinstance(value, tuple | list):
+        return ", ".join(_text(item) for item in value)
+    return str(value)
+
+
+def _sampled(times: Times) -> Iterator[StoredValue]:
+    values, prefix = times.call_ns, "single_call." if times.single_calls else ""
+    yield StoredValue(f"{prefix}min_ns", _text(float(values.min())))
+    for percent in DETAIL_PERCENTS:
+        value, needed = percentile(values, percent), least_samples(percent)
+        few = f"{NOT_KNOWN} (needs {needed} samples, has {len(values)})"
+        yield StoredValue(f"{prefix}p{percent:g}_ns", few if value is None else _text(value))
+    yield StoredValue(f"{prefix}max_ns", _text(float(values.max())))

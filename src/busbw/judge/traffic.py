@@ -1,0 +1,453 @@
+"""What links did during a burst: which carried nothing, how evenly, how much of their rate and of what had to
+move. Everything is judged by the burst's own noise.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from busbw.model.record import RunRecord
+from busbw.model.traffic import NVLINK, Burst, Link, Window
+
+_SETTING: Final = re.compile(r"(NCCL_\w+) (.+)")
+# NCCL's own verbs transport takes these; its names are beginnings of names, or whole ones behind "=".
+_VERBS: Final = ("infiniband", "roce", "rdma")
+
+
+@dataclass(frozen=True)
+class BytePaths:
+    """``nodes`` is how many hosts the run had, 0 where not known; ``domains`` are the NVLink domains of
+    hosts, where NVML told them and NCCL may use them. ``settings`` are variables, and values of NCCL's own
+    files.
+    """
+
+    nodes: int = 0
+    domains: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    backend: str = "nccl"
+
+    def joined(self, hosts: frozenset[str]) -> bool:
+        """Whether these are several hosts of one NVLink domain, whose bytes need no NIC."""
+        return len(hosts) > 1 and len({self.domains.get(host, "") for host in hosts} - {""}) == 1 and all(
+            self.domains.get(host) for host in hosts
+        )  # fmt: skip
+
+    def partly_joined(self, hosts: frozenset[str]) -> bool:
+        """Whether some of them share a domain: then a host is no unit of what must move over NICs."""
+        known = [domain for host in hosts if (domain := self.domains.get(host))]
+        return len(set(known)) < len(known)
+
+    @property
+    def network_reduces(self) -> bool:
+        """Whether switches were allowed to reduce (SHARP)."""
+        words = {name: value for name, value in self.settings.items() if value not in ("", "0")}
+        return "NCCL_COLLNET_ENABLE" in words or any(
+            name == "HCOLL_ENABLE_SHARP" or name.startswith("SHARP_COLL_") for name in words
+        )
+
+    @property
+    def choosing(self) -> str:
+        """The variable that names the ports to use; empty where none does."""
+        name = "UCX_NET_DEVICES" if self.backend == "mpi" else "NCCL_IB_HCA"
+        return name if self.settings.get(name, "") not in ("", "all") else ""
+
+    def allows(self, link: Link) -> bool:
+        """Whether that variable, if any, lets a port be used."""
+        return self.allows_port(link.kind, link.device, link.link)
+
+    def allows_port(self, kind: str, device: str, port: str) -> bool:
+        """The same of a port by its kind, the name of its device, and ``port N``."""
+        if not self.choosing or kind not in _VERBS:
+            return True
+        value = self.settings[self.choosing]
+        excluded, value = value.startswith("^"), value.removeprefix("^")
+        exact = value.startswith("=") or self.choosing != "NCCL_IB_HCA"
+        words = [word.strip() for word in value.removeprefix("=").split(",") if word.strip()]
+        return any(_is(word, device, port, exact=exact) for word in words) != excluded
+
+
+def byte_paths(record: RunRecord) -> BytePaths:
+    """From a record."""
+    settings = settings_of(record)
+    world = record.world
+    joined = settings.get("NCCL_MNNVL_ENABLE", "") != "0" and world is not None
+    domains = {place.host: place.nvlink_domain for place in world.places} if joined and world else {}
+    return BytePaths(
+        len(world.known_hosts) if world is not None else 0, domains, settings, record.plan.backend
+    )
+
+
+def settings_of(record: RunRecord) -> dict[str, str]:
+    """Of rank 0's environment and NCCL's own files, the environment last because it wins; of a log, those
+    that NCCL told.
+    """
+    found: dict[str, str] = {}
+    for file in reversed(record.environment.get("nccl_config", ())):
+        found |= dict(file["settings"])
+    found |= record.environment.get("variables", {})
+    if record.source is not None:
+        told = record.source.evidence.get("setting", ())
+        found |= {match[1]: match[2] for text in told if (match := _SETTING.fullmatch(text))}
+    return found
+
+
+def _is(word: str, device: str, port: str, *, exact: bool) -> bool:
+    """Whether ``mlx5_0:1``, or without the port, means it."""
+    name, _, number = word.partition(":")
+    named = device == name if exact else device.startswith(name)
+    return named and (not number or port == f"port {number}")
+
+
+# How many bytes an operation must move: out of a node, and out of a GPU.
+#
+# With S the message size as nccl-tests defines it, n ranks, N nodes, g = n / N. Over all channels of an
+# algorithm; a double tree's nodes differ a little, so its is the mean over nodes. Sources: the algorithms
+# themselves (nccl-tests PERFORMANCE.md for rings and pairs; NVIDIA/nccl-tests issues 212 and 239 for NVLS,
+# where a GPU sends and receives S (1 + 1/n)); LL sends a flag with every 4 bytes and LL128 with every 120.
+
+_PROTOCOL: Final = {"SIMPLE": 1.0, "LL128": 128 / 120, "LL": 2.0}
+_TREE: Final = "double tree: 2 S (N-1)/N, mean over nodes"
+_LEAST: Final = "any algorithm of sends and receives: 2 S (N-1)/N, mean over nodes"
+_SHARED: Final = ("all_gather", "reduce_scatter")
+
+
+@dataclass(frozen=True)
+class Moved:
+    """Bytes of one call in each direction. ``exact`` is False where any algorithm must move that much, and
+    the one that ran may have moved more. ``mean`` is whether single nodes or GPUs may move less, and only
+    the mean over all of them is meant.
+    """
+
+    bytes: float
+    exact: bool
+    model: str
+    mean: bool = False
+
+
+def node_bytes(
+    operation: str, algorithm: str, size_bytes: int, ranks: int, nodes: int, *, network_reduces: bool = False
+) -> Moved | None:
+    """What a node must send to the others, and receive; None where no model is known, or one node is
+    all there is. ``network_reduces`` is whether switches may have reduced where no algorithm was seen.
+
+    The least of an all_reduce by sends and receives is a mean: each byte of the result takes N - 1 sends to
+    come together and N - 1 to be spread, but a leaf of a tree has only one of each.
+    """
+    if nodes < 2 or ranks < nodes:
+        return None
+    word, factor = _words(algorithm)
+    ring, hierarchy = (ranks - 1) / ranks, (nodes - 1) / nodes
+    on_node = ranks / nodes
+    if operation == "alltoall":
+        return Moved(on_node * size_bytes * (ranks - on_node) / ranks, True, "pairs: g S (n-g)/n")
+    if operation == "all_reduce":
+        if word == "RING":
+            return Moved(2 * size_bytes * ring * factor, True, "ring over nodes: 2 S (n-1)/n")
+        if word in {"TREE", "NVLS_TREE", "NVLSTREE"}:
+            return Moved(2 * size_bytes * hierarchy * factor, True, _TREE, mean=True)
+        # Over several nodes NCCL takes NVLS only with a network that reduces.
+        if word.startswith("COLLNET") or word == "NVLS":
+            return Moved(size_bytes, True, "the network reduces: S")
+        if network_reduces and not word:
+            return Moved(size_bytes, False, "any algorithm, the network may reduce: S")
+        return Moved(2 * size_bytes * hierarchy, False, _LEAST, mean=True)
+    if operation in _SHARED:
+        if word == "RING":
+            return Moved(size_bytes * ring * factor, True, "ring over nodes: S (n-1)/n")
+        return Moved(size_bytes * hierarchy, False, "any algorithm: S (N-1)/N")
+    return None
+
+
+def gpu_bytes(operation: str, algorithm: str, size_bytes: int, ranks: int) -> Moved | None:
+    """What a GPU must send over NVLink, and receive, where all ranks are in one NVLink domain; None where the
+    algorithm was not observed, or no model of it is known.
+    """
+    word, factor = _words(algorithm)
+    if ranks < 2:
+        return None
+    ring = (ranks - 1) / ranks
+    if operation == "alltoall":
+        return Moved(size_bytes * ring, True, "pairs: S (n-1)/n")
+    if operation == "sendrecv":
+        return Moved(size_bytes, True, "one send: S")
+    if operation == "all_reduce" and word == "NVLS":
+        return Moved(size_bytes * (1 + 1 / ranks), True, "NVLS: S (1 + 1/n)")
+    if operation == "all_reduce" and word in {"RING", "TREE"}:
+        model = f"{word.lower()}: 2 S (n-1)/n, mean over GPUs"
+        return Moved(2 * size_bytes * ring * factor, True, model, mean=True)
+    if operation in _SHARED and word == "RING":
+        return Moved(size_bytes * ring * factor, True, "ring: S (n-1)/n")
+    return None
+
+
+def _words(algorithm: str) -> tuple[str, float]:
+    """The algorithm's name, and how many bytes its protocol sends for each of data."""
+    words = algorithm.upper().split()
+    protocol = words[1] if len(words) > 1 else "SIMPLE"
+    return (words[0] if words else ""), _PROTOCOL.get(protocol, 1.0)
+
+
+ETHERNET: Final = "ethernet"
+# A kind of NIC whose bytes are less than this share of the message carried none of it: control traffic.
+_SIGNIFICANT: Final = 0.01
+
+
+@dataclass(frozen=True)
+class LinkUse:
+    """One link. Bytes are those of all calls, with what flowed before the burst taken off. ``share`` is of
+    the mean of its fellows, 1 where it carried as much as they. ``carried`` is False where its bytes cannot
+    be told from nothing.
+    """
+
+    link: Link
+    sent_bytes: float
+    received_bytes: float
+    seconds: float
+    share: float
+    carried: bool
+
+    @property
+    def bytes(self) -> float:
+        """In its busier direction."""
+        return max(self.sent_bytes, self.received_bytes)
+
+    @property
+    def gb_per_s(self) -> float:
+        """In its busier direction, over the whole burst."""
+        return self.bytes / self.seconds / 1e9
+
+    @property
+    def of_rate(self) -> float | None:
+        """Share of its line rate; None where that is not known."""
+        return self.gb_per_s / self.link.gb_per_s if self.link.gb_per_s else None
+
+
+@dataclass(frozen=True)
+class Fellows:
+    """Links that could have carried the same bytes: the NICs of one kind of a host, the NVLinks of a GPU.
+
+    ``must`` is what the operation moves through all of them, per call and direction; None where that is not
+    known. ``noise`` is by how much the whole traffic of a window differs from the mean of all, at most;
+    ``taken_off`` which share of all bytes was taken off, because as much would have flowed anyway: whether it
+    went on during the calls is not known.
+    ``noted`` are links whose counters cannot be taken, ``left_out`` those that a setting keeps out.
+    """
+
+    host: str
+    kind: str
+    device: str  # the GPU; empty for NICs
+    links: tuple[LinkUse, ...]
+    calls: int
+    noise: float
+    taken_off: float = 0.0
+    must: Moved | None = None
+    noted: tuple[Link, ...] = ()
+    left_out: tuple[Link, ...] = ()
+
+    @property
+    def used(self) -> tuple[LinkUse, ...]:
+        """Those that carried something."""
+        return tuple(use for use in self.links if use.carried)
+
+    @property
+    def unused(self) -> tuple[LinkUse, ...]:
+        """Those that carried nothing."""
+        return tuple(use for use in self.links if not use.carried)
+
+    @property
+    def gb_per_s(self) -> float:
+        """All of them together, in the busier direction."""
+        return _busier(self.links) / self.links[0].seconds / 1e9
+
+    @property
+    def line_gb_per_s(self) -> float | None:
+        """The line rate of all of them together; None where one's is not known."""
+        rates = [use.link.gb_per_s for use in self.links]
+        known = [rate for rate in rates if rate]
+        return sum(known) if len(known) == len(rates) else None
+
+    @property
+    def call_bytes(self) -> float:
+        """What a call moved through all of them, in the busier direction."""
+        return _busier(self.links) / self.calls
+
+    @property
+    def least(self) -> float:
+        """Share of the link that carried least, of those that carried something."""
+        return min((use.share for use in self.used), default=0.0)
+
+    @property
+    def most(self) -> float:
+        """Share of the link that carried most: its excess over 1 is time that an even split would save."""
+        return max((use.share for use in self.links), default=0.0)
+
+
+def traffic(
+    burst: Burst, operation: str, algorithm: str, size_bytes: int, ranks: int, ways: BytePaths | None = None
+) -> tuple[Fellows, ...]:
+    """The links that could take part, host after host: the NICs of the kind that carried most, and every
+    GPU's NVLinks. Links whose counters cannot be taken are left out, and so are the slower NICs of a kind,
+    and those that a setting excludes. NICs of hosts that share an NVLink domain need not take part: they are
+    told only where they did.
+    """
+    ways = ways or BytePaths()
+    hosts = frozenset(link.host for link in burst.links)
+    main = main_kind(burst, size_bytes)
+    if ways.joined(hosts) and _carried(burst, {NVLINK}) and not matters(burst, main, size_bytes):
+        main = ""
+    groups: dict[tuple[str, str, str], list[Link]] = defaultdict(list)
+    for link in burst.links:
+        if link.kind in (main, NVLINK):
+            groups[link.host, link.kind, link.device if link.kind == NVLINK else ""].append(link)
+    rates = _rates(burst)
+    found = []
+    for (host, kind, device), links in groups.items():
+        must = _must(kind == NVLINK, hosts, ways, operation, algorithm, size_bytes, ranks)
+        allowed = [link for link in links if ways.allows(link)] or links
+        good = _fastest([link for link in allowed if not link.note], rates)
+        if good:
+            noted = tuple(link for link in allowed if link.note)
+            left_out = tuple(link for link in links if link not in allowed)
+            each = _fellows(burst.windows, host, kind, device, good, None if noted else must)
+            found.append(replace(each, noted=noted, left_out=left_out))
+    if any(each.must is None for each in found if each.kind == main):
+        found = [_without_mean(each) if each.kind == main else each for each in found]
+    return tuple(found)
+
+
+def _without_mean(group: Fellows) -> Fellows:
+    """For hosts of which some are not known: a mean over the others says nothing."""
+    return replace(group, must=None) if group.must is not None and group.must.mean else group
+
+
+def _must(
+    nvlink: bool,
+    hosts: frozenset[str],
+    ways: BytePaths,
+    operation: str,
+    algorithm: str,
+    size: int,
+    ranks: int,
+) -> Moved | None:
+    if nvlink:
+        near = len(hosts) == 1 or (ways.joined(hosts) and ways.nodes <= len(hosts))
+        return gpu_bytes(operation, algorithm, size, ranks) if near else None
+    if ways.partly_joined(hosts):
+        return None
+    nodes = max(ways.nodes, len(hosts))
+    must = node_bytes(operation, algorithm, size, ranks, nodes, network_reduces=ways.network_reduces)
+    return None if must is not None and must.mean and len(hosts) < nodes else must
+
+
+def main_kind(burst: Burst, size_bytes: int) -> str:
+    """The kind of NIC that carried most over all hosts, and a fabric rather than Ethernet where nothing worth
+    mentioning flowed; empty where there is none.
+    """
+    kinds = list(dict.fromkeys(link.kind for link in burst.links if link.kind != NVLINK and not link.note))
+    most = max(kinds, key=lambda kind: _carried(burst, {kind}), default="")
+    if most == ETHERNET and not matters(burst, most, size_bytes):
+        return next((kind for kind in kinds if kind != ETHERNET), most)
+    return most
+
+
+def bypassed(burst: Burst, size_bytes: int) -> tuple[Link, ...]:
+    """Fabric NICs that are up, where the bytes went over Ethernet interfaces instead."""
+    if main_kind(burst, size_bytes) != ETHERNET or not matters(burst, ETHERNET, size_bytes):
+        return ()
+    return tuple(link for link in burst.links if link.kind not in (ETHERNET, NVLINK) and not link.note)
+
+
+def degraded(burst: Burst) -> tuple[tuple[Link, float], ...]:
+    """Ports that are slower than the port of their name is on another host, and that one's rate in GB/s."""
+    rates = _rates(burst)
+    return tuple(
+        (link, best)
+        for link in burst.links
+        if link.gb_per_s and link.gb_per_s < (best := rates[link.kind, link.name]) and link.kind != NVLINK
+    )
+
+
+def _carried(burst: Burst, kinds: set[str]) -> float:
+    """Bytes of all calls over links of these kinds, both directions, without those that flow anyway."""
+    return sum(
+        _net(burst.windows, counted)
+        for link in burst.links
+        if link.kind in kinds and not link.note
+        for counted in (link.sent_bytes, link.received_bytes)
+    )
+
+
+def matters(burst: Burst, kind: str, size_bytes: int) -> bool:
+    """Whether links of this kind carried a significant part of messages of this size."""
+    calls = sum(window.calls for window in burst.windows)
+    return _carried(burst, {kind}) > _SIGNIFICANT * size_bytes * calls
+
+
+def _rates(burst: Burst) -> dict[tuple[str, str], float]:
+    """The highest rate of ports of one kind and name, over all hosts."""
+    found: dict[tuple[str, str], float] = defaultdict(float)
+    for link in burst.links:
+        found[link.kind, link.name] = max(found[link.kind, link.name], link.gb_per_s or 0.0)
+    return found
+
+
+def _fastest(links: Sequence[Link], rates: Mapping[tuple[str, str], float]) -> list[Link]:
+    """Without those that are slower than the others: a management port is no fellow of a 400 Gb/s one. A port
+    that is fast on another host belongs to them, however slow it is here.
+    """
+    best = max((link.gb_per_s or 0.0 for link in links), default=0.0)
+    return [link for link in links if not link.gb_per_s or rates[link.kind, link.name] >= best]
+
+
+def _fellows(
+    windows: Sequence[Window], host: str, kind: str, device: str, links: Sequence[Link], must: Moved | None
+) -> Fellows:
+    calls = sum(window.calls for window in windows)
+    seconds = sum(window.seconds for window in windows[1:])
+    noise = _noise(windows, links)
+    bytes_ = [(_net(windows, link.sent_bytes), _net(windows, link.received_bytes)) for link in links]
+    even = sum(max(pair) for pair in bytes_) / len(links)
+    # A link that takes part carries at least an even share of one call, and more than what the whole
+    # traffic differs by between windows.
+    least = max(noise, 1 / max(calls, 1)) * even
+    uses = tuple(
+        LinkUse(
+            link,
+            sent,
+            received,
+            seconds,
+            max(sent, received) / even if even else 0.0,
+            carried=max(sent, received) > least,
+        )
+        for link, (sent, received) in zip(links, bytes_, strict=True)
+    )
+    gross = sum(max(sum(link.sent_bytes[1:]), sum(link.received_bytes[1:])) for link in links)
+    taken_off = 1 - even * len(links) / gross if gross else 0.0
+    return Fellows(host, kind, device, uses, calls, noise, taken_off, must)
+
+
+def _net(windows: Sequence[Window], counted: Sequence[int]) -> float:
+    """Bytes of the busy windows, without those that would have flowed anyway."""
+    before = counted[0] / windows[0].seconds
+    busy = sum(window.seconds for window in windows[1:])
+    return max(0.0, sum(counted[1:]) - before * busy)
+
+
+def _noise(windows: Sequence[Window], links: Sequence[Link]) -> float:
+    """How far the bytes of a call in one window lie from those in all, at most; 0 where nothing flowed."""
+    per_call = [
+        sum(max(link.sent_bytes[at], link.received_bytes[at]) for link in links) / window.calls
+        for at, window in enumerate(windows)
+        if window.calls
+    ]
+    mean = sum(per_call) / len(per_call) if per_call else 0.0
+    return max((abs(value / mean - 1) for value in per_call), default=0.0) if mean else 0.0
+
+
+def _busier(uses: Iterable[LinkUse]) -> float:
+    uses = tuple(uses)
+    return max(sum(use.sent_bytes for use in uses), sum(use.received_bytes for use in uses))

@@ -1,0 +1,67 @@
+"""What every launcher makes from a plan: a value that can be printed, compared and submitted."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from busbw.redact import HIDDEN, redact_variables, redact_words
+
+
+@dataclass(frozen=True)
+class Command:
+    """One process to start: its words, and the variables it gets beside the inherited ones."""
+
+    argv: tuple[str, ...]
+    environ: Mapping[str, str] = field(default_factory=dict)
+    # Names of variables whose values are not shown, beside those that look like secrets.
+    secret: frozenset[str] = frozenset()
+
+    def __str__(self) -> str:
+        return self.without_secrets().whole
+
+    @property
+    def whole(self) -> str:
+        """Text that runs as it is, with the secrets."""
+        settings = (f"{name}={_quoted(value)}" for name, value in self.environ.items())
+        return " ".join((*settings, *map(_quoted, self.argv)))
+
+    @property
+    def hides(self) -> bool:
+        """Whether the text without secrets does not run. Any word will do for the key of the channel."""
+        own = dict.fromkeys({"BUSBW_TOKEN"} & self.environ.keys(), HIDDEN)
+        return self.without_secrets() != replace(self, environ={**self.environ, **own})
+
+    def without_secrets(self) -> Command:
+        """As it is shown and kept."""
+        secret = dict.fromkeys(self.secret & self.environ.keys(), HIDDEN)
+        environ = redact_variables(self.environ, HIDDEN) | secret
+        return replace(self, argv=redact_words(self.argv, HIDDEN), environ=environ)
+
+
+def _quoted(word: str) -> str:
+    return word if word == HIDDEN else shlex.quote(word)
+
+
+@dataclass(frozen=True)
+class LaunchRequest:
+    """Everything that would be started, and the world that the ranks then form."""
+
+    launcher: str
+    world: str
+    ranks: int
+    commands: tuple[Command, ...]
+
+    @property
+    def process_is_rank(self) -> bool:
+        """Each command is one rank, in rank order; else a launcher starts them."""
+        return self.world != "mpi"
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.commands))
+
+    @property
+    def whole(self) -> str:
+        """Text that runs as it is, with the secrets."""
+        return "\n".join(command.whole for command in self.commands)

@@ -1,0 +1,365 @@
+"""The contract between busbw and an engine: what is asked, what is submitted, what is heard back.
+
+An engine is a module with the functions of ``Engine``, and a row of ``settings.engines``. It is imported when
+it is used, so that ``--help`` needs no Kubernetes client. ``request`` is pure: what the cluster must be asked
+first is asked by ``inquire``, so a request can be compared as text in a test and printed by ``--dry-run``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final, Protocol, cast
+
+from busbw.errors import SiteError
+from busbw.launch.base import Command
+from busbw.launch.command import prepending
+from busbw.launch.topology.order import RankOrder
+from busbw.model.finding import Finding, strictly, worst_first
+from busbw.plan.flags.engines import ENGINES
+from busbw.plan.flags.launch import LaunchSettings
+from busbw.redact import HIDDEN, redact_text, redact_variables, redact_words
+
+
+@dataclass(frozen=True)
+class Work:
+    """What every rank executes: busbw's own command line, which joins the launcher's ranks, or the user's
+    command (``busbw exec``).
+    """
+
+    words: tuple[str, ...]
+    is_busbw: bool = True
+
+    def argv(self, python: str) -> tuple[str, ...]:
+        """The words to execute where ``python`` is the Python that has busbw."""
+        return (python, "-m", "busbw", *self.words) if self.is_busbw else self.words
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the user wants run, and where: the input of ``Engine.request``.
+
+    ``folder`` is the run folder on this machine, ``environ`` the variables of the measured processes (from
+    --env and --env-file), ``backend`` and ``world`` as the user said them (auto where not), ``ranks`` how
+    many there are to be in all, where that was said. ``prepend`` are folders to put before what a variable
+    has where the ranks are.
+    """
+
+    run_id: str
+    folder: str
+    work: Work
+    launch: LaunchSettings
+    environ: Mapping[str, str] = field(default_factory=dict)
+    backend: str = "auto"
+    world: str = "auto"
+    ranks: int | None = None
+    prepend: Mapping[str, str] = field(default_factory=dict)
+
+    def argv(self, python: str) -> tuple[str, ...]:
+        """What each rank executes, where ``python`` is the Python that has busbw."""
+        return (*prepending(self.prepend), *self.work.argv(python))
+
+    def without_secrets(self) -> Job:
+        """As a dry run shows it."""
+        return replace(
+            self,
+            environ=redact_variables(self.environ, HIDDEN),
+            prepend=redact_variables(self.prepend, HIDDEN),
+            work=self.work if self.work.is_busbw else Work(redact_words(self.work.words, HIDDEN), False),
+        )
+
+    @property
+    def name(self) -> str:
+        """A name that is unique and legal on every engine: letters, digits and hyphens, at most 40."""
+        return job_name(self.run_id)
+
+
+def job_name(run_id: str) -> str:
+    """``20261121-181502-all_reduce-3f9a`` -> ``busbw-20261121-181502-3f9a``: run ids end in random digits."""
+    parts = run_id.split("-")
+    return "-".join(("busbw", *parts[:2], parts[-1])).lower()
+
+
+@dataclass(frozen=True)
+class JobRequest:
+    """Everything that will be submitted. ``files`` are written to the run folder's request/ first (name ->
+    text); ``commands`` submit them, where a command line does. ``form`` is what is sent over an API.
+    """
+
+    engine: str
+    name: str
+    ranks: int | None
+    nodes: int | None
+    files: Mapping[str, str] = field(default_factory=dict)
+    commands: tuple[Command, ...] = ()
+    details: Mapping[str, str] = field(default_factory=dict)  # what submit needs beside; not shown
+    payload: object = None  # the same, where it is a value of the engine's own
+    rank_order: RankOrder | None = None  # what --topology came to
+    notes: tuple[str, ...] = ()  # what the user should know of it; told on standard error
+
+    def __str__(self) -> str:
+        """What --dry-run prints: every file under its name, then the commands."""
+        parts = [
+            f"# {name}\n{text.rstrip()}\n" if len(self.files) > 1 else text.rstrip() + "\n"
+            for name, text in self.files.items()
+        ]
+        lines = [f"# {command.whole}" if self.files else command.whole for command in self.commands]
+        return "\n".join((*parts, *lines))
+
+    def without_secrets(self) -> JobRequest:
+        """As it is shown."""
+        return replace(
+            self,
+            files={name: redact_text(text, HIDDEN) for name, text in self.files.items()},
+            commands=tuple(command.without_secrets() for command in self.commands),
+        )
+
+
+@dataclass(frozen=True)
+class Handle:
+    """A submitted job, as it is kept in request/job.json for ``attach``, ``jobs``, ``cancel``, ``clean``."""
+
+    engine: str
+    id: str
+    name: str
+    details: Mapping[str, str] = field(default_factory=dict)
+
+    def to_fields(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return asdict(self)
+
+    @staticmethod
+    def from_fields(fields: Mapping[str, Any]) -> Handle:
+        """The inverse of ``to_fields``. Raises KeyError for a damaged one."""
+        return Handle(fields["engine"], fields["id"], fields["name"], dict(fields["details"]))
+
+
+class Unanswered(SiteError):
+    """A submission that its engine has not answered: it may have the job, and ``find`` of the
+    ``handle`` tells.
+    """
+
+    def __init__(self, error: SiteError, handle: Handle) -> None:
+        super().__init__(error.message, hint=error.hint)
+        self.handle = handle
+
+
+class Phase(StrEnum):
+    """How far a job is."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    ENDED = "ended"
+
+
+@dataclass(frozen=True)
+class JobState:
+    """A job's state by the engine's own account.
+
+    ``why``: the engine's reason, in its words. ``hopeless``: it will not start by itself (bad request,
+    quota): the run ends with the reason, instead of waiting. ``hint`` says what to try. ``code``: exit code
+    of an ENDED job, negative for a signal, None if not known. ``rank`` and ``host``: who failed, where known.
+    ``out_of_time``: the engine ended it because of its time limit; ``cancelled``: as
+    somebody wanted; ``unreachable``: a host of it could not be reached, or not any more. ``limit_s``: our own
+    limit, where the job ends its launch because of that.
+    """
+
+    phase: Phase
+    why: str = ""
+    hopeless: bool = False
+    hint: str = ""
+    code: int | None = None
+    rank: int | None = None
+    host: str = ""
+    out_of_time: bool = False
+    cancelled: bool = False
+    unreachable: bool = False
+    limit_s: float | None = None
+
+    @property
+    def knows_cause(self) -> bool:
+        """Whether it says which rank failed, or that time ran out: survivors only see each other go."""
+        return self.rank is not None or self.out_of_time
+
+
+@dataclass(frozen=True)
+class Output:
+    """A line that the job printed; ``source`` is the node or pod, where known."""
+
+    text: str
+    source: str = ""
+    is_error: bool = False
+
+
+Item = Output | JobState | None
+
+
+class Engine(Protocol):
+    """The functions of an engine's module."""
+
+    # Seconds after which a job that has not started is given up, None = never; --wait overrides.
+    WAIT_SECONDS: float | None
+
+    def check(self, launch: LaunchSettings) -> None:
+        """Pure. Raises UsageError for settings, words of --set among them, that it never takes."""
+
+    def inquire(self, launch: LaunchSettings, command: tuple[str, ...] = ()) -> Mapping[str, str]:
+        """What must be known of the cluster to write the request; ``command`` is the user's, where it is not
+        busbw that is to be started. Raises SiteError where the engine is not
+        there, UsageError for settings it cannot honour.
+        """
+
+    def request(self, job: Job, facts: Mapping[str, str]) -> JobRequest:
+        """Pure. Raises UsageError for settings that do not fit."""
+
+    def submit(self, request: JobRequest, folder: Path) -> Handle:
+        """Submit; ``folder`` is the run folder, with the request's files under request/. Raises SiteError
+        with the engine's own words and a hint, Unanswered where it may have the job all the same.
+        """
+
+    def find(self, handle: Handle) -> Handle | None:
+        """The job of a submission that was not answered, found by its name; None where there is none. Raises
+        SiteError where the engine does not answer.
+        """
+
+    def follow(self, handle: Handle, folder: Path) -> Iterator[Item]:
+        """States as they change and lines as they come, None at least every half second; the last item is an
+        ENDED state, after all output. Starts from the job's first line each time it is called (attach):
+        events that were seen before are recognised by their numbers. Raises SiteError where the engine is
+        lost, NotHome where the job has ended and its output cannot be read now.
+        """
+
+    def cancel(self, handle: Handle, *, now: bool) -> None:
+        """End the job, with time for last words unless ``now``. No error where it has ended; raises SiteError
+        where the engine did not take it.
+        """
+
+    def state(self, handle: Handle) -> JobState:
+        """The state at this moment; ENDED also where the engine has forgotten the job."""
+
+    def collect(self, handle: Handle, folder: Path) -> None:
+        """After the end: bring what every node printed, and NCCL's logs, to log/ of the run folder."""
+
+    def clean(self, handle: Handle) -> None:
+        """Remove what the job left on the engine. No error where nothing is left."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """How the loop of a series' job starts a launch there: its words, and variables over the job's own."""
+
+    argv: tuple[str, ...]
+    environ: Mapping[str, str] = field(default_factory=dict)
+
+
+class SeriesEngine(Protocol):
+    """The functions of an engine's module for one job that runs many launches (``launch.job_loop``)."""
+
+    def start(self, job: Job, series: Job, facts: Mapping[str, str]) -> Start:
+        """Pure. A launch that ``job`` describes, in the job of ``series``. Raises UsageError."""
+
+    def sweep(self, series: Job, words: tuple[str, ...], facts: Mapping[str, str]) -> tuple[str, ...]:
+        """Pure. What the loop executes to have ``words`` and one more executed once on every host of the job;
+        it fails where a host does.
+        """
+
+    def request(self, series: Job, loop: tuple[str, ...], facts: Mapping[str, str]) -> JobRequest:
+        """Pure. The job: it executes a Python that is on its first host with the words ``loop``."""
+
+    def reader(self, handle: Handle, folder: Path, nodes: int, ranks: int | None) -> LaunchReader:
+        """For the output of a launch on so many ``nodes`` (0: all) of the job whose run folder that is;
+        ``ranks`` is how many were asked for in all, None where that was not said.
+        """
+
+
+class LaunchReader(Protocol):
+    """Reads what one launch of a series printed."""
+
+    def read(self, text: str, *, is_error: bool) -> Iterator[Output]:
+        """A line as the loop passed it on."""
+
+    def rest(self) -> Iterator[Output]:
+        """What is still open when the launch has ended."""
+
+    def end(self, code: int | None) -> JobState:
+        """How it ended, by the launcher's exit code and what was read."""
+
+
+class PlainReader:
+    """A LaunchReader of an engine whose launcher prints the ranks' lines as they are."""
+
+    def read(self, text: str, *, is_error: bool) -> Iterator[Output]:
+        """See LaunchReader."""
+        yield Output(text, is_error=is_error)
+
+    def rest(self) -> Iterator[Output]:
+        """See LaunchReader."""
+        yield from ()
+
+    def end(self, code: int | None) -> JobState:
+        """See LaunchReader."""
+        return JobState(Phase.ENDED, code=code)
+
+
+def load_series(name: str) -> SeriesEngine:
+    """As load, of the module that runs a series in one job. Raises KeyError for an engine without one."""
+    return cast("SeriesEngine", import_module(ENGINES[name].series))
+
+
+def load(name: str) -> Engine:
+    """The engine of a name in ENGINES. Raises what its module raises on import (SiteError for an extra)."""
+    return cast("Engine", import_module(ENGINES[name].module))
+
+
+class _Look(Protocol):
+    def look(self, job: Job, request: JobRequest) -> tuple[Finding, ...]: ...
+
+
+def look_before(job: Job, request: JobRequest, *, strict: bool) -> tuple[Finding, ...]:
+    """What the engine itself says before a job is submitted: findings, the worst first. Empty where its row
+    names no module for that; raises SiteError where the engine is not there.
+    """
+    module = ENGINES[request.engine].before
+    if not module:
+        return ()
+    found = cast("_Look", import_module(module)).look(job, request)
+    named = [replace(each, check=each.check or f"before-{request.engine}") for each in found]
+    return worst_first(strictly(named) if strict else named)
+
+
+# A server's restart; a job lives through it.
+PATIENCE_SECONDS: Final = 120.0
+
+
+@dataclass
+class Patient:
+    """``ask`` gives the state or raises SiteError, at once where it is one of ``final``; ``name`` is the
+    job's, for the error.
+    """
+
+    ask: Callable[[], JobState]
+    name: str
+    final: tuple[type[SiteError], ...] = ()
+    silent_since_s: float | None = None
+
+    def state(self) -> JobState | None:
+        """The state; None where there is no answer now. Raises SiteError after too long without one."""
+        try:
+            found = self.ask()
+        except self.final:
+            raise
+        except SiteError as error:
+            now_s = time.monotonic()
+            self.silent_since_s = self.silent_since_s or now_s
+            if now_s - self.silent_since_s < PATIENCE_SECONDS:
+                return None
+            raise SiteError(
+                f"{error.message} (for {PATIENCE_SECONDS:g} s now; job {self.name} goes on)",
+                hint="follow it with `busbw attach` when there are answers again",
+            ) from error
+        self.silent_since_s = None
+        return found

@@ -1,0 +1,199 @@
+"""A run that this process starts: write the request, start the ranks, follow their events, and leave a closed
+record whatever happened.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TextIO
+
+from busbw.errors import ExitCode
+from busbw.launch.interrupt import Interrupt
+from busbw.launch.listener import Listener
+from busbw.launch.processes import Exit, Line, Processes
+from busbw.launch.remember import remember
+from busbw.launch.sweeper import Sweeper
+from busbw.launch.verdict import Story, Verdict, judge
+from busbw.launch.witness import Witness
+from busbw.model.event import Emit, EventKind, decode, error_words, event, now_utc
+from busbw.model.record import RunStatus
+from busbw.model.result import Status
+from busbw.record import close
+from busbw.record import folder as folders
+from busbw.record.findings import keep, merge
+from busbw.record.results import read_fields
+from busbw.redact import redact_all, redact_text, redact_words
+
+if TYPE_CHECKING:
+    from busbw.launch.base import LaunchRequest
+    from busbw.model.finding import Finding
+    from busbw.model.plan import Plan
+    from busbw.plan.flags.run import RunSettings
+
+# How long the other ranks may take to say their last words once one has died.
+LAST_WORDS_SECONDS: Final = 2.0
+ADDRESS_VARIABLE: Final = "BUSBW_FRONT"
+
+
+def measure(
+    plan: Plan,
+    settings: RunSettings,
+    argv: tuple[str, ...],
+    request_for: Callable[[str], LaunchRequest],
+    show: Emit,
+    err: TextIO,
+    *,
+    folder: Path | None = None,
+    limit_seconds: float | None = None,
+    before: tuple[Finding, ...] = (),
+) -> ExitCode:
+    """Start ranks for the plan and show what they report; the record is closed when this returns.
+
+    ``request_for`` makes the launch request once the request file's place is known; ``folder`` is a run
+    folder that exists, else a new one is made. A launch that takes longer than ``limit_seconds`` is ended and
+    has failed. ``before`` was found earlier and belongs into the record. Raises what it raises, and
+    UsageError where no run folder can be made.
+    """
+    folder = folder or new_folder(plan, settings)
+    request_file = _write_request(folder, plan, settings, argv)
+    keep(folder, before)
+    for finding in before:
+        show(event(EventKind.FINDING, finding=finding))
+    launch = request_for(str(request_file))
+    folders.replace_text(request_file.parent / "commands.txt", (f"{launch}\n",))
+    with Interrupt() as interrupt:
+        try:
+            story = _follow(folder, launch, show, err, interrupt, limit_seconds)
+        except BrokenPipeError:  # the reader of our output has left: nobody wants the rest
+            close_record(folder, Verdict(ExitCode.INTERRUPTED))
+            raise
+        verdict = judge(story)
+        close_record(folder, verdict)
+    remember(folder)
+    _show_unheard(folder, story, show)
+    if verdict.error is not None:
+        show(verdict.error)
+    if folders.is_started(folder):
+        show(event(EventKind.END, exit_code=int(verdict.code), folder=str(folder)))
+    return verdict.code
+
+
+def _show_unheard(folder: Path, story: Story, show: Emit) -> None:
+    """The cases that ended without their events coming here: what passed them on was killed, and the record
+    has them.
+    """
+    if not story.connected or not folders.is_started(folder):
+        return
+    for fields in read_fields(folder)["results"][story.finished :]:
+        if fields["status"] != Status.NOT_RUN or fields["error"]:
+            show(event(EventKind.CASE, result=fields))
+
+
+def new_folder(plan: Plan, settings: RunSettings) -> Path:
+    """A run folder whose name says what it measures. Raises UsageError where none can be made."""
+    label = settings.label(case.collective for case in plan.cases)
+    return folders.create(folders.environ_home(), folders.new_run_id(label))
+
+
+def _write_request(folder: Path, plan: Plan, settings: RunSettings, argv: tuple[str, ...]) -> Path:
+    body = {
+        "run_id": folder.name,
+        "folder": str(folder),
+        "argv": redact_words(argv),
+        "settings": redact_all(settings.written()),
+        "plan": plan.to_json(),
+    }
+    path = folder / folders.REQUEST_FILE
+    folders.replace_text(path, (json.dumps(body), "\n"))
+    return path
+
+
+def _follow(
+    folder: Path,
+    launch: LaunchRequest,
+    show: Emit,
+    err: TextIO,
+    interrupt: Interrupt,
+    limit_seconds: float | None,
+) -> Story:
+    """Start the request and show its events until all processes have ended, or a signal asks us to end, or
+    something went wrong and the other ranks had their time, or the time is up. No process is left afterwards.
+    """
+    heard, exits = Listener(), dict[int, int]()
+    interrupted, wrong_since_s = False, 0.0
+    started_s = time.monotonic()
+    with (
+        (folder / folders.LOG_FILE).open("a") as log,
+        contextlib.closing(Witness(launch.ranks)) as witness,
+        Sweeper() as sweeper,
+        Processes(_with_address(launch, witness.address), lambda: interrupt.insisted) as processes,
+    ):
+        sweeper.follow(processes.pids)
+        witness.follow(processes.pids, are_ranks=launch.process_is_rank)
+        for item in processes.follow(lambda: witness.idle_seconds):
+            witness.look()
+            now_s = time.monotonic()
+            if interrupt.requested:
+                interrupted = True
+                print("interrupted: ending the ranks", file=err)
+                break
+            if limit_seconds is not None and now_s - started_s > limit_seconds:
+                heard.run_out_of_time(limit_seconds)
+                break
+            if isinstance(item, Line):
+                _take_line(item, heard, show, log, witness)
+            elif isinstance(item, Exit):
+                exits[item.process] = item.code
+            if witness.saw_wrong or heard.errors or any(exits.values()):
+                wrong_since_s = wrong_since_s or now_s
+                witness.keep_stopped()
+            if wrong_since_s and now_s - wrong_since_s > LAST_WORDS_SECONDS:
+                break
+        witness.look()
+        witness.end_all()
+        story = replace(heard.story(), exits=exits, interrupted=interrupted, host=socket.gethostname())
+        return witness.add_to(replace(story, process_is_rank=launch.process_is_rank))
+
+
+def _with_address(launch: LaunchRequest, address: str) -> LaunchRequest:
+    commands = (
+        replace(command, environ={**command.environ, ADDRESS_VARIABLE: address})
+        for command in launch.commands
+    )
+    return replace(launch, commands=tuple(commands))
+
+
+def _take_line(line: Line, heard: Listener, show: Emit, log: TextIO, witness: Witness) -> None:
+    item = None if line.is_error else decode(line.text)
+    if item is None:
+        text = redact_text(line.text)
+        log.write(text + "\n")
+        log.flush()
+        heard.output.append(text)
+    elif (whole := heard.whole(item)) is not None:
+        heard.hear(whole)
+        if whole["event"] == EventKind.HELLO:
+            witness.hear(int(whole["pid"]), int(whole["rank"]))
+        if whole["event"] not in (EventKind.HELLO, EventKind.ERROR, EventKind.END):
+            show(whole)
+
+
+def close_record(folder: Path, verdict: Verdict) -> None:
+    """Give the record the end that was judged, where the ranks could not write it or knew less."""
+    from busbw.record.parquet import compact, is_worthwhile
+
+    error = verdict.error
+    if verdict.code is ExitCode.INTERRUPTED:
+        if close.read_status(folder) is not RunStatus.COMPLETE:
+            close.close(folder, RunStatus.INTERRUPTED, now_utc())
+    elif error is not None:
+        close.close(folder, RunStatus.FAILED, now_utc(), error=error_words(error), hint=str(error["hint"]))
+    if is_worthwhile(folder):
+        compact(folder)
+    merge(folder)

@@ -1,0 +1,368 @@
+"""What runs on each host of a job: starts its commands, and lets nothing of the job outlive the connection to
+the busbw that sent it.
+
+This file is sent to the hosts as text and executed by a Python of theirs (3.8 or newer), so it uses the
+standard library alone.
+
+Standard input: this text, the task in JSON, a bundle if the task has one, each after its length in ten
+digits; then the words ``go``, ``end`` (with time for last words) or ``now``, a line each. Its end means
+``now``.
+Standard output: a line of JSON for each thing that happens.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import io
+import json
+import os
+import platform
+import selectors
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+_CHUNK_BYTES = 1 << 16
+_LOOK_SECONDS = 0.1
+_BURY_SECONDS = 5.0
+_PR_SET_PDEATHSIG = 1
+_RANK_BYTES = 4
+_SAY_SECONDS = 1.0  # a rank says its number as it connects
+
+
+def say(**what: object) -> None:
+    """Report to busbw. Where that has ended, so has standard input, which is read."""
+    with contextlib.suppress(OSError):
+        sys.stdout.write(json.dumps(what) + "\n")
+        sys.stdout.flush()
+
+
+def own_address(name: str) -> str:
+    """The address that ssh came to, where this host does not know the name that ssh has for it (an alias of
+    ssh's configuration): the other hosts hardly will.
+    """
+    connection = os.environ.get("SSH_CONNECTION", "").split()
+    with contextlib.suppress(OSError):
+        socket.getaddrinfo(name, 0)
+        return ""
+    return connection[2] if len(connection) == 4 else ""  # client, its port, server, its port: sshd(8)
+
+
+def probe(name: str) -> dict[str, Any]:
+    """What must be known of a host before ranks are started on it; ``name`` is ssh's for it."""
+    facts: dict[str, Any] = {
+        "hostname": socket.gethostname(),
+        "python": list(sys.version_info[:2]),
+        "executable": sys.executable,
+        "machine": platform.machine(),
+        "cores": len(os.sched_getaffinity(0)),
+        "gpus": len(list(Path("/dev").glob("nvidia[0-9]*"))),
+        "address": own_address(name),
+    }
+    with contextlib.suppress(OSError):  # the id of a cloud's instance, where the firmware has it (EC2)
+        facts["instance"] = Path("/sys/class/dmi/id/board_asset_tag").read_text().strip()
+    try:
+        from busbw._version import __version__
+        from busbw.machine.mpi import find_mpi
+
+        library = find_mpi(os.environ).library
+        facts["busbw"] = __version__
+        if library is not None:
+            facts.update(mpi=library.family, mpiexec=library.mpiexec)
+    except Exception as error:  # noqa: BLE001  # whatever it is, the user must see it
+        facts["error"] = f"{type(error).__name__}: {error}"
+    return facts
+
+
+def unpack(folder: str, data: bytes) -> None:
+    """Make a Python environment of the bundle: this Python, with the bundle's packages."""
+    place = Path(folder)
+    place.mkdir(mode=0o700)  # fails where it is there already
+    with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+        archive.extractall(folder)
+    base = Path(getattr(sys, "_base_executable", "") or sys.executable).resolve()
+    (place / "bin").mkdir(exist_ok=True)
+    (place / "bin/python").symlink_to(base)
+    (place / "pyvenv.cfg").write_text(f"home = {base.parent}\n")
+
+
+class Watch:
+    """Reports how the ranks of this host end: launchers do not always name the one that died (MPICH's hydra
+    5.0 may name one that it then killed itself).
+
+    A rank connects to the job's address as it starts, says its number, and a goodbye before it leaves by
+    itself or because it was told to. Of the connections that close without a goodbye the first is the cause
+    of the others; epoll keeps their order.
+    """
+
+    def __init__(self, address: str, selector: selectors.BaseSelector, report: Callable[..., None]) -> None:
+        self.selector = selector
+        self.report = report
+        self.ranks: dict[int, int] = {}  # file descriptor -> rank
+        self.came: set[int] = set()
+        self.is_swept = False  # we end them
+        self.listener = socket.socket(socket.AF_UNIX)
+        # In the abstract name space (unix(7)): nothing to clean up after a kill. Taken: another agent of this
+        # job is on this very machine, and hears its ranks.
+        with contextlib.suppress(OSError):
+            self.listener.bind("\0" + address)
+            self.listener.listen(socket.SOMAXCONN)
+            self.listener.setblocking(False)
+            selector.register(self.listener, selectors.EVENT_READ, self)
+
+    def read(self, key: selectors.SelectorKey) -> None:
+        """A rank connects or ends."""
+        if key.fileobj is self.listener:
+            with contextlib.suppress(OSError):
+                self._accept()
+            return
+        connection = key.fileobj
+        assert isinstance(connection, socket.socket)
+        said = b""
+        with contextlib.suppress(OSError):
+            said = connection.recv(1)
+        self.selector.unregister(connection)
+        connection.close()
+        self.report(gone=self.ranks.pop(key.fd), said=bool(said), swept=self.is_swept)
+
+    def _accept(self) -> None:
+        connection, _ = self.listener.accept()
+        connection.settimeout(_SAY_SECONDS)
+        number = connection.recv(_RANK_BYTES, socket.MSG_WAITALL)
+        _, user, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        if len(number) < _RANK_BYTES or user != os.getuid():
+            connection.close()
+            return
+        rank = int.from_bytes(number, "little")
+        self.ranks[connection.fileno()] = rank
+        self.came.add(rank)
+        self.selector.register(connection, selectors.EVENT_READ, self)
+
+    def drain(self) -> None:
+        """Take what has happened until now: a rank that has just connected may have ended already."""
+        while ready := [key for key, _ in self.selector.select(0) if key.data is self]:
+            for key in ready:
+                self.read(key)
+
+    def drain_all(self) -> None:
+        """The ends of ranks that are no more. A process that ends loses its environment, by which ``sweep``
+        knows it, before its connections: those take a moment where cores are busy.
+        """
+        deadline = time.monotonic() + _SAY_SECONDS
+        self.drain()
+        while self.ranks and time.monotonic() < deadline:
+            time.sleep(0.01)
+            self.drain()
+
+
+class Commands:
+    """The commands of a task, and all processes that carry the job's mark in their environment."""
+
+    def __init__(self, task: dict[str, Any], selector: selectors.BaseSelector) -> None:
+        self.mark = b"BUSBW_JOB=" + task["job"].encode()  # in the environment of every process of the job
+        self.selector = selector
+        self.commands = task["commands"]
+        self.running: dict[int, subprocess.Popen[bytes]] = {}
+        self.rest: dict[int, bytes] = {}
+
+    def start(self) -> None:
+        """Start all of them."""
+        for index, command in enumerate(self.commands):
+            self._start(index, command)
+
+    def _start(self, index: int, command: dict[str, Any]) -> None:
+        try:
+            process = subprocess.Popen(
+                command["argv"],
+                env=dict(os.environ, **command["environ"]),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+                preexec_fn=_die_with_parent,  # noqa: PLW1509
+            )
+        except OSError as error:
+            say(exit=127, index=index, pid=0, error=f"{error.filename}: {error.strerror}")
+            return
+        self.running[index] = process
+        for pipe, is_error in ((process.stdout, False), (process.stderr, True)):
+            assert pipe is not None
+            os.set_blocking(pipe.fileno(), False)
+            self.rest[pipe.fileno()] = b""
+            self.selector.register(pipe, selectors.EVENT_READ, (index, is_error))
+
+    def read(self, key: selectors.SelectorKey) -> None:
+        """Pass on what a command wrote, whole lines only."""
+        index, is_error = key.data
+        while True:
+            try:
+                data = os.read(key.fd, _CHUNK_BYTES)
+            except BlockingIOError:
+                return
+            if not data:
+                self.selector.unregister(key.fileobj)
+                data = b"\n" if self.rest[key.fd] else b""
+            lines = (self.rest[key.fd] + data).split(b"\n")
+            self.rest[key.fd] = lines.pop()
+            for line in lines:
+                say(line=line.decode(errors="replace"), index=index, error=is_error)
+            if key.fd not in self.selector.get_map():
+                return
+
+    def drain(self, index: int) -> None:
+        """What an ended command has left in its pipes; its orphans may hold them open."""
+        for key in list(self.selector.get_map().values()):
+            if isinstance(key.data, tuple) and key.data[0] == index:
+                self.read(key)
+
+    def bury(self) -> None:
+        """Report commands that ended."""
+        for index, process in list(self.running.items()):
+            code = process.poll()
+            if code is not None:
+                del self.running[index]
+                self.drain(index)
+                say(exit=code, index=index, pid=process.pid)
+
+    def signal(self, number: int) -> None:
+        """To the commands' groups."""
+        for process in self.running.values():
+            for each in (number, signal.SIGCONT):  # a stopped process would not hear it
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, each)
+
+    def sweep(self) -> None:
+        """Kill every process of the job on this host, until there is none."""
+        deadline = time.monotonic() + _BURY_SECONDS
+        while time.monotonic() < deadline:
+            found = marked(self.mark)
+            for pid in found:
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+            for process in self.running.values():
+                process.poll()
+            if not found:
+                return
+            time.sleep(0.02)
+
+
+def marked(mark: bytes) -> list[int]:
+    """Other processes with this mark in their environment. One that has ended has no environment."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            with contextlib.suppress(OSError):  # ended meanwhile, or somebody else's
+                if mark in (entry / "environ").read_bytes().split(b"\0"):
+                    found.append(int(entry.name))
+    return found
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def read_bytes(count: int) -> bytes:
+    """So many bytes of standard input, and not one more: a buffer would swallow what follows."""
+    data = b""
+    while len(data) < count:
+        chunk = os.read(0, count - len(data))
+        if not chunk:
+            raise EOFError
+        data += chunk
+    return data
+
+
+def read_part() -> bytes:
+    """The next part of standard input."""
+    return read_bytes(int(read_bytes(10)))
+
+
+class Orders:
+    """What busbw says; the end of the connection is ``now``."""
+
+    def __init__(self, grace_seconds: float) -> None:
+        self.grace = grace_seconds
+        self.word, self.deadline = "", 0.0
+
+    def read(self) -> list[str]:
+        """The words that are there now."""
+        words = os.read(0, _CHUNK_BYTES).decode().split() or ["now"]
+        for word in words:
+            if word in ("end", "now") and self.word != "now":
+                self.word = word
+                self.deadline = time.monotonic() + (self.grace if word == "end" else 0)
+        return words
+
+    def is_over(self, *, idle: bool) -> bool:
+        """Whether nothing is to go on; ``idle`` where nothing does."""
+        return bool(self.word) and (idle or time.monotonic() >= self.deadline)
+
+
+def serve(task: dict[str, Any]) -> None:
+    """Do the task until its commands have ended or busbw has had enough, and sweep up."""
+    selector = selectors.DefaultSelector()
+    selector.register(0, selectors.EVENT_READ)
+    watch = Watch(task["watch"], selector, say) if task["watch"] else None
+    orders, commands = Orders(task["grace"]), Commands(task, selector)
+    say(ready=os.getpid())  # ranks that connect from now on are heard
+    while not orders.is_over(idle=not commands.running):
+        for key, _ in selector.select(_LOOK_SECONDS):
+            if isinstance(key.data, Watch):
+                key.data.read(key)
+            elif key.data is not None:
+                commands.read(key)
+            else:
+                words = orders.read()
+                if "go" in words:
+                    commands.start()
+                if "end" in words:
+                    commands.signal(signal.SIGTERM)
+        commands.bury()
+    finish(commands, watch)
+
+
+def finish(commands: Commands, watch: Watch | None) -> None:
+    """End what is left of the job on this host."""
+    if watch is not None:
+        watch.drain()  # of ranks that ended before
+        watch.is_swept = True
+    commands.signal(signal.SIGKILL)
+    commands.sweep()
+    commands.bury()
+    if watch is not None:
+        watch.drain_all()
+
+
+def main() -> None:
+    """Read the task and do it."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        # busbw decides, by its words or its end. Not SIG_IGN, which commands would inherit.
+        signal.signal(number, lambda *_: None)
+    task = json.loads(read_part())
+    if task["do"] == "probe":
+        say(probe=probe(task["name"]))
+        return
+    folder = task.get("bundle", "")
+    try:
+        if folder:
+            unpack(folder, read_part())
+        serve(task)
+        say(done=True)
+    except (OSError, EOFError, tarfile.TarError) as error:
+        say(failed=str(error) or "the connection ended")
+    finally:
+        if folder:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

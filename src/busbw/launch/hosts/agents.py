@@ -1,0 +1,219 @@
+"""The agents of a job, one on each host: started, fed and heard by the process that owns the job."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from busbw.launch.base import Command, LaunchRequest
+from busbw.launch.hosts.ssh import agent_text, part
+from busbw.launch.processes import Exit, Line, Processes
+from busbw.launch.verdict import RankEnd
+
+
+@dataclass(frozen=True)
+class Task:
+    """A command of an agent; ``rank`` None where it starts ranks instead of being one."""
+
+    argv: tuple[str, ...]
+    environ: Mapping[str, str] = field(default_factory=dict)
+    rank: int | None = None
+
+
+@dataclass(frozen=True)
+class AgentSpec:
+    """An agent to start on ``host`` with ``connect``, and what it does there: often only to watch."""
+
+    host: str
+    connect: tuple[str, ...]
+    tasks: tuple[Task, ...] = ()
+
+
+@dataclass(frozen=True)
+class JobSpec:
+    """A whole job. ``hosts_by_rank`` says whose a line is that a launcher tagged. ``bundle`` is a file to
+    unpack at ``bundle_folder`` on every host. ``locks`` are held while it runs. ``announces``: ranks
+    are busbw's and say what goes wrong. ``watch``: where ranks that a launcher starts connect to the agent of
+    their host; empty where they do not.
+    """
+
+    job: str
+    agents: tuple[AgentSpec, ...]
+    hosts_by_rank: tuple[str, ...] = ()
+    locks: tuple[Path, ...] = ()
+    bundle: str = ""
+    bundle_folder: str = ""
+    announces: bool = True
+    watch: str = ""
+
+
+@dataclass(frozen=True)
+class Heard:
+    """A line that a command on ``host`` wrote; ``rank`` where the command is one."""
+
+    host: str
+    rank: int | None
+    text: str
+    is_error: bool
+
+
+@dataclass(frozen=True)
+class Exited:
+    """A command that ended: ``code`` is negative for a signal. ``error`` says why it could not start."""
+
+    host: str
+    rank: int | None
+    code: int
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Lost:
+    """An agent that ended before it was told to; ``was_ready`` where it had begun."""
+
+    host: str
+    why: str
+    was_ready: bool
+
+
+Happening = Heard | Exited | RankEnd | Lost | None
+
+
+@dataclass
+class Agent:
+    """A connection to one host."""
+
+    spec: AgentSpec
+    is_ready: bool = False  # it hears ranks, and may be told to go
+    has_gone: bool = False  # its commands were started
+    was_dismissed: bool = False
+    is_done: bool = False  # it has swept its host, and said so
+    is_over: bool = False  # the connection has ended
+    words: str = ""  # why it failed, or the last that the connection itself said
+    exits: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def has_exited(self) -> bool:
+        """All its commands have."""
+        return len(self.exits) == len(self.spec.tasks)
+
+
+class Agents:
+    """Connects to all hosts at once. Commands start when their own agent is ready; with a bundle, when all
+    are, since a launcher needs it everywhere.
+    """
+
+    def __init__(self, spec: JobSpec, grace_seconds: float) -> None:
+        self._spec = spec
+        self._agents = [Agent(each) for each in spec.agents]
+        connects = tuple(Command(each.connect) for each in spec.agents)
+        self._processes = Processes(LaunchRequest("hosts", "mpi", len(connects), connects), has_input=True)
+        bundle = (part(Path(spec.bundle).read_bytes()),) if spec.bundle else ()
+        for index, each in enumerate(spec.agents):
+            task = json.dumps(self._task(each, grace_seconds)).encode()
+            self._processes.say(index, part(agent_text()), part(task), *bundle)
+
+    @property
+    def has_gone(self) -> bool:
+        """The commands were started, all of them."""
+        return all(agent.has_gone for agent in self._agents if agent.spec.tasks)
+
+    @property
+    def all_exited(self) -> bool:
+        """Every command has ended, or its host is lost."""
+        return all(agent.has_exited or agent.is_over for agent in self._agents)
+
+    @property
+    def code(self) -> int | None:
+        """The first bad exit code of a command, else 0; None where none was heard of."""
+        codes = [code for agent in self._agents for code in agent.exits.values()]
+        return next((code for code in codes if code), 0) if codes else None
+
+    def follow(self, idle_seconds: float) -> Iterator[Happening]:
+        """What happens, None at least every ``idle_seconds``; ends when all connections have."""
+        for item in self._processes.follow(lambda: idle_seconds):
+            if isinstance(item, Line):
+                yield from self._hear(item, self._agents[item.process])
+            elif isinstance(item, Exit):
+                agent = self._agents[item.process]
+                agent.is_over = True
+                if not agent.is_done:
+                    why = agent.words or f"its connection ended ({item.code})"
+                    yield Lost(agent.spec.host, why, agent.is_ready)
+            else:
+                self._let_go()
+                yield None
+
+    def order(self, word: str) -> None:
+        """``end`` goes to agents that run something, and the others are dismissed later: they would kill
+        ranks that a launcher is about to end in order. ``now`` goes to all.
+        """
+        for index, agent in enumerate(self._agents):
+            if word == "now" or (agent.spec.tasks and not agent.has_exited):
+                self._say(index, word)
+
+    def dismiss(self) -> None:
+        """Let the agents go whose commands have ended, or that had none."""
+        for index, agent in enumerate(self._agents):
+            if agent.has_exited and not agent.was_dismissed:
+                agent.was_dismissed = True
+                self._say(index, "now")
+
+    def close(self) -> None:
+        """End what is still connected. An agent whose connection ends sweeps its host."""
+        self._processes.end()
+
+    def _task(self, spec: AgentSpec, grace_seconds: float) -> dict[str, Any]:
+        return {
+            "do": "serve",
+            "job": self._spec.job,
+            "commands": [{"argv": task.argv, "environ": dict(task.environ)} for task in spec.tasks],
+            "grace": grace_seconds,
+            "bundle": self._spec.bundle_folder if self._spec.bundle else "",
+            "watch": self._spec.watch,
+        }
+
+    def _say(self, index: int, word: str) -> None:
+        self._processes.say(index, f"{word}\n".encode())
+
+    def _let_go(self) -> None:
+        if self._spec.bundle and not all(agent.is_ready for agent in self._agents):
+            return
+        for index, agent in enumerate(self._agents):
+            if agent.is_ready and not agent.has_gone:
+                agent.has_gone = True
+                self._say(index, "go")
+
+    def _hear(self, line: Line, agent: Agent) -> Iterator[Heard | Exited | RankEnd]:
+        said = None if line.is_error else _decode(line.text)
+        if said is None:
+            agent.words = line.text.strip() or agent.words
+        elif "line" in said:
+            rank = agent.spec.tasks[said["index"]].rank
+            yield Heard(agent.spec.host, rank, said["line"], said["error"])
+        elif "exit" in said:
+            agent.exits[said["index"]] = said["exit"]
+            rank = agent.spec.tasks[said["index"]].rank
+            yield Exited(agent.spec.host, rank, said["exit"], said.get("error", ""))
+        elif "gone" in said:
+            yield RankEnd(said["gone"], said["said"], said["swept"])
+        elif "ready" in said:
+            agent.is_ready = True
+        elif "failed" in said:
+            agent.words = said["failed"]
+        elif "done" in said:
+            agent.is_done = True
+
+
+def _decode(line: str) -> Mapping[str, Any] | None:
+    """What an agent said, None for a line of somebody else (a login script)."""
+    if not line.startswith("{"):
+        return None
+    try:
+        said = json.loads(line)
+    except ValueError:
+        return None
+    return said if isinstance(said, dict) else None

@@ -1,0 +1,195 @@
+"""Hosts over SSH as an engine: MPI's own launcher, or a process for each rank.
+
+On every host an agent (``agent``) is connected for as long as the job lives: it starts what is to be
+started there, notices the end of the connection, and leaves no process of the job behind. A job ends with the
+process that submitted it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import socket
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from busbw.errors import SiteError, UsageError
+from busbw.launch.engine import Handle, Item, JobRequest, JobState, Phase
+from busbw.launch.hosts import job as hosts_job
+from busbw.launch.hosts import plan as hosts_plan
+from busbw.launch.hosts.agents import JobSpec
+from busbw.launch.hosts.commands import setup_words
+from busbw.launch.hosts.list import Place, first_nodes, read_places
+from busbw.launch.hosts.ssh import (
+    CONNECT_SECONDS,
+    agent_command,
+    is_this_machine,
+    probe,
+    read_form,
+    ssh_words,
+)
+from busbw.launch.settle import read_setup
+from busbw.launch.topology.order import read_texts
+from busbw.plan.flags.flag import flag_of
+from busbw.record.owner import Owner, is_owned
+
+if TYPE_CHECKING:
+    from busbw.plan.flags.launch import LaunchSettings
+
+# A job waits only for another one of busbw on its hosts.
+WAIT_SECONDS: float | None = None
+
+_KNOWN: Final = frozenset(
+    {
+        *("nodes", "ranks_per_node", "hosts", "hostfile", "mpi", "python", "bring", "setup_script"),
+        *("env", "env_file", "library_path", "mpirun_args", "set", "wait", "topology"),
+    }
+)
+# In the run folder: locked for as long as the process lives that the job ends with.
+_LOCK_FILE: Final = Path("request/hosts.lock")
+
+
+# The jobs of this process by name, from submitting to following. A job's secrets are nowhere else: they must
+# not be on a disk.
+_OWN: dict[str, tuple[JobSpec, Owner]] = {}
+
+
+def inquire(launch: LaunchSettings, command: tuple[str, ...] = ()) -> Mapping[str, str]:  # noqa: ARG001
+    """See Engine. Facts: hosts (what each said), local (those that are this machine), here (this machine's
+    own), setup, inherited (variables of this shell that the ranks get), token, topology (its texts).
+    """
+    check(launch)
+    topology = read_texts(launch)
+    places, form = _that_may_be_used(launch), read_form(launch.set)
+    setup = read_setup(launch.setup_script)
+    hosts = tuple(dict.fromkeys(place.host for place in places))
+    local = [place.host for place in places if "@" not in place.host and is_this_machine(place.name)]
+    ssh, python = ssh_words(form), hosts_plan.python_of(launch, sys.executable)
+    commands = {
+        host: agent_command(host, local=host in local, ssh=ssh, python=python, setup=setup) for host in hosts
+    }
+    answers = probe(commands, float(form.get("connect-timeout", CONNECT_SECONDS)))
+    return {
+        "hosts": json.dumps({host: asdict(answer) for host, answer in answers.items()}),
+        "local": json.dumps(sorted(set(local))),
+        "here": json.dumps(_here()),
+        "setup": setup,
+        "inherited": json.dumps(hosts_plan.inherited(os.environ)),
+        "token": secrets.token_hex(16),
+        **topology,
+    }
+
+
+request = hosts_plan.request  # see Engine
+
+
+def submit(request: JobRequest, folder: Path) -> Handle:
+    """See Engine. The job starts once it is followed here."""
+    spec = request.payload
+    assert isinstance(spec, JobSpec)
+    if spec.bundle_folder:
+        from busbw.launch.hosts.bring import make_bundle
+
+        spec = replace(spec, bundle=str(make_bundle()))
+    owner = Owner(folder, _LOCK_FILE)
+    try:
+        owner.take()
+    except OSError as error:
+        raise SiteError(f"cannot write {folder / _LOCK_FILE}: {error.strerror}") from error
+    _OWN[request.name] = spec, owner
+    return Handle("hosts", request.name, request.name, {"folder": str(folder), "host": socket.gethostname()})
+
+
+def find(handle: Handle) -> Handle | None:
+    """See Engine. Every submission is answered."""
+    return handle
+
+
+def follow(handle: Handle, folder: Path) -> Iterator[Item]:
+    """See Engine. In the process that submitted the job this is the job: closing the iterator ends it."""
+    own = _OWN.pop(handle.id, None)
+    if own is None:
+        yield _gone(handle)
+        return
+    spec, owner = own
+    with owner:
+        yield from hosts_job.run(spec, folder)
+
+
+def cancel(handle: Handle, *, now: bool) -> None:
+    """See Engine. Whoever runs the job looks for the file."""
+    folder = Path(handle.details["folder"])
+    if not is_owned(folder, _LOCK_FILE):
+        return
+    path = folder / hosts_job.CANCEL_FILE
+    partial = path.with_suffix(".new")
+    partial.write_text("now\n" if now else "end\n")
+    partial.replace(path)
+
+
+def state(handle: Handle) -> JobState:
+    """See Engine."""
+    is_running = is_owned(Path(handle.details["folder"]), _LOCK_FILE)
+    return JobState(Phase.RUNNING) if is_running else _gone(handle)
+
+
+def collect(handle: Handle, folder: Path) -> None:
+    """See Engine. All that the ranks printed came with the events."""
+
+
+def clean(handle: Handle) -> None:
+    """See Engine. The agents have removed what was on the hosts."""
+
+
+def check(launch: LaunchSettings) -> None:
+    """See Engine."""
+    if launch.detach:
+        raise UsageError(
+            "--detach means nothing on hosts: a job ends with the busbw process that started it",
+            hint="start busbw in tmux, or with nohup",
+        )
+    for name in launch.given():
+        if name not in _KNOWN:
+            flag = flag_of(name)
+            raise UsageError(f"{flag} means nothing on hosts", hint=f"leave {flag} out")
+    if launch.hosts or launch.hostfile is not None:
+        read_places(launch)
+    read_form(launch.set)
+    setup_words(launch.mpirun_args)
+
+
+def _that_may_be_used(launch: LaunchSettings) -> tuple[Place, ...]:
+    """The first hosts, as many as the largest of the jobs has; all where their order is not known yet."""
+    every = read_places(launch)
+    if launch.topology or not launch.nodes:
+        return every
+    return first_nodes(every, max(launch.nodes.split(","), key=int))
+
+
+def _here() -> dict[str, Any]:
+    """This machine's own MPI launcher, where it has one, and its Python."""
+    from busbw._version import __version__
+    from busbw.machine.mpi import find_mpi
+
+    library = find_mpi(os.environ).library
+    return {
+        "name": socket.gethostname(),
+        "python": sys.executable,
+        "version": list(sys.version_info[:2]),
+        "machine": os.uname().machine,
+        "busbw": __version__,
+        "mpi": library.family if library is not None else "",
+        "mpiexec": library.mpiexec if library is not None else "",
+    }
+
+
+def _gone(handle: Handle) -> JobState:
+    return JobState(
+        Phase.ENDED,
+        f"the busbw process on {handle.details.get('host', '')} that ran it is gone",
+        hint="a job on hosts ends with the process that started it: start that in tmux, or with nohup",
+    )

@@ -1,0 +1,308 @@
+"""From what the user asked and what the hosts said to what is started where. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from busbw.errors import SiteError, UsageError
+from busbw.launch import command
+from busbw.launch.base import Command
+from busbw.launch.engine import JobRequest
+from busbw.launch.hosts import commands
+from busbw.launch.hosts.agents import AgentSpec, JobSpec, Task
+from busbw.launch.hosts.commands import Start
+from busbw.launch.hosts.list import Place, Ranks, distribute, first_nodes, read_places, refuse_idle
+from busbw.launch.hosts.ssh import HostFacts, after_setup, agent_command, read_form, ssh_words
+from busbw.launch.topology.order import RankOrder, order, topology_of
+from busbw.machine.environment import is_recorded
+from busbw.rank.world.watched import watch_address
+from busbw.redact import REDACTED, redact
+
+if TYPE_CHECKING:
+    from busbw.launch.engine import Job
+    from busbw.plan.flags.launch import LaunchSettings
+
+# Of the recorded variables, those that say who, where or in which job a process is, or what is installed
+# where: they are this shell's own, not the measured environment.
+_OWN: Final = re.compile(
+    r"BUSBW_.*|SLURM_.*|PALS_.*|ALPS_.*|PBS_.*|LSB_.*|FLUX_.*|PMI_.*|PMIX_.*|MASTER_.*|JOB_COMPLETION.*|TORCH.*"
+    r"|.*RANK|.*WORLD_SIZE|OMPI_(?!MCA_).*|PRTE_.*|OPAL_.*|HYDRA_.*|LD_.*|LOADEDMODULES|_LMFILES_|CONDA_PREFIX"
+    r"|VIRTUAL_ENV|MPI4PY_.*|NVIDIA_.*|CUDA_.*|MPI_LOCAL.*"
+)
+_FAMILIES: Final = ("openmpi", "mpich")
+
+
+@dataclass(frozen=True)
+class _Site:
+    """The facts, read."""
+
+    hosts: Mapping[str, HostFacts]
+    local: tuple[str, ...]
+    here: Mapping[str, Any]
+    setup: str
+    inherited: Mapping[str, str]
+    token: str
+
+    @staticmethod
+    def read(facts: Mapping[str, str], wanted: tuple[str, ...]) -> _Site:
+        answers = json.loads(facts["hosts"])
+        return _Site(
+            hosts={host: HostFacts.from_json(answers[host]) for host in wanted},
+            local=tuple(host for host in json.loads(facts["local"]) if host in wanted),
+            here=json.loads(facts["here"]),
+            setup=facts["setup"],
+            inherited=json.loads(facts["inherited"]),
+            token=facts["token"],
+        )
+
+
+def python_of(launch: LaunchSettings, own: str) -> str:
+    """The Python to ask for on the hosts. A bundle needs the version that it was made with."""
+    if launch.bring and not launch.python:
+        return f"python{sys.version_info.major}.{sys.version_info.minor}"
+    return launch.python or own
+
+
+def inherited(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables of a shell that belong to what is measured (NCCL's, the fabric's, MPI's): every rank gets
+    them, as it would on a launcher that exports all. Secrets stay.
+    """
+    return {
+        name: value
+        for name, value in sorted(environ.items())
+        if is_recorded(name) and not _OWN.fullmatch(name) and redact(name, value) != REDACTED
+    }
+
+
+def request(job: Job, facts: Mapping[str, str]) -> JobRequest:
+    """See Engine. The commands are what a person would type; busbw has them started by its agents. Raises
+    UsageError and SiteError for what does not fit.
+    """
+    launch = job.launch
+    every, rank_order = _in_order(read_places(launch), facts)
+    places = first_nodes(every, launch.nodes)
+    hosts = tuple(dict.fromkeys(place.host for place in places))
+    site = _Site.read(facts, hosts)
+    _refuse_unequal(job, site)
+    gpus = min(answer.gpus for answer in site.hosts.values())
+    mpi = _launcher(job, site, gpus)
+    ranks = distribute(places, job.ranks, launch.ranks_per_node, gpus if job.backend != "mpi" and gpus else 1)
+    refuse_idle(ranks, job.ranks, launch.nodes)
+    start = _start(job, site, places, ranks)
+    agents, shown = _without_mpi(job, site, start) if mpi == "none" else _with_mpi(job, site, start, mpi)
+    used = tuple(host for host in hosts if host in start.hosts_by_rank)
+    spec = JobSpec(
+        job=job.name,
+        agents=agents,
+        hosts_by_rank=start.hosts_by_rank if mpi != "none" else (),
+        locks=tuple(Path(job.folder).parent / ".hosts" / host for host in used),
+        bundle_folder=_bundle_folder(job),
+        announces=job.work.is_busbw,
+        watch=watch_address(job.name) if mpi != "none" and job.work.is_busbw else "",
+    )
+    idle = f"--ranks {job.ranks}: {len(used)} of {len(hosts)} hosts are measured, the others get no rank"
+    return JobRequest(
+        engine="hosts",
+        name=job.name,
+        ranks=start.size,
+        nodes=len(used),
+        commands=shown,
+        payload=spec,
+        rank_order=rank_order.within(used) if rank_order is not None else None,
+        notes=(idle,) if len(used) < len(hosts) else (),
+    )
+
+
+def _start(job: Job, site: _Site, places: tuple[Place, ...], ranks: tuple[Ranks, ...]) -> Start:
+    path, environ = command.path_apart(job.environ)
+    argv = (*path, *job.argv(_python(job, site)))
+    root = site.hosts[ranks[0].host].address
+    return Start(
+        job=job.name,
+        ranks=ranks,
+        argv=after_setup(site.setup, argv if job.work.is_busbw else command.entered(argv)),
+        environ={**site.inherited, **_for_command(job, site, places, ranks), **environ},
+        is_crowded=_is_crowded(ranks, site),
+        mpirun_args=commands.setup_words(job.launch.mpirun_args),
+        root=f"[{root}]" if ":" in root else root,  # with a port behind, IPv6 needs brackets
+    )
+
+
+def _in_order(
+    places: tuple[Place, ...], facts: Mapping[str, str]
+) -> tuple[tuple[Place, ...], RankOrder | None]:
+    """The places as --topology has them; as they were without it. -N then takes neighbours."""
+    topology = topology_of(facts)
+    if topology is None:
+        return places, None
+    answers = json.loads(facts["hosts"])
+    names = {
+        place.host: (place.host, answers[place.host]["hostname"], answers[place.host].get("instance", ""))
+        for place in places
+    }
+    found = order(topology, [tuple(filter(None, each)) for each in names.values()])
+    positions = {host: number for number, host in enumerate(found.hosts)}
+    return tuple(sorted(places, key=lambda place: positions[place.host])), found
+
+
+def _for_command(
+    job: Job, site: _Site, places: tuple[Place, ...], ranks: tuple[Ranks, ...]
+) -> Mapping[str, str]:
+    """The variables in which a command of the user's finds its hosts. Slots are those that were given, else
+    GPUs.
+    """
+    if job.work.is_busbw:
+        return {}
+    slots = dict.fromkeys((each.host for each in ranks), 0)
+    for host in slots:
+        said = sum(place.slots or 0 for place in places if place.host == host)
+        slots[host] = said or site.hosts[host].gpus or sum(each.count for each in ranks if each.host == host)
+    named = {host.rpartition("@")[2]: count for host, count in slots.items()}
+    return {
+        command.HOSTS: command.host_list(named),
+        command.NAMES: ",".join(site.hosts[host].hostname for host in slots),
+        "MASTER_ADDR": site.hosts[next(iter(slots))].address or next(iter(named)).strip("[]"),
+        "MASTER_PORT": str(command.PORT),
+    }
+
+
+def _launcher(job: Job, site: _Site, gpus: int) -> str:
+    """What starts the ranks: the user's choice, else nothing where they need no MPI, else the hosts' MPI."""
+    wanted = job.launch.mpi
+    on_gpus = job.backend == "nccl" or (job.backend == "auto" and gpus > 0)
+    if wanted == "none" or (wanted == "auto" and job.world == "nccl"):
+        return "none"
+    if wanted == "auto" and job.world == "auto" and job.work.is_busbw and on_gpus:
+        return "none"
+    brought = str(site.here["mpi"]) if job.launch.bring else ""
+    families = {host: brought or answer.mpi for host, answer in site.hosts.items()}
+    first, family = next(iter(families.items()))
+    for host, other in families.items():
+        if other != family:
+            raise SiteError(
+                f"{first} has {family or 'no MPI'}, {host} has {other or 'no MPI'}",
+                hint="give --python of environments that are alike, or --bring",
+                host=host,
+            )
+    if family not in _FAMILIES:
+        raise SiteError(
+            f"no MPI that can start ranks on {first}",
+            hint="install mpich there, or give --mpi none",
+            host=first,
+        )
+    if wanted not in ("auto", family):
+        raise SiteError(
+            f"--mpi {wanted}, but the Python on {first} loads {family}",
+            hint="give --python of an environment with that MPI",
+            host=first,
+        )
+    return family
+
+
+def _refuse_unequal(job: Job, site: _Site) -> None:
+    """The same busbw everywhere, or what a bundle needs."""
+    here = site.here
+    for host, answer in site.hosts.items():
+        said, hint = "", "install the same version, or give --bring to copy this one there"
+        if job.launch.bring:
+            wanted, found = (*here["version"], here["machine"]), (*answer.python, answer.machine)
+            if found != wanted:
+                needed = "--bring needs Python {}.{} on {}".format(*wanted)
+                said = f"{needed}, {host} has {found[0]}.{found[1]} on {found[2]}"
+                hint = "name one there with --python, or install busbw there"
+        elif job.work.is_busbw and not answer.busbw:
+            said = f"busbw cannot be imported by {answer.executable} on {host}: {answer.error}"
+            hint = "give --python PATH, or --bring to copy busbw there"
+        elif job.work.is_busbw and answer.busbw != here["busbw"]:
+            said = f"busbw {answer.busbw} on {host}, {here['busbw']} here"
+        if said:
+            raise SiteError(said, hint=hint, host=host)
+
+
+def _is_crowded(ranks: tuple[Ranks, ...], site: _Site) -> bool:
+    totals = dict.fromkeys(site.hosts, 0)
+    for each in ranks:
+        totals[each.host] += each.count
+    return any(count > site.hosts[host].cores for host, count in totals.items())
+
+
+def _bundle_folder(job: Job) -> str:
+    if not job.launch.bring:
+        return ""
+    folder = read_form(job.launch.set).get("tmp", "/tmp")
+    if not folder.startswith("/"):
+        raise UsageError(
+            f"--set tmp={folder} is no absolute path", hint="give one that is there on every host"
+        )
+    return f"{folder.rstrip('/')}/{job.name}"
+
+
+def _python(job: Job, site: _Site) -> str:
+    if bundle := _bundle_folder(job):
+        return f"{bundle}/bin/python"
+    return job.launch.python or str(site.here["python"])
+
+
+def _with_mpi(
+    job: Job, site: _Site, start: Start, mpi: str
+) -> tuple[tuple[AgentSpec, ...], tuple[Command, ...]]:
+    """One command, the launcher; and an agent on every host to watch."""
+    ssh = ssh_words(read_form(job.launch.set))
+    head, mpiexec = _head(site, start, _bundle_folder(job))
+    if job.world == "nccl":
+        root = {commands.ROOT_VARIABLE: start.ranks[0].host}  # a given one is better known
+        own = {**root, **start.environ, "BUSBW_TOKEN": _token(site, job)}
+        start = replace(start, environ=own)
+    maker = commands.open_mpi if mpi == "openmpi" else commands.mpich
+    launcher = maker(mpiexec, start, ssh)
+    task = Task(launcher.argv, launcher.environ)
+    hosts = dict.fromkeys(start.hosts_by_rank)
+    agents = [AgentSpec(host, _connect(job, site, host), (task,) if host == head else ()) for host in hosts]
+    if head not in hosts:
+        here = agent_command(head, local=True, ssh=ssh, python=site.here["python"], setup=site.setup)
+        agents.insert(0, AgentSpec(head, here, (task,)))
+    return tuple(agents), (launcher,)
+
+
+def _head(site: _Site, start: Start, bundle: str) -> tuple[str, str]:
+    """Where the launcher runs, and which one it is: here where this machine is one of the hosts, or has the
+    very MPI that they have; else on the first host, which then must reach the others.
+    """
+    first = start.ranks[0].host
+    local = next((host for host in start.hosts_by_rank if host in site.local), None)
+    if bundle:
+        return local or first, f"{bundle}/bin/mpiexec"
+    mpiexec = site.hosts[first].mpiexec
+    if local is not None:
+        return local, site.hosts[local].mpiexec
+    if site.here["mpiexec"] == mpiexec:
+        return str(site.here["name"]), mpiexec
+    return first, mpiexec
+
+
+def _without_mpi(job: Job, site: _Site, start: Start) -> tuple[tuple[AgentSpec, ...], tuple[Command, ...]]:
+    """A command for each rank, on its host's agent."""
+    each_rank = commands.without_mpi(start, _token(site, job), is_busbw=job.work.is_busbw)
+    tasks: dict[str, list[Task]] = {}
+    for rank, (each, host) in enumerate(zip(each_rank, start.hosts_by_rank, strict=True)):
+        tasks.setdefault(host, []).append(Task(each.argv, each.environ, rank))
+    agents = tuple(AgentSpec(host, _connect(job, site, host), tuple(tasks[host])) for host in tasks)
+    return agents, commands.over_ssh(each_rank, start.hosts_by_rank, ("ssh",))
+
+
+def _connect(job: Job, site: _Site, host: str) -> tuple[str, ...]:
+    ssh = ssh_words(read_form(job.launch.set))
+    found = site.hosts[host].executable
+    return agent_command(host, local=host in site.local, ssh=ssh, python=found, setup=site.setup)
+
+
+def _token(site: _Site, job: Job) -> str:
+    """Jobs that were asked for together have one each."""
+    return hashlib.sha256(f"{site.token} {job.name}".encode()).hexdigest()[:32]

@@ -1,0 +1,1 @@
+"""Kubernetes: Jobs, JobSets and MPIJobs."""

@@ -1,0 +1,256 @@
+"""The Kubernetes engine: MPIJob (MPI Operator v2beta1), indexed Job and JobSet."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import io
+import secrets
+import tarfile
+from collections.abc import Iterator, Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Final
+
+from ruamel.yaml.error import YAMLError
+
+from busbw.errors import SiteError, UsageError, why
+from busbw.launch.engine import Handle, Item, Job, JobRequest, JobState, Unanswered
+from busbw.launch.kubernetes import manifest
+from busbw.launch.kubernetes.api import (
+    PARTS,
+    POD,
+    RESOURCES,
+    Api,
+    Denied,
+    NoAnswer,
+    NotFound,
+    Resource,
+    context_namespace,
+)
+from busbw.launch.kubernetes.follow import Follower, SubmittedJob
+from busbw.launch.kubernetes.form import read_form
+from busbw.launch.kubernetes.logs import read_log
+from busbw.launch.kubernetes.manifest import JOB_FILE
+from busbw.launch.kubernetes.state import (
+    container_of,
+    has_started,
+    job_state,
+    name_of,
+)
+from busbw.launch.kubernetes.yaml import from_yaml, to_yaml
+from busbw.launch.topology.order import RankOrder, everything, read_texts, topology_of
+from busbw.model.event import decode
+from busbw.plan.flags.engines import ENGINES
+from busbw.plan.flags.launch import LaunchSettings
+
+WAIT_SECONDS: float | None = 900.0
+
+# The API server's bound on a ConfigMap's content.
+MOST_BUNDLE_BYTES: Final = 1 << 20
+# What judges and draws records and submits jobs, which is done where the job is submitted.
+NOT_FOR_RANKS: Final = (
+    *("busbw/judge/", "busbw/report/templates/", "busbw/report/plots", "busbw/report/text_"),
+    *(f"busbw/launch/{engine}/" for engine in ENGINES if engine != "hosts"),  # ranks reach hosts as it does
+)
+_FOR_PODS: Final = "busbw/launch/kubernetes/pod.py"
+
+
+def inquire(launch: LaunchSettings, command: tuple[str, ...] = ()) -> Mapping[str, str]:  # noqa: ARG001
+    """The namespace, a token for the ranks, the bundle for --bring, and the texts of --patch and --topology.
+    Asks no server: --dry-run works without one. Raises UsageError.
+    """
+    named = context_namespace(launch.context)
+    facts = {"namespace": launch.namespace or named, "token": secrets.token_hex(16)}
+    if launch.bring:
+        facts["bundle"] = _bundle()
+    if launch.patch is not None:
+        facts["patch"] = _read_patch(launch.patch)
+    return facts | read_texts(launch)
+
+
+def _read_patch(path: Path) -> str:
+    """Raises UsageError for what is not one mapping in YAML."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        found = from_yaml(text)
+    except (OSError, ValueError, YAMLError) as error:
+        raise UsageError(f"cannot read --patch {path}: {why(error)}", hint="name a YAML file") from error
+    if len(found) != 1 or not isinstance(found[0], dict):
+        raise UsageError(
+            f"--patch {path} is not one mapping", hint="write the part of the manifest that is to change"
+        )
+    return text
+
+
+def request(job: Job, facts: Mapping[str, str]) -> JobRequest:
+    """The manifest. Raises UsageError for settings that do not fit."""
+    form = read_form(job)
+    order = rank_order(facts)
+    details = {
+        "kind": form.kind,
+        "slots": str(form.slots),
+        "context": job.launch.context,
+        "namespace": facts["namespace"],
+    }
+    if form.kind != "mpijob":
+        details["token"] = facts["token"]
+    if job.launch.bring:
+        details["bundle"] = facts["bundle"]
+    namespace = facts["namespace"]
+    (patch,) = from_yaml(facts.get("patch", "{}"))
+    documents = manifest.documents(job, form, namespace, order, patch)
+    return JobRequest(
+        engine="kubernetes",
+        name=manifest.object_name(job),
+        ranks=form.ranks,
+        nodes=form.workers,
+        files={JOB_FILE: to_yaml(documents)},
+        details=details,
+        rank_order=order,
+    )
+
+
+def rank_order(facts: Mapping[str, str]) -> RankOrder | None:
+    """What --topology comes to, None without it."""
+    topology = topology_of(facts)
+    return everything(topology) if topology is not None else None
+
+
+def submit(request: JobRequest, folder: Path) -> Handle:
+    """Create the objects; what the job needs first, then the job, which then owns the rest."""
+    api = Api(request.details["context"], request.details["namespace"])
+    *parts, job = from_yaml((folder / "request" / JOB_FILE).read_text())
+    if "token" in request.details:
+        parts.insert(0, manifest.secret(request.name, request.details["token"]))
+    if "bundle" in request.details:
+        parts.insert(0, manifest.bundle(request.name, request.details["bundle"]))
+    _check_rights(api, [*parts, job])
+    kept = {name: request.details[name] for name in ("kind", "slots", "context", "namespace")}
+    handle = Handle("kubernetes", f"{api.namespace}/{request.name}", request.name, kept)
+    created: list[Resource] = []
+    try:
+        for part in parts:
+            api.create(part)
+            created.append(RESOURCES[part["kind"]])
+        owner = api.create(job)
+    except NoAnswer as error:  # what was asked for last may be there as well
+        raise Unanswered(error, handle) from error
+    except SiteError:
+        for resource in created:
+            with contextlib.suppress(SiteError):
+                api.delete(resource, request.name)
+        raise
+    for resource in created:
+        api.own({**job, **owner}, resource, request.name)
+    return handle
+
+
+def find(handle: Handle) -> Handle | None:
+    """See Engine. The job then owns its parts, as after an answer."""
+    job = SubmittedJob(handle)
+    try:
+        owner = job.api.get(job.resource.path(job.api.namespace, job.name))
+    except NotFound:
+        return None
+    for resource in PARTS:
+        job.api.own(owner, resource, job.name)
+    return handle
+
+
+def _check_rights(api: Api, objects: list[manifest.Object]) -> None:
+    """Everything that a run does later is asked before it starts: half a run is worse than none."""
+    job = RESOURCES[objects[-1]["kind"]]
+    wanted = [("create", RESOURCES[one["kind"]], "") for one in objects]
+    wanted += [("get", job, ""), ("delete", job, ""), ("list", POD, ""), ("get", POD, "log")]
+    missing = api.missing_rights(wanted)
+    if missing:
+        raise SiteError(
+            f"not allowed in namespace {api.namespace} of {api.host}: {', '.join(missing)}",
+            hint="ask the cluster's administrator for these rights, or give another --namespace",
+        )
+
+
+def _bundle() -> str:
+    """Our own files as one compressed stream in base64: many small files share their words, and Python's own
+    ``tarfile`` unpacks it everywhere. Raises UsageError where Kubernetes would not take it.
+    """
+    data = io.BytesIO()
+    with (
+        tarfile.open(fileobj=data, mode="w:gz") as archive,
+        resources.as_file(resources.files("busbw")) as package,
+    ):
+        for path in sorted(package.rglob("*")):
+            name = f"busbw/{path.relative_to(package).as_posix()}"
+            is_wanted = name == _FOR_PODS or not name.startswith(NOT_FOR_RANKS)
+            if path.is_file() and "__pycache__" not in path.parts and is_wanted:
+                archive.add(path, name, filter=_of_nobody)
+    size_bytes = len(data.getvalue())
+    if size_bytes > MOST_BUNDLE_BYTES:
+        raise UsageError(
+            f"busbw's own files make {size_bytes} bytes, more than a ConfigMap's {MOST_BUNDLE_BYTES}",
+            hint="put busbw into the image (images/README.md), and leave --bring out",
+        )
+    return base64.b64encode(data.getvalue()).decode()
+
+
+def _of_nobody(file: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Whoever the pod's user is may read it, whatever the submitter's user and umask are."""
+    file.uid = file.gid = 0
+    file.uname = file.gname = ""
+    file.mode = 0o644
+    return file
+
+
+def follow(handle: Handle, folder: Path) -> Iterator[Item]:
+    """States as they change and lines of all pods, each pod's from its first."""
+    return Follower(SubmittedJob(handle), folder).follow()
+
+
+def cancel(handle: Handle, *, now: bool) -> None:
+    """Delete the job with all that it owns; its pods get their grace period unless ``now``."""
+    job = SubmittedJob(handle)
+    job.api.delete(job.resource, job.name)
+    if now:
+        with contextlib.suppress(SiteError):  # a right that not everybody has; the grace period is short
+            job.api.kill_pods(job.selector)
+
+
+def state(handle: Handle) -> JobState:
+    """The state at this moment."""
+    return job_state(SubmittedJob(handle).look())
+
+
+def collect(handle: Handle, folder: Path) -> None:
+    """Every pod's output to log/POD.log; what was followed is there already. Events are left out: they are
+    in log/stream.jsonl.
+    """
+    job = SubmittedJob(handle)
+    (folder / "log").mkdir(exist_ok=True)
+    for pod in job.pods():
+        path = folder / "log" / f"{name_of(pod)}.log"
+        if not has_started(pod) or path.exists():
+            continue
+        partial = path.with_suffix(".partial")
+        with partial.open("w") as file, contextlib.suppress(NotFound):
+            file.writelines(
+                f"{text}\n"
+                for text in read_log(job.api, name_of(pod), container_of(pod))
+                if decode(text) is None
+            )
+        partial.replace(path)
+
+
+def clean(handle: Handle) -> None:
+    """Delete the job, wait until it is gone, and delete what it did not own."""
+    job = SubmittedJob(handle)
+    job.api.delete(job.resource, job.name)
+    is_gone = job.api.wait_gone(job.resource, job.name)
+    for resource in PARTS:
+        with contextlib.suppress(Denied):
+            job.api.delete(resource, job.name)
+    if not is_gone:
+        raise SiteError(
+            f"{job.resource.kind} {handle.id} is still being deleted",
+            hint=f"look at kubectl get {job.resource.plural},pods -n {job.api.namespace}",
+        )

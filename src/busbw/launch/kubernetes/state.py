@@ -1,0 +1,320 @@
+"""What a job's objects, pods and events say about how far it is and why. Pure: JSON in, JobState out.
+
+Several mistakes show in events alone: the objects are accepted, and nothing ever starts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from busbw.errors import ExitCode
+from busbw.launch.engine import JobState, Phase
+from busbw.launch.kubernetes.words import Kind
+
+Fields = Mapping[str, Any]
+
+# The condition that says how a job ended.
+_GOOD: Final = ("Succeeded", "Complete", "Completed")
+_BAD: Final = "Failed"
+_WILL_FAIL: Final = "FailureTarget"  # of a Job whose pods are being ended
+_DEADLINE: Final = "DeadlineExceeded"
+_INDEX: Final = "batch.kubernetes.io/job-completion-index"
+_MPI_ROLE: Final = "training.kubeflow.org/job-role"
+# The words of registries and runtimes for an image that will not come by waiting.
+_NO_IMAGE: Final = re.compile(
+    r"not found|manifest unknown|denied|unauthorized|does not exist|invalid reference|no match for platform",
+    re.IGNORECASE,
+)
+_IMAGE_TROUBLE: Final = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
+_STARTING: Final = ("ContainerCreating", "PodInitializing", "")
+# How the API server, or a webhook of its own, refuses an object.
+_REFUSED: Final = re.compile(
+    r"is forbidden|is invalid|violates PodSecurity|denied the request|Invalid value", re.IGNORECASE
+)
+# What may pass by itself: others give back what they use of a quota, its controller counts, and a namespace's
+# own service account comes a moment after it.
+_MAY_PASS: Final = re.compile(
+    r'exceeded quota|status unknown for quota|serviceaccount "default" not found', re.IGNORECASE
+)
+# The controller of a job's pods. It marks the job; one without a mark after this long was not seen.
+_CONTROLLERS: Final[Mapping[Kind, str]] = {
+    "mpijob": "the MPI Operator",
+    "jobset": "the JobSet controller",
+    "job": "the cluster's controller manager",
+}
+_IGNORED_SECONDS: Final = 15.0
+_POD_NAME: Final = re.compile(r'pods "[^"]*" is forbidden')
+_IMAGE_HINT: Final = "check --image, and that the cluster may pull it (--set pull-secret=NAME)"
+QUOTA_HINT: Final = "ask for less (-N, --set gpu=COUNT), wait with --wait, or give another --namespace"
+_SCHEDULE_HINT: Final = "ask for less (-N, --set gpu=COUNT), or for other nodes (--set instance-type=TYPE)"
+FORM_HINT: Final = "correct what it names with --set or --patch"
+_LOG_HINT: Final = "look at the pods' output in log/ of the run folder"
+
+
+@dataclass(frozen=True)
+class View:
+    """One look at a job. ``job`` is None where it is gone; ``last_words`` a pod's last line, by pod;
+    ``waited_s`` for how long it has been looked at; ``inner`` the Job that a failed JobSet's controller made;
+    ``lost`` workers, deleted while their launcher ran.
+    """
+
+    kind: Kind
+    slots: int
+    job: Fields | None
+    pods: Sequence[Fields] = ()
+    events: Sequence[Fields] = ()
+    last_words: Mapping[str, str] | None = None
+    waited_s: float = 0.0
+    inner: Fields | None = None
+    lost: Sequence[Fields] = ()
+
+
+def job_state(view: View) -> JobState:
+    """The state that a look shows."""
+    if view.job is None:
+        return JobState(Phase.ENDED, why="it is no longer on the cluster")
+    conditions = _conditions(view.job)
+    for name in _GOOD:
+        if name in conditions:
+            return JobState(Phase.ENDED, code=0)
+    if _BAD in conditions:
+        return _failed(view, conditions[_BAD])
+    if is_running(view.kind, view.job, view.pods):
+        return JobState(Phase.RUNNING)
+    return _pending(view, conditions)
+
+
+def is_running(kind: Kind, job: Fields, pods: Sequence[Fields]) -> bool:
+    """Whether all ranks can take part: the launcher runs, which waits for its workers, or every pod does."""
+    first = first_pod(kind, pods)
+    if kind == "mpijob" or first is None:
+        return first is not None and has_started(first)
+    spec = job.get("spec", {})
+    if kind == "jobset":
+        spec = spec["replicatedJobs"][0]["template"]["spec"]
+    return sum(has_started(pod) for pod in pods) >= int(spec.get("completions") or 1)
+
+
+def has_failed(job: Fields) -> bool:
+    """Whether its controller says that it failed."""
+    return _BAD in _conditions(job)
+
+
+def first_pod(kind: Kind, pods: Sequence[Fields]) -> Fields | None:
+    """The pod whose output has rank 0's events: the launcher's, or number 0."""
+    for pod in pods:
+        marks = {**pod["metadata"].get("annotations", {}), **pod["metadata"].get("labels", {})}
+        if (marks.get(_MPI_ROLE) == "launcher") if kind == "mpijob" else (marks.get(_INDEX) == "0"):
+            return pod
+    return None
+
+
+def is_worker(pod: Fields) -> bool:
+    """Whether a pod only waits for a launcher to come in; its output is sshd's."""
+    return bool(pod["metadata"].get("labels", {}).get(_MPI_ROLE) == "worker")
+
+
+def lost_workers(before: Sequence[Fields], kind: Kind, pods: Sequence[Fields]) -> list[Fields]:
+    """Workers of an earlier look that are gone, or going, while their launcher still runs, or that the
+    operator has made anew: it does neither at the end of a job.
+    """
+    launcher = first_pod(kind, pods)
+    is_over = launcher is None or has_ended(launcher) or "deletionTimestamp" in launcher["metadata"]
+    there = {pod["metadata"]["uid"] for pod in pods if "deletionTimestamp" not in pod["metadata"]}
+    names = {name_of(pod) for pod in pods if pod["metadata"]["uid"] in there}
+    gone = [pod for pod in before if is_worker(pod) and pod["metadata"]["uid"] not in there]
+    return [pod for pod in gone if not is_over or name_of(pod) in names]
+
+
+def number_of(pod: Fields) -> int | None:
+    """A pod's number in a job without MPI."""
+    marks = {**pod["metadata"].get("annotations", {}), **pod["metadata"].get("labels", {})}
+    index = str(marks.get(_INDEX, ""))
+    return int(index) if index.isdecimal() and _MPI_ROLE not in marks else None
+
+
+def name_of(item: Fields) -> str:
+    """An object's name."""
+    return str(item["metadata"]["name"])
+
+
+def container_of(pod: Fields) -> str:
+    """The name of a pod's container."""
+    return str(pod["spec"]["containers"][0]["name"])
+
+
+def has_started(pod: Fields) -> bool:
+    """Whether its container runs or ran, so that it has a log."""
+    return bool({"running", "terminated"} & set(_container_state(pod)))
+
+
+def has_ended(pod: Fields) -> bool:
+    """Whether its container will print no more."""
+    return "terminated" in _container_state(pod)
+
+
+def _container_state(pod: Fields) -> Fields:
+    statuses = pod.get("status", {}).get("containerStatuses") or [{}]
+    return dict(statuses[0].get("state") or {})
+
+
+def _conditions(item: Fields) -> Mapping[str, Fields]:
+    found = item.get("status", {}).get("conditions") or []
+    return {one["type"]: one for one in found if one.get("status") == "True"}
+
+
+def _words(condition: Fields) -> str:
+    """A condition's reason and message; the MPI Operator leaves a slash at the end of its reasons."""
+    reason = str(condition.get("reason") or "").rstrip("/")
+    message = str(condition.get("message") or "")
+    return ": ".join(filter(None, (reason, message)))
+
+
+def _failed(view: View, condition: Fields) -> JobState:
+    """How a job failed: by its first pod that did, else by the controller's own reason."""
+    reason = _words(condition)
+    if late := _deadline(view, reason):  # its pods were ended by it, so their codes say nothing
+        return JobState(Phase.ENDED, why=late, hint="give --time-limit more", out_of_time=True)
+    if view.lost:
+        lost = view.lost[0]
+        why = f"pod {name_of(lost)} was deleted while its ranks ran"
+        hint = "ask who or what deleted it: an eviction, the drain of its node, or a person"
+        return JobState(Phase.ENDED, why=why, hint=hint, host=str(lost["spec"].get("nodeName") or ""))
+    pod = _first_failure(view)
+    if pod is None:
+        return JobState(Phase.ENDED, why=reason or "it failed", code=1)
+    name, ended = name_of(pod), _container_state(pod).get("terminated", {})
+    code = int(ended.get("exitCode", 1))
+    # A rank that left because another was lost says so in an event, which names that one.
+    led = code != ExitCode.RANK_FAILED
+    rank = _rank(pod, view.slots) if led else None
+    place = f"rank {rank} in pod {name}" if rank is not None else f"pod {name}"
+    why = f"{place} {_how(pod, ended, code)}"
+    if words := (view.last_words or {}).get(name, ""):
+        why += f": {words}"
+    return JobState(
+        Phase.ENDED,
+        why=why,
+        hint=_LOG_HINT,
+        code=128 - code if 128 < code < 128 + 65 else code,
+        rank=rank,
+        host=str(pod["spec"].get("nodeName") or "") if led else "",
+    )
+
+
+def _deadline(view: View, reason: str) -> str:
+    """What says that a job had no time left; empty where nothing does. A JobSet says only that a Job failed:
+    that Job has the reason.
+    """
+    inner = _words(_conditions(view.inner or {}).get(_BAD, {}))
+    return next((words for words in (reason, inner) if _DEADLINE in words), "")
+
+
+def _how(pod: Fields, ended: Fields, code: int) -> str:
+    if reason := pod.get("status", {}).get("reason"):  # Evicted, NodeLost
+        return f"failed: {reason}: {pod['status'].get('message', '')}".rstrip(": ")
+    reason = str(ended.get("reason") or "")
+    if reason == "OOMKilled":
+        return "was killed: it used more memory than its limit (OOMKilled)"
+    if reason in ("StartError", "ContainerCannotRun"):
+        return f"could not start: {ended.get('message', '')}".rstrip(": ")
+    return f"was killed by signal {code - 128}" if 128 < code < 128 + 65 else f"exited with code {code}"
+
+
+def _first_failure(view: View) -> Fields | None:
+    """The first pod that ended badly. An MPI job's workers are ended with it, so they are left out."""
+    failed = [
+        pod
+        for pod in view.pods
+        if not is_worker(pod)
+        and (_container_state(pod).get("terminated", {}).get("exitCode") or pod["status"].get("reason"))
+    ]
+    # A pod that Kubernetes ends is marked, and ends later; times have whole seconds only.
+    return min(
+        failed,
+        key=lambda pod: (
+            "deletionTimestamp" in pod["metadata"],
+            _container_state(pod).get("terminated", {}).get("exitCode") == ExitCode.RANK_FAILED,
+            str(_container_state(pod).get("terminated", {}).get("finishedAt") or ""),
+        ),
+        default=None,
+    )
+
+
+def _rank(pod: Fields, slots: int) -> int | None:
+    """The rank in a pod, where it has one only."""
+    return number_of(pod) if slots == 1 else None
+
+
+def _pending(view: View, conditions: Mapping[str, Fields]) -> JobState:
+    """Why a job has not started: what is hopeless first, then the first thing it waits for."""
+    found = [*(_of_event(event) for event in view.events), *(_of_pod(pod) for pod in view.pods)]
+    reasons = [state for state in found if state is not None]
+    for state in reasons:
+        if state.hopeless:
+            return state
+    if "Suspended" in conditions:
+        return JobState(Phase.PENDING, why="suspended: a queue holds it back")
+    if reasons:
+        return reasons[-1]
+    status = view.job.get("status") if view.job is not None else None
+    is_ignored = not view.pods and not any((status or {}).values()) and view.waited_s > _IGNORED_SECONDS
+    if is_ignored:
+        controller = _CONTROLLERS[view.kind]
+        return JobState(
+            Phase.PENDING,
+            why=f"nobody has taken the job up for {_IGNORED_SECONDS:.0f} s",
+            hint=f"ask whether {controller} is running",
+        )
+    return JobState(Phase.PENDING, why="its pods start" if view.pods else "")
+
+
+def _of_event(event: Fields) -> JobState | None:
+    """A Warning about the job itself."""
+    if event.get("type") != "Warning":
+        return None
+    reason, message = str(event.get("reason") or ""), str(event.get("message") or "")
+    is_refusal = reason == "ValidationError" or bool(_REFUSED.search(message))
+    return JobState(
+        Phase.PENDING,
+        why=without_pod_name(f"{reason}: {message}"),
+        hopeless=is_refusal and not may_pass(message),
+        hint=hint_of(message) if is_refusal else "",
+    )
+
+
+def may_pass(message: str) -> bool:
+    """Whether a refusal by the API server may end without a change of the job."""
+    return bool(_MAY_PASS.search(message))
+
+
+def hint_of(message: str) -> str:
+    """What to try where the API server refuses an object in these words."""
+    return QUOTA_HINT if "exceeded quota" in message else FORM_HINT
+
+
+def without_pod_name(message: str) -> str:
+    """A refusal without the name that the pod would have had: controllers make another one each time."""
+    return _POD_NAME.sub("a pod is forbidden", message)
+
+
+def _of_pod(pod: Fields) -> JobState | None:
+    """What a pod that has not started waits for."""
+    name, status = name_of(pod), pod.get("status", {})
+    for container in [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]:
+        waiting = container.get("state", {}).get("waiting") or {}
+        reason, message = str(waiting.get("reason") or ""), str(waiting.get("message") or "")
+        if reason in _IMAGE_TROUBLE:
+            never = reason == "InvalidImageName" or bool(_NO_IMAGE.search(message))
+            why = f"pod {name}: {reason}: {message}"
+            return JobState(Phase.PENDING, why=why, hopeless=never, hint=_IMAGE_HINT)
+        if reason not in _STARTING:
+            return JobState(Phase.PENDING, why=f"pod {name}: {reason}: {message}".rstrip(": "))
+    for condition in status.get("conditions") or []:
+        if condition["type"] == "PodScheduled" and condition["status"] == "False":
+            words = condition.get("message") or condition.get("reason") or ""
+            return JobState(Phase.PENDING, why=f"pod {name}: {words}", hint=_SCHEDULE_HINT)
+    return None

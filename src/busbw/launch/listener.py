@@ -1,0 +1,71 @@
+"""What ranks and launchers print while a launch goes on, gathered for its verdict."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from busbw.launch.verdict import Story
+from busbw.model.event import EventKind, Joiner
+
+if TYPE_CHECKING:
+    from busbw.model.event import Event
+
+# Lines of a launch that are shown where it failed.
+LAST_LINES: Final = 5
+
+
+class Listener:
+    """Takes events and other lines in the order in which they come. Its attributes are for reading."""
+
+    def __init__(self) -> None:
+        self.connected = False  # all ranks were there
+        # Process id -> rank and host. Launchers name no more than a process id: None where several hosts have
+        # a process of this number.
+        self.hello: dict[int, tuple[int, str] | None] = {}
+        self.errors: list[Event] = []  # those that wait for such a rank in a collective may wait for ever
+        self.end: Event | None = None  # rank 0's last
+        self.output: list[str] = []  # what was no event
+        self.out_of_time_s: float | None = None
+        self._last_words: tuple[str, ...] = ()
+        self._places: dict[int, str] = {}
+        self._finished = 0
+        self._joiner = Joiner()
+
+    def whole(self, item: Event) -> Event | None:
+        """The event, or the one that this part of it completes; None while parts are missing."""
+        return self._joiner.take(item)
+
+    def hear(self, item: Event) -> None:
+        """Take a whole event."""
+        kind = item["event"]
+        if kind == EventKind.HELLO:
+            pid, place = int(item["pid"]), (int(item["rank"]), str(item["host"]))
+            self.hello[pid] = place if self.hello.get(pid, place) == place else None
+        elif kind == EventKind.ERROR:
+            self.errors.append(item)
+        elif kind == EventKind.END:
+            self.end = item
+        elif kind == EventKind.HEADER:
+            self.connected = True
+            self._places = {int(rank["rank"]): str(rank["host"]) for rank in item["world"]["ranks"]}
+        elif kind == EventKind.CASE:
+            self._finished += 1
+
+    def run_out_of_time(self, limit_seconds: float) -> None:
+        """Note that the launch is to be ended, and its last lines before that."""
+        self.out_of_time_s = limit_seconds
+        self._last_words = tuple(line for line in self.output if line.strip())[-LAST_LINES:]
+
+    def story(self) -> Story:
+        """What was heard; ``replace`` adds what else was seen."""
+        return Story(
+            hello={pid: place for pid, place in self.hello.items() if place is not None},
+            places=self._places,
+            connected=self.connected,
+            finished=self._finished,
+            errors=tuple(self.errors),
+            end=self.end,
+            output=tuple(self.output),
+            out_of_time_s=self.out_of_time_s,
+            last_words=self._last_words,
+        )

@@ -1,0 +1,1 @@
+"""PBS: a job script with mpiexec or aprun, and a job that is joined."""

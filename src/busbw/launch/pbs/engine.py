@@ -1,0 +1,431 @@
+"""PBS as an engine: a job script with mpiexec or aprun, submitted by qsub. Not run on a real PBS.
+
+A shared run folder carries the output as it comes; without one, PBS itself copies it to the run folder when
+the job has ended.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from busbw.errors import SiteError, UsageError
+from busbw.launch.base import Command
+from busbw.launch.command import HOSTS, entered, path_apart, sourced
+from busbw.launch.engine import Handle, Item, Job, JobRequest, JobState, Output, Patient, Phase, Unanswered
+from busbw.launch.launcher_words import describe
+from busbw.launch.scheduler import NoAnswer, ask, call
+from busbw.launch.settle import (
+    PBS_LIMIT,
+    PBS_LIMIT_HINT,
+    read_setup,
+    refuse_mpi,
+    refuse_other_count,
+    refuse_uneven,
+    refuse_unlike,
+)
+from busbw.launch.slurm.output import SharedFiles
+from busbw.launch.slurm.script import END_MARK, LOOP, TOKEN
+from busbw.launch.slurm.words import split_words
+from busbw.launch.variables import launched
+from busbw.plan.flags.flag import flag_of
+
+if TYPE_CHECKING:
+    from busbw.plan.flags.launch import LaunchSettings
+
+WAIT_SECONDS: float | None = None
+
+SCRIPT: Final = "job.pbs"
+_OTHER_ENGINES: Final = (
+    *("hosts", "hostfile", "namespace", "context", "patch", "bring", "image", "mounts", "job_id", "segment"),
+    *("srun_args", "sbatch_args"),
+)
+# --set KEY=VALUE: what a site's PBS needs besides.
+_KEYS: Final[Mapping[str, str]] = {
+    "launcher": "mpiexec",  # or aprun
+    "form": "select",  # -l select=... (PBS Pro, OpenPBS), or nodes: -l nodes=N:ppn=P (older, Torque)
+    "depth": "",  # cores of a rank: it is bound to them
+    "filesystems": "",
+    "ncpus": "",
+    "gpu": "",
+}
+_ASK_SERVER: Final = "ask whether the PBS server is up"
+_TICK_SECONDS: Final = 0.2
+_LOOK_SECONDS: Final = 2.0
+# PBS copies a job's output home after its end.
+_TRAIL_SECONDS: Final = 20.0
+_FIELD: Final = re.compile(
+    r"^\s+(job_state|comment|Exit_status|exit_status|Job_Name|Output_Path) = (.*)$", re.MULTILINE
+)
+_IS_OVER: Final = re.compile(r"unknown job|has finished", re.IGNORECASE)
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_@%+=:,./-]+\Z")
+# https://help.altair.com, PBS Reference Guide, "Job States"; Torque has C for a job that has ended.
+_PENDING: Final = frozenset("QHTWM")
+_RUNNING: Final = frozenset("RESUB")
+
+_TOP: Final = """\
+run_folder={folder}
+job=${{PBS_JOBID%%.*}}
+cd "$PBS_O_WORKDIR" 2>/dev/null || :
+log=
+if [ "$(cat -- "$run_folder/request/ticket" 2>/dev/null)" = {run_id} ]; then
+  log=$run_folder/log
+  exec >"$log/pbs-$job.out" 2>"$log/pbs-$job.err"
+fi
+finish() {{
+  code=$?
+  echo "{mark}$code"
+  echo "{mark}$code" >&2
+  exit "$code"
+}}
+trap : TERM  # the ranks end first, and this script tells how
+trap finish EXIT
+# Where ranks without MPI meet.
+BUSBW_ROOT=$(head -n 1 "$PBS_NODEFILE") && export BUSBW_ROOT
+"""
+
+
+# For a command of the user's: its nodes, each with as many slots as it has lines.
+HOST_LINES: Final = f"""\
+{HOSTS}=$(awk '!count[$1]++ {{order[++n] = $1}}
+  END {{for (i = 1; i <= n; i++) print order[i] ":" count[order[i]]}}' "$PBS_NODEFILE" | paste -sd, -)
+MASTER_ADDR=${{{HOSTS}%%:*}} MASTER_PORT=$((20000 + RANDOM % 10000))
+export {HOSTS} MASTER_ADDR MASTER_PORT
+"""
+
+
+def inquire(launch: LaunchSettings, command: tuple[str, ...] = ()) -> Mapping[str, str]:  # noqa: ARG001
+    """See Engine. Nothing is asked: a script can be written anywhere."""
+    check(launch)
+    return {"python": sys.executable, "setup": read_setup(launch.setup_script)}
+
+
+def check(launch: LaunchSettings) -> None:
+    """See Engine."""
+    for name in launch.given():
+        if name in _OTHER_ENGINES:
+            flag = flag_of(name)
+            raise UsageError(f"{flag} means nothing on PBS", hint="leave it out")
+    if launch.topology:
+        raise UsageError(
+            "--topology cannot be applied on PBS: its launchers take the nodes in PBS's own order",
+            hint="inside a PBS job: --on hosts --hostfile $PBS_NODEFILE --topology FILE",
+        )
+    read_values(launch.set)
+    split_words("--mpirun-args", launch.mpirun_args)
+    refuse_unlike(launch.time_limit, PBS_LIMIT, PBS_LIMIT_HINT)
+
+
+def request(job: Job, facts: Mapping[str, str]) -> JobRequest:
+    """See Engine."""
+    return _submitted(job, [launch_text(job, facts)])
+
+
+def series_request(job: Job, loop: tuple[str, ...], facts: Mapping[str, str]) -> JobRequest:
+    """One job that runs many launches: see ``SeriesEngine.request``."""
+    own = shlex.quote(job.launch.python or facts.get("python", "python3"))
+    return _submitted(job, [LOOP.format(pythons=own, words=shlex.join(loop))])
+
+
+def launch_text(job: Job, facts: Mapping[str, str]) -> str:
+    """The part of a job script that starts the ranks."""
+    job = _without_mpi(job)
+    first = TOKEN if job.work.is_busbw else HOST_LINES
+    return first + "\n" + _launch(job, facts, read_values(job.launch.set), _shape(job))
+
+
+def each_node(series: Job, words: tuple[str, ...]) -> tuple[str, ...]:
+    """What has ``words`` executed once on every node of the job, by the launcher of its ranks."""
+    nodes = str(_shape(series).nodes)
+    if read_values(series.launch.set)["launcher"] == "aprun":
+        return ("aprun", "-q", "-n", nodes, "-N", "1", *words)
+    if series.launch.mpi == "openmpi":
+        mpirun = 'exec mpirun -n "$0" --map-by ppr:1:node --hostfile "$PBS_NODEFILE" "$@"'
+        return ("sh", "-c", mpirun, nodes, *words)
+    return ("mpiexec", "-n", nodes, "-ppn", "1", *words)
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """How many nodes and ranks a job has."""
+
+    nodes: int
+    ranks: int
+    per_node: int
+
+
+def _shape(job: Job) -> _Shape:
+    """As -N, --ranks and --ranks-per-node say; else a rank a GPU, or one. Raises UsageError."""
+    nodes = int(job.launch.nodes or 0)
+    if nodes < 1:
+        raise UsageError("how many nodes is not said", hint="give --nodes, as in -N 2")
+    refuse_other_count(job.ranks, job.launch.ranks_per_node, nodes)
+    if job.ranks is not None:
+        return _Shape(nodes, job.ranks, refuse_uneven(job.ranks, nodes))
+    per_node = job.launch.ranks_per_node or int(read_values(job.launch.set)["gpu"] or 0) or 1
+    return _Shape(nodes, nodes * per_node, per_node)
+
+
+def _submitted(job: Job, parts: Sequence[str]) -> JobRequest:
+    """The job whose script has these ``parts`` below its beginning."""
+    shape = _shape(job)
+    lines, options = _directives(job, read_values(job.launch.set), shape)
+    words = {
+        "folder": shlex.quote(job.folder),
+        "run_id": shlex.quote(job.run_id),
+        "mark": END_MARK,
+    }
+    text = "\n".join(("\n".join(("#!/bin/bash", *lines)) + "\n", _TOP.format(**words), *parts))
+    command = Command(("qsub", *options, f"{job.folder}/request/{SCRIPT}"))
+    return JobRequest("pbs", job.name, shape.ranks, shape.nodes, {SCRIPT: text}, (command,))
+
+
+def read_values(given: tuple[str, ...]) -> dict[str, str]:
+    """--set KEY=VALUE over the defaults. Raises UsageError."""
+    values = dict(_KEYS)
+    for word in given:
+        key, equals, value = word.removeprefix("pbs.").partition("=")
+        if not equals or key not in _KEYS:
+            raise UsageError(
+                f"--set {word!r} is not known to PBS jobs", hint=f"use one of: {', '.join(_KEYS)}"
+            )
+        values[key] = value
+    for key, allowed in (("launcher", ("mpiexec", "aprun")), ("form", ("select", "nodes"))):
+        if values[key] not in allowed:
+            raise UsageError(f"--set {key}={values[key]} is unknown", hint=f"use {' or '.join(allowed)}")
+    for key in ("depth", "ncpus", "gpu"):
+        if values[key] and not (values[key].isdecimal() and int(values[key])):
+            raise UsageError(f"--set {key}={values[key]} is no count", hint="give 1 or more")
+    return values
+
+
+def _without_mpi(job: Job) -> Job:
+    """With --mpi none a word makes the ranks meet over busbw's own channel: mpiexec and aprun start them all
+    the same, and by its variables they would take it for an MPI. A user's command gets no such word.
+    """
+    if job.launch.mpi != "none":
+        return job
+    refuse_mpi(job.world, job.backend)
+    if job.world != "auto" or not job.work.is_busbw:
+        return job
+    return replace(job, work=replace(job.work, words=(*job.work.words, "--world=nccl")))
+
+
+def _directives(job: Job, values: Mapping[str, str], shape: _Shape) -> tuple[list[str], list[str]]:
+    """#PBS lines, and the qsub words that a line cannot hold as they are."""
+    launch = job.launch
+    if values["form"] == "nodes":
+        resources = [f"nodes={shape.nodes}:ppn={shape.per_node}"]
+    else:
+        chunk = [str(shape.nodes), f"mpiprocs={shape.per_node}"]
+        chunk += [f"ncpus={values['ncpus']}"] if values["ncpus"] else []
+        chunk += [f"ngpus={values['gpu']}"] if values["gpu"] else []
+        place = "scatter:excl" if launch.exclusive else "scatter"
+        resources = [f"select={':'.join(chunk)}", f"place={place}"]
+    resources += [f"walltime={launch.time_limit}"] if launch.time_limit else []
+    resources += [f"filesystems={values['filesystems']}"] if values["filesystems"] else []
+    pairs = [
+        ("-N", short_name(job.name)),
+        *(("-l", resource) for resource in resources),
+        ("-q", launch.partition),
+        ("-A", launch.account),
+        ("-r", "n"),
+    ]
+    lines, options = [], []
+    for flag, value in pairs:
+        if value and _PLAIN.match(value):
+            lines.append(f"#PBS {flag} {value}")
+        elif value:
+            options += [flag, value]
+    log = f"{job.folder}/log"
+    return lines, [*options, "-o", f"{log}/pbs.out", "-e", f"{log}/pbs.err"]
+
+
+def short_name(name: str) -> str:
+    """At most 15 characters, as older versions demand: busbw and the run's random digits."""
+    return f"busbw-{name.rpartition('-')[2]}"[:15]
+
+
+def _launch(job: Job, facts: Mapping[str, str], values: Mapping[str, str], shape: _Shape) -> str:
+    """The ranks' launcher. aprun and MPICH's mpiexec (PALS, hydra) hand on the whole environment, Open MPI's
+    what it is told.
+    """
+    depth, (path, environ) = values["depth"], path_apart(job.environ)
+    ranks, per_node = str(shape.ranks), str(shape.per_node)
+    if values["launcher"] == "aprun":
+        words = ["aprun", "-n", ranks, "-N", per_node]
+        words += ["--cc", "depth", "-d", depth] if depth else []
+    elif job.launch.mpi == "openmpi":
+        ours = ("BUSBW_TOKEN", "BUSBW_ROOT") if job.work.is_busbw else (HOSTS, "MASTER_ADDR", "MASTER_PORT")
+        names = [*environ, *ours]
+        words = ["mpirun", "-n", ranks, "--map-by", f"ppr:{per_node}:node"]
+        words += [word for name in names for word in ("-x", name)]
+        words += ["--hostfile", "$PBS_NODEFILE"]
+    else:
+        words = ["mpiexec", "-n", ranks, "-ppn", per_node]
+        words += ["--cpu-bind", "depth", "--depth", depth] if depth else []
+    # The one word that the shell has to fill in.
+    quoted = ['"$PBS_NODEFILE"' if word == "$PBS_NODEFILE" else shlex.quote(word) for word in words]
+    quoted += [shlex.quote(word) for word in split_words("--mpirun-args", job.launch.mpirun_args)]
+    argv = (*path, *job.argv(job.launch.python or facts.get("python", "python3")))
+    command = shlex.join(argv if job.work.is_busbw else entered(argv))
+    if setup := facts.get("setup", ""):
+        command = f"bash -c {shlex.quote(_sourcing(setup))} busbw-rank {command}"
+    whole = " ".join(quoted) + " \\\n  " + command
+    return launched(whole, environ) if environ else whole + "\n"
+
+
+def _sourcing(setup: str) -> str:
+    """The script is a quoted word, not a here-document: no line of it can be the document's end."""
+    return sourced(f"8<<<{shlex.quote(setup)}", "$(hostname)")
+
+
+def submit(request: JobRequest, folder: Path) -> Handle:
+    """See Engine."""
+    (command,) = request.commands
+    unnumbered = Handle("pbs", request.name, request.name, {"run": folder.name})
+    try:
+        answer = call(*command.argv, engine="PBS").strip()
+    except NoAnswer as error:
+        raise Unanswered(error, unnumbered) from error
+    number = answer.splitlines()[-1].strip() if answer else ""
+    if not re.match(r"\d", number):
+        unsaid = SiteError(f"qsub gave no job number: {answer[:200]!r}", hint="look at `qstat -u $USER`")
+        raise Unanswered(unsaid, unnumbered)
+    return replace(unnumbered, id=number)
+
+
+def find(handle: Handle) -> Handle | None:
+    """See Engine."""
+    done = _ask_with_ended("qselect", "-N", short_name(handle.name))
+    if done.returncode:
+        raise SiteError(f"qselect: {done.stderr.strip()[:300]}", hint=_ASK_SERVER)
+    found = (replace(handle, id=number) for number in reversed(done.stdout.split()))
+    return next((each for each in found if _ask_of(each) is not None), None)
+
+
+def follow(handle: Handle, folder: Path) -> Iterator[Item]:
+    """See Engine."""
+    number = handle.id.split(".")[0]
+    live = SharedFiles(folder / "log" / f"pbs-{number}.out", folder / "log" / f"pbs-{number}.err")
+    last: JobState | None = None
+    codes: dict[bool, int] = {}
+    next_look_s = 0.0
+    server = Patient(lambda: state(handle), handle.id)
+    while len(codes) < 2:
+        yield from _lines(live, codes)
+        if time.monotonic() >= next_look_s:
+            next_look_s = time.monotonic() + _LOOK_SECONDS
+            found = server.state()
+            if found is not None and found.phase is Phase.ENDED:
+                last = found
+                break
+            if found is not None and found != last:
+                yield found
+            last = found or last
+        yield None
+        time.sleep(_TICK_SECONDS)
+    yield from _rest(live, folder, codes)
+    if last is None or last.phase is not Phase.ENDED:
+        last = JobState(Phase.ENDED)
+    code = codes.get(False, last.code)
+    why = "" if code == 0 or last.why else describe(code) if code is not None else ""
+    yield JobState(Phase.ENDED, why=last.why or why, hint=last.hint, code=code)
+
+
+def _rest(live: SharedFiles, folder: Path, codes: dict[bool, int]) -> Iterator[Output]:
+    """What trails the job's end: in the files it wrote, or in those that PBS brings."""
+    brought = SharedFiles(folder / "log" / "pbs.out", folder / "log" / "pbs.err")
+    deadline_s = time.monotonic() + _TRAIL_SECONDS
+    while len(codes) < 2 and time.monotonic() < deadline_s:
+        yield from _lines(live, codes)
+        yield from _lines(brought, codes)
+        time.sleep(_TICK_SECONDS)
+    yield from _lines(live, codes)
+
+
+def _lines(source: SharedFiles, codes: dict[bool, int]) -> Iterator[Output]:
+    for is_error, line in source.read():
+        text = line.decode(errors="replace")
+        if text.startswith(END_MARK):
+            codes[is_error] = int(text.removeprefix(END_MARK))
+        else:
+            yield Output(text, is_error=is_error)
+
+
+def cancel(handle: Handle, *, now: bool) -> None:
+    """See Engine. Raises SiteError where PBS does not take it."""
+    if _ask_of(handle) is None:
+        return
+    done = ask(("qdel", *(("-W", "force") if now else ()), handle.id), "PBS")
+    words = (done.stderr + done.stdout).strip()
+    if done.returncode and not _IS_OVER.search(words):
+        raise SiteError(f"qdel: {words[:300]}", hint="ask whether the PBS server is up, then cancel again")
+
+
+def state(handle: Handle) -> JobState:
+    """See Engine."""
+    text = _ask_of(handle)
+    if text is None:
+        return JobState(Phase.ENDED, why="PBS does not know the job any more")
+    return read_state(text)
+
+
+def _ask_of(handle: Handle) -> str | None:
+    """What PBS says of our job; None where it has forgotten it, and gave its number to another one, maybe."""
+    done = _ask_with_ended("qstat", "-f", handle.id)
+    if done.returncode == 0:
+        return done.stdout if _is_ours(_fields(done.stdout), handle) else None
+    if _IS_OVER.search(done.stderr + done.stdout):
+        return None
+    raise SiteError(f"qstat: {done.stderr.strip()[:300]}", hint=_ASK_SERVER)
+
+
+def _ask_with_ended(program: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Asks for jobs, also those that have ended (-x, which Torque does not have)."""
+    done = ask((program, "-x", *words), "PBS")
+    return ask((program, *words), "PBS") if done.returncode else done
+
+
+def _is_ours(fields: Mapping[str, str], handle: Handle) -> bool:
+    """By the file of its output, which is in the run folder; else by its name, which is short."""
+    if (run := handle.details.get("run")) and "Output_Path" in fields:
+        return run in fields["Output_Path"]
+    return fields.get("Job_Name", "") in ("", short_name(handle.name))
+
+
+def _fields(text: str) -> dict[str, str]:
+    """The answer of `qstat -f`: long values go on in lines that begin with a tab."""
+    return dict(_FIELD.findall(text.replace("\n\t", "")))
+
+
+def read_state(text: str) -> JobState:
+    """The state in the answer of `qstat -f`."""
+    fields = _fields(text)
+    letter, comment = fields.get("job_state", "")[:1], fields.get("comment", "")
+    if letter in _PENDING:
+        hopeless = letter == "H" or "can never run" in comment.lower()
+        hint = "release it (qrls), then attach" if letter == "H" else "ask for less, or another --partition"
+        return JobState(Phase.PENDING, why=comment, hopeless=hopeless, hint=hint if hopeless else "")
+    if letter in _RUNNING:
+        return JobState(Phase.RUNNING)
+    status = fields.get("Exit_status", fields.get("exit_status", "")).strip()
+    if not status.lstrip("-").isdecimal():
+        return JobState(Phase.ENDED)
+    code = int(status)
+    return JobState(Phase.ENDED, code=256 - code if code > 256 else code)  # a signal: 256 and its number
+
+
+def collect(handle: Handle, folder: Path) -> None:
+    """See Engine. The script has written to log/, or PBS has copied there."""
+
+
+def clean(handle: Handle) -> None:
+    """See Engine. PBS keeps nothing."""

@@ -1,0 +1,224 @@
+"""Start the commands of a request on this host, follow their output, and leave no process behind."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import IO, Final, Self
+
+from busbw.errors import SiteError
+from busbw.launch.base import Command, LaunchRequest
+
+_GRACE_SECONDS: Final = 3.0
+_KILLED_SECONDS: Final = 10.0
+# What a process gets to end by itself once its input has ended.
+_HANG_UP_SECONDS: Final = 5.0
+_WAIT_SECONDS: Final = 0.02
+_PR_SET_PDEATHSIG: Final = 1
+_CHUNK_BYTES: Final = 1 << 16
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line that a process wrote. ``process`` is its index in the request."""
+
+    process: int
+    text: str
+    is_error: bool
+
+
+@dataclass(frozen=True)
+class Exit:
+    """A process that ended. ``code`` is negative for a signal, as subprocess has it."""
+
+    process: int
+    pid: int
+    code: int
+
+
+class Processes:
+    """The running commands. Each has a session of its own, so that Ctrl-C reaches the front process alone
+    and it decides what to end; and each is ended by the kernel if the front process vanishes.
+
+    ``insisted`` is asked while ending: True stops the wait for last words. ``has_input``: the processes read
+    what ``say`` sends; the others have an empty standard input. Raises SiteError for a command that cannot be
+    started.
+    """
+
+    def __init__(
+        self,
+        request: LaunchRequest,
+        insisted: Callable[[], bool] = lambda: False,
+        *,
+        has_input: bool = False,
+    ) -> None:
+        self._unsent: dict[int, deque[memoryview]] = {}  # by the descriptor that it is written to
+        self._buffers: dict[int, bytes] = {}
+        self._selector = selectors.DefaultSelector()
+        self._insisted = insisted
+        self._processes: list[subprocess.Popen[bytes]] = []
+        for command in request.commands:
+            try:
+                self._processes.append(_start(command, has_input=has_input))
+            except OSError as error:
+                self.end()
+                program = error.filename or command.argv[0]
+                raise SiteError(f"cannot start {program}: {error.strerror}") from error
+        for index, process in enumerate(self._processes):
+            self._watch(process.stdout, index, is_error=False)
+            self._watch(process.stderr, index, is_error=True)
+            if process.stdin is not None:
+                os.set_blocking(process.stdin.fileno(), False)
+                self._unsent[process.stdin.fileno()] = deque()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.end()
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Process ids, in the order of the request."""
+        return tuple(process.pid for process in self._processes)
+
+    def follow(self, idle_seconds: Callable[[], float] = lambda: 0.2) -> Iterator[Line | Exit | None]:
+        """Lines and exits as they come, None at least every ``idle_seconds()``; ends when all have ended."""
+        running = set(range(len(self._processes)))
+        while running or self._selector.get_map():
+            yield from self._read(idle_seconds() if running else 0.05)
+            for index in sorted(running):
+                code = self._processes[index].poll()
+                if code is not None:
+                    running.discard(index)
+                    yield from self._drain(index)
+                    yield Exit(index, self._processes[index].pid, code)
+            yield None
+            if not running and not self._readable():
+                return
+
+    def say(self, index: int, *parts: bytes) -> None:
+        """Send bytes to a process's standard input while its output is followed."""
+        pipe = self._processes[index].stdin
+        assert pipe is not None
+        unsent = self._unsent[pipe.fileno()]
+        if not unsent:
+            self._selector.register(pipe, selectors.EVENT_WRITE, None)
+        unsent.extend(map(memoryview, parts))
+
+    def end(self) -> None:
+        """End the input of processes that have one and let them go; ask every process group that is left to
+        end, then insist. Waits until they are gone, but no longer than the kernel usually takes: who hangs in
+        a driver ends with its call.
+        """
+        for process in self._processes:
+            _close(process.stdin)
+        if self._unsent:
+            self._wait(_HANG_UP_SECONDS)
+        for process in self._processes:
+            _signal_group(process, signal.SIGTERM)
+            _signal_group(process, signal.SIGCONT)  # a stopped process would not hear it
+        self._wait(_GRACE_SECONDS)
+        for process in self._processes:
+            _signal_group(process, signal.SIGKILL)  # also what a leader left behind in its group
+        deadline = time.monotonic() + _KILLED_SECONDS
+        for process in self._processes:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(max(0.0, deadline - time.monotonic()))
+        self._selector.close()
+        for process in self._processes:
+            _close(process.stdout)
+            _close(process.stderr)
+
+    def _wait(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while any(process.poll() is None for process in self._processes):
+            if time.monotonic() >= deadline or self._insisted():
+                return
+            time.sleep(_WAIT_SECONDS)
+
+    def _watch(self, pipe: IO[bytes] | None, index: int, *, is_error: bool) -> None:
+        if pipe is not None:
+            os.set_blocking(pipe.fileno(), False)
+            self._buffers[pipe.fileno()] = b""
+            self._selector.register(pipe, selectors.EVENT_READ, (index, is_error))
+
+    def _readable(self) -> bool:
+        return bool(self._selector.get_map()) and bool(self._selector.select(0))
+
+    def _read(self, timeout: float) -> Iterator[Line]:
+        for key, _ in self._selector.select(timeout):
+            if key.fd in self._unsent:
+                self._send(key.fd)
+            else:
+                yield from self._take(key.fd, *key.data)
+
+    def _send(self, fd: int) -> None:
+        unsent = self._unsent[fd]
+        try:
+            sent = os.write(fd, unsent[0][:_CHUNK_BYTES])
+            unsent[0] = unsent[0][sent:]
+            if not unsent[0]:
+                unsent.popleft()
+        except BlockingIOError:
+            return
+        except OSError:  # it has ended
+            unsent.clear()
+        if not unsent:
+            self._selector.unregister(fd)
+
+    def _drain(self, index: int) -> Iterator[Line]:
+        """What a process that ended has left in its pipes."""
+        for key in list(self._selector.get_map().values()):
+            if key.data is not None and key.data[0] == index:
+                yield from self._take(key.fd, *key.data)
+
+    def _take(self, fd: int, index: int, is_error: bool) -> Iterator[Line]:
+        while True:
+            try:
+                data = os.read(fd, _CHUNK_BYTES)
+            except BlockingIOError:
+                return
+            if not data:
+                self._selector.unregister(fd)
+                data = b"\n" if self._buffers[fd] else b""
+            *lines, self._buffers[fd] = (self._buffers[fd] + data).split(b"\n")
+            for line in lines:
+                yield Line(index, line.decode(errors="replace"), is_error)
+            if fd not in self._selector.get_map():
+                return
+
+
+def _start(command: Command, *, has_input: bool) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        command.argv,
+        env={**os.environ, **command.environ},
+        stdin=subprocess.PIPE if has_input else subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        preexec_fn=die_with_parent,  # noqa: PLW1509 (no thread of ours holds a lock here)
+    )
+
+
+def _close(pipe: IO[bytes] | None) -> None:
+    if pipe is not None:
+        pipe.close()
+
+
+def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
+
+
+def die_with_parent() -> None:
+    """Between fork and exec: the kernel ends this process with the one that started it."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -1,0 +1,154 @@
+"""Launch settings as the engines take them, from what users write and the job that busbw was started in."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from busbw.errors import UsageError, why
+from busbw.plan.flags.engines import ENGINES, FORM_FLAGS
+from busbw.plan.flags.launch import LaunchSettings
+from busbw.units import parse_duration
+
+# sbatch(1), --time: minutes, minutes:seconds, hours:minutes:seconds, days-hours and on; and two words.
+SLURM_LIMIT: Final = re.compile(r"\d+(:\d+){0,2}|\d+-\d+(:\d+){0,2}|-1|unlimited|infinite", re.IGNORECASE)
+SLURM_LIMIT_HINT: Final = "write minutes, hours:minutes:seconds or days-hours, as 0:30:00"
+# qsub(1B), walltime: seconds, or [days:][hours:]minutes:seconds.
+PBS_LIMIT: Final = re.compile(r"\d+(:\d+){0,3}(\.\d+)?")
+PBS_LIMIT_HINT: Final = "write hours:minutes:seconds, as 0:30:00"
+# PBS names the nodes of a job in a file: a line for each slot.
+PBS_NODES: Final = "PBS_NODEFILE"
+# A word of a command, and a variable, are at most 128 KiB long on Linux, and the script is one.
+_MOST_SETUP_BYTES: Final = 100_000
+_COUNTS: Final = ("slots", "replicas")
+_INSTEAD: Final = (
+    "--ranks (np), --ranks-per-node (slots), -N (replicas), --image (image), --mounts, --srun-args, or"
+    " --sbatch-args for what a job asks for (gpu: --gpus-per-node=8, memory: --mem=0, instance-type:"
+    " --constraint=TYPE)"
+)
+
+
+def settle(launch: LaunchSettings, environ: Mapping[str, str]) -> tuple[LaunchSettings, tuple[str, ...]]:
+    """The settings with flags in the place of ``set`` where an engine has no form, and with the hosts of a
+    PBS job; and notes for the user. Raises UsageError.
+    """
+    if launch.on is not None and not ENGINES[launch.on].has_form:
+        launch = _as_flags(launch)
+    return with_pbs_hosts(launch, environ)
+
+
+def _as_flags(launch: LaunchSettings) -> LaunchSettings:
+    """--set over the flags that say the same."""
+    for word in launch.set:
+        key, _, value = word.partition("=")
+        if key not in FORM_FLAGS:
+            raise UsageError(f"--set {key} means nothing on Slurm", hint=f"use {_INSTEAD}")
+        if key in _COUNTS and not (value.isdecimal() and int(value)):
+            raise UsageError(f"--set {word} is no count", hint="give 1 or more")
+        said: dict[str, Any] = {FORM_FLAGS[key]: int(value) if key == "slots" else value}
+        launch = replace(launch, **said)
+    return replace(launch, set=())
+
+
+def with_pbs_hosts(
+    launch: LaunchSettings, environ: Mapping[str, str]
+) -> tuple[LaunchSettings, tuple[str, ...]]:
+    """The settings with the hosts of the PBS job around, and a note of it, where hosts are wanted and none
+    named. Raises UsageError.
+    """
+    path = environ.get(PBS_NODES, "")
+    if launch.on != "hosts" or launch.hosts or launch.hostfile is not None or not path:
+        return launch, ()
+    try:
+        slots = Counter(Path(path).read_text().split())
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"cannot read {PBS_NODES}, which names this job's hosts: {why(error)}", hint="give --hosts"
+        ) from error
+    hosts = ",".join(f"{host}:{count}" for host, count in slots.items())
+    note = f"{len(slots)} hosts with {slots.total()} slots, from {PBS_NODES}"
+    return replace(launch, hosts=hosts), (note,)
+
+
+def refuse_unlike(text: str, form: re.Pattern[str], hint: str) -> None:
+    """Of --time-limit: raises UsageError for a limit that the engine would not read; empty is none."""
+    if text and form.fullmatch(text) is None:
+        raise UsageError(f"--time-limit {text!r} is no time", hint=hint)
+
+
+def read_setup(path: Path | None) -> str:
+    """The text of --setup-script, never empty; empty where there is none. Raises UsageError."""
+    if path is None:
+        return ""
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"cannot read --setup-script {path}: {why(error)}", hint="name a shell script"
+        ) from error
+    if len(text.encode()) > _MOST_SETUP_BYTES or "\0" in text:
+        raise UsageError(
+            f"--setup-script {path} is no script of at most {_MOST_SETUP_BYTES:,} bytes",
+            hint="put the rest where the nodes see it, and source it",
+        )
+    return text or ":"
+
+
+def seconds_of(text: str) -> int | None:
+    """A --time-limit in seconds, of ``90``, ``30m``, ``1h``; None for empty. Raises UsageError."""
+    if not text:
+        return None
+    try:
+        return int(text) if text.isdecimal() else round(parse_duration(text))
+    except UsageError as error:
+        raise UsageError(f"--time-limit {text!r} is no time", hint=error.hint) from error
+
+
+# ---- settings of ranks that do not fit each other, refused in the same words on every engine -----------
+
+
+def refuse_other_count(ranks: int | None, each: int | None, nodes: int) -> None:
+    """Raises UsageError where two flags give a different number of ranks in all."""
+    if ranks is not None and each and ranks != each * nodes:
+        raise UsageError(
+            f"--ranks {ranks}, but --ranks-per-node {each} makes {each * nodes} on {nodes}"
+            f" {'node' if nodes == 1 else 'nodes'}",
+            hint="leave one of them out",
+        )
+
+
+def refuse_too_few(ranks: int | None, nodes: int) -> None:
+    """Raises UsageError where nodes that were asked for would be held, and not measured."""
+    if ranks is not None and ranks < nodes:
+        raise UsageError(
+            f"--ranks {ranks} on {nodes} nodes", hint="give at least one rank a node, or fewer nodes (-N)"
+        )
+
+
+def refuse_uneven(ranks: int, nodes: int) -> int:
+    """Ranks of a node, for launchers that fill one node after the other with as many: the last one may have
+    fewer. Raises UsageError where it would have none.
+    """
+    refuse_too_few(ranks, nodes)
+    each = -(-ranks // nodes)
+    if (nodes - 1) * each < ranks:
+        return each
+    used = -(-ranks // each)
+    raise UsageError(
+        f"--ranks {ranks} on {nodes} nodes, {each} on each, leave {nodes - used} without a rank",
+        hint=f"give --ranks {(each - 1) * nodes} or {each * nodes}, or -N {used}",
+    )
+
+
+def refuse_mpi(world: str, backend: str) -> None:
+    """For --mpi none: raises UsageError where ranks without MPI could not be this world, or not measure with
+    this backend.
+    """
+    if "mpi" in (world, backend):
+        raise UsageError(
+            "--mpi none, but this run needs MPI", hint="leave --mpi or --world and --backend out"
+        )

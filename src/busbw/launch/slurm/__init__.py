@@ -1,0 +1,1 @@
+"""Slurm: the job script, its steps, its output and its end."""

@@ -1,0 +1,353 @@
+"""Slurm as an engine: a job of its own (sbatch), or a step in an allocation that is there (``--job-id``).
+
+The job script (``slurm_script``) starts the ranks by srun, which carries their output; where the run folder
+is not shared with the nodes, a step on the job's first node reads it there (``slurm_output``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from busbw.errors import SiteError, UsageError
+from busbw.launch.base import Command
+from busbw.launch.engine import (
+    Handle,
+    Item,
+    Job,
+    JobRequest,
+    JobState,
+    Phase,
+    Unanswered,
+)
+from busbw.launch.scheduler import NoAnswer, ask, call, environ_outside_jobs
+from busbw.launch.settle import SLURM_LIMIT, SLURM_LIMIT_HINT, read_setup, refuse_other_count, refuse_unlike
+from busbw.launch.slurm import bring, commands
+from busbw.launch.slurm import order as slurm_order
+from busbw.launch.slurm.follow import Follower, kept_nodes, ranked
+from busbw.launch.slurm.output import split_by_node
+from busbw.launch.slurm.script import (
+    Script,
+    Shape,
+    render,
+    render_series,
+    segment_of,
+    shape,
+    unknown_mpi,
+)
+from busbw.launch.slurm.state import Reading, job_state
+from busbw.launch.slurm.words import own_words, refuse_unbuffered, split_words, value_of
+from busbw.launch.topology.order import read_texts
+from busbw.plan.flags.flag import flag_of
+from busbw.plan.flags.launch import OF_NEW_JOB
+
+if TYPE_CHECKING:
+    from busbw.launch.topology.order import RankOrder
+    from busbw.plan.flags.launch import LaunchSettings
+
+# Queues can be long; reasons that waiting does not end are shown at once.
+WAIT_SECONDS: float | None = None
+
+SCRIPT: Final = "job.sbatch"
+# The detail of a job that runs a series: its loop is told to end, not the ranks.
+SERIES: Final = "series"
+_OTHER_ENGINES: Final = ("hosts", "hostfile", "mpirun_args", "namespace", "context", "patch", "set")
+
+
+def inquire(launch: LaunchSettings, command: tuple[str, ...] = ()) -> Mapping[str, str]:
+    """See Engine. Facts: python, family (of the MPI that the ranks would load), mpi (what srun offers), gpus
+    (on a node), partition, account, user_id, setup (the script's text), job_nodes (of the allocation),
+    topology (its texts).
+    """
+    from busbw.machine.program import command_family, python_family
+
+    check(launch)
+    if command:
+        refuse_unbuffered(launch.srun_args)
+    facts = {"python": sys.executable, "user_id": str(os.getuid()), "setup": read_setup(launch.setup_script)}
+    facts |= read_texts(launch)
+    facts |= _place(launch)
+    facts["family"] = ""  # what an image has is not known here
+    if not launch.image:
+        facts["family"] = command_family(command) if command else python_family(launch.python)
+    return facts
+
+
+def check(launch: LaunchSettings) -> None:
+    """See Engine."""
+    for name in launch.given():
+        if name in _OTHER_ENGINES:
+            flag = flag_of(name)
+            raise UsageError(
+                f"{flag} means nothing on Slurm", hint="leave it out; --sbatch-args and --srun-args do"
+            )
+    if launch.bring and launch.image:
+        raise UsageError("--bring and --image exclude each other", hint="put busbw into the image")
+    own_words("--sbatch-args", launch.sbatch_args)
+    own_words("--srun-args", launch.srun_args)
+    refuse_unlike(launch.time_limit, SLURM_LIMIT, SLURM_LIMIT_HINT)
+
+
+def _offered_mpi() -> list[str]:
+    """MPI plugins of srun: one a line, below a heading, with the versions of pmix on a line of their own."""
+    done = ask(("srun", "--mpi=list"))
+    words = [line.removeprefix("srun:").strip() for line in (done.stdout + "\n" + done.stderr).splitlines()]
+    return [word for word in words if word and " " not in word]
+
+
+def _place(launch: LaunchSettings) -> Mapping[str, str]:
+    """Facts of the partition, or of the allocation; or why Slurm cannot be asked: a dry run goes on then, see
+    submit.
+    """
+    if launch.job_id:
+        return _place_in_job(launch)
+    said = commands.chosen(launch, os.environ)
+    try:
+        return {**said, "mpi": " ".join(_offered_mpi()), **commands.asked(said["partition"])}
+    except SiteError as error:
+        return {**said, "gpus": "0", "unasked": error.message, "unasked_hint": error.hint}
+
+
+def _place_in_job(launch: LaunchSettings) -> Mapping[str, str]:
+    for name in launch.given():
+        if name in OF_NEW_JOB:
+            flag = "--shared" if name == "exclusive" else flag_of(name)
+            raise UsageError(
+                f"{flag} is of a new job, and job {launch.job_id} is there",
+                hint="leave it out, or --job-id; --srun-args has words for a step",
+            )
+    reading = commands.look(launch.job_id)
+    if job_state(reading).phase is not Phase.RUNNING:
+        raise UsageError(
+            f"job {launch.job_id} is not running ({reading.state.lower() or 'unknown to Slurm'})",
+            hint="give --job-id of an allocation that is; `squeue --me` lists yours",
+        )
+    gpus = commands.allocated_gpus(launch.job_id, reading.node_count)
+    offered = " ".join(_offered_mpi())
+    return {"mpi": offered, "job_nodes": str(reading.node_count), "gpus": str(gpus)}
+
+
+def request(job: Job, facts: Mapping[str, str]) -> JobRequest:
+    """See Engine."""
+    rank_order = slurm_order.rank_order(facts)
+    script = render(job, facts, rank_order)
+    refuse_other_count(job.ranks, job.launch.ranks_per_node, shape(job, facts).nodes)
+    return replace(_request(job, script, facts, rank_order), rank_order=rank_order)
+
+
+def series_request(job: Job, loop: tuple[str, ...], facts: Mapping[str, str]) -> JobRequest:
+    """One job (or step) that runs many launches: see ``SeriesEngine.request``."""
+    asked = _request(job, render_series(job, facts, loop), facts, slurm_order.rank_order(facts))
+    return replace(asked, details={**asked.details, SERIES: "yes"})
+
+
+def _request(job: Job, script: Script, facts: Mapping[str, str], rank_order: RankOrder | None) -> JobRequest:
+    size = shape(job, facts)
+    return JobRequest(
+        "slurm",
+        job.name,
+        size.ranks,
+        size.nodes,
+        files={SCRIPT: script.text},
+        commands=(_command(job, script),),
+        details=_details(job, size, facts, rank_order),
+        notes=_notes(job, size, facts),
+    )
+
+
+def _command(job: Job, script: Script) -> Command:
+    place = f"{job.folder}/request/{SCRIPT}"
+    return Command(("bash", place) if job.launch.job_id else ("sbatch", "--parsable", *script.options, place))
+
+
+def _details(job: Job, size: Shape, facts: Mapping[str, str], rank_order: RankOrder | None) -> dict[str, str]:
+    """What a handle keeps."""
+    details = {
+        "nodes": str(size.nodes),
+        "per_node": str(size.per_node or 0),
+        "step_of": job.launch.job_id,
+        "called": value_of(split_words("--sbatch-args", job.launch.sbatch_args), "--job-name", "-J"),
+        "partition": facts.get("partition", ""),
+        "account": facts.get("account", ""),
+        "bring": "yes" if job.launch.bring else "",
+        **slurm_order.detail(rank_order),
+        "command": "" if job.work.is_busbw else "yes",
+    }
+    if "unasked" in facts:
+        details |= {name: facts[name] for name in ("unasked", "unasked_hint")}
+    return details
+
+
+def _notes(job: Job, size: Shape, facts: Mapping[str, str]) -> tuple[str, ...]:
+    """What the user should know of the job that is asked for."""
+    notes = [unknown_mpi(job, size, facts)]
+    if segment_of(job.launch, size.nodes) not in (None, job.launch.segment):
+        notes.append(f"--segment {job.launch.segment} has more than {size.nodes} nodes: they are one segment")
+    if "unasked" in facts:
+        guessed = "the script below asks for no GPUs, and srun's --mpi is a guess"
+        notes.append(f"Slurm could not be asked: {guessed}: {facts['unasked']}")
+    return tuple(filter(None, notes))
+
+
+def submit(request: JobRequest, folder: Path) -> Handle:
+    """See Engine."""
+    (command,) = request.commands
+    if unasked := request.details.get("unasked"):  # it would go without the GPUs that it needs
+        raise SiteError(unasked, hint=request.details["unasked_hint"])
+    if request.details["bring"]:
+        bring.put(folder)
+    if job := request.details["step_of"]:
+        return _start_step(job, request, command, folder)
+    unnumbered = Handle("slurm", request.name, request.name, dict(request.details))
+    try:
+        answer = call(*command.argv, without=_shells_own(command))
+    except NoAnswer as error:
+        raise Unanswered(error, unnumbered) from error
+    except SiteError as error:
+        error.hint = error.hint or "see what is asked for with --dry-run, and what Slurm takes with `sinfo`"
+        raise
+    # The job's number, and behind a semicolon its cluster where there are several.
+    number = answer.strip().splitlines()[-1].split(";")[0] if answer.strip() else ""
+    if not number.isdecimal():
+        unsaid = SiteError(
+            f"sbatch gave no job number: {answer.strip()[:200]!r}", hint="look at `squeue --me`"
+        )
+        raise Unanswered(unsaid, unnumbered)
+    return replace(unnumbered, id=number)
+
+
+def find(handle: Handle) -> Handle | None:
+    """See Engine."""
+    number = commands.find(handle.name, handle.details.get("called") or handle.name)
+    return replace(handle, id=number) if number else None
+
+
+def _shells_own(command: Command) -> tuple[str, ...]:
+    """Variables of sbatch that would make it another job than was asked for, and that no word undoes."""
+    names = ("SBATCH_WAIT", "SBATCH_ARRAY_INX")
+    return names if "--exclusive" in command.argv else (*names, "SBATCH_EXCLUSIVE")
+
+
+def _start_step(job: str, request: JobRequest, command: Command, folder: Path) -> Handle:
+    """The script runs here, in a session of its own: it and its srun outlive this process."""
+    with (
+        (folder / "log" / f"slurm-{job}.out").open("ab") as out,
+        (folder / "log" / f"slurm-{job}.err").open("ab") as err,
+    ):
+        process = subprocess.Popen(
+            command.argv,
+            env=environ_outside_jobs(),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            start_new_session=True,
+        )
+    own = {"pid": str(process.pid), "started": _start_time(process.pid), "host": socket.gethostname()}
+    return Handle("slurm", job, request.name, {**request.details, **own})
+
+
+def follow(handle: Handle, folder: Path) -> Iterator[Item]:
+    """See Engine."""
+    return Follower(handle, folder, lambda: state(handle)).items()
+
+
+def cancel(handle: Handle, *, now: bool) -> None:
+    """See Engine. The ranks alone are asked to end, by SIGTERM, so that the script still sees their end and
+    the record comes home; ``now`` kills them, and the job. (Without a signal, scancel kills a step.)
+    Raises SiteError where Slurm does not take it.
+    """
+    if handle.details.get(SERIES) and not now:
+        _end_loop(handle)
+        return
+    steps = commands.steps(handle.id, handle.name)
+    for step in steps:
+        commands.end_step(f"--signal={'KILL' if now else 'TERM'}", step)
+    if steps and not now:
+        return
+    if handle.details.get("step_of"):
+        _signal_script(handle, signal.SIGKILL if now else signal.SIGTERM, os.killpg)
+    elif _look(handle).state:
+        commands.end(handle.id)
+
+
+def _end_loop(handle: Handle) -> None:
+    """The script hears it, and passes it on to the loop, which ends its launch."""
+    if handle.details.get("step_of"):
+        _signal_script(handle, signal.SIGTERM, os.kill)
+    elif job_state(_look(handle)).phase is Phase.PENDING:
+        commands.end(handle.id)
+    else:
+        commands.end("--batch", "--signal=TERM", handle.id)
+
+
+def _signal_script(handle: Handle, number: signal.Signals, send: Callable[[int, int], None]) -> None:
+    """Signals a step's script, which runs here: it alone (os.kill), or with its srun (os.killpg)."""
+    if _script_is_alive(handle):
+        with contextlib.suppress(ProcessLookupError):
+            send(int(handle.details["pid"]), number)
+
+
+def state(handle: Handle) -> JobState:
+    """See Engine."""
+    found = job_state(_look(handle))
+    if not handle.details.get("step_of") or found.phase is not Phase.RUNNING:
+        return found
+    if _script_is_alive(handle) or commands.steps(handle.id, handle.name):
+        return found
+    return JobState(Phase.ENDED)
+
+
+def _look(handle: Handle) -> Reading:
+    """An allocation of somebody's has a name of its own; our step in it is known by its name."""
+    if handle.details.get("step_of"):
+        return commands.look(handle.id)
+    return commands.look_for(handle.id, handle.name)
+
+
+def _script_is_alive(handle: Handle) -> bool:
+    pid = int(handle.details["pid"])
+    here = handle.details["host"] == socket.gethostname()
+    return here and bool(started := _start_time(pid)) and started == handle.details["started"]
+
+
+def _start_time(pid: int) -> str:
+    """When the process started, in ticks since boot: with its id, a name that no later process
+    has. Empty where it has ended.
+    """
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] == "Z" else fields[19]
+
+
+def collect(handle: Handle, folder: Path) -> None:
+    """See Engine. The nodes' output is in the job's files by now: a file for each node is made from them."""
+    bring.remove(folder)
+    nodes = ranked(handle, kept_nodes(folder))
+    per_node = int(handle.details["per_node"])
+    if not nodes or not per_node:
+        return
+    for suffix in ("out", "err"):
+        source = folder / "log" / f"slurm-{handle.id}.{suffix}"
+        if not source.is_file():
+            continue
+        with source.open("rb") as file:
+            found = split_by_node((line.rstrip(b"\n") for line in file), nodes, per_node)
+        for node, lines in found.items():
+            if lines:
+                (folder / "log" / f"slurm-{handle.id}-{node}.{suffix}").write_bytes(b"\n".join((*lines, b"")))
+
+
+def clean(handle: Handle) -> None:
+    """See Engine. The job script, or the reader of its output, has removed what was on the nodes."""

@@ -1,0 +1,375 @@
+"""A job on Slurm as it goes: its states, its output from wherever it is, and its end."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from busbw.errors import NotHome, SiteError
+from busbw.launch.engine import Handle, Item, JobState, Output, Patient, Phase
+from busbw.launch.launcher_words import describe
+from busbw.launch.slurm import commands
+from busbw.launch.slurm import order as slurm_order
+from busbw.launch.slurm.output import Joiner, NodeReader, SharedFiles, Source, node_of
+from busbw.launch.slurm.script import END_MARK, NODE_FILES
+from busbw.launch.slurm.state import CANCELLED, FORGOTTEN, NODE_FAILED, cannot_start, failed_node
+from busbw.launch.topology.order import arranged
+from busbw.launch.verdict import first_of_srun
+
+# What a node's daemon says comes with the task's label.
+_STEP_DAEMON: Final = "slurmstepd"
+# What the loop of a series prints is read by launch (``LaunchReader``).
+_OF_LAUNCH: Final = b"@"
+_TICK_SECONDS: Final = 0.1
+# The controller is asked often at first, and less the longer nothing changes: many users share it.
+_FIRST_LOOK_SECONDS: Final = 0.5
+_LAST_LOOK_SECONDS: Final = 10.0
+# How long to wait for the output in the run folder before the job's first node is asked for it, again and
+# again: there may be nothing yet, or over NFS the folder may look empty for a while.
+_READER_SECONDS: Final = 1.0
+_READER_TRIES: Final = 10
+# How long output may trail the job's end, and a job's end its script's.
+_TRAIL_SECONDS: Final = 5.0
+_END_SECONDS: Final = 5.0
+# How long a small job waits for output, and for its node to be free.
+_FETCH_SECONDS: Final = 30.0
+_WAIT_SECONDS: Final = 20
+# In log/ of the run folder: the job's nodes as Slurm lists them; the script runs on the first. Slurm knows
+# them for a few minutes after the job's end (MinJobAge); then only its accounting does, where a site has it.
+_NODES: Final = "nodes"
+# In log/ of the run folder: its copies of the output came from a node.
+_COPIED: Final = "copied"
+
+
+class _Look:
+    """Asks for the state: often at first, and less the longer nothing changes."""
+
+    def __init__(self, ask: Callable[[], JobState], job: str) -> None:
+        self._server = Patient(ask, job)
+        self._pause_s = _FIRST_LOOK_SECONDS
+        self._next_s = 0.0
+        self.last: JobState | None = None
+
+    def now(self, *, due: bool = False) -> JobState | None:
+        """The state, where it is time to ask (or ``due``) and it has changed."""
+        if not due and time.monotonic() < self._next_s:
+            return None
+        found = self._server.state() or self.last
+        changed = found != self.last
+        self._pause_s = _FIRST_LOOK_SECONDS if changed else min(self._pause_s * 1.3, _LAST_LOOK_SECONDS)
+        self._next_s = time.monotonic() + self._pause_s
+        self.last = found
+        return found if changed else None
+
+
+def kept_nodes(folder: Path) -> tuple[str, ...]:
+    """The nodes of a run's job in Slurm's order; empty where no follower has seen them yet."""
+    file = folder / "log" / _NODES
+    return tuple(file.read_text().split()) if file.is_file() else ()
+
+
+def ranked(handle: Handle, nodes: Sequence[str]) -> tuple[str, ...]:
+    """The nodes of a job, which Slurm lists like this, as its ranks follow them."""
+    arranged_nodes = arranged(nodes, handle.details.get(slurm_order.DETAIL, "").split())
+    is_step = bool(handle.details.get("step_of"))
+    return arranged_nodes[: int(handle.details["nodes"])] if is_step else arranged_nodes
+
+
+def _find_nodes(handle: Handle, folder: Path) -> tuple[str, ...]:
+    """As ``kept_nodes``; asks Slurm, and keeps its answer. Raises SiteError where Slurm is silent."""
+    if kept := kept_nodes(folder):
+        return kept
+    held = handle.details.get("step_of")
+    reading = commands.look(held) if held else commands.look_for(handle.id, handle.name)
+    found = commands.host_names(reading.nodes)
+    if not reading.state:
+        found = commands.accounted_nodes(handle.id, handle.name)
+    if found:
+        (folder / "log" / _NODES).write_text("\n".join((*found, "")))
+    return found
+
+
+class Follower:
+    """Follows one job from its first line to its end."""
+
+    def __init__(self, handle: Handle, folder: Path, ask: Callable[[], JobState]) -> None:
+        self._handle, self._folder, self._log = handle, folder, folder / "log"
+        self._names = tuple(self._log / f"slurm-{handle.id}.{suffix}" for suffix in ("out", "err"))
+        self._kept = tuple(name.format(name=handle.name, job=handle.id) for name in NODE_FILES)
+        self._look = _Look(ask, handle.id)
+        self._nodes: tuple[str, ...] = ()  # as Slurm has them: the job script runs on the first
+        self._source: Source | None = None
+        self._tasks = self._new_tasks()
+        self._copies: tuple[BinaryIO, BinaryIO] | None = None
+        self._tries = 0
+        self._next_try_s = time.monotonic() + _READER_SECONDS
+        self._found_nothing = False  # the last reader, where it looked
+        self._lost = ""  # where nothing of the output was found
+        self._codes: dict[bool, int] = {}  # is_error -> the script's exit code, at that stream's end
+
+    def items(self) -> Iterator[Item]:
+        """See Engine.follow."""
+        try:
+            while True:
+                state = self._look.now()
+                if state is not None and state.phase is not Phase.ENDED:
+                    yield state
+                self._open(self._look.last)
+                moved = False
+                for item in self._read():
+                    moved = True
+                    yield item
+                if len(self._codes) == 2 or self._has_ended():
+                    break
+                yield None
+                if not moved:
+                    time.sleep(_TICK_SECONDS)
+            yield from self._rest()
+            yield from self._tasks.rest()
+            yield self._end()
+        finally:
+            self._close(everything_read=len(self._codes) == 2)
+
+    # ---- where the output is -------------------------------------------------------------------------------
+
+    def _open(self, state: JobState | None) -> None:
+        """Find the output once the job runs; the files in the run folder are there first, where they are."""
+        if self._copies is not None or isinstance(self._source, SharedFiles):
+            return
+        if state is None or state.phase is Phase.PENDING:
+            return
+        if not self._nodes:
+            with contextlib.suppress(SiteError):
+                self._nodes = _find_nodes(self._handle, self._folder)
+                self._tasks = self._new_tasks()
+        if self._is_shared():
+            self._close(everything_read=False)
+            self._source = SharedFiles(*self._names)
+        elif self._source is None and state.phase is Phase.RUNNING and time.monotonic() > self._next_try_s:
+            self._next_try_s = time.monotonic() + _READER_SECONDS
+            if self._tries < _READER_TRIES and self._nodes:
+                self._tries += 1
+                self._start_reader((f"--jobid={self._handle.id}", "--overlap"))
+
+    def _is_shared(self) -> bool:
+        """The job writes to the run folder; what a follower copied there says so."""
+        return self._names[0].exists() and not (self._log / _COPIED).exists()
+
+    def _new_tasks(self) -> LaunchReader:
+        return LaunchReader(ranked(self._handle, self._nodes), int(self._handle.details["per_node"]))
+
+    def _start_reader(self, words: tuple[str, ...]) -> None:
+        """A step of the job, or a job of its own, on the node where the job's script runs or ran."""
+        self._close(everything_read=False)
+        alone = ("--nodes=1", "--ntasks=1", "--mpi=none", f"--nodelist={self._nodes[0]}")
+        self._source = NodeReader(("srun", "--quiet", *words, *alone), *self._kept)
+        said, self._tasks = self._tasks.said, self._new_tasks()
+        self._tasks.said += said
+        self._codes.clear()
+        self._found_nothing = False
+
+    # ---- output --------------------------------------------------------------------------------------------
+
+    def _read(self) -> Iterator[Output]:
+        source = self._source
+        if source is None:
+            return
+        over = source.has_ended  # asked first: then the rest is all there is
+        for is_error, line in source.read():
+            self._copy(is_error, line)
+            if line.startswith(END_MARK.encode()):
+                self._codes[is_error] = int(line.removeprefix(END_MARK.encode()))
+            elif line.startswith(_OF_LAUNCH):
+                yield Output(line.decode(errors="replace"), is_error=is_error)
+            else:
+                yield from self._tasks.take(line, is_error=is_error)
+        if over:
+            self._found_nothing = source.found_nothing
+            self._close(everything_read=False)
+
+    def _copy(self, is_error: bool, line: bytes) -> None:
+        """Keep in the run folder what came from a node."""
+        if isinstance(self._source, SharedFiles):
+            return
+        if self._copies is None:
+            (self._log / _COPIED).touch()
+            out, err = self._names
+            self._copies = out.open("wb"), err.open("wb")
+        self._copies[is_error].write(line + b"\n")
+
+    # ---- the end -------------------------------------------------------------------------------------------
+
+    def _has_ended(self) -> bool:
+        last = self._look.last
+        return last is not None and last.phase is Phase.ENDED
+
+    def _rest(self) -> Iterator[Item]:
+        """What trails the job's end. Raises NotHome where it is on a node that cannot be asked now."""
+        if self._is_shared() or len(self._codes) == 2:
+            if self._source is None:
+                self._source = SharedFiles(*self._names)
+            yield from self._read_on(_TRAIL_SECONDS)
+            return
+        yield from self._read()
+        if len(self._codes) < 2:
+            yield from self._fetch()
+
+    def _fetch(self) -> Iterator[Item]:
+        """The output from the node that kept it, by a small job there. Raises NotHome."""
+        out = self._kept[0]
+        self._nodes = self._nodes or _find_nodes(self._handle, self._folder)
+        if not self._nodes:
+            if self._last_why() == FORGOTTEN:
+                self._lost = f"Slurm has forgotten the job and its nodes: its output is in {out} of the first"
+            return
+        node = self._nodes[0]
+        self._start_reader(self._fetch_words())
+        yield from self._read_on(_FETCH_SECONDS)
+        if len(self._codes) == 2:
+            return
+        if not self._found_nothing and not (self._is_node_failure() and commands.is_down(node)):
+            raise NotHome(
+                f"job {self._handle.id} has ended, and its output is still on {node} ({out} and .err), but"
+                " Slurm would not start a job there to read it",
+                hint=f"try again once the node is free: busbw attach {self._folder.name}",
+            )
+        if self._copies is None and (self._log / _COPIED).exists():  # an earlier follower brought it all
+            self._source = SharedFiles(*self._names)
+            yield from self._read_on(_TRAIL_SECONDS)
+        elif self._found_nothing:
+            self._lost = f"nothing of its output was found at {node}:{out}"
+
+    def _fetch_words(self) -> tuple[str, ...]:
+        """Srun's words for a small job of its own, which ends at once where the node stays busy."""
+        handle = self._handle
+        chosen = (
+            f"--{name}={handle.details[name]}" for name in ("partition", "account") if handle.details[name]
+        )
+        return ("--time=5", f"--immediate={_WAIT_SECONDS}", f"--job-name={handle.name}-read", *chosen)
+
+    def _last_why(self) -> str:
+        return "" if self._look.last is None else self._look.last.why
+
+    def _is_node_failure(self) -> bool:
+        """The job ended because of a node: what a node that is down kept may never be read."""
+        return bool(failed_node(self._tasks.said)) or self._last_why() == NODE_FAILED
+
+    def _read_on(self, patience_s: float) -> Iterator[Item]:
+        """Read to the end; not longer than that without a line."""
+        deadline_s = time.monotonic() + patience_s
+        while len(self._codes) < 2 and self._source is not None and time.monotonic() < deadline_s:
+            for item in self._read():
+                deadline_s = time.monotonic() + patience_s
+                yield item
+            yield None
+            time.sleep(_TICK_SECONDS)
+        yield from self._read()
+
+    def _end(self) -> JobState:
+        """How it ended: by the script's own word, by Slurm's, and by what srun said of a rank or node."""
+        code = self._codes.get(False)
+        if code != 0:
+            deadline_s = time.monotonic() + _END_SECONDS
+            while not self._has_ended() and time.monotonic() < deadline_s:
+                time.sleep(_TICK_SECONDS)
+                self._look.now(due=True)
+        state = self._look.last
+        if state is None or state.phase is not Phase.ENDED:
+            state = JobState(Phase.ENDED)
+        if code == 0:
+            return replace(state, why="", hint="", code=0)
+        if code is not None and state.why == FORGOTTEN:  # the script itself has told
+            state = replace(state, why="")
+        if code is None and (self._lost or state.code == 0):
+            return self._without_end(state)
+        is_busbw = not self._handle.details.get("command")
+        ended = replace(state, code=state.code if code is None else code)
+        return with_cause(ended, self._tasks.said, self._tasks.nodes, is_busbw=is_busbw)
+
+    def _without_end(self, state: JobState) -> JobState:
+        """The script's own word is missing, and with it what it printed: Slurm's exit code tells nothing."""
+        why = self._lost or f"its output has no end in {self._names[0]}"
+        if state.why and state.why != FORGOTTEN:
+            why = f"{state.why}, and {why}"
+        hint = state.hint or "nothing may remove a job's files in /tmp before they were read; run it again"
+        return replace(state, why=why, hint=hint, code=None, host="".join(self._nodes[:1]))
+
+    def _close(self, *, everything_read: bool) -> None:
+        if self._source is not None:
+            self._source.close(everything_read=everything_read)
+            self._source = None
+        for file in self._copies or ():
+            file.close()
+        self._copies = None
+
+
+# ---- what it means -------------------------------------------------------------------------------------
+
+
+def with_cause(state: JobState, words: Sequence[str], nodes: Sequence[str], *, is_busbw: bool) -> JobState:
+    """The end of a job or launch with why and where it failed, as far as Slurm's ``words`` say. Pure."""
+    death = first_of_srun(words, is_busbw=is_busbw)
+    host = death.host if death is not None else "".join(nodes[:1])
+    why, hint = cannot_start(words)
+    if why:
+        return replace(state, why=why, hint=hint, host=host)
+    if node := failed_node(words):
+        hint = "look at that node (scontrol show node); what was finished is in the record"
+        return replace(state, why=f"node {node} failed", hint=hint, host=node)
+    if state.why == CANCELLED:  # by the user, elsewhere, as far as anybody knows
+        return state
+    if state.out_of_time and not is_busbw:  # the code is that of its tasks, which Slurm ended
+        return replace(state, code=None, host=host)
+    if state.why or death is None or death.code is None:
+        return replace(state, host=host if state.why else "")
+    found = replace(state, why=describe(death.code), rank=death.rank, host=death.host)
+    if is_busbw:
+        return found
+    # srun ends with the highest code of all, those of the tasks that it ended too.
+    return replace(found, code=death.code if death.code > 0 else 128 - death.code)
+
+
+class LaunchReader:
+    """See ``engine.LaunchReader``: srun's labels are read, and cut lines put together. ``nodes`` are those of
+    the launch, ``per_node`` the ranks of each, 0 where they do not divide evenly. ``said`` is what srun and
+    the job script printed.
+    """
+
+    def __init__(self, nodes: Sequence[str], per_node: int) -> None:
+        self.nodes, self._per_node = nodes, per_node
+        self._joiners = {False: Joiner(), True: Joiner()}
+        self.said: list[str] = []
+
+    def read(self, text: str, *, is_error: bool) -> Iterator[Output]:
+        """See engine.LaunchReader."""
+        return self.take(text.encode(), is_error=is_error)
+
+    def take(self, line: bytes, *, is_error: bool) -> Iterator[Output]:
+        """As ``read``, of a line that is not decoded yet."""
+        taken = self._joiners[is_error].take(line)
+        if taken is None:
+            return
+        task, text = taken[0], taken[1].decode(errors="replace")
+        if task is None or text.startswith(_STEP_DAEMON):
+            self.said.append(text)
+        yield Output(text, self._source(task), is_error)
+
+    def rest(self) -> Iterator[Output]:
+        """See engine.LaunchReader."""
+        for is_error, joiner in self._joiners.items():
+            for task, line in joiner.rest():
+                yield Output(line.decode(errors="replace"), self._source(task), is_error)
+
+    def end(self, code: int | None) -> JobState:
+        """See engine.LaunchReader."""
+        state = JobState(Phase.ENDED, code=code)
+        return state if code == 0 else with_cause(state, self.said, self.nodes, is_busbw=True)
+
+    def _source(self, task: int | None) -> str:
+        if self._per_node or task is None:
+            return node_of(task, self.nodes, self._per_node)
+        return f"task {task}"

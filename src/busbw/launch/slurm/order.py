@@ -1,0 +1,86 @@
+"""--topology on Slurm: the job script puts the nodes that it was given into the order that was known before.
+
+srun's distribution ``arbitrary`` takes a line a task from the file that SLURM_HOSTFILE names (srun(1)).
+Slurm's own order of a job's nodes is that of its configuration, whichever switches they have. The submitter
+does the same with ``topology.arranged`` to know who is where.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Final
+
+from busbw.errors import UsageError
+from busbw.launch.command import HOSTS
+from busbw.launch.topology.order import RankOrder, everything, topology_of
+
+# The key of a job's details.
+DETAIL: Final = "order"
+# A script of more than 4 MiB is refused (slurm.conf(5), max_script_size).
+_MOST_CHARACTERS: Final = 1 << 20
+
+_SCRIPT: Final = """\
+# --topology: nodes of one switch follow each other; those that it does not know come last.
+hosts=/tmp/{name}-$job.hosts
+allocated=$(scontrol show hostnames "{allocated}") || exit
+declare -A waiting=()
+for node in $allocated; do waiting[$node]=1; done
+ordered=()
+for node in {known}; do
+  if [ -n "${{waiting[$node]:-}}" ]; then ordered+=("$node"); unset "waiting[$node]"; fi
+done
+for node in $allocated; do
+  if [ -n "${{waiting[$node]:-}}" ]; then
+    ordered+=("$node")
+    echo "busbw: $node is not in the topology, so its ranks are last" >&2
+  fi
+done
+for ((i = 0; i < {nodes}; i++)); do
+  for ((n = {ranks} / {nodes} + (i < {ranks} % {nodes}); n > 0; n--)); do echo "${{ordered[i]}}"; done
+done >"$hosts"
+export BUSBW_ROOT=${{ordered[0]}}
+"""
+# In the script's last act.
+REMOVE: Final = """\
+  rm -f -- "$hosts"
+"""
+# The nodes that a command of the user's is told of, and on each node its number among them: Slurm's own
+# numbers (SLURM_NODEID) are of another order.
+NODES: Final = 'printf "%s\\n" "${{ordered[@]:0:{nodes}}}"'
+_LINES: Final = f'printf %s "${HOSTS}" | tr , "\\n" | sed "s/:.*//"'
+NUMBER: Final = f'$(($({_LINES} | grep -nxF "$SLURMD_NODENAME" | cut -d: -f1) - 1))'
+# Before srun, and among its options.
+VARIABLE: Final = 'SLURM_HOSTFILE="$hosts"'
+OPTION: Final = "--distribution=arbitrary"
+
+
+def rank_order(facts: Mapping[str, str]) -> RankOrder | None:
+    """The order that --topology gives; None without one. Raises UsageError."""
+    topology = topology_of(facts)
+    return None if topology is None else everything(topology)
+
+
+def script(name: str, job_id: str, found: RankOrder, *, nodes: int, ranks: int) -> str:
+    """The part of the job script that orders its nodes. ``job_id`` is that of an allocation which the script
+    is not in, else empty. Raises UsageError for more nodes than a script can name.
+    """
+    known = " ".join(shlex.quote(host) for host in found.hosts)
+    if len(known) > _MOST_CHARACTERS:
+        raise UsageError(
+            f"--topology names {len(found.hosts)} hosts, more than a job script holds",
+            hint="give a file with the part of the cluster that the job runs on",
+        )
+    return _SCRIPT.format(name=name, allocated=allocated(job_id), known=known, nodes=nodes, ranks=ranks)
+
+
+def allocated(job_id: str) -> str:
+    """Shell text for the nodes of the job that a script is in, or of the allocation whose number ``$job``
+    has; ``job_id`` is as in ``script``.
+    """
+    return "$(squeue --noheader --jobs=$job --format=%N)" if job_id else "$SLURM_JOB_NODELIST"
+
+
+def detail(found: RankOrder | None) -> Mapping[str, str]:
+    """What a job's details keep of it."""
+    return {} if found is None else {DETAIL: " ".join(found.hosts)}

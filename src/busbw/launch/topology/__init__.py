@@ -1,0 +1,1 @@
+"""The order of ranks by switch, from a topology file, Slurm or node labels."""

@@ -1,0 +1,186 @@
+"""Which backends can be used here, why the others cannot, and which one a run takes.
+
+One rule stands above convenience: a machine with GPUs never gets a CPU measurement by accident.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from busbw.errors import SiteError, UsageError
+from busbw.machine.gpus import GpuPresence, gpu_presence
+from busbw.machine.libraries import wheel_of
+from busbw.machine.mpi import find_mpi
+from busbw.machine.native.nccl import EXPLICIT_VARIABLE, LIBRARY, NcclLibrary, SearchPlaces, find_nccl
+
+if TYPE_CHECKING:
+    from busbw.machine.mpi import MpiSearch
+
+BACKENDS: Final = ("auto", "nccl", "mpi", "null")
+NCCL_VARIABLE: Final = EXPLICIT_VARIABLE  # a path of libnccl, as --nccl
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a backend is not usable, and what to try: one sentence each."""
+
+    text: str
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BackendStatus:
+    """``usable`` exactly when ``reasons`` is empty. ``detail`` says in a line what would be used."""
+
+    name: str
+    reasons: tuple[Reason, ...]
+    detail: str
+
+    @property
+    def usable(self) -> bool:
+        """Whether a run may take this backend."""
+        return not self.reasons
+
+
+def backend_status(
+    nccl: str | None = None,
+    *,
+    presence: GpuPresence | None = None,
+    places: SearchPlaces | None = None,
+    mpi: MpiSearch | None = None,
+) -> tuple[BackendStatus, ...]:
+    """Status of nccl and mpi, in this order. ``nccl`` is the path that the user gave for libnccl.
+
+    The other arguments stand in for what is otherwise read from this machine. MPI is not initialised, nor is
+    a CUDA context made; libnccl is loaded (to ask its version) only where a GPU is visible.
+    """
+    return (
+        _nccl_status(gpu_presence() if presence is None else presence, nccl, places),
+        _mpi_status(find_mpi(os.environ) if mpi is None else mpi),
+    )
+
+
+def choose_backend(
+    requested: str = "auto",
+    nccl: str | None = None,
+    *,
+    presence: GpuPresence | None = None,
+    places: SearchPlaces | None = None,
+    mpi: MpiSearch | None = None,
+) -> str:
+    """``nccl``, ``mpi`` or ``null``. ``auto`` is nccl where this process sees a GPU, else mpi.
+
+    Raises SiteError when the backend that was asked for, or that the GPUs call for, is not usable; UsageError
+    for an unknown name. A path of libnccl is never ignored: one that nothing would use is refused too, also
+    that of BUSBW_NCCL.
+    """
+    if requested not in BACKENDS:
+        raise UsageError(f"unknown backend {requested!r}", hint=f"choose one of {', '.join(BACKENDS)}")
+    nccl = nccl or os.environ.get(NCCL_VARIABLE)
+    if nccl and requested not in ("auto", "nccl"):
+        raise UsageError(
+            f"--nccl names {nccl}, and --backend {requested} uses no NCCL",
+            hint="leave one of them out, and BUSBW_NCCL too",
+        )
+    if requested == "null":
+        return requested
+    name = requested
+    if requested == "auto":
+        presence = gpu_presence() if presence is None else presence
+        name = "nccl" if presence.count or presence.broken else "mpi"
+    if name == "nccl":
+        status = _nccl_status(gpu_presence() if presence is None else presence, nccl, places)
+    else:
+        status = _mpi_status(find_mpi(os.environ) if mpi is None else mpi)
+    if not status.usable:
+        raise _refusal(status, automatic=requested == "auto")
+    if nccl and name != "nccl":
+        why = presence.problem if presence is not None else ""
+        raise SiteError(
+            f"--nccl names {nccl}, and there is no GPU to use it on" + (f": {why}" if why else ""),
+            hint="leave --nccl (and BUSBW_NCCL) out to measure host memory instead",
+        )
+    return name
+
+
+def _refusal(status: BackendStatus, *, automatic: bool) -> SiteError:
+    hints = [reason.hint for reason in status.reasons if reason.hint]
+    if automatic and status.name == "nccl":
+        hints.append("say --backend mpi to measure host memory instead")
+    text = "; ".join(reason.text for reason in status.reasons)
+    return SiteError(f"backend {status.name} is not usable: {text}", hint="; or ".join(hints))
+
+
+# ---- nccl --------------------------------------------------------------------------------------------
+
+
+def _nccl_status(presence: GpuPresence, explicit: str | None, places: SearchPlaces | None) -> BackendStatus:
+    if presence.count == 0:
+        return BackendStatus("nccl", (Reason(presence.problem, presence.hint),), "")
+    visible = f"{presence.count} GPU{'s' if presence.count > 1 else ''} visible"
+    places = places or SearchPlaces.here()
+    try:
+        search = find_nccl(explicit, places)
+    except SiteError as error:
+        return BackendStatus("nccl", (Reason(error.message, error.hint),), "")
+    if search.chosen is None:
+        text = f"{visible} but no {LIBRARY} found: looked at {', '.join(search.looked_at) or 'nothing'}"
+        return BackendStatus("nccl", (Reason(text, _install_hint(presence)),), "")
+    chosen = search.chosen
+    reasons = _driver_too_old(chosen.path, presence)
+    detail = f"{visible}; libnccl at {chosen.path} ({chosen.found})"
+    try:
+        version = NcclLibrary(chosen.path, maps=places.maps).version
+        detail = f"{visible}; NCCL {version} at {chosen.path} ({chosen.found})"
+    except SiteError as error:
+        reasons = (*reasons, Reason(error.message, error.hint))
+    return BackendStatus("nccl", reasons, detail)
+
+
+def _cuda_major(presence: GpuPresence) -> str:
+    return presence.cuda_version.partition(".")[0]
+
+
+def _install_hint(presence: GpuPresence) -> str:
+    return f"pip install nvidia-nccl-cu{_cuda_major(presence) or '12'}, or name one with --nccl or BUSBW_NCCL"
+
+
+def _driver_too_old(path: str, presence: GpuPresence) -> tuple[Reason, ...]:
+    """A wheel for CUDA 13 loads under a driver for CUDA 12, and fails only when the communicator is made."""
+    name, version = wheel_of(path)
+    needs, serves = name.rpartition("_cu")[2], _cuda_major(presence)
+    if not (needs.isdecimal() and serves.isdecimal()) or int(needs) <= int(serves):
+        return ()
+    serves = presence.cuda_version
+    text = f"NCCL {version} at {path} is built for CUDA {needs}, and the driver serves CUDA {serves}"
+    return (Reason(text, _install_hint(presence)),)
+
+
+# ---- mpi ---------------------------------------------------------------------------------------------
+
+
+def _mpi_status(search: MpiSearch) -> BackendStatus:
+    if not search.mpi4py:
+        return BackendStatus("mpi", (Reason("mpi4py is not installed", "pip install mpi4py mpich"),), "")
+    library = search.library
+    if library is None:
+        looked_at = ", ".join(search.looked_at) or "nothing"
+        return BackendStatus(
+            "mpi",
+            (
+                Reason(
+                    f"no MPI library found: looked at {looked_at}",
+                    "pip install mpich, or load the site's MPI (module load ...), or set MPI4PY_LIBMPI",
+                ),
+            ),
+            "",
+        )
+    family = f"{library.family} " if library.family else ""
+    where = (
+        f"{family}library at {library.path} ({library.found})"
+        if library.path
+        else "the MPI of mpi4py's build"
+    )
+    return BackendStatus("mpi", (), f"{where}; mpiexec {library.mpiexec or 'not found'}")

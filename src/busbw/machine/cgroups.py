@@ -1,0 +1,154 @@
+"""Limits that control groups put on this process, versions 1 and 2, up the hierarchy.
+
+A limit of any ancestor holds, so each is read and the tightest counts. Formats: cgroups(7), and the kernel's
+``admin-guide/cgroup-v2.rst`` and ``admin-guide/cgroup-v1/memory.rst``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from busbw.machine.sysfs import read_int, read_text
+
+# Version 1 writes "no limit" as the highest number of whole pages in a signed 64-bit integer.
+_UNLIMITED_BYTES: Final = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryGroup:
+    """A group with a memory limit. ``reclaimable_bytes`` is the cache of files, which the kernel drops before
+    it refuses memory, also what it calls active (MemAvailable counts both, says filesystems/proc.rst).
+    Else a second run would have less than the first, which read busbw's own files into the cache.
+    """
+
+    path: str
+    version: int
+    limit_bytes: int
+    usage_bytes: int
+    reclaimable_bytes: int
+
+    @property
+    def free_bytes(self) -> int:
+        """What may still be allocated below the limit."""
+        return max(0, self.limit_bytes - max(0, self.usage_bytes - self.reclaimable_bytes))
+
+
+def memory_groups(proc: Path, sysfs: Path) -> tuple[MemoryGroup, ...]:
+    """The groups above this process that limit memory, innermost first; empty where none does."""
+    found = []
+    for folder in _ancestors(_hierarchies(proc, sysfs), "memory"):
+        group = _memory_group_v2(folder) if (folder / "memory.max").exists() else _memory_group_v1(folder)
+        if group is not None:
+            found.append(group)
+    return tuple(found)
+
+
+def cpu_quota(proc: Path, sysfs: Path) -> float | None:
+    """Processors' worth of time that the tightest group allows; None where there is no quota."""
+    quotas = []
+    for folder in _ancestors(_hierarchies(proc, sysfs), "cpu"):
+        quota, _, period = read_text(folder / "cpu.max").partition(" ")
+        if not quota:
+            quota = read_text(folder / "cpu.cfs_quota_us")
+            period = read_text(folder / "cpu.cfs_period_us")
+        if quota.isdecimal() and period.isdecimal() and int(period) > 0:
+            quotas.append(int(quota) / int(period))
+    return min(quotas, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Hierarchy:
+    version: int
+    controllers: frozenset[str]
+    mount: Path
+    leaf: Path
+
+
+def _memory_group_v2(folder: Path) -> MemoryGroup | None:
+    # memory.high throttles so hard that reaching it is as good as the end of a measurement.
+    limits = [read_int(folder / name) for name in ("memory.max", "memory.high")]
+    known = [limit for limit in limits if limit is not None]
+    if not known:
+        return None
+    return MemoryGroup(
+        path=str(folder),
+        version=2,
+        limit_bytes=min(known),
+        usage_bytes=read_int(folder / "memory.current") or 0,
+        reclaimable_bytes=_stat(folder, "inactive_file") + _stat(folder, "active_file"),
+    )
+
+
+def _memory_group_v1(folder: Path) -> MemoryGroup | None:
+    limit = read_int(folder / "memory.limit_in_bytes")
+    if limit is None or limit >= _UNLIMITED_BYTES:
+        return None
+    return MemoryGroup(
+        path=str(folder),
+        version=1,
+        limit_bytes=limit,
+        usage_bytes=read_int(folder / "memory.usage_in_bytes") or 0,
+        reclaimable_bytes=_stat(folder, "total_inactive_file") + _stat(folder, "total_active_file"),
+    )
+
+
+def _stat(folder: Path, key: str) -> int:
+    for line in read_text(folder / "memory.stat").splitlines():
+        name, _, value = line.partition(" ")
+        if name == key and value.isdecimal():
+            return int(value)
+    return 0
+
+
+def _hierarchies(proc: Path, sysfs: Path) -> list[_Hierarchy]:
+    """Where each mounted hierarchy has this process's group (/proc/self/cgroup and mountinfo)."""
+    paths: dict[str, str] = {}
+    for line in read_text(proc / "self" / "cgroup").splitlines():
+        _, controllers, path = [*line.split(":", 2), "", ""][:3]
+        paths.update(dict.fromkeys(controllers.split(","), path))
+    found = []
+    for line in read_text(proc / "self" / "mountinfo").splitlines():
+        fields, _, kind = line.partition(" - ")
+        file_system, *source = kind.split()
+        if file_system not in ("cgroup", "cgroup2") or len(fields.split()) < 5:
+            continue
+        root, mount_point = (_unescape(field) for field in fields.split()[3:5])
+        version = 2 if file_system == "cgroup2" else 1
+        options = frozenset(source[-1].split(",")) if version == 1 and source else frozenset({""})
+        path = next((paths[name] for name in sorted(options) if name in paths), "/")
+        mount = _below(sysfs, mount_point)
+        found.append(_Hierarchy(version, options, mount, _leaf(mount, root, path)))
+    return found
+
+
+def _below(sysfs: Path, mount_point: str) -> Path:
+    return sysfs / mount_point.removeprefix("/sys/") if mount_point.startswith("/sys/") else Path(mount_point)
+
+
+def _leaf(mount: Path, root: str, path: str) -> Path:
+    """Folder of the group. In a container the mount shows only the subtree ``root``, or other names."""
+    relative = path.removeprefix(root.rstrip("/")).strip("/")
+    for candidate in (mount / relative, mount / path.strip("/")):
+        if ".." not in candidate.parts and candidate.is_dir():
+            return candidate
+    return mount
+
+
+def _ancestors(hierarchies: list[_Hierarchy], controller: str) -> list[Path]:
+    folders: list[Path] = []
+    for hierarchy in hierarchies:
+        if hierarchy.version == 2 or controller in hierarchy.controllers:
+            folder = hierarchy.leaf
+            folders.append(folder)
+            while folder != hierarchy.mount and hierarchy.mount in folder.parents:
+                folder = folder.parent
+                folders.append(folder)
+    return folders
+
+
+def _unescape(text: str) -> str:
+    """Mountinfo writes blanks in octal (proc(5))."""
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)

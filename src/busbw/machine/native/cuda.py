@@ -1,0 +1,359 @@
+"""The CUDA driver's set-up calls: devices, memory, streams, events, modules, launches.
+
+Only what prepares a measurement goes through here. The timing loop calls the driver from C++, by the
+addresses that :meth:`CudaDriver.address` hands out. Only ``libcuda.so.1`` is needed, no toolkit; names and
+argument types are those of the CUDA driver API reference (the ``_v2`` symbols are what ``cuda.h`` maps the
+plain names to).
+
+Handles (context, stream, event, module, function) and device addresses are plain ``int`` on the Python side.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import POINTER, c_char, c_char_p, c_int, c_size_t, c_ubyte, c_uint, c_uint64, c_void_p
+from typing import TYPE_CHECKING, Any, Final
+
+from busbw.errors import SiteError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+DRIVER_LIBRARY: Final = "libcuda.so.1"
+
+# CUresult (cuda.h): the codes that callers tell apart.
+CUDA_ERROR_OUT_OF_MEMORY: Final = 2
+CUDA_ERROR_STUB_LIBRARY: Final = 34
+CUDA_ERROR_NO_DEVICE: Final = 100
+
+# CUdevice_attribute (cuda.h).
+ATTRIBUTE_MULTIPROCESSOR_COUNT: Final = 16
+ATTRIBUTE_CAN_MAP_HOST_MEMORY: Final = 19
+ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: Final = 75
+ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: Final = 76
+ATTRIBUTE_MANAGED_MEMORY: Final = 83
+
+_STREAM_NON_BLOCKING: Final = 1  # CU_STREAM_NON_BLOCKING: never waits for the legacy default stream
+_MEM_ATTACH_GLOBAL: Final = 1  # CU_MEM_ATTACH_GLOBAL: managed memory that every stream may use
+_HOST_PORTABLE_AND_MAPPED: Final = 3  # CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP
+# CU_STREAM_CAPTURE_MODE_THREAD_LOCAL: what NCCL's own threads do meanwhile does not spoil the capture.
+_CAPTURE_THREAD_LOCAL: Final = 1
+_TEXT_BYTES: Final = 256
+
+_device_address = c_uint64  # CUdeviceptr
+_handle = c_void_p
+
+# Every call that this class makes. All return CUresult.
+_SIGNATURES: Final[dict[str, tuple[Any, ...]]] = {
+    "cuInit": (c_uint,),
+    "cuDriverGetVersion": (POINTER(c_int),),
+    "cuDeviceGetCount": (POINTER(c_int),),
+    "cuDeviceGet": (POINTER(c_int), c_int),
+    "cuDeviceGetName": (POINTER(c_char), c_int, c_int),
+    "cuDeviceGetUuid": (POINTER(c_ubyte * 16), c_int),
+    "cuDeviceGetPCIBusId": (POINTER(c_char), c_int, c_int),
+    "cuDeviceTotalMem_v2": (POINTER(c_size_t), c_int),
+    "cuDeviceGetAttribute": (POINTER(c_int), c_int, c_int),
+    "cuDevicePrimaryCtxRetain": (POINTER(_handle), c_int),
+    "cuDevicePrimaryCtxRelease_v2": (c_int,),
+    "cuCtxSetCurrent": (_handle,),
+    "cuCtxSynchronize": (),
+    "cuMemGetInfo_v2": (POINTER(c_size_t), POINTER(c_size_t)),
+    "cuMemAlloc_v2": (POINTER(_device_address), c_size_t),
+    "cuMemFree_v2": (_device_address,),
+    "cuMemAllocManaged": (POINTER(_device_address), c_size_t, c_uint),
+    "cuMemHostAlloc": (POINTER(c_void_p), c_size_t, c_uint),
+    "cuMemHostGetDevicePointer_v2": (POINTER(_device_address), c_void_p, c_uint),
+    "cuMemFreeHost": (c_void_p,),
+    "cuMemsetD8Async": (_device_address, c_ubyte, c_size_t, _handle),
+    "cuMemcpyDtoH_v2": (c_void_p, _device_address, c_size_t),
+    "cuMemcpyHtoD_v2": (_device_address, c_void_p, c_size_t),
+    "cuStreamCreate": (POINTER(_handle), c_uint),
+    "cuStreamSynchronize": (_handle,),
+    "cuStreamDestroy_v2": (_handle,),
+    "cuStreamBeginCapture_v2": (_handle, c_int),
+    "cuStreamEndCapture": (_handle, POINTER(_handle)),
+    "cuGraphInstantiateWithFlags": (POINTER(_handle), _handle, c_uint64),
+    "cuGraphDestroy": (_handle,),
+    "cuGraphExecDestroy": (_handle,),
+    "cuEventCreate": (POINTER(_handle), c_uint),
+    "cuModuleLoadData": (POINTER(_handle), c_char_p),
+    "cuModuleGetFunction": (POINTER(_handle), _handle, c_char_p),
+    "cuLaunchKernel": (_handle, *(c_uint,) * 7, _handle, POINTER(c_void_p), POINTER(c_void_p)),
+}
+
+_HINTS: Final[dict[int, str]] = {
+    CUDA_ERROR_OUT_OF_MEMORY: "lower the largest size (-e), or end other processes on this GPU (nvidia-smi)",
+    CUDA_ERROR_NO_DEVICE: "check CUDA_VISIBLE_DEVICES, and that this job or container was given GPUs",
+    222: "update the NVIDIA driver: it does not know this version of PTX",  # UNSUPPORTED_PTX_VERSION
+    802: "start nvidia-fabricmanager: the NVSwitch fabric is not up yet",  # SYSTEM_NOT_READY
+    803: "make libcuda and the kernel module one version (reboot after an update)",  # SYSTEM_DRIVER_MISMATCH
+}
+
+
+class CudaError(SiteError):
+    """A driver call failed; ``code`` is its CUresult and ``function`` the call."""
+
+    def __init__(self, function: str, code: int, text: str) -> None:
+        super().__init__(f"{function} failed: {text}", hint=_HINTS.get(code, ""))
+        self.function = function
+        self.code = code
+
+
+class CudaDriver:
+    """A loaded libcuda. Calls raise :class:`CudaError`; nothing is initialised until :meth:`init`.
+
+    Raises SiteError when the library cannot be loaded or lacks a function.
+    """
+
+    def __init__(self, path: str = DRIVER_LIBRARY) -> None:
+        try:
+            self._library = ctypes.CDLL(path)
+        except OSError as error:
+            missing = str(error).startswith(f"{path}: ") and "No such file" in str(error)
+            raise SiteError(
+                f"no NVIDIA driver: {path} not found" if missing else f"no NVIDIA driver: {error}",
+                hint="run on a machine with an NVIDIA driver; in a container, mount it (--gpus all, --nv)",
+            ) from error
+        self.path = path
+        self._functions = {name: self._declare(name, types) for name, types in _SIGNATURES.items()}
+        self._error_name = self._declare("cuGetErrorName", (c_int, POINTER(c_char_p)))
+        self._error_string = self._declare("cuGetErrorString", (c_int, POINTER(c_char_p)))
+
+    def _declare(self, name: str, argument_types: tuple[Any, ...]) -> Any:  # noqa: ANN401 (ctypes pointer)
+        try:
+            function = getattr(self._library, name)
+        except AttributeError as error:
+            raise SiteError(
+                f"the NVIDIA driver at {self.path} lacks {name}", hint="update the NVIDIA driver"
+            ) from error
+        function.argtypes = argument_types
+        function.restype = c_int
+        return function
+
+    def _call(self, name: str, *arguments: Any) -> None:  # noqa: ANN401 (ctypes values)
+        code = self._functions[name](*arguments)
+        if code:
+            raise CudaError(name, code, self.error_text(code))
+
+    def error_text(self, code: int) -> str:
+        """``CUDA_ERROR_NO_DEVICE (100): no CUDA-capable device is detected``."""
+        name, text = c_char_p(), c_char_p()
+        self._error_name(code, ctypes.byref(name))
+        self._error_string(code, ctypes.byref(text))
+        return f"{(name.value or b'CUDA error').decode()} ({code}): {(text.value or b'unknown').decode()}"
+
+    def address(self, name: str) -> int:
+        """Address of a driver function, for the native loop."""
+        try:
+            return ctypes.cast(getattr(self._library, name), c_void_p).value or 0
+        except AttributeError as error:
+            raise SiteError(
+                f"the NVIDIA driver at {self.path} lacks {name}", hint="update the NVIDIA driver"
+            ) from error
+
+    # ---- devices -----------------------------------------------------------------------------------
+
+    def init(self) -> None:
+        """Before any other call. CudaError with CUDA_ERROR_NO_DEVICE where no GPU is visible."""
+        self._call("cuInit", 0)
+
+    def driver_version(self) -> int:
+        """Newest CUDA version that the driver serves, as 1000 * major + 10 * minor (13000 is CUDA 13.0)."""
+        return self._int("cuDriverGetVersion")
+
+    def device_count(self) -> int:
+        """GPUs that this process may use (CUDA_VISIBLE_DEVICES applied)."""
+        return self._int("cuDeviceGetCount")
+
+    def device(self, ordinal: int) -> int:
+        """The CUdevice of the ordinal-th visible GPU."""
+        return self._int("cuDeviceGet", ordinal)
+
+    def device_name(self, device: int) -> str:
+        """Name of the product, for instance ``NVIDIA H200``."""
+        return self._text("cuDeviceGetName", device)
+
+    def device_pci_bus_id(self, device: int) -> str:
+        """``0000:1b:00.0``, lower case as in sysfs."""
+        return self._text("cuDeviceGetPCIBusId", device).lower()
+
+    def device_uuid(self, device: int) -> str:
+        """``GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx``, as nvidia-smi -L prints it."""
+        raw = (c_ubyte * 16)()
+        self._call("cuDeviceGetUuid", ctypes.byref(raw), device)
+        digits = bytes(raw).hex()
+        return f"GPU-{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+    def device_memory_bytes(self, device: int) -> int:
+        """All memory of the GPU, in bytes."""
+        value = c_size_t()
+        self._call("cuDeviceTotalMem_v2", ctypes.byref(value), device)
+        return value.value
+
+    def device_attribute(self, attribute: int, device: int) -> int:
+        """A CUdevice_attribute of the device."""
+        value = c_int()
+        self._call("cuDeviceGetAttribute", ctypes.byref(value), attribute, device)
+        return value.value
+
+    def compute_capability(self, device: int) -> tuple[int, int]:
+        """(major, minor), (9, 0) on Hopper."""
+        return (
+            self.device_attribute(ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device),
+            self.device_attribute(ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device),
+        )
+
+    # ---- context and memory ------------------------------------------------------------------------
+
+    def primary_context_retain(self, device: int) -> int:
+        """The device's primary context, the one that the CUDA runtime and NCCL use too."""
+        return self._new("cuDevicePrimaryCtxRetain", device)
+
+    def primary_context_release(self, device: int) -> None:
+        """Undo one primary_context_retain."""
+        self._call("cuDevicePrimaryCtxRelease_v2", device)
+
+    def set_current_context(self, context: int) -> None:
+        """Make the context that of the calling thread; 0 takes it away."""
+        self._call("cuCtxSetCurrent", context)
+
+    def synchronize(self) -> None:
+        """Wait until the current context has nothing left to do."""
+        self._call("cuCtxSynchronize")
+
+    def memory_info(self) -> tuple[int, int]:
+        """(free, total) bytes of the current context's GPU."""
+        free, total = c_size_t(), c_size_t()
+        self._call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
+        return free.value, total.value
+
+    def mem_alloc(self, size_bytes: int) -> int:
+        """Device address of size_bytes new bytes, aligned to at least 256."""
+        address = _device_address()
+        self._call("cuMemAlloc_v2", ctypes.byref(address), size_bytes)
+        return address.value
+
+    def mem_free(self, address: int) -> None:
+        """Give back what mem_alloc returned."""
+        self._call("cuMemFree_v2", address)
+
+    def mem_alloc_managed(self, size_bytes: int) -> int:
+        """As mem_alloc, of unified memory: pages go to whoever touches them. mem_free gives it back."""
+        address = _device_address()
+        self._call("cuMemAllocManaged", ctypes.byref(address), size_bytes, _MEM_ATTACH_GLOBAL)
+        return address.value
+
+    def host_alloc(self, size_bytes: int) -> int:
+        """Host address of size_bytes new page-locked bytes that GPUs can reach."""
+        address = c_void_p()
+        self._call("cuMemHostAlloc", ctypes.byref(address), size_bytes, _HOST_PORTABLE_AND_MAPPED)
+        return address.value or 0
+
+    def host_device_address(self, host: int) -> int:
+        """Where the current context's GPU sees what host_alloc returned."""
+        address = _device_address()
+        self._call("cuMemHostGetDevicePointer_v2", ctypes.byref(address), host, 0)
+        return address.value
+
+    def host_free(self, host: int) -> None:
+        """Give back what host_alloc returned."""
+        self._call("cuMemFreeHost", host)
+
+    def memset(self, address: int, value: int, size_bytes: int, stream: int) -> None:
+        """Set bytes to value (0..255), as work on a stream."""
+        self._call("cuMemsetD8Async", address, value, size_bytes, stream)
+
+    def copy_to_host(self, host: int, address: int, size_bytes: int) -> None:
+        """Copy from a device address to a host address and wait; does not wait for other streams."""
+        self._call("cuMemcpyDtoH_v2", host, address, size_bytes)
+
+    def copy_to_device(self, address: int, host: int, size_bytes: int) -> None:
+        """Copy from a host address to a device address. May return before the bytes have arrived there
+        (CUDA's "API synchronization behavior", pageable memory): synchronise before a stream reads them.
+        """
+        self._call("cuMemcpyHtoD_v2", address, host, size_bytes)
+
+    # ---- streams, events, kernels ------------------------------------------------------------------
+
+    def stream_create(self) -> int:
+        """A stream that does not wait for the default stream."""
+        return self._new("cuStreamCreate", _STREAM_NON_BLOCKING)
+
+    def stream_synchronize(self, stream: int) -> None:
+        """Wait until the stream is empty, with no way out if it never is."""
+        self._call("cuStreamSynchronize", stream)
+
+    def stream_destroy(self, stream: int) -> None:
+        """Undo stream_create."""
+        self._call("cuStreamDestroy_v2", stream)
+
+    def stream_begin_capture(self, stream: int) -> None:
+        """From now on work for the stream is collected into a graph instead of run."""
+        self._call("cuStreamBeginCapture_v2", stream, _CAPTURE_THREAD_LOCAL)
+
+    def stream_end_capture(self, stream: int) -> int:
+        """The graph (CUgraph) of what was collected. CudaError where something in it cannot be captured."""
+        graph = _handle()
+        self._call("cuStreamEndCapture", stream, ctypes.byref(graph))
+        return graph.value or 0
+
+    def graph_instantiate(self, graph: int) -> int:
+        """A graph made ready to launch (CUgraphExec); it does not need the graph any more."""
+        executable = _handle()
+        self._call("cuGraphInstantiateWithFlags", ctypes.byref(executable), graph, 0)
+        return executable.value or 0
+
+    def graph_destroy(self, graph: int) -> None:
+        """Undo stream_end_capture."""
+        self._call("cuGraphDestroy", graph)
+
+    def graph_exec_destroy(self, executable: int) -> None:
+        """Undo graph_instantiate."""
+        self._call("cuGraphExecDestroy", executable)
+
+    def event_create(self) -> int:
+        """An event that can tell times."""
+        return self._new("cuEventCreate", 0)
+
+    def module_load(self, image: bytes) -> int:
+        """A module from PTX text, which the driver compiles for this GPU (and caches), or from a cubin."""
+        return self._new("cuModuleLoadData", image)
+
+    def module_function(self, module: int, name: str) -> int:
+        """The kernel of that name (``extern "C"``) in the module."""
+        return self._new("cuModuleGetFunction", module, name.encode())
+
+    def launch(
+        self,
+        function: int,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        stream: int,
+        args: Sequence[Any],
+        *,
+        shared_bytes: int = 0,
+    ) -> None:
+        """Enqueue a kernel. ``args`` are ctypes values (c_void_p, Structure, ...) in the kernel's order.
+
+        The driver copies the arguments before it returns.
+        """
+        addresses = (c_void_p * len(args))(*(ctypes.addressof(argument) for argument in args))
+        self._call("cuLaunchKernel", function, *grid, *block, shared_bytes, stream, addresses, None)
+
+    # ---- shapes of results -------------------------------------------------------------------------
+
+    def _int(self, name: str, *arguments: int) -> int:
+        value = c_int()
+        self._call(name, ctypes.byref(value), *arguments)
+        return value.value
+
+    def _new(self, name: str, *arguments: int | bytes) -> int:
+        handle = _handle()
+        self._call(name, ctypes.byref(handle), *arguments)
+        return handle.value or 0
+
+    def _text(self, name: str, device: int) -> str:
+        buffer = ctypes.create_string_buffer(_TEXT_BYTES)
+        self._call(name, buffer, _TEXT_BYTES, device)
+        return buffer.value.decode(errors="replace")

@@ -1,0 +1,392 @@
+"""NCCL: which copy is used, its version, and the set-up calls of a communicator.
+
+Collectives are never called from here: the native loop calls them by the addresses from
+:meth:`NcclLibrary.address`.
+
+The copy that is measured should be the one that the user's training job runs, so :func:`find_nccl` looks in
+this order: the path that the user gave; a copy already mapped into this process (by PyTorch, say); the
+``nvidia-nccl`` wheel on ``sys.path``; the environment's own ``lib``; the system (LD_LIBRARY_PATH, the
+loader's cache, its default folders). Two different copies in one process have two sets of global state, so
+they are refused.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import struct
+import sys
+from ctypes import POINTER, c_char_p, c_int, c_size_t, c_ubyte, c_void_p
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from busbw.errors import SiteError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+LIBRARY: Final = "libnccl.so.2"
+MINIMUM_VERSION: Final = 21800  # 2.18: ncclCommSplit, per-communicator configuration
+UNIQUE_ID_BYTES: Final = 128  # NCCL_UNIQUE_ID_BYTES
+_SPLIT_NO_COLOUR: Final = -1  # NCCL_SPLIT_NOCOLOR
+# Where calls first appeared, as ncclGetVersion numbers releases.
+REGISTER_VERSION: Final = 21900  # ncclMemAlloc, ncclCommRegister
+FLOAT8_VERSION: Final = 22400  # ncclFloat8e4m3, ncclFloat8e5m2
+WINDOW_VERSION: Final = 22700  # ncclCommWindowRegister
+EXPLICIT_VARIABLE: Final = "BUSBW_NCCL"
+
+_MAPPED_NAME: Final = re.compile(r"libnccl\.so(\.\d+)*$")  # not libnccl-net.so, libnccl-tuner.so
+_DEFAULT_FOLDERS: Final = ("/lib64", "/usr/lib64", "/usr/lib", "/usr/local/lib", "/usr/local/nccl2/lib")
+_LOADER_CACHE_MAGIC: Final = b"glibc-ld.so.cache1.1"
+_WINDOW_COLLECTIVE_SYMMETRIC: Final = 1  # NCCL_WIN_COLL_SYMMETRIC
+_SCALAR_HOST_IMMEDIATE: Final = 1  # ncclScalarHostImmediate: read before the call returns
+_ASK_NCCL: Final = "set NCCL_DEBUG=WARN to see NCCL's own messages"
+
+
+# ---- which copy --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class NcclCandidate:
+    """A libnccl that was seen: its real path, and how it was found.
+
+    ``found`` is ``explicit``, ``mapped``, ``site-packages``, ``environment`` or ``system``.
+    """
+
+    path: str
+    found: str
+
+
+@dataclass(frozen=True, slots=True)
+class NcclSearch:
+    """What find_nccl saw: ``candidates`` best first, ``looked_at`` the places that held none."""
+
+    candidates: tuple[NcclCandidate, ...]
+    looked_at: tuple[str, ...]
+
+    @property
+    def chosen(self) -> NcclCandidate | None:
+        """The copy to use, None where there is none."""
+        return self.candidates[0] if self.candidates else None
+
+
+@dataclass(frozen=True, slots=True)
+class SearchPlaces:
+    """Where find_nccl looks; the defaults are this process's."""
+
+    environ: Mapping[str, str]
+    module_path: Sequence[str]
+    prefix: str = sys.prefix
+    maps: Path = Path("/proc/self/maps")
+    loader_cache: Path = Path("/etc/ld.so.cache")
+    default_folders: tuple[str, ...] = _DEFAULT_FOLDERS
+
+    @staticmethod
+    def here() -> SearchPlaces:
+        """Those of the running process."""
+        return SearchPlaces(environ=os.environ, module_path=sys.path)
+
+
+def find_nccl(explicit: str | None = None, places: SearchPlaces | None = None) -> NcclSearch:
+    """Look for libnccl without loading anything.
+
+    ``explicit`` (else BUSBW_NCCL) is a path of the library or of its folder. Raises SiteError when that path
+    does not exist, and when using the chosen copy would put two different copies into this process.
+    """
+    places = places or SearchPlaces.here()
+    explicit = explicit or places.environ.get(EXPLICIT_VARIABLE) or None
+    seen: dict[str, NcclCandidate] = {}
+    looked_at: list[str] = []
+    for found, path in _locations(explicit, places):
+        if path.is_file() or found == "mapped":
+            real = os.path.realpath(path)
+            seen.setdefault(real, NcclCandidate(real, found))
+        else:
+            looked_at.append(str(path.parent))
+    search = NcclSearch(tuple(seen.values()), tuple(dict.fromkeys(looked_at)))
+    if search.chosen is not None:
+        _refuse_two([search.chosen.path, *mapped_nccl(places.maps)])
+    return search
+
+
+def _locations(explicit: str | None, places: SearchPlaces) -> Iterator[tuple[str, Path]]:
+    """Every (how, path) to try, in the order of preference."""
+    if explicit is not None:
+        yield "explicit", _explicit_path(explicit)
+    yield from (("mapped", Path(path)) for path in mapped_nccl(places.maps))
+    for entry in places.module_path:
+        # The standard library's folders are on the path too; naming them would only lengthen the message.
+        if entry.endswith("-packages") or (Path(entry) / "nvidia").is_dir():
+            yield "site-packages", Path(entry) / "nvidia" / "nccl" / "lib" / LIBRARY
+    yield "environment", Path(places.prefix) / "lib" / LIBRARY
+    for folder in places.environ.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":"):
+        if folder:
+            yield "system", Path(folder) / LIBRARY
+    yield from (("system", Path(path)) for path in loader_cache_paths(places.loader_cache, LIBRARY))
+    yield from (("system", Path(folder) / LIBRARY) for folder in places.default_folders)
+
+
+def _explicit_path(explicit: str) -> Path:
+    path = Path(explicit).expanduser()
+    if path.is_dir():
+        path = path / LIBRARY
+    if not path.is_file():
+        raise SiteError(
+            f"no libnccl at {path}",
+            hint=f"correct --nccl or {EXPLICIT_VARIABLE}, or leave it out to search for one",
+        )
+    return path
+
+
+def mapped_nccl(maps: Path = Path("/proc/self/maps")) -> tuple[str, ...]:
+    """Real paths of the libnccl copies mapped into the process, each once."""
+    try:
+        lines = maps.read_text(errors="replace").splitlines()
+    except OSError:  # no /proc: nothing to be known
+        return ()
+    paths = (line.split(maxsplit=5)[5] for line in lines if "libnccl" in line and line.count("/"))
+    return tuple(dict.fromkeys(os.path.realpath(path) for path in paths if _MAPPED_NAME.search(path)))
+
+
+def _refuse_two(paths: Iterable[str]) -> None:
+    different = list(dict.fromkeys(paths))
+    if len(different) > 1:
+        raise SiteError(
+            f"two different copies of NCCL would be in one process: {' and '.join(different)}",
+            hint=f"unset {EXPLICIT_VARIABLE} (--nccl) to measure the copy that is already loaded, "
+            "or do not load the other one",
+        )
+
+
+def loader_cache_paths(cache: Path, soname: str) -> tuple[str, ...]:
+    """Paths that the dynamic loader's cache holds for a SONAME, without running ldconfig.
+
+    Format of glibc's ``dl-cache.h``: the magic, two uint32 (entries, bytes of strings), 20 unused bytes, then
+    entries of 24 bytes whose second and third uint32 are the file offsets of name and path.
+    """
+    try:
+        data = cache.read_bytes()
+    except OSError:
+        return ()
+    # Older files start with a table for libc5, and hold this one after it, from where offsets then count.
+    start = data.find(_LOADER_CACHE_MAGIC)
+    if start < 0:
+        return ()
+    data = data[start:]
+    (entries,) = struct.unpack_from("<I", data, len(_LOADER_CACHE_MAGIC))
+    wanted = soname.encode()
+    paths = []
+    for index in range(entries):
+        _, key, value = struct.unpack_from("<iII", data, 48 + 24 * index)
+        if data.startswith(wanted + b"\0", key):
+            paths.append(data[value : data.index(b"\0", value)].decode(errors="replace"))
+    return tuple(paths)
+
+
+# ---- version -----------------------------------------------------------------------------------------
+
+
+def version_text(code: int) -> str:
+    """``2.28.9`` of 22809; before 2.9 the code was 1000 * major + 100 * minor + patch (nccl.h)."""
+    major = 10000 if code >= 10000 else 1000
+    return f"{code // major}.{code % major // 100}.{code % 100}"
+
+
+# ---- the library -------------------------------------------------------------------------------------
+
+
+class _UniqueId(ctypes.Structure):
+    # c_ubyte, since an array of c_char would end at its first zero byte.
+    _fields_ = (("internal", c_ubyte * UNIQUE_ID_BYTES),)
+
+
+_SIGNATURES: Final[dict[str, tuple[Any, ...]]] = {
+    "ncclGetUniqueId": (POINTER(_UniqueId),),
+    "ncclCommInitRank": (POINTER(c_void_p), c_int, _UniqueId, c_int),
+    "ncclCommDestroy": (c_void_p,),
+    "ncclRedOpCreatePreMulSum": (POINTER(c_int), c_void_p, c_int, c_int, c_void_p),
+    "ncclRedOpDestroy": (c_int, c_void_p),
+}
+
+# Looked up at their first use, since the oldest NCCL that we serve lacks them.
+_LATER_SIGNATURES: Final[dict[str, tuple[Any, ...]]] = {
+    "ncclMemAlloc": (POINTER(c_void_p), c_size_t),
+    "ncclMemFree": (c_void_p,),
+    "ncclCommRegister": (c_void_p, c_void_p, c_size_t, POINTER(c_void_p)),
+    "ncclCommDeregister": (c_void_p, c_void_p),
+    "ncclCommWindowRegister": (c_void_p, c_void_p, c_size_t, POINTER(c_void_p), c_int),
+    "ncclCommWindowDeregister": (c_void_p, c_void_p),
+    "ncclCommSplit": (c_void_p, c_int, c_int, POINTER(c_void_p), c_void_p),
+}
+
+
+class NcclError(SiteError):
+    """An NCCL call failed; ``code`` is its ncclResult_t and ``function`` the call."""
+
+    def __init__(self, function: str, code: int, text: str) -> None:
+        super().__init__(f"{function} failed: {text}", hint=_ASK_NCCL)
+        self.function = function
+        self.code = code
+
+
+class NcclLibrary:
+    """A loaded libnccl. Handles (ncclComm_t) are plain ``int``.
+
+    Raises SiteError when it cannot be loaded, is older than 2.18, lacks a function, or when another copy is
+    in the process too. Calls raise :class:`NcclError`.
+    """
+
+    def __init__(self, path: str, *, maps: Path = Path("/proc/self/maps")) -> None:
+        _refuse_two([*([os.path.realpath(path)] if "/" in path else []), *mapped_nccl(maps)])
+        try:
+            self._library = ctypes.CDLL(path)
+        except OSError as error:
+            raise SiteError(
+                f"{path} cannot be loaded: {error}", hint="name another libnccl with --nccl or BUSBW_NCCL"
+            ) from error
+        self.path = os.path.realpath(path) if "/" in path else path
+        self.version_code = self._read_version()
+        self.version = version_text(self.version_code)
+        if self.version_code < MINIMUM_VERSION:
+            raise SiteError(
+                f"NCCL {self.version} at {self.path} is older than {version_text(MINIMUM_VERSION)}",
+                hint="install a newer one (pip install nvidia-nccl-cu12), or name it with --nccl",
+            )
+        self._functions = {name: self._declare(name, types) for name, types in _SIGNATURES.items()}
+        self._error_string = self._declare("ncclGetErrorString", (c_int,), c_char_p)
+        self._last_error = self._declare("ncclGetLastError", (c_void_p,), c_char_p)
+
+    def _read_version(self) -> int:
+        version = c_int()
+        code = self._declare("ncclGetVersion", (POINTER(c_int),))(ctypes.byref(version))
+        if code:
+            raise NcclError("ncclGetVersion", code, f"code {code}")
+        return version.value
+
+    def _declare(self, name: str, argument_types: tuple[Any, ...], result: type = c_int) -> Any:  # noqa: ANN401
+        try:
+            function = getattr(self._library, name)
+        except AttributeError as error:
+            raise self._lacks(name) from error
+        function.argtypes = argument_types
+        function.restype = result
+        return function
+
+    def _lacks(self, name: str) -> SiteError:
+        return SiteError(
+            f"NCCL at {self.path} lacks {name}", hint="name a complete libnccl with --nccl or BUSBW_NCCL"
+        )
+
+    def _call(self, name: str, *arguments: Any, comm: int = 0) -> None:  # noqa: ANN401 (ctypes values)
+        if name not in self._functions:
+            self._functions[name] = self._declare(name, _LATER_SIGNATURES[name])
+        code = self._functions[name](*arguments)
+        if code:
+            raise NcclError(name, code, self.error_text(code, comm))
+
+    def error_text(self, code: int, comm: int = 0) -> str:
+        """NCCL's words for a result code, with the last error's details where it kept any."""
+        text = (self._error_string(code) or b"unknown").decode(errors="replace")
+        detail = (self._last_error(comm or None) or b"").decode(errors="replace").strip()
+        return f"{text} (code {code})" + (f": {detail}" if detail else "")
+
+    def has(self, name: str) -> bool:
+        """Whether this copy exports the function."""
+        return hasattr(self._library, name)
+
+    def address(self, name: str) -> int:
+        """Address of an exported function, for the native loop."""
+        if not self.has(name):
+            raise self._lacks(name)
+        return ctypes.cast(getattr(self._library, name), c_void_p).value or 0
+
+    def unique_id(self) -> bytes:
+        """128 bytes that name a new communicator; rank 0 makes them, all ranks pass them to comm_init."""
+        made = _UniqueId()
+        self._call("ncclGetUniqueId", ctypes.byref(made))
+        return bytes(made)
+
+    def comm_init(self, size: int, unique_id: bytes, rank: int) -> int:
+        """A communicator of ``size`` ranks on the current context's GPU; blocks until all have called."""
+        if len(unique_id) != UNIQUE_ID_BYTES:
+            raise ValueError(f"a unique id has {UNIQUE_ID_BYTES} bytes, not {len(unique_id)}")
+        comm = c_void_p()
+        shared = _UniqueId.from_buffer_copy(unique_id)
+        self._call("ncclCommInitRank", ctypes.byref(comm), size, shared, rank)
+        return comm.value or 0
+
+    def comm_split(self, comm: int, colour: int | None, key: int) -> int:
+        """This rank's part of the communicator (from 2.18): of the ranks with the same ``colour``, in the
+        order of their keys; 0 for a rank without one. All ranks of ``comm`` call it.
+        """
+        part = c_void_p()
+        wanted = _SPLIT_NO_COLOUR if colour is None else colour
+        self._call("ncclCommSplit", comm, wanted, key, ctypes.byref(part), None, comm=comm)
+        return part.value or 0
+
+    def comm_destroy(self, comm: int) -> None:
+        """Free the communicator; every rank calls it, after its streams are empty."""
+        self._call("ncclCommDestroy", comm)
+
+    def mem_alloc(self, size_bytes: int) -> int:
+        """Address of new memory of the current context's GPU that can be registered (from 2.19)."""
+        address = c_void_p()
+        self._call("ncclMemAlloc", ctypes.byref(address), size_bytes)
+        return address.value or 0
+
+    def mem_free(self, address: int) -> None:
+        """Give back what mem_alloc returned."""
+        self._call("ncclMemFree", address)
+
+    def comm_register(self, comm: int, address: int, size_bytes: int) -> int:
+        """Register a buffer for zero-copy transfers (from 2.19); 0 where NCCL skips it, as with
+        NCCL_LOCAL_REGISTER=0.
+        """
+        handle = c_void_p()
+        self._call("ncclCommRegister", comm, address, size_bytes, ctypes.byref(handle), comm=comm)
+        return handle.value or 0
+
+    def comm_deregister(self, comm: int, handle: int) -> None:
+        """Undo comm_register."""
+        self._call("ncclCommDeregister", comm, handle, comm=comm)
+
+    def window_register(self, comm: int, address: int, size_bytes: int) -> int:
+        """Register memory of mem_alloc as a symmetric window (from 2.27), collectively over the communicator;
+        0 where it does not support windows.
+        """
+        window = c_void_p()
+        flags = _WINDOW_COLLECTIVE_SYMMETRIC
+        self._call(
+            "ncclCommWindowRegister", comm, address, size_bytes, ctypes.byref(window), flags, comm=comm
+        )
+        return window.value or 0
+
+    def window_deregister(self, comm: int, window: int) -> None:
+        """Undo window_register."""
+        self._call("ncclCommWindowDeregister", comm, window, comm=comm)
+
+    def premul_sum_create(self, comm: int, scalar: bytes, datatype: int) -> int:
+        """A reduction (ncclRedOp_t) that multiplies this rank's data by the scalar, one element of the
+        datatype, and then sums.
+        """
+        op, value = c_int(), ctypes.create_string_buffer(scalar, len(scalar))
+        residence = _SCALAR_HOST_IMMEDIATE
+        self._call("ncclRedOpCreatePreMulSum", ctypes.byref(op), value, datatype, residence, comm, comm=comm)
+        return op.value
+
+    def reduction_destroy(self, comm: int, op: int) -> None:
+        """Undo premul_sum_create; calls that were enqueued with it go on."""
+        self._call("ncclRedOpDestroy", op, comm, comm=comm)
+
+
+def load_nccl(explicit: str | None = None, places: SearchPlaces | None = None) -> NcclLibrary:
+    """Find and load the copy to measure. SiteError says where was looked when there is none."""
+    search = find_nccl(explicit, places)
+    if search.chosen is None:
+        raise SiteError(
+            f"no {LIBRARY} found; looked at {', '.join(search.looked_at) or 'nothing'}",
+            hint="install it (pip install nvidia-nccl-cu12 or nvidia-nccl-cu13), or name it with --nccl",
+        )
+    return NcclLibrary(search.chosen.path, maps=(places or SearchPlaces.here()).maps)

@@ -1,0 +1,74 @@
+"""What a GPU's NVLinks have carried so far, by NVML; ordinary users may read it.
+
+Fields 138 and 139 count KiB of data by link (Ampere to Hopper), 202 and 204 bytes (NVLink 5); SCOPE_ALL_LINKS
+asks for the sum. Some drivers give the sum for each link: then there is one counter for the GPU.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from busbw.machine.counters import Counted
+from busbw.machine.native.nvml import (
+    FIELD_NVLINK_DATA_RX_KIB,
+    FIELD_NVLINK_DATA_TX_KIB,
+    FIELD_NVLINK_RCV_BYTES,
+    FIELD_NVLINK_SPEED_MB_PER_S,
+    FIELD_NVLINK_XMIT_BYTES,
+    LIBRARY,
+    SCOPE_ALL_LINKS,
+    open_nvml,
+)
+from busbw.model.traffic import NVLINK
+
+if TYPE_CHECKING:
+    from busbw.machine.native.nvml import Nvml
+
+# (sent, received, bytes of one unit), the newer first.
+_FIELDS: Final = (
+    (FIELD_NVLINK_XMIT_BYTES, FIELD_NVLINK_RCV_BYTES, 1),
+    (FIELD_NVLINK_DATA_TX_KIB, FIELD_NVLINK_DATA_RX_KIB, 1024),
+)
+
+
+def read_nvlinks(uuid: str, *, library: str = LIBRARY) -> tuple[Counted, ...]:
+    """Every active NVLink of a GPU with ``tx_bytes`` and ``rx_bytes``; empty without NVML or links."""
+    nvml = open_nvml(library)
+    if nvml is None:
+        return ()
+    try:
+        handle = nvml.device(uuid=uuid)
+        return () if handle is None else _read(nvml, handle, uuid)
+    finally:
+        nvml.close()
+
+
+def _read(nvml: Nvml, handle: int, uuid: str) -> tuple[Counted, ...]:
+    links = [link.link for link in nvml.nvlinks(handle) if link.active]
+    speed_mb_per_s = nvml.field(handle, FIELD_NVLINK_SPEED_MB_PER_S)
+    rate = speed_mb_per_s / 1000 if speed_mb_per_s else None
+    for sent, received, unit in _FIELDS:
+        pairs = [(link, nvml.field(handle, sent, link), nvml.field(handle, received, link)) for link in links]
+        total = nvml.field(handle, sent, SCOPE_ALL_LINKS), nvml.field(handle, received, SCOPE_ALL_LINKS)
+        if len(links) > 1 and _is_total([tx for _, tx, _ in pairs], total[0]):
+            pairs, name = [(0, *total)], "all links"
+            rate = rate * len(links) if rate else None
+        else:
+            name = ""
+        known = [(link, tx, rx) for link, tx, rx in pairs if tx is not None and rx is not None]
+        if known:
+            return tuple(
+                Counted(
+                    NVLINK, uuid, name or f"link {link}", rate, {"tx_bytes": tx * unit, "rx_bytes": rx * unit}
+                )
+                for link, tx, rx in known
+            )
+    return ()
+
+
+def _is_total(sent: list[int | None], total: int | None) -> bool:
+    """Whether each link answers with the sum, or only the sum is answered."""
+    known = [value for value in sent if value is not None]
+    if not known:
+        return total is not None
+    return bool(known[0]) and len(set(known)) == 1 and known[0] == total

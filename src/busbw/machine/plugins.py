@@ -1,0 +1,71 @@
+"""Where the loader would find a library by its name, and what NCCL calls its plugins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from busbw.errors import SiteError
+from busbw.machine.native.nccl import NcclLibrary, find_nccl, loader_cache_paths
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+# Variable -> the name of the library that NCCL looks for by itself, and how it completes a short one
+# (plugin/plugin_open.cc; before 2.28 net.cc and misc/tuner.cc): the value itself, then PREFIX-value.so.
+PLUGINS: Final[Mapping[str, str]] = {
+    "NCCL_NET_PLUGIN": "libnccl-net",
+    "NCCL_TUNER_PLUGIN": "libnccl-tuner",
+    "NCCL_PROFILER_PLUGIN": "libnccl-profiler",
+}
+# Values that name no file.
+_WORDS: Final = ("none", "static_plugin")
+_CACHE: Final = Path("/etc/ld.so.cache")
+_FOLDERS: Final = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
+
+
+def plugin_values(text: str) -> tuple[str, ...]:
+    """The plugins that a variable names (a list since NCCL 2.27), without the words that are no files."""
+    values = (value.strip() for value in text.split(","))
+    return tuple(value for value in values if value and value.lower() not in _WORDS)
+
+
+def plugin_names(variable: str, value: str) -> tuple[str, ...]:
+    """The names that NCCL hands to the loader for a value; without one, its own."""
+    prefix = PLUGINS[variable]
+    return (value, f"{prefix}-{value}.so") if value else (f"{prefix}.so",)
+
+
+def find_library(name: str, environ: Mapping[str, str], cache: Path = _CACHE) -> str:
+    """The file that dlopen(name) takes, apart from the run paths of its caller; empty where there is none."""
+    if "/" in name:
+        return name if Path(name).is_file() else ""
+    folders = [folder for folder in environ.get("LD_LIBRARY_PATH", "").split(":") if folder]
+    places = [*(Path(folder) / name for folder in folders), *map(Path, loader_cache_paths(cache, name))]
+    places += [Path(folder) / name for folder in _FOLDERS]
+    return next((str(path) for path in places if path.is_file()), "")
+
+
+def find_plugin(variable: str, value: str, environ: Mapping[str, str], cache: Path = _CACHE) -> str:
+    """The file of a plugin, by the names that NCCL tries; empty where none of them is there."""
+    found = (find_library(name, environ, cache) for name in plugin_names(variable, value))
+    return next(filter(None, found), "")
+
+
+def nccl_path(explicit: str | None = None) -> str:
+    """Real path of the NCCL that a run here takes; empty where none is found. Nothing is loaded.
+
+    Raises SiteError where the path that was given does not exist, or it would be a second copy in this
+    process.
+    """
+    chosen = find_nccl(explicit).chosen
+    return chosen.path if chosen is not None else ""
+
+
+def nccl_version(path: str) -> str:
+    """What the library itself says; empty where it cannot be loaded. Loads it."""
+    try:
+        return NcclLibrary(path).version
+    except SiteError:
+        return ""

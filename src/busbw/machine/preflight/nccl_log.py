@@ -1,0 +1,180 @@
+"""What NCCL says that it uses, from its log at NCCL_DEBUG=INFO with the subsystems INIT, ENV, NET, GRAPH and
+TUNING. Pure.
+
+Words from NCCL's sources at the release tags 2.18.6 to 2.30.7 (init.cc, transport/net.cc, p2p.cc, shm.cc,
+coll_net.cc, nvls.cc, mnnvl.cc, net.cc or plugin/net.cc, misc/tuner.cc or plugin/tuner.cc, gdrwrap.h,
+graph/paths.cc), and from aws-ofi-nccl's (nccl_ofi_net.cpp).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+_MOST_WORDS: Final = 4
+_MOST_CHARACTERS: Final = 300
+
+
+@dataclass(frozen=True)
+class NcclUse:
+    """What one rank's NCCL uses; empty or None where its log does not say.
+
+    ``network`` is the name NCCL gives it (IB, Socket, AWS Libfabric, Libfabric, ...); ``plugins`` were
+    loaded, ``failed`` (NCCL's own networks among them) could not be initialized. ``inside`` and ``between``
+    count connections to ranks of the same host and of others by kind: P2P, SHM, NET/IB,
+    NET/IB/GDRDMA, NET/Socket, ... ``heard`` is False where there was no log, or one without the
+    lines of INIT, in which silence about a feature means nothing.
+    """
+
+    heard: bool = False
+    network: str = ""
+    plugins: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+    provider: str = ""
+    no_plugin: str = ""
+    no_device: str = ""
+    inside: Mapping[str, int] = field(default_factory=dict)
+    between: Mapping[str, int] = field(default_factory=dict)
+    gdr_reason: str = ""
+    collnet: bool | None = None
+    collnet_reason: str = ""
+    nvls: bool | None = None
+    mnnvl: bool | None = None
+    gdrcopy: bool | None = None
+    tuner: str = ""
+    no_tuner: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+_NETWORK: Final = re.compile(r"Using network (.+?)\s*$")
+_PLUGIN: Final = re.compile(r"NET/Plugin: Loaded net plugin (.+?)\s*$")
+_NO_PLUGIN: Final = re.compile(
+    r"NET/Plugin ?: (.*(?:Could not find|returned \d+ :|cannot open|No plugin found|Failed to).*?)\s*$"
+)
+# What NCCL says besides the reason: of every interface that a plugin does not serve, and at the end.
+_NO_REASON: Final = re.compile(r"No plugin found|Failed to find \w+ symbol")
+# A plugin is "loaded" once its symbols are found; this comes when it then finds no device, say.
+_NOT_INITIALIZED: Final = re.compile(r"Failed to initialize NET plugin (.+?)\s*$")
+_NO_DEVICE: Final = re.compile(r"(NET/IB ?: No device found)")
+_PROVIDER: Final = re.compile(r"NET/OFI Selected [Pp]rovider is ([^,\s]+)")
+_PATH: Final = re.compile(
+    r"Channel \d+(?:/\d+)? : (\d+)\[\w+\] -> (\d+)\[\w+\](?: \[(?:send|receive)\])? via"
+    r" (?:(P2P|SHM)/|(NET/[^/]+)/\w+(?:\(\w+\))?(/GDRDMA)?)"
+)
+_COLLNET_PATH: Final = re.compile(r"CollNet \d+/\d+ : \d+ \[(?:send|receive)\] via COLLNET/")
+_NO_GDR: Final = re.compile(r"(GPU Direct RDMA Disabled for (?:GPU \S+ / )?HCA .+?)\s*$")
+_NO_COLLNET: Final = re.compile(
+    r"(Communicator has \d+ nodes which is less than CollNet node threshold \d+"
+    r"|Cannot initialize CollNet|CollNet is not supported or fails to initialize"
+    r"|CollNet currently only supports up to \d+ GPUs per node)"
+)
+_CHANNELS: Final = re.compile(r"\d+ coll channels, (?:\d+ collnet channels, )?(\d+) nvls channels")
+_NVLS: Final = re.compile(r"NVLS multicast support is (not )?available on dev")
+_MNNVL: Final = re.compile(r"MNNVL ([01]) cliqueId")
+_NO_MNNVL: Final = re.compile(r"MNNVL is not supported on this system")
+_GDRCOPY: Final = re.compile(r"GDRCOPY enabled library")
+_TUNER: Final = re.compile(r"TUNER/Plugin: Using (?:tuner plugin )?(?!internal)(.+?)(?: \(v\d+\))?\s*$")
+_NO_TUNER: Final = re.compile(r"TUNER/Plugin: (Could not find:? .+?)\.?(?: Using .*)?\s*$")
+_INIT: Final = re.compile(r"Init (?:START|COMPLETE)")
+_WARNING: Final = re.compile(r"NCCL WARN (.+?)\s*$")
+
+Reader = Callable[[re.Match[str], "_Found"], None]
+
+
+def read_use(lines: Iterable[str], hosts: Sequence[str] = ()) -> NcclUse:
+    """The words of one rank's log; ``hosts`` is each rank's, by rank in the communicator."""
+    found = _Found(hosts)
+    for line in lines:
+        if "NCCL" in line:
+            _take(line, found)
+    return NcclUse(inside=dict(found.inside), between=dict(found.between), **found.words)
+
+
+class _Found:
+    """What the lines so far have said."""
+
+    def __init__(self, hosts: Sequence[str]) -> None:
+        self.hosts = hosts
+        self.inside: Counter[str] = Counter()
+        self.between: Counter[str] = Counter()
+        self.words: dict[str, Any] = {}
+
+    def add(self, name: str, word: str) -> None:
+        """To a tuple, up to a limit: what repeats itself says nothing new."""
+        kept = self.words.get(name, ())
+        if word not in kept and len(kept) < _MOST_WORDS:
+            self.words[name] = (*kept, word[:_MOST_CHARACTERS])
+
+
+def _take(line: str, found: _Found) -> None:
+    for pattern, take in _READERS:
+        match = pattern.search(line)
+        if match is not None:
+            take(match, found)
+            return
+
+
+def _count_path(match: re.Match[str], found: _Found) -> None:
+    ends = [int(match[1]), int(match[2])]
+    kind = match[3] or (match[4] + (match[5] or ""))
+    known = max(ends) < len(found.hosts)
+    is_inside = not match[4] if not known else found.hosts[ends[0]] == found.hosts[ends[1]]
+    (found.inside if is_inside else found.between)[kind] += 1
+
+
+def _no_collnet(match: re.Match[str], found: _Found) -> None:
+    found.words["collnet"], found.words["collnet_reason"] = False, match[1]
+
+
+def _no_plugin(match: re.Match[str], found: _Found) -> None:
+    """The first line with a reason, else the last of them."""
+    if _NO_REASON.search(found.words.get("no_plugin", "No plugin found")):
+        found.words["no_plugin"] = match[1][:_MOST_CHARACTERS]
+
+
+def _text(name: str) -> Reader:
+    return lambda match, found: found.words.__setitem__(name, match[1][:_MOST_CHARACTERS])
+
+
+def _fact(name: str, decide: Callable[[re.Match[str]], bool] = lambda _: True) -> Reader:
+    return lambda match, found: found.words.__setitem__(name, decide(match))
+
+
+# The first that fits takes the line.
+_READERS: Final[tuple[tuple[re.Pattern[str], Reader], ...]] = (
+    (_PATH, _count_path),
+    (_COLLNET_PATH, _fact("collnet")),
+    (_NETWORK, _text("network")),
+    (_PLUGIN, lambda match, found: found.add("plugins", match[1])),
+    (_NO_PLUGIN, _no_plugin),
+    (_NOT_INITIALIZED, lambda match, found: found.add("failed", match[1])),
+    (_NO_DEVICE, _text("no_device")),
+    (_PROVIDER, _text("provider")),
+    (_NO_GDR, _text("gdr_reason")),
+    (_NO_COLLNET, _no_collnet),
+    (_NVLS, _fact("nvls", lambda match: not match[1])),
+    (_CHANNELS, _fact("nvls", lambda match: int(match[1]) > 0)),
+    (_MNNVL, _fact("mnnvl", lambda match: match[1] == "1")),
+    (_NO_MNNVL, _fact("mnnvl", lambda _: False)),
+    (_GDRCOPY, _fact("gdrcopy")),
+    (_TUNER, _text("tuner")),
+    (_NO_TUNER, _text("no_tuner")),
+    (_INIT, _fact("heard")),
+    (_WARNING, lambda match, found: found.add("warnings", match[1])),
+)
+
+
+def encode_use(use: NcclUse) -> bytes:
+    """As it travels to rank 0."""
+    return json.dumps(asdict(use), separators=(",", ":")).encode()
+
+
+def decode_use(data: bytes) -> NcclUse:
+    """Undo ``encode_use``."""
+    fields = json.loads(data)
+    lists = {name: tuple(fields[name]) for name in ("plugins", "failed", "warnings")}
+    return NcclUse(**{**fields, **lists})

@@ -1,0 +1,515 @@
+"""Asked against used: what variables and presets ask of NCCL, and what its log says. Pure.
+
+NCCL goes on without a plugin, NIC or feature that it cannot have, and says so in its log alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+from busbw.machine.preflight.environment import setting
+from busbw.machine.preflight.facts import Gathered
+from busbw.machine.preflight.nccl_log import NcclUse
+from busbw.machine.preflight.network import SLOW_PROVIDERS, cores, fabric, means_sockets, names_a_fabric
+from busbw.machine.preflight.outlier_ranks import difference, few, name_ranks, split
+from busbw.model.finding import Finding, Severity, strictly, worst_first
+
+
+@dataclass(frozen=True)
+class Used:
+    """What every rank's NCCL said, in rank order, beside what the ranks said before."""
+
+    gathered: Gathered
+    uses: tuple[NcclUse, ...]
+
+    @property
+    def is_one_host(self) -> bool:
+        """Whether nothing has to leave the host."""
+        return len(set(self.gathered.hosts)) == 1
+
+    def of(self, variable: str, rank: int) -> str:
+        """A variable's value on a rank: of the environment, else of a file of NCCL's settings."""
+        return setting(self.gathered.ranks[rank].environ, variable)
+
+    def ranks(self, holds: Callable[[int, NcclUse], bool]) -> list[int]:
+        """The ranks that were heard and for which this holds."""
+        return [at for at, use in enumerate(self.uses) if use.heard and holds(at, use)]
+
+
+def _about(
+    used: Used,
+    severity: Severity,
+    claim: str,
+    ranks: Sequence[int],
+    *,
+    said: Iterable[str] = (),
+    hint: str = "",
+) -> Finding:
+    """``claim`` about ranks, in words that name them; ``said`` is what the first of them logged about it."""
+    hosts, words = used.gathered.hosts, [word for word in said if word]
+    evidence = f"NCCL says: {few(words)}" if words else ""
+    if len(ranks) == len(used.uses):
+        where = "on all ranks" if len(ranks) > 1 else "here"
+        return Finding(severity, f"{claim} {where}", evidence, hint)
+    where = f"on {name_ranks(ranks, hosts)}"
+    return Finding(severity, f"{claim} {where}", evidence, hint, ranks[0], hosts[ranks[0]])
+
+
+# ---- the network and the provider below it -----------------------------------------------------------
+
+# What a word of --expect-use or NCCL_NET means in NCCL's own names, lower case; other words are such a name.
+# aws-ofi-nccl dropped "AWS" in 1.14; HPC-X's plugin calls InfiniBand IBext, or IBext_v8 after its interface.
+# NCCL that serves an older interface keeps the name which that plugin had before it looked for devices: "NCCL
+# RDMA Plugin v10" (plugin/net/net_v10.cc, since 2.26 or so). SPCX is NVIDIA's plugin for RoCE on Spectrum-X.
+_LIBFABRIC: Final = re.compile(r"(aws )?libfabric")
+_NETWORKS: Final[Mapping[str, re.Pattern[str]]] = {
+    "ib": re.compile(r"ib(ext(_v\d+)?)?|nccl rdma plugin( v\d+)?|spcx"),
+    "ofi": _LIBFABRIC,
+    "aws libfabric": _LIBFABRIC,
+    "libfabric": _LIBFABRIC,
+}
+_PLUGIN_HINT: Final = (
+    "put the plugin's folder on LD_LIBRARY_PATH; NCCL_DEBUG=INFO says more of why it was left"
+)
+_HINTS: Final = {
+    "ib": "give the job the devices (/dev/infiniband), and look at NCCL_IB_HCA and NCCL_IB_DISABLE",
+    "socket": "unset NCCL_NET_PLUGIN, or look which network the plugin prefers",
+}
+_OWN_NETWORKS: Final = ("ib", "socket")
+# What says which network is to be used: variables, and words of --expect-use.
+_NAMING: Final = ("NCCL_NET", "NCCL_NET_PLUGIN", "net", "provider", "FI_PROVIDER")
+
+
+def _is_network(network: str, wanted: str) -> bool:
+    """Whether NCCL's name of a network is one that a word of --expect-use or NCCL_NET means."""
+    network, wanted = network.lower(), wanted.lower()
+    pattern = _NETWORKS.get(wanted)
+    return network == wanted or (pattern is not None and pattern.fullmatch(network) is not None)
+
+
+def network(used: Used) -> Iterator[Finding]:
+    """The network that was asked for is the one in use."""
+    for name in _NAMING:
+        wrong = used.ranks(partial(_is_other_network, used, name))
+        if wrong:
+            value, first = _asked(used, name, wrong[0]), used.uses[wrong[0]]
+            yield _about(
+                used,
+                Severity.ERROR,
+                f"{name}={value} is asked for, and NCCL uses {first.network}",
+                wrong,
+                said=_reasons(value, first),
+                hint=_HINTS.get(value.lower(), _PLUGIN_HINT),
+            )
+            return
+
+
+def _asked(used: Used, name: str, rank: int) -> str:
+    """The value of a variable, or of a word of --expect-use."""
+    return used.gathered.wants(name) if name.islower() else used.of(name, rank)
+
+
+def _reasons(asked: str, use: NcclUse) -> Iterator[str]:
+    """Why a network is not in use. NCCL looks for a plugin in every run, so that none is there says something
+    only where one was meant: NCCL's own networks need none.
+    """
+    if asked.lower() == "ib":
+        yield use.no_device
+    elif asked.lower() != "socket" and not use.plugins:
+        yield use.no_plugin
+    yield from (f"failed to initialize {name}" for name in use.failed)
+    yield f"provider {use.provider}" if use.provider else ""
+    yield from use.warnings
+
+
+def _is_other_network(used: Used, name: str, rank: int, use: NcclUse) -> bool:
+    there, value = use.network.lower(), _asked(used, name, rank).lower()
+    if not there or not value:
+        return False
+    if name in ("NCCL_NET", "net"):
+        return not _is_network(there, value)
+    if name == "provider":
+        return not _is_network(there, "ofi")
+    if name == "FI_PROVIDER":  # it may be meant for MPI beside NCCL over InfiniBand
+        return names_a_fabric(value) and there == "socket" and _is_fallen(used, rank)
+    if value == "none" or there not in _OWN_NETWORKS:
+        return False
+    # Loaded is not used: NCCL leaves a plugin that finds no device. One may have the name of NCCL's own.
+    is_named = used.of("NCCL_NET", rank).lower() in _OWN_NETWORKS
+    return not is_named and there not in (plugin.lower() for plugin in use.plugins)
+
+
+def _is_fallen(used: Used, rank: int) -> bool:
+    """Whether sockets, which are in use between hosts, are what nobody asked for."""
+    return not (used.is_one_host or used.gathered.wants("net") == "socket" or _asks_for_sockets(used, rank))
+
+
+def _asks_for_sockets(used: Used, rank: int) -> bool:
+    if used.uses[rank].network != "Socket":  # libfabric's: named, or already said to be wrong
+        return bool(used.of("FI_PROVIDER", rank)) or _falls_back(used, rank, used.uses[rank])
+    return means_sockets(used.gathered.ranks[rank].environ)
+
+
+def provider(used: Used) -> Iterator[Finding]:
+    """Libfabric uses the provider that was asked for, and one of a fabric where a fabric is asked for."""
+    asked = {at: _other_provider(used, at, use) for at, use in enumerate(used.uses) if use.heard}
+    first = next((at for at, words in asked.items() if words), None)
+    if first is None:
+        return
+    use = used.uses[first]
+    yield _about(
+        used,
+        Severity.ERROR,
+        f"{asked[first]} is asked for, and libfabric's provider is {use.provider}",
+        [at for at, words in asked.items() if words == asked[first]],
+        said=(f"network {use.network or 'not said'}", *use.warnings),
+        hint="give the job the fabric's devices and a libfabric that has its provider (`fi_info -l`)",
+    )
+
+
+def _other_provider(used: Used, rank: int, use: NcclUse) -> str:
+    """What asks for another provider than the one in use; ``^`` excludes those that follow, as libfabric
+    reads it. Empty where nothing does.
+    """
+    there = _providers(use)
+    asked = (("provider", used.gathered.wants("provider")), ("FI_PROVIDER", used.of("FI_PROVIDER", rank)))
+    for name, value in asked:
+        named, excludes = cores(value.removeprefix("^")), value.startswith("^")
+        if named and there and bool(named & there) is excludes:
+            return f"{name}={value}"
+    return "a fabric over libfabric" if _falls_back(used, rank, use) else ""
+
+
+def _providers(use: NcclUse) -> set[str]:
+    """Those in use: a plugin may choose one, and NCCL another network after all."""
+    return set() if _is_without_libfabric(use) else cores(use.provider)
+
+
+def _is_without_libfabric(use: NcclUse) -> bool:
+    """Whether NCCL is known to use another network, which has no provider."""
+    return bool(use.network) and not _is_network(use.network, "ofi")
+
+
+def _falls_back(used: Used, rank: int, use: NcclUse) -> bool:
+    """A fabric is asked for and libfabric has sockets, which nobody named."""
+    named = used.of("FI_PROVIDER", rank)
+    if used.is_one_host or not _is_slow(use) or (named and not named.startswith("^")):
+        return False
+    asks = (used.gathered.wants("net"), used.of("NCCL_NET", rank))
+    plugin = used.of("NCCL_NET_PLUGIN", rank).lower()
+    return "ofi" in plugin or any(_NETWORKS.get(word.lower()) is _LIBFABRIC for word in asks)
+
+
+def _is_slow(use: NcclUse) -> bool:
+    return not _providers(use).isdisjoint(SLOW_PROVIDERS)
+
+
+def sockets(used: Used) -> Iterator[Finding]:
+    """NCCL does not use sockets between hosts that have a fabric, unless told to."""
+    most = max(
+        (sum(bool(nic.up) for nic in fabric(node.nics)) for _, node in used.gathered.each_node()), default=0
+    )
+    fallen = used.ranks(lambda at, use: (use.network == "Socket" or _is_slow(use)) and _is_fallen(used, at))
+    if most and fallen:
+        use = used.uses[fallen[0]]
+        kind = "sockets" if use.network == "Socket" else f"libfabric's provider {use.provider}"
+        yield _about(
+            used,
+            Severity.WARNING,
+            f"NCCL uses {kind}, though hosts have up to {most} active fabric ports,",
+            fallen,
+            said=(use.no_device or use.no_plugin, *use.warnings),
+            hint="give the job the devices and the network plugin, or say NCCL_NET=Socket to mean it",
+        )
+
+
+def one_network(used: Used) -> Iterator[Finding]:
+    """All ranks use the same network."""
+    found = split({at: use.network for at, use in enumerate(used.uses) if use.network})
+    if found is not None:
+        yield Finding(
+            Severity.ERROR,
+            f"NCCL's network: {difference(found, used.gathered.hosts)}",
+            hint="give all hosts the same devices, plugin and variables",
+            rank=found.odd,
+            host=used.gathered.hosts[found.odd],
+        )
+
+
+_OFF: Final = ("NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_SHM_DISABLE", "NCCL_CUMEM_ENABLE")
+
+
+def inside_hosts(used: Used) -> Iterator[Finding]:
+    """Ranks of one host reach each other over NVLink or PCIe, not over a network or host memory."""
+    over_net = used.ranks(lambda at, use: any(kind.startswith("NET/") for kind in use.inside))
+    over_memory = used.ranks(lambda at, use: "SHM" in use.inside and _has_links(used, at))
+    for ranks, how in ((over_net, "a network"), (over_memory, "host memory, though its GPUs have NVLinks,")):
+        if ranks:
+            kinds = [f"{kind} {count}" for kind, count in used.uses[ranks[0]].inside.items()]
+            off = {name: value for name in _OFF if (value := used.of(name, ranks[0]))}
+            pairs = few([f"{name}={value}" for name, value in off.items()])
+            claim = f"NCCL's ranks of one host talk over {how}"
+            hint = f"unset {few(list(off))}" if off else "look at `nvidia-smi topo -p2p n`"
+            evidence = f"connections by kind: {few(kinds)}" + (f"; set: {pairs}" if off else "")
+            yield replace(_about(used, Severity.WARNING, claim, ranks, hint=hint), evidence=evidence)
+
+
+def _has_links(used: Used, rank: int) -> bool:
+    gpu = used.gathered.ranks[rank].gpu
+    return gpu is not None and gpu.links_active > 0
+
+
+# ---- features ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Feature:
+    """``word`` is that of --expect-use. ``asks`` are variables, and whether a value of theirs switches it on;
+    ``used`` says whether it is in use, None where the log does not tell. ``beyond_host``: it means nothing on
+    one host.
+    """
+
+    word: str
+    name: str
+    asks: tuple[tuple[str, Callable[[str], bool]], ...]
+    used: Callable[[NcclUse], bool | None]
+    reason: Callable[[NcclUse], str] = lambda use: ""
+    beyond_host: bool = False
+    hint: str = "look at NCCL_DEBUG=INFO for the reason, or do not ask for it"
+
+
+def _is_one(value: str) -> bool:
+    return value == "1"
+
+
+def _gdr(use: NcclUse) -> bool | None:
+    paths = [kind for kind in use.between if kind.startswith("NET/")]
+    return any(kind.endswith("/GDRDMA") for kind in paths) if paths else None
+
+
+def _or_silent(use: NcclUse, value: bool | None) -> bool | None:
+    """A feature of which NCCL writes only where it has it: silence in a log that was heard says no."""
+    return False if value is None and use.heard else value
+
+
+FEATURES: Final = (
+    Feature(
+        "gdr",
+        "GPUDirect RDMA",
+        (
+            ("NCCL_NET_GDR_LEVEL", lambda value: value.upper() not in ("", "0", "LOC")),
+            ("NCCL_NET_GDR_READ", _is_one),
+            ("NCCL_NET_GDR_C2C", _is_one),
+        ),
+        _gdr,
+        lambda use: use.gdr_reason,
+        beyond_host=True,
+        hint="load nvidia_peermem, or look how far GPU and NIC are apart (nvidia-smi topo -m)",
+    ),
+    Feature(
+        "collnet",
+        "CollNet (SHARP)",
+        (("NCCL_COLLNET_ENABLE", _is_one),),
+        lambda use: _or_silent(use, use.collnet),
+        lambda use: use.collnet_reason,
+        beyond_host=True,
+        hint="give NCCL the SHARP plugin, and look whether sharpd and the fabric's aggregation run",
+    ),
+    Feature(
+        "nvls",
+        "NVLink SHARP (NVLS)",
+        (("NCCL_NVLS_ENABLE", _is_one),),
+        lambda use: use.nvls,
+        hint="look at the fabric manager, and whether the job may create multicast objects (cgroups, imex)",
+    ),
+    Feature(
+        "mnnvl",
+        "multi-node NVLink (MNNVL)",
+        (("NCCL_MNNVL_ENABLE", _is_one),),
+        lambda use: _or_silent(use, use.mnnvl),
+        beyond_host=True,
+        hint="look at nvidia-imex on all hosts of the rack, and at the job's IMEX channel",
+    ),
+    Feature(
+        "gdrcopy",
+        "GDRCopy",
+        (("NCCL_GDRCOPY_ENABLE", _is_one),),
+        lambda use: _or_silent(use, use.gdrcopy),
+        hint="load gdrdrv, and give the job /dev/gdrdrv and libgdrapi.so",
+    ),
+)
+
+
+def _with_heads(uses: tuple[NcclUse, ...]) -> tuple[NcclUse, ...]:
+    """CollNet's paths are those of one rank a host and NIC, which alone log them: the others use it through
+    these. What a rank says itself holds.
+    """
+    if not any(use.collnet for use in uses):
+        return uses
+    return tuple(replace(use, collnet=True) if use.collnet is None else use for use in uses)
+
+
+def features(used: Used) -> Iterator[Finding]:
+    """Every feature that was asked for is in use, and none that was to be off."""
+    for feature in FEATURES:
+        wanted = used.gathered.wants(feature.word)
+        if wanted == "0":
+            if there := _users(used, feature):
+                claim = f"{feature.word}=0 is expected, and {feature.name} is in use"
+                yield _about(used, Severity.ERROR, claim, there)
+        elif not (feature.beyond_host and used.is_one_host):
+            yield from _unused(used, feature, expected=wanted == "1")
+
+
+def _users(used: Used, feature: Feature) -> list[int]:
+    return used.ranks(lambda at, use: feature.used(use) is True)
+
+
+def _unused(used: Used, feature: Feature, *, expected: bool) -> Iterator[Finding]:
+    lacking = used.ranks(
+        lambda at, use: feature.used(use) is False and bool(expected or _asking(used, feature, at))
+    )
+    if lacking:
+        asked = _asking(used, feature, lacking[0]) or f"{feature.word}=1"
+        yield _about(
+            used,
+            Severity.ERROR if expected else Severity.WARNING,
+            f"{asked} is asked for, and NCCL does not use {feature.name}",
+            lacking,
+            said=(feature.reason(used.uses[lacking[0]]),),
+            hint=feature.hint,
+        )
+
+
+def _asking(used: Used, feature: Feature, rank: int) -> str:
+    """The variable that asks, with its value; empty where none does."""
+    settings = ((name, used.of(name, rank), asks) for name, asks in feature.asks)
+    return next((f"{name}={value}" for name, value, asks in settings if asks(value)), "")
+
+
+def tuner(used: Used) -> Iterator[Finding]:
+    """A tuner that was asked for is in use."""
+    # Of tuner=NAME, NAME is a part of what NCCL calls it; 1 is any tuner and 0 none.
+    wanted = used.gathered.wants("tuner")
+    wrong = used.ranks(partial(_is_other_tuner, used, wanted))
+    if not wrong:
+        return
+    use, plugin = used.uses[wrong[0]], _asked_tuner(used, wrong[0])
+    if wanted == "0":
+        yield _about(used, Severity.ERROR, f"tuner=0 is expected, and {use.tuner} is in use", wrong)
+        return
+    asked = f"NCCL_TUNER_PLUGIN={plugin}" if plugin else f"tuner={wanted}"
+    yield _about(
+        used,
+        Severity.ERROR if wanted else Severity.WARNING,
+        f"{asked} is asked for, and NCCL uses {use.tuner or 'no tuner'}",
+        wrong,
+        said=(use.no_tuner,),
+        hint="look at NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING for the reason",
+    )
+
+
+def _is_other_tuner(used: Used, wanted: str, rank: int, use: NcclUse) -> bool:
+    if wanted == "0":
+        return bool(use.tuner)
+    if use.tuner and wanted not in ("", "1"):
+        return wanted.lower() not in use.tuner.lower()
+    if not use.tuner and wanted:
+        return bool(use.no_tuner)
+    # NCCL takes the tuner of the net plugin where it does not find the one that was named.
+    return bool(use.no_tuner and _asked_tuner(used, rank))
+
+
+def _asked_tuner(used: Used, rank: int) -> str:
+    value = used.of("NCCL_TUNER_PLUGIN", rank)
+    return "" if value.lower() == "none" else value
+
+
+# ---- what was not observed ---------------------------------------------------------------------------
+
+
+def unheard(used: Used) -> Iterator[Finding]:
+    """NCCL's log was read on all ranks."""
+    deaf = [at for at, use in enumerate(used.uses) if not use.heard]
+    if deaf:
+        yield _about(
+            used,
+            Severity.INFO,
+            "what NCCL uses was not observed: it wrote no log that could be read, or none with INIT's lines,",
+            deaf,
+            hint="leave NCCL_DEBUG, NCCL_DEBUG_FILE and NCCL_DEBUG_SUBSYS unset, or have INIT,ENV,NET logged",
+        )
+
+
+_HEARD_HINT: Final = "leave NCCL_DEBUG, NCCL_DEBUG_FILE and NCCL_DEBUG_SUBSYS unset, or do not expect it"
+
+
+def expected(used: Used) -> Iterator[Finding]:
+    """NCCL's log says of everything that is expected whether it is so."""
+    words: dict[tuple[int, ...], list[str]] = {}
+    for word, is_told in _TOLD.items():
+        value = used.gathered.wants(word)
+        silent = tuple(at for at, use in enumerate(used.uses) if value and not is_told(used, use))
+        if silent:
+            words.setdefault(silent, []).append(f"{word}={value}")
+    for ranks, names in words.items():
+        verb = "is" if len(names) == 1 else "are"
+        claim = f"{', '.join(names)} {verb} expected, and NCCL's log does not show it"
+        yield _about(used, Severity.WARNING, claim, ranks, hint=_HEARD_HINT)
+
+
+def _tells_feature(feature: Feature, used: Used, use: NcclUse) -> bool:
+    if feature.beyond_host and used.is_one_host:
+        return True
+    is_known = feature.used(use) is not None or (feature.word == "gdr" and _needs_no_network(used, use))
+    return use.heard and is_known
+
+
+def _needs_no_network(used: Used, use: NcclUse) -> bool:
+    """A rank whose connections stay inside its host, beside others that leave it, or that go over NVLink."""
+    leaves = any(other.between for other in used.uses)
+    return bool(use.between) or (bool(use.inside) and leaves)
+
+
+def _tells_tuner(used: Used, use: NcclUse) -> bool:
+    return use.heard and bool(use.tuner or use.no_tuner or used.gathered.wants("tuner") == "0")
+
+
+_TOLD: Final[Mapping[str, Callable[[Used, NcclUse], bool]]] = {
+    "net": lambda used, use: bool(use.network),
+    "provider": lambda used, use: bool(use.provider or _is_without_libfabric(use)),
+    "tuner": _tells_tuner,
+    **{feature.word: partial(_tells_feature, feature) for feature in FEATURES},
+}
+
+
+def warnings(used: Used) -> Iterator[Finding]:
+    """NCCL warns of nothing."""
+    ranks = [at for at, use in enumerate(used.uses) if use.warnings]
+    if ranks:
+        yield _about(used, Severity.INFO, "NCCL warns", ranks, said=used.uses[ranks[0]].warnings)
+
+
+CHECKS: Final[Mapping[str, Callable[[Used], Iterator[Finding]]]] = {
+    "network-used": network,
+    "provider-used": provider,
+    "sockets": sockets,
+    "one-network": one_network,
+    "inside-hosts": inside_hosts,
+    "features-used": features,
+    "tuner-used": tuner,
+    "unheard": unheard,
+    "expected": expected,
+    "nccl-warnings": warnings,
+}
+
+
+def judge_use(used: Used) -> tuple[Finding, ...]:
+    """All findings, the worst first."""
+    used = replace(used, uses=_with_heads(used.uses))
+    found = [replace(each, check=name) for name, find in CHECKS.items() for each in find(used)]
+    return worst_first(strictly(found) if used.gathered.asked.strict else found)

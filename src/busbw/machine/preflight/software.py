@@ -1,0 +1,179 @@
+"""Rules about software: who is there, with which versions, variables and files."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+from zlib import crc32
+
+from busbw.machine.preflight.environment import weight
+from busbw.machine.preflight.facts import IMAGE, NET_PLUGIN, Gathered
+from busbw.machine.preflight.outlier_ranks import Split, difference, few, name_ranks, split
+from busbw.model.finding import Finding, Severity
+
+# A difference changes numbers, not whether ranks understand each other.
+_SURVIVABLE: Final = ("NVIDIA driver", "libfabric", IMAGE)
+# Expectations that say nothing of NCCL.
+_OF_NODES: Final = ("gpus", "nics")
+_MOST_VALUE: Final = 80  # characters of a variable's value in a claim
+
+
+def counts(gathered: Gathered) -> Iterator[Finding]:
+    """As many ranks and nodes take part as were asked for."""
+    per_host = Counter(gathered.hosts)
+    evidence = "ranks on each host: " + few([f"{host} {count}" for host, count in per_host.items()])
+    asked = gathered.asked
+    for what, wanted, found, hint in (
+        ("ranks", asked.ranks, len(gathered.ranks), "look for the missing one in host list and slots"),
+        ("nodes", asked.nodes, len(per_host), "look how many ranks the launcher puts on a node"),
+    ):
+        if wanted and wanted != found:
+            who = f"{found} {what} take part" if found != 1 else f"1 {what[:-1]} takes part"
+            claim = f"{who}, {wanted} were asked for"
+            yield Finding(Severity.ERROR, claim, evidence, hint)
+
+
+def versions(gathered: Gathered) -> Iterator[Finding]:
+    """Every component has one version on all ranks, and where that is one, one build."""
+    names = dict.fromkeys(name for rank in gathered.ranks for name in (*rank.versions, *rank.builds))
+    for name in names:
+        by_version = _differing([rank.versions.get(name, "") for rank in gathered.ranks])
+        by_build = _differing([rank.builds.get(name, "") for rank in gathered.ranks])
+        # A plugin has no version to go by, and its two ends speak a protocol of its own.
+        severe = name == NET_PLUGIN if by_version is None else name not in _SURVIVABLE
+        if found := by_version or by_build:
+            what = name if by_version is not None else f"build of {name}"
+            yield Finding(
+                Severity.ERROR if severe else Severity.WARNING,
+                f"{what}: {difference(found, gathered.hosts)}",
+                hint=f"install the same {name} on all hosts, or leave the odd ones out",
+                rank=found.odd,
+                host=gathered.hosts[found.odd],
+            )
+
+
+def _differing(values: Sequence[str]) -> Split[str] | None:
+    return split({at: value for at, value in enumerate(values) if value})
+
+
+def environment(gathered: Gathered) -> Iterator[Finding]:
+    """Variables that bear on a collective have one value on all ranks."""
+    names = sorted({name for rank in gathered.ranks for name in rank.environ})
+    for name in names:
+        found = split(
+            {
+                at: _shown(rank.environ[name]) if name in rank.environ else "unset"
+                for at, rank in enumerate(gathered.ranks)
+            }
+        )
+        if found is not None:
+            yield Finding(
+                weight(name, gathered.backend),
+                f"{name}: {difference(found, gathered.hosts)}",
+                hint="export it to all ranks (--env, mpirun -x, srun --export), or to none",
+                rank=found.odd,
+                host=gathered.hosts[found.odd],
+            )
+
+
+def _shown(value: str) -> str:
+    if len(value) <= _MOST_VALUE:
+        return repr(value)
+    return f"{value[:_MOST_VALUE]!r}... ({crc32(value.encode()):08x})"  # two that begin alike stay two
+
+
+def files(gathered: Gathered) -> Iterator[Finding]:
+    """Files, folders and plugins that variables name are there."""
+    lacking: dict[tuple[str, str, str], list[int]] = {}
+    for at, rank in enumerate(gathered.ranks):
+        for each in rank.missing:
+            lacking.setdefault((each.variable, each.path, each.kind), []).append(at)
+    for (variable, path, kind), places in lacking.items():
+        on_all = len(places) == len(gathered.ranks)
+        where = "any rank" if on_all else name_ranks(places, gathered.hosts)
+        odd = None if on_all else places[0]
+        yield Finding(
+            _weight_of_file(variable, kind, gathered, on_all=on_all),
+            f"{variable}={path} names a {_FILE_WORDS[kind]} {where}",
+            hint=_FILE_HINTS.get(kind, f"correct {variable}, or unset it"),
+            rank=odd,
+            host="" if odd is None else gathered.hosts[odd],
+        )
+
+
+_FILE_WORDS: Final[Mapping[str, str]] = {
+    "file": "file that does not exist on",
+    "folder": "folder that does not exist on",
+    "plugin": "plugin that the loader does not find on",
+}
+_FILE_HINTS: Final[Mapping[str, str]] = {
+    "plugin": "give its path, or put its folder on LD_LIBRARY_PATH: without it NCCL goes on with its own",
+    "folder": "correct the path, or mount the folder there",
+}
+
+
+def _weight_of_file(variable: str, kind: str, gathered: Gathered, *, on_all: bool) -> Severity:
+    if kind == "folder":  # module systems leave old ones behind
+        return Severity.INFO if on_all else Severity.WARNING
+    if variable.startswith("NCCL_") and not gathered.uses_nccl:
+        return Severity.INFO
+    return Severity.ERROR
+
+
+def backend(gathered: Gathered) -> Iterator[Finding]:
+    """Where GPUs or something of NCCL are expected, they are measured, not CPU memory in their place."""
+    of_nccl = [word for word in gathered.asked.expects if word.partition("=")[0] not in _OF_NODES]
+    if not gathered.uses_nccl and (of_nccl or gathered.wants("gpus") == "1"):
+        expected = f"{few(of_nccl)} is expected of NCCL" if of_nccl else "GPUs are expected (gpus=1)"
+        yield Finding(
+            Severity.ERROR,
+            f"{expected}, and what would be measured is CPU memory over MPI",
+            hint="`busbw devices` says why NCCL cannot be used; --backend mpi where CPU memory is meant",
+        )
+
+
+def net_plugin(gathered: Gathered) -> Iterator[Finding]:
+    """Where a network is asked for that only a plugin has, the plugin is found."""
+    lacking = [at for at, rank in enumerate(gathered.ranks) if _needs_plugin(gathered, rank.environ)]
+    lacking = [at for at in lacking if not gathered.ranks[at].net_plugin]
+    if not lacking:
+        return
+    first = gathered.ranks[lacking[0]]
+    asks = f"NCCL_NET={first.environ['NCCL_NET']}" if "NCCL_NET" in first.environ else "net=ofi"
+    gone = [each.path for each in first.missing if each.variable == "LD_LIBRARY_PATH"]
+    on_all = len(lacking) == len(gathered.ranks)
+    yield Finding(
+        Severity.ERROR if gathered.uses_nccl else Severity.INFO,
+        f"{asks} needs a network plugin, and the loader finds none on"
+        f" {'any rank' if on_all else name_ranks(lacking, gathered.hosts)}",
+        f"folders of LD_LIBRARY_PATH that do not exist there: {few(gone)}" if gone else "",
+        "put the plugin's folder on LD_LIBRARY_PATH, or name it by NCCL_NET_PLUGIN",
+        rank=None if on_all else lacking[0],
+        host="" if on_all else first.host,
+    )
+
+
+def _needs_plugin(gathered: Gathered, environ: Mapping[str, str]) -> bool:
+    if environ.get("NCCL_NET_PLUGIN"):
+        return False  # a file of its own, which ``files`` looks for
+    net = environ.get("NCCL_NET", "").lower()
+    return net not in ("ib", "socket") if net else gathered.wants("net") == "ofi"
+
+
+def shared_folder(gathered: Gathered) -> Iterator[Finding]:
+    """The nodes see the run folder of the front process."""
+    blind = [host for host, node in gathered.each_node() if node.sees_folder is False]
+    if not blind:
+        return
+    some_see = len(blind) < len(gathered.nodes)
+    who = few(blind) if some_see else "no node"
+    verb = "sees" if not some_see else "does not see" if len(blind) == 1 else "do not see"
+    yield Finding(
+        # A record comes home without it, so only who asks has to know.
+        Severity.WARNING if gathered.asked.stops or some_see else Severity.INFO,
+        f"{who} {verb} the run folder {gathered.asked.folder}",
+        "the record comes home through the launcher's channel, samples beyond some megabytes do not",
+        "set BUSBW_HOME to a folder that the nodes share",
+        host=blind[0] if len(blind) == 1 else "",
+    )

@@ -1,0 +1,68 @@
+"""Processes of this host as the kernel shows them (proc(5)). A process that has ended has no state, no name,
+no children and no variables; nor has one of another user variables.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from busbw.machine.sysfs import read_text
+
+PROC = "/proc"
+# Stopped by a signal. A debugger's stop ("t") counts where something has gone wrong, and ends nothing.
+_STOPPED, _TRACED, _ENDED = "T", "t", ("Z", "X", "")
+
+
+def state(pid: int, proc: str = PROC) -> str:
+    """The kernel's letter for the process, empty where there is none."""
+    # It follows the command's name, which may hold anything but ends at the last bracket.
+    return next(iter(read_text(Path(proc, str(pid), "stat")).rpartition(")")[2].split()), "")
+
+
+def is_stopped(pid: int, *, traced: bool = True, proc: str = PROC) -> bool:
+    """Whether somebody has stopped the process; ``traced``: a debugger too."""
+    return state(pid, proc) in ((_STOPPED, _TRACED) if traced else (_STOPPED,))
+
+
+def has_ended(pid: int, proc: str = PROC) -> bool:
+    """Whether there is no such process any more."""
+    return state(pid, proc) in _ENDED
+
+
+def name(pid: int, proc: str = PROC) -> str:
+    """The name of its program, cut by the kernel to 15 characters."""
+    return read_text(Path(proc, str(pid), "comm"))
+
+
+def children(pid: int, proc: str = PROC) -> tuple[int, ...]:
+    """The processes that it started and that are there."""
+    threads = Path(proc, str(pid), "task")
+    try:
+        texts = [read_text(thread / "children") for thread in threads.iterdir()]
+    except OSError:
+        return ()
+    return tuple(int(child) for text in texts for child in text.split())
+
+
+def environ(pid: int, proc: str = PROC) -> dict[str, str]:
+    """The variables that it was started with."""
+    try:
+        words = Path(proc, str(pid), "environ").read_bytes().split(b"\0")
+    except OSError:
+        return {}
+    pairs = (os.fsdecode(word).partition("=") for word in words)
+    return {key: value for key, sign, value in pairs if sign}
+
+
+def open_files(pid: int, folder: str, proc: str = PROC) -> set[str]:
+    """The files of a folder that it holds open or has mapped; those that were removed have no name there."""
+    found = set()
+    try:
+        for entry in Path(proc, str(pid), "fd").iterdir():
+            found.add(str(entry.readlink()))
+    except OSError:
+        pass  # it has ended, or closed one meanwhile
+    lines = read_text(Path(proc, str(pid), "maps")).splitlines()
+    found |= {fields[5] for line in lines if len(fields := line.split(maxsplit=5)) == 6}
+    return {path for path in found if path.startswith(f"{folder}/") and not path.endswith(" (deleted)")}

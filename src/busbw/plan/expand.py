@@ -1,0 +1,158 @@
+"""The product of operations, types, reductions, roots and sizes, as an ordered list of cases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from busbw.errors import UsageError
+from busbw.model.case import Case
+from busbw.model.collective import Collective, Placement, Role
+from busbw.model.counts import CountTable
+from busbw.model.datatype import DataType, ReduceOp
+from busbw.model.support import unsupported
+
+# As nccl-tests prints the root of a collective that has none.
+NO_ROOT: Final = -1
+MOST_CASES: Final = 1_000_000  # a mistaken number of cycles, not a plan
+
+
+@dataclass(frozen=True)
+class Grid:
+    """What a sweep ranges over; each axis in the order given by the user. ``lenient``: the types were not
+    named one by one ("all"), so those that a backend does not have are shown as not applicable.
+
+    ``tables`` are the counts of collectives whose ranks differ; ``own_sizes``: one that states amounts is
+    measured with these and nothing else. ``coalesce`` are the ratios of the parallel parts of every call.
+    """
+
+    collectives: Sequence[Collective]
+    data_types: Sequence[DataType]
+    reduce_ops: Sequence[ReduceOp]
+    roots: Sequence[int]
+    sizes_bytes: Sequence[int]
+    lenient: bool = False
+    cycles: int = 1
+    tables: Sequence[CountTable] = ()
+    own_sizes: bool = False
+    coalesce: tuple[int, ...] = ()
+
+    def table(self, row: Collective) -> CountTable | None:
+        """The collective's table of counts; None where they are even."""
+        return next((table for table in self.tables if table.collective == row.name), None)
+
+
+def expand(grid: Grid, ranks: int, backend: str, other_sizes: Sequence[int] = ()) -> tuple[Case, ...]:
+    """Cases of groups of ``ranks``: where groups differ, of the largest, and ``other_sizes`` are the rest.
+
+    In the order they are measured: all sizes of one operation before the next, both placements of
+    a size side by side. A placement that the collective does not have on this backend stays in the list,
+    marked as not applicable, so that the table can say so. A collective that cannot run on this many ranks
+    has one size only, for the same reason.
+    """
+    refuse_roots(grid.roots, min((ranks, *other_sizes)))
+    refuse_unsupported(grid, backend, (ranks, *other_sizes))
+    sweep = [
+        case
+        for row in grid.collectives
+        for case in _sweep(row, grid, ranks, backend, _refused(row, (ranks, *other_sizes)))
+    ]
+    if len(sweep) * grid.cycles > MOST_CASES:
+        raise UsageError(
+            f"--cycles {grid.cycles} of {len(sweep)} cases", hint=f"{MOST_CASES} cases at most: give fewer"
+        )
+    return tuple(
+        replace(case, index=cycle * len(sweep) + index, cycle=cycle)
+        for cycle in range(grid.cycles)
+        for index, case in enumerate(sweep)
+    )
+
+
+def refuse_roots(roots: Iterable[int], ranks: int) -> None:
+    """Raises UsageError for a root that not every group of ``ranks`` or more has."""
+    for root in roots:
+        if not 0 <= root < ranks:
+            raise UsageError(
+                f"root {root} is not a rank of 0..{ranks - 1}", hint="give -r a rank that takes part"
+            )
+
+
+def refuse_unsupported(grid: Grid, backend: str, group_sizes: Sequence[int] = ()) -> None:
+    """Raises UsageError for a type that was named, and that the backend does not have for an operation."""
+    for row in grid.collectives if not grid.lenient else ():
+        if _refused(row, group_sizes):
+            continue  # shown as not applicable
+        for dtype in grid.data_types if row.sized else grid.data_types[:1]:
+            if reason := unsupported(backend, row, dtype):
+                raise UsageError(f"{row.name} of {dtype.name}: {reason}", hint="choose another type with -d")
+
+
+def _refused(row: Collective, group_sizes: Sequence[int]) -> str:
+    """Why groups of these sizes cannot run it; empty where they can."""
+    return next(filter(None, map(row.refuses, group_sizes)), "")
+
+
+def _sizes(row: Collective, grid: Grid, dtype: DataType, refused: str) -> Sequence[int]:
+    table = grid.table(row)
+    if not row.sized:
+        return (0,)
+    if table is not None and table.is_exact and grid.own_sizes:
+        return (table.size_bytes(dtype.size_bytes),)
+    return tuple(grid.sizes_bytes)[:1] if refused else grid.sizes_bytes
+
+
+def _sweep(row: Collective, grid: Grid, ranks: int, backend: str, refused: str) -> Iterable[Case]:
+    """The cases of one collective; indices are given later."""
+    for dtype in grid.data_types if row.sized else grid.data_types[:1]:
+        reason = refused or unsupported(backend, row, dtype)
+        for op in grid.reduce_ops if row.reducing else (None,):
+            for root in grid.roots if row.rooted else (NO_ROOT,):
+                for size in _sizes(row, grid, dtype, refused):
+                    role = Role(0, ranks, max(root, 0), counts=grid.table(row))
+                    coalesce = grid.coalesce if row.sized else ()
+                    yield from _placements(row, dtype, op, root, size, role, backend, reason, coalesce)
+
+
+def _placements(
+    row: Collective,
+    dtype: DataType,
+    op: ReduceOp | None,
+    root: int,
+    requested_bytes: int,
+    role: Role,
+    backend: str,
+    reason: str,
+    coalesce: tuple[int, ...] = (),
+) -> Iterable[Case]:
+    elements = requested_bytes // dtype.size_bytes
+    shares = [elements * ratio // sum(coalesce) for ratio in coalesce] or [elements]
+    parts = [_size_and_count(row, share, role, dtype.size_bytes) for share in shares]
+    size_bytes, count = (sum(column) for column in zip(*parts, strict=True))
+    for placement in Placement:
+        why = reason
+        if not why and not row.has(placement, backend):
+            why = f"{row.name} has no {placement.value} form on {backend}"
+        yield Case(
+            index=0,
+            collective=row.name,
+            dtype=dtype.name,
+            op=op.name if op is not None else "",
+            root=root,
+            requested_bytes=requested_bytes,
+            size_bytes=size_bytes,
+            count=count,
+            placement=placement,
+            applicable=not why,
+            reason=why,
+            coalesce=coalesce,
+        )
+
+
+def _size_and_count(row: Collective, elements: int, role: Role, type_bytes: int) -> tuple[int, int]:
+    """Of the busiest rank where ranks differ: its bytes, and its elements for one peer on average."""
+    if row.variable is None:
+        shape = row.shape(elements, role.ranks, type_bytes)
+        return shape.size_bytes(type_bytes), shape.call_count
+    busiest = row.variable.busiest(row.table(role), elements, type_bytes)
+    return busiest * type_bytes, busiest // role.ranks

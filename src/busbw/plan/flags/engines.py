@@ -1,0 +1,51 @@
+"""The engines: a row each, and all that the rest of busbw must know of one beside its module's functions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+
+@dataclass(frozen=True)
+class EngineRow:
+    """``module`` has the functions of ``launchers.engine.Engine``; ``before`` is a module with
+    ``look(job, request)``, what can be asked of the engine before a job is submitted, where there is one.
+    ``series`` has those of ``SeriesEngine``; without it each launch of a series is a run of its own.
+    """
+
+    module: str
+    before: str = ""
+    series: str = ""
+    check: str = ""  # the module with ``check``, where ``module`` needs an extra
+    forgets: bool = False  # it deletes what a job printed together with the job: that is read before
+    asks: bool = False  # its cancel asks the ranks to end: those that do not are killed by who follows
+    shares: bool = False  # its nodes usually share a file system with the host that submits
+    has_form: bool = True  # --set has keys of its own; else those that are flags, too
+
+
+# Name on the command line -> row.
+ENGINES: Final[dict[str, EngineRow]] = {
+    "hosts": EngineRow("busbw.launch.hosts.engine"),
+    "slurm": EngineRow(
+        "busbw.launch.slurm.engine",
+        before="busbw.launch.slurm.before",
+        series="busbw.launch.slurm.series",
+        asks=True,
+        shares=True,
+        has_form=False,
+    ),
+    "kubernetes": EngineRow(
+        "busbw.launch.kubernetes.engine",
+        before="busbw.launch.kubernetes.before",
+        series="busbw.launch.kubernetes.series",
+        check="busbw.launch.kubernetes.form",
+        forgets=True,
+    ),
+    "pbs": EngineRow("busbw.launch.pbs.engine", series="busbw.launch.pbs.series", shares=True),
+}
+# Key of --set -> the field of LaunchSettings that says the same.
+FORM_FLAGS: Final = {"slots": "ranks_per_node", "replicas": "nodes", "image": "image"}
+if TYPE_CHECKING:
+    EngineName = str
+else:  # what the command line takes
+    EngineName = Literal[tuple(ENGINES)]

@@ -1,0 +1,59 @@
+"""How a user calls a run: one name, and any number of tags."""
+
+# No postponed annotations here: cyclopts would look the names up in the module of the class that inherits.
+import re
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+from cyclopts import Group, Parameter
+
+from busbw.errors import UsageError
+from busbw.plan.flags.values import check_ranges
+
+NAME: Final = Group("Name", sort_key=8)
+# It becomes part of a folder's name, and must not look like another word of a command line.
+_WORD: Final = re.compile(r"[A-Za-z0-9][\w.+-]{0,63}", re.ASCII)
+_TAKEN: Final = ("last",)
+
+
+class Words:
+    """One name, or several: letters, digits and ``. _ + -``."""
+
+    def check(self, flag: str, value: str | tuple[str, ...]) -> None:
+        """See Check."""
+        for word in filter(None, (value,) if isinstance(value, str) else value):
+            if not _WORD.fullmatch(word) or word in _TAKEN:
+                raise UsageError(
+                    f"{flag} cannot be {word!r}",
+                    hint="use up to 64 letters, digits, and . _ + - (not `last`), as in before-upgrade",
+                )
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class NameSettings:
+    """Kept in the record; the name is also part of the run's id."""
+
+    name: Annotated[
+        str,
+        Words(),
+        Parameter(
+            group=NAME,
+            show_default=False,
+            help="Name of the run, as in `busbw show NAME`. Of several runs of a name, it means the newest.",
+        ),
+    ] = ""
+    tag: Annotated[
+        tuple[str, ...],
+        Words(),
+        Parameter(
+            group=NAME,
+            negative="",
+            show_default=False,
+            help="A word for `busbw list --tag`; may be repeated.",
+        ),
+    ] = ()
+
+    def __post_init__(self) -> None:
+        """Raises UsageError for a word that cannot be one."""
+        check_ranges(self)

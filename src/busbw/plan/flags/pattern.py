@@ -1,0 +1,165 @@
+"""Settings of ``busbw run`` about who exchanges what with whom: groups, variable counts, pairs, streams, and
+how the data and buffers of a call are made up. Files are read when a plan is made.
+"""
+
+# No postponed annotations here: cyclopts would look the names up in the module of the class that inherits.
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from busbw.plan.flags.ranks import BUFFERS, METHOD, PATTERN
+from busbw.plan.flags.values import Between, Ratios
+
+DataName = Literal["exact", "random", "all_ones"]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class PatternSettings:
+    """Settings of one run; see ``settings.run.RunSettings``."""
+
+    groups: Annotated[
+        str,
+        Parameter(
+            show_default=False,
+            group=PATTERN,
+            help="JSON file with replica_groups: [[[0, 1], [2, 3]]]. All groups run at once, each on its own"
+            " communicator.",
+        ),
+    ] = ""
+    group_size: Annotated[
+        int | None,
+        Parameter(
+            name=["--group-size"],
+            group=PATTERN,
+            help="Groups of this many neighbouring ranks: 0 to N-1, N to 2N-1, ...",
+        ),
+    ] = None
+    split: Annotated[
+        str,
+        Parameter(
+            show_default=False,
+            group=PATTERN,
+            help='Groups by rank number, as NCCL_TESTS_SPLIT: "MOD 4", "DIV 8", "AND 0x7", "OR 0x3"; a mask'
+            ' alone is AND. Two in a row: "DIV 4 MOD 2".',
+        ),
+    ] = ""
+    counts: Annotated[
+        str,
+        Parameter(
+            show_default=False,
+            group=PATTERN,
+            help="JSON file with the counts of alltoallv or all_gatherv (metadata or alltoallv_metadata)."
+            " Without -b and -e the file's own counts; else they are scaled to each size.",
+        ),
+    ] = ""
+    matrix: Annotated[
+        str,
+        Parameter(
+            show_default=False,
+            group=PATTERN,
+            help="Text file with bytes from rank (row) to rank (column) for alltoallv, as nccl-tests has it.",
+        ),
+    ] = ""
+    matrix_scale: Annotated[
+        float, Parameter(name=["--matrix-scale"], group=PATTERN, help="Multiply the matrix by this.")
+    ] = 1.0
+    spread: Annotated[
+        float | None,
+        Parameter(
+            group=PATTERN,
+            help="alltoallv: 0 sends all ranks the same, 1 in proportion to the distance in rank numbers, as"
+            " nccl-tests does; between 0 and 1 a blend.",
+        ),
+    ] = None
+    skew: Annotated[
+        float | None,
+        Parameter(
+            group=PATTERN,
+            help="alltoallv, all_gatherv: the busiest rank gets (gives) this many times the mean, the others"
+            " geometrically less; 1 is even.",
+        ),
+    ] = None
+    pairs: Annotated[
+        str,
+        Parameter(
+            show_default=False,
+            group=PATTERN,
+            help="JSON file with src_target_pairs: [[[0, 1], [1, 0]]] for permute. Without it, the ring.",
+        ),
+    ] = ""
+    streams: Annotated[
+        str,
+        Parameter(
+            show_default=False,
+            group=PATTERN,
+            help="JSON file with streams: different operations at once, each on a communicator of its own."
+            " A table each.",
+        ),
+    ] = ""
+    data: Annotated[
+        DataName,
+        Parameter(
+            group=METHOD,
+            help="What is moved and checked: exact (bit for bit), random (within a tolerance for floats) or"
+            " all_ones.",
+            show_choices=False,
+        ),
+    ] = "exact"
+    save_wrong: Annotated[
+        bool,
+        Parameter(
+            name=["--save-wrong"],
+            negative="",
+            show_default=False,
+            group=METHOD,
+            help="Keep the data of a failed check in the run folder: sent, received and expected.",
+        ),
+    ] = False
+    coalesce: Annotated[
+        Ratios,
+        Parameter(
+            show_default=False,
+            group=BUFFERS,
+            help="Split every call into parallel parts of these ratios: 1,2,1 makes 4M into 1M, 2M and 1M.",
+        ),
+    ] = Ratios("")
+    unique_buffers: Annotated[
+        bool,
+        Parameter(
+            name=["--unique-buffers"],
+            negative="",
+            show_default=False,
+            group=BUFFERS,
+            help="Give every call its own buffer instead of rotating through the largest size.",
+        ),
+    ] = False
+    shared_output: Annotated[
+        bool,
+        Parameter(
+            name=["--shared-output"],
+            negative="",
+            show_default=False,
+            group=BUFFERS,
+            help="One output buffer for two cores of one memory (Neuron devices only).",
+        ),
+    ] = False
+    outer_iters: Annotated[
+        int | None,
+        Between(1),
+        Parameter(
+            name=["--outer-iters"],
+            group=METHOD,
+            help="Repeat the -w and -n calls this often. [default: 1 with --outer-warmup-iters]",
+        ),
+    ] = None
+    outer_warmup_iters: Annotated[
+        int | None,
+        Between(0),
+        Parameter(
+            name=["--outer-warmup-iters"],
+            group=METHOD,
+            help="Repeat them this often before, untimed. [default: 0 with --outer-iters]",
+        ),
+    ] = None

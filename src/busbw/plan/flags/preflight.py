@@ -1,0 +1,78 @@
+"""Settings of ``busbw run`` about what is checked before anything is measured."""
+
+# No postponed annotations here: cyclopts would look the names up in the module of the class that inherits.
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from busbw.plan.flags.ranks import PREFLIGHT
+
+LevelName = Literal["", "only", "deep"]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The ranks and nodes that a front process asked an engine for, 0 where it left them to that; ``shared``:
+    its run folder is on the nodes too.
+    """
+
+    ranks: int = 0
+    nodes: int = 0
+    shared: bool = False
+
+    @property
+    def text(self) -> str:
+        """In one word, as records keep it."""
+        said = {"ranks": self.ranks, "nodes": self.nodes}
+        counts = [f"{name}={count}" for name, count in said.items() if count]
+        return ",".join([*counts, *(["shared"] if self.shared else [])])
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class PreflightSettings:
+    """Settings of one run; see ``settings.run.RunSettings``."""
+
+    preflight: Annotated[
+        bool,
+        Parameter(
+            group=PREFLIGHT,
+            help="Compare ranks, versions, variables, GPUs and NICs before anything is measured.",
+        ),
+    ] = True
+    strict: Annotated[
+        bool,
+        Parameter(
+            negative="",
+            show_default=False,
+            group=PREFLIGHT,
+            help="End the run after a warning of preflight, as after an error.",
+        ),
+    ] = False
+    expect_use: Annotated[
+        tuple[str, ...],
+        Parameter(
+            negative="",
+            show_default=False,
+            group=PREFLIGHT,
+            help="End the run unless NCCL uses this, and warn if its log does not show it: net=ofi (ib,"
+            " socket, NAME), provider=efa (cxi, verbs), gdr=1, collnet=1, nvls=1, mnnvl=1, gdrcopy=1,"
+            " tuner=NAME, gpus=1 (not CPU memory), nics=8 (active fabric ports of each host; 0: any). May be"
+            " repeated.",
+        ),
+    ] = ()
+    stop_after: Annotated[
+        LevelName,
+        Parameter(parse=False),  # of `busbw preflight`: how much to check before it stops
+    ] = ""
+    presets_used: Annotated[
+        tuple[str, ...],
+        Parameter(show=False, negative="", help="Written by busbw: presets with their dates."),
+    ] = ()
+    overridden: Annotated[
+        tuple[str, ...],
+        Parameter(
+            show=False, negative="", help="Written by busbw: presets' variables that do not hold, and why."
+        ),
+    ] = ()

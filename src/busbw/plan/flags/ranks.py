@@ -1,0 +1,98 @@
+"""Settings of ranks that ``busbw run`` and hunts share: which there are, and how what they find is shown."""
+
+# No postponed annotations here: cyclopts would look the names up in the module of the class that inherits.
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal
+
+from cyclopts import Group, Parameter
+
+from busbw.plan.flags.names import NameSettings
+from busbw.plan.flags.values import MOST_SEED, Between
+
+BackendName = Literal["auto", "nccl", "mpi", "null"]
+WorldName = Literal["auto", "solo", "mpi", "nccl"]
+FormatName = Literal["table", "csv", "json", "jsonl"]
+
+# The groups under which `busbw run --help` lists its flags.
+SWEEP = Group("Sweep", sort_key=1)
+PATTERN = Group("Who exchanges what", sort_key=2)
+METHOD = Group("Method", sort_key=3)
+BUFFERS = Group("Buffers", sort_key=4)
+PLACE = Group("Where", sort_key=5)
+PREFLIGHT = Group("Checked first", sort_key=6)
+OUTPUT = Group("Output", sort_key=7)
+
+MOST_RANKS: Final = 2**20  # of a world: for more, who exchanges what takes minutes to work out
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class RankSettings(NameSettings):
+    """See ``flags.run.RunSettings``."""
+
+    ranks: Annotated[
+        int | None,
+        Between(1, MOST_RANKS),
+        Parameter(
+            group=PLACE, help="Ranks to start on this host. [default: one per GPU, or per core up to 8]"
+        ),
+    ] = None
+    backend: Annotated[
+        BackendName,
+        Parameter(
+            group=PLACE,
+            help="nccl, mpi or null; auto: nccl if GPUs are visible, else mpi.",
+            show_choices=False,
+        ),
+    ] = "auto"
+    world: Annotated[
+        WorldName,
+        Parameter(
+            group=PLACE, help="How ranks find each other: mpi, or nccl (a TCP channel, no MPI needed)."
+        ),
+    ] = "auto"
+    nccl: Annotated[
+        str, Parameter(show_default=False, group=PLACE, help="Path of the libnccl.so to measure.")
+    ] = ""
+    pin: Annotated[
+        bool,
+        Parameter(
+            negative="",
+            show_default=False,
+            group=PLACE,
+            help="Pin each rank to its share of the CPUs that its host's ranks may use.",
+        ),
+    ] = False
+    hot: Annotated[
+        bool,
+        Parameter(
+            negative="",
+            show_default=False,
+            group=BUFFERS,
+            help="Use the same place of the buffers for every call (data in caches).",
+        ),
+    ] = False
+    seed: Annotated[
+        int | None,
+        Between(0, MOST_SEED),
+        Parameter(group=METHOD, help="Seed of the check data. [default: random, recorded]"),
+    ] = None
+    format: Annotated[FormatName, Parameter(group=OUTPUT, help="Format of standard output.")] = "table"
+    dry_run: Annotated[
+        bool,
+        Parameter(
+            negative="",
+            show_default=False,
+            group=OUTPUT,
+            help="Print the plan and what would be started; start nothing.",
+        ),
+    ] = False
+    show_secrets: Annotated[
+        bool,
+        Parameter(
+            negative="",
+            show_default=False,
+            group=OUTPUT,
+            help="Do not hide secrets in a dry run, so that its text runs as it is.",
+        ),
+    ] = False

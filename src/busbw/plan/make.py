@@ -1,0 +1,278 @@
+"""Settings to plan, once the number of ranks is known."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Final
+
+from busbw.errors import UsageError
+from busbw.model.collective import collective
+from busbw.model.plan import CallOptions, Limits, Plan, Timing
+from busbw.model.result import FIELD_WORDS
+from busbw.plan.flags.ranks import MOST_RANKS
+from busbw.plan.flags.run import RunSettings
+from busbw.plan.flags.values import MOST_CALLS, Between
+from busbw.plan.hunt import check_hunt, make_hunt_plan
+from busbw.plan.preflight import make_preflight
+from busbw.plan.streams import check_streams, make_streams
+from busbw.plan.swept import check_sweep, operation_names, swept
+
+MOST_CALLS_PER_GRAPH: Final = 4096  # a bound of ours: larger graphs take seconds to capture
+LATENCY_SAMPLES: Final = 360  # p99 takes 299
+DEFAULT_COLUMNS: Final = ("p99", "imbalance", "n")
+# How far apart ranks entered is part of what an isolated call's time means; GPUs' clocks do not tell it.
+LATENCY_COLUMNS: Final = ("p99", "skew", "imbalance", "n")
+# A sample of a stream holds several calls: it has no percentiles of one.
+STREAM_COLUMNS: Final = ("overlap", "imbalance", "n")
+EVIDENCE: Final = ("counters", "algorithm")
+# Numbered as nccl-tests' -a.
+_AVERAGES: Final = ("rank0", "avg", "min", "max")
+# The last four are one loop of all -n calls, and over ranks as -a says.
+LOOPS: Final = ("loop", *(f"loop-{name}" for name in _AVERAGES))
+_TIMES: Final = {
+    "throughput": ("max", "avg", "min", "rank0", *LOOPS),
+    "latency": ("max", "avg", "min", "rank0", "last", "span"),
+}
+_NOT_OF_CPUS: Final = {"nccl", "null", "auto"}
+
+
+def make_plan(operations: tuple[str, ...], settings: RunSettings, backend: str, ranks: int) -> Plan:
+    """The plan of a run. Raises UsageError for anything that cannot be meant."""
+    Between(1, MOST_RANKS).check("--ranks", ranks)
+    if settings.hunt is not None:
+        return make_hunt_plan(settings, backend)
+    timing = _timing(settings, backend)
+    streams = make_streams(operations, settings, backend, ranks) if settings.streams else None
+    if streams is None:
+        _require_last_arrival(timing, operation_names(operations))
+    once = swept(operations, settings, backend, ranks) if streams is None else streams.swept
+    _refuse_odd(settings, backend)
+    return Plan(
+        backend=backend,
+        cases=once.cases,
+        buffer_bytes=once.buffer_bytes,
+        limits=_limits(settings),
+        # The null backend moves nothing, so there is nothing to check.
+        checks=0 if backend == "null" else settings.check,
+        seed=secrets.randbits(48) if settings.seed is None else settings.seed,
+        rotate=not settings.hot,
+        nccl_path=settings.nccl,
+        options=_options(settings, backend),
+        timing=timing,
+        show=_show(settings, timing, backend),
+        groups=once.pattern.groups,
+        counts=once.pattern.counts,
+        pairs=once.pattern.pairs,
+        data=settings.data,
+        save_wrong=settings.save_wrong,
+        nccl_topology=settings.nccl_topology,
+        pin=settings.pin,
+        streams=() if streams is None else streams.streams,
+        preflight=make_preflight(settings),
+        evidence=_evidence(settings),
+        profile=_profile(settings),
+        unique_buffers=settings.unique_buffers,
+        raw_ranks=settings.raw_ranks,
+    )
+
+
+def _profile(settings: RunSettings) -> str:
+    """The profiler to run under. Raises UsageError for what would trust its times."""
+    if settings.profile == "none":
+        if settings.profile_args:
+            raise UsageError("--profile-args is for a profiler", hint="add --profile nsys")
+        return ""
+    for flag, given in (("--expect", bool(settings.expect)), ("--launches", settings.launches > 1)):
+        if given:
+            raise UsageError(
+                f"{flag} needs times that can be trusted, and those under a profiler cannot",
+                hint=f"measure without --profile, or leave {flag} out",
+            )
+    return settings.profile
+
+
+def _evidence(settings: RunSettings) -> tuple[str, ...]:
+    """The passes behind the timed one. Raises UsageError for those that cannot be."""
+    words = dict.fromkeys(word for text in settings.evidence for word in text.lower().split(",") if word)
+    for word in words:
+        if word not in EVIDENCE:
+            raise UsageError(f"unknown evidence {word!r}", hint=f"use {', '.join(EVIDENCE)}")
+    if "counters" in words and settings.backend == "null":
+        raise UsageError("the null backend moves nothing, so no link has counters of it", hint="leave it out")
+    if "counters" in words and settings.streams:
+        raise UsageError(
+            "--evidence counters is of one operation, and --streams has several at once",
+            hint="measure them one after the other for it",
+        )
+    return tuple(words)
+
+
+def check_settings(operations: tuple[str, ...], settings: RunSettings) -> None:
+    """A first look at a command line, before machine and ranks are known: a mistake must neither wait for a
+    queue nor hide behind the machine. Raises UsageError.
+    """
+    if settings.hunt is not None:
+        check_hunt(settings)
+        return
+    timing = _timing(settings, settings.backend)
+    if settings.streams:
+        check_streams(operations, settings)
+    else:
+        _require_last_arrival(timing, operation_names(operations))
+        check_sweep(operations, settings)
+    _refuse_odd(settings, settings.backend)
+    _limits(settings)
+    _options(settings, settings.backend)
+    _show(settings, timing, settings.backend)
+    make_preflight(settings)
+    _evidence(settings)
+    _profile(settings)
+
+
+def _refuse_odd(settings: RunSettings, backend: str) -> None:
+    """Flags of what is not measured here."""
+    if settings.shared_output:
+        raise UsageError(
+            "--shared-output is of Neuron devices, where two cores share one memory: on CPUs and GPUs every"
+            " rank has a result of its own",
+            hint="leave it out",
+        )
+    if settings.nccl_topology and backend == "mpi":
+        raise UsageError("--nccl-topology is of NCCL, and this run is of MPI", hint="leave it out")
+
+
+def _limits(settings: RunSettings) -> Limits:
+    default = Limits()
+    group = settings.agg_iters
+    if (settings.iters or 0) * group > MOST_CALLS:
+        raise UsageError("-n is too large", hint=f"give {MOST_CALLS // group} or less")
+    outer_iters, outer_warmup_iters = _outer(settings)
+    precision = None if settings.precision is None else float(settings.precision)
+    return Limits(
+        outer_iters=outer_iters,
+        outer_warmup_iters=outer_warmup_iters,
+        calls=None if settings.iters is None else settings.iters * group,
+        warmup_calls=None if settings.warmup_iters is None else settings.warmup_iters * group,
+        warmup_seconds=None if settings.warmup_time is None else float(settings.warmup_time),
+        # In latency mode the samples are the single calls that percentiles are of.
+        small_samples=LATENCY_SAMPLES if settings.mode == "latency" else default.small_samples,
+        precision=default.precision if precision is None else precision,
+        small_precision=default.small_precision if precision is None else precision,
+        case_seconds=float(settings.case_time),
+        budget_seconds=None if settings.budget is None else float(settings.budget),
+    )
+
+
+def _outer(settings: RunSettings) -> tuple[int, int]:
+    """Two-level iterations: how often -w and -n calls are repeated, timed and before that untimed."""
+    if settings.outer_iters is None and settings.outer_warmup_iters is None:
+        return 0, 0
+    if not settings.iters:
+        raise UsageError("--outer-iters repeats -n timed calls", hint="give -n (and -w)")
+    if settings.warmup_time is not None:
+        raise UsageError("--outer-iters repeats -w untimed calls, not a time", hint="leave out --warmup-time")
+    if settings.cudagraph:
+        raise UsageError("--outer-iters and -G both repeat calls", hint="give one of them")
+    return 1 if settings.outer_iters is None else settings.outer_iters, settings.outer_warmup_iters or 0
+
+
+def _options(settings: RunSettings, backend: str) -> CallOptions:
+    options = CallOptions(
+        aggregate=settings.agg_iters,
+        graph=settings.cudagraph,
+        register=settings.local_register,
+        unalign=settings.unalign,
+        memory=settings.buffers,
+        timeout_s=settings.timeout,
+    )
+    if backend not in _NOT_OF_CPUS:
+        for flag, asked, what in (
+            ("-m", options.aggregate > 1, "MPI has no groups of collectives"),
+            ("-G", options.graph > 0, "CUDA graphs hold GPU work"),
+            ("-R", options.register > 0, "registration is NCCL's"),
+            ("--buffers", options.memory != "device", "CPU ranks have host memory only"),
+        ):
+            if asked:
+                raise UsageError(f"{flag} does not apply to CPU ranks: {what}", hint=f"leave {flag} out")
+    if options.graph and (settings.iters or 0) * options.aggregate > MOST_CALLS_PER_GRAPH:
+        raise UsageError(
+            f"-n {settings.iters} calls are too many for one CUDA graph",
+            hint=f"capture {MOST_CALLS_PER_GRAPH} or fewer, and launch them more often: -G",
+        )
+    if options.memory not in ("device", "nccl") and options.register:
+        raise UsageError(
+            f"--buffers {options.memory} cannot be registered", hint="leave out -R, or use device memory"
+        )
+    return options
+
+
+def _timing(settings: RunSettings, backend: str) -> Timing:
+    mode = "latency" if settings.blocking else settings.mode
+    time: str = settings.time or "max"
+    if settings.average is not None:
+        average = _AVERAGES[settings.average]
+        if settings.time == "loop":
+            average = f"loop-{average}"
+        elif settings.time not in (None, average):
+            raise UsageError("--time and -a ask for different times", hint="give one of them")
+        time = average
+    if time not in _TIMES[mode]:
+        raise UsageError(
+            f"--time {time} does not exist in {mode} mode",
+            hint=f"use one of: {', '.join(name for name in _TIMES[mode] if '-' not in name)}"
+            + ("" if mode == "latency" else "; last and span need --mode latency"),
+        )
+    if settings.arrival != "none" and mode != "latency":
+        raise UsageError(
+            "--arrival needs single calls: back-to-back calls make up their own arrivals",
+            hint="add --mode latency",
+        )
+    if mode == "latency" and (settings.cudagraph or settings.agg_iters > 1):
+        raise UsageError("latency mode has single calls: no -G and no -m", hint="leave them out")
+    if time == "span" and "nccl" in (backend, settings.backend):
+        raise UsageError(
+            "--time span needs a clock that all GPUs share, and theirs are not calibrated",
+            hint="use --time max or last",
+        )
+    if time == "span" and settings.backend == "null":
+        raise UsageError(
+            "--time span needs readings of a clock, and the null backend has none",
+            hint="use --backend mpi",
+        )
+    return Timing(mode=mode, time=time, arrival=settings.arrival, barrier=settings.blocking != 2)
+
+
+def _require_last_arrival(timing: Timing, names: list[str]) -> None:
+    """The shortest time is that from the last arrival only where nobody can leave before it."""
+    free = [name for name in names if not collective(name).synchronising]
+    if timing.time == "last" and free:
+        raise UsageError(
+            f"--time last means nothing for {free[0]}: a rank can leave it before the last one has entered",
+            hint="use --time max; on CPU ranks span is the whole of it",
+        )
+
+
+def _default_columns(settings: RunSettings, timing: Timing, backend: str) -> tuple[str, ...]:
+    if settings.streams:
+        return STREAM_COLUMNS
+    return LATENCY_COLUMNS if timing.mode == "latency" and backend == "mpi" else DEFAULT_COLUMNS
+
+
+def _show(settings: RunSettings, timing: Timing, backend: str) -> tuple[str, ...]:
+    """The columns beside time and bandwidth, as words: statistics, fields of a result, and the lines asked
+    for with -S and -M.
+    """
+    words = [word for text in settings.stats for word in text.lower().replace(",", " ").split()]
+    _check_statistics([word for word in words if word not in FIELD_WORDS])
+    words = words or list(_default_columns(settings, timing, backend))
+    words += ["issue"] if settings.report_cputime else []
+    words += ["timestamp"] if settings.report_timestamps else []
+    words += ["memory"] if settings.memory else []
+    return tuple(dict.fromkeys(words))
+
+
+def _check_statistics(words: list[str]) -> None:
+    if words:
+        from busbw.stats.statistic import parse_statistics  # with numpy, which a front process may not need
+
+        parse_statistics(" ".join(words), FIELD_WORDS)

@@ -1,0 +1,1 @@
+"""Site presets: YAML files of settings, and how a preset is found, read and checked."""

@@ -1,0 +1,104 @@
+"""The spec file of setups: pydantic models, which name the line of every mistake.
+
+default: tcp              # the baseline; without it, the first
+setups:
+  tcp: {}
+  plugin:
+    extends: tcp
+    env: {NCCL_NET: AWS Libfabric}
+    prepend: {LD_LIBRARY_PATH: /soft/lib}
+    unset: [NCCL_NET_PLUGIN]
+    flags: {buffers: nccl}
+    why: one sentence
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
+
+from busbw.errors import UsageError, why
+from busbw.plan.flags.run import RunSettings
+from busbw.plan.flags.values import read_settings
+from busbw.plan.presets.schema import Section, Variable, Word, fitting, matches, refused
+from busbw.plan.yaml_file import read_yaml, refusal
+
+# In a file name, a table and a shell alike.
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
+# Flags that a setup may set: how the same calls are made. What is measured is the same for all setups.
+FLAGS: Final = ("nccl", "buffers", "local_register", "cudagraph", "unalign", "hot")
+
+
+def _flags(found: Any) -> dict[str, Any]:  # noqa: ANN401 (YAML)
+    """Values as `busbw run` reads them."""
+    if not isinstance(found, Mapping):
+        raise refused("it is not a mapping", "write FLAG: value")
+    said = {str(name).replace("-", "_"): value for name, value in found.items()}
+    for name, value in said.items():
+        if name not in FLAGS:
+            raise refused(f"{name!r} is not known", f"use one of: {', '.join(FLAGS)}")
+        if isinstance(value, str):
+            fitting(value)
+    try:
+        settings = read_settings(RunSettings, said)
+    except UsageError as error:
+        raise refused(error.message, error.hint) from error
+    return {name: getattr(settings, name) for name in said}
+
+
+class SetupSpec(Section):
+    """One setup as written. ``env`` are variables to set, ``prepend`` folders to put before what a variable
+    has, ``unset`` variables to remove, ``flags`` settings of ``run`` (``FLAGS``).
+    """
+
+    extends: Word = ""
+    env: dict[Variable, Word] = Field(default_factory=dict)
+    prepend: dict[Variable, Word] = Field(default_factory=dict)
+    unset: list[Variable] = Field(default_factory=list)
+    flags: Annotated[dict[str, Any], BeforeValidator(_flags)] = Field(default_factory=dict)
+    why: Word = ""
+
+
+Name = Annotated[str, matches(_NAME, "name of a setup", "use letters, digits, and . _ + -")]
+Spec = Annotated[SetupSpec, BeforeValidator(lambda body: {} if body is None else body)]
+
+
+class SetupFile(Section):
+    """All setups of a file in its order; ``default`` is the baseline's name. ``source`` says where they come
+    from, ``version`` of what, ``about`` what to know of them.
+    """
+
+    default: Word = ""
+    setups: Annotated[dict[Name, Spec], Field(min_length=1)]
+    source: Word = ""
+    version: Word = ""
+    about: Word = ""
+
+    @model_validator(mode="after")
+    def _names_are_there(self) -> SetupFile:
+        self.default = self.default or next(iter(self.setups))
+        for word in (self.default, *(setup.extends for setup in self.setups.values() if setup.extends)):
+            if word not in self.setups:
+                raise refused(f"no setup {word!r}", f"the file has: {', '.join(self.setups)}")
+        return self
+
+
+def read_setups(path: Path) -> SetupFile:
+    """A spec file. Raises UsageError where it cannot be read or says what no setup can be."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read {path}: {why(error)}", hint="name a file of setups in YAML") from error
+    return parse_setups(text, str(path))
+
+
+def parse_setups(text: str, where: str) -> SetupFile:
+    """A spec file's text. Raises UsageError."""
+    try:
+        return SetupFile.model_validate(read_yaml(text, where))
+    except ValidationError as error:
+        raise refusal(error, text, where, guide="compare") from error

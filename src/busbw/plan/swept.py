@@ -1,0 +1,120 @@
+"""One sweep: what is exchanged by whom, and the cases of it. A run is one, or one for every stream."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from busbw.errors import UsageError
+from busbw.model.case import Case
+from busbw.model.collective import COLLECTIVES, collective
+from busbw.plan.expand import Grid, expand, refuse_roots, refuse_unsupported
+from busbw.plan.flags.run import RunSettings
+from busbw.plan.flags.values import ALL
+from busbw.plan.pattern import Pattern, make_pattern
+from busbw.plan.sweep import sizes
+
+DEFAULT_MIN_BYTES: Final = 8
+DEFAULT_MAX_BYTES: Final = 64 * 2**20
+DEFAULT_STEP_BYTES: Final = 2**20  # as nccl-tests, with -f 1
+
+
+@dataclass(frozen=True)
+class Swept:
+    """The cases of a sweep in order, and the size of each of a rank's two buffers for them."""
+
+    pattern: Pattern
+    cases: tuple[Case, ...]
+    buffer_bytes: int
+
+
+def operation_names(operations: tuple[str, ...]) -> list[str]:
+    """The collectives' names. Raises UsageError where none is given."""
+    if not operations:
+        known = ", ".join(row.name for row in COLLECTIVES)
+        raise UsageError("no operation given", hint=f"name one or more of: {known}")
+    return list(operations) if list(operations) != [ALL] else [row.name for row in COLLECTIVES]
+
+
+def swept(operations: tuple[str, ...], settings: RunSettings, backend: str, ranks: int) -> Swept:
+    """The sweep that the settings ask for. Raises UsageError for anything that cannot be meant."""
+    pattern = make_pattern(settings, operation_names(operations), ranks)
+    grid = replace(
+        _grid(operations, settings),
+        roots=settings.root.among(pattern.group_sizes[0]),
+        tables=pattern.counts,
+    )
+    cases = expand(grid, pattern.group_sizes[-1], backend, pattern.group_sizes[:-1])
+    _, last = _range(settings)
+    return Swept(pattern, cases, _buffer_bytes(cases, pattern, last, settings))
+
+
+def check_sweep(operations: tuple[str, ...], settings: RunSettings) -> None:
+    """Raises UsageError for what can be refused before the ranks are known, and the backend if it is not
+    named.
+    """
+    refuse_unsupported(_grid(operations, settings), settings.backend)
+    _calls_with_buffers(settings)
+    if settings.ranks is not None:
+        pattern = make_pattern(settings, operation_names(operations), settings.ranks)
+        refuse_roots(settings.root, pattern.group_sizes[0])
+
+
+def _grid(operations: tuple[str, ...], settings: RunSettings) -> Grid:
+    """What does not depend on the ranks."""
+    first, last = _range(settings)
+    if settings.coalesce and settings.agg_iters > 1:
+        raise UsageError("--coalesce and -m both make groups of calls", hint="give one of them")
+    return Grid(
+        collectives=[collective(name) for name in operation_names(operations)],
+        data_types=settings.datatype,
+        reduce_ops=settings.op,
+        roots=settings.root,
+        sizes_bytes=_sizes(settings, first, last),
+        lenient=settings.datatype.is_all,
+        cycles=settings.cycles,
+        own_sizes=settings.minbytes is None and settings.maxbytes is None,
+        coalesce=tuple(settings.coalesce),
+    )
+
+
+def _buffer_bytes(cases: tuple[Case, ...], pattern: Pattern, last: int, settings: RunSettings) -> int:
+    """The largest size of the sweep, or what the counts of a file need: gaps between segments count too.
+    With a buffer for every call, so many times as much.
+    """
+    needed = 0
+    for case in cases:
+        table = pattern.table(case.collective)
+        own = table.buffer_bytes(case.requested_bytes) if table is not None else case.requested_bytes
+        ranged = case.row.sized and not (table is not None and table.is_exact and settings.minbytes is None)
+        needed = max(needed, own, last if ranged else 0)
+    return needed * _calls_with_buffers(settings)
+
+
+def _calls_with_buffers(settings: RunSettings) -> int:
+    if not settings.unique_buffers:
+        return 1
+    if not settings.iters or settings.hot:
+        raise UsageError(
+            "--unique-buffers makes a buffer for every call: the number of calls must be known",
+            hint="give -n (and -w), and leave out --hot",
+        )
+    return (settings.iters + (settings.warmup_iters or 0)) * settings.agg_iters
+
+
+def _range(settings: RunSettings) -> tuple[int, int]:
+    """First and last size: one of the two alone is both."""
+    first, last = settings.minbytes, settings.maxbytes
+    if first is None and last is None:
+        return DEFAULT_MIN_BYTES, DEFAULT_MAX_BYTES
+    return int(first if first is not None else last or 0), int(last if last is not None else first or 0)
+
+
+def _sizes(settings: RunSettings, first: int, last: int) -> tuple[int, ...]:
+    factor = settings.stepfactor
+    if factor is None:
+        factor = 2.0 if settings.stepbytes is None and first != last else 1.0
+    if settings.stepbytes is not None and factor != 1.0:
+        raise UsageError("-f and -i exclude each other", hint="give -f FACTOR, or -i BYTES (with -f 1)")
+    step = DEFAULT_STEP_BYTES if settings.stepbytes is None else settings.stepbytes
+    return sizes(first, last, step, factor)

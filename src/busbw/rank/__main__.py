@@ -1,0 +1,78 @@
+"""``python -m busbw.rank``: a rank that a busbw front process started. Its stdout is the event stream."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from busbw.errors import SiteError
+from busbw.model.event import EventKind, error_event, event
+from busbw.rank import profile
+from busbw.rank.process import bind, block, emit, keep_to_loopback
+from busbw.rank.profile import is_asked, rank_argv
+from busbw.rank.world.identity import identify
+from busbw.rank.world.watched import GOODBYE, report_to
+
+if TYPE_CHECKING:
+    from busbw.rank.entry import Director
+    from busbw.rank.world.identity import Identity
+
+REQUEST_VARIABLE: Final = "BUSBW_REQUEST"
+WORLD_VARIABLE: Final = "BUSBW_WORLD"
+FRONT_VARIABLE: Final = "BUSBW_FRONT"
+
+
+def main() -> int:
+    """Live as one rank; the front process judges, so a complete run exits 0 whatever was found."""
+    if is_asked(os.environ.get(profile.VARIABLE, ""), os.environ):
+        return _enter_profiler(identify(os.environ))  # before signals are blocked: it would inherit that
+    block()
+    identity = identify(os.environ)
+    rank = identity.rank if identity is not None else 0
+    bind(identity.local_rank if identity is not None else None, os.environ)
+    if FRONT_VARIABLE in os.environ:  # on this host alone
+        keep_to_loopback(os.environ)
+    # Before anything heavy is imported: a rank that dies is known to the front process by these.
+    front = report_to(os.environ.get(FRONT_VARIABLE, ""), rank)
+    emit(event(EventKind.HELLO, rank=rank, pid=os.getpid(), host=socket.gethostname()))
+    code = _live(identity, rank)
+    if front is not None:
+        with contextlib.suppress(OSError):
+            front.sendall(GOODBYE)
+    return 0 if code in (0, 1, 3) else code
+
+
+def _enter_profiler(identity: Identity | None) -> int:
+    """Come back as a rank under it. Where that cannot be, tell why: every rank for itself."""
+    folder = Path(os.environ[REQUEST_VARIABLE]).parent.parent
+    try:
+        profile.enter(folder, identity, rank_argv("busbw.rank"), os.environ.get(profile.WORDS_VARIABLE, ""))
+    except SiteError as error:
+        emit(error_event(error))
+        return int(error.exit_code)
+
+
+def _live(identity: Identity | None, rank: int) -> int:
+    from busbw.rank.entry import live
+
+    choice = os.environ.get(WORLD_VARIABLE, "auto")
+    return int(live(identity, choice, _director() if rank == 0 else None, emit))  # type: ignore[arg-type]
+
+
+def _director() -> Director:
+    from busbw.model.plan import Plan
+    from busbw.rank.entry import Director
+    from busbw.rank.rank0 import Request
+
+    fields = json.loads(Path(os.environ[REQUEST_VARIABLE]).read_text())
+    plan = fields.pop("plan")
+    fields["argv"] = tuple(fields["argv"])
+    return Director(request=lambda: Request(**fields), plan=lambda ranks: Plan.from_json(plan), emit=emit)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,64 @@
+"""Name to backend. Heavy libraries load here, at use."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from busbw.errors import SiteError
+from busbw.machine.native import nvtx
+from busbw.rank.backends.base import Backend
+
+if TYPE_CHECKING:
+    from busbw.model.plan import Plan
+    from busbw.rank.world.base import World
+
+
+def preflight(plan: Plan, world: World) -> None:
+    """What can be refused before anything is allocated. Local to the rank."""
+    if plan.backend != "mpi" and plan.options.memory != "host":
+        return
+    from busbw.rank.backends.host_memory import require_host_memory
+
+    here = world.members[world.rank].host
+    ranks = sum(member.host == here for member in world.members)
+    reduces = plan.backend == "mpi" and any(case.op != "none" for case in plan.cases)
+    require_host_memory(plan.buffer_bytes, ranks, reduces=reduces, has_gaps=plan.has_gaps)
+
+
+def create(plan: Plan, world: World) -> Backend:
+    """The backend of the plan on this rank: libraries loaded, buffers allocated. Not collective, so that a
+    rank that fails here fails before the others wait for it; ``Backend.connect`` is.
+    """
+    if not plan.streams:
+        return _create(plan, world)
+    from busbw.rank.backends.streams import StreamsBackend
+
+    return StreamsBackend([_create(plan.of_stream(number), world) for number in range(len(plan.streams))])
+
+
+def _create(plan: Plan, world: World) -> Backend:
+    if plan.backend == "null":
+        from busbw.rank.backends.null import NullBackend
+
+        return NullBackend()
+    if plan.backend == "mpi":
+        if world.kind != "mpi":
+            raise SiteError(
+                f"CPU ranks communicate over MPI, but this world is {world.kind!r}"
+                f" (launcher: {world.launcher})",
+                hint="start the ranks with mpirun or srun --mpi=..., use --backend nccl on GPUs, or set"
+                " BUSBW_LAUNCHER=none to start ranks on this host",
+            )
+        from busbw.rank.backends.mpi import MpiBackend
+
+        return MpiBackend(plan)
+    if plan.backend == "nccl":
+        from busbw.rank.backends.nccl import NcclBackend
+
+        return NcclBackend(plan, world.members[world.rank].local_rank)
+    raise SiteError(f"no backend {plan.backend!r}")
+
+
+def is_profiled() -> bool:
+    """Whether a profiler has attached to this process, by NVTX_INJECTION64_PATH."""
+    return nvtx.attach()

@@ -1,0 +1,448 @@
+"""NCCL collectives on GPU memory: one GPU and one stream a rank, one communicator for the whole run."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from busbw.errors import SiteError
+from busbw.machine.native import core
+from busbw.machine.native.cuda import CudaDriver
+from busbw.machine.native.nccl import UNIQUE_ID_BYTES, NcclLibrary, load_nccl
+from busbw.machine.native.nvml import CLOCK_SM, open_nvml
+from busbw.model.case import Case
+from busbw.model.choice import Choice
+from busbw.model.collective import Placement, Role, collective
+from busbw.rank.backends.base import DeviceState, Groups, Identity, IdleCase, Pairs, PreparedCase
+from busbw.rank.backends.buffers import BufferPair, CaseBuffers, hint_of_size
+from busbw.rank.backends.device_memory import DeviceMemory, choose_allocator
+from busbw.rank.backends.nccl_algorithm import AlgorithmWatch, ProfilerWatch, joined, offered
+from busbw.rank.backends.nccl_case import Arguments, CallErrors, Channel, NcclCase, nccl_call
+from busbw.rank.backends.nccl_registration import Registration, require_registrable
+from busbw.rank.backends.nccl_support import LATE_FUNCTIONS, Support, support_of
+from busbw.rank.backends.parts import PartedBuffers
+from busbw.units import format_size
+
+if TYPE_CHECKING:
+    from busbw.model.plan import Plan
+    from busbw.rank.world.base import World
+
+MAX_SAMPLES_PER_LOOK: Final = 1024
+# An allowance for what the driver, the check kernels, the bands around our buffers and NCCL's own buffers
+# take; not measured.
+RESERVE_BYTES: Final = 2 * 2**30
+# Large enough that the GPU is the limit: at 8 bytes the host's launch path is, and hides half of the cost
+# (4 x H200, NCCL 2.28.9: 2.1 us appear at 8 bytes, 4.2 us at 16 MiB).
+_PROBE_BYTES: Final = 4 * 2**20
+_PROBE_ROUNDS: Final = 9
+_PROBE_CALLS: Final = 50
+_PROBE_K: Final = 25
+# For all rounds: sockets of 1 Gbit/s would take a minute for nine. Fewer than three rounds have no middle.
+_PROBE_SECONDS: Final = 0.5
+_LEAST_ROUNDS: Final = 3
+# Taken where calls are too slow to measure it. The most seen is 4.2 us, as above.
+_ASSUMED_EVENT_COST_NS: Final = 5000.0
+# Below this an estimate is noise: less was never seen on H100 and H200.
+_LEAST_EVENT_COST_NS: Final = 2000.0
+_BARRIER_BYTES: Final = 8
+
+
+class NcclBackend:
+    """NCCL on this rank's GPU. Made in two steps, so that what fails on one rank alone fails before the
+    others wait for it: the constructor is local, ``connect`` is collective.
+
+    ``grouped`` does alltoall, gather and scatter by sends and receives even where NCCL has functions for
+    them, to compare the two.
+    """
+
+    name = "nccl"
+    max_samples_per_look = MAX_SAMPLES_PER_LOOK
+
+    def __init__(self, plan: Plan, local_rank: int, *, grouped: bool = False) -> None:
+        self._driver = driver = CudaDriver()
+        driver.init()
+        self._device = driver.device(_ordinal(driver.device_count(), local_rank))
+        driver.set_current_context(driver.primary_context_retain(self._device))
+        self._nccl = load_nccl(plan.nccl_path or None)
+        self._options = options = plan.options
+        require_registrable(options, self._nccl)
+        capability = driver.compute_capability(self._device)
+        self._support = support_of(self._nccl, capability, options.aggregate, grouped=grouped)
+        if options.memory != "host":
+            _require_memory(driver, plan)
+        self._rotate = plan.rotate
+        self._stream = driver.stream_create()
+        allocator = choose_allocator(options, driver, self._device, self._nccl)
+        memory = DeviceMemory(driver, self._device, self._stream, allocator)
+        self._barrier_word = driver.mem_alloc(_BARRIER_BYTES)
+        driver.memset(self._barrier_word, 0, _BARRIER_BYTES, self._stream)
+        self._free = _FreeMemory(driver)
+        self.pair = BufferPair.allocate(memory, plan.buffer_bytes, options.unalign)
+        self._free.note("buffers")
+        self._events = (ctypes.c_void_p * (MAX_SAMPLES_PER_LOOK + 1))(
+            *(driver.event_create() for _ in range(MAX_SAMPLES_PER_LOOK + 1))
+        )
+        self._interrupt = ctypes.c_int32(0)
+        self._channel: Channel | None = None
+        self._registration: Registration | None = None
+        self._barrier: core.Call | None = None
+        self._plan = plan
+        self._world_comm = 0  # which the groups' stand on; 0 where they were made without it
+        self._role: Role | None = Role(0, 1)
+        self._nvml = open_nvml()
+        self._nvml_device = (
+            self._nvml.device(
+                uuid=driver.device_uuid(self._device), pci_bus_id=driver.device_pci_bus_id(self._device)
+            )
+            if self._nvml is not None
+            else None
+        )
+        self._warm_for: tuple[str, str, str] | None = None
+        self.timing_cost_ns = 0.0
+        self._facts: dict[str, str | int | float] = {"allocator": allocator.name}
+        self.identity = self._identify()
+
+    def connect(self, world: World) -> None:
+        """Make the communicator over the world, register the buffers with it and learn what an event costs on
+        its stream.
+        """
+        self._role = self._plan.group_of(world.rank, world.size)
+        unique_ids = self._unique_ids(world)
+        world.barrier()
+        start = time.monotonic_ns()
+        with offered(os.environ) if self._plan.watches else nullcontext():
+            comm = self._communicator(world, unique_ids)
+        self._facts["communicator_ns"] = time.monotonic_ns() - start
+        self._free.note("communicator")
+        self._join(comm)
+        self._free.note("registration")
+        self.timing_cost_ns = self._facts["event_cost_ns"] = self._event_cost_ns(world)
+        self.identity = self._identify()
+
+    def pair_up(self, pairs: Pairs, pause_ns: int = 0) -> None:
+        """See Backend. The host only enqueues, so there is no wait that could sleep."""
+        self._plan = replace(self._plan, pairs=pairs)
+
+    def regroup(self, world: World, groups: Groups) -> None:
+        self._leave()
+        self._plan = replace(self._plan, groups=groups)
+        self._role = self._plan.group_of(world.rank, world.size)
+        self._join(self._communicator(world, self._unique_ids(world)))
+
+    def prepare(self, case: Case) -> NcclCase | IdleCase:
+        """Lay the case out on this rank. With graphs, collective over its group: the case's calls run once
+        before any is captured.
+        """
+        if self._role is None:
+            return IdleCase(self._options.aggregate)
+        return self._prepare(case, aggregate=self._options.aggregate, graph=self._options.graph > 0)
+
+    def together(
+        self, prepared: Sequence[NcclCase], calls: Sequence[int], slot: int, lead: int, rounds: int
+    ) -> core.Rounds:
+        """See Backend. Events hold the streams together: the host only enqueues."""
+        lanes = [case.lane(k, slot) for case, k in zip(prepared, calls, strict=True)]
+        with prepared[0].errors:
+            return core.time_lanes_events(lanes, lead, rounds)
+
+    def inapplicable(self, case: Case) -> str:
+        """See Backend; the same on all ranks with the same NCCL and the same kind of GPU."""
+        return "" if self._role is None else self._support.inapplicable(case, self._role.ranks)
+
+    def conditions(self, case: Case) -> tuple[str, ...]:
+        return self._support.conditions(case)
+
+    def choice(self, case: Case, prepared: NcclCase | IdleCase) -> Choice | None:
+        """See Backend. Profiler and log watch the same call, so that no rank has to issue another one where
+        only one of them tells; the log is that of rank 0 of each communicator.
+        """
+        del case
+        with ProfilerWatch() as profiled:
+            if self._role is None or self._role.rank:
+                logged = None
+                prepared.run(0)
+            else:
+                logged = AlgorithmWatch(self._nccl, os.environ).of(lambda: prepared.run(0))
+        return joined(profiled.choice, logged)
+
+    def device_state(self) -> DeviceState | None:
+        """See Backend; from NVML, None where it is not there."""
+        if self._nvml is None or self._nvml_device is None:
+            return None
+        clock_mhz = self._nvml.clock_mhz(self._nvml_device, CLOCK_SM)
+        bits = self._nvml.clock_limit_bits(self._nvml_device)
+        return None if clock_mhz is None else DeviceState(clock_mhz, bits or 0)
+
+    def memory_report(self) -> dict[str, int]:
+        """GPU memory in bytes, by differences of what was free: ``buffers``, ``communicator``,
+        ``registration``, and ``calls``, what NCCL took for all calls so far. Buffers of managed and host
+        memory may not show. Another process on the GPU spoils it.
+        """
+        return self._free.report()
+
+    def barrier_call(self) -> core.Call:
+        """A call after which all ranks have entered it: an all_reduce of one float of our own, since NCCL has
+        no barrier. Close it before the backend.
+        """
+        number = collective("barrier").number
+        return nccl_call(
+            self._connected(), Arguments.of_barrier(number, self._own_role(), self._barrier_word)
+        )
+
+    def close(self) -> None:
+        """Take registration and communicator down, then give back memory and stream. All cases are closed."""
+        self._leave()
+        if self._world_comm:
+            self._nccl.comm_destroy(self._world_comm)
+            self._world_comm = 0
+        self.pair.release()
+        self._driver.mem_free(self._barrier_word)
+        self._driver.stream_destroy(self._stream)
+
+    def _join(self, comm: int) -> None:
+        """Take the communicator of this rank's group, if it has one, and register the buffers with it."""
+        if comm:
+            self._channel = self._open_channel(comm)
+            self._registration = Registration(self._nccl, comm, self.pair, self._options.register)
+            self._facts["registration"] = self._registration.how
+            self._barrier = self.barrier_call()
+
+    def _leave(self) -> None:
+        """Take down the group's communicator, unless it is the world's, and what stands on it."""
+        if self._barrier is not None:
+            self._barrier.close()
+        if self._registration is not None:
+            self._registration.close()
+        if self._channel is not None and self._channel.comm != self._world_comm:
+            self._nccl.comm_destroy(self._channel.comm)
+        self._barrier = self._registration = self._channel = self._warm_for = None
+
+    def _renew(self) -> None:
+        """Another communicator of the same ranks, which knows of no registration yet. Collective over the
+        group; nothing is under way, and no graph is left: the old communicator would wait for it.
+        """
+        old = self._connected().comm
+        comm = self._nccl.comm_split(old, 0, self._own_role().rank)
+        if old == self._world_comm:
+            self._world_comm = comm
+        self._leave()
+        self._join(comm)
+
+    def _connected(self) -> Channel:
+        if self._channel is None:
+            raise ValueError("the backend has no communicator yet")
+        return self._channel
+
+    def _own_role(self) -> Role:
+        """In the group that communicates; only asked for where this rank belongs to one."""
+        assert self._role is not None, "a rank that sits out prepares no calls"
+        return self._role
+
+    def _unique_ids(self, world: World) -> list[bytes]:
+        """Of the world's communicator, where there is none yet, or where this NCCL cannot split it, of each
+        group's; from rank 0.
+        """
+        of_world = self._splits or not self._plan.groups
+        if of_world and self._world_comm:
+            return []
+        wanted = 1 if of_world else len(self._plan.groups)
+        own = b"".join(self._nccl.unique_id() for _ in range(wanted)) if world.rank == 0 else None
+        joined = world.broadcast(own)
+        return [joined[at : at + UNIQUE_ID_BYTES] for at in range(0, len(joined), UNIQUE_ID_BYTES)]
+
+    @property
+    def _splits(self) -> bool:
+        return bool(self._plan.groups) and self._nccl.has("ncclCommSplit")
+
+    def _communicator(self, world: World, unique_ids: list[bytes]) -> int:
+        """That of this rank's group; 0 where it has none. Collective over the world."""
+        role = self._role
+        if self._plan.groups and not self._splits:
+            return 0 if role is None else self._nccl.comm_init(role.ranks, unique_ids[role.group], role.rank)
+        if not self._world_comm:
+            self._world_comm = self._nccl.comm_init(world.size, unique_ids[0], world.rank)
+        if self._plan.groups:
+            colour = None if role is None else role.group
+            return self._nccl.comm_split(self._world_comm, colour, 0 if role is None else role.rank)
+        return self._world_comm
+
+    def _prepare(self, case: Case, *, aggregate: int, graph: bool) -> NcclCase:
+        if self._registration is not None:
+            # What NCCL registered for graphs cannot be deregistered from here, only left behind.
+            if self._options.graph and self._registration.hangs(case.collective):
+                self._renew()
+            self._registration.before(case.collective)
+        channel, role = self._connected(), self._plan.role(case, self._own_role())
+        overlap = case.row.in_place[self.name] if case.in_place else None
+        parts = PartedBuffers.of(self.pair, case, role, overlap, rotate=self._rotate, data=self._plan.data)
+        kind = (case.collective, case.dtype, case.op)
+        if self._warm_for != kind:
+            self.pair.warm(case, role)
+            self._warm_for = kind
+        premultiplied = self._premultiplied_sum(case)
+        op = case.reduce_op.number if case.reduce_op is not None else 0
+        return NcclCase(
+            channel,
+            parts,
+            [self._arguments(part, op if premultiplied is None else premultiplied) for part in parts.parts],
+            aggregate=aggregate,
+            graph=graph,
+            barrier=self._barrier,
+            at_close=(lambda: None)
+            if premultiplied is None
+            else partial(self._nccl.reduction_destroy, channel.comm, premultiplied),
+        )
+
+    def _arguments(self, buffers: CaseBuffers, op: int) -> Arguments:
+        if buffers.case.collective == "barrier":
+            return Arguments.of_barrier(buffers.case.row.number, buffers.role, self._barrier_word)
+        return Arguments.of(buffers, self._support.element(buffers.case), op)
+
+    def _premultiplied_sum(self, case: Case) -> int | None:
+        """The reduction of mulsum, made for the case: NCCL has none until each rank names its scalar."""
+        if case.op != "mulsum":
+            return None
+        scalar = core.premul_scalar(case.data_type.number, self._own_role().rank)
+        datatype = self._support.element(case).datatype
+        return self._nccl.premul_sum_create(self._connected().comm, scalar, datatype)
+
+    def _open_channel(self, comm: int) -> Channel:
+        nccl_table = _nccl_table(self._nccl, self._support)
+        cuda_table = _cuda_table(self._driver)
+        timed_stream = core.Stream(
+            cuda=ctypes.pointer(cuda_table),
+            nccl=ctypes.pointer(nccl_table),
+            comm=comm,
+            stream=self._stream,
+            events=self._events,
+            interrupt=ctypes.pointer(self._interrupt),
+            timeout_ns=round(self._options.timeout_s * 1e9),
+        )
+        errors = CallErrors(self._driver, self._nccl, self._options.timeout_s)
+        return Channel(
+            self._driver, self._nccl, nccl_table, cuda_table, comm, self._stream, timed_stream, errors
+        )
+
+    def _event_cost_ns(self, world: World) -> float:
+        """Time that one event adds to a call: an all-reduce with an event after every call against one event
+        every 25, alternated; the median over rounds. A call that is too slow for that gets what is assumed.
+        """
+        size = min(_PROBE_BYTES, self.pair.size_bytes // 8 * 8)
+        case = Case(0, "all_reduce", "float", "sum", -1, size, size, size // 4, Placement.OUT_OF_PLACE)
+        probe = IdleCase() if self._role is None else self._prepare(case, aggregate=1, graph=False)
+        rounds = _rounds_of(probe, world)
+        costs = np.empty(rounds)
+        for i in range(-1, rounds) if rounds else ():  # round -1 warms up
+            world.barrier()
+            every = probe.time(_PROBE_K, _PROBE_CALLS, 1).elapsed_ns
+            seldom = probe.time(_PROBE_K, _PROBE_CALLS // _PROBE_K, _PROBE_K).elapsed_ns
+            if i >= 0:
+                costs[i] = every.mean() - seldom.mean() / _PROBE_K
+        probe.close()
+        return max(float(np.median(costs)), _LEAST_EVENT_COST_NS) if rounds else _ASSUMED_EVENT_COST_NS
+
+    def _identify(self) -> Identity:
+        driver, device = self._driver, self._device
+        return Identity(
+            library="NCCL",
+            version=self._nccl.version,
+            path=self._nccl.path,
+            device=driver.device_name(device),
+            device_uuid=driver.device_uuid(device),
+            facts={
+                "pci_bus_id": driver.device_pci_bus_id(device),
+                "cuda_driver_version": driver.driver_version(),
+                "cuda_driver_path": driver.path,
+                **self._facts,
+            },
+        )
+
+
+class _FreeMemory:
+    """What each step took of the GPU's free memory, in the order of the steps."""
+
+    def __init__(self, driver: CudaDriver) -> None:
+        self._driver = driver
+        self._taken: dict[str, int] = {}
+        self._free = driver.memory_info()[0]
+
+    def note(self, step: str) -> None:
+        """The step is done."""
+        free = self._driver.memory_info()[0]
+        self._taken[step] = self._free - free
+        self._free = free
+
+    def report(self) -> dict[str, int]:
+        """Bytes of every step, and of the calls since."""
+        return {**self._taken, "calls": self._free - self._driver.memory_info()[0]}
+
+
+def _rounds_of(probe: PreparedCase, world: World) -> int:
+    """How many rounds of the probe fit; 0 where too few do. The same on every rank."""
+    probe.time(0, 1, 1)  # NCCL connects
+    world.barrier()
+    call_ns = world.max(np.array([float(probe.time(0, 1, 1).elapsed_ns[0])]))[0]
+    rounds = int(_PROBE_SECONDS * 1e9 / (2 * (_PROBE_K + _PROBE_CALLS) * max(call_ns, 1.0)))
+    return min(rounds, _PROBE_ROUNDS) if rounds >= _LEAST_ROUNDS else 0
+
+
+def _nccl_table(nccl: NcclLibrary, support: Support) -> core.NcclTable:
+    late = {name: nccl.address(LATE_FUNCTIONS[name]) for name in support.functions}
+    return core.NcclTable(
+        all_reduce=nccl.address("ncclAllReduce"),
+        all_gather=nccl.address("ncclAllGather"),
+        reduce_scatter=nccl.address("ncclReduceScatter"),
+        broadcast=nccl.address("ncclBroadcast"),
+        reduce=nccl.address("ncclReduce"),
+        send=nccl.address("ncclSend"),
+        recv=nccl.address("ncclRecv"),
+        group_start=nccl.address("ncclGroupStart"),
+        group_end=nccl.address("ncclGroupEnd"),
+        get_async_error=nccl.address("ncclCommGetAsyncError"),
+        **late,
+    )
+
+
+def _cuda_table(driver: CudaDriver) -> core.CudaTable:
+    return core.CudaTable(
+        event_record=driver.address("cuEventRecord"),
+        event_query=driver.address("cuEventQuery"),
+        event_elapsed_time=driver.address("cuEventElapsedTime"),
+        memcpy_async=driver.address("cuMemcpyDtoDAsync_v2"),
+        graph_launch=driver.address("cuGraphLaunch"),
+        stream_wait_event=driver.address("cuStreamWaitEvent"),
+    )
+
+
+def _ordinal(visible: int, local_rank: int) -> int:
+    """Which visible GPU a rank takes. A launcher that binds shows each rank its own GPU only, as number 0."""
+    if visible == 1:
+        return 0
+    if local_rank >= visible:
+        raise SiteError(
+            f"rank {local_rank} of this host has no GPU: {visible} visible",
+            hint="start one rank per GPU on each host, or check CUDA_VISIBLE_DEVICES",
+        )
+    return local_rank
+
+
+def _require_memory(driver: CudaDriver, plan: Plan) -> None:
+    buffer_bytes = plan.buffer_bytes
+    free, total = driver.memory_info()
+    needed = 2 * buffer_bytes + RESERVE_BYTES
+    if needed > free:
+        fits = max(0, (free - RESERVE_BYTES) // 2)
+        raise SiteError(
+            f"too little GPU memory: send and receive buffers of {format_size(buffer_bytes)} and"
+            f" {format_size(RESERVE_BYTES)} for NCCL need {format_size(needed)}, {free / 2**30:.1f} GiB of"
+            f" {total / 2**30:.1f} GiB are free",
+            hint=hint_of_size(fits, has_gaps=plan.has_gaps),
+        )

@@ -1,0 +1,149 @@
+"""What NCCL chose for a call, as it tells its profiler plugin and its log of one untimed call.
+
+The plugin (2.23 on) is the native core, loaded only where that is asked for, and asked for events only while
+the call runs. Where the profiler does not tell, rank 0 of a communicator writes it with NCCL_DEBUG=INFO and
+NCCL_DEBUG_SUBSYS=TUNING. A line a call would slow timed calls down, so the log is on for one call and off
+again: ncclResetDebugInit, exported from 2.24 on, reads the variables anew.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import tempfile
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from busbw.machine.environment import read_nccl_config
+from busbw.machine.native import profiler
+from busbw.machine.native.core import LIBRARY_PATH
+from busbw.machine.native.nccl import NcclLibrary
+from busbw.model.choice import Choice
+from busbw.model.tuning_line import tuning_lines
+
+RESET: Final = "ncclResetDebugInit"
+_LEVEL, _SUBSYSTEM, _FILE = "NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE"
+VARIABLE: Final = "NCCL_PROFILER_PLUGIN"
+_LONGEST_PATH: Final = 254  # NCCL copies the name into 255 bytes
+# Not the kernels' own events (64): those cost a timed kernel something, and a proxy operation.
+_MASK: Final = profiler.COLLECTIVE | profiler.TRANSFER | profiler.CALL | profiler.ENGINE_COPIES
+
+
+def choice_in(text: str) -> Choice | None:
+    """What the last line of NCCL's log that tells it says; None where no line does."""
+    lines = tuning_lines(text)
+    return lines[-1].choice if lines else None
+
+
+class AlgorithmWatch:
+    """Turns NCCL's log on for one call. ``environ`` is this process's."""
+
+    def __init__(self, nccl: NcclLibrary, environ: MutableMapping[str, str]) -> None:
+        self._nccl, self._environ = nccl, environ
+
+    @property
+    def can_tell(self) -> bool:
+        """Whether the log can be read anew, and no file of the user's would be begun anew with it."""
+        return self._nccl.has(RESET) and _FILE not in self._environ
+
+    def _reset(self) -> None:
+        ctypes.CFUNCTYPE(None)(self._nccl.address(RESET))()
+
+    def of(self, call: Callable[[], None]) -> Choice | None:
+        """What NCCL writes about ``call``."""
+        if not self.can_tell:
+            call()
+            return None
+        before = {name: self._environ.get(name) for name in (_LEVEL, _SUBSYSTEM, _FILE)}
+        with tempfile.TemporaryDirectory(prefix="busbw-") as folder:
+            log = Path(folder) / "nccl.log"
+            self._environ.update({_LEVEL: "INFO", _SUBSYSTEM: "TUNING", _FILE: str(log)})
+            self._reset()
+            try:
+                call()
+            finally:
+                for name, value in before.items():
+                    self._environ.pop(name)
+                    if value is not None:
+                        self._environ[name] = value
+                self._reset()
+            return choice_in(log.read_text(errors="replace")) if log.is_file() else None
+
+
+def joined(profiled: Choice | None, logged: Choice | None) -> Choice | None:
+    """One choice of two that were told of the same call. The profiler's counts; its first three versions do
+    not tell the channels, which the log does.
+    """
+    if profiled is None or logged is None:
+        return profiled or logged
+    if profiled.channels is None and profiled.words == logged.words:
+        return replace(profiled, source=f"{profiled.source}, log", channels=logged.channels)
+    return profiled
+
+
+@contextmanager
+def offered(environ: MutableMapping[str, str]) -> Iterator[None]:
+    """While a communicator is made: NCCL loads the native core as its plugin. The user's own stays, whether a
+    variable or a file of settings names it (``none`` too); ``environ`` is this process's, and as before
+    afterwards.
+    """
+    files = (name for file in read_nccl_config(environ) for name, _ in file.settings)
+    path = str(LIBRARY_PATH)
+    if VARIABLE in environ or VARIABLE in files or len(path.encode()) > _LONGEST_PATH:
+        yield
+        return
+    environ[VARIABLE] = path
+    try:
+        yield
+    finally:
+        del environ[VARIABLE]
+
+
+class ProfilerWatch:
+    """A ``with`` around one untimed call; ``choice`` is what NCCL told of it, None where it told nothing."""
+
+    def __init__(self) -> None:
+        self._version = profiler.version()
+        self.choice: Choice | None = None
+
+    def __enter__(self) -> ProfilerWatch:
+        if self._version:
+            profiler.watch(_MASK)
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        if self._version:
+            profiler.watch(0)
+            events, told = profiler.events()
+            self.choice = choice_of(events, self._version, told)
+
+
+def choice_of(events: Sequence[profiler.NcclEvent], version: int, told: int) -> Choice | None:
+    """What the events of one call tell. Of kernels for symmetric memory there are none before NCCL 2.31."""
+    done = [event for event in events if event.kind != profiler.CALL]
+    if not done:
+        return None
+    first = next((event for event in done if event.kind != profiler.TRANSFER), done[0])
+    kernel = first.kernel.decode()
+    special = "SYMMETRIC" if kernel else "COPY ENGINE" if first.kind == profiler.ENGINE_COPIES else ""
+    # Of more events than are kept, the first are gone: then nobody knows how many there were of what.
+    transfers = [event for event in done if event.kind == profiler.TRANSFER and told == len(events)]
+    return Choice(
+        source=f"profiler v{version}",
+        algorithm=special or first.algorithm.decode(),
+        protocol=first.protocol.decode(),
+        kernel=kernel,
+        functions=tuple(dict.fromkeys(event.function.decode() for event in done)),
+        tasks=len(done) if told == len(events) else None,
+        channels=_most(event.channels for event in done),
+        warps=_most(event.warps for event in done),
+        peers=len({event.peer for event in transfers} - {transfers[0].rank}) if transfers else None,
+        sequence=first.sequence if first.kind != profiler.TRANSFER else None,
+    )
+
+
+def _most(numbers: Iterator[int]) -> int | None:
+    most = max(numbers)
+    return most if most >= 0 else None

@@ -1,0 +1,333 @@
+"""One case on NCCL: its prepared calls, alone, in groups (-m) or as CUDA graphs (-G), which are captured once
+and launched as one piece of work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+from busbw.errors import UsageError
+from busbw.machine.native import core
+from busbw.machine.native.cuda import CudaDriver, CudaError
+from busbw.machine.native.nccl import NcclLibrary
+from busbw.model.collective import Role
+from busbw.rank.backends.base import CallFailed, Int64Array, Look
+from busbw.rank.backends.buffers import CaseBuffers
+from busbw.rank.backends.nccl_support import Element
+from busbw.rank.backends.parts import CheckedParts, PartedBuffers, gathered_offset, native_segments, ranged
+
+# A bound on what a mistaken -n makes the driver and NCCL hold, as both keep every captured call until the
+# graph is destroyed. Samples that pick their own k have a few hundred calls.
+MAX_CALLS_PER_GRAPH: Final = 4096
+# The one that is timed, and the one before it: pace and samples alternate between two numbers of calls.
+_KEPT_GRAPHS: Final = 2
+# ncclFloat32, ncclSum: what a barrier reduces, one of.
+_FLOAT: Element = Element(7, 4)
+_SUM = 0
+
+
+@dataclass(frozen=True)
+class Channel:
+    """What every call of a rank goes through; lives as long as the communicator."""
+
+    driver: CudaDriver
+    nccl: NcclLibrary
+    nccl_table: core.NcclTable
+    cuda_table: core.CudaTable
+    comm: int
+    stream: int
+    timed_stream: core.Stream
+    errors: CallErrors
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """What differs between the calls of one channel, beside the buffers."""
+
+    collective: int
+    role: Role
+    element: Element
+    op: int
+    send: int
+    recv: int
+    count: int
+    rotation: core.Rotation
+    segments: core.Segments = field(default_factory=core.Segments)
+
+    @classmethod
+    def of(cls, buffers: CaseBuffers, element: Element, op: int) -> Arguments:
+        """A case's, on its buffers."""
+        shape, type_bytes = buffers.shape, buffers.case.data_type.size_bytes
+        return cls(
+            collective=buffers.case.row.number,
+            role=buffers.role,
+            element=element,
+            op=op,
+            send=buffers.send + gathered_offset(buffers.case.row, shape) * type_bytes,
+            recv=buffers.recv,
+            count=buffers.shape.call_count * element.per_element,
+            rotation=core.Rotation(buffers.stride_bytes, buffers.stride_bytes, buffers.slots),
+            segments=native_segments(shape, buffers.role, element.per_element),
+        )
+
+    @classmethod
+    def of_barrier(cls, number: int, role: Role, address: int) -> Arguments:
+        """An all_reduce of one float in place. Of zeros, it stays zero however often it is called."""
+        return cls(number, role, _FLOAT, _SUM, address, address, 1, core.Rotation(0, 0, 1))
+
+
+def nccl_call(channel: Channel, arguments: Arguments, aggregate: int = 1) -> core.Call:
+    """The prepared call; ``aggregate`` of them in one group are one issue."""
+    spec = core.NcclSpec(
+        collective=arguments.collective,
+        datatype=arguments.element.datatype,
+        op=arguments.op,
+        rank=arguments.role.rank,
+        ranks=arguments.role.ranks,
+        root=arguments.role.root,
+        aggregate=aggregate,
+        type_bytes=arguments.element.type_bytes,
+        nccl=ctypes.pointer(channel.nccl_table),
+        cuda=ctypes.pointer(channel.cuda_table),
+        comm=channel.comm,
+        stream=channel.stream,
+        send=arguments.send,
+        recv=arguments.recv,
+        count=arguments.count,
+        rotation=arguments.rotation,
+        segments=arguments.segments,
+    )
+    return core.Call.nccl(spec, (channel, spec, arguments))
+
+
+class NcclCase(CheckedParts):
+    """One case on NCCL. Calls are timed in multiples of ``calls_per_issue``, at most ``max_calls`` a sample,
+    and checked one by one.
+    """
+
+    def __init__(
+        self,
+        channel: Channel,
+        parts: PartedBuffers,
+        arguments: Sequence[Arguments],
+        *,
+        aggregate: int = 1,
+        graph: bool = False,
+        barrier: core.Call | None = None,
+        at_close: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._parts, self._buffers = parts, parts.parts[0]
+        self.slots = self._buffers.slots
+        self.calls_per_issue = aggregate
+        self.max_calls = MAX_CALLS_PER_GRAPH // aggregate * aggregate if graph else sys.maxsize
+        self._channel = channel
+        self._barrier = barrier
+        self._at_close = at_close
+        calls = [nccl_call(channel, part) for part in arguments]
+        single = calls[0] if len(calls) == 1 else core.Call.nccl_parts(calls, channel.nccl_table)
+        self._single = ranged(single, parts.case)
+        # Parts are a group already: the plan has no aggregate of them.
+        group = nccl_call(channel, arguments[0], aggregate) if aggregate > 1 else None
+        self._timed = self._single if group is None else ranged(group, parts.case, aggregate)
+        self._graphs: GraphCache | None = None
+        if graph:
+            self._run_before_capture()
+            self._graphs = GraphCache(self._capture)
+
+    def run(self, slot: int, calls: int = 1) -> None:
+        """See PreparedCase. Through a graph of its own where graphs are timed: NCCL may do captured calls in
+        another way, and what is checked should be what is timed.
+        """
+        with self._channel.errors:
+            if self._graphs is None:
+                self._issue(self._single, slot, calls)
+                core.stream_wait(self._channel.timed_stream)
+                return
+            graph = self._graph(partial(self._issue, self._single, slot, calls))
+            graph.call.issue()
+            core.stream_wait(self._channel.timed_stream)
+            graph.close()
+
+    def time(self, lead: int, samples: int, k: int) -> Look:
+        """See PreparedCase. With graphs, a sample is one launch of a graph of k calls, and so is the lead.
+        Raises ValueError where lead or k are no multiples of ``calls_per_issue``.
+        """
+        call, lead_issues, issues = self._prepared(lead, k)
+        with self._channel.errors:
+            elapsed, issue = call.time_events(self._channel.timed_stream, lead_issues, samples, issues)
+        return Look(elapsed, issue)
+
+    def time_isolated(self, samples: int, delay_ns: Int64Array | None, *, barrier: bool) -> Look:
+        """See PreparedCase; calls are single whatever the options."""
+        before = self._barrier if barrier else None
+        with self._channel.errors:
+            elapsed, issue = self._single.time_isolated_events(
+                before, self._channel.timed_stream, samples, delay_ns
+            )
+        return Look(elapsed, issue)
+
+    def time_loop(self, calls: int) -> int:
+        call, _, issues = self._prepared(0, calls)
+        with self._channel.errors:
+            return call.time_loop(self._channel.timed_stream, issues)
+
+    def lane(self, calls: int, slot: int) -> core.Lane:
+        """The case as one of several at once, each on a stream of its own."""
+        return core.Lane(self._timed, calls, slot, self._channel.timed_stream)
+
+    @property
+    def errors(self) -> CallErrors:
+        """What turns a failed call into an error."""
+        return self._channel.errors
+
+    def close(self) -> None:
+        """See PreparedCase. After a failed call nothing is asked of the libraries any more: their answer
+        would hide the failure, and the run ends.
+        """
+        if not self._channel.errors.failed:
+            if self._graphs is not None:
+                self._graphs.close()
+            self._at_close()
+        self._single.close()
+        self._timed.close()
+
+    def _prepared(self, lead: int, k: int) -> tuple[core.Call, int, int]:
+        """What to issue, how often for the lead, and how often for a sample."""
+        group = self.calls_per_issue
+        if lead % group or k % group:
+            raise ValueError(f"a lead of {lead} and samples of {k} calls are no multiples of {group}")
+        if self._graphs is None:
+            return self._timed, lead // group, k // group
+        with self._channel.errors:
+            return self._graphs.get(k), min(lead, 1), 1
+
+    def _run_before_capture(self) -> None:
+        """The case's first calls make connections and load kernels, neither of which belongs into a graph."""
+        with self._channel.errors:
+            self._single.issue()
+            self._timed.issue()
+            core.stream_wait(self._channel.timed_stream)
+
+    def _capture(self, calls: int) -> Graph:
+        def enqueue() -> None:
+            for i in range(calls // self.calls_per_issue):
+                self._timed.issue(i % self.slots)  # as the native loop walks
+
+        return self._graph(enqueue)
+
+    def _graph(self, enqueue: Callable[[], None]) -> Graph:
+        channel = self._channel
+        graph = Graph(channel.driver, channel.cuda_table, channel.stream, enqueue)
+        # A launch holds many calls: kernels in it are told apart by nothing but the case.
+        graph.call = ranged(graph.call, self._parts.case, graph=True)
+        return graph
+
+    @staticmethod
+    def _issue(call: core.Call, slot: int, calls: int) -> None:
+        for _ in range(calls):
+            call.issue(slot)
+
+
+class CallErrors:
+    """Turns a status of the native core into an error in the failing library's own words. ``failed`` stays
+    set from the first one on.
+    """
+
+    def __init__(self, driver: CudaDriver, nccl: NcclLibrary, timeout_s: float) -> None:
+        self.failed = False
+        self._driver = driver
+        self._nccl = nccl
+        self._timeout_s = timeout_s
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if not isinstance(error, core.CallError):
+            return
+        self.failed = True
+        if error.gpu_library == "nccl":
+            raise CallFailed(f"NCCL call failed: {self._nccl.error_text(error.gpu_code)}") from error
+        if error.gpu_library == "cuda":
+            raise CallFailed(f"CUDA call failed: {self._driver.error_text(error.gpu_code)}") from error
+        if error.status == core.TIMED_OUT:
+            raise CallFailed(
+                f"no completion within {self._timeout_s:g} s",
+                hint="raise -T if calls may take so long, else look for the rank that does not take part"
+                " (NCCL_DEBUG=INFO)",
+            ) from error
+        raise CallFailed("the wait for the GPU was interrupted") from error
+
+
+class Graph:
+    """What ``enqueue`` puts on the stream, as one launch. Everything in it must have run before, so that
+    NCCL has its connections and the driver its kernels.
+    """
+
+    def __init__(
+        self, driver: CudaDriver, cuda: core.CudaTable, stream: int, enqueue: Callable[[], None]
+    ) -> None:
+        self._driver = driver
+        self._executable = _instantiated(driver, _captured(driver, stream, enqueue))
+        self.call = core.Call.graph(cuda, self._executable, stream)
+
+    def close(self) -> None:
+        """Destroy it; not while it runs. The communicator waits for this before it can be destroyed."""
+        self.call.close()
+        if self._executable:
+            self._driver.graph_exec_destroy(self._executable)
+            self._executable = 0
+
+
+class GraphCache:
+    """The last graphs of a case by their numbers of calls; ``make(calls)`` captures a missing one."""
+
+    def __init__(self, make: Callable[[int], Graph]) -> None:
+        self._make = make
+        self._graphs: dict[int, Graph] = {}
+
+    def get(self, calls: int) -> core.Call:
+        """The launch of a graph of so many calls. Raises UsageError for more than MAX_CALLS_PER_GRAPH."""
+        if calls > MAX_CALLS_PER_GRAPH:
+            raise UsageError(
+                f"a CUDA graph of {calls} calls is too large: {MAX_CALLS_PER_GRAPH} fit",
+                hint=f"give -n {MAX_CALLS_PER_GRAPH} or less with -G, or leave -G out",
+            )
+        graph = self._graphs.pop(calls, None)
+        if graph is None:
+            while len(self._graphs) >= _KEPT_GRAPHS:
+                self._graphs.pop(next(iter(self._graphs))).close()
+            graph = self._make(calls)
+        self._graphs[calls] = graph  # the last of the dict is the one used last
+        return graph.call
+
+    def close(self) -> None:
+        """Destroy all."""
+        for graph in self._graphs.values():
+            graph.close()
+        self._graphs.clear()
+
+
+def _captured(driver: CudaDriver, stream: int, enqueue: Callable[[], None]) -> int:
+    driver.stream_begin_capture(stream)
+    try:
+        enqueue()
+    except core.CallError:
+        # The capture must end, or the stream stays unusable; that it failed is known already.
+        with contextlib.suppress(CudaError):
+            driver.stream_end_capture(stream)
+        raise
+    return driver.stream_end_capture(stream)
+
+
+def _instantiated(driver: CudaDriver, graph: int) -> int:
+    try:
+        return driver.graph_instantiate(graph)
+    finally:
+        driver.graph_destroy(graph)

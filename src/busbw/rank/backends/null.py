@@ -1,0 +1,99 @@
+"""No communication at all: exact, scripted times for tests of everything that comes after measuring."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from busbw.machine.native.core import Rounds
+from busbw.model.case import Case
+from busbw.rank.backends.base import DeviceState, Groups, Identity, Int64Array, Look, Pairs, WithoutData
+
+if TYPE_CHECKING:
+    from busbw.rank.world.base import World
+
+# The scripted time of one call: a latency, and a bandwidth of 100 bytes a nanosecond (100 GB/s).
+LATENCY_NS = 1000
+BYTES_PER_NS = 100
+
+
+class NullCase(WithoutData):
+    """A case whose every call takes LATENCY_NS + size / BYTES_PER_NS, to the nanosecond."""
+
+    def __init__(self, case: Case) -> None:
+        self.call_ns = LATENCY_NS + case.size_bytes // BYTES_PER_NS
+
+    def time(self, lead: int, samples: int, k: int) -> Look:
+        """The scripted times; nobody is late where calls are single."""
+        del lead
+        elapsed = np.full(samples, k * self.call_ns, np.int64)
+        return Look(elapsed, elapsed)
+
+    def time_isolated(self, samples: int, delay_ns: Int64Array | None, *, barrier: bool) -> Look:
+        """The scripted times, of single calls."""
+        del delay_ns, barrier
+        return self.time(0, samples, 1)
+
+    def time_loop(self, calls: int) -> int:
+        """The scripted times."""
+        return calls * self.call_ns
+
+
+class NullBackend:
+    """The scripted backend."""
+
+    name = "null"
+    timing_cost_ns = 10.0
+    max_samples_per_look = 4096
+    identity = Identity(library="null", version="1", path="", device="scripted times")
+
+    def connect(self, world: World) -> None:
+        """Nobody to connect to."""
+
+    def pair_up(self, pairs: Pairs, pause_ns: int = 0) -> None:
+        """Everybody takes the same time with everybody."""
+        del pairs, pause_ns
+
+    def regroup(self, world: World, groups: Groups) -> None:
+        """A call takes the same time in every group."""
+        del world, groups
+
+    def prepare(self, case: Case) -> NullCase:
+        """A scripted case."""
+        return NullCase(case)
+
+    def together(
+        self, prepared: Sequence[NullCase], calls: Sequence[int], slot: int, lead: int, rounds: int
+    ) -> Rounds:
+        """The scripted times: all begin at 0, and none is slowed down by the others."""
+        del slot, lead
+        elapsed = [[k * case.call_ns] * rounds for case, k in zip(prepared, calls, strict=True)]
+        end = np.array(elapsed, np.int64)
+        return Rounds(np.zeros_like(end), end, end)
+
+    def inapplicable(self, case: Case) -> str:
+        """Everything can be scripted."""
+        del case
+        return ""
+
+    def conditions(self, case: Case) -> tuple[str, ...]:
+        """Nothing to say."""
+        del case
+        return ()
+
+    def choice(self, case: Case, prepared: object) -> None:
+        """Nothing runs."""
+        del case, prepared
+
+    def device_state(self) -> DeviceState | None:
+        """No device."""
+        return None
+
+    def memory_report(self) -> dict[str, int]:
+        """No memory."""
+        return {}
+
+    def close(self) -> None:
+        """Nothing to release."""

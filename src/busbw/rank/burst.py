@@ -1,0 +1,132 @@
+"""What links carry during an untimed burst of calls: read on every host and GPU, before, between and after.
+
+The first window has no calls: what flows then is not ours. Three more follow, and how they differ tells how
+far the traffic can be trusted. Counters lag, by NICs' firmware and the kernel's cache of them (``lifespan``,
+10 ms), so the links rest before each reading.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
+
+from busbw.machine.counters import Counted, events, read_counters, sent_received
+from busbw.model.traffic import NVLINK, Burst, Link, Window
+from busbw.rank.measure import agreed_call_ns
+
+if TYPE_CHECKING:
+    from busbw.model.case import Case
+    from busbw.model.plan import Plan
+    from busbw.rank.backends.base import PreparedCase
+    from busbw.rank.world.base import World
+
+IDLE_S: Final = 0.2
+WINDOWS: Final = 3
+WINDOW_S: Final = 0.25  # of calls; three of them are more than half a second
+REST_S: Final = 0.05
+_ROUND_S: Final = 0.05  # between two agreements on the time
+
+Read = Callable[[], Sequence[Counted]]
+
+
+def burst_cases(plan: Plan) -> tuple[Case, ...]:
+    """The largest size of every operation and type, in its first placement: where links matter most."""
+    largest: dict[tuple[str, str, str], Case] = {}
+    for case in plan.cases:
+        key = (case.collective, case.dtype, case.op)
+        if (
+            case.applicable
+            and case.row.sized
+            and case.size_bytes > getattr(largest.get(key), "size_bytes", -1)
+        ):
+            largest[key] = case
+    return tuple(largest.values())
+
+
+def reader(world: World, device_uuid: str) -> Read:
+    """What this rank reads: its GPU's NVLinks, and as the first of its host the NICs."""
+    host = world.members[world.rank].host
+    first = next(member.rank for member in world.members if member.host == host) == world.rank
+
+    def read() -> Sequence[Counted]:
+        nics = read_counters() if first else ()
+        if not device_uuid:
+            return nics
+        from busbw.machine.nvlink import read_nvlinks
+
+        return (*nics, *read_nvlinks(device_uuid))
+
+    return read
+
+
+def burst(case: Case, prepared: PreparedCase, world: World, read: Read) -> Burst | None:
+    """Issue calls and read what they moved; on rank 0, None elsewhere. Collective over the world."""
+    group = prepared.calls_per_issue
+    call_ns = agreed_call_ns(prepared, world, group)
+    most = prepared.max_calls // group * group
+    calls = min(most, max(1, math.ceil(_ROUND_S * 1e9 / call_ns / group)) * group)
+    readings = [read()]
+    started_s = time.monotonic()
+    world.barrier()
+    time.sleep(IDLE_S)
+    readings.append(read())
+    windows = [Window(time.monotonic() - started_s, 0)]
+    for _ in range(WINDOWS):
+        world.barrier()
+        windows.append(_window(prepared, world, calls))
+        time.sleep(REST_S)
+        readings.append(read())
+    links = list(_links(world.members[world.rank].host, readings))
+    told = world.gather(json.dumps([asdict(link) for link in links]).encode())
+    if told is None:
+        return None
+    every = (_link(fields) for item in told for fields in json.loads(item))
+    return Burst(case.index, tuple(windows), tuple(every))
+
+
+def _window(prepared: PreparedCase, world: World, calls: int) -> Window:
+    """Calls for a while that all ranks agree on; ``seconds`` are those of the slowest rank's calls."""
+    spent_ns, done = 0.0, 0
+    while spent_ns < WINDOW_S * 1e9:
+        spent_ns += calls * agreed_call_ns(prepared, world, calls)
+        done += calls
+    return Window(spent_ns / 1e9, done)
+
+
+def _links(host: str, readings: Sequence[Sequence[Counted]]) -> Iterator[Link]:
+    """The differences between readings, of every port that all of them have."""
+    by_port = [{(each.kind, each.device, each.link): each for each in reading} for reading in readings]
+    for port, first in by_port[0].items():
+        if all(port in reading for reading in by_port):
+            yield _difference(host, first, [reading[port].values for reading in by_port])
+
+
+def _difference(host: str, port: Counted, values: Sequence[dict[str, int]]) -> Link:
+    steps = [
+        {name: after[name] - before[name] for name in before.keys() & after.keys()}
+        for before, after in pairwise(values)
+    ]
+    kind = "ethernet" if port.kind == NVLINK else port.kind  # both have tx_bytes and rx_bytes
+    pairs = [sent_received(kind, step) or (0, 0) for step in steps]
+    backwards = any(value < 0 for step in steps for value in step.values())
+    return Link(
+        host=host,
+        kind=port.kind,
+        device=port.device,
+        link=port.link,
+        sent_bytes=tuple(sent for sent, _ in pairs),
+        received_bytes=tuple(received for _, received in pairs),
+        gb_per_s=port.gb_per_s,
+        events=events({name: values[-1].get(name, 0) - values[1].get(name, 0) for name in values[1]}),
+        note="a counter went backwards: it was reset, or its device was" if backwards else "",
+    )
+
+
+def _link(fields: dict[str, Any]) -> Link:
+    both = {name: tuple(fields[name]) for name in ("sent_bytes", "received_bytes")}
+    return Link(**{**fields, **both})

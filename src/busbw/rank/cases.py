@@ -1,0 +1,439 @@
+"""The cases of a run, window after window: checked, measured in passes and summarized within the budget.
+
+A window is neighbouring cases of the plan. Its first pass visits each of them, the next ones visit those
+again that want more passes, so that the samples of a case lie far apart in time; results come at its end.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Final, Protocol
+
+import numpy as np
+
+from busbw.model.case import Case
+from busbw.model.choice import Choice, agreed_choice
+from busbw.model.plan import Limits, Plan
+from busbw.model.result import CaseResult, Status, StopReason
+from busbw.model.traffic import Burst
+from busbw.rank.backends.base import Backend, DeviceState, PreparedCase
+from busbw.rank.backends.buffers import checkable
+from busbw.rank.measure import Conditions, Samples, first_call, measure, measure_again, measure_repeated
+from busbw.rank.process import Deadline
+from busbw.rank.reduce_samples import Grouping
+from busbw.rank.retain import NOTHING_KEPT, Kept, retain
+from busbw.rank.summarize import summarize
+from busbw.rank.verify import Checkable, Saves, Verified, WrongKeeper, verify, verify_after
+from busbw.rank.world.base import World
+from busbw.rank.world.clock import Recheck, recheck, synchronise
+from busbw.rank.world.mpi import MpiWorld
+
+# NVML's reasons are bits of one number; a maximum over ranks needs them apart.
+_THROTTLE_BITS: Final = 16
+_LEAST_OVERLAP: Final = 0.9  # below, a stream's time is that of running alone too
+_NO_CLOCK: Final = 2**31  # beyond any clock in MHz
+
+# A row comes when its window ends: what all passes of a window take together, and how many cases are kept in
+# memory for it.
+WINDOW_S: Final = 8.0
+MOST_CASES: Final = 512
+
+Done = tuple[CaseResult, Kept]
+Verdict = tuple[Verified | None, tuple[str, ...]]  # and the case's conditions
+
+
+class Watches(Saves, Protocol):
+    """What the cases tell rank 0."""
+
+    def passed(self, result: CaseResult) -> None:
+        """What is known of a case of the window so far."""
+
+
+@dataclass(frozen=True)
+class _Open:
+    """A case of the window that wants more passes, and what its visits have shown. ``visit_s`` is what the
+    first took on the slowest rank without its check, ``clock`` the worst that the common clock was found to
+    be after one of them.
+    """
+
+    case: Case
+    limits: Limits
+    given: Conditions
+    verdict: Verdict
+    choice: Choice | None
+    samples: Samples
+    visit_s: float = 0.0
+    clock: Recheck | None = None
+
+    @property
+    def left_s(self) -> float:
+        """What the passes that are left take, as all ranks expect it."""
+        parts = (self.samples.taken, self.samples.singles)
+        taken_ns = sum(float(part.across.worst.sum()) for part in parts if part is not None)
+        done = len(self.samples.stops)
+        return (self.samples.passes - done) * max(taken_ns / done / 1e9, self.visit_s)
+
+
+Entry = _Open | Done
+
+
+def grouping(plan: Plan, world: World) -> Grouping | None:
+    """Where this rank is in the groups of the plan; None where there are none."""
+    if not plan.groups:
+        return None
+    place = plan.group_of(world.rank, world.size)
+    return Grouping(plan.groups, None) if place is None else Grouping(plan.groups, place.group, place.rank)
+
+
+class Session:
+    """The cases of one run, one after another, within the sweep's budget."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        backend: Backend,
+        given: Conditions,
+        deadline: Deadline,
+        observer: Watches | None,
+    ) -> None:
+        self._plan, self._backend, self._given, self._deadline = plan, backend, given, deadline
+        self._observer = observer
+        self._keeper = WrongKeeper(given.world, observer)
+        self._open: list[_Open] = []  # of the window, in order
+        self._due_s = 0.0  # what the window takes in all
+        self._start_s = time.monotonic()
+        self._done = 0
+        self._reasons = self._agreed_reasons()
+
+    def _agreed_reasons(self) -> list[str]:
+        """Why cases do not apply; every rank skips what any of them cannot do."""
+        own = [case.reason or self._backend.inapplicable(case) for case in self._plan.cases]
+        found = np.array([bool(reason) for reason in own], np.int64)
+        anywhere = self._given.world.max(found) if own else found
+        return [
+            reason or "another rank's device or library cannot do it" if skipped else ""
+            for reason, skipped in zip(own, anywhere, strict=True)
+        ]
+
+    def results(self) -> Iterator[Done]:
+        """Check and measure all cases; each result once it is final, in the plan's order. Collective."""
+        window: list[Entry] = []
+        began_s = time.monotonic()
+        for step in self._plan.steps:
+            window += self._first_visit(step)
+            if self._open:
+                self._show(window[-len(step) :])
+                if self._due_s < WINDOW_S and len(window) < MOST_CASES:
+                    continue
+            yield from self._completed(window, began_s)
+            window, began_s = [], time.monotonic()
+        yield from self._completed(window, began_s)
+
+    def _first_visit(self, cases: tuple[Case, ...]) -> list[Entry]:
+        """Check and measure what runs at once: one case, or one of every stream."""
+        limits = self._share_of_budget(len(cases))
+        self._done += len(cases)
+        if any(self._reasons[case.index] for case in cases):
+            return [(self._not_applicable(case, cases), NOTHING_KEPT) for case in cases]
+        if limits is None:
+            budget_s = self._plan.limits.budget_seconds
+            spent = f"the budget of {budget_s:g} s ended before; a longer --budget has time for it"
+            return [(CaseResult(case.index, Status.NOT_RUN, error=spent), NOTHING_KEPT) for case in cases]
+        with self._deadline.for_case(cases[0]):
+            if self._plan.streams:
+                return [*self._checked_and_measured_at_once(cases, limits)]
+            return [self._checked_and_measured(cases[0], limits)]
+
+    def _completed(self, window: list[Entry], began_s: float) -> list[Done]:
+        """The results of a window after the passes that are left, which begin so far apart that all of them
+        span ``span_s`` at least. Every rank waits by its own clock: the calls themselves bring them together.
+        """
+        gap_s = self._given.span_s / max(1, max((each.samples.passes for each in self._open), default=1) - 1)
+        while self._open:
+            time.sleep(max(0.0, began_s + gap_s - time.monotonic()))
+            began_s, visits, self._open = time.monotonic(), self._open, []
+            for opened in visits:
+                place = next(place for place, entry in enumerate(window) if entry is opened)
+                with self._deadline.for_case(opened.case):
+                    window[place] = self._measured_again(opened)
+        self._due_s = 0.0
+        return [entry for entry in window if not isinstance(entry, _Open)]
+
+    def _show(self, entries: Sequence[Entry]) -> None:
+        """What the first pass has shown, to rank 0's observer: a run that is killed keeps it."""
+        if self._observer is None:
+            return
+        for entry in entries:
+            if isinstance(entry, _Open):
+                checked, marks = entry.verdict
+                result = summarize(
+                    entry.case, entry.samples, checked, entry.given, show=self._plan.show, marks=marks
+                )
+                self._observer.passed(result)
+            else:
+                self._observer.passed(entry[0])
+
+    def bursts(self) -> Iterator[Burst]:
+        """What links carry, behind everything that is timed; on rank 0. Collective."""
+        from busbw.rank.burst import burst, burst_cases, reader
+
+        world = self._given.world
+        read = reader(world, self._backend.identity.device_uuid)
+        for case in burst_cases(self._plan):
+            if self._reasons[case.index]:
+                continue
+            with self._deadline.for_case(case):
+                prepared = self._backend.prepare(case)
+                try:
+                    found = burst(case, prepared, world, read)
+                finally:
+                    prepared.close()
+            if found is not None:
+                yield found
+
+    def _not_applicable(self, case: Case, cases: Sequence[Case]) -> CaseResult:
+        """Where one stream of a step cannot run, the others would not run beside what they say."""
+        refused = next(other for other in cases if self._reasons[other.index])
+        why = self._reasons[case.index] or (
+            f"stream {refused.stream} does not apply beside it: {self._reasons[refused.index]}"
+        )
+        return CaseResult(case.index, Status.NOT_APPLICABLE, error=why)
+
+    def _checked_and_measured_at_once(self, cases: tuple[Case, ...], limits: Limits) -> list[Done]:
+        from busbw.rank.backends.streams import StreamsBackend
+        from busbw.rank.streams import first_calls_ns, measure_together
+
+        plan, world, backend = self._plan, self._given.world, self._backend
+        assert isinstance(backend, StreamsBackend), "made for a plan with streams"
+        givens = [self._given_in(case) for case in cases]
+        step = backend.prepare_step(cases)
+        try:
+            first_ns = first_calls_ns(step, self._given, plan.streams)
+            verdicts = [self._verdict(case, part) for case, part in zip(cases, step.parts, strict=True)]
+            choices = [self._choice(case, part) for case, part in zip(cases, step.parts, strict=True)]
+            for part, (verdict, _) in zip(step.parts, verdicts, strict=True):
+                _guard(part, verdict)
+            if limits.calls == 0:
+                checked = [
+                    _checked_only(case, *verdict) for case, verdict in zip(cases, verdicts, strict=True)
+                ]
+                return [(result, NOTHING_KEPT) for result in checked]
+            found = measure_together(step, givens, plan.streams, limits, first_ns)
+            device = _worst_state(backend.device_state(), world)
+            verdicts = [
+                self._verdict_after(case, part, verdict)
+                for case, part, verdict in zip(cases, step.parts, verdicts, strict=True)
+            ]
+        finally:
+            step.close()
+        each = zip(cases, found, verdicts, givens, choices, strict=True)
+        return [
+            self._result(case, part.samples, verdict, device, limits, given, choice, part.overlap)
+            for case, part, verdict, given, choice in each
+        ]
+
+    def _checked_and_measured(self, case: Case, limits: Limits) -> Entry:
+        began_s = time.monotonic()
+        prepared, given = self._backend.prepare(case), self._given_in(case)
+        try:
+            # Before the check, or the case would not be cold any more.
+            first_ns = self._first_call_ns(prepared, limits)
+            verdict = self._verdict(case, prepared)
+            choice = self._choice(case, prepared)
+            if limits.calls == 0:
+                return _checked_only(case, *verdict), NOTHING_KEPT
+            _guard(prepared, verdict[0])
+            take = measure_repeated if limits.outer_iters else measure
+            measured_s = time.monotonic()
+            samples = replace(take(prepared, given, limits), first_call_ns=first_ns)
+            now_s = time.monotonic()
+            all_s, visit_s = map(float, given.world.max(np.array([now_s - began_s, now_s - measured_s])))
+            opened = _Open(case, limits, given, verdict, choice, samples, visit_s)
+            self._due_s += all_s + opened.left_s
+            return self._after_pass(opened, prepared)
+        finally:
+            prepared.close()
+
+    def _measured_again(self, opened: _Open) -> Entry:
+        prepared, given = self._backend.prepare(opened.case), replace(opened.given, clock=self._given.clock)
+        try:
+            _guard(prepared, opened.verdict[0])
+            samples = measure_again(opened.samples, prepared, given, opened.limits)
+            return self._after_pass(replace(opened, given=given, samples=samples), prepared)
+        finally:
+            prepared.close()
+
+    def _after_pass(self, opened: _Open, prepared: PreparedCase) -> Entry:
+        """The case, or its result where no pass is left. Collective."""
+        complete = opened.samples.complete
+        device = self._backend.device_state() if complete else None  # at once: clocks fall when the work ends
+        found = self._rechecked()  # at once: it is what the readings are worth
+        clock = _worse(opened.clock, found)
+        entry: Entry
+        if complete:
+            case, given = opened.case, opened.given
+            verdict = self._verdict_after(case, prepared, opened.verdict)
+            state = _worst_state(device, given.world)
+            entry = self._result(
+                case, opened.samples, verdict, state, opened.limits, given, opened.choice, clock=clock
+            )
+        else:
+            entry = replace(opened, clock=clock)
+            self._open.append(entry)
+        self._keep_clock(found)
+        return entry
+
+    def _result(
+        self,
+        case: Case,
+        samples: Samples,
+        verdict: Verdict,
+        device: DeviceState | None,
+        limits: Limits,
+        given: Conditions,
+        choice: Choice | None,
+        overlap: float | None = None,
+        clock: Recheck | None = None,
+    ) -> Done:
+        """What is told and what is kept of a measured case. Collective."""
+        plan = self._plan
+        if limits.case_seconds < plan.limits.case_seconds:
+            stops = (StopReason.BUDGET if stop is StopReason.CASE_TIME else stop for stop in samples.stops)
+            samples = replace(samples, stops=tuple(stops))
+        checked, conditions = verdict
+        marks = ("part-alone",) if overlap is not None and overlap < _LEAST_OVERLAP else ()
+        result = summarize(
+            case, samples, checked, given, show=plan.show, marks=marks, device=device, clock=clock
+        )
+        words = choice.words if choice is not None else ""
+        result = replace(result, conditions=conditions, overlap=overlap, algorithm=words, choice=choice)
+        result = self._with_bytes(case, result)
+        return result, retain(case.index, samples, given.world, plan.raw_ranks, took_part=given.takes_part)
+
+    def _given_in(self, case: Case) -> Conditions:
+        """What holds for one case: its groups, and whether this rank has no part in it. Collective."""
+        world, plan = self._given.world, self._plan.of_case(case)
+        given = replace(self._given, grouping=grouping(plan, world)) if self._plan.streams else self._given
+        if not (plan.pairs or plan.counts):
+            return given
+        own = sum(self._plan.rank_bytes(case, world.rank, world.size))
+        most = int(world.max(np.array([own], np.int64))[0])
+        return replace(given, idle=own == 0 and most > 0)
+
+    def _first_call_ns(self, prepared: PreparedCase, limits: Limits) -> float:
+        """Of the cold first call; 0 where the number of calls is exact, and this is not among them."""
+        if limits.calls == 0 or limits.outer_iters:
+            return 0.0
+        return first_call(prepared, self._given.world)
+
+    def _with_bytes(self, case: Case, result: CaseResult) -> CaseResult:
+        """With what a rank has in its buffers, where that was asked for. Collective."""
+        if not {"in", "out"} & set(self._plan.show):
+            return result
+        world = self._given.world
+        own = self._plan.rank_bytes(case, world.rank, world.size)
+        most = world.max(np.array(own, np.int64)).tolist()
+        return replace(result, input_bytes=most[0], output_bytes=most[1])
+
+    def _verdict(self, case: Case, prepared: Checkable) -> Verdict:
+        world = self._given.world
+        conditions = (*self._conditions(), *self._backend.conditions(case))
+        plan = self._plan.of_case(case)
+        if plan.checks == 0 or not case.row.sized:
+            return None, conditions
+        if not all(checkable(case, ranks, plan.data) for ranks in {*map(len, plan.groups)} or {world.size}):
+            return None, (*conditions, "unchecked")
+        on_wrong = self._keeper.of(case.index, prepared) if plan.save_wrong else None
+        return verify(case, prepared, world, plan.seed, plan.checks, plan.groups, on_wrong), conditions
+
+    def _conditions(self) -> tuple[str, ...]:
+        """Those of the whole run, words of ``model.mark``."""
+        given = self._given
+        found = {
+            "contended": given.contended,
+            "shared-gpu": given.shares_gpu,
+            "profiled": given.profiled,
+            "delayed": given.timing.arrival != "none",
+        }
+        return tuple(name for name, holds in found.items() if holds)
+
+    def _verdict_after(self, case: Case, prepared: Checkable, before: Verdict) -> Verdict:
+        """With what is found after the timed calls, where the case was checked. Collective."""
+        verified, conditions = before
+        if verified is None:
+            return before
+        plan = self._plan.of_case(case)
+        on_wrong = self._keeper.of(case.index, prepared) if plan.save_wrong else None
+        world = self._given.world
+        return verify_after(case, prepared, world, plan.seed, verified, plan.groups, on_wrong), conditions
+
+    def _choice(self, case: Case, prepared: object) -> Choice | None:
+        """How the library does the case, where that was asked for; known on rank 0. Collective."""
+        if not self._plan.watches or not case.row.sized:
+            return None
+        own = self._backend.choice(case, prepared)
+        told = self._given.world.gather(json.dumps(own and asdict(own)).encode())
+        return agreed_choice([choice for text in told or () if (choice := Choice.of(json.loads(text)))])
+
+    def _share_of_budget(self, cases: int) -> Limits | None:
+        """The run's limits, cut to the share of so many cases of what is left of the budget; None where
+        nothing is.
+        """
+        limits = self._plan.limits
+        if limits.budget_seconds is None:
+            return limits
+        spent_s = float(self._given.world.max(np.array([time.monotonic() - self._start_s]))[0])
+        spent_s += sum(opened.left_s for opened in self._open)
+        share_s = (limits.budget_seconds - spent_s) * cases / (len(self._plan.cases) - self._done)
+        return replace(limits, case_seconds=min(limits.case_seconds, share_s)) if share_s > 0 else None
+
+    def _rechecked(self) -> Recheck | None:
+        """What the synchronised clocks are worth now; None where there are none. Collective."""
+        clock, world = self._given.clock, self._given.world
+        return recheck(world, clock) if clock is not None and isinstance(world, MpiWorld) else None
+
+    def _keep_clock(self, found: Recheck | None) -> None:
+        """The clock for the next case: a new one where the finding asks for it, else with the error that was
+        found last. A larger one before says nothing about the readings to come. Collective.
+        """
+        clock, world = self._given.clock, self._given.world
+        if found is None or clock is None or not isinstance(world, MpiWorld):
+            return
+        kept = synchronise(world) if found.renew else replace(clock, error_ns=found.error_ns)
+        self._given = replace(self._given, clock=kept)
+
+
+def _worse(first: Recheck | None, second: Recheck | None) -> Recheck | None:
+    found = [each for each in (first, second) if each is not None]
+    return max(found, key=lambda each: (each.excess_ns, each.error_ns), default=None)
+
+
+def _guard(prepared: Checkable, verified: Verified | None) -> None:
+    """Before a checked case is timed."""
+    if verified is not None:
+        prepared.guard()
+
+
+def _checked_only(case: Case, verdict: Verified | None, conditions: tuple[str, ...]) -> CaseResult:
+    wrong = verdict is not None and verdict.wrong > 0
+    return CaseResult(
+        case=case.index,
+        status=Status.WRONG if wrong else Status.GOOD,
+        stop=StopReason.CHECK_ONLY,
+        wrong=verdict.wrong if verdict is not None else None,
+        wrong_at=verdict.wrong_at if verdict is not None else (),
+        conditions=conditions,
+    )
+
+
+def _worst_state(own: DeviceState | None, world: World) -> DeviceState | None:
+    """The lowest clock of any rank's device, and every reason that any of them has. Collective."""
+    bits = [own.throttle_bits >> bit & 1 if own is not None else 0 for bit in range(_THROTTLE_BITS)]
+    found = world.max(np.array([-own.clock_mhz if own is not None else -_NO_CLOCK, *bits], np.int64))
+    if -found[0] == _NO_CLOCK:
+        return None
+    raised = sum(int(bit) << place for place, bit in enumerate(found[1:]))
+    return DeviceState(clock_mhz=int(-found[0]), throttle_bits=raised)

@@ -1,0 +1,297 @@
+"""A rank's life from environment to exit code, the same under every launcher.
+
+Rank 0 brings a Director, which makes the plan once the world is known and emits what happens; every other
+rank waits for the plan, so it needs no settings, no command line and no display.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Final, NoReturn
+
+from busbw.errors import BusbwError, ExitCode, LauncherMismatch, RankFailed, UndecidedError
+from busbw.machine.processes import is_stopped
+from busbw.model.case import Case
+from busbw.model.event import Emit, Event, EventKind, error_event, event
+from busbw.model.hunt import BY_NIC
+from busbw.model.plan import Plan
+from busbw.model.record import RunStatus
+from busbw.rank.guard import Guard
+from busbw.rank.main import run
+from busbw.rank.process import Deadline, emit, exit_on_signal
+from busbw.rank.profile import option
+from busbw.rank.rank0 import Lead, Request
+from busbw.rank.world.base import PeerFailure, RefusedTogether, World
+from busbw.rank.world.select import WorldChoice, create
+from busbw.rank.world.watched import GOODBYE, Watched, report_to
+
+if TYPE_CHECKING:
+    from busbw.rank.world.identity import Identity
+
+
+# How long rank 0 may take to close the record of a run that all ranks leave at about the same time.
+_TELLING_SECONDS: Final = 2.0
+# With this flag a front process, maybe far away, reads what the ranks print.
+DELIVER: Final = "--deliver="
+_WORLDS: Final = ("auto", "solo", "mpi", "nccl")
+
+
+@dataclass(frozen=True)
+class Director:
+    """What rank 0 knows that the others do not. ``plan`` is called with the number of ranks.
+
+    ``guard`` closes the record where rank 0 is killed and no front process watches.
+    """
+
+    request: Callable[[], Request]
+    plan: Callable[[int], Plan]
+    emit: Emit
+    guard: Guard | None = None
+
+
+class _Rank:
+    """The failure paths of one rank; the main path is ``live``."""
+
+    def __init__(
+        self, director: Director | None, emit_own: Emit, rank: int, watched: Watched | None = None
+    ) -> None:
+        self.director = director
+        self._watched = watched
+        self._rank = rank
+        self.lead: Lead | None = None
+        self._emit_own = emit_own
+        self._leaving = False  # this rank failed itself
+        self._guarded: socket.socket | None = None  # open for as long as this rank lives
+
+    def peer_lost(self, failure: PeerFailure) -> None:
+        """Called from the world's thread when another rank is lost: rank 0 tells, everybody leaves."""
+        if self._leaving:
+            return  # the world's own way out follows: MPI has to abort, or the other ranks wait for ever
+        reason, _, hint = failure.reason.partition("\n")
+        error = RankFailed(
+            str(replace(failure, reason=reason)),
+            hint=hint or "look at that rank's output",
+            rank=failure.rank,
+            host=failure.host,
+        )
+        if failure.rank == 0 and self._rank == 1:
+            self._emit_own(error_event(error, peer_lost=True))  # rank 0 cannot
+        self.tell(error, peer_lost=True)
+        self._say_goodbye()
+        os._exit(ExitCode.RANK_FAILED)
+
+    def expired(self, world: World, case: Case, seconds: float) -> None:
+        """A case takes longer than -T allows, on this rank and soon on all."""
+        text = f"{case.collective} {case.dtype} {case.size_bytes} B {case.placement}"
+        hint = "give -T more seconds, or look for a rank or link that hangs"
+        self._stop_waiting(world, RankFailed(f"{text}: no end within {seconds:g} s (-T)", hint=hint))
+
+    def stuck(self, world: World, doing: str, seconds: float) -> None:
+        """A round of a hunt does not end."""
+        text = f"{doing}: no end within {seconds:g} s (--round-timeout)"
+        hint = (
+            "give a smaller -b or a longer --round-timeout, or look for a link that carries next to nothing"
+        )
+        self._stop_waiting(world, UndecidedError(text, hint=hint))
+
+    def _stop_waiting(self, world: World, error: BusbwError) -> None:
+        """Every rank that can, says that it waits, and leaves: a rank that says nothing hangs. A rank of this
+        host that is stopped is named at once.
+        """
+        own = world.members[world.rank]
+        error.rank, error.host = own.rank, own.host
+        stopped = _stopped_beside(world)
+        if self.lead is not None:
+            self.lead.end(RunStatus.FAILED, stopped or error, waits=stopped is None)
+        else:
+            self._emit_own({**error_event(error, peer_lost=True), "waits": True})
+            if stopped is not None and stopped.rank == 0:
+                self._emit_own(error_event(stopped))  # rank 0 cannot
+        if self._guarded is not None:
+            with contextlib.suppress(OSError):
+                self._guarded.sendall(GOODBYE)
+        time.sleep(_TELLING_SECONDS)  # a launcher ends all ranks with the first: rank 0 closes the record
+        os._exit(ExitCode.RANK_FAILED)
+
+    def interrupted(self, received: signal.Signals) -> None:
+        """The user or the launcher ends the job."""
+        self._say_goodbye()  # at once: SIGKILL may follow
+        if self.lead is not None:
+            self.lead.end(RunStatus.INTERRUPTED)
+
+    def _say_goodbye(self) -> None:
+        """This rank is not the one that ends the others."""
+        if self._watched is not None:
+            self._watched.leave()
+
+    def tell(self, error: BusbwError, *, peer_lost: bool = False) -> None:
+        """Rank 0 closes the record with the error; before there is a record, or on other ranks, the error is
+        emitted on its own where this rank is the only one to know it.
+        """
+        if self.lead is not None:
+            self.lead.end(RunStatus.FAILED, error, peer_lost=peer_lost)
+        elif self.director is not None:
+            self.director.emit(error_event(error, peer_lost=peer_lost))
+
+    def tell_own(self, error: BusbwError) -> None:
+        """An error that only this rank knows, on whatever rank it is."""
+        if self._leaving:
+            return  # said already
+        if self.director is not None:
+            self.tell(error)
+        else:
+            self._emit_own(error_event(error))
+
+    def live(self, identity: Identity | None, choice: WorldChoice) -> ExitCode:
+        """Join, measure, leave."""
+        hear_signals = exit_on_signal(self.interrupted)
+        world = create(identity, choice, self.peer_lost)
+        hear_signals()
+        try:
+            plan = self._plan(world)
+            deadline = Deadline(
+                plan.options.timeout_s, partial(self.expired, world), partial(self.stuck, world)
+            )
+            outcome = run(world, plan, self.lead, deadline)
+        except RefusedTogether as error:
+            self.tell(error)
+            world.close()
+            return error.exit_code
+        except BusbwError as error:
+            self._leave_alone(world, error)
+        except Exception as error:  # noqa: BLE001  # a defect of ours must not leave the other ranks waiting
+            self._leave_alone(world, RankFailed(f"unexpected {type(error).__name__}: {error}"), cause=error)
+        if self.lead is not None:
+            self.lead.end(RunStatus.COMPLETE)
+        world.close()
+        if outcome.nothing_measured:
+            return ExitCode.UNDECIDED
+        return ExitCode.BAD_VERDICT if outcome.wrong_cases else outcome.verdict
+
+    def _plan(self, world: World) -> Plan:
+        """The plan, from rank 0 to all. Raises RefusedTogether on all ranks when rank 0 could not make
+        one.
+        """
+        message: dict[str, str | int] | None = None
+        if self.director is not None:
+            try:
+                message = {"plan": self._lead(self.director, world).to_json()}
+                if self.director.guard is not None:
+                    message |= {"guard": self.director.guard.address, "guard_host": self.director.guard.host}
+            except BusbwError as error:
+                message = {"error": error.message, "hint": error.hint, "exit_code": int(error.exit_code)}
+        told = json.loads(world.broadcast(None if message is None else json.dumps(message).encode()))
+        if "error" in told:
+            code = ExitCode(told["exit_code"])
+            raise RefusedTogether(told["error"], hint=told["hint"], exit_code=code, rank=None, host="")
+        if world.rank != 0 and told.get("guard_host") == world.members[world.rank].host:
+            self._guarded = report_to(told["guard"], world.rank)
+        return Plan.from_json(told["plan"])
+
+    def _lead(self, director: Director, world: World) -> Plan:
+        """Rank 0 makes the plan and opens the record."""
+        plan = director.plan(world.size)
+        request = director.request()
+        self.lead = Lead(request, plan, director.emit)
+        if director.guard is not None:
+            director.guard.watch(request.folder, len({member.host for member in world.members}))
+        return plan
+
+    def _leave_alone(self, world: World, error: BusbwError, cause: Exception | None = None) -> NoReturn:
+        """This rank failed by itself: say it with rank and host, then take the others down."""
+        member = world.members[world.rank]
+        error.rank, error.host = world.rank, member.host
+        if cause is not None and os.environ.get("BUSBW_TRACEBACK"):
+            import traceback
+
+            traceback.print_exception(cause)
+        if world.kind != "nccl" or world.rank == 0:
+            self.tell_own(error)
+        self._leaving = True
+        # Over the TCP channel rank 0 hears it, and tells; the hint travels on a line of its own.
+        world.fail(f"{error.message}\n{error.hint}" if error.hint else error.message)
+
+
+def _stopped_beside(world: World) -> RankFailed | None:
+    """The error of a rank of this host whose process is stopped."""
+    here = (member for member in world.members if member.host == world.members[world.rank].host)
+    member = next((member for member in here if is_stopped(member.pid)), None)
+    if member is None:
+        return None
+    return RankFailed(
+        f"the process is stopped (pid {member.pid})",
+        hint=f"look for what stopped it, or continue it: kill -CONT {member.pid}",
+        rank=member.rank,
+        host=member.host,
+    )
+
+
+def live(
+    identity: Identity | None,
+    choice: WorldChoice,
+    director: Director | None,
+    emit_own: Emit,
+    watched: Watched | None = None,
+) -> ExitCode:
+    """Run this process as a rank. ``director`` on rank 0 only; ``emit_own`` tells what only this rank
+    knows; who ``watched`` this rank hears that it leaves. ``signals.block`` has been called, before anything
+    that may have started threads.
+    """
+    rank = _Rank(director, emit_own, identity.rank if identity is not None else 0, watched)
+    try:
+        if nic := os.environ.get(BY_NIC):
+            from busbw.rank.hunt.nic import check_nic
+
+            check_nic(nic, socket.gethostname())
+        code = rank.live(identity, choice)
+    except BusbwError as error:  # before there was a world: every rank knows its own reason
+        if identity is not None and error.rank is None:
+            error.rank = identity.rank
+        if not _known_beside(identity, error):
+            rank.tell_own(error)
+        code = error.exit_code
+    if director is not None and director.guard is not None:
+        director.guard.dismiss()
+    if watched is not None:
+        watched.leave()
+    return code
+
+
+def _known_beside(identity: Identity | None, error: BusbwError) -> bool:
+    """Ranks of one host are started alike, so one of them says for all why they form no world."""
+    return isinstance(error, LauncherMismatch) and identity is not None and bool(identity.local_rank)
+
+
+def follow(identity: Identity, arguments: list[str]) -> int:
+    """Live as a rank other than 0 that somebody's launcher started: no settings, no display, one line if it
+    fails alone. The exit code is the same as rank 0's.
+    """
+    if not any(word.startswith(DELIVER) for word in arguments):
+        return int(live(identity, world_choice(arguments), None, _print_error))
+    watched = Watched(identity.rank, os.environ)
+    emit(event(EventKind.HELLO, rank=identity.rank, pid=os.getpid(), host=socket.gethostname()))
+    code = int(live(identity, world_choice(arguments), None, emit, watched))
+    return 0 if code in (0, 1, 3) else code  # a front process judges: no engine is to start the ranks again
+
+
+def world_choice(arguments: list[str]) -> WorldChoice:
+    """The one setting that must be known before rank 0 can send the others: how ranks find each other."""
+    chosen = option(arguments, "--world") or os.environ.get("BUSBW_WORLD", "auto")
+    return chosen if chosen in _WORLDS else "auto"  # type: ignore[return-value]  # rank 0 refuses the rest
+
+
+def _print_error(item: Event) -> None:
+    if item.get("waits"):
+        return  # as all do: rank 0 says it once
+    place = f"rank {item['rank']}" + (f" on {item['host']}" if item["host"] else "")
+    hint = f"\nhint: {item['hint']}" if item["hint"] else ""
+    print(f"error: {place}: {item['message']}{hint}", file=sys.stderr)  # noqa: T201

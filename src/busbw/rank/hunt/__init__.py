@@ -1,0 +1,1 @@
+"""What ranks do for `busbw isolate`: pair tests in rounds."""

@@ -1,0 +1,148 @@
+"""Rounds of groups: every group has a communicator of its own, and all of them run a collective at once."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from busbw.errors import ExitCode
+from busbw.hunt.compare_groups import COLLECTIVE, ELEMENT_BYTES, wants_more
+from busbw.hunt.field import Field
+from busbw.hunt.rounds import rails
+from busbw.model.case import Case
+from busbw.model.hunt import GroupTest, Hunt, Round, RoundResult, Stage
+from busbw.model.layout import SHARE_ALIGNMENT_BYTES, Placement
+from busbw.rank.hunt.round_time import LEAST_PAUSE_NS, LOOKS, Pace, pace_of
+from busbw.rank.measure import agreed_call_ns
+from busbw.rank.world.base import RefusedTogether
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from busbw.rank.backends.base import Backend, PreparedCase
+    from busbw.rank.process import Deadline
+    from busbw.rank.world.base import World
+
+
+def stages(hosts: Sequence[str]) -> tuple[tuple[Stage, Field], ...]:
+    """The rails of ranks on ``hosts`` (one name a rank), and then the hosts. Groups of one rank have nobody
+    to exchange with and are left out, and so is a stage without groups.
+    """
+    names = tuple(dict.fromkeys(hosts))
+    nodes = [tuple(rank for rank, own in enumerate(hosts) if own == name) for name in names]
+    found = (
+        (Stage.EACH_RAIL, "rail", [(f"rail {number}", own) for number, own in enumerate(rails(nodes))]),
+        (Stage.EACH_HOST, "host", list(zip(names, nodes, strict=True))),
+    )
+    return tuple(
+        (stage, _field(kind, several))
+        for stage, kind, groups in found
+        if (several := [(name, ranks) for name, ranks in groups if len(ranks) > 1])
+    )
+
+
+def _field(kind: str, groups: Sequence[tuple[str, tuple[int, ...]]]) -> Field:
+    names, ranks = zip(*groups, strict=True)
+    return Field(kind, names, ranks, (tuple(range(len(groups))),))
+
+
+class GroupTester:
+    """Runs the rounds of a stage. ``sleeps``: waits always do."""
+
+    def __init__(
+        self, world: World, hunt: Hunt, backend: Backend, deadline: Deadline, *, sleeps: bool
+    ) -> None:
+        self._world, self._hunt = world, hunt
+        self._backend, self._deadline = backend, deadline
+        self._sleeps = sleeps
+
+    def run(
+        self, stage: Stage, field: Field, first: int, tell: Callable[[RoundResult], None] | None
+    ) -> tuple[RoundResult, ...]:
+        """Round after round, from number ``first`` on, until rank 0 has enough; all of them on rank 0, none
+        elsewhere. The backend's communicators are the groups' afterwards. Collective.
+        """
+        self._require_shares(field)
+        mine = next(
+            (name for name, ranks in zip(field.names, field.ranks, strict=True) if self._world.rank in ranks),
+            "",
+        )
+        doing = f"{COLLECTIVE} in {mine}" if mine else f"{COLLECTIVE} in other groups"
+        history: tuple[RoundResult, ...] = ()
+        with self._deadline.watch(self._hunt.timeout_s, doing):
+            self._backend.regroup(self._world, field.ranks)
+            pace = self._find_pace(field)
+        with self._prepared(pace.pause_ns) as prepared:
+            while self._goes_on(history):
+                start_s = time.monotonic()
+                with self._deadline.watch(self._hunt.timeout_s, doing):
+                    everyone = self._measure(prepared, pace.calls)
+                if everyone is not None:
+                    chosen = Round(first + len(history), stage, (), field.ranks)
+                    found = _result(chosen, everyone, time.monotonic() - start_s)
+                    history = (*history, found)
+                    if tell is not None:
+                        tell(found)
+        return history
+
+    def _goes_on(self, history: Sequence[RoundResult]) -> bool:
+        told = None
+        if self._world.rank == 0:
+            told = json.dumps(wants_more(self._hunt.rules, history)).encode()
+        return bool(json.loads(self._world.broadcast(told)))
+
+    def _find_pace(self, field: Field) -> Pace:
+        with self._prepared(LEAST_PAUSE_NS if self._sleeps else 0) as prepared:
+            call_ns = min(agreed_call_ns(prepared, self._world, 1) for _ in range(LOOKS))
+        return pace_of(self._hunt, call_ns, sleeps=self._sleeps, slowest=field.kind)
+
+    def _measure(self, prepared: PreparedCase, calls: int) -> list[list[float]] | None:
+        """Nanoseconds of a call in each sample, of every rank; on rank 0. Every sample begins behind a
+        barrier of all groups, so that they run at once.
+        """
+        prepared.run(0)
+        own = []
+        for _ in range(self._hunt.samples):
+            self._world.barrier()
+            own.append(float(prepared.time(0, 1, calls).elapsed_ns[0]) / calls)
+        told = self._world.gather(json.dumps(own).encode())
+        # Who left before the others would say nothing of a round that does not end, as if it hung.
+        self._world.barrier()
+        return None if told is None else [json.loads(each) for each in told]
+
+    @contextmanager
+    def _prepared(self, pause_ns: int) -> Iterator[PreparedCase]:
+        self._backend.pair_up((), pause_ns)
+        size = self._hunt.size_bytes
+        count = size // ELEMENT_BYTES
+        case = Case(0, COLLECTIVE, "float", "", -1, size, size, count, Placement.OUT_OF_PLACE)
+        prepared = self._backend.prepare(case)
+        try:
+            yield prepared
+        finally:
+            prepared.close()
+
+    def _require_shares(self, field: Field) -> None:
+        """Every rank has something for every other one. Raises RefusedTogether."""
+        least = SHARE_ALIGNMENT_BYTES * max(map(len, field.ranks))
+        if self._hunt.size_bytes < least:
+            raise RefusedTogether(
+                f"{self._hunt.size_bytes} B are less than {SHARE_ALIGNMENT_BYTES} for each rank"
+                f" of a {field.kind}",
+                hint=f"give -b {least} or more",
+                exit_code=ExitCode.USAGE,
+                rank=None,
+                host="",
+            )
+
+
+def _result(chosen: Round, everyone: Sequence[Sequence[float]], seconds: float) -> RoundResult:
+    """A collective has ended when it has for the slowest rank of its group."""
+    tests = tuple(
+        GroupTest(ranks, tuple(max(each) for each in zip(*(everyone[rank] for rank in ranks), strict=True)))
+        for ranks in chosen.groups
+    )
+    return RoundResult(chosen, (), round(seconds, 4), groups=tests)

@@ -1,0 +1,301 @@
+"""What every rank does with a plan: measure the cases in order and bring the samples to rank 0."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import numpy as np
+
+from busbw.errors import ExitCode
+from busbw.machine.host import read_processors
+from busbw.model.plan import Plan
+from busbw.model.record import Method, WorldInfo
+from busbw.model.result import CaseResult, Status
+from busbw.model.traffic import Burst
+from busbw.rank.backends.base import Backend
+from busbw.rank.backends.create import create, is_profiled, preflight
+from busbw.rank.cases import Session, grouping
+from busbw.rank.describe import describe
+from busbw.rank.measure import SINGLE_CALLS, Conditions
+from busbw.rank.preflight import CheckFirst, Finder
+from busbw.rank.process import Deadline
+from busbw.rank.retain import Kept, rule
+from busbw.rank.summarize import statistics_in
+from busbw.rank.world.base import World, agreed
+from busbw.rank.world.clock import GlobalClock, synchronise
+from busbw.rank.world.mpi import MpiWorld
+from busbw.stats.percentile import least_samples
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from busbw.hunt.field import Field
+    from busbw.model.finding import Finding
+    from busbw.model.hunt import RoundResult
+    from busbw.model.record import HostInfo
+    from busbw.rank.nccl_output import NcclDump
+
+
+# Levels of small messages last for milliseconds to tenths of a second; passes that lie closer see one.
+SPAN_S: Final = 0.3
+
+
+class Observer(Finder, Protocol):
+    """What rank 0 tells whoever writes and shows the run; of a hunt, see ``hunt.rounds.Hunter``."""
+
+    def tested(self, field: Field, found: RoundResult) -> None:
+        """See Hunter."""
+
+    def switches(self, places: Sequence[HostInfo]) -> dict[str, str]:
+        """See Hunter."""
+
+    def judged(self, verdict: dict[str, Any], findings: tuple[Finding, ...], code: ExitCode) -> None:
+        """See Hunter."""
+
+    def started(self, world: WorldInfo, method: Method) -> None:
+        """Everybody is there and connected."""
+
+    def passed(self, result: CaseResult) -> None:
+        """What is known of a case so far; ``finished`` follows, unless the run ends before."""
+
+    def finished(self, result: CaseResult, kept: Kept) -> None:
+        """One case is done."""
+
+    def carried(self, burst: Burst) -> None:
+        """What links carried in an untimed burst."""
+
+    def saved(self, name: str, content: bytes) -> None:
+        """A file of what a failed check found."""
+
+    @property
+    def folder(self) -> Path:
+        """Where the run is written."""
+
+    def used(self, memory_bytes: dict[str, int]) -> None:
+        """What the run took of memory: the most of any rank."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How this rank's part of the run ended."""
+
+    wrong_cases: int
+    verdict: ExitCode = ExitCode.OK  # of a hunt
+    nothing_measured: bool = False  # the budget ended before the first case
+
+
+def run(world: World, plan: Plan, observer: Observer | None, deadline: Deadline | None = None) -> Outcome:
+    """Measure all cases of the plan. Collective over the world; ``observer`` is rank 0's and None elsewhere.
+
+    Raises RefusedTogether on all ranks where the run cannot start, and BusbwError on the rank where it broke.
+    """
+    checks = CheckFirst(world, plan, observer)
+    checks.compare()
+    pinned = agreed(world, lambda: pin(world)) if plan.pin else ""
+    agreed(world, lambda: preflight(plan, world))
+    checks.listen()
+    dump = _dump(plan, observer)
+    backend = agreed(world, lambda: create(plan, world))
+    backend.connect(world)
+    if dump is not None and (missing := dump.finish()) and observer is not None:
+        observer.found(missing)
+    checks.compare_use()
+    given = _conditions(plan, backend, world)
+    info = describe(world, backend, {"pinned_cpus": pinned} if pinned else {})
+    if observer is not None and info is not None:
+        observer.started(info, _method(plan, given))
+    if plan.preflight.stops:
+        checks.go_deep(backend)
+        backend.close()
+        return Outcome(0)
+    if plan.hunt is not None:
+        from busbw.rank.hunt.rounds import go_hunting
+
+        places = info.places if info is not None else ()
+        code = go_hunting(world, plan.hunt, backend, deadline or Deadline.none(), observer, places)
+        backend.close()
+        return Outcome(0, verdict=code)
+    session = Session(plan, backend, given, deadline or Deadline.none(), observer)
+    ended = Counter[Status]()
+    for result, kept in session.results():
+        ended[result.status] += 1
+        if observer is not None:
+            observer.finished(result, kept)
+    _watch_links(session, plan, observer)
+    memory_bytes = _most(backend.memory_report(), world)
+    if observer is not None:
+        observer.used(memory_bytes)
+    world.barrier()
+    backend.close()
+    measured = ended[Status.GOOD] + ended[Status.WRONG]
+    return Outcome(ended[Status.WRONG], nothing_measured=ended[Status.NOT_RUN] > 0 and measured == 0)
+
+
+def _watch_links(session: Session, plan: Plan, observer: Observer | None) -> None:
+    """What links carry, where that was asked for. Collective."""
+    if "counters" in plan.evidence:
+        for burst in session.bursts():  # on rank 0; the others only take part
+            if observer is not None:
+                observer.carried(burst)
+
+
+def _dump(plan: Plan, observer: Observer | None) -> NcclDump | None:
+    """Ready on every rank before NCCL reads its variables."""
+    if not plan.nccl_topology or plan.backend != "nccl":
+        return None
+    from busbw.rank.nccl_output import NcclDump
+
+    return NcclDump(os.environ, observer.folder if observer is not None else None)
+
+
+def _conditions(plan: Plan, backend: Backend, world: World) -> Conditions:
+    """What all ranks agree on before the first case. Collective."""
+    # Each rank measured its own cost of timing; k follows from it, and must be the same everywhere.
+    own = (backend.timing_cost_ns, float(_shares_cores(world)), float(bool(plan.profile) or is_profiled()))
+    timing_cost_ns, contended, profiled = world.max(np.array(own)).tolist()
+    return Conditions(
+        world=world,
+        limits=plan.limits,
+        timing=plan.timing,
+        timing_cost_ns=timing_cost_ns,
+        max_samples_per_look=backend.max_samples_per_look,
+        contended=bool(contended) and plan.backend == "mpi",
+        shares_gpu=_shares_gpu(backend, world),
+        profiled=bool(profiled),
+        clock=_common_clock(plan, world),
+        singles=_single_calls(plan),
+        graph_launches=plan.options.graph,
+        seed=plan.seed,
+        grouping=grouping(plan, world),
+        span_s=0.0 if plan.backend == "null" else SPAN_S,
+    )
+
+
+def _single_calls(plan: Plan) -> int:
+    """How many calls (or groups of them) to time one by one: as many as -n says where the loop is
+    nccl-tests' own, whose -I they are for, else what the highest percentile asked for needs, and as many more
+    as p99 has to spare for samples that are left out. None where means over several calls tell all that was
+    asked for.
+    """
+    calls, group = plan.limits.calls, plan.options.aggregate
+    rows = [row for row in statistics_in(plan.show) if not row.of_means]
+    if not rows or plan.options.graph or plan.limits.outer_iters or plan.backend == "null" or plan.streams:
+        return 0
+    if plan.timing.time.startswith("loop-") and calls is not None:
+        return calls // group
+    if group > 1:
+        return 0
+    needed = max(row.least_samples for row in rows)
+    return max(SINGLE_CALLS, math.ceil(needed * SINGLE_CALLS / least_samples(99)))
+
+
+def _shares_cores(world: World) -> bool:
+    """Whether this host has more ranks than cores that they may use."""
+    here = world.members[world.rank].host
+    ranks = sum(member.host == here for member in world.members)
+    cores = world.local_cores if isinstance(world, MpiWorld) else os.cpu_count() or 1
+    quota = read_processors().quota_cores  # a pod with a limit of 2 on a host of 64 cores has 2
+    return ranks > (cores if quota is None else min(cores, quota))
+
+
+def _shares_gpu(backend: Backend, world: World) -> bool:
+    """Whether a GPU has two ranks or more. On one host NCCL refuses it; hosts that are pods or namespaces of
+    one machine do not know of each other, and there it starts. Collective.
+    """
+    told = world.gather(backend.identity.device_uuid.encode())
+    uuids = [uuid for uuid in told or () if uuid]
+    return world.broadcast(bytes([len(set(uuids)) < len(uuids)]) if told is not None else None) == b"\x01"
+
+
+def _common_clock(plan: Plan, world: World) -> GlobalClock | None:
+    """Synchronised clocks, where something is read from them: single calls that the host times."""
+    wanted = plan.timing.mode == "latency" and plan.backend == "mpi" and world.size > 1
+    return synchronise(world) if wanted and isinstance(world, MpiWorld) else None
+
+
+def _most(own: dict[str, int], world: World) -> dict[str, int]:
+    """Each entry's maximum over ranks; the ranks of a run report the same entries."""
+    if not own:
+        return {}
+    most = world.max(np.array(list(own.values()), np.int64))
+    return dict(zip(own, most.tolist(), strict=True))
+
+
+_TIMES: Final = {
+    "max": "maximum over ranks",
+    "avg": "mean over ranks",
+    "min": "minimum over ranks",
+    "rank0": "rank 0",
+    "last": "minimum over ranks: from the last arrival",
+    "span": "last exit minus first entry on a synchronised clock",
+    "loop": "maximum over ranks of a host loop",
+    "loop-max": "maximum over ranks (one host loop of all calls a sample)",
+    "loop-avg": "mean over ranks (one host loop of all calls a sample)",
+    "loop-min": "minimum over ranks (one host loop of all calls a sample)",
+    "loop-rank0": "rank 0 (one host loop of all calls a sample)",
+}
+
+
+def _method(plan: Plan, given: Conditions) -> Method:
+    single = "a single call behind a barrier" if plan.timing.barrier else "a single call"
+    of = "elapsed / k" if plan.timing.mode == "throughput" else single
+    if plan.timing.arrival != "none":
+        of += f", ranks delayed on purpose ({plan.timing.arrival})"
+    if plan.streams:
+        of += " in rounds that all streams begin together"
+    where = plan.places
+    if plan.options.unalign:
+        where += f", misaligned by {plan.options.unalign} elements"
+    if plan.options.memory != "device":
+        where += f", {plan.options.memory} memory"
+    if plan.options.register:
+        where += ", registered" if plan.options.register == 1 else ", symmetric windows"
+    return Method(
+        mode=plan.timing.mode,
+        time=f"median over samples of the {_TIMES[plan.timing.time]} of {of}",
+        buffers=where,
+        retention=rule(plan.raw_ranks),
+        timing_cost_ns=given.timing_cost_ns,
+        clock_error_ns=given.clock.error_ns if given.clock is not None else None,
+        arrival=plan.timing.arrival,
+    )
+
+
+def share(cpus: list[int], ranks: int, number: int) -> list[int]:
+    """The CPUs of rank ``number`` of ``ranks`` on one host: neighbouring ones, as many for each as there are
+    for all; one that is shared where ranks outnumber them.
+    """
+    if ranks >= len(cpus):
+        return [cpus[number % len(cpus)]]
+    each = len(cpus) // ranks
+    return cpus[number * each : (number + 1) * each]
+
+
+def pin(world: World) -> str:
+    """Pin this process; the CPUs in words. A rank that its launcher has bound to no more than its share keeps
+    what it has. Local to the rank.
+    """
+    member = world.members[world.rank]
+    here = sum(other.host == member.host for other in world.members)
+    cpus = sorted(os.sched_getaffinity(0))
+    if len(cpus) < (os.cpu_count() or 1) and len(cpus) <= (os.cpu_count() or 1) // here:
+        return _words(cpus)
+    own = share(cpus, here, member.local_rank)
+    os.sched_setaffinity(0, own)
+    return _words(own)
+
+
+def _words(cpus: list[int]) -> str:
+    """As taskset writes them: 0-3,8."""
+    runs: list[list[int]] = []
+    for cpu in cpus:
+        if runs and cpu == runs[-1][-1] + 1:
+            runs[-1].append(cpu)
+        else:
+            runs.append([cpu])
+    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)

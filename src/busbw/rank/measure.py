@@ -1,0 +1,535 @@
+"""Measure one case in passes: warm up, then look after look until every rank, from the same numbers, says
+that the pass has enough; other cases may be measured between two passes.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from time import perf_counter_ns
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from busbw.model.plan import Limits, Timing
+from busbw.model.result import StopReason
+from busbw.model.sample import EXCLUDING, SampleFlag
+from busbw.rank.backends.base import Look, PreparedCase
+from busbw.rank.descheduled import CoreClock, flag_lost
+from busbw.rank.reduce_samples import Across, Grouping, across_ranks
+from busbw.rank.world.base import World
+from busbw.rank.world.clock import GlobalClock
+from busbw.stats import stopping
+from busbw.stats.outliers import exclude
+
+# Without -w calls warm up until a round is no faster than those before, for 3 calls or 20 ms at most.
+WARMUP_CALLS: Final = 3
+WARMUP_NS: Final = 20e6
+WARMUP_ROUND_NS: Final = 2e6
+STEADY: Final = 0.98  # a round that takes more than this of the fastest one before is steady
+# Untimed calls before the first look of a later pass, and before single calls: the cases between have used
+# caches and connections.
+LEAD_NS: Final = 0.5e6
+SINGLE_LEAD_CALLS: Final = 20
+MOST_FASTER_LOOKS: Final = 3
+# A captured graph holds a round's calls, and large graphs take long to make.
+MOST_CALLS_A_ROUND: Final = 1024
+# nccl-tests times 20 calls a loop; fewer would measure the skew with which ranks leave the barrier.
+LEAST_LOOP_CALLS: Final = 20
+# Single calls for percentiles up to p99, which needs 299 (stats.percentile).
+SINGLE_CALLS: Final = 320
+
+Int64Array = npt.NDArray[np.int64]
+Float64Array = npt.NDArray[np.float64]
+NO_SAMPLES: Final[Int64Array] = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What holds for every case of a run. ``contended``: ranks share cores, so losing one is no surprise.
+    ``shares_gpu``: two ranks or more are on one GPU, as pods of one machine may be. ``clock``
+    is there where the ranks' clocks are synchronised. ``singles``: how many calls to time one by one for
+    percentiles, 0 where nobody asked. ``graph_launches``: -G. ``grouping`` is there where the world is split.
+    ``profiled``: a profiler is attached to a rank. ``idle``: this rank has nothing to send or receive in the
+    case at hand, while others have. ``span_s``: how long the passes of a case span at least.
+    """
+
+    world: World
+    limits: Limits
+    timing: Timing
+    timing_cost_ns: float
+    max_samples_per_look: int
+    contended: bool = False
+    shares_gpu: bool = False
+    clock: GlobalClock | None = None
+    singles: int = 0
+    graph_launches: int = 0
+    seed: int = 0
+    grouping: Grouping | None = None
+    profiled: bool = False
+    idle: bool = False
+    span_s: float = 0.0
+
+    @property
+    def takes_part(self) -> bool:
+        """Whether this rank's time is one of the operation."""
+        return not self.idle and (self.grouping is None or self.grouping.group is not None)
+
+    @property
+    def loops(self) -> bool:
+        """Whether samples are loops that the host times, as nccl-tests does."""
+        return self.timing.time.startswith("loop")
+
+    @property
+    def whole_loops(self) -> bool:
+        """Whether -n calls are one loop, and its time over ranks is what -a says."""
+        return self.timing.time.startswith("loop-")
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Samples of this rank and over all ranks, of ``k`` calls each."""
+
+    k: int
+    own_ns: Int64Array
+    issue_ns: Int64Array
+    across: Across
+
+    @classmethod
+    def none(cls, k: int) -> Taken:
+        """No samples yet."""
+        return cls(k, NO_SAMPLES, NO_SAMPLES, Across.empty())
+
+    def extended(self, look: Look, across: Across) -> Taken:
+        """With one look more."""
+        return Taken(
+            self.k,
+            np.concatenate((self.own_ns, look.elapsed_ns)),
+            np.concatenate((self.issue_ns, look.issue_ns)),
+            self.across.extended(across),
+        )
+
+    def joined(self, more: Taken) -> Taken:
+        """With the samples of a later pass."""
+        own, issue = (self.own_ns, more.own_ns), (self.issue_ns, more.issue_ns)
+        return Taken(self.k, np.concatenate(own), np.concatenate(issue), self.across.extended(more.across))
+
+    @property
+    def kept(self) -> Int64Array:
+        """Positions of the samples that count: without those that outside evidence speaks against, unless
+        these are more than one in 20, when leaving them out would hide what happened.
+        """
+        out = exclude(self.across.flags, EXCLUDING)
+        return out.kept if out.valid else np.arange(len(self.across), dtype=np.int64)
+
+    @property
+    def times_ns(self) -> Float64Array:
+        """Per kept sample, the headline's time of one call."""
+        return self.across.headline[self.kept] / self.k
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Everything sampled for one case so far. ``stops`` say why each of its passes ended, ``ends`` after how
+    many samples; ``passes`` are wanted in all. ``singles`` are calls timed one by one where ``taken`` has
+    several a sample. ``lost_ns`` is how long this rank had no core, ``latest_ns`` by how much ranks were
+    delayed on purpose at most.
+    """
+
+    taken: Taken
+    warmup_calls: int
+    first_call_ns: float
+    stops: tuple[StopReason, ...]
+    ends: tuple[int, ...] = ()
+    passes: int = 1
+    lost_ns: int = 0
+    singles: Taken | None = None
+    latest_ns: float = 0.0
+    call_ns: float = 1.0
+
+    @property
+    def complete(self) -> bool:
+        """Whether no pass is left."""
+        return len(self.stops) >= self.passes
+
+    @property
+    def times_ns(self) -> Float64Array:
+        """What the headline is the median of."""
+        return self.taken.times_ns
+
+    def split(self, kept: Int64Array) -> list[Int64Array]:
+        """Positions of samples, by pass."""
+        return np.split(kept, np.searchsorted(kept, self.ends[:-1]))
+
+    @property
+    def times_by_pass(self) -> list[Float64Array]:
+        """``times_ns`` of each pass that has any."""
+        parts = self.split(self.taken.kept)
+        return [self.taken.across.headline[part] / self.taken.k for part in parts if len(part)]
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How a case is sampled, agreed by all ranks before the first look."""
+
+    k: int
+    warmup_calls: int
+    call_ns: float
+    first_call_ns: float = 0.0
+
+
+class Sampling:
+    """Takes looks of one case. The only state that changes while a case is measured."""
+
+    def __init__(self, prepared: PreparedCase, given: Conditions, call_ns: float, earlier: int = 0) -> None:
+        self._prepared = prepared
+        self._given = given
+        self._call_ns = call_ns
+        self._earlier = earlier  # samples of the passes before
+        self.calls_per_issue = prepared.calls_per_issue
+        self.lost_ns = 0
+
+    def add(self, taken: Taken, samples: int, *, single: bool = False, lead: int | None = None) -> Taken:
+        """One look more: collective, and the only control traffic of it is one reduction. ``single``: calls
+        one by one also where the headline is of loops. ``lead`` untimed calls come first, by default those of
+        one sample where calls are back-to-back, else none.
+        """
+        given = self._given
+        loops = given.loops and not single
+        given.world.barrier()
+        before = CoreClock.now()
+        look = self._loops(samples, taken.k, lead) if loops else self._take(taken, samples, lead)
+        after = CoreClock.now()
+        if given.idle:
+            look = replace(look, took_part=False)
+        flags = np.zeros(samples, np.int64)
+        # In loop mode the control barriers, in which a rank may sleep, lie between the samples of a look.
+        if not given.contended and not loops:
+            lost = after.lost_since(before)
+            self.lost_ns += lost
+            flags |= flag_lost(look.elapsed_ns, lost)
+        if after.stepped_since(before):
+            flags |= SampleFlag.CLOCK_STEP
+        clock = given.clock if look.entry_ns is not None or not look.took_part else None
+        time = "max" if given.loops and single else given.timing.time
+        return taken.extended(look, across_ranks(look, flags, time, given.world, clock, given.grouping))
+
+    def _take(self, taken: Taken, samples: int, lead: int | None) -> Look:
+        timing, first, k = self._given.timing, self._earlier + len(taken.across), taken.k
+        if timing.mode == "latency":
+            world = self._given.world
+            if lead:
+                self._prepared.time(0, 1, lead)
+            delays = delays_ns(
+                timing.arrival, world.rank, world.size, self._call_ns, self._given.seed, first, samples
+            )
+            return self._prepared.time_isolated(samples, delays, barrier=timing.barrier)
+        return self._prepared.time(k if lead is None else lead, samples, k)
+
+    def _loops(self, samples: int, k: int, lead: int | None) -> Look:
+        elapsed = np.empty(samples, np.int64)
+        if lead:
+            self._prepared.time(0, 1, lead)
+        for i in range(samples):
+            self._given.world.barrier()
+            elapsed[i] = self._prepared.time_loop(k)
+        return Look(elapsed, elapsed, took_part=self._given.takes_part)
+
+
+def measure(prepared: PreparedCase, given: Conditions, limits: Limits) -> Samples:
+    """The first pass of one case. Collective over the world; ``limits`` are the run's, cut to the case's
+    share of it.
+    """
+    pace = warm_up(prepared, given, limits)
+    sampling = Sampling(prepared, given, pace.call_ns)
+    wanted, k = _first_look(limits, pace, given, prepared)
+    warmup_calls, faster_looks = pace.warmup_calls, 0
+    taken, passes = Taken.none(k), 1
+    stop: StopReason | None = None
+    while stop is None:
+        taken = sampling.add(taken, min(wanted - len(taken.across), given.max_samples_per_look))
+        if len(taken.across) < wanted:
+            continue
+        call_ns = max(1.0, float(taken.across.worst.min()) / k)
+        better_k = stopping.calls_per_sample(call_ns, given.timing_cost_ns)
+        better = _first_look(limits, Pace(better_k, 0, call_ns), given, prepared)
+        if better[1] > 2 * k and faster_looks < MOST_FASTER_LOOKS:
+            # The warm-up ran slower than the calls do (a busy core, a cold path, -w 1), so k is too small for
+            # the true pace: these samples become warm-up, and sampling starts again.
+            warmup_calls, faster_looks = warmup_calls + len(taken.across) * k, faster_looks + 1
+            wanted, k = better
+            taken = Taken.none(k)
+            continue
+        passes = _wanted_passes(taken, limits)
+        stop = _enough(taken, limits, passes)
+        wanted = _next_look(taken, stopping.of_pass(limits, passes, float(np.median(taken.times_ns))))
+    samples = Samples(
+        taken,
+        warmup_calls,
+        pace.first_call_ns,
+        (stop,),
+        (len(taken.across),),
+        passes,
+        lost_ns=sampling.lost_ns,
+        latest_ns=pace.call_ns if given.timing.arrival != "none" else 0.0,
+        call_ns=pace.call_ns,
+    )
+    return _with_singles(samples, sampling, given, limits)
+
+
+def measure_again(samples: Samples, prepared: PreparedCase, given: Conditions, limits: Limits) -> Samples:
+    """With one pass more, at the same k. Collective over the world."""
+    passes, earlier, k = samples.passes, len(samples.taken.across), samples.taken.k
+    sampling = Sampling(prepared, given, samples.call_ns, earlier)
+    call_ns = max(1.0, float(np.median(samples.taken.across.worst)) / k)
+    lead: int | None = max(_multiple(k, sampling.calls_per_issue), _calls_in(LEAD_NS, call_ns, sampling))
+    own_limits = stopping.of_pass(limits, passes, call_ns)
+    most = min(stopping.FIRST_LOOK, own_limits.max_samples)
+    wanted = max(1, min(most, _fitting(own_limits.case_seconds * 1e9, k * call_ns)))
+    warmup_calls, taken, stop = samples.warmup_calls + (lead or 0), Taken.none(k), None
+    while stop is None:
+        look = min(wanted - len(taken.across), given.max_samples_per_look)
+        taken, lead = sampling.add(taken, look, lead=lead), None
+        if len(taken.across) == wanted:
+            stop = _enough(taken, limits, passes)
+            wanted = _next_look(taken, own_limits)
+    more = replace(
+        samples,
+        taken=samples.taken.joined(taken),
+        warmup_calls=warmup_calls,
+        stops=(*samples.stops, stop),
+        ends=(*samples.ends, earlier + len(taken.across)),
+        lost_ns=samples.lost_ns + sampling.lost_ns,
+    )
+    return _with_singles(more, sampling, given, limits)
+
+
+def _calls_in(time_ns: float, call_ns: float, sampling: Sampling) -> int:
+    """How many calls fit into a time, in whole groups, and at least one group."""
+    return _multiple(max(1, int(time_ns / call_ns)), sampling.calls_per_issue)
+
+
+def warm_up(prepared: PreparedCase, given: Conditions, limits: Limits) -> Pace:
+    """Run the untimed calls (see ``untimed``), and learn the pace from them; without -w, no longer than until
+    they are steady.
+
+    The first calls are the slowest (connections, caches), so the pace is that of the fastest round. Every
+    count comes from numbers that all ranks share, or they would issue different numbers of calls.
+    """
+    world, group = given.world, prepared.calls_per_issue
+    least_calls, least_ns = untimed(limits)
+    adaptive = limits.warmup_calls is None and limits.warmup_seconds is None
+    done, steady = group, False
+    first_call_ns = call_ns = agreed_call_ns(prepared, world, done)
+    if limits.warmup_calls is None and done < WARMUP_CALLS:
+        call_ns = min(call_ns, agreed_call_ns(prepared, world, WARMUP_CALLS - done))
+        done = WARMUP_CALLS
+    spent_ns = first_call_ns + (done - group) * call_ns
+    while done < least_calls or (spent_ns < least_ns and not steady):
+        left_ns = min(least_ns - spent_ns, WARMUP_ROUND_NS) if adaptive else least_ns - spent_ns
+        calls = max(least_calls - done, math.ceil(left_ns / call_ns))
+        calls = min(_multiple(min(calls, MOST_CALLS_A_ROUND), group), prepared.max_calls)
+        round_ns = agreed_call_ns(prepared, world, calls)
+        done, spent_ns = done + calls, spent_ns + calls * round_ns
+        steady = adaptive and round_ns > STEADY * call_ns
+        call_ns = min(call_ns, round_ns)
+    return Pace(stopping.calls_per_sample(call_ns, given.timing_cost_ns), done, call_ns, first_call_ns)
+
+
+def untimed(limits: Limits) -> tuple[int, float]:
+    """How many calls at least come before the timed ones, and for how long at least, in ns."""
+    if limits.warmup_calls is None:
+        least_calls, usual_ns = WARMUP_CALLS, WARMUP_NS
+    else:
+        least_calls, usual_ns = limits.warmup_calls, 0.0
+    return least_calls, usual_ns if limits.warmup_seconds is None else limits.warmup_seconds * 1e9
+
+
+def first_call(prepared: PreparedCase, world: World) -> float:
+    """Nanoseconds of the case's first call (or group), cold: connections are made and kernels are loaded."""
+    return agreed_call_ns(prepared, world, prepared.calls_per_issue)
+
+
+def agreed_call_ns(prepared: PreparedCase, world: World, calls: int) -> float:
+    """Run untimed calls; nanoseconds of one of them on the slowest rank. Collective."""
+    world.barrier()
+    look = prepared.time(0, 1, calls)
+    return max(1.0, float(world.max(look.elapsed_ns)[0]) / calls)
+
+
+def _first_look(limits: Limits, pace: Pace, given: Conditions, prepared: PreparedCase) -> tuple[int, int]:
+    """(samples, k) of the first look. Where even that does not fit into the time, fewer samples, at least
+    one. With -n and a graph, as in nccl-tests: one graph of all calls, launched so often.
+    """
+    k, group = min(pace.k, prepared.max_calls), prepared.calls_per_issue
+    if limits.calls is not None and given.graph_launches:
+        return given.graph_launches, limits.calls
+    if limits.calls is not None and given.whole_loops:
+        k = min(limits.calls, prepared.max_calls)
+        return limits.calls // k, k
+    if given.timing.mode == "latency":
+        k = 1
+    elif given.loops:
+        k = max(k, LEAST_LOOP_CALLS)
+    if limits.calls is not None:
+        # Loops are not shortened to get more of them: their length is their definition.
+        least = 1 if given.loops else stopping.FIRST_LOOK
+        samples, groups = stopping.fixed_samples(limits.calls // group, -(-k // group), least)
+        return samples, groups * group
+    k = min(_multiple(k, group), prepared.max_calls)
+    # Where ranks share cores a call may take a thousand times what the fastest of the warm-up did: one sample
+    # shows the pace before eight are asked for.
+    most = 1 if given.contended else stopping.FIRST_LOOK
+    sample_ns = k * pace.call_ns
+    passes = stopping.wanted_passes(limits, pace.call_ns, sample_ns)
+    own_limits = stopping.of_pass(limits, passes, pace.call_ns)
+    return max(1, min(most, own_limits.max_samples, _fitting(own_limits.case_seconds * 1e9, sample_ns))), k
+
+
+def _fitting(left_ns: float, sample_ns: float) -> int:
+    """How many samples fit into the time."""
+    return int(left_ns / sample_ns)
+
+
+def _multiple(calls: int, group: int) -> int:
+    return -(-calls // group) * group
+
+
+def _next_look(taken: Taken, limits: Limits) -> int:
+    """Samples to have at the next look. Before eight of them no look can stop by precision, so more looks
+    spoil no promise there, and none asks for more than fits into the time that is left.
+    """
+    samples = len(taken.across)
+    wanted = min(stopping.next_look(samples), max(limits.max_samples, samples + 1))
+    if samples >= stopping.FIRST_LOOK:
+        return wanted
+    left_ns = limits.case_seconds * 1e9 - float(taken.across.worst.sum())
+    return min(wanted, samples + max(1, _fitting(left_ns, float(np.median(taken.across.worst)))))
+
+
+def _spent_ns(taken: Taken) -> float:
+    return float(taken.across.worst.sum())
+
+
+def _wanted_passes(taken: Taken, limits: Limits) -> int:
+    sample_ns = _spent_ns(taken) / len(taken.across)
+    return stopping.wanted_passes(limits, float(np.median(taken.times_ns)), sample_ns)
+
+
+def _enough(taken: Taken, limits: Limits, passes: int) -> StopReason | None:
+    spent_s = _spent_ns(taken) / 1e9
+    return stopping.judge_look(taken.times_ns, len(taken.across), spent_s, limits, passes)
+
+
+def _with_singles(samples: Samples, sampling: Sampling, given: Conditions, limits: Limits) -> Samples:
+    """With this pass's share of the single calls, where samples of several calls hide the spread of one."""
+    wanted = given.singles if limits.calls is None else min(given.singles, limits.calls)
+    group, passes = sampling.calls_per_issue, samples.passes
+    if wanted == 0 or samples.taken.k == group or (given.loops and not given.whole_loops):
+        return samples
+    call_ns = max(1.0, float(np.median(samples.times_ns)) + given.timing_cost_ns)
+    own_limits = stopping.of_pass(limits, passes, call_ns)
+    wanted = min(-(-wanted // passes), int(own_limits.case_seconds * 1e9 / call_ns))
+    usual = min(wanted, -(-SINGLE_CALLS // passes))
+    # Where nothing is adaptive the calls are counted, and one comes before each look as elsewhere.
+    most = _calls_in(WARMUP_NS, call_ns, sampling)
+    lead = None if limits.calls is not None else min(_multiple(SINGLE_LEAD_CALLS, group), most)
+    started_ns, lost_ns = perf_counter_ns(), sampling.lost_ns
+    singles = _grown(Taken.none(group), usual, sampling, given, lead)
+    if usual < wanted and _fits(wanted, usual, perf_counter_ns() - started_ns, given.world, own_limits):
+        singles = _grown(singles, wanted, sampling, given, lead)
+    if not wanted:
+        return samples
+    both = singles if samples.singles is None else samples.singles.joined(singles)
+    return replace(samples, singles=both, lost_ns=samples.lost_ns + sampling.lost_ns - lost_ns)
+
+
+def _grown(singles: Taken, wanted: int, sampling: Sampling, given: Conditions, lead: int | None) -> Taken:
+    """With single calls until there are so many, look by look, each behind untimed ones."""
+    while (missing := wanted - len(singles.across)) > 0:
+        look = min(missing, given.max_samples_per_look)
+        singles = sampling.add(singles, look, single=True, lead=lead)
+    return singles
+
+
+def _fits(wanted: int, usual: int, took_ns: int, world: World, limits: Limits) -> bool:
+    """Whether more single calls than the usual ones, for a rare percentile, fit into a pass's time at the
+    pace of those, looks included. Collective.
+    """
+    pace_ns = float(world.max(np.array([took_ns], np.int64))[0]) / usual
+    return wanted * pace_ns <= limits.case_seconds * 1e9
+
+
+def delays_ns(
+    pattern: str, rank: int, ranks: int, call_ns: float, seed: int, first: int, samples: int
+) -> Int64Array | None:
+    """Delays of this rank before samples ``first`` to ``first + samples``, in ns; None where nobody is late.
+
+    late-one: one rank, another for each sample, is late by one call time. uniform: each rank by a random part
+    of it. ramp: rank r by r / (ranks - 1) of it. The same seed gives the same delays.
+    """
+    if pattern == "none":
+        return None
+    if pattern == "ramp":
+        share = np.full(samples, rank / max(1, ranks - 1))
+    elif pattern == "late-one":
+        late = np.array([_random(seed, i).integers(ranks) for i in range(first, first + samples)])
+        share = (late == rank).astype(float)
+    elif pattern == "uniform":
+        share = np.array([_random(seed, i).random(ranks)[rank] for i in range(first, first + samples)])
+    else:
+        raise ValueError(f"no arrival pattern {pattern!r}")
+    return np.asarray(share * call_ns, np.int64)
+
+
+def _random(seed: int, sample: int) -> np.random.Generator:
+    return np.random.default_rng((seed, sample))
+
+
+# ---- two-level iterations (nccom-test) --------------------------------------------------------------
+# w untimed and n timed calls, repeated I times behind W untimed repetitions: (n + w) (I + W) calls are run
+# and n I of them measured. Nothing is adaptive here, so the counts are exact; the check comes before.
+
+
+def measure_repeated(prepared: PreparedCase, given: Conditions, limits: Limits) -> Samples:
+    """Time one case with ``limits.outer_iters`` repetitions. Collective over the world."""
+    assert limits.calls, "the plan has -n with repetitions"
+    timed, untimed = limits.calls, limits.warmup_calls or 0
+    call_ns = 0.0  # not known yet
+    for _ in range(limits.outer_warmup_iters):
+        call_ns = agreed_call_ns(prepared, given.world, timed + untimed)
+    run = limits.outer_warmup_iters * (timed + untimed)
+    group = prepared.calls_per_issue
+    taken, sampling = Taken.none(group), Sampling(prepared, given, call_ns)
+    for repetition in range(limits.outer_iters):
+        lead = untimed
+        if not call_ns and untimed:  # the first untimed calls tell the pace
+            call_ns, lead = agreed_call_ns(prepared, given.world, untimed), 0
+        if repetition == 0:
+            taken = Taken.none(group * _issues_per_sample(timed // group, call_ns / group, given))
+        taken = _one_repetition(sampling, taken, timed // taken.k, lead, given)
+        run += untimed
+    ends = (len(taken.across),)
+    return Samples(taken, run, call_ns, (StopReason.CALLS,), ends, lost_ns=sampling.lost_ns)
+
+
+def _one_repetition(sampling: Sampling, taken: Taken, samples: int, lead: int, given: Conditions) -> Taken:
+    """One repetition: as many looks as the events of a look allow, the first behind the untimed calls."""
+    wanted = len(taken.across) + samples
+    while len(taken.across) < wanted:
+        look = min(wanted - len(taken.across), given.max_samples_per_look)
+        taken = sampling.add(taken, look, lead=lead)
+        lead = 0
+    return taken
+
+
+def _issues_per_sample(issues: int, issue_ns: float, given: Conditions) -> int:
+    """A divisor of the issues, so that none is left out: as few as timing allows, all in loop mode."""
+    if given.loops:
+        return issues
+    if given.timing.mode == "latency" or issue_ns <= 0:
+        return 1
+    fitting = stopping.calls_per_sample(issue_ns, given.timing_cost_ns)
+    most = max(1, min(fitting, issues // stopping.FIRST_LOOK))
+    return max(divisor for divisor in range(1, most + 1) if issues % divisor == 0)

@@ -1,0 +1,118 @@
+"""Ranks under Nsight Systems (``--profile nsys``): whoever started it, a rank becomes ``nsys profile`` of
+itself.
+
+The recipe: no sampling of the CPU, traces of CUDA and NVTX (NCCL's ranges and our own), one report a rank,
+exported as SQLite. EFA is sampled once a host, by its first rank, since ranks share the devices.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import socket
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NoReturn
+
+from busbw.errors import SiteError
+from busbw.record.folder import NSYS_FOLDER
+
+if TYPE_CHECKING:
+    from busbw.rank.world.identity import Identity
+
+TOOL: Final = "nsys"
+SETTINGS: Final = "--settings="  # before the settings of a job, as JSON (``plan.request``)
+# Set by a front process for the ranks that it starts itself: the profiler, and more words for it. Not the
+# variables of the flags, which a user's shell may have, and which --profile none overrides.
+VARIABLE: Final = "BUSBW_RANK_PROFILER"
+WORDS_VARIABLE: Final = "BUSBW_RANK_PROFILER_ARGS"
+_INSIDE: Final = "BUSBW_IN_PROFILER"
+_BASE: Final = ("--sample", "none", "--cpuctxsw", "none", "--trace", "cuda,nvtx", "--export", "sqlite")
+_INFINIBAND: Final = Path("/sys/class/infiniband")
+
+
+def profile_words(
+    program: str, output: str, argv: Sequence[str], more: str = "", *, samples_efa: bool = False
+) -> tuple[str, ...]:
+    """The command line of a rank under nsys, whose report is ``output`` without its ending; ``more`` are the
+    user's own words.
+    """
+    efa = ("--enable", "efa_metrics") if samples_efa else ()
+    where = ("--force-overwrite", "true", "--output", output)
+    return (program, "profile", *_BASE, *efa, *shlex.split(more), *where, *argv)
+
+
+def report_name(rank: int, host: str) -> str:
+    """What a rank's report is called: sorted by rank, and readable as one."""
+    return f"rank-{rank:05d}-{host}"
+
+
+def profiler_environ(profile: str, more: str) -> dict[str, str]:
+    """For ranks that a front process starts itself."""
+    return {VARIABLE: profile, **({WORDS_VARIABLE: more} if more else {})} if profile == TOOL else {}
+
+
+def option(arguments: Iterable[str], name: str) -> str:
+    """The value of a flag among words that were not parsed yet, or in the settings of a job; empty where it
+    is not there.
+    """
+    words = list(arguments)
+    found = ""
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        if word == name:
+            found = following
+        elif word.startswith(f"{name}="):
+            found = word.partition("=")[2]
+        elif word.startswith(SETTINGS):
+            key = name.removeprefix("--").replace("-", "_")
+            found = str(json.loads(word.removeprefix(SETTINGS)).get(key, ""))
+    return found
+
+
+def is_asked(profile: str, environ: Mapping[str, str]) -> bool:
+    """Whether this process still has to become one under the profiler."""
+    return profile == TOOL and not environ.get(_INSIDE)
+
+
+def enter(folder: Path, identity: Identity | None, argv: Sequence[str], more: str) -> NoReturn:
+    """Become nsys, which starts ``argv``. Raises SiteError where it is not on PATH, or the run folder cannot
+    be written here.
+    """
+    rank, local_rank = (identity.rank, identity.local_rank) if identity is not None else (0, 0)
+    host = socket.gethostname()
+    program = shutil.which(TOOL)
+    if program is None:
+        raise SiteError(
+            f"--profile nsys, and there is no nsys on PATH ({os.environ.get('PATH', '')})",
+            hint="load Nsight Systems' module on the ranks' hosts, or put its folder into PATH there",
+            rank=rank,
+            host=host,
+        )
+    reports = folder / NSYS_FOLDER
+    try:
+        reports.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SiteError(
+            f"cannot make {reports} for reports of nsys: {error.strerror}",
+            hint="set BUSBW_HOME to a folder that the ranks' hosts share",
+            rank=rank,
+            host=host,
+        ) from error
+    output = str(reports / report_name(rank, host))
+    words = profile_words(program, output, argv, more, samples_efa=local_rank == 0 and _has_efa())
+    os.execve(program, words, {**os.environ, _INSIDE: "1"})
+
+
+def _has_efa() -> bool:
+    return any(
+        os.path.basename(os.path.realpath(device / "device" / "driver")) == "efa"  # noqa: PTH119
+        for device in (_INFINIBAND.iterdir() if _INFINIBAND.is_dir() else ())
+    )
+
+
+def rank_argv(module: str, arguments: Sequence[str] = ()) -> tuple[str, ...]:
+    """This process again."""
+    return (sys.executable, "-m", module, *arguments)

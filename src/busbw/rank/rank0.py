@@ -1,0 +1,253 @@
+"""Rank 0's extra duties: write the record and emit the event stream."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from busbw._version import __version__
+from busbw.errors import BusbwError, ExitCode
+from busbw.model.event import Emit, EventKind, error_event, event, now_utc
+from busbw.model.finding import Finding
+from busbw.model.record import SCHEMA_VERSION, Method, RunRecord, RunStatus, WorldInfo
+from busbw.model.result import CaseResult, Status
+from busbw.record.results import append_round
+from busbw.record.write import RunWriter
+
+if TYPE_CHECKING:
+    from busbw.hunt.field import Field
+    from busbw.model.hunt import RoundResult
+    from busbw.model.plan import Plan
+    from busbw.model.record import HostInfo
+    from busbw.model.traffic import Burst
+    from busbw.rank.retain import Kept
+
+# Enough to even out a case that does not apply or takes long, few enough to follow growing sizes.
+_RECENT: Final = 8
+WRONG_FOLDER: Final = "wrong"  # what failed checks found (--save-wrong)
+
+
+@dataclass(frozen=True)
+class Request:
+    """Which run this is, in plain values: what a front process hands to rank 0, or rank 0 makes for
+    itself.
+    """
+
+    run_id: str
+    folder: str
+    argv: tuple[str, ...] = ()
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+class _Pace:
+    """Cases done and time left, in cases' worth of passes. The passes ahead are taken to be like the last
+    ones: sizes grow, and with them the time of a case.
+    """
+
+    def __init__(self, total: int, now_s: float) -> None:
+        self._total = total
+        self._finished = 0
+        self._shares: dict[int, float] = {}  # of cases that have had passes
+        self._work = 0.0
+        self._start_s = now_s
+        self._recent: deque[tuple[float, float]] = deque([(now_s, 0.0)], maxlen=_RECENT + 1)
+
+    def after(self, result: CaseResult, now_s: float, *, final: bool) -> dict[str, int | float]:
+        """The fields of a progress event after a pass of a case, or its end."""
+        share = 1.0 if final else min(1.0, len(result.pass_samples) / result.passes)
+        self._work += share - self._shares.get(result.case, 0.0)
+        self._shares[result.case] = share
+        if final:
+            self._finished += 1
+        if self._work > self._recent[-1][1]:
+            self._recent.append((now_s, self._work))
+        (then_s, before), (last_s, after) = self._recent[0], self._recent[-1]
+        a_case_s = (last_s - then_s) / (after - before) if after > before else 0.0
+        return {
+            "done": self._finished,
+            "total": self._total,
+            "elapsed_s": round(now_s - self._start_s, 3),
+            "eta_s": round(a_case_s * (self._total - self._work), 3),
+        }
+
+
+class Lead:
+    """Observes the run on rank 0. ``end`` may be called from another thread (a lost peer, a signal): the
+    first call wins, and nothing is written or emitted after it.
+    """
+
+    def __init__(self, request: Request, plan: Plan, emit: Emit) -> None:
+        self._emit = emit
+        self._plan = plan
+        self._lock = threading.Lock()
+        self._ended = False
+        self._verdict = ExitCode.OK  # of a hunt
+        self._cases = Counter[Status]()
+        self._pace = _Pace(len(plan.cases), time.monotonic())
+        record = RunRecord(
+            schema=SCHEMA_VERSION,
+            run_id=request.run_id,
+            busbw_version=__version__,
+            created=now_utc(),
+            argv=request.argv,
+            settings=request.settings,
+            plan=plan,
+            status=RunStatus.RUNNING,
+        )
+        self._writer = RunWriter(Path(request.folder), record)
+
+    def found(self, findings: tuple[Finding, ...]) -> None:
+        with self._lock:
+            if self._ended:
+                return
+            self._writer.describe(findings=(*self._writer.record.findings, *findings))
+            for finding in findings:
+                self._emit(event(EventKind.FINDING, finding=finding))
+
+    def started(self, world: WorldInfo, method: Method) -> None:
+        from busbw.machine.machine import read_environment_record, read_machine
+
+        with self._lock:
+            if self._ended:
+                return
+            self._writer.describe(
+                world=world, method=method, machine=read_machine(), environment=read_environment_record()
+            )
+            record = self._writer.record
+            self._pace = _Pace(len(record.plan.cases), time.monotonic())
+            self._emit(
+                event(
+                    EventKind.HEADER,
+                    run_id=record.run_id,
+                    folder=str(self._writer.folder),
+                    busbw_version=__version__,
+                    plan=record.plan,
+                    world=world,
+                    method=method,
+                    machine=record.machine,
+                    environment=record.environment,
+                )
+            )
+
+    def passed(self, result: CaseResult) -> None:
+        with self._lock:
+            if self._ended:
+                return
+            self._writer.note(result)
+            self._emit(event(EventKind.PASS, result=result))
+            self._emit(event(EventKind.PROGRESS, **self._pace.after(result, time.monotonic(), final=False)))
+
+    def finished(self, result: CaseResult, kept: Kept) -> None:
+        with self._lock:
+            if self._ended:
+                return
+            self._cases[result.status] += 1
+            result = replace(result, finished=now_utc())
+            self._writer.append(result, kept.samples, kept.digests)
+            self._emit(event(EventKind.CASE, result=result))
+            self._emit(event(EventKind.PROGRESS, **self._pace.after(result, time.monotonic(), final=True)))
+
+    def carried(self, burst: Burst) -> None:
+        with self._lock:
+            if not self._ended:
+                self._writer.describe(bursts=(*self._writer.record.bursts, burst))
+
+    def tested(self, field: Field, found: RoundResult) -> None:
+        with self._lock:
+            if self._ended:
+                return
+            told = {"kind": field.kind, "names": field.names, **asdict(found)}
+            append_round(self._writer.folder, told)
+            self._emit(event(EventKind.ROUND, tested=told))
+
+    def switches(self, places: Sequence[HostInfo]) -> dict[str, str]:
+        return lowest_switches(self._writer.record.settings, places)
+
+    def judged(self, verdict: dict[str, Any], findings: tuple[Finding, ...], code: ExitCode) -> None:
+        self.found(findings)
+        with self._lock:
+            if self._ended:
+                return
+            self._verdict = code
+            told = {**verdict, "exit_code": int(code)}
+            self._writer.describe(hunt=told)
+            self._emit(event(EventKind.VERDICT, hunt=told))
+
+    def saved(self, name: str, content: bytes) -> None:
+        """See Observer; into wrong/ of the run folder."""
+        folder = self._writer.folder / WRONG_FOLDER
+        folder.mkdir(exist_ok=True)
+        (folder / name).write_bytes(content)
+
+    @property
+    def folder(self) -> Path:
+        return self._writer.folder
+
+    def used(self, memory_bytes: dict[str, int]) -> None:
+        with self._lock:
+            if self._ended or not memory_bytes:
+                return
+            self._writer.describe(memory_bytes=memory_bytes)
+            self._emit(event(EventKind.MEMORY, most_bytes=memory_bytes))
+
+    def end(
+        self,
+        status: RunStatus,
+        error: BusbwError | None = None,
+        *,
+        peer_lost: bool = False,
+        waits: bool = False,
+    ) -> None:
+        """Close the record and say so. ``waits``: this rank waits for others. Later calls do nothing."""
+        with self._lock:
+            if self._ended:
+                return
+            self._ended = True
+            for result in self._writer.unfinished:
+                self._cases[result.status] += 1
+                self._emit(event(EventKind.CASE, result=result))
+            if error is not None:
+                said = error_event(error, peer_lost=peer_lost or waits)
+                self._emit({**said, "waits": True} if waits else said)
+            text = error.message if error is not None else ""
+            self._writer.finish(status, now_utc(), error=text, hint=error.hint if error is not None else "")
+            self._emit(
+                event(
+                    EventKind.END,
+                    status=status.value,
+                    exit_code=int(self._exit_code(status, error)),
+                    wrong_cases=self._cases[Status.WRONG],
+                    folder=str(self._writer.folder),
+                )
+            )
+
+    def _exit_code(self, status: RunStatus, error: BusbwError | None) -> ExitCode:
+        if error is not None:
+            return error.exit_code
+        if status is RunStatus.INTERRUPTED:
+            return ExitCode.INTERRUPTED
+        if self._cases[Status.WRONG]:
+            return ExitCode.BAD_VERDICT
+        if self._cases[Status.NOT_RUN] and not self._cases[Status.GOOD]:
+            return ExitCode.UNDECIDED  # the budget ended before the first case
+        return self._verdict
+
+
+def lowest_switches(settings: Mapping[str, Any], places: Sequence[HostInfo]) -> dict[str, str]:
+    """The lowest switch of each host: what --topology came to, else Slurm's address of the node."""
+    order = settings.get("rank_order") or {}
+    told = {str(each["host"]): tuple(each["switches"]) for each in order.get("hosts", ())}
+    found: dict[str, str] = {}
+    for place in places:
+        names = (place.host, place.slurm_node, place.kubernetes_node)
+        own = next(
+            (told[name] for name in names if told.get(name)), tuple(place.slurm_topology.split(".")[:-1])
+        )
+        if own:
+            found[place.host] = "/".join(own)
+    return found

@@ -1,0 +1,251 @@
+"""From a case's samples to its result: the headline, its interval, its statistics and its marks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any, Final
+
+import numpy as np
+
+from busbw.model.case import Case
+from busbw.model.record import TWO_RANKS
+from busbw.model.result import FIELD_WORDS, CaseResult, GroupResult, Status, StopReason
+from busbw.model.sample import EXCLUDING, SampleFlag
+from busbw.rank.backends.base import DeviceState
+from busbw.rank.measure import Conditions, Samples, Taken
+from busbw.rank.verify import Verified
+from busbw.rank.world.clock import Recheck
+from busbw.stats import stopping
+from busbw.stats.interval import Estimate, Float64Array
+from busbw.stats.outliers import exclude
+from busbw.stats.passes import estimate_over, no_narrower
+from busbw.stats.statistic import Series, Statistic, parse_statistics
+from busbw.stats.verdict import Shape, judge
+from busbw.units import gb_per_s
+
+# NVML's reasons that lower clocks under load: power cap, hardware and thermal slowdown, power brake.
+_THROTTLING: Final = 0x04 | 0x08 | 0x20 | 0x40 | 0x80
+# Issuing takes this part of a call's time or more: the host, not the fabric, sets the pace.
+_HOST_BOUND: Final = 0.9
+# A span shorter than 20 times what two ranks' clocks may differ by tells little (measurement method: 5 %).
+_CLOCK_SHARE: Final = 0.05
+_LIMITED: Final = (StopReason.MAX_SAMPLES, StopReason.CASE_TIME, StopReason.BUDGET)
+_NOT_STATISTICS: Final = (*FIELD_WORDS, "timestamp", "memory")
+
+
+def summarize(
+    case: Case,
+    samples: Samples,
+    verdict: Verified | None,
+    given: Conditions,
+    *,
+    show: tuple[str, ...] = (),
+    marks: tuple[str, ...] = (),
+    device: DeviceState | None = None,
+    clock: Recheck | None = None,
+) -> CaseResult:
+    """The result of a measured case, the same on every rank but for what only this rank knows. ``clock`` is
+    what the common clock of ``given`` was found to be worth after the last sample.
+
+    A wrong case keeps its time, but has no bandwidth: nothing was delivered at that rate.
+    """
+    passes = samples.times_by_pass
+    # What -n gives is one look; all others ended by their own numbers.
+    headline = _estimate(passes, samples, given)
+    target = stopping.target(given.limits, headline.median)
+    stop = stopping.over_passes(samples.stops, samples.passes, headline, given.limits)
+    wrong = verdict is not None and verdict.wrong > 0
+    ranks = _ranks_of_a_group(given)
+    algbw, busbw = bandwidths(case, ranks, None if wrong or ranks is None else headline.median)
+    taken = samples.taken
+    evidence = _evidence(samples, judge(passes, target, headline), given, device, clock)
+    stats, at_most_ns = _statistics(show, samples)
+    issue_ns = float(np.median(taken.across.issue[taken.kept])) / taken.k
+    if _is_host_bound(samples, headline.median, issue_ns):
+        evidence["host_bound"] = True
+    return CaseResult(
+        case=case.index,
+        status=Status.WRONG if wrong else Status.GOOD,
+        time_ns=headline.median,
+        low_ns=headline.low if headline.attained else None,
+        high_ns=headline.high if headline.attained else None,
+        mean_ns=headline.mean,
+        algbw_gb_per_s=algbw,
+        busbw_gb_per_s=busbw,
+        samples=headline.samples,
+        calls_per_sample=taken.k,
+        warmup_calls=samples.warmup_calls,
+        stop=stop,
+        wrong=verdict.wrong if verdict is not None else None,
+        wrong_at=verdict.wrong_at if verdict is not None else (),
+        marks=(*marks, *_marks(stop, given, headline.median, evidence, show)),
+        issue_ns=issue_ns,
+        skew_ns=_skew_ns(taken),
+        first_call_ns=samples.first_call_ns,
+        tau=headline.tau,
+        excluded=sum(len(part.across) - len(part.kept) for part in (taken, samples.singles) if part),
+        stats=stats,
+        evidence={**evidence, "at_most_ns": at_most_ns} if at_most_ns else evidence,
+        groups=_group_results(case, samples, verdict, given),
+        passes=samples.passes,
+        pass_samples=tuple(np.diff((0, *samples.ends)).tolist()),
+    )
+
+
+def _estimate(passes: Sequence[Float64Array], samples: Samples, given: Conditions) -> Estimate:
+    # What -n gives is one look; all others ended by their own numbers.
+    found = estimate_over(passes, stopping.reported_confidence(samples.stops[0]))
+    return no_narrower(found, stopping.floor(given.limits, found.median, len(passes)))
+
+
+def bandwidths(case: Case, ranks: int | None, time_ns: float | None) -> tuple[float | None, float | None]:
+    """Algbw and busbw in GB/s of a group of ``ranks``; None where the call moves no data by design, busbw
+    also on one rank.
+    """
+    if not time_ns or not case.row.sized or ranks is None:
+        return None, None
+    algbw = gb_per_s(case.algbw_bytes(ranks), time_ns)
+    return algbw, None if ranks == 1 else algbw * case.row.busbw_factor(ranks)
+
+
+def _ranks_of_a_group(given: Conditions) -> int | None:
+    """How many ranks run the operation together; None where groups differ."""
+    if given.grouping is None:
+        return given.world.size
+    sizes = set(given.grouping.sizes)
+    return sizes.pop() if len(sizes) == 1 else None
+
+
+def _group_results(
+    case: Case, samples: Samples, verdict: Verified | None, given: Conditions
+) -> tuple[GroupResult, ...]:
+    """Every group's own result, from the same samples as the case's."""
+    if given.grouping is None:
+        return ()
+    taken, results = samples.taken, []
+    parts = [part for part in samples.split(taken.kept) if len(part)]
+    for group, (ranks, times) in enumerate(zip(given.grouping.sizes, taken.across.by_group, strict=True)):
+        passes = [times[part] / taken.k for part in parts]
+        found = estimate_over(passes, stopping.reported_confidence(samples.stops[0]))
+        wrong = None if verdict is None else verdict.of(given.grouping.members[group])
+        algbw, busbw = bandwidths(case, ranks, None if wrong else found.median)
+        results.append(
+            GroupResult(
+                group=group,
+                ranks=ranks,
+                size_bytes=case.size_in(ranks),
+                time_ns=found.median,
+                low_ns=found.low if found.attained else None,
+                high_ns=found.high if found.attained else None,
+                mean_ns=found.mean,
+                algbw_gb_per_s=algbw,
+                busbw_gb_per_s=busbw,
+                wrong=wrong,
+            )
+        )
+    return tuple(results)
+
+
+def _statistics(show: tuple[str, ...], samples: Samples) -> tuple[dict[str, float | None], dict[str, float]]:
+    """Of single calls where they were timed, else of the headline's samples where these are single calls;
+    samples of several calls have no percentiles of one call to give. And what bounds the high percentiles.
+    """
+    taken = samples.singles if samples.singles is not None else samples.taken
+    kept, across, k = taken.kept, taken.across, taken.k
+    # Of the time that the headline is made from; how far ranks are apart needs both ends of them.
+    series = Series(across.headline[kept] / k)
+    ends = Series(across.worst[kept] / k, across.best[kept] / k)
+    rows = statistics_in(show)
+    told = [row for row in rows if k == 1 or row.of_means]
+    found = {row.word: row.of(ends if row.word == "imbalance" else series) for row in told}
+    bounds = {row.word: bound for row in told if (bound := row.at_most(series)) is not None}
+    return {row.word: found.get(row.word) for row in rows}, bounds
+
+
+def statistics_in(show: tuple[str, ...]) -> tuple[Statistic, ...]:
+    """The statistics among the columns asked for."""
+    words = " ".join(word for word in show if word not in _NOT_STATISTICS)
+    return parse_statistics(words) if words else ()
+
+
+def _skew_ns(taken: Taken) -> float | None:
+    skew = taken.across.skew[taken.kept]
+    return None if len(skew) == 0 or skew[0] < 0 else float(np.median(skew))
+
+
+def _evidence(
+    samples: Samples,
+    shape: Shape,
+    given: Conditions,
+    device: DeviceState | None,
+    clock: Recheck | None,
+) -> dict[str, Any]:
+    """What stands behind the marks; only what says something."""
+    out = _shape(shape)
+    out |= _flagged("flagged", samples.taken)
+    if samples.singles is not None:
+        out |= _flagged("flagged_single_calls", samples.singles)
+    if samples.singles is not None:
+        out["single_calls"] = len(samples.singles.across)
+        # One by one, or in groups of -m, which are issued as one.
+        single_ns = float(np.median(samples.singles.across.headline)) / samples.singles.k
+        out["single_call_ns"] = single_ns
+        out["timing_overhead_ns"] = single_ns - float(np.median(samples.times_ns))
+    if given.clock is not None and given.timing.mode == "latency":
+        # Clocks that run evenly were in between no further off than at one of the ends.
+        out["clock_error_ns"] = max(given.clock.error_ns, clock.error_ns if clock is not None else 0.0)
+    if clock is not None and clock.excess_ns > 0:
+        out["clock_excess_ns"], out["clock_excess_rank"] = clock.excess_ns, clock.rank
+    if samples.latest_ns:
+        out["latest_arrival_ns"] = samples.latest_ns
+    if device is not None:
+        out["clock_mhz"] = device.clock_mhz
+        out["throttle_bits"] = device.throttle_bits
+    return out
+
+
+def _shape(shape: Shape) -> dict[str, Any]:
+    """What the samples look like beside their median."""
+    out: dict[str, Any] = {"outliers": asdict(shape.outliers)}
+    if shape.marks:
+        out["shape"] = list(shape.marks)
+    if shape.levels:
+        out["levels_ns"] = list(shape.levels)
+    if shape.modes is not None:
+        out["modes"] = asdict(shape.modes)
+    return out
+
+
+def _flagged(name: str, taken: Taken) -> dict[str, dict[str, int]]:
+    """Samples by what speaks against them, whether they were left out or kept; nothing where there are
+    none.
+    """
+    reasons = exclude(taken.across.flags, EXCLUDING).reasons
+    return {name: {str(SampleFlag(bit).name).lower(): n for bit, n in reasons}} if reasons else {}
+
+
+def _marks(
+    stop: StopReason,
+    given: Conditions,
+    time_ns: float,
+    evidence: dict[str, Any],
+    show: tuple[str, ...],
+) -> tuple[str, ...]:
+    flagged = {**evidence.get("flagged", {}), **evidence.get("flagged_single_calls", {})}
+    uses_clocks = given.timing.time == "span" or "skew" in show
+    coarse = uses_clocks and TWO_RANKS * evidence.get("clock_error_ns", 0.0) > _CLOCK_SHARE * time_ns
+    found = {
+        "stopped": stop in _LIMITED,
+        "unstable": "shape" in evidence,
+        "descheduled": "descheduled" in flagged,
+        "throttled": bool(evidence.get("throttle_bits", 0) & _THROTTLING),
+        "clock": "clock_step" in flagged or "clock_excess_ns" in evidence or coarse,
+    }
+    return tuple(mark for mark, is_found in found.items() if is_found)
+
+
+def _is_host_bound(samples: Samples, time_ns: float, issue_ns: float) -> bool:
+    """Only where issuing is not the call itself."""
+    across = samples.taken.across
+    return not np.array_equal(across.issue, across.worst) and issue_ns >= _HOST_BOUND * time_ns

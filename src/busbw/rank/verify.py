@@ -1,0 +1,223 @@
+"""Check one case before and after it is timed: fill, run once, compare where the data lie.
+
+The tensors of failed checks go to rank 0, bounded (--save-wrong).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import astuple, dataclass, replace
+from typing import Final, Protocol
+
+import numpy as np
+
+from busbw.model.case import Case
+from busbw.model.result import WrongData
+from busbw.rank.backends.base import CheckOutcome, Strays
+from busbw.rank.world.base import World
+from busbw.units import counted
+
+# A rank's vote on one check: wrong elements, first wrong offset, digest (two halves, to stay exact in int64),
+# changed elements of the send buffer, and the four numbers of Strays in one.
+_FIELDS = 6
+_LOW_HALF = 2**32 - 1
+_STRAY_BITS = 15
+# Added to the seed of a run for the check after timing: beyond the seeds of the other checks.
+AFTER_SEED: Final = 2**48
+_AFTER: Final = "in the check after the timed calls"
+KEPT_RANKS: Final = 4  # of one check
+KEPT_CHECKS: Final = 16  # of a run
+OnWrong = Callable[[int, int, int], None]
+
+
+class Checkable(Protocol):
+    """What a check needs of a prepared case; see PreparedCase."""
+
+    slots: int
+
+    def load(self, seed: int, slot: int) -> None:
+        """See PreparedCase."""
+
+    def tensors(self, seed: int, slot: int, first_wrong: int) -> bytes:
+        """See PreparedCase."""
+
+    def run_checked(self, seed: int, slot: int) -> CheckOutcome:
+        """See PreparedCase."""
+
+    def guard(self) -> None:
+        """See PreparedCase."""
+
+    def strays(self) -> Strays:
+        """See PreparedCase."""
+
+
+@dataclass(frozen=True)
+class Verified:
+    """``wrong`` elements summed over ranks and checks, and per wrong rank what and where they are."""
+
+    wrong: int
+    wrong_at: tuple[WrongData, ...]
+
+    def of(self, ranks: Iterable[int]) -> int:
+        """Wrong elements of some ranks."""
+        wanted = set(ranks)
+        return sum(place.wrong for place in self.wrong_at if place.rank in wanted)
+
+
+def verify(
+    case: Case,
+    prepared: Checkable,
+    world: World,
+    seed: int,
+    checks: int,
+    groups: tuple[tuple[int, ...], ...] = (),
+    on_wrong: OnWrong | None = None,
+) -> Verified:
+    """Run ``checks`` independent checks, each with its own data and on the next slot of the rotation.
+
+    Collective over the world; every rank gets the same verdict. Ranks that must agree (those of one of the
+    ``groups``, or all) but differ in their digests are counted as wrong even if each passed its own
+    comparison. ``on_wrong(seed, slot, offset)`` is called on every rank after a check that failed anywhere,
+    while its data are still there; ``offset`` is the first wrong element of this rank, -1 where it has none.
+    """
+    verified = Verified(0, ())
+    for i in range(checks):
+        check_seed = seed + case.index * checks + i
+        slot = i % prepared.slots
+        prepared.load(check_seed, slot)
+        world.barrier()
+        outcome = prepared.run_checked(check_seed, slot)
+        found = _judged(case, world, outcome, groups)
+        if found.wrong and on_wrong is not None:
+            on_wrong(check_seed, slot, outcome.first_offset)
+        verified = _joined(verified, found)
+    return verified
+
+
+def verify_after(
+    case: Case,
+    prepared: Checkable,
+    world: World,
+    seed: int,
+    before: Verified,
+    groups: tuple[tuple[int, ...], ...] = (),
+    on_wrong: OnWrong | None = None,
+) -> Verified:
+    """What ``verify`` found ``before``, and what is found after the timed calls: what they have written
+    beside their buffers since ``guard``, and one check more, with its own data, on the last slot. Its only
+    control message is the votes. Collective over the world; the arguments are those of ``verify``.
+    """
+    strays = prepared.strays()
+    check_seed, slot = seed + AFTER_SEED + case.index, prepared.slots - 1
+    prepared.load(check_seed, slot)
+    outcome = prepared.run_checked(check_seed, slot)
+    furthest = Strays(*map(max, astuple(strays), astuple(outcome.strays)))
+    found = _judged(case, world, replace(outcome, strays=furthest), groups)
+    if found.wrong and on_wrong is not None:
+        on_wrong(check_seed, slot, outcome.first_offset)
+    if before.wrong == 0:
+        later = tuple(replace(at, fault="; ".join(filter(None, (at.fault, _AFTER)))) for at in found.wrong_at)
+        return Verified(found.wrong, later)
+    return _joined(before, found)
+
+
+def _joined(first: Verified, second: Verified) -> Verified:
+    """Of a rank, where and what was wrong first."""
+    places = {place.rank: place for place in first.wrong_at}
+    for place in second.wrong_at:
+        earlier = places.get(place.rank)
+        places[place.rank] = (
+            place
+            if earlier is None
+            else replace(earlier, wrong=earlier.wrong + place.wrong, fault=earlier.fault or place.fault)
+        )
+    return Verified(first.wrong + second.wrong, tuple(places[rank] for rank in sorted(places)))
+
+
+def _judged(case: Case, world: World, outcome: CheckOutcome, groups: tuple[tuple[int, ...], ...]) -> Verified:
+    """The verdict of all ranks on one check. Collective."""
+    own = np.zeros((world.size, _FIELDS), np.int64)
+    own[world.rank] = (
+        outcome.wrong,
+        outcome.first_offset,
+        outcome.digest >> 32,
+        outcome.digest & _LOW_HALF,
+        outcome.sent_changed,
+        _packed(outcome.strays),
+    )
+    votes = world.sum(own.reshape(-1)).reshape(own.shape)
+    type_bytes = case.data_type.size_bytes
+    where = []
+    for rank in np.flatnonzero(votes[:, [0, 4, 5]].any(axis=1)).tolist():
+        wrong, first, _, _, sent_changed, packed = votes[rank].tolist()
+        strays = _unpacked(packed)
+        beside = sum(-(-reach // type_bytes) for reach in astuple(strays))
+        place = WrongData(rank, world.members[rank].host, wrong + beside + sent_changed, first)
+        where.append(replace(place, fault=_fault(strays, sent_changed)))
+    if not where and case.row.agreeing:
+        where = [
+            WrongData(rank, world.members[rank].host, 1, -1, f"differs from rank {members[0]}")
+            for members in groups or (tuple(range(world.size)),)
+            for rank in members
+            if (votes[rank, 2:4] != votes[members[0], 2:4]).any()
+        ]
+    return Verified(sum(place.wrong for place in where), tuple(where))
+
+
+def _packed(strays: Strays) -> int:
+    packed = 0
+    for reach in astuple(strays):
+        packed = packed << _STRAY_BITS | reach
+    return packed
+
+
+def _unpacked(packed: int) -> Strays:
+    return Strays(*(packed >> _STRAY_BITS * place & 2**_STRAY_BITS - 1 for place in (3, 2, 1, 0)))
+
+
+def _fault(strays: Strays, sent_changed: int) -> str:
+    """What was wrong beside the received elements, in words; empty for nothing."""
+    places = {
+        "before the receive buffer": strays.before_recv,
+        "past the receive buffer": strays.past_recv,
+        "before the send buffer": strays.before_send,
+        "past the send buffer": strays.past_send,
+    }
+    words = [f"wrote {counted(reach, 'byte')} {place}" for place, reach in places.items() if reach]
+    return "; ".join([*words, "changed the send buffer"] if sent_changed else words)
+
+
+class Saves(Protocol):
+    """Who takes the files, on rank 0."""
+
+    def saved(self, name: str, content: bytes) -> None:
+        """One file."""
+
+
+class WrongKeeper:
+    """Keeps the first checks of a run that failed, of the first ranks that found something."""
+
+    def __init__(self, world: World, saves: Saves | None) -> None:
+        self._world = world
+        self._saves = saves
+        self._left = KEPT_CHECKS
+
+    def of(self, case: int, prepared: Checkable) -> OnWrong:
+        """What ``verify`` calls after a failed check of the case; collective over the world."""
+
+        def keep(seed: int, slot: int, first_wrong: int) -> None:
+            if self._left == 0:
+                return
+            self._left -= 1
+            world = self._world
+            found = np.zeros(world.size, np.int64)
+            found[world.rank] = first_wrong >= 0
+            speakers = np.flatnonzero(world.sum(found))[:KEPT_RANKS].tolist()
+            own = prepared.tensors(seed, slot, first_wrong) if world.rank in speakers else b""
+            gathered = world.gather(own)
+            if gathered is None or self._saves is None:
+                return
+            for rank in speakers:
+                self._saves.saved(f"case-{case}-seed-{seed}-rank-{rank}.npz", gathered[rank])
+
+        return keep

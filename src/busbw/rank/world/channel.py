@@ -1,0 +1,288 @@
+"""The control channel without MPI: one thread owns the sockets, the main thread talks to it over queues.
+
+Rank 0 runs ``channel_root.RootLoop``, every other rank ``PeerLoop``. The thread sleeps in poll()
+except when a message passes, so it takes nothing from the measurement; liveness is ZeroMQ's own heartbeat,
+answered by its C thread even while Python is inside a long native call.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import TYPE_CHECKING
+
+import zmq
+
+from busbw.machine import processes
+from busbw.rank.world.base import Member, PeerFailure
+from busbw.rank.world.sockets import Timing
+from busbw.rank.world.wire import (
+    Failed,
+    Hello,
+    Kind,
+    Message,
+    Op,
+    Outcome,
+    decode_failed,
+    decode_members,
+    encode_hello,
+    pack,
+    unpack,
+)
+
+if TYPE_CHECKING:
+    from busbw.rank.world.base import OnFailure
+    from busbw.rank.world.sockets import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """The world is complete."""
+
+    members: tuple[Member, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Contribute:
+    """The main thread takes part in a collective call."""
+
+    op: Op
+    call: int
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """The main thread cannot go on."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """The main thread is done."""
+
+
+Command = Contribute | Fail | Leave
+
+
+class Link:
+    """Two queues between the main thread and the channel thread, and a pipe that wakes its poll()."""
+
+    def __init__(self) -> None:
+        self.inbox: SimpleQueue[Welcome | Outcome | Failed] = SimpleQueue()
+        self._commands: SimpleQueue[Command] = SimpleQueue()
+        self.wake_fd, self._wake_write_fd = os.pipe()
+        os.set_blocking(self.wake_fd, False)
+
+    def post(self, command: Command) -> None:
+        """Hand a command to the channel thread."""
+        self._commands.put(command)
+        os.write(self._wake_write_fd, b"\0")
+
+    def take(self) -> list[Command]:
+        """All commands posted so far, in order."""
+        with contextlib.suppress(BlockingIOError):
+            os.read(self.wake_fd, 4096)
+        commands = []
+        while not self._commands.empty():
+            commands.append(self._commands.get())
+        return commands
+
+    def close(self) -> None:
+        os.close(self.wake_fd)
+        os.close(self._wake_write_fd)
+
+
+class Loop(ABC):
+    """What the two kinds of channel thread share: poll, then commands, messages, lost connections and
+    deadlines.
+    """
+
+    def __init__(self, connection: Connection, link: Link, on_failure: OnFailure, timing: Timing) -> None:
+        self._connection = connection
+        self._socket = connection.socket
+        self._link = link
+        self._on_failure = on_failure
+        self._timing = timing
+        self._deadline: float | None = None
+        self._done = False
+        self.thread = threading.Thread(target=self._run, name="busbw-control", daemon=True)
+
+    def _run(self) -> None:
+        try:
+            self._loop()
+        except Exception as error:
+            # A defect here must not leave the main thread waiting for ever.
+            self._link.inbox.put(Failed(self._own_failure(f"the control channel broke: {error!r}")))
+            raise
+        finally:
+            self._connection.close(self._timing.linger_s)
+
+    def _loop(self) -> None:
+        poller = zmq.Poller()
+        for source in (self._socket, self._connection.monitor, self._link.wake_fd):
+            poller.register(source, zmq.POLLIN)
+        while not self._has_left():
+            poller.poll(self._poll_timeout_ms())
+            for command in self._link.take():
+                self._obey(command)
+            if self._has_left():
+                return  # rank 0 leaves with the last goodbye: its end is no loss to those that said it
+            self._receive_all()
+            if self._connection_lost():
+                # A last message (BYE, FAILED) may stand between the data and the loss: read it before
+                # judging.
+                self._receive_all()
+                self._judge_lost()
+            self._check_time(time.monotonic())
+
+    def _has_left(self) -> bool:
+        return self._done
+
+    def _poll_timeout_ms(self) -> int | None:
+        if self._deadline is None:
+            return None
+        return max(0, int((self._deadline - time.monotonic()) * 1000) + 1)
+
+    def _disconnected_fds(self) -> list[int]:
+        """File descriptors of connections that ended since the last look."""
+        fds = []
+        while event := self._connection.next_event():
+            if event[0] == zmq.EVENT_DISCONNECTED:
+                fds.append(event[1])
+        return fds
+
+    def _deliver(self, failed: Failed, *, tell: bool) -> None:
+        """Give the failure to ``on_failure`` (unless the main thread caused it) and to the main thread."""
+        try:
+            if tell and not failed.mismatch:
+                self._on_failure(failed.failure)
+        finally:
+            self._link.inbox.put(failed)
+
+    @abstractmethod
+    def _own_failure(self, reason: str) -> PeerFailure: ...
+    @abstractmethod
+    def _obey(self, command: Command) -> None: ...
+    @abstractmethod
+    def _receive_all(self) -> None: ...
+    @abstractmethod
+    def _connection_lost(self) -> bool: ...
+    @abstractmethod
+    def _judge_lost(self) -> None: ...
+    @abstractmethod
+    def _check_time(self, now: float) -> None: ...
+
+
+def loss_reason(member: Member, here: str, timing: Timing, proc: str = "/proc") -> str:
+    """What can be said about a rank whose connection ended without a farewell.
+
+    ZeroMQ does not tell a closed connection from a silent one; for a process of this host the kernel does. A
+    dying process closes its connections a moment before it is gone, hence the second looks.
+    """
+    silence = f"has not answered for {timing.heartbeat_timeout_s:g} s"
+    if member.host == here:
+        for _ in range(_LOOKS):
+            if processes.has_ended(member.pid, proc):
+                return f"the process ended (pid {member.pid})"
+            if processes.is_stopped(member.pid, proc=proc):
+                return f"the process is stopped and {silence} (pid {member.pid})"
+            time.sleep(_LOOK_INTERVAL_S)
+    return (
+        f"the connection ended without a farewell (pid {member.pid}): the process ended,"
+        f" or the host or its network {silence}"
+    )
+
+
+_LOOKS, _LOOK_INTERVAL_S = 20, 0.005
+
+
+class PeerLoop(Loop):
+    """See ``channel.Loop``. ``connection`` is past the handshake: rank 0 holds the same token."""
+
+    def __init__(
+        self, connection: Connection, link: Link, on_failure: OnFailure, timing: Timing, hello: Hello
+    ) -> None:
+        super().__init__(connection, link, on_failure, timing)
+        self._hello = hello
+        self._root = Member(0, "", 0, 0)
+        self._lost = False
+        self._ended = False
+        self._own_fault = False
+        self._send(Message(Kind.HELLO, encode_hello(hello)))
+
+    def _own_failure(self, reason: str) -> PeerFailure:
+        return PeerFailure(self._hello.rank, self._hello.host, reason)
+
+    def _obey(self, command: Command) -> None:
+        if isinstance(command, Contribute):
+            # Only the root contributes to a broadcast; after the end the cause is in the inbox already.
+            if not self._ended:
+                self._send(Message(Kind.PART, command.body, command.op, command.call))
+        elif isinstance(command, Fail):
+            self._own_fault = True
+            if not self._ended:
+                self._send(Message(Kind.FAIL, command.message.encode()))
+        else:
+            if not self._ended:
+                self._send(Message(Kind.BYE))
+            self._done = True
+
+    def _receive_all(self) -> None:
+        while True:
+            try:
+                frames = self._socket.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            self._hear(unpack(frames))
+
+    def _hear(self, message: Message) -> None:
+        if message.kind is Kind.RESULT:
+            self._link.inbox.put(Outcome(message.op, message.call, message.body))
+        elif message.kind is Kind.SEEN:
+            (self._root,) = decode_members(message.body)
+        elif message.kind is Kind.WELCOME:
+            self._link.inbox.put(Welcome(decode_members(message.body)))
+        elif message.kind is Kind.FAILED:
+            self._send(Message(Kind.GOT))
+            self._end(decode_failed(message.body), tell=not self._own_fault)
+        elif message.kind is Kind.REFUSED:
+            self._end(Failed(self._own_failure(message.body.decode()), mismatch=True), tell=False)
+        elif message.kind is Kind.BYE:
+            self._end(Failed(self._root_failure("left the world before this rank did")), tell=False)
+
+    def _connection_lost(self) -> bool:
+        # Read the monitor even when the loss is known: an unread event would keep poll() from sleeping.
+        self._lost = bool(self._disconnected_fds()) or self._lost
+        return self._lost and not self._ended
+
+    def _judge_lost(self) -> None:
+        if not self._ended:
+            reason = loss_reason(self._root, self._hello.host, self._timing)
+            self._end(Failed(self._root_failure(reason)), tell=not self._own_fault)
+
+    def _root_failure(self, reason: str) -> PeerFailure:
+        return PeerFailure(0, self._root.host, reason)
+
+    def _end(self, failed: Failed, *, tell: bool) -> None:
+        if self._ended:
+            return
+        self._ended = True
+        # The I/O thread sends the confirmation; give it the processor before on_failure may end the process.
+        time.sleep(0.01)
+        self._deliver(failed, tell=tell)
+
+    def _check_time(self, now: float) -> None:
+        """Rank 0 keeps the deadlines; once the connection stands this end has none."""
+
+    def _send(self, message: Message) -> None:
+        try:
+            self._socket.send_multipart(pack(message), zmq.NOBLOCK)
+        except zmq.ZMQError:
+            self._lost = True

@@ -1,0 +1,337 @@
+"""Rank 0's end of the control channel: admits the ranks, finishes their calls, and names the one that is
+lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import zmq
+
+from busbw.rank.world.base import Member, PeerFailure
+from busbw.rank.world.channel import Command, Contribute, Fail, Link, Loop, Welcome, loss_reason
+from busbw.rank.world.sockets import Timing
+from busbw.rank.world.wire import (
+    Failed,
+    Hello,
+    Kind,
+    Message,
+    Op,
+    Outcome,
+    decode_hello,
+    encode_failed,
+    encode_members,
+    pack,
+    unpack,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike, NDArray
+
+    from busbw.rank.world.base import OnFailure
+    from busbw.rank.world.sockets import Connection
+
+# Little-endian on the wire.
+_REDUCTIONS: dict[Op, tuple[np.ufunc, DTypeLike]] = {
+    Op.MAX_FLOAT64: (np.maximum, "<f8"),
+    Op.MAX_INT64: (np.maximum, "<i8"),
+    Op.SUM_FLOAT64: (np.add, "<f8"),
+    Op.SUM_INT64: (np.add, "<i8"),
+}
+
+
+class OutOfStep(Exception):
+    """Two ranks are in different calls, which is a programming error; ``rank`` is the one that differs."""
+
+    def __init__(self, rank: int, message: str) -> None:
+        super().__init__(message)
+        self.rank = rank
+
+
+@dataclass
+class _Round:
+    op: Op
+    parts: dict[int, bytes] = field(default_factory=dict)
+
+
+class Hub:
+    """Collects one contribution per rank and call. Ranks may be a gather ahead of each other, never out of
+    order.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._rounds: dict[int, _Round] = {}
+        self._last_finished = 0
+
+    def contribute(self, rank: int, op: Op, call: int, body: bytes) -> Outcome | None:
+        """Add a contribution; the outcome if it was the last one missing. Raises ``OutOfStep``."""
+        if call <= self._last_finished:
+            raise OutOfStep(rank, f"called {op.name} as call {call}, which the other ranks have finished")
+        round_ = self._rounds.setdefault(call, _Round(op))
+        if round_.op is not op:
+            raise OutOfStep(rank, f"called {op.name} where other ranks called {round_.op.name} (call {call})")
+        if op in _REDUCTIONS and round_.parts and len(body) != len(next(iter(round_.parts.values()))):
+            raise OutOfStep(
+                rank, f"gave {op.name} {len(body)} bytes, other ranks another number (call {call})"
+            )
+        round_.parts[rank] = body
+        # A broadcast needs its root only.
+        if op is not Op.BROADCAST and len(round_.parts) < self._size:
+            return None
+        del self._rounds[call]
+        self._last_finished = call
+        return _outcome(op, call, round_.parts)
+
+
+def _outcome(op: Op, call: int, parts: dict[int, bytes]) -> Outcome:
+    if op is Op.BROADCAST:
+        return Outcome(op, call, parts[0])
+    if op is Op.GATHER:
+        return Outcome(op, call, parts=tuple(parts[rank] for rank in sorted(parts)))
+    if op is Op.BARRIER:
+        return Outcome(op, call)
+    # Rank order, whatever the order of arrival: a sum of doubles repeats to the last bit.
+    ufunc, dtype = _REDUCTIONS[op]
+    rows: NDArray[np.generic] = np.stack([np.frombuffer(parts[rank], dtype=dtype) for rank in sorted(parts)])
+    return Outcome(op, call, ufunc.reduce(rows, axis=0).tobytes())
+
+
+@dataclass
+class _Peer:
+    """A rank that said hello. ``present``: neither left nor lost."""
+
+    routing_id: bytes
+    fd: int
+    hello: Hello
+    present: bool = True
+
+
+class RootLoop(Loop):
+    """See ``channel.Loop``. ``hello`` is what rank 0 would say about itself: the others have to match it."""
+
+    def __init__(
+        self, connection: Connection, link: Link, on_failure: OnFailure, timing: Timing, hello: Hello
+    ) -> None:
+        super().__init__(connection, link, on_failure, timing)
+        self._hello = hello
+        self._hub = Hub(hello.size)
+        self._peers: dict[int, _Peer] = {}
+        self._ranks: dict[bytes, int] = {}
+        self._suspects: set[int] = set()
+        self._welcomed = False
+        self._leaving = False
+        self._failed: Failed | None = None
+        self._delivered = False
+        self._unconfirmed: set[int] = set()
+        self._deadline = time.monotonic() + timing.connect_s
+        if hello.size == 1:
+            self._welcome()
+
+    def _own_failure(self, reason: str) -> PeerFailure:
+        return PeerFailure(0, self._hello.host, reason)
+
+    # ---- the main thread's wishes
+
+    def _obey(self, command: Command) -> None:
+        if isinstance(command, Contribute):
+            self._contribute(0, Message(Kind.PART, command.body, command.op, command.call))
+        elif isinstance(command, Fail):
+            self._begin_failure(Failed(self._own_failure(command.message)))
+        else:
+            self._leaving = True
+            if self._failed is None:
+                self._deadline = time.monotonic() + self._timing.leave_s
+
+    # ---- messages
+
+    def _receive_all(self) -> None:
+        while True:
+            try:
+                frames = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
+            except zmq.Again:
+                return
+            routing_id = frames[0].bytes
+            try:
+                message = unpack([frame.bytes for frame in frames[1:]])
+            except ValueError:
+                continue  # only a holder of the token can send this; it has no place in the protocol
+            if message.kind is Kind.HELLO:
+                fd = int(frames[-1].get(zmq.SRCFD))
+                self._admit(_Peer(routing_id, fd, decode_hello(message.body)))
+            elif (rank := self._ranks.get(routing_id)) is not None:
+                self._hear(rank, message)
+
+    def _hear(self, rank: int, message: Message) -> None:
+        if message.kind is Kind.PART:
+            self._contribute(rank, message)
+        elif message.kind is Kind.FAIL:
+            text = message.body.decode()
+            self._begin_failure(Failed(PeerFailure(rank, self._peers[rank].hello.host, text)))
+        elif message.kind is Kind.GOT:
+            self._unconfirmed.discard(rank)
+        elif message.kind is Kind.BYE:
+            self._peers[rank].present = False
+
+    def _contribute(self, rank: int, message: Message) -> None:
+        if self._failed is not None:
+            return
+        try:
+            outcome = self._hub.contribute(rank, message.op, message.call, message.body)
+        except OutOfStep as error:
+            self._begin_failure(Failed(PeerFailure(error.rank, self._host_of(error.rank), str(error))))
+            return
+        if outcome is None:
+            return
+        if outcome.parts is None:
+            self._send_all(Message(Kind.RESULT, outcome.body, outcome.op, outcome.call))
+        self._link.inbox.put(outcome)
+
+    def _host_of(self, rank: int) -> str:
+        return self._hello.host if rank == 0 else self._peers[rank].hello.host
+
+    # ---- admission
+
+    def _admit(self, peer: _Peer) -> None:
+        # A new connection may have the descriptor of a lost one: settle old losses before it is known under
+        # it.
+        self._note_lost()
+        if refusal := self._refusal(peer.hello):
+            self._send(peer, Message(Kind.REFUSED, refusal.encode()))
+            if not self._welcomed and self._failed is None:
+                stranger = PeerFailure(peer.hello.rank, peer.hello.host, refusal)
+                self._begin_failure(Failed(stranger, mismatch=True))
+            return
+        if self._failed is not None:
+            self._send(peer, Message(Kind.FAILED, encode_failed(self._failed)))
+            return
+        self._peers[peer.hello.rank] = peer
+        self._ranks[peer.routing_id] = peer.hello.rank
+        self._send(peer, Message(Kind.SEEN, encode_members([self._hello.member])))
+        if len(self._peers) == self._hello.size - 1:
+            self._welcome()
+
+    def _refusal(self, hello: Hello) -> str:
+        """Why this process has no place in the world, naming both sides; empty if it has one."""
+        ours = self._hello
+        newcomer = f"rank {hello.rank} on {hello.host} (pid {hello.pid})"
+        if hello.version != ours.version:
+            return f"{newcomer} runs busbw {hello.version}, rank 0 on {ours.host} runs busbw {ours.version}"
+        if hello.size != ours.size:
+            return (
+                f"{newcomer} was started as one of {hello.size}, rank 0 on {ours.host} as one of {ours.size}"
+            )
+        if not 0 <= hello.rank < ours.size:
+            return f"{newcomer} is outside a world of {ours.size} ranks"
+        holder = ours if hello.rank == 0 else None
+        if hello.rank in self._peers:
+            holder = self._peers[hello.rank].hello
+        if holder is None:
+            return ""
+        return f"{newcomer} was started twice: the first is on {holder.host} (pid {holder.pid})"
+
+    def _welcome(self) -> None:
+        self._welcomed = True
+        self._deadline = None
+        hellos = [self._hello, *(self._peers[rank].hello for rank in sorted(self._peers))]
+        members = number_local_ranks(hellos)
+        self._send_all(Message(Kind.WELCOME, encode_members(members)))
+        self._link.inbox.put(Welcome(members))
+
+    # ---- losses and the end
+
+    def _note_lost(self) -> None:
+        fds = self._disconnected_fds()
+        self._suspects |= {rank for rank, peer in self._peers.items() if peer.present and peer.fd in fds}
+
+    def _connection_lost(self) -> bool:
+        self._note_lost()
+        return bool(self._suspects)
+
+    def _judge_lost(self) -> None:
+        for rank in sorted(self._suspects):
+            peer = self._peers[rank]
+            if not peer.present:
+                continue
+            peer.present = False
+            self._unconfirmed.discard(rank)
+            reason = loss_reason(peer.hello.member, self._hello.host, self._timing)
+            self._begin_failure(Failed(PeerFailure(rank, peer.hello.host, reason)))
+        self._suspects.clear()
+
+    def _begin_failure(self, failed: Failed) -> None:
+        """Tell every rank that is left; ``_check_time`` delivers it here once they have read it."""
+        if self._failed is not None:
+            return
+        self._failed = failed
+        self._unconfirmed = {rank for rank, peer in self._peers.items() if peer.present}
+        self._send_all(Message(Kind.FAILED, encode_failed(failed)))
+        # With nobody to tell the deadline is now: the next turn of the loop delivers.
+        self._deadline = time.monotonic() + (self._timing.tell_s if self._unconfirmed else 0.0)
+
+    def _check_time(self, now: float) -> None:
+        late = self._deadline is not None and now >= self._deadline
+        if self._failed is not None and not self._delivered:
+            if not late and self._unconfirmed:
+                return
+            self._deadline = None
+            self._delivered = True
+            self._deliver(self._failed, tell=self._failed.failure.rank != 0)
+        if self._leaving:
+            if late or self._failed is not None or not any(peer.present for peer in self._peers.values()):
+                self._send_all(Message(Kind.BYE))
+                self._done = True
+        elif late and not self._welcomed and self._failed is None:
+            self._begin_failure(Failed(self._missing()))
+
+    def _missing(self) -> PeerFailure:
+        missing = [rank for rank in range(1, self._hello.size) if rank not in self._peers]
+        return PeerFailure(
+            missing[0],
+            "",
+            f"{len(missing)} of {self._hello.size} ranks did not arrive within {self._timing.connect_s:g} s:"
+            f" {rank_ranges(missing)}",
+        )
+
+    # ---- sending
+
+    def _send_all(self, message: Message) -> None:
+        frames = pack(message)
+        for peer in self._peers.values():
+            if peer.present:
+                self._send_frames(peer, frames)
+
+    def _send(self, peer: _Peer, message: Message) -> None:
+        self._send_frames(peer, pack(message))
+
+    def _send_frames(self, peer: _Peer, frames: list[bytes | memoryview]) -> None:
+        # A rank that has just gone is reported by the monitor, not here.
+        with contextlib.suppress(zmq.ZMQError):
+            self._socket.send_multipart([peer.routing_id, *frames])
+
+
+def number_local_ranks(hellos: list[Hello]) -> tuple[Member, ...]:
+    """Members in rank order; local ranks that no launcher told are counted per host in that order."""
+    seen: dict[str, int] = {}
+    members = []
+    for hello in hellos:
+        count = seen.get(hello.host, 0)
+        seen[hello.host] = count + 1
+        told = hello.local_rank is not None
+        members.append(hello.member if told else replace(hello.member, local_rank=count))
+    return tuple(members)
+
+
+def rank_ranges(ranks: list[int]) -> str:
+    """Ascending rank numbers in short: ``[1, 2, 3, 7]`` gives ``1-3, 7``."""
+    ranges: list[list[int]] = []
+    for rank in ranks:
+        if ranges and rank == ranges[-1][1] + 1:
+            ranges[-1][1] = rank
+        else:
+            ranges.append([rank, rank])
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)

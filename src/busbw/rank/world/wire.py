@@ -1,0 +1,142 @@
+"""The messages of the control channel: one fixed head, then a body in frames. Pure.
+
+A body travels in frames of 1 MiB: ZeroMQ counts every whole frame as a sign of life, so a long gather over a
+slow link is not mistaken for a silent host.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import asdict, dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from busbw.rank.world.base import Member, PeerFailure
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+FRAME_BYTES = 1 << 20
+_HEAD = struct.Struct("<BBQ")
+
+
+class Kind(IntEnum):
+    """What a message is for; the comment says who sends it and what its body holds."""
+
+    HELLO = 1  # rank -> 0: Hello
+    SEEN = 2  # 0 -> rank: rank 0's member
+    WELCOME = 3  # 0 -> rank: all members; from here on the world is complete
+    REFUSED = 4  # 0 -> rank: text; this process has no place in the world
+    PART = 5  # rank -> 0: its contribution to a collective call
+    RESULT = 6  # 0 -> rank: the outcome of a collective call
+    FAIL = 7  # rank -> 0: text; this rank cannot go on
+    FAILED = 8  # 0 -> rank: Failed; the world has ended
+    GOT = 9  # rank -> 0: FAILED was read
+    BYE = 10  # both: leaves in good order
+
+
+class Op(IntEnum):
+    """The collective calls, with the element type of the reductions."""
+
+    BARRIER = 1
+    BROADCAST = 2
+    GATHER = 3
+    MAX_FLOAT64 = 4
+    MAX_INT64 = 5
+    SUM_FLOAT64 = 6
+    SUM_INT64 = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """``call`` numbers the collective calls of a rank from 1; 0 in messages that are not about a call."""
+
+    kind: Kind
+    body: bytes = b""
+    op: Op = Op.BARRIER
+    call: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """What a rank says first. ``local_rank`` is None where the launcher does not tell; rank 0 then counts."""
+
+    version: str
+    size: int
+    rank: int
+    host: str
+    pid: int
+    local_rank: int | None
+
+    @property
+    def member(self) -> Member:
+        return Member(self.rank, self.host, self.pid, -1 if self.local_rank is None else self.local_rank)
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Why the world ended; ``mismatch``: it never fitted together, so no rank is to blame for dying."""
+
+    failure: PeerFailure
+    mismatch: bool = False
+
+
+def pack(message: Message) -> list[bytes | memoryview]:
+    """The frames of a message."""
+    head = _HEAD.pack(message.kind, message.op, message.call)
+    body = memoryview(message.body)
+    return [head, *(body[start : start + FRAME_BYTES] for start in range(0, len(body), FRAME_BYTES))]
+
+
+def unpack(frames: Sequence[bytes]) -> Message:
+    """The message in ``frames``; ValueError where they hold none."""
+    try:
+        kind, op, call = _HEAD.unpack(frames[0])
+    except (IndexError, struct.error) as error:
+        raise ValueError("not a control message") from error
+    return Message(Kind(kind), b"".join(frames[1:]), Op(op), call)
+
+
+def encode_hello(hello: Hello) -> bytes:
+    """The body of HELLO."""
+    return json.dumps(asdict(hello)).encode()
+
+
+def decode_hello(body: bytes) -> Hello:
+    """Undo ``encode_hello``. Five fields stay for ever: other versions must be able to refuse it."""
+    fields = json.loads(body)
+    told = {name: fields[name] for name in ("version", "size", "rank", "host", "pid")}
+    return Hello(**told, local_rank=fields.get("local_rank"))
+
+
+def encode_members(members: Sequence[Member]) -> bytes:
+    """The body of SEEN and WELCOME."""
+    return json.dumps([asdict(member) for member in members]).encode()
+
+
+def decode_members(body: bytes) -> tuple[Member, ...]:
+    """Undo ``encode_members``."""
+    return tuple(Member(**entry) for entry in json.loads(body))
+
+
+def encode_failed(failed: Failed) -> bytes:
+    """The body of FAILED."""
+    return json.dumps([*asdict(failed.failure).values(), failed.mismatch]).encode()
+
+
+def decode_failed(body: bytes) -> Failed:
+    """Undo ``encode_failed``."""
+    rank, host, reason, mismatch = json.loads(body)
+    return Failed(PeerFailure(rank, host, reason), mismatch)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A finished call: ``body`` for every rank, or ``parts`` (a gather, in rank order) for rank 0 alone."""
+
+    op: Op
+    call: int
+    body: bytes = b""
+    parts: tuple[bytes, ...] | None = None

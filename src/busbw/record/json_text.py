@@ -1,0 +1,103 @@
+"""JSON that a user may have changed: text that is text, and numbers that are numbers.
+
+Every file of JSON that is kept beside a run is read here. What does not fit is named by its file and key.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from busbw.errors import UsageError
+
+_LARGEST: Final = 2**63
+_HALF: Final = re.compile(r"\\u[dD][89a-fA-F]")  # as JSON spells it
+_HALF_CHARACTER: Final = re.compile("[\ud800-\udfff]")
+
+
+def read_file(path: Path, hint: str = "") -> str:
+    """The text of a file. Raises UsageError where it cannot be read, or is no UTF-8."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}", hint=hint) from error
+    except ValueError as error:
+        raise UsageError(f"cannot read {path}: it is not UTF-8 text ({error})", hint=hint) from error
+
+
+def json_value(text: str, where: str, hint: str) -> Any:  # noqa: ANN401 (JSON)
+    """What a JSON text holds. Raises UsageError where it is none, is nested too deeply, has a number that is
+    infinite, NaN or beyond 64 bits. Half a character, which no file can hold, becomes U+FFFD.
+    """
+    numbers = _Numbers()
+    try:
+        body = json.loads(
+            text, parse_float=numbers.real, parse_int=numbers.whole, parse_constant=numbers.constant
+        )
+        odd = next(_odd(body, ""), "") if numbers.are_odd else ""
+        if _HALF.search(text):
+            body = _with_whole_characters(body)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{where} is not JSON: {error}", hint=hint) from error
+    if odd:
+        raise UsageError(f"{where}: {odd}", hint=hint)
+    return body
+
+
+def json_mapping(text: str, where: str, hint: str) -> dict[str, Any]:
+    """The object that a JSON text is. Raises UsageError as ``json_value``, and where it is none."""
+    body = json_value(text, where, hint)
+    if not isinstance(body, dict):
+        raise UsageError(f"{where} is not a JSON object", hint=hint)
+    return body
+
+
+class _Numbers:
+    """Reads the numbers of a JSON text, and sees whether one of them is none: only then are they searched."""
+
+    def __init__(self) -> None:
+        self.are_odd = False
+
+    def real(self, text: str) -> float:
+        return self.constant(text) if "e" in text.lower() else float(text)
+
+    def whole(self, text: str) -> int:
+        value = int(text)
+        self.are_odd |= abs(value) >= _LARGEST
+        return value
+
+    def constant(self, text: str) -> float:
+        value = float(text)
+        self.are_odd |= not math.isfinite(value)
+        return value
+
+
+def _with_whole_characters(value: Any) -> Any:  # noqa: ANN401 (JSON)
+    if isinstance(value, dict):
+        return {_with_whole_characters(name): _with_whole_characters(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return list(map(_with_whole_characters, value))
+    return _HALF_CHARACTER.sub("\ufffd", value) if isinstance(value, str) else value
+
+
+def _odd(value: object, place: str) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, each in value.items():
+            yield from _odd(each, joined(place, name))
+    elif isinstance(value, list):
+        for index, each in enumerate(value):
+            yield from _odd(each, joined(place, index))
+    elif isinstance(value, float) and not math.isfinite(value):
+        yield f"{place} is {value}, which is no number"
+    elif isinstance(value, int) and abs(value) >= _LARGEST:
+        yield f"{place} is beyond 64 bits"
+
+
+def joined(*parts: int | str) -> str:
+    """The place of a value: names with dots between them, places in a list in brackets."""
+    words = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts if part != "")
+    return "".join(words).removeprefix(".")

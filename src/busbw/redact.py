@@ -1,0 +1,246 @@
+"""Secrets in names, values, texts and settings, replaced: the one place that says what a secret is.
+
+A guess, from names (``HF_TOKEN=``, ``"password":``, ``?sig=``) and from forms (``https://TOKEN@host``, the
+keys of well-known services, private key blocks). A secret under an innocent name and without a known form
+passes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import is_dataclass
+from itertools import pairwise
+from typing import Any, Final
+
+REDACTED: Final = "[redacted]"
+HIDDEN: Final = "..."  # what a dry run shows
+HIDDEN_NOTE: Final = (
+    "secrets are shown as ...: this text does not run as it is; --show-secrets shows them whole"
+)
+
+# ---- names ------------------------------------------------------------------------------------------------
+
+_WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[A-Z]")
+_SECRET_WORD: Final = re.compile(
+    r"""(?x)
+    .*SECRET.* | .*CREDENTIALS? | .*TOKEN | .*PASSW.* | .*PASSPHRASE | .*PASSCODE | .*(?<!BY)(?<!COM)PASS
+    | (API|ACCESS|AUTH|PRIVATE|SIGNING)KEYS? | AUTH | AUTHORIZATION | JWT | CREDS? | COOKIES?
+    | PWD | PAT | SAS | DSN | SIG | SIGNATURE
+    """
+)
+# Before KEY, these make the name of no secret; KEY alone is none either (a YAML file is full of it).
+_OPEN_KEYS: Final = frozenset(
+    ("PUBLIC", "TOPOLOGY", "SORT", "PRIMARY", "FOREIGN", "PARTITION", "CACHE", "CASE")
+)
+# At the end of a name, these say that the value is about a secret: SSH_AUTH_SOCK, secretName.
+_ABOUT: Final = frozenset(
+    ("SOCK", "SOCKET", "NAME", "NAMES", "REF", "TYPE", "METHOD", "MODE", "SIZE", "LENGTH")
+)
+_NO_VALUE: Final = re.compile(r"(?i)true|false|null|none|yes|no|on|off|unset|\[redacted\]|\.\.\.")
+
+
+def is_secret(name: str) -> bool:
+    """Whether the name of a variable, setting or header says that its value is a secret."""
+    words = [word.upper() for word in _WORD.findall(name)]
+    if not words or words[-1] in _ABOUT:
+        return False
+    is_key = any(word in ("KEY", "KEYS") and before not in _OPEN_KEYS for before, word in pairwise(words))
+    return is_key or any(map(_SECRET_WORD.fullmatch, words))
+
+
+def _is_secret_value(name: str, value: str) -> bool:
+    if not value or _NO_VALUE.fullmatch(value):
+        return False
+    is_folder = name in ("PWD", "OLDPWD") and value.startswith("/")
+    return is_secret(name) and not is_folder
+
+
+# What stands for a value that a shell knows: $(...), $NAME.
+_IN_SHELL: Final = re.compile(r'"?\$+(\(|\{?[A-Z_][A-Z0-9_]*\b)')
+
+# ---- forms ------------------------------------------------------------------------------------------------
+
+_FORM: Final = re.compile(
+    r"""(?x)
+    -----BEGIN\ [A-Z0-9 ]*PRIVATE\ KEY.*?(?:-----END[^-]*-----|\Z)
+    | (?<=://)[^\s/@:"'\[]*:[^\s/@"'\[]+(?=@)                         # scheme://user:password@host
+    | (?:(?<=http://)|(?<=https://)|(?<=ftp://))[^\s/@:"'\[]+(?=@)    # https://TOKEN@host
+    # user:password@host; an image's name:tag@sha256: and ports are none
+    | (?<![\w/:.@+-])[\w.+-]+:(?!\d+@)[^\s/@:"'\[]+(?=@(?!sha\d)\w)
+    | (?<=[?&])(?:key|code)=[^\s&"']+
+    | \b(?i:bearer)\s+[\w.~+/=-]{6,}
+    | \b(?i:basic)\s+[A-Za-z0-9+/]{8,}={1,2}
+    # curl's -u NAME:PASSWORD, in quotes or not; user and group ids are none
+    | (?:(?<=(?<![\w-])-u[\s=])|(?<=(?<![\w-])-u[\s=]["'])|(?<=--user[\s=])|(?<=--user[\s=]["']))
+      (?!\d+:\d+\b)[\w.@+-]+:[^\s"']+
+    | (?<![A-Za-z0-9])(?:
+        gh[opsur]_[A-Za-z0-9]{16,} | github_pat_\w{16,} | glpat-[\w-]{16,} | hf_[A-Za-z0-9]{16,}
+        | nvapi-[\w-]{16,} | wandb_v\d_\w{16,} | xox[abeprs]-[\w-]{10,} | sk[-_][\w-]{16,}
+        | npm_[A-Za-z0-9]{30,} | pypi-[\w-]{30,} | dckr_pat_[\w-]{16,} | AIza[\w-]{30,} | ya29\.[\w-]{16,}
+        | (?:AKIA|ASIA|ABIA|ACCA)[0-9A-Z]{12,}                        # an AWS access key id
+        | eyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?                        # a JSON web token
+      )
+    """,
+    re.DOTALL,
+)
+
+# Every text with a secret has one of these in it, in lower case: most texts are done with them alone.
+_HINTS_OF_NAMES: Final = (
+    *("token", "secret", "credential", "pass", "key", "auth", "jwt", "cred", "cookie", "pwd", "pat", "sas"),
+    *("dsn", "sig"),
+)
+_HINTS_OF_FORMS: Final = (
+    *(
+        "@",
+        "private key",
+        "key=",
+        "code=",
+        "bearer",
+        "basic",
+        "-u ",
+        "--user",
+        "gh",
+        "glpat-",
+        "hf_",
+        "nvapi-",
+    ),
+    *(
+        "wandb_",
+        "xox",
+        "sk-",
+        "sk_",
+        "npm_",
+        "pypi-",
+        "dckr_",
+        "aiza",
+        "ya29",
+        "akia",
+        "asia",
+        "abia",
+        "acca",
+    ),
+    "eyj",
+)
+
+# ---- names with values in a text --------------------------------------------------------------------------
+
+# NAME=, "NAME": , NAME => , --NAME VALUE, -genv NAME VALUE, .netrc's words, and the pair of a list of
+# variables: name: NAME, value: VALUE. A backslash may stand before a quote, as in JSON within JSON.
+_NAME: Final = re.compile(
+    r"""(?x)
+    \bname\\*["']?\s*[:=]\s*\\*["']?(?P<listed>[A-Za-z_][\w.-]*)\\*["']?[\s,]*
+        \\*["']?value\\*["']?\s*[:=][ \t]*
+    | (?:-genv|-env|\bsetenv)[ ]+(?P<given>[A-Za-z_]\w*)[ ]+
+    | \blogin[ ]+\S+[ ]+(?P<login>password)[ ]+
+    | (?<![\w-])--(?P<flag>[A-Za-z][\w-]*)(?:[ ]+(?!-)|=)
+    | (?<![\w.-])(?P<plain>[A-Za-z_][\w.-]*)\\*["']?[ \t]*(?P<sign>=>|:=|==?|:(?!//))[ \t]*
+    """
+)
+_VALUE_FIRST: Final = re.compile(
+    r"""(?x)
+    (?P<before>\bvalue["']?:[ ]*)(?P<value>"(?:[^"\\]|\\.)*"|'[^']*'|[^\s,"'}]+)
+    (?P<between>[\s,]*["']?name["']?:[ ]*["']?)(?P<name>[A-Za-z_][\w.-]*)
+    """
+)
+_SCHEME: Final = r"(?:(?i:bearer|basic|token|digest|apikey|negotiate)[ ]+)?"
+_QUOTED: Final = r"""\\+"(?:[^"\\]|\\(?!"))*\\+"|"(?:[^"\\]|\\.)*"|'[^']*'"""
+# A word as shells and lists have it, in which quoted pieces may hold anything.
+_WORD_VALUE: Final = re.compile(
+    rf"""{_SCHEME}(?:{_QUOTED}|[^\s"',;&)}}\]]|[)}}\]](?=[^\s"',;&)}}\]]))+""", re.DOTALL
+)
+# Behind a colon there may be several words.
+_LINE_VALUE: Final = re.compile(
+    rf"""{_SCHEME}(?:{_QUOTED}|[^\r\n"',)}}\]]|[)}}\]](?=[^\s"',)}}\]]))+""", re.DOTALL
+)
+# A whole word of a command line, whose value may hold anything: NAME=VALUE, --env=NAME=VALUE, --flag=VALUE.
+_PAIR: Final = re.compile(r"(--env=|--)?([A-Za-z_][\w.-]*)=(.*)", re.DOTALL)
+
+
+def redact_text(text: str, mark: str = REDACTED) -> str:
+    """Any text, with ``mark`` in the place of the secrets in it."""
+
+    def value_first(pair: re.Match[str]) -> str:
+        shown = redact(pair["name"], pair["value"].strip("\"'"), mark)
+        value = _in_quotes(pair["value"], mark)
+        return f"{pair['before']}{value}{pair['between']}{pair['name']}" if shown == mark else pair[0]
+
+    lower = text.lower()
+    if any(hint in lower for hint in _HINTS_OF_NAMES):
+        text = "".join(_without_named(_VALUE_FIRST.sub(value_first, text), mark))
+    return _FORM.sub(mark, text) if any(hint in lower for hint in _HINTS_OF_FORMS) else text
+
+
+def _without_named(text: str, mark: str) -> Iterator[str]:
+    done = 0
+    found = _NAME.search(text)
+    while found:
+        end = found.end()
+        name = next(filter(None, found.group("listed", "given", "login", "flag", "plain")))
+        is_open = (
+            not is_secret(name) or text.startswith((REDACTED, HIDDEN), end) or _IN_SHELL.match(text, end)
+        )
+        form = _LINE_VALUE if found["sign"] == ":" or found["listed"] else _WORD_VALUE
+        value = None if is_open else form.match(text, end)
+        if value is not None and _is_secret_value(name, value[0].strip("\\\"' ")):
+            yield text[done:end] + _in_quotes(value[0], mark)
+            done = end = value.end()
+        found = _NAME.search(text, end)
+    yield text[done:]
+
+
+def _in_quotes(value: str, mark: str) -> str:
+    """The mark in the double quotes of a value, so that JSON stays JSON."""
+    quote = re.match(r'\\*"', value)
+    return f"{quote[0]}{mark}{quote[0]}" if quote and value.endswith(quote[0]) else mark
+
+
+# ---- values -----------------------------------------------------------------------------------------------
+
+
+def redact(name: str, value: str, mark: str = REDACTED) -> str:
+    """The value, or the mark where the name or the value itself says that it is a secret."""
+    return mark if _is_secret_value(name, value) or redact_text(value) != value else value
+
+
+def redact_variables(environ: Mapping[str, str], mark: str = REDACTED) -> dict[str, str]:
+    """Variables with their secrets replaced."""
+    return {name: redact(name, value, mark) for name, value in environ.items()}
+
+
+def redact_word(text: str, mark: str = REDACTED) -> str:
+    """A word of a command line: what stands behind the name of a secret is one to the word's end."""
+    whole = _PAIR.fullmatch(text)
+    if whole is not None and _is_secret_value(whole[2], whole[3]):
+        return f"{whole[1] or ''}{whole[2]}={mark}"
+    return redact_text(text, mark)
+
+
+def redact_words(words: Sequence[str], mark: str = REDACTED) -> tuple[str, ...]:
+    """The words of a command line; a secret may stand in the word behind its flag or name."""
+    found: list[str] = []
+    for place, word in enumerate(words):
+        flag = words[place - 1] if place else ""
+        is_given = place > 1 and words[place - 2] in ("-genv", "-env") and _is_secret_value(flag, word)
+        is_flagged = flag.startswith("--") and "=" not in flag and not word.startswith("-")
+        is_whole = is_given or (is_flagged and _is_secret_value(flag, word))
+        found.append(mark if is_whole else redact_word(word, mark))
+    return tuple(found)
+
+
+def redact_all(value: Any, name: str = "") -> Any:  # noqa: ANN401 (what json.loads gives)
+    """Values as JSON has them, and dataclasses as their fields, with the secrets of every text in them
+    replaced. ``name`` is that of the field.
+    """
+    if isinstance(value, str):
+        return REDACTED if _is_secret_value(name, value) else redact_text(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        value = vars(value)
+    if isinstance(value, Mapping):
+        listed = str(value.get("name", "")) if "value" in value else ""
+        return {key: redact_all(each, listed if key == "value" else str(key)) for key, each in value.items()}
+    if not isinstance(value, list | tuple):
+        return value
+    if all(isinstance(each, str) for each in value) and not is_secret(name):
+        return type(value)(redact_words(value))
+    return type(value)(redact_all(each, name) for each in value)

@@ -1,0 +1,185 @@
+"""What a run comes to, in at most three sentences: the peak and whether it is as expected, what is wrong, and
+what to type next. Pure: from a record and what was concluded about it.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from busbw.judge.expectation import Expectation, Judged, Judgement
+from busbw.judge.launch_history import EARLIER_RUNS
+from busbw.judge.references.reference import Reference
+from busbw.model.case import Case
+from busbw.model.conclusion import Conclusion, Question
+from busbw.model.finding import Severity
+from busbw.model.record import RunRecord, RunStatus
+from busbw.model.result import CaseResult, Status
+from busbw.units import first_of, format_share, format_size
+
+NO_REFERENCE: Final = "no saved reference matches this operation, job size and device"
+_COLUMNS: Final = 100
+_INDENT: Final = "#   "
+_PROFILED: Final = "a profiler was attached, so it is held against nothing"
+_ALONE: Final = "without a bus bandwidth, it is held against nothing"
+_MOST_PROBLEMS: Final = 2
+# What these find is said by the first sentence, by the counts of cases, or below the table.
+_SAID: Final = ("expected.reference", "expected.data", "expected.failed")
+_ASKED: Final = (Question.EXPECTED, Question.LINKS, Question.RANKS)
+
+
+@dataclass(frozen=True)
+class RunAnswer:
+    """``verdict`` is one of Judgement; ``against`` names what the run was held against. ``loss_unseen`` is
+    the share of the expected that may be missing at the peak without showing; None where nothing is expected.
+    ``peak_gb_per_s`` is the highest bus bandwidth (of one rank: the highest algorithm bandwidth).
+    """
+
+    verdict: str
+    peak_gb_per_s: float | None
+    peak_size_bytes: int | None
+    against: tuple[str, ...]
+    loss_unseen: float | None
+    answer: str
+    problems: tuple[str, ...]
+    next: str
+
+
+def answer_of(
+    record: RunRecord, expectation: Expectation, conclusions: Sequence[Conclusion], name: str
+) -> RunAnswer:
+    """The answer of a run, which commands call ``name``."""
+    peak = max(filter(_bandwidth, record.timed), key=_bandwidth, default=None)
+    judged = expectation.cases
+    at_peak = next((each for each in judged if peak is not None and _is_of(each, *peak)), None)
+    verdict, words = _verdict(expectation, at_peak)
+    is_alone = peak is not None and peak[1].busbw_gb_per_s is None
+    words = _PROFILED if record.profiled else _ALONE if is_alone else words
+    problems = (*_broken(record), *_warned(conclusions), *_unstable(record))
+    bad = bool(problems) or record.profiled or record.status is not RunStatus.COMPLETE
+    return RunAnswer(
+        verdict,
+        _bandwidth(peak) if peak is not None else None,
+        peak[0].size_bytes if peak is not None else None,
+        tuple(reference.name for reference in expectation.references),
+        at_peak.loss_unseen if at_peak is not None else None,
+        f"{_peak_words(record, *peak)}: {words}" if peak is not None else "no case has a bandwidth",
+        problems,
+        _next("" if peak is None or is_alone else verdict, bad=bad, name=name),
+    )
+
+
+def _bandwidth(measured: tuple[Case, CaseResult]) -> float:
+    """In GB/s; one rank has no bus bandwidth."""
+    _, result = measured
+    return result.busbw_gb_per_s or result.algbw_gb_per_s or 0.0
+
+
+def _is_of(judged: Judged, case: Case, result: CaseResult) -> bool:
+    key = judged.key
+    return result.busbw_gb_per_s is not None and (
+        key.collective.startswith(case.collective),
+        key.dtype,
+        key.size_bytes,
+        key.placement,
+    ) == (True, case.dtype, case.size_bytes, case.placement.value)
+
+
+def _peak_words(record: RunRecord, case: Case, result: CaseResult) -> str:
+    operations = {each.collective for each in record.plan.cases}
+    of = f"{case.collective} " if len(operations) > 1 else ""
+    rate = "" if result.busbw_gb_per_s is not None else " (algbw)"
+    value = _bandwidth((case, result))
+    return f"{of}{value:.4g} GB/s{rate} at {format_size(case.size_bytes)} {case.placement.value}"
+
+
+def _verdict(expectation: Expectation, at_peak: Judged | None) -> tuple[str, str]:
+    """One of Judgement, and its sentence: a run is as good as its worst case."""
+    cases = expectation.cases
+    below = sorted(
+        (each for each in cases if each.answer is Judgement.BELOW), key=lambda each: each.ratio or 0
+    )
+    good = [each for each in cases if each.answer is Judgement.EXPECTED]
+    undecided = [each for each in cases if each.answer is Judgement.UNDECIDED]
+    against = ", ".join(dict.fromkeys(map(_name, expectation.references)))
+    known = len(below) + len(good) + len(undecided)
+    if below:
+        worst = below[0]
+        where = f"{format_size(worst.key.size_bytes)} {worst.key.placement}"
+        share = format_share(worst.ratio or 0.0, decimals=0)
+        return Judgement.BELOW, (
+            f"below {against} in {len(below)} of {known} cases; the worst, {where}, has {share} of it"
+        )
+    if good:
+        told = at_peak if at_peak is not None and at_peak in good else good[-1]
+        part = "" if len(good) == len(cases) else f" in {len(good)} of {len(cases)} cases"
+        at = "" if told is at_peak else f" at {format_size(told.key.size_bytes)}"
+        missed = f"a loss under {told.loss_unseen or 0.0:.0%}{at} would not show"
+        return Judgement.EXPECTED, f"as expected{part} ({against}; {missed})"
+    if undecided:
+        return Judgement.UNDECIDED, f"undecided against {against}: {undecided[0].why}"
+    limits = [each.limit.percent for each in cases if each.limit and each.limit.percent is not None]
+    if limits:
+        return Judgement.NO_REFERENCE, f"{max(limits):.0f} % of what the wires allow; {NO_REFERENCE}"
+    return Judgement.NO_REFERENCE, NO_REFERENCE
+
+
+def _name(reference: Reference) -> str:
+    return reference.source if reference.name.startswith(EARLIER_RUNS) else reference.name
+
+
+def _broken(record: RunRecord) -> Iterator[str]:
+    """What has no number, the worst first."""
+    cases = len(record.plan.cases)
+    for status, words in (
+        (Status.WRONG, "gave wrong data: do not use them"),
+        (Status.FAILED, "failed"),
+        (Status.NOT_RUN, "were not measured"),
+    ):
+        if count := sum(result.status is status for result in record.results):
+            yield f"{count} of {cases} cases {words}"
+
+
+def _warned(conclusions: Sequence[Conclusion]) -> Iterator[str]:
+    """What links and ranks show to be wrong."""
+    for each in conclusions:
+        if each.severity is not Severity.INFO and each.question in _ASKED and each.check not in _SAID:
+            yield each.claim
+
+
+def _unstable(record: RunRecord) -> Iterator[str]:
+    """Where links set the pace. Below, the level of a call changes on healthy machines too."""
+    slow = [result for result in record.results if (result.time_ns or 0.0) >= record.plan.limits.small_ns]
+    if count := sum("unstable" in result.marks for result in slow):
+        yield f"{count} of {len(slow)} cases above 50 us are unstable: another run may differ by more than +-"
+
+
+def _next(verdict: str, *, bad: bool, name: str) -> str:
+    if verdict == Judgement.BELOW or bad:
+        return f"busbw diagnose {name}"
+    if verdict == Judgement.UNDECIDED:
+        return f"busbw expect {name}"
+    return f"busbw expect {name} --save NAME" if verdict == Judgement.NO_REFERENCE else f"busbw report {name}"
+
+
+_WHY: Final = {
+    "diagnose": "looks for the cause",
+    "report": "writes a page to send",
+    "expect": "shows every size",
+    "save": "keeps this run as the reference",
+}
+
+
+def answer_lines(answer: Mapping[str, Any], columns: int = _COLUMNS) -> list[str]:
+    """For the end of a table: every line begins with #, and fits so many columns."""
+    words = str(answer["next"]).split()
+    why = _WHY["save" if "--save" in words else words[1]]
+    texts = [answer["answer"]]
+    if problems := answer["problems"]:
+        texts.append(f"problem: {first_of(problems, _MOST_PROBLEMS, '; ')}")
+    texts.append(f"next: `{answer['next']}` {why}")
+    wrap = partial(textwrap.wrap, width=columns, break_long_words=False, break_on_hyphens=False)
+    return [line for text in texts for line in wrap(f"# {text}", subsequent_indent=_INDENT)]

@@ -1,0 +1,249 @@
+"""The columns of a result: one row each, with how a value is written; and rows of groups of ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from statistics import median
+from typing import Final
+
+from busbw.model.case import Case
+from busbw.model.plan import Plan
+from busbw.model.result import CaseResult, GroupResult, Status
+from busbw.stats.interval import least_samples as least_samples_of_interval
+from busbw.stats.percentile import least_samples
+from busbw.stats.stopping import FIXED_CONFIDENCE, reported_confidence
+from busbw.units import NS_PER_US, first_of, format_share_short
+
+NOT_APPLICABLE: Final = "n/a"
+NOT_OBSERVED: Final = "not observed"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: two header lines, and its width."""
+
+    title: str
+    unit: str
+    width: int
+
+
+ResultColumn = tuple[Column, Callable[[CaseResult], str]]
+
+
+def format_time_us(time_ns: float) -> str:
+    """Microseconds with the digits of nccl-tests: two decimals below 100, one below 10,000, then none."""
+    time_us = time_ns / NS_PER_US
+    decimals = 2 if time_us < 100 else 1 if time_us < 10_000 else 0
+    return f"{time_us:.{decimals}f}"
+
+
+def _time(time_ns: float | None) -> str:
+    return NOT_APPLICABLE if time_ns is None else format_time_us(time_ns)
+
+
+def _interval(result: CaseResult) -> str:
+    if result.time_ns is None or not result.time_ns:
+        return ""
+    if result.low_ns is None or result.high_ns is None:
+        return _too_few(result)
+    return format_share_short((result.high_ns - result.low_ns) / 2 / result.time_ns)
+
+
+def _too_few(result: CaseResult) -> str:
+    """How many samples an interval needs; empty where it is not for their number that there is none.
+
+    A case that stopped by its own numbers was judged at a look's confidence, which takes more of them.
+    """
+    least = least_samples_of_interval(reported_confidence(result.stop) if result.stop else FIXED_CONFIDENCE)
+    if 0 < result.samples < least:
+        return f"n<{least}"
+    return f"n<{least}tau" if result.tau else ""
+
+
+def _bandwidth(value: float | None) -> str:
+    return NOT_APPLICABLE if value is None else f"{value:.2f}"
+
+
+def _bytes(value: int | None) -> str:
+    return "" if value is None else str(value)
+
+
+def _share(value: float | None) -> str:
+    return NOT_APPLICABLE if value is None else format_share_short(value, 0)
+
+
+def _algorithm(result: CaseResult) -> str:
+    """The library's own words; sends and receives have no algorithm, so what they are."""
+    functions = result.choice.functions if result.choice is not None else ()
+    return result.algorithm or "+".join(functions) or _unobserved(result)
+
+
+def _channels(result: CaseResult) -> str:
+    channels = result.choice.channels if result.choice is not None else None
+    return _unobserved(result) if channels is None else str(channels)
+
+
+def _unobserved(result: CaseResult) -> str:
+    return NOT_APPLICABLE if result.status is Status.NOT_APPLICABLE else NOT_OBSERVED
+
+
+def _wrong(result: CaseResult) -> str:
+    return "N/A" if result.wrong is None else str(result.wrong)
+
+
+def _statistic(word: str, result: CaseResult) -> str:
+    """A statistic of the samples. A high percentile is shown by what bounds it; of too few samples it is not
+    shown, but how many it needs is.
+    """
+    value, at_most_ns = result.stats.get(word), result.evidence.get("at_most_ns", {}).get(word)
+    if at_most_ns is not None:
+        return f"<{format_time_us(at_most_ns)}"
+    if value is not None:
+        return format_share_short(value, 2) if word == "cv" else format_time_us(value)
+    single = result.calls_per_sample <= 1 or "single_calls" in result.evidence
+    if word.startswith("p") and result.time_ns is not None and single:
+        return f"n<{least_samples(float(word[1:]))}"
+    return "" if result.time_ns is None else NOT_APPLICABLE
+
+
+FIRST: Final[tuple[ResultColumn, ...]] = (
+    (Column("time", "(us)", 10), lambda result: _time(result.time_ns)),
+    (Column("+-", "95%", 6), _interval),
+)
+LAST: Final[tuple[ResultColumn, ...]] = (
+    (Column("algbw", "(GB/s)", 7), lambda result: _bandwidth(result.algbw_gb_per_s)),
+    (Column("busbw", "(GB/s)", 7), lambda result: _bandwidth(result.busbw_gb_per_s)),
+    (Column("#wrong", "", 6), _wrong),
+)
+# Words that name a field rather than a statistic (model.result.FIELD_WORDS), and -S.
+_FIELDS: Final[dict[str, ResultColumn]] = {
+    "n": (Column("n", "", 5), lambda result: str(result.samples) if result.samples else ""),
+    "issue": (Column("issue", "(us)", 8), lambda result: _time(result.issue_ns)),
+    "skew": (Column("skew", "(us)", 8), lambda result: _time(result.skew_ns)),
+    "first": (Column("first", "(us)", 10), lambda result: _time(result.first_call_ns)),
+    "in": (Column("in", "(B)", 11), lambda result: _bytes(result.input_bytes)),
+    "out": (Column("out", "(B)", 11), lambda result: _bytes(result.output_bytes)),
+    "algorithm": (Column("algorithm", "", 12), _algorithm),
+    "channels": (Column("channels", "", 12), _channels),
+    "overlap": (Column("overlap", "", 7), lambda result: _share(result.overlap)),
+    "timestamp": (Column("finished", "(UTC)", 12), lambda result: result.finished[11:23]),
+}
+_SHORT: Final = {"imbalance": "imb"}
+# Words of Plan.show that are lines below the table.
+_NO_COLUMN: Final = ("memory",)
+
+
+def result_columns(show: tuple[str, ...]) -> tuple[ResultColumn, ...]:
+    """The columns of one placement: time and its interval, what was asked for, bandwidths and the check."""
+    return (*FIRST, *(_column(word) for word in show if word not in _NO_COLUMN), *LAST)
+
+
+def _column(word: str) -> ResultColumn:
+    if word in _FIELDS:
+        return _FIELDS[word]
+    unit = "" if word == "cv" else "(us)"
+    return Column(_SHORT.get(word, word), unit, 8), partial(_statistic, word)
+
+
+# Rows of groups of ranks, and what is said about who exchanges what. Pure.
+
+GROUP_COLUMN: Final = Column("group", "", 6)
+SUMMARY_NOTE: Final = (
+    "groups: all = the slowest group of each sample; min, median, max = of each column over the groups, so"
+    " time and bandwidth may be of different groups"
+)
+_SUMMARIES: Final[tuple[tuple[str, Callable[[Sequence[float]], float]], ...]] = (
+    ("min", min),
+    ("median", median),
+    ("max", max),
+)
+_SHOWN_GROUPS: Final = 4
+_SHOWN_RANKS: Final = 8
+
+GroupRow = tuple[str, int, int, list[CaseResult | None]]
+
+
+def group_rows(case: Case, results: Sequence[CaseResult]) -> Iterator[GroupRow]:
+    """(name, size in bytes, count, results by placement) of each group, then of the summaries."""
+    numbers = max((len(result.groups) for result in results), default=0)
+    for number in range(numbers):
+        sides: list[CaseResult | None] = [_of_group(result, number) for result in results]
+        part = next(result.groups[number] for result in results if result.groups)
+        yield str(number), part.size_bytes, _count(case, part.ranks), sides
+    if not numbers:
+        return
+    for name, summary in _SUMMARIES:
+        yield name, case.size_bytes, case.count, [_summary(result, summary) for result in results]
+
+
+def _count(case: Case, ranks: int) -> int:
+    return case.count if case.row.variable is not None else case.shape(ranks).call_count
+
+
+def _of_group(result: CaseResult, number: int) -> CaseResult:
+    """A group's result in the form of a case's, without what only the case has."""
+    if not result.groups:
+        return _bare(result)
+    part = result.groups[number]
+    return replace(
+        _bare(result),
+        time_ns=part.time_ns,
+        low_ns=part.low_ns,
+        high_ns=part.high_ns,
+        mean_ns=part.mean_ns,
+        algbw_gb_per_s=part.algbw_gb_per_s,
+        busbw_gb_per_s=part.busbw_gb_per_s,
+        wrong=part.wrong,
+        samples=result.samples,
+        tau=result.tau,
+    )
+
+
+def _summary(result: CaseResult, of: Callable[[Sequence[float]], float]) -> CaseResult:
+    def over(value: Callable[[GroupResult], float | None]) -> float | None:
+        values = [found for part in result.groups if (found := value(part)) is not None]
+        return of(values) if values else None
+
+    wrong = over(lambda part: part.wrong)
+    return replace(
+        _bare(result),
+        time_ns=over(lambda part: part.time_ns),
+        algbw_gb_per_s=over(lambda part: part.algbw_gb_per_s),
+        busbw_gb_per_s=over(lambda part: part.busbw_gb_per_s),
+        wrong=None if wrong is None else int(wrong),
+    )
+
+
+def _bare(result: CaseResult) -> CaseResult:
+    # Two calls a sample: then no column claims percentiles of single ones.
+    return CaseResult(result.case, result.status, calls_per_sample=2)
+
+
+def pattern_words(plan: Plan, ranks: int) -> list[str]:
+    """Header lines about groups, counts, pairs and the data, where they are not the plain ones."""
+    lines = []
+    if plan.groups:
+        lines.append(f"groups   {group_words(plan, ranks)}")
+    lines += [f"counts   {table.collective}: {table.origin}" for table in plan.counts]
+    if plan.pairs:
+        pairs = (f"{source}->{target}" for source, target in plan.pairs)
+        lines.append(f"pairs    {first_of(pairs, _SHOWN_RANKS)}")
+    if plan.data != "exact":
+        lines.append(f"data     {plan.data}, seed {plan.seed}")
+    return lines
+
+
+def group_words(plan: Plan, ranks: int) -> str:
+    """How the ranks are split: the first groups, and who sits out."""
+    parts = [_ranks(members) for members in plan.groups[:_SHOWN_GROUPS]]
+    parts += ["..."] if len(plan.groups) > _SHOWN_GROUPS else []
+    out = ranks - sum(map(len, plan.groups))
+    idle = f"; {out} rank{'s' if out > 1 else ''} in no group sit{'' if out > 1 else 's'} out" if out else ""
+    return f"{len(plan.groups)} at once, of ranks {' | '.join(parts)}{idle}"
+
+
+def _ranks(members: Sequence[int]) -> str:
+    shown = ",".join(map(str, members[:_SHOWN_RANKS]))
+    return f"{shown},..." if len(members) > _SHOWN_RANKS else shown

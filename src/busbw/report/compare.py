@@ -1,0 +1,326 @@
+"""A comparison as text: regimes and rows, CSV, JSON. Pure. A line that is neither starts with #."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, Final
+
+from busbw.judge.compare import ComparedCase, Comparison, Verdict
+from busbw.judge.compare_arms import Arm, kind_words
+from busbw.judge.compare_regimes import ComparedRegime, compared_regimes
+from busbw.report.fields import UNBOUND, Field, fitting, heading_of, row_of
+from busbw.units import NS_PER_US, format_share, format_size
+
+CSV_COLUMNS = (
+    "arm", "collective", "dtype", "op", "root", "placement", "size_bytes", "verdict", "speedup",
+    "speedup_low", "speedup_high", "bound", "q", "basis", "baseline_launches", "launches", "scatter",
+    "scatter_from", "baseline_time_ns", "time_ns", "baseline_busbw_gb_per_s", "busbw_gb_per_s", "rank",
+    "ranked", "why", "note", "pattern",
+)  # fmt: skip
+SCHEMA: Final = 2
+
+WORLD_COLUMNS = ("baseline", "nodes", "ranks", "version", "baseline_version")
+
+
+def table(comparison: Comparison, *, every_row: bool = False, columns: int = UNBOUND) -> Iterator[str]:
+    """Lines for people: answers, what they stand on, and what to do next, on a terminal's ``columns``."""
+    yield from answers(comparison, every_row=every_row, columns=columns)
+    yield from evidence(comparison, every_row=every_row)
+
+
+def answers(comparison: Comparison, *, every_row: bool = False, columns: int = UNBOUND) -> Iterator[str]:
+    """A line a regime, or a line a row as well."""
+    last = None
+    for regime in compared_regimes(comparison):
+        title = f"# {regime.arm}: {regime_kind(regime)}"
+        if title != last:
+            yield title
+            last = title
+        ends = dict.fromkeys((regime.first_bytes, regime.last_bytes))
+        yield f"  {' - '.join(map(format_size, ends)):17}  {regime_words(regime)}"
+    if every_row:
+        yield from _every_row(comparison, columns)
+
+
+def evidence(comparison: Comparison, *, every_row: bool = False) -> Iterator[str]:
+    """What is compared with what, what is known of its launches, what to know, and what to do next."""
+    arms = (comparison.baseline, *comparison.candidates)
+    same = len({arm.definition for arm in arms}) == 1
+    for position, arm in enumerate(arms):
+        yield f"# {'with' if position else 'baseline':<8} {_arm_words(arm, with_time=not same)}"
+    if same:
+        yield f"# time     {comparison.baseline.definition}"
+    judged = [row for row in comparison.rows if row.ratio is not None]
+    if judged:
+        yield f"# scatter  {_launches(judged)}; {_scatter(judged)}"
+    if wide := [row for row in judged if row.verdict is Verdict.AMBIGUOUS and _is_wide(row)]:
+        own, by_size = max(row.sampling for row in wide), sorted(row.key.size_bytes for row in wide)
+        where = sizes(by_size[0], by_size[-1])
+        yield f"# samples  the runs' own intervals are up to +-{2 * own:.0%} at {where}: measure longer"
+    yield from (f"# differs  {flag}" for flag in comparison.flags)
+    yield from (f"# note     {note}" for note in comparison.notes)
+    counts = {verdict: comparison.count(verdict) for verdict in Verdict}
+    words = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
+    yield f"# cases    {words or 'none'}{'' if every_row else '; --all shows each'}"
+    if any(row.verdict is Verdict.AMBIGUOUS and not row.why for row in comparison.rows):
+        in_turn = any(row.ratio is not None and row.ratio.seen.paired for row in comparison.rows)
+        yield f"# next     {_MORE_BLOCKS if in_turn else _LAUNCHES}"
+
+
+_LAUNCHES: Final = "to see less, measure both with --launches 3, or in turn as setups of one file"
+_MORE_BLOCKS: Final = "to see less, measure the same file again and name both series"
+
+
+def regime_kind(regime: ComparedRegime) -> str:
+    """The operation and its placements."""
+    of = regime.of
+    words = kind_words(of.collective, of.dtype, of.op, of.root, " and ".join(regime.placements))
+    return f"{words}, {of.pattern}" if of.pattern else words
+
+
+def sizes(first_bytes: int, last_bytes: int) -> str:
+    """A range of sizes."""
+    first = format_size(first_bytes)
+    return first if first_bytes == last_bytes else f"{first} to {format_size(last_bytes)}"
+
+
+def regime_words(regime: ComparedRegime) -> str:
+    """The answer, with its numbers."""
+    words = _answer(regime)
+    return f"{words}: {regime.why}" if regime.why else words
+
+
+def _answer(regime: ComparedRegime) -> str:
+    if regime.least is not None and regime.most is not None:
+        return f"{regime.verdict.lower()} by {_span(regime.least, regime.most)}"
+    return _without_difference(regime.verdict, regime.bound, regime.why) or regime.verdict.lower()
+
+
+def _without_difference(verdict: Verdict, bound: float | None, why: str) -> str:
+    """What SAME and AMBIGUOUS mean; empty for others."""
+    if verdict is Verdict.SAME and bound is not None:
+        return f"no difference above {format_share(bound)}"
+    if verdict is not Verdict.AMBIGUOUS:
+        return ""
+    return "cannot tell" if why or bound is None else f"cannot tell below {format_share(bound)}"
+
+
+def _span(least: float, most: float) -> str:
+    """Two shares, with the sign that they share once."""
+    first, last = format_share(least), format_share(most)
+    if first == last:
+        return first
+    return f"{first.removesuffix('%') if last.endswith('%') else first} to {last}"
+
+
+def _launches(rows: Sequence[ComparedCase]) -> str:
+    """How many launches the verdicts stand on."""
+    found = dict.fromkeys((row.ratio.seen.paired, row.ratio.seen.n) for row in rows if row.ratio is not None)
+    words = (
+        f"{n[0]} blocks" if paired else "one launch each" if n == (1, 1) else f"{n[0]} and {n[1]} launches"
+        for paired, n in found
+    )
+    return ", ".join(dict.fromkeys(words))
+
+
+def _scatter(rows: Sequence[ComparedCase]) -> str:
+    """By which launches scatter, and from where that is known, by sizes."""
+    found: dict[tuple[str, float], list[ComparedCase]] = defaultdict(list)
+    for row in sorted(rows, key=lambda row: row.key.size_bytes):
+        if row.known is not None:
+            found[_source(row), 0.0 if row.is_own else row.known.deviation].append(row)
+    parts = []
+    for (source, _), own in found.items():
+        deviations = [row.known.deviation for row in own if row.known is not None]
+        words = _span(min(deviations), max(deviations))
+        parts.append(f"{words} at {sizes(own[0].key.size_bytes, own[-1].key.size_bytes)} ({source})")
+    return ", ".join(parts)
+
+
+def _is_wide(row: ComparedCase) -> bool:
+    """Whether samples are what hides a difference, and not how launches scatter."""
+    return row.known is not None and row.sampling > row.known.deviation
+
+
+def _source(row: ComparedCase) -> str:
+    if row.is_own or row.known is None:
+        return "their own"
+    return f"history, n = {row.known.launches}" if row.known.launches else "default"
+
+
+def _arm_words(arm: Arm, *, with_time: bool) -> str:
+    words = [
+        f"{arm.ranks} ranks" if arm.ranks else "",
+        f"in groups {arm.where}" if arm.where else "",
+        f"{arm.nodes} nodes" if arm.nodes > 1 else "",
+        *(arm.facts.get(name, "") for name in ("version", "device", "created")),
+        arm.definition if with_time else "",
+    ]
+    return f"{arm.name}: {', '.join(filter(None, words)) or 'nothing stated'}"
+
+
+def _every_row(comparison: Comparison, columns: int) -> Iterator[str]:
+    fields = fitting(_FIELDS, columns)
+    rule = comparison.rule
+    yield (
+        f"# rule     FASTER, SLOWER: interval beyond +-{rule.delta / 2:.1%} and q < {rule.q:g};"
+        f" SAME: within +-{max(rule.delta, rule.detect):.1%}"
+    )
+    yield "# speed    time of the baseline / time, geometric means over launches; times are medians"
+    last = None
+    for row in comparison.rows:
+        title = f"# {row.arm} against {comparison.baseline.name}: {row.key.kind}"
+        if title != last:
+            yield title
+            yield heading_of(fields)
+            last = title
+        yield f"{row_of(fields, row)}  {row.verdict}{_why(row)}"
+
+
+def _n(row: ComparedCase) -> str:
+    counts = row.ratio.seen.n if row.ratio is not None else None
+    return (
+        "n/a" if counts is None else str(counts[0]) if counts[0] == counts[1] else f"{counts[0]}/{counts[1]}"
+    )
+
+
+def _interval(row: ComparedCase) -> str:
+    return "n/a" if row.interval is None else f"{row.interval[0]:.3f} to {row.interval[1]:.3f}"
+
+
+_FIELDS: Final[tuple[Field[ComparedCase], ...]] = (
+    Field("size", 10, lambda row: format_size(row.key.size_bytes)),
+    Field("before us", 11, lambda row: _us(row.baseline_ns)),
+    Field("now us", 11, lambda row: _us(row.time_ns)),
+    Field("GB/s", 9, lambda row: _number(row.baseline_busbw_gb_per_s), detail=True),
+    Field("GB/s", 9, lambda row: _number(row.busbw_gb_per_s), detail=True),
+    Field("speed", 7, lambda row: "n/a" if row.speedup is None else f"{row.speedup:.3f}"),
+    Field("95 % interval", 17, _interval),
+    Field("q", 8, lambda row: "n/a" if row.q is None else f"{row.q:.2g}", detail=True),
+    Field("n", 7, _n, detail=True),
+    Field("rank", 5, lambda row: f"{row.rank}/{row.ranked}" if row.rank else "n/a", detail=True),
+)
+
+
+def _why(row: ComparedCase) -> str:
+    plain = _without_difference(row.verdict, row.bound, row.why)
+    words = "; ".join(filter(None, (plain, row.reasons, row.note and f"with {row.note}")))
+    return f": {words}" if words else ""
+
+
+def _us(time_ns: float | None) -> str:
+    if time_ns is None:
+        return "n/a"
+    return f"{time_ns / NS_PER_US:.2f}" if time_ns < 1e7 else f"{time_ns / NS_PER_US:.0f}"
+
+
+def _number(value: float | None) -> str:
+    return "n/a" if value is None else f"{value:.3f}" if value < 10 else f"{value:.2f}"
+
+
+def csv_text(comparison: Comparison) -> str:
+    """One line a row, with a heading."""
+    worlds = {arm.name: _world_fields(comparison.baseline, arm) for arm in comparison.candidates}
+    rows = ({**row_fields(row), **worlds[row.arm]} for row in comparison.rows)
+    return csv_of((*CSV_COLUMNS, *WORLD_COLUMNS), rows)
+
+
+def csv_of(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
+    """A heading, and a line a row."""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return out.getvalue()
+
+
+def _world_fields(baseline: Arm, arm: Arm) -> dict[str, Any]:
+    """What tells rows of several comparisons apart, by WORLD_COLUMNS. A setup that never ran has the
+    baseline's numbers of nodes and ranks.
+    """
+    return {
+        "baseline": baseline.name,
+        "nodes": arm.nodes or baseline.nodes or None,
+        "ranks": arm.ranks or baseline.ranks or None,
+        "version": arm.facts.get("version"),
+        "baseline_version": baseline.facts.get("version"),
+    }
+
+
+def row_fields(row: ComparedCase) -> dict[str, Any]:
+    """One row as plain values, by CSV_COLUMNS."""
+    low, high = row.interval or (None, None)
+    key, ratio = row.key, row.ratio
+    return {
+        "arm": row.arm,
+        "collective": key.collective,
+        "dtype": key.dtype,
+        "op": key.op,
+        "root": key.root,
+        "placement": key.placement,
+        "size_bytes": key.size_bytes,
+        "verdict": row.verdict.value,
+        "speedup": row.speedup,
+        "speedup_low": low,
+        "speedup_high": high,
+        "q": row.q,
+        "bound": row.bound,
+        "basis": None if ratio is None else "blocks" if ratio.seen.paired else "launches",
+        "baseline_launches": ratio.seen.n[0] if ratio is not None else None,
+        "launches": ratio.seen.n[1] if ratio is not None else None,
+        "scatter": row.known.deviation if row.known is not None else None,
+        "scatter_from": _source(row) if ratio is not None else None,
+        "baseline_time_ns": row.baseline_ns,
+        "time_ns": row.time_ns,
+        "baseline_busbw_gb_per_s": row.baseline_busbw_gb_per_s,
+        "busbw_gb_per_s": row.busbw_gb_per_s,
+        "rank": row.rank or None,
+        "ranked": row.ranked or None,
+        "why": row.reasons,
+        "note": row.note,
+        "pattern": key.pattern,
+    }
+
+
+def regime_fields(regime: ComparedRegime) -> dict[str, Any]:
+    """One regime as plain values."""
+    fields = {name: value for name, value in asdict(regime).items() if name != "of"}
+    return {**fields, "kind": regime_kind(regime), "words": regime_words(regime)}
+
+
+def comparison_fields(comparison: Comparison) -> dict[str, Any]:
+    """Everything, as plain values."""
+    arms = (comparison.baseline, *comparison.candidates)
+    return {
+        "schema": SCHEMA,
+        "baseline": comparison.baseline.name,
+        "rule": asdict(comparison.rule),
+        "arms": [
+            {
+                "name": arm.name,
+                "ranks": arm.ranks or None,
+                "nodes": arm.nodes or None,
+                "groups": arm.where,
+                "definition": arm.definition,
+                "buffers": arm.buffers,
+                **dict(arm.facts),
+                "failures": {operation: each.why for operation, each in arm.failures.items()},
+            }
+            for arm in arms
+        ],
+        "differs": list(comparison.flags),
+        "notes": list(comparison.notes),
+        "counts": {verdict.value: comparison.count(verdict) for verdict in Verdict},
+        "regimes": [regime_fields(regime) for regime in compared_regimes(comparison)],
+        "rows": [row_fields(row) for row in comparison.rows],
+    }
+
+
+def json_text(comparison: Comparison) -> str:
+    """As JSON."""
+    return json.dumps(comparison_fields(comparison), indent=1) + "\n"

@@ -1,0 +1,302 @@
+"""An expectation as text: table, CSV, JSON. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from statistics import median
+from typing import Any, Final
+
+from busbw.judge.expectation import Expectation, Judged, Judgement
+from busbw.judge.launch_history import LEAST_LAUNCHES
+from busbw.judge.limits import Wires
+from busbw.judge.references.reference import Reference
+from busbw.judge.regimes import Regime, RegimeRow, regimes
+from busbw.judge.scatter import DEVICE_BOUND, HOST_BOUND, Prior
+from busbw.report.compare import csv_of
+from busbw.report.fields import UNBOUND, Field, fitting, heading_of, row_of
+from busbw.report.style import fit
+from busbw.units import format_size
+
+SCHEMA: Final = 2  # of the JSON
+_WIDTH: Final = 100  # of prose
+_MUCH: Final = 0.10  # a loss that needs a word of why it would not show
+CSV_COLUMNS = (
+    "collective", "dtype", "op", "placement", "size_bytes", "answer", "busbw_gb_per_s", "low_gb_per_s",
+    "high_gb_per_s", "launches", "reference", "expected_gb_per_s", "interpolated", "ratio", "bound_gb_per_s",
+    "loss_unseen", "scatter", "algorithm", "limit_gb_per_s", "limit_model", "percent_of_limit", "wire",
+    "wire_gb_per_s", "why", "pattern",
+)  # fmt: skip
+
+
+def table(expectation: Expectation, *, rows: bool = False, columns: int = UNBOUND) -> Iterator[str]:
+    """Lines for people: the answer by regime, what it rests on, and with ``rows`` every case, for a
+    terminal's ``columns``.
+    """
+    kinds = _by_kind(expectation)
+    said: set[str] = set()
+    for kind, cases in kinds.items():
+        names = ", ".join(dict.fromkeys(case.reference for case in cases if case.reference))
+        yield f"# {kind}" + (f", against {names}" if names else "")
+        for regime in regimes_of(cases):
+            lines = _regime(regime, cases, said, on_device=expectation.prior.on_device)
+            yield from _wrapped(lines, columns)
+    counts = {answer: expectation.count(answer) for answer in Judgement}
+    words = [f"{count} {answer}" for answer, count in counts.items() if count]
+    if failures := expectation.arm.failures:
+        words.append(f"{len(failures)} {Judgement.FAILED} before its first case")
+    yield f"# cases    {', '.join(words) or 'none'}" + ("" if rows else "; --all shows each")
+    yield from _wrapped((*_heading(expectation), *_limits(expectation)), columns)
+    if rows:
+        yield f"# wires    {_wires(expectation.wires)}"
+        for kind, cases in kinds.items():
+            yield from _rows(kind, cases, columns)
+
+
+def _wrapped(lines: Iterable[str], columns: int) -> Iterator[str]:
+    return (part for line in lines for part in fit(line, min(columns, _WIDTH)))
+
+
+def _by_kind(expectation: Expectation) -> dict[str, list[Judged]]:
+    kinds: dict[str, list[Judged]] = {}
+    for case in expectation.cases:
+        kinds.setdefault(case.key.kind, []).append(case)
+    return kinds
+
+
+def regimes_of(cases: Sequence[Judged]) -> tuple[Regime, ...]:
+    """The regimes of cases of one kind."""
+    return regimes(
+        [
+            RegimeRow(each.key.size_bytes, each.answer, each.why, each.ratio, each.loss_unseen)
+            for each in cases
+        ]
+    )
+
+
+def _regime(regime: Regime, cases: Sequence[Judged], said: set[str], *, on_device: bool) -> Iterator[str]:
+    """Its answer, and the reason where that was not said before."""
+    ends = dict.fromkeys((regime.first_bytes, regime.last_bytes))
+    sizes = f"  {' - '.join(map(format_size, ends)):17}"
+    share = f", {_range(regime.lowest, regime.highest)}" if regime.highest is not None else ""
+    words = f"{regime.answer}{share}"
+    if regime.answer == Judgement.BELOW and regime.unseen is not None:
+        words += f" of the expected, where {1 - regime.unseen:.0%} is the least"
+    elif regime.answer == Judgement.EXPECTED and regime.unseen is not None:
+        words += f"; a loss under {regime.unseen:.0%} would not show"
+    yield f"{sizes}  {words}"
+    for why in (regime.reason, _cause(regime, cases, on_device=on_device)):
+        if why and why not in said:
+            said.add(why)
+            indent = " " * (len(sizes) + 2)
+            yield indent + why
+
+
+def _cause(regime: Regime, cases: Sequence[Judged], *, on_device: bool) -> str:
+    """Why much could be missing unseen; empty where little could."""
+    held = [each for each in cases if each.scatter is not None and _is_in(each, regime)]
+    if not held or (regime.unseen or 0.0) <= _MUCH:
+        return ""
+    scatter = median(each.scatter or 0.0 for each in held)
+    own = median(each.half_width for each in held)
+    if own > 2 * scatter:
+        return f"the run's own intervals are about +-{own:.0%}: measure longer, or on a quiet machine"
+    if regime.is_large or not on_device:
+        return f"launches differ by about {scatter:.0%}"
+    return f"host-bound: launches differ by about {scatter:.0%}; -G leaves the host out"
+
+
+def _is_in(case: Judged, regime: Regime) -> bool:
+    return regime.first_bytes <= case.key.size_bytes <= regime.last_bytes
+
+
+def _range(low: float | None, high: float | None) -> str:
+    """In percent, as 97-103%."""
+    return "-".join(dict.fromkeys(f"{100 * end:.0f}" for end in (low, high) if end is not None)) + "%"
+
+
+def _rows(kind: str, cases: Sequence[Judged], columns: int) -> Iterator[str]:
+    fields = fitting(_FIELDS, columns)
+    yield f"# {kind}; busbw is ring-equivalent, GB/s = 10^9 bytes/s"
+    yield heading_of(fields, "answer")
+    yield from (f"{row_of(fields, case)}  {case.answer}" for case in cases)
+    if any(case.interpolated for case in cases):
+        yield "# ~        between two sizes of the reference, on a straight line of logarithms"
+
+
+def _heading(expectation: Expectation) -> Iterator[str]:
+    arm = expectation.arm
+    facts = [arm.facts[name] for name in ("version", "device") if name in arm.facts]
+    facts = [*filter(None, (arm.where and f"in groups {arm.where}",)), *facts, arm.definition]
+    yield f"# run      {arm.name}: {', '.join((f'{arm.ranks} ranks', *facts))}"
+    for reference in expectation.references:
+        yield f"# against  {reference_line(reference)}"
+        if reference.note:
+            yield f"#          {reference.note}"
+    if not expectation.references:
+        more = "" if expectation.fitting or expectation.unmatched else " (--list has all)"
+        yield f"# against  no reference: {expectation.none}{more}"
+    yield from (f"# not      {name}: {why}" for name, why in expectation.unmatched.items())
+    yield from (f"# note     {note}" for note in expectation.notes)
+    if expectation.references:
+        yield f"# scatter  {_history(expectation.prior)}"
+
+
+def _history(prior: Prior) -> str:
+    """Where the scatter between launches is from, but for what run and reference show themselves."""
+    launches = max((scatter.launches for scatter in prior.known.values()), default=0)
+    if launches:
+        return f"between launches: from {launches} earlier ones of this kind of machine"
+    device = f"{DEVICE_BOUND:.0%} from 1 MiB, {HOST_BOUND:.0%} below"
+    words = device if prior.on_device else f"{HOST_BOUND:.0%}"
+    return f"between launches: {words}, by default; {LEAST_LAUNCHES} earlier runs of this machine replace it"
+
+
+def reference_line(reference: Reference) -> str:
+    """One reference: what it is of, with which versions, whose, and when."""
+    stated = ""
+    if reference.ranks_stated not in (None, reference.ranks):
+        stated = f" (labelled {reference.ranks_stated}; busbw / algbw says {reference.ranks})"
+    root = f" root {reference.root}" if reference.root is not None else ""
+    pattern = f", {reference.pattern}" if reference.pattern else ""
+    launches = f"{reference.launches} launches" if reference.launches > 1 else "one launch"
+    settings = "".join(f", {name}={value}" for name, value in (reference.environment or {}).items())
+    text = (
+        f"{reference.name}: {reference.operation or 'operation not stated'}{root}{pattern},"
+        f" {reference.ranks or '?'} ranks{stated}, {reference.machine or reference.device};"
+        f" versions: {reference.versions_text}{settings}; {reference.date}, {launches}; {reference.source}"
+    )
+    return text + (f"; NOT USED: {reference.left_out}" if reference.left_out else "")
+
+
+def _wires(wires: Wires) -> str:
+    gpu = f"{wires.gpu_gb_per_s:.4g} GB/s" if wires.gpu_gb_per_s else "not known"
+    network = f"{wires.network_gb_per_s:g} GB/s" if wires.network_gb_per_s else "not known"
+    where = f"{wires.gpu_link} of a GPU {gpu}, {wires.nics} NICs of a node {network}"
+    return f"{where}, {wires.rates} in one direction; {wires.source}"
+
+
+def _interval(case: Judged) -> str:
+    if case.low_gb_per_s is None or case.high_gb_per_s is None:
+        return "n/a"
+    return f"{_number(case.low_gb_per_s)} to {_number(case.high_gb_per_s)}"
+
+
+def _percent(case: Judged) -> str:
+    limit = case.limit
+    return "n/a" if limit is None or limit.percent is None else f"{limit.percent:.0f}"
+
+
+_FIELDS: Final[tuple[Field[Judged], ...]] = (
+    Field("size", 10, lambda case: format_size(case.key.size_bytes)),
+    Field("busbw", 9, lambda case: _number(case.measured_gb_per_s)),
+    Field("95 % interval", 19, _interval, detail=True),
+    Field("expected", 9, lambda case: ("~" if case.interpolated else "") + _number(case.expected_gb_per_s)),
+    Field("share", 6, lambda case: "n/a" if case.ratio is None else f"{case.ratio:.0%}"),
+    Field("least", 9, lambda case: _number(case.bound_gb_per_s)),
+    Field("limit", 8, lambda case: _number(case.limit.busbw_gb_per_s if case.limit else None)),
+    Field("%", 5, _percent),
+    Field("wire", 8, lambda case: _number(case.limit.wire_gb_per_s if case.limit else None), detail=True),
+)
+
+
+def _number(value: float | None) -> str:
+    return "n/a" if value is None else f"{value:.3g}" if value < 10 else f"{value:.1f}"
+
+
+def _limits(expectation: Expectation) -> Iterator[str]:
+    """What the wires allow, by algorithm, and how near the run came to it."""
+    best: dict[str, float | None] = {}
+    for case in expectation.cases:
+        if case.limit is not None:
+            observed = f" ({case.algorithm} observed)" if case.algorithm else ""
+            model, percent = case.limit.model + observed, case.limit.percent
+            best[model] = max((each for each in (best.get(model), percent) if each is not None), default=None)
+    for model, percent in best.items():
+        reached = f"; up to {percent:.0f} % of it was reached" if percent is not None else ""
+        yield f"# limit    {model}{reached}"
+
+
+def csv_text(expectation: Expectation) -> str:
+    """One line a case, with a heading."""
+    return csv_of(CSV_COLUMNS, map(case_fields, expectation.cases))
+
+
+def case_fields(case: Judged) -> dict[str, Any]:
+    """One case as plain values, by CSV_COLUMNS."""
+    limit = case.limit
+    return {
+        "collective": case.key.collective,
+        "dtype": case.key.dtype,
+        "op": case.key.op,
+        "placement": case.key.placement,
+        "size_bytes": case.key.size_bytes,
+        "answer": case.answer.value,
+        "busbw_gb_per_s": case.measured_gb_per_s,
+        "low_gb_per_s": case.low_gb_per_s,
+        "high_gb_per_s": case.high_gb_per_s,
+        "launches": case.launches,
+        "reference": case.reference,
+        "expected_gb_per_s": case.expected_gb_per_s,
+        "interpolated": case.interpolated,
+        "ratio": case.ratio,
+        "bound_gb_per_s": case.bound_gb_per_s,
+        "loss_unseen": case.loss_unseen,
+        "scatter": case.scatter,
+        "algorithm": case.algorithm,
+        "limit_gb_per_s": limit.busbw_gb_per_s if limit is not None else None,
+        "limit_model": limit.model if limit is not None else "",
+        "percent_of_limit": limit.percent if limit is not None else None,
+        "wire": limit.wire if limit is not None else "",
+        "wire_gb_per_s": limit.wire_gb_per_s if limit is not None else None,
+        "why": case.why,
+        "pattern": case.key.pattern,
+    }
+
+
+def _regime_fields(regime: Regime) -> dict[str, Any]:
+    return {
+        "first_bytes": regime.first_bytes,
+        "last_bytes": regime.last_bytes,
+        "answer": regime.answer,
+        "why": regime.reason,
+        "lowest_ratio": regime.lowest,
+        "highest_ratio": regime.highest,
+        "loss_unseen": regime.unseen,
+    }
+
+
+def json_text(expectation: Expectation, gates: Sequence[str] = ()) -> str:
+    """As JSON; ratios and losses are shares of what is expected."""
+    body = {
+        "schema": SCHEMA,
+        "run": expectation.arm.name,
+        "ranks": expectation.arm.ranks or None,
+        "nodes": expectation.arm.nodes or None,
+        "definition": expectation.arm.definition,
+        **dict(expectation.arm.facts),
+        "references": [
+            {
+                "name": reference.name,
+                "versions": dict(reference.versions),
+                "date": reference.date,
+                "source": reference.source,
+                "ranks": reference.ranks,
+                "ranks_stated": reference.ranks_stated,
+                "root": reference.root,
+                "pattern": reference.pattern,
+                "launches": reference.launches,
+            }
+            for reference in expectation.references
+        ],
+        "not_used": dict(expectation.unmatched),
+        "notes": list(expectation.notes),
+        "gates": list(gates),
+        "regimes": [
+            {"kind": kind, **_regime_fields(regime)}
+            for kind, cases in _by_kind(expectation).items()
+            for regime in regimes_of(cases)
+        ],
+        "cases": [case_fields(case) for case in expectation.cases],
+    }
+    return json.dumps(body, indent=1) + "\n"

@@ -1,0 +1,112 @@
+"""A series of setups as text: verdicts, which setup to take, and how far each came."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from busbw.judge.compare import Comparison
+from busbw.judge.compare_arms import kind_words
+from busbw.judge.compare_setups import Reach, Recommendation
+from busbw.plan.setups import Setup, flags_typed
+from busbw.report import compare as plain
+from busbw.report.fields import UNBOUND
+
+
+def table(
+    setups: Sequence[Setup],
+    told: Sequence[Reach],
+    comparisons: Sequence[tuple[int, Comparison]],
+    choices: Sequence[tuple[int, Recommendation]],
+    *,
+    every_row: bool = False,
+    columns: int = UNBOUND,
+) -> Iterator[str]:
+    """Lines for people; ``comparisons`` and ``choices`` come with their number of nodes, 0 for this host."""
+    for nodes, comparison in comparisons:
+        if nodes:
+            yield f"# nodes    {nodes}"
+        yield from plain.answers(comparison, every_row=every_row, columns=columns)
+    for nodes, best in choices:
+        yield f"# take     {on(nodes)}{choice(best)}"
+    for setup in setups:
+        yield f"# setup    {setup.name}: {changes(setup)}"
+    for each in told:
+        yield f"# reached  {reach(each)}"
+        yield from (f"#          | {line}" for line in each.words)
+    for nodes, comparison in comparisons:
+        if nodes:
+            yield f"# nodes    {nodes}"
+        yield from plain.evidence(comparison, every_row=every_row)
+
+
+def on(nodes: int) -> str:
+    """The number of nodes, where there are any."""
+    return f"{nodes} nodes: " if nodes else ""
+
+
+def changes(setup: Setup) -> str:
+    """What a setup sets, as words."""
+    words = [f"{name}={value}" for name, value in setup.environ.items()]
+    words += [f"{name}={value}:..." for name, value in setup.prepend.items()]
+    words += [f"-{name}" for name in setup.unset]
+    words += flags_typed(setup)
+    return " ".join(words) or "nothing set"
+
+
+def reach(told: Reach) -> str:
+    """How far a setup came."""
+    text = f"{told.setup}: {told.launches - told.failed} of {told.launches} launches completed"
+    if told.wrong:
+        text += f"; WRONG DATA in {told.wrong} of them"
+    if told.largest_nodes:
+        text += f", all on up to {told.largest_nodes} nodes"
+    if told.failed:
+        where = f" on {told.first_failed_nodes} nodes" if told.first_failed_nodes else ""
+        text += f"; first failure{where}: {told.error}"
+    return text
+
+
+def _speeds(least: float | None, most: float | None) -> str:
+    if least is None or most is None:
+        return ""
+    return f"x{least:.2f}" if f"{least:.2f}" == f"{most:.2f}" else f"x{least:.2f} to x{most:.2f}"
+
+
+def choice(told: Recommendation) -> str:
+    """Where a setup is to be taken."""
+    kind = kind_words(told.operation, told.dtype, told.op, told.root, told.placement)
+    speeds = "" if told.most_speedup == 1.0 else f" ({_speeds(told.least_speedup, told.most_speedup)})"
+    return f"{told.setup} for {kind} {plain.sizes(told.first_bytes, told.last_bytes)}{speeds}"
+
+
+def fields(
+    setups: Sequence[Setup],
+    told: Sequence[Reach],
+    comparisons: Sequence[tuple[int, Comparison]],
+    choices: Sequence[tuple[int, Recommendation]],
+) -> dict[str, Any]:
+    """Everything, as plain values."""
+    return {
+        "setups": [asdict(setup) for setup in setups],
+        "reached": [asdict(each) for each in told],
+        "comparisons": [
+            {"nodes": nodes or None, **plain.comparison_fields(comparison)}
+            for nodes, comparison in comparisons
+        ],
+        "choices": [{"nodes": nodes or None, **asdict(best)} for nodes, best in choices],
+    }
+
+
+def json_text(
+    setups: Sequence[Setup],
+    told: Sequence[Reach],
+    comparisons: Sequence[tuple[int, Comparison]],
+    choices: Sequence[tuple[int, Recommendation]],
+    series: Mapping[str, Any],
+) -> str:
+    """As JSON, with what is to be known of the whole ``series``."""
+    body = {"series": dict(series), **fields(setups, told, comparisons, choices)}
+    return json.dumps(body, indent=1, default=str) + "\n"

@@ -1,0 +1,111 @@
+"""A diagnosis as text and as JSON. Pure."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Final
+
+from busbw.model.conclusion import QUESTIONS, Answer, Conclusion, Question
+from busbw.model.finding import Severity, worst_first
+from busbw.model.record import RunRecord
+
+SCHEMA: Final = 1
+WIDTH: Final = 100
+_INDENT: Final = 10
+_WORDS: Final = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: ""}
+
+
+def lines(
+    record: RunRecord,
+    answers: Mapping[Question, Answer],
+    conclusions: Sequence[Conclusion],
+    columns: int = WIDTH,
+) -> Iterator[str]:
+    """A line a question: the answer, and the conclusion that decides it. Then what else is wrong, and what to
+    do next.
+    """
+    yield _short(f"# run      {describe_run(record)}", columns)
+    shown: list[Conclusion] = []
+    for question, given in answers.items():
+        own = (each for each in worst_first(conclusions) if each.question is question)
+        decides = next((each for each in own if each.answer is given), None)
+        shown += [decides] if decides is not None else []
+        claim = decides.claim if decides is not None else QUESTIONS[question]
+        yield _short(f"{question.value:<{_INDENT}} {given.value.upper():<15} {claim}", columns)
+    warned = [each for each in worst_first(conclusions) if each.severity is not Severity.INFO]
+    others = (each for each in warned if each not in shown)
+    yield from (_short(f"# {each.severity.value:<8} {each.claim}", columns) for each in others)
+    doubted = [each for each in shown if each.answer is not Answer.YES]
+    hints = dict.fromkeys(each.hint for each in (*warned, *doubted) if each.hint)
+    step = next(iter(hints), "nothing to do").replace(
+        " RUN", f" {record.run_id}" if record.run_id else " RUN"
+    )
+    yield from _wrapped(f"# next     {step}; --all shows the evidence", columns)
+
+
+def _short(text: str, columns: int) -> str:
+    """One line, which ends at a word; the whole is with --all."""
+    return text if len(text) <= columns else text[: columns - 4].rpartition(" ")[0] + " ..."
+
+
+def _wrapped(text: str, columns: int) -> list[str]:
+    return textwrap.wrap(
+        text, columns, subsequent_indent="#          ", break_long_words=False, break_on_hyphens=False
+    )
+
+
+def evidence_lines(
+    record: RunRecord,
+    answers: Mapping[Question, Answer],
+    conclusions: Sequence[Conclusion],
+    columns: int = WIDTH,
+) -> Iterator[str]:
+    """Question after question: the answer, and all that it stands on. Prose is as wide as ``columns``."""
+    yield f"# run      {describe_run(record)}"
+    for question, text in QUESTIONS.items():
+        yield f"{question.value:<{_INDENT}} {answers[question].value.upper():<15} {text}"
+        for each in conclusions:
+            if each.question is question:
+                yield from _conclusion(each, columns)
+
+
+def _conclusion(each: Conclusion, columns: int) -> Iterator[str]:
+    texts = [each.claim, each.evidence, f"hint: {each.hint}" if each.hint else ""]
+    word = _WORDS[each.severity] or ("-" if each.answer is Answer.NOT_OBSERVABLE else "note")
+    for text in filter(None, texts):
+        for line in textwrap.wrap(
+            text, columns - _INDENT - 1, break_long_words=False, break_on_hyphens=False
+        ):
+            yield f"  {word:<{_INDENT - 2}} {line}"
+            word = ""
+
+
+def describe_run(record: RunRecord) -> str:
+    """Which run it is, of whom, with what: one line."""
+    words = [record.run_id or (record.source.path if record.source is not None else "run")]
+    if record.world is not None:
+        hosts = len(record.world.known_hosts)
+        words.append(f"{record.world.size} ranks" + (f" on {hosts} hosts" if hosts > 1 else ""))
+        if record.world.ranks and record.world.ranks[0].library:
+            rank = record.world.ranks[0]
+            words.append(f"{rank.library} {rank.library_version}".strip())
+    if record.source is not None:
+        words.append(f"imported from {record.source.tool}")
+    return ", ".join(words)
+
+
+def json_text(
+    record: RunRecord, answers: Mapping[Question, Answer], conclusions: Sequence[Conclusion], code: int
+) -> str:
+    """The same for programs. ``check`` of a conclusion is its stable id."""
+    body = {
+        "schema": SCHEMA,
+        "run_id": record.run_id,
+        "exit_code": code,
+        "answers": {question.value: answers[question].value for question in QUESTIONS},
+        "conclusions": [{**asdict(each), "question": each.question} for each in conclusions],
+    }
+    return json.dumps(body, indent=1) + "\n"

@@ -1,0 +1,38 @@
+"""Tables with a row a case: which columns a terminal has room for. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+UNBOUND: Final = 10_000  # columns of what is no terminal
+_DETAILED: Final = 120  # columns from which on details are shown
+
+Row = TypeVar("Row")
+
+
+@dataclass(frozen=True)
+class Field(Generic[Row]):
+    """A column; a ``detail`` is left out where a terminal is narrow."""
+
+    title: str
+    width: int
+    cell: Callable[[Row], str]
+    detail: bool = False
+
+
+def fitting(fields: Sequence[Field[Row]], columns: int) -> tuple[Field[Row], ...]:
+    """Those that are shown on a terminal of so many columns."""
+    return tuple(field for field in fields if columns >= _DETAILED or not field.detail)
+
+
+def heading_of(fields: Sequence[Field[Row]], last: str = "verdict") -> str:
+    """The titles; the ``last`` is that of the words behind the row."""
+    titles = " ".join(f"{field.title:>{field.width}}" for field in fields)
+    return f"#{titles[1:]}  {last}"
+
+
+def row_of(fields: Sequence[Field[Row]], row: Row) -> str:
+    """The cells of one row."""
+    return " ".join(f"{field.cell(row):>{field.width}}" for field in fields)

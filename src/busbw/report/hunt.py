@@ -1,0 +1,258 @@
+"""A hunt as text: rounds as they come, then who is slow, who to leave out, and what was not seen."""
+
+from __future__ import annotations
+
+import csv
+import json
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+from busbw.hunt.field import fields as fields_of
+from busbw.model.event import Event, EventKind
+from busbw.model.hunt import BANDWIDTH, LATENCY, METRICS, Hunt
+from busbw.model.plan import Plan
+from busbw.model.record import RunRecord, WorldInfo
+from busbw.record.exclude import LOST, with_lost
+from busbw.record.folder import RUN_FILE
+from busbw.report.console import columns, print_lines
+from busbw.report.events import finding_lines, read_header, show_error, show_state
+from busbw.report.fields import UNBOUND
+from busbw.report.hunt_tables import CSV_FIELDS, cut_lines, matrix_lines, rails_lines, rows
+from busbw.report.progress import ProgressLine
+from busbw.units import counted, format_duration, format_size
+
+_WORDS: Final = {"healthy": "HEALTHY", "slow": "SLOW", "undecided": "COULD NOT DECIDE"}
+_RANKED_SHOWN: Final = 3
+
+
+class HuntDisplay:
+    """See Display. Rounds go to ``err`` as they come, the result to ``out``."""
+
+    def __init__(self, out: TextIO, err: TextIO, *, live: bool = True) -> None:
+        self._out, self._err, self._live = out, err, live
+        self._plan: Plan | None = None
+        self._hosts: tuple[str, ...] = ()  # of each rank
+        self._rounds: list[Mapping[str, Any]] = []
+        self._findings: list[Mapping[str, Any]] = []
+        self._verdict: Mapping[str, Any] = {}
+        self._progress = ProgressLine(err) if live and err.isatty() else None
+
+    def handle(self, item: Event) -> None:
+        """See Display."""
+        kind = item["event"]
+        if kind == EventKind.HEADER:
+            self._plan, world, _ = read_header(item)
+            self._hosts = tuple(rank.host for rank in world.ranks)
+            self._print(header_lines(self._plan, world, str(item["busbw_version"])))
+            if self._progress is not None:
+                self._progress.start(1, "round 1")
+        elif kind == EventKind.ROUND:
+            self._rounds.append(item["tested"])
+            self._show_round(item["tested"])
+        elif kind == EventKind.FINDING:
+            self._findings.append(item["finding"])
+        elif kind == EventKind.VERDICT:
+            self._verdict = item["hunt"]
+        elif kind == EventKind.STATE:
+            show_state(item, self._err)
+        elif kind == EventKind.ERROR:
+            self._stop_progress()
+            show_error(item, self._err)
+        elif kind == EventKind.END and self._plan is not None:
+            self._stop_progress()
+            self._print(self._result(str(item["folder"])))
+            self._findings = []
+
+    def close(self) -> None:
+        """See Display. Where nothing was started, there is no END to wait for."""
+        self._stop_progress()
+        self._print(line for finding in self._findings for line in finding_lines(finding))
+
+    def _show_round(self, tested: Mapping[str, Any]) -> None:
+        """A line a round; on a terminal the same line for all."""
+        assert self._plan is not None
+        assert self._plan.hunt is not None
+        done, stage = int(tested["round"]["number"]) + 1, tested["round"]["stage"]
+        mean_s = statistics.mean(float(each["seconds"]) for each in self._rounds)
+        total = max(done, rounds_of(self._plan.hunt, len(tested["names"]), self._hosts))
+        groups = len(tested.get("groups", ()))
+        what = f"{groups or len(tested['tests'])} {'' if groups else 'pairs of '}{tested['kind']}s"
+        if self._progress is not None:
+            self._progress.step(done, f"{stage}: {what}", mean_s * (total - done), total)
+            return
+        left = f", {format_duration(mean_s * (total - done))} left" if self._live and total > done else ""
+        line = f"round {done}, {stage}: {what}, {tested['seconds']:.2f} s{left}"
+        print(line, file=self._err, flush=True)
+
+    def _stop_progress(self) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+    def _result(self, folder: str) -> list[str]:
+        assert self._plan is not None
+        assert self._plan.hunt is not None
+        answers, details = self.verdict_lines()
+        lines = list(answers)
+        if self._plan.hunt.kind == "pairs" and self._rounds:
+            lines += matrix_lines(self._rounds, self._plan.hunt.size_bytes, columns(UNBOUND, self._out))
+            lines += cut_lines(self._rounds, self._plan.hunt.size_bytes) if self._plan.hunt.halves else []
+        if self._plan.hunt.kind == "rails":
+            fields = self._verdict.get("fields", ())
+            lines += rails_lines(self._rounds, self._hosts, self._plan.hunt.size_bytes, fields)
+        lines += [
+            line for finding in self._findings for line in finding_lines(finding, columns(UNBOUND, self._out))
+        ]
+        return [*lines, *details, f"# record   {folder}"]
+
+    def verdict_lines(self) -> tuple[list[str], list[str]]:
+        """Of every field the answer, and what stands below its findings."""
+        lost = any(finding["check"] == LOST for finding in self._findings)
+        fields = with_lost(self._verdict, self._findings).get("fields", ())
+        return (
+            [answer_line(field, lost=lost) for field in fields],
+            [line for field in fields for line in _detail_lines(field)],
+        )
+
+    def _print(self, lines: Iterable[str]) -> None:
+        print_lines(lines, self._out)
+
+
+def header_lines(plan: Plan, world: WorldInfo, version: str) -> list[str]:
+    """What hunts, with what, among whom."""
+    assert plan.hunt is not None
+    first = world.ranks[0]
+    library = f"{first.library} {first.library_version}".strip()
+    where = f"{world.size} on {counted(len(world.hosts), 'host')}"
+    return [
+        f"# busbw {version}: {plan.hunt.kind}, backend {plan.backend}, {library}",
+        f"# ranks    {where}, world {world.kind}, started by {world.launcher}",
+        *([f"# nic      {plan.hunt.nic} of every host"] if plan.hunt.nic else []),
+        f"# test     {_test_words(plan.hunt)}",
+    ]
+
+
+def _test_words(hunt: Hunt) -> str:
+    """What a test is, and what is worth naming where that is judged."""
+    ways = " a rank and a step" if hunt.kind == "rails" else " each way"
+    words = [f"{format_size(hunt.size_bytes)}{ways}, second best of {hunt.samples} samples"]
+    if LATENCY in hunt.rules.metrics:
+        words.append(f"{hunt.small_bytes} B, mean of {hunt.small_blocks * hunt.small_calls}")
+    if hunt.kind != "pairs":
+        words.append(f"worth naming: {hunt.rules.floors[BANDWIDTH]:.0%} of bandwidth")
+    return "; ".join(words)
+
+
+def rounds_of(hunt: Hunt, parts: int, hosts: Sequence[str]) -> int:
+    """How many rounds to expect in all, if all are well and quiet; with ``hosts`` one name a rank."""
+    from busbw.hunt.compare_groups import SCREENS
+    from busbw.hunt.decide import first_rounds
+    from busbw.hunt.rounds import halving, rail_rounds, rails, turns
+
+    if hunt.kind == "rails":
+        nodes = [[r for r, own in enumerate(hosts) if own == host] for host in dict.fromkeys(hosts)]
+        staged = sum(any(len(group) > 1 for group in groups) for groups in (rails(nodes), nodes))
+        return SCREENS * staged + len(rail_rounds(nodes))
+    if hunt.kind == "pairs":
+        return len(halving(parts)) if hunt.halves else turns(parts)
+    return first_rounds(hunt.rules, parts)
+
+
+def lost_rounds(record: RunRecord, rounds: Sequence[Mapping[str, Any]]) -> str:
+    """What of a hunt that came to its end is not there any more; empty where all is."""
+    hunt = record.plan.hunt
+    if hunt is None or not record.hunt or record.world is None:
+        return ""
+    hosts = [rank.host for rank in record.world.ranks]
+    parts = len(fields_of(hosts)[-1].names)
+    judged = record.hunt.get("fields", ())
+    want = sum(int(each["rounds"]) for each in judged) if judged else rounds_of(hunt, parts, hosts)
+    lost = want - len(rounds)
+    return f"{lost} of {want} rounds are missing: what is shown is of the others" if lost > 0 else ""
+
+
+def answer_line(field: Mapping[str, Any], *, lost: bool) -> str:
+    """The verdict of one field; of those that are left where a host was ``lost``."""
+    cost = f"{field['rounds']} rounds in {format_duration(float(field['seconds']))}"
+    who = f"{'the other ' if lost else ''}{counted(len(field['names']), field['kind'])}"
+    return f"# result   {verdict_words(field)}: {who}, {cost}"
+
+
+def _detail_lines(field: Mapping[str, Any]) -> list[str]:
+    """The noise, where to look first, and whom to leave out."""
+    noise = noise_words(field)
+    lines = [f"# noise    {noise}"] if noise else []
+    if ranked := ranking_words(field):
+        lines.append(f"# slowest  {ranked}")
+    return lines + [f"# {name:<8} {text}" for name, text in exclude_words(field)]
+
+
+def verdict_words(field: Mapping[str, Any]) -> str:
+    """The verdict in a word; healthy is no more than what was tested."""
+    word, pairs = _WORDS[field["decision"]], int(field.get("pairs", 0))
+    if field["decision"] != "healthy" or not pairs or "tested" not in field:
+        return word
+    tested = int(field["tested"])
+    return (
+        f"{word}: all {pairs} paths" if tested == pairs else f"{word}: {tested / pairs:.0%} of paths tested"
+    )
+
+
+def noise_words(field: Mapping[str, Any]) -> str:
+    """How far one test may be off; empty where it is not known."""
+    noise = ", ".join(
+        f"{metric} {sigma:.1%}" for metric, sigma in field["noise"].items() if metric in METRICS
+    )
+    return f"standard deviation of one test: {noise}" if noise else ""
+
+
+def ranking_words(field: Mapping[str, Any]) -> str:
+    """Where to look first after a hunt that could not decide; empty after any other."""
+    if field["decision"] != "undecided" or not field.get("ranking"):
+        return ""
+    first = ", ".join(f"{each['name']} {each['loss']:.1%}" for each in field["ranking"][:_RANKED_SHOWN])
+    return f"{first} of bandwidth less than the others: a ranking, nobody is accused"
+
+
+def exclude_words(field: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Whom Slurm and Kubernetes are to leave out, in their words; empty where that is nobody."""
+    if not field["exclude"]:
+        return []
+    return [
+        ("slurm", str(field["exclude"]["slurm"])),
+        ("k8s", json.dumps(field["exclude"]["kubernetes"])),
+    ]
+
+
+class MatrixCsvDisplay(HuntDisplay):
+    """A matrix of pairs as rows for programs; what else is said goes to ``err``."""
+
+    def __init__(self, out: TextIO, err: TextIO, *, live: bool = True) -> None:
+        super().__init__(err, err, live=live)
+        self._rows = out
+
+    def _result(self, folder: str) -> list[str]:
+        assert self._plan is not None
+        assert self._plan.hunt is not None
+        writer = csv.writer(self._rows, lineterminator="\n")
+        writer.writerow(CSV_FIELDS)
+        if self._plan.hunt.kind == "pairs" and self._rounds:
+            writer.writerows(rows(self._rounds, self._plan.hunt.size_bytes))
+        self._rows.flush()
+        found = (line for finding in self._findings for line in finding_lines(finding))
+        return [*found, f"# record   {folder}"]
+
+
+class HuntJsonDisplay(HuntDisplay):
+    """The record with its rounds, once, at the end."""
+
+    def __init__(self, out: TextIO, err: TextIO, *, live: bool = True) -> None:
+        super().__init__(err, err, live=live)
+        self._record = out
+
+    def _result(self, folder: str) -> list[str]:
+        fields = json.loads((Path(folder) / RUN_FILE).read_text())
+        self._record.write(json.dumps({**fields, "rounds": self._rounds}, indent=1) + "\n")
+        self._record.flush()
+        return [f"# record   {folder}"]

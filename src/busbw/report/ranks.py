@@ -1,0 +1,164 @@
+"""The ranks of a case as a table, and what it tells about who was late. Pure.
+
+Every line that is not a row starts with #.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from busbw.judge.ranks import CONFIDENCE, Latest, Order, RankTable, RankTimes
+from busbw.model.collective import VARIABLE
+from busbw.model.plan import Plan
+from busbw.report.columns import NOT_APPLICABLE, format_time_us
+from busbw.report.table import describe_case
+from busbw.units import format_share
+
+
+def _us(value_ns: float | None) -> str:
+    return NOT_APPLICABLE if value_ns is None else format_time_us(value_ns)
+
+
+def _percent(share: float | None) -> str:
+    return NOT_APPLICABLE if share is None else format_share(share)
+
+
+RankColumn = tuple[str, str, Callable[[RankTimes], str]]
+# Title, unit, how a value is written. The device is last: its name may have spaces.
+COLUMNS: Final[tuple[RankColumn, ...]] = (
+    ("rank", "", lambda rank: str(rank.rank)),
+    ("host", "", lambda rank: rank.host or NOT_APPLICABLE),
+    ("local", "", lambda rank: NOT_APPLICABLE if rank.local_rank is None else str(rank.local_rank)),
+    ("samples", "", lambda rank: str(rank.samples)),
+    ("median", "(us)", lambda rank: _us(rank.median_ns)),
+    ("p95", "(us)", lambda rank: _us(rank.p95_ns)),
+    ("max", "(us)", lambda rank: _us(rank.max_ns)),
+    ("no core", "(us)", lambda rank: _us(rank.run_delay_ns)),
+    ("issue", "(us)", lambda rank: _us(rank.issue_ns)),
+    ("over T_last", "(us)", lambda rank: _us(rank.over_last_ns)),
+    ("shortest", "in", lambda rank: _percent(rank.shortest_share)),
+    ("device", "", lambda rank: rank.device or NOT_APPLICABLE),
+)
+
+# What the times of single ranks do not tell, and why.
+NOT_TOLD: Final = {
+    Order.NOT_KEPT: (
+        "not told: the record has the samples of {raw} of {all} ranks, and telling who was last takes all;",
+        "the rank with the shortest median, rank {shortest}, is the first to look at",
+    ),
+    Order.IN_STEP: (
+        "not told: calls follow each other, so a late rank makes the samples of all ranks longer alike;",
+        "equal times clear no rank. Single calls do: measure with --mode latency",
+    ),
+    Order.ROOTED: (
+        "not told: in a rooted operation ranks have different parts, and a short time may be a rank's part",
+    ),
+    Order.GROUPS: (
+        "not told: a rank waits for the ranks of its own group only, and the table is of all groups",
+    ),
+    Order.NEIGHBOURS: (
+        "not told: a rank waits for its neighbours only, so a short time says that they were ready",
+    ),
+    Order.UNKNOWN: ("not told: it is not known how the operation was timed, or whether ranks wait in it",),
+}
+
+
+def rank_lines(plan: Plan, table: RankTable) -> list[str]:
+    """The table of one case: what the times are, a row a rank, the longest and the latest."""
+    columns = (*COLUMNS[:3], *_byte_columns(plan, table), *COLUMNS[3:])
+    cells = [[value(rank) for _, _, value in columns] for rank in table.ranks]
+    widths = [
+        max(len(title), len(unit), *(len(row[index]) for row in cells))
+        for index, (title, unit, _) in enumerate(columns)
+    ]
+    return [
+        f"# case     {table.case}: {describe_case(plan.cases[table.case])}",
+        f"# time     of one call, each rank's own; {sample_words(table.calls_per_sample, plan.timing.mode)}",
+        *([] if plan.timing.arrival == "none" else [f"# arrival  {plan.timing.arrival}: delayed on purpose"]),
+        *([] if not table.flagged else [f"# flagged  {flagged_words(table.flagged)}"]),
+        _line([title for title, _, _ in columns], widths, "#"),
+        _line([unit for _, unit, _ in columns], widths, "#"),
+        *(_line(row, widths, " ") for row in cells),
+        *(f"# {line}" for line in conclusions(table)),
+    ]
+
+
+def _byte_columns(plan: Plan, table: RankTable) -> tuple[RankColumn, ...]:
+    """What each rank sends and receives, where ranks differ."""
+    case = plan.cases[table.case]
+    if case.collective not in VARIABLE:
+        return ()
+    moved = {rank.rank: plan.rank_bytes(case, rank.rank, table.world_size) for rank in table.ranks}
+    return (
+        ("sends", "(B)", lambda rank: str(moved[rank.rank][0])),
+        ("receives", "(B)", lambda rank: str(moved[rank.rank][1])),
+    )
+
+
+def sample_words(calls_per_sample: int, mode: str) -> str:
+    """What a sample is, for a heading."""
+    if mode == "latency":
+        return "a sample is one call, timed from entry to exit"
+    if calls_per_sample > 1:
+        return f"a sample is {calls_per_sample} back-to-back calls, so single slow calls are averaged away"
+    return "calls follow each other, one a sample"
+
+
+def flagged_words(samples: int) -> str:
+    """What is known against samples that are shown."""
+    return f"{samples} samples: a rank had no core, or a clock stepped (`flags` in the record)"
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], mark: str) -> str:
+    aligned = [f"{text:>{width}}" for text, width in zip(cells[:-1], widths, strict=False)]
+    return f"{mark} {'  '.join((*aligned, cells[-1]))}".rstrip()
+
+
+def conclusions(table: RankTable) -> list[str]:
+    """Which rank took longest and which was late, with the numbers; or why that is not told."""
+    if table.world_size == 1:
+        return ["latest   one rank waits for nobody"]
+    longest, shortest = table.longest, table.shortest
+    first = f"longest  {_name(longest)}: median {_us(longest.median_ns)} us, {_above(longest, shortest)}"
+    lines = [f"{first} the shortest ({_name(shortest)})"]
+    if table.order is Order.TOLD:
+        lines[0] += "; it came first or left last"
+        told = _latest(table, table.latest) if table.latest is not None else [_nobody(table)]
+    else:
+        known = {"raw": table.raw_ranks, "all": table.world_size, "shortest": _name(shortest)[5:]}
+        told = [text.format(**known) for text in NOT_TOLD[table.order]]
+    return [*lines, f"latest   {told[0]}", *(f"         {text}" for text in told[1:])]
+
+
+def _latest(table: RankTable, latest: Latest) -> list[str]:
+    rank = next(row for row in table.ranks if row.rank == latest.rank)
+    wait = (
+        f"the next to last waited {_us(latest.wait_ns)} us for it"
+        f" (median; {CONFIDENCE:.0%} interval {_us(latest.low_ns)} to {_us(latest.high_ns)})"
+    )
+    lines = [
+        f"{_name(rank)}: no rank was shorter in {format_share(latest.shortest_share)} of the samples; {wait}"
+    ]
+    if not latest.certain:
+        lines.append(
+            f"that is not more than the call itself takes ({_us(latest.call_ns)} us):"
+            " it came last, or it left first"
+        )
+    return lines
+
+
+def _nobody(table: RankTable) -> str:
+    often = max(table.ranks, key=lambda rank: rank.shortest_share or 0.0)
+    return f"no rank stands out; {_name(often)} was shortest most often, in {_percent(often.shortest_share)}"
+
+
+def _above(longest: RankTimes, shortest: RankTimes) -> str:
+    if shortest.median_ns <= 0:
+        return "against 0 of"
+    ratio = longest.median_ns / shortest.median_ns
+    return f"{ratio:.1f} times" if ratio >= 2 else f"{format_share(ratio - 1)} above"
+
+
+def _name(rank: RankTimes) -> str:
+    return f"rank {rank.rank}" + (f" on {rank.host}" if rank.host else "")

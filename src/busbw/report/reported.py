@@ -1,0 +1,60 @@
+"""A run with everything that a report shows of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from busbw.judge.expectation import Expectation
+from busbw.judge.limits import Wires
+from busbw.judge.samples import Spread, spreads
+from busbw.model.case import Case
+from busbw.model.conclusion import Answer, Conclusion, Question
+from busbw.model.record import RunRecord
+from busbw.model.result import CaseResult
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+
+@dataclass(frozen=True, eq=False)
+class Reported:
+    """A run with everything that a report shows of it. ``name`` is short and unique in the report."""
+
+    name: str
+    record: RunRecord
+    expectation: Expectation
+    wires: Wires
+    answers: Mapping[Question, Answer]
+    conclusions: tuple[Conclusion, ...]
+    samples: npt.NDArray[np.void]
+    digests: npt.NDArray[np.void]
+
+    @cached_property
+    def spreads(self) -> Mapping[int, Spread]:
+        """By the number of their case, of those with samples."""
+        return {each.case: each for each in spreads(self.record, self.samples)}
+
+    @cached_property
+    def timed(self) -> tuple[tuple[Case, CaseResult], ...]:
+        """The good cases that have a time, in order. Where there are samples the mean is that of them all,
+        also of those that the median leaves out: a report knows one mean of samples.
+        """
+        return tuple(
+            (case, replace(result, mean_ns=self.spreads[case.index].mean_ns))
+            if case.index in self.spreads
+            else (case, result)
+            for case, result in self.record.timed
+        )
+
+    @property
+    def kinds(self) -> tuple[tuple[str, str, str], ...]:
+        """Operation, type and reduction of its cases, each once, in order."""
+        return tuple(dict.fromkeys((case.collective, case.dtype, case.op) for case, _ in self.timed))
+
+    def of_kind(self, kind: tuple[str, str, str]) -> Iterator[tuple[Case, CaseResult]]:
+        """The timed cases of one kind."""
+        return ((c, r) for c, r in self.timed if (c.collective, c.dtype, c.op) == kind)

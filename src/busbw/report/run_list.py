@@ -1,0 +1,141 @@
+"""The list of runs: one line each, in the columns that fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from busbw.units import decimals, format_age, format_flag_size
+
+_WIDEST: Final = 24  # cells of a terminal
+_BETWEEN: Final = "  "
+_CUT: Final = "..."
+
+
+@dataclass(frozen=True)
+class Listed:
+    """One run, hunt, preflight, command or series. ``short`` is the least of its id that means no other;
+    ``sizes`` are the smallest and the largest in bytes; ``verdict`` is what became of it, in words.
+    """
+
+    run: str
+    short: str
+    made: datetime
+    kind: str
+    status: str
+    verdict: str = ""
+    name: str = ""
+    backend: str = ""
+    ranks: int | None = None
+    cases: str = ""
+    operations: tuple[str, ...] = ()
+    sizes: tuple[int, int] | None = None
+    device: str = ""
+    peak_busbw_gb_per_s: float | None = None
+    tags: tuple[str, ...] = ()
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether somebody should look at it."""
+        return self.status in {"failed", "killed", "unreadable"} or self.verdict.split()[:1] in (
+            ["WRONG"],
+            ["SLOW"],
+        )
+
+
+def fields(row: Listed) -> dict[str, Any]:
+    """For programs."""
+    least, most = row.sizes or (None, None)
+    return {
+        "run": row.run,
+        "name": row.name,
+        "tags": list(row.tags),
+        "kind": row.kind,
+        "made": row.made.isoformat(),
+        "status": row.status,
+        "verdict": row.verdict,
+        "backend": row.backend,
+        "ranks": row.ranks,
+        "device": row.device,
+        "cases": row.cases,
+        "operations": ",".join(row.operations),
+        "least_bytes": least,
+        "most_bytes": most,
+        "peak_busbw_gb_per_s": row.peak_busbw_gb_per_s,
+    }
+
+
+def table(rows: Sequence[Listed], now: datetime, columns: int | None) -> list[str]:
+    """A heading and a line a run. ``columns`` is a terminal's width, in which every line fits: columns that
+    say least are left out first. None for a pipe: everything, whole.
+    """
+    empty = "-" if columns is None else ""
+    cells = {title: [cell(row, now, columns) or empty for row in rows] for title, cell in _COLUMNS.items()}
+    if columns is not None:
+        cells = {
+            title: [_cut(text, _WIDEST) for text in texts] for title, texts in cells.items() if any(texts)
+        }
+        for title in _LEFT_OUT:
+            if _width(cells) > columns:
+                cells.pop(title, None)
+    lines = [_BETWEEN.join(parts).rstrip() for parts in zip(*_padded(cells), strict=True)]
+    return lines if columns is None else [_cut(line, columns) for line in lines]
+
+
+def _operations(row: Listed, columns: int | None) -> str:
+    if row.kind != "run":
+        return row.kind
+    if columns is None:
+        return ",".join(row.operations)
+    more = f" +{len(row.operations) - 1}" if len(row.operations) > 1 else ""
+    return "".join(row.operations[:1]) + more
+
+
+def _sizes(row: Listed) -> str:
+    if row.sizes is None:
+        return ""
+    return "-".join(dict.fromkeys(map(format_flag_size, row.sizes)))
+
+
+def _peak(row: Listed) -> str:
+    peak = row.peak_busbw_gb_per_s
+    return "" if peak is None else f"{peak:.{decimals(peak, 1)}f}"
+
+
+# Title -> the text of a run at a moment, on a terminal of so many columns or none.
+_COLUMNS: Final[Mapping[str, Callable[[Listed, datetime, int | None], str]]] = {
+    "run": lambda row, now, columns: row.run if columns is None else row.short,
+    "age": lambda row, now, columns: format_age((now - row.made).total_seconds()),
+    "name": lambda row, now, columns: row.name,
+    "operation": lambda row, now, columns: _operations(row, columns),
+    "sizes": lambda row, now, columns: _sizes(row),
+    "ranks": lambda row, now, columns: str(row.ranks or ""),
+    "device": lambda row, now, columns: row.device,
+    "peak GB/s": lambda row, now, columns: _peak(row),
+    "verdict": lambda row, now, columns: row.verdict,
+    "tags": lambda row, now, columns: ",".join(row.tags),
+}
+_RIGHT: Final = ("age", "ranks", "peak GB/s")
+_LEFT_OUT: Final = ("device", "tags", "sizes", "ranks")  # in this order
+
+
+def _padded(cells: Mapping[str, list[str]]) -> list[list[str]]:
+    made = []
+    for title, texts in cells.items():
+        width = max(map(len, (title, *texts)))
+        made.append(
+            [f"{text:>{width}}" if title in _RIGHT else f"{text:<{width}}" for text in (title, *texts)]
+        )
+    return made
+
+
+def _width(cells: Mapping[str, list[str]]) -> int:
+    return sum(max(map(len, (title, *texts))) + len(_BETWEEN) for title, texts in cells.items()) - len(
+        _BETWEEN
+    )
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - len(_CUT)] + _CUT

@@ -1,0 +1,381 @@
+"""The table that users of nccl-tests know: one line a size, out-of-place and in-place side by side.
+
+Pure: cases and results to lines of text. Every line that is not a row starts with #.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from statistics import median
+from typing import Any, Final
+
+from busbw.model.case import Case
+from busbw.model.collective import Placement
+from busbw.model.mark import conditions_of, meaning
+from busbw.model.plan import Limits, Plan, Stream
+from busbw.model.record import TWO_RANKS, Method, RankInfo, WorldInfo
+from busbw.model.result import CaseResult, Status, StopReason, WrongData
+from busbw.report import columns
+from busbw.report.columns import (
+    GROUP_COLUMN,
+    NOT_APPLICABLE,
+    SUMMARY_NOTE,
+    Column,
+    format_time_us,
+    group_rows,
+    pattern_words,
+    result_columns,
+)
+from busbw.units import NS_PER_US, counted, format_approximate_size, format_size
+
+# What importers write where a log says nothing.
+_NOT_STATED: Final = "not stated"
+_FINDINGS_SHOWN: Final = 5
+_MOST_HOSTS: Final = 4
+# Statuses of rows without numbers, which say why below the table.
+_WITHOUT_NUMBERS: Final = {
+    Status.NOT_APPLICABLE: NOT_APPLICABLE,
+    Status.FAILED: "failed",
+    Status.NOT_RUN: "not run",
+}
+OVERLAP_NOTE: Final = (
+    "overlap: the share of a stream's time in which all streams of the rank were under way, of the rank where"
+    " it was smallest; the median over samples"
+)
+
+CASE_COLUMNS: Final[tuple[tuple[Column, Callable[[Case], str]], ...]] = (
+    (Column("size", "(B)", 12), lambda case: str(case.size_bytes)),
+    (Column("count", "(elements)", 12), lambda case: str(case.count)),
+    (Column("type", "", 9), lambda case: case.dtype),
+    (Column("redop", "", 6), lambda case: case.op or "none"),
+    (Column("root", "", 5), lambda case: str(case.root)),
+)
+
+
+def heading(
+    collective: str,
+    show: tuple[str, ...] = (),
+    *,
+    grouped: bool = False,
+    placements: Sequence[Placement] = tuple(Placement),
+) -> list[str]:
+    """The head of a table of one collective; ``grouped`` where its rows are of groups of ranks."""
+    results = result_columns(show)
+    group_width = sum(column.width + 1 for column, _ in results)
+    left = [column for column, _ in CASE_COLUMNS] + ([GROUP_COLUMN] if grouped else [])
+    right = [column for column, _ in results] * len(placements)
+    left_width = sum(column.width + 1 for column in left)
+    titles = "".join(f" {column.title:>{column.width}}" for column in (*left, *right))
+    units = "".join(f" {column.unit:>{column.width}}" for column in (*left, *right))
+    groups = "".join(f"{placement.value:^{group_width}}" for placement in placements)
+    return [
+        f"# {collective}".ljust(left_width) + groups.rstrip(),
+        "#" + titles[1:],
+        "#" + units[1:].rstrip(),
+    ]
+
+
+def rows(plan: Plan, case: Case, results: Sequence[CaseResult]) -> list[str]:
+    """The lines of one size: one, or with groups that of the slowest group of every sample, one for each
+    group, and the smallest, median and largest value of each column over the groups.
+    """
+    if not plan.groups:
+        return [row(case, results, plan.show)]
+    lines = [row(case, results, plan.show, "all")]
+    for name, size_bytes, count, sides in group_rows(case, results):
+        of_group = replace(case, size_bytes=size_bytes, count=count)
+        lines.append(row(of_group, sides, plan.show, name))
+    return lines
+
+
+def row(case: Case, results: Sequence[CaseResult | None], show: tuple[str, ...] = (), group: str = "") -> str:
+    """One line: the case, then out-of-place and in-place, then the marks: of both, or with whose they are."""
+    line = "".join(f" {value(case):>{column.width}}" for column, value in CASE_COLUMNS)
+    line += f" {group:>{GROUP_COLUMN.width}}" if group else ""
+    for result in results:
+        line += "".join(
+            f" {(value(result) if result is not None else ''):>{column.width}}"
+            for column, value in result_columns(show)
+        )
+    there = [result for result in results if result is not None]
+    words = ["WRONG"] * any(result.status is Status.WRONG for result in there)
+    words += _marks(results)
+    return f"{line}  {' '.join(words)}".rstrip()
+
+
+def condition_lines(plan: Plan, results: Sequence[CaseResult]) -> list[str]:
+    """What holds for the runs, operations or types of these results, a line each."""
+    found = [(plan.cases[result.case], result) for result in results]
+    return [f"# note     {line}" for line in conditions_of(found)]
+
+
+def _marks(results: Sequence[CaseResult | None]) -> list[str]:
+    """The words behind a row. Where both placements were measured, a mark of one of them says which."""
+    sides = [result for result in results if result is not None and result.time_ns is not None]
+    marks = dict.fromkeys(mark for result in results if result is not None for mark in result.marks)
+    if len(sides) < 2:
+        return list(marks)
+    return [
+        mark
+        + "".join(
+            f"({side})"
+            for side, other in zip(("out", "in"), reversed(sides), strict=True)
+            if mark not in other.marks
+        )
+        for mark in marks
+    ]
+
+
+def header(
+    world: WorldInfo, method: Method, plan: Plan, version: str, source: Mapping[str, Any] | None = None
+) -> list[str]:
+    """What is measured, with what, by whom, and what the numbers mean. ``source`` has the fields of an
+    ImportSource where the numbers come from a log.
+    """
+    if source is not None:
+        return _imported_header(world, method, plan, version, source)
+    first = world.ranks[0]
+    hosts = world.hosts
+    place = f"{counted(len(hosts), 'host')} ({_some(hosts)})"
+    lines = [
+        f"busbw {version}: backend {plan.backend}, {first.library} {first.library_version}".rstrip(),
+        f"library  {first.library_path or 'none'}",
+        f"ranks    {world.size} on {place}, world {world.kind}, started by {world.launcher}",
+        f"devices  {_devices(world)}",
+        f"time     {method.time}; {_sampling(plan.limits)}{_clock(method)}",
+        f"buffers  {method.buffers}; GB/s = 10^9 bytes/s; "
+        + (f"{counted(plan.checks, 'check')} a case" if plan.checks else "unchecked"),
+    ]
+    lines += pattern_words(plan, world.size)
+    return [f"# {line}" for line in lines]
+
+
+def _imported_header(
+    world: WorldInfo, method: Method, plan: Plan, version: str, source: Mapping[str, Any]
+) -> list[str]:
+    """Of a log only what it says, and whose word the number of ranks is."""
+    from busbw.judge.network import evidence_words  # ranks have no part that judges
+
+    first = world.ranks[0]
+    named = world.known_hosts
+    hosts = f" on {counted(len(named), 'host')} ({_some(named)})" if named else ""
+    devices = source["fields"].get("hosts", "").partition(f"{_NOT_STATED}: ")[2]  # why they are not known
+    devices = f"not known: {devices}" if devices else ""
+    if {rank.device for rank in world.ranks} - {"", _NOT_STATED}:
+        devices = _devices(world)
+    where = f"{source['path']}, lines {source['first_line']} to {source['last_line']}"
+    lines = [
+        f"busbw {version}: imported from {where if source['first_line'] else source['path']}",
+        f"tool     {source['tool']}, {first.library or plan.backend} {first.library_version}".rstrip(),
+        f"ranks    {world.size}{hosts}, by {source['fields'].get('ranks', _NOT_STATED)}",
+        *([f"devices  {devices}"] if devices else []),
+        f"time     {method.time}",
+        f"buffers  {method.buffers}; GB/s = 10^9 bytes/s",
+        *([f"log      {said}"] if (said := "; ".join(evidence_words(source.get("evidence", {})))) else []),
+        *(f"note     {found['kind']}: {found['text']}" for found in source["findings"][:_FINDINGS_SHOWN]),
+    ]
+    more = len(source["findings"]) - _FINDINGS_SHOWN
+    lines += [f"note     {more} more findings stand in the record"] if more > 0 else []
+    return [f"# {line}" for line in lines]
+
+
+def _sampling(limits: Limits) -> str:
+    if limits.calls == 0:
+        return "nothing is timed (-n 0)"
+    if limits.calls is not None:
+        return _rounds(limits)
+    same = limits.small_precision == limits.precision
+    small = "" if same else f" ({_percent(limits.small_precision)} below 50 us)"
+    budget = "" if limits.budget_seconds is None else f", {limits.budget_seconds:g} s for all cases"
+    return f"sampled to +-{_percent(limits.precision)}{small} or {limits.case_seconds:g} s a case{budget}"
+
+
+def _rounds(limits: Limits) -> str:
+    """With -n: how many calls, and in how many rounds where -n calls are repeated (--outer-iters)."""
+    calls, untimed = limits.calls, limits.outer_warmup_iters
+    if not limits.outer_iters:
+        return f"{calls} calls a case"
+    before = f" after {counted(untimed, 'untimed round')}" if untimed else ""
+    return f"{limits.outer_iters} x {calls} calls a case{before}"
+
+
+def _percent(share: float) -> str:
+    """With one decimal, or as many as the share has digits for: 0.01 % is not 0.0 %."""
+    exact = math.isclose(share * 1000, round(share * 1000), abs_tol=1e-9)
+    return f"{share:.1%}" if exact else f"{share * 100:.3g}%"
+
+
+def _clock(method: Method) -> str:
+    if method.clock_error_ns is None:
+        return ""
+    if method.clock_error_ns == 0:
+        return "; the ranks share their host's clock"
+    return f"; the ranks' clocks agree within {format_time_us(TWO_RANKS * method.clock_error_ns)} us"
+
+
+def _devices(world: WorldInfo) -> str:
+    """How many of each kind; GPUs by what they are, for several ranks may be on one."""
+    each = dict.fromkeys((rank.device, _device_of(rank)) for rank in world.ranks)
+    counts = Counter(name for name, _ in each)
+    listed = ", ".join(f"{count} x {name}" for name, count in counts.items())
+    return listed if len(each) == len(world.ranks) else f"{listed}, for {len(world.ranks)} ranks"
+
+
+def _device_of(rank: RankInfo) -> str:
+    """What tells a device from others: its UUID; in a log, its host, number and bus address."""
+    place = [rank.host, *(str(rank.facts.get(name, "")) for name in ("device_index", "bus_id"))]
+    is_known = _NOT_STATED not in place and all(place)
+    return rank.device_uuid or (" ".join(place) if is_known else str(rank.rank))
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_MOST_HOSTS])
+    return f"{shown}, ... {names[-1]}" if len(names) > _MOST_HOSTS else shown
+
+
+def footer(
+    plan: Plan,
+    results: Sequence[CaseResult],
+    folder: str,
+    memory_bytes: Mapping[str, int] | None = None,
+    *,
+    statistics: bool = True,
+) -> list[str]:
+    """Wrong cases by name, what the marks say, what was left unfinished, and where the record is; how the
+    ``statistics`` were taken, where they are shown.
+    """
+    lines: list[str] = []
+    for result in results:
+        if result.status is Status.WRONG:
+            case = plan.cases[result.case]
+            count = "it is not known how many" if result.wrong is None else result.wrong
+            lines.append(f"WRONG {describe_case(case)}: {count} elements")
+            lines.extend(f"      rank {at.rank} on {at.host}: {_found(at)}" for at in result.wrong_at[:8])
+    lines += [SUMMARY_NOTE] if any((plan.groups, *(stream.groups for stream in plan.streams))) else []
+    lines += [OVERLAP_NOTE] if "overlap" in plan.show else []
+    lines += explanations(results, statistics=statistics)
+    lines += _host_bound(plan, results)
+    lines += _nothing_done(plan, results)
+    missing = len(plan.cases) - len(results)
+    if missing:
+        lines.append(f"{missing} of {len(plan.cases)} cases were not measured")
+    if any(result.wrong is not None for result in results) and not any(
+        result.status is Status.WRONG for result in results
+    ):
+        left_out = missing or any(result.status is Status.NOT_RUN for result in results)
+        lines.append("no wrong data in the finished cases" if left_out else "no wrong data")
+    if memory_bytes and "memory" in plan.show:
+        most = ", ".join(f"{use} {format_approximate_size(size)}" for use, size in memory_bytes.items())
+        lines.append(f"memory   {most} (the most of any rank)")
+    lines.append(f"record   {folder}")
+    return [f"# {line}" for line in lines]
+
+
+def _found(at: WrongData) -> str:
+    """What the checks of one rank found, in words."""
+    where = f"{at.wrong} wrong, first at element {at.first_offset}" if at.first_offset >= 0 else ""
+    return "; ".join(filter(None, (where, at.fault))) or f"{at.wrong} wrong, differs from rank 0"
+
+
+def explanations(results: Sequence[CaseResult], *, statistics: bool = True) -> list[str]:
+    """What marks mean, and why cases do not apply, failed or were not run; each once."""
+    marks = dict.fromkeys(mark for result in results for mark in result.marks)
+    lines = [f"{mark}: {meaning(mark)}" for mark in marks]
+    lines = [*(_single_calls(results) if statistics else ()), *lines]
+    reasons = dict.fromkeys(
+        (_WITHOUT_NUMBERS[result.status], result.error)
+        for result in results
+        if result.status in _WITHOUT_NUMBERS and result.error
+    )
+    return lines + [f"{word}: {reason}" for word, reason in reasons]
+
+
+def _single_calls(results: Sequence[CaseResult]) -> list[str]:
+    """Which columns are of the pass of single calls, and what a reading of time after each does to a call."""
+    singles = [result for result in results if "single_calls" in result.evidence]
+    if not singles:
+        return []
+    asked = dict.fromkeys(word for result in singles for word in result.stats if word != "imbalance")
+    words = dict.fromkeys("percentiles" if word.startswith("p") else word for word in asked)
+    calls = max(result.evidence["single_calls"] for result in singles)
+    lines = [
+        f"{', '.join(words) or 'imbalance'}: of {calls} calls timed one by one, where a sample holds several"
+    ]
+    overheads = [at for result in singles if (at := result.evidence.get("timing_overhead_ns")) is not None]
+    if overheads:
+        us, cases = median(overheads) / NS_PER_US, len(overheads)
+        lines.append(
+            f"timing overhead: a call timed by itself takes {us:+.2f} us against the headline's"
+            + (f" (median of {cases} cases)" if cases > 1 else "")
+        )
+    return lines
+
+
+def _host_bound(plan: Plan, results: Sequence[CaseResult]) -> list[str]:
+    """Which sizes are not those of the fabric: one line."""
+    sizes = [plan.cases[result.case].size_bytes for result in results if result.evidence.get("host_bound")]
+    if not sizes:
+        return []
+    of = format_size(min(sizes)) + (f" to {format_size(max(sizes))}" if max(sizes) > min(sizes) else "")
+    return [f"host-bound at {of}: issuing a call takes as long as the call; compare with -G 1 (a CUDA graph)"]
+
+
+def _nothing_done(plan: Plan, results: Sequence[CaseResult]) -> list[str]:
+    """Why rows that could be measured have no time, with -n 0, and no word on their data, with -c 0."""
+    only_checked = any(result.stop is StopReason.CHECK_ONLY for result in results)
+    lines = [f"{NOT_APPLICABLE}: nothing was timed (-n 0)"] if only_checked else []
+    return [*lines, "N/A: nothing was checked (-c 0)"] if only_checked and plan.checks == 0 else lines
+
+
+def describe_case(case: Case) -> str:
+    """A case in words, for messages."""
+    op = f" {case.op}" if case.op else ""
+    return f"{case.collective}{op} {case.dtype} {case.size_bytes} B {case.placement.value}"
+
+
+# Tables of operations that ran at once: one a stream, with what ran beside each row. Pure.
+
+
+def stream_words(plan: Plan, ranks: int) -> list[str]:
+    """Header lines: each stream's operation, how many calls an iteration has of it, and its ranks."""
+    lines = []
+    for number, stream in enumerate(plan.streams):
+        calls = f"{counted(stream.calls, 'call')} an iteration"
+        calls = calls if stream.calls else "as many calls as last as long as the slowest stream's"
+        lines.append(", ".join((f"stream {number} {stream.collective}", calls, *_own_words(plan, stream))))
+        # What is moved is said already, for all or as this stream's own.
+        lines += columns.pattern_words(replace(plan.of_stream(number), data="exact"), ranks)
+    return lines
+
+
+def _own_words(plan: Plan, stream: Stream) -> list[str]:
+    """What this stream has other than the run."""
+    limits, own = stream.limits(plan.limits), stream.own
+    words = []
+    if stream.iters is not None or stream.warmup_iters is not None:
+        words.append(f"{limits.calls} iterations behind {limits.warmup_calls or 0} untimed")
+    if "checks" in own:
+        words.append(counted(stream.checks, "check") if stream.checks else "unchecked")
+    if "data" in own:
+        words.append(f"data {stream.data}")
+    if "seed" in own:
+        words.append(f"seed {stream.seed}")
+    return words
+
+
+def stream_heading(plan: Plan, case: Case) -> list[str]:
+    """The head of a stream's table."""
+    stream = plan.streams[case.stream]
+    name = f"stream {case.stream}: {stream.collective}"
+    return heading(name, plan.show, grouped=bool(stream.groups), placements=(case.placement,))
+
+
+def stream_rows(plan: Plan, case: Case, result: CaseResult) -> list[str]:
+    """The lines of one size; each ends with the other streams' operations."""
+    lines = rows(plan.of_case(case), case, [result])
+    if not case.beside:
+        return lines
+    return [f"{lines[0]}  beside {'; '.join(case.beside)}", *lines[1:]]

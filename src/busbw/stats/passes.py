@@ -1,0 +1,76 @@
+"""The interval of a median whose samples were taken in passes far apart in time.
+
+One short pass sees one level of a process that switches or drifts; its interval says nothing of the others.
+Passes that scatter by more than their own intervals explain show it: then the interval is that of their
+medians, joined with that of all samples. Six medians and more have an interval by order statistics, which one
+odd pass of nine does not widen; fewer have Student's t. benchmarks/stopping has the table.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from statistics import NormalDist
+from typing import Final
+
+import numpy as np
+
+from busbw.stats.interval import Estimate, Float64Array, estimate, least_samples, median_ranks
+from busbw.stats.launches import student_quantile
+
+# Passes whose medians scatter by more than this times what is expected of them differ: passes of independent
+# noise do so by chance in up to 1 of 20 cases (benchmarks/stopping).
+LEAST_EXCESS: Final = 1.75
+BETWEEN_CONFIDENCE: Final = 0.95
+# A pass of fewer samples than one of which [min, max] is an interval shows no level of its own.
+LEAST_IN_PASS: Final = least_samples(0.99)
+
+
+def estimate_over(passes: Sequence[Float64Array], confidence: float) -> Estimate:
+    """The median of all samples with an interval that holds over the passes; at least one sample in all.
+
+    ``moved`` is True where the passes differ by more than noise, and the interval is widened for it.
+    """
+    pooled = estimate(np.concatenate(passes), confidence)
+    judged = [estimate(part, confidence) for part in passes if len(part) >= LEAST_IN_PASS]
+    if len(judged) < 2:
+        return pooled
+    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    expected = math.fsum((each.high - each.low) / 2 / z for each in judged) / len(judged)
+    medians = [each.median for each in judged]
+    mean = math.fsum(medians) / len(medians)
+    scatter = math.sqrt(math.fsum((median - mean) ** 2 for median in medians) / (len(medians) - 1))
+    if scatter <= LEAST_EXCESS * expected:
+        return pooled
+    low, high = _of_medians(sorted(medians), mean, scatter)
+    return replace(
+        pooled,
+        low=max(0.0, min(pooled.low, low)),
+        high=max(pooled.high, high),
+        attained=True,
+        moved=True,
+    )
+
+
+def _of_medians(medians: Sequence[float], mean: float, scatter: float) -> tuple[float, float]:
+    """An interval that holds the median of passes to come at BETWEEN_CONFIDENCE; ``medians`` ascend."""
+    count = len(medians)
+    if count >= least_samples(BETWEEN_CONFIDENCE):
+        first, last = median_ranks(count, BETWEEN_CONFIDENCE)
+        return medians[first], medians[last]
+    half = student_quantile((1 + BETWEEN_CONFIDENCE) / 2, count - 1) * scatter / math.sqrt(count)
+    return mean - half, mean + half
+
+
+def no_narrower(found: Estimate, half_width: float) -> Estimate:
+    """With an interval of at least this relative half-width; one of samples that do not vary stays."""
+    half = half_width * found.median
+    if found.low == found.high:
+        return found
+    return replace(found, low=min(found.low, found.median - half), high=max(found.high, found.median + half))
+
+
+def thirds(values: Float64Array) -> tuple[Float64Array, ...]:
+    """A series that was taken at once as three passes, which shows a level that moved meanwhile."""
+    return tuple(np.array_split(values, 3))

@@ -1,0 +1,70 @@
+"""The way of all text to a terminal.
+
+Names of hosts and files, labels and lines of logs come from strangers. What could move a cursor, set a title
+or turn the direction of writing is taken out of all of it here, whatever command prints it.
+"""
+
+from __future__ import annotations
+
+import sys
+import unicodedata
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from typing import Any, Final, TextIO, cast
+
+from busbw.redact import redact_text
+
+_BIDI: Final = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+# C0 and C1 with DEL, and what turns the direction of writing; line ends and tabs stay.
+_UNPRINTABLE: Final = {
+    code: None
+    for code in (*(code for code in range(0xA0) if unicodedata.category(chr(code)) == "Cc"), *_BIDI)
+    if chr(code) not in "\n\t"
+}
+
+
+def printable(text: str) -> str:
+    """The text without control characters and without what turns the direction of writing."""
+    return text if text.isascii() and text.isprintable() else text.translate(_UNPRINTABLE)
+
+
+class Screen:
+    """A text stream whose text passes ``clean``; all else is the stream's own."""
+
+    def __init__(self, stream: TextIO, clean: Callable[[str], str] = printable) -> None:
+        self.stream = stream
+        self._clean = clean
+
+    def write(self, text: str) -> int:
+        """As of a text stream."""
+        self.stream.write(self._clean(text))
+        return len(text)
+
+    def writelines(self, lines: Any) -> None:  # noqa: ANN401 (as of a text stream)
+        """As of a text stream."""
+        for line in lines:
+            self.write(line)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.stream)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 (whatever a stream has)
+        return getattr(self.stream, name)
+
+
+def own_controls(stream: TextIO) -> TextIO:
+    """The stream for control characters of our own, as those of a progress bar and of colours."""
+    return own_controls(stream.stream) if isinstance(stream, Screen) else stream
+
+
+@contextmanager
+def screens() -> Iterator[None]:
+    """Standard output and error of this process as Screens. Messages may quote anything: no secret passes."""
+
+    def message(text: str) -> str:
+        return printable(redact_text(text))
+
+    out = sys.stdout and cast("TextIO", Screen(sys.stdout))
+    err = sys.stderr and cast("TextIO", Screen(sys.stderr, message))
+    with redirect_stdout(out), redirect_stderr(err):
+        yield

@@ -1,0 +1,79 @@
+"""Faults of a library, put into MPI_Allreduce by a preloaded shim: every one is found in every case. What is
+not found stands in the table of docs/concepts/what-a-check-sees.md with the reason.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+SIZE_BYTES: Final = 2048
+TYPES: Final = ("float", "double", "half", "bfloat16", "int8")
+OPS: Final = ("sum", "prod", "min", "max", "avg")
+FAULTS: Final = {
+    "last bit": "wrong, first at element 3",
+    "truncated mantissa": "wrong, first at element",
+    "stale": "wrong, first at element 0",
+    "dropped contribution": "wrong, first at element",
+    "later call only": "in the check after the timed calls",
+    "past the end": "wrote 16 bytes past the receive buffer",
+    "before the start": "wrote 16 bytes before the receive buffer",
+    "send buffer changed": "changed the send buffer",
+}
+
+
+@pytest.fixture(scope="module")
+def shim(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Path of the library to preload."""
+    compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
+    if compiler is None:
+        pytest.skip("no C compiler for the shim")
+    library = tmp_path_factory.mktemp("shim") / "libshim.so"
+    source = Path(__file__).with_name("shim.c")
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"], check=True)
+    return str(library)
+
+
+def found(launcher: Any, shim: str, fault: str, *words: str) -> tuple[str, list[Any]]:
+    """What is printed, and (type, reduction, whether the fault is found) of the cases out of place."""
+    run = launcher.start(
+        *launcher.busbw,
+        *["run", "all_reduce", "-b", str(SIZE_BYTES), "-e", str(SIZE_BYTES), "-n", "8", "-w", "2", *words],
+        LD_PRELOAD=shim,
+        SHIM_FAULT=fault,
+        SHIM_BYTES=str(SIZE_BYTES),
+    )
+    done = run.finish()
+    assert done.code == 1, done
+    record = run.record()
+    cases = [
+        (case["dtype"], case["op"], result["status"] == "wrong")
+        for case, result in zip(record["plan"]["cases"], record["results"], strict=True)
+        if case["placement"] == "out-of-place"
+    ]
+    return done.out, cases
+
+
+@pytest.mark.parametrize(
+    ("fault", "ranks"), [*((fault, 2) for fault in FAULTS), ("last bit", 3), ("truncated mantissa", 3)]
+)
+def test_a_fault_of_the_library_is_found_in_every_type_and_reduction(
+    launcher: Any, shim: str, fault: str, ranks: int
+) -> None:
+    words = ("--ranks", str(ranks), "-d", ",".join(TYPES), "-o", ",".join(OPS))
+    out, cases = found(launcher, shim, fault, *words)
+    assert len(cases) == len(TYPES) * len(OPS)
+    assert [case[:2] for case in cases if not case[2]] == []
+    assert FAULTS[fault] in out
+
+
+def test_without_a_fault_nothing_is_found(launcher: Any, shim: str) -> None:
+    words = ["run", "all_reduce", "--ranks", "2", "-b", "2K", "-e", "2K", "-n", "8"]
+    done = launcher.start(
+        *launcher.busbw, *words, LD_PRELOAD=shim, SHIM_FAULT="none", SHIM_BYTES="2048"
+    ).finish()
+    assert done.code == 0

@@ -1,0 +1,79 @@
+"""Ranks and launchers that are stopped (SIGSTOP) or killed are named, and the ranks that wait are not."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HOST = socket.gethostname()
+LONG = ("all_reduce", "-b", "8", "-e", "64K", "--case-time", "300ms", "--backend", "mpi")
+# Adaptive sampling may end all cases before the shot.
+MANY_CALLS = ("all_reduce", "-b", "8", "-e", "4K", "-n", "200000", "--backend", "mpi")
+
+
+def launcher_process(home: Path, name: str) -> int | None:
+    """The process of MPI's launcher with this name, of the run with this home."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            is_ours = f"BUSBW_REQUEST={home}".encode() in (folder / "environ").read_bytes()
+            if is_ours and (folder / "comm").read_text().strip() == name:
+                return int(folder.name)
+        except OSError:
+            continue
+    return None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_stopped_rank_is_named_where_the_others_ran_out_of_time(launcher: Any, victim: int) -> None:
+    run = launcher.start(*launcher.busbw, "run", "--ranks", "2", "-T", "3", *LONG)
+    pid = run.pid_of(victim)
+    run.wait_for_cases(1)
+    os.kill(pid, signal.SIGSTOP)
+    done = run.finish()
+    assert done.code == 5
+    assert done.error == f"rank {victim} on {HOST} is stopped (pid {pid})"
+    assert f"kill -CONT {pid}" in done.hint
+    assert run.record()["error"] == done.error
+
+
+@pytest.mark.slow
+def test_a_rank_that_is_stopped_while_it_starts_is_named(launcher: Any) -> None:
+    run = launcher.start(*launcher.busbw, "run", "--ranks", "2", *LONG)
+    pid = run.pid_of(1)
+    os.kill(pid, signal.SIGSTOP)
+    done = run.finish()
+    assert (done.code, done.error) == (5, f"rank 1 on {HOST} is stopped (pid {pid})")
+    assert done.seconds < 60
+
+
+@pytest.mark.slow
+def test_a_killed_launcher_is_named_and_the_cases_of_the_record_are_shown(launcher: Any) -> None:
+    run = launcher.start(*launcher.busbw, "run", "--ranks", "2", *MANY_CALLS)
+    run.wait_for_cases(2)
+    os.kill(run.until(lambda: launcher_process(run.home, "hydra_pmi_proxy")), signal.SIGKILL)
+    done = run.finish()
+    assert done.code == 5
+    assert done.error == f"hydra_pmi_proxy on {HOST}, which starts the ranks, ended before them"
+    results = run.record()["results"]
+    missing = [result for result in results if result["status"] == "not-run"]
+    assert f"{len(missing)} of {len(results)} cases were not measured" in done.out
+    assert not launcher.left()
+
+
+@pytest.mark.slow
+def test_ranks_of_one_host_listen_on_loopback_only(launcher: Any) -> None:
+    run = launcher.start(*launcher.busbw, "run", "--ranks", "2", *LONG)
+    run.wait_for_cases(1)
+    pids = [run.pid_of(0), run.pid_of(1), run.until(lambda: launcher_process(run.home, "mpiexec"))]
+    lines = subprocess.run(["ss", "-ltnp"], capture_output=True, text=True, check=True).stdout.splitlines()
+    own = [line.split()[3] for line in lines if any(f"pid={pid}," in line for pid in pids)]
+    assert all(address.startswith("127.") or "%lo:" in address for address in own), own
+    run.process.terminate()
+    assert run.finish().code == 130

@@ -1,0 +1,105 @@
+"""Forty typical mistakes at the prompt: one error line, one hint, and what a hint says to type works."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+# The words after ``busbw``, and what the error and the hint have to say.
+MISTAKES: tuple[tuple[str, str, str], ...] = (
+    # names
+    ("run allreduce -b 8", "'allreduce'", "`busbw run all_reduce -b 8`"),
+    ("run all-reduce", "'all-reduce'", "`busbw run all_reduce`"),
+    ("run AllGather,sendrecv", "'AllGather'", "`busbw run all_gather,sendrecv`"),
+    ("run all_redcue -e 1M", "'all_redcue'", "`busbw run all_reduce -e 1M`"),
+    ("run frobnicate", "'frobnicate'", "use one of: all_reduce, "),
+    ("run all_reduce_perf", "'all_reduce_perf'", "`busbw run all_reduce`"),
+    ("run all_reduce -d flaot", "'flaot'", "`busbw run all_reduce -d float`"),
+    ("run all_reduce -d doubel", "'doubel'", "`busbw run all_reduce -d double`"),
+    ("run all_reduce -o summ", "'summ'", "`busbw run all_reduce -o sum`"),
+    ("run all_reduce --preset p5", "no preset 'p5'", "busbw run all_reduce --preset aws/p5"),
+    ("run all_reduce --preset aws/p5.48xlrage", "'aws/p5.48xlrage'", "--preset aws/p5.48xlarge"),
+    ("presets show nothing-like-it", "'nothing-like-it'", "`busbw presets list`"),
+    (
+        "expect last --reference aws-p4de-2x9",
+        "'aws-p4de-2x9'",
+        "`busbw expect last --reference aws-p4de-2x8`",
+    ),
+    ("show lst", "no run 'lst'", "`busbw show last`"),
+    ("show yesterday", "no run 'yesterday'", "`busbw list`"),
+    ("compare last nobody", "no run 'nobody'", "`busbw list`"),
+    # commands and flags
+    ("all_reduce -b 8", "'all_reduce' is an operation", "`busbw run all_reduce -b 8`"),
+    ("allreduce", "'allreduce' is an operation", "`busbw run all_reduce`"),
+    ("all_reduce_perf -b 8 -g 2", "nccl-tests", "`busbw nccl-tests all_reduce_perf -b 8 -g 2`"),
+    ("nccl-tests allreduce_perf -b 8", "'allreduce_perf'", "busbw nccl-tests all_reduce_perf -b 8`"),
+    ("nccom-test -r 2 allreduce", "'allreduce'", "`busbw nccom-test -r 2 all_reduce`"),
+    ("shwo last", "'shwo'", "`busbw show last`"),
+    ("help run", "'help'", "`busbw --help run`"),
+    ("presets lsit", "'lsit'", "`busbw presets list`"),
+    ("presets show", "needs NAME", "`busbw presets show aws/p5.48xlarge@2024-04`"),
+    ("run all_reduce --rank 2", "'--rank'", "`busbw run all_reduce --ranks 2`"),
+    ("run all_reduce -g 2", "'-g'", "`busbw run all_reduce --ranks 2`"),
+    ("run all_reduce --min-bytes 8", "'--min-bytes'", "`busbw run all_reduce --minbytes 8`"),
+    ("isolate -e 1M", "no flag -e", "`busbw isolate --help-all`"),
+    ("run all_reduce --format tabel", "'tabel'", "`busbw run all_reduce --format table`"),
+    ("run all_reduce --on slrum -N 2", "'slrum'", "`busbw run all_reduce --on slurm -N 2`"),
+    ("list --operation allreduce", "'allreduce'", "`busbw list --operation all_reduce`"),
+    ("list --limit ten", "'ten'", "`busbw list --help`"),
+    ("run all_reduce -n", "-n needs a value", "`busbw run --help`"),
+    ("run all_reduce --budget -5s", "must be positive", "--budget 5s"),
+    ("run all_reduce -b 8 -b 16", "-b is given twice", "leave one -b out"),
+    ("cancel", "needs the name of a job", "`busbw jobs`"),
+    # values and files
+    ("run", "no operation", "name one or more of: all_reduce, "),
+    ("run all_reduce -e 64MB", "64MB", "64M"),
+    ("run all_reduce -b 1M -e 8", "the first size (1 MiB) is larger than the last", "-b"),
+    ("run all_reduce --on hosts --hostfile no-such-file", "No such file", "name a file"),
+    ("run all_reduce --env-file no-such-file", "No such file", "name a file"),
+    ("import no-such.log", "there is no file no-such.log", "give logs"),
+    ("compare no-such.yaml", "No such file", "name a file"),
+    ("cancel last", "is not a job", "`busbw jobs`"),
+)
+LOG = """# nThread 1 nGpus 1 minBytes 8 maxBytes 8 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1
+#  Rank  0 Group  0 Pid 1 on a device  0 [0x01] NVIDIA H100
+#  Rank  1 Group  0 Pid 2 on a device  1 [0x02] NVIDIA H100
+      8       2     float     sum      -1    10.00    0.00    0.00      0    10.00    0.00    0.00      0
+"""
+
+
+@pytest.fixture
+def kept(called: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home with one run."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "all_reduce.log").write_text(LOG)
+    assert called(tmp_path / "home", "import", "all_reduce.log")[0] == 0
+    return tmp_path / "home"
+
+
+@pytest.mark.parametrize(("typed", "error", "hint"), MISTAKES, ids=[typed for typed, _, _ in MISTAKES])
+def test_a_mistake_gets_one_line_and_a_hint_that_works(
+    typed: str, error: str, hint: str, kept: Path, called: Any
+) -> None:
+    before = sorted(kept.rglob("*"))
+    code, out, err = called(kept, *shlex.split(typed))
+    lines = err.splitlines()
+    assert code in (2, 4), err
+    assert out == ""
+    assert [line.partition(": ")[0] for line in lines] == ["error", "hint"], err
+    assert error in lines[0]
+    assert hint in lines[1]
+    assert "Errno" not in err
+    assert sorted(kept.rglob("*")) == before
+    for command in re.findall(r"`busbw ([^`]+)`", lines[1]):
+        assert called(kept, *_harmless(shlex.split(command)))[0] not in (2, 4), command
+
+
+def _harmless(words: list[str]) -> list[str]:
+    """The same command, which starts no rank here."""
+    if words[0] in ("nccl-tests", "nccom-test"):
+        return [*words[:2], "-h"]
+    return [*words, "--dry-run"] if words[0] == "run" and "--help" not in words else words

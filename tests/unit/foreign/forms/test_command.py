@@ -1,0 +1,93 @@
+"""``busbw export``, and that ``busbw import`` reads what it wrote."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from busbw.cli.main import main
+from busbw.foreign.forms.formats import FORMATS
+from busbw.model.record import RunRecord, RunStatus
+from busbw.model.result import Status
+from busbw.record.folder import create
+from busbw.record.write import write_record
+
+BOTH = (
+    (10_000.0, Status.NOT_APPLICABLE),
+    (Status.WRONG, 1_000_000.0),
+    (Status.FAILED, 12_345_678.0),
+    (2_345_678.0, Status.NOT_RUN),
+)
+SIZES = (2**20, 2**22, 2**24, 2**26)
+
+
+@pytest.fixture
+def stored(make: Callable[..., RunRecord], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunRecord:
+    """A run with cases of every status, in a run home of its own."""
+    home = tmp_path / "home"
+    monkeypatch.setenv("BUSBW_HOME", str(home))
+    record = make(sizes=SIZES, both=BOTH)
+    write_record(create(home, record.run_id), record)
+    return record
+
+
+@pytest.mark.parametrize("row", FORMATS, ids=lambda row: row.name)
+def test_every_format_goes_to_a_file_and_to_standard_output(
+    row: object, stored: RunRecord, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    if row.name == "parquet":  # type: ignore[attr-defined]
+        pytest.importorskip("polars")
+    file = tmp_path / "written"
+    assert main(["export", "last", "--format", row.name, "-o", str(file)]) == 0  # type: ignore[attr-defined]
+    assert capfdbinary.readouterr() == (b"", b"")
+    assert main(["export", stored.run_id[:8], "--format", row.name]) == 0  # type: ignore[attr-defined]
+    assert capfdbinary.readouterr().out == file.read_bytes()
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["written"]
+
+
+def test_the_error_of_a_run_goes_to_standard_error(
+    stored: RunRecord, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failed = replace(stored, status=RunStatus.FAILED, error="rank 3 died")
+    write_record(tmp_path / "home" / stored.run_id, failed)
+    assert main(["export"]) == 0
+    told = capsys.readouterr()
+    assert told.err == "the run failed: rank 3 died\n"
+    assert "# busbw: the run is not complete, its status is failed: rank 3 died" in told.out
+    assert told.out.endswith("# error: rank 3 died\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["nothing"], "no run 'nothing'"),
+        (["--format", "xlsx"], "xlsx"),
+        (["--op", "gather"], "the run has no gather"),
+        (["-o", "/no/such/folder/file"], "cannot write /no/such/folder/file"),
+    ],
+)
+def test_what_cannot_be_done_is_a_usage_error(
+    stored: RunRecord, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["export", *words]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.startswith("error: ")
+    assert message in told.err
+
+
+def test_parquet_does_not_go_to_a_terminal(
+    stored: RunRecord, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    assert main(["export", "--format", "parquet"]) == 2
+    assert "parquet is not text" in capsys.readouterr().err

@@ -1,0 +1,598 @@
+"""What a log states is what the record says: who took part, how it ended, what was measured and how finely."""
+
+# ruff: noqa: E501 (tables have the width that their tools give them)
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from busbw.cli.main import main
+from busbw.errors import UndecidedError
+from busbw.foreign.logs.labels import DEFAULTS, labels
+from busbw.foreign.read_any import Reading
+from busbw.model.collective import Placement
+from busbw.model.record import RunRecord, RunStatus
+from busbw.record.shapes import check_sense
+
+Imported = Callable[..., list[RunRecord]]
+Read = Callable[..., Reading]
+
+HEADING = "#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong\n"
+ROW = "{size:>12}  {count:>12}  {dtype:>8}  {op:>6}      -1  {time:>7}  {algbw:>6}  {busbw:>6}      0  {time:>7}  {algbw:>6}  {busbw:>6}      0\n"
+
+
+def device(rank: int, host: str = "hostA", index: int | None = None, pid: int = 100) -> str:
+    at = rank if index is None else index
+    return f"#  Rank {rank:2} Group  0 Pid {pid + rank:6} on {host:>9} device {at:2} [0x{at:02x}] NVIDIA H100 80GB HBM3\n"
+
+
+def row(
+    size: int, time: str, *, ranks: int = 2, op: str = "sum", blocks: int = 1, factor: float = 0.0
+) -> str:
+    algbw = size / float(time) / 1e3
+    busbw = algbw * (factor or 2 * (ranks - 1) / ranks)
+    count = size // 4 // blocks
+    return ROW.format(
+        size=size, count=count, dtype="float", op=op, time=time, algbw=f"{algbw:.2f}", busbw=f"{busbw:.2f}"
+    )
+
+
+def nccl(*rows: str, devices: str = "", head: str = "") -> str:
+    return f"# Collective test starting: all_reduce_perf\n{head}# Using devices\n{devices}{HEADING}{''.join(rows)}# Avg bus bandwidth    : {average(rows)}\n"
+
+
+def average(rows: tuple[str, ...]) -> str:
+    values = [float(line.split()[at]) for line in rows for at in (7, 11)]
+    return f"{sum(values) / len(values):.4f}"
+
+
+def kinds(record: RunRecord) -> list[str]:
+    return [finding.kind for finding in record.source.findings]
+
+
+ROWS = tuple(row(1 << power, f"{20 + (1 << power) / 1e5:.2f}") for power in range(20, 27))
+
+
+# ---- who took part -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("listed", [(71,), (0,), tuple(range(8)), (3, 4, 70)])
+def test_hosts_and_devices_are_known_only_where_every_rank_is_listed(
+    listed: tuple[int, ...], imported: Imported
+) -> None:
+    rows = [row(1 << power, f"{20 + (1 << power) / 1e5:.2f}", ranks=72) for power in range(28, 34)]
+    (record,) = imported(nccl(*rows, devices="".join(map(device, listed))), ranks=72)
+    assert record.world.size == 72
+    assert {(rank.host, rank.device) for rank in record.world.ranks} == {("not stated", "not stated")}
+    assert record.source.fields["hosts"] == f"not stated: the log lists {len(listed)} of 72 ranks"
+
+
+def test_show_says_that_devices_are_not_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("BUSBW_HOME", str(tmp_path / "runs"))
+    (tmp_path / "a.log").write_text(nccl(*ROWS, devices=device(1)))
+    assert main(["import", str(tmp_path / "a.log")]) == 0
+    assert main(["show", "last"]) == 0
+    assert "# devices  not known: the log lists 1 of 2 ranks" in capsys.readouterr().out
+
+
+def test_ranks_on_one_device_are_counted_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("BUSBW_HOME", str(tmp_path / "runs"))
+    devices = device(0, index=3) + device(1, index=3) + device(2, index=4) + device(3, "hostB", index=3)
+    rows = [row(1 << power, f"{20 + (1 << power) / 1e5:.2f}", ranks=4) for power in range(20, 27)]
+    (tmp_path / "a.log").write_text(nccl(*rows, devices=devices))
+    assert main(["import", str(tmp_path / "a.log")]) == 0
+    assert "shared-device: 2 ranks share device 3 [0x03] of hostA" in capsys.readouterr().out
+    assert main(["show", "last"]) == 0
+    assert "3 x NVIDIA H100 80GB HBM3, for 4 ranks" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("per_process", [1, 4])
+def test_processes_without_mpi_are_communicators_of_their_own(per_process: int, imported: Imported) -> None:
+    devices = [
+        device(rank, host, pid=pid)
+        for host, pid in (("hostA", 7), ("hostB", 900))
+        for rank in range(per_process)
+    ]
+    rows = [row(1 << 26, f"8{number}0.0", ranks=per_process) for number in range(4)]
+    if per_process == 1:
+        rows = [
+            line.replace(f"{float(line.split()[6]):.2f}    0.00", f"{float(line.split()[6]):.2f}    0.00")
+            for line in rows
+        ]
+    text = (
+        f"# Using devices\n# Using devices\n{''.join(devices)}{HEADING}{rows[0]}{HEADING}{''.join(rows[1:])}"
+    )
+    (record,) = imported(text, op="all_reduce")
+    assert (record.world.size, len(record.results)) == (per_process, 8)
+    assert kinds(record) == ["separate", "no-end"]
+    assert record.source.findings[0].text.startswith("2 processes have a rank 0: as many communicators, of")
+    assert [rank.host for rank in record.world.ranks] == ["not stated"]
+    check_sense(record, Path("run.json"))
+
+
+def test_split_communicators_are_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every rank of the job is listed, and a communicator has a half of them."""
+    monkeypatch.setenv("BUSBW_HOME", str(tmp_path / "runs"))
+    devices = "".join(device(rank).replace("Group  0", f"Group  {rank // 2}") for rank in range(4))
+    (tmp_path / "a.log").write_text(nccl(*ROWS, devices=devices))
+    assert main(["import", str(tmp_path / "a.log")]) == 0
+    assert main(["show", "last"]) == 0
+    assert "# devices  4 x NVIDIA H100 80GB HBM3\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "u", "us)(GB"])
+def test_a_damaged_unit_changes_no_time(unit: str, imported: Imported) -> None:
+    units = "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)\n"
+    text = nccl(*ROWS).replace(HEADING, HEADING + units)
+    (whole,), (damaged,) = imported(text), imported(text.replace("(us)", f"({unit})"))
+    assert [result.time_ns for result in damaged.results] == [result.time_ns for result in whole.results]
+    assert kinds(damaged) == []
+
+
+# ---- how it ended ------------------------------------------------------------------------------------------
+
+IMB = """\
+# Minimum message length in bytes:   0
+# Maximum message length in bytes:   4096
+# Benchmarking Allreduce
+# #processes = 4
+       #bytes #repetitions  t_min[usec]  t_max[usec]  t_avg[usec]
+            0         1000         0.05         0.06         0.05
+         2048         1000         1.52         1.61         1.57
+"""
+IMB_LAST = "         4096         1000         3.02         3.15         3.09\n"
+
+
+def test_a_table_of_imb_that_ends_below_its_largest_size_is_cut(imported: Imported) -> None:
+    (cut,), (whole,) = imported(IMB), imported(IMB + IMB_LAST)
+    assert (cut.status, kinds(cut)) == (RunStatus.INTERRUPTED, ["cut"])
+    assert (whole.status, kinds(whole)) == (RunStatus.COMPLETE, [])
+
+
+OSU = "# OSU MPI Allreduce Latency Test v7.4\n# Datatype: MPI_CHAR.\n# Size       Avg Latency(us)\n1                       1.53\n2                       2.58\n"
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "Exit code:    1",
+        "prterun detected that one or more processes exited with non-zero status,",
+        "DATA VALIDATION ERROR: osu_allreduce exited with status 1 on message size 4.",
+        "mpirun noticed that process rank 3 exited on signal 11 (Segmentation fault).",
+        "srun: error: node7: task 5: Exited with exit code 137",
+        "=   EXIT CODE: 139",
+        "command terminated with exit code 137",
+        "Abort(15) on node 3 (rank 3 in comm 0): Fatal error",
+        "slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-01-01T00:00:00 DUE TO NODE FAILURE ***",
+        "ORTE has lost communication with a remote daemon.",
+        "Traceback (most recent call last):",
+    ],
+)
+def test_words_of_an_end_make_the_run_interrupted(end: str, imported: Imported) -> None:
+    (record,) = imported(f"{OSU}{'-' * 40}\n{end}\n", ranks=4)
+    assert (record.status, kinds(record)) == (RunStatus.INTERRUPTED, ["cut"])
+
+
+@pytest.mark.parametrize(
+    "end", ["Exit code: 0", "exited with status 0", "real 0m3.1s", "# All processes entering MPI_Finalize"]
+)
+def test_words_of_a_good_end_say_nothing(end: str, imported: Imported) -> None:
+    (record,) = imported(f"{OSU}{end}\n", ranks=4)
+    assert (record.status, kinds(record)) == (RunStatus.COMPLETE, [])
+
+
+# ---- rows --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lost", [1, 4, 99])
+def test_rows_without_the_blanks_in_front_are_kept(lost: int, imported: Imported) -> None:
+    """The blanks of the longer numbers are lost, or all."""
+    rows = [
+        line[min(lost, len(line) - len(line.lstrip())) :] if at > 4 or lost == 99 else line
+        for at, line in enumerate(ROWS)
+    ]
+    text = nccl(*ROWS, devices=device(0) + device(1))
+    (record,) = imported(text.replace("".join(ROWS), "".join(rows)))
+    assert (len(record.results), kinds(record)) == (14, [])
+
+
+def test_a_digit_that_is_lost_is_no_lost_blank(imported: Imported) -> None:
+    text = nccl(*ROWS, devices=device(0) + device(1))
+    damaged = ROWS[2].replace(ROWS[2].split()[5], ROWS[2].split()[5][:-1], 1)
+    (record,) = imported(text.replace(ROWS[2], damaged))
+    assert (len(record.results), kinds(record)) == (12, ["damaged", "rows-missing"])
+
+
+@pytest.mark.parametrize(
+    "above",
+    [
+        "       131072          100        23.60        23.61        23.60\n",
+        "       131072          100        23.60        23.61        23.60       8000.00\n",
+        "131072                 23.60\n",
+        "  131072  32768  float  sum  23.60  5.55  5.55  N/A\n",
+    ],
+)
+def test_rows_above_the_first_heading_are_named(above: str, imported: Imported, read: Read) -> None:
+    text = above + IMB + IMB_LAST
+    assert [(finding.kind, finding.line) for finding in read(text).findings] == [("no-heading", 1)]
+    assert len(imported(text)[0].results) == 3
+
+
+def test_comment_signs_may_be_missing(tool_table: Callable[[int], str], imported: Imported) -> None:
+    text = tool_table(1)
+    wanted, found = (imported(each, op="all_reduce", ranks=16)[0] for each in (text, text.replace("#", "")))
+    assert (found.results, found.world) == (wanted.results, wanted.world)
+    assert kinds(found) == kinds(wanted)
+
+
+PREFIXES = {
+    "ctime and stream": lambda at: f"Tue Aug 14 09:23:{at % 60:02} 2024<stdout>:",
+    "journald": lambda at: f"Aug 14 09:23:{at % 60:02} node17 kubelet[1234]: ",
+    "compose": lambda at: "worker-1  | ",
+    "stern": lambda at: "launcher-x7k2p main ",
+    "github": lambda at: f"build (a, b)\tRun tests\t2024-08-14T09:23:{at % 60:02}.1234567Z ",
+    "cat -n": lambda at: f"{at + 1:6}\t",
+    "grep -C": lambda at: f"out/a.log{':-'[at % 2]}{at + 1}{':-'[at % 2]}",
+    "cri": lambda at: f"2024-08-14T09:23:{at % 60:02}.123456789Z stdout F ",
+    "python": lambda at: f"2024-08-14 09:23:{at % 60:02},123 - INFO - ",
+    "ray": lambda at: "(worker pid=1234, ip=10.0.0.1) ",
+    "kernel": lambda at: f"[{12345.678 + at:.6f}] ",
+    "epoch": lambda at: f"{1723627410 + at} ",
+    "diff": lambda at: "+",
+    "label": lambda at: "0 ",
+    "web server": lambda at: f"14/Aug/2024:09:23:{at % 60:02} +0000 ",
+    "seconds": lambda at: f"{at * 0.73:.2f}s  ",
+    "quotes": lambda at: "> > ",
+    "unicode": lambda at: "\u2502 ",
+}
+
+
+@pytest.mark.parametrize("name", PREFIXES)
+def test_whatever_repeats_before_lines_is_a_prefix(
+    name: str, tool_table: Callable[[int], str], imported: Imported
+) -> None:
+    text = tool_table(1)
+    behind = "".join(f"{PREFIXES[name](at)}{line}\n" for at, line in enumerate(text.splitlines()))
+    wanted, found = (imported(each, op="all_reduce", ranks=16)[0] for each in (text, behind))
+    assert (found.results, kinds(found)) == (wanted.results, kinds(wanted))
+
+
+def test_ranks_that_write_in_turn_are_kept_apart(imported: Imported) -> None:
+    one, other = nccl(*ROWS).splitlines(), nccl(*ROWS[::-1]).splitlines()
+    text = "".join(
+        f"[{at}] {line}\n" for pair in zip(one, other, strict=True) for at, line in enumerate(pair)
+    )
+    assert [kinds(record) for record in imported(text, ranks=2)] == [[], []]
+
+
+# ---- what was measured -------------------------------------------------------------------------------------
+
+
+def old_gather(size: int, time: str) -> str:
+    algbw = f"{size * 7 / 8 / float(time) / 1e3:.2f}"
+    return f"{size:12}  {size // 32:12}   float  {time:>7}  {algbw:>6}  {algbw:>6}  0e+00  {time:>7}  {algbw:>6}  {algbw:>6}  0e+00\n"
+
+
+def test_an_old_algbw_is_converted_and_contradicts_nothing(imported: Imported) -> None:
+    head = (
+        "#       size         count    type     time   algbw   busbw  error     time   algbw   busbw  error\n"
+    )
+    rows = [old_gather(1 << power, f"{(1 << power) / 150e3:.1f}") for power in (24, 26, 28, 30)]
+    mean = sum(float(line.split()[4]) for line in rows) / len(rows)
+    (record,) = imported(head + "".join(rows) + f"# Avg bus bandwidth    : {mean:.3f}\n", op="all_gather")
+    assert (record.world.size, kinds(record)) == (8, ["formula"])
+    assert record.results[-1].busbw_gb_per_s == pytest.approx(131.25, rel=1e-3)
+
+
+MODES = """\
+# Benchmarking {name}
+# #processes = 2
+#
+#    MODE: AGGREGATE
+#
+       #bytes #repetitions      t[usec]   Mbytes/sec
+            4         1000         0.05        80.00
+# Benchmarking {name}
+# #processes = 2
+#    MODE: NON-AGGREGATE
+       #bytes #repetitions      t[usec]   Mbytes/sec
+            4          100         1.05         3.81
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "ours", "kind"),
+    [("Unidir_Put", "unidir_put", ("", "uint8")), ("Accumulate", "accumulate", ("sum", "float"))],
+)
+def test_modes_of_one_sided_tests_are_tests_apart(
+    name: str, ours: str, kind: tuple[str, str], imported: Imported
+) -> None:
+    cases = [record.plan.cases[0] for record in imported(MODES.format(name=name))]
+    assert [case.collective for case in cases] == [f"{ours}_aggregate", f"{ours}_non_aggregate"]
+    assert {(case.op, case.dtype) for case in cases} == {kind}
+
+
+def test_types_of_osu_are_tables_apart(imported: Imported) -> None:
+    more = "# Datatype: MPI_INT.\n# Size       Avg Latency(us)\n4                       1.53\n"
+    first, second = imported(OSU + more, ranks=2)
+    assert (first.plan.cases[0].dtype, second.plan.cases[0].dtype) == ("int8", "int32")
+    assert second.plan.cases[0].collective == "all_reduce"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# OSU MPI Latency Test v7.4\n# Datatype: MPI_CHAR.\n# Size       Avg Latency(us)\n1                       0.91\n",
+        "# OSU MPI-CUDA Latency Test v5.6.2\n# Send Buffer on DEVICE (D)\n# Size          Latency (us)\n1                       0.91\n",
+        "# Benchmarking PingPong\n# #processes = 2\n       #bytes #repetitions      t[usec]   Mbytes/sec\n            1         1000         0.91         1.10\n",
+    ],
+)
+def test_ping_pongs_are_half_a_round_trip_of_two_ranks(text: str, imported: Imported) -> None:
+    (record,) = imported(text)
+    assert (record.plan.cases[0].collective, record.world.size) == ("sendrecv", 2)
+    assert record.method.time.startswith("half a round trip")
+    assert kinds(record) == ["point-to-point"]
+    with pytest.raises(UndecidedError, match="--op all_reduce contradicts the title"):
+        imported(text, op="all_reduce", ranks=2)
+
+
+def test_a_time_of_imb_without_a_spread_is_no_maximum(imported: Imported) -> None:
+    (record,) = imported(
+        IMB.replace("Allreduce", "PingPing")
+        .replace("  t_min[usec]  t_max[usec]  t_avg[usec]", "  t[usec]   Mbytes/sec")
+        .replace("0.06         0.05", "0.00")
+        .replace("1.61         1.57", "1.20")
+        .replace("4096", "2048")
+    )
+    assert "maximum" not in record.method.time
+
+
+def test_one_sided_tests_of_osu_are_no_ping_pongs(imported: Imported) -> None:
+    (record,) = imported(
+        "# OSU MPI_Put Latency Test v7.4\n# Window creation: MPI_Win_allocate\n# Size          Latency (us)\n1                       0.91\n"
+    )
+    assert (record.plan.cases[0].collective, record.world.size, kinds(record)) == ("put", 2, [])
+
+
+@pytest.mark.parametrize(
+    ("kind", "backend"), [("NCCL-CUDA", "nccl"), ("RCCL-ROCM", "rccl"), ("MPI-CUDA", "mpi")]
+)
+def test_the_backend_of_osu_is_that_of_its_title(kind: str, backend: str, imported: Imported) -> None:
+    (record,) = imported("#Using NCCL\n" + OSU.replace("MPI All", f"{kind} All"), ranks=8)
+    assert (record.plan.backend, record.plan.cases[0].collective) == (backend, "all_reduce")
+
+
+@pytest.mark.parametrize(
+    "prose",
+    [
+        "nccom-test is a tool that measures collective operations.",
+        "Usage: nccom-test [-h] [-r NWORKERS] operation",
+        "See nccom-test's guide: nccom-test prints one row a size, as for allg.",
+    ],
+)
+def test_a_sentence_about_nccom_test_is_no_command(prose: str, imported: Imported) -> None:
+    table = "     size(B)    count(elems)     type    time(us)    algbw(GB/s)    busbw(GB/s)\n    33554432        33554432    uint8         768          43.69          43.69\n"
+    (record,) = imported(f"{prose}\nnccom-test -r 2 allr\n{table}Avg bus bandwidth:      43.6900GB/s\n")
+    (case,) = record.plan.cases
+    assert (case.collective, record.world.size) == ("all_reduce", 2)
+    assert (case.op, record.source.fields["op"]) == ("sum", "assumed: nccom-test's check is that of a sum")
+
+
+def test_sizes_that_are_rounded_are_no_copies(imported: Imported) -> None:
+    def gather(size: int, time: str) -> str:
+        return row(size, time, op="none", blocks=16, factor=15 / 16)
+
+    rows = [
+        gather(0, "9.01"),
+        gather(0, "9.01"),
+        gather(0, "9.05"),
+        gather(64, "9.10"),
+        gather(64, "9.12"),
+        gather(1 << 28, "1800.0"),
+    ]
+    text = nccl(*rows).replace("all_reduce", "all_gather")
+    assert kinds(imported(text, ranks=16)[0]) == []
+    copied = text.replace(rows[-1], rows[-1] * 2)
+    assert "repeated" in kinds(imported(copied, ranks=16)[0])
+
+
+def test_numbers_keep_the_digits_that_the_log_has(imported: Imported) -> None:
+    """Below 1 us a printed bandwidth has more digits than the time, and beyond 10 ms."""
+    rows = [
+        ROW.format(
+            size=1048576, count=262144, dtype="float", op="sum", time="0.50", algbw=2078.2, busbw=3636.9
+        ),
+        ROW.format(
+            size=8589934592,
+            count=2147483648,
+            dtype="float",
+            op="sum",
+            time="20299",
+            algbw=423.16,
+            busbw=740.54,
+        ),
+        ROW.format(size=1024, count=256, dtype="float", op="sum", time="8.13", algbw=0.13, busbw=0.22),
+    ]
+    (record,) = imported(nccl(*rows), ranks=8)
+    numbers = [
+        (result.time_ns, result.algbw_gb_per_s, result.busbw_gb_per_s) for result in record.results[::2]
+    ]
+    assert numbers[:2] == [(500.0, 2078.2, 3636.9), (20299e3, 423.16, 740.54)]
+    assert numbers[2][1] == pytest.approx(1024 / 8130)
+    assert record.source.fields["busbw_gb_per_s"].endswith("; as printed, with more digits, in 4 of 6")
+
+
+@pytest.mark.parametrize(
+    ("line", "version"),
+    [
+        ("# nccl-tests version 2.20.0 (b4d5bee) nccl-headers=23102 nccl-library=23102", "2.31.2"),
+        ("# nccl-tests version 2.17.8 nccl-headers=22907 nccl-library=22809", "2.28.9"),
+        ("node1:7:7 [0] NCCL INFO NCCL version 2.21.5+cuda12.4", "2.21.5+cuda12.4"),
+        ("RCCL version : 2.22.3-HEAD:abc1234", "2.22.3-HEAD:abc1234"),
+    ],
+)
+def test_versions_of_the_library(line: str, version: str, imported: Imported) -> None:
+    (record,) = imported(nccl(*ROWS, head=f"{line}\n"), ranks=2)
+    assert record.world.ranks[0].library_version == version
+
+
+def test_the_version_of_an_old_imb(imported: Imported) -> None:
+    (record,) = imported(
+        "#    Intel (R) MPI Benchmark Suite V3.2, MPI-1 part\n".replace(
+            "Benchmark Suite V3.2", "Benchmarks 4.1"
+        )
+        + IMB
+        + IMB_LAST
+    )
+    assert record.source.header["tests_version"] == "4.1"
+
+
+@pytest.mark.parametrize(
+    ("folder", "version"),
+    [("2_18", "2.18"), ("v2.20.3-1", "2.20.3-1"), ("2.18", "2.18"), ("master", "master")],
+)
+def test_a_version_in_a_path_has_points(folder: str, version: str) -> None:
+    path = f"results_x/nccl_{folder}/n4.g4/2024-01-05/all_reduce_perf_output.dat.1"
+    assert labels(path, DEFAULTS)["version"] == version
+
+
+INFO = "node1:1887:1999 [0] NCCL INFO "
+
+
+@pytest.mark.parametrize(
+    ("line", "key", "value"),
+    [
+        (INFO + "Using network FasTrak", "network", "FasTrak"),
+        (INFO + "Using network Socket", "network", "Socket"),
+        (INFO + "Initialized NET plugin Socket", "network_started", "Socket"),
+        (INFO + "NET/IB : Using [0]mlx5_0:1/IB [RO]; OOB eth0", "network_started", "IB"),
+        (INFO + "Assigned NET plugin IB to comm", "network", "IB"),
+        (INFO + "Channel 00/0 : 0[0] -> 8[0] [send] via NET/Socket/0", "network", "Socket"),
+        (
+            INFO + "Channel 01/0 : 8[0] -> 0[0] [receive] via NET/AWS Libfabric/1/GDRDMA",
+            "network",
+            "AWS Libfabric",
+        ),
+        (INFO + "NET/OFI Selected Provider is tcp (found 1 nics)", "provider", "tcp"),
+        ("[0] MPI startup(): libfabric provider: tcp;ofi_rxm", "provider", "tcp;ofi_rxm"),
+        (INFO + "NET/FasTrak : Using 8 NICs", "devices", "8 NICs"),
+        (INFO + "NET/IB : No device found.", "no_devices", "IB"),
+    ],
+)
+def test_causes_that_a_log_states_are_evidence(line: str, key: str, value: str, imported: Imported) -> None:
+    (record,) = imported(nccl(*ROWS, head=f"{line}\n"), ranks=2)
+    assert record.source.evidence[key] == [value]
+
+
+# ---- result files of rccl-tests ----------------------------------------------------------------------------
+
+ENTRY = '{{"numCycle":{cycle}, "name":"AllGather", "nodes":1, "ranks":8, "ranksPerNode":8, "size":{size}, "type":"float", "redop":"none", "inPlace":{place}, "time":{time:f}, "algBw":{algbw:f}, "busBw":{busbw:f}, "wrong":"{wrong}"}}'
+
+
+def entry(size: int, place: int, time: float, *, cycle: int = 0, wrong: str = "0") -> str:
+    algbw = size / time / 1e3
+    return ENTRY.format(
+        size=size, place=place, time=time, algbw=algbw, busbw=algbw * 7 / 8, cycle=cycle, wrong=wrong
+    )
+
+
+ENTRIES = [
+    entry(1 << power, place, 9.5 + (1 << power) / 1e4, wrong="0N/A"[place:])
+    for power in (10, 20)
+    for place in (0, 1)
+]
+
+
+@pytest.mark.parametrize(
+    "text", ["[\n{}\n]\n".format(",\n".join(ENTRIES)), "\n".join(ENTRIES) + "\n", f"[{', '.join(ENTRIES)}]"]
+)
+def test_result_files_of_rccl_tests(text: str, imported: Imported) -> None:
+    (record,) = imported(text)
+    assert (record.source.tool, record.plan.backend, record.world.size, kinds(record)) == (
+        "rccl-tests",
+        "rccl",
+        8,
+        [],
+    )
+    cases = [(case.collective, case.size_bytes, case.count, case.placement) for case in record.plan.cases]
+    places = (Placement.OUT_OF_PLACE, Placement.IN_PLACE)
+    assert cases == [
+        ("all_gather", 1 << power, (1 << power) // 32, place) for power in (10, 20) for place in places
+    ]
+    assert [result.time_ns for result in record.results] == pytest.approx(
+        [9602.4, 9602.4, 114357.6, 114357.6]
+    )
+
+
+def test_older_result_files_of_rccl_tests(imported: Imported) -> None:
+    text = "".join(
+        f'{{"#wrong":"{wrong}","algBw":0.1024,"busBw":0.1536,"gpus":4,"inPlace":{place},"name":"AllReduce","redop":"sum","size":1024,"time":10.0,"type":"float"}}\n'
+        for place, wrong in ((0, 0), (1, 3))
+    )
+    (record,) = imported(text)
+    assert (record.plan.cases[0].collective, record.world.size) == ("all_reduce", 4)
+    assert [result.wrong for result in record.results] == [0, 3]
+
+
+def test_a_result_file_that_is_cut_says_what_is_lost(imported: Imported) -> None:
+    text = "[\n" + ",\n".join([*ENTRIES[:3], ENTRIES[3][:90]])
+    (record,) = imported(text)
+    assert record.status is RunStatus.INTERRUPTED
+    assert kinds(record) == ["damaged", "damaged", "cut"]
+    assert [result.time_ns is None for result in record.results] == [False, False, False, True]
+
+
+# ---- output that is none of ours ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("INFO:torch.distributed.launcher.api:Starting elastic_operator\n8 1.2 3.4\n", "PyTorch"),
+        ("[rank0]:[W514 ProcessGroupNCCL.cpp:1250] Warning: destroy\n", "PyTorch"),
+        ("\tCOMMS-RES-all_reduce-float32 1024 256 41.2 0.03 0.05\n", "PARAM"),
+        (" Time (%)  Total Time (ns)  Instances  Avg (ns)\n    98.1  12345  7  1.0\n", "nsys stats"),
+        (
+            "                    RDMA_Write BW Test\n #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]\n 65536      5000             23000.1            22999.0\n",
+            "perftest",
+        ),
+        ("mpirun (Open MPI) 5.0.3\n\nUsage: mpirun [OPTION]... [PROGRAM]...\n", "launcher"),
+        ("USAGE: all_reduce_perf \n\t[-t,--nthreads <num threads>] \n", "help of nccl-tests"),
+        ("[    1.204411] pci 0000:00:1f.0: quirk\n[    1.204419] ok\n", "dmesg"),
+        ("# OSU MPI Bandwidth Test v7.4\n# Size      Bandwidth (MB/s)\n1    8.2\n", "OSU"),
+        ("node1:7:7 [0] NCCL INFO Bootstrap: Using eth0\n", "NCCL without the table"),
+    ],
+)
+def test_output_of_other_tools_is_refused_by_its_name(text: str, name: str, read: Read) -> None:
+    reading = read(text)
+    assert reading.tables == ()
+    assert name in reading.no_text
+
+
+def test_no_escape_of_a_file_or_its_name_comes_to_the_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("BUSBW_HOME", str(tmp_path / "runs"))
+    report = '{"nccl_version": 1, "config": {"devices": [{"rank": 0, "hostname": "a\\u001b]0;x\\u0007"}]}, "args": ["all_reduce_perf"], "results": [{"size": 8, "count": 2, "type": "flo\\u001b[31mat", "out_of_place": {"time": 1.0, "alg_bw": 0.008, "bus_bw": 0.0}}]}'
+    for name, text in (
+        ("a\x1b[2J.json", report),
+        (
+            "b\x1b]0;x\x07.log",
+            nccl(*ROWS, devices=device(0, "h\x1b]0;x\x07\x9b2K") + device(1)).replace(
+                "sum", "s\x1b\u202em", 2
+            ),
+        ),
+        ("c\x1bc", "x"),
+    ):
+        (tmp_path / name).write_text(text)
+    assert main(["import", *map(str, sorted(tmp_path.iterdir()))]) == 0
+    main(["import", str(tmp_path / "c\x1bc")])
+    out, err = capsys.readouterr()
+    assert all(line.isprintable() for line in (out + err).splitlines())

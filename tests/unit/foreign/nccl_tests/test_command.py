@@ -1,0 +1,105 @@
+"""Which ranks a process of a launcher starts, what they are told, and what is refused."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from busbw.errors import UsageError
+from busbw.foreign.nccl_tests.flags import read
+from busbw.foreign.nccl_tests.processes import (
+    Processes,
+    Refused,
+    Share,
+    of_several,
+    processes_words,
+    rank_commands,
+    starts_ranks,
+)
+from busbw.plan.groups import split_colours
+from busbw.rank.world.identity import identify
+
+LINE = ("all_reduce_perf", ["-t", "2", "-g", "4"])
+WORDS = ("all_reduce_perf", *LINE[1])
+OPEN_MPI = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2"}
+LAUNCHERS = (
+    OPEN_MPI,
+    {"PMI_RANK": "1", "PMI_SIZE": "2"},
+    {"SLURM_PROCID": "1", "SLURM_NTASKS": "2", "SLURM_STEP_ID": "0"},
+    {"RANK": "1", "WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "a"},
+    {"PMIX_RANK": "1"},
+)
+
+
+def identity(environ: dict[str, str]) -> Any:
+    return identify(environ)
+
+
+@pytest.mark.parametrize("environ", LAUNCHERS)
+def test_a_process_of_a_launcher_starts_its_ranks(environ: dict[str, str]) -> None:
+    assert starts_ranks(identity(environ), read(*LINE))
+    assert not starts_ranks(identity(environ), read("all_reduce_perf", ["-g", "1"]))
+
+
+def test_ranks_are_numbered_process_by_process() -> None:
+    """Three processes of four ranks, two of them on one host."""
+    places = [(0, 0, 2), (1, 1, 2), (2, 0, 1)]  # process, its number on the host, how many are there
+    commands = [
+        command
+        for process, local, here in places
+        for command in rank_commands(Share(process, 3, local, here, 4), "slurm", "node1", "secret", WORDS)
+    ]
+    numbers = [
+        tuple(command.environ[f"BUSBW_{name}"] for name in ("RANK", "LOCAL_RANK", "LOCAL_SIZE"))
+        for command in commands
+    ]
+    assert numbers == [
+        *((str(i), str(i), "8") for i in range(8)),
+        *((str(8 + i), str(i), "4") for i in range(4)),
+    ]
+    assert {command.environ["BUSBW_WORLD_SIZE"] for command in commands} == {"12"}
+    assert all(command.argv[-4:] == ("-t", "2", "-g", "4") for command in commands)
+    assert "secret" not in str(commands[0])
+
+
+def test_a_rank_knows_itself_and_the_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
+    share = Share(process=1, processes=2, local=1, here=2, each=8)
+    told = rank_commands(share, "openmpi", "10.0.0.1", "secret", WORDS)[3].environ
+    monkeypatch.setenv("BUSBW_PROCESSES", told["BUSBW_PROCESSES"])
+    rank, processes = of_several(identity(OPEN_MPI | dict(told)), read(*LINE))
+    assert (rank.launcher, rank.rank, rank.size, rank.local_rank) == ("openmpi", 11, 16, 11)
+    assert (rank.world, rank.root_host, rank.token) == ("nccl", "10.0.0.1", "secret")
+    assert not starts_ranks(identity(OPEN_MPI | dict(told)), read(*LINE))
+    assert processes_words(processes, read(*LINE)) == (
+        "processes 2 (started by openmpi) x threads 2 x GPUs 4; each rank is a process of its own here"
+    )
+
+
+@pytest.mark.parametrize(
+    ("split", "groups"),
+    [("MOD 2", [0, 0, 1, 1, 0, 0]), ("DIV 2", [0, 0, 0, 0, 1, 1]), ("AND 0x1", [0, 0, 1, 1, 0, 0])],
+)
+def test_a_split_is_of_processes(split: str, groups: list[int]) -> None:
+    of_ranks = Processes("slurm", 3, 2).split(split)
+    assert split_colours(of_ranks, 6) == groups
+    assert Processes("slurm", 3, 1).split(split) == split
+
+
+def test_cpu_ranks_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BUSBW_BACKEND", "mpi")
+    refused = Refused(identity(OPEN_MPI), read(*LINE))
+    world: Any = SimpleNamespace(size=2)
+    assert refused.or_root(world, [b"8", b"8"]) == b'{"exit_code": 2}'
+    assert isinstance(refused.error, UsageError)
+    assert "-t 2 -g 4 is 8 ranks a process" in refused.error.message
+    assert refused.error.hint == "start 16 processes, each with -t 1 -g 1"
+
+
+def test_processes_with_different_lines_are_refused() -> None:
+    refused = Refused(identity(OPEN_MPI), read(*LINE))
+    world: Any = SimpleNamespace(size=3)
+    refused.or_root(world, [b"8", b"8", b"4"])
+    assert isinstance(refused.error, UsageError)
+    assert refused.error.message == "process 2 has -t x -g of 4, process 0 of 8"

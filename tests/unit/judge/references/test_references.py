@@ -1,0 +1,163 @@
+"""The references that come with busbw: every published file, ranks held against bandwidths, interpolation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from busbw.errors import UsageError
+from busbw.judge.references import load
+from busbw.judge.references.reference import Point, Reference, check_ranks, value_at
+from busbw.model.collective import collective
+
+P4DE = next(reference for reference in load.built_in() if reference.name == "aws-p4de-2x8")
+
+
+def by_name(name: str) -> Reference:
+    return next(reference for reference in load.built_in() if reference.name == name)
+
+
+def test_every_source_is_there() -> None:
+    kinds = {kind: [r for r in load.built_in() if r.kind == kind] for kind in ("log", "value", "own")}
+    assert {kind: len(found) for kind, found in kinds.items()} == {"log": 18, "value": 21, "own": 12}
+    names = [reference.name for reference in load.built_in()]
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("reference", load.built_in(), ids=lambda reference: reference.name)
+def test_each_says_where_when_and_what(reference: Reference) -> None:
+    assert reference.source
+    assert reference.date
+    assert reference.definition
+    assert reference.points
+    if not reference.left_out:
+        assert reference.ranks > 1
+        assert reference.device
+        assert all(point.busbw_gb_per_s >= 0 and point.size_bytes > 0 for point in reference.points)
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [r for r in load.built_in() if r.operation == "all_reduce" and not r.left_out],
+    ids=lambda reference: reference.name,
+)
+def test_bandwidths_are_those_of_the_times(reference: Reference) -> None:
+    """Of small sizes too, where they are 0.0001 GB/s: 10 % decide."""
+    factor = collective("all_reduce").busbw_factor(reference.ranks)
+    for point in reference.points:
+        if point.times_us:
+            own = point.size_bytes / median(point.times_us) / 1e3 * factor
+            assert point.busbw_gb_per_s == pytest.approx(own, rel=2e-3), point
+
+
+@pytest.mark.parametrize(
+    "reference", [r for r in load.built_in() if r.printed], ids=lambda reference: reference.name
+)
+def test_ranks_are_those_of_the_printed_bandwidths(reference: Reference) -> None:
+    check_ranks(reference)
+    with pytest.raises(UsageError, match="busbw / algbw is"):
+        check_ranks(replace(reference, ranks=max(reference.ranks // 2, 1)))
+
+
+def test_wrong_labels_lose() -> None:
+    assert (
+        by_name("coreweave-h100-sharp-12x8").ranks,
+        by_name("coreweave-h100-sharp-12x8").ranks_stated,
+    ) == (96, 64)
+    two_racks = by_name("coreweave-gb200-2racks-32x4")
+    assert (two_racks.ranks, two_racks.ranks_stated, two_racks.nodes) == (128, 144, 32)
+
+
+def test_25_mib_on_two_p4de_nodes_is_35_gb_per_s_by_interpolation() -> None:
+    for placement in ("out-of-place", "in-place"):
+        found = value_at(P4DE, 25 * 2**20, placement)
+        assert found is not None
+        assert found.interpolated
+        assert found.busbw_gb_per_s == pytest.approx(35.0, abs=0.05)
+
+
+def test_interpolation_is_straight_in_logarithms_and_stays_inside() -> None:
+    points = (Point(1024, "in-place", 1.0), Point(2048, "in-place", 4.0), Point(8192, "in-place", 100.0))
+    curve = replace(P4DE, points=points)
+    middle = value_at(curve, 1448, "in-place")
+    assert middle is not None
+    assert middle.busbw_gb_per_s == pytest.approx(2.0, rel=1e-3)
+    exact = value_at(curve, 2048, "in-place")
+    assert exact is not None
+    assert (exact.busbw_gb_per_s, exact.interpolated) == (4.0, False)
+    for size in (512, 2**21, 4096):  # outside, and where points are too far apart
+        assert value_at(curve, size, "in-place") is None
+    assert value_at(curve, 1448, "out-of-place") is None
+
+
+def test_own_launches_are_counted() -> None:
+    found = value_at(by_name("busbw-h200-4gpu-all_reduce"), 2**30, "out-of-place")
+    assert found is not None
+    assert found.launches == 10
+    assert found.busbw_gb_per_s == pytest.approx(350, rel=0.05)
+
+
+def test_saved_references_come_back(tmp_path: Path) -> None:
+    own = replace(P4DE, name="mine", kind="saved", printed=None)
+    path = load.save((own,), "mine", tmp_path)
+    assert load.read(path) == (own,)
+    assert load.saved(tmp_path) == load.Saved((own,), ())
+    assert load.find("mine", tmp_path) == (own,)
+    assert load.find(str(path), tmp_path) == (own,)
+    assert [reference.name for reference in load.find("aws-p5-2x8", tmp_path)] == ["aws-p5-2x8"]
+    with pytest.raises(UsageError, match="no reference 'nobody'"):
+        load.find("nobody", tmp_path)
+    with pytest.raises(UsageError, match="is no name"):
+        load.save((own,), "../x", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "reference", [r for r in load.built_in() if r.kind == "own"], ids=lambda reference: reference.name
+)
+def test_ranks_are_those_of_the_times(reference: Reference) -> None:
+    other = replace(reference, ranks=8)
+    if collective(reference.operation).busbw_factor(8) == 1:
+        check_ranks(other)  # the same with any number of ranks
+        return
+    with pytest.raises(
+        UsageError, match=r"says 8 ranks, whose busbw / algbw is (1\.75000|0\.87500), but its "
+    ):
+        check_ranks(other)
+
+
+def test_a_saved_reference_whose_bandwidths_are_not_of_its_times_is_named_with_size_and_numbers() -> None:
+    times = (490.0, 500.0, 520.0)
+    right = Point(2**20, "in-place", 2**20 / 500 / 1e3 * 1.5, times)  # 4 ranks
+    saved = replace(P4DE, name="mine", kind="saved", printed=None, sha256="", ranks=4, points=(right,))
+    assert load.parse(load.dump((saved,)), "file") == (saved,)
+    for own in (
+        replace(saved, points=(replace(right, busbw_gb_per_s=right.busbw_gb_per_s * 1.005),)),
+        replace(saved, points=(replace(right, times_us=()),), ranks=8),
+        replace(saved, points=(replace(right, size_bytes=64),)),  # a type may have rounded it
+        replace(saved, pattern="2 groups of 2 ranks", ranks=8),
+    ):
+        check_ranks(own)
+    with pytest.raises(
+        UsageError, match=r"^file: .* 8 ranks, .* is 1\.75000, but its 1 MiB in-place has 1\.5"
+    ):
+        load.parse(load.dump((replace(saved, ranks=8),)), "file")
+    with pytest.raises(UsageError, match=r"1 ranks, .* is 0\.00000"):
+        check_ranks(replace(saved, ranks=1))
+
+
+def test_sizes_that_shares_round_are_left_out() -> None:
+    """all_gather of 1,100 bytes on 3 ranks moves 3 x 352."""
+    point = Point(1100, "in-place", 1056 / 10 / 1e3 * 2 / 3, (10.0,))
+    rounded = replace(P4DE, operation="all_gather", ranks=3, printed=None, sha256="", points=(point,))
+    check_ranks(rounded)
+
+
+def test_a_log_without_times_has_those_of_its_rounded_bandwidths() -> None:
+    """Printed are 0.13 and 0.23, which are 0.126 and 0.235 at the most."""
+    point = Point(2**20, "in-place", 0.23, (2**20 / 0.13 / 1e3,))
+    check_ranks(replace(P4DE, ranks=8, printed=None, points=(point,)))
+    with pytest.raises(UsageError, match="busbw / algbw is"):
+        check_ranks(replace(P4DE, ranks=8, printed=None, sha256="", points=(replace(point),)))

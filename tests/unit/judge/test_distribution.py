@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from busbw.judge.samples import Scale, case_times, distributions
+from busbw.model.sample import HEADLINE, MAX_OVER_RANKS, SAMPLE_DTYPE, SampleFlag
+
+Rows = Callable[..., np.ndarray]
+
+
+def over_ranks(values: list[int], *, rank: int = MAX_OVER_RANKS, k: int = 1, flags: int = 0) -> np.ndarray:
+    rows = np.zeros(len(values), SAMPLE_DTYPE)
+    rows["rank"], rows["k"], rows["flags"], rows["elapsed_ns"] = rank, k, flags, values
+    return rows
+
+
+@given(st.lists(st.integers(0, 2**50), min_size=1, max_size=200), st.integers(1, 50))
+def test_every_sample_is_in_one_bin(values: list[int], k: int) -> None:
+    (spread,) = distributions(0, "max", over_ranks(values, k=k))
+    assert sum(spread.counts) == spread.samples == len(values)
+    assert (spread.edges_ns[0], spread.edges_ns[-1]) == (min(values) / k, max(values) / k)
+    assert len(spread.counts) <= 24
+
+
+def test_bins_have_equal_widths_until_the_range_is_tenfold() -> None:
+    (linear,) = distributions(0, "max", over_ranks([100, 999, *[100] * 30]))
+    assert linear.scale is Scale.LINEAR
+    assert np.diff(linear.edges_ns) == pytest.approx(899 / len(linear.counts))
+    (log,) = distributions(0, "max", over_ranks([100, 1000, *[100] * 30]))
+    assert log.scale is Scale.LOG
+    ratios = [high / low for low, high in zip(log.edges_ns, log.edges_ns[1:], strict=False)]
+    assert ratios == pytest.approx([10 ** (1 / len(log.counts))] * len(log.counts))
+
+
+def test_two_modes_have_their_centres_and_shares() -> None:
+    rng = np.random.default_rng(5)
+    values = np.concatenate((rng.normal(6_000, 50, 210), rng.normal(9_000, 80, 90)))
+    rng.shuffle(values)
+    (spread,) = distributions(0, "max", over_ranks(values.astype(int).tolist()))
+    low, high = spread.modes
+    assert (low.centre_ns, high.centre_ns) == (pytest.approx(6_000, rel=0.01), pytest.approx(9_000, rel=0.01))
+    assert (low.share, high.share) == (0.7, 0.3)
+    (one,) = distributions(0, "max", over_ranks(values[values < 7_500].astype(int).tolist()))
+    assert one.modes == ()
+
+
+def test_the_samples_are_those_that_the_number_is_made_from(sample_rows: Rows, late: np.ndarray) -> None:
+    rows = sample_rows(late)
+    assert (case_times(0, "max", rows)[0].call_ns == late.max(axis=0)).all()
+    assert (case_times(0, "last", rows)[0].call_ns == late.min(axis=0)).all()
+    span = over_ranks([1, 2, 3], rank=HEADLINE)
+    single = over_ranks([7], flags=SampleFlag.SINGLE_CALL)  # where the span was equal to the maximum
+    spans = case_times(0, "span", np.concatenate((rows, span, single)))
+    assert [times.call_ns.tolist() for times in spans] == [[1, 2, 3], [7]]
+
+
+def test_flagged_samples_are_drawn_and_counted() -> None:
+    rows = over_ranks([10, 20, 30, 400])
+    rows["flags"][3] = SampleFlag.DESCHEDULED
+    single = over_ranks([5, 6], flags=SampleFlag.SINGLE_CALL)
+    single["flags"][0] |= SampleFlag.CLOCK_STEP
+    spread, calls = distributions(0, "max", np.concatenate((rows, single)))
+    assert (spread.flagged, sum(spread.counts), spread.edges_ns[-1]) == (1, 4, 400)
+    assert (calls.flagged, calls.samples) == (1, 2)
+
+
+def test_the_pass_of_single_calls_is_a_spread_of_its_own() -> None:
+    rows = np.concatenate((over_ranks([40, 80], k=4), over_ranks([7, 9, 11], flags=SampleFlag.SINGLE_CALL)))
+    first, single = distributions(0, "max", rows)
+    assert (first.single_calls, first.samples, first.calls_per_sample, first.edges_ns[-1]) == (
+        False,
+        2,
+        4,
+        20,
+    )
+    assert (single.single_calls, single.samples, single.calls_per_sample, single.edges_ns[-1]) == (
+        True,
+        3,
+        1,
+        11,
+    )

@@ -1,0 +1,338 @@
+"""Is it to be expected: published curves, own references, what does not match, and good runs that pass."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import replace
+
+import pytest
+from busbw_testing.compared import record_of
+
+from busbw.judge.compare_arms import key_of
+from busbw.judge.expectation import Judgement, expect
+from busbw.judge.limits import Wires
+from busbw.judge.matching import how_timed
+from busbw.judge.own_reference import reference_of
+from busbw.judge.references.reference import Point, Reference
+from busbw.judge.scatter import Prior, Scatter, SizeClass
+from busbw.model.record import ImportSource, RunRecord
+
+H100 = Wires(nvlink_gb_per_s=450.0, network_gb_per_s=400.0, nics=8)
+DEVICE = Prior(on_device=True)
+SIZES = tuple(2**power for power in range(10, 21, 2))
+
+
+def reference(times_us: dict[int, tuple[float, ...]], **fields: object) -> Reference:
+    points = tuple(
+        Point(size, "out-of-place", size / sorted(times)[len(times) // 2] / 1e3, times)
+        for size, times in times_us.items()
+    )
+    plain = Reference(
+        name="known", kind="saved", ranks=2, nodes=1, date="2026-11-22", source="here", definition="busbw",
+        points=points, operation="all_reduce", device="Xeon", versions={"MPI": "5.0.2"},
+        dtype="float", op="sum",
+    )  # fmt: skip
+    return replace(plain, **fields)
+
+
+def launches(median_us: float, spread: float, n: int, seed: int) -> tuple[float, ...]:
+    draw = random.Random(seed)
+    return tuple(median_us * math.exp(draw.gauss(0, spread)) for _ in range(n))
+
+
+def own_reference(spread: float, n: int = 10) -> Reference:
+    return reference({size: launches(size / 100, spread, n, size) for size in SIZES})
+
+
+def good_run(seed: int, spread: float, factor: float = 1.0) -> RunRecord:
+    return record_of(
+        {size: launches(factor * size / 100, spread, 1, seed * 1000 + size)[0] for size in SIZES}
+    )
+
+
+def test_ten_good_runs_pass_and_half_the_speed_fails() -> None:
+    known = own_reference(0.02)
+    for seed in range(10):
+        assert expect([good_run(seed, 0.02)], [known]).count(Judgement.EXPECTED) == len(SIZES)
+    assert expect([good_run(3, 0.02, factor=2.0)], [known]).count(Judgement.BELOW) == len(SIZES)
+
+
+def test_the_newest_reference_comes_first_and_one_without_a_date_last() -> None:
+    dates = ("not stated", "2024-04-23", "2026-02-25")
+    known = [reference({1024: (10.0,)}, name=date, date=date) for date in dates]
+    (case,) = expect([record_of({1024: 10.0})], known).cases
+    assert case.references == ("2026-02-25", "2024-04-23", "not stated")
+
+
+def test_a_good_run_is_expected_however_launches_scatter_and_what_would_not_show_is_said() -> None:
+    known = own_reference(0.15)
+    found = [case for seed in range(30) for case in expect([good_run(seed, 0.15)], [known]).cases]
+    assert sum(case.answer is Judgement.BELOW for case in found) <= 1  # 0.1 % of a case
+    assert all(0.3 < (case.loss_unseen or 0.0) < 0.6 for case in found)
+    far = expect([good_run(3, 0.05, factor=4.0)], [known])
+    assert far.count(Judgement.BELOW) == len(SIZES)
+
+
+def test_a_loss_that_has_to_show_and_would_not_is_undecided() -> None:
+    known = reference({1024: (100.0,) * 3, 2**20: (100.0,) * 3, 2**21: (100.0,) * 3})
+    run = record_of({1024: 100.0, 2**20: 100.0, 2**21: 104.5}, within=0.001)
+    found = expect([run], [known], detect=0.04, prior=DEVICE)
+    small, large, slow = found.cases
+    assert (small.answer, small.why) == (Judgement.UNDECIDED, "a loss of 4% would not show")
+    assert (large.answer, large.loss_unseen) == (Judgement.EXPECTED, pytest.approx(0.04))
+    assert slow.answer is Judgement.BELOW
+    assert expect([run], [known], prior=DEVICE).count(Judgement.EXPECTED) == 3
+
+
+def test_a_run_whose_samples_say_nothing_is_not_as_expected() -> None:
+    known = reference({2**20: (100.0,) * 3})
+    for within, answer in ((0.1, Judgement.BELOW), (0.9, Judgement.UNDECIDED)):
+        (case,) = expect([record_of({2**20: 300.0}, within=within)], [known], prior=DEVICE).cases
+        assert case.answer is answer
+    assert case.why == "a loss of 90% would not show"
+
+
+def test_history_says_how_launches_differ_where_one_launch_cannot() -> None:
+    run, known = record_of({2**20: 108.0}, within=0.001), reference({2**20: (100.0,)})
+    for deviation, answer in ((0.002, Judgement.BELOW), (0.02, Judgement.EXPECTED)):
+        prior = Prior(True, {("all_reduce", SizeClass.LARGE): Scatter(deviation, 12)})
+        (case,) = expect([run], [known], tolerance=0.05, prior=prior).cases
+        assert case.answer is answer
+
+
+def test_large_sizes_say_together_how_launches_differ_and_small_ones_each_for_itself() -> None:
+    """Two launches of one size say little, of twenty much; what is odd below 1 MiB is so at all sizes."""
+    times = {power: launches(100.0, 0.005, 2, power) for power in range(40)}
+    one = reference({2**20: times[20]})
+    many = reference({2**power: times[power] for power in range(40)})
+    run = record_of({2**power: 100.0 for power in range(40)}, within=0.0)
+    alone = next(case for case in expect([run], [one]).cases if case.key.size_bytes == 2**20)
+    found = {case.key.size_bytes: case.scatter or 0.0 for case in expect([run], [many]).cases}
+    assert found[2**20] == found[2**39] < 0.07 < min(alone.scatter or 0.0, found[2**19])
+
+
+def test_a_run_that_does_not_know_its_own_number_shows_less() -> None:
+    """Half of its samples took three times as long, beside a copy: the median is of either half."""
+    known = reference({2**20: (100.0,) * 10})
+    (sure,) = expect([record_of({2**20: 100.0})], [known], prior=DEVICE).cases
+    (wide,) = expect([record_of({2**20: 130.0}, within=0.7)], [known], prior=DEVICE).cases
+    assert sure.loss_unseen == pytest.approx(0.05)
+    assert wide.answer is Judgement.EXPECTED
+    assert wide.loss_unseen is not None
+    assert wide.loss_unseen > 0.5
+
+
+def test_references_that_contradict_one_another_decide_nothing() -> None:
+    fast, slow = (
+        reference({2**20: (time,)}, kind="log", name=name) for time, name in ((7.0, "fast"), (10.0, "slow"))
+    )
+    found = expect([record_of({2**20: 10.0}, within=0.001)], [slow, fast], prior=DEVICE)
+    (case,) = found.cases
+    assert case.answer is Judgement.UNDECIDED
+    assert case.why == "references disagree (fast: below; slow: as expected): name one with --reference"
+    assert {"fast", "slow"} == set(case.references) == {each.name for each in found.references}
+    (case,) = expect([record_of({2**20: 15.0}, within=0.001)], [slow, fast], prior=DEVICE).cases
+    assert case.answer is Judgement.BELOW  # of both
+
+
+def test_a_reference_that_sees_less_does_not_contradict_one_that_sees_more() -> None:
+    wide, log = reference({1024: (6.0, 9.0, 13.5)}), reference({1024: (9.0,)}, kind="log", name="log")
+    sharp = Prior(True, {("", SizeClass.SMALL): Scatter(0.02, 12)})
+    (case,) = expect([record_of({1024: 12.0}, within=0.001)], [log], prior=sharp).cases
+    assert case.answer is Judgement.BELOW
+    (case,) = expect([record_of({1024: 12.0}, within=0.001)], [wide], prior=sharp).cases
+    assert case.answer is Judgement.EXPECTED
+    near = reference({1024: (9.1, 9.0, 8.9)}, name="near")
+    found = expect([record_of({1024: 12.0}, within=0.001)], [near, wide], prior=sharp)
+    assert [(case.answer, case.reference) for case in found.cases] == [(Judgement.BELOW, "near")]
+
+
+def test_a_published_log_allows_ten_percent() -> None:
+    known = reference({2**20: (10.0,)}, kind="log")
+    for time, answer in ((10.9, Judgement.EXPECTED), (11.5, Judgement.BELOW), (8.0, Judgement.EXPECTED)):
+        (case,) = expect([record_of({2**20: time}, within=0.001)], [known], prior=DEVICE).cases
+        assert case.answer is answer
+    (case,) = expect([record_of({2**20: 11.5}, within=0.001)], [known], tolerance=0.3, prior=DEVICE).cases
+    assert case.answer is Judgement.EXPECTED
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"ranks": 4}, "it has 4 ranks, the run 2"),
+        ({"nodes": 2}, "it has 2 nodes, the run 1"),
+        ({"device": "Epyc"}, "it is of Epyc, the run of Xeon"),
+        ({"operation": "all_gather"}, "it is of all_gather"),
+        ({"left_out": "no size"}, "no size"),
+        ({"nodes": 0}, "it has unknown nodes, the run 1"),
+    ],
+)
+def test_only_what_matches_is_a_reference(changes: dict[str, object], why: str) -> None:
+    run = record_of({1024: 10.0})
+    other = reference({1024: (10.0,)}, **changes)
+    found = expect([run], [other])
+    assert [case.answer for case in found.cases] == [Judgement.NO_REFERENCE]
+    named = expect([run], [other], named=True)
+    if changes == {"nodes": 0}:  # nothing contradicts it
+        assert named.count(Judgement.EXPECTED) == 1
+    else:
+        assert named.unmatched == {"known": why}
+
+
+def test_another_version_is_noted_and_can_be_refused() -> None:
+    run = record_of({1024: 10.0}, version="4.9.1")
+    known = reference({1024: (10.0,)})
+    found = expect([run], [known])
+    assert found.notes == ("versions: the run MPI 4.9.1; known MPI 5.0.2",)
+    assert expect([run], [known], same_version=True).count(Judgement.NO_REFERENCE) == 1
+    assert expect([record_of({1024: 10.0})], [known], same_version=True).count(Judgement.EXPECTED) == 1
+
+
+def test_what_the_run_does_not_say_is_taken_on_trust_only_if_named() -> None:
+    run = record_of({1024: 10.0}, device="")
+    known = reference({1024: (10.0,)}, kind="log", device="A100")
+    assert expect([run], [known]).count(Judgement.NO_REFERENCE) == 1
+    found = expect([run], [known], named=True)
+    assert found.count(Judgement.EXPECTED) == 1
+    assert "the run does not say device A100: taken from known, as you named it" in found.notes
+
+
+def test_a_log_of_a_device_that_nvml_does_not_know_is_said_to_be_its_own_reference() -> None:
+    known = reference({1024: (10.0,)}, kind="log", device="GB200", sha256="f00d")
+    source = ImportSource("a.log", "nccl-tests", sha256="f00d")
+    log = replace(record_of({1024: 10.0}, device="NVIDIA Graphics Device"), source=source)
+    found = expect([log], [known], known=[known])
+    assert found.unmatched == {"known": "it is this very log"}
+    assert found.notes[-1].startswith("this log is known: ")
+    shown = replace(known, left_out="no machine")
+    assert not expect([log], [shown], known=[shown]).unmatched
+
+
+def test_a_saved_run_is_no_reference_for_itself() -> None:
+    run = record_of({size: launches(size / 100, 0.01, 10, size) for size in SIZES}, name="first")
+    times = {key_of(case): tuple(result.evidence["launch_times_ns"]) for case, result in
+             zip(run.plan.cases, run.results, strict=True)}  # fmt: skip
+    (made,) = reference_of("mine", run, times)
+    assert (made.launches, made.ranks, made.nodes, made.device) == (10, 2, 1, "Xeon")
+    assert expect([run], [made]).count(Judgement.NO_REFERENCE) == len(SIZES)
+    assert expect([run], [made], named=True).unmatched == {"mine": "it is this very run"}
+    other = replace(run, run_id="second")
+    found = expect([other], [made])
+    assert found.count(Judgement.EXPECTED) == len(SIZES)
+    assert all(case.ratio == pytest.approx(1.0) for case in found.cases)
+    (both,) = reference_of("mine", run, times, [other])
+    assert expect([other], [both]).count(Judgement.NO_REFERENCE) == len(SIZES)
+
+
+@pytest.mark.parametrize(
+    ("run", "known", "same"),
+    [
+        ("2.22.3", {"NCCL": "2.22.3-1"}, True),
+        ("2.22.3", {"NCCL": "2.20.3", "nccl-tests": "2.22.3"}, False),  # another program's number
+        ("2.20.3", {"NCCL": "2.20.3-1 (default of the kit, not stated for this log)"}, False),
+        ("2.22.3", {"MPICH": "2.22.3"}, False),
+    ],
+)
+def test_the_same_version_is_that_of_the_library(run: str, known: dict[str, str], same: bool) -> None:
+    record = record_of({1024: 10.0}, version=run)
+    ranks = tuple(replace(rank, library="NCCL") for rank in record.world.ranks)
+    record = replace(record, world=replace(record.world, ranks=ranks))
+    found = expect([record], [reference({1024: (10.0,)}, versions=known)], same_version=True)
+    assert found.count(Judgement.EXPECTED) == same
+
+
+def test_the_limit_goes_by_the_observed_algorithm() -> None:
+    wires = Wires(nvlink_gb_per_s=0.2)
+    run = record_of({1024: 10.0}, algorithm="RING")
+    (case,) = expect([run], [], wires=wires).cases
+    assert case.limit is not None
+    assert (case.limit.busbw_gb_per_s, case.limit.percent) == (0.2, pytest.approx(51.2))
+    (case,) = expect([record_of({1024: 10.0})], [], wires=wires).cases
+    assert case.limit is not None
+    assert "unknown algorithm" in case.limit.model
+
+
+@pytest.mark.parametrize(
+    ("device", "same"),
+    [
+        ("NVIDIA H100 80GB HBM3", True),
+        ("NVIDIA H100 PCIe", False),
+        ("NVIDIA H100 NVL", False),
+        ("NVIDIA GH200 480GB", False),
+    ],
+)
+def test_cards_are_other_devices_than_modules_on_a_board(device: str, *, same: bool) -> None:
+    known = reference({1024: (10.0,)}, kind="log", device="H100")
+    assert expect([record_of({1024: 10.0}, device=device)], [known]).count(Judgement.EXPECTED) == same
+
+
+def timed(run: RunRecord, **timing: object) -> RunRecord:
+    return replace(run, plan=replace(run.plan, timing=replace(run.plan.timing, **timing)))
+
+
+@pytest.mark.parametrize(
+    ("timing", "words"), [({"mode": "latency"}, "the run latency"), ({"arrival": "late"}, "arrival late")]
+)
+def test_times_of_another_kind_decide_only_where_launching_is_no_part(
+    timing: dict[str, object], words: str
+) -> None:
+    known = reference({1024: (20.0,) * 10, 2**20: (20_000.0,) * 10}, definition="busbw throughput, max")
+    run = record_of({1024: 60.0, 2**20: 30_000.0})
+    plain = expect([run], [known])
+    assert plain.count(Judgement.BELOW) == 2
+    small, large = expect([timed(run, **timing)], [known]).cases
+    assert (small.answer, large.answer) == (Judgement.UNDECIDED, Judgement.BELOW)
+    assert small.why.startswith("timed otherwise: ")
+    assert words in small.why
+    alike = replace(known, timed="; ".join(how_timed(timed(run, **timing))))
+    assert expect([timed(run, **timing)], [alike]).count(Judgement.BELOW) == 2
+    assert expect([run], [alike]).count(Judgement.UNDECIDED) == 1
+
+
+def test_a_limit_that_one_case_refutes_is_none_for_the_others() -> None:
+    """1 MiB at 680 GB/s over NICs of 400: then 64 KiB at 300 is not 75 % of anything."""
+    small, large = 2**16, 2**20
+    times = {small: small / 300e3 * 7 / 4, large: large / 680e3 * 7 / 4}
+    run = record_of(times, ranks=8, hosts=2, algorithm="RING")
+    found = expect([run], [], wires=replace(H100, nvlink_gb_per_s=900.0))
+    assert [case.limit.percent for case in found.cases if case.limit is not None] == [None, None]
+    assert all("unknown: 680 GB/s is above 400" in case.limit.model for case in found.cases if case.limit)
+    slow = record_of({small: times[small]}, ranks=8, hosts=2, algorithm="RING")
+    (case,) = expect([slow], [], wires=H100).cases
+    assert case.limit is not None
+    assert case.limit.percent == pytest.approx(75.0)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "factor", "answer"),
+    [
+        (8 << 30, 16 << 20, 1.5, Judgement.UNDECIDED),  # slower than data in a cache: that alone can be why
+        (8 << 30, 16 << 20, 1.0, Judgement.EXPECTED),
+        (16 << 20, 8 << 30, 1.0, Judgement.UNDECIDED),  # as quick as data from memory, thanks to a cache
+        (16 << 20, 8 << 30, 1.5, Judgement.BELOW),
+        (8 << 30, 1 << 30, 1.5, Judgement.BELOW),  # neither was in a cache
+        (16 << 20, 16 << 20, 1.5, Judgement.BELOW),
+        (16 << 20, 0, 1.0, Judgement.EXPECTED),  # not known
+    ],
+)
+def test_what_caches_alone_can_explain_is_not_decided(
+    ours: int, theirs: int, factor: float, answer: Judgement
+) -> None:
+    known = reference({2**20: (100.0,) * 10}, rotated=((2**24, theirs),) if theirs else ())
+    run = record_of({2**20: 100.0 * factor})
+    run = replace(run, plan=replace(run.plan, buffer_bytes=ours))
+    (case,) = expect([run], [known]).cases
+    assert case.answer is answer
+    if answer is Judgement.UNDECIDED:
+        assert f"measure with -e {'16M' if theirs == 16 << 20 else '8G'}" in case.why
+
+
+@pytest.mark.parametrize(("tool", "rotates"), [("nccl-tests", True), ("rccl-tests", True), ("osu", False)])
+def test_the_tools_that_rotate_too(tool: str, rotates: bool) -> None:
+    """Through the maxBytes of their header; who does not say is taken to be alike."""
+    known = reference({2**24: (2000.0,) * 10}, rotated=((2**24, 16 << 20),))
+    run = record_of({2**24: 3000.0})
+    run = replace(run, plan=replace(run.plan, buffer_bytes=8 << 30), source=ImportSource("8g.log", tool))
+    (case,) = expect([run], [known]).cases
+    assert ("caches" in case.why) is rotates

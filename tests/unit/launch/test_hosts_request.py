@@ -1,0 +1,292 @@
+"""Whole requests for hosts, compared as text with golden/hosts/*.txt."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from busbw_testing.golden import is_golden
+from hypothesis import given
+from hypothesis import strategies as st
+
+from busbw.errors import SiteError, UsageError
+from busbw.launch.engine import Job, Work
+from busbw.launch.hosts import engine
+from busbw.launch.hosts.agents import JobSpec
+from busbw.launch.hosts.plan import inherited
+from busbw.launch.hosts.ssh import HostFacts, agent_command, read_form, ssh_words
+from busbw.plan.flags.launch import LaunchSettings
+
+GOLDEN = Path(__file__).parent / "golden" / "hosts"
+PYTHON = "/env/bin/python"
+WORK = Work(
+    ("run", "all_reduce", "-b", "8", "--format=jsonl", "--deliver=/runs/20261122-010203-all_reduce-3f9a")
+)
+ANSWER = HostFacts("n", (3, 11), PYTHON, "x86_64", 8, 0, busbw="1.0", mpi="mpich", mpiexec="/env/bin/mpiexec")
+HERE = {
+    "name": "login",
+    "python": PYTHON,
+    "version": [3, 11],
+    "machine": "x86_64",
+    "busbw": "1.0",
+    "mpi": "mpich",
+    "mpiexec": "/env/bin/mpiexec",
+}
+
+
+def facts(*names: str, local: tuple[str, ...] = (), setup: str = "", **changes: Any) -> dict[str, str]:
+    here = {**HERE, **changes.pop("here", {})}
+    answer = asdict(replace(ANSWER, **changes))
+    return {
+        "hosts": json.dumps({name: {**answer, "hostname": name} for name in names}),
+        "local": json.dumps(local),
+        "here": json.dumps(here),
+        "setup": setup,
+        "inherited": json.dumps({}),
+        "token": "0123456789abcdef",
+    }
+
+
+def job(launch: LaunchSettings, **changes: Any) -> Job:
+    base = Job("20261122-010203-all_reduce-3f9a", "/runs/20261122-010203-all_reduce-3f9a", WORK, launch)
+    return replace(base, **changes)
+
+
+def spec_for(job: Job, known: dict[str, str]) -> JobSpec:
+    spec = engine.request(job, known).payload
+    assert isinstance(spec, JobSpec)
+    return spec
+
+
+OPEN_MPI = {"mpi": "openmpi", "here": {"mpi": "openmpi"}}
+FOUR = LaunchSettings(on="hosts", hosts="h1,h2,h3,h4")
+NAMES = ("h1", "h2", "h3", "h4")
+CASES: dict[str, tuple[Job, dict[str, str]]] = {
+    "mpich": (job(FOUR), facts(*NAMES)),
+    "mpich-environment": (
+        job(FOUR, environ={"NCCL_DEBUG": "INFO", "A": "it's $(x)\n"}),
+        facts(*NAMES, setup="module load mpi\n"),
+    ),
+    "mpich-uneven": (job(replace(FOUR, hosts="h1:4,h2:2")), facts("h1", "h2")),
+    "openmpi": (job(FOUR), facts(*NAMES, **OPEN_MPI)),
+    "openmpi-environment": (
+        job(replace(FOUR, mpirun_args="--mca btl_tcp_if_include 'eth 1'"), environ={"NCCL_DEBUG": "INFO"}),
+        facts(*NAMES, **OPEN_MPI),
+    ),
+    "openmpi-crowded": (job(replace(FOUR, hosts="h1,h2", ranks_per_node=9)), facts("h1", "h2", **OPEN_MPI)),
+    "openmpi-order": (job(replace(FOUR, hosts="h2,h1:2,h2")), facts("h1", "h2", **OPEN_MPI)),
+    "nccl": (job(FOUR, world="nccl", ranks=5), facts(*NAMES)),
+    "gpus": (job(replace(FOUR, nodes="2")), facts(*NAMES, gpus=2)),
+    "exec": (
+        job(replace(FOUR, hosts="h1", mpi="none"), work=Work(("train", "--lr", "a b"), is_busbw=False)),
+        facts("h1"),
+    ),
+    "bring": (job(replace(FOUR, hosts="h1,h2", bring=True)), facts("h1", "h2", busbw="", mpi="")),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_request_is_the_golden_text(name: str) -> None:
+    text = str(engine.request(*CASES[name]))
+    is_golden(text + "\n", GOLDEN / f"{name}.txt")
+
+
+@pytest.mark.parametrize(
+    ("hosts_flag", "nodes", "ranks", "message", "hint"),
+    [
+        ("h1,h2", "2", 1, "--ranks 1 on 2 nodes", "at least one rank a node"),
+        ("h1,h2,h3", "3", 2, "--ranks 2 on 3 nodes", "fewer nodes"),
+        ("h1:4,h2:4", "2", 3, "--ranks 3 fill the slots of 1 of 2 nodes", "-N 1"),
+        ("h1:2,h2:2,h3:2,h4:2", "3", 4, "--ranks 4 fill the slots of 2 of 3 nodes", "-N 2"),
+    ],
+)
+def test_a_node_that_was_asked_for_has_a_rank(
+    hosts_flag: str, nodes: str, ranks: int, message: str, hint: str
+) -> None:
+    launch = replace(FOUR, hosts=hosts_flag, nodes=nodes)
+    with pytest.raises(UsageError, match=message) as caught:
+        engine.request(job(launch, ranks=ranks), facts(*NAMES))
+    assert hint in caught.value.hint
+
+
+def test_hosts_without_a_rank_are_told_where_nobody_said_how_many_nodes() -> None:
+    request = engine.request(job(FOUR, ranks=3), facts(*NAMES))
+    assert (request.nodes, request.notes) == (
+        3,
+        ("--ranks 3: 3 of 4 hosts are measured, the others get no rank",),
+    )
+    assert engine.request(job(FOUR, ranks=4), facts(*NAMES)).notes == ()
+
+
+def test_the_launcher_runs_here_where_the_mpi_is_the_hosts() -> None:
+    assert [(agent.host, len(agent.tasks)) for agent in spec_for(*CASES["mpich"]).agents] == [
+        ("login", 1),
+        *((name, 0) for name in NAMES),
+    ]
+
+
+def test_the_launcher_runs_on_the_first_host_where_this_machine_has_another() -> None:
+    plan = spec_for(job(FOUR), facts(*NAMES, here={"mpiexec": "/usr/bin/mpiexec"}))
+    assert [(agent.host, len(agent.tasks)) for agent in plan.agents] == [
+        ("h1", 1),
+        ("h2", 0),
+        ("h3", 0),
+        ("h4", 0),
+    ]
+
+
+def test_the_launcher_runs_on_the_host_that_this_machine_is() -> None:
+    plan = spec_for(job(FOUR), facts(*NAMES, local=("h3",)))
+    assert [agent.host for agent in plan.agents if agent.tasks] == ["h3"]
+    connects = {agent.host: agent.connect[0] for agent in plan.agents}
+    assert connects == {"h1": "ssh", "h2": "ssh", "h3": PYTHON, "h4": "ssh"}
+
+
+def test_no_secret_is_shown_or_given_to_a_command_line() -> None:
+    token = {task.environ["BUSBW_TOKEN"] for agent in spec_for(*CASES["nccl"]).agents for task in agent.tasks}
+    assert len(token) == 1
+    assert len(next(iter(token))) == 32
+    assert next(iter(token)) not in str(engine.request(*CASES["nccl"]))
+    other = engine.request(
+        job(FOUR, world="nccl", ranks=5, run_id="20261122-010203-all_reduce-0000"), facts(*NAMES)
+    )
+    assert next(iter(token)) not in repr(other.payload)  # each job has one of its own
+    assert not any(
+        next(iter(token)) in word for agent in spec_for(*CASES["nccl"]).agents for word in agent.connect
+    )
+
+
+def test_ranks_know_their_place() -> None:
+    tasks = [
+        (agent.host, task.rank, task.environ)
+        for agent in spec_for(*CASES["nccl"]).agents
+        for task in agent.tasks
+    ]
+    assert [(host, rank) for host, rank, _ in tasks] == [
+        ("h1", 0),
+        ("h1", 1),
+        ("h2", 2),
+        ("h3", 3),
+        ("h4", 4),
+    ]
+    assert [environ["BUSBW_LOCAL_RANK"] for _, _, environ in tasks] == ["0", "1", "0", "0", "0"]
+    assert [environ["BUSBW_LOCAL_SIZE"] for _, _, environ in tasks] == ["2", "2", "1", "1", "1"]
+    assert {environ["BUSBW_ROOT"] for _, _, environ in tasks} == {"h1"}
+
+
+@pytest.mark.parametrize("mpi", ["auto", "mpich"])
+def test_where_ranks_meet_may_be_said(mpi: Any) -> None:
+    """The name that ssh has for the first host may be known to ssh alone."""
+    given = job(replace(FOUR, mpi=mpi), world="nccl", environ={"BUSBW_ROOT": "10.0.0.1:7"})
+    found = spec_for(given, facts(*NAMES))
+    tasks = [task for agent in found.agents for task in agent.tasks]
+    assert tasks
+    assert {task.environ["BUSBW_ROOT"] for task in tasks} == {"10.0.0.1:7"}
+
+
+@pytest.mark.parametrize(
+    ("launch", "known", "said"),
+    [
+        (
+            FOUR,
+            facts(*NAMES, busbw="", error="ModuleNotFoundError: x"),
+            "busbw cannot be imported by /env/bin/python on h1",
+        ),
+        (FOUR, facts(*NAMES, busbw="0.9"), "busbw 0.9 on h1, 1.0 here"),
+        (FOUR, facts(*NAMES, mpi="", mpiexec=""), "no MPI that can start ranks on h1"),
+        (replace(FOUR, mpi="openmpi"), facts(*NAMES), "--mpi openmpi, but the Python on h1 loads mpich"),
+        (
+            replace(FOUR, bring=True),
+            facts(*NAMES, python=(3, 12)),
+            "--bring needs Python 3.11 on x86_64, h1 has 3.12",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused(launch: LaunchSettings, known: dict[str, str], said: str) -> None:
+    with pytest.raises(SiteError) as caught:
+        spec_for(job(launch), known)
+    assert said in caught.value.message
+    assert caught.value.hint
+    assert caught.value.host == "h1"
+
+
+def test_hosts_with_different_mpis_are_refused() -> None:
+    known = facts("h1", "h2")
+    answers = json.loads(known["hosts"])
+    answers["h2"]["mpi"] = "openmpi"
+    with pytest.raises(SiteError, match="h1 has mpich, h2 has openmpi"):
+        spec_for(job(replace(FOUR, hosts="h1,h2")), {**known, "hosts": json.dumps(answers)})
+
+
+@pytest.mark.parametrize(
+    ("launch", "said"),
+    [
+        (replace(FOUR, hosts="me@h1"), "MPI launchers take no user with a host: me@h1"),
+        (replace(FOUR, mpirun_args="'"), "--mpirun-args: No closing quotation"),
+        (replace(FOUR, set=("ssh=ssh -F 'a b'",)), "MPI launchers cannot pass on 'a b'"),
+        (replace(FOUR, set=("port=1",)), "--set port=1: no such value for hosts"),
+        (replace(FOUR, set=("connect-timeout=x",)), "connect-timeout=x is no number of seconds"),
+        (replace(FOUR, bring=True, set=("tmp=here",)), "tmp=here is no absolute path"),
+    ],
+)
+def test_settings_that_cannot_be_honoured(launch: LaunchSettings, said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        spec_for(job(launch), facts(*NAMES, "me@h1"))
+    assert said in caught.value.message
+
+
+def test_flags_of_other_engines_are_refused() -> None:
+    with pytest.raises(UsageError, match="--partition means nothing on hosts"):
+        engine.inquire(replace(FOUR, partition="gpu"))
+
+
+def test_which_variables_of_a_shell_reach_the_ranks() -> None:
+    shell = {
+        "NCCL_DEBUG": "INFO",
+        "FI_PROVIDER": "efa",
+        "OMPI_MCA_pml": "ob1",
+        "UCX_TLS": "tcp",
+        "SLURM_JOB_ID": "1",
+        "RANK": "0",
+        "OMPI_COMM_WORLD_RANK": "0",
+        "BUSBW_HOME": "/x",
+        "LD_LIBRARY_PATH": "/x",
+        "PATH": "/bin",
+        "NCCL_AUTH_TOKEN": "x",
+        "CUDA_VISIBLE_DEVICES": "0",
+    }
+    assert inherited(shell) == {
+        "NCCL_DEBUG": "INFO",
+        "FI_PROVIDER": "efa",
+        "OMPI_MCA_pml": "ob1",
+        "UCX_TLS": "tcp",
+    }
+
+
+@given(st.text(st.characters(blacklist_characters="\0", blacklist_categories=("Cs",)), min_size=1))
+def test_a_python_of_any_name_is_one_word_for_the_hosts_shell(python: str) -> None:
+    *_, host, line = agent_command("h1", local=False, ssh=ssh_words({}), python=python, setup="")
+    assert host == "h1"
+    assert shlex.split(line)[-4:-1] == ["exec", python, "-c"]
+
+
+@pytest.mark.parametrize(
+    ("address", "root"), [("", "gpu1"), ("10.0.0.1", "10.0.0.1"), ("fd00::1", "[fd00::1]")]
+)
+def test_ranks_meet_at_an_address_where_the_name_is_sshs_alone(address: str, root: str) -> None:
+    launch = LaunchSettings(on="hosts", hosts="me@gpu1,gpu2", mpi="none")
+    known = facts("me@gpu1", "gpu2", address=address)
+    plan = spec_for(job(launch), known)
+    assert dict(plan.agents[1].tasks[0].environ)["BUSBW_ROOT"] == root
+    command = spec_for(job(launch, work=Work(("train",), is_busbw=False)), known)
+    assert dict(command.agents[1].tasks[0].environ)["MASTER_ADDR"] == (address or "gpu1")
+
+
+def test_the_way_to_reach_a_host_can_be_set() -> None:
+    form = read_form(("ssh=/opt/ssh -F /x", "connect-timeout=3"))
+    assert ssh_words(form)[:3] == ("/opt/ssh", "-F", "/x")
+    assert "ConnectTimeout=3" in ssh_words(form)

@@ -1,0 +1,561 @@
+"""Settings to manifests: whole texts, and what is refused."""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+import subprocess
+import sys
+import tarfile
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from busbw_testing.environ import clean_environ
+from busbw_testing.golden import is_golden
+from busbw_testing.here_engine import MPIEXEC
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from busbw.errors import UsageError
+from busbw.launch.engine import Job, Work
+from busbw.launch.kubernetes.form import Form, read_form
+from busbw.launch.kubernetes.manifest import documents, escaped
+from busbw.launch.kubernetes.words import WORDS, Words, read_words
+from busbw.launch.kubernetes.yaml import from_yaml, to_yaml
+from busbw.launch.topology.order import everything, read
+from busbw.machine.place import POD_VARIABLES
+from busbw.plan.flags.launch import LaunchSettings
+
+GOLDEN = Path(__file__).parent / "golden" / "kubernetes"
+WORK = Work(("run", "all_reduce", "-e", "8G", "--format=jsonl", "--deliver=/home/me/runs/x y"))
+ENVIRON = {"NCCL_DEBUG": "INFO", "NOTE": 'a $(b) "c"'}
+SITE = (
+    *("gpu=8", "networks=ns/a", "queue=user-queue", "priority-class=high", "scheduler=gang.example"),
+    *("label=team=fabric", "label=example.com/cost-centre=7", "annotation=example.com/why=a = 'b' $(c)"),
+    *("toleration=dedicated=gpu:NoSchedule", "toleration=spot", "toleration=*:NoExecute"),
+    *("runtime-class=nvidia", "service-account=runner", "pull-secret=one", "pull-secret=two"),
+)
+NODES = "n1 s0.s1\nn2 s0.s2\nn3 s0.s1\n"
+
+
+def job(
+    *,
+    environ: dict[str, str] | None = None,
+    work: Work = WORK,
+    backend: str = "auto",
+    world: str = "auto",
+    ranks: int | None = None,
+    **flags: Any,
+) -> Job:
+    launch = LaunchSettings(on="kubernetes", **{"nodes": "2", "image": "registry/busbw:1", **flags})
+    return Job("20261122-101500-all_reduce-3f9a", "/run", work, launch, environ or {}, backend, world, ranks)
+
+
+def objects(one: Job) -> list[dict[str, Any]]:
+    found = everything(read([("nodes", NODES)])) if one.launch.topology else None
+    return documents(one, read_form(one), "team", found)
+
+
+def manifest(one: Job) -> str:
+    return to_yaml(objects(one))
+
+
+CASES = {
+    "mpijob-mpich": job(ranks_per_node=8, environ=ENVIRON),
+    # The AWS kit's p5 job: 2 workers of 8 GPUs and 32 EFA interfaces.
+    "mpijob-openmpi-p5": job(
+        mpi="openmpi",
+        environ=ENVIRON,
+        mounts="/dev/shm/x:/x",
+        mpirun_args="--mca pml ^ucx",
+        set=(
+            *("gpu=8", "nic=32", "hugepages-2Mi=5120Mi", "memory=32000Mi"),
+            "instance-type=p5.48xlarge",
+        ),
+    ),
+    # CoreWeave's H100 job: InfiniBand as a resource of its own, a node type label, 64 ranks.
+    "mpijob-h100-ib": job(
+        nodes="8",
+        time_limit="20m",
+        set=(
+            *("slots=8", "gpu=8", "nic=rdma/ib=1", "cpu=110", "memory=960Gi"),
+            "select=node.coreweave.cloud/type=gd-8xh100ib-i128",
+        ),
+    ),
+    "job-nccl": job(world="nccl", environ=ENVIRON, set=("gpu=1",), exclusive=False),
+    "job-slots": job(mpi="none", set=("gpu=8", "shm=16Gi", "pull-secret=me", "service-account=runner")),
+    "jobset": job(mpi="none", time_limit="600", set=("kind=jobset", "gpu=4")),
+    # CoreWeave's two racks with dynamic resource allocation, and what else concerns the place of a pod.
+    "mpijob-place": job(
+        nodes="32",
+        set=(
+            *(
+                "slots=4",
+                "gpu=4",
+                "nic=rdma/ib=1",
+                "resource=example.com/thing=2",
+                "resource=ephemeral-storage=10Gi",
+            ),
+            *("compute-domain=0", "spread=topology.kubernetes.io/zone=2", "networks=ns/a, b", "networks=c"),
+            *(
+                "affinity=nvidia.com/gpu.clique,zone:preferred",
+                "select=type=x|y",
+                "select=one=z",
+                "exclude=n1,n2",
+            ),
+        ),
+    ),
+    "jobset-place": job(
+        mpi="none", set=("kind=jobset", "compute-domain=2", "affinity=nvidia.com/gpu.clique"), exclusive=False
+    ),
+    # A shared cluster: a queue, a priority, tainted nodes, and labels that say who pays.
+    "mpijob-site": job(set=SITE),
+    "job-site": job(mpi="none", set=SITE),
+    "mpijob-topology": job(ranks_per_node=2, topology=("nodes",)),
+    "job-bring": job(mpi="none", bring=True, environ={"PYTHONPATH": "/mine"}),
+    "exec-job": job(mpi="none", set=("gpu=8",), work=Work(("train",), is_busbw=False)),
+    "exec": job(work=Work(("sh", "-c", 'echo "$HOME"'), is_busbw=False)),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_whole_manifest(name: str) -> None:
+    is_golden(manifest(CASES[name]), GOLDEN / f"{name}.yaml")
+
+
+def expanded(text: str) -> str:
+    """What Kubernetes makes of a word where no variable has any of its names."""
+    return re.sub(r"\$\$|\$\([^)]*\)", lambda match: "$" if match[0] == "$$" else "EXPANDED", text)
+
+
+@given(st.text(st.characters(exclude_categories=["Cs", "Cc"]) | st.sampled_from("$()\n"), max_size=30))
+@example("$(PATH)")
+@example("$$")
+@example("$$(PATH)")
+def test_a_word_passes_as_it_is(text: str) -> None:
+    assert expanded(escaped(text)) == text
+
+
+PRINTABLE = st.text(st.characters(exclude_categories=["Cs", "Cc"]) | st.sampled_from("\t\n\r"), max_size=20)
+
+
+@settings(deadline=None, max_examples=50)
+@given(PRINTABLE)
+@example("a\n")
+@example("a \n b\n\n")
+@example("  a\n")
+@example("no\n")
+@example("\x85\n")
+@example("\ufeffa\n")
+def test_values_pass_through_yaml(text: str) -> None:
+    objects = [{"env": [{"name": "A", "value": text}]}]
+    assert from_yaml(to_yaml(objects)) == objects
+
+
+def test_a_mount_can_be_only_read() -> None:
+    one = job(mpi="none", mounts="/a:/b:ro,/c:/d,/e")
+    (body,) = (each for each in documents(one, read_form(one), "team") if each["kind"] == "Job")
+    spec = body["spec"]["template"]["spec"]
+    assert spec["containers"][0]["volumeMounts"][1:] == [
+        {"name": "mount-0", "mountPath": "/b", "readOnly": True},
+        {"name": "mount-1", "mountPath": "/d"},
+        {"name": "mount-2", "mountPath": "/e"},
+    ]
+    assert [each["hostPath"]["path"] for each in spec["volumes"][1:]] == ["/a", "/c", "/e"]
+
+
+def test_words_of_mpirun_are_quoted_for_its_shell() -> None:
+    one = job(mpirun_args="-x 'a b;c' $(id)")
+    (body,) = documents(one, read_form(one), "team")
+    script = body["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]["command"][2]
+    assert " -x 'a b;c' '$$(id)' " in script
+
+
+def form(**flags: Any) -> Form:
+    return read_form(job(**flags))
+
+
+def test_ranks_follow_gpus_slots_and_words() -> None:
+    assert form().ranks == 2
+    assert form(set=("gpu=8",)).ranks == 16
+    assert form(set=("gpu=8",), ranks_per_node=4).ranks == 8
+    assert form(set=("gpu=8", "slots=2")).ranks == 4
+    assert form(set=("gpu=8", "np=10")).ranks == 10
+    assert form(set=("gpu=8",), ranks=9).ranks == 9
+
+
+@pytest.mark.parametrize(
+    ("flags", "slots"),
+    [
+        ({"ranks": 3}, 2),
+        ({"ranks": 9, "set": ("gpu=8",)}, 5),
+        ({"ranks": 9, "set": ("gpu=8", "slots=8")}, 8),
+        ({"set": ("gpu=8", "np=4")}, 2),
+    ],
+)
+def test_ranks_are_spread_over_the_pods_where_nobody_says_how_many_each_has(
+    flags: dict[str, Any], slots: int
+) -> None:
+    assert form(**flags).slots == slots
+
+
+def test_nodes_gpus_and_networks_follow_words() -> None:
+    assert form(set=("replicas=3",), nodes="").workers == 3
+    assert form(set=("replicas=2",)).workers == 2  # as -N says
+    assert form(set=("nic=rdma/ib=2", "nic=4")).resources == {"rdma/ib": "2", "vpc.amazonaws.com/efa": "4"}
+    assert form(set=("image=other",)).image == "other"
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ({"image": ""}, "no container image given"),
+        ({"nodes": ""}, "no number of nodes given"),
+        ({"set": ("replicas=3",)}, "--set replicas=3, but -N 2"),
+        ({"set": ("gpu",)}, "is not KEY=VALUE"),
+        ({"set": ("gpus=8",)}, "--set gpus is not known"),
+        ({"set": ("gpu=eight",)}, "--set gpu=eight is not a count of nvidia.com/gpu"),
+        ({"set": ("slots=0",)}, "--set slots=0 is not a number of ranks"),
+        ({"set": ("memory=much",)}, "--set memory=much is not a quantity"),
+        ({"set": ("kind=pod",)}, "--set kind=pod is not one of mpijob, job, jobset"),
+        ({"set": ("kind=job",), "mpi": "openmpi"}, "a job has no mpirun"),
+        ({"set": ("kind=mpijob",), "mpi": "none"}, "an MPIJob's ranks have MPI"),
+        ({"set": ("select=a",)}, "is not LABEL=VALUE"),
+        ({"set": ("compute-domain=all",)}, "--set compute-domain=all is not a count"),
+        ({"set": ("mpi=intel",)}, "--set mpi=intel is not the MPI of the image"),
+        ({"set": ("affinity=zone:required",)}, "is not a label of nodes"),
+        ({"set": ("spread=zone=0",)}, "is not LABEL=COUNT"),
+        ({"set": ("resource=a.com/b=many",)}, "is not NAME=QUANTITY"),
+        ({"set": ("label=team",)}, "--set label=team is not NAME=VALUE"),
+        ({"set": ("toleration=*=a",)}, "is not a taint, NAME[=VALUE][:EFFECT]"),
+        ({"topology": ("f",), "mpi": "none"}, "--topology cannot be applied to a job"),
+        ({"mpirun_args": "'a"}, "No closing quotation"),
+        ({"mpirun_args": "-v", "mpi": "none"}, "a job has no mpirun"),
+        ({"mounts": "here:/there"}, "--mounts here:/there is no mount"),
+        ({"mounts": "/a:ro"}, "--mounts /a:ro is no mount"),
+        ({"mounts": "/a:/b:rw"}, "--mounts /a:/b:rw is no mount"),
+        ({"partition": "gpu"}, "--partition does not concern Kubernetes"),
+        ({"ranks": 1}, "--ranks 1 on 2 nodes"),
+        ({"ranks": 3, "ranks_per_node": 1}, "3 ranks but 2 workers of 1 slots"),
+        ({"ranks": 3, "ranks_per_node": 2, "mpi": "none"}, "3 ranks do not fill 2 pods of 2"),
+    ],
+)
+def test_refused(flags: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(words)) as caught:
+        form(**flags)
+    assert caught.value.hint
+
+
+def test_an_empty_word_drops_what_a_preset_gave() -> None:
+    words = read_words(("pull-secret=theirs", "toleration=a", "cpu=1", "pull-secret=", "pull-secret=mine"))
+    assert words == Words(pull_secret=("mine",), toleration=({"key": "a", "operator": "Exists"},), cpu="1")
+    assert read_words(("queue=a", "queue=b")).queue == "b"
+    assert read_words(("queue=a", "queue=", "gpu=8", "gpu=")) == Words()
+
+
+def test_the_guide_has_every_word() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "guides" / "kubernetes.md").read_text()
+    assert [key for key in WORDS if f"`{key}=" not in text] == []
+
+
+def test_the_example_of_every_word_is_read() -> None:
+    for key, (name, word) in WORDS.items():
+        assert getattr(read_words((f"{key}={word.example}",)), name) not in ((), None)
+
+
+@pytest.mark.parametrize("kind", ["mpijob", "job", "jobset"])
+def test_every_word_changes_the_manifest(kind: str) -> None:
+    """None is read and dropped. A Job has no launcher, and as many ranks as slots."""
+    of_mpijobs = {"np", "mpi", "launcher-cpu", "launcher-memory"}
+    flags = {} if kind == "mpijob" else {"mpi": "none"}
+    plain = objects(job(set=(f"kind={kind}",), **flags))
+    for key in WORDS.keys() - {"kind", "replicas", "np"} - (of_mpijobs if kind != "mpijob" else set()):
+        one = job(set=(f"kind={kind}", f"{key}={WORDS[key][1].example}"), **flags)
+        assert objects(one) != plain, key
+
+
+@pytest.mark.parametrize("kind", ["mpijob", "job", "jobset"])
+def test_a_template_has_every_variable_of_a_pod(kind: str) -> None:
+    """The record says where a rank was by these; a worker's sshd hands them on."""
+    flags = {} if kind == "mpijob" else {"mpi": "none"}
+    text = manifest(job(set=(f"kind={kind}",), **flags))
+    for variable in POD_VARIABLES.values():
+        assert f"name: {variable}\n" in text
+        assert kind != "mpijob" or f" {variable}=$${variable}" in text
+
+
+PATCH = """
+metadata: {labels: {team: fabric}}
+spec:
+  ttlSecondsAfterFinished: 60
+  template:
+    spec:
+      enableServiceLinks: null
+      dnsPolicy: ClusterFirst
+      hostAliases: [{ip: 10.0.0.1}]
+      containers:
+        - name: rank
+          env: [{name: BUSBW_CONNECT_TIMEOUT, value: "5"}, {name: NEW, value: $(HOME)}]
+          volumeMounts: [{name: shm, mountPath: /also}]
+        - {name: beside, image: other}
+      tolerations: [{key: nvidia.com/gpu, effect: NoSchedule}, {key: spot, operator: Exists}]
+"""
+
+
+def test_a_patch_is_merged_into_the_job(tmp_path: Path) -> None:
+    """Named objects by name, null takes away, anything else is replaced; the rest is as it was."""
+    from busbw.launch.kubernetes import engine
+
+    (tmp_path / "patch.yaml").write_text(PATCH)
+    one = job(mpi="none", set=("gpu=1",), patch=tmp_path / "patch.yaml")
+    facts = engine.inquire(replace(one.launch, namespace="team"))
+    made = from_yaml(engine.request(one, facts).files["job.yaml"])
+    service, plain = from_yaml(manifest(replace(one, launch=replace(one.launch, patch=None))))
+    assert made[0] == service
+    pod = plain["spec"]["template"]["spec"]
+    rank = pod["containers"][0]
+    plain["metadata"]["labels"]["team"] = "fabric"
+    plain["spec"]["ttlSecondsAfterFinished"] = 60
+    del pod["enableServiceLinks"]
+    pod |= {"dnsPolicy": "ClusterFirst", "hostAliases": [{"ip": "10.0.0.1"}]}
+    next(each for each in rank["env"] if each["name"] == "BUSBW_CONNECT_TIMEOUT")["value"] = "5"
+    rank["env"].append({"name": "NEW", "value": "$(HOME)"})
+    rank["volumeMounts"].append({"name": "shm", "mountPath": "/also"})
+    pod["containers"].append({"name": "beside", "image": "other"})
+    pod["tolerations"][0]["effect"] = "NoSchedule"
+    pod["tolerations"].append({"key": "spot", "operator": "Exists"})
+    assert made[1] == plain
+
+
+@pytest.mark.parametrize("text", ["- a\n", "a: [\n", "a: 1\n---\nb: 2\n", ""])
+def test_what_is_no_patch_is_refused(text: str, tmp_path: Path) -> None:
+    from busbw.launch.kubernetes import engine
+
+    (tmp_path / "patch.yaml").write_text(text)
+    with pytest.raises(UsageError, match=r"--patch .*patch.yaml") as caught:
+        engine.inquire(LaunchSettings(patch=tmp_path / "patch.yaml"))
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("kind", ["mpijob", "job", "jobset"])
+def test_pods_that_measure_stay_on_the_nodes_that_are_named(kind: str) -> None:
+    """By the node's name, a term each; without other words there is nothing else in a term."""
+    words = (f"kind={kind}", "only=theirs", "only=", "only=n1, n2", "only=n1")
+    one = job(set=words, **({"mpi": "none"} if kind != "mpijob" else {}))
+    terms = [[{"key": "metadata.name", "operator": "In", "values": [name]}] for name in ("n1", "n2")]
+    texts = re.findall(r"nodeAffinity", manifest(one))
+    assert len(texts) == 1  # an MPIJob's launcher may be anywhere
+    required = _found(from_yaml(manifest(one)), "nodeAffinity")
+    assert required == {
+        "requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{"matchFields": term} for term in terms]
+        }
+    }
+    assert form(set=("only=a",), exclusive=False).words.only == ("a",)
+
+
+def _found(value: Any, key: str) -> Any:
+    """The value of a key, wherever it is."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    if isinstance(value, dict) and key in value:
+        return value[key]
+    return next(filter(None, (_found(each, key) for each in inner)), None)
+
+
+def test_names_are_legal() -> None:
+    one = Job("RUN_FOLDER", "RUN_FOLDER", WORK, LaunchSettings(nodes="2", image="i"))
+    for body in documents(one, read_form(one), "team"):
+        assert re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", body["metadata"]["name"])
+
+
+def test_without_the_extra() -> None:
+    words = ["busbw", "run", "all_reduce", "--on", "kubernetes", "-N", "2", "--image", "i", "--dry-run"]
+    script = (
+        "import sys; sys.modules['kubernetes'] = None; from busbw.__main__ import main;"
+        f" sys.argv = {words!r}; raise SystemExit(main())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=clean_environ(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 4
+    assert done.stderr == (
+        "error: the Kubernetes engine needs the package kubernetes, which is not installed\n"
+        "hint: run in a clone of busbw: pip install '.[kubernetes]'\n"
+    )
+
+
+def test_what_is_brought_fits_into_a_config_map() -> None:
+    """With room: the next file must not be the one too many."""
+    from busbw.launch.kubernetes import engine
+
+    facts = engine.inquire(LaunchSettings(bring=True, namespace="team"))
+    packed = base64.b64decode(facts["bundle"])
+    assert len(packed) < 0.9 * engine.MOST_BUNDLE_BYTES
+    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+        names = archive.getnames()
+        assert {(file.mode, file.uid, file.uname) for file in archive} == {(0o644, 0, "")}
+    assert {"busbw/__main__.py", "busbw/py.typed"} <= set(names)
+    assert not any("__pycache__" in name for name in names)
+    # What starts several ranks of a pod is an engine's file that pods need.
+    left = [name for name in names if name.startswith(engine.NOT_FOR_RANKS)]
+    assert left == ["busbw/launch/kubernetes/pod.py"]
+    assert "busbw/launch/local.py" in names
+    one = job(mpi="none", bring=True)
+    assert engine.request(one, facts).details["bundle"] == facts["bundle"]
+
+
+def test_what_is_brought_is_unpacked_by_the_pods_own_words(tmp_path: Path) -> None:
+    """And it is whole: it runs, from where a pod has it."""
+    from busbw.launch.kubernetes import engine
+
+    facts = engine.inquire(LaunchSettings(bring=True, namespace="team"))
+    one = job(mpi="none", bring=True, python=sys.executable)
+    (body,) = (each for each in documents(one, read_form(one), "team") if each["kind"] == "Job")
+    *words, source, place = body["spec"]["template"]["spec"]["initContainers"][0]["command"]
+    packed, brought = tmp_path / Path(source).name, tmp_path / "busbw"
+    packed.write_bytes(base64.b64decode(facts["bundle"]))
+    assert place == "/busbw"
+    subprocess.run([*words, str(packed), str(brought)], check=True)
+    run = "run all_reduce --backend null --world nccl --ranks 2 -b 8 -e 8 --format jsonl"
+    done = subprocess.run(
+        [sys.executable, "-m", "busbw", *run.split()],
+        env=clean_environ(PYTHONPATH=str(brought), BUSBW_HOME=str(tmp_path / "home")),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_bundle_that_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    from busbw.launch.kubernetes import engine
+
+    monkeypatch.setattr(engine, "MOST_BUNDLE_BYTES", 1000)
+    with pytest.raises(UsageError, match=r"more than a ConfigMap's 1000") as caught:
+        engine.inquire(LaunchSettings(bring=True))
+    assert "into the image" in caught.value.hint
+
+
+def test_the_token_is_not_printed() -> None:
+    from busbw.launch.kubernetes import engine
+
+    facts = {"namespace": "team", "token": "0123456789abcdef"}
+    request = engine.request(job(mpi="none"), facts)
+    assert facts["token"] not in str(request)
+    assert request.details["token"] == facts["token"]
+    assert "token" not in engine.request(job(), facts).details  # mpirun's ranks need none
+
+
+def test_a_compute_domain_of_all_nodes_is_one() -> None:
+    """0 is a number there, which NVIDIA's DRA driver recommends; without the key there is no domain."""
+    assert form(set=("compute-domain=0",)).compute_domain == 0
+    assert form().compute_domain is None
+
+
+def test_a_compute_domain_follows_the_nodes() -> None:
+    assert form(set=("compute-domain=nodes",), nodes="4").compute_domain == 4
+    assert form(set=("compute-domain=nodes", "compute-domain=0")).compute_domain == 0
+
+
+def test_a_preset_knows_the_mpi_of_its_image() -> None:
+    assert form().mpi == "mpich"
+    assert form(set=("mpi=openmpi",)).mpi == "openmpi"
+    assert form(set=("mpi=openmpi",), mpi="mpich").mpi == "mpich"  # what the user says holds
+    assert form(set=("mpi=openmpi",), mpi="none").kind == "job"
+
+
+def launch_script(one: Job) -> str:
+    (body,) = from_yaml(manifest(one))
+    container = body["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]
+    return expanded(container["command"][2])
+
+
+@pytest.mark.parametrize("mpi", ["mpich", "openmpi"])
+def test_workers_are_put_in_order_by_their_nodes(mpi: str, tmp_path: Path) -> None:
+    """The launcher's script with a false ssh and mpirun; n9 is a node that the topology does not know."""
+    nodes = {"w-0": "n2", "w-1": "n9", "w-2": "n1", "w-3": "n3"}
+    (tmp_path / "hostfile").write_text("".join(f"{worker}.j.ns.svc slots=2\n" for worker in nodes))
+    one = job(mpi=mpi, ranks_per_node=2, topology=("nodes",))
+    text = launch_script(one).replace("/etc/mpi/hostfile", str(tmp_path / "hostfile"))
+    text = text.replace("/tmp/busbw-hostfile", str(tmp_path / "ordered"))
+    bin_folder = tmp_path / "bin"
+    bin_folder.mkdir()
+    answers = "\n".join(f"    *' {worker}.'*) printf {node} ;;" for worker, node in nodes.items())
+    programs = {
+        "ssh": f'case " $*" in\n{answers}\n    *) exit 255 ;;\nesac',
+        "mpirun": 'printf "%s\\n" "$*"',
+        "python3": ":",
+    }
+    for name, script in programs.items():
+        (bin_folder / name).write_text(f"#!/bin/sh\n{script}\n")
+        (bin_folder / name).chmod(0o755)
+    done = subprocess.run(
+        ["sh", "-c", text, "busbw", "-m", "busbw"],
+        env={"PATH": f"{bin_folder}:/usr/bin:/bin", "POD_IP": "10.0.0.1"},
+        text=True,
+        capture_output=True,
+        check=True,
+        timeout=60,
+    )
+    ordered = [line.split(".")[0] for line in (tmp_path / "ordered").read_text().splitlines()]
+    assert ordered == ["w-2", "w-3", "w-0", "w-1"]
+    assert done.stderr == "busbw: node n9 is not in the topology, so its ranks are last\n"
+    assert str(tmp_path / "ordered") in done.stdout
+
+
+# hydra's proxies start here, each for its own line of the host file; a rank says whose it is, and stays for a
+# while: mpiexec may still be writing to proxies whose ranks have ended, and then a signal ends it.
+HYDRA = f'exec {MPIEXEC} -launcher fork -prepend-pattern "%h " "$1" "$2" "$3" "$4" sh -c "echo; sleep 0.3"'
+SHOWN = 'cat "$4"'
+
+
+def launched(one: Job, tmp_path: Path, mpirun: str, slots: str = ":") -> list[str]:
+    """What ``mpirun`` prints, called by the script beside the operator's host file."""
+    count = read_form(one).slots
+    text = launch_script(one)
+    workers = [f"127.0.0.{number}" for number in range(1, int(one.launch.nodes) + 1)]
+    (tmp_path / "hostfile").write_text("".join(f"{worker}{slots}{count}\n" for worker in workers))
+    text = text.replace("/etc/mpi/hostfile", str(tmp_path / "hostfile"))
+    text = text.replace("/tmp/busbw-even-hostfile", str(tmp_path / "even"))
+    for name, body in {"mpirun": mpirun, "python3": ":"}.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
+        (tmp_path / name).chmod(0o755)
+    done = subprocess.run(
+        ["sh", "-c", text, "busbw", "-m", "busbw"],
+        stdin=subprocess.DEVNULL,
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin", "POD_IP": "10.0.0.1"},
+        text=True,
+        capture_output=True,
+        check=True,
+        timeout=60,
+    )
+    return done.stdout.split("\n")[:-1]
+
+
+@pytest.mark.parametrize(
+    ("one", "counts"),
+    [
+        (job(nodes="4", ranks=9), [3, 2, 2, 2]),
+        (job(nodes="2", ranks=8, set=("slots=8",)), [4, 4]),
+        (job(nodes="2", ranks=8), [4, 4]),  # the operator's own host file says it
+    ],
+    ids=["9 on 4", "more slots", "even"],
+)
+def test_every_pod_has_ranks(one: Job, counts: list[int], tmp_path: Path) -> None:
+    found = Counter(line.strip() for line in launched(one, tmp_path, HYDRA))
+    assert found == {f"127.0.0.{number}": count for number, count in enumerate(counts, 1)}
+
+
+def test_open_mpi_is_told_its_way(tmp_path: Path) -> None:
+    lines = launched(job(nodes="4", ranks=9, mpi="openmpi"), tmp_path, SHOWN, slots=" slots=")
+    assert lines == [f"127.0.0.{number} slots={3 if number == 1 else 2}" for number in range(1, 5)]

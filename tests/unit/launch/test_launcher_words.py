@@ -1,0 +1,167 @@
+"""What launchers print, read back."""
+
+from __future__ import annotations
+
+import pytest
+
+from busbw.launch.launcher_words import (
+    Death,
+    describe,
+    last_words,
+    read_death,
+    read_lost_peer,
+    survivors,
+    words_of_ranks,
+)
+
+BANNER = "=" * 83
+
+# What mpiexec of MPICH 5.0.2 printed.
+HYDRA_SIGNAL = f"""
+{BANNER}
+=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES
+=   PID 25684 RUNNING AT node7
+=   EXIT CODE: 9
+=   CLEANING UP REMAINING PROCESSES
+=   YOU CAN IGNORE THE BELOW CLEANUP MESSAGES
+{BANNER}
+YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)
+This typically refers to a problem with your application.
+Please see the FAQ page for debugging suggestions
+"""
+HYDRA_CODE = f"""
+{BANNER}
+=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES
+=   PID 311 RUNNING AT node7
+=   EXIT CODE: 9
+=   CLEANING UP REMAINING PROCESSES
+=   YOU CAN IGNORE THE BELOW CLEANUP MESSAGES
+{BANNER}
+"""
+# What mpirun of Open MPI 4.1 and 5.0 prints.
+OPEN_MPI_4 = """
+--------------------------------------------------------------------------
+Primary job  terminated normally, but 1 process returned
+a non-zero exit code. Per user-direction, the job has been aborted.
+--------------------------------------------------------------------------
+mpirun noticed that process rank 1 with PID 0 on node node7 exited on signal 11 (Segmentation fault).
+--------------------------------------------------------------------------
+"""
+OPEN_MPI_5 = """
+--------------------------------------------------------------------------
+prterun noticed that process rank 1 with PID 4242 on node node7 exited on
+signal 9 (Killed).
+--------------------------------------------------------------------------
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "death"),
+    [
+        (HYDRA_SIGNAL, Death("node7", 25684, None, -9)),
+        (HYDRA_CODE, Death("node7", 311, None, 9)),
+        (OPEN_MPI_4, Death("node7", 0, 1, -11)),
+        (OPEN_MPI_5, Death("node7", 4242, 1, -9)),
+        ("a rank's own words\nsignal 9\n", None),
+        ("", None),
+    ],
+)
+def test_what_launchers_print(text: str, death: Death | None) -> None:
+    assert read_death(text.splitlines()) == death
+
+
+def test_last_words_come_before_the_launcher_speaks() -> None:
+    lines = ["Traceback (most recent call last):", "ImportError: no numpy", "", *HYDRA_CODE.splitlines()]
+    assert last_words(lines) == "ImportError: no numpy"
+    assert words_of_ranks(lines) == lines[:2]
+    assert last_words(HYDRA_CODE.splitlines()) == ""
+    assert last_words([]) == ""
+
+
+@pytest.mark.parametrize("host", ["", "127.0.0.99: "])
+def test_hydra_s_own_source_says_less_than_ssh(host: str) -> None:
+    """MPICH 5.0 over a host that refuses connections."""
+    lines = [
+        f"{host}ssh: connect to host 127.0.0.99 port 22: Connection refused",
+        f"{host}[mpiexec@vm] ui_cmd_cb (/mpich-5.0.2/src/pm/hydra/mpiexec/pmiserv_pmci.c:51): failed.",
+        f"{host}[mpiexec@vm] main (/mpich-5.0.2/src/pm/hydra/mpiexec/mpiexec.c:270): process manager error",
+    ]
+    assert last_words(lines) == lines[0]
+
+
+def test_the_peer_that_survivors_lost_is_read() -> None:
+    lines = [
+        "An MPI communication peer process has unexpectedly disconnected.  This",
+        "usually indicates a failure in the peer process (e.g., a crash or",
+        "  Local host: h2",
+        "  Local PID:  367",
+        "  Peer host:  h3",
+    ]
+    assert read_lost_peer(lines) == "h3"
+    assert read_lost_peer(lines[:-1]) is None
+    assert read_death(lines) is None
+
+
+def test_the_host_whose_daemon_was_lost_is_read() -> None:
+    lines = ["  Local host:    h1", "  Remote host:   h3", "  Daemon exit status: 255"]
+    assert read_lost_peer(lines) == "h3"
+    assert read_lost_peer(lines[:-1]) is None
+
+
+# What a rank of Open MPI 5.0.11 that crashed, and srun, printed.
+CRASH = """\
+[h1:00393] *** Process received signal ***
+[h1:00393] Signal: Segmentation fault (11)
+[h1:00393] Signal code: Address not mapped (1)
+[h1:00393] Failing at address: 0xe0
+[h1:00393] [ 0] /lib/x86_64-linux-gnu/libc.so.6(+0x3c050)[0x7f59cbe5a050]
+[h1:00393] [ 1] /lib/libmpi.so.40(mca_pml_ob1_recv_frag_callback_match+0x95)[0x7f59c2a78f25]
+[h1:00393] [ 2] /lib/libopen-pal.so.80(+0xdba28)[0x7f59c2d4ba28]
+[h1:00393] [23] /lib/libpython3.11.so.1.0(PyEval_EvalCode+0x224)[0x7f59cc2508e4]
+[h1:00393] *** End of error message ***
+srun: error: h2: task 1: Killed
+  1: srun: error: h3: task 2: Terminated
+  0: slurmstepd-h1: error: *** STEP 22.0 ON h1 CANCELLED AT 2026-11-27T02:47:06 ***
+"""
+
+
+def test_the_function_of_a_crash_is_its_last_word() -> None:
+    lines = CRASH.splitlines()
+    assert last_words(lines) == lines[5]
+    assert words_of_ranks(lines) == [*lines[1:4], lines[5]]
+
+
+# What ranks and mpirun of Open MPI 5.0.11 printed, rank 1 having been killed.
+CLOSED = ("[h2:00000] *** An error occurred in Socket closed", "[h2:00000] *** on a NULL communicator")
+PEER = ("An MPI communication peer process has unexpectedly disconnected.  This", "  Peer host:  h3")
+ABORT = (
+    "prterun has exited due to process rank 0 with PID 0 on node h2 calling",
+    '"abort". This may have caused other processes in the application to be',
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "launcher", "ranks"),
+    [
+        ({0: CLOSED, 1: ("fine",), 2: PEER}, (), {0, 2}),
+        ({2: PEER}, ABORT, {0, 2}),
+        ({}, ABORT, set()),  # it aborted by itself
+    ],
+)
+def test_who_lost_a_connection_is_read_from_its_words(
+    words: dict[int, tuple[str, ...]], launcher: tuple[str, ...], ranks: set[int]
+) -> None:
+    assert survivors(words, launcher) == ranks
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (3, "exit code 3"),
+        (-9, "killed by SIGKILL"),
+        (-125, "killed for its memory"),
+        (-99, "killed by signal 99"),
+    ],
+)
+def test_how_a_process_ended(code: int, words: str) -> None:
+    assert describe(code) == words

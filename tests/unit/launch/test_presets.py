@@ -1,0 +1,169 @@
+"""Every preset on each of its engines: what --dry-run prints, as golden/presets/FAMILY/NAME.ENGINE.txt."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from busbw_testing.golden import is_golden
+
+from busbw.cli.main import main
+from busbw.launch.engine import load
+from busbw.launch.hosts.ssh import HostFacts
+from busbw.launch.kubernetes.yaml import from_yaml
+from busbw.plan.flags.engines import ENGINES
+from busbw.plan.flags.launch import LaunchSettings
+from busbw.plan.presets.preset import names, read_preset
+
+GOLDEN = Path(__file__).parent / "golden" / "presets"
+PYTHON = "/env/bin/python"
+IMAGE = "registry.example/busbw:1"
+HERE = {
+    "name": "login",
+    "python": PYTHON,
+    "version": [3, 11],
+    "machine": "x86_64",
+    "busbw": "1.0",
+    "mpi": "mpich",
+    "mpiexec": "/env/bin/mpiexec",
+    "bundled": True,
+}
+
+
+def nodes_of(name: str) -> tuple[str, ...]:
+    """-N as a user has to give it for mere sweeps; one word is enough for a cluster."""
+    return ("-N", "2") if name.startswith("generic/") else ()
+
+
+def words(name: str, engine: str) -> list[str]:
+    preset = read_preset(name)
+    found = ["run", "all_reduce", "--preset", name, "--on", engine, "--dry-run", *nodes_of(name)]
+    if engine == "hosts":
+        count = int(preset.launch_values(engine).get("nodes", "2"))  # type: ignore[arg-type]
+        found += ["--hosts", ",".join(f"h{number}" for number in range(1, count + 1))]
+    return [*found, *(["--image", IMAGE] if engine == "kubernetes" else [])]
+
+
+def facts(engine: str, launch: LaunchSettings) -> Mapping[str, str]:
+    """What a cluster of such nodes would answer; one whose nodes are not said has eight GPUs in each."""
+    gpus = read_preset(launch.preset[0]).body.get("node", {"gpus": 8}).get("gpus", 0)
+    answer = HostFacts(
+        "n", (3, 11), PYTHON, "x86_64", 96, gpus, busbw="1.0", mpi="mpich", mpiexec="/env/bin/mpiexec"
+    )
+    hosts = {name: {**asdict(answer), "hostname": name} for name in launch.hosts.split(",")}
+    known: Mapping[str, Mapping[str, str]] = {
+        "slurm": {
+            "python": PYTHON,
+            "user_id": "1000",
+            "setup": "",
+            "mpi": "pmix none pmi2",
+            "gpus": str(gpus),
+            "family": "openmpi",
+        },
+        "hosts": {
+            "hosts": json.dumps(hosts),
+            "local": "[]",
+            "here": json.dumps(HERE),
+            "setup": "",
+            "inherited": "{}",
+            "token": "0" * 32,
+        },
+        "kubernetes": {"namespace": "team", "token": "0" * 32},
+        "pbs": {"python": PYTHON, "setup": ""},
+    }
+    return known[engine]
+
+
+@pytest.fixture
+def dry_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    """What a preset comes to on an engine, nobody being asked."""
+    for name in ("LD_LIBRARY_PATH", "BUSBW_PRESET_FILES"):
+        monkeypatch.delenv(name, raising=False)
+
+    def run(name: str, engine: str) -> str:
+        monkeypatch.setattr(load(engine), "inquire", lambda launch, _command=(): facts(engine, launch))
+        assert main(words(name, engine)) == 0, capsys.readouterr().err
+        told = capsys.readouterr()
+        assert told.err == ""
+        return told.out
+
+    return run
+
+
+def cases() -> Iterator[tuple[str, str]]:
+    for name in names():
+        yield from ((name, engine) for engine in read_preset(name).engines)
+
+
+def test_a_domain_has_the_jobs_nodes(dry_run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "nodes_of", lambda name: ("-N", "4"))
+    domain, *_ = from_yaml(dry_run("aws/p6e-gb200.36xlarge", "kubernetes"))
+    assert (domain["kind"], domain["spec"]["numNodes"]) == ("ComputeDomain", 4)
+
+
+@pytest.mark.parametrize(("name", "engine"), list(cases()))
+def test_a_preset_renders_on_its_engine(name: str, engine: str, dry_run: Any) -> None:
+    is_golden(dry_run(name, engine), GOLDEN / f"{name}.{engine}.txt")
+
+
+@pytest.mark.parametrize("engine", list(ENGINES))
+@pytest.mark.parametrize("way", [(), ("--world", "nccl")])
+def test_a_library_path_goes_before_what_the_ranks_have(
+    engine: str, way: tuple[str, ...], dry_run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The shell that submits has folders of its own machine, which mean nothing in a pod or on a node."""
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/laptop/lib")
+    monkeypatch.setitem(globals(), "nodes_of", lambda _: way)
+    text = dry_run("alcf/polaris-recommended", engine).replace("$$", "$").replace('\\"', '"')
+    assert "/laptop/lib" not in text
+    assert 'LD_LIBRARY_PATH="$1${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"' in text
+    assert "/soft/libraries/hwloc/lib:/soft/libraries/aws-ofi-nccl/v1.6.0/lib" in text
+    said = (*way, "--env", "LD_LIBRARY_PATH=/mine")
+    monkeypatch.setitem(globals(), "nodes_of", lambda _: said)
+    text = dry_run("alcf/polaris-recommended", engine)
+    assert "/mine" in text
+    assert "/soft/libraries" not in text
+
+
+def versions() -> Iterator[tuple[str, str]]:
+    for name, engine in cases():
+        yield from ((f"{name}@{version}", engine) for version in read_preset(name).versions)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "engine"), list(versions()))
+def test_older_values_render_too(name: str, engine: str, dry_run: Any) -> None:
+    text = dry_run(name, engine)
+    for variable, value in read_preset(name).environ(engine).items():
+        assert variable in text
+        assert value in text
+
+
+def test_every_preset_names_engines_and_no_golden_file_is_left_over() -> None:
+    assert all(bool(read_preset(name).engines) != bool(read_preset(name).tool) for name in names())
+    files = {str(path.relative_to(GOLDEN)) for path in GOLDEN.rglob("*.txt")}
+    assert files == {f"{name}.{engine}.txt" for name, engine in cases()}
+
+
+def worker_of(text: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    documents = from_yaml(text)
+    specs = documents[-1]["spec"]["mpiReplicaSpecs"]
+    return documents, specs["Worker"]["template"]
+
+
+def test_trainium_s_cores_are_a_resource(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A command of the user's own may run there: busbw itself has nothing to measure with."""
+    monkeypatch.setattr(
+        load("kubernetes"), "inquire", lambda launch, _command=(): facts("kubernetes", launch)
+    )
+    words_ = ["exec", "--preset", "aws/trn1.32xlarge", "--on", "kubernetes", "--image", IMAGE, "--dry-run"]
+    assert main([*words_, "--", "nccom-test", "-r", "32", "allr"]) == 0
+    _, template = worker_of(capsys.readouterr().out)
+    limits = template["spec"]["containers"][0]["resources"]["limits"]
+    assert limits == {"vpc.amazonaws.com/efa": "8", "aws.amazon.com/neuroncore": "32"}

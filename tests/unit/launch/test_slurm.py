@@ -1,0 +1,248 @@
+"""The engine against stand-ins for Slurm's commands: what a real one does is in tests/slurm."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from busbw.cli.main import main
+from busbw.errors import SiteError, UsageError
+from busbw.launch import scheduler
+from busbw.launch.engine import Handle, JobRequest, JobState, Phase, Unanswered
+from busbw.launch.slurm import engine
+from busbw.plan.flags.launch import LaunchSettings
+
+DETAILS = {"nodes": "2", "per_node": "2", "step_of": "", "partition": "", "account": "", "bring": ""}
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A PATH with nothing but the stand-ins that a test adds."""
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin")
+    return tmp_path
+
+
+def program(site: Path, name: str, text: str) -> None:
+    path = site / "bin" / name
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+def sbatch_request() -> JobRequest:
+    command = engine.Command(("sbatch", "--parsable", "job.sbatch"))
+    return JobRequest("slurm", "busbw-x", 4, 2, {"job.sbatch": ""}, (command,), DETAILS)
+
+
+@pytest.mark.parametrize(("answer", "number"), [("17", "17"), ("17;other", "17"), ("a note\\n18", "18")])
+def test_the_job_number(site: Path, answer: str, number: str) -> None:
+    program(site, "sbatch", f'printf "{answer}\\n"')
+    assert engine.submit(sbatch_request(), site) == Handle("slurm", number, "busbw-x", DETAILS)
+
+
+def test_sbatchs_own_words_and_a_hint(site: Path) -> None:
+    program(site, "sbatch", 'echo "sbatch: error: invalid partition specified: x" >&2; exit 1')
+    with pytest.raises(SiteError, match=r"^sbatch: invalid partition specified: x$") as refused:
+        engine.submit(sbatch_request(), site)
+    assert "sinfo" in refused.value.hint
+
+
+def no_slurm(_site: Path) -> str:
+    return "error: no Slurm here: s"
+
+
+def no_controller(site: Path) -> str:
+    for name in ("sinfo", "srun", "sbatch", "scontrol"):
+        program(site, name, f"echo '{name}: fatal: Could not establish a configuration source' >&2; exit 1")
+    return "hint: try `scontrol ping`"
+
+
+@pytest.mark.parametrize("lack", [no_slurm, no_controller])
+def test_a_dry_run_goes_on_without_slurm(
+    site: Path, capsys: pytest.CaptureFixture[str], lack: Callable[[Path], str]
+) -> None:
+    error = lack(site)
+    words = ["run", "all_reduce", "--on", "slurm", "-N", "2", "--world", "mpi"]
+    assert main([*words, "--dry-run"]) == 0
+    told = capsys.readouterr()
+    assert "#SBATCH --nodes=2" in told.out
+    assert told.err.startswith("note: Slurm could not be asked: the script below asks for no GPUs")
+    held = ["run", "all_reduce", "--on", "slurm", "--job-id", "17"]
+    for real in (words, [*words, "--no-preflight"], ["preflight", "--on", "slurm", "-N", "2"], held):
+        assert main(real) == 4
+        assert error in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"), [({"time_limit": "5"}, "--time-limit"), ({"exclusive": False}, "--shared")]
+)
+def test_what_is_of_a_new_job_is_refused_for_a_step(site: Path, flags: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=f"{said} is of a new job, and job 7 is there") as refused:
+        engine.inquire(LaunchSettings(on="slurm", job_id="7", **flags))
+    assert "--srun-args" in refused.value.hint
+
+
+def test_a_preset_s_words_for_a_new_job_do_not_concern_a_step(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It gives --time-limit and --sbatch-args, which are refused where the user says them."""
+    answer = 'printf "JobId=7\\n   JobState=RUNNING Reason=None x\\n   NumNodes=2 x\n"'
+    for name, text in (("srun", "echo pmix"), ("sinfo", "exit 0"), ("scontrol", answer)):
+        program(site, name, text)
+    preset = ("--preset", "coreweave/h100")
+    words = ["run", "all_reduce", "--on", "slurm", "--dry-run", *preset]
+    assert main([*words, "-N", "2"]) == 0
+    assert "--time=20:00" in capsys.readouterr().out
+    assert main([*words, "--job-id", "7"]) == 0, capsys.readouterr().err
+    script = capsys.readouterr().out
+    assert "--jobid=7" in script
+    assert "--time" not in script
+
+
+MPI_LISTS = {
+    "22.05": r'printf "MPI plugin types are...\n\tpmix\n\tnone\n\tpmi2\nspecific versions: pmix_v4\n"',
+    "20.11": r'printf "srun: MPI types are...\nsrun: none\nsrun: pmi2\n" >&2',
+}
+
+
+@pytest.mark.parametrize(("version", "found"), [("22.05", "pmix none pmi2"), ("20.11", "none pmi2")])
+def test_what_is_asked_of_the_cluster(site: Path, version: str, found: str) -> None:
+    program(site, "srun", MPI_LISTS[version])
+    rows = ("cpu*|(null)", "cpu*|gpu:h100:4(S:0),gpu:h100:4(S:1),nvme:1", "cpu*|gpu:2", "other|gpu:16")
+    program(site, "sinfo", "".join(f"echo '{row}'\n" for row in rows))
+    (site / "setup.sh").write_text("module load x\n")
+    facts = engine.inquire(LaunchSettings(on="slurm", nodes="2", setup_script=site / "setup.sh"))
+    assert facts["mpi"] == found
+    assert (facts["partition"], facts["gpus"]) == ("cpu", "8")
+    assert facts["setup"] == "module load x\n"
+    assert facts["python"] == sys.executable
+
+
+@pytest.mark.parametrize("name", ["missing.sh", "long.sh"])
+def test_a_setup_script_that_cannot_be_handed_on(site: Path, name: str) -> None:
+    (site / "long.sh").write_text("#" * 200_000)
+    with pytest.raises(UsageError, match="--setup-script"):
+        engine.inquire(LaunchSettings(on="slurm", nodes="2", setup_script=site / name))
+
+
+@pytest.mark.parametrize(
+    ("program_text", "state"),
+    [
+        ('echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1', Phase.ENDED),
+        ('printf "JobId=1 JobName=busbw-x\\n   JobState=RUNNING Reason=None x\\n"', Phase.RUNNING),
+        # A name of --sbatch-args; and another job that was given this number since.
+        (
+            'printf "JobId=1 JobName=a\\n   JobState=RUNNING\\n   StdOut=/tmp/busbw-x-1.out\\n"',
+            Phase.RUNNING,
+        ),
+        ('printf "JobId=1 JobName=other\\n   JobState=RUNNING Reason=None x\\n"', Phase.ENDED),
+    ],
+)
+def test_the_state(site: Path, program_text: str, state: Phase) -> None:
+    program(site, "scontrol", program_text)
+    found: JobState = engine.state(Handle("slurm", "1", "busbw-x", DETAILS))
+    assert found.phase is state
+
+
+@pytest.mark.parametrize(
+    ("steps", "now", "name", "calls"),
+    [
+        ("1.0|busbw-x\n1.1|other", False, "busbw-x", ["--signal=TERM 1.0"]),
+        ("1.0|busbw-x", True, "busbw-x", ["--signal=KILL 1.0", "1"]),
+        ("", False, "busbw-x", ["1"]),
+        ("1.0|other", False, "other", []),
+        ("1.0|other", True, "other", []),
+    ],
+)
+def test_what_is_cancelled(site: Path, steps: str, now: bool, name: str, calls: list[str]) -> None:
+    """Never a job of another name, whatever its number."""
+    program(site, "squeue", f"printf '{steps}\\n'")
+    program(site, "scontrol", f'printf "JobId=1 JobName={name}\\n   JobState=RUNNING Reason=None x\\n"')
+    (site / "calls").touch()
+    program(site, "scancel", f'echo "$@" >> {site}/calls')
+    engine.cancel(Handle("slurm", "1", "busbw-x", DETAILS), now=now)
+    assert (site / "calls").read_text().splitlines() == calls
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        'echo "sbatch: error: Batch job submission failed: Socket timed out on send/recv" >&2; exit 1',
+        "kill -9 $$",
+        "exit 0",
+    ],
+)
+def test_a_submission_without_an_answer_is_found_by_its_name(site: Path, words: str) -> None:
+    program(site, "sbatch", words)
+    with pytest.raises(Unanswered) as unanswered:
+        engine.submit(sbatch_request(), site)
+    handle = unanswered.value.handle
+    program(site, "squeue", "exit 0")
+    assert engine.find(handle) is None
+    program(site, "squeue", f'echo "$@" > {site}/asked; echo 17')
+    program(site, "scontrol", 'printf "JobId=17 JobName=busbw-x\\n   JobState=RUNNING Reason=None x\\n"')
+    assert engine.find(handle) == Handle("slurm", "17", "busbw-x", DETAILS)
+    assert "--name=busbw-x" in (site / "asked").read_text()
+
+
+def test_a_refusal_is_an_answer(site: Path) -> None:
+    for words in ("Invalid qos specification", "Unable to contact slurm controller (connect failure)"):
+        program(site, "sbatch", f'echo "sbatch: error: {words}" >&2; exit 1')
+        with pytest.raises(SiteError) as refused:
+            engine.submit(sbatch_request(), site)
+        assert not isinstance(refused.value, Unanswered)
+
+
+def test_the_output_of_each_node_has_a_file(tmp_path: Path) -> None:
+    (tmp_path / "log").mkdir()
+    (tmp_path / "request").mkdir()
+    (tmp_path / "log/nodes").write_text("h1\nh2\n")
+    (tmp_path / "log/slurm-1.out").write_text('0: {"busbw":1}\n3: late\n1: early\n')
+    engine.collect(Handle("slurm", "1", "busbw-x", DETAILS), tmp_path)
+    assert (tmp_path / "log/slurm-1-h1.out").read_text() == "early\n"
+    assert (tmp_path / "log/slurm-1-h2.out").read_text() == "late\n"
+
+
+def test_a_job_is_not_given_the_sizes_of_the_one_that_submits_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {
+        "SLURM_JOB_ID": "1",
+        "SLURM_NTASKS": "64",
+        "SLURM_CONF": "/c",
+        "PMI_RANK": "3",
+        "SBATCH_ACCOUNT": "a",
+    }
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    kept = scheduler.environ_outside_jobs()
+    assert {name for name in given if name in kept} == {"SLURM_CONF", "SBATCH_ACCOUNT"}
+    monkeypatch.delenv("SLURM_JOB_ID")
+    assert scheduler.environ_outside_jobs() is os.environ
+
+
+def test_counts_of_ranks_that_disagree_are_refused(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["run", "all_reduce", "--on", "slurm", "-N", "2", "--mpi", "none", "--ranks", "4", "--dry-run"]
+    assert main([*words, "--ranks-per-node", "1"]) == 2
+    assert "--ranks 4, but --ranks-per-node 1 makes 2 on 2 nodes" in capsys.readouterr().err
+    assert main([*words, "--ranks-per-node", "2"]) == 0
+    assert main([*words, "--preset", "aws/p5.48xlarge"]) == 0  # its own number gives way
+
+
+def test_a_commands_output_stays_in_lines(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--on", "slurm", "-N", "2", "--mpi", "none", "--srun-args=-u", "--dry-run"]
+    assert main(["exec", *words, "--", "hostname"]) == 2
+    assert "--srun-args -u would cut the lines of a command" in capsys.readouterr().err
+    assert main(["run", "all_reduce", *words]) == 0
+
+
+def test_output_on_a_node_that_slurm_has_forgotten_is_said_to_be_there(site: Path) -> None:
+    program(site, "scontrol", 'echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1')
+    (site / "log").mkdir()
+    *_, last = engine.follow(Handle("slurm", "1", "busbw-x", DETAILS), site)
+    assert isinstance(last, JobState)
+    assert (last.phase, last.code) == (Phase.ENDED, None)
+    assert "its output is in /tmp/busbw-x-1.out" in last.why

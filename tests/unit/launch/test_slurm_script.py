@@ -1,0 +1,288 @@
+"""Whole job scripts as text, and what decides them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from busbw_testing.golden import is_golden
+from hypothesis import given
+from hypothesis import strategies as st
+
+from busbw.errors import BusbwError, SiteError, UsageError
+from busbw.launch.engine import Job, Work
+from busbw.launch.slurm import engine
+from busbw.launch.slurm.script import END_MARK, mpi_plugin, render, shape
+from busbw.launch.variables import _OURS
+from busbw.plan.flags.launch import LaunchSettings
+
+GOLDEN = Path(__file__).parent / "golden" / "slurm"
+FACTS: Mapping[str, str] = {
+    "python": "/env/bin/python",
+    "user_id": "1000",
+    "setup": "",
+    "mpi": "pmix none pmi2",
+    "gpus": "0",
+    "family": "mpich",
+}
+GPUS = {**FACTS, "gpus": "8"}
+TOPOLOGY = {"topology": json.dumps([["lines", "h1 s0.s1\nh2 s0.s2\nh3 s0.s1\n"]])}
+COMMAND = Work(("train", "--lr", "a b"), is_busbw=False)
+
+
+def job(words: str = "run all_reduce --format=jsonl --deliver=/runs/R", **settings: Any) -> Job:
+    own = {name: settings.pop(name) for name in ("environ", "backend", "world", "ranks") if name in settings}
+    launch = LaunchSettings(on="slurm", **{"nodes": "2", **settings})
+    run_id = "20261122-101500-all_reduce-3f9a"
+    return Job(run_id, f"/runs/{run_id}", Work(tuple(words.split())), launch, **own)
+
+
+CASES: Mapping[str, tuple[Job, Mapping[str, str]]] = {
+    "mpich": (job(), FACTS),
+    "openmpi": (
+        job(mpi="openmpi", ranks_per_node=4, partition="fast", account="team", time_limit="20:00"),
+        FACTS,
+    ),
+    "gpus": (
+        job(nodes="16", segment=16, environ={"NCCL_DEBUG": "INFO", "NAME": "it's $(one)\nof two"}),
+        GPUS,
+    ),
+    "container": (
+        job(image="docker://registry.example#a/b:1", mounts="/data:/data", environ={"NCCL_DEBUG": "INFO"}),
+        {**GPUS, "user_id": "0"},
+    ),
+    "setup": (job(mpi="none"), {**FACTS, "setup": "module load nccl\n"}),
+    "in-an-allocation": (
+        job(job_id="4711", nodes="", srun_args="--cpu-bind=none"),
+        {**FACTS, "job_nodes": "4"},
+    ),
+    # CPU ranks in an image: what installing busbw puts there is MPICH.
+    "container-mpi": (job(image="busbw.sqsh"), {**FACTS, "family": ""}),
+    "exec": (replace(job(ranks_per_node=2, environ={"A": "b"}), work=COMMAND), GPUS),
+    "exec-in-an-allocation": (
+        replace(job(job_id="4711", image="i.sqsh", setup_script=None), work=COMMAND),
+        {**FACTS, "job_nodes": "4", "family": "", "setup": "module load x\n"},
+    ),
+    "topology": (job(nodes="3", ranks=7, bring=True), {**FACTS, **TOPOLOGY}),
+    "topology-exec": (
+        replace(job(job_id="4711", ranks_per_node=2), work=COMMAND),
+        {**FACTS, **TOPOLOGY, "job_nodes": "4"},
+    ),
+    "words": (job(partition="a b", sbatch_args="--qos='x y' --reservation=r", exclusive=False), FACTS),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_whole_request_has_a_script_that_bash_understands(name: str) -> None:
+    request = engine.request(*CASES[name])
+    is_golden(str(request) + "\n", GOLDEN / f"{name}.txt")
+    text = request.files[engine.SCRIPT]
+    done = subprocess.run(["bash", "-n"], input=text, text=True, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("settings", "facts", "plugin"),
+    [
+        ({}, FACTS, "pmi2"),
+        ({}, {**FACTS, "family": "openmpi"}, "pmix"),
+        ({"python": "/there/python"}, {**FACTS, "family": ""}, "pmi2"),
+        ({"mpi": "openmpi"}, FACTS, "pmix"),
+        ({"image": "i"}, {**FACTS, "family": "", "mpi": "pmix none"}, "pmix"),
+        ({"image": "i", "mpi": "openmpi"}, {**FACTS, "family": ""}, "pmix"),
+        ({"mpi": "mpich"}, {**FACTS, "mpi": "cray_shasta none"}, "cray_shasta"),
+        ({"mpi": "none"}, FACTS, "none"),
+        ({"world": "nccl"}, FACTS, "none"),
+        ({"backend": "nccl"}, FACTS, "none"),
+        ({"backend": "null", "world": "mpi"}, FACTS, "pmi2"),
+        ({"backend": "mpi"}, GPUS, "pmi2"),
+        ({}, GPUS, "none"),
+        ({"mpi": "openmpi"}, GPUS, "pmix"),
+    ],
+)
+def test_the_plugin_that_starts_the_ranks(settings: dict[str, Any], facts: Any, plugin: str) -> None:
+    assert mpi_plugin(job(**settings), facts) == plugin
+
+
+@pytest.mark.parametrize(
+    ("family", "offered", "plugin", "is_told"),
+    [
+        ("", "pmix none pmi2", None, True),
+        ("none", "pmix none pmi2", None, False),
+        ("", "none", None, False),
+        ("mpich", "pmix none pmi2", "pmi2", False),
+        ("openmpi", "pmix none pmi2", "pmix", False),
+        ("openmpi", "none pmi2", None, True),
+    ],
+)
+def test_the_plugin_of_a_command_that_is_not_ours(
+    family: str, offered: str, plugin: str | None, is_told: bool
+) -> None:
+    command = replace(job(), work=Work(("train",), is_busbw=False))
+    facts = {**FACTS, "family": family, "mpi": offered}
+    assert mpi_plugin(command, facts) == plugin
+    assert "BUSBW_TOKEN" not in render(command, facts).text
+    notes = engine.request(command, facts).notes
+    assert [note.split(",")[0] for note in notes] == ["which MPI train uses is not known"] * is_told
+
+
+def test_a_command_of_one_rank_or_with_mpi_said_needs_no_note() -> None:
+    for settings in ({"nodes": "1"}, {"mpi": "mpich"}):
+        command = replace(job(**settings), work=Work(("train",), is_busbw=False))
+        assert engine.request(command, {**FACTS, "family": ""}).notes == ()
+
+
+def test_an_mpi_that_slurm_cannot_start_is_refused() -> None:
+    with pytest.raises(
+        SiteError, match=r"cannot start Open MPI ranks: `srun --mpi=list` names none, pmi2"
+    ) as refused:
+        mpi_plugin(job(mpi="openmpi"), {**FACTS, "mpi": "none pmi2"})
+    assert "--mpi none" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("settings", "facts", "nodes", "ranks", "per_node"),
+    [
+        ({}, FACTS, 2, 2, 1),
+        ({}, GPUS, 2, 16, 8),
+        ({"ranks_per_node": 4}, GPUS, 2, 8, 4),
+        ({"ranks": 6}, FACTS, 2, 6, 3),
+        ({"ranks": 5}, FACTS, 2, 5, None),
+        ({"nodes": "", "job_id": "7"}, {**FACTS, "job_nodes": "4"}, 4, 4, 1),
+        ({"nodes": "3", "job_id": "7"}, {**FACTS, "job_nodes": "4"}, 3, 3, 1),
+    ],
+)
+def test_how_many(settings: Any, facts: Any, nodes: int, ranks: int, per_node: int | None) -> None:
+    found = shape(job(**settings), facts)
+    assert (found.nodes, found.ranks, found.per_node) == (nodes, ranks, per_node)
+
+
+@pytest.mark.parametrize(
+    ("settings", "facts"),
+    [
+        ({"nodes": ""}, FACTS),
+        ({"nodes": "5", "job_id": "7"}, {**FACTS, "job_nodes": "4"}),
+        ({"ranks": 1}, FACTS),
+        ({"mpi": "none", "world": "mpi"}, FACTS),
+        ({"srun_args": "'open"}, FACTS),
+        ({"sbatch_args": "'open"}, FACTS),
+    ],
+)
+def test_what_does_not_fit_is_refused(settings: Any, facts: Any) -> None:
+    with pytest.raises(UsageError):
+        render(job(**settings), facts)
+
+
+@given(
+    value=st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), min_size=1),
+    words=st.lists(st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0")), max_size=4),
+)
+def test_no_value_becomes_a_line_of_its_own(value: str, words: list[str]) -> None:
+    """A #SBATCH line is the one place where quoting would not help."""
+    plain = job(partition=value, account=value, time_limit=value, environ={"NAME": value})
+    wild = replace(plain, work=Work(tuple(words)), folder=f"/runs/{value}")
+    script = render(wild, {**FACTS, "setup": value})
+    header = script.text[: script.text.index("\nrun_folder=")]
+    wanted = render(job(), FACTS).text
+    names = {line.split("=")[0] for line in wanted[: wanted.index("\nrun_folder=")].splitlines()}
+    more = {"#SBATCH --partition", "#SBATCH --account", "#SBATCH --time", ""}
+    assert {line.split("=")[0] for line in header.splitlines()} <= names | more
+    for name in ("--partition", "--account", "--time"):
+        assert f"#SBATCH {name}={value}" in header.splitlines() or f"{name}={value}" in script.options
+
+
+def test_flags_of_other_engines_are_refused() -> None:
+    with pytest.raises(BusbwError, match="--namespace means nothing on Slurm"):
+        engine.inquire(LaunchSettings(on="slurm", namespace="x"))
+
+
+def test_nodes_come_in_whole_segments() -> None:
+    with pytest.raises(UsageError, match="18 nodes are not made of whole segments of 16") as caught:
+        shape(job(nodes="18", segment=16), FACTS)
+    assert "-N 16 or 32" in caught.value.hint
+    assert shape(job(nodes="32", segment=16), FACTS).nodes == 32
+    assert shape(job(nodes="18", segment=16, job_id="7"), {**FACTS, "job_nodes": "18"}).nodes == 18
+
+
+def test_fewer_nodes_than_a_segment_are_one() -> None:
+    asked = engine.request(job(nodes="12", segment=16), FACTS)
+    assert "#SBATCH --segment=12\n" in asked.files["job.sbatch"]
+    assert asked.notes == ("--segment 16 has more than 12 nodes: they are one segment",)
+    assert not engine.request(job(nodes="16", segment=16), FACTS).notes
+
+
+def test_a_slurm_that_could_not_be_asked_is_guessed_at() -> None:
+    unasked = {name: value for name, value in FACTS.items() if name != "mpi"}
+    assert mpi_plugin(job(world="mpi"), unasked) == "pmi2"
+
+
+def test_a_path_of_the_user_s_is_the_ranks_alone() -> None:
+    """The job script, srun and what makes the host file on a node find their programs by the node's."""
+    (text,) = engine.request(job(environ={"PATH": "/no pe"}), FACTS).files.values()
+    assert "\nsrun --label " in text
+    assert text.endswith(
+        "\\\n  /usr/bin/env 'PATH=/no pe' /env/bin/python -m busbw run all_reduce --format=jsonl"
+        " --deliver=/runs/R\n"
+    )
+    command = replace(job(environ={"PATH": "/p"}, image="i"), work=COMMAND)
+    (text,) = engine.request(command, FACTS).files.values()
+    assert text.endswith(" busbw-command /usr/bin/env PATH=/p train --lr 'a b'\n")
+    (text,) = engine.request(job(environ={"PATH": "/p"}, bring=True), FACTS).files.values()
+    assert '\n  /usr/bin/env PATH="$brought/bin":/p "$brought/bin/python" -m busbw' in text
+
+
+# A stand-in: what it was told, and the variables that it would give to the ranks.
+SRUN = """#!/bin/sh
+case " $* " in *" --label "*) env -0 >"${0%/*}/ranks" ;; *) env -0 >>"${0%/*}/steps" ;; esac
+"""
+
+
+@pytest.mark.parametrize(
+    "settings", [{"topology": "yes"}, {"topology": "yes", "bring": True}, {"image": "i"}]
+)
+def test_a_variable_of_the_ranks_is_none_of_the_scripts(tmp_path: Path, settings: dict[str, Any]) -> None:
+    """Whatever it is called: each name that the script itself uses is given to the ranks, with a file's path
+    as its value, and the script does what it did without.
+    """
+    facts = {**FACTS, **TOPOLOGY} if settings.pop("topology", "") else FACTS
+    victim, places = tmp_path / "victim", tmp_path / "bin"
+    for folder in (places, tmp_path / "run/request", tmp_path / "run/log"):
+        folder.mkdir(parents=True)
+    victim.write_text("kept")
+    programs = {"srun": SRUN, "sbcast": "#!/bin/sh\n", "scontrol": "#!/bin/sh\nprintf '%s\\n' h1 h2 h3\n"}
+    for name, program in programs.items():
+        (places / name).write_text(program)
+        (places / name).chmod(0o755)
+    plain = replace(job(nodes="3", **settings), folder=str(tmp_path / "run"))
+    (tmp_path / "run/request/ticket").write_text(plain.run_id)
+    text = engine.request(plain, facts).files[engine.SCRIPT]
+    names = {name for name in re.findall(r"\b([A-Za-z_]\w*)\+?=", text) if name not in _OURS}
+    names |= {"i", "n", "node", "PATH", "NCCL_DEBUG", "RANDOM"}
+    assert {"job", "log", "run_folder"} <= names
+    environ = dict.fromkeys(sorted(names), str(victim))
+    script = engine.request(replace(plain, environ=environ), facts).files[engine.SCRIPT]
+    given = {
+        "PATH": f"{places}:{os.environ['PATH']}",
+        "SLURM_JOB_ID": str(os.getpid()),
+        "SLURM_JOB_NODELIST": "h",
+    }
+    done = subprocess.run(
+        ["bash", "-s"], input=script, env=given, text=True, check=False, capture_output=True
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    output = (tmp_path / f"run/log/slurm-{os.getpid()}.out").read_text()
+    assert output == f"{END_MARK}0\n"
+    assert victim.read_text() == "kept"
+    assert not list(Path("/tmp").glob(f"{plain.name}-{os.getpid()}*"))
+    seen = dict(item.split("=", 1) for item in (places / "ranks").read_text().split("\0") if item)
+    assert {name: seen.get(name) for name in names - {"PATH"}} == dict.fromkeys(names - {"PATH"}, str(victim))
+    if settings.get("bring"):
+        steps = (places / "steps").read_text()
+        assert str(victim) not in steps

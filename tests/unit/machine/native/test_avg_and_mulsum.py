@@ -1,0 +1,185 @@
+"""avg and the premultiplied sum: right in every order and way of computing, and refused where no data are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+Array = npt.NDArray[Any]
+Type = Any  # conftest.Type
+NativeOps = Any  # conftest.NativeOps
+
+CONTRIBUTION, REDUCED = 0, 1
+RANKS = (1, 2, 3, 5, 8, 63, 64, 127, 128, 1000, 1024, 2160)
+
+
+def add(type_: Type, left: Array, right: Array, ops: NativeOps) -> Array:
+    """Words of the sum, in the type's own arithmetic."""
+    if type_.format is not None:
+        words: Array = ops.reduced(type_, "sum", left, right)
+        return words
+    total: Array = (left.view(type_.value) + right.view(type_.value)).view(type_.word)
+    return total
+
+
+def sum_in_tree(type_: Type, rows: Array, random: np.random.Generator, ops: NativeOps) -> Array:
+    """Sum the rows pairwise in a random tree."""
+    while len(rows) > 1:
+        rows = rows[random.permutation(len(rows))]
+        pairs = int(random.integers((len(rows) + 3) // 4, len(rows) // 2 + 1))
+        joined = add(type_, rows[:pairs], rows[pairs : 2 * pairs], ops)
+        rows = np.concatenate([joined, rows[2 * pairs :]])
+    total: Array = rows[0]
+    return total
+
+
+def scaled_first(type_: Type, rows: Array, ops: NativeOps) -> Array:
+    """NCCL's way: each contribution times 1 / ranks, both rounded to the element type."""
+    reciprocal = type_.encode(np.array([1 / len(rows)]))
+    if type_.format is not None:
+        words: Array = ops.reduced(type_, "prod", rows, np.full_like(rows, reciprocal[0]))
+        return words
+    return (rows.view(type_.value) * reciprocal.view(type_.value)).view(type_.word)
+
+
+def test_mulsum_is_exact_in_every_order(type_: Type, ops: NativeOps) -> None:
+    random = np.random.default_rng(1)
+    for ranks in RANKS:
+        pattern = type_.pattern("mulsum", ranks, seed=ranks)
+        rows = type_.contributions(pattern, 32, first_index=ranks)
+        for rank in range(ranks):
+            rows[rank] = ops.scaled(type_, "mulsum", rows[rank], rank, ranks)
+        outcome = sum_in_tree(type_, rows, random, ops)
+        assert type_.checked(outcome, pattern, REDUCED, first_index=ranks).wrong == 0, ranks
+
+
+def has_no_mean(type_: Type, ranks: int) -> bool:
+    """Small integers leave 0 or 1; 1 / ranks is a subnormal of f8e4m3 above 64, and 0 from 1024 on."""
+    power_of_two = ranks & (ranks - 1) == 0
+    return {
+        "int8": ranks > 63,
+        "uint8": ranks > 127,
+        "f8e4m3": ranks > 512 or (ranks > 64 and not power_of_two),
+    }.get(type_.name, False)
+
+
+def test_avg_is_right_in_every_order_and_way(type_: Type, ops: NativeOps) -> None:
+    random = np.random.default_rng(2)
+    for ranks in RANKS:
+        if has_no_mean(type_, ranks):
+            with pytest.raises(ValueError, match="no check data"):
+                type_.pattern("avg", ranks)
+            continue
+        pattern = type_.pattern("avg", ranks, seed=ranks)
+        rows = type_.contributions(pattern, 64)
+        outcomes = [ops.scaled(type_, "avg", sum_in_tree(type_, rows, random, ops), 0, ranks)]
+        if type_.is_float:
+            outcomes.append(sum_in_tree(type_, scaled_first(type_, rows, ops), random, ops))
+        for outcome in outcomes:
+            assert type_.checked(outcome, pattern, REDUCED).wrong == 0, ranks
+        assert np.array_equal(outcomes[0], type_.filled(pattern, 64, REDUCED)), ranks
+
+
+@pytest.mark.parametrize(
+    ("name", "most"), [("int8", 63), ("uint8", 127), ("int16", 16383), ("uint16", 32767)]
+)
+def test_how_many_ranks_an_integer_avg_can_be_checked_for(
+    name: str, most: int, types: dict[str, Type]
+) -> None:
+    assert types[name].pattern("avg", most).ranks == most
+    with pytest.raises(ValueError, match="no check data"):
+        types[name].pattern("avg", most + 1)
+
+
+@pytest.mark.parametrize("op", ["avg", "mulsum"])
+def test_no_partial_sum_leaves_the_type(type_: Type, op: str) -> None:
+    """Integers would hide an overflow by wrapping around: look at the magnitudes in binary64."""
+    if type_.format is not None:
+        limit = type_.format.values()[-2]
+    else:
+        limit = np.finfo(type_.value).max if type_.is_float else np.iinfo(type_.value).max
+    for ranks in RANKS:
+        if op == "avg" and has_no_mean(type_, ranks):
+            continue
+        values = type_.decode(type_.contributions(type_.pattern(op, ranks), 64)).astype(np.float64)
+        scalars = np.where(np.arange(ranks) % 2 == 0, 2.0, 1.0) if op == "mulsum" else np.ones(ranks)
+        assert np.abs(values * scalars[:, np.newaxis]).sum(0).max() <= float(limit)
+
+
+@pytest.mark.parametrize(
+    ("name", "ranks"), [("f8e4m3", 62), ("f8e4m3", 63), ("f8e5m2", 16383), ("half", 16383)]
+)
+def test_one_contributors_mean_is_right_up_to_the_most_ranks(
+    name: str, ranks: int, types: dict[str, Type], ops: NativeOps
+) -> None:
+    type_ = types[name]
+    pattern = type_.pattern("avg", ranks)
+    expected = type_.decode(type_.filled(pattern, 4000, REDUCED))
+    exponents = np.rint(np.log2(np.abs(expected) * ranks)).astype(int)
+    assert set(exponents) == set(range(1 << pattern.modulus_log2))
+    powers = np.copysign(np.ldexp(1.0, exponents), expected)
+    for words in (type_.encode(powers / ranks), ops.scaled(type_, "avg", type_.encode(powers), 0, ranks)):
+        assert np.array_equal(type_.decode(words), expected)
+    with pytest.raises(ValueError, match="no check data"):
+        type_.pattern("avg", 65 if name == "f8e4m3" else 16385)
+
+
+def test_a_mean_of_one_contributor_may_be_off_by_one_place(type_: Type) -> None:
+    if not type_.is_float:
+        pytest.skip("integers are exact")
+    pattern = type_.pattern("avg", 7)
+    words = type_.filled(pattern, 1000, REDUCED)
+    clean = type_.checked(words, pattern, REDUCED)
+    for difference in (1, -1):
+        neighbours = words + type_.word(difference % 2 ** (8 * words.itemsize))
+        found = type_.checked(neighbours, pattern, REDUCED)
+        assert found.wrong == 0
+        assert found.digest != clean.digest
+        assert type_.checked(neighbours + neighbours - words, pattern, REDUCED).wrong == 1000
+
+
+def test_every_other_avg_is_compared_bit_for_bit(type_: Type) -> None:
+    ranks = 8 if type_.is_float else 7
+    pattern = type_.pattern("avg", ranks)
+    for kind in (CONTRIBUTION, REDUCED):
+        words = type_.filled(pattern, 500, kind, rank=2)
+        assert type_.checked(words + type_.word(1), pattern, kind, rank=2).wrong == 500
+
+
+def test_the_ranks_scalars_are_two_and_one_in_turn(type_: Type, ops: NativeOps) -> None:
+    for rank in range(4):
+        assert type_.decode(ops.premul_scalar(type_, rank))[0] == (2 if rank % 2 == 0 else 1)
+    pattern = type_.pattern("mulsum", 4)
+    stored = type_.decode(type_.contributions(pattern, 200))
+    effective = stored * np.array([[2], [1], [2], [1]], stored.dtype)
+    assert np.array_equal(
+        effective.sum(0, dtype=stored.dtype), type_.decode(type_.filled(pattern, 200, REDUCED))
+    )
+
+
+@pytest.mark.parametrize("ranks", [2, 8, 65])
+def test_wrong_scalars_show(type_: Type, ranks: int, ops: NativeOps) -> None:
+    pattern = type_.pattern("mulsum", ranks)
+    rows = type_.contributions(pattern, 4096)
+    right = [rank % 2 for rank in range(ranks)]  # busbw_scale multiplies by 2 for 0, by 1 for 1
+    all_forgotten, one_forgotten, exchanged = [1] * ranks, [1, *right[1:]], [1 - parity for parity in right]
+    for parities in (right, all_forgotten, one_forgotten, exchanged):
+        scaled = [
+            ops.scaled(type_, "mulsum", row, parity, 2) for row, parity in zip(rows, parities, strict=True)
+        ]
+        outcome = sum_in_tree(type_, np.array(scaled), np.random.default_rng(3), ops)
+        wrong = type_.checked(outcome, pattern, REDUCED).wrong
+        assert wrong == 0 if parities is right else wrong > 4096 * 0.5 / pattern.group
+
+
+def test_an_avg_that_is_not_divided_shows_in_every_element(type_: Type, ops: NativeOps) -> None:
+    for ranks in (3, 8, 60):
+        pattern = type_.pattern("avg", ranks)
+        rows = type_.contributions(pattern, 512)
+        total = sum_in_tree(type_, rows, np.random.default_rng(4), ops)
+        assert type_.checked(total, pattern, REDUCED).wrong == 512
+        by_fewer = ops.scaled(type_, "avg", total, 0, ranks // 2)
+        assert type_.checked(by_fewer, pattern, REDUCED).wrong == 512

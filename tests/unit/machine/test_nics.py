@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from busbw.machine.nics import Nics, read_nics
+
+WriteTree = Callable[[dict[str, str]], Path]
+
+
+def rdma(
+    name: str, *, driver: str, layer: str, rate: str, pci: str, netdev: str = "", numa: str = "1"
+) -> dict[str, str]:
+    """Files of one RDMA device with one port, linked as the kernel links them."""
+    function = f"sys/devices/pci0000:00/{pci}"
+    files = {
+        f"{function}/numa_node": numa,
+        f"{function}/driver": f"-> sys/bus/pci/drivers/{driver}",
+        f"sys/class/infiniband/{name}/device": f"-> {function}",
+        f"sys/class/infiniband/{name}/fw_ver": "28.39.1002\n",
+        f"sys/class/infiniband/{name}/ports/1/state": "4: ACTIVE\n",
+        f"sys/class/infiniband/{name}/ports/1/phys_state": "5: LinkUp\n",
+        f"sys/class/infiniband/{name}/ports/1/link_layer": f"{layer}\n",
+        f"sys/class/infiniband/{name}/ports/1/rate": f"{rate}\n",
+    }
+    if netdev:
+        files[f"{function}/net/{netdev}/mtu"] = "9000"
+        files[f"sys/class/infiniband/{name}/ports/1/gid_attrs/ndevs/0"] = f"{netdev}\n"
+    return files
+
+
+def nics_of(tree: Path) -> Nics:
+    return read_nics(sysfs=tree / "sys")
+
+
+def test_infiniband(write_tree: WriteTree) -> None:
+    files = rdma(
+        "mlx5_0",
+        driver="mlx5_core",
+        layer="InfiniBand",
+        rate="400 Gb/sec (4X NDR)",
+        pci="0000:1A:00.0",
+        netdev="ibp26s0",
+    )
+    (device,) = nics_of(write_tree(files)).rdma
+    assert (device.name, device.kind, device.driver, device.firmware) == (
+        "mlx5_0",
+        "infiniband",
+        "mlx5_core",
+        "28.39.1002",
+    )
+    assert (device.pci, device.numa_node, device.netdevs) == ("0000:1a:00.0", 1, ("ibp26s0",))
+    (port,) = device.ports
+    assert (port.port, port.state, port.physical_state, port.rate_gbit_per_s) == (
+        1,
+        "ACTIVE",
+        "LinkUp",
+        400.0,
+    )
+    assert port.rate_note == ""
+
+
+def test_efa_rate_is_not_taken_for_a_fact(write_tree: WriteTree) -> None:
+    files = rdma("rdmap0", driver="efa", layer="Unspecified", rate="100 Gb/sec (4X EDR)", pci="0000:4f:00.0")
+    (device,) = nics_of(write_tree(files)).rdma
+    assert device.kind == "efa"
+    assert device.ports[0].rate_gbit_per_s is None
+    assert "100 Gb/sec" in device.ports[0].rate_note
+
+
+def test_slingshot(write_tree: WriteTree) -> None:
+    function = "sys/devices/pci0000:20/0000:21:00.0"
+    tree = write_tree(
+        {
+            f"{function}/numa_node": "0",
+            f"{function}/net/hsn0/mtu": "9000",
+            f"{function}/port/link": "up\n",
+            f"{function}/port/speed": "BS_200G\n",
+            "sys/class/cxi/cxi0/device": f"-> {function}",
+            "sys/class/cxi/cxi_user/x": "",
+        }
+    )
+    (device,) = nics_of(tree).cxi
+    assert (device.name, device.state, device.speed) == ("cxi0", "up", "BS_200G")
+    assert (device.pci, device.numa_node, device.netdevs) == ("0000:21:00.0", 0, ("hsn0",))
+
+
+def test_interfaces(write_tree: WriteTree) -> None:
+    function = "sys/devices/pci0000:00/0000:00:03.0"
+    tree = write_tree(
+        {
+            f"{function}/virtio2/driver": "-> sys/bus/virtio/drivers/virtio_net",
+            "sys/class/net/eth0/device": f"-> {function}/virtio2",
+            "sys/class/net/eth0/speed": "100000\n",
+            "sys/class/net/eth0/operstate": "up\n",
+            "sys/class/net/eth0/mtu": "9001\n",
+            "sys/class/net/veth1/speed": "-1\n",
+            "sys/class/net/veth1/operstate": "down\n",
+            "sys/class/net/lo/mtu": "65536\n",
+            "sys/class/net/bonding_masters": "\n",
+        }
+    )
+    eth0, veth1 = nics_of(tree).interfaces
+    assert (eth0.name, eth0.state, eth0.speed_gbit_per_s, eth0.mtu_bytes) == ("eth0", "up", 100.0, 9001)
+    assert (eth0.driver, eth0.pci) == ("virtio_net", "0000:00:03.0")
+    assert (veth1.speed_gbit_per_s, veth1.driver, veth1.pci, veth1.mtu_bytes) == (None, "", "", None)
+
+
+def test_a_speed_that_refuses_to_be_read(write_tree: WriteTree) -> None:
+    tree = write_tree({"sys/class/net/eth0/operstate": "down", "sys/class/net/eth0/speed/not-a-file": ""})
+    assert nics_of(tree).interfaces[0].speed_gbit_per_s is None

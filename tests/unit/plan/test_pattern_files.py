@@ -1,0 +1,339 @@
+"""Files that say who exchanges what: what is right is read, everything else is refused by name."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from busbw.errors import UsageError
+from busbw.foreign.nccom.options import parse
+from busbw.foreign.nccom.settings import run_settings
+from busbw.model.counts import gathered_part, own_part
+from busbw.model.plan import Plan
+from busbw.plan.counts_file import read_matrix, read_metadata
+from busbw.plan.flags.run import RunSettings
+from busbw.plan.flags.values import Size
+from busbw.plan.groups import read_groups, split_groups
+from busbw.plan.make import make_plan
+from busbw.plan.pattern import read_pairs
+
+MUTATIONS: Final = 1_000
+RANKS: Final = 3
+STREAMS: Final = {
+    "streams": [
+        {"operation": "all_reduce", "minbytes": "1K", "maxbytes": "4K", "stepfactor": 2, "check": True},
+        {"operation": "all_gather", "minbytes": 48, "maxbytes": "1K", "ops_per_iter": 2, "datatype": "int32"},
+        {"operation": "alltoallv", "maxbytes": "1K", "skew": 2, "group_size": 3, "iters": 5, "seed": 3},
+    ]
+}
+NCCOM_STREAMS: Final = {
+    "streams": [
+        {"operation": "allr", "minbytes": "1kb", "maxbytes": "4kb", "stepfactor": 2, "check": "all_ones"},
+        {"operation": "allg", "minbytes": 48, "maxbytes": "1KB", "ops_per_iter": 2, "unique_buff": False},
+        {"operation": "redsct", "data_parallel_dimension": 3, "datatype": "fp32", "seed": 3},
+    ]
+}
+GROUPS: Final = {"replica_groups": [[[0, 2], [1]]]}
+PAIRS: Final = {"src_target_pairs": [[[0, 1], [1, 2], [2, 0]]]}
+METADATA: Final = {
+    "metadata": [
+        {
+            "send_counts": [4, 8, 0],
+            "send_displs": [0, 4, 12],
+            "recv_counts": [4, 1, 0],
+            "recv_displs": [0, 8, 9],
+        },
+        {"send_counts": [1, 2, 3], "send_displs": [0, 1, 3], "recv_counts": [], "recv_displs": [0, 10, 20]},
+        {
+            "send_counts": [0, 5, 6],
+            "send_displs": [0, 0, 5],
+            "recv_counts": [0, 3, 6],
+            "recv_displs": [0, 0, 3],
+        },
+    ]
+}
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[[Any], str]:
+    def write_file(content: Any) -> str:
+        path = tmp_path / "file.json"
+        path.write_text(content if isinstance(content, str) else json.dumps(content))
+        return str(path)
+
+    return write_file
+
+
+# ---- groups -------------------------------------------------------------------------------------------
+
+
+def test_replica_groups_may_differ_in_size_and_leave_ranks_out(write: Callable[[Any], str]) -> None:
+    assert read_groups(write({"replica_groups": [[[3, 1], [0]]]}), 5) == ((3, 1), (0,))
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ({"replica_groups": [[[0, 1], [1]]]}, "[0][1]: rank 1 is there in group 0 too"),
+        ({"replica_groups": [[[0, 0]]]}, "rank 0 is there twice"),
+        ({"replica_groups": [[[0, 9]]]}, "names rank 9, the ranks are 0..2"),
+        ({"replica_groups": [[[0], []]]}, "[0][1] is empty"),
+        ({"replica_groups": [[0, 1]]}, "[0][0] is 0, not a list"),
+        ({"replica_groups": [[[0]], [[1]]]}, "has 2 outer entries"),
+        ({"replica_groups": []}, "replica_groups is empty"),
+        ({"replica_groups": [[[-1]]]}, "[0][0][0] is -1"),
+        ({"groups": []}, "has no key replica_groups"),
+        ("[" * 100_000, "is not JSON"),
+    ],
+)
+def test_what_is_wrong_with_groups_is_said_by_place(
+    write: Callable[[Any], str], content: Any, said: str
+) -> None:
+    with pytest.raises(UsageError) as refused:
+        read_groups(write(content), RANKS)
+    assert said in refused.value.message
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="No such file"):
+        read_groups(str(tmp_path / "none.json"), 2)
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    with pytest.raises(UsageError, match="is a pipe"):
+        read_groups(str(path), 2)
+    with pytest.raises(UsageError, match="or a device"):
+        read_groups("/dev/zero", 2)
+
+
+@pytest.mark.parametrize(
+    ("expression", "groups"),
+    [
+        ("MOD 2", ((0, 2, 4), (1, 3))),
+        ("div 2", ((0, 1), (2, 3), (4,))),
+        ("AND 0x1", ((0, 2, 4), (1, 3))),
+        ("0x1", ((0, 2, 4), (1, 3))),
+        ("OR 0x3", ((0, 1, 2, 3), (4,))),
+        ("DIV 2 MOD 2", ((0, 1, 4), (2, 3))),
+    ],
+)
+def test_a_split_groups_ranks_by_the_value_of_the_expression(expression: str, groups: Any) -> None:
+    assert split_groups(expression, 5) == groups
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["", "XOR 1", "MOD 0", "DIV 0x0", "MOD 1.5", "MOD 1 2"],
+)
+def test_other_splits_are_refused(expression: str) -> None:
+    with pytest.raises(UsageError, match="--split"):
+        split_groups(expression, 4)
+
+
+# ---- pairs --------------------------------------------------------------------------------------------
+
+
+def test_pairs_may_be_of_one_rank_and_leave_ranks_out(write: Callable[[Any], str]) -> None:
+    assert read_pairs(write({"src_target_pairs": [[[0, 1], [4, 4]]]}), 5) == ((0, 1), (4, 4))
+
+
+@pytest.mark.parametrize(
+    ("pairs", "said"),
+    [
+        ([[0, 1], [0, 2]], "rank 0 is the source of an earlier pair"),
+        ([[0, 1], [2, 1]], "rank 1 is the target of an earlier pair"),
+        ([[0]], "has 1 entries"),
+        ([[0, 3]], "names rank 3"),
+    ],
+)
+def test_pairs_that_are_no_permutation_are_refused(
+    write: Callable[[Any], str], pairs: Any, said: str
+) -> None:
+    with pytest.raises(UsageError) as refused:
+        read_pairs(write({"src_target_pairs": [pairs]}), RANKS)
+    assert said in refused.value.message
+
+
+# ---- counts -------------------------------------------------------------------------------------------
+
+
+def test_metadata_with_an_entry_for_each_rank(write: Callable[[Any], str]) -> None:
+    table = read_metadata(write(METADATA), "alltoallv", RANKS)
+    assert table.size_bytes(4) == 4 * 15  # rank 1 receives 8 + 2 + 5
+    assert own_part(table, 15, 4, 1).recv_counts == (8, 2, 5)
+    assert own_part(table, 15, 4, 1).recv_offsets == (0, 10, 20)
+    assert table.buffer_bytes(60) == 100
+
+
+def test_one_entry_is_everybodys_and_either_key_serves(write: Callable[[Any], str]) -> None:
+    table = read_metadata(write({"alltoallv_metadata": [{"send_counts": [1, 2, 3]}]}), "alltoallv", RANKS)
+    assert table.whole == 9  # rank 2 receives 3 from each
+    assert own_part(table, 9, 4, 0).recv_counts == (1, 1, 1)
+
+
+def test_an_all_gatherv_sends_one_segment(write: Callable[[Any], str]) -> None:
+    entries = [{"send_counts": [count], "recv_counts": [3, 0, 5]} for count in (3, 0, 5)]
+    table = read_metadata(write({"metadata": entries}), "all_gatherv", RANKS)
+    assert gathered_part(table, 8, 4, 2).send_counts == (5,)
+    assert gathered_part(table, 8, 4, 0).recv_counts == (3, 0, 5)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"send_counts": [1, 2]}, "entry 0: send_counts has 2 numbers, a group of 3 ranks needs 3"),
+        ({"send_counts": [1, 2, -3]}, "entry 0, send_counts[2] is -3"),
+        ({"send_counts": [1, 2, 10**30]}, "send_counts[2] is a number beyond 2^48"),
+        ({"send_counts": [0, 0, 0]}, "moves nothing"),
+        ({"recv_counts": [1, 2, 3]}, "rank 0 expects 2 elements from rank 1, which sends 1"),
+        ({"recv_displs": [0, 0, 0]}, "receives two segments into element 0"),
+        ({"recv_displs": [0, 9]}, "recv_displs has 2 numbers"),
+        ({"sendcounts": [1]}, "unknown key"),
+    ],
+)
+def test_what_is_wrong_with_metadata_is_said_by_entry(
+    write: Callable[[Any], str], change: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(UsageError) as refused:
+        read_metadata(write({"metadata": [{"send_counts": [1, 2, 3], **change}]}), "alltoallv", RANKS)
+    assert said in refused.value.message
+
+
+def test_a_matrix_is_scaled_cut_and_may_be_larger_than_the_group(tmp_path: Path) -> None:
+    path = tmp_path / "matrix.txt"
+    path.write_text("100 200 150\n50\t100 75\n\n300 150 200\n")
+    table = read_matrix(str(path), 1.0, 3)
+    assert table.send == ((96, 192, 144), (48, 96, 64), (288, 144, 192))
+    assert table.whole == 624  # rank 2 sends 288 + 144 + 192
+    assert read_matrix(str(path), 0.5, 2).send == ((48, 96), (16, 48))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("1 2\n3", "not square"),
+        ("", "not square"),
+        ("16 x\n1 2", "row 0, column 1 is"),
+        ("16 -1\n1 2", "from 0 up"),
+        ("1e300 1\n1 2", "beyond 2^48"),
+        ("1 2\n3 4", "moves nothing"),
+        ("16", "is for 1 ranks, these are 2"),
+    ],
+)
+def test_other_matrices_are_refused(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "matrix.txt"
+    path.write_text(text)
+    with pytest.raises(UsageError) as refused:
+        read_matrix(str(path), 1.0, 2)
+    assert said in refused.value.message
+
+
+# ---- mutations ----------------------------------------------------------------------------------------
+
+Reader = Callable[[str], Any]
+
+
+def plan_streams(path: str) -> Plan:
+    """What a run of the streams would do."""
+    settings = RunSettings(streams=path, minbytes=Size("8"), maxbytes=Size("1K"), iters=4)
+    return make_plan((), settings, "null", RANKS)
+
+
+def plan_nccom_streams(path: str) -> Plan:
+    """The same by nccom-test's front door, which has streams of another spelling."""
+    options = parse(["-r", str(RANKS), "-b", "8", "-e", "1kb", "-n", "4", "--streams-json", path])
+    settings = run_settings(options, {"BUSBW_BACKEND": "null"})
+    return make_plan((), settings, "null", RANKS)
+
+
+READERS: Final[tuple[tuple[Any, Reader], ...]] = (
+    (GROUPS, lambda path: read_groups(path, RANKS)),
+    (PAIRS, lambda path: read_pairs(path, RANKS)),
+    (METADATA, lambda path: read_metadata(path, "alltoallv", RANKS)),
+    ({"metadata": [{"send_counts": [7]}]}, lambda path: read_metadata(path, "all_gatherv", RANKS)),
+    (STREAMS, plan_streams),
+    (NCCOM_STREAMS, plan_nccom_streams),
+)
+ODD: Final = (
+    *(None, True, -1, 0, 1, 2, 3, 2**31, 2**63, 10**400, 0.5, 1e308, float("inf"), float("nan")),
+    *("", "0", [], {}, [[]], [0], {"send_counts": [1, 1, 1]}, "\ud800"),
+)
+
+
+def mutated(value: Any, draw: random.Random) -> Any:
+    """The value with one place changed, removed, doubled or swapped."""
+    if isinstance(value, dict) and value and draw.random() < 0.8:
+        key = draw.choice(sorted(value))
+        out = dict(value)
+        kind = draw.random()
+        if kind < 0.1:
+            del out[key]
+        elif kind < 0.2:
+            out[draw.choice(("metadata", "replica_groups", "x", "send_counts", "stepfactor", ""))] = out.pop(
+                key
+            )
+        else:
+            out[key] = mutated(out[key], draw)
+        return out
+    if isinstance(value, list) and value and draw.random() < 0.85:
+        place = draw.randrange(len(value))
+        out = list(value)
+        kind = draw.random()
+        if kind < 0.1:
+            del out[place]
+        elif kind < 0.2:
+            out.append(copy.deepcopy(out[place]))
+        elif kind < 0.3:
+            draw.shuffle(out)
+        else:
+            out[place] = mutated(out[place], draw)
+        return out
+    return draw.choice(ODD)
+
+
+def mutated_text(value: Any, draw: random.Random) -> str:
+    for _ in range(draw.randint(1, 3)):
+        value = mutated(value, draw)
+    text = json.dumps(value)
+    if draw.random() < 0.2:  # cut or garbled
+        place = draw.randrange(len(text) + 1)
+        text = text[:place] + draw.choice(("", "\x00", "]", "}", '"', ",", "1e999", "é")) + text[place + 1 :]
+    return text
+
+
+def refusal_of(read: Reader, found: list[Any]) -> str:
+    """Why the file is refused; empty where it is not, and then what was read is in ``found``."""
+    try:
+        found.append(read("file.json"))
+    except UsageError as error:
+        return error.message
+    return ""
+
+
+def test_mutated_files_are_read_right_or_refused_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing but UsageError ever comes out, and what is accepted is consistent between ranks."""
+    draw, accepted, texts = random.Random(20261122), 0, [""]
+    monkeypatch.setattr("busbw.plan.json_file.read_text", lambda _path, _flag: texts[0])
+    for number in range(MUTATIONS):
+        content, read = READERS[number % len(READERS)]
+        texts[0] = mutated_text(content, draw)
+        results: list[Any] = []
+        if reason := refusal_of(read, results):
+            assert len(reason) < 500
+            continue
+        found = results[0]
+        accepted += 1
+        if read is READERS[2][1]:
+            parts = [own_part(found, found.whole, 4, rank) for rank in range(RANKS)]
+            for me, part in enumerate(parts):
+                assert [other.send_counts[me] for other in parts] == list(part.recv_counts)
+    assert accepted > MUTATIONS // 100  # the mutations are not all so wild that nothing passes

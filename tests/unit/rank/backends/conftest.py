@@ -1,0 +1,151 @@
+"""The NCCL backend on stand-in libraries: one rank of a communicator, and what it asked the libraries for."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from busbw.machine.native.cuda import CudaDriver
+from busbw.model.case import Case
+from busbw.model.collective import Placement, collective
+from busbw.model.datatype import data_type
+from busbw.model.plan import CallOptions, Limits, Plan
+from busbw.rank.backends import nccl
+from busbw.rank.backends.nccl import NcclBackend
+
+SOURCES = Path(__file__).parents[2] / "machine" / "stand_ins"
+BuildStandIn = Callable[..., str]
+Asked = list[tuple[str, ...]]
+
+
+@dataclass
+class Site:
+    """A connected backend. ``asked`` are the calls since the last ``forget``, names and values as text."""
+
+    backend: NcclBackend
+    log: Path
+    rank: int
+    size: int
+
+    def asked(self, *without: str) -> Asked:
+        lines = [tuple(line.split()) for line in self.log.read_text().splitlines()]
+        return [line for line in lines if line[0] not in without]
+
+    def forget(self) -> None:
+        self.log.write_text("")
+
+    def names(self) -> list[str]:
+        return [line[0] for line in self.asked("EventRecord")]
+
+
+@pytest.fixture(scope="session")
+def build_stand_in(tmp_path_factory: pytest.TempPathFactory) -> BuildStandIn:
+    """``build_stand_in("nccl", "VERSION=22809")`` -> path of the library."""
+    compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang", "g++"))), None)
+    if compiler is None:
+        pytest.skip("no C compiler for the stand-in libraries")
+    made: dict[tuple[str, ...], str] = {}
+
+    def build(source: str, *defines: str) -> str:
+        if (source, *defines) not in made:
+            target = tmp_path_factory.mktemp(source) / f"lib{source}_stand_in.so"
+            options = [f"-D{define}" for define in defines]
+            command = [compiler, "-x", "c", "-w", "-shared", "-fPIC", *options, "-o", str(target)]
+            subprocess.run([*command, str(SOURCES / f"{source}.c")], check=True)
+            made[source, *defines] = str(target)
+        return made[source, *defines]
+
+    return build
+
+
+@pytest.fixture
+def make_site(
+    build_stand_in: BuildStandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Site]:
+    """``make_site(rank=1, size=4, options=..., version=22809, ...)`` -> a connected Site."""
+    log = tmp_path / "asked"
+    log.touch()
+    monkeypatch.setenv("STAND_IN_LOG", str(log))
+
+    def make(
+        *,
+        rank: int = 1,
+        size: int = 4,
+        options: CallOptions = CallOptions(),  # noqa: B008 (frozen)
+        version: int = 22809,
+        nccl_defines: tuple[str, ...] = (),
+        cuda_defines: tuple[str, ...] = (),
+        buffer_bytes: int = 65536,
+        grouped: bool = False,
+        connect: bool = True,
+        groups: tuple[tuple[int, ...], ...] = (),
+        show: tuple[str, ...] = (),
+    ) -> Site:
+        monkeypatch.setattr(nccl, "CudaDriver", partial(CudaDriver, build_stand_in("cuda", *cuda_defines)))
+        path = build_stand_in("nccl", f"VERSION={version}", *nccl_defines)
+        plan = Plan(
+            "nccl",
+            (),
+            buffer_bytes,
+            Limits(),
+            0,
+            0,
+            nccl_path=path,
+            options=options,
+            groups=groups,
+            show=show,
+        )
+        backend = NcclBackend(plan, 1, grouped=grouped)
+        site = Site(backend, log, rank, size)
+        if connect:
+            unique_ids = bytes(i if i % 3 else 0 for i in range(128)) * max(1, len(groups))
+            world: Any = SimpleNamespace(
+                rank=rank,
+                size=size,
+                broadcast=lambda _: unique_ids,
+                barrier=lambda: None,
+                max=lambda own: own,
+            )
+            backend.connect(world)
+        return site
+
+    return make
+
+
+def _case(
+    name: str,
+    ranks: int,
+    *,
+    dtype: str = "float",
+    op: str = "sum",
+    root: int = 0,
+    size_bytes: int = 4096,
+    placement: Placement = Placement.OUT_OF_PLACE,
+) -> Case:
+    row, type_bytes = collective(name), data_type(dtype).size_bytes
+    shape = row.shape(size_bytes // type_bytes, ranks, type_bytes)
+    return Case(
+        index=0,
+        collective=name,
+        dtype=dtype,
+        op=op if row.reducing else "",
+        root=root if row.rooted else -1,
+        requested_bytes=size_bytes,
+        size_bytes=shape.size_bytes(type_bytes),
+        count=shape.call_count,
+        placement=placement,
+    )
+
+
+@pytest.fixture
+def make_case() -> Callable[..., Case]:
+    """``make_case("all_reduce", ranks, dtype=..., root=..., placement=...)`` -> Case."""
+    return _case

@@ -1,0 +1,315 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from busbw.model.plan import Limits, Timing
+from busbw.model.result import StopReason
+from busbw.model.sample import SampleFlag
+from busbw.rank.descheduled import CoreClock
+from busbw.rank.measure import Pace, Samples, Taken, measure, measure_again, warm_up
+from busbw.rank.reduce_samples import Across
+
+OnRanks = Callable[[int, Callable[[Any], Any]], list[Any]]
+Measured = Callable[..., list[Samples]]
+LATENCY = Timing(mode="latency")
+
+
+@pytest.fixture
+def warmed(on_ranks: OnRanks, conditions: Any) -> Callable[..., Pace]:
+    def run(case: Any, limits: Limits) -> Pace:
+        (pace,) = on_ranks(1, lambda world: warm_up(case, conditions(world), limits))
+        return pace  # type: ignore[no-any-return]
+
+    return run
+
+
+def alternating(call_ns: float, swing: float) -> Callable[[int], float]:
+    values = np.random.default_rng(1).uniform(1 - swing, 1 + swing, 4096)
+    return lambda call: float(call_ns * values[call % 4096])
+
+
+def test_constant_times_are_enough_at_the_first_look(measured: Measured, scripted: Any) -> None:
+    case = scripted(lambda call: 1000.0)
+    (samples,) = measured([case], Limits())
+    # 50 ns is 0.5 % of 10 calls of 1000 ns.
+    assert (samples.taken.k, len(samples.taken.across), samples.stops[-1]) == (10, 8, StopReason.PRECISION)
+    assert samples.times_ns.tolist() == [1000.0] * 8
+    assert case.looks == [(10, 8, 10)]
+
+
+def test_the_worst_rank_counts_sample_by_sample(measured: Measured, scripted: Any) -> None:
+    slow_first = scripted(lambda call: 2e6 if call < 10 + 4 else 1e6)
+    slow_last = scripted(lambda call: 1e6 if call < 10 + 4 else 2e6)
+    limits = Limits(calls=8, warmup_calls=9)
+    first, last = measured([slow_first, slow_last], limits)
+    assert first.times_ns.tolist() == last.times_ns.tolist() == [2e6] * 8
+    assert first.taken.own_ns.tolist() == [2e6] * 4 + [1e6] * 4
+    assert last.taken.own_ns.tolist() == [1e6] * 4 + [2e6] * 4
+    assert first.taken.issue_ns.tolist() == [1e6] * 4 + [5e5] * 4
+    assert first.taken.across.issue.tolist() == [1e6] * 8
+    assert first.taken.across.best.tolist() == [1e6] * 8
+
+
+def test_noise_is_sampled_until_a_limit_and_the_limit_is_named(measured: Measured, scripted: Any) -> None:
+    case = scripted(alternating(1e5, 0.5))
+    (samples,) = measured([case], Limits(max_samples=50, case_seconds=60, precision=0.001))
+    # A third of the samples, as there are three passes.
+    assert (len(samples.taken.across), samples.stops, samples.passes) == (16, (StopReason.MAX_SAMPLES,), 3)
+    assert [count for _, count, _ in case.looks] == [8, 3, 5]
+
+
+def test_time_spent_in_samples_ends_a_case(measured: Measured, scripted: Any) -> None:
+    case = scripted(alternating(1e7, 0.5))
+    (samples,) = measured([case], Limits(case_seconds=0.3))
+    assert samples.stops[-1] is StopReason.CASE_TIME
+    assert 0.3e9 <= 3 * samples.taken.across.worst.sum() < 0.6e9
+
+
+# Two passes fit into 0.05 s, and one into 0.02 s.
+@pytest.mark.parametrize(
+    ("seconds", "first", "taken"), [(0.5, 8, 8), (0.05, 2, 3), (0.02, 2, 2), (0.001, 1, 1)]
+)
+def test_the_first_look_fits_into_the_time_where_that_is_possible(
+    measured: Measured, scripted: Any, seconds: float, first: int, taken: int
+) -> None:
+    case = scripted(lambda call: 1e7)
+    (samples,) = measured([case], Limits(case_seconds=seconds))
+    assert case.looks[0] == (1, first, 1)
+    assert samples.stops[-1] is (StopReason.PRECISION if first == 8 else StopReason.CASE_TIME)
+    assert len(samples.taken.across) == taken
+
+
+def test_ranks_that_share_cores_show_their_pace_in_one_sample_first(
+    measured: Measured, scripted: Any
+) -> None:
+    """After a quick warm-up each call takes longer than the case may: one is enough to know."""
+    case = scripted(lambda call: 1e6 if call < 6 else 4e9)
+    (samples,) = measured([case], Limits(case_seconds=0.2), contended=True)
+    assert [samples.stops[-1], len(samples.taken.across)] == [StopReason.CASE_TIME, 1]
+    case = scripted(lambda call: 1e6)
+    (samples,) = measured([case], Limits(), contended=True)
+    assert [samples.stops[-1], len(samples.taken.across)] == [StopReason.PRECISION, 8]
+
+
+def test_a_warm_up_that_was_slow_does_not_make_the_case_long(measured: Measured, scripted: Any) -> None:
+    """By the warm-up's pace one sample fits, and it takes a third of the time: what is left has room for
+    two more, not for the seven up to the usual first look.
+    """
+    case = scripted(lambda call: 1e9 if call < 4 else 1e8)
+    (samples,) = measured([case], Limits(case_seconds=0.3, warmup_calls=3))
+    assert [count for _, count, _ in case.looks] == [1, 2]
+    assert (len(samples.taken.across), samples.stops[-1]) == (3, StopReason.CASE_TIME)
+
+
+@pytest.mark.parametrize(
+    ("calls", "samples", "k"), [(200, 20, 10), (16, 8, 2), (20, 10, 2), (3, 3, 1), (1, 1, 1)]
+)
+def test_a_fixed_number_of_calls_is_exact(
+    measured: Measured, scripted: Any, calls: int, samples: int, k: int
+) -> None:
+    case = scripted(lambda call: 1000.0)
+    (result,) = measured([case], Limits(calls=calls))
+    assert (len(result.times_ns), result.taken.k, result.stops[-1]) == (samples, k, StopReason.CALLS)
+    assert sum(count * each for _, count, each in case.looks) == calls
+
+
+def test_a_look_comes_in_chunks_where_the_backend_limits_it(measured: Measured, scripted: Any) -> None:
+    case = scripted(lambda call: 1e6)
+    (samples,) = measured([case], Limits(calls=20), max_samples_per_look=8)
+    assert case.looks == [(1, 8, 1), (1, 8, 1), (1, 4, 1)]
+    assert len(samples.taken.own_ns) == len(samples.taken.across) == 20
+
+
+def test_sampling_starts_again_where_the_warm_up_was_slow(measured: Measured, scripted: Any) -> None:
+    """A busy core during the warm-up makes k too small for the true pace."""
+    case = scripted(lambda call: 1e6 if call < 10 else 1000.0)
+    (samples,) = measured([case], Limits())
+    assert [k for _, _, k in case.looks] == [1, 10]
+    assert (samples.taken.k, len(samples.taken.across)) == (10, 8)
+    assert samples.times_ns.tolist() == [1000.0] * 8
+    # The samples taken with the small k count as warm-up; the untimed lead of a look does not.
+    assert samples.warmup_calls == 5 + 8
+
+
+def test_it_starts_again_a_few_times_at_most(measured: Measured, scripted: Any) -> None:
+    case = scripted(lambda call: 1e7 / (call + 1) ** 2)
+    (samples,) = measured([case], Limits(warmup_calls=1, case_seconds=0.001))
+    assert len({k for _, _, k in case.looks}) <= 4
+    assert samples.stops[-1] is not None
+
+
+def test_a_fixed_number_of_calls_starts_again_too_and_stays_fixed(measured: Measured, scripted: Any) -> None:
+    """-n 100 -w 1: one cold call says nothing about the pace, and k = 1 would time the reading of time."""
+    case = scripted(lambda call: 1e6 if call < 25 else 1000.0)
+    (samples,) = measured([case], Limits(calls=100, warmup_calls=1))
+    assert [k for _, _, k in case.looks] == [1, 10]
+    assert len(samples.times_ns) * samples.taken.k == 100
+
+
+# ---- passes -----------------------------------------------------------------------------------------
+
+
+def test_later_passes_keep_k_and_begin_behind_untimed_calls(
+    on_ranks: OnRanks, conditions: Any, scripted: Any
+) -> None:
+    case = scripted(lambda call: 1000.0)
+
+    def live(world: Any) -> Samples:
+        samples = measure(case, conditions(world, singles=320), Limits())
+        while not samples.complete:
+            samples = measure_again(samples, case, conditions(world, singles=320), Limits())
+        return samples
+
+    (samples,) = on_ranks(1, live)
+    assert samples.ends == tuple(range(8, 80, 8))
+    assert [len(part) for part in samples.times_by_pass] == [8] * 9
+    assert samples.stops == (StopReason.PRECISION,) * 9
+    # A ninth of the single calls in each pass, behind 20 untimed ones.
+    assert case.looks == [(10, 8, 10), (20, 36, 1), *[(500, 8, 10), (20, 36, 1)] * 8]
+    assert samples.singles is not None
+    assert len(samples.singles.across) == 12 * 27
+
+
+def test_samples_that_are_left_out_stay_out_of_their_pass() -> None:
+    flags = np.zeros(40, np.int64)
+    flags[25] = SampleFlag.CLOCK_STEP
+    worst = np.arange(40)
+    across = Across(worst, worst, worst, flags, worst, worst)
+    samples = Samples(Taken(1, worst, worst, across), 3, 0.0, (StopReason.PRECISION,) * 3, (8, 24, 40))
+    assert [part.tolist() for part in samples.times_by_pass] == [
+        [*range(8)],
+        [*range(8, 24)],
+        [24, *range(26, 40)],
+    ]
+
+
+# ---- warm-up ----------------------------------------------------------------------------------------
+
+
+def test_the_warm_up_ends_when_it_is_steady_and_after_20_ms(warmed: Any, scripted: Any) -> None:
+    case = scripted(lambda call: 1e6)
+    pace = warmed(case, Limits())
+    assert case.warm_up == [1, 2, 2]  # the last round of 2 ms was no faster
+    assert (pace.warmup_calls, pace.call_ns, pace.k) == (5, 1e6, 1)
+    assert warmed(scripted(lambda call: 1e9), Limits()).warmup_calls == 3
+    faster = scripted(lambda call: 4e6 * 0.96**call)
+    warmed(faster, Limits())
+    assert sum(4e6 * 0.96**call for call in range(faster.done)) == pytest.approx(20e6, rel=0.2)
+
+
+@pytest.mark.parametrize(("asked", "issued"), [(0, 1), (1, 1), (50, 50), (3000, 3000)])
+def test_a_fixed_warm_up_is_exact_but_for_the_one_call_that_sets_the_pace(
+    warmed: Any, scripted: Any, asked: int, issued: int
+) -> None:
+    case = scripted(lambda call: 1000.0)
+    assert warmed(case, Limits(warmup_calls=asked)).warmup_calls == case.done == issued
+
+
+@pytest.mark.parametrize(
+    ("limits", "issued"),
+    [
+        (Limits(warmup_calls=1, warmup_seconds=0.02), 20),  # the time decides
+        (Limits(warmup_calls=50, warmup_seconds=0.02), 50),  # the calls do
+        (Limits(warmup_seconds=0.005), 5),
+        (Limits(warmup_seconds=0.0), 3),
+    ],
+)
+def test_a_warm_up_lasts_as_many_calls_and_as_long_as_asked(
+    warmed: Any, scripted: Any, limits: Limits, issued: int
+) -> None:
+    case = scripted(lambda call: 1e6)
+    assert warmed(case, limits).warmup_calls == case.done == issued
+
+
+def test_the_first_call_is_timed_alone_and_does_not_set_the_pace(warmed: Any, scripted: Any) -> None:
+    case = scripted(lambda call: 5e6 if call == 0 else 1e6)
+    pace = warmed(case, Limits())
+    assert (pace.first_call_ns, pace.call_ns) == (5e6, 1e6)
+    assert case.warm_up == [1, 2, 2]
+
+
+def test_the_first_call_is_that_of_the_slowest_rank(measured: Measured, scripted: Any) -> None:
+    cases = [scripted(lambda call, first=first: first if call == 0 else 1e6) for first in (2e6, 9e6, 3e6)]
+    assert {samples.first_call_ns for samples in measured(cases, Limits())} == {9e6}
+
+
+def test_a_clock_that_did_not_move_is_survived(measured: Measured, scripted: Any) -> None:
+    case = scripted(lambda call: 0.0)
+    (samples,) = measured([case], Limits(max_samples=8, warmup_calls=3))
+    assert samples.stops[-1] is StopReason.MAX_SAMPLES
+
+
+# ---- samples that do not count ----------------------------------------------------------------------
+
+
+def at(wall: int, cpu: int, raw: int | None = None, boot: int | None = None) -> CoreClock:
+    return CoreClock(wall, cpu, wall if raw is None else raw, wall if boot is None else boot)
+
+
+SPENT = [at(0, 0), at(50_000_000, 40_000_000)]  # 10 ms without a core
+
+
+def test_samples_that_lost_their_core_are_left_out(measured: Measured, scripted: Any, clocks: Any) -> None:
+    clocks.next = list(SPENT)
+    case = scripted(lambda call: 11e6 if call == 30 else 1e6)
+    (samples,) = measured([case], Limits(calls=40, warmup_calls=20))
+    assert samples.taken.across.flags.tolist() == [0] * 9 + [SampleFlag.DESCHEDULED] + [0] * 30
+    assert samples.lost_ns == 10_000_000
+    assert samples.times_ns.tolist() == [1e6] * 39
+    # What was measured stays.
+    assert samples.taken.across.worst.max() == 11e6
+
+
+def test_what_one_rank_lost_is_left_out_on_all(measured: Measured, scripted: Any, monkeypatch: Any) -> None:
+    import threading
+
+    from busbw.rank import measure as module
+
+    first = threading.local()
+
+    class OfRank1:
+        """Rank 1 alone had no core for 10 ms of each look."""
+
+        @staticmethod
+        def now() -> CoreClock:
+            first.readings = getattr(first, "readings", 0) + 1
+            slow = threading.current_thread().name == "rank 1"
+            return SPENT[1 - first.readings % 2] if slow else at(0, 0)
+
+    monkeypatch.setattr(module, "CoreClock", OfRank1)
+    cases = [scripted(lambda call: 1e6), scripted(lambda call: 11e6 if call == 30 else 1e6)]
+    results = measured(cases, Limits(calls=40, warmup_calls=20))
+    assert [len(result.times_ns) for result in results] == [39, 39]
+    assert [result.lost_ns for result in results] == [0, 10_000_000]
+    assert (results[0].taken.across.flags == results[1].taken.across.flags).all()
+
+
+def test_ranks_that_share_cores_leave_nothing_out(measured: Measured, scripted: Any, clocks: Any) -> None:
+    """Losing the core is what such a run measures."""
+    clocks.next = list(SPENT)
+    case = scripted(lambda call: 11e6 if call == 30 else 1e6)
+    (samples,) = measured([case], Limits(calls=40, warmup_calls=20), contended=True)
+    assert not samples.taken.across.flags.any()
+    assert (len(samples.times_ns), samples.lost_ns) == (40, 0)
+
+
+def test_waiting_between_loops_is_no_lost_core(measured: Measured, scripted: Any, clocks: Any) -> None:
+    """A rank sleeps in the barrier before each loop; that time is in no sample."""
+    clocks.next = list(SPENT)
+    case = scripted(lambda call: 2e5 if 20 <= call < 40 else 1e5)
+    (samples,) = measured([case], Limits(calls=400, warmup_calls=20), timing=Timing(time="loop"))
+    assert samples.times_ns.tolist() == [2e5] + [1e5] * 19
+    assert samples.lost_ns == 0
+
+
+def test_a_clock_that_stepped_speaks_against_its_look(measured: Measured, scripted: Any, clocks: Any) -> None:
+    still, stepped = at(0, 0), at(0, 0, boot=60_000_000_000)
+    clocks.next = [still, still, still, stepped]
+    case = scripted(lambda call: 1e6)
+    (samples,) = measured([case], Limits(calls=41), max_samples_per_look=40)
+    assert samples.taken.across.flags.tolist() == [0] * 40 + [SampleFlag.CLOCK_STEP]
+    assert len(samples.times_ns) == 40

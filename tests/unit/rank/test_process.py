@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from busbw.model.case import Case
+from busbw.rank.process import Deadline
+
+
+class Expired:
+    """Remembers what was said, and lets a test wait for it."""
+
+    def __init__(self) -> None:
+        self.said: list[tuple[Case, float, str]] = []
+        self.there = threading.Event()
+
+    def __call__(self, case: Case, seconds: float) -> None:
+        self.said.append((case, seconds, threading.current_thread().name))
+        self.there.set()
+
+
+def test_a_case_that_takes_longer_is_told_from_another_thread(case: Callable[..., Case]) -> None:
+    expired = Expired()
+    with Deadline(0.02, expired).for_case(case(index=7)):
+        assert expired.there.wait(10)
+    ((late, seconds, thread),) = expired.said
+    assert (late.index, seconds) == (7, 0.02)
+    assert thread != threading.current_thread().name
+
+
+def test_what_ends_while_its_lateness_is_told_is_late(case: Callable[..., Case]) -> None:
+    """Acting ends the process; until then nobody goes on with what came too late."""
+    began, told = threading.Event(), []
+
+    def act(late: Case, seconds: float) -> None:
+        began.set()
+        threading.Event().wait(0.1)
+        told.append((late, seconds))
+
+    with Deadline(0.01, act).for_case(case()):
+        assert began.wait(10)
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize("deadline", [Deadline.none(), Deadline(0.0, lambda case, seconds: None)])
+def test_without_a_limit_nobody_watches(deadline: Deadline, case: Any) -> None:
+    before = threading.active_count()
+    with deadline.for_case(case()):
+        assert threading.active_count() == before

@@ -1,0 +1,116 @@
+"""The answer of a run: peak, verdict, what it missed, problems where there are some, and one next step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+
+import pytest
+from busbw_testing.compared import record_of
+
+from busbw.judge.expectation import expect
+from busbw.judge.launch_history import earlier_runs, launch_times
+from busbw.judge.own_reference import launches_of, reference_of
+from busbw.judge.references.reference import Reference
+from busbw.model.conclusion import Conclusion
+from busbw.model.finding import Severity
+from busbw.model.record import RunRecord, RunStatus
+from busbw.model.result import Status
+from busbw.report.answer import RunAnswer, answer_lines, answer_of
+
+MIB = 2**20
+RUN = record_of({MIB: 100.0, 2 * MIB: 150.0, 4 * MIB: 300.0})
+
+
+def answer(
+    run: RunRecord = RUN, references: Sequence[Reference] = (), conclusions: Sequence[Conclusion] = ()
+) -> RunAnswer:
+    return answer_of(run, expect([run], references), conclusions, "last")
+
+
+def reference(run: RunRecord) -> list[Reference]:
+    return reference_of("good", run, launches_of([run]))
+
+
+def lines(said: RunAnswer) -> list[str]:
+    return answer_lines(asdict(said))
+
+
+def test_without_a_reference_the_run_is_offered_as_one() -> None:
+    said = answer()
+    assert (said.verdict, said.peak_size_bytes, said.loss_unseen) == ("no reference", 2 * MIB, None)
+    assert lines(said) == [
+        "# 13.98 GB/s at 2 MiB out-of-place: no saved reference matches this operation, job size and device",
+        "# next: `busbw expect last --save NAME` keeps this run as the reference",
+    ]
+
+
+def test_a_run_that_did_not_end_is_not_offered_as_a_reference() -> None:
+    assert answer(replace(RUN, status=RunStatus.RUNNING)).next == "busbw diagnose last"
+
+
+def test_as_expected_says_what_was_missed() -> None:
+    several = record_of(
+        {size: [t, t * 1.01, t * 0.99] for size, t in ((MIB, 100.0), (2 * MIB, 150.0))}, name="old"
+    )
+    said = answer(references=reference(several))
+    assert said.verdict == "as expected"
+    assert said.loss_unseen is not None
+    missed = f"a loss under {said.loss_unseen:.0%} would not show"
+    assert said.answer.endswith(f"as expected in 2 of 3 cases (good; {missed})")
+    assert lines(said)[-1].startswith("# next: `busbw report last`")
+
+
+def test_below_names_the_worst_case() -> None:
+    fast = record_of({MIB: [5.0, 5.1], 2 * MIB: [150.0, 151.0], 4 * MIB: [300.0, 301.0]}, name="old")
+    said = answer(references=reference(fast))
+    assert said.verdict == "below"
+    assert "below good in 1 of 3 cases; the worst, 1 MiB out-of-place, has 5% of it" in said.answer
+    assert said.next == "busbw diagnose last"
+
+
+def test_what_is_broken_comes_before_what_is_odd() -> None:
+    wrong = replace(RUN.results[0], status=Status.WRONG, busbw_gb_per_s=None)
+    unstable = replace(RUN.results[1], marks=("unstable",))
+    run = replace(RUN, results=(wrong, unstable, RUN.results[2]))
+    late = Conclusion(Severity.WARNING, "rank 3 is slow", check="ranks.odd")
+    noted = Conclusion(Severity.INFO, "all links are up", check="links.up")
+    said = answer(run, conclusions=(noted, late))
+    assert said.problems == (
+        "1 of 3 cases gave wrong data: do not use them",
+        "rank 3 is slow",
+        "1 of 3 cases above 50 us are unstable: another run may differ by more than +-",
+    )
+    assert "and 1 more" in " ".join(lines(said))
+    assert said.next == "busbw diagnose last"
+
+
+def test_levels_of_short_calls_and_what_was_set_on_purpose_are_no_problem() -> None:
+    short = replace(
+        RUN, results=tuple(replace(each, time_ns=6e3, marks=("unstable",)) for each in RUN.results)
+    )
+    chosen = Conclusion(Severity.WARNING, "NCCL_ALGO=Ring", check="algorithm.set")
+    assert answer(short, conclusions=(chosen,)).problems == ()
+
+
+def test_what_has_no_bus_bandwidth_is_no_reference() -> None:
+    said = answer(record_of({MIB: 100.0}, ranks=1))
+    assert said.answer.startswith("10.49 GB/s (algbw) at 1 MiB out-of-place: without a bus bandwidth")
+    assert said.next == "busbw report last"
+
+
+@pytest.mark.parametrize("columns", [60, 80, 100])
+def test_no_line_is_wider_than_asked_for(columns: int) -> None:
+    assert max(map(len, answer_lines(asdict(answer()), columns))) <= columns
+
+
+def test_earlier_runs_are_held_against_those_that_are_alike() -> None:
+    earlier = [replace(RUN, run_id=f"run-{number}") for number in range(3)]
+    kept = [launch for each in earlier if (launch := launch_times(each, each.run_id)) is not None]
+    (found,) = earlier_runs(kept, RUN)
+    said = answer(references=[found])
+    assert said.verdict == "as expected"
+    assert "(3 earlier runs of this machine; " in said.answer
+    (others,) = earlier_runs(kept, earlier[0])
+    assert others.launches == 2  # a run is not held against itself
+    assert earlier_runs(kept, record_of({MIB: 1.0}, version="6.0", name="new")) == ()

@@ -1,0 +1,278 @@
+"""Exact text: scripts read these columns."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from busbw.model.case import Case
+from busbw.model.collective import Placement
+from busbw.model.mark import meaning
+from busbw.model.plan import Limits, Plan
+from busbw.model.record import Method, RankInfo, WorldInfo
+from busbw.model.result import CaseResult, Status, StopReason
+from busbw.report import table
+
+GOOD = CaseResult(
+    0, Status.GOOD, 12345.6, 12000.0, 12600.0, 12400.0, 84.934, 148.635, 8, 4, 20, StopReason.PRECISION, 0
+)
+WRONG = CaseResult(1, Status.WRONG, 12345.6, 12000.0, 12600.0, 12400.0, wrong=17)
+NOT_APPLICABLE = CaseResult(1, Status.NOT_APPLICABLE)
+CHECKED = CaseResult(0, Status.GOOD, stop=StopReason.CHECK_ONLY, wrong=0)
+EMPTY = CaseResult(0, Status.GOOD, 512.0, 512.0, 512.0, 512.0, 0.0, 0.0, 8, 4, 20, StopReason.PRECISION)
+
+
+def case(collective: str = "all_reduce", op: str = "sum", size: int = 2**20) -> Case:
+    return Case(0, collective, "float", op, -1, size, size, size // 4, Placement.OUT_OF_PLACE)
+
+
+def test_the_heading() -> None:
+    assert table.heading("all_reduce") == [
+        (
+            "# all_reduce                                                   out-of-place"
+            "                               in-place"
+        ),
+        (
+            "#        size        count      type  redop  root       time     +-   algbw   busbw #wrong"
+            "       time     +-   algbw   busbw #wrong"
+        ),
+        (
+            "#         (B)   (elements)                              (us)    95%  (GB/s)  (GB/s)       "
+            "       (us)    95%  (GB/s)  (GB/s)"
+        ),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("what", "results", "text"),
+    [
+        (
+            case(),
+            (GOOD, GOOD),
+            (
+                "      1048576       262144     float    sum    -1"
+                "      12.35   2.4%   84.93  148.63      0"
+                "      12.35   2.4%   84.93  148.63      0"
+            ),
+        ),
+        (
+            case(),
+            (GOOD, WRONG),
+            (
+                "      1048576       262144     float    sum    -1"
+                "      12.35   2.4%   84.93  148.63      0"
+                "      12.35   2.4%     n/a     n/a     17  WRONG"
+            ),
+        ),
+        (
+            case("sendrecv", ""),
+            (GOOD, NOT_APPLICABLE),
+            (
+                "      1048576       262144     float   none    -1"
+                "      12.35   2.4%   84.93  148.63      0"
+                "        n/a            n/a     n/a    N/A"
+            ),
+        ),
+        (
+            case("all_gather", "", 0),
+            (EMPTY, EMPTY),
+            (
+                "            0            0     float   none    -1"
+                "       0.51   0.0%    0.00    0.00    N/A"
+                "       0.51   0.0%    0.00    0.00    N/A"
+            ),
+        ),
+        (
+            case(),
+            (GOOD, None),
+            "      1048576       262144     float    sum    -1      12.35   2.4%   84.93  148.63      0",
+        ),
+        (
+            case(),
+            (CHECKED, CHECKED),
+            (
+                "      1048576       262144     float    sum    -1"
+                "        n/a            n/a     n/a      0"
+                "        n/a            n/a     n/a      0"
+            ),
+        ),
+    ],
+    ids=["good", "wrong", "not applicable", "size 0", "half", "only checked"],
+)
+def test_rows(what: Case, results: tuple[CaseResult | None, ...], text: str) -> None:
+    assert table.row(what, results) == text
+
+
+def test_marks_follow_the_row_each_once() -> None:
+    """The columns before them stay where they are, so that a script may cut them off."""
+    drifted = replace(GOOD, marks=("unstable", "stopped"))
+    wrong = replace(WRONG, marks=("stopped", "throttled"))
+    row, plain = table.row(case(), (drifted, wrong)), table.row(case(), (GOOD, WRONG))
+    assert row == f"{plain.removesuffix('  WRONG')}  WRONG unstable(out) stopped throttled(in)"
+    assert table.row(case(), (GOOD, replace(WRONG, status=Status.GOOD, wrong=0))).endswith("0")
+
+
+@pytest.mark.parametrize(
+    ("stats", "words"),
+    [
+        ({"p50": 1.0, "p99": 2.0, "imbalance": 0.5}, "percentiles"),
+        ({"max": 9.0, "p99": 2.0}, "max, percentiles"),
+    ],
+)
+def test_columns_of_single_calls_are_said_with_what_timing_them_adds(stats: Any, words: str) -> None:
+    evidence = {"single_calls": 320, "timing_overhead_ns": 3_500.0}
+    single = replace(GOOD, stats=stats, evidence=evidence)
+    slower = replace(single, evidence={**evidence, "timing_overhead_ns": 4_500.0})
+    said = f"{words}: of 320 calls timed one by one, where a sample holds several"
+    adds = "timing overhead: a call timed by itself takes {} us against the headline's"
+    assert table.explanations([single]) == [said, adds.format("+3.50")]
+    assert table.explanations([single, slower, GOOD]) == [said, adds.format("+4.00") + " (median of 2 cases)"]
+
+
+@pytest.mark.parametrize("show", [(), ("p99", "imbalance", "n"), ("timestamp", "first", "skew", "issue")])
+def test_columns_that_were_asked_for_line_up_too(show: tuple[str, ...]) -> None:
+    stats = {"p99": 123_456.0, "imbalance": 500.0}
+    full = replace(
+        GOOD,
+        stats=stats,
+        finished="2026-01-02T03:04:05.678+00:00",
+        first_call_ns=9e6,
+        skew_ns=1.0,
+        issue_ns=2.0,
+    )
+    titles, row = table.heading("all_reduce", show)[1], table.row(case(), (full, full), show)
+    assert len(titles) == len(row)
+    # Every title ends where its value ends.
+    ends = [at for at, letter in enumerate(titles) if letter != " " and (titles + " ")[at + 1] == " "]
+    assert all(row[at] != " " and (row + " ")[at + 1] == " " for at in ends[1:])
+    assert len(row.split()) == len(titles.split()) - 1 == len(ends) - 1
+
+
+def test_the_header(world: WorldInfo, plan: Plan) -> None:
+    method = Method(buffers="one place (hot)")
+    assert table.header(world, method, plan, "0.1.0") == [
+        "# busbw 0.1.0: backend nccl, NCCL 2.30.4",
+        "# library  /opt/libnccl.so.2",
+        "# ranks    2 on 2 hosts (node0, node1), world nccl, started by torchrun",
+        "# devices  2 x NVIDIA H200",
+        (
+            "# time     median over samples of the maximum over ranks of elapsed / k;"
+            " sampled to +-1.0% (2.5% below 50 us) or 0.5 s a case"
+        ),
+        "# buffers  one place (hot); GB/s = 10^9 bytes/s; 2 checks a case",
+    ]
+
+
+def test_the_header_of_a_large_mixed_world_stays_short(plan: Plan) -> None:
+    ranks = tuple(RankInfo(i, f"n{i}", 1, 0, device="A" if i < 6 else "B") for i in range(8))
+    lines = table.header(WorldInfo("mpi", "slurm", 8, ranks), Method(), plan, "1")
+    assert "# ranks    8 on 8 hosts (n0, n1, n2, n3, ... n7), world mpi, started by slurm" in lines
+    assert "# devices  6 x A, 2 x B" in lines
+    assert "# library  none" in lines
+
+
+def test_a_gpu_of_several_ranks_is_counted_once(plan: Plan) -> None:
+    ranks = tuple(RankInfo(i, f"n{i}", 1, 0, device="H200", device_uuid=f"GPU-{i // 2}") for i in range(4))
+    lines = table.header(WorldInfo("nccl", "slurm", 4, ranks), Method(), plan, "1")
+    assert "# devices  2 x H200, for 4 ranks" in lines
+
+
+def test_the_footer_names_wrong_data_and_what_is_missing(plan: Plan, results: list[CaseResult]) -> None:
+    assert table.footer(plan, results, "/runs/id") == [
+        "# WRONG all_reduce sum float 2048 B in-place: 17 elements",
+        "#       rank 1 on node1: 17 wrong, first at element 5",
+        "# 3 of 8 cases were not measured",
+        "# record   /runs/id",
+    ]
+
+
+def test_the_footer_of_a_good_run(plan: Plan, results: list[CaseResult]) -> None:
+    good = [results[0]] * len(plan.cases)
+    assert table.footer(plan, good, "/r") == ["# no wrong data", "# record   /r"]
+    assert table.footer(plan, good[:7], "/r")[:2] == [
+        "# 1 of 8 cases were not measured",
+        "# no wrong data in the finished cases",
+    ]
+
+
+def test_marks_are_explained_once_and_in_the_order_of_their_rows(
+    plan: Plan, results: list[CaseResult]
+) -> None:
+    marked = [replace(results[0], marks=marks) for marks in (("stopped",), ("unstable", "stopped"), ("new",))]
+    lines = table.footer(plan, marked * 2, "/r")
+    # A mark of a newer busbw stays without words rather than being left out.
+    assert [line.split(":")[0] for line in lines if ": " in line or line.endswith(":")] == [
+        "# stopped",
+        "# unstable",
+        "# new",
+    ]
+    assert f"# stopped: {meaning('stopped')}" in lines
+
+
+def test_why_cases_do_not_apply_failed_or_were_not_run_is_said_once(plan: Plan) -> None:
+    results = [
+        CaseResult(0, Status.NOT_APPLICABLE, error="sendrecv has no in-place form on mpi"),
+        CaseResult(1, Status.NOT_APPLICABLE, error="sendrecv has no in-place form on mpi"),
+        CaseResult(2, Status.NOT_APPLICABLE, error="3 ranks: hypercube needs a power of two"),
+        CaseResult(3, Status.FAILED, error="Failure running neuron-bench - log file /tmp/a.log"),
+        CaseResult(4, Status.FAILED, error="Failure running neuron-bench - log file /tmp/a.log"),
+        *(CaseResult(i, Status.NOT_RUN, error="the budget of 2 s ended before") for i in range(5, 8)),
+    ]
+    assert table.footer(plan, results, "/r") == [
+        "# n/a: sendrecv has no in-place form on mpi",
+        "# n/a: 3 ranks: hypercube needs a power of two",
+        "# failed: Failure running neuron-bench - log file /tmp/a.log",
+        "# not run: the budget of 2 s ended before",
+        "# record   /r",
+    ]
+
+
+@pytest.mark.parametrize("checks", [0, 1])
+def test_why_rows_of_n_0_have_no_numbers(plan: Plan, checks: int) -> None:
+    wrong = 0 if checks else None
+    results = [CaseResult(i, Status.GOOD, stop=StopReason.CHECK_ONLY, wrong=wrong) for i in range(8)]
+    assert table.footer(replace(plan, checks=checks), results, "/r") == [
+        "# n/a: nothing was timed (-n 0)",
+        "# no wrong data" if checks else "# N/A: nothing was checked (-c 0)",
+        "# record   /r",
+    ]
+
+
+def test_memory_is_shown_where_it_was_asked_for(plan: Plan, results: list[CaseResult]) -> None:
+    used = {"buffers": 2 * 2**20, "communicator": 3 * 2**29}
+    asked = replace(plan, show=("p99", "memory"))
+    assert table.footer(asked, results, "/r", used)[-2:] == [
+        "# memory   buffers 2.0 MiB, communicator 1.5 GiB (the most of any rank)",
+        "# record   /r",
+    ]
+    assert not any("memory" in line for line in table.footer(plan, results, "/r", used))
+    assert not any("memory" in line for line in table.footer(asked, results, "/r", {}))
+
+
+def test_the_header_says_how_far_two_ranks_clocks_may_be_apart(world: WorldInfo, plan: Plan) -> None:
+    head = table.header(world, Method(clock_error_ns=1500.0), plan, "1")
+    assert any(line.endswith("; the ranks' clocks agree within 3.00 us") for line in head)
+    shared = table.header(world, Method(clock_error_ns=0.0), plan, "1")
+    assert any(line.endswith("; the ranks share their host's clock") for line in shared)
+
+
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        (Limits(calls=200), "; 200 calls a case"),
+        (Limits(calls=3, outer_iters=2), "; 2 x 3 calls a case"),
+        (Limits(calls=3, outer_iters=2, outer_warmup_iters=1), "; 2 x 3 calls a case after 1 untimed round"),
+        (Limits(calls=0), "; nothing is timed (-n 0)"),
+        (Limits(budget_seconds=120.0), " (2.5% below 50 us) or 0.5 s a case, 120 s for all cases"),
+        (Limits(precision=0.005, small_precision=0.005), "; sampled to +-0.5% or 0.5 s a case"),
+        (Limits(precision=1e-4, small_precision=1e-4), "; sampled to +-0.01% or 0.5 s a case"),
+        (Limits(precision=0.0125), "; sampled to +-1.25% (2.5% below 50 us) or 0.5 s a case"),
+        (Limits(), "; sampled to +-1.0% (2.5% below 50 us) or 0.5 s a case"),
+    ],
+)
+def test_the_header_says_how_it_was_sampled(world: WorldInfo, plan: Plan, limits: Limits, words: str) -> None:
+    sampled = Plan(plan.backend, plan.cases, plan.buffer_bytes, limits, 0, 1)
+    assert table.header(world, Method(), sampled, "1")[4].endswith(words)
+    assert table.header(world, Method(), sampled, "1")[5].endswith("; unchecked")

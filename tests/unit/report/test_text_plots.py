@@ -1,0 +1,158 @@
+"""Plots in letters: the right letter in the right place, in 80 columns, in ASCII, with and without colour."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from busbw.report.plots import Plot, Table
+from busbw.report.text import Form, coloured, plain, table_lines
+from busbw.report.text_plots import plot_lines
+
+NO_TABLE = Table(("a",), (("1",),))
+
+
+def lines(plot: Plot, form: Form | None = None) -> list[str]:
+    return [plain(line) for line in plot_lines(plot, form or Form())]
+
+
+def point(x: float, y: float, **fields: Any) -> dict[str, Any]:
+    return {
+        "series": "one",
+        "kind": "measured",
+        "x": x,
+        "y": y,
+        "low": None,
+        "high": None,
+        "text": "",
+        **fields,
+    }
+
+
+def curve(*rows: dict[str, Any], **words: Any) -> Plot:
+    return Plot("curve", "c", "A title", "A note.", rows, NO_TABLE, {"x": "size", "y": "GB/s", **words})
+
+
+def test_points_stand_where_their_values_are() -> None:
+    text = lines(curve(point(1024, 1.0), point(2048, 3.0), point(4096, 4.0)))
+    assert text[:2] == ["A title", "A note."]
+    drawn = [line[11:] for line in text if "|" in line[:12] or "+" in line[:12]][:-1]
+    assert len(drawn) == 14
+    places = {(row, line.index("o")) for row, line in enumerate(drawn) if "o" in line}
+    # Powers of two at equal distances; 0 at the bottom, 4 on top.
+    assert places == {(10, 0), (3, 34), (0, 68)}
+    assert text[-2].split() == ["size", "1", "KiB", "2", "KiB", "4", "KiB"]
+    assert text[-1] == "o one"
+
+
+def test_intervals_limits_and_points_in_one_place() -> None:
+    rows = (
+        point(1024, 2.0, low=1.0, high=4.0), point(1024, 2.0, series="two"), point(4096, 3.0, series="two"),
+        point(1024, 3.9, series="limit: wires", kind="limit"),
+        point(4096, 3.9, series="limit: wires", kind="limit"),
+    )  # fmt: skip
+    text = lines(curve(*rows))
+    drawn = [line[11:] for line in text if "|" in line[:12] or "+" in line[:12]][:-1]
+    column = "".join(line[:1] or " " for line in drawn)
+    assert column[0] == column[10] == "|"
+    assert column[7] == "&"  # 2 of 4
+    assert drawn[0].count("=") > 60
+    assert text[-1] == "o one   x two   = limit: wires   & several"
+
+
+def test_time_has_a_logarithmic_axis_with_units() -> None:
+    text = lines(curve(point(8, 0.5), point(16, 50.0), point(32, 5e6), y="time", log=True))
+    labels = [line[:9].strip() for line in text if line[:9].strip()]
+    assert labels[:3] == ["A title", "A note.", "time"]
+    assert labels[3] == "5 s"
+    assert "500 ns" in labels
+
+
+def heat(columns: list[str], **words: Any) -> Plot:
+    bins = {"bad": "high2", "fine": "mid"}
+    rows = tuple(
+        {"x": x, "y": y, "bin": "bad" if (x, y) == (columns[1], "b") else "fine", "text": ""}
+        for y in ("a", "b")
+        for x in columns
+        if x != y
+    )
+    return Plot("heat", "h", "Map", "Note.", rows, NO_TABLE, {"x": "size", "y": None, "bins": bins, **words})
+
+
+def test_a_map_reads_without_colour() -> None:
+    text = lines(heat(["1 KiB", "2 KiB", "4 KiB"]))
+    assert text[3:] == [
+        "  1 KiB   2 KiB   4 KiB",
+        "  |       |       |",
+        "a .       .       .",
+        "b .       #       .",
+        "",
+        "# bad   . fine",
+    ]
+
+
+BARS = Plot(
+    "bars", "b", "Links", "Note.",
+    ({"y": "node0 nic0", "x": 5.0, "state": "up", "rate": 10.0, "text": ""},
+     {"y": "node0 nic1", "x": 0.0, "state": "none", "rate": 10.0, "text": ""}),
+    NO_TABLE, {"x": "GB/s", "bins": {"up": "c1", "none": "limit"}},
+)  # fmt: skip
+
+
+def test_bars_have_their_rate_and_number() -> None:
+    first, second, legend = lines(BARS)[3:]
+    assert first.startswith("node0 nic0 *")
+    assert first.endswith("| 5 GB/s, up")
+    length = first.count("*")
+    assert first.index("|") - len("node0 nic0 ") == pytest.approx(2 * length, abs=1)
+    assert "*" not in second
+    assert second.endswith("| 0 GB/s, none")
+    assert legend == "| line rate"
+
+
+def test_a_histogram_marks_median_and_mean() -> None:
+    rows = tuple(
+        {"low": float(at), "high": at + 1.0, "zero": 0, "count": at + 1, "text": ""} for at in range(4)
+    )
+    marks = [("median", 2.5, "c2"), ("mean (nccl-tests prints it)", 4.0, "c3")]
+    plot = Plot(
+        "histogram", "h", "Samples", "n.", rows, Table(("a", "b"), (("samples", "10"),)), {"marks": marks}
+    )
+    text = lines(plot)[4:]
+    assert [line.split()[1] for line in text[:4]] == ["1", "2", "3", "4"]
+    assert text[2].endswith("* median") or text[2].endswith("median")
+    assert text[3].endswith(" mean")
+    assert text[0].count("*") * 4 == pytest.approx(text[3].count("*"), abs=4)
+
+
+@pytest.mark.parametrize("columns", [40, 80, 110])
+@pytest.mark.parametrize("unicode", [False, True])
+def test_nothing_is_wider_than_the_terminal(columns: int, unicode: bool) -> None:
+    long = "a-host-with-a-very-long-name.of-a-site.example"
+    plots = (
+        curve(*(point(2**power, power, series=long) for power in range(3, 34))),
+        heat([f"{2**power} KiB" for power in range(31)], down=["a", "b"]), BARS,
+    )  # fmt: skip
+    for plot in plots:
+        text = lines(plot, Form(columns, unicode))
+        assert max(map(len, text)) <= max(columns, len(long) + 2)
+        assert all(line.isascii() for line in text) is not unicode
+        rich = [coloured(line).plain for line in plot_lines(plot, Form(columns, unicode))]
+        assert [line.rstrip() for line in rich] == text
+
+
+def test_a_table_that_is_too_wide_goes_on_below_under_the_same_names() -> None:
+    head = ("host", "link", *(f"column{at}" for at in range(9)))
+    rows = tuple((f"node{row}", "nic0", *(f"{row}.{at}" for at in range(9))) for row in range(2))
+    table = Table(head, rows, keys=2, notes=("stopped: " + "a limit " * 20,))
+    text = [plain(line) for line in table_lines(table, Form(50))]
+    assert max(map(len, text)) <= 50
+    assert text[:3] == [
+        "host   link  column0  column1  column2  column3",
+        "node0  nic0      0.0      0.1      0.2      0.3",
+        "node1  nic0      1.0      1.1      1.2      1.3",
+    ]
+    assert text[4] == "host   link  column4  column5  column6  column7"
+    assert text[8:11] == ["host   link  column8", "node0  nic0      0.8", "node1  nic0      1.8"]
+    assert text[11].startswith("stopped: a limit")

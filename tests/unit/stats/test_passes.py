@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from busbw.stats.interval import estimate
+from busbw.stats.passes import estimate_over, no_narrower, thirds
+
+RANDOM = np.random.default_rng(4)
+
+
+def around(level: float, samples: int = 20) -> np.ndarray:
+    return level * np.exp(0.01 * RANDOM.normal(size=samples))
+
+
+def test_passes_that_agree_have_the_interval_of_all_samples() -> None:
+    passes = [around(1e6) for _ in range(4)]
+    assert estimate_over(passes, 0.99) == estimate(np.concatenate(passes), 0.99)
+
+
+def test_passes_that_differ_have_that_of_their_medians() -> None:
+    passes = [np.full(8, level) for level in (6.0, 6.0, 9.0, 6.0)]
+    found = estimate_over(passes, 0.99)
+    # Student's t over 6, 6, 9, 6: 6.75 +- 3.182 x 1.5 / 2.
+    assert (found.median, found.moved, found.attained) == (6.0, True, True)
+    assert (found.low, found.high) == (
+        pytest.approx(6.75 - 2.3868, abs=1e-3),
+        pytest.approx(9.1368, abs=1e-3),
+    )
+
+
+def test_few_samples_show_no_level_of_their_own() -> None:
+    passes = [np.full(7, level) for level in (6.0, 9.0, 6.0)]
+    assert estimate_over(passes, 0.99) == estimate(np.concatenate(passes), 0.99)
+
+
+def test_one_series_shows_by_its_thirds_that_its_level_moved() -> None:
+    times = np.concatenate((around(1.0, 60), around(1.1, 30)))
+    assert estimate_over(thirds(times), 0.99).moved
+    assert not estimate_over(thirds(around(1.0, 90)), 0.99).moved
+
+
+def test_no_interval_is_narrower_than_what_was_looked_for() -> None:
+    found = estimate(around(1.0, 90), 0.99)
+    assert no_narrower(found, 1e-6) == found
+    wide = no_narrower(found, 0.5)
+    assert (wide.low, wide.high) == pytest.approx((0.5 * found.median, 1.5 * found.median))
+    same = estimate(np.full(20, 3.0), 0.99)
+    assert no_narrower(same, 0.5) == same

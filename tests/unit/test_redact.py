@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import pytest
+
+from busbw.redact import REDACTED, redact, redact_all, redact_text, redact_word
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("BUSBW_TOKEN", "abc"),
+        ("SLURM_JWT", "x"),
+        ("NCCL_API_KEY", "x"),
+        ("OMPI_MCA_sec_basic_key", "x"),
+        ("UCX_AUTHTOKEN", "x"),
+        ("SLURM_MYPASSWORD_FILE", "x"),
+        ("PBS_AUTH", "x"),
+        ("FI_CREDENTIALS", "x"),
+        ("NCCL_PROXY", "http://user:hunter2@proxy:3128"),
+        ("NCCL_HEADER", "Authorization: Bearer abcdefgh12345678"),
+        ("OMPI_EXTRA", "--password=hunter2"),
+        ("SLURM_COMMENT", "ghp_0123456789abcdefghij"),
+        ("SLURM_COMMENT", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.sig"),
+        ("SLURM_COMMENT", "AKIAIOSFODNN7EXAMPLE"),
+        ("NVIDIA_CERT", "-----BEGIN PRIVATE KEY-----"),
+    ],
+)
+def test_secrets_are_replaced(name: str, value: str) -> None:
+    assert redact(name, value) == REDACTED
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("SSHPASS", "hunter22"),
+        ("MY_PWD", "x"),
+        ("GH_PAT", "x"),
+        ("AZURE_STORAGE", "DefaultEndpointsProtocol=https;AccountKey=abc=="),
+        ("EXTRA", "MY_TOKEN=abcdefgh"),
+        ("ARGS", "--password hunter22"),
+    ],
+)
+def test_secrets_of_variables_that_are_not_listed(name: str, value: str) -> None:
+    assert redact(name, value) == REDACTED
+
+
+@pytest.mark.parametrize("name", ["UCX_IB_BYPASS", "MY_BYPASS", "MY_PATH", "PATTERN"])
+def test_no_secrets(name: str) -> None:
+    assert redact(name, "a token ring") == "a token ring"
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("A=1", "A=1"),
+        ("MY_TOKEN=a b,c", f"MY_TOKEN={REDACTED}"),
+        ("--env=HF_TOKEN=x", f"--env=HF_TOKEN={REDACTED}"),
+        ("--export=ALL,HF_TOKEN=x,B=2", f"--export=ALL,HF_TOKEN={REDACTED},B=2"),
+        ("-x A=1 -x HF_TOKEN=x", f"-x A=1 -x HF_TOKEN={REDACTED}"),
+        ("-x HF_TOKEN='a b' -n 2", f"-x HF_TOKEN={REDACTED} -n 2"),
+        ("-genv HF_TOKEN x -genv A 1", f"-genv HF_TOKEN {REDACTED} -genv A 1"),
+        ("--hf-token=x", f"--hf-token={REDACTED}"),
+        ("--minbytes=8", "--minbytes=8"),
+        ("/a/b=c", "/a/b=c"),
+    ],
+)
+def test_a_command_line_is_kept_without_secrets(text: str, kept: str) -> None:
+    assert redact_word(text) == kept
+    assert redact_all({"launch": {"env": [text], "nodes": 2}}) == {"launch": {"env": [kept], "nodes": 2}}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"password": "CANARY 1"}',
+        "Server=h;Pwd=CANARY;User Id=me",
+        "passphrase: CANARY is long",
+        "https://CANARY@host/x",
+        "me:CANARY@host",
+        "https://x/y?sp=r&sig=CANARY",
+        "https://x/y?X-Amz-Signature=CANARY&z=1",
+        "curl -H 'Authorization: Bearer CANARY'",
+        "- name: HF_TOKEN\n  value: CANARY",
+        "- value: CANARY\n  name: HF_TOKEN",
+        "machine h login me password CANARY",
+        "curl -u me:CANARY https://x",
+        "curl -u 'me:CANARY' https://x",
+        "curl --user=me:CANARY https://x",
+        "-----BEGIN RSA PRIVATE KEY-----\nCANARY\n-----END RSA PRIVATE KEY-----",
+    ],
+)
+def test_secrets_within_a_text_are_replaced_once(text: str) -> None:
+    kept = redact_text(text)
+    assert "CANARY" not in kept
+    assert redact_text(kept) == kept
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "NCCL_DEBUG=INFO",
+        "SSH_AUTH_SOCK=/tmp/agent.1",
+        "PWD=/home/me",
+        "key: nvidia.com/gpu",
+        "topologyKey: kubernetes.io/hostname",
+        "secretName: registry",
+        "automountServiceAccountToken: false",
+        "image: registry:5000/nccl:12@sha256:0a",
+        "ssh://git@host/x",
+        "export HF_TOKEN=$HF_TOKEN",
+        "LD_LIBRARY_PATH=/a:/b",
+        "docker run -u 1000:1000 --user=0:0 image",
+    ],
+)
+def test_what_only_looks_like_a_secret_stays(text: str) -> None:
+    assert redact_text(text) == text
