@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from busbw.probes.mpi import find_mpi
+from busbw.machine.mpi import find_mpi
 
 PROGRAM = Path(__file__).parents[2] / "tests" / "mpi" / "clock_program.py"
 # Ranks, whether each has a core of its own (as on machines of their own), whether another process is busy.

@@ -5,7 +5,7 @@
 RESULTS.json is written by null.py: launches of one and the same thing, in the order in which they were made,
 so the true difference of any two groups of them is nothing. From every stretch of it both plans are made:
 
-- in a row: the first n launches are A, the next n are B, compared by ranks of the two groups;
+- in a row: the first n launches are A, the next n are B, compared as two groups;
 - in blocks: the same 2 n launches, two that follow each other a block, A and B in random order, in pairs.
 
 Both see the same launches on the same machine in the same minutes. Printed for each n: the root mean square
@@ -22,8 +22,9 @@ import sys
 from pathlib import Path
 from statistics import mean
 
-from busbw.analysis.compare import Rule
-from busbw.stats.ratio import Ratio, paired_ratio, unpaired_ratio
+from busbw.judge.compare import Rule
+from busbw.judge.scatter import HOST_BOUND
+from busbw.stats.ratio import Difference, Ratio, in_groups, in_pairs, of_class, ratio
 
 SIZES = (8, 12, 18, 27, 40, 60, 80)
 CASE = "out-of-place"
@@ -62,12 +63,12 @@ def plans(times: list[float], n: int) -> dict[str, float]:
         stretch = times[start : start + 2 * n]
         pairs = [draw.sample(stretch[i : i + 2], 2) for i in range(0, 2 * n, 2)]
         made = {
-            "row": unpaired_ratio(stretch[:n], stretch[n:]),
-            "blocks": paired_ratio([a for a, _ in pairs], [b for _, b in pairs]),
+            "row": in_groups(stretch[:n], stretch[n:]),
+            "blocks": in_pairs([a for a, _ in pairs], [b for _, b in pairs]),
         }
-        for name, ratio in made.items():
-            errors[name].append(ratio.centre**2)
-            false[name] += is_called(ratio, rule)
+        for name, seen in made.items():
+            errors[name].append(seen.centre**2)
+            false[name] += is_called(judged(seen), rule)
     return {
         "in a row": math.sqrt(mean(errors["row"])),
         "in blocks": math.sqrt(mean(errors["blocks"])),
@@ -77,11 +78,13 @@ def plans(times: list[float], n: int) -> dict[str, float]:
     }
 
 
-def is_called(ratio: Ratio, rule: Rule) -> bool:
+def judged(seen: Difference) -> Ratio:
+    return ratio(seen, of_class(HOST_BOUND, [seen]))
+
+
+def is_called(made: Ratio, rule: Rule) -> bool:
     edge = math.log1p(rule.delta / 2)
-    if ratio.low is None or ratio.high is None or ratio.p is None:
-        return False
-    return ratio.p < rule.q and (ratio.low > edge or ratio.high < -edge)
+    return made.p < rule.q and (made.low > edge or made.high < -edge)
 
 
 def say(told: dict[int, dict[str, float]], seconds: float) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
-from busbw.references.load import built_in
+from busbw.judge.references.load import built_in
 
 BOUND = 0.90
 

@@ -27,14 +27,15 @@ import numpy as np
 from counted import simulated_world
 from looks import reduce_look
 
-from busbw.backends.null import NullBackend, NullCase
+from busbw.machine.host import read_processors
+from busbw.machine.mpi import find_mpi
 from busbw.model.plan import Limits
-from busbw.planning.make import make_plan
-from busbw.probes.host import read_processors
-from busbw.probes.mpi import find_mpi
-from busbw.settings.run import RunSettings
+from busbw.plan.flags.run import RunSettings
+from busbw.plan.flags.values import Size
+from busbw.plan.make import make_plan
+from busbw.rank.backends.null import NullBackend, NullCase
+from busbw.rank.world.nccl import HUB_BYTES, NcclWorld
 from busbw.stats.stopping import next_look
-from busbw.world.nccl import HUB_BYTES, NcclWorld
 
 LOOKS = Path(__file__).with_name("looks.py")
 RANKS = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2160)
@@ -92,7 +93,7 @@ def simulate(ranks: int) -> dict[str, Any]:
     """The start of a world, and one look of each length: traffic at rank 0's hub and time of its Python."""
     world, counting = simulated_world(ranks)
     start = {"received": asdict(counting.received), "sent": asdict(counting.sent)}
-    settings = RunSettings(minbytes="8", maxbytes="4G")
+    settings = RunSettings(minbytes=Size("8"), maxbytes=Size("4G"))
     case = NullBackend().prepare(make_plan(("all_reduce",), settings, "null", ranks).cases[0])
     looks: list[dict[str, Any]] = []
     for samples in SAMPLES:

@@ -18,10 +18,11 @@ from typing import Any
 import zmq
 
 from busbw._version import __version__
-from busbw.world.channel import Command, Contribute, Leave, Timing
-from busbw.world.channel_root import RootLoop
-from busbw.world.nccl import NcclWorld
-from busbw.world.wire import Hello, Kind, Message, Op, encode_hello, pack
+from busbw.rank.world.channel import Command, Contribute, Leave
+from busbw.rank.world.channel_root import RootLoop
+from busbw.rank.world.nccl import NcclWorld
+from busbw.rank.world.sockets import Timing
+from busbw.rank.world.wire import Hello, Kind, Message, Op, encode_hello, pack
 
 # CURVE (RFC 26, MESSAGE command) adds 33 bytes to a frame: 8 of name, 8 of nonce, 16 of authentication code,
 # 1 of flags. ZMTP (RFC 23) puts 2 bytes before that, or 9 where it is longer than 255.

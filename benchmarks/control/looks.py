@@ -24,16 +24,16 @@ from typing import Any
 import numpy as np
 from counted import Traffic, count
 
-from busbw.backends.null import NullBackend, NullCase
 from busbw.model.collective import collective
 from busbw.model.datatype import data_type, reduce_op
-from busbw.planning.expand import Grid, expand
-from busbw.worker.across_ranks import across_ranks
-from busbw.world.base import PeerFailure, World
-from busbw.world.identity import identify
-from busbw.world.mpi import MpiWorld
-from busbw.world.nccl import NcclWorld
-from busbw.world.select import create
+from busbw.plan.expand import Grid, expand
+from busbw.rank.backends.null import NullBackend, NullCase
+from busbw.rank.reduce_samples import across_ranks
+from busbw.rank.world.base import PeerFailure, World
+from busbw.rank.world.identity import identify
+from busbw.rank.world.mpi import MpiWorld
+from busbw.rank.world.nccl import NcclWorld
+from busbw.rank.world.select import create
 
 # Of struct tcp_info (linux/tcp.h, since Linux 4.19): where bytes_received, bytes_sent and bytes_retrans lie.
 _TCP_INFO_BYTES, _RECEIVED_AT, _SENT_AT, _AGAIN_AT = 216, 128, 200, 208

@@ -22,22 +22,23 @@ from typing import Any, NoReturn
 import numpy as np
 
 from busbw._version import __version__
-from busbw.backends.base import Identity
-from busbw.backends.null import NullBackend
 from busbw.model.plan import Plan
 from busbw.model.record import SCHEMA_VERSION, RunRecord, RunStatus
 from busbw.model.result import CaseResult, Status, StopReason
 from busbw.model.sample import DIGEST_DTYPE, SAMPLE_DTYPE
-from busbw.planning.make import make_plan
+from busbw.plan.flags.run import RunSettings
+from busbw.plan.flags.values import Size
+from busbw.plan.make import make_plan
+from busbw.rank.backends.base import Identity
+from busbw.rank.backends.null import NullBackend
+from busbw.rank.describe import describe
+from busbw.rank.measure import Samples, Taken
+from busbw.rank.reduce_samples import Across
+from busbw.rank.retain import retain
+from busbw.rank.world.base import Member, WorldKind, distinct_hosts, reducible
 from busbw.record.folder import create
 from busbw.record.parquet import compact
 from busbw.record.write import RunWriter
-from busbw.settings.run import RunSettings
-from busbw.worker.across_ranks import Across
-from busbw.worker.describe import describe
-from busbw.worker.measure import Samples, Taken
-from busbw.worker.retain import retain
-from busbw.world.base import Member, WorldKind, distinct_hosts, reducible
 
 RANKS_A_HOST = 8
 # A backend's identity as long as NCCL's on a GPU host: the record keeps one of every rank.
@@ -53,7 +54,7 @@ IDENTITY = Identity(
 
 
 class ManyRanks:
-    """Rank 0 of a world whose other ranks are made from it, see ``busbw.world.base.World``."""
+    """Rank 0 of a world whose other ranks are made from it, see ``busbw.rank.world.base.World``."""
 
     kind: WorldKind = "nccl"
     rank = 0
@@ -133,14 +134,14 @@ def sampled(samples: int, seed: int) -> Samples:
     slowest, fastest = own + random.integers(0, 5000, samples), own - random.integers(0, 5000, samples)
     flags, skew = np.zeros(samples, np.int64), np.full(samples, -1, np.int64)
     across = Across(slowest, fastest, own // 3, flags, slowest, skew)
-    return Samples(Taken(1, own, own // 4, across), 20, 2e6, StopReason.MAX_SAMPLES)
+    return Samples(Taken(1, own, own // 4, across), 20, 2e6, (StopReason.MAX_SAMPLES,))
 
 
 def write_run(folder: Path, ranks: int, cases: int, samples: int) -> int:
     """What rank 0 does of a run but for measuring. Returns the bytes of the largest gather."""
     world, backend = ManyRanks(ranks), NullBackend()
     backend.identity = IDENTITY
-    plan = make_plan(("all_reduce",), RunSettings(minbytes="8", maxbytes="8"), "null", ranks)
+    plan = make_plan(("all_reduce",), RunSettings(minbytes=Size(8), maxbytes=Size(8)), "null", ranks)
     plan = replace(plan, cases=tuple(replace(plan.cases[0], index=case) for case in range(cases)))
     writer = RunWriter(folder, empty_record(folder, plan))
     writer.describe(world=describe(world, backend))

@@ -28,20 +28,20 @@ from typing import Any
 import numpy as np
 from plain_loop import PlainLoop, build
 
-from busbw.backends.mpi import MpiBackend, MpiCase
+from busbw.machine.host import read_processors
+from busbw.machine.mpi import find_mpi, library_version_text
 from busbw.model.case import Case
 from busbw.model.collective import collective
 from busbw.model.datatype import data_type, reduce_op
 from busbw.model.plan import Limits, Plan, Timing
-from busbw.planning.expand import Grid, expand
-from busbw.probes.host import read_processors
-from busbw.probes.mpi import find_mpi, library_version_text
+from busbw.plan.expand import Grid, expand
+from busbw.rank.backends.mpi import MpiBackend, MpiCase
+from busbw.rank.measure import Conditions, warm_up
+from busbw.rank.world.base import World
+from busbw.rank.world.identity import identify
+from busbw.rank.world.select import create
 from busbw.stats.interval import estimate
 from busbw.units import format_size, parse_size
-from busbw.worker.measure import Conditions, warm_up
-from busbw.world.base import World
-from busbw.world.identity import identify
-from busbw.world.select import create
 
 BOUND, HALF_WIDTH, CONFIDENCE = 0.02, 0.01, 0.95
 # One visit of an arm lasts about this long, between these numbers of samples: short, so that whatever else

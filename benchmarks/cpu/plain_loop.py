@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from busbw._native import core
+from busbw.machine.native import core
 
 SOURCE = Path(__file__).with_name("loop.c")
 

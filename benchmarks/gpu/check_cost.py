@@ -12,13 +12,13 @@ import time
 import numpy as np
 from definition import start
 
-from busbw.backends.nccl import NcclBackend
 from busbw.model.collective import collective
 from busbw.model.datatype import data_type, reduce_op
 from busbw.model.plan import Limits, Plan
-from busbw.planning.expand import Grid, expand
-from busbw.world.identity import identify
-from busbw.world.select import create
+from busbw.plan.expand import Grid, expand
+from busbw.rank.backends.nccl import NcclBackend
+from busbw.rank.world.identity import identify
+from busbw.rank.world.select import create
 
 SIZE = 2**30
 ROUNDS = 7

@@ -22,18 +22,18 @@ from pathlib import Path
 import numpy as np
 from definition import LARGE_BYTES, LARGE_CALLS, SMALL_CALLS, conditions, start, summary
 
-from busbw.backends.nccl import NcclBackend
-from busbw.backends.nccl_graph import MAX_CALLS_PER_GRAPH
 from busbw.model.case import Case
 from busbw.model.collective import collective
 from busbw.model.datatype import data_type, reduce_op
 from busbw.model.plan import CallOptions, Limits, Plan
-from busbw.planning.expand import Grid, expand
+from busbw.plan.expand import Grid, expand
+from busbw.rank.backends.nccl import NcclBackend
+from busbw.rank.backends.nccl_case import MAX_CALLS_PER_GRAPH
+from busbw.rank.measure import warm_up
+from busbw.rank.world.base import World
+from busbw.rank.world.identity import identify
+from busbw.rank.world.select import create
 from busbw.units import format_size, parse_size
-from busbw.worker.measure import warm_up
-from busbw.world.base import World
-from busbw.world.identity import identify
-from busbw.world.select import create
 
 BLOCKS = 8
 GRAPH_CALLS = GRAPH_LAUNCHES = 10

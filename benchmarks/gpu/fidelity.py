@@ -38,7 +38,7 @@ from pathlib import Path
 
 import numpy as np
 
-from busbw._native.nccl import load_nccl
+from busbw.machine.native.nccl import load_nccl
 from busbw.units import parse_size
 
 ALL = "all_reduce,all_gather,reduce_scatter,alltoall,broadcast,reduce,gather,scatter,sendrecv,hypercube"

@@ -25,17 +25,17 @@ from pathlib import Path
 
 import numpy as np
 
-from busbw._native import profiler
-from busbw.backends.nccl import NcclBackend
+from busbw.machine.native import profiler
 from busbw.model.case import Case
 from busbw.model.collective import collective
 from busbw.model.datatype import data_type, reduce_op
 from busbw.model.plan import Limits, Plan
-from busbw.planning.expand import Grid, expand
+from busbw.plan.expand import Grid, expand
+from busbw.rank.backends.nccl import NcclBackend
+from busbw.rank.world.base import World
+from busbw.rank.world.identity import identify
+from busbw.rank.world.select import create
 from busbw.units import format_size
-from busbw.world.base import World
-from busbw.world.identity import identify
-from busbw.world.select import create
 
 SIZES = (8, 2**10, 2**16, 2**20, 2**24, 2**26, 2**28)
 CALLS, LARGE_CALLS, LARGE_BYTES = 1000, 50, 2**24

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from fidelity import environ
 
-from busbw._native.nccl import load_nccl
+from busbw.machine.native.nccl import load_nccl
 
 SWEEP = ("-b", "8", "-e", "8", "-n", "20")
 FIRST_ROW = re.compile(r"^\s+8\s+2\s+float")

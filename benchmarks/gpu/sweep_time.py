@@ -24,7 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
-from busbw._native.nccl import load_nccl
+from busbw.machine.native.nccl import load_nccl
 
 RANGES = (("8", "32K"), ("64K", "8M"), ("16M", "2G"))
 ITERATIONS = (20, 200, 2000)

@@ -20,11 +20,6 @@ _COLUMNS: Final = (
     "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)       "
     "     (us)  (GB/s)  (GB/s)       \n"
 )
-_OLD_COLUMNS: Final = (
-    f"#\n#{'out-of-place':>67}{'in-place':>33}          \n"
-    "#       size         count    type   redop     time   algbw   busbw  error     time   algbw   busbw  error\n"
-    "#        (B)    (elements)                     (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)       \n"
-)
 _END: Final = (
     "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : {average} \n#\n"
     "# Collective test concluded: all_reduce_perf\n"
@@ -38,61 +33,33 @@ def _time(size: int, number: int) -> str:
     return f"{time:.2f}" if time < 100 else f"{time:.1f}" if time < 10_000 else f"{time:.0f}"
 
 
-def _side(size: int, number: int, wrong: str) -> str:
+def _side(size: int, number: int) -> str:
     shown = _time(size, number)
     algbw = size / float(shown) / 1e3
-    return f"  {shown:>7}  {algbw:6.2f}  {algbw * _FACTOR:6.2f}  {wrong:>5}"
+    return f"  {shown:>7}  {algbw:6.2f}  {algbw * _FACTOR:6.2f}  {0:>5}"
 
 
 def _nccl_row(size: int, number: int) -> str:
-    cells = _side(size, number, "0") + _side(size, number + 3, "0")
+    cells = _side(size, number) + _side(size, number + 3)
     return f"{size:>12}  {size // 4:>12}  {'float':>8}  {'sum':>6}  {-1:>6}{cells}\n"
 
 
-def _old_row(size: int, number: int) -> str:
-    errors = ("0e+00", "1e-06", "2e-07", "5e-07")
-    cells = _side(size, number, errors[number % 4]) + _side(size, number + 3, errors[number // 4 % 4])
-    return f"{size:>12}  {size // 4:>12}  {'float':>6}  {'sum':>6}{cells}\n"
-
-
-def _devices(number: int, name: str) -> str:
+def _devices(number: int) -> str:
     return "# Using devices\n" + "".join(
         f"#  Rank {rank:2d} Group  0 Pid {1000 + number % 900_000 + rank:6d} on {f'node{rank // 8}':>10}"
-        f" device {rank % 8:2d} [0000:{rank % 8:02x}:00] {name}\n"
+        f" device {rank % 8:2d} [0000:{rank % 8:02x}:00] NVIDIA H100 80GB HBM3\n"
         for rank in range(RANKS)
     )
 
 
-def _nccl(rows: int, row: Callable[[int, int], str], columns: str, program: str, device: str) -> Lines:
-    for start in range(0, rows, _NCCL_ROWS):
-        yield f"# Collective test starting: all_reduce_perf\n{program}"
-        yield "# nThread 1 nGpus 1 minBytes 8 maxBytes 2147483648 step: 2(factor) warmup iters: 5 iters: 100\n#\n"
-        yield _devices(start, device) + columns
-        yield from (row(8 << number, start + number) for number in range(_NCCL_ROWS))
-        yield _END.format(average=50 + start % 7 / 10)
-
-
 def nccl_tests(rows: int) -> Lines:
     """Tables of 29 rows with the header, the 16 devices and the footer that nccl-tests prints since 2.13."""
-    return _nccl(rows, _nccl_row, _COLUMNS, "", "NVIDIA H100 80GB HBM3")
-
-
-def old_nccl_tests(rows: int) -> Lines:
-    """The same before 2.13: deviations in the place of counts."""
-    return _nccl(rows, _old_row, _OLD_COLUMNS, "", "Tesla V100-SXM2-32GB")
-
-
-def rccl_tests(rows: int) -> Lines:
-    """The same of rccl-tests."""
-    return _nccl(rows, _nccl_row, _COLUMNS, "rccl-tests: Version develop:1234567\n", "AMD Instinct MI300X")
-
-
-def bare_tables(rows: int) -> Lines:
-    """Tables of 29 rows with a heading and one line below, as excerpts have them."""
     for start in range(0, rows, _NCCL_ROWS):
-        yield "# Collective test starting: all_reduce_perf\n" + _COLUMNS
+        yield "# Collective test starting: all_reduce_perf\n"
+        yield "# nThread 1 nGpus 1 minBytes 8 maxBytes 2147483648 step: 2(factor) warmup iters: 5 iters: 100\n#\n"
+        yield _devices(start) + _COLUMNS
         yield from (_nccl_row(8 << number, start + number) for number in range(_NCCL_ROWS))
-        yield "# Out of bounds values : 0 OK\n#\n"
+        yield _END.format(average=50 + start % 7 / 10)
 
 
 def one_table(rows: int) -> Lines:
@@ -112,15 +79,6 @@ def nccom_test(rows: int) -> Lines:
             rate = size / time / 1e3
             yield f"{size:14d}{size // 4:16d}{'fp32':>8}{time:16.2f}{rate:15.2f}{_FACTOR * rate:15.2f}\n"
         yield f"Avg bus bandwidth:      {40 + start % 9}.4325GB/s\n"
-
-
-def osu(rows: int) -> Lines:
-    """Tables of 19 rows."""
-    for start in range(0, rows, 19):
-        yield f"# OSU MPI Allreduce Latency Test v7.4\n# Datatype: MPI_FLOAT.\n{'# Size':10}{'Avg Latency(us)':>20}\n"
-        for number in range(19):
-            time = 3.1 + (4 << number) / 9e3 + (start + number) % 97 / 10
-            yield f"{4 << number:<10d}{time:20.2f}\n"
 
 
 def osu_full(rows: int) -> Lines:
@@ -172,22 +130,10 @@ def with_nccl(lines: Lines, every: int = 10) -> Lines:
 
 LOGS: Final[dict[str, Callable[[int], Lines]]] = {
     "nccl-tests, one table": one_table,
-    "nccl-tests, one table, srun -l": lambda rows: with_prefix(one_table(rows), "0: "),
-    "nccl-tests, bare tables": bare_tables,
-    "nccl-tests": nccl_tests,
-    "nccl-tests before 2.13": old_nccl_tests,
-    "rccl-tests": rccl_tests,
-    "nccom-test": nccom_test,
-    "OSU": osu,
-    "OSU -f": osu_full,
-    "IMB": imb,
-    "nccl-tests, srun -l": lambda rows: with_prefix(nccl_tests(rows), "0: "),
-    "nccl-tests, --tag-output": lambda rows: with_prefix(nccl_tests(rows), "[1,0]<stdout>:"),
-    "nccl-tests, kubectl": lambda rows: with_prefix(nccl_tests(rows), "[pod/nccl-test-launcher-x7k2p/nccl] "),
-    "nccl-tests, indented": lambda rows: with_prefix(nccl_tests(rows), "    "),
+    "nccl-tests, tables of 29 rows": nccl_tests,
     "nccl-tests, time stamps": lambda rows: with_stamps(nccl_tests(rows)),
     "nccl-tests, NCCL_DEBUG=INFO": lambda rows: with_nccl(nccl_tests(rows)),
-    "OSU, srun -l": lambda rows: with_prefix(osu(rows), "0: "),
-    "IMB, kubectl": lambda rows: with_prefix(imb(rows), "[pod/imb-0/main] "),
-    "nccom-test, kubectl": lambda rows: with_prefix(nccom_test(rows), "[pod/nccom-7/main] "),
+    "nccom-test, tables of 20 rows": nccom_test,
+    "OSU -f, tables of 19 rows": osu_full,
+    "IMB, tables of 24 rows, kubectl": lambda rows: with_prefix(imb(rows), "[pod/imb-0/main] "),
 }

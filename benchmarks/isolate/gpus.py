@@ -22,7 +22,7 @@ from typing import Any
 
 from campaign import concluded, report
 
-from busbw._native.cuda import CudaDriver
+from busbw.machine.native.cuda import CudaDriver
 
 COPY_BYTES = 1 << 30
 COPIES_AT_ONCE = 50

@@ -27,8 +27,8 @@ sys.path.insert(0, str(ROOT / "tests" / "support"))
 from busbw_testing.environ import clean_environ  # noqa: E402
 from busbw_testing.namespaces import Hosts, why_not  # noqa: E402
 
-from busbw.probes.host import read_processors  # noqa: E402
-from busbw.probes.mpi import find_mpi  # noqa: E402
+from busbw.machine.host import read_processors  # noqa: E402
+from busbw.machine.mpi import find_mpi  # noqa: E402
 
 RUN = (
     sys.executable,
@@ -100,7 +100,7 @@ def make_arms(mpiexec: str, names: tuple[str, ...]) -> list[Arm]:
 
 
 def open_mpi_arms(python: str, names: tuple[str, ...]) -> list[Arm]:
-    which = "import os; from busbw.probes.mpi import find_mpi; print(find_mpi(os.environ).library.mpiexec)"
+    which = "import os; from busbw.machine.mpi import find_mpi; print(find_mpi(os.environ).library.mpiexec)"
     told = subprocess.run([python, "-c", which], check=True, capture_output=True, text=True).stdout.strip()
     bare = (told, "--allow-run-as-root", "--host", ",".join(names), "-np", str(len(names)))
     run = (python, *MPI[1:])

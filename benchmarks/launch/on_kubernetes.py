@@ -24,8 +24,8 @@ from typing import Any
 
 from hosts import MPI, NULL, Arm, once, print_table  # of this folder; it puts tests/support on the path
 
-from busbw.launchers.kubernetes_yaml import from_yaml
-from busbw.probes.host import read_processors
+from busbw.launch.kubernetes.yaml import from_yaml
+from busbw.machine.host import read_processors
 
 from busbw_testing.environ import clean_environ  # isort: skip
 from busbw_testing.kubernetes_cluster import Cluster, why_not  # isort: skip

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from hosts import MPI, NULL, Arm, once, print_table  # of this folder; it puts tests/support on the path
 
-from busbw.probes.host import read_processors
+from busbw.machine.host import read_processors
 
 from busbw_testing.namespaces import Hosts, why_not  # isort: skip
 from busbw_testing.slurm_cluster import SlurmCluster, missing_programs  # isort: skip

@@ -20,18 +20,18 @@ from collections.abc import Callable
 
 import numpy as np
 
-from busbw._native import core
-from busbw.backends.mpi import MpiBackend
+from busbw.machine.host import read_processors
+from busbw.machine.mpi import find_mpi
+from busbw.machine.native import core
 from busbw.model.collective import collective
 from busbw.model.datatype import data_type, reduce_op
 from busbw.model.plan import Limits, Plan
-from busbw.planning.expand import Grid, expand
-from busbw.probes.host import read_processors
-from busbw.probes.mpi import find_mpi
+from busbw.plan.expand import Grid, expand
+from busbw.rank.backends.mpi import MpiBackend
+from busbw.rank.world.base import World
+from busbw.rank.world.identity import identify
+from busbw.rank.world.select import create
 from busbw.units import format_size, gb_per_s, parse_size
-from busbw.world.base import World
-from busbw.world.identity import identify
-from busbw.world.select import create
 
 SLOT = 0
 

@@ -13,8 +13,8 @@ import os
 
 import numpy as np
 
-from busbw._native import core
-from busbw.probes.host import read_processors
+from busbw.machine.host import read_processors
+from busbw.machine.native import core
 from busbw.stats.interval import estimate
 
 BOUND_NS = 50.0

@@ -9,7 +9,7 @@ arrives on standard output, and when the program has ended.
 Where busbw's time goes: `--stages` prints when each event of one run arrived, and
 
     python -X importtime -m busbw --version                   # the command
-    python -X importtime -c "import busbw.worker.__main__"    # a rank
+    python -X importtime -c "import busbw.rank.__main__"    # a rank
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from pathlib import Path
 
 import numpy as np
 
-from busbw.probes.host import read_processors
-from busbw.probes.mpi import find_mpi
+from busbw.machine.host import read_processors
+from busbw.machine.mpi import find_mpi
 from busbw.stats.interval import estimate
 
 BOUND_S = 1.0

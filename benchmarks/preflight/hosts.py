@@ -23,7 +23,7 @@ sys.path.insert(0, str(ROOT / "tests" / "support"))
 from busbw_testing.environ import clean_environ  # noqa: E402
 from busbw_testing.namespaces import Hosts, why_not  # noqa: E402
 
-from busbw.probes.host import read_processors  # noqa: E402
+from busbw.machine.host import read_processors  # noqa: E402
 
 RUN = (sys.executable, "-m", "busbw", "run", "all_reduce", "-b", "8", "-e", "8", "-n", "20")
 WORLDS = {

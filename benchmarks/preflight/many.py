@@ -21,17 +21,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from statistics import median
 
+from busbw.machine.host import read_processors
+from busbw.machine.preflight.facts import Gathered, GpuFacts, NicFacts, NodeFacts, RankFacts, decode, encode
+from busbw.machine.preflight.rules import judge
 from busbw.model.plan import Limits, Plan, Preflight
-from busbw.preflight.catalogue import judge
-from busbw.preflight.exchange import compare_ranks
-from busbw.preflight.facts import GpuFacts, NicFacts, NodeFacts, RankFacts, decode, encode
-from busbw.preflight.gathered import Gathered
-from busbw.probes.host import read_processors
-from busbw.world.base import World
-from busbw.world.hub import Hub
-from busbw.world.identity import identify
-from busbw.world.select import create
-from busbw.world.wire import Kind, Message, Op, pack, unpack
+from busbw.rank.preflight import compare_ranks
+from busbw.rank.world.base import World
+from busbw.rank.world.channel_root import Hub
+from busbw.rank.world.identity import identify
+from busbw.rank.world.select import create
+from busbw.rank.world.wire import Kind, Message, Op, pack, unpack
 
 PLAN = Plan("null", (), 0, Limits(), 0, 0, preflight=Preflight("run"))
 
@@ -66,9 +65,7 @@ def main() -> None:
 
 def facts_of(rank: int, per_host: int) -> RankFacts:
     host = f"node{rank // per_host:04}"
-    nics = [
-        NicFacts(f"mlx5_{n}:1", "rdma", True, "ACTIVE", 400.0, f"0000:{n:02x}:00.0", 16, 16) for n in range(8)
-    ]
+    nics = [NicFacts(f"mlx5_{n}:1", "rdma", True, "ACTIVE", 400.0, 16, 16) for n in range(8)]
     node = NodeFacts((*nics, NicFacts("eth0", "net", True, "up", 25.0)), 2 << 40, 1 << 40, ("peermem",))
     return RankFacts(
         rank=rank,
@@ -82,7 +79,7 @@ def facts_of(rank: int, per_host: int) -> RankFacts:
         },
         net_plugin="/opt/a/lib/libnccl-net.so",
         limits={"memlock": -1, "nofile": 1 << 20},
-        gpu=GpuFacts(f"GPU-{rank}", "NVIDIA H100", "0000:18:00.0", 80 << 30, 18, 18, 1980, ("idle",), 16, 16),
+        gpu=GpuFacts(f"GPU-{rank}", "NVIDIA H100", 18, 18, 1980, ("idle",), 16, 16),
         node=node if rank % per_host == 0 else None,
     )
 
