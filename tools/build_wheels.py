@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT / "build_backend"))
 from native_core import GLIBC, zig_environ  # noqa: E402  (the build's own folder, not a package)
 
 MACHINES = ("x86_64", "aarch64")
-CORE = "busbw/_native/libbusbw_core.so"
+CORE = "busbw/machine/native/libbusbw_core.so"
 
 
 def main() -> int:

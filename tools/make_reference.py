@@ -1,4 +1,4 @@
-"""Write the generated pages of docs/reference: command line, errors, marks and the record's JSON schema.
+"""Write the generated pages of docs/reference: command line, marks and the record's JSON schema.
 
 ``--check`` writes nothing and fails where a page differs from what the sources say now.
 """
@@ -6,21 +6,17 @@
 from __future__ import annotations
 
 import argparse
-import ast
 import json
-import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args, get_origin
+from typing import TYPE_CHECKING, Any
 
-from busbw import errors
-from busbw.backends.base import CallFailed
 from busbw.cli.app import Variables
+from busbw.cli.help import choices_of, default, group_of, meaning, value_kind
 from busbw.cli.main import app
-from busbw.errors import BusbwError
-from busbw.model.mark import MARKS
+from busbw.model.mark import CONDITIONS, MARKS, Condition, Mark
 from busbw.record.read import record_adapter
 
 if TYPE_CHECKING:
@@ -28,13 +24,11 @@ if TYPE_CHECKING:
     from cyclopts.argument import Argument
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCES = ROOT / "src" / "busbw"
 FOLDER = ROOT / "docs" / "reference"
 COMMANDS = (
     *("run", "preflight", "isolate", "pairs", "rails", "exec", "jobs", "attach", "cancel", "clean"),
     *("compare", "expect", "diagnose", "report", "list", "show", "import", "export", "devices"),
-    *("presets list", "presets show", "presets check"),
-    *("container list", "container show", "container build", "container push", "container squash"),
+    *("presets list", "presets show", "presets check", "completion"),
     *("nccl-tests", "nccom-test"),
 )
 
@@ -77,17 +71,32 @@ def _command(name: str) -> Iterator[str]:
     command = reduce(lambda parent, word: parent[word], name.split(), app)
     yield f"## busbw {name}\n\n{command.help}\n"
     groups: dict[str, list[Argument]] = {}
-    for argument in command.assemble_argument_collection(parse_docstring=True):
-        if argument.show:
-            groups.setdefault(argument.parameter.group[0].name, []).append(argument)
+    of_run: list[Argument] = []
     variables = name == "run"
+    same = {} if variables else {flag.name: _told(flag) for flag in _shown(app["run"])}
+    for argument in _shown(command):
+        if argument.name.startswith("-") and same.get(argument.name) == _told(argument):
+            of_run.append(argument)
+        else:
+            groups.setdefault(group_of(argument).name, []).append(argument)
     titled = len(groups.keys() - {"Arguments"}) > 1
     for title, arguments in groups.items():
         if title == "Arguments":
-            yield "".join(f"`{arguments_.names[0]}`: {_meaning(arguments_)}\n" for arguments_ in arguments)
+            yield "".join(f"`{arguments_.names[0]}`: {meaning(arguments_)}\n" for arguments_ in arguments)
         else:
             yield _flag_table(title if titled else "", arguments, variables=variables)
+    if of_run:
+        words = ", ".join(f"`{flag}`" for argument in of_run for flag in argument.names)
+        yield f"As in [busbw run](#busbw-run): {words}.\n"
     yield f"```\n{_examples(command)}\n```\n"
+
+
+def _told(argument: Argument) -> tuple[str, str]:
+    return _value(argument), argument.parameter.help or ""
+
+
+def _shown(command: App) -> list[Argument]:
+    return [each for each in command.assemble_argument_collection(parse_docstring=True) if each.show]
 
 
 def _flag_table(title: str, arguments: list[Argument], *, variables: bool) -> str:
@@ -95,11 +104,11 @@ def _flag_table(title: str, arguments: list[Argument], *, variables: bool) -> st
     rows = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
     for argument in arguments:
         flags = ", ".join(f"`{name}`" for name in argument.names)
-        default = _default(argument)
-        cells = [flags, _value(argument), f"`{default}`" if default else ""]
+        held = default(argument)
+        cells = [flags, _value(argument), f"`{held}`" if held else ""]
         if variables:
             cells.append(f"`{variable(argument)}`")
-        rows.append(f"| {' | '.join([*cells, _meaning(argument)])} |")
+        rows.append(f"| {' | '.join([*cells, meaning(argument)])} |")
     return "\n".join(([f"### {title}", ""] if title else []) + rows) + "\n"
 
 
@@ -109,26 +118,8 @@ def variable(argument: Argument) -> str:
 
 
 def _value(argument: Argument) -> str:
-    hint = argument.hint
-    if get_origin(hint) is not None and type(None) in get_args(hint):
-        hint = next(part for part in get_args(hint) if part is not type(None))
-    if get_origin(hint) is tuple:
-        return "words"
-    if choices := get_args(hint):
-        return ", ".join(f"`{choice}`" for choice in choices)
-    return {"str": "text", "Path": "path", "int": "integer", "float": "number", "bool": ""}[hint.__name__]
-
-
-def _default(argument: Argument) -> str:
-    stated = (argument.parameter.help or "").rpartition("[default: ")
-    if stated[1]:
-        return stated[2].removesuffix("]")
-    default = argument.field_info.default
-    return "" if default is None or default is False or default in ("", ()) else str(default)
-
-
-def _meaning(argument: Argument) -> str:
-    return (argument.parameter.help or "").partition(" [default: ")[0]
+    choices = choices_of(argument)
+    return ", ".join(f"`{choice}`" for choice in choices) if choices else value_kind(argument)
 
 
 def _examples(command: App) -> str:
@@ -136,118 +127,34 @@ def _examples(command: App) -> str:
     return "\n".join(line.strip() for line in lines if line.startswith("  "))
 
 
-# ---- errors.md ---------------------------------------------------------------------------------------
-
-ERRORS_HEAD = """# Errors
-
-Every error that busbw raises itself, with its hint, by exit code. Made from the sources by
-`tools/make_reference.py`; do not edit. `<words>` stand for values. What to do about the common ones:
-[troubleshooting](../guides/troubleshooting.md).
-"""
-
-
-def errors_page() -> str:
-    """All errors in the sources, found by their constructors."""
-    classes = {name: kind for name, kind in vars(errors).items() if _is_error(kind)}
-    classes["CallFailed"] = CallFailed
-    found = sorted({row for path in sorted(SOURCES.rglob("*.py")) for row in _errors_in(path, classes)})
-    parts = [ERRORS_HEAD]
-    for code in sorted({row[0] for row in found}):
-        parts.append(f"## Exit code {code}\n\n| error | hint | from |\n|---|---|---|")
-        parts.extend(f"| `{text}` | {hint} | {where} |" for row, text, hint, where in found if row == code)
-        parts.append("")
-    return "\n".join(parts)
-
-
-def _is_error(kind: object) -> bool:
-    return isinstance(kind, type) and issubclass(kind, BusbwError)
-
-
-def _errors_in(path: Path, classes: dict[str, type[BusbwError]]) -> Iterator[tuple[int, str, str, str]]:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    for node in ast.walk(_Inline(tree).visit(tree)):
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Name)
-            and node.func.id in classes
-            and node.args
-        ):
-            text = _text(node.args[0])
-            hint = next((_text(word.value) for word in node.keywords if word.arg == "hint"), "")
-            if re.search("[a-z]", re.sub("<[^>]*>", "", text)):  # else it only passes another error on
-                where = str(path.relative_to(SOURCES))
-                yield int(classes[node.func.id].exit_code), _cell(text), _cell(hint), where
-
-
-class _Inline(ast.NodeTransformer):
-    """Puts a file's own string constants in the place of their names."""
-
-    def __init__(self, tree: ast.Module) -> None:
-        self._constants = {
-            node.target.id: node.value
-            for node in tree.body
-            if isinstance(node, ast.AnnAssign)
-            and isinstance(node.target, ast.Name)
-            and isinstance(node.value, ast.Constant)
-            and isinstance(node.value.value, str)
-        }
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        return self._constants.get(node.id, node) if isinstance(node.ctx, ast.Load) else node
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("`", "").replace("\n", " ")
-
-
-def _text(node: ast.expr) -> str:
-    """The words of a string expression, with <name> for what is filled in."""
-    if isinstance(node, ast.Constant):
-        return str(node.value)
-    if isinstance(node, ast.JoinedStr):
-        return "".join(_text(part) for part in node.values)
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        return _text(node.left) + _text(node.right)
-    if isinstance(node, ast.FormattedValue):
-        return _text(node.value)
-    if isinstance(node, ast.IfExp):
-        return _text(node.body) or _text(node.orelse)
-    if isinstance(node, ast.BoolOp):
-        return _text(node.values[0])
-    return f"<{_name(node)}>"
-
-
-def _name(node: ast.expr) -> str:
-    if isinstance(node, ast.Name):
-        return node.id.strip("_")
-    if isinstance(node, ast.Attribute):
-        return node.attr.strip("_")
-    if isinstance(node, ast.Subscript):
-        return _name(node.value)
-    if isinstance(node, ast.Call):
-        return _name(node.args[0] if node.args else node.func)
-    names = [part for part in ast.walk(node) if isinstance(part, ast.Name | ast.Attribute)]
-    return _name(names[0]) if names else "value"
-
-
 # ---- marks.md ----------------------------------------------------------------------------------------
 
 MARKS_HEAD = """# Marks
 
-Words at the end of a row of the table, and `marks` of a [result](record.md). A mark changes no number. The
-table explains those that it shows; these are all. When each is set:
-[read a result](../guides/read-a-result.md#marks). Made from the program by `tools/make_reference.py`; do not
-edit.
+A mark is a word at the end of a row of the table, and in `marks` of a [result](record.md). It changes no
+number; the table explains those that it shows. [Read a result](../guides/read-a-result.md#marks) says when
+each is set. Made from the program by `tools/make_reference.py`; do not edit.
 
 | mark | meaning |
 |---|---|"""
 
+CONDITIONS_HEAD = """
+## Conditions
+
+A condition holds for a whole run, an operation, a type or a reduction. It is a line above the rows, and in
+`conditions` of a result. Older records have some of these words as marks; busbw reads them as conditions.
+
+| condition | meaning |
+|---|---|"""
+
 
 def marks() -> str:
-    """Every mark and what it says."""
-    return (
-        "\n".join([MARKS_HEAD, *(f"| `{mark.name}` | {_cell_text(mark.meaning)} |" for mark in MARKS)]) + "\n"
-    )
+    """Every mark and condition, and what it says."""
+    return "\n".join([MARKS_HEAD, *_meanings(MARKS), CONDITIONS_HEAD, *_meanings(CONDITIONS)]) + "\n"
+
+
+def _meanings(words: Sequence[Mark | Condition]) -> list[str]:
+    return [f"| `{word.name}` | {_cell_text(word.meaning)} |" for word in words]
 
 
 def _cell_text(text: str) -> str:
@@ -265,7 +172,6 @@ def record_schema() -> str:
 
 PAGES: dict[str, Callable[[], str]] = {
     "cli.md": cli,
-    "errors.md": errors_page,
     "marks.md": marks,
     "record-schema.json": record_schema,
 }
