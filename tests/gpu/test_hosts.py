@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from busbw_testing.shaping import NOMINAL_MBIT, delay, send_at, why_no_delay, why_no_shaping
+from busbw_testing.shaping import NOMINAL_MBIT, delay, require_named, send_at, why_no_delay, why_no_shaping
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(300)]
 
@@ -147,11 +147,8 @@ def hunt(hosts: Any, *words: str, slow: str) -> dict[str, Any]:
     front = hosts.cluster.start("isolate", *hosts.words(), "-b", "2M", *words)
     code = front.finish()
     (field,) = hosts.cluster.record()["hunt"]["fields"]
-    named = [suspect["names"] for suspect in field["suspects"]]
-    assert named in ([], [[slow]]), (named, front.out)
-    assert code == (1 if named else 3), front.out + front.err
-    if not named:
-        pytest.skip(f"this machine is too busy to decide: {field['reason']}")
+    assert code == (1 if field["suspects"] else 3), front.out + front.err
+    require_named(field, slow)
     return dict(field)
 
 
