@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 COMMANDS: Final[dict[str, str]] = {
     "Measure": "run preflight devices presets",
     "Read a result": "show list expect compare report import export",
-    "Find the fault": "diagnose isolate pairs rails",
+    "Find the fault": "diagnose isolate pairs rails hang",
     "Jobs": "jobs attach cancel clean exec",
     "Drop-ins": "nccl-tests nccom-test",
 }

@@ -10,6 +10,7 @@ from cyclopts import Parameter
 from busbw.cli.app import FLAGS, RUN_OR_LOG, TextOrJson, app, command_line, examples, run_names
 from busbw.errors import ExitCode
 from busbw.plan.flags.compare import CompareSettings, ExpectSettings
+from busbw.plan.flags.hang import HangSettings
 from busbw.plan.flags.launch import LaunchSettings
 from busbw.plan.flags.run import RunSettings
 
@@ -132,3 +133,23 @@ def write_report(
     from busbw.cli.report import report_command
 
     return report_command(runs, output, plot)
+
+
+HANG_EXAMPLES: Final = (
+    "busbw hang",
+    "busbw hang --host h1,h2",
+    "busbw hang --job-id 4711",
+    "busbw hang --flight-recorder /tmp/dumps",
+)
+
+
+@app.command(help_epilogue=examples(*HANG_EXAMPLES))
+def hang(
+    *,
+    options: Annotated[HangSettings | None, Parameter(name="*")] = None,
+    format: Annotated[TextOrJson, Parameter(group=FLAGS, help="How to print it.")] = "table",  # noqa: A002
+) -> ExitCode:
+    """Say which rank a job waits for that does not go on: any job over NCCL or PyTorch."""
+    from busbw.cli.hang import hang_command
+
+    return hang_command(options or HangSettings(), format)

@@ -1,0 +1,199 @@
+"""``busbw hang``: who a job waits for that does not go on; any job over NCCL or PyTorch, not only ours."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from busbw.errors import ExitCode, SiteError, UndecidedError
+from busbw.foreign.flight_recorder.read import read_folder
+from busbw.foreign.nccl_ras.read import read_answer
+from busbw.judge.hang import judge_counts, judge_records, suspects
+from busbw.launch.hosts.ssh import is_this_machine, ssh_words
+from busbw.launch.look import RAS_ADDRESS, HostSaid, ask_host
+from busbw.launch.scheduler import call
+from busbw.model.hang import Communicator, HangAnswer, JobSeen, ProcessSeen, RankSeen
+from busbw.plan.flags.hang import HangSettings
+from busbw.report.console import print_lines
+
+_MOST_ROWS: Final = 20
+_STATES: Final = {
+    "T": "stopped",
+    "t": "stopped by a debugger",
+    "": "gone",
+    "Z": "ended",
+    "D": "in the kernel",
+}
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where to ask: host -> the words that bring a shell there; empty where it is this one."""
+
+    shells: Mapping[str, tuple[str, ...]]
+    address: str
+
+    def shell_of(self, host: str) -> tuple[str, ...] | None:
+        """Of a host by its name, or by an address, as RAS tells it; None where it is none of these."""
+        if host in self.shells:
+            return self.shells[host]
+        for name, shell in self.shells.items():
+            if (not shell and is_this_machine(host)) or host in _addresses(name):
+                return shell
+        return None
+
+
+def hang_command(settings: HangSettings, format_name: str) -> ExitCode:
+    """Ask, judge, print. Exit code 5 where the job hangs, 3 where that is not known."""
+    if settings.flight_recorder is not None:
+        answer = judge_records(read_folder(settings.flight_recorder))
+    else:
+        address = settings.ras or _own_address(settings.pid) or RAS_ADDRESS
+        answer = _look(Places(_shells(settings), address), settings.pid, settings.wait)
+    if format_name == "json":
+        print(json.dumps(asdict(answer), indent=1))
+    else:
+        print_lines(_lines(answer))
+    return {True: ExitCode.RANK_FAILED, False: ExitCode.OK, None: ExitCode.UNDECIDED}[answer.is_hung]
+
+
+def _shells(settings: HangSettings) -> Mapping[str, tuple[str, ...]]:
+    if settings.pods:
+        namespace = ("-n", settings.namespace) if settings.namespace else ()
+        return {pod: ("kubectl", "exec", "-i", *namespace, pod, "--") for pod in settings.pods.split(",")}
+    if settings.job_id:
+        nodes = call("squeue", "--noheader", "--format=%N", f"--jobs={settings.job_id}").strip()
+        names = call("scontrol", "show", "hostnames", nodes).split() if nodes else []
+        if not names:
+            raise SiteError(f"job {settings.job_id} runs on no node", hint="`squeue --me` lists your jobs")
+        srun = ("srun", f"--jobid={settings.job_id}", "--overlap", "--nodes=1", "--ntasks=1")
+        return {name: (*srun, f"--nodelist={name}") for name in names}
+    if settings.host:
+        names = settings.host.split(",")
+        return {name: () if is_this_machine(name) else (*ssh_words({}), name) for name in names}
+    return {socket.gethostname(): ()}
+
+
+def _own_address(pid: int) -> str:
+    """NCCL_RAS_ADDR of a process here; empty where it has none, or is not ours to read."""
+    try:
+        variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return ""
+    return next((v.split(b"=", 1)[1].decode() for v in variables if v.startswith(b"NCCL_RAS_ADDR=")), "")
+
+
+def _look(places: Places, pid: int, wait_s: float) -> HangAnswer:
+    host, first, said = _first_answer(places, pid)
+    if first is None:
+        return _without_ras(places, pid, said)
+    time.sleep(wait_s)
+    second = _merged(ask_host(places.shells[host], places.address), pid)
+    if second is None:
+        raise UndecidedError("NCCL's RAS answered once, and then no more", hint="ask again")
+    processes: dict[tuple[str, int], ProcessSeen] = {}
+    late: dict[str, list[RankSeen]] = {}
+    for rank in suspects(first, second):
+        late.setdefault(rank.host, []).append(rank)
+    for name, ranks in late.items():
+        shell = places.shell_of(name)
+        if shell is not None:
+            found = ask_host(shell, "", [rank.pid for rank in ranks]).processes
+            processes |= {(name, each): process for each, process in found.items()}
+    return judge_counts(first, second, processes, wait_s)
+
+
+def _first_answer(places: Places, pid: int) -> tuple[str, JobSeen | None, HostSaid]:
+    """Of the first host whose RAS answers, which tells of the whole job; and what the last one said."""
+    said = HostSaid((), {})
+    for host, shell in places.shells.items():
+        said = ask_host(shell, places.address, [pid] if pid else [])
+        if (job := _merged(said, pid)) is not None:
+            return host, job, said
+    return "", None, said
+
+
+def _merged(said: HostSaid, pid: int) -> JobSeen | None:
+    """The communicators of all answers, of several jobs perhaps; where a process is named, of those answers
+    that know it.
+    """
+    jobs = list(_readable(said.ras))
+    if pid:
+        jobs = [
+            job for job in jobs if any(rank.pid == pid for each in job.communicators for rank in each.ranks)
+        ]
+    if not jobs:
+        return None
+    found: dict[str, Communicator] = {each.name: each for job in jobs for each in job.communicators}
+    return JobSeen(jobs[-1].nccl, tuple(found.values()), all(job.has_counts for job in jobs))
+
+
+def _readable(answers: Sequence[str]) -> Iterator[JobSeen]:
+    for text in answers:
+        try:
+            yield read_answer(text)
+        except UndecidedError:
+            continue
+
+
+def _without_ras(places: Places, pid: int, said: HostSaid) -> HangAnswer:
+    where = ", ".join(places.shells)
+    process = said.processes.get(pid)
+    if process is None or process.state not in _STATES:
+        raise SiteError(
+            f"no RAS of NCCL answers at {places.address} on {where}",
+            hint="it is in NCCL 2.24 and later; give --ras HOST:PORT where the job has NCCL_RAS_ADDR, or"
+            " --flight-recorder DIR with PyTorch's dumps",
+        )
+    return HangAnswer(
+        is_hung=True,
+        answer=f"process {pid} on {where} is {_STATES[process.state]}",
+        evidence=(f"no RAS of NCCL answers at {places.address}",),
+        next=f"`kill -CONT {pid}` lets it go on" if process.state == "T" else "",
+    )
+
+
+def _addresses(name: str) -> set[str]:
+    try:
+        return {str(found[4][0]) for found in socket.getaddrinfo(name, None)}
+    except OSError:
+        return set()
+
+
+def _lines(answer: HangAnswer) -> Iterator[str]:
+    yield answer.answer
+    if answer.states:
+        shown = answer.states[:_MOST_ROWS]
+        rows = [
+            ("ranks", "where", "state", "last operation"),
+            *((_ranges(each.ranks), each.where, each.state, each.last) for each in shown),
+        ]
+        widths = [max(len(row[column]) for row in rows) for column in range(4)]
+        yield ""
+        for row in rows:
+            yield "  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)).rstrip()
+        if answer.states != shown:
+            yield f"and {len(answer.states) - len(shown)} more lines"
+        yield ""
+    for words in answer.evidence:
+        yield f"# evidence {words}"
+    if answer.unseen:
+        yield f"# not seen {answer.unseen}"
+    if answer.next:
+        yield f"# next     {answer.next}"
+
+
+def _ranges(ranks: Sequence[int]) -> str:
+    """Ranks in short: 0-2,5."""
+    runs: list[list[int]] = []
+    for rank in sorted(ranks):
+        if runs and rank == runs[-1][-1] + 1:
+            runs[-1][1:] = [rank]
+        else:
+            runs.append([rank])
+    return ",".join("-".join(map(str, run)) for run in runs)

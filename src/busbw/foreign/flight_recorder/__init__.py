@@ -1,0 +1,1 @@
+"""PyTorch's flight recorder: what each rank's last collectives were."""

@@ -1,0 +1,1 @@
+"""NCCL's RAS: what it answers about a job's communicators."""

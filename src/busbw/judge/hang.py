@@ -1,0 +1,352 @@
+"""Who a job that hangs waits for: from NCCL's own counts, from PyTorch's flight recorder, and from what the
+kernel says of processes. Pure.
+
+A rank is named for what is seen of it: it does not answer, or it has launched less than the others of its
+communicator and nothing moves. Of several communicators the one counts whose late rank waits nowhere else:
+a rank that waits in another communicator is late for that reason.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from busbw.model.hang import (
+    Communicator,
+    Group,
+    HangAnswer,
+    JobSeen,
+    ProcessSeen,
+    RankSeen,
+    RankState,
+    Recorded,
+)
+from busbw.units import counted, first_of
+
+Processes = Mapping[tuple[str, int], ProcessSeen]
+"""By host and process id."""
+
+RAS_UNSEEN: Final = (
+    "NCCL counts only AllReduce, AllGather, ReduceScatter, Broadcast and Reduce that the host launches: not"
+    " sends, alltoall, gather, scatter, graphs that are replayed, and symmetric kernels before 2.31"
+)
+_RECORDER_UNSEEN: Final = "the recorder has each rank's last collectives, no sends, no replayed graphs"
+_OF_GPU: Final = "look at the GPUs (`nvidia-smi`: power, Xid errors) and the links (`busbw preflight`)"
+# Their sizes are alike on all ranks.
+_EVEN: Final = frozenset({"all_reduce", "broadcast", "reduce", "_all_gather_base", "_reduce_scatter_base"})
+_MOST_NAMED: Final = 4
+_STATES: Final = {
+    "T": "stopped",
+    "t": "stopped by a debugger",
+    "Z": "ended",
+    "X": "ended",
+    "": "gone",
+    "D": "waits in the kernel",
+    "R": "runs, elsewhere",
+    "S": "sleeps, elsewhere",
+    "I": "sleeps, elsewhere",
+}
+_ENDS: Final = {"stopped", "stopped by a debugger", "ended", "gone"}
+
+
+@dataclass(frozen=True)
+class _Late:
+    """A rank that others wait for, and in what: ``launched`` of ``operation``, of which others have ``most``;
+    of a rank that does not answer there is no count.
+    """
+
+    communicator: Communicator
+    rank: RankSeen
+    operation: str = ""
+    launched: int = 0
+    most: int = 0
+
+
+# ---- NCCL's RAS ----------------------------------------------------------------------------------------
+
+
+def suspects(first: JobSeen, second: JobSeen) -> tuple[RankSeen, ...]:
+    """The ranks whose processes are to be looked at: those that others wait for."""
+    return tuple({late.rank.process: late.rank for late in _late_ranks(first, second)}.values())
+
+
+def judge_counts(first: JobSeen, second: JobSeen, processes: Processes, waited_s: float) -> HangAnswer:
+    """What two looks at a job say, so long one after the other, and the processes of ``suspects``."""
+    asked = f"NCCL {second.nccl}'s RAS was asked twice, {waited_s:g} s apart"
+    late = _late_ranks(first, second)
+    if late:
+        return _named(late, processes, asked)
+    size = max((each.size for each in second.communicators), default=0)
+    all_told = f"{counted(len(second.communicators), 'communicator')}, of up to {counted(size, 'rank')}"
+    if _moved(first, second):
+        answer = f"no hang: operations are being launched ({all_told})"
+        return HangAnswer(is_hung=False, answer=answer, evidence=(asked,), unseen=RAS_UNSEEN)
+    if not second.has_counts:
+        answer = "no rank is behind another one; whether the job moves, this version of NCCL does not tell"
+    elif not second.communicators:
+        answer = "no communicator is there"
+    else:
+        answer = f"all ranks have launched the same, and nothing was launched in {waited_s:g} s ({all_told})"
+    why = "the job computes, or waits for a GPU or the network: NCCL does not tell which"
+    return HangAnswer(
+        is_hung=None,
+        answer=answer,
+        evidence=(asked, why) if second.communicators else (asked,),
+        unseen=RAS_UNSEEN,
+        next=f"{_OF_GPU}, or give PyTorch's dumps to --flight-recorder",
+    )
+
+
+def _moved(first: JobSeen, second: JobSeen) -> bool:
+    before = {each.name: _counts(each) for each in first.communicators}
+    return any(_counts(each) != before.get(each.name) for each in second.communicators)
+
+
+def _counts(communicator: Communicator) -> dict[int, Mapping[str, int]]:
+    return {rank.rank: rank.counts for rank in communicator.ranks}
+
+
+def _late_ranks(first: JobSeen, second: JobSeen) -> list[_Late]:
+    """Ranks that others wait for, those first that do not wait themselves; empty where nothing stands still.
+
+    A communicator stands still where no count of its ranks has changed between the looks.
+    """
+    before = {each.name: _counts(each) for each in first.communicators}
+    still = [each for each in second.communicators if _counts(each) == before.get(each.name)]
+    silent = [_Late(each, rank) for each in still for rank in each.ranks if rank.is_missing]
+    behind = [late for each in still for late in _behind(each)]
+    gone = {late.rank.process for late in silent}
+    waiting = {rank.process for each in still for rank in _ahead(each)}
+    roots = [late for late in behind if late.rank.process not in waiting | gone]
+    return silent or roots or behind
+
+
+def _most(communicator: Communicator) -> dict[str, int]:
+    """Of each operation the largest number that a rank has launched."""
+    most: dict[str, int] = {}
+    told = [(name, count) for rank in communicator.ranks for name, count in rank.counts.items()]
+    for name, count in (*told, *((name, count) for name, count, _ in communicator.others)):
+        most[name] = max(count, most.get(name, 0))
+    return most
+
+
+def _behind(communicator: Communicator) -> Iterator[_Late]:
+    most = _most(communicator)
+    for rank in communicator.ranks:
+        lags = {name: most[name] - count for name, count in rank.counts.items()}
+        name = max(lags, key=lambda each: lags[each], default="")
+        if name and lags[name] > 0:
+            yield _Late(communicator, rank, name, rank.counts[name], most[name])
+
+
+def _ahead(communicator: Communicator) -> Iterator[RankSeen]:
+    """The ranks that wait for those behind, and are behind nobody."""
+    late = {each.rank.rank for each in _behind(communicator)}
+    if late or any(rank.is_missing for rank in communicator.ranks):
+        yield from (rank for rank in communicator.ranks if rank.rank not in late and not rank.is_missing)
+
+
+def _named(late: Sequence[_Late], processes: Processes, asked: str) -> HangAnswer:
+    worst = late[0].communicator
+    of_worst = [each for each in late if each.communicator is worst]
+    states: dict[tuple[str, str, str], list[int]] = defaultdict(list)
+    for each in of_worst:
+        state = _state(each, processes.get(each.rank.process))
+        last = f"{each.operation} {each.launched:,}" if each.operation else "not told"
+        states[_where(each.rank), state, last].append(each.rank.rank)
+    rows = [RankState(tuple(ranks), *key) for key, ranks in states.items()]
+    waiting = tuple(rank.rank for rank in _ahead(worst))
+    awaited = _awaited(worst, of_worst[0])
+    if waiting:
+        rows.append(RankState(waiting, "", "waits", awaited))
+    others = worst.size - len(of_worst)
+    number = f" in {awaited}" if awaited else ""
+    does = "waits" if others == 1 else "wait"
+    answer = f"{_who(of_worst, processes)}; {counted(others, 'other rank')} {does}{number}"
+    stacks = [_stack(each.rank, processes.get(each.rank.process)) for each in of_worst[:_MOST_NAMED]]
+    is_moving = "no count of that communicator changed"
+    return HangAnswer(
+        is_hung=True,
+        answer=answer,
+        states=tuple(rows),
+        evidence=(f"{asked}; {is_moving}", *(stack for stack in stacks if stack)),
+        unseen=RAS_UNSEEN,
+        next=_next(of_worst[0].rank, processes.get(of_worst[0].rank.process)),
+    )
+
+
+def _awaited(communicator: Communicator, late: _Late) -> str:
+    """The operation in which the others wait: the one that a late rank has not launched; else the last that
+    one of them has launched, where only one kind is in use.
+    """
+    if late.operation:
+        return f"{late.operation} {late.most:,}"
+    used = {name: count for name, count in _most(communicator).items() if count}
+    return next((f"{name} {count:,}" for name, count in used.items()), "") if len(used) == 1 else ""
+
+
+def _who(late: Sequence[_Late], processes: Processes) -> str:
+    is_one = len(late) == 1
+    answer = first_of((f"rank {each.rank.rank} ({_where(each.rank)})" for each in late), _MOST_NAMED)
+    if late[0].operation:
+        answer += f" {'has' if is_one else 'have'} not entered {late[0].operation} {late[0].most:,}"
+    else:
+        answer += f" {'does' if is_one else 'do'} not answer"
+    states = {_state(each, processes.get(each.rank.process)) for each in late}
+    if len(states) == 1 and states <= _ENDS:
+        answer += f": {'its process is' if is_one else 'their processes are'} {states.pop()}"
+    return answer
+
+
+def _where(rank: RankSeen) -> str:
+    return f"pid {rank.pid} on {rank.host}" if rank.host else "place not told"
+
+
+def _state(late: _Late, process: ProcessSeen | None) -> str:
+    if process is not None:
+        return _STATES.get(process.state[:1], process.state)
+    return "not entered" if late.operation else "no answer"
+
+
+def _stack(rank: RankSeen, process: ProcessSeen | None) -> str:
+    if process is None:
+        return ""
+    where = first_of(process.stack, 3, " < ") or (f"kernel: {process.waits_in}" if process.waits_in else "")
+    return f"rank {rank.rank} is in {where}" if where else ""
+
+
+def _next(rank: RankSeen, process: ProcessSeen | None) -> str:
+    if process is None:
+        return f"look at process {rank.pid} on {rank.host}: `busbw hang --host {rank.host}` does so over SSH"
+    if process.state[:1] in {"T", "t"}:
+        return f"`kill -CONT {rank.pid}` on {rank.host} lets it go on; find out who stopped it"
+    if process.state[:1] in {"", "Z", "X"}:
+        return f"look why it ended: its log, and `dmesg` on {rank.host} (out of memory, Xid)"
+    if process.stack:
+        return "that is where its program is: look why it does not come to the collective"
+    return f"`py-spy dump --pid {rank.pid}` on {rank.host} shows where its program is"
+
+
+# ---- PyTorch's flight recorder -------------------------------------------------------------------------
+
+
+def judge_records(groups: Sequence[Group]) -> HangAnswer:
+    """What the dumps of a job's ranks say: of each group its first collective that is not over everywhere."""
+    found = [answer for answer in (_judge_group(group) for group in groups) if answer is not None]
+    named = [answer for answer in found if answer.is_hung]
+    if found:
+        return (named or found)[0]
+    dumps = max((len(group.entries) for group in groups), default=0)
+    return HangAnswer(
+        is_hung=False,
+        answer="no hang: every collective that was recorded is over on all ranks",
+        evidence=(f"dumps of {counted(dumps, 'rank')}, {counted(len(groups), 'group')}",),
+        unseen=_RECORDER_UNSEEN,
+    )
+
+
+def _judge_group(group: Group) -> HangAnswer | None:
+    """None where all is over."""
+    last = {rank: max(entries, default=0) for rank, entries in group.entries.items()}
+    every = [(number, each) for entries in group.entries.values() for number, each in entries.items()]
+    number = min((number for number, each in every if not each.is_over), default=None)
+    if number is None:
+        return None
+    there = {rank: entries[number] for rank, entries in group.entries.items() if number in entries}
+    absent = [rank for rank in group.entries if last[rank] < number]
+    silent = [rank for rank in group.members if rank not in group.entries]
+    odd = _different(there)
+    rows = (
+        *_rows(absent, "not entered", {rank: _last_of(group, rank) for rank in absent}),
+        *_rows(silent, "no dump", dict.fromkeys(silent, "not told")),
+        *(RankState((rank,), "", "different call", _call(there[rank])) for rank in odd),
+        *_by_state(there, set(odd)),
+    )
+    dumps = f"dumps of {len(group.entries)} of {counted(len(group.members), 'rank')}"
+    answer, following = _words_of(group, there, absent, silent, odd)
+    return HangAnswer(
+        is_hung=True if absent or odd else None,
+        answer=answer,
+        states=rows,
+        evidence=(dumps, *_frames(there, odd)),
+        unseen=_RECORDER_UNSEEN,
+        next=following,
+    )
+
+
+def _words_of(
+    group: Group,
+    there: Mapping[int, Recorded],
+    absent: Sequence[int],
+    silent: Sequence[int],
+    odd: Sequence[int],
+) -> tuple[str, str]:
+    """The answer, and what to do next."""
+    operation, number = Counter((each.operation, each.number) for each in there.values()).most_common(1)[0][0]
+    call = f"{operation} {number:,} of group {group.name}"
+    waits = len([rank for rank, each in there.items() if not each.is_over and rank not in odd])
+    wait = f"{counted(waits, 'rank')} {'waits' if waits == 1 else 'wait'} in"
+    if absent:
+        has = "has" if len(absent) == 1 else "have"
+        following = f"look what {_some(absent[:1])} did after {_last_of(group, absent[0])}"
+        return f"{_some(absent)} {has} not entered {call}; {wait} it", following
+    if odd:
+        usual = _call(next(each for rank, each in there.items() if rank not in odd))
+        following = "compare the two places in the program that the evidence names"
+        return f"{_some(odd)} called {_call(there[odd[0]])} where others called {usual} ({call})", following
+    if silent:
+        following = f"look whether the process of {_some(silent[:1])} lives"
+        return f"{_some(silent)} left no dump; {wait} {call}", following
+    return f"all {len(there)} ranks were in {call}, and it did not end: a GPU or the network", _OF_GPU
+
+
+def _different(there: Mapping[int, Recorded]) -> list[int]:
+    """The ranks, fewer than the others, that called something else: another operation, or another size of one
+    whose sizes are alike on all ranks.
+    """
+    kinds: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    for rank, each in there.items():
+        is_even = each.operation in _EVEN
+        kinds[each.operation, (each.sizes, each.types) if is_even else ()].append(rank)
+    usual = max(kinds.values(), key=len)
+    return sorted(rank for ranks in kinds.values() if ranks is not usual for rank in ranks)
+
+
+def _call(each: Recorded) -> str:
+    sizes = " ".join("x".join(map(str, size)) for size in each.sizes)
+    return " ".join(word for word in (each.operation, sizes, *each.types[:1]) if word)
+
+
+def _last_of(group: Group, rank: int) -> str:
+    entries = group.entries[rank]
+    return f"{entries[max(entries)].operation} {max(entries):,}" if entries else "nothing in this group"
+
+
+def _rows(ranks: Iterable[int], state: str, last: Mapping[int, str]) -> Iterator[RankState]:
+    alike: dict[str, list[int]] = defaultdict(list)
+    for rank in ranks:
+        alike[last[rank]].append(rank)
+    yield from (RankState(tuple(found), "", state, words) for words, found in alike.items())
+
+
+def _by_state(there: Mapping[int, Recorded], odd: set[int]) -> Iterator[RankState]:
+    alike: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for rank, each in there.items():
+        if rank not in odd:
+            alike[each.state, f"{each.operation} {each.number:,}"].append(rank)
+    yield from (RankState(tuple(ranks), "", state, last) for (state, last), ranks in alike.items())
+
+
+def _frames(there: Mapping[int, Recorded], odd: Sequence[int]) -> Iterator[str]:
+    """Where the call was made, of one rank of each kind."""
+    usual = next((rank for rank in there if rank not in odd), None)
+    for rank in (*odd[:1], *(() if usual is None else (usual,))):
+        if there[rank].frames:
+            yield f"rank {rank} called it in {first_of(there[rank].frames, 3, ' < ')}"
+
+
+def _some(ranks: Sequence[int]) -> str:
+    words = "rank" if len(ranks) == 1 else "ranks"
+    return f"{words} {first_of(map(str, ranks), _MOST_NAMED)}"

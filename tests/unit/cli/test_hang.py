@@ -1,0 +1,120 @@
+"""`busbw hang` against a server that speaks NCCL's protocol on a socket, and real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ANSWERS = Path(__file__).parents[2] / "data" / "nccl_ras"
+COMMANDS = b"CLIENT PROTOCOL 2\nTIMEOUT 5\nSET FORMAT json\nVERBOSE STATUS\n"
+
+
+class Ras:
+    """Answers as NCCL does; ``silent`` connections first get no answer, as those of a stopped process."""
+
+    def __init__(self, answer: bytes, silent: int = 0) -> None:
+        self.answer, self.silent, self.asked = answer, silent, 0
+        self._held: list[socket.socket] = []
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._socket.getsockname()[1]}"
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:
+                return
+            self.asked += 1
+            if self.asked <= self.silent:
+                self._held.append(connection)
+                continue
+            with connection:
+                said = b""
+                while not said.endswith(COMMANDS):
+                    said += connection.recv(4096)
+                connection.sendall(b"SERVER PROTOCOL 2\nOK\nOK\n" + self.answer)
+
+    def close(self) -> None:
+        self._socket.close()
+        for each in self._held:
+            each.close()
+
+
+@pytest.fixture
+def ras(request: pytest.FixtureRequest) -> Iterator[Any]:
+    made: list[Ras] = []
+
+    def start(answer: bytes, silent: int = 0) -> Ras:
+        made.append(Ras(answer, silent))
+        return made[-1]
+
+    yield start
+    for each in made:
+        each.close()
+
+
+@pytest.fixture
+def process() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as started:
+        yield started
+        started.kill()
+
+
+def answer_of(kind: str, pid: int, host: str = "127.0.0.1") -> bytes:
+    text = (ANSWERS / f"2.28.9-{kind}.json").read_text()
+    for old in ("2142", "2070"):
+        text = text.replace(f'"pid": {old}', f'"pid": {pid}')
+    return text.replace("192.0.2.2", host).encode()
+
+
+def test_a_stopped_process_is_named(called: Any, tmp_path: Path, ras: Any, process: Any) -> None:
+    server = ras(answer_of("stop", process.pid))
+    os.kill(process.pid, signal.SIGSTOP)
+    while "T" not in Path(f"/proc/{process.pid}/stat").read_text().split(")")[1].split()[0]:
+        time.sleep(0.01)
+    code, out, _ = called(tmp_path, "hang", "--ras", server.address, "--wait", "10ms")
+    os.kill(process.pid, signal.SIGCONT)
+    assert code == 5
+    assert out.startswith(
+        f"rank 1 (pid {process.pid} on 127.0.0.1) does not answer: its process is stopped; "
+    )
+    assert f"`kill -CONT {process.pid}`" in out
+
+
+def test_a_late_rank_is_named_though_the_first_connections_are_dead(
+    called: Any, tmp_path: Path, ras: Any, process: Any
+) -> None:
+    server = ras(answer_of("skip", process.pid), silent=2)
+    words = ("--ras", server.address, "--wait", "10ms", "--format", "json")
+    code, out, _ = called(tmp_path, "hang", *words)
+    answer = json.loads(out)
+    assert code == 5
+    assert answer["answer"].startswith(
+        f"rank 1 (pid {process.pid} on 127.0.0.1) has not entered AllReduce 301"
+    )
+    assert [each["state"] for each in answer["states"]] == ["sleeps, elsewhere", "waits"]
+
+
+def test_nobody_answers(called: Any, tmp_path: Path, ras: Any) -> None:
+    server = ras(b"", silent=100)
+    code, _, error = called(tmp_path, "hang", "--ras", server.address, "--wait", "10ms")
+    assert code == 4
+    assert "no RAS of NCCL answers" in error
+
+
+def test_a_cut_answer_is_none(called: Any, tmp_path: Path, ras: Any) -> None:
+    server = ras(answer_of("skip", 1)[:400])
+    code, _, error = called(tmp_path, "hang", "--ras", server.address, "--wait", "10ms")
+    assert code == 4, error
