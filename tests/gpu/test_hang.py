@@ -84,7 +84,11 @@ def test_the_late_rank_is_named_by_ras(job: Any, mode: str) -> None:
     code, answer = hang("--pid", str(running.ranks[0].pid), "--wait", "2s")
     assert code == 5
     assert f"rank {LATE} (pid {pid} on " in answer["answer"]
-    words = {"skip": "has not entered AllReduce", "stop": "its process is stopped", "kill": "its process is"}
+    words = {
+        "skip": "has not entered AllReduce",
+        "stop": "the process is stopped",
+        "kill": "the process has ended",
+    }
     assert words[mode] in answer["answer"]
 
 

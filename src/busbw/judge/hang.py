@@ -36,6 +36,7 @@ _RECORDER_UNSEEN: Final = "the recorder has each rank's last collectives, no sen
 _OF_GPU: Final = "look at the GPUs (`nvidia-smi`: power, Xid errors) and the links (`busbw preflight`)"
 # Their sizes are alike on all ranks.
 _EVEN: Final = frozenset({"all_reduce", "broadcast", "reduce", "_all_gather_base", "_reduce_scatter_base"})
+_PYTORCH: Final = "/torch/"
 _MOST_NAMED: Final = 4
 _STATES: Final = {
     "T": "stopped",
@@ -48,7 +49,7 @@ _STATES: Final = {
     "S": "sleeps, elsewhere",
     "I": "sleeps, elsewhere",
 }
-_ENDS: Final = {"stopped", "stopped by a debugger", "ended", "gone"}
+_ENDS: Final = {"stopped": "is", "stopped by a debugger": "is", "ended": "has", "gone": "is"}
 
 
 @dataclass(frozen=True)
@@ -195,9 +196,8 @@ def _who(late: Sequence[_Late], processes: Processes) -> str:
     else:
         answer += f" {'does' if is_one else 'do'} not answer"
     states = {_state(each, processes.get(each.rank.process)) for each in late}
-    if len(states) == 1 and states <= _ENDS:
-        answer += f": {'its process is' if is_one else 'their processes are'} {states.pop()}"
-    return answer
+    state = states.pop() if len(states) == 1 else ""
+    return f"{answer}: the process {_ENDS[state]} {state}" if state in _ENDS and is_one else answer
 
 
 def _where(rank: RankSeen) -> str:
@@ -340,11 +340,12 @@ def _by_state(there: Mapping[int, Recorded], odd: set[int]) -> Iterator[RankStat
 
 
 def _frames(there: Mapping[int, Recorded], odd: Sequence[int]) -> Iterator[str]:
-    """Where the call was made, of one rank of each kind."""
+    """Where the call was made, of one rank of each kind: the places outside PyTorch."""
     usual = next((rank for rank in there if rank not in odd), None)
     for rank in (*odd[:1], *(() if usual is None else (usual,))):
-        if there[rank].frames:
-            yield f"rank {rank} called it in {first_of(there[rank].frames, 3, ' < ')}"
+        own = [frame for frame in there[rank].frames if _PYTORCH not in frame]
+        if own:
+            yield f"rank {rank} called it in {first_of(own, 3, ' < ')}"
 
 
 def _some(ranks: Sequence[int]) -> str:

@@ -88,7 +88,7 @@ def test_a_stopped_process_is_named(called: Any, tmp_path: Path, ras: Any, proce
     os.kill(process.pid, signal.SIGCONT)
     assert code == 5
     assert out.startswith(
-        f"rank 1 (pid {process.pid} on 127.0.0.1) does not answer: its process is stopped; "
+        f"rank 1 (pid {process.pid} on 127.0.0.1) does not answer: the process is stopped; "
     )
     assert f"`kill -CONT {process.pid}`" in out
 

@@ -41,7 +41,8 @@ def test_the_late_rank_is_named_and_the_others_wait() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "words"), [("T", "its process is stopped"), ("", "its process is gone"), ("Z", "is ended")]
+    ("state", "words"),
+    [("T", "process is stopped"), ("", "process is gone"), ("Z", "process has ended")],
 )
 def test_what_the_kernel_says_of_the_late_rank_is_said(state: str, words: str) -> None:
     still = job(of(301, 300))
