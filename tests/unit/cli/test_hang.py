@@ -5,51 +5,15 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-ANSWERS = Path(__file__).parents[2] / "data" / "nccl_ras"
-COMMANDS = b"CLIENT PROTOCOL 2\nTIMEOUT 5\nSET FORMAT json\nVERBOSE STATUS\n"
-
-
-class Ras:
-    """Answers as NCCL does; ``silent`` connections first get no answer, as those of a stopped process."""
-
-    def __init__(self, answer: bytes, silent: int = 0) -> None:
-        self.answer, self.silent, self.asked = answer, silent, 0
-        self._held: list[socket.socket] = []
-        self._socket = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self._socket.getsockname()[1]}"
-        threading.Thread(target=self._serve, daemon=True).start()
-
-    def _serve(self) -> None:
-        while True:
-            try:
-                connection, _ = self._socket.accept()
-            except OSError:
-                return
-            self.asked += 1
-            if self.asked <= self.silent:
-                self._held.append(connection)
-                continue
-            with connection:
-                said = b""
-                while not said.endswith(COMMANDS):
-                    said += connection.recv(4096)
-                connection.sendall(b"SERVER PROTOCOL 2\nOK\nOK\n" + self.answer)
-
-    def close(self) -> None:
-        self._socket.close()
-        for each in self._held:
-            each.close()
+from busbw_testing.ras_server import Ras, answer_of
 
 
 @pytest.fixture
@@ -58,6 +22,7 @@ def ras(request: pytest.FixtureRequest) -> Iterator[Any]:
 
     def start(answer: bytes, silent: int = 0) -> Ras:
         made.append(Ras(answer, silent))
+        made[-1].start()
         return made[-1]
 
     yield start
@@ -70,13 +35,6 @@ def process() -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as started:
         yield started
         started.kill()
-
-
-def answer_of(kind: str, pid: int, host: str = "127.0.0.1") -> bytes:
-    text = (ANSWERS / f"2.28.9-{kind}.json").read_text()
-    for old in ("2142", "2070"):
-        text = text.replace(f'"pid": {old}', f'"pid": {pid}')
-    return text.replace("192.0.2.2", host).encode()
 
 
 def test_a_stopped_process_is_named(called: Any, tmp_path: Path, ras: Any, process: Any) -> None:

@@ -1,0 +1,63 @@
+"""A server that speaks the protocol of NCCL's RAS and replays an answer.
+
+python -m busbw_testing.ras_server ANSWER_FILE PORT
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+import threading
+from pathlib import Path
+
+ANSWERS = Path(__file__).parents[2] / "data" / "nccl_ras"
+COMMANDS = b"CLIENT PROTOCOL 2\nTIMEOUT 5\nSET FORMAT json\nVERBOSE STATUS\n"
+
+
+class Ras:
+    """Answers as NCCL does; ``silent`` connections first get no answer, as those of a stopped process."""
+
+    def __init__(self, answer: bytes, silent: int = 0, port: int = 0) -> None:
+        self.answer, self.silent, self.asked = answer, silent, 0
+        self._held: list[socket.socket] = []
+        self._socket = socket.create_server(("127.0.0.1", port))
+        self.address = f"127.0.0.1:{self._socket.getsockname()[1]}"
+
+    def start(self) -> None:
+        """Serve beside the caller."""
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self) -> None:
+        """Until it is closed."""
+        while True:
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:
+                return
+            self.asked += 1
+            if self.asked <= self.silent:
+                self._held.append(connection)
+                continue
+            with connection:
+                said = b""
+                while not said.endswith(COMMANDS) and (more := connection.recv(4096)):
+                    said += more
+                connection.sendall(b"SERVER PROTOCOL 2\nOK\nOK\n" + self.answer)
+
+    def close(self) -> None:
+        """End it; nothing listens any more."""
+        self._socket.close()
+        for each in self._held:
+            each.close()
+
+
+def answer_of(kind: str, pid: int, host: str = "127.0.0.1") -> bytes:
+    """An answer of NCCL 2.28.9 whose late rank is this process."""
+    text = (ANSWERS / f"2.28.9-{kind}.json").read_text()
+    for old in ("2142", "2070"):
+        text = text.replace(f'"pid": {old}', f'"pid": {pid}')
+    return text.replace("192.0.2.2", host).encode()
+
+
+if __name__ == "__main__":
+    Ras(Path(sys.argv[1]).read_bytes(), port=int(sys.argv[2])).serve()
