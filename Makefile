@@ -10,7 +10,7 @@ packages = dpkg -s $(1) >/dev/null 2>&1 || test "$$(id -u)" -ne 0 || flock /var/
   && DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends $(1) >/dev/null'
 
 .DEFAULT_GOAL := help
-.PHONY: help dev core lint format test test-slow test-gpu test-packaging test-aarch64 test-browser test-hosts test-slurm test-container kubernetes-tools test-kubernetes image-cpu wheels docs demo clean
+.PHONY: help dev core lint format test test-slow test-gpu test-packaging test-aarch64 test-browser test-hosts test-slurm test-container kubernetes-tools test-kubernetes image-cpu wheels docs site demo clean
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -36,6 +36,7 @@ lint: $(READY) ## every check that does not run the program
 	$(BIN)/python tools/make_ptx.py --check
 	$(BIN)/python tools/make_reference.py --check
 	$(BIN)/python tools/check_docs.py
+	$(BIN)/python tools/make_site.py
 	$(BIN)/hadolint --ignore DL3008 --ignore DL3059 images/*/Containerfile  # versions are the distribution's; layers that change apart
 	$(BIN)/shellcheck --shell=bash --exclude=SC1091 images/recipes/*.sh  # lib.sh is read at run time
 
@@ -65,7 +66,7 @@ test-aarch64: core ## the aarch64 wheel's core under a real aarch64 Python (qemu
 	$(PYTEST) -m aarch64 --timeout 900 tests/packaging
 
 BROWSER_PACKAGES := chromium fonts-dejavu-core
-test-browser: core ## the report in a headless Chromium; as root it installs Debian's
+test-browser: core ## the report and the site in a headless Chromium; as root it installs Debian's
 	@command -v chromium >/dev/null 2>&1 || $(call packages,$(BROWSER_PACKAGES))
 	$(BIN)/python -m pip install --quiet 'playwright>=1.50'
 	$(PYTEST) -m browser --timeout 300 tests/browser
@@ -103,6 +104,9 @@ wheels: $(READY) ## release wheels for x86-64 and aarch64, and the sdist, into d
 docs: $(READY) ## write the generated pages, and check all
 	$(BIN)/python tools/make_reference.py
 	$(BIN)/python tools/check_docs.py
+
+site: $(READY) ## the documentation as a site, into build/site; broken links fail
+	$(BIN)/python tools/make_site.py
 
 demo: core ## measure all_reduce between two ranks on this machine
 	$(BIN)/busbw run all_reduce --ranks 2 -b 1K -e 1M

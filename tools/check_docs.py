@@ -16,27 +16,44 @@ _HEADING = re.compile(r"^#{1,6}\s+(.*?)\s*#*$", re.MULTILINE)
 
 
 def main() -> int:
-    pages = sorted([*ROOT.glob("*.md"), *(page for name in FOLDERS for page in (ROOT / name).rglob("*.md"))])
-    problems = [problem for page in pages for problem in check(page)]
+    found = pages()
+    problems = [problem for page in found for problem in check(page)]
     print(*problems, sep="\n", end="\n" if problems else "")
-    print(f"{len(pages)} pages, {len(problems)} broken links")
+    print(f"{len(found)} pages, {len(problems)} broken links")
     return 1 if problems else 0
+
+
+def pages() -> list[Path]:
+    """All pages of the project."""
+    return sorted([*ROOT.glob("*.md"), *(page for name in FOLDERS for page in (ROOT / name).rglob("*.md"))])
 
 
 def check(page: Path) -> list[str]:
     """The broken links of a page, each as ``file: link: reason``."""
-    text = _CODE.sub("", _FENCE.sub("", page.read_text(encoding="utf-8")))
     problems = []
-    for link in _LINK.findall(text):
-        if re.match(r"[a-z][a-z0-9+.-]*:", link):
-            continue  # a web address: not ours to keep alive
-        path, _, anchor = link.partition("#")
-        target = (page.parent / path).resolve() if path else page
+    for link in links(page):
+        target, anchor = _place(page, link)
         if not target.exists():
             problems.append(f"{page.relative_to(ROOT)}: {link}: no such file")
         elif anchor and target.suffix == ".md" and anchor not in anchors(target):
             problems.append(f"{page.relative_to(ROOT)}: {link}: no such heading")
     return problems
+
+
+def links(page: Path) -> list[str]:
+    """The links of a page that are not web addresses, which are not ours to keep alive."""
+    text = _CODE.sub("", _FENCE.sub("", page.read_text(encoding="utf-8")))
+    return [link for link in _LINK.findall(text) if not re.match(r"[a-z][a-z0-9+.-]*:", link)]
+
+
+def targets(page: Path) -> list[Path]:
+    """The files that a page links to."""
+    return [_place(page, link)[0] for link in links(page)]
+
+
+def _place(page: Path, link: str) -> tuple[Path, str]:
+    path, _, anchor = link.partition("#")
+    return (page.parent / path).resolve() if path else page, anchor
 
 
 def anchors(page: Path) -> set[str]:

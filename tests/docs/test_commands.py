@@ -18,6 +18,9 @@ from busbw.plan.make import check_settings
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "benchmarks").rglob("*.md")])
 _FENCE = re.compile(r"^```\w*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+# The words of the front doors are not cyclopts'.
+NAMES = sorted({name for names in COMMANDS.values() for name in names.split()} - {"nccl-tests", "nccom-test"})
+_COMMAND = re.compile(rf"(?:^|[\s/])busbw\s+((?:{'|'.join(NAMES)}|-).*)$")
 # A shell ends a command at these; the rest is another command, a file or a comment.
 _END = re.compile(r"\s(?:#|\||>|&&|&).*$")
 
@@ -33,8 +36,8 @@ def commands(page: Path) -> Iterator[list[str]]:
 def _words(line: str) -> Iterator[list[str]]:
     if line.lstrip().startswith("#"):
         return
-    match = re.search(r"(?:^|[\s/])busbw\s+((?:run|devices|list|show|-).*)$", _END.sub("", line))
-    if match:
+    match = _COMMAND.search(_END.sub("", line))
+    if match and "..." not in match[1]:
         yield shlex.split(match[1])
 
 

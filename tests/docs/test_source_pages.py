@@ -1,4 +1,4 @@
-"""The pages "old command to busbw command": what they name is there, and every command is taken."""
+"""The page "old command to busbw command": what it names is there, and every command is taken."""
 
 from __future__ import annotations
 
@@ -12,24 +12,18 @@ from busbw.cli.main import app
 from busbw.plan.presets.preset import names
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "docs" / "guides" / f"from-{name}.md" for name in ("aws-kit", "alcf", "coreweave")]
+TEXT = (ROOT / "docs" / "guides" / "from-scripts.md").read_text(encoding="utf-8")
 _CODE = re.compile(r"`(busbw [^`]+)`")
 _DOORS = ("nccl-tests", "nccom-test")  # their words are not cyclopts'
-COMMANDS = [
-    (page.name, found)
-    for page in PAGES
-    for found in _CODE.findall(page.read_text(encoding="utf-8"))
-    if "PLACE" not in found and shlex.split(found)[1] not in _DOORS
-]
+COMMANDS = [found for found in _CODE.findall(TEXT) if shlex.split(found)[1] not in _DOORS]
 
 
 def test_there_are_commands() -> None:
-    assert len({page for page, _ in COMMANDS}) == len(PAGES)
     assert len(COMMANDS) > 30
 
 
-@pytest.mark.parametrize(("page", "command"), COMMANDS)
-def test_a_command_parses(page: str, command: str) -> None:
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_parses(command: str) -> None:
     words = shlex.split(command)[1:]
     app.parse_args(words, exit_on_error=False, print_error=False)
     for name in re.findall(r"\b(\w+\.yaml)\b", command):
@@ -37,8 +31,7 @@ def test_a_command_parses(page: str, command: str) -> None:
 
 
 def test_every_preset_is_there() -> None:
-    text = " ".join(page.read_text(encoding="utf-8") for page in PAGES)
-    named = set(re.findall(r"\b((?:aws|alcf|coreweave)/[\w.-]*\w(?:@[\d-]+\d)?)", text)) - OTHER
+    named = set(re.findall(r"\b((?:aws|alcf|coreweave)/[\w.-]*\w(?:@[\d-]+\d)?)", TEXT)) - OTHER
     known = set(names())
     assert {name.partition("@")[0] for name in named} <= known
     assert len(named) > 8

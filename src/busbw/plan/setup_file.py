@@ -101,4 +101,4 @@ def parse_setups(text: str, where: str) -> SetupFile:
     try:
         return SetupFile.model_validate(read_yaml(text, where))
     except ValidationError as error:
-        raise refusal(error, text, where, guide="compare") from error
+        raise refusal(error, text, where, guide="setups") from error

@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 import termios
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -20,15 +21,17 @@ _ROWS: Final = 50
 _CONTROL: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
-def on_terminal(home: Path, columns: int, *words: str, **variables: str) -> str:
-    """What a command wrote to a terminal of so many columns, its control characters too."""
+def on_terminal(home: Path, columns: int, *words: str, through: Sequence[str] = (), **variables: str) -> str:
+    """What a command wrote to a terminal of so many columns, its control characters too. ``through`` are the
+    words of another command that starts it.
+    """
     leader, follower = pty.openpty()
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", _ROWS, columns, 0, 0))
     environ = clean_environ(BUSBW_HOME=str(home), TERM="xterm-256color", **variables)
     for name in ("COLUMNS", "LINES", *({"NO_COLOR", "FORCE_COLOR"} - set(variables))):
         environ.pop(name, None)
     with subprocess.Popen(
-        [sys.executable, "-m", "busbw", *words],
+        [*through, sys.executable, "-m", "busbw", *words],
         env=environ,
         stdin=follower,
         stdout=follower,
