@@ -59,7 +59,7 @@ test-gpu: core ## every case and injected faults on all visible GPUs, one rank e
 
 test-packaging: core ## build and install the package in the ways users do, also beside Debian's MPIs
 	@test "$$(id -u)" -ne 0 || ! command -v apt-get >/dev/null || flock /var/lib/dpkg apt-get update -qq
-	$(PYTEST) -m packaging --timeout 900 tests/packaging tests/mpi
+	$(PYTEST) -m packaging --timeout 900 tests/packaging tests/mpi tests/examples
 
 test-aarch64: core ## the aarch64 wheel's core under a real aarch64 Python (qemu-user)
 	$(PYTEST) -m aarch64 --timeout 900 tests/packaging
