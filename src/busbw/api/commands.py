@@ -191,7 +191,9 @@ def import_log(path: str | Path, **settings: Setting) -> list[Run]:
     from busbw.foreign.logs.settings import ImportSettings
 
     def refuse(error: BusbwError, where: str) -> None:
-        raise type(error)(f"{where}{error.message}", hint=error.hint)
+        if where:
+            error.add_note(f"in {where.removesuffix(': ')}")
+        raise error
 
     bound = _bound("import", (str(path),), settings)
     options: ImportSettings = bound.get("settings") or ImportSettings()

@@ -44,7 +44,8 @@ def show_series(folders: Sequence[Path], options: CompareSettings, format_name: 
     told = reaches(series.names, series.outcomes, records)
     made = list(zip(series.nodes, comparisons, strict=True))
     _print(series, told, made, format_name, every_row=options.all)
-    write_for_ci([ci.of_comparison(f"{nodes} nodes", each) for nodes, each in made], options)
+    names = [f"{nodes} nodes" if nodes else "" for nodes, _ in made]
+    write_for_ci(list(map(ci.of_comparison, names, comparisons)), options)
     if options.save_env is not None:
         _export(series, comparisons, options)
     code = exit_code(comparisons, gate=options.gate)

@@ -156,5 +156,6 @@ def test_a_log_is_a_run_for_each_table(tmp_path: Path, capsys: pytest.CaptureFix
 def test_a_log_that_does_not_say_its_operation(tmp_path: Path) -> None:
     log = tmp_path / "x.log"
     log.write_text(LOG)
-    with pytest.raises(UndecidedError, match=r"x\.log: table 1: "):
+    with pytest.raises(UndecidedError, match="cannot tell the operation") as refused:
         busbw.import_log(log)
+    assert refused.value.__notes__ == [f"hint: {refused.value.hint}", f"in {log}: table 1"]
