@@ -10,7 +10,7 @@ packages = dpkg -s $(1) >/dev/null 2>&1 || test "$$(id -u)" -ne 0 || flock /var/
   && DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends $(1) >/dev/null'
 
 .DEFAULT_GOAL := help
-.PHONY: help dev core lint format test test-slow test-gpu test-packaging test-aarch64 test-browser test-hosts test-slurm test-container kubernetes-tools test-kubernetes image-cpu wheels docs site demo clean
+.PHONY: help dev core lint format test test-slow test-gpu test-packaging test-aarch64 test-browser test-hosts test-slurm test-container kubernetes-tools test-kubernetes image-cpu wheels release-check docs site demo clean
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -60,7 +60,7 @@ test-gpu: core ## every case and injected faults on all visible GPUs, one rank e
 
 test-packaging: core ## build and install the package in the ways users do, also beside Debian's MPIs
 	@test "$$(id -u)" -ne 0 || ! command -v apt-get >/dev/null || flock /var/lib/dpkg apt-get update -qq
-	$(PYTEST) -m packaging --timeout 900 tests/packaging tests/mpi
+	$(PYTEST) -m packaging --timeout 900 tests/packaging tests/mpi tests/examples
 
 test-aarch64: core ## the aarch64 wheel's core under a real aarch64 Python (qemu-user)
 	$(PYTEST) -m aarch64 --timeout 900 tests/packaging
@@ -82,7 +82,7 @@ test-slurm: core ## runs on a real Slurm of four nodes in network namespaces; as
 	$(PYTEST) -m slurm $(SPREAD) tests/slurm
 
 CONTAINER_PACKAGES := buildah golang-github-containers-common mmdebstrap
-image-cpu: ## build images/cpu with buildah, as busbw:cpu; as root it installs Debian's
+image-cpu: wheels ## build images/cpu with buildah, as busbw:cpu; as root it installs Debian's
 	@$(call packages,$(CONTAINER_PACKAGES))
 	buildah build --isolation chroot --format docker --file images/cpu/Containerfile --tag busbw:cpu .
 
@@ -98,8 +98,12 @@ kubernetes-tools: core ## the Kubernetes control plane of its tests, built once 
 test-kubernetes: kubernetes-tools ## runs on a real Kubernetes control plane; root, else skipped
 	$(PYTEST) -m kubernetes --timeout 300 tests/kubernetes
 
-wheels: $(READY) ## release wheels for x86-64 and aarch64, and the sdist, into dist/
+wheels: $(READY) ## release wheels for x86-64 and aarch64, and the sdist, into a new dist/
+	rm -rf dist
 	$(BIN)/python tools/build_wheels.py --sdist
+
+release-check: wheels ## look at what dist/ has for a release: names, contents, metadata, and whether the sdist builds
+	$(BIN)/python tools/release_check.py
 
 docs: $(READY) ## write the generated pages, and check all
 	$(BIN)/python tools/make_reference.py

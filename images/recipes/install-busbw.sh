@@ -1,6 +1,6 @@
 #!/bin/bash
-# install-busbw.sh PYTHON: a Python and busbw in /opt/busbw. The base's Python is taken from 3.11 on; else uv
-# brings PYTHON into /opt/busbw-python.
+# install-busbw.sh PYTHON: a Python and the wheel of dist/ in /opt/busbw. The base's Python is taken from 3.11 on;
+# else uv brings PYTHON into /opt/busbw-python.
 set -e
 . "$(dirname "$0")/lib.sh"
 
@@ -15,4 +15,4 @@ else
     --python "$1" /opt/busbw
   rm -rf /tmp/uv ~/.cache/uv
 fi
-/opt/busbw/bin/python -m pip install --quiet --no-cache-dir "$(dirname "$0")/busbw"
+/opt/busbw/bin/python -m pip install --quiet --no-cache-dir "$(dirname "$0")"/dist/busbw-*_"$(uname -m)".whl

@@ -1,7 +1,8 @@
 """busbw: measure collective communication on any cluster, and say whether the number is right.
 
-``open_run`` opens a run that was measured or imported; it is loaded when first used, because every rank
-imports this package.
+In Python: ``run`` measures, ``open_run`` and ``runs`` read what was measured, ``compare`` and ``expect``
+judge it, ``import_log`` reads other tools' logs. They are loaded when first used, because every rank imports
+this package.
 """
 
 from __future__ import annotations
@@ -10,17 +11,28 @@ from busbw._version import __version__
 
 TYPE_CHECKING = False  # as typing's, which ranks need not load for this
 if TYPE_CHECKING:
-    from busbw.judge.run import Run, open_run
+    from busbw.api.commands import Answer, compare, expect, import_log, run
+    from busbw.api.run import Run, open_run, runs
 
-__all__ = ["Run", "__version__", "open_run"]
+__all__ = [
+    "Answer",
+    "Run",
+    "__version__",
+    "compare",
+    "expect",
+    "import_log",
+    "open_run",
+    "run",
+    "runs",
+]
 
 
 def __getattr__(name: str) -> object:
-    if name in {"Run", "open_run"}:
-        from busbw.judge import run
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from busbw.api import commands
 
-        return getattr(run, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(commands, name)
 
 
 def __dir__() -> list[str]:

@@ -47,6 +47,8 @@ class BusbwError(Exception):
         self.hint = hint
         self.rank = rank
         self.host = host
+        if hint:
+            self.add_note(f"hint: {hint}")  # where Python shows the error, as in a notebook
 
 
 class UsageError(BusbwError):

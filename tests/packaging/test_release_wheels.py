@@ -1,4 +1,4 @@
-"""The release wheels of both processors, made on this one; the foreign one runs under qemu."""
+"""The release wheel of the other processor, made on this one, runs under qemu."""
 
 from __future__ import annotations
 
@@ -42,13 +42,6 @@ def _release_wheel(run: Run, tree: Path, machine: str, out: Path) -> Path:
     run(sys.executable, tree / "tools/build_wheels.py", "--out", out, machine)
     [wheel] = out.glob(f"busbw-*{machine}.whl")
     return wheel
-
-
-@pytest.mark.packaging
-def test_x86_64_wheel_is_what_its_name_says(tree: Path, tmp_path: Path, run: Run) -> None:
-    """build_wheels.py itself refuses a wheel that auditwheel does not find to be what its tag promises."""
-    wheel = _release_wheel(run, tree, "x86_64", tmp_path)
-    assert wheel.name.endswith("-py3-none-manylinux_2_17_x86_64.manylinux2014_x86_64.whl")
 
 
 @pytest.mark.aarch64

@@ -27,6 +27,7 @@ HEAVY = (
     "scipy",
 )
 OUTSIDE = (
+    "busbw.api",
     "busbw.judge",
     "busbw.cli",
     "busbw.launch",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from busbw.cli.ci import write_for_ci
 from busbw.cli.compare_inputs import (
     Given,
     each_once_in_all,
@@ -30,8 +32,8 @@ from busbw.plan.flags.flag import flag_of
 from busbw.plan.flags.values import changed
 from busbw.record.folder import environ_home, find_run, launch_folders
 from busbw.record.read import read_record
+from busbw.report import ci, compare_scaling
 from busbw.report import compare as report
-from busbw.report import compare_scaling
 from busbw.report.console import columns, print_lines
 from busbw.report.fields import UNBOUND
 
@@ -68,7 +70,7 @@ def compare_command(
         if len(words) > 1:
             raise UsageError("a file of setups is compared alone", hint="put all setups into one file")
         return measure_setups(Path(specs[0]), options, settings, launch, argv)
-    _refuse_measuring(options, settings, launch)
+    refuse_measuring(options, settings, launch)
     series = _series_folders(words)
     if (options.save_env or options.export_setup) and (options.scaling or not series):
         raise UsageError(
@@ -79,11 +81,14 @@ def compare_command(
         return _show_scaling(words, series, settings.format)
     if series:
         return show_series(series, options, settings.format)
-    return _compare_trees(read_trees(words), options, settings.format)
+    made = compare_trees(read_trees(words), options)
+    print_comparisons(made, settings.format, every_row=options.all)
+    write_for_ci([ci.of_comparison(name, comparison) for name, comparison in made], options)
+    return exit_code([comparison for _, comparison in made], gate=options.gate)
 
 
-def _refuse_measuring(options: CompareSettings, settings: RunSettings, launch: LaunchSettings) -> None:
-    """Flags of measuring do nothing to what was measured."""
+def refuse_measuring(options: CompareSettings, settings: RunSettings, launch: LaunchSettings) -> None:
+    """Raises UsageError: flags of measuring do nothing to what was measured."""
     default = type(options)()
     own = [name for name in _MEASURING if getattr(options, name) != getattr(default, name)]
     given = (
@@ -117,14 +122,13 @@ def _series_folders(words: tuple[str, ...]) -> tuple[Path, ...]:
     return series
 
 
-def _compare_trees(trees: Sequence[Tree], options: CompareSettings, format_name: str) -> ExitCode:
+def compare_trees(trees: Sequence[Tree], options: CompareSettings) -> list[tuple[str, Comparison]]:
+    """Each tree compared, under its name. Raises UsageError."""
     rule = rule_of(options)
     groups = [_with_baseline(_arms(tree), options.baseline) for tree in trees]
     own = [[record for given in tree.arms for record in given.records] for tree in trees]
     comparisons = compare_all(groups, rule, [known_scatter(records) for records in own])
-    made = [(tree.name, each) for tree, each in zip(trees, comparisons, strict=True)]
-    print_comparisons(made, format_name, every_row=options.all)
-    return exit_code([comparison for _, comparison in made], gate=options.gate)
+    return [(tree.name, each) for tree, each in zip(trees, comparisons, strict=True)]
 
 
 def _arms(tree: Tree) -> list[Arm]:
@@ -150,22 +154,29 @@ def print_comparisons(
 ) -> None:
     """One after another, each under its name."""
     if format_name == "json":
-        import json
-
-        bodies = [
-            {**({"of": name} if name else {}), **report.comparison_fields(comparison)}
-            for name, comparison in made
-        ]
+        bodies = list(comparison_fields(made))
         print(json.dumps(bodies[0] if len(bodies) == 1 else bodies, indent=1))
-        return
-    for position, (name, comparison) in enumerate(made):
-        if format_name == "csv":
-            lines = report.csv_text(comparison).splitlines()
-            print(*lines[1 if position else 0 :], sep="\n")
-            continue
+    elif format_name == "csv":
+        for position, (_, comparison) in enumerate(made):
+            print(*report.csv_text(comparison).splitlines()[1 if position else 0 :], sep="\n")
+    else:
+        print_lines(comparison_lines(made, every_row=every_row, width=columns(UNBOUND)))
+
+
+def comparison_fields(made: Sequence[tuple[str, Comparison]]) -> Iterator[dict[str, Any]]:
+    """Each as plain values, with its name where it has one."""
+    for name, comparison in made:
+        yield {**({"of": name} if name else {}), **report.comparison_fields(comparison)}
+
+
+def comparison_lines(
+    made: Sequence[tuple[str, Comparison]], *, every_row: bool = False, width: int = UNBOUND
+) -> Iterator[str]:
+    """Each as a table under its name, on a terminal's ``width``."""
+    for name, comparison in made:
         if name:
-            print_lines([f"# of       {name}"])
-        print_lines(report.table(comparison, every_row=every_row, columns=columns(UNBOUND)))
+            yield f"# of       {name}"
+        yield from report.table(comparison, every_row=every_row, columns=width)
 
 
 def _show_scaling(words: tuple[str, ...], series: tuple[Path, ...], format_name: str) -> ExitCode:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from busbw.cli.ci import write_for_ci
 from busbw.cli.compare_inputs import known_scatter
 from busbw.errors import BusbwError, ExitCode, UsageError
 from busbw.files import store
@@ -21,6 +22,7 @@ from busbw.judge.compare_setups import (
 )
 from busbw.launch import series as setup_series
 from busbw.plan.setups import env_file, given, nccl_conf, over
+from busbw.report import ci
 from busbw.report import compare as plain
 from busbw.report import compare_setups as report
 from busbw.report.console import columns, print_lines
@@ -42,6 +44,8 @@ def show_series(folders: Sequence[Path], options: CompareSettings, format_name: 
     told = reaches(series.names, series.outcomes, records)
     made = list(zip(series.nodes, comparisons, strict=True))
     _print(series, told, made, format_name, every_row=options.all)
+    names = [f"{nodes} nodes" if nodes else "" for nodes, _ in made]
+    write_for_ci(list(map(ci.of_comparison, names, comparisons)), options)
     if options.save_env is not None:
         _export(series, comparisons, options)
     code = exit_code(comparisons, gate=options.gate)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from busbw.cli.ci import write_for_ci
 from busbw.errors import ExitCode, UsageError, why
 from busbw.judge.compare_arms import make_arm
 from busbw.judge.expectation import (
@@ -37,6 +40,7 @@ from busbw.model.record import RunRecord, RunStatus
 from busbw.plan.flags.compare import ExpectSettings
 from busbw.record import launch_times
 from busbw.record.folder import environ_home
+from busbw.report import ci
 from busbw.report import compare_expectation as report
 from busbw.report.console import columns, print_lines
 from busbw.report.fields import UNBOUND
@@ -67,12 +71,31 @@ def expect_command(run: str, options: ExpectSettings, format_name: str) -> ExitC
     return judge(each_once(given).records, options, format_name)
 
 
+@dataclass(frozen=True)
+class Held:
+    """A run held against its references, and a line and an answer for each bandwidth of --least."""
+
+    expectation: Expectation
+    gates: tuple[tuple[str, Gate], ...]
+
+    @property
+    def code(self) -> ExitCode:
+        """0 as expected, 1 below, 3 where nothing can be said."""
+        return _code(self.expectation, [gate for _, gate in self.gates])
+
+
 def judge(records: Sequence[RunRecord], options: ExpectSettings, format_name: str) -> ExitCode:
     """Print the verdict on one run's records and give its exit code."""
+    held = hold(records, options)
+    _print(held, format_name, rows=options.all)
+    write_for_ci([ci.of_expectation(held.expectation, held.gates)], options)
+    return held.code
+
+
+def hold(records: Sequence[RunRecord], options: ExpectSettings) -> Held:
+    """The verdict on one run's records. Raises UsageError."""
     expectation = expected_of(records, options, wires=_wires(options.topology, variables_of(records[0])))
-    gates = [_gate(expectation, least) for least in _least(options.least)]
-    _print(expectation, gates, format_name, rows=options.all)
-    return _code(expectation, [gate for _, gate in gates])
+    return Held(expectation, tuple(_gate(expectation, least) for least in _least(options.least)))
 
 
 def expected_of(
@@ -185,17 +208,24 @@ def _of_gate(case: Judged) -> str:
     )
 
 
-def _print(
-    expectation: Expectation, gates: Sequence[tuple[str, Gate]], format_name: str, *, rows: bool
-) -> None:
+def _print(held: Held, format_name: str, *, rows: bool) -> None:
     if format_name == "json":
-        sys.stdout.write(report.json_text(expectation, [text for text, _ in gates]))
-        return
-    if format_name == "csv":
-        sys.stdout.write(report.csv_text(expectation))
-        return
-    print_lines(report.table(expectation, rows=rows, columns=columns(UNBOUND)))
-    print_lines(f"# gate     {text}" for text, _ in gates)
+        print(json.dumps(fields_of(held), indent=1))
+    elif format_name == "csv":
+        sys.stdout.write(report.csv_text(held.expectation))
+    else:
+        print_lines(lines_of(held, rows=rows, width=columns(UNBOUND)))
+
+
+def fields_of(held: Held) -> dict[str, Any]:
+    """Everything, as plain values."""
+    return report.expectation_fields(held.expectation, [text for text, _ in held.gates])
+
+
+def lines_of(held: Held, *, rows: bool = False, width: int = UNBOUND) -> Iterator[str]:
+    """As a table, on a terminal's ``width``."""
+    yield from report.table(held.expectation, rows=rows, columns=width)
+    yield from (f"# gate     {text}" for text, _ in held.gates)
 
 
 def _code(expectation: Expectation, gates: Sequence[Gate]) -> ExitCode:

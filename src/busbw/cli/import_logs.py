@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -31,9 +31,12 @@ _COLUMNS: Final = "# {:<36} {:<10} {:<14} {:>6} {:>7}  {:<22} {}"
 
 
 @dataclass
-class _Outcome:
-    """What became of the logs, for the exit code and the last line."""
+class Outcome:
+    """What became of the logs. ``say`` takes a line of the list, ``refuse`` an error and where it is."""
 
+    say: Callable[[str], None]
+    refuse: Callable[[BusbwError, str], None]
+    folders: list[Path] = field(default_factory=list)
     imported: int = 0
     undecided: int = 0
     skipped: int = 0
@@ -47,6 +50,21 @@ def import_logs(paths: tuple[str, ...], settings: ImportSettings) -> ExitCode:
 
     Raises UsageError where nothing was found to import.
     """
+    outcome = import_tables(paths, settings, say=print, refuse=_print_error)
+    _print_end(outcome, settings)
+    if outcome.unread:
+        return ExitCode.USAGE
+    return ExitCode.UNDECIDED if outcome.undecided else ExitCode.OK
+
+
+def import_tables(
+    paths: tuple[str, ...],
+    settings: ImportSettings,
+    *,
+    say: Callable[[str], None],
+    refuse: Callable[[BusbwError, str], None],
+) -> Outcome:
+    """Import every table of every log. Raises UsageError where there is none, and what ``refuse`` raises."""
     from busbw.foreign.logs.labels import DEFAULTS, compile_pattern
     from busbw.foreign.logs.operations import operation
     from busbw.foreign.read_any import UnreadableError
@@ -55,8 +73,8 @@ def import_logs(paths: tuple[str, ...], settings: ImportSettings) -> ExitCode:
     settings = replace(settings, op=operation(settings.op) or settings.op)
     patterns = (compile_pattern(settings.labels),) if settings.labels else DEFAULTS
     numbers = _table_numbers(settings.table)
-    outcome = _Outcome()
-    print(_COLUMNS.format("run", "tool", "operation", "ranks", "cases", "sizes", "from").rstrip())
+    outcome = Outcome(say, refuse)
+    say(_COLUMNS.format("run", "tool", "operation", "ranks", "cases", "sizes", "from").rstrip())
     logs = list(_logs(paths))
     with progress(len(logs)) as step:
         for done, (path, explicit) in enumerate(logs):
@@ -67,7 +85,7 @@ def import_logs(paths: tuple[str, ...], settings: ImportSettings) -> ExitCode:
                 _import_log(reading, explicit, labels, numbers, settings, outcome)
             except UnreadableError as error:
                 outcome.unread += 1
-                _say(error, "")
+                refuse(error, "")
     if not outcome.imported and not outcome.undecided and not outcome.unread:
         raise UsageError(
             _printable(
@@ -76,10 +94,7 @@ def import_logs(paths: tuple[str, ...], settings: ImportSettings) -> ExitCode:
             ),
             hint="give logs of nccl-tests, rccl-tests, nccom-test, OSU or IMB; --format names one of them",
         )
-    _print_end(outcome, settings)
-    if outcome.unread:
-        return ExitCode.USAGE
-    return ExitCode.UNDECIDED if outcome.undecided else ExitCode.OK
+    return outcome
 
 
 def _check_words(paths: tuple[str, ...], settings: ImportSettings) -> None:
@@ -141,7 +156,7 @@ def _import_log(
     labels: dict[str, str],
     numbers: frozenset[int],
     settings: ImportSettings,
-    outcome: _Outcome,
+    outcome: Outcome,
 ) -> None:
     if not numbers or not reading.tables:
         reading = reading.with_all_told(labels.get("test", ""))
@@ -190,7 +205,7 @@ def _origin(reading: Reading, labels: dict[str, str]) -> Origin:
     return replace(origin, environment=environment, environment_from=f"beside the log: {names}")
 
 
-def _import_table(table: Table, origin: Origin, settings: ImportSettings, outcome: _Outcome) -> None:
+def _import_table(table: Table, origin: Origin, settings: ImportSettings, outcome: Outcome) -> None:
     from busbw.foreign.logs.assemble import assemble
     from busbw.foreign.logs.check import check
     from busbw.foreign.logs.decide import Given
@@ -199,25 +214,27 @@ def _import_table(table: Table, origin: Origin, settings: ImportSettings, outcom
         record = assemble(table, origin, Given(settings.op, settings.ranks, _given_labels(settings)), "")
     except BusbwError as error:
         outcome.undecided += 1
-        _say(error, f"{origin.path}: table {origin.table}: ")
+        outcome.refuse(error, f"{origin.path}: table {origin.table}: ")
         for finding in check(table).table.findings:
             _note_finding(outcome, origin.path, finding)
         return
     outcome.imported += 1
-    run_id = "(not written)" if settings.dry_run else _store(record, settings, outcome.imported)
-    print(_printable(_line(record, run_id)))
+    if not settings.dry_run:
+        outcome.folders.append(_store(record, settings, outcome.imported))
+    run_id = "(not written)" if settings.dry_run else outcome.folders[-1].name
+    outcome.say(_printable(_line(record, run_id)))
     assert record.source is not None
     for finding in record.source.findings:
         _note_finding(outcome, origin.path, finding)
 
 
-def _store(record: RunRecord, settings: ImportSettings, number: int) -> str:
-    """Write a record; the id of the run. Tables after the first are called NAME-2, NAME-3."""
+def _store(record: RunRecord, settings: ImportSettings, number: int) -> Path:
+    """Write a record into a new run folder. Tables after the first are called NAME-2, NAME-3."""
     name = f"{settings.name}-{number}" if settings.name and number > 1 else settings.name
     folder = _new_folder(name or (record.plan.cases[0].collective if record.plan.cases else "no-rows"))
     called = {**record.settings, "name": name, "tag": list(settings.tag)}
     write_record(folder, replace(record, run_id=folder.name, settings=called))
-    return folder.name
+    return folder
 
 
 def _new_folder(name: str) -> Path:
@@ -255,19 +272,19 @@ def _line(record: RunRecord, run_id: str) -> str:
     )
 
 
-def _say(error: BusbwError, where: str) -> None:
+def _print_error(error: BusbwError, where: str) -> None:
     print(_printable(f"error: {where}{error.message}"), file=sys.stderr)
     print(f"hint: {error.hint}", file=sys.stderr)
 
 
-def _note_finding(outcome: _Outcome, path: str, finding: ImportFinding) -> None:
+def _note_finding(outcome: Outcome, path: str, finding: ImportFinding) -> None:
     where = f"{path}:{finding.line}" if finding.line else path
     _note(outcome, f"{where}: {finding.kind}: {finding.text}")
 
 
-def _note(outcome: _Outcome, text: str) -> None:
+def _note(outcome: Outcome, text: str) -> None:
     outcome.findings += 1
-    print(f"#   {_printable(text)}")
+    outcome.say(f"#   {_printable(text)}")
 
 
 def _printable(text: str) -> str:
@@ -277,7 +294,7 @@ def _printable(text: str) -> str:
     return plain(text)
 
 
-def _print_end(outcome: _Outcome, settings: ImportSettings) -> None:
+def _print_end(outcome: Outcome, settings: ImportSettings) -> None:
     words = [f"{outcome.imported} imported" if not settings.dry_run else f"{outcome.imported} to import"]
     if outcome.undecided:
         words.append(f"{outcome.undecided} undecided")

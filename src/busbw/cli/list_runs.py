@@ -89,7 +89,7 @@ def _rows(
         if oldest is not None and folders.made(folder) < oldest:
             return
         short = folder.name[:_STAMP]
-        yield _row(folder, short if stamps[short] == 1 else folder.name)
+        yield row_of(folder, short if stamps[short] == 1 else folder.name)
 
 
 def _fits(row: Listed, settings: ListSettings) -> bool:
@@ -101,7 +101,8 @@ def _fits(row: Listed, settings: ListSettings) -> bool:
     )
 
 
-def _row(folder: Path, short: str) -> Listed:
+def row_of(folder: Path, short: str) -> Listed:
+    """One run folder, also where it cannot be read. ``short`` is the least of its id that means no other."""
     started = folders.is_started(folder)
     common: dict[str, Any] = {"run": folder.name, "short": short, "made": folders.made(folder)}
     try:

@@ -1,13 +1,11 @@
-"""A run folder, opened for reading: ``busbw.open_run``."""
+"""A run folder as frames, and what of it cannot be read."""
 
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from dataclasses import asdict, fields, is_dataclass
 from enum import Enum
-from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from types import NoneType
@@ -17,15 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from busbw.errors import UsageError
-from busbw.judge.samples import missing_samples
 from busbw.model.case import Case
 from busbw.model.record import RunRecord, WorldInfo
 from busbw.model.result import CaseResult, Status
 from busbw.model.sample import DIGEST_DTYPE, SAMPLE_DTYPE
-from busbw.record.absent import absent_files, is_there
 from busbw.record.folder import (
     DIGESTS_FILE,
-    LAST,
     LAUNCHES,
     RESULTS_FILE,
     SAMPLES_FILE,
@@ -33,10 +28,8 @@ from busbw.record.folder import (
     environ_home,
     find_run,
     is_started,
-    launch_folders,
 )
 from busbw.record.parquet import cut_notes, cut_segment
-from busbw.record.read import read_digests, read_record, read_samples
 
 if TYPE_CHECKING:
     import polars as pl
@@ -151,67 +144,6 @@ def _plain(value: object) -> object:
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value]
     return json.dumps(value) if isinstance(value, Mapping) else value
-
-
-@dataclass(frozen=True, eq=False)
-class Run:
-    """One run. The record is read at once, frames when they are first asked for.
-
-    ``results`` has one row a case, ``samples`` one a kept sample, ``digests`` one a case and rank; their
-    columns and units are in docs/guides/notebook.md. Frames need polars: without it, UsageError names the
-    extra. ``warnings`` says what of the folder could not be read; samples that are missing from it are said
-    by a UserWarning when they are first asked for.
-    """
-
-    folder: Path
-    record: RunRecord
-    warnings: tuple[str, ...] = ()
-
-    @cached_property
-    def results(self) -> pl.DataFrame:
-        """One row a case of the plan, measured or not."""
-        return results(self.record)
-
-    @cached_property
-    def samples(self) -> pl.DataFrame:
-        """One row a kept sample; rank -1 is the maximum over ranks."""
-        require_polars()
-        self._say_where_samples_are()
-        rows = read_samples(self.folder)
-        if is_there(self.folder, SAMPLES_FILE):
-            for case in missing_samples(self.record, rows, read_digests(self.folder)):
-                warnings.warn(f"{self.folder}: {case}", stacklevel=3)
-        return samples(rows)
-
-    @cached_property
-    def digests(self) -> pl.DataFrame:
-        """One row a case and rank."""
-        require_polars()
-        self._say_where_samples_are()
-        return digests(read_digests(self.folder), self.record.world)
-
-    def _say_where_samples_are(self) -> None:
-        """The summary of several launches has none; theirs are not put together, as each is a run."""
-        if launches := launch_folders(self.folder):
-            text = (
-                f"{self.folder} is the summary of {len(launches)} launches, and has no samples or digests of"
-                f" its own; open_run() takes the folder of each: {', '.join(map(str, launches))}"
-            )
-            warnings.warn(text, stacklevel=4)
-
-
-def open_run(run: str | Path = LAST) -> Run:
-    """Open a run by its folder, its name or the start of one, or ``last``.
-
-    What a kill cut off, and files that are gone, are said by UserWarnings and in ``Run.warnings``. Raises
-    UsageError where there is no such run, or its record cannot be read.
-    """
-    folder = started_folder(run)
-    record = read_record(folder)
-    said = (*cut_files(folder), *absent_files(folder, record))
-    for text in said:
-        warnings.warn(text, stacklevel=2)
-    return Run(folder, record, said)
 
 
 def started_folder(run: str | Path) -> Path:

@@ -101,6 +101,18 @@ def _answer(regime: ComparedRegime) -> str:
     return _without_difference(regime.verdict, regime.bound, regime.why) or regime.verdict.lower()
 
 
+def row_words(row: ComparedCase) -> str:
+    """The answer on one size, with its numbers."""
+    edges = sorted(row.interval or ())
+    if row.verdict is Verdict.SLOWER:
+        edges = sorted(1 / edge for edge in edges)
+    if row.verdict in (Verdict.FASTER, Verdict.SLOWER) and edges:
+        words = f"{row.verdict.lower()} by {_span(edges[0] - 1, edges[1] - 1)}"
+    else:
+        words = _without_difference(row.verdict, row.bound, row.why) or row.verdict.lower()
+    return f"{words}: {row.reasons}" if row.reasons else words
+
+
 def _without_difference(verdict: Verdict, bound: float | None, why: str) -> str:
     """What SAME and AMBIGUOUS mean; empty for others."""
     if verdict is Verdict.SAME and bound is not None:

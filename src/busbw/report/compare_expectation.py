@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
 from typing import Any, Final
@@ -266,9 +265,9 @@ def _regime_fields(regime: Regime) -> dict[str, Any]:
     }
 
 
-def json_text(expectation: Expectation, gates: Sequence[str] = ()) -> str:
-    """As JSON; ratios and losses are shares of what is expected."""
-    body = {
+def expectation_fields(expectation: Expectation, gates: Sequence[str] = ()) -> dict[str, Any]:
+    """Everything, as plain values; ratios and losses are shares of what is expected."""
+    return {
         "schema": SCHEMA,
         "run": expectation.arm.name,
         "ranks": expectation.arm.ranks or None,
@@ -299,4 +298,3 @@ def json_text(expectation: Expectation, gates: Sequence[str] = ()) -> str:
         ],
         "cases": [case_fields(case) for case in expectation.cases],
     }
-    return json.dumps(body, indent=1) + "\n"

@@ -37,7 +37,8 @@ def bandwidth(
                 continue
             bytes_ = result.busbw_gb_per_s * result.time_ns
             low = None if result.high_ns is None else bytes_ / result.high_ns
-            high = None if result.low_ns is None else bytes_ / result.low_ns
+            # An interval may begin at 0: nothing bounds the bandwidth then.
+            high = bytes_ / result.low_ns if result.low_ns else None
             rows.append(_row(label, case.size_bytes, result.busbw_gb_per_s, low, high, "GB/s"))
             seen = judged.get(key_of(case))
             cells.append(

@@ -125,6 +125,15 @@ def png(plot: Plot) -> bytes:
     return data
 
 
+def chart(plot: Plot) -> Picture:
+    """The picture for a notebook. Raises UsageError where the libraries are not installed."""
+    require()
+    import altair as alt
+
+    made: Picture = alt.Chart.from_dict(_spec(plot, on_paper))
+    return made
+
+
 def names_of(plot: Plot) -> tuple[list[str], list[str]]:
     """Columns and rows of a heat map: ``across`` and ``down`` of its words, else as its cells come."""
     across = plot.words.get("across") or dict.fromkeys(row["x"] for row in plot.rows)

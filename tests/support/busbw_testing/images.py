@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -61,8 +63,17 @@ class Images:
             for word in ("--build-arg", f"{key}={value}")
         ]
         file = ROOT / "images" / name / "Containerfile"
-        self.good(*BUILD, "--file", file, "--tag", image, *words, ROOT, timeout=1200)
+        self.good(*BUILD, "--file", file, "--tag", image, *words, self._context(), timeout=1200)
         return image
+
+    def _context(self) -> Path:
+        """What a checkout has after `make wheels`: the recipes, and this processor's wheel."""
+        context = self.folder / "context"
+        if not context.is_dir():
+            shutil.copytree(ROOT / "images", context / "images")
+            wheels = ("--out", context / "dist", os.uname().machine)
+            self.good(sys.executable, ROOT / "tools" / "build_wheels.py", *wheels)
+        return context
 
     def inspect(self, image: str) -> Mapping[str, Any]:
         """The image's configuration, in OCI's form."""

@@ -18,7 +18,7 @@ from busbw.record.parquet import compact
 from busbw.record.read import read_record
 
 pl = pytest.importorskip("polars")
-GUIDE = Path(__file__).resolve().parents[3] / "docs" / "guides" / "notebook.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "frames.md"
 
 
 def test_a_run_opens_by_its_folder_its_name_and_as_the_last_one(
@@ -37,7 +37,7 @@ def test_a_run_that_does_not_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_results_have_a_row_for_every_case_of_the_plan(written: Path) -> None:
-    results = busbw.open_run(written).results
+    results = busbw.open_run(written).df
     assert results["case"].to_list() == [0, 1, 2, 3]
     assert results["status"].to_list() == ["good", "not-run", "not-run", "not-run"]
     assert results["size_bytes"].to_list() == [1024, 1024, 2048, 2048]
@@ -55,7 +55,7 @@ def test_results_of_another_order_stay_with_their_case(written: Path) -> None:
 
 
 def test_columns_keep_their_types_where_nothing_was_measured(written: Path) -> None:
-    measured = busbw.open_run(written).results.schema
+    measured = busbw.open_run(written).df.schema
     nothing = replace(read_record(written), results=(), world=None, method=None)
     assert results(nothing).schema == measured
     assert measured["time_ns"] == pl.Float64
@@ -127,7 +127,7 @@ def test_the_record_needs_no_polars_and_frames_name_the_extra(
     monkeypatch.setattr("busbw.judge.run.find_spec", lambda name: None)
     run = busbw.open_run(written)
     assert run.record.run_id == written.name
-    for name in ("results", "samples", "digests"):
+    for name in ("df", "samples", "digests"):
         with pytest.raises(UsageError, match="frames need polars") as refused:
             getattr(run, name)
         assert ".[analysis]" in refused.value.hint
@@ -140,22 +140,16 @@ def test_a_run_that_never_started_says_so(written: Path) -> None:
         busbw.open_run(written)
 
 
-@pytest.mark.parametrize("frame", ["results", "samples", "digests"])
+@pytest.mark.parametrize("frame", ["df", "samples", "digests"])
 def test_every_column_is_documented(written: Path, frame: str) -> None:
-    section = GUIDE.read_text(encoding="utf-8").split(f"\n## `{frame}`\n")[1].split("\n## ")[0]
+    section = PAGE.read_text(encoding="utf-8").split(f"\n## `{frame}`\n")[1].split("\n## ")[0]
     documented = set(re.findall(r"`(\w+)`", "\n".join(re.findall(r"^\| (.*?) \|", section, re.MULTILINE))))
     assert documented == set(getattr(busbw.open_run(written), frame).columns)
 
 
-def test_the_code_of_the_guide_runs(
-    written: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], late: np.ndarray
+def test_the_code_of_the_page_runs(
+    written: Path, capsys: pytest.CaptureFixture[str], late: np.ndarray
 ) -> None:
-    monkeypatch.setenv("BUSBW_HOME", str(written.parent))
-    names: dict[str, object] = {}
-    blocks = re.findall(r"^```python\n(.*?)^```", GUIDE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 2
-    for block in blocks:
-        exec(block, names)
-    told = capsys.readouterr().out
-    assert "complete null" in told
-    assert f"{np.median(late.max(axis=0))}" in told
+    [block] = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    exec(block, {"run": busbw.open_run(written)})
+    assert f"{np.median(late.max(axis=0))}" in capsys.readouterr().out

@@ -25,3 +25,14 @@ def test_a_log_has_neither_a_band_nor_a_mean() -> None:
     assert log.note == "Both axes are logarithmic."
     assert "mean us" in whole.table.head
     assert "mean us" not in log.table.head
+
+
+def test_an_interval_that_begins_at_zero_has_no_upper_bandwidth() -> None:
+    record = record_of({1024: 10.0}, ranks=2)
+    found = [
+        (record.plan.cases[each.case], replace(each, low_ns=0.0, high_ns=2e4)) for each in record.results
+    ]
+    plot = curves.bandwidth("b", "B", {"run": found}, {})
+    assert plot is not None
+    assert all(row["high"] is None for row in plot.rows)
+    assert "95 % interval" not in plot.table.head

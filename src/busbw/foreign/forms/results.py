@@ -2,7 +2,7 @@
 
 JSON has the run once, then one flat object a case; names carry their units (_ns, _bytes, _gb_per_s).
 ``busbw show --format json`` has the whole record instead. Parquet is the frame of
-``busbw.open_run(RUN).results``, and what its times are.
+``busbw.open_run(RUN).df``, and what its times are.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _result(case: Case, result: CaseResult) -> dict[str, Any]:
 
 
 def write_parquet(record: RunRecord, tables: Sequence[Table]) -> bytes:
-    """One row a case, columns as in docs/guides/notebook.md, then ``time_is`` and ``bandwidth_is``.
+    """One row a case, columns as in docs/reference/frames.md, then ``time_is`` and ``bandwidth_is``.
 
     Raises UsageError where polars is missing, naming the extra that brings it.
     """

@@ -14,11 +14,35 @@ COMPARE = Group("Comparing", sort_key=0)
 # How long a launch of a setup may run, where nobody says it and no queue limits it.
 LAUNCH_SECONDS: Final = 600.0
 EXPECT = Group("Expecting", sort_key=0)
+CI = Group("For CI", sort_key=1)
 
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class CompareSettings:
+class CiSettings:
+    """Files for a continuous-integration service, beside what is printed."""
+
+    junit: Annotated[
+        Path | None,
+        Parameter(
+            group=CI,
+            show_default=False,
+            help="Write the verdicts to this file as JUnit XML, a test case a row.",
+        ),
+    ] = None
+    benchmark_json: Annotated[
+        Path | None,
+        Parameter(
+            group=CI,
+            show_default=False,
+            help="Write the bandwidths to this file for github-action-benchmark (customBiggerIsBetter).",
+        ),
+    ] = None
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class CompareSettings(CiSettings):
     """What counts as different, and how setups are launched."""
 
     ops: Annotated[
@@ -120,7 +144,7 @@ class CompareSettings:
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class ExpectSettings:
+class ExpectSettings(CiSettings):
     """What a run is held against."""
 
     reference: Annotated[

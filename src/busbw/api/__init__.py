@@ -1,0 +1,1 @@
+"""What ``import busbw`` offers to Python: runs as frames and plots, and the commands as functions."""

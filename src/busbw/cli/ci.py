@@ -1,0 +1,26 @@
+"""Verdicts as files for a continuous-integration service: ``--junit`` and ``--benchmark-json``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from busbw.errors import UsageError, why
+from busbw.files import store
+from busbw.report.ci import Suite, benchmark_text, junit_text
+
+if TYPE_CHECKING:
+    from busbw.plan.flags.compare import CiSettings
+
+
+def write_for_ci(suites: Sequence[Suite], options: CiSettings) -> None:
+    """Write the files that were asked for. Raises UsageError where one cannot be written."""
+    for path, text in ((options.junit, junit_text), (options.benchmark_json, benchmark_text)):
+        if path is None:
+            continue
+        try:
+            store(path, text(suites).encode())
+        except OSError as error:
+            raise UsageError(
+                f"cannot write {path}: {why(error)}", hint="name a file in a folder that exists"
+            ) from error
