@@ -106,7 +106,7 @@ def _choice(nccl: str | None) -> RunDefaults:
         backend = choose_backend("auto", nccl)
         if identity is not None:
             if backend == "mpi" and identity.world != "mpi":
-                problem = f"CPU ranks communicate over MPI, and {identity.launcher} sets up none"
+                problem = f"CPU ranks communicate over MPI, but {identity.launcher} does not set up MPI"
                 hint = "start the ranks with mpirun or srun --mpi=..., or use --backend nccl on GPUs"
                 return RunDefaults(launcher=identity.launcher, problem=problem, hint=hint)
             return RunDefaults(backend, identity.size, identity.launcher)
@@ -130,7 +130,7 @@ def sections(survey: Survey) -> tuple[Section, ...]:
     """The survey in the order in which a reader asks: what runs, why not, on what."""
     return (
         Section("run", ("", ""), tuple(_choice_rows(survey.choice))),
-        Section("backends", ("backend", "usable", "what, or why not"), tuple(_backends(survey.backends))),
+        Section("backends", ("backend", "usable", "details"), tuple(_backends(survey.backends))),
         Section(
             "GPUs",
             ("gpu", "name", "memory", "capability", "PCI", "NUMA", "NVLink", "UUID"),

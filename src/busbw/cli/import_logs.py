@@ -14,7 +14,7 @@ from busbw.plan.flags.flag import flag_of
 from busbw.record.folder import environ_home, new_run_id
 from busbw.record.write import write_record
 from busbw.report.progress import progress
-from busbw.units import format_size
+from busbw.units import counted, format_size
 
 if TYPE_CHECKING:
     import re
@@ -39,7 +39,7 @@ class _Outcome:
     skipped: int = 0
     unread: int = 0
     findings: int = 0
-    why: str = ""  # the last log without a table has none
+    why: str = ""  # the last log without a results table has none
 
 
 def import_logs(paths: tuple[str, ...], settings: ImportSettings) -> ExitCode:
@@ -156,17 +156,17 @@ def _import_log(
     outcome.skipped += 1
     why = _why_none(reading)
     if reading.tables:
-        why = f"tables in it: {len(reading.tables)}, and --table is {settings.table}"
+        why = f"it has {counted(len(reading.tables), 'table')}, but --table is {settings.table}"
     if explicit:
         outcome.why = f": {why}" if why else ""
-        _note(outcome, f"{reading.path}: no table in it{outcome.why}")
+        _note(outcome, f"{reading.path}: no results table{outcome.why}")
 
 
 def _why_none(reading: Reading) -> str:
     """Why a file has no table, where it says that."""
     if reading.no_text or not (reading.is_log and reading.last_words):
         return reading.no_text
-    return f"it ends with: {reading.last_words}"
+    return f"its last line: {reading.last_words}"
 
 
 def _path_labels(path: str, patterns: tuple[re.Pattern[str], ...]) -> dict[str, str]:
@@ -187,7 +187,7 @@ def _origin(reading: Reading, labels: dict[str, str]) -> Origin:
     if origin.environment or not labels.get("setup"):
         return origin
     environment, names = environment_beside(Path(reading.path), labels["setup"])
-    return replace(origin, environment=environment, environment_from=f"beside the log: {names}")
+    return replace(origin, environment=environment, environment_from=f"also read: {names}")
 
 
 def _import_table(table: Table, origin: Origin, settings: ImportSettings, outcome: _Outcome) -> None:
@@ -282,9 +282,9 @@ def _print_end(outcome: _Outcome, settings: ImportSettings) -> None:
     if outcome.undecided:
         words.append(f"{outcome.undecided} undecided")
     if outcome.skipped:
-        words.append(f"{outcome.skipped} without a table")
+        words.append(f"{outcome.skipped} without a results table")
     if outcome.unread:
         words.append(f"{outcome.unread} not read")
     words.append(f"{outcome.findings} findings")
-    where = "" if settings.dry_run or not outcome.imported else f" into {os.fspath(environ_home())}"
+    where = "" if settings.dry_run or not outcome.imported else f" saved in {os.fspath(environ_home())}"
     print(f"# {', '.join(words)}{where}")

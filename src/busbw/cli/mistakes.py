@@ -45,7 +45,7 @@ def understood(error: CycloptsError, arguments: Sequence[str]) -> UsageError:
         case CoercionError(argument=argument, token=token) if argument is not None and token is not None:
             return _value(argument, token.keyword or argument.names[0], token.value, name)
         case RepeatArgumentError(token=token):
-            return UsageError(f"{token.keyword} is given twice", hint=f"leave one {token.keyword} out")
+            return UsageError(f"{token.keyword} is given twice", hint=f"give {token.keyword} once")
         case MissingArgumentError(argument=argument) if argument is not None:
             return _missing(argument, chain, error.keyword, arguments)
         case UnusedCliTokensError():

@@ -74,7 +74,7 @@ def refuse_roots(roots: Iterable[int], ranks: int) -> None:
     for root in roots:
         if not 0 <= root < ranks:
             raise UsageError(
-                f"root {root} is not a rank of 0..{ranks - 1}", hint="give -r a rank that takes part"
+                f"root {root} is not one of the ranks 0..{ranks - 1}", hint="give -r one of the ranks"
             )
 
 

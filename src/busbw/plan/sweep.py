@@ -54,7 +54,7 @@ def _by_factor(min_bytes: int, max_bytes: int, factor: float) -> tuple[int, ...]
             )
         if int(following) == out[-1]:
             raise UsageError(
-                f"factor {_shown(factor)} does not move {format_size(out[-1])}", hint="use a larger -f"
+                f"factor {_shown(factor)} does not change {format_size(out[-1])}", hint="use a larger -f"
             )
         out.append(int(following))
     return tuple(out)

@@ -140,7 +140,7 @@ def _test_words(hunt: Hunt) -> str:
     if LATENCY in hunt.rules.metrics:
         words.append(f"{hunt.small_bytes} B, mean of {hunt.small_blocks * hunt.small_calls}")
     if hunt.kind != "pairs":
-        words.append(f"worth naming: {hunt.rules.floors[BANDWIDTH]:.0%} of bandwidth")
+        words.append(f"reported from: {hunt.rules.floors[BANDWIDTH]:.0%} of bandwidth")
     return "; ".join(words)
 
 
@@ -169,7 +169,7 @@ def lost_rounds(record: RunRecord, rounds: Sequence[Mapping[str, Any]]) -> str:
     judged = record.hunt.get("fields", ())
     want = sum(int(each["rounds"]) for each in judged) if judged else rounds_of(hunt, parts, hosts)
     lost = want - len(rounds)
-    return f"{lost} of {want} rounds are missing: what is shown is of the others" if lost > 0 else ""
+    return f"{lost} of {want} rounds are missing; only the others are shown" if lost > 0 else ""
 
 
 def answer_line(field: Mapping[str, Any], *, lost: bool) -> str:
@@ -212,7 +212,7 @@ def ranking_words(field: Mapping[str, Any]) -> str:
     if field["decision"] != "undecided" or not field.get("ranking"):
         return ""
     first = ", ".join(f"{each['name']} {each['loss']:.1%}" for each in field["ranking"][:_RANKED_SHOWN])
-    return f"{first} of bandwidth less than the others: a ranking, nobody is accused"
+    return f"{first} less bandwidth than the others; a ranking, not an accusation"
 
 
 def exclude_words(field: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -407,7 +407,7 @@ class PreflightDisplay:
         said = [counted(counts[word], word) for word in SEVERITY_WORDS.values() if counts[word]]
         if self._failed and not said:  # silence is no verdict
             who = "no rank has answered" if self._header is None else "it ended early"
-            return f"nothing was judged: {who}"
+            return f"nothing was checked: {who}"
         return ", ".join(said) or "nothing found"
 
 

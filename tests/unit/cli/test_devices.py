@@ -154,7 +154,7 @@ def test_ranks_without_mpi_cannot_measure_the_cpu(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("WORLD_SIZE", "2")
     choice = command.read_survey(None).choice
     assert not choice.backend
-    assert "environment sets up none" in choice.problem
+    assert "environment does not set up MPI" in choice.problem
 
 
 def test_an_unknown_libnccl_is_told_not_raised(tmp_path: object) -> None:

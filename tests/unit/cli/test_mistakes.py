@@ -52,7 +52,7 @@ MISTAKES: tuple[tuple[str, str, str], ...] = (
     ("list --limit ten", "'ten'", "`busbw list --help`"),
     ("run all_reduce -n", "-n needs a value", "`busbw run --help`"),
     ("run all_reduce --budget -5s", "must be positive", "--budget 5s"),
-    ("run all_reduce -b 8 -b 16", "-b is given twice", "leave one -b out"),
+    ("run all_reduce -b 8 -b 16", "-b is given twice", "give -b once"),
     ("cancel", "needs the name of a job", "`busbw jobs`"),
     # values and files
     ("run", "no operation", "name one or more of: all_reduce, "),

@@ -92,8 +92,8 @@ def test_a_circle_is_refused() -> None:
         ("a: [", "is not YAML"),
         ("setups: {a: {unset: PATH}}", "unset: input should be a valid list"),
         ("setups: {a: {flags: &f {nccl: *f}}}", "flags: --nccl: .* Input should be a valid string"),
-        ('setups: {a: {prepend: {X: "a\\0b"}}}', "has a letter that no variable can hold"),
-        ('setups: {a: {flags: {nccl: "a\\0b"}}}', "has a letter that no variable can hold"),
+        ('setups: {a: {prepend: {X: "a\\0b"}}}', "has a character that a variable cannot hold"),
+        ('setups: {a: {flags: {nccl: "a\\0b"}}}', "has a character that a variable cannot hold"),
     ],
 )
 def test_what_no_setup_can_be_is_refused_with_its_place(text: str, message: str) -> None:

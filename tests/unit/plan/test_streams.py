@@ -191,7 +191,7 @@ def test_a_first_look_does_not_need_the_number_of_ranks(tmp_path: Path) -> None:
     check_settings((), RunSettings(streams=str(path), groups="neither.json"))
     with pytest.raises(UsageError) as refused:
         check_settings((), RunSettings(streams=str(path), ranks=64))
-    assert refused.value.message == "--streams: stream 0: --groups and --group-size each make groups"
+    assert refused.value.message == "--streams: stream 0: --groups and --group-size cannot be combined"
 
 
 # ---- what cannot be meant -----------------------------------------------------------------------------
@@ -238,7 +238,7 @@ def test_files_that_cannot_be_meant(plans: Plans, entries: Any, said: str) -> No
     ],
 )
 def test_what_is_of_one_operation_is_refused(plans: Plans, settings: dict[str, Any]) -> None:
-    assert "exclude each other" in refusal(plans, [ALL_REDUCE], **settings)
+    assert "cannot be combined" in refusal(plans, [ALL_REDUCE], **settings)
 
 
 def test_other_refusals(plans: Plans) -> None:

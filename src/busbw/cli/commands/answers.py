@@ -83,12 +83,12 @@ def diagnose(
             negative="",
             show_default=False,
             group=FLAGS,
-            help="SQLite exports of Nsight Systems of this run, one for each rank. [default: those that"
+            help="Nsight Systems exports (SQLite) of this run, one for each rank. [default: those that"
             " `busbw run --profile nsys` left in the run folder]",
         ),
     ] = (),
     all: Annotated[  # noqa: A002
-        bool, Parameter(negative="", group=FLAGS, help="Show what each answer stands on.")
+        bool, Parameter(negative="", group=FLAGS, help="Show the evidence for each answer.")
     ] = False,
     format: Annotated[TextOrJson, Parameter(group=FLAGS, help="How to print it.")] = "table",  # noqa: A002
 ) -> ExitCode:

@@ -27,7 +27,7 @@ NCCL_TESTS_EXAMPLES: Final = (
 @app.command(name=NCCL_TESTS, help=NCCL_TESTS_HELP, help_epilogue=examples(*NCCL_TESTS_EXAMPLES))
 def nccl_tests(
     *words: Annotated[
-        str, Parameter(allow_leading_hyphen=True, help="The test, as all_reduce_perf, and its flags.")
+        str, Parameter(allow_leading_hyphen=True, help="The test (all_reduce_perf, ...) and its flags.")
     ],
 ) -> int:
     """Only its help is asked for here: ``main`` takes the words as they are."""

@@ -28,8 +28,8 @@ from busbw.plan.flags.run import RunSettings
 
 RUN_HELP: Final = (
     "Measure one or more collectives.\n\n"
-    "Under mpirun, srun, torchrun or a Kubernetes index, busbw joins the ranks that are there. Otherwise it"
-    " starts its own on this host: one for each visible GPU, or CPU ranks over the bundled MPI."
+    "Under mpirun, srun, torchrun or a Kubernetes index, busbw joins the ranks that were started. Otherwise"
+    " it starts its own on this host: one for each visible GPU, or CPU ranks over the bundled MPI."
 )
 RUN_EXAMPLES: Final = (
     "busbw run all_reduce -b 8 -e 64M -f 2",
@@ -65,7 +65,7 @@ def run(
 
 PREFLIGHT_HELP: Final = (
     "Check everything that a run needs, and measure nothing.\n\n"
-    "It takes the flags of `busbw run`, starts the same ranks, and says what is wrong with them: versions,"
+    "It takes the flags of `busbw run`, starts the same ranks, and reports what is wrong: versions,"
     " variables, GPUs, NICs, limits, and whether NCCL uses what was asked for. The exit code is 4 after an"
     " error, with --strict also after a warning."
 )

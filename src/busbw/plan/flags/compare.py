@@ -28,7 +28,7 @@ class CompareSettings:
         Fraction,
         Parameter(
             group=COMPARE,
-            help="Difference that matters: FASTER and SLOWER are surely more than half of it.",
+            help="Difference that matters; FASTER and SLOWER mean surely more than half of it.",
         ),
     ] = Fraction("2%")
     false_discoveries: Annotated[
@@ -59,7 +59,7 @@ class CompareSettings:
             group=COMPARE,
             negative="",
             show_default=False,
-            help="Exit code 1: something is SLOWER or FAILED; 0: all is FASTER or SAME; else 3.",
+            help="Exit code 1 if anything is SLOWER or FAILED, 0 if all is FASTER or SAME, else 3.",
         ),
     ] = False
     scaling: Annotated[
@@ -138,7 +138,7 @@ class ExpectSettings:
         Parameter(
             group=EXPECT,
             show_default=False,
-            help="How far below the reference a run may be. [default: 10% of one launch, 5% of several]",
+            help="How far a run may be below the reference. [default: 10% of one launch, 5% of several]",
         ),
     ] = None
     detect: Annotated[
@@ -155,7 +155,7 @@ class ExpectSettings:
             group=EXPECT,
             negative="",
             show_default=False,
-            help="Show every size, and the limits of the wires.",
+            help="Show every size, and the limits of the links.",
         ),
     ] = False
     same_version: Annotated[

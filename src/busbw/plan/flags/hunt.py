@@ -60,7 +60,7 @@ class RoundFlags:
     round_timeout: Annotated[
         Seconds,
         LeavesTime(),
-        Parameter(group=HUNT, help="Time for a round; after it, a silent rank counts as hung."),
+        Parameter(group=HUNT, help="Time for a round; after it, a rank without an answer counts as hung."),
     ] = Seconds("30s")
     wait: Annotated[
         WaitName,
@@ -101,7 +101,7 @@ class IsolateFlags(RailsFlags):
         Between(2),
         Parameter(
             group=HUNT,
-            help="Rounds of new pairs for more than 32 parts; of fewer, every pair is tested.",
+            help="Rounds of new pairs, for more than 32 parts; up to 32, every pair is tested.",
         ),
     ] = 10
     each_nic: Annotated[

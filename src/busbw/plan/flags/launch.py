@@ -164,7 +164,9 @@ class LaunchSettings:
     account: Annotated[str, Parameter(group=ENGINE, show_default=False, help="Account to charge.")] = ""
     time_limit: Annotated[
         str,
-        Parameter(group=ENGINE, show_default=False, help="Time limit of the job, as the engine writes it."),
+        Parameter(
+            group=ENGINE, show_default=False, help="Time limit of the job, in the engine's own format."
+        ),
     ] = ""
     exclusive: Annotated[
         bool, Parameter(group=ENGINE, negative="--shared", help="Ask for whole nodes (Slurm, PBS).")
@@ -172,7 +174,7 @@ class LaunchSettings:
     segment: Annotated[
         int | None,
         Between(1),
-        Parameter(group=ENGINE, show_default=False, help="Slurm: how many nodes must be of one block."),
+        Parameter(group=ENGINE, show_default=False, help="Slurm: number of nodes that must be in one block."),
     ] = None
     mpirun_args: Annotated[
         str,
@@ -216,7 +218,7 @@ class LaunchSettings:
         Parameter(
             group=ENGINE,
             show_default=False,
-            help="Give up if the job has not started after this long. [default: by engine]",
+            help="Give up if the job has not started after this time. [default: by engine]",
         ),
     ] = None
     detach: Annotated[

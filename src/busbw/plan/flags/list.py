@@ -19,7 +19,7 @@ class ListSettings:
 
     tag: Annotated[
         tuple[str, ...],
-        Parameter(group=LIST, negative="", show_default=False, help="With this tag; may be repeated."),
+        Parameter(group=LIST, negative="", show_default=False, help="With this tag. May be repeated."),
     ] = ()
     operation: Annotated[
         str,
@@ -27,11 +27,12 @@ class ListSettings:
             name=["--operation", "--op"],
             group=LIST,
             show_default=False,
-            help="With this operation; or isolate, pairs, rails, preflight, exec.",
+            help="With this operation, or isolate, pairs, rails, preflight, exec.",
         ),
     ] = ""
     status: Annotated[
-        StatusName | None, Parameter(group=LIST, show_default=False, help="That ended so; wrong: wrong data.")
+        StatusName | None,
+        Parameter(group=LIST, show_default=False, help="With this status; wrong means wrong data."),
     ] = None
     since: Annotated[
         Seconds | None,
@@ -40,7 +41,7 @@ class ListSettings:
     limit: Annotated[
         int,
         Between(1),
-        Parameter(name=["--limit", "-n"], group=LIST, help="No more than this many."),
+        Parameter(name=["--limit", "-n"], group=LIST, help="Show at most this many."),
     ] = 20
 
     def __post_init__(self) -> None:

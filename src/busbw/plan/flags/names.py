@@ -40,7 +40,7 @@ class NameSettings:
         Parameter(
             group=NAME,
             show_default=False,
-            help="Name of the run, as in `busbw show NAME`. Of several runs of a name, it means the newest.",
+            help="Name of the run, as in `busbw show NAME`. If several runs have it, it means the newest.",
         ),
     ] = ""
     tag: Annotated[
@@ -50,7 +50,7 @@ class NameSettings:
             group=NAME,
             negative="",
             show_default=False,
-            help="A word for `busbw list --tag`; may be repeated.",
+            help="A word to find the run by with `busbw list --tag`. May be repeated.",
         ),
     ] = ()
 

@@ -15,7 +15,7 @@ FormatName = Literal["table", "csv", "json", "jsonl"]
 
 # The groups under which `busbw run --help` lists its flags.
 SWEEP = Group("Sweep", sort_key=1)
-PATTERN = Group("Who exchanges what", sort_key=2)
+PATTERN = Group("Ranks, groups and data", sort_key=2)
 METHOD = Group("Method", sort_key=3)
 BUFFERS = Group("Buffers", sort_key=4)
 PLACE = Group("Where", sort_key=5)
@@ -60,7 +60,7 @@ class RankSettings(NameSettings):
             negative="",
             show_default=False,
             group=PLACE,
-            help="Pin each rank to its share of the CPUs that its host's ranks may use.",
+            help="Pin each rank to its share of the host's usable CPUs.",
         ),
     ] = False
     hot: Annotated[
@@ -69,7 +69,7 @@ class RankSettings(NameSettings):
             negative="",
             show_default=False,
             group=BUFFERS,
-            help="Use the same place of the buffers for every call (data in caches).",
+            help="Use the same part of the buffers for every call (data stays in caches).",
         ),
     ] = False
     seed: Annotated[
@@ -93,6 +93,6 @@ class RankSettings(NameSettings):
             negative="",
             show_default=False,
             group=OUTPUT,
-            help="Do not hide secrets in a dry run, so that its text runs as it is.",
+            help="Show secrets in a dry run, so that its text runs unchanged.",
         ),
     ] = False

@@ -169,7 +169,7 @@ class Roots(Written, tuple[int, ...]):
             roots = () if words in ([ALL], ["-1"]) else dict.fromkeys(map(int, words))
         except ValueError as error:
             raise UsageError(
-                f"not a root: {text!r}", hint="give ranks separated by commas, or all"
+                f"{text!r} is not a root", hint="give ranks separated by commas, or all"
             ) from error
         made = super().__new__(cls, roots)
         made.text = text
@@ -190,7 +190,7 @@ class Ratios(Written, tuple[int, ...]):
         given = ratios(text) if text else ()
         if text and not (1 < len(given) <= MOST_PARTS and all(0 < ratio <= LARGEST_RATIO for ratio in given)):
             raise UsageError(
-                f"{flag or '--coalesce'} {text!r} are no ratios",
+                f"{flag or '--coalesce'} {text!r} is not a list of ratios",
                 hint=f"give 2 to {MOST_PARTS} whole numbers from 1 to {LARGEST_RATIO}: 1,2,1",
             )
         made = super().__new__(cls, given)
