@@ -64,14 +64,14 @@ def expect_command(run: str, options: ExpectSettings, format_name: str) -> ExitC
     if options.save is not None:
         _save(options.save, given.records, replace=options.replace)
         return ExitCode.OK
-    return judge(each_once(given).records, options, format_name)
+    return judge(each_once(given).records, options, format_name, run)
 
 
-def judge(records: Sequence[RunRecord], options: ExpectSettings, format_name: str) -> ExitCode:
-    """Print the verdict on one run's records and give its exit code."""
+def judge(records: Sequence[RunRecord], options: ExpectSettings, format_name: str, name: str) -> ExitCode:
+    """Print the verdict on one run's records, which commands call ``name``, and give its exit code."""
     expectation = expected_of(records, options, wires=_wires(options.topology, variables_of(records[0])))
     gates = [_gate(expectation, least) for least in _least(options.least)]
-    _print(expectation, gates, format_name, rows=options.all)
+    _print(expectation, gates, format_name, name, rows=options.all)
     return _code(expectation, [gate for _, gate in gates])
 
 
@@ -186,7 +186,7 @@ def _of_gate(case: Judged) -> str:
 
 
 def _print(
-    expectation: Expectation, gates: Sequence[tuple[str, Gate]], format_name: str, *, rows: bool
+    expectation: Expectation, gates: Sequence[tuple[str, Gate]], format_name: str, name: str, *, rows: bool
 ) -> None:
     if format_name == "json":
         sys.stdout.write(report.json_text(expectation, [text for text, _ in gates]))
@@ -195,7 +195,7 @@ def _print(
         sys.stdout.write(report.csv_text(expectation))
         return
     print_lines(report.table(expectation, rows=rows, columns=columns(UNBOUND)))
-    print_lines(f"# gate     {text}" for text, _ in gates)
+    print_lines([*(f"# gate     {text}" for text, _ in gates), report.next_line(expectation, name)])
 
 
 def _code(expectation: Expectation, gates: Sequence[Gate]) -> ExitCode:

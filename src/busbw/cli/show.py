@@ -81,7 +81,7 @@ def _show_series(folder: Path, format_name: str) -> ExitCode:
 def _replay(folder: Path, record: RunRecord, format_name: str, name: str) -> None:
     stops = record.plan.preflight.stops and format_name in ("table", WIDE)
     is_hunt = record.plan.hunt is not None and format_name != "jsonl"
-    shown = f"{HUNT}{'table' if format_name == WIDE else format_name}" if is_hunt else format_name
+    shown = f"{HUNT}{'table-wide' if format_name == WIDE else format_name}" if is_hunt else format_name
     display = create(PREFLIGHT if stops else shown, sys.stdout, sys.stderr, live=False)
     for finding in record.findings:
         display.handle(event(EventKind.FINDING, finding=finding))

@@ -109,7 +109,7 @@ def test_rails_of_one_host_are_a_ring(tmp_path: Path) -> None:
     assert "received from the rank left of it (the first from the last), all hosts at once" in done.stdout
     assert "round 8, each-host: 1 hosts" in done.stderr
     assert "round 11, nodes: 1 pairs of ranks" in done.stderr
-    assert "# test     1 MiB a rank and a step, second best of 5 samples; reported from" in done.stdout
+    assert "# test     1 MiB a rank and a step, second best of 5 samples; a loss from" in done.stdout
     assert "rail 2" in done.stdout
     rate = f"{(1 << 20) / (1000 + (1 << 20) // 100):.2f}"
     assert done.stdout.count(rate) == 3 + 1 + 3

@@ -46,7 +46,7 @@ def test_what_the_launcher_has_not_set_is_listed_by_preset() -> None:
     over, first, second = lines_for_joined(filled("u/a", "u/b"), {}, "mpich")
     assert over == "NCCL_ALGO=Tree, preset u/b's, replaces preset u/a's Ring,Tree;x"
     assert "u/a: the launcher (mpich) did not set NCCL_NET=Socket LD_LIBRARY_PATH=/a/lib, so" in first
-    assert "u/b: the launcher (mpich) did not set NCCL_ALGO=Tree, and" in second
+    assert "u/b: the launcher (mpich) did not set NCCL_ALGO=Tree, so" in second
 
 
 @pytest.mark.usefixtures("preset_file")

@@ -48,7 +48,13 @@ def show(
     format: Annotated[FormatName, Parameter(group=FLAGS, help="How to print it.")] = "table",  # noqa: A002
     wide: Annotated[
         bool,
-        Parameter(group=FLAGS, negative="", show_default=False, help="All columns on a terminal too."),
+        Parameter(
+            name=("--all", "--wide"),
+            group=FLAGS,
+            negative="",
+            show_default=False,
+            help="Show everything on a terminal too: all columns, all tests of a hunt.",
+        ),
     ] = False,
     ranks: Annotated[
         bool,
