@@ -73,7 +73,9 @@ def fit(line: str, width: int) -> Iterator[str]:
         return
     labels = _LABELS.match(line, 0, width // 2)
     start = labels.end() if labels is not None else 0
-    under = ("#" if line.startswith("#") else "").ljust(start)
+    longest = max(map(len, line.split()))
+    indent = min(start, width - longest) if width - longest >= 2 else start  # a path may need the room
+    under = ("#" if line.startswith("#") else "").ljust(indent)
     yield from textwrap.wrap(
         line[start:],
         width,

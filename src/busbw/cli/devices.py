@@ -72,7 +72,8 @@ def devices(nccl: str, format_name: str) -> ExitCode:
     elif sys.stdout.isatty():
         from busbw.report.console import CleanConsole
 
-        CleanConsole(highlight=False).print(*tables(sections(survey)), sep="\n")
+        console = CleanConsole(highlight=False)
+        console.print(*tables(sections(survey), console.width), sep="\n")
     else:
         sys.stdout.write(plain(sections(survey)))
     return ExitCode.OK if any(status.usable for status in survey.backends) else ExitCode.ENVIRONMENT
@@ -242,8 +243,14 @@ def _plain_section(part: Section) -> Iterator[str]:
         yield "  " + "  ".join(f"{text:<{width}}" for text, width in zip(line, widths, strict=True)).rstrip()
 
 
-def tables(parts: Sequence[Section]) -> Iterator[RenderableType]:
-    """The same for a terminal: long texts fold inside their column."""
+_FOLDED: Final = ("", "name", "details", "path", "interfaces")
+_UUID_COLUMNS: Final = 150  # of a terminal with room for one
+
+
+def tables(parts: Sequence[Section], columns: int) -> Iterator[RenderableType]:
+    """The same for a terminal of so many columns: long texts fold inside their column, numbers do not, and a
+    UUID that has no room is left out.
+    """
     from rich.padding import Padding
     from rich.table import Table
     from rich.text import Text
@@ -254,8 +261,10 @@ def tables(parts: Sequence[Section]) -> Iterator[RenderableType]:
             yield Text(f"  {part.note}\n")
             continue
         table = Table(box=None, show_header=any(part.columns), header_style="dim", pad_edge=False)
-        for column in part.columns:
-            table.add_column(column, overflow="fold")
+        shown = [at for at, title in enumerate(part.columns) if title != "UUID" or columns >= _UUID_COLUMNS]
+        for at in shown:
+            title = part.columns[at]
+            table.add_column(title, overflow="fold", no_wrap=title not in _FOLDED)
         for row in part.rows:
-            table.add_row(*map(Text, row))
+            table.add_row(*(Text(row[at]) for at in shown))
         yield Padding(table, (0, 0, 1, 2))

@@ -274,5 +274,4 @@ def _save_notes(made: Sequence[Reference]) -> list[str]:
 
 
 def _list_references() -> None:
-    for reference in (*own_references(), *load.built_in()):
-        print(report.reference_line(reference))
+    print_lines(map(report.reference_line, (*own_references(), *load.built_in())))

@@ -72,7 +72,7 @@ def jobs(format_name: str, limit: int) -> ExitCode:
 
     table = Table(box=None, pad_edge=False)
     for title in ("run", "engine", "job", "state", "record"):
-        table.add_column(title, overflow="fold")
+        table.add_column(title, overflow="fold", no_wrap=title in ("run", "job"))
     for row in rows:
         fields = _fields(row)
         table.add_row(*(str(fields[name]) for name in ("run", "engine", "job", "state", "record")))

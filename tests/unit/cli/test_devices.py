@@ -107,7 +107,7 @@ def test_a_terminal_shows_the_same_words_however_narrow() -> None:
     from rich.console import Console
 
     out = io.StringIO()
-    Console(file=out, width=80, force_terminal=True, color_system=None).print(*tables(sections(SURVEY)))
+    Console(file=out, width=80, force_terminal=True, color_system=None).print(*tables(sections(SURVEY), 80))
     assert all(len(line) <= 80 for line in out.getvalue().splitlines())
     assert "libnccl.so.2" in out.getvalue()
     assert "no MPI library found" in out.getvalue()
