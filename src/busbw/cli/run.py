@@ -246,7 +246,7 @@ def _run_on_engine(
     if identity is not None and identity.size != 1 and not settings.dry_run:
         raise UsageError(  # every rank of the launcher would submit a job
             f"--on {launch.on}, but {identity.launcher} already started these ranks",
-            hint="leave --on out, or start busbw without {identity.launcher}",
+            hint=f"leave --on out, or start busbw without {identity.launcher}",
         )
     _print_notes(settings)
     return run_on(operations, settings, launch, argv, hear=hear, before=before)
