@@ -309,7 +309,7 @@ def test_evidence_is_known_words_and_nothing_that_cannot_be() -> None:
     assert make_plan(OPERATIONS, asked, "mpi", 4).evidence == ("counters", "algorithm")
     for wrong, words in (
         (replace(asked, evidence=("tea",)), "unknown evidence 'tea'"),
-        (replace(asked, backend="null"), "moves nothing"),
+        (replace(asked, backend="null"), "moves no data"),
     ):
         with pytest.raises(UsageError, match=words):
             make_plan(OPERATIONS, wrong, "mpi", 4)

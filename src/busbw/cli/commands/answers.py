@@ -80,15 +80,13 @@ def diagnose(
         tuple[Path, ...],
         Parameter(
             consume_multiple=True,
-            negative="",
-            show_default=False,
             group=FLAGS,
             help="Nsight Systems exports (SQLite) of this run, one for each rank. [default: those that"
             " `busbw run --profile nsys` left in the run folder]",
         ),
     ] = (),
     all: Annotated[  # noqa: A002
-        bool, Parameter(negative="", group=FLAGS, help="Show the evidence for each answer.")
+        bool, Parameter(group=FLAGS, help="Show the evidence for each answer.")
     ] = False,
     format: Annotated[TextOrJson, Parameter(group=FLAGS, help="How to print it.")] = "table",  # noqa: A002
 ) -> ExitCode:
@@ -123,10 +121,7 @@ def write_report(
             " - draws in this terminal.",
         ),
     ] = Path("report.html"),
-    plot: Annotated[
-        str,
-        Parameter(group=FLAGS, show_default=False, help="Draw only plots whose name contains this word."),
-    ] = "",
+    plot: Annotated[str, Parameter(group=FLAGS, help="Draw only plots whose name contains this word.")] = "",
 ) -> ExitCode:
     """Write runs as one page that opens offline, as text or as pictures."""
     from busbw.cli.report import report_command

@@ -76,19 +76,13 @@ PREFLIGHT_EXAMPLES: Final = (
 )
 
 
-@app.command(
-    help=PREFLIGHT_HELP,
-    config=OF_A_RUN,
-    help_epilogue=examples(*PREFLIGHT_EXAMPLES),
-)
+@app.command(help=PREFLIGHT_HELP, config=OF_A_RUN, help_epilogue=examples(*PREFLIGHT_EXAMPLES))
 def preflight(
     *operations: Annotated[str, Parameter(help="What the run would measure. [default: all_reduce]")],
     deep: Annotated[
         bool,
         Parameter(
             group=FLAGS,
-            negative="",
-            show_default=False,
             help="Also copy between host and GPUs and between ranks, and run dcgmi, nvbandwidth and"
             " ib_write_bw where they are installed.",
         ),
@@ -118,11 +112,7 @@ ISOLATE_EXAMPLES: Final = (
 )
 
 
-@app.command(
-    help=ISOLATE_HELP,
-    config=OF_A_HUNT,
-    help_epilogue=examples(*ISOLATE_EXAMPLES),
-)
+@app.command(help=ISOLATE_HELP, config=OF_A_HUNT, help_epilogue=examples(*ISOLATE_EXAMPLES))
 def isolate(
     *,
     own: Annotated[IsolateFlags | None, Parameter(name="*")] = None,
@@ -156,11 +146,7 @@ PAIRS_EXAMPLES: Final = (
 )
 
 
-@app.command(
-    help=PAIRS_HELP,
-    config=OF_A_HUNT,
-    help_epilogue=examples(*PAIRS_EXAMPLES),
-)
+@app.command(help=PAIRS_HELP, config=OF_A_HUNT, help_epilogue=examples(*PAIRS_EXAMPLES))
 def pairs(
     *,
     own: Annotated[PairsFlags | None, Parameter(name="*")] = None,
@@ -179,17 +165,10 @@ RAILS_HELP: Final = (
     "A rail is the ranks with the same number on their hosts. All rails run an alltoall at once, each on its"
     " own communicator; then all hosts do; then the steps of rings are timed in each rail and in each host."
 )
-RAILS_EXAMPLES: Final = (
-    "busbw rails --on slurm -N 8 --ranks-per-node 8 -b 64M",
-    "mpirun -np 16 busbw rails",
-)
+RAILS_EXAMPLES: Final = ("busbw rails --on slurm -N 8 --ranks-per-node 8 -b 64M", "mpirun -np 16 busbw rails")
 
 
-@app.command(
-    help=RAILS_HELP,
-    config=OF_A_HUNT,
-    help_epilogue=examples(*RAILS_EXAMPLES),
-)
+@app.command(help=RAILS_HELP, config=OF_A_HUNT, help_epilogue=examples(*RAILS_EXAMPLES))
 def rails(
     *,
     own: Annotated[RailsFlags | None, Parameter(name="*")] = None,
@@ -216,20 +195,11 @@ def execute(
     ],
     launch: Annotated[LaunchSettings | None, Parameter(name="*")] = None,
     ranks: Annotated[
-        int | None,
-        Parameter(group=FLAGS, show_default=False, help="How many times to start it, on all nodes together."),
+        int | None, Parameter(group=FLAGS, help="How many times to start it, on all nodes together.")
     ] = None,
-    dry_run: Annotated[
-        bool,
-        Parameter(group=FLAGS, negative="", show_default=False, help="Print what would be submitted."),
-    ] = False,
-    show_secrets: Annotated[
-        bool,
-        Parameter(group=FLAGS, negative="", show_default=False, help="Do not hide secrets in a dry run."),
-    ] = False,
-    overridden: Annotated[
-        tuple[str, ...], Parameter(show=False, negative="", help="Written by busbw, as in `run`.")
-    ] = (),
+    dry_run: Annotated[bool, Parameter(group=FLAGS, help="Print what would be submitted.")] = False,
+    show_secrets: Annotated[bool, Parameter(group=FLAGS, help="Do not hide secrets in a dry run.")] = False,
+    overridden: Annotated[tuple[str, ...], Parameter(show=False, help="Written by busbw, as in `run`.")] = (),
 ) -> int:
     """Run any command with the environment, container and hosts that a run would get."""
     from busbw.cli.on import execute as exec_command

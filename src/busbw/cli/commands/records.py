@@ -51,33 +51,18 @@ def show(
         Parameter(
             name=("--all", "--wide"),
             group=FLAGS,
-            negative="",
-            show_default=False,
             help="Show everything on a terminal too: all columns, all tests of a hunt.",
         ),
     ] = False,
-    ranks: Annotated[
-        bool,
-        Parameter(
-            group=FLAGS, negative="", show_default=False, help="Show its ranks: the slowest and the late."
-        ),
-    ] = False,
-    histogram: Annotated[
-        bool,
-        Parameter(
-            group=FLAGS, negative="", show_default=False, help="Show how the samples of a case spread."
-        ),
-    ] = False,
+    ranks: Annotated[bool, Parameter(group=FLAGS, help="Show its ranks: the slowest and the late.")] = False,
+    histogram: Annotated[bool, Parameter(group=FLAGS, help="Show how the samples of a case spread.")] = False,
     case: Annotated[
-        int | None,
-        Parameter(group=FLAGS, show_default=False, help="Show one case; the first row of the table is 0."),
+        int | None, Parameter(group=FLAGS, help="Show one case; the first row of the table is 0.")
     ] = None,
     provenance: Annotated[
         bool,
         Parameter(
             group=FLAGS,
-            negative="",
-            show_default=False,
             help="Show where it ran and with what: hosts, instances, nodes, pods, modules, libraries.",
         ),
     ] = False,
@@ -132,15 +117,10 @@ def export(
     output: Annotated[
         Path | None,
         Parameter(
-            name=["--output", "-o"],
-            group=FLAGS,
-            show_default=False,
-            help="Write to this file instead of standard output.",
+            name=["--output", "-o"], group=FLAGS, help="Write to this file instead of standard output."
         ),
     ] = None,
-    op: Annotated[
-        str, Parameter(group=FLAGS, show_default=False, help="Only this operation of the run.")
-    ] = "",
+    op: Annotated[str, Parameter(group=FLAGS, help="Only this operation of the run.")] = "",
 ) -> ExitCode:
     """Write a run in a format that other tools read: tables, CSV, JSON, Parquet."""
     from busbw.cli.export import export as export_command

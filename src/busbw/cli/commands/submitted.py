@@ -46,17 +46,11 @@ def attach(
 
 @app.command(help_epilogue=examples("busbw cancel last", "busbw cancel 20261121-1815 --now"))
 def cancel(
-    run: Annotated[str, Parameter(show_default=False, help=RUN_NAME, completer=run_names)] = "",
+    run: Annotated[str, Parameter(help=RUN_NAME, completer=run_names)] = "",
     /,
     *,
     now: Annotated[
-        bool,
-        Parameter(
-            group=FLAGS,
-            negative="",
-            show_default=False,
-            help="Kill immediately; do not wait for final output.",
-        ),
+        bool, Parameter(group=FLAGS, help="Kill immediately; do not wait for final output.")
     ] = False,
 ) -> ExitCode:
     """End a job; what it measured so far is kept."""
@@ -67,10 +61,7 @@ def cancel(
 
 @app.command(help_epilogue=examples("busbw clean", "busbw clean 20261121-1815"))
 def clean(
-    run: Annotated[
-        str, Parameter(show_default=False, help="One job. [default: all of them]", completer=run_names)
-    ] = "",
-    /,
+    run: Annotated[str, Parameter(help="One job. [default: all of them]", completer=run_names)] = "", /
 ) -> ExitCode:
     """Fetch the records of ended jobs, then remove what they left on their engines."""
     from busbw.cli.jobs import clean as clean_command
