@@ -13,6 +13,7 @@ from busbw.errors import BusbwError, ExitCode, UnknownWord, UsageError
 from busbw.plan.flags.flag import flag_of
 from busbw.record.folder import environ_home, new_run_id
 from busbw.record.write import write_record
+from busbw.report.console import print_lines
 from busbw.report.progress import progress
 from busbw.units import counted, format_size
 
@@ -56,7 +57,7 @@ def import_logs(paths: tuple[str, ...], settings: ImportSettings) -> ExitCode:
     patterns = (compile_pattern(settings.labels),) if settings.labels else DEFAULTS
     numbers = _table_numbers(settings.table)
     outcome = _Outcome()
-    print(_COLUMNS.format("run", "tool", "operation", "ranks", "cases", "sizes", "from").rstrip())
+    print_lines([_COLUMNS.format("run", "tool", "operation", "ranks", "cases", "sizes", "from").rstrip()])
     logs = list(_logs(paths))
     with progress(len(logs)) as step:
         for done, (path, explicit) in enumerate(logs):
@@ -205,7 +206,7 @@ def _import_table(table: Table, origin: Origin, settings: ImportSettings, outcom
         return
     outcome.imported += 1
     run_id = "(not written)" if settings.dry_run else _store(record, settings, outcome.imported)
-    print(_printable(_line(record, run_id)))
+    print_lines([_printable(_line(record, run_id))])
     assert record.source is not None
     for finding in record.source.findings:
         _note_finding(outcome, origin.path, finding)
@@ -267,7 +268,7 @@ def _note_finding(outcome: _Outcome, path: str, finding: ImportFinding) -> None:
 
 def _note(outcome: _Outcome, text: str) -> None:
     outcome.findings += 1
-    print(f"#   {_printable(text)}")
+    print_lines([f"#   {_printable(text)}"])
 
 
 def _printable(text: str) -> str:
@@ -287,4 +288,4 @@ def _print_end(outcome: _Outcome, settings: ImportSettings) -> None:
         words.append(f"{outcome.unread} not read")
     words.append(f"{outcome.findings} findings")
     where = "" if settings.dry_run or not outcome.imported else f" saved in {os.fspath(environ_home())}"
-    print(f"# {', '.join(words)}{where}")
+    print_lines([f"# {', '.join(words)}{where}"])

@@ -118,7 +118,7 @@ def _with_files(settings: RunSettings) -> RunSettings:
         name = max(texts, key=lambda each: len(texts[each]))
         raise UsageError(
             f"--{name} {getattr(settings, name)} is too large to send ({len(texts[name])} characters)",
-            hint=f"{_MOST_FILE_CHARACTERS} at most; start busbw under the site's launcher instead",
+            hint=f"keep it under {_MOST_FILE_CHARACTERS}, or start busbw under the site's launcher",
         )
     return replace(settings, **texts)
 

@@ -56,6 +56,6 @@ def _references(names: tuple[str, ...], files: tuple[Path, ...] | None = None) -
             continue
         references = preset.read_preset(name, files).references
         if not references:
-            raise UsageError(f"preset {name} has no reference", hint="`busbw expect --list` names them")
+            raise UsageError(f"preset {name} has no reference", hint="see `busbw expect --list`")
         found += references
     return tuple(found)

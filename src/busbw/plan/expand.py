@@ -60,7 +60,7 @@ def expand(grid: Grid, ranks: int, backend: str, other_sizes: Sequence[int] = ()
     ]
     if len(sweep) * grid.cycles > MOST_CASES:
         raise UsageError(
-            f"--cycles {grid.cycles} of {len(sweep)} cases", hint=f"{MOST_CASES} cases at most: give fewer"
+            f"--cycles {grid.cycles} of {len(sweep)} cases", hint=f"give at most {MOST_CASES} cases"
         )
     return tuple(
         replace(case, index=cycle * len(sweep) + index, cycle=cycle)

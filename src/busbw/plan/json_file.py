@@ -50,13 +50,13 @@ def read_entries(path: str, flag: str, keys: Sequence[str], *, alone: bool = Fal
     except json.JSONDecodeError as error:
         raise UsageError(
             f"{flag} {path} is not JSON: {error.msg}, line {error.lineno} column {error.colno}",
-            hint=f'the file holds {{"{keys[0]}": [...]}}',
+            hint=f'write {{"{keys[0]}": [...]}}',
         ) from error
     except (RecursionError, ValueError) as error:  # too deep, or a number of too many digits
         raise UsageError(f"{flag} {path} is not valid JSON: {error}") from error
     if not isinstance(loaded, dict) or not any(key in loaded for key in keys):
         raise UsageError(
-            f"{flag} {path} has no key {' or '.join(keys)}", hint=f'the file holds {{"{keys[0]}": [...]}}'
+            f"{flag} {path} has no key {' or '.join(keys)}", hint=f'write {{"{keys[0]}": [...]}}'
         )
     if sum(key in loaded for key in keys) > 1:
         raise UsageError(f"{flag} {path} has both {' and '.join(keys)}", hint="keep one of them")

@@ -57,7 +57,7 @@ def read_pairs(path: str, ranks: int) -> Pairs:
         where = f"{place}[0][{number}]"
         found = rank_numbers(pair, where, ranks)
         if len(found) != _PAIR:
-            raise UsageError(f"{where} has {len(found)} entries", hint="a pair is [source, target]")
+            raise UsageError(f"{where} has {len(found)} entries", hint="write [source, target]")
         source, target = found
         for what, rank, others in (
             ("source", source, [other for other, _ in pairs]),
@@ -66,7 +66,7 @@ def read_pairs(path: str, ranks: int) -> Pairs:
             if rank in others:
                 raise UsageError(
                     f"{where}: rank {rank} is the {what} of an earlier pair too",
-                    hint="every rank sends to one rank and receives from one, at most",
+                    hint="let every rank send to at most one and receive from at most one",
                 )
         pairs.append((source, target))
     return tuple(pairs)

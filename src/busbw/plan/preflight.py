@@ -61,7 +61,7 @@ def _expects(words: tuple[str, ...]) -> tuple[str, ...]:
         name, equals, value = word.partition("=")
         if name not in FEATURES or not equals or not value:
             known = ", ".join(FEATURES)
-            raise UsageError(f"--expect-use {word!r} is not FEATURE=VALUE", hint=f"features: {known}")
+            raise UsageError(f"--expect-use {word!r} is not FEATURE=VALUE", hint=f"use one of: {known}")
         if FEATURES[name] and value not in FEATURES[name]:
             raise UsageError(f"--expect-use {word}: {value!r} is neither 0 nor 1", hint=f"give {name}=1")
         if name in _COUNTS and not value.isdecimal():

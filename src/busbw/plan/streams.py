@@ -126,7 +126,7 @@ def read_streams(path: str) -> list[dict[str, Any]]:
     """The entries of the file, their keys known and their values of the right kind. Raises UsageError."""
     entries = read_entries(path, "--streams", (KEY,), alone=True)
     if len(entries) > MOST_STREAMS:
-        raise UsageError(f"--streams: {len(entries)} streams", hint=f"{MOST_STREAMS} at most")
+        raise UsageError(f"--streams: {len(entries)} streams", hint=f"give at most {MOST_STREAMS}")
     for number, entry in enumerate(entries):
         _require_entry(entry, f"--streams: stream {number}")
     return entries

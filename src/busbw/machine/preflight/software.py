@@ -129,7 +129,7 @@ def backend(gathered: Gathered) -> Iterator[Finding]:
         yield Finding(
             Severity.ERROR,
             f"{expected}, but this run would measure CPU memory over MPI",
-            hint="`busbw devices` says why NCCL cannot be used; use --backend mpi to measure CPU memory",
+            hint="see `busbw devices` for why NCCL cannot be used; --backend mpi measures CPU memory",
         )
 
 

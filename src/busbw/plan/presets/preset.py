@@ -195,7 +195,7 @@ def read_preset(name: str, extra: Iterable[Path] = ()) -> Preset:
     versions = _versions(line, known)
     if version and version not in versions:
         listed = ", ".join(versions) or "none"
-        raise UsageError(f"preset {wanted} has no version {version!r}", hint=f"its versions: {listed}")
+        raise UsageError(f"preset {wanted} has no version {version!r}", hint=f"use one of: {listed}")
     entry = known[wanted]
     return Preset(
         name=name,
