@@ -242,6 +242,8 @@ def test_what_is_of_one_operation_is_refused(plans: Plans, settings: dict[str, A
 
 
 def test_other_refusals(plans: Plans) -> None:
-    assert "--streams cannot be combined with 2 operations" in refusal(plans, [{}], "all_reduce", "all_gather")
+    assert "--streams cannot be combined with 2 operations" in refusal(
+        plans, [{}], "all_reduce", "all_gather"
+    )
     balanced = {"unique_buffers": True, "iters": 5}
     assert "number must be known" in refusal(plans, [ALL_REDUCE], **balanced)

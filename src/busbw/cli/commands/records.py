@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 from cyclopts import Parameter
 
@@ -14,33 +14,31 @@ from busbw.foreign.logs.settings import ImportSettings
 from busbw.plan.flags.list import ListSettings
 from busbw.plan.flags.ranks import FormatName
 
-LIST_EXAMPLES: Final = (
-    "busbw list",
-    "busbw list --tag nightly --since 7d",
-    "busbw list --operation all_reduce --status failed -n 50",
+
+@app.command(
+    name="list",
+    help_epilogue=examples(
+        "busbw list",
+        "busbw list --tag nightly --since 7d",
+        "busbw list --operation all_reduce --status failed -n 50",
+    ),
 )
-
-
-@app.command(name="list", help_epilogue=examples(*LIST_EXAMPLES))
 def list_runs(
     *,
     format: Annotated[TextOrJson, Parameter(group=FLAGS, help="How to print it.")] = "table",  # noqa: A002
-    settings: Annotated[ListSettings | None, Parameter(name="*")] = None,
+    settings: ListSettings = ListSettings(),
 ) -> ExitCode:
     """List earlier runs, hunts, preflights and series of setups, newest first."""
     from busbw.cli.list_runs import list_runs as list_command
 
-    return list_command(format, settings or ListSettings())
+    return list_command(format, settings)
 
 
-SHOW_EXAMPLES: Final = (
-    "busbw show",
-    "busbw show last --ranks --case 4",
-    "busbw show before-upgrade --histogram",
+@app.command(
+    help_epilogue=examples(
+        "busbw show", "busbw show last --ranks --case 4", "busbw show before-upgrade --histogram"
+    )
 )
-
-
-@app.command(help_epilogue=examples(*SHOW_EXAMPLES))
 def show(
     run: Annotated[str, Parameter(help=RUN_NAME, completer=run_names)] = "last",
     /,
@@ -77,36 +75,35 @@ def show(
     return show_command(run, format, wide=wide, ranks=ranks, histogram=histogram, case=case)
 
 
-IMPORT_EXAMPLES: Final = (
-    "busbw import all_reduce.log",
-    "busbw import results/ --system cluster1",
-    "kubectl logs job/nccl-test | busbw import -",
+@app.command(
+    name="import",
+    help_epilogue=examples(
+        "busbw import all_reduce.log",
+        "busbw import results/ --system cluster1",
+        "kubectl logs job/nccl-test | busbw import -",
+    ),
 )
-
-
-@app.command(name="import", help_epilogue=examples(*IMPORT_EXAMPLES))
 def import_logs(
     *paths: Annotated[
         str,
         # For "-"; the command itself refuses other words that begin like a flag.
         Parameter(allow_leading_hyphen=True, help="Logs, folders of logs, or - for standard input."),
     ],
-    settings: Annotated[ImportSettings | None, Parameter(name="*")] = None,
+    settings: ImportSettings = ImportSettings(),
 ) -> ExitCode:
     """Read logs of nccl-tests, rccl-tests, nccom-test, OSU and IMB as runs."""
     from busbw.cli.import_logs import import_logs as import_command
 
-    return import_command(paths, settings or ImportSettings())
+    return import_command(paths, settings)
 
 
-EXPORT_EXAMPLES: Final = (
-    "busbw export",
-    "busbw export last --format csv --output results.csv",
-    "busbw export 20261121-1815 --format nccl-tests-json --op all_reduce",
+@app.command(
+    help_epilogue=examples(
+        "busbw export",
+        "busbw export last --format csv --output results.csv",
+        "busbw export 20261121-1815 --format nccl-tests-json --op all_reduce",
+    )
 )
-
-
-@app.command(help_epilogue=examples(*EXPORT_EXAMPLES))
 def export(
     run: Annotated[str, Parameter(help=RUN_NAME, completer=run_names)] = "last",
     /,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -10,10 +10,8 @@ from busbw.cli.app import FLAGS, RUN_NAME, app, examples, run_names
 from busbw.errors import ExitCode
 from busbw.plan.flags.ranks import FormatName
 
-JOBS_EXAMPLES: Final = ("busbw jobs", "busbw jobs --format json")
 
-
-@app.command(help_epilogue=examples(*JOBS_EXAMPLES))
+@app.command(help_epilogue=examples("busbw jobs", "busbw jobs --format json"))
 def jobs(
     *,
     format: Annotated[  # noqa: A002
@@ -28,10 +26,7 @@ def jobs(
     return jobs_command(format, limit)
 
 
-ATTACH_EXAMPLES: Final = ("busbw attach", "busbw attach 20261121-1815 --format jsonl")
-
-
-@app.command(help_epilogue=examples(*ATTACH_EXAMPLES))
+@app.command(help_epilogue=examples("busbw attach", "busbw attach 20261121-1815 --format jsonl"))
 def attach(
     run: Annotated[str, Parameter(help=RUN_NAME, completer=run_names)] = "last",
     /,
