@@ -2,7 +2,8 @@
 
     python tools/make_captures.py          # writes docs/captures/*.txt
 
-The pages are text, as it stands on the screen when a command has ended. They measure CPU ranks.
+A page holds one command at every width, as it stands on the screen when the command has ended. Ranks are
+CPUs. What measures runs once, on 100 columns; other widths are its record, shown again.
 """
 
 from __future__ import annotations
@@ -10,58 +11,56 @@ from __future__ import annotations
 import re
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests/support"))
 
-from busbw_testing.terminal import on_terminal, screen  # noqa: E402
+from busbw_testing.terminal import WIDTHS, on_terminal, screen  # noqa: E402
 
 SWEEP: Final = ("run", "all_reduce", "-b", "1K", "-e", "4M", "-f", "64", "--ranks", "2")
 HUNT: Final = ("--ranks", "4", "-b", "64K")
-COMMANDS: Final = {
+MEASURING: Final = {"run": SWEEP, "isolate": ("isolate", *HUNT), "pairs": ("pairs", *HUNT)}
+READING: Final = {
     "help": ("--help",),
-    "run": SWEEP,
-    "show": ("show", "last"),
+    "show": ("show", "{second}"),
     "list": ("list",),
     "compare": ("compare", "{first}", "{second}"),
-    "compare-all": ("compare", "{first}", "{second}", "--all"),
     "expect": ("expect", "{second}"),
     "diagnose": ("diagnose", "{second}"),
-    "pairs": ("pairs", *HUNT),
-    "isolate": ("isolate", *HUNT),
     "presets": ("presets", "list"),
 }
-COLUMNS: Final = 100
-OTHER_COLUMNS: Final = (80, 120, 200)
+FIRST: Final = 100  # columns: what most terminals have
 
 
 def captures(home: Path) -> Iterator[tuple[str, str]]:
     """The name and text of every page. Commands that read a run read those made here."""
-    on_terminal(home, COLUMNS, *SWEEP)
-    first = newest(home)
-    for name, words in COMMANDS.items():
-        named = {"first": first, "second": newest(home, of="all_reduce")}
-        given = [word.format(**named) for word in words]
-        yield name, page(home, given, COLUMNS)
-        if name == "show":
-            for columns in OTHER_COLUMNS:
-                yield f"{name}-{columns}", page(home, given, columns)
+    on_terminal(home, FIRST, *SWEEP)
+    names = {"first": newest(home)}
+    others = [columns for columns in WIDTHS if columns != FIRST]
+    for name, words in MEASURING.items():
+        first = part(home, words, FIRST)
+        names.setdefault("second", newest(home))
+        yield name, "\n".join((first, *(part(home, ("show", newest(home)), columns) for columns in others)))
+    for name, words in READING.items():
+        given = [word.format(**names) for word in words]
+        yield name, "\n".join(part(home, given, columns) for columns in (FIRST, *others))
 
 
-def newest(home: Path, of: str = "") -> str:
+def newest(home: Path) -> str:
     """The name of the run that was made last."""
-    return max(path.name for path in home.iterdir() if path.is_dir() and of in path.name)
+    return max(path.name for path in home.iterdir() if path.is_dir())
 
 
-def page(home: Path, words: list[str], columns: int) -> str:
+def part(home: Path, words: Sequence[str], columns: int) -> str:
     """The command, and what it leaves on the screen; places of this machine under names of any."""
     text = "\n".join(screen(on_terminal(home, columns, *words)))
     for place, name in ((str(home), "~/.local/state/busbw"), (sys.prefix, "~/.venv"), (str(ROOT), "~/busbw")):
         text = text.replace(place, name)
-    return f"$ busbw {' '.join(words)}\n{re.sub(r'[ ]+$', '', text, flags=re.MULTILINE).rstrip()}\n"
+    body = re.sub(r"[ ]+$", "", text, flags=re.MULTILINE).rstrip()
+    return f"{columns} columns: $ busbw {' '.join(words)}\n{body}\n"
 
 
 def main() -> None:
@@ -71,7 +70,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as home:
         for name, text in captures(Path(home)):
             (folder / f"{name}.txt").write_text(text)
-            print(f"{name}: {max(map(len, text.splitlines()[1:]), default=0)} columns")
+            print(name)
 
 
 if __name__ == "__main__":

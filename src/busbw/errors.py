@@ -66,7 +66,7 @@ class UnknownWord(UsageError):
         self, message: str, word: str, known: Iterable[str], *, hint: str = "", cutoff: float = 0.7
     ) -> None:
         known = tuple(known)
-        self.word, self.likely = word, nearest(word, known, cutoff)
+        self.word, self.known, self.likely = word, known, nearest(word, known, cutoff)
         otherwise = hint or f"use one of: {', '.join(known)}"
         super().__init__(message, hint=f"use {self.likely}" if self.likely else otherwise)
 

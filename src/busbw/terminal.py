@@ -1,4 +1,4 @@
-"""The way of all text to a terminal.
+"""The way of all text to a terminal, and lines that fit it.
 
 Names of hosts and files, labels and lines of logs come from strangers. What could move a cursor, set a title
 or turn the direction of writing is taken out of all of it here, whatever command prints it.
@@ -6,7 +6,10 @@ or turn the direction of writing is taken out of all of it here, whatever comman
 
 from __future__ import annotations
 
+import os
+import re
 import sys
+import textwrap
 import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
@@ -57,12 +60,53 @@ def own_controls(stream: TextIO) -> TextIO:
     return own_controls(stream.stream) if isinstance(stream, Screen) else stream
 
 
+# Words with wide gaps: the last column goes on. A message of ours goes on below its text.
+_LABELS: Final = re.compile(r".*\S {2,}|# *|(?:error|hint|warning|note): | *")
+_MESSAGE: Final = re.compile("error: |hint: |warning: |note: ")
+_LEAST_COLUMNS: Final = 20
+
+
+def fit(line: str, width: int) -> Iterator[str]:
+    """The line, continued below its text where it is longer; no word is cut, so that it can be copied."""
+    if len(line) <= width:
+        yield line
+        return
+    labels = _LABELS.match(line, 0, width // 2)
+    start = labels.end() if labels is not None else 0
+    longest = max(map(len, line.split()))
+    indent = min(start, width - longest) if width - longest >= 2 else start  # a path may need the room
+    under = ("#" if line.startswith("#") else "").ljust(indent)
+    yield from textwrap.wrap(
+        line[start:],
+        width,
+        initial_indent=line[:start],
+        subsequent_indent=under,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _width(stream: TextIO | None) -> int:
+    """Columns of the terminal that a stream goes to; 0 where it goes elsewhere."""
+    try:
+        return os.get_terminal_size(stream.fileno()).columns if stream is not None else 0
+    except (OSError, ValueError):
+        return 0
+
+
+def _fit_message(line: str, width: int) -> Iterator[str]:
+    """A message of ours in the lines that it takes; what a user's own command prints stays as it is."""
+    return fit(line, width) if width >= _LEAST_COLUMNS and _MESSAGE.match(line) else iter((line,))
+
+
 @contextmanager
 def screens() -> Iterator[None]:
     """Standard output and error of this process as Screens. Messages may quote anything: no secret passes."""
 
     def message(text: str) -> str:
-        return printable(redact_text(text))
+        text = printable(redact_text(text))
+        width = _width(sys.__stderr__) if len(text) > _LEAST_COLUMNS else 0
+        return "\n".join(part for line in text.split("\n") for part in _fit_message(line, width))
 
     out = sys.stdout and cast("TextIO", Screen(sys.stdout))
     err = sys.stderr and cast("TextIO", Screen(sys.stderr, message))

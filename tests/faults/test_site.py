@@ -54,7 +54,7 @@ def test_gpus_without_nccl_are_no_cpu_run(launcher: Any, driver: str, tmp_path: 
         "all_reduce", "--ranks", "2", "--nccl", str(tmp_path / "libnccl.so.2"), LD_LIBRARY_PATH=driver
     )
     refused(
-        done, "^backend nccl is not usable: no libnccl at", "say --backend mpi to measure host memory instead"
+        done, "^backend nccl is not usable: no libnccl at", "use --backend mpi to measure host memory instead"
     )
 
 

@@ -44,7 +44,7 @@ def test_gpus_that_are_well(tmp_path: Path) -> None:
 def test_forced_sockets_inside_a_host(tmp_path: Path) -> None:
     done = start(tmp_path, "run", "all_reduce", *TWO, "-b", "1M", "--strict", **NO_LINKS)
     assert done.returncode == 4, done.stdout + done.stderr
-    assert "NCCL's ranks of one host talk over a network" in done.stderr
+    assert "NCCL's ranks on one host communicate over a network" in done.stderr
     (found,) = [each for each in findings(tmp_path) if each["check"] == "inside-hosts"]
     assert "NET/Socket" in found["evidence"] or "NET/IB" in found["evidence"]
     assert "NCCL_P2P_DISABLE=1" in found["evidence"]
@@ -53,7 +53,7 @@ def test_forced_sockets_inside_a_host(tmp_path: Path) -> None:
 def test_forced_sockets_are_told_and_measured_without_strict(tmp_path: Path) -> None:
     done = start(tmp_path, "run", "all_reduce", *TWO, "-b", "1M", **NO_LINKS)
     assert done.returncode == 0, done.stderr
-    assert "# warning  NCCL's ranks of one host talk over a network" in done.stdout
+    assert "# warning  NCCL's ranks on one host communicate over a network" in done.stdout
     (folder,) = tmp_path.glob("2*")
     variables = json.loads((folder / "run.json").read_text())["environment"]["variables"]
     assert not [name for name in variables if name.startswith("NCCL_DEBUG")]  # put back

@@ -51,7 +51,7 @@ def test_clean_brings_an_ended_job_home(busbw: Any, cluster: Any, namespace: str
         time.sleep(0.2)
     assert "ended" in busbw("jobs").out
     cleaned = busbw("clean")
-    assert "brought its record home (complete)" in cleaned.err
+    assert "fetched its record (complete)" in cleaned.err
     assert ": clean" in cleaned.err
     assert len(busbw.record()["results"]) == 6
     assert busbw("attach", busbw.run_folder.name).code == 0

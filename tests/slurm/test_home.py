@@ -43,12 +43,12 @@ def test_output_on_a_busy_node_stays_there_until_it_can_be_read(
     assert done.code == 3, done
     assert "its output is still on h1" in done.err
     assert "clean" not in done.err.replace("busbw clean", "")
-    assert "busbw attach brings it" in front.run("jobs").out
+    assert "busbw attach fetches it" in front.run("jobs").out
     cluster.run("scancel", busy_node)
     cluster.wait_until(lambda: not cluster.jobs())
     done = front.run("clean")
     assert done.code == 0, done
-    assert "brought its record home (complete)" in done.err
+    assert "fetched its record (complete)" in done.err
     assert front.record()["status"] == "complete"
     assert cluster.left_in_tmp("h1") == []
 

@@ -28,7 +28,7 @@ def test_one_rank_too_few(front: Any) -> None:
     """srun takes the last of two contradicting words."""
     done = front.run(*RUN, "-N", "4", "--srun-args=--ntasks=3")
     assert done.code == 4, done
-    assert "3 ranks take part, 4 were asked for" in done.error
+    assert "3 ranks take part, but 4 were requested" in done.error
 
 
 def test_a_variable_that_one_node_lacks(front: Any) -> None:

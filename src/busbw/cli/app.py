@@ -8,12 +8,13 @@ import sys
 from collections.abc import Iterable  # cyclopts reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args
 
-from cyclopts import App, Group, Parameter, Token
+from cyclopts import App, Parameter, Token
 from cyclopts.config import Env
 
 from busbw._version import __version__
 from busbw.cli.preset_values import PresetValues
 from busbw.errors import UsageError
+from busbw.plan.flags.flag import Group
 
 if TYPE_CHECKING:
     from cyclopts.argument import Argument, ArgumentCollection

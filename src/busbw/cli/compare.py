@@ -58,23 +58,25 @@ def compare_command(
     if not words:
         raise UsageError("nothing to compare", hint="name a file of setups, or two runs or logs")
     if settings.format == "jsonl":
-        raise UsageError("--format jsonl is the form of a run's events", hint="use table, csv or json")
+        raise UsageError("--format jsonl is only for the events of a run", hint="use table, csv or json")
     if settings.profile != "none":
         raise UsageError(
-            "times under a profiler are compared with nothing", hint="leave out --profile, or use busbw run"
+            "times under a profiler cannot be compared", hint="leave out --profile, or use busbw run"
         )
     specs = [word for word in words if word.endswith(_SPEC_ENDS)]
     if specs:
         from busbw.cli.compare_setups import measure_setups
 
         if len(words) > 1:
-            raise UsageError("a file of setups is compared alone", hint="put all setups into one file")
+            raise UsageError(
+                "a file of setups must be the only argument", hint="put all setups into one file"
+            )
         return measure_setups(Path(specs[0]), options, settings, launch, argv)
     refuse_measuring(options, settings, launch)
     series = _series_folders(words)
     if (options.save_env or options.export_setup) and (options.scaling or not series):
         raise UsageError(
-            "--save-env and --export-setup are for series of setups, and these are not compared as one",
+            "--save-env and --export-setup need a series of setups",
             hint="leave them out, or name a series of `busbw compare SETUPS.yaml`",
         )
     if options.scaling:
@@ -98,7 +100,7 @@ def refuse_measuring(options: CompareSettings, settings: RunSettings, launch: La
     )
     if given:
         raise UsageError(
-            f"{flag_of(given[0])} is for measuring setups, and these are runs",
+            f"{flag_of(given[0])} is only for measuring setups; these are runs",
             hint="leave it out, or name a .yaml file",
         )
 
@@ -116,8 +118,8 @@ def _series_folders(words: tuple[str, ...]) -> tuple[Path, ...]:
     series = tuple(folder for word in words if (folder := series_folder(word)) is not None)
     if series and len(series) < len(words):
         raise UsageError(
-            "a series of setups is compared alone, or with more blocks of the same setups",
-            hint="name series only",
+            "a series can only be compared with other series of the same setups",
+            hint="name only series, or only runs and logs",
         )
     return series
 
@@ -145,7 +147,7 @@ def _with_baseline(arms: list[Arm], name: str) -> list[Arm]:
     chosen = [arm for arm in arms if name in (arm.name, arm.name.removeprefix("setup "))]
     if not chosen:
         names = ", ".join(arm.name for arm in arms)
-        raise UsageError(f"no {name!r} to be the baseline", hint=f"there are: {names}")
+        raise UsageError(f"nothing here is called {name!r}, the baseline", hint=f"use one of: {names}")
     return [chosen[0], *(arm for arm in arms if arm is not chosen[0])]
 
 

@@ -80,7 +80,7 @@ def read_compared(word: str) -> Given:
     for record in given.records:
         if record.profiled:
             raise UsageError(
-                f"{record.run_id} was timed under a profiler: it can be no reference, nor compared or judged",
+                f"{record.run_id} was timed under a profiler, so it cannot be judged, compared or saved",
                 hint="measure again without --profile, and without nsys around it",
             )
     return given
@@ -115,7 +115,10 @@ def _unseen(given: Given, seen: dict[tuple[object, ...], str]) -> Given:
             same = (Path(source.path).resolve(), source.table)
         if same in seen:
             words = record.run_id if source is None else source.path
-            print(f"warning: {given.name}: {words} is {seen[same]} again: one launch", file=sys.stderr)
+            print(
+                f"warning: {given.name}: {words} is the same launch as {seen[same]}; it counts once",
+                file=sys.stderr,
+            )
             continue
         seen[same] = record.run_id if source is None else source.path
         kept.append((record, folder))
@@ -137,7 +140,7 @@ def _content(record: RunRecord) -> tuple[object, ...]:
 def _hint_of(path: Path) -> str:
     """What to name instead of a folder without a log."""
     if series := next((at for at in (path, environ_home() / path) if (at / SERIES_FILE).is_file()), None):
-        return f"one launch of the series is a run: name one of {series / LAUNCHES}/*"
+        return f"name a launch of the series: one of {series / LAUNCHES}/*"
     if (path.parent / SERIES_FILE).is_file():
         return f"name the series itself: {path.parent}"
     if path.is_dir() and any(map(is_started, path.iterdir())):

@@ -71,7 +71,7 @@ def compared(
 def _names(series: Series, baseline: str) -> list[str]:
     names = list(series.names)
     if baseline and baseline not in names:
-        raise UsageError(f"no setup {baseline!r} in the series", hint=f"it has: {', '.join(names)}")
+        raise UsageError(f"no setup {baseline!r} in the series", hint=f"use one of: {', '.join(names)}")
     return sorted(names, key=lambda name: name != (baseline or names[0]))
 
 
@@ -124,18 +124,17 @@ def _export(series: Series, comparisons: Sequence[Comparison], options: CompareS
     name = options.export_setup or best.setup
     chosen = [over(setup, series.environ) for setup in series.setups if setup.name == name]
     if not chosen:
-        raise UsageError(f"no setup {name!r}", hint=f"the series has: {', '.join(series.names)}")
+        raise UsageError(f"no setup {name!r}", hint=f"use one of: {', '.join(series.names)}")
     if wrong := wrong_data(comparisons, name):
         raise BusbwError(
             f"{options.save_env} is not written: setup {name} had {wrong}",
-            hint="name a setup whose data were right with --export-setup",
+            hint="name another setup with --export-setup",
         )
     if not options.export_setup and any(
         each.baseline.failures for each in comparisons if each.baseline.name == name
     ):
         raise BusbwError(
-            f"{options.save_env} is not written: the default, {name}, did not complete every launch, and no"
-            " other setup is FASTER somewhere and SLOWER, FAILED or short of a launch nowhere",
+            f"{options.save_env} is not written: launches of {name} failed, and no setup is better",
             hint="name a setup with --export-setup",
         )
     failed = sum(1 for each in series.outcomes if each.setup == name and (each.error or each.skipped))

@@ -49,7 +49,7 @@ def measure_setups(
     if not operations:
         raise UsageError("no operation given", hint="add --ops all_reduce,alltoall")
     if settings.launches != 1:
-        raise UsageError("--launches is the number of blocks here", hint="give --blocks")
+        raise UsageError("compare has no --launches; it repeats all setups in blocks", hint="give --blocks")
     _check_verdict(setups, options)
     seed = secrets.randbits(32) if options.order_seed is None else options.order_seed
     launch = _placed(launch)  # first of all: a PBS job's hosts say how many nodes there are
@@ -144,12 +144,12 @@ def _placed(launch: LaunchSettings) -> LaunchSettings:
         return launch
     if launch.detach and not runs_in_one_job(str(launch.on)):
         raise UsageError(
-            "--detach means nothing here: launches follow one another",
+            "--detach needs --on; without it busbw starts each launch itself",
             hint="start busbw compare itself in the background, as with nohup",
         )
     launch = settled(launch)
     if around := job_around(launch, os.environ):
-        print(f"note: launches are steps of job {around}, which this is in", file=sys.stderr)
+        print(f"note: launches run as steps of job {around}, where this command runs", file=sys.stderr)
         return as_steps(launch, around)
     return launch
 
@@ -160,7 +160,7 @@ def _check_verdict(setups: Sequence[Setup], options: CompareSettings) -> None:
         raise UsageError(f"cannot write {options.save_env}", hint="name a file that you can write")
     names = [setup.name for setup in setups]
     if options.export_setup and options.export_setup not in names:
-        raise UsageError(f"no setup {options.export_setup!r}", hint=f"the file has: {', '.join(names)}")
+        raise UsageError(f"no setup {options.export_setup!r}", hint=f"use one of: {', '.join(names)}")
 
 
 def _setups(path: Path, options: CompareSettings) -> tuple[Setup, ...]:
@@ -170,13 +170,13 @@ def _setups(path: Path, options: CompareSettings) -> tuple[Setup, ...]:
         if not chosen:
             raise UsageError(
                 f"no setup {options.baseline!r} in {path}",
-                hint=f"the file has: {', '.join(setup.name for setup in setups)}",
+                hint=f"use one of: {', '.join(setup.name for setup in setups)}",
             )
         setups = (chosen[0], *(setup for setup in setups if setup is not chosen[0]))
     if options.one_at_a_time:
         setups = one_at_a_time(setups)
     if len(setups) < 2:
-        raise UsageError(f"{path} has one setup only", hint="add one to compare it with")
+        raise UsageError(f"{path} has only one setup", hint="add one to compare it with")
     return setups
 
 

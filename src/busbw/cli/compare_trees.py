@@ -51,7 +51,7 @@ def _by_setup(arms: Sequence[Given]) -> tuple[Tree, ...]:
     if not any(sum(place in own for own in split) > 1 for place in places):
         told = "; ".join(f"{arm.name} has setups {', '.join(sorted(setups_of(arm)))}" for arm in arms)
         raise UsageError(
-            f"no setup on the same number of nodes is in two of them: {told}",
+            f"no setup on the same number of nodes appears in two of them: {told}",
             hint="name the logs to compare one by one: NAME=FILE,FILE NAME=FILE",
         )
     return tuple(
@@ -95,10 +95,10 @@ def _trees(folder: Path) -> tuple[Tree, ...]:
             trees.append(Tree(name, arms))
         elif arms:
             words = f"{arms[0].name}{name and f' ({name})'}: its logs ({len(records)})"
-            print(f"warning: {words} are compared with nothing: no other setup is there", file=sys.stderr)
+            print(f"warning: {words} are not compared: no other setup ran there", file=sys.stderr)
     if not trees:
         raise UsageError(
-            f"the paths of the logs in {folder} name no two setups",
+            f"the paths of the logs in {folder} do not name two setups",
             hint="name the logs or folders to compare one by one: NAME=FILE,FILE NAME=FILE",
         )
     return tuple(trees)

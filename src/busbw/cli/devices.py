@@ -72,7 +72,8 @@ def devices(nccl: str, format_name: str) -> ExitCode:
     elif sys.stdout.isatty():
         from busbw.report.console import CleanConsole
 
-        CleanConsole(highlight=False).print(*tables(sections(survey)), sep="\n")
+        console = CleanConsole(highlight=False)
+        console.print(*tables(sections(survey), console.width), sep="\n")
     else:
         sys.stdout.write(plain(sections(survey)))
     return ExitCode.OK if any(status.usable for status in survey.backends) else ExitCode.ENVIRONMENT
@@ -106,7 +107,7 @@ def _choice(nccl: str | None) -> RunDefaults:
         backend = choose_backend("auto", nccl)
         if identity is not None:
             if backend == "mpi" and identity.world != "mpi":
-                problem = f"CPU ranks communicate over MPI, and {identity.launcher} sets up none"
+                problem = f"CPU ranks communicate over MPI, but {identity.launcher} does not set up MPI"
                 hint = "start the ranks with mpirun or srun --mpi=..., or use --backend nccl on GPUs"
                 return RunDefaults(launcher=identity.launcher, problem=problem, hint=hint)
             return RunDefaults(backend, identity.size, identity.launcher)
@@ -130,7 +131,7 @@ def sections(survey: Survey) -> tuple[Section, ...]:
     """The survey in the order in which a reader asks: what runs, why not, on what."""
     return (
         Section("run", ("", ""), tuple(_choice_rows(survey.choice))),
-        Section("backends", ("backend", "usable", "what, or why not"), tuple(_backends(survey.backends))),
+        Section("backends", ("backend", "usable", "details"), tuple(_backends(survey.backends))),
         Section(
             "GPUs",
             ("gpu", "name", "memory", "capability", "PCI", "NUMA", "NVLink", "UUID"),
@@ -242,8 +243,14 @@ def _plain_section(part: Section) -> Iterator[str]:
         yield "  " + "  ".join(f"{text:<{width}}" for text, width in zip(line, widths, strict=True)).rstrip()
 
 
-def tables(parts: Sequence[Section]) -> Iterator[RenderableType]:
-    """The same for a terminal: long texts fold inside their column."""
+_FOLDED: Final = ("", "name", "details", "path", "interfaces")
+_UUID_COLUMNS: Final = 150  # of a terminal with room for one
+
+
+def tables(parts: Sequence[Section], columns: int) -> Iterator[RenderableType]:
+    """The same for a terminal of so many columns: long texts fold inside their column, numbers do not, and a
+    UUID that has no room is left out.
+    """
     from rich.padding import Padding
     from rich.table import Table
     from rich.text import Text
@@ -254,8 +261,10 @@ def tables(parts: Sequence[Section]) -> Iterator[RenderableType]:
             yield Text(f"  {part.note}\n")
             continue
         table = Table(box=None, show_header=any(part.columns), header_style="dim", pad_edge=False)
-        for column in part.columns:
-            table.add_column(column, overflow="fold")
+        shown = [at for at, title in enumerate(part.columns) if title != "UUID" or columns >= _UUID_COLUMNS]
+        for at in shown:
+            title = part.columns[at]
+            table.add_column(title, overflow="fold", no_wrap=title not in _FOLDED)
         for row in part.rows:
-            table.add_row(*map(Text, row))
+            table.add_row(*(Text(row[at]) for at in shown))
         yield Padding(table, (0, 0, 1, 2))

@@ -57,7 +57,7 @@ def diagnose_command(
     given = read_arm(run)
     if nsys and len(given.records) > 1:
         raise UsageError(
-            f"--nsys is of one run, and {run} has {len(given.records)}", hint="name one run or log with it"
+            f"--nsys is for one run, but {run} has {len(given.records)}", hint="name one run or log"
         )
     code = ExitCode.OK
     for position, (record, folder) in enumerate(zip(given.records, given.folders, strict=True)):

@@ -97,22 +97,22 @@ def _refuse(text: str, launch: LaunchSettings) -> None:
         identity = identify(os.environ)
         if identity is not None:
             raise UsageError(
-                f"{flag} starts ranks once for each NIC, and {identity.launcher} has started these",
-                hint="set one NIC's variables there, and start it once for each",
+                f"{flag} starts ranks once per NIC, but {identity.launcher} already started these",
+                hint="start the launcher once per NIC, with the variables of that NIC",
             )
         raise UsageError(
-            f"{flag}: ranks of one host reach each other through its memory or NVLink, by no NIC",
-            hint="hunt among hosts: add --on hosts --hosts a,b,c,d",
+            f"{flag}: ranks on one host do not use a NIC",
+            hint="test several hosts: add --on hosts --hosts a,b,c,d",
         )
     hosts = len({place.host for place in read_places(launch)}) if launch.hosts or launch.hostfile else 0
     if launch.nodes == "1" or hosts == 1:
         raise UsageError(
-            f"{flag}: ranks of one host reach each other through its memory or NVLink, by no NIC",
-            hint="give several hosts; it takes four to tell which one is slow",
+            f"{flag}: ranks on one host do not use a NIC",
+            hint="give four hosts or more; fewer cannot show which one is slow",
         )
     if launch.detach:
         raise UsageError(
-            f"{flag} --detach: a hunt begins when the one before it has ended", hint="leave --detach out"
+            f"{flag} cannot run detached: it starts one hunt after another", hint="leave --detach out"
         )
 
 
@@ -182,16 +182,18 @@ def read_nics(text: str) -> tuple[str, ...]:
     nics = tuple(word.strip() for word in text.split(",") if word.strip())
     if not nics or "all" in nics:
         raise UsageError(
-            f"--each-nic {text}: hosts have NICs that no collective is to use",
-            hint="name those that it is, as in --each-nic mlx5_0,mlx5_1 or eth0,eth1",
+            f"--each-nic {text}: name the NICs that collectives use",
+            hint="give their names: --each-nic mlx5_0,mlx5_1 or eth0,eth1",
         )
     for nic in nics:
         if not _NAME.fullmatch(nic):
-            raise UsageError(f"--each-nic: {nic!r} is no name of a NIC", hint="give names, as mlx5_0 or eth1")
+            raise UsageError(
+                f"--each-nic: {nic!r} is not a NIC's name", hint="give names such as mlx5_0 or eth1"
+            )
         if _OF_LIBFABRIC.fullmatch(nic):
             raise UsageError(
-                f"--each-nic {nic}: libfabric has no variable that confines NCCL or MPI to it",
-                hint="leave it out; `busbw rails` compares ranks, each with the NIC near it",
+                f"--each-nic {nic}: libfabric cannot restrict NCCL or MPI to it",
+                hint="leave it out; `busbw rails` compares the ranks on each NIC",
             )
         if nics.count(nic) > 1:
             raise UsageError(f"--each-nic names {nic} twice", hint="name each NIC once")

@@ -63,12 +63,12 @@ def expect_command(run: str, options: ExpectSettings, format_name: str) -> ExitC
     from busbw.cli.compare_inputs import each_once, read_compared
 
     if options.replace and options.save is None:
-        raise UsageError("--replace is for what --save writes", hint="add --save NAME, or leave it out")
+        raise UsageError("--replace needs --save", hint="add --save NAME, or leave --replace out")
     given = read_compared(run)
     if options.save is not None:
         _save(options.save, given.records, replace=options.replace)
         return ExitCode.OK
-    return judge(each_once(given).records, options, format_name)
+    return judge(each_once(given).records, options, format_name, run)
 
 
 @dataclass(frozen=True)
@@ -84,10 +84,10 @@ class Held:
         return _code(self.expectation, [gate for _, gate in self.gates])
 
 
-def judge(records: Sequence[RunRecord], options: ExpectSettings, format_name: str) -> ExitCode:
-    """Print the verdict on one run's records and give its exit code."""
+def judge(records: Sequence[RunRecord], options: ExpectSettings, format_name: str, name: str) -> ExitCode:
+    """Print the verdict on one run's records, which commands call ``name``, and give its exit code."""
     held = hold(records, options)
-    _print(held, format_name, rows=options.all)
+    _print(held, format_name, name, rows=options.all)
     write_for_ci([ci.of_expectation(held.expectation, held.gates)], options)
     return held.code
 
@@ -130,7 +130,7 @@ def own_references() -> tuple[Reference, ...]:
     """Those in the home of the runs; a warning for each file that is bad and therefore left out."""
     found = load.saved(environ_home())
     for error in found.left_out:
-        print(f"warning: a reference is left out: {error.message}", file=sys.stderr)
+        print(f"warning: this reference cannot be read: {error.message}", file=sys.stderr)
     return found.references
 
 
@@ -147,7 +147,7 @@ def _wires(topology: Path | None, variables: Mapping[str, str]) -> Wires | None:
         return wires_from_topology(topology.read_text(encoding="utf-8"), variables)
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(
-            f"cannot read {topology}: {why(error)}", hint="name a file of NCCL_TOPO_DUMP_FILE"
+            f"cannot read {topology}: {why(error)}", hint="name a file that NCCL_TOPO_DUMP_FILE wrote"
         ) from error
 
 
@@ -181,7 +181,7 @@ def _gate(expectation: Expectation, least: Least) -> tuple[str, Gate]:
     name = f"{least.least_gb_per_s:g} GB/s from {format_size(least.from_bytes)} on"
     name = f"{least.operation}: {name}" if least.operation else name
     if not judged and not lost:
-        return f"{name}: undecided, no case is that large", Gate.UNDECIDED
+        return f"{name}: undecided: no case is that large", Gate.UNDECIDED
     gate = overall([each for _, each in judged] + [Gate.FAIL for _ in lost])
     if gate is Gate.PASS:
         return f"{name}: {gate} ({len(judged)} cases)", gate
@@ -208,13 +208,14 @@ def _of_gate(case: Judged) -> str:
     )
 
 
-def _print(held: Held, format_name: str, *, rows: bool) -> None:
+def _print(held: Held, format_name: str, name: str, *, rows: bool) -> None:
     if format_name == "json":
         print(json.dumps(fields_of(held), indent=1))
     elif format_name == "csv":
         sys.stdout.write(report.csv_text(held.expectation))
     else:
         print_lines(lines_of(held, rows=rows, width=columns(UNBOUND)))
+        print_lines([report.next_line(held.expectation, name)])
 
 
 def fields_of(held: Held) -> dict[str, Any]:
@@ -240,14 +241,14 @@ def _code(expectation: Expectation, gates: Sequence[Gate]) -> ExitCode:
 def _save(name: str, records: Sequence[RunRecord], *, replace: bool) -> None:
     """Raises UsageError where the records are not launches of one thing, or the name is taken."""
     if load.is_saved(name, environ_home()) and not replace:
-        raise UsageError(f"there is a reference {name} already", hint=_REPLACE_HINT)
+        raise UsageError(f"a reference named {name} exists", hint=_REPLACE_HINT)
     foreign = _foreign(records)
     records = [record for record in records if not _operations(record) <= foreign.keys()] or records
     refuse_several_kinds(name, records)
     made = reference_of(name, records[0], launches_of(records), records[1:])
     lacks = _lacks(name, records)
     if not made:
-        raise UsageError("the run has no bus bandwidth to keep", hint="save a run of two ranks or more")
+        raise UsageError("the run has no bus bandwidth", hint="save a run with two ranks or more")
     _refuse_uneven(name, made, lacks)
     path = load.save(tuple(made), name, environ_home())
     launches = max(reference.launches for reference in made)
@@ -288,8 +289,8 @@ def _refuse_uneven(name: str, made: Sequence[Reference], lacks: Sequence[str]) -
         counts = {len(point.times_us) for point in reference.points}
         if lacks and len(counts) > 1:
             raise UsageError(
-                f"{name} would have points of {min(counts)} and of {max(counts)} launches: {lacks[0]}",
-                hint="leave out what died or lost rows, or measure it again",
+                f"{name} would mix points from {min(counts)} and {max(counts)} launches: {lacks[0]}",
+                hint="leave out runs that died or lost rows, or measure them again",
             )
 
 
@@ -304,5 +305,4 @@ def _save_notes(made: Sequence[Reference]) -> list[str]:
 
 
 def _list_references() -> None:
-    for reference in (*own_references(), *load.built_in()):
-        print(report.reference_line(reference))
+    print_lines(map(report.reference_line, (*own_references(), *load.built_in())))

@@ -13,8 +13,9 @@ from busbw.errors import BusbwError, ExitCode, UnknownWord, UsageError
 from busbw.plan.flags.flag import flag_of
 from busbw.record.folder import environ_home, new_run_id
 from busbw.record.write import write_record
+from busbw.report.console import print_lines
 from busbw.report.progress import progress
-from busbw.units import format_size
+from busbw.units import counted, format_size
 
 if TYPE_CHECKING:
     import re
@@ -42,7 +43,7 @@ class Outcome:
     skipped: int = 0
     unread: int = 0
     findings: int = 0
-    why: str = ""  # the last log without a table has none
+    why: str = ""  # the last log without a results table has none
 
 
 def import_logs(paths: tuple[str, ...], settings: ImportSettings) -> ExitCode:
@@ -50,7 +51,7 @@ def import_logs(paths: tuple[str, ...], settings: ImportSettings) -> ExitCode:
 
     Raises UsageError where nothing was found to import.
     """
-    outcome = import_tables(paths, settings, say=print, refuse=_print_error)
+    outcome = import_tables(paths, settings, say=lambda line: print_lines([line]), refuse=_print_error)
     _print_end(outcome, settings)
     if outcome.unread:
         return ExitCode.USAGE
@@ -171,17 +172,17 @@ def _import_log(
     outcome.skipped += 1
     why = _why_none(reading)
     if reading.tables:
-        why = f"tables in it: {len(reading.tables)}, and --table is {settings.table}"
+        why = f"it has {counted(len(reading.tables), 'table')}, but --table is {settings.table}"
     if explicit:
         outcome.why = f": {why}" if why else ""
-        _note(outcome, f"{reading.path}: no table in it{outcome.why}")
+        _note(outcome, f"{reading.path}: no results table{outcome.why}")
 
 
 def _why_none(reading: Reading) -> str:
     """Why a file has no table, where it says that."""
     if reading.no_text or not (reading.is_log and reading.last_words):
         return reading.no_text
-    return f"it ends with: {reading.last_words}"
+    return f"its last line: {reading.last_words}"
 
 
 def _path_labels(path: str, patterns: tuple[re.Pattern[str], ...]) -> dict[str, str]:
@@ -202,7 +203,7 @@ def _origin(reading: Reading, labels: dict[str, str]) -> Origin:
     if origin.environment or not labels.get("setup"):
         return origin
     environment, names = environment_beside(Path(reading.path), labels["setup"])
-    return replace(origin, environment=environment, environment_from=f"beside the log: {names}")
+    return replace(origin, environment=environment, environment_from=f"also read: {names}")
 
 
 def _import_table(table: Table, origin: Origin, settings: ImportSettings, outcome: Outcome) -> None:
@@ -299,9 +300,9 @@ def _print_end(outcome: Outcome, settings: ImportSettings) -> None:
     if outcome.undecided:
         words.append(f"{outcome.undecided} undecided")
     if outcome.skipped:
-        words.append(f"{outcome.skipped} without a table")
+        words.append(f"{outcome.skipped} without a results table")
     if outcome.unread:
         words.append(f"{outcome.unread} not read")
     words.append(f"{outcome.findings} findings")
-    where = "" if settings.dry_run or not outcome.imported else f" into {os.fspath(environ_home())}"
-    print(f"# {', '.join(words)}{where}")
+    where = "" if settings.dry_run or not outcome.imported else f" saved in {os.fspath(environ_home())}"
+    print_lines([f"# {', '.join(words)}{where}"])

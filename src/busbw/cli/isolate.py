@@ -30,8 +30,10 @@ if TYPE_CHECKING:
 
 DOCUMENTS: Final = ("json", "csv")  # formats of which a reader takes one
 _LEAST_RANKS: Final = 2  # that a hunt begins again with
-_HINT_OF_RANK: Final = "look for what ended or stopped it: the kernel's log, a debugger, an OOM killer"
-_HINT_OF_GPU: Final = "look at that GPU: nvidia-smi, Xid in the kernel's log; until then start with {setting}"
+_HINT_OF_RANK: Final = "look for what ended or stopped it: kernel log, OOM killer, debugger"
+_HINT_OF_GPU: Final = (
+    "check that GPU (nvidia-smi, Xid errors in the kernel log); until then start with {setting}"
+)
 
 
 def hunt(own: HuntSettings, ranks: HuntRanks, launch: LaunchSettings, argv: tuple[str, ...]) -> ExitCode:
@@ -125,7 +127,7 @@ def hunt_on(now: Rest, argv: tuple[str, ...], out: Callable[[], TextIO]) -> Hunt
             if refused is not None:
                 raise refused
             return Hunted(_of_what_is_left(code, now.lost), now, tuple(heard))
-        print(f"{rest.lost[-1].claim}; beginning again without it", file=sys.stderr, flush=True)
+        print(f"{rest.lost[-1].claim}; starting again without it", file=sys.stderr, flush=True)
         now = rest
 
 
@@ -153,7 +155,7 @@ def _without_rank(now: Rest, heard: list[Event], host: str, why: str) -> Rest | 
     if header is None or rank is None or ranks <= _LEAST_RANKS:
         return None
     launch, who, hint = now.launch, f"rank {rank} of {ranks}", _HINT_OF_RANK
-    numbers = f"the other {ranks - 1} ranks are numbered anew"
+    numbers = f"the other {ranks - 1} ranks are renumbered"
     if header["plan"]["backend"] == "nccl":
         left = without_gpu(launch, os.environ, ranks, int(rank))
         if left is None:

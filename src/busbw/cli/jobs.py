@@ -72,7 +72,7 @@ def jobs(format_name: str, limit: int) -> ExitCode:
 
     table = Table(box=None, pad_edge=False)
     for title in ("run", "engine", "job", "state", "record"):
-        table.add_column(title, overflow="fold")
+        table.add_column(title, overflow="fold", no_wrap=title in ("run", "job"))
     for row in rows:
         fields = _fields(row)
         table.add_row(*(str(fields[name]) for name in ("run", "engine", "job", "state", "record")))
@@ -121,10 +121,10 @@ def _fields(row: _Row) -> dict[str, str]:
         if is_series_job(row.folder):
             record = f"busbw compare {row.folder.name}"
     elif row.is_uncertain:
-        state, record = "uncertain", f"its submission was not answered; busbw cancel {row.folder.name}"
+        state, record = "uncertain", f"no answer to the submission; busbw cancel {row.folder.name}"
     else:
         state = "unknown" if row.state is None else row.state.phase.value
-        record = "busbw attach brings it" if row.handle is not None else f"{folders.JOB_FILE} cannot be read"
+        record = "busbw attach fetches it" if row.handle is not None else f"{folders.JOB_FILE} cannot be read"
         if row.state is not None and row.state.why:
             state += f" ({row.state.why})"
     return {
@@ -226,7 +226,7 @@ def cancel(run: str, *, now: bool) -> ExitCode:
     else:
         follow.cancel(folder, now=now)
         if engine.asks and not (now or is_followed) and not _see_end(folder):
-            print("left before its end was seen; --now does not wait", file=sys.stderr)
+            print("stopped waiting before the job ended; --now does not wait", file=sys.stderr)
             return ExitCode.INTERRUPTED
     print(f"cancelled {handle.engine} job {handle.id}", file=sys.stderr)
     return ExitCode.OK
@@ -287,14 +287,14 @@ def _clean(folder: Path) -> tuple[str, ExitCode]:
     """What became of one job. Raises BusbwError where something of it had to be left."""
     handle = submit.read_handle(folder)
     if load(handle.engine).state(handle).phase is not Phase.ENDED:
-        return f"still there; `busbw cancel {folder.name}` ends it", ExitCode.OK
+        return f"not ended; `busbw cancel {folder.name}` ends it", ExitCode.OK
     if is_owned(folder):
-        return "still followed; who follows it cleans up", ExitCode.OK
+        return "another busbw follows it and will clean up", ExitCode.OK
     if not _is_home(folder):  # what is on the engine may be all there is of the result
         _bring(folder)
         if not _is_home(folder):  # interrupted
-            return "not home yet, left as it is", ExitCode.INTERRUPTED
-        print(f"{folder.name}: brought its record home ({close.read_status(folder)})", file=sys.stderr)
+            return "its record is not fetched yet; nothing was removed", ExitCode.INTERRUPTED
+        print(f"{folder.name}: fetched its record ({close.read_status(folder)})", file=sys.stderr)
     follow.clean(handle, folder)
     (folder / folders.CLEANED_FILE).touch()
     return "clean", ExitCode.OK

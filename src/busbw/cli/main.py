@@ -78,7 +78,7 @@ def _of_system(error: OSError) -> SiteError:
         return SiteError(words, hint="free space there, or set BUSBW_HOME to a folder elsewhere")
     limit = _LIMITS.get(error.errno or 0, "")
     words = f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error)
-    return SiteError(words, hint=f"raise `ulimit {limit}`" if limit else "see that busbw may use it")
+    return SiteError(words, hint=f"raise `ulimit {limit}`" if limit else "check its permissions")
 
 
 def _settle_output() -> None:

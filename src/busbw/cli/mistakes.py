@@ -45,7 +45,7 @@ def understood(error: CycloptsError, arguments: Sequence[str]) -> UsageError:
         case CoercionError(argument=argument, token=token) if argument is not None and token is not None:
             return _value(argument, token.keyword or argument.names[0], token.value, name)
         case RepeatArgumentError(token=token):
-            return UsageError(f"{token.keyword} is given twice", hint=f"leave one {token.keyword} out")
+            return UsageError(f"{token.keyword} is given twice", hint=f"give {token.keyword} once")
         case MissingArgumentError(argument=argument) if argument is not None:
             return _missing(argument, chain, error.keyword, arguments)
         case UnusedCliTokensError():
@@ -139,5 +139,11 @@ def with_command(error: UsageError, arguments: Sequence[str]) -> UsageError:
     if at is None or shown != list(arguments):
         return error
     shown[at] = wrong.sub(lambda _: error.likely, shown[at], count=1)
+    if "," in shown[at]:  # others of the list may be mistyped too
+        name, equals, words = shown[at].rpartition("=")
+        meant = (
+            word if word in error.known else nearest(word, error.known) or word for word in words.split(",")
+        )
+        shown[at] = f"{name}{equals}{','.join(meant)}"
     error.hint = f"did you mean `{shlex.join(['busbw', *shown])}`?"
     return error

@@ -66,7 +66,9 @@ def run_on(
     settings = _with_files(settings)
     check_references(settings)
     if settings.launches != 1:
-        raise UsageError("--launches and --on exclude each other", hint="submit the run several times")
+        raise UsageError(
+            "--launches cannot be combined with --on", hint="submit the run once for each launch"
+        )
     launch = settled(launch)
     launches = [replace(launch, nodes=str(count)) for count in node_counts(launch.nodes)] or [launch]
     jobs = [_measuring(operations, settings, each) for each in launches]
@@ -116,7 +118,7 @@ def _with_files(settings: RunSettings) -> RunSettings:
         name = max(texts, key=lambda each: len(texts[each]))
         raise UsageError(
             f"--{name} {getattr(settings, name)} is too large to send ({len(texts[name])} characters)",
-            hint=f"{_MOST_FILE_CHARACTERS} at most; start busbw under the site's launcher instead",
+            hint=f"keep it under {_MOST_FILE_CHARACTERS}, or start busbw under the site's launcher",
         )
     return replace(settings, **texts)
 
@@ -134,7 +136,9 @@ def node_counts(text: str) -> list[int]:
     words = [word.strip() for word in text.split(",") if word.strip()]
     for word in words:
         if not word.isdecimal() or int(word) < 1:
-            raise UsageError(f"--nodes {word} is no number of nodes", hint="give 8, or 2,4,8 for a job each")
+            raise UsageError(
+                f"--nodes {word} is not a number of nodes", hint="give 8, or 2,4,8 for one job each"
+            )
     return [int(word) for word in words]
 
 
@@ -334,13 +338,15 @@ def execute(
         Between(1).check("--ranks", ranks)
     if not command:
         raise UsageError(
-            "no command given", hint="write it after --, as in: busbw exec --on slurm -N 2 -- hostname"
+            "no command given", hint="write it after --, as in `busbw exec --on slurm -N 2 -- hostname`"
         )
     if launch.on is None:
-        raise UsageError("no engine given", hint="give --on hosts, slurm, kubernetes or pbs")
+        raise UsageError("exec needs an engine", hint="give --on hosts, slurm, kubernetes or pbs")
     launch = settled(launch)
     if len(node_counts(launch.nodes)) > 1:
-        raise UsageError("exec takes one number of nodes", hint="give -N once for each command")
+        raise UsageError(
+            "exec takes a single number of nodes", hint="give one -N, and run exec again for another"
+        )
     job = _job(_folder("exec", dry=dry_run), Work(command, is_busbw=False), launch, ranks)
     if dry_run:
         _dry_run([job], None, "table", show_secrets=show_secrets)

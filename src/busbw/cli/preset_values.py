@@ -121,7 +121,7 @@ def overridden(
         *below, (whose, value) = values
         others = [f"{their} {redact(name, other) or '(empty)'}" for their, other in below if other != value]
         if others:
-            yield f"{name}={redact(name, value)}, {whose}, takes the place of {' and of '.join(others)}"
+            yield f"{name}={redact(name, value)}, {whose}, replaces {' and '.join(others)}"
 
 
 def _refuse_abstract(preset: Preset) -> None:
@@ -131,8 +131,8 @@ def _refuse_abstract(preset: Preset) -> None:
         more = f", ... ({len(users)}: `busbw presets list`)" if len(users) > _MOST_NAMED else ""
         use = f"use one that extends it: {', '.join(users[:_MOST_NAMED])}{more}"
         raise UsageError(
-            f"preset {name} is abstract: it only holds what others extend",
-            hint=use if users else "extend it by a preset of your own",
+            f"preset {name} is abstract: other presets extend it",
+            hint=use if users else "write a preset of your own that extends it",
         )
 
 
@@ -141,7 +141,7 @@ def _refuse_other_tool(preset: Preset, commands: tuple[str, ...]) -> None:
     if preset.tool and commands != _ANY_TOOL:
         command = f"`busbw {' '.join(commands)}`"
         raise UsageError(
-            f"preset {preset.name} is not measured by {command}: it has no backend for the devices",
+            f"preset {preset.name} needs another tool: {command} cannot use its devices",
             hint=f"use `busbw {preset.tool}` on such a node; the sweep: busbw presets show {preset.name}",
         )
 
@@ -164,7 +164,7 @@ def fill(by_name: dict[str, Argument], preset: Preset, engine: str) -> list[str]
     values["--library-path"] = list(preset.library_path)
     for flag, words in values.items():
         _put(by_name, flag, words, source=f"preset {preset.name}")
-    return [f"{by} takes the place of preset {preset.name}'s {' and '.join(of)}" for by, of in lost.items()]
+    return [f"{by} replaces preset {preset.name}'s {' and '.join(of)}" for by, of in lost.items()]
 
 
 def _open_flags(by_name: dict[str, Argument], preset: Preset, engine: str) -> dict[str, list[str]]:
@@ -227,15 +227,15 @@ def lines_for_joined(launch: LaunchSettings, here: Mapping[str, str], launcher: 
         flag = "--env" if is_env else "--library-path" if LIBRARIES in typed else "--env-file"
         raise UsageError(
             f"{flag} {', '.join(typed)} cannot reach the ranks that {launcher} started",
-            hint=f"give the variables to the launcher ({_BY}), or use --on",
+            hint=f"set them in the launcher ({_BY}), or use --on",
         )
     by_preset: dict[str, list[str]] = {}
     for name, value in lost.items():
         by_preset.setdefault(owners[name], []).append(f"{name}={shlex.quote(redact(name, value))}")
     own_words = launch.env[sum(len(preset.environ("")) for preset in presets) :]
     lines = (
-        f"preset {name}: the launcher ({launcher}) has not set {' '.join(words)}, and the run goes on"
-        f" without; give it what is to hold ({_BY})"
+        f"preset {name}: the launcher ({launcher}) did not set {' '.join(words)}, so the run goes on"
+        f" without; set them there ({_BY})"
         for name, words in by_preset.items()
     )
     # Nothing takes the place of what these ranks have.

@@ -109,9 +109,9 @@ def check(path: Path) -> ExitCode:
             for engine in _engines(preset, body):
                 _check_values(preset, engine, f"{path}: preset {preset.name}", (*others, path))
     if not count:
-        raise UsageError(f"{path} has no preset that can be used", hint="leave `abstract: true` out of one")
+        raise UsageError(f"{path} has no usable preset", hint="remove `abstract: true` from one")
     if not head.get("source") or not head.get("date"):
-        print(f"note: {path} does not say where its values are from (source:, date:)", file=sys.stderr)
+        print(f"note: {path} does not state the source of its values (source:, date:)", file=sys.stderr)
     formed = "preset of family {} is" if count == 1 else "presets of family {} are"
     print(f"{path}: {count} {formed.format(head['family'])} well formed")
     return ExitCode.OK
@@ -170,8 +170,8 @@ def _check_run(settings: RunSettings, preset: Preset, files: tuple[Path, ...]) -
         name, _, value = word.partition("=")
         if name == "net" and value not in {*NETWORKS, *own} and not value.startswith("ibext"):
             raise UsageError(
-                f"expects: {word}: no network is known by that name",
-                hint=f"use one of: {', '.join(NETWORKS)}; or a plugin's, with NCCL_NET set to it",
+                f"expects: {word}: unknown network",
+                hint=f"use one of: {', '.join(NETWORKS)}; or a plugin's name, with NCCL_NET set to it",
             )
     check_settings(("all_reduce",), settings)
     check_references(settings, files)
@@ -187,7 +187,7 @@ def _check_files(launch: LaunchSettings) -> None:
         if path is not None and not path.is_file():
             raise UsageError(
                 f"{name}: there is no file {path}",
-                hint="give its whole path, on the machine that starts busbw",
+                hint="give its full path on this machine",
             )
     read_variables((), launch.env_file)
     if launch.hosts or launch.hostfile is not None:

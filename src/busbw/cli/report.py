@@ -47,7 +47,7 @@ def report_command(runs: Sequence[str], output: Path, plot: str) -> ExitCode:
         )
     if plot and suffix not in (*_PICTURES, _LETTERS):
         raise UsageError(
-            f"--plot is of pictures, not of {suffix}", hint="write to a .svg, .png or .txt file, or to -"
+            f"--plot needs a picture, not {suffix}", hint="write to a .svg, .png or .txt file, or to -"
         )
     if suffix not in (".md", _LETTERS):
         plots.require()
@@ -186,7 +186,7 @@ def _pictures(report: ReportView, output: Path, wanted: str) -> list[tuple[str, 
             raise _unfit(wanted, len(found), report)
         return [(found[0], output)]
     if not names:
-        raise UsageError("there is nothing to draw: no case has a number", hint="see `busbw show RUN`")
+        raise UsageError("nothing to draw: no case was measured", hint="see what it has: `busbw show RUN`")
     safe = (
         "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in name) for name in names
     )

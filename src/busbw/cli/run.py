@@ -245,8 +245,8 @@ def _run_on_engine(
 
     if identity is not None and identity.size != 1 and not settings.dry_run:
         raise UsageError(  # every rank of the launcher would submit a job
-            f"--on {launch.on}, but {identity.launcher} has started these ranks already",
-            hint="leave --on out, or start busbw once",
+            f"--on {launch.on}, but {identity.launcher} already started these ranks",
+            hint=f"leave --on out, or start busbw without {identity.launcher}",
         )
     _print_notes(settings)
     return run_on(operations, settings, launch, argv, hear=hear, before=before)
@@ -301,7 +301,7 @@ def _plan_of_launcher(
     if settings.ranks not in (None, ranks):
         raise UsageError(
             f"--ranks {settings.ranks}, but {identity.launcher} started {ranks}",
-            hint="leave --ranks out: the launcher decides; BUSBW_LAUNCHER=none starts them on this host",
+            hint="leave --ranks out, or set BUSBW_LAUNCHER=none to ignore the launcher",
         )
     if settings.launches > 1:
         raise UsageError(
@@ -319,8 +319,8 @@ def _refuse_own_profiler(identity: Identity, settings: RunSettings) -> None:
     if settings.profile != "none":
         raise UsageError(
             f"--profile {settings.profile} cannot wrap the ranks that {identity.launcher} started",
-            hint="start `nsys profile --export sqlite --output rank%q{VARIABLE} busbw run` there: ranges and"
-            " marks come by themselves; then `busbw diagnose RUN --nsys FILE...`",
+            hint="start `nsys profile --export sqlite --output rank%q{VARIABLE} busbw run` there,"
+            " then `busbw diagnose RUN --nsys FILE...`",
         )
 
 
@@ -354,7 +354,7 @@ def refuse(error: BusbwError, world: WorldChoice) -> ExitCode:
         raise error
 
     def request() -> Request:
-        raise AssertionError("no plan, no request")
+        raise AssertionError("a rank got neither a plan nor a request")
 
     from busbw.report.live import create
 
@@ -378,7 +378,10 @@ def run_delivered(asked: RunRequest, argv: tuple[str, ...], world: WorldChoice) 
 
     identity = identify(os.environ)
     if identity is None:
-        raise LauncherMismatch("this is a rank of a job, and nothing says which", hint="start it by its job")
+        raise LauncherMismatch(
+            "this process belongs to a job, but its rank number is not set",
+            hint="submit the job again; do not start its ranks by hand",
+        )
     operations, settings = asked.operations, asked.settings
     watched = Watched(identity.rank, os.environ)
     delivery = Delivery(Path(settings.deliver), emit)

@@ -33,12 +33,13 @@ def judged(code: ExitCode, folder: Path | None, settings: RunSettings) -> ExitCo
         return code
     from busbw.cli.expect import judge
     from busbw.plan.flags.compare import ExpectSettings
+    from busbw.record.folder import LAST
     from busbw.record.read import read_record
 
     aside = contextlib.nullcontext() if settings.format == "table" else contextlib.redirect_stdout(sys.stderr)
     with aside:
         options = ExpectSettings(reference=_references(settings.expect))
-        verdict = judge((read_record(folder),), options, "table")
+        verdict = judge((read_record(folder),), options, "table", LAST)
     return verdict if code is ExitCode.OK else code
 
 
@@ -55,6 +56,6 @@ def _references(names: tuple[str, ...], files: tuple[Path, ...] | None = None) -
             continue
         references = preset.read_preset(name, files).references
         if not references:
-            raise UsageError(f"preset {name} has no reference", hint="`busbw expect --list` names them")
+            raise UsageError(f"preset {name} has no reference", hint="see `busbw expect --list`")
         found += references
     return tuple(found)

@@ -60,7 +60,7 @@ def say_damage(folder: Path, record: RunRecord) -> None:
 
 def _say_files(folder: Path, record: RunRecord) -> None:
     if record.status is RunStatus.RUNNING and is_abandoned(folder):
-        print(f"warning: {folder.name} was killed: nobody is left to write its end", file=sys.stderr)
+        print(f"warning: {folder.name} was killed, so its record has no end", file=sys.stderr)
     for text in (*cut_files(folder), *absent_files(folder, record)):
         print(f"warning: {text}", file=sys.stderr)
 
@@ -87,7 +87,7 @@ def _missing(
     )
     if lost:
         which = ", ".join(map(str, lost[:_MOST_LINES])) + (", ..." if len(lost) > _MOST_LINES else "")
-        yield f"results are missing: samples are there of {len(lost)} cases without one ({which})"
+        yield f"{len(lost)} cases have samples but no result ({which})"
     for each in missing_samples(record, samples, digests):
         if of is None or (each.case in of and each.found):
             yield str(each)

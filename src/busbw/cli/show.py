@@ -65,7 +65,7 @@ def show(
     if record.error:
         print(f"the run {record.status.value}: {record.error}", file=sys.stderr)
     elif record.status is RunStatus.INTERRUPTED:
-        print("the run was interrupted: what is shown is what was kept until then", file=sys.stderr)
+        print("the run was interrupted; only what it finished is shown", file=sys.stderr)
     return ExitCode.OK
 
 
@@ -81,13 +81,13 @@ def _show_series(folder: Path, format_name: str) -> ExitCode:
 def _replay(folder: Path, record: RunRecord, format_name: str, name: str) -> None:
     stops = record.plan.preflight.stops and format_name in ("table", WIDE)
     is_hunt = record.plan.hunt is not None and format_name != "jsonl"
-    shown = f"{HUNT}{'table' if format_name == WIDE else format_name}" if is_hunt else format_name
+    shown = f"{HUNT}{'table-wide' if format_name == WIDE else format_name}" if is_hunt else format_name
     display = create(PREFLIGHT if stops else shown, sys.stdout, sys.stderr, live=False)
     for finding in record.findings:
         display.handle(event(EventKind.FINDING, finding=finding))
     is_headed = record.world is not None and record.method is not None
     if record.finished and not is_headed:
-        print("warning: the record names no ranks: its results are not shown", file=sys.stderr)
+        print("warning: the record has no ranks, so its results are not shown", file=sys.stderr)
     if is_headed:
         display.handle(
             event(
@@ -123,13 +123,13 @@ def _cases(record: RunRecord, case: int | None) -> Sequence[int]:
         timed = [result.case for result in record.results if result.time_ns is not None]
         if not timed:
             raise UsageError(
-                "no case of this run was timed", hint="`busbw show` without flags has what it did"
+                "no case of this run was timed", hint="leave the flags out to see what the run did"
             )
         return timed
     if not 0 <= case < len(record.plan.cases):
         raise UsageError(
             f"no case {case}: the run has 0 to {len(record.plan.cases) - 1}",
-            hint="count as the table goes, the two placements of a size one after the other",
+            hint="count from 0, out-of-place and in-place of each size in turn",
         )
     return [case]
 
@@ -138,7 +138,7 @@ def _show_parts(
     folder: Path, record: RunRecord, cases: Sequence[int], format_name: str, names: Names
 ) -> None:
     if format_name not in {"table", "json"}:
-        raise UsageError(f"--format {format_name} has no form for parts of a run", hint="use table or json")
+        raise UsageError(f"--format {format_name} cannot show parts of a run", hint="use table or json")
     samples, digests = samples_and_digests(folder, record, of=cases, named=False)
     if names != ("detail",) and not len(samples) and not len(digests):
         _refuse_series(folder, names)
@@ -166,8 +166,8 @@ def _refuse_series(folder: Path, names: Names) -> None:
     if first is not None:
         flags = " ".join(f"--{name}" for name in names)
         raise UsageError(
-            "this run is the summary of several launches, and has no samples of its own",
-            hint=f"each launch is a run: `busbw show {first} {flags}`",
+            "this run is a summary of several launches, without samples of its own",
+            hint=f"show one of its launches: `busbw show {first} {flags}`",
         )
 
 
@@ -221,7 +221,7 @@ def _detail_lines(record: RunRecord, told: Detail) -> Iterator[str]:
     yield from (f"{fact.name:<{width}}  {fact.value}" for fact in told.stored)
     if told.sampled:
         time = (record.method or Method()).time
-        yield f"# samples  per call, of all in the record, flagged ones too; the run's number is the {time}"
+        yield f"# samples  per call, flagged ones included; the run reports the {time}"
         yield from (f"{fact.name:<{width}}  {fact.value}" for fact in told.sampled)
     else:
         yield "# samples  none in the record"
@@ -231,10 +231,11 @@ def show_provenance(run: str, format_name: str, *, alone: bool) -> ExitCode:
     """Print it; exit code 0 whatever the run's own was. ``alone``: no other part of the run was asked for."""
     if not alone:
         raise UsageError(
-            "--provenance is of the run, not of cases", hint="leave --ranks, --histogram and --case out"
+            "--provenance is about the whole run, not its cases",
+            hint="leave --ranks, --histogram and --case out",
         )
     if format_name not in ("table", "json"):
-        raise UsageError(f"--format {format_name} has no form for provenance", hint="use table or json")
+        raise UsageError(f"--format {format_name} cannot show provenance", hint="use table or json")
     folder = started_folder(run)
     files = [str(path.relative_to(folder)) for path in sorted((folder / EVIDENCE_FOLDER).glob("*"))]
     told = provenance(read_record(folder), files)

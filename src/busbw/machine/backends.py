@@ -81,8 +81,8 @@ def choose_backend(
     nccl = nccl or os.environ.get(NCCL_VARIABLE)
     if nccl and requested not in ("auto", "nccl"):
         raise UsageError(
-            f"--nccl names {nccl}, and --backend {requested} uses no NCCL",
-            hint="leave one of them out, and BUSBW_NCCL too",
+            f"--nccl names {nccl}, but --backend {requested} does not use NCCL",
+            hint="leave out --nccl and BUSBW_NCCL, or --backend",
         )
     if requested == "null":
         return requested
@@ -99,8 +99,8 @@ def choose_backend(
     if nccl and name != "nccl":
         why = presence.problem if presence is not None else ""
         raise SiteError(
-            f"--nccl names {nccl}, and there is no GPU to use it on" + (f": {why}" if why else ""),
-            hint="leave --nccl (and BUSBW_NCCL) out to measure host memory instead",
+            f"--nccl names {nccl}, but no GPU is visible" + (f": {why}" if why else ""),
+            hint="leave out --nccl and BUSBW_NCCL to measure host memory instead",
         )
     return name
 
@@ -108,7 +108,7 @@ def choose_backend(
 def _refusal(status: BackendStatus, *, automatic: bool) -> SiteError:
     hints = [reason.hint for reason in status.reasons if reason.hint]
     if automatic and status.name == "nccl":
-        hints.append("say --backend mpi to measure host memory instead")
+        hints.append("use --backend mpi to measure host memory instead")
     text = "; ".join(reason.text for reason in status.reasons)
     return SiteError(f"backend {status.name} is not usable: {text}", hint="; or ".join(hints))
 
@@ -154,7 +154,7 @@ def _driver_too_old(path: str, presence: GpuPresence) -> tuple[Reason, ...]:
     if not (needs.isdecimal() and serves.isdecimal()) or int(needs) <= int(serves):
         return ()
     serves = presence.cuda_version
-    text = f"NCCL {version} at {path} is built for CUDA {needs}, and the driver serves CUDA {serves}"
+    text = f"NCCL {version} at {path} needs CUDA {needs}, but the driver supports CUDA {serves}"
     return (Reason(text, _install_hint(presence)),)
 
 
@@ -181,6 +181,6 @@ def _mpi_status(search: MpiSearch) -> BackendStatus:
     where = (
         f"{family}library at {library.path} ({library.found})"
         if library.path
-        else "the MPI of mpi4py's build"
+        else "the MPI that mpi4py was built with"
     )
     return BackendStatus("mpi", (), f"{where}; mpiexec {library.mpiexec or 'not found'}")

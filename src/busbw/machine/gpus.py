@@ -101,7 +101,7 @@ def gpu_presence(*, library: str = DRIVER_LIBRARY, dev: Path = _DEV) -> GpuPrese
         driver = CudaDriver(library)
     except SiteError as error:
         nodes = _gpu_nodes(dev)
-        problem = f"GPUs are here ({nodes}), but {error.message}" if nodes else error.message
+        problem = f"GPUs exist ({nodes}), but {error.message}" if nodes else error.message
         return GpuPresence(0, "", problem, error.hint, broken=bool(nodes))
     try:
         driver.init()

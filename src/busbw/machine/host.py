@@ -177,11 +177,11 @@ def _growth(total_bytes: int, groups: tuple[MemoryGroup, ...], sysfs: Path, proc
     """Why MemTotal may rise later; empty where it will not."""
     drivers = sysfs / "bus" / "virtio" / "drivers"
     if _bound(drivers / "virtio_mem"):
-        return "a virtio_mem device adds memory when it is needed"
+        return "a virtio_mem device can add memory"
     # Most virtual machines have a balloon and leave it empty: then what is plugged in is what MemTotal shows.
     plugged_bytes = _plugged_memory_bytes(sysfs)
     if _bound(drivers / "virtio_balloon") and not 0 < plugged_bytes <= total_bytes * _TOTAL_MARGIN:
-        return "a virtio_balloon device holds memory that it gives back when it is needed"
+        return "a virtio_balloon device can give memory back"
     if "gvisor" in read_text(proc / "version").lower():
         return "gVisor raises MemTotal as memory is used"
     smallest = min((group.limit_bytes for group in groups), default=0)

@@ -134,7 +134,7 @@ def _rdma_port(path: Path, driver: str) -> RdmaPort:
         physical_state=_state(path / "phys_state"),
         link_layer=read_text(path / "link_layer"),
         rate_gbit_per_s=None if doubtful or rate is None else float(rate[1]),
-        rate_note=f"the driver says {rate[0]}, which EFA may state wrongly" if doubtful and rate else "",
+        rate_note=f"the driver reports {rate[0]}; EFA's rate may be wrong" if doubtful and rate else "",
     )
 
 

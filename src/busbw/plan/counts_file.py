@@ -151,7 +151,7 @@ def _entry(value: Any, place: str, targets: int, ranks: int) -> _Entry:  # noqa:
     for name, needed in zip(_FIELDS, (targets, targets, ranks, ranks), strict=True):
         if len(arrays[name]) != needed and (name == "send_counts" or arrays[name]):
             raise UsageError(
-                f"{place}: {name} has {len(arrays[name])} numbers, a group of {ranks} ranks needs {needed}",
+                f"{place}: {name} has {len(arrays[name])} numbers, but {ranks} ranks need {needed}",
                 hint="all_gatherv sends one segment, alltoallv one to every rank of the group",
             )
     return _Entry(place, **arrays)

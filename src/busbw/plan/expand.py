@@ -60,7 +60,7 @@ def expand(grid: Grid, ranks: int, backend: str, other_sizes: Sequence[int] = ()
     ]
     if len(sweep) * grid.cycles > MOST_CASES:
         raise UsageError(
-            f"--cycles {grid.cycles} of {len(sweep)} cases", hint=f"{MOST_CASES} cases at most: give fewer"
+            f"--cycles {grid.cycles} of {len(sweep)} cases", hint=f"give at most {MOST_CASES} cases"
         )
     return tuple(
         replace(case, index=cycle * len(sweep) + index, cycle=cycle)
@@ -74,7 +74,7 @@ def refuse_roots(roots: Iterable[int], ranks: int) -> None:
     for root in roots:
         if not 0 <= root < ranks:
             raise UsageError(
-                f"root {root} is not a rank of 0..{ranks - 1}", hint="give -r a rank that takes part"
+                f"root {root} is not one of the ranks 0..{ranks - 1}", hint="give -r one of the ranks"
             )
 
 

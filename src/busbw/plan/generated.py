@@ -19,7 +19,9 @@ def spread_table(spread: float, ranks: int) -> CountTable:
     gets (1 - s) / n + s * 2d / (n (n - 1)), cut to 16 bytes. Every rank sends and receives the same.
     """
     if not 0 <= spread <= 1:
-        raise UsageError(f"--spread {spread:g} is not between 0 and 1", hint="0 is even, 1 by distance")
+        raise UsageError(
+            f"--spread {spread:g} is not between 0 and 1", hint="give 0 (even) to 1 (by distance)"
+        )
     part = Fraction(str(spread))
     uneven, even = part.numerator, part.denominator - part.numerator
     row = (
@@ -49,7 +51,7 @@ def skew_table(skew: float, collective: str, ranks: int) -> CountTable:
     if not 1 <= skew <= ranks:
         raise UsageError(
             f"--skew {skew:g} is not between 1 and {ranks}",
-            hint=f"1 is even; {ranks} ranks cannot get more than {ranks} times their mean",
+            hint=f"give 1 (even) to {ranks}: no rank can get more than {ranks} times the mean",
         )
     decay = _decay(skew, ranks)
     weights = tuple(round(_WEIGHT_UNIT * decay**rank) for rank in range(ranks))

@@ -28,7 +28,7 @@ def read_text(path: str, flag: str) -> str:
         if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
             # A pipe is empty when it is read again, and without a writer reading never ends.
             raise UsageError(
-                f"{flag} {path} is a pipe or a device, and it is read more than once",
+                f"{flag} {path} is a pipe or a device; it must be a file",
                 hint=f"write it to a file, and give {flag} that",
             )
         if status.st_size > LARGEST_FILE_BYTES:
@@ -50,16 +50,16 @@ def read_entries(path: str, flag: str, keys: Sequence[str], *, alone: bool = Fal
     except json.JSONDecodeError as error:
         raise UsageError(
             f"{flag} {path} is not JSON: {error.msg}, line {error.lineno} column {error.colno}",
-            hint=f'the file holds {{"{keys[0]}": [...]}}',
+            hint=f'write {{"{keys[0]}": [...]}}',
         ) from error
     except (RecursionError, ValueError) as error:  # too deep, or a number of too many digits
-        raise UsageError(f"{flag} {path} is not JSON that can be read: {error}") from error
+        raise UsageError(f"{flag} {path} is not valid JSON: {error}") from error
     if not isinstance(loaded, dict) or not any(key in loaded for key in keys):
         raise UsageError(
-            f"{flag} {path} has no key {' or '.join(keys)}", hint=f'the file holds {{"{keys[0]}": [...]}}'
+            f"{flag} {path} has no key {' or '.join(keys)}", hint=f'write {{"{keys[0]}": [...]}}'
         )
     if sum(key in loaded for key in keys) > 1:
-        raise UsageError(f"{flag} {path} has both {' and '.join(keys)}", hint="leave one of them out")
+        raise UsageError(f"{flag} {path} has both {' and '.join(keys)}", hint="keep one of them")
     key = next(key for key in keys if key in loaded)
     if alone and (others := sorted(set(loaded) - {key})):
         raise UsageError(

@@ -80,12 +80,12 @@ def _profile(settings: RunSettings) -> str:
     """The profiler to run under. Raises UsageError for what would trust its times."""
     if settings.profile == "none":
         if settings.profile_args:
-            raise UsageError("--profile-args is for a profiler", hint="add --profile nsys")
+            raise UsageError("--profile-args needs --profile", hint="add --profile nsys")
         return ""
     for flag, given in (("--expect", bool(settings.expect)), ("--launches", settings.launches > 1)):
         if given:
             raise UsageError(
-                f"{flag} needs times that can be trusted, and those under a profiler cannot",
+                f"{flag} needs trustworthy times, and a profiler distorts them",
                 hint=f"measure without --profile, or leave {flag} out",
             )
     return settings.profile
@@ -98,11 +98,13 @@ def _evidence(settings: RunSettings) -> tuple[str, ...]:
         if word not in EVIDENCE:
             raise UsageError(f"unknown evidence {word!r}", hint=f"use {', '.join(EVIDENCE)}")
     if "counters" in words and settings.backend == "null":
-        raise UsageError("the null backend moves nothing, so no link has counters of it", hint="leave it out")
+        raise UsageError(
+            "the null backend moves no data, so links have nothing to count", hint="leave it out"
+        )
     if "counters" in words and settings.streams:
         raise UsageError(
-            "--evidence counters is of one operation, and --streams has several at once",
-            hint="measure them one after the other for it",
+            "--evidence counters cannot separate the operations of --streams",
+            hint="run the operations one by one",
         )
     return tuple(words)
 
@@ -133,12 +135,11 @@ def _refuse_odd(settings: RunSettings, backend: str) -> None:
     """Flags of what is not measured here."""
     if settings.shared_output:
         raise UsageError(
-            "--shared-output is of Neuron devices, where two cores share one memory: on CPUs and GPUs every"
-            " rank has a result of its own",
+            "--shared-output is for Neuron devices; CPU and GPU ranks each need an output",
             hint="leave it out",
         )
     if settings.nccl_topology and backend == "mpi":
-        raise UsageError("--nccl-topology is of NCCL, and this run is of MPI", hint="leave it out")
+        raise UsageError("--nccl-topology needs NCCL, and this run uses MPI", hint="leave it out")
 
 
 def _limits(settings: RunSettings) -> Limits:
@@ -172,7 +173,7 @@ def _outer(settings: RunSettings) -> tuple[int, int]:
     if settings.warmup_time is not None:
         raise UsageError("--outer-iters repeats -w untimed calls, not a time", hint="leave out --warmup-time")
     if settings.cudagraph:
-        raise UsageError("--outer-iters and -G both repeat calls", hint="give one of them")
+        raise UsageError("--outer-iters cannot be combined with -G", hint="give one of them")
     return 1 if settings.outer_iters is None else settings.outer_iters, settings.outer_warmup_iters or 0
 
 
@@ -188,16 +189,16 @@ def _options(settings: RunSettings, backend: str) -> CallOptions:
     if backend not in _NOT_OF_CPUS:
         for flag, asked, what in (
             ("-m", options.aggregate > 1, "MPI has no groups of collectives"),
-            ("-G", options.graph > 0, "CUDA graphs hold GPU work"),
-            ("-R", options.register > 0, "registration is NCCL's"),
-            ("--buffers", options.memory != "device", "CPU ranks have host memory only"),
+            ("-G", options.graph > 0, "CUDA graphs need GPUs"),
+            ("-R", options.register > 0, "only NCCL registers buffers"),
+            ("--buffers", options.memory != "device", "CPU ranks use host memory"),
         ):
             if asked:
                 raise UsageError(f"{flag} does not apply to CPU ranks: {what}", hint=f"leave {flag} out")
     if options.graph and (settings.iters or 0) * options.aggregate > MOST_CALLS_PER_GRAPH:
         raise UsageError(
             f"-n {settings.iters} calls are too many for one CUDA graph",
-            hint=f"capture {MOST_CALLS_PER_GRAPH} or fewer, and launch them more often: -G",
+            hint=f"give -n {MOST_CALLS_PER_GRAPH} or fewer, and raise -G",
         )
     if options.memory not in ("device", "nccl") and options.register:
         raise UsageError(
@@ -224,19 +225,19 @@ def _timing(settings: RunSettings, backend: str) -> Timing:
         )
     if settings.arrival != "none" and mode != "latency":
         raise UsageError(
-            "--arrival needs single calls: back-to-back calls make up their own arrivals",
+            "--arrival needs single calls: back-to-back calls do not arrive separately",
             hint="add --mode latency",
         )
     if mode == "latency" and (settings.cudagraph or settings.agg_iters > 1):
-        raise UsageError("latency mode has single calls: no -G and no -m", hint="leave them out")
+        raise UsageError("latency mode measures single calls, without -G and -m", hint="leave them out")
     if time == "span" and "nccl" in (backend, settings.backend):
         raise UsageError(
-            "--time span needs a clock that all GPUs share, and theirs are not calibrated",
+            "--time span needs synchronised clocks, and GPU clocks are not",
             hint="use --time max or last",
         )
     if time == "span" and settings.backend == "null":
         raise UsageError(
-            "--time span needs readings of a clock, and the null backend has none",
+            "--time span needs a clock, and the null backend has none",
             hint="use --backend mpi",
         )
     return Timing(mode=mode, time=time, arrival=settings.arrival, barrier=settings.blocking != 2)
@@ -248,7 +249,7 @@ def _require_last_arrival(timing: Timing, names: list[str]) -> None:
     if timing.time == "last" and free:
         raise UsageError(
             f"--time last means nothing for {free[0]}: a rank can leave it before the last one has entered",
-            hint="use --time max; on CPU ranks span is the whole of it",
+            hint="use --time max, or span on CPU ranks",
         )
 
 

@@ -41,7 +41,7 @@ def make_pattern(settings: RunSettings, names: Sequence[str], ranks: int) -> Pat
     if settings.pairs:
         _require("--pairs", names, ("permute",))
         if groups:
-            raise UsageError("--pairs names its own ranks", hint="leave the groups out")
+            raise UsageError("--pairs cannot be combined with groups", hint="leave the groups out")
         pairs = read_pairs(settings.pairs, ranks)
     return Pattern(groups, tuple(sorted(set(sizes))), _tables(settings, names, sizes), pairs)
 
@@ -57,7 +57,7 @@ def read_pairs(path: str, ranks: int) -> Pairs:
         where = f"{place}[0][{number}]"
         found = rank_numbers(pair, where, ranks)
         if len(found) != _PAIR:
-            raise UsageError(f"{where} has {len(found)} entries", hint="a pair is [source, target]")
+            raise UsageError(f"{where} has {len(found)} entries", hint="write [source, target]")
         source, target = found
         for what, rank, others in (
             ("source", source, [other for other, _ in pairs]),
@@ -66,7 +66,7 @@ def read_pairs(path: str, ranks: int) -> Pairs:
             if rank in others:
                 raise UsageError(
                     f"{where}: rank {rank} is the {what} of an earlier pair too",
-                    hint="every rank sends to one rank and receives from one, at most",
+                    hint="let every rank send to at most one and receive from at most one",
                 )
         pairs.append((source, target))
     return tuple(pairs)
@@ -80,7 +80,7 @@ def _groups(settings: RunSettings, ranks: int) -> Groups:
     }
     given = [flag for flag in said if said[flag]]
     if len(given) > 1:
-        raise UsageError(f"{' and '.join(given)} each make groups", hint="give one of them")
+        raise UsageError(f"{' and '.join(given)} cannot be combined", hint="give one of them")
     if settings.groups:
         return read_groups(settings.groups, ranks)
     if settings.group_size is not None:
@@ -97,11 +97,11 @@ def _tables(settings: RunSettings, names: Sequence[str], sizes: Sequence[int]) -
     }
     given = [flag for flag in said if said[flag]]
     if settings.matrix_scale != 1 and not settings.matrix:
-        raise UsageError("--matrix-scale has no matrix to scale", hint="give --matrix FILE")
+        raise UsageError("--matrix-scale needs --matrix", hint="give --matrix FILE")
     if not given:
         return ()
     if len(given) > 1:
-        raise UsageError(f"{' and '.join(given)} each say the counts", hint="give one of them")
+        raise UsageError(f"{' and '.join(given)} cannot be combined", hint="give one of them")
     if len(set(sizes)) > 1:
         raise UsageError(f"{given[0]} needs groups of one size, these have {sorted(set(sizes))} ranks")
     allowed = ("alltoallv", "all_gatherv") if given[0] in ("--counts", "--skew") else ("alltoallv",)
@@ -112,7 +112,7 @@ def _tables(settings: RunSettings, names: Sequence[str], sizes: Sequence[int]) -
 def _table(settings: RunSettings, flag: str, name: str, variable: Sequence[str], ranks: int) -> CountTable:
     if flag == "--counts":
         if len(variable) > 1:
-            raise UsageError("--counts is for one operation", hint="run alltoallv and all_gatherv apart")
+            raise UsageError("--counts takes one operation", hint="run alltoallv and all_gatherv separately")
         return read_metadata(settings.counts, name, ranks)
     if flag == "--matrix":
         return read_matrix(settings.matrix, settings.matrix_scale, ranks)
@@ -127,6 +127,6 @@ def _require(flag: str, names: Sequence[str], allowed: Sequence[str]) -> tuple[s
     found = tuple(dict.fromkeys(name for name in names if name in allowed))
     if not found:
         raise UsageError(
-            f"{flag} does not apply to {', '.join(names)}", hint=f"it is for {' and '.join(allowed)}"
+            f"{flag} does not apply to {', '.join(names)}", hint=f"use it with {' and '.join(allowed)}"
         )
     return found

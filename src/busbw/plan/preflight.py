@@ -31,7 +31,9 @@ NETWORKS: Final = ("ib", "socket", "ofi", "libfabric", "aws libfabric", "ucx", "
 def make_preflight(settings: RunSettings) -> Preflight:
     """What is checked. Raises UsageError for an expectation that means nothing."""
     if settings.stop_after and not settings.preflight:
-        raise UsageError("--no-preflight leaves nothing to do", hint="leave it out, or say `busbw run`")
+        raise UsageError(
+            "preflight with --no-preflight does nothing", hint="leave it out, or use `busbw run`"
+        )
     asked = settings.asked or Asked()
     expects = _expects(settings.expect_use)
     return Preflight(
@@ -59,12 +61,12 @@ def _expects(words: tuple[str, ...]) -> tuple[str, ...]:
         name, equals, value = word.partition("=")
         if name not in FEATURES or not equals or not value:
             known = ", ".join(FEATURES)
-            raise UsageError(f"--expect-use {word!r} is not FEATURE=VALUE", hint=f"features: {known}")
+            raise UsageError(f"--expect-use {word!r} is not FEATURE=VALUE", hint=f"use one of: {known}")
         if FEATURES[name] and value not in FEATURES[name]:
             raise UsageError(f"--expect-use {word}: {value!r} is neither 0 nor 1", hint=f"give {name}=1")
         if name in _COUNTS and not value.isdecimal():
             raise UsageError(
-                f"--expect-use {word}: {value!r} is no count", hint=f"give {name}=8, or 0 for any number"
+                f"--expect-use {word}: {value!r} is not a number", hint=f"give {name}=8, or 0 for any number"
             )
         found[name] = value.lower() if name in ("net", "provider") else value
     return tuple(f"{name}={value}" for name, value in found.items())

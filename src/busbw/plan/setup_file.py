@@ -36,7 +36,7 @@ FLAGS: Final = ("nccl", "buffers", "local_register", "cudagraph", "unalign", "ho
 def _flags(found: Any) -> dict[str, Any]:  # noqa: ANN401 (YAML)
     """Values as `busbw run` reads them."""
     if not isinstance(found, Mapping):
-        raise refused("it is not a mapping", "write FLAG: value")
+        raise refused("it is not a list of FLAG: value", "write FLAG: value")
     said = {str(name).replace("-", "_"): value for name, value in found.items()}
     for name, value in said.items():
         if name not in FLAGS:

@@ -226,7 +226,9 @@ def nccl_conf(setup: Setup, remarks: Sequence[str] = ()) -> str:
     left = [name for name in (*setup.environ, *setup.prepend) if name not in own]
     for name, value in own.items():
         if "\n" in value or len(value) > 1023:
-            raise UsageError(f"{name} does not fit a line of nccl.conf", hint="use the environment file")
+            raise UsageError(
+                f"{name} cannot be written as a line of nccl.conf", hint="use the environment file"
+            )
     lines = [f"# {remark}" for remark in (*remarks, *secret)]
     lines += [f"# not NCCL's own, set in the environment: {', '.join(left)}"] if left else []
     lines += [f"# unset in the environment: {', '.join(setup.unset)}"] if setup.unset else []

@@ -98,7 +98,8 @@ def _entries(operations: tuple[str, ...], settings: RunSettings) -> list[dict[st
     _refuse_together(settings)
     if len(operations) > 1:
         raise UsageError(
-            f"{len(operations)} operations and --streams", hint="name one, for streams that do not, or none"
+            f"--streams cannot be combined with {len(operations)} operations",
+            hint="name one operation (the default of the streams) or none",
         )
     return read_streams(settings.streams)
 
@@ -125,7 +126,7 @@ def read_streams(path: str) -> list[dict[str, Any]]:
     """The entries of the file, their keys known and their values of the right kind. Raises UsageError."""
     entries = read_entries(path, "--streams", (KEY,), alone=True)
     if len(entries) > MOST_STREAMS:
-        raise UsageError(f"--streams: {len(entries)} streams", hint=f"{MOST_STREAMS} at most")
+        raise UsageError(f"--streams: {len(entries)} streams", hint=f"give at most {MOST_STREAMS}")
     for number, entry in enumerate(entries):
         _require_entry(entry, f"--streams: stream {number}")
     return entries
@@ -147,14 +148,13 @@ def _require_entry(entry: Any, place: str) -> None:  # noqa: ANN401 (JSON)
     for key, value in entry.items():
         if key in OF_THE_RUN:
             raise UsageError(
-                f"{place}: {key} holds for all streams, which are sampled together",
+                f"{place}: {key} is one value for all streams",
                 hint=f"take it out of the file and give {OF_THE_RUN[key]}",
             )
         if key not in (OPERATION, CALLS, *SETTINGS):
             raise UsageError(
                 f"{place} has the unknown key {shown(key)}",
-                hint=f"known are {OPERATION}, {CALLS}, {', '.join(SETTINGS)}; what holds for all streams is a"
-                " flag of the command line",
+                hint=f"use {OPERATION}, {CALLS}, {', '.join(SETTINGS)}; set the rest by flags",
             )
         is_calls = value == BALANCED or (type(value) is int and 1 <= value <= MOST_CALLS)
         if key == CALLS and not is_calls:
@@ -306,15 +306,15 @@ def _words(other: Case, its: Stream, own: Stream, iters: int | None) -> str:
 def _refuse_together(settings: RunSettings) -> None:
     """What a run of streams cannot be asked for besides."""
     for flag, given, why in (
-        ("--coalesce", settings.coalesce, "parts of a call are of one operation"),
+        ("--coalesce", settings.coalesce, "a call's parts share one operation"),
         ("-m", settings.agg_iters > 1, f"a group is of one operation; {CALLS} in the file repeats calls"),
-        ("-G", settings.cudagraph, "a CUDA graph is of one operation"),
+        ("-G", settings.cudagraph, "a CUDA graph holds one operation"),
         (
             "--mode latency",
             settings.mode == "latency" or settings.blocking,
-            "single calls do not run at once",
+            "single calls do not overlap",
         ),
-        ("--time loop", settings.time == "loop", "a loop is of one operation"),
+        ("--time loop", settings.time == "loop", "a loop holds one operation"),
     ):
         if given:
-            raise UsageError(f"--streams and {flag} exclude each other: {why}", hint=f"leave {flag} out")
+            raise UsageError(f"--streams cannot be combined with {flag}: {why}", hint=f"leave {flag} out")

@@ -35,7 +35,7 @@ def sizes(min_bytes: int, max_bytes: int, step_bytes: int, factor: float) -> tup
         if len(steps) > MOST_SIZES:
             raise UsageError(
                 f"a step of {max(1, step_bytes)} bytes makes {len(steps)} sizes",
-                hint=f"{MOST_SIZES} at most: give a larger -i, or -f 2",
+                hint=f"give a larger -i, or -f 2 (at most {MOST_SIZES} sizes)",
             )
         return tuple(steps)
     return _by_factor(min_bytes, max_bytes, factor)
@@ -54,7 +54,7 @@ def _by_factor(min_bytes: int, max_bytes: int, factor: float) -> tuple[int, ...]
             )
         if int(following) == out[-1]:
             raise UsageError(
-                f"factor {_shown(factor)} does not move {format_size(out[-1])}", hint="use a larger -f"
+                f"factor {_shown(factor)} does not change {format_size(out[-1])}", hint="use a larger -f"
             )
         out.append(int(following))
     return tuple(out)

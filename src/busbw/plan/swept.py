@@ -64,7 +64,7 @@ def _grid(operations: tuple[str, ...], settings: RunSettings) -> Grid:
     """What does not depend on the ranks."""
     first, last = _range(settings)
     if settings.coalesce and settings.agg_iters > 1:
-        raise UsageError("--coalesce and -m both make groups of calls", hint="give one of them")
+        raise UsageError("--coalesce cannot be combined with -m", hint="give one of them")
     return Grid(
         collectives=[collective(name) for name in operation_names(operations)],
         data_types=settings.datatype,
@@ -96,7 +96,7 @@ def _calls_with_buffers(settings: RunSettings) -> int:
         return 1
     if not settings.iters or settings.hot:
         raise UsageError(
-            "--unique-buffers makes a buffer for every call: the number of calls must be known",
+            "--unique-buffers needs a fixed number of calls",
             hint="give -n (and -w), and leave out --hot",
         )
     return (settings.iters + (settings.warmup_iters or 0)) * settings.agg_iters
@@ -115,6 +115,6 @@ def _sizes(settings: RunSettings, first: int, last: int) -> tuple[int, ...]:
     if factor is None:
         factor = 2.0 if settings.stepbytes is None and first != last else 1.0
     if settings.stepbytes is not None and factor != 1.0:
-        raise UsageError("-f and -i exclude each other", hint="give -f FACTOR, or -i BYTES (with -f 1)")
+        raise UsageError("-f cannot be combined with -i", hint="give -f FACTOR, or -i BYTES (with -f 1)")
     step = DEFAULT_STEP_BYTES if settings.stepbytes is None else settings.stepbytes
     return sizes(first, last, step, factor)

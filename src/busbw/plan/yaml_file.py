@@ -29,7 +29,7 @@ def read_yaml(text: str, place: str) -> Any:  # noqa: ANN401 (YAML)
     try:
         return reader.load(text)
     except RecursionError as error:
-        raise UsageError(f"{place} is nested too deeply", hint="take brackets or dashes out") from error
+        raise UsageError(f"{place} is nested too deeply", hint="use fewer nested lists") from error
     except (YAMLError, ValueError, KeyError) as error:  # the last two: !!bool "x"
         raise UsageError(f"{place} is not YAML: {error}", hint="check its indentation and quotes") from error
 

@@ -23,8 +23,8 @@ from busbw.units import first_of, format_share, format_size
 NO_REFERENCE: Final = "no saved reference matches this operation, job size and device"
 _COLUMNS: Final = 100
 _INDENT: Final = "#   "
-_PROFILED: Final = "a profiler was attached, so it is held against nothing"
-_ALONE: Final = "without a bus bandwidth, it is held against nothing"
+_PROFILED: Final = "a profiler was attached, so it is not compared"
+_ALONE: Final = "it has no bus bandwidth to compare"
 _MOST_PROBLEMS: Final = 2
 # What these find is said by the first sentence, by the counts of cases, or below the table.
 _SAID: Final = ("expected.reference", "expected.data", "expected.failed")

@@ -152,7 +152,7 @@ def _column(word: str) -> ResultColumn:
 GROUP_COLUMN: Final = Column("group", "", 6)
 SUMMARY_NOTE: Final = (
     "groups: all = the slowest group of each sample; min, median, max = of each column over the groups, so"
-    " time and bandwidth may be of different groups"
+    " time and bandwidth may come from different groups"
 )
 _SUMMARIES: Final[tuple[tuple[str, Callable[[Sequence[float]], float]], ...]] = (
     ("min", min),

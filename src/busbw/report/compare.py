@@ -72,8 +72,10 @@ def evidence(comparison: Comparison, *, every_row: bool = False) -> Iterator[str
         yield f"# next     {_MORE_BLOCKS if in_turn else _LAUNCHES}"
 
 
-_LAUNCHES: Final = "to see less, measure both with --launches 3, or in turn as setups of one file"
-_MORE_BLOCKS: Final = "to see less, measure the same file again and name both series"
+_LAUNCHES: Final = (
+    "to see smaller differences, measure both with --launches 3, or alternately as setups of one file"
+)
+_MORE_BLOCKS: Final = "to see smaller differences, measure the same file again and name both series"
 
 
 def regime_kind(regime: ComparedRegime) -> str:

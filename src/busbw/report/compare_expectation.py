@@ -14,7 +14,7 @@ from busbw.judge.regimes import Regime, RegimeRow, regimes
 from busbw.judge.scatter import DEVICE_BOUND, HOST_BOUND, Prior
 from busbw.report.compare import csv_of
 from busbw.report.fields import UNBOUND, Field, fitting, heading_of, row_of
-from busbw.report.style import fit
+from busbw.terminal import fit
 from busbw.units import format_size
 
 SCHEMA: Final = 2  # of the JSON
@@ -45,11 +45,26 @@ def table(expectation: Expectation, *, rows: bool = False, columns: int = UNBOUN
     if failures := expectation.arm.failures:
         words.append(f"{len(failures)} {Judgement.FAILED} before its first case")
     yield f"# cases    {', '.join(words) or 'none'}" + ("" if rows else "; --all shows each")
-    yield from _wrapped((*_heading(expectation), *_limits(expectation)), columns)
+    yield from _wrapped(_heading(expectation), columns)
     if rows:
+        yield from _wrapped(_limits(expectation), columns)
         yield f"# wires    {_wires(expectation.wires)}"
         for kind, cases in kinds.items():
             yield from _rows(kind, cases, columns)
+
+
+def next_line(expectation: Expectation, name: str) -> str:
+    """What to do now about a run, which commands call ``name``."""
+    counts = {answer: expectation.count(answer) for answer in Judgement}
+    if counts[Judgement.BELOW] or counts[Judgement.FAILED] or expectation.arm.failures:
+        step = f"`busbw diagnose {name}` looks for the cause"
+    elif counts[Judgement.UNDECIDED]:
+        step = "measure several launches: `busbw run OPERATION --launches 5`"
+    elif counts[Judgement.EXPECTED]:
+        step = "nothing to do: the run is as expected"
+    else:
+        step = f"`busbw expect {name} --save NAME` keeps this run as the reference"
+    return f"# next     {step}"
 
 
 def _wrapped(lines: Iterable[str], columns: int) -> Iterator[str]:
@@ -133,7 +148,7 @@ def _heading(expectation: Expectation) -> Iterator[str]:
         if reference.note:
             yield f"#          {reference.note}"
     if not expectation.references:
-        more = "" if expectation.fitting or expectation.unmatched else " (--list has all)"
+        more = "" if expectation.fitting or expectation.unmatched else " (`busbw expect --list` shows all)"
         yield f"# against  no reference: {expectation.none}{more}"
     yield from (f"# not      {name}: {why}" for name, why in expectation.unmatched.items())
     yield from (f"# note     {note}" for note in expectation.notes)

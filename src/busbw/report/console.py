@@ -9,8 +9,8 @@ from typing import Any, TextIO
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from busbw.report.style import fit, painted
-from busbw.terminal import own_controls, printable
+from busbw.report.style import painted
+from busbw.terminal import fit, own_controls, printable
 
 
 class CleanConsole(Console):

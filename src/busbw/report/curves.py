@@ -164,7 +164,7 @@ def spread(name: str, title: str, cases: Sequence[Case], found: Mapping[int, Spr
         name,
         title,
         "Of all samples of a size, all ranks."
-        " Slow samples lift the mean, as nccl-tests prints one, off the median.",
+        " Slow samples raise the mean (which nccl-tests prints) above the median.",
         tuple(rows),
         Table(_HEAD, tuple(_cells(case, own) for case, own in pairs)).without(NOT_APPLICABLE),
         {"x": "size", "y": "share of the time (%)", "log": True},

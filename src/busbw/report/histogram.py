@@ -37,7 +37,7 @@ def head(plan: Plan, spread: Distribution, time: str) -> list[str]:
     """What is drawn. ``time`` is the run's own words for its times."""
     of = "one call a sample" if spread.calls_per_sample == 1 else sample_words(spread.calls_per_sample, "")
     if spread.single_calls:
-        of = "a pass of its own with one call a sample, which the run's number is not made from"
+        of = "a separate pass with one call a sample; the run's number does not use it"
     return [
         f"# case     {spread.case}: {describe_case(plan.cases[spread.case])}",
         f"# time     of one call (us); the run's number is the {time}",
@@ -49,7 +49,7 @@ def head(plan: Plan, spread: Distribution, time: str) -> list[str]:
 
 def left_out(spread: Distribution) -> str:
     """What is added to the number of flagged samples where percentiles are without them; else empty."""
-    return "; they are in the bins, and left out of the percentiles" if spread.kept < spread.samples else ""
+    return "; they are in the bins but not in the percentiles" if spread.kept < spread.samples else ""
 
 
 def foot(spread: Distribution) -> list[str]:

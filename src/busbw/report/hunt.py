@@ -11,6 +11,7 @@ from typing import Any, Final, TextIO
 
 from busbw.hunt.field import fields as fields_of
 from busbw.model.event import Event, EventKind
+from busbw.model.finding import Severity
 from busbw.model.hunt import BANDWIDTH, LATENCY, METRICS, Hunt
 from busbw.model.plan import Plan
 from busbw.model.record import RunRecord, WorldInfo
@@ -30,8 +31,9 @@ _RANKED_SHOWN: Final = 3
 class HuntDisplay:
     """See Display. Rounds go to ``err`` as they come, the result to ``out``."""
 
-    def __init__(self, out: TextIO, err: TextIO, *, live: bool = True) -> None:
+    def __init__(self, out: TextIO, err: TextIO, *, live: bool = True, wide: bool = False) -> None:
         self._out, self._err, self._live = out, err, live
+        self._whole = wide or not out.isatty()
         self._plan: Plan | None = None
         self._hosts: tuple[str, ...] = ()  # of each rank
         self._rounds: list[Mapping[str, Any]] = []
@@ -71,9 +73,11 @@ class HuntDisplay:
         self._print(line for finding in self._findings for line in finding_lines(finding))
 
     def _show_round(self, tested: Mapping[str, Any]) -> None:
-        """A line a round; on a terminal the same line for all."""
+        """A line a round; on a terminal the same line for all, and none of a hunt that is over."""
         assert self._plan is not None
         assert self._plan.hunt is not None
+        if not (self._live or self._whole):
+            return
         done, stage = int(tested["round"]["number"]) + 1, tested["round"]["stage"]
         mean_s = statistics.mean(float(each["seconds"]) for each in self._rounds)
         total = max(done, rounds_of(self._plan.hunt, len(tested["names"]), self._hosts))
@@ -95,16 +99,28 @@ class HuntDisplay:
         assert self._plan.hunt is not None
         answers, details = self.verdict_lines()
         lines = list(answers)
+        width = columns(UNBOUND, self._out)
         if self._plan.hunt.kind == "pairs" and self._rounds:
-            lines += matrix_lines(self._rounds, self._plan.hunt.size_bytes, columns(UNBOUND, self._out))
+            lines += matrix_lines(self._rounds, self._plan.hunt.size_bytes, width, whole=self._whole)
             lines += cut_lines(self._rounds, self._plan.hunt.size_bytes) if self._plan.hunt.halves else []
         if self._plan.hunt.kind == "rails":
             fields = self._verdict.get("fields", ())
             lines += rails_lines(self._rounds, self._hosts, self._plan.hunt.size_bytes, fields)
-        lines += [
-            line for finding in self._findings for line in finding_lines(finding, columns(UNBOUND, self._out))
-        ]
-        return [*lines, *details, f"# record   {folder}"]
+        shown = [each for each in self._findings if self._whole or each["severity"] != Severity.INFO]
+        lines += [line for each in shown for line in finding_lines({**each, "hint": ""}, width)]
+        return [*lines, *details, *self._next_lines(Path(folder).name), f"# record   {folder}"]
+
+    def _next_lines(self, name: str) -> list[str]:
+        """What to do now, and where the rest is."""
+        assert self._plan is not None
+        assert self._plan.hunt is not None
+        steps = list(dict.fromkeys(each["hint"] for each in self._findings if each["hint"]))
+        if not steps:
+            is_map = self._plan.hunt.kind == "pairs"
+            steps = ["`busbw isolate` finds what is slow" if is_map else "nothing to do: no part is slow"]
+        if not self._whole:
+            steps.append(f"`busbw show {name} --all` shows the rest")
+        return [f"# {'' if at else 'next':<8} {step}" for at, step in enumerate(steps)]
 
     def verdict_lines(self) -> tuple[list[str], list[str]]:
         """Of every field the answer, and what stands below its findings."""
@@ -112,7 +128,7 @@ class HuntDisplay:
         fields = with_lost(self._verdict, self._findings).get("fields", ())
         return (
             [answer_line(field, lost=lost) for field in fields],
-            [line for field in fields for line in _detail_lines(field)],
+            [line for field in fields for line in _detail_lines(field, whole=self._whole)],
         )
 
     def _print(self, lines: Iterable[str]) -> None:
@@ -140,7 +156,7 @@ def _test_words(hunt: Hunt) -> str:
     if LATENCY in hunt.rules.metrics:
         words.append(f"{hunt.small_bytes} B, mean of {hunt.small_blocks * hunt.small_calls}")
     if hunt.kind != "pairs":
-        words.append(f"worth naming: {hunt.rules.floors[BANDWIDTH]:.0%} of bandwidth")
+        words.append(f"a loss from {hunt.rules.floors[BANDWIDTH]:.0%} is reported")
     return "; ".join(words)
 
 
@@ -169,7 +185,7 @@ def lost_rounds(record: RunRecord, rounds: Sequence[Mapping[str, Any]]) -> str:
     judged = record.hunt.get("fields", ())
     want = sum(int(each["rounds"]) for each in judged) if judged else rounds_of(hunt, parts, hosts)
     lost = want - len(rounds)
-    return f"{lost} of {want} rounds are missing: what is shown is of the others" if lost > 0 else ""
+    return f"{lost} of {want} rounds are missing; only the others are shown" if lost > 0 else ""
 
 
 def answer_line(field: Mapping[str, Any], *, lost: bool) -> str:
@@ -179,10 +195,10 @@ def answer_line(field: Mapping[str, Any], *, lost: bool) -> str:
     return f"# result   {verdict_words(field)}: {who}, {cost}"
 
 
-def _detail_lines(field: Mapping[str, Any]) -> list[str]:
+def _detail_lines(field: Mapping[str, Any], *, whole: bool) -> list[str]:
     """The noise, where to look first, and whom to leave out."""
     noise = noise_words(field)
-    lines = [f"# noise    {noise}"] if noise else []
+    lines = [f"# noise    {noise}"] if noise and whole else []
     if ranked := ranking_words(field):
         lines.append(f"# slowest  {ranked}")
     return lines + [f"# {name:<8} {text}" for name, text in exclude_words(field)]
@@ -212,7 +228,7 @@ def ranking_words(field: Mapping[str, Any]) -> str:
     if field["decision"] != "undecided" or not field.get("ranking"):
         return ""
     first = ", ".join(f"{each['name']} {each['loss']:.1%}" for each in field["ranking"][:_RANKED_SHOWN])
-    return f"{first} of bandwidth less than the others: a ranking, nobody is accused"
+    return f"{first} less bandwidth than the others; a ranking, not an accusation"
 
 
 def exclude_words(field: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -228,8 +244,8 @@ def exclude_words(field: Mapping[str, Any]) -> list[tuple[str, str]]:
 class MatrixCsvDisplay(HuntDisplay):
     """A matrix of pairs as rows for programs; what else is said goes to ``err``."""
 
-    def __init__(self, out: TextIO, err: TextIO, *, live: bool = True) -> None:
-        super().__init__(err, err, live=live)
+    def __init__(self, out: TextIO, err: TextIO, *, live: bool = True, wide: bool = False) -> None:
+        super().__init__(err, err, live=live, wide=wide)
         self._rows = out
 
     def _result(self, folder: str) -> list[str]:
@@ -247,8 +263,8 @@ class MatrixCsvDisplay(HuntDisplay):
 class HuntJsonDisplay(HuntDisplay):
     """The record with its rounds, once, at the end."""
 
-    def __init__(self, out: TextIO, err: TextIO, *, live: bool = True) -> None:
-        super().__init__(err, err, live=live)
+    def __init__(self, out: TextIO, err: TextIO, *, live: bool = True, wide: bool = False) -> None:
+        super().__init__(err, err, live=live, wide=wide)
         self._record = out
 
     def _result(self, folder: str) -> list[str]:

@@ -89,24 +89,32 @@ def rows(
         )
 
 
-def matrix_lines(rounds: Sequence[Mapping[str, Any]], size_bytes: int, columns: int = UNBOUND) -> list[str]:
-    """The worst pairs, three maps, and the names of their rows. Where a line has fewer ``columns`` than the
-    numbers take, the map has shades only; where it has fewer than parts, a shade is the worst of several.
+def matrix_lines(
+    rounds: Sequence[Mapping[str, Any]], size_bytes: int, columns: int = UNBOUND, *, whole: bool = True
+) -> list[str]:
+    """The worst pairs, three maps, and the names of their rows; less where not the ``whole`` was asked for.
+    Where a line has fewer ``columns`` than the numbers take, the map has shades only; where it has fewer than
+    parts, a shade is the worst of several.
     """
     names: Sequence[str] = rounds[0]["names"]
     lanes = len(rounds[0]["tests"][0]["times_ns"][BANDWIDTH][0])
     each = f" of each of {lanes} rank pairs" if lanes > 1 else ""
     worst: list[str] = []
     maps: list[str] = []
+    first: list[str] = []
     for metric, what in ((BANDWIDTH, "one way"), (BOTH_WAYS, "both ways at once, of one")):
         values = gb_per_s(size_bytes, 1.0) / matrix(rounds, metric)
         worst += _worst(values, names, f"{what.removesuffix(', of one')}: GB/s", largest=False)
         digits = decimals(float(np.nanmedian(values)), 2)
         maps += ["#", f"# GB/s {what}{each}: row sends, column receives", *_map(values, digits, columns)]
+        first = first or list(maps)
     values = matrix(rounds, LATENCY) / NS_PER_US
     worst += _worst(values, names, "small exchange: us", largest=True)
     maps += ["#", "# us of a small exchange, mean", *_map(values, 1, columns, inverted=True)]
-    return [*worst, *maps, "#", *(f"# {number:>3}  {name}" for number, name in enumerate(names))]
+    if not whole and all(name.startswith(f"rank {number} ") for number, name in enumerate(names)):
+        return [*worst, *first]
+    named = [f"# {number:>3}  {name}" for number, name in enumerate(names)]
+    return [*worst, *(maps if whole else first), "#", *named]
 
 
 def _map(values: Floats, digits: int, columns: int, *, inverted: bool = False) -> list[str]:

@@ -9,7 +9,6 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any, Final, Protocol, TextIO
 
 from busbw.errors import BusbwError
@@ -24,7 +23,7 @@ from busbw.model.result import (
     not_run,
 )
 from busbw.report import screen_table, table
-from busbw.report.console import CleanConsole
+from busbw.report.console import CleanConsole, columns, print_lines
 from busbw.report.events import (
     SEVERITY_WORDS,
     finding_lines,
@@ -33,6 +32,7 @@ from busbw.report.events import (
     show_error,
     show_state,
 )
+from busbw.report.fields import UNBOUND
 from busbw.report.hunt import HuntDisplay, HuntJsonDisplay, MatrixCsvDisplay
 from busbw.report.progress import ProgressLine
 from busbw.units import counted
@@ -64,9 +64,10 @@ def create(format_name: str, out: TextIO, err: TextIO, *, live: bool = True) -> 
         return TableDisplay(out, err, live=live, wide=format_name == WIDE)
     if format_name == PREFLIGHT:
         return PreflightDisplay(out, err)
-    if format_name.startswith(HUNT):
+    name = format_name.removesuffix(f"-{WIDE}")
+    if name.startswith(HUNT):
         hunts = {"hunt-csv": MatrixCsvDisplay, "hunt-json": HuntJsonDisplay, "hunt-table": HuntDisplay}
-        return hunts[format_name](out, err, live=live)
+        return hunts[name](out, err, live=live, wide=name != format_name)
     kinds: dict[str, Callable[[TextIO, TextIO], Display]] = {
         "csv": CsvDisplay,
         "json": JsonDisplay,
@@ -168,8 +169,7 @@ class TableDisplay:
         if answer := item.get("answer"):
             from busbw.report.answer import answer_lines  # ranks have no part that judges
 
-            columns = get_terminal_size().columns if self._out.isatty() else _COLUMNS
-            self._print(*answer_lines(answer, min(columns, _COLUMNS)))
+            self._print(*answer_lines(answer, columns(_COLUMNS, self._out)))
 
     def close(self) -> None:
         """See Display."""
@@ -349,6 +349,10 @@ class JsonDisplay:
         """See Display."""
 
 
+_MENDED: Final = "follow the hints, then repeat the command"
+_MEASURE: Final = "measure: `busbw run` takes the same flags"
+
+
 class PreflightDisplay:
     """What was checked and found, once all is known."""
 
@@ -380,13 +384,15 @@ class PreflightDisplay:
 
     def _report(self, folder: str) -> None:
         lines = [f"# {line}" for line in self._who()]
-        for finding in self._findings:
-            lines += finding_lines(finding)
         lines.append(f"# result   {self._summary()}")
+        for finding in self._findings:
+            lines += finding_lines(finding, columns(UNBOUND, self._out))
+        if not self._failed:
+            is_bad = any(finding["severity"] != Severity.INFO for finding in self._findings)
+            lines.append(f"# next     {_MENDED if is_bad else _MEASURE}")
         lines += [f"# record   {folder}"] if folder else []
         self._findings = []
-        self._out.write("\n".join(lines) + "\n")
-        self._out.flush()
+        print_lines(lines, self._out)
 
     def _who(self) -> list[str]:
         """The ranks that were connected; nobody where an error came first."""
@@ -407,7 +413,7 @@ class PreflightDisplay:
         said = [counted(counts[word], word) for word in SEVERITY_WORDS.values() if counts[word]]
         if self._failed and not said:  # silence is no verdict
             who = "no rank has answered" if self._header is None else "it ended early"
-            return f"nothing was judged: {who}"
+            return f"nothing was checked: {who}"
         return ", ".join(said) or "nothing found"
 
 

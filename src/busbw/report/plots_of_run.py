@@ -124,7 +124,7 @@ def _ranks(run: Reported, name: str, title: str, found: Sequence[tuple[Case, Cas
         cells.append(tuple(line))
     most = max(len(members) for _, members in groups)
     note = (
-        "Each rank's median against the median rank's. Quicker and slower: by more than the 95 % interval"
+        "Each rank's median against the median rank's. Faster and slower: by more than the 95 % interval"
         " and 1 %; much: by more than three times that."
     )
     if most > 1:

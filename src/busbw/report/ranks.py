@@ -44,23 +44,19 @@ COLUMNS: Final[tuple[RankColumn, ...]] = (
 # What the times of single ranks do not tell, and why.
 NOT_TOLD: Final = {
     Order.NOT_KEPT: (
-        "not told: the record has the samples of {raw} of {all} ranks, and telling who was last takes all;",
-        "the rank with the shortest median, rank {shortest}, is the first to look at",
+        "unknown: the record has samples of {raw} of {all} ranks, and finding the last one needs all;",
+        "check rank {shortest} first, which has the shortest median",
     ),
     Order.IN_STEP: (
-        "not told: calls follow each other, so a late rank makes the samples of all ranks longer alike;",
-        "equal times clear no rank. Single calls do: measure with --mode latency",
+        "unknown: in back-to-back calls a late rank makes the samples of all ranks longer;",
+        "to find it, measure single calls with --mode latency",
     ),
-    Order.ROOTED: (
-        "not told: in a rooted operation ranks have different parts, and a short time may be a rank's part",
-    ),
-    Order.GROUPS: (
-        "not told: a rank waits for the ranks of its own group only, and the table is of all groups",
-    ),
+    Order.ROOTED: ("unknown: in a rooted operation ranks do different work, and a short time may be normal",),
+    Order.GROUPS: ("unknown: a rank waits only for its own group, and the table shows all groups",),
     Order.NEIGHBOURS: (
-        "not told: a rank waits for its neighbours only, so a short time says that they were ready",
+        "unknown: a rank waits only for its neighbours, so a short time means that they were ready",
     ),
-    Order.UNKNOWN: ("not told: it is not known how the operation was timed, or whether ranks wait in it",),
+    Order.UNKNOWN: ("unknown: the record does not say how the operation was timed",),
 }
 
 
@@ -75,7 +71,11 @@ def rank_lines(plan: Plan, table: RankTable) -> list[str]:
     return [
         f"# case     {table.case}: {describe_case(plan.cases[table.case])}",
         f"# time     of one call, each rank's own; {sample_words(table.calls_per_sample, plan.timing.mode)}",
-        *([] if plan.timing.arrival == "none" else [f"# arrival  {plan.timing.arrival}: delayed on purpose"]),
+        *(
+            []
+            if plan.timing.arrival == "none"
+            else [f"# arrival  {plan.timing.arrival}: ranks were delayed on purpose"]
+        ),
         *([] if not table.flagged else [f"# flagged  {flagged_words(table.flagged)}"]),
         _line([title for title, _, _ in columns], widths, "#"),
         _line([unit for _, unit, _ in columns], widths, "#"),
@@ -107,7 +107,7 @@ def sample_words(calls_per_sample: int, mode: str) -> str:
 
 def flagged_words(samples: int) -> str:
     """What is known against samples that are shown."""
-    return f"{samples} samples: a rank had no core, or a clock stepped (`flags` in the record)"
+    return f"{samples} samples: a rank was descheduled, or a clock stepped (`flags` in the record)"
 
 
 def _line(cells: Sequence[str], widths: Sequence[int], mark: str) -> str:
@@ -118,7 +118,7 @@ def _line(cells: Sequence[str], widths: Sequence[int], mark: str) -> str:
 def conclusions(table: RankTable) -> list[str]:
     """Which rank took longest and which was late, with the numbers; or why that is not told."""
     if table.world_size == 1:
-        return ["latest   one rank waits for nobody"]
+        return ["latest   a single rank never waits"]
     longest, shortest = table.longest, table.shortest
     first = f"longest  {_name(longest)}: median {_us(longest.median_ns)} us, {_above(longest, shortest)}"
     lines = [f"{first} the shortest ({_name(shortest)})"]
@@ -137,13 +137,10 @@ def _latest(table: RankTable, latest: Latest) -> list[str]:
         f"the next to last waited {_us(latest.wait_ns)} us for it"
         f" (median; {CONFIDENCE:.0%} interval {_us(latest.low_ns)} to {_us(latest.high_ns)})"
     )
-    lines = [
-        f"{_name(rank)}: no rank was shorter in {format_share(latest.shortest_share)} of the samples; {wait}"
-    ]
+    lines = [f"{_name(rank)}: shortest in {format_share(latest.shortest_share)} of the samples; {wait}"]
     if not latest.certain:
         lines.append(
-            f"that is not more than the call itself takes ({_us(latest.call_ns)} us):"
-            " it came last, or it left first"
+            f"no more than the call itself takes ({_us(latest.call_ns)} us): it came last, or it left first"
         )
     return lines
 

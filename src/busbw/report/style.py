@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -27,7 +26,6 @@ _WORDS: Final[Mapping[str, str]] = {
     r"\b(stopped|unstable|descheduled|throttled|clock|part-alone)(\((out|in)\))?$": "c2",
 }
 _DETAIL: Final = re.compile(r"# (library|devices|time|buffers|record|ranks|busbw|note|cases|scatter)\b")
-_LABELS: Final = re.compile(r".*\S {2,}|# *| *")
 
 
 def painted(line: str) -> Text:
@@ -41,21 +39,3 @@ def painted(line: str) -> Text:
     for pattern, name in _WORDS.items():
         text.highlight_regex(pattern, STYLES[name])
     return text
-
-
-def fit(line: str, width: int) -> Iterator[str]:
-    """The line, continued below its text where it is longer; no word is cut, so that it can be copied."""
-    if len(line) <= width:
-        yield line
-        return
-    labels = _LABELS.match(line, 0, width // 2)  # words with wide gaps: the last column goes on
-    start = labels.end() if labels is not None else 0
-    under = ("#" if line.startswith("#") else "").ljust(start)
-    yield from textwrap.wrap(
-        line[start:],
-        width,
-        initial_indent=line[:start],
-        subsequent_indent=under,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )

@@ -42,8 +42,8 @@ _WITHOUT_NUMBERS: Final = {
     Status.NOT_RUN: "not run",
 }
 OVERLAP_NOTE: Final = (
-    "overlap: the share of a stream's time in which all streams of the rank were under way, of the rank where"
-    " it was smallest; the median over samples"
+    "overlap: share of a stream's time in which all streams of the rank ran, on the rank with the least;"
+    " median over samples"
 )
 
 CASE_COLUMNS: Final[tuple[tuple[Column, Callable[[Case], str]], ...]] = (
@@ -251,7 +251,7 @@ def footer(
     for result in results:
         if result.status is Status.WRONG:
             case = plan.cases[result.case]
-            count = "it is not known how many" if result.wrong is None else result.wrong
+            count = "an unknown number" if result.wrong is None else result.wrong
             lines.append(f"WRONG {describe_case(case)}: {count} elements")
             lines.extend(f"      rank {at.rank} on {at.host}: {_found(at)}" for at in result.wrong_at[:8])
     lines += [SUMMARY_NOTE] if any((plan.groups, *(stream.groups for stream in plan.streams))) else []
@@ -301,14 +301,12 @@ def _single_calls(results: Sequence[CaseResult]) -> list[str]:
     asked = dict.fromkeys(word for result in singles for word in result.stats if word != "imbalance")
     words = dict.fromkeys("percentiles" if word.startswith("p") else word for word in asked)
     calls = max(result.evidence["single_calls"] for result in singles)
-    lines = [
-        f"{', '.join(words) or 'imbalance'}: of {calls} calls timed one by one, where a sample holds several"
-    ]
+    lines = [f"{', '.join(words) or 'imbalance'}: from {calls} single calls, since a sample holds several"]
     overheads = [at for result in singles if (at := result.evidence.get("timing_overhead_ns")) is not None]
     if overheads:
         us, cases = median(overheads) / NS_PER_US, len(overheads)
         lines.append(
-            f"timing overhead: a call timed by itself takes {us:+.2f} us against the headline's"
+            f"timing overhead: timing calls one by one adds {us:.2f} us"
             + (f" (median of {cases} cases)" if cases > 1 else "")
         )
     return lines
@@ -320,7 +318,7 @@ def _host_bound(plan: Plan, results: Sequence[CaseResult]) -> list[str]:
     if not sizes:
         return []
     of = format_size(min(sizes)) + (f" to {format_size(max(sizes))}" if max(sizes) > min(sizes) else "")
-    return [f"host-bound at {of}: issuing a call takes as long as the call; compare with -G 1 (a CUDA graph)"]
+    return [f"host-bound at {of}: issuing a call takes as long as the call; try -G 1 (a CUDA graph)"]
 
 
 def _nothing_done(plan: Plan, results: Sequence[CaseResult]) -> list[str]:
@@ -344,7 +342,7 @@ def stream_words(plan: Plan, ranks: int) -> list[str]:
     lines = []
     for number, stream in enumerate(plan.streams):
         calls = f"{counted(stream.calls, 'call')} an iteration"
-        calls = calls if stream.calls else "as many calls as last as long as the slowest stream's"
+        calls = calls if stream.calls else "as many calls as the slowest stream takes time for"
         lines.append(", ".join((f"stream {number} {stream.collective}", calls, *_own_words(plan, stream))))
         # What is moved is said already, for all or as this stream's own.
         lines += columns.pattern_words(replace(plan.of_stream(number), data="exact"), ranks)

@@ -189,7 +189,7 @@ def test_a_series_on_several_numbers_of_nodes_scales(home: Path, capsys: pytest.
     assert "nothing in " in err
     assert f"name the series itself: {folder}" in err
     assert main(["expect", str(folder), "--least", "1K=1"]) == 2
-    assert f"name one of {folder / 'launches'}/*" in capsys.readouterr().err
+    assert f"name a launch of the series: one of {folder / 'launches'}/*" in capsys.readouterr().err
 
 
 def test_rows_of_several_numbers_of_nodes_are_told_apart(
@@ -222,13 +222,13 @@ def test_rows_that_were_left_out_of_a_log_are_told(
         ((), "nothing to compare"),
         (("a",), "nothing to compare with"),
         (("a", "nobody"), "no run 'nobody'"),
-        (("a", "b", "-b", "8"), "--minbytes is for measuring setups"),
-        (("a", "b", "--order-seed", "3"), "--order-seed is for measuring setups"),
-        (("a", "b", "--save-env", "x.env"), "--save-env and --export-setup are for series of setups"),
-        (("a", "b", "--baseline", "z"), "no 'z' to be the baseline"),
+        (("a", "b", "-b", "8"), "--minbytes is only for measuring setups"),
+        (("a", "b", "--order-seed", "3"), "--order-seed is only for measuring setups"),
+        (("a", "b", "--save-env", "x.env"), "--save-env and --export-setup need a series of setups"),
+        (("a", "b", "--baseline", "z"), "nothing here is called 'z', the baseline"),
         (("a", "b", "--delta", "2"), "is not between 0 and 1"),
         (("a", "b", "--format", "jsonl"), "--format jsonl"),
-        (("a", "none.yaml"), "is compared alone"),
+        (("a", "none.yaml"), "must be the only argument"),
         (("none.yaml",), "cannot read none.yaml"),
     ],
 )
@@ -261,14 +261,14 @@ def test_a_log_that_is_there_twice_is_one_launch(tmp_path: Path, capsys: pytest.
     assert main(["compare", f"A={log},{log},{copy}", f"B={other}", "--format", "json"]) == 0
     out, err = capsys.readouterr()
     assert {row["baseline_launches"] for row in json.loads(out)["rows"]} == {1}
-    assert err.count("again: one launch") == 2
+    assert err.count("it counts once") == 2
     assert main(["compare", f"A={log},{copy}", "--scaling", "--format", "json"]) == 0
     assert {row["runs"] for row in json.loads(capsys.readouterr().out)["rows"]} == {1}
     for words, runs in (((log, copy), {1}), ((log, other, copy), {2}), ((f"A={log}", f"B={copy}"), {1})):
         assert main(["compare", *map(str, words), "--scaling", "--format", "json"]) == 0
         out, err = capsys.readouterr()
         assert {row["runs"] for row in json.loads(out)["rows"]} == runs
-        assert ("again: one launch" in err) == (words[-1] == copy)
+        assert ("it counts once" in err) == (words[-1] == copy)
 
 
 def test_a_series_that_is_named_twice_is_refused(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

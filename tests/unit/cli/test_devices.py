@@ -107,7 +107,7 @@ def test_a_terminal_shows_the_same_words_however_narrow() -> None:
     from rich.console import Console
 
     out = io.StringIO()
-    Console(file=out, width=80, force_terminal=True, color_system=None).print(*tables(sections(SURVEY)))
+    Console(file=out, width=80, force_terminal=True, color_system=None).print(*tables(sections(SURVEY), 80))
     assert all(len(line) <= 80 for line in out.getvalue().splitlines())
     assert "libnccl.so.2" in out.getvalue()
     assert "no MPI library found" in out.getvalue()
@@ -154,7 +154,7 @@ def test_ranks_without_mpi_cannot_measure_the_cpu(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("WORLD_SIZE", "2")
     choice = command.read_survey(None).choice
     assert not choice.backend
-    assert "environment sets up none" in choice.problem
+    assert "environment does not set up MPI" in choice.problem
 
 
 def test_an_unknown_libnccl_is_told_not_raised(tmp_path: object) -> None:

@@ -122,11 +122,11 @@ def test_ranks_that_do_not_meet_by_a_nic_are_not_lost(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["isolate", "--each-nic", "eth0"], "hint: hunt among hosts: add --on hosts"),
-        (["isolate", "--on", "hosts", "--hosts", "h1:4", "--each-nic", "eth0"], "by no NIC"),
-        (["isolate", "--on", "slurm", "-N", "1", "--each-nic", "eth0"], "by no NIC"),
-        ([*OPERANDS, "--detach", "--each-nic", "eth0"], "a hunt begins when the one before it has ended"),
-        ([*OPERANDS, "--each-nic", "all"], "name those that it is"),
+        (["isolate", "--each-nic", "eth0"], "hint: test several hosts: add --on hosts"),
+        (["isolate", "--on", "hosts", "--hosts", "h1:4", "--each-nic", "eth0"], "do not use a NIC"),
+        (["isolate", "--on", "slurm", "-N", "1", "--each-nic", "eth0"], "do not use a NIC"),
+        ([*OPERANDS, "--detach", "--each-nic", "eth0"], "cannot run detached"),
+        ([*OPERANDS, "--each-nic", "all"], "give their names"),
         (["pairs", "--each-nic", "eth0"], "unknown flag '--each-nic'"),
     ],
 )
@@ -175,13 +175,13 @@ def test_names_are_read_in_their_order() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("all", "--each-nic all: hosts have NICs"),
-        (",", "--each-nic ,: hosts have NICs"),
+        ("all", "--each-nic all: name the NICs"),
+        (",", "--each-nic ,: name the NICs"),
         ("eth0,eth0", "names eth0 twice"),
-        ("eth0;reboot", "is no name of a NIC"),
-        ("=mlx5_0", "is no name of a NIC"),
-        ("rdmap0s6", "libfabric has no variable"),
-        ("cxi0", "libfabric has no variable"),
+        ("eth0;reboot", "is not a NIC's name"),
+        ("=mlx5_0", "is not a NIC's name"),
+        ("rdmap0s6", "libfabric cannot restrict"),
+        ("cxi0", "libfabric cannot restrict"),
     ],
 )
 def test_what_is_no_list_of_nics_is_refused(text: str, said: str) -> None:

@@ -149,7 +149,7 @@ def test_what_a_log_lacks_is_said_and_uneven_launches_are_refused(
     assert main(["expect", str(dead), "--save", "one"]) == 0
     assert "note: dead.log, line " in capsys.readouterr().err
     assert main(["expect", f"ref={good},{dead}", "--save", "two"]) == 2
-    assert "points of 1 and of 2 launches: dead.log, line " in capsys.readouterr().err
+    assert "points from 1 and 2 launches: dead.log, line " in capsys.readouterr().err
     assert not (home / "references" / "two.json").exists()
 
 
@@ -180,7 +180,7 @@ def test_a_reference_is_replaced_on_request_only(
     path = write(home / "references" / "mine.json", "{")  # nor one that cannot be read
     assert main(["expect", one, "--save", "mine"]) == 2
     told = capsys.readouterr().err
-    assert "there is a reference mine already" in told
+    assert "a reference named mine exists" in told
     assert "hint: save it under another name, or add --replace" in told
     assert path.read_text() == "{"
     assert main(["expect", one, "--save", "mine", "--replace"]) == 0

@@ -18,6 +18,7 @@ MISTAKES: tuple[tuple[str, str, str], ...] = (
     ("run all_redcue -e 1M", "'all_redcue'", "`busbw run all_reduce -e 1M`"),
     ("run frobnicate", "'frobnicate'", "use one of: all_reduce, "),
     ("run all_reduce_perf", "'all_reduce_perf'", "`busbw run all_reduce`"),
+    ("run allreduce,allgather", "'allreduce'", "`busbw run all_reduce,all_gather`"),
     ("run all_reduce -d flaot", "'flaot'", "`busbw run all_reduce -d float`"),
     ("run all_reduce -d doubel", "'doubel'", "`busbw run all_reduce -d double`"),
     ("run all_reduce -o summ", "'summ'", "`busbw run all_reduce -o sum`"),
@@ -52,7 +53,7 @@ MISTAKES: tuple[tuple[str, str, str], ...] = (
     ("list --limit ten", "'ten'", "`busbw list --help`"),
     ("run all_reduce -n", "-n needs a value", "`busbw run --help`"),
     ("run all_reduce --budget -5s", "must be positive", "--budget 5s"),
-    ("run all_reduce -b 8 -b 16", "-b is given twice", "leave one -b out"),
+    ("run all_reduce -b 8 -b 16", "-b is given twice", "give -b once"),
     ("cancel", "needs the name of a job", "`busbw jobs`"),
     # values and files
     ("run", "no operation", "name one or more of: all_reduce, "),

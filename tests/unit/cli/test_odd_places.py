@@ -37,7 +37,7 @@ def failing(error: BaseException) -> Any:
             "cannot write /a/run.json: No space left",
             "free space",
         ),
-        (PermissionError(13, "Permission denied", "/a"), "/a: Permission denied", "may use it"),
+        (PermissionError(13, "Permission denied", "/a"), "/a: Permission denied", "check its permissions"),
         (MemoryError(), "there is not enough memory", "ulimit -v"),
     ],
 )
@@ -123,4 +123,4 @@ def test_a_folder_without_logs_has_nothing_to_compare(home: Path, called: Any, t
     (folder / "samples").mkdir(parents=True)
     code, _, err = called(home, "compare", str(folder))
     assert code == ExitCode.USAGE
-    assert "name no two setups" in err
+    assert "do not name two setups" in err

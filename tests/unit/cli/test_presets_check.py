@@ -45,7 +45,7 @@ def check(body: str, folder: Path) -> int:
         ("launch: {env_file: /nowhere/env}", "preset u/a: env_file: there is no file /nowhere/env"),
         (
             "expects: [net=infiniband]",
-            "preset u/a: expects: net=infiniband: no network is known by that name",
+            "preset u/a: expects: net=infiniband: unknown network",
         ),
         ("tool: hammer", "presets: a: tool: input should be '' or 'nccom-test'"),
         ("launch: {on: slrum}", "presets: a: launch: on: input should be 'hosts', 'slurm'"),
@@ -83,10 +83,13 @@ def test_check_takes_what_extends_a_shipped_preset(
     ("body", "message"),
     [
         ("a: {env: {A=B: x}}", "line 5: presets: a: env: A=B: 'A=B' is no name of a variable"),
-        ('a: {env: {A: "x\\0y"}}', "presets: a: env: A: 'x\\x00y' has a letter that no variable can hold"),
+        (
+            'a: {env: {A: "x\\0y"}}',
+            "presets: a: env: A: 'x\\x00y' has a character that a variable cannot hold",
+        ),
         ("a: {launch: {ranks_per_node: 0}}", "presets: a: launch: ranks_per_node: '0' is no count"),
-        ("a: {run: {minbytes: [8, 16]}}", "presets: a: run: minbytes: it is not one value"),
-        ("a: {launch: {preset: [b]}}", "'preset' is not known\nhint: say it by the preset's own `extends:`"),
+        ("a: {run: {minbytes: [8, 16]}}", "presets: a: run: minbytes: it is not a single value"),
+        ("a: {launch: {preset: [b]}}", "'preset' is not known\nhint: use the preset's own `extends:`"),
         (
             "a: {run: {hunt: zz}}",
             "presets: a: run: 'hunt' is not known\nhint: use one of: agg_iters, arrival",
@@ -94,7 +97,7 @@ def test_check_takes_what_extends_a_shipped_preset(
         ("a: {notes: %s}" % ("[" * 2000 + "]" * 2000), "is nested too deeply"),
         ("a: {abstract: !!bool x}", "ours.yaml is not YAML"),
         ("a: {versions: {2026-01: {extends: b}}}", "a: versions: 2026-01: 'extends' is not known"),
-        ("a: {since: 2026-02, versions: {2025-01: {}}}", "has a version 2025-01, before it was there"),
+        ("a: {since: 2026-02, versions: {2025-01: {}}}", "has a version 2025-01, before its start"),
         *((f"{name}: {{}}", "is no name for --preset") for name in ("a/b", "''", "-a")),
     ],
 )

@@ -41,12 +41,12 @@ def filled(*presets: str, env: tuple[str, ...] = (), folders: tuple[str, ...] = 
 def test_what_the_launcher_has_not_set_is_listed_by_preset() -> None:
     here = {"NCCL_NET": "Socket", "LD_LIBRARY_PATH": "/usr/lib"}
     (line,) = lines_for_joined(filled("u/a"), here, "mpich")
-    assert "(mpich) has not set NCCL_ALGO='Ring,Tree;x' LD_LIBRARY_PATH=/a/lib:/usr/lib, and" in line
+    assert "(mpich) did not set NCCL_ALGO='Ring,Tree;x' LD_LIBRARY_PATH=/a/lib:/usr/lib, so" in line
     assert line.startswith("preset u/a: ")
     over, first, second = lines_for_joined(filled("u/a", "u/b"), {}, "mpich")
-    assert over == "NCCL_ALGO=Tree, preset u/b's, takes the place of preset u/a's Ring,Tree;x"
-    assert "u/a: the launcher (mpich) has not set NCCL_NET=Socket LD_LIBRARY_PATH=/a/lib, and" in first
-    assert "u/b: the launcher (mpich) has not set NCCL_ALGO=Tree, and" in second
+    assert over == "NCCL_ALGO=Tree, preset u/b's, replaces preset u/a's Ring,Tree;x"
+    assert "u/a: the launcher (mpich) did not set NCCL_NET=Socket LD_LIBRARY_PATH=/a/lib, so" in first
+    assert "u/b: the launcher (mpich) did not set NCCL_ALGO=Tree, so" in second
 
 
 @pytest.mark.usefixtures("preset_file")
@@ -87,8 +87,8 @@ def test_ranks_of_mpiexec(
         check=False,
     )
     assert done.returncode == code, done.stderr
-    assert done.stderr.count("note: preset u/p: the launcher (mpich) has not set NCCL_") == told
-    assert "takes the place of this shell's" not in done.stderr
+    assert done.stderr.count("note: preset u/p: the launcher (mpich) did not set NCCL_") == told
+    assert "replaces this shell's" not in done.stderr
     if code:
         assert "error: --env NCCL_ALGO cannot reach the ranks that mpich started" in done.stderr
         return

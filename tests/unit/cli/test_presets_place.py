@@ -80,7 +80,7 @@ def answers(hosts: object, here: object) -> dict[str, object]:
 
 
 P5 = ("--preset", "aws/p5.48xlarge")
-OF_P5 = "takes the place of preset aws/p5.48xlarge's"
+OF_P5 = "replaces preset aws/p5.48xlarge's"
 
 
 @pytest.mark.usefixtures("gpu_hosts")
@@ -109,7 +109,7 @@ def test_hosts_that_are_named_win_over_a_presets_place(
     found, said = placed(capsys, monkeypatch, *P5, *(word.replace("FILE", str(file)) for word in words))
     assert found == place
     assert note in said
-    assert bool(note) == ("takes the place" in said)
+    assert bool(note) == ("replaces" in said)
 
 
 @pytest.mark.usefixtures("gpu_hosts")
@@ -122,7 +122,7 @@ def test_a_job_starts_no_ranks_on_hosts_that_are_not_its_own(
     monkeypatch.setenv("PBS_NODEFILE", str(file))
     found, said = placed(capsys, monkeypatch, "--preset", "u/a")
     assert found == (12, 3)
-    assert "note: PBS_NODEFILE takes the place of preset u/a's --hosts x:1,y:1\n" in said
+    assert "note: PBS_NODEFILE replaces preset u/a's --hosts x:1,y:1\n" in said
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_flags_win_over_the_words_of_a_presets_form(
     out, err = capsys.readouterr()
     assert [text for text in shown if text not in out] == []
     assert left_out in err
-    assert bool(left_out) == ("takes the place of preset u/a's" in err)
+    assert bool(left_out) == ("replaces preset u/a's" in err)
 
 
 def test_exec_tells_what_takes_the_place_of_a_presets_values(
@@ -169,7 +169,7 @@ def test_exec_tells_what_takes_the_place_of_a_presets_values(
     assert main([*words, "--set", "np=8", "--", "hostname"]) == 0
     out, err = capsys.readouterr()
     assert f"note: --set np=8 {OF_P5} --ranks-per-node 8\n" in err
-    assert "note: FI_PROVIDER=tcp, --env's, takes the place of preset aws/p5.48xlarge's efa\n" in err
+    assert "note: FI_PROVIDER=tcp, --env's, replaces preset aws/p5.48xlarge's efa\n" in err
     assert "slotsPerWorker: 4\n" in out
 
 

@@ -103,7 +103,7 @@ def test_hostile_names_stay_text(home: Path) -> None:
     ("words", "error"),
     [
         (("-o", "report.pdf"), "unknown format .pdf"),
-        (("-o", "report.md", "--plot", "time"), "--plot is of pictures"),
+        (("-o", "report.md", "--plot", "time"), "--plot needs a picture"),
         (("-o", "nowhere/report.md"), "cannot write"),
     ],
 )

@@ -164,7 +164,7 @@ def test_a_run_that_ended_early_shows_what_it_has(tmp_path: Path, called: Any) -
     assert "# 2 of 4 cases were not measured" in out.splitlines()
     assert len([line for line in out.splitlines() if not line.startswith("#")]) == 1
     assert err.splitlines() == [
-        "warning: results are missing: samples are there of 2 cases without one (2, 3)",
+        "warning: 2 cases have samples but no result (2, 3)",
         "the run failed: rank 1 was killed",
     ]
     statuses = [row["status"] for row in rows(called(tmp_path, "show", "--format", "csv")[1])]

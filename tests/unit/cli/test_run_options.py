@@ -60,7 +60,7 @@ def test_every_operation_runs_and_says_what_it_has_not(tmp_path: Path) -> None:
         (("run", "all_reduce"), {"BUSBW_ITERS": "2.5"}, "BUSBW_ITERS takes a whole number, not 2.5"),
         (("isolate", "--rounds", "16.5"), {}, "--rounds takes a whole number, not 16.5"),
         (("exec", "--ranks-per-node", "1.5", "--", "true"), {}, "takes a whole number, not 1.5"),
-        (("exec", "--on", "slurm", "-N", "1.5", "--", "true"), {}, "--nodes 1.5 is no number of nodes"),
+        (("exec", "--on", "slurm", "-N", "1.5", "--", "true"), {}, "--nodes 1.5 is not a number of nodes"),
     ],
 )
 def test_a_broken_number_is_not_rounded(

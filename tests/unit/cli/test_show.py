@@ -96,7 +96,7 @@ def test_ranks_of_every_case_that_was_timed(run: Path, capsys: pytest.CaptureFix
     assert [row[:2] for row in rows] == [["0", "node0"], ["1", "node1"], ["2", "node2"]] * 3
     latest = [line for line in told if line.startswith("# latest")]
     assert len(latest) == 3
-    assert all("rank 1 on node1: no rank was shorter in 100%" in line for line in latest)
+    assert all("rank 1 on node1: shortest in 100%" in line for line in latest)
     assert not any("on node1: median" in line for line in told)
 
 
@@ -122,7 +122,7 @@ def test_json_has_the_values(run: Path, capsys: pytest.CaptureFixture[str]) -> N
     [
         ("table", {"case": 4}, "no case 4: the run has 0 to 3"),
         ("table", {"case": -1}, "no case -1"),
-        ("csv", {"ranks": True}, "--format csv has no form for parts of a run"),
+        ("csv", {"ranks": True}, "--format csv cannot show parts of a run"),
         ("table", {"ranks": True, "case": 3}, "no times of single ranks for case 3"),
         ("table", {"histogram": True, "case": 3}, "no samples of case 3"),
     ],
@@ -173,7 +173,7 @@ def test_a_series_says_where_its_launches_samples_are(
     write_record(series, record)
     with pytest.raises(UsageError, match="summary of several launches") as refused:
         show(str(series), "table", **{flag: True})
-    assert refused.value.hint == f"each launch is a run: `busbw show {first} --{flag}`"
+    assert refused.value.hint == f"show one of its launches: `busbw show {first} --{flag}`"
     assert show(str(first), "table", **{flag: True}) is ExitCode.OK
     assert capsys.readouterr().out
     # What is stored of a case is there for the series as well.
@@ -221,9 +221,7 @@ def test_results_that_are_gone_while_samples_are_there(run: Path, capsys: pytest
     record = read_record(run)
     left = (record.results[0], *not_run(len(record.plan.cases), 1))
     write_record(run, replace(record, results=left, status=RunStatus.FAILED, error="rank 0 died"))
-    assert said(capsys)[0] == (
-        "warning: results are missing: samples are there of 2 cases without one (1, 2)"
-    )
+    assert said(capsys)[0] == ("warning: 2 cases have samples but no result (1, 2)")
 
 
 def test_without_polars_results_are_shown_and_nothing_is_accused(

@@ -19,7 +19,7 @@ from busbw.record.write import write_record
 
 NCCL = {"library": "NCCL", "library_version": "2.28.9", "library_build_id": "aa11"}
 HOSTS = ("h2", "h1")
-TAKEN = "NCCL_DEBUG=WARN, --env's, takes the place of preset aws/p5.48xlarge's INFO"
+TAKEN = "NCCL_DEBUG=WARN, --env's, replaces preset aws/p5.48xlarge's INFO"
 
 
 @pytest.fixture

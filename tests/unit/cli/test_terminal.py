@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,51 +13,109 @@ import pytest
 from busbw_testing.runs import NULL, start
 from busbw_testing.terminal import WIDTHS, lines, on_terminal
 
+from busbw.launch.engine import Handle
+from busbw.record.folder import JOB_FILE
+
 SWEEP = ("all_reduce", "broadcast", "-b", "4", "-e", "256M", "-f", "64", *NULL)
+
+
+HUNT = ("--ranks", "6", "-b", "64K", *NULL[:4])
+JOB = "20261128-101112-alltoall-ab12"
+READING = (
+    "--help",
+    "run --help",
+    "devices",
+    "presets list",
+    "list",
+    "jobs",
+    "show {run}",
+    "show {run} --case 0",
+    "compare {run} {run}",
+    "compare {run} {run} --all",
+    "expect {run}",
+    "expect {run} --all",
+    "expect --list",
+    "diagnose {run}",
+    "diagnose {run} --all",
+    "show {isolate}",
+    "show {pairs}",
+    "show {pairs} --all",
+)
+MEASURING = (
+    ("run", "all_gather", "-b", "4", "-e", "64M", "-f", "64", *NULL),
+    ("isolate", *HUNT),
+    ("pairs", *HUNT),
+    ("preflight", *NULL),
+)
+POINT = re.compile(r"\d+\.[\d.]+")
 
 
 @pytest.fixture(scope="module")
 def measured() -> Iterator[Path]:
-    """The home of one run, whose path is short enough for a line."""
+    """The home of a run, two hunts and a job, whose path is short enough for a line."""
     with tempfile.TemporaryDirectory() as folder:
-        assert start(Path(folder), "run", *SWEEP).returncode == 0
-        yield Path(folder)
+        home = Path(folder)
+        for words in (("run", *SWEEP), ("isolate", *HUNT), ("pairs", *HUNT)):
+            assert start(home, *words).returncode == 0
+        job = home / JOB
+        shutil.copytree(named(home)["run"], job)
+        handle = Handle("slurm", "123456789_12345678", "busbw-alltoall")
+        (job / JOB_FILE).write_text(json.dumps(handle.to_fields()))
+        yield home
 
 
-@pytest.mark.parametrize("columns", WIDTHS)
-def test_show_fits_and_keeps_its_numbers(measured: Path, columns: int) -> None:
-    shown = lines(on_terminal(measured, columns, "show"))
-    assert max(map(len, shown)) <= columns
-    piped = start(measured, "show").stdout.splitlines()
+def named(home: Path) -> dict[str, str]:
+    """The folder of the run and of each hunt."""
+    kinds = {"run": "all_reduce", "isolate": "isolate", "pairs": "pairs"}
+    return {kind: str(next(home.glob(f"*-{part}*"))) for kind, part in kinds.items()}
+
+
+@pytest.mark.parametrize("words", READING)
+def test_what_is_read_fits_every_width_with_its_numbers_whole(measured: Path, words: str) -> None:
+    given = words.format(**named(measured)).split()
+    shown = {columns: lines(on_terminal(measured, columns, *given)) for columns in WIDTHS}
+    assert not any(line.startswith("error") for line in shown[80])
+    for columns, text in shown.items():
+        assert max(map(len, text)) <= columns
+    if words != "devices":  # free memory changes
+        numbers = {columns: set(POINT.findall("\n".join(text))) for columns, text in shown.items()}
+        assert all(found <= numbers[200] for found in numbers.values())
+
+
+@pytest.mark.parametrize("words", MEASURING, ids=lambda words: words[0])
+def test_what_is_measured_fits_with_its_progress(measured: Path, words: tuple[str, ...]) -> None:
+    for columns in WIDTHS:
+        shown = lines(on_terminal(measured, columns, *words))
+        assert max(map(len, shown)) <= columns
+        assert sum(line.startswith("# next") for line in shown) == 1
+
+
+def test_show_keeps_the_numbers_of_a_pipe(measured: Path) -> None:
+    run = named(measured)["run"]
+    piped = start(measured, "show", run).stdout.splitlines()
     numbers = [word for line in piped if not line.startswith("#") for word in line.split() if "." in word]
+    shown = lines(on_terminal(measured, 80, "show", run))
     on_screen = [word for line in shown if not line.startswith("#") for word in line.split()]
     # The full table has one column more with a point, the imbalance.
     assert numbers
     assert {word for word in numbers if word != "0.00"} <= set(on_screen)
 
 
-@pytest.mark.parametrize("columns", [80, 120])
-@pytest.mark.parametrize(
-    "words",
-    ["compare {} {} --all", "expect {} --all", "diagnose {}", "show {} --case 0", "presets list"],
-)
-def test_other_commands_fit(measured: Path, words: str, columns: int) -> None:
-    (run, *_) = (path.name for path in measured.iterdir() if path.is_dir())
-    shown = lines(on_terminal(measured, columns, *words.format(run, run).split()))
-    assert max(map(len, shown)) <= columns
-    assert not any(line.startswith("error") for line in shown)
-
-
-def test_run_fits_with_its_progress(measured: Path) -> None:
-    text = lines(on_terminal(measured, 80, "run", "all_gather", "-b", "64M", "-e", "64M", *NULL))
-    assert max(map(len, text)) <= 80
-    assert any(line.startswith(" 64 MiB out ") for line in text)
+def test_an_error_goes_on_below_its_text(measured: Path) -> None:
+    words = ("export", named(measured)["run"], "--format", "pdf")
+    shown = lines(on_terminal(measured, 80, *words))
+    assert shown[1].startswith("hint: use one of: csv, ")
+    assert shown[2].startswith("      ")
+    assert max(map(len, start(measured, *words).stderr.splitlines())) > 80  # whole in a pipe
 
 
 def test_wide_shows_all_columns(measured: Path) -> None:
-    wide = [line for line in lines(on_terminal(measured, 80, "show", "--wide")) if not line.startswith("#")]
+    run = named(measured)["run"]
+    wide = [
+        line for line in lines(on_terminal(measured, 80, "show", run, "--wide")) if not line.startswith("#")
+    ]
     assert "\n".join(filter(None, wide)) == "\n".join(
-        line for line in start(measured, "show").stdout.splitlines() if not line.startswith("#")
+        line for line in start(measured, "show", run).stdout.splitlines() if not line.startswith("#")
     )
 
 

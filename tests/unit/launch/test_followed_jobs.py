@@ -245,7 +245,7 @@ def test_clean_brings_the_record_of_an_ended_job_home(tmp_path: Path) -> None:
         time.sleep(0.02)
     code, _, err = finish(front(tmp_path, "clean"))
     assert code == 0
-    assert f"{folder.name}: brought its record home (complete)" in err
+    assert f"{folder.name}: fetched its record (complete)" in err
     assert f"{folder.name}: clean" in err
     record = json.loads((folder / "run.json").read_text())
     assert [result["status"] for result in record["results"]] == ["good"] * 4

@@ -112,7 +112,7 @@ print(status.usable, [reason.text for reason in status.reasons])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.startswith(str(usable))
-    assert ("is built for CUDA 13, and the driver serves CUDA 12.8" in done.stdout) is not usable
+    assert ("needs CUDA 13, but the driver supports CUDA 12.8" in done.stdout) is not usable
 
 
 def test_no_libmpi_says_where_was_looked() -> None:
@@ -130,7 +130,7 @@ class TestChoose:
     def test_gpus_without_nccl_are_never_a_silent_cpu_run(self, places: Places) -> None:
         with pytest.raises(SiteError, match="backend nccl is not usable: 2 GPUs visible") as caught:
             choose_backend("auto", presence=TWO_GPUS, places=places(), mpi=MPICH)
-        assert caught.value.hint.endswith("say --backend mpi to measure host memory instead")
+        assert caught.value.hint.endswith("use --backend mpi to measure host memory instead")
 
     def test_broken_gpus_are_never_a_silent_cpu_run(self) -> None:
         with pytest.raises(SiteError, match="cuInit failed"):

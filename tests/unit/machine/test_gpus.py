@@ -40,7 +40,7 @@ def test_no_driver_and_no_device_nodes(tmp_path: Path) -> None:
 def test_device_nodes_without_a_driver_library_are_a_fault(nodes: Path) -> None:
     presence = gpu_presence(library="libcuda-absent.so.1", dev=nodes)
     assert presence.broken
-    assert f"GPUs are here ({nodes}/nvidia0, {nodes}/nvidia1)" in presence.problem
+    assert f"GPUs exist ({nodes}/nvidia0, {nodes}/nvidia1)" in presence.problem
 
 
 @pytest.mark.parametrize(("code", "broken"), [(100, False), (34, False), (999, True), (802, True)])

@@ -49,7 +49,7 @@ def test_collectives_without_a_root_print_minus_one() -> None:
 
 @pytest.mark.parametrize("root", [-1, 2])
 def test_a_root_must_be_a_rank(root: int) -> None:
-    with pytest.raises(UsageError, match=rf"root {root} is not a rank of 0\.\.1"):
+    with pytest.raises(UsageError, match=rf"root {root} is not one of the ranks 0\.\.1"):
         expand(grid("all_reduce", roots=(root,)), 2, "mpi")
 
 

@@ -90,7 +90,7 @@ def test_replica_groups_may_differ_in_size_and_leave_ranks_out(write: Callable[[
         ({"replica_groups": []}, "replica_groups is empty"),
         ({"replica_groups": [[[-1]]]}, "[0][0][0] is -1"),
         ({"groups": []}, "has no key replica_groups"),
-        ("[" * 100_000, "is not JSON"),
+        ("[" * 100_000, "is not valid JSON"),
     ],
 )
 def test_what_is_wrong_with_groups_is_said_by_place(
@@ -190,7 +190,7 @@ def test_an_all_gatherv_sends_one_segment(write: Callable[[Any], str]) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"send_counts": [1, 2]}, "entry 0: send_counts has 2 numbers, a group of 3 ranks needs 3"),
+        ({"send_counts": [1, 2]}, "entry 0: send_counts has 2 numbers, but 3 ranks need 3"),
         ({"send_counts": [1, 2, -3]}, "entry 0, send_counts[2] is -3"),
         ({"send_counts": [1, 2, 10**30]}, "send_counts[2] is a number beyond 2^48"),
         ({"send_counts": [0, 0, 0]}, "moves nothing"),

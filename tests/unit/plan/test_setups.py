@@ -87,13 +87,13 @@ def test_a_circle_is_refused() -> None:
         ("setups: {a: {flags: {buffers: cloud}}}", "flags: --buffers: 'cloud': Input should be 'device'"),
         ("setups: {a: {extends: z}}", "no setup 'z'"),
         ("setups: {'a b': {}}", "'a b' is no name"),
-        ("setups: {a: [1]}", "is not a mapping"),
+        ("setups: {a: [1]}", "is not a list of KEY: VALUE"),
         ("setups: {}", "setups: dictionary should have at least 1 item"),
         ("a: [", "is not YAML"),
         ("setups: {a: {unset: PATH}}", "unset: input should be a valid list"),
         ("setups: {a: {flags: &f {nccl: *f}}}", "flags: --nccl: .* Input should be a valid string"),
-        ('setups: {a: {prepend: {X: "a\\0b"}}}', "has a letter that no variable can hold"),
-        ('setups: {a: {flags: {nccl: "a\\0b"}}}', "has a letter that no variable can hold"),
+        ('setups: {a: {prepend: {X: "a\\0b"}}}', "has a character that a variable cannot hold"),
+        ('setups: {a: {flags: {nccl: "a\\0b"}}}', "has a character that a variable cannot hold"),
     ],
 )
 def test_what_no_setup_can_be_is_refused_with_its_place(text: str, message: str) -> None:
@@ -210,7 +210,7 @@ def test_nccl_conf_has_nccls_own_variables_only() -> None:
         "# unset in the environment: X",
         "NCCL_NET=AWS Libfabric",
     ]
-    with pytest.raises(UsageError, match="does not fit"):
+    with pytest.raises(UsageError, match="cannot be written"):
         nccl_conf(Setup("s", {"NCCL_NET": "a\nb"}))
 
 

@@ -191,7 +191,7 @@ def test_a_first_look_does_not_need_the_number_of_ranks(tmp_path: Path) -> None:
     check_settings((), RunSettings(streams=str(path), groups="neither.json"))
     with pytest.raises(UsageError) as refused:
         check_settings((), RunSettings(streams=str(path), ranks=64))
-    assert refused.value.message == "--streams: stream 0: --groups and --group-size each make groups"
+    assert refused.value.message == "--streams: stream 0: --groups and --group-size cannot be combined"
 
 
 # ---- what cannot be meant -----------------------------------------------------------------------------
@@ -206,10 +206,10 @@ def test_a_first_look_does_not_need_the_number_of_ranks(tmp_path: Path) -> None:
         ([{**ALL_REDUCE, "ops_per_iter": 0}], "ops_per_iter is 0"),
         ([{**ALL_REDUCE, "iterations": 5}], 'stream 0 has the unknown key "iterations"'),
         ([{**ALL_REDUCE, "iters": 5}], "stream 0 has iters of its own, and the others are sampled"),
-        ([{**ALL_REDUCE, "neff_iters": 5}], "stream 0: neff_iters holds for all streams"),
+        ([{**ALL_REDUCE, "neff_iters": 5}], "stream 0: neff_iters is one value for all streams"),
         ([{**ALL_REDUCE, "check": "sometimes"}], "stream 0: --check: 'sometimes': Input should be a valid"),
         ([{**ALL_REDUCE, "unique_buff": []}], "stream 0: --unique-buffers: []: Input should be a valid"),
-        ([{**ALL_REDUCE, "unique_buff": True}], "stream 0: --unique-buffers makes a buffer for every call"),
+        ([{**ALL_REDUCE, "unique_buff": True}], "stream 0: --unique-buffers needs a fixed number of calls"),
         ([{**ALL_REDUCE, "stepfactor": "two"}], "stream 0: --stepfactor: 'two': Input should be a valid"),
         ([{**ALL_REDUCE, "group_size": 3}], "stream 0: --group-size 3 does not divide 4 ranks"),
         ([{**ALL_REDUCE, "maxbytes": "8X"}], "stream 0: "),
@@ -238,10 +238,12 @@ def test_files_that_cannot_be_meant(plans: Plans, entries: Any, said: str) -> No
     ],
 )
 def test_what_is_of_one_operation_is_refused(plans: Plans, settings: dict[str, Any]) -> None:
-    assert "exclude each other" in refusal(plans, [ALL_REDUCE], **settings)
+    assert "cannot be combined" in refusal(plans, [ALL_REDUCE], **settings)
 
 
 def test_other_refusals(plans: Plans) -> None:
-    assert "2 operations and --streams" in refusal(plans, [{}], "all_reduce", "all_gather")
+    assert "--streams cannot be combined with 2 operations" in refusal(
+        plans, [{}], "all_reduce", "all_gather"
+    )
     balanced = {"unique_buffers": True, "iters": 5}
     assert "number must be known" in refusal(plans, [ALL_REDUCE], **balanced)

@@ -32,7 +32,7 @@ def test_sweeps(arguments: tuple[int, int, int, float], expected: tuple[int, ...
         ((8, 64, 0, 0.5), "factor between sizes is 0.5"),
         ((8, 64, 0, 1.0), "step between sizes is 0"),
         ((0, 64, 0, 2.0), "cannot start at 0 bytes"),
-        ((1, 64, 0, 1.5), "does not move 1 B"),
+        ((1, 64, 0, 1.5), "does not change 1 B"),
         ((8, 64, 0, float("inf")), "factor between sizes is inf"),
         ((1, 2**40, 1, 1.0), "makes 1099511627776 sizes"),
         ((2**40, 2**50, 0, 1.000001), "makes more than 1000000 sizes"),

@@ -67,7 +67,7 @@ def test_a_flag_among_words_that_nobody_parsed() -> None:
     [
         (RunSettings(profile="nsys", expect=("good",)), "--expect needs times"),
         (RunSettings(profile="nsys", launches=3), "--launches needs times"),
-        (RunSettings(profile_args="--delay 2"), "--profile-args is for a profiler"),
+        (RunSettings(profile_args="--delay 2"), "--profile-args needs --profile"),
     ],
 )
 def test_nothing_that_trusts_the_times(settings: RunSettings, words: str) -> None:

@@ -36,7 +36,7 @@ def test_flagged_samples_are_drawn_and_not_in_the_percentiles(plan: Plan) -> Non
     flagged = replace(SPREAD, flagged=4, kept=100)
     line = histogram.head(plan, flagged, "median of x")[3]
     assert line.startswith("# flagged  4 samples: ")
-    assert line.endswith("; they are in the bins, and left out of the percentiles")
+    assert line.endswith("; they are in the bins but not in the percentiles")
     assert "p99 n/a (needs 299 samples, has 100)" in histogram.foot(flagged)[0]
     kept = histogram.head(plan, replace(SPREAD, flagged=40), "median of x")[3]
     assert "left out" not in kept
@@ -82,5 +82,5 @@ def test_edges_that_differ_look_different(width_ns: float) -> None:
 def test_the_pass_of_single_calls_says_what_it_is(plan: Plan) -> None:
     single = replace(SPREAD, single_calls=True, calls_per_sample=1)
     assert histogram.head(plan, single, "")[2] == (
-        "# samples  104; a pass of its own with one call a sample, which the run's number is not made from"
+        "# samples  104; a separate pass with one call a sample; the run's number does not use it"
     )

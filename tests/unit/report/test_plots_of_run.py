@@ -30,4 +30,4 @@ def test_a_histogram_says_which_samples_its_percentiles_are_without(tmp_path: Pa
     assert dict(told.table.rows)["samples"] == dict(plain.table.rows)["samples"] == "200"
     assert dict(told.table.rows)["samples of the percentiles"] == "190"
     assert "Flagged: 10 samples" in told.note
-    assert "left out of the percentiles." in told.note
+    assert "not in the percentiles." in told.note

@@ -13,7 +13,7 @@ from busbw.plan.flags.run import RunSettings
 from busbw.plan.flags.values import Size
 from busbw.plan.make import make_plan
 from busbw.report import screen_table
-from busbw.report.style import fit
+from busbw.terminal import fit
 
 GOOD = CaseResult(
     0, Status.GOOD, 12345.6, 12000.0, 12600.0, 12400.0, 84.934, 148.635, 8, 4, 20, StopReason.PRECISION, 0

@@ -94,7 +94,7 @@ def test_every_stream_has_a_table_and_every_row_says_what_ran_beside_it() -> Non
 
 def test_the_header_has_each_streams_calls_and_ranks() -> None:
     lines = shown("table", plan_of())
-    assert "# stream 0 all_reduce, as many calls as last as long as the slowest stream's" in lines
+    assert "# stream 0 all_reduce, as many calls as the slowest stream takes time for" in lines
     assert "# groups   2 at once, of ranks 0,1 | 2,3" in lines
     assert "# stream 1 broadcast, 3 calls an iteration" in lines
     assert sum(line.startswith("# data ") for line in lines) == 1

@@ -125,10 +125,10 @@ def test_columns_of_single_calls_are_said_with_what_timing_them_adds(stats: Any,
     evidence = {"single_calls": 320, "timing_overhead_ns": 3_500.0}
     single = replace(GOOD, stats=stats, evidence=evidence)
     slower = replace(single, evidence={**evidence, "timing_overhead_ns": 4_500.0})
-    said = f"{words}: of 320 calls timed one by one, where a sample holds several"
-    adds = "timing overhead: a call timed by itself takes {} us against the headline's"
-    assert table.explanations([single]) == [said, adds.format("+3.50")]
-    assert table.explanations([single, slower, GOOD]) == [said, adds.format("+4.00") + " (median of 2 cases)"]
+    said = f"{words}: from 320 single calls, since a sample holds several"
+    adds = "timing overhead: timing calls one by one adds {} us"
+    assert table.explanations([single]) == [said, adds.format("3.50")]
+    assert table.explanations([single, slower, GOOD]) == [said, adds.format("4.00") + " (median of 2 cases)"]
 
 
 @pytest.mark.parametrize("show", [(), ("p99", "imbalance", "n"), ("timestamp", "first", "skew", "issue")])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -14,47 +14,40 @@ from busbw.plan.flags.hang import HangSettings
 from busbw.plan.flags.launch import LaunchSettings
 from busbw.plan.flags.run import RunSettings
 
-COMPARE_EXAMPLES: Final = (
-    "busbw compare setups.yaml --ops all_reduce,alltoall -b 8 -e 1G -f 4",
-    "busbw compare 20261121-1815 20261121-1902 --gate --detect 10%",
-    "busbw compare before=old1.log,old2.log after=new1.log,new2.log",
+
+@app.command(
+    help_epilogue=examples(
+        "busbw compare setups.yaml --ops all_reduce,alltoall -b 8 -e 1G -f 4",
+        "busbw compare 20261121-1815 20261121-1902 --gate --detect 10%",
+        "busbw compare before=old1.log,old2.log after=new1.log,new2.log",
+    )
 )
-
-
-@app.command(help_epilogue=examples(*COMPARE_EXAMPLES))
 def compare(
     *words: Annotated[
         str, Parameter(help="A file of setups to measure, or runs and logs: the first is the baseline.")
     ],
-    options: Annotated[CompareSettings | None, Parameter(name="*")] = None,
-    settings: Annotated[RunSettings | None, Parameter(name="*")] = None,
-    launch: Annotated[LaunchSettings | None, Parameter(name="*")] = None,
+    options: CompareSettings = CompareSettings(),
+    settings: RunSettings = RunSettings(),
+    launch: LaunchSettings = LaunchSettings(),
 ) -> ExitCode:
     """Say which setup, run or log is faster: FASTER, SLOWER, SAME or AMBIGUOUS."""
     from busbw.cli.compare import compare_command
 
-    return compare_command(
-        words,
-        options or CompareSettings(),
-        settings or RunSettings(),
-        launch or LaunchSettings(),
-        command_line(),
+    return compare_command(words, options, settings, launch, command_line())
+
+
+@app.command(
+    help_epilogue=examples(
+        "busbw expect last",
+        "busbw expect all_reduce.log --reference aws-p4de-2x8",
+        "busbw expect last --save node7",
     )
-
-
-EXPECT_EXAMPLES: Final = (
-    "busbw expect last",
-    "busbw expect all_reduce.log --reference aws-p4de-2x8",
-    "busbw expect last --save node7",
 )
-
-
-@app.command(help_epilogue=examples(*EXPECT_EXAMPLES))
 def expect(
     run: Annotated[str, Parameter(help=RUN_OR_LOG, completer=run_names)] = "last",
     /,
     *,
-    options: Annotated[ExpectSettings | None, Parameter(name="*")] = None,
+    options: ExpectSettings = ExpectSettings(),
     format: Annotated[  # noqa: A002
         Literal["table", "csv", "json"], Parameter(group=FLAGS, help="How to print it.")
     ] = "table",
@@ -62,17 +55,14 @@ def expect(
     """Say whether a run is as fast as it should be: like other runs, and as the wires allow."""
     from busbw.cli.expect import expect_command
 
-    return expect_command(run, options or ExpectSettings(), format)
+    return expect_command(run, options, format)
 
 
-DIAGNOSE_EXAMPLES: Final = (
-    "busbw diagnose last",
-    "busbw diagnose last --all",
-    "busbw diagnose all_reduce.log --format json",
+@app.command(
+    help_epilogue=examples(
+        "busbw diagnose last", "busbw diagnose last --all", "busbw diagnose all_reduce.log --format json"
+    )
 )
-
-
-@app.command(help_epilogue=examples(*DIAGNOSE_EXAMPLES))
 def diagnose(
     run: Annotated[str, Parameter(help=RUN_OR_LOG, completer=run_names)] = "last",
     /,
@@ -81,15 +71,13 @@ def diagnose(
         tuple[Path, ...],
         Parameter(
             consume_multiple=True,
-            negative="",
-            show_default=False,
             group=FLAGS,
-            help="SQLite exports of Nsight Systems of this run, one for each rank. [default: those that"
+            help="Nsight Systems exports (SQLite) of this run, one for each rank. [default: those that"
             " `busbw run --profile nsys` left in the run folder]",
         ),
     ] = (),
     all: Annotated[  # noqa: A002
-        bool, Parameter(negative="", group=FLAGS, help="Show what each answer stands on.")
+        bool, Parameter(group=FLAGS, help="Show the evidence for each answer.")
     ] = False,
     format: Annotated[TextOrJson, Parameter(group=FLAGS, help="How to print it.")] = "table",  # noqa: A002
 ) -> ExitCode:
@@ -99,14 +87,14 @@ def diagnose(
     return diagnose_command(run, format, nsys, every=all)
 
 
-REPORT_EXAMPLES: Final = (
-    "busbw report last --output report.html",
-    "busbw report 20261121-1815 20261121-1902 --output both.html",
-    "busbw report last --output - --plot bandwidth",
+@app.command(
+    name="report",
+    help_epilogue=examples(
+        "busbw report last --output report.html",
+        "busbw report 20261121-1815 20261121-1902 --output both.html",
+        "busbw report last --output - --plot bandwidth",
+    ),
 )
-
-
-@app.command(name="report", help_epilogue=examples(*REPORT_EXAMPLES))
 def write_report(
     *runs: Annotated[
         str,
@@ -124,10 +112,7 @@ def write_report(
             " - draws in this terminal.",
         ),
     ] = Path("report.html"),
-    plot: Annotated[
-        str,
-        Parameter(group=FLAGS, show_default=False, help="Draw only plots whose name contains this word."),
-    ] = "",
+    plot: Annotated[str, Parameter(group=FLAGS, help="Draw only plots whose name contains this word.")] = "",
 ) -> ExitCode:
     """Write runs as one page that opens offline, as text or as pictures."""
     from busbw.cli.report import report_command
@@ -135,15 +120,14 @@ def write_report(
     return report_command(runs, output, plot)
 
 
-HANG_EXAMPLES: Final = (
-    "busbw hang",
-    "busbw hang --host h1,h2",
-    "busbw hang --job-id 4711",
-    "busbw hang --flight-recorder /tmp/dumps",
+@app.command(
+    help_epilogue=examples(
+        "busbw hang",
+        "busbw hang --host h1,h2",
+        "busbw hang --job-id 4711",
+        "busbw hang --flight-recorder /tmp/dumps",
+    )
 )
-
-
-@app.command(help_epilogue=examples(*HANG_EXAMPLES))
 def hang(
     *,
     options: Annotated[HangSettings | None, Parameter(name="*")] = None,

@@ -17,17 +17,20 @@ NCCL_TESTS_HELP: Final = (
     "Every rank is a process of its own: processes x threads x GPUs. `busbw nccl-tests all_reduce_perf -h`"
     " lists the flags."
 )
-NCCL_TESTS_EXAMPLES: Final = (
-    "busbw nccl-tests all_reduce_perf -b 8 -e 8G -f 2 -g 8",
-    "mpirun -np 64 busbw nccl-tests alltoall_perf -b 8 -e 1G -f 2 -g 1",
-    "NCCL_TESTS_MIN_BW=400 busbw nccl-tests all_reduce_perf -b 8G -e 8G -g 8",
+
+
+@app.command(
+    name=NCCL_TESTS,
+    help=NCCL_TESTS_HELP,
+    help_epilogue=examples(
+        "busbw nccl-tests all_reduce_perf -b 8 -e 8G -f 2 -g 8",
+        "mpirun -np 64 busbw nccl-tests alltoall_perf -b 8 -e 1G -f 2 -g 1",
+        "NCCL_TESTS_MIN_BW=400 busbw nccl-tests all_reduce_perf -b 8G -e 8G -g 8",
+    ),
 )
-
-
-@app.command(name=NCCL_TESTS, help=NCCL_TESTS_HELP, help_epilogue=examples(*NCCL_TESTS_EXAMPLES))
 def nccl_tests(
     *words: Annotated[
-        str, Parameter(allow_leading_hyphen=True, help="The test, as all_reduce_perf, and its flags.")
+        str, Parameter(allow_leading_hyphen=True, help="The test (all_reduce_perf, ...) and its flags.")
     ],
 ) -> int:
     """Only its help is asked for here: ``main`` takes the words as they are."""
@@ -36,18 +39,14 @@ def nccl_tests(
     return front_door(words, command_line())
 
 
-NCCOM_EXAMPLES: Final = (
-    "busbw nccom-test -r 2 allr",
-    "busbw nccom-test -r 2 -b 1kb -e 1mb -f 4 -d fp32 --check allg",
-)
-
-
 @app.command(
     name="nccom-test",
     # The whole command line is nccom-test's, its help too.
     help_flags=[],
     version_flags=[],
-    help_epilogue=examples(*NCCOM_EXAMPLES),
+    help_epilogue=examples(
+        "busbw nccom-test -r 2 allr", "busbw nccom-test -r 2 -b 1kb -e 1mb -f 4 -d fp32 --check allg"
+    ),
 )
 def nccom_test(
     *words: Annotated[

@@ -28,13 +28,8 @@ from busbw.plan.flags.run import RunSettings
 
 RUN_HELP: Final = (
     "Measure one or more collectives.\n\n"
-    "Under mpirun, srun, torchrun or a Kubernetes index, busbw joins the ranks that are there. Otherwise it"
-    " starts its own on this host: one for each visible GPU, or CPU ranks over the bundled MPI."
-)
-RUN_EXAMPLES: Final = (
-    "busbw run all_reduce -b 8 -e 64M -f 2",
-    "mpirun -np 64 busbw run all_reduce -b 8 -e 8G -f 2",
-    "busbw run all_reduce -b 8 -e 8G --on slurm -N 8 --dry-run",
+    "Under mpirun, srun, torchrun or a Kubernetes index, busbw joins the ranks that were started. Otherwise"
+    " it starts its own on this host: one for each visible GPU, or CPU ranks over the bundled MPI."
 )
 
 
@@ -42,7 +37,10 @@ RUN_EXAMPLES: Final = (
     help=RUN_HELP,
     config=OF_A_RUN,
     help_epilogue=examples(
-        *RUN_EXAMPLES, note="Each flag can also be set by a variable: --minbytes by BUSBW_MINBYTES."
+        "busbw run all_reduce -b 8 -e 64M -f 2",
+        "mpirun -np 64 busbw run all_reduce -b 8 -e 8G -f 2",
+        "busbw run all_reduce -b 8 -e 8G --on slurm -N 8 --dry-run",
+        note="Each flag can also be set by a variable: --minbytes by BUSBW_MINBYTES.",
     ),
 )
 def run(
@@ -53,33 +51,32 @@ def run(
             help=f"What to measure: {', '.join(row.name for row in COLLECTIVES)}.",
         ),
     ],
-    settings: Annotated[RunSettings | None, Parameter(name="*")] = None,
-    launch: Annotated[LaunchSettings | None, Parameter(name="*")] = None,
+    settings: RunSettings = RunSettings(),
+    launch: LaunchSettings = LaunchSettings(),
 ) -> ExitCode:
     """Measure one or more collectives."""
     from busbw.cli.run import run as run_command
 
     words = tuple(word for text in operations for word in text.split(",") if word)
-    return run_command(words, settings or RunSettings(), launch or LaunchSettings(), command_line())
+    return run_command(words, settings, launch, command_line())
 
 
 PREFLIGHT_HELP: Final = (
     "Check everything that a run needs, and measure nothing.\n\n"
-    "It takes the flags of `busbw run`, starts the same ranks, and says what is wrong with them: versions,"
+    "It takes the flags of `busbw run`, starts the same ranks, and reports what is wrong: versions,"
     " variables, GPUs, NICs, limits, and whether NCCL uses what was asked for. The exit code is 4 after an"
     " error, with --strict also after a warning."
-)
-PREFLIGHT_EXAMPLES: Final = (
-    "busbw preflight",
-    "busbw preflight --on hosts --hosts a,b,c,d --strict",
-    "busbw preflight --on slurm -N 8 --preset aws/p5.48xlarge --deep",
 )
 
 
 @app.command(
     help=PREFLIGHT_HELP,
     config=OF_A_RUN,
-    help_epilogue=examples(*PREFLIGHT_EXAMPLES),
+    help_epilogue=examples(
+        "busbw preflight",
+        "busbw preflight --on hosts --hosts a,b,c,d --strict",
+        "busbw preflight --on slurm -N 8 --preset aws/p5.48xlarge --deep",
+    ),
 )
 def preflight(
     *operations: Annotated[str, Parameter(help="What the run would measure. [default: all_reduce]")],
@@ -87,22 +84,18 @@ def preflight(
         bool,
         Parameter(
             group=FLAGS,
-            negative="",
-            show_default=False,
             help="Also copy between host and GPUs and between ranks, and run dcgmi, nvbandwidth and"
             " ib_write_bw where they are installed.",
         ),
     ] = False,
-    settings: Annotated[RunSettings | None, Parameter(name="*")] = None,
-    launch: Annotated[LaunchSettings | None, Parameter(name="*")] = None,
+    settings: RunSettings = RunSettings(),
+    launch: LaunchSettings = LaunchSettings(),
 ) -> ExitCode:
     """Check everything that a run needs, and measure nothing."""
     from busbw.cli.run import preflight as preflight_command
 
     words = tuple(word for text in operations for word in text.split(",") if word)
-    return preflight_command(
-        words, settings or RunSettings(), launch or LaunchSettings(), command_line(), deep=deep
-    )
+    return preflight_command(words, settings, launch, command_line(), deep=deep)
 
 
 ISOLATE_HELP: Final = (
@@ -111,29 +104,27 @@ ISOLATE_HELP: Final = (
     " of more. Tests are repeated until a loss of --loss would show. Exit code 0: healthy; 1: slow parts or"
     " paths; 3: undecided."
 )
-ISOLATE_EXAMPLES: Final = (
-    "busbw isolate",
-    "busbw isolate --on hosts --hosts a,b,c,d,e,f,g,h -b 64M",
-    "busbw isolate --on slurm -N 64 --format json",
-)
 
 
 @app.command(
     help=ISOLATE_HELP,
     config=OF_A_HUNT,
-    help_epilogue=examples(*ISOLATE_EXAMPLES),
+    help_epilogue=examples(
+        "busbw isolate",
+        "busbw isolate --on hosts --hosts a,b,c,d,e,f,g,h -b 64M",
+        "busbw isolate --on slurm -N 64 --format json",
+    ),
 )
 def isolate(
     *,
-    own: Annotated[IsolateFlags | None, Parameter(name="*")] = None,
-    ranks: Annotated[IsolateRanks | None, Parameter(name="*")] = None,
-    launch: Annotated[LaunchSettings | None, Parameter(name="*")] = None,
+    own: IsolateFlags = IsolateFlags(),
+    ranks: IsolateRanks = IsolateRanks(),
+    launch: LaunchSettings = LaunchSettings(),
 ) -> ExitCode:
     """Find the slow part."""
     from busbw.cli.isolate import hunt
 
-    ranks, launch = ranks or IsolateRanks(), launch or LaunchSettings()
-    settings = _hunt("isolate", own or IsolateFlags())
+    settings = _hunt("isolate", own)
     if settings.each_nic:
         from busbw.cli.each_nic import hunt_each
 
@@ -149,29 +140,28 @@ PAIRS_HELP: Final = (
     "Measure all pairs: bandwidth one way and both ways, and latency.\n\n"
     "The pairs are of hosts; on one host, of its ranks."
 )
-PAIRS_EXAMPLES: Final = (
-    "busbw pairs -b 64M",
-    "busbw pairs -b 64M --on slurm -N 16 --format csv",
-    "busbw pairs -b 64M --on slurm -N 1024 --halves",
-)
 
 
 @app.command(
     help=PAIRS_HELP,
     config=OF_A_HUNT,
-    help_epilogue=examples(*PAIRS_EXAMPLES),
+    help_epilogue=examples(
+        "busbw pairs -b 64M",
+        "busbw pairs -b 64M --on slurm -N 16 --format csv",
+        "busbw pairs -b 64M --on slurm -N 1024 --halves",
+    ),
 )
 def pairs(
     *,
-    own: Annotated[PairsFlags | None, Parameter(name="*")] = None,
-    ranks: Annotated[HuntRanks | None, Parameter(name="*")] = None,
-    launch: Annotated[LaunchSettings | None, Parameter(name="*")] = None,
+    own: PairsFlags = PairsFlags(),
+    ranks: HuntRanks = HuntRanks(),
+    launch: LaunchSettings = LaunchSettings(),
 ) -> ExitCode:
     """The matrix of all pairs."""
     from busbw.cli.isolate import hunt
 
-    settings = _hunt("pairs", own or PairsFlags())
-    return hunt(settings, ranks or HuntRanks(), launch or LaunchSettings(), command_line())
+    settings = _hunt("pairs", own)
+    return hunt(settings, ranks, launch, command_line())
 
 
 RAILS_HELP: Final = (
@@ -179,57 +169,47 @@ RAILS_HELP: Final = (
     "A rail is the ranks with the same number on their hosts. All rails run an alltoall at once, each on its"
     " own communicator; then all hosts do; then the steps of rings are timed in each rail and in each host."
 )
-RAILS_EXAMPLES: Final = (
-    "busbw rails --on slurm -N 8 --ranks-per-node 8 -b 64M",
-    "mpirun -np 16 busbw rails",
-)
 
 
 @app.command(
     help=RAILS_HELP,
     config=OF_A_HUNT,
-    help_epilogue=examples(*RAILS_EXAMPLES),
+    help_epilogue=examples(
+        "busbw rails --on slurm -N 8 --ranks-per-node 8 -b 64M", "mpirun -np 16 busbw rails"
+    ),
 )
 def rails(
     *,
-    own: Annotated[RailsFlags | None, Parameter(name="*")] = None,
-    ranks: Annotated[IsolateRanks | None, Parameter(name="*")] = None,
-    launch: Annotated[LaunchSettings | None, Parameter(name="*")] = None,
+    own: RailsFlags = RailsFlags(),
+    ranks: IsolateRanks = IsolateRanks(),
+    launch: LaunchSettings = LaunchSettings(),
 ) -> ExitCode:
     """A collective in every rail, and in every host; then the steps of their rings."""
     from busbw.cli.isolate import hunt
 
-    settings = _hunt("rails", own or RailsFlags())
-    return hunt(settings, ranks or IsolateRanks(), launch or LaunchSettings(), command_line())
+    settings = _hunt("rails", own)
+    return hunt(settings, ranks, launch, command_line())
 
 
-EXEC_EXAMPLES: Final = (
-    "busbw exec --on slurm -N 8 -- hostname",
-    "busbw exec --on hosts --hosts a,b --env NCCL_DEBUG=INFO -- python3 train.py",
+@app.command(
+    name="exec",
+    config=(PresetValues(), whole_numbers),
+    help_epilogue=examples(
+        "busbw exec --on slurm -N 8 -- hostname",
+        "busbw exec --on hosts --hosts a,b --env NCCL_DEBUG=INFO -- python3 train.py",
+    ),
 )
-
-
-@app.command(name="exec", config=(PresetValues(), whole_numbers), help_epilogue=examples(*EXEC_EXAMPLES))
 def execute(
     *command: Annotated[
         str, Parameter(allow_leading_hyphen=True, help="The command and its words, after --.")
     ],
-    launch: Annotated[LaunchSettings | None, Parameter(name="*")] = None,
+    launch: LaunchSettings = LaunchSettings(),
     ranks: Annotated[
-        int | None,
-        Parameter(group=FLAGS, show_default=False, help="How many times to start it, on all nodes together."),
+        int | None, Parameter(group=FLAGS, help="How many times to start it, on all nodes together.")
     ] = None,
-    dry_run: Annotated[
-        bool,
-        Parameter(group=FLAGS, negative="", show_default=False, help="Print what would be submitted."),
-    ] = False,
-    show_secrets: Annotated[
-        bool,
-        Parameter(group=FLAGS, negative="", show_default=False, help="Do not hide secrets in a dry run."),
-    ] = False,
-    overridden: Annotated[
-        tuple[str, ...], Parameter(show=False, negative="", help="Written by busbw, as in `run`.")
-    ] = (),
+    dry_run: Annotated[bool, Parameter(group=FLAGS, help="Print what would be submitted.")] = False,
+    show_secrets: Annotated[bool, Parameter(group=FLAGS, help="Do not hide secrets in a dry run.")] = False,
+    overridden: Annotated[tuple[str, ...], Parameter(show=False, help="Written by busbw, as in `run`.")] = (),
 ) -> int:
     """Run any command with the environment, container and hosts that a run would get."""
     from busbw.cli.on import execute as exec_command
@@ -237,10 +217,5 @@ def execute(
     for line in overridden:
         print(f"note: {line}", file=sys.stderr)
     return exec_command(
-        command,
-        launch or LaunchSettings(),
-        command_line(),
-        ranks=ranks,
-        dry_run=dry_run,
-        show_secrets=show_secrets,
+        command, launch, command_line(), ranks=ranks, dry_run=dry_run, show_secrets=show_secrets
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 from cyclopts import Parameter
 
@@ -14,33 +14,31 @@ from busbw.foreign.logs.settings import ImportSettings
 from busbw.plan.flags.list import ListSettings
 from busbw.plan.flags.ranks import FormatName
 
-LIST_EXAMPLES: Final = (
-    "busbw list",
-    "busbw list --tag nightly --since 7d",
-    "busbw list --operation all_reduce --status failed -n 50",
+
+@app.command(
+    name="list",
+    help_epilogue=examples(
+        "busbw list",
+        "busbw list --tag nightly --since 7d",
+        "busbw list --operation all_reduce --status failed -n 50",
+    ),
 )
-
-
-@app.command(name="list", help_epilogue=examples(*LIST_EXAMPLES))
 def list_runs(
     *,
     format: Annotated[TextOrJson, Parameter(group=FLAGS, help="How to print it.")] = "table",  # noqa: A002
-    settings: Annotated[ListSettings | None, Parameter(name="*")] = None,
+    settings: ListSettings = ListSettings(),
 ) -> ExitCode:
     """List earlier runs, hunts, preflights and series of setups, newest first."""
     from busbw.cli.list_runs import list_runs as list_command
 
-    return list_command(format, settings or ListSettings())
+    return list_command(format, settings)
 
 
-SHOW_EXAMPLES: Final = (
-    "busbw show",
-    "busbw show last --ranks --case 4",
-    "busbw show before-upgrade --histogram",
+@app.command(
+    help_epilogue=examples(
+        "busbw show", "busbw show last --ranks --case 4", "busbw show before-upgrade --histogram"
+    )
 )
-
-
-@app.command(help_epilogue=examples(*SHOW_EXAMPLES))
 def show(
     run: Annotated[str, Parameter(help=RUN_NAME, completer=run_names)] = "last",
     /,
@@ -48,30 +46,21 @@ def show(
     format: Annotated[FormatName, Parameter(group=FLAGS, help="How to print it.")] = "table",  # noqa: A002
     wide: Annotated[
         bool,
-        Parameter(group=FLAGS, negative="", show_default=False, help="All columns on a terminal too."),
-    ] = False,
-    ranks: Annotated[
-        bool,
         Parameter(
-            group=FLAGS, negative="", show_default=False, help="Show its ranks: the slowest and the late."
+            name=("--all", "--wide"),
+            group=FLAGS,
+            help="Show everything on a terminal too: all columns, all tests of a hunt.",
         ),
     ] = False,
-    histogram: Annotated[
-        bool,
-        Parameter(
-            group=FLAGS, negative="", show_default=False, help="Show how the samples of a case spread."
-        ),
-    ] = False,
+    ranks: Annotated[bool, Parameter(group=FLAGS, help="Show its ranks: the slowest and the late.")] = False,
+    histogram: Annotated[bool, Parameter(group=FLAGS, help="Show how the samples of a case spread.")] = False,
     case: Annotated[
-        int | None,
-        Parameter(group=FLAGS, show_default=False, help="Show one case; the first row of the table is 0."),
+        int | None, Parameter(group=FLAGS, help="Show one case; the first row of the table is 0.")
     ] = None,
     provenance: Annotated[
         bool,
         Parameter(
             group=FLAGS,
-            negative="",
-            show_default=False,
             help="Show where it ran and with what: hosts, instances, nodes, pods, modules, libraries.",
         ),
     ] = False,
@@ -86,36 +75,35 @@ def show(
     return show_command(run, format, wide=wide, ranks=ranks, histogram=histogram, case=case)
 
 
-IMPORT_EXAMPLES: Final = (
-    "busbw import all_reduce.log",
-    "busbw import results/ --system cluster1",
-    "kubectl logs job/nccl-test | busbw import -",
+@app.command(
+    name="import",
+    help_epilogue=examples(
+        "busbw import all_reduce.log",
+        "busbw import results/ --system cluster1",
+        "kubectl logs job/nccl-test | busbw import -",
+    ),
 )
-
-
-@app.command(name="import", help_epilogue=examples(*IMPORT_EXAMPLES))
 def import_logs(
     *paths: Annotated[
         str,
         # For "-"; the command itself refuses other words that begin like a flag.
         Parameter(allow_leading_hyphen=True, help="Logs, folders of logs, or - for standard input."),
     ],
-    settings: Annotated[ImportSettings | None, Parameter(name="*")] = None,
+    settings: ImportSettings = ImportSettings(),
 ) -> ExitCode:
     """Read logs of nccl-tests, rccl-tests, nccom-test, OSU and IMB as runs."""
     from busbw.cli.import_logs import import_logs as import_command
 
-    return import_command(paths, settings or ImportSettings())
+    return import_command(paths, settings)
 
 
-EXPORT_EXAMPLES: Final = (
-    "busbw export",
-    "busbw export last --format csv --output results.csv",
-    "busbw export 20261121-1815 --format nccl-tests-json --op all_reduce",
+@app.command(
+    help_epilogue=examples(
+        "busbw export",
+        "busbw export last --format csv --output results.csv",
+        "busbw export 20261121-1815 --format nccl-tests-json --op all_reduce",
+    )
 )
-
-
-@app.command(help_epilogue=examples(*EXPORT_EXAMPLES))
 def export(
     run: Annotated[str, Parameter(help=RUN_NAME, completer=run_names)] = "last",
     /,
@@ -126,15 +114,10 @@ def export(
     output: Annotated[
         Path | None,
         Parameter(
-            name=["--output", "-o"],
-            group=FLAGS,
-            show_default=False,
-            help="Write to this file instead of standard output.",
+            name=["--output", "-o"], group=FLAGS, help="Write to this file instead of standard output."
         ),
     ] = None,
-    op: Annotated[
-        str, Parameter(group=FLAGS, show_default=False, help="Only this operation of the run.")
-    ] = "",
+    op: Annotated[str, Parameter(group=FLAGS, help="Only this operation of the run.")] = "",
 ) -> ExitCode:
     """Write a run in a format that other tools read: tables, CSV, JSON, Parquet."""
     from busbw.cli.export import export as export_command

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
 from busbw.cli.app import FLAGS, CleanApp, TextOrJson, app, examples
 from busbw.errors import ExitCode
 
-DEVICES_EXAMPLES: Final = (
-    "busbw devices",
-    "busbw devices --nccl /opt/nccl/lib --format json",
-)
 
-
-@app.command(help_epilogue=examples(*DEVICES_EXAMPLES))
+@app.command(help_epilogue=examples("busbw devices", "busbw devices --nccl /opt/nccl/lib --format json"))
 def devices(
     *,
-    nccl: Annotated[
-        str, Parameter(group=FLAGS, show_default=False, help="Look at this libnccl.so (or its folder).")
-    ] = "",
+    nccl: Annotated[str, Parameter(group=FLAGS, help="Look at this libnccl.so (or its folder).")] = "",
     format: Annotated[TextOrJson, Parameter(group=FLAGS, help="How to print it.")] = "table",  # noqa: A002
 ) -> ExitCode:
     """List what a run would use here: GPUs, NICs, libraries; or why it cannot."""

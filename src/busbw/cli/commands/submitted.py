@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -10,10 +10,8 @@ from busbw.cli.app import FLAGS, RUN_NAME, app, examples, run_names
 from busbw.errors import ExitCode
 from busbw.plan.flags.ranks import FormatName
 
-JOBS_EXAMPLES: Final = ("busbw jobs", "busbw jobs --format json")
 
-
-@app.command(help_epilogue=examples(*JOBS_EXAMPLES))
+@app.command(help_epilogue=examples("busbw jobs", "busbw jobs --format json"))
 def jobs(
     *,
     format: Annotated[  # noqa: A002
@@ -28,10 +26,7 @@ def jobs(
     return jobs_command(format, limit)
 
 
-ATTACH_EXAMPLES: Final = ("busbw attach", "busbw attach 20261121-1815 --format jsonl")
-
-
-@app.command(help_epilogue=examples(*ATTACH_EXAMPLES))
+@app.command(help_epilogue=examples("busbw attach", "busbw attach 20261121-1815 --format jsonl"))
 def attach(
     run: Annotated[str, Parameter(help=RUN_NAME, completer=run_names)] = "last",
     /,
@@ -46,17 +41,11 @@ def attach(
 
 @app.command(help_epilogue=examples("busbw cancel last", "busbw cancel 20261121-1815 --now"))
 def cancel(
-    run: Annotated[str, Parameter(show_default=False, help=RUN_NAME, completer=run_names)] = "",
+    run: Annotated[str, Parameter(help=RUN_NAME, completer=run_names)] = "",
     /,
     *,
     now: Annotated[
-        bool,
-        Parameter(
-            group=FLAGS,
-            negative="",
-            show_default=False,
-            help="Kill immediately; do not wait for final output.",
-        ),
+        bool, Parameter(group=FLAGS, help="Kill immediately; do not wait for final output.")
     ] = False,
 ) -> ExitCode:
     """End a job; what it measured so far is kept."""
@@ -67,10 +56,7 @@ def cancel(
 
 @app.command(help_epilogue=examples("busbw clean", "busbw clean 20261121-1815"))
 def clean(
-    run: Annotated[
-        str, Parameter(show_default=False, help="One job. [default: all of them]", completer=run_names)
-    ] = "",
-    /,
+    run: Annotated[str, Parameter(help="One job. [default: all of them]", completer=run_names)] = "", /
 ) -> ExitCode:
     """Fetch the records of ended jobs, then remove what they left on their engines."""
     from busbw.cli.jobs import clean as clean_command

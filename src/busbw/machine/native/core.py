@@ -94,7 +94,7 @@ def _load() -> ctypes.CDLL:
         ) from error
     if library.busbw_core_abi() != CORE_ABI:
         raise SiteError(
-            f"{LIBRARY_PATH} has interface {library.busbw_core_abi()}, this Python code wants {CORE_ABI}",
+            f"{LIBRARY_PATH} has interface {library.busbw_core_abi()}, this Python code needs {CORE_ABI}",
             hint="reinstall busbw so that both come from one build",
         )
     return library
@@ -157,7 +157,7 @@ def pattern(seed: int, ranks: int, dtype: int, op: int) -> Pattern:
     """The data of one check, the same on all ranks. Raises ValueError where type and operation have none."""
     out = Pattern()
     if _core.busbw_pattern_init(ctypes.byref(out), seed, ranks, dtype, op) != 0:
-        raise ValueError(f"no check data for type {dtype} and operation {op}")
+        raise ValueError(f"type {dtype} with operation {op} has no check data")
     return out
 
 
@@ -175,7 +175,7 @@ def premul_scalar(dtype: int, rank: int) -> bytes:
     """What a rank's data are multiplied by before a premultiplied sum, in the element type."""
     out = (ctypes.c_uint8 * 8)()
     if _core.busbw_premul_scalar(dtype, rank, out) != 0:
-        raise ValueError(f"no element type {dtype}")
+        raise ValueError(f"unknown element type {dtype}")
     return bytes(out)
 
 

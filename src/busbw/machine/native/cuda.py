@@ -84,10 +84,10 @@ _SIGNATURES: Final[dict[str, tuple[Any, ...]]] = {
 
 _HINTS: Final[dict[int, str]] = {
     CUDA_ERROR_OUT_OF_MEMORY: "lower the largest size (-e), or end other processes on this GPU (nvidia-smi)",
-    CUDA_ERROR_NO_DEVICE: "check CUDA_VISIBLE_DEVICES, and that this job or container was given GPUs",
-    222: "update the NVIDIA driver: it does not know this version of PTX",  # UNSUPPORTED_PTX_VERSION
+    CUDA_ERROR_NO_DEVICE: "check CUDA_VISIBLE_DEVICES, and that this job or container has GPUs",
+    222: "update the NVIDIA driver: it is too old for this PTX",  # UNSUPPORTED_PTX_VERSION
     802: "start nvidia-fabricmanager: the NVSwitch fabric is not up yet",  # SYSTEM_NOT_READY
-    803: "make libcuda and the kernel module one version (reboot after an update)",  # SYSTEM_DRIVER_MISMATCH
+    803: "give libcuda and the kernel module one version (reboot after an update)",  # SYSTEM_DRIVER_MISMATCH
 }
 
 

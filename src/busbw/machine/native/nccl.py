@@ -154,7 +154,7 @@ def _refuse_two(paths: Iterable[str]) -> None:
     different = list(dict.fromkeys(paths))
     if len(different) > 1:
         raise SiteError(
-            f"two different copies of NCCL would be in one process: {' and '.join(different)}",
+            f"this process would load two copies of NCCL: {' and '.join(different)}",
             hint=f"unset {EXPLICIT_VARIABLE} (--nccl) to measure the copy that is already loaded, "
             "or do not load the other one",
         )

@@ -73,7 +73,7 @@ def read_dcgmi(text: str) -> ToolReport:
             (remarks if mild else problems).append(said)
     if not tests:
         if _NO_ENGINE.search(text):
-            return ToolReport("dcgmi", left_out="no host engine answers (nv-hostengine)", ran=False)
+            return ToolReport("dcgmi", left_out="nv-hostengine does not answer", ran=False)
         return ToolReport("dcgmi", problems=(_last_line(text),), ran=False)
     return ToolReport(
         "dcgmi", problems=tuple(problems[:_MOST_PROBLEMS]), remarks=tuple(remarks[:_MOST_PROBLEMS])
@@ -166,9 +166,9 @@ NEXT_RANK: Final = "to the next rank"
 _SAME_DOMAIN: Final = f"{NEXT_RANK} between hosts of an NVLink domain"
 _BETWEEN: Final = f"{NEXT_RANK} between hosts"
 _HINTS: Final[Mapping[str, str]] = {
-    NEXT_RANK: "look at the link between them, and at what else runs there",
-    _SAME_DOMAIN: "look at the links of both hosts, and at what else runs there",
-    _BETWEEN: "look at the NICs of both hosts, and at what else runs there",
+    NEXT_RANK: "check the link between them, and other jobs there",
+    _SAME_DOMAIN: "check the links of both hosts, and other jobs there",
+    _BETWEEN: "check the NICs of both hosts, and other jobs there",
 }
 
 
@@ -217,10 +217,10 @@ def copies(ranks: tuple[DeepFacts, ...]) -> Iterator[Finding]:
             if rate < _SLOW * usual:
                 yield Finding(
                     Severity.WARNING,
-                    f"rank {at} ({ranks[at].host}) copies {kind} with {rate:.1f} GB/s, the median is"
+                    f"rank {at} ({ranks[at].host}) copies {kind} at {rate:.1f} GB/s, the median is"
                     f" {usual:.1f}",
                     spread,
-                    _HINTS.get(kind, "look at PCIe lanes and generation, and at the rank's NUMA node"),
+                    _HINTS.get(kind, "check PCIe lanes and generation, and the rank's NUMA node"),
                     rank=at,
                     host=ranks[at].host,
                 )
@@ -247,7 +247,7 @@ def left_out(ranks: tuple[DeepFacts, ...]) -> Iterator[Finding]:
             if report.left_out:
                 without.setdefault((report.tool, report.left_out), []).append(rank.host)
     for (tool, reason), hosts in without.items():
-        yield Finding(Severity.INFO, f"{tool} was left out on {few(hosts)}: {reason}")
+        yield Finding(Severity.INFO, f"{tool} did not run on {few(hosts)}: {reason}")
 
 
 def tools(ranks: tuple[DeepFacts, ...]) -> Iterator[Finding]:
@@ -263,7 +263,7 @@ def tools(ranks: tuple[DeepFacts, ...]) -> Iterator[Finding]:
                         severity,
                         f"{report.tool} on {rank.host}: {words[0]}",
                         "; ".join(words[1:]),
-                        f"run {report.tool} there, and look at all that it says",
+                        f"run {report.tool} there and read its full output",
                         host=rank.host,
                     )
 
@@ -291,7 +291,7 @@ def rates_of_tools(ranks: tuple[DeepFacts, ...]) -> Iterator[Finding]:
                 yield Finding(
                     Severity.WARNING,
                     f"{tool} {name} reaches {value:.1f} GB/s on {host}, the median is {usual:.1f}",
-                    hint=f"run {tool} there, and look at links, lanes and other jobs",
+                    hint=f"run {tool} there, and check links, lanes and other jobs",
                     host=host,
                 )
     for rank in ranks:
@@ -307,7 +307,7 @@ def _below_rate(rank: DeepFacts) -> Iterator[Finding]:
                     Severity.WARNING,
                     f"{report.tool} {name} reaches {value:.1f} GB/s on {rank.host}, where the port's rate is"
                     f" {rate:.1f}",
-                    hint="look at the link's width and speed, and at the switch's counters",
+                    hint="check the link's width and speed, and the switch's counters",
                     host=rank.host,
                 )
 

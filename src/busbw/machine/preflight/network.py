@@ -19,7 +19,7 @@ from busbw.model.finding import Finding, Severity
 _PLUMBING: Final = re.compile(
     r"(docker|br-|veth|cni|cali|flannel|virbr|cilium|lxc|tun|tap|dummy|kube|nerdctl|ifb|vnet)"
 )
-_LOOK_AT_PORT: Final = "look at `rdma link` or `ibstat` there, the cable and the switch port"
+_LOOK_AT_PORT: Final = "check `rdma link` or `ibstat` there, the cable and the switch port"
 
 
 def fabric(nics: Sequence[NicFacts]) -> list[NicFacts]:
@@ -44,7 +44,7 @@ def up(gathered: Gathered) -> Iterator[Finding]:
                 Severity.WARNING,
                 f"{name} is down on {few(down)}, and up on {others} other {hosts}",
                 "state: " + few([f"{by_host[host].state} ({host})" for host in down]),
-                f"look at `ip link show {name}` there, the cable and the switch port",
+                f"check `ip link show {name}` there, the cable and the switch port",
                 host=down[0] if len(down) == 1 else "",
             )
 
@@ -68,8 +68,8 @@ def _fewer_ports(gathered: Gathered) -> Iterator[Finding]:
             yield Finding(
                 Severity.ERROR,
                 f"{count} of {usual} fabric ports are active on {host}",
-                f"not active: {few(down)}" if down else "the kernel lists no other: a device is missing",
-                _LOOK_AT_PORT + "; --expect-use nics=0 if any number will do",
+                f"not active: {few(down)}" if down else "the kernel lists no others: a device is missing",
+                _LOOK_AT_PORT + "; or accept any number with --expect-use nics=0",
                 host=host,
             )
 
@@ -173,7 +173,7 @@ def asked_for(gathered: Gathered) -> Iterator[Finding]:
         if lacking and (exactly or len(lacking) == len(by_host)):
             yield Finding(
                 Severity.WARNING if exactly else Severity.INFO,
-                f"{variable} names {word}, of which nothing is up on {few(lacking)}",
+                f"{variable} names {word}, but no such interface is up on {few(lacking)}",
                 hint=f"correct {variable}, or bring the interface up",
                 host=lacking[0] if len(lacking) == 1 else "",
             )
@@ -207,7 +207,7 @@ def _nothing_named(
     elif words:
         claim = f"names {few(words)}, which {host} does not have"
     else:
-        claim = "names lo, over which no other host is reached"
+        claim = "names lo, which reaches no other host"
     states = [
         f"{nic.name} {nic.state or '(no state)'}" for nic in sorted(nics, key=names.takes, reverse=True)
     ]
@@ -236,7 +236,7 @@ def rates(gathered: Gathered) -> Iterator[Finding]:
             yield Finding(
                 Severity.WARNING,
                 f"{what} of {name}: {few([*said[1:], said[0]])}",
-                hint="look at the cable, the switch port and the slot",
+                hint="check the cable, the switch port and the slot",
                 host=hosts[differing.odd],
             )
 

@@ -72,12 +72,10 @@ _NETWORKS: Final[Mapping[str, re.Pattern[str]]] = {
     "aws libfabric": _LIBFABRIC,
     "libfabric": _LIBFABRIC,
 }
-_PLUGIN_HINT: Final = (
-    "put the plugin's folder on LD_LIBRARY_PATH; NCCL_DEBUG=INFO says more of why it was left"
-)
+_PLUGIN_HINT: Final = "put the plugin's folder on LD_LIBRARY_PATH; NCCL_DEBUG=INFO shows why it was not used"
 _HINTS: Final = {
-    "ib": "give the job the devices (/dev/infiniband), and look at NCCL_IB_HCA and NCCL_IB_DISABLE",
-    "socket": "unset NCCL_NET_PLUGIN, or look which network the plugin prefers",
+    "ib": "give the job the devices (/dev/infiniband), and check NCCL_IB_HCA and NCCL_IB_DISABLE",
+    "socket": "unset NCCL_NET_PLUGIN, or check which network the plugin prefers",
 }
 _OWN_NETWORKS: Final = ("ib", "socket")
 # What says which network is to be used: variables, and words of --expect-use.
@@ -100,7 +98,7 @@ def network(used: Used) -> Iterator[Finding]:
             yield _about(
                 used,
                 Severity.ERROR,
-                f"{name}={value} is asked for, and NCCL uses {first.network}",
+                f"{name}={value} was requested, but NCCL uses {first.network}",
                 wrong,
                 said=_reasons(value, first),
                 hint=_HINTS.get(value.lower(), _PLUGIN_HINT),
@@ -164,10 +162,10 @@ def provider(used: Used) -> Iterator[Finding]:
     yield _about(
         used,
         Severity.ERROR,
-        f"{asked[first]} is asked for, and libfabric's provider is {use.provider}",
+        f"{asked[first]} was requested, but libfabric's provider is {use.provider}",
         [at for at, words in asked.items() if words == asked[first]],
         said=(f"network {use.network or 'not said'}", *use.warnings),
-        hint="give the job the fabric's devices and a libfabric that has its provider (`fi_info -l`)",
+        hint="give the job the fabric's devices and a libfabric with its provider (`fi_info -l`)",
     )
 
 
@@ -223,7 +221,7 @@ def sockets(used: Used) -> Iterator[Finding]:
             f"NCCL uses {kind}, though hosts have up to {most} active fabric ports,",
             fallen,
             said=(use.no_device or use.no_plugin, *use.warnings),
-            hint="give the job the devices and the network plugin, or say NCCL_NET=Socket to mean it",
+            hint="give the job the devices and the network plugin, or set NCCL_NET=Socket to accept this",
         )
 
 
@@ -252,8 +250,8 @@ def inside_hosts(used: Used) -> Iterator[Finding]:
             kinds = [f"{kind} {count}" for kind, count in used.uses[ranks[0]].inside.items()]
             off = {name: value for name in _OFF if (value := used.of(name, ranks[0]))}
             pairs = few([f"{name}={value}" for name, value in off.items()])
-            claim = f"NCCL's ranks of one host talk over {how}"
-            hint = f"unset {few(list(off))}" if off else "look at `nvidia-smi topo -p2p n`"
+            claim = f"NCCL's ranks on one host communicate over {how}"
+            hint = f"unset {few(list(off))}" if off else "check `nvidia-smi topo -p2p n`"
             evidence = f"connections by kind: {few(kinds)}" + (f"; set: {pairs}" if off else "")
             yield replace(_about(used, Severity.WARNING, claim, ranks, hint=hint), evidence=evidence)
 
@@ -279,7 +277,7 @@ class Feature:
     used: Callable[[NcclUse], bool | None]
     reason: Callable[[NcclUse], str] = lambda use: ""
     beyond_host: bool = False
-    hint: str = "look at NCCL_DEBUG=INFO for the reason, or do not ask for it"
+    hint: str = "read NCCL's reason with NCCL_DEBUG=INFO, or do not request it"
 
 
 def _is_one(value: str) -> bool:
@@ -308,7 +306,7 @@ FEATURES: Final = (
         _gdr,
         lambda use: use.gdr_reason,
         beyond_host=True,
-        hint="load nvidia_peermem, or look how far GPU and NIC are apart (nvidia-smi topo -m)",
+        hint="load nvidia_peermem, or check how far apart GPU and NIC are (nvidia-smi topo -m)",
     ),
     Feature(
         "collnet",
@@ -317,14 +315,14 @@ FEATURES: Final = (
         lambda use: _or_silent(use, use.collnet),
         lambda use: use.collnet_reason,
         beyond_host=True,
-        hint="give NCCL the SHARP plugin, and look whether sharpd and the fabric's aggregation run",
+        hint="give NCCL the SHARP plugin, and check that sharpd and the aggregation manager run",
     ),
     Feature(
         "nvls",
         "NVLink SHARP (NVLS)",
         (("NCCL_NVLS_ENABLE", _is_one),),
         lambda use: use.nvls,
-        hint="look at the fabric manager, and whether the job may create multicast objects (cgroups, imex)",
+        hint="check the fabric manager, and that the job may create multicast objects (cgroups, imex)",
     ),
     Feature(
         "mnnvl",
@@ -332,7 +330,7 @@ FEATURES: Final = (
         (("NCCL_MNNVL_ENABLE", _is_one),),
         lambda use: _or_silent(use, use.mnnvl),
         beyond_host=True,
-        hint="look at nvidia-imex on all hosts of the rack, and at the job's IMEX channel",
+        hint="check nvidia-imex on all hosts of the rack, and the job's IMEX channel",
     ),
     Feature(
         "gdrcopy",
@@ -359,7 +357,7 @@ def features(used: Used) -> Iterator[Finding]:
         wanted = used.gathered.wants(feature.word)
         if wanted == "0":
             if there := _users(used, feature):
-                claim = f"{feature.word}=0 is expected, and {feature.name} is in use"
+                claim = f"{feature.word}=0 was expected, but {feature.name} is in use"
                 yield _about(used, Severity.ERROR, claim, there)
         elif not (feature.beyond_host and used.is_one_host):
             yield from _unused(used, feature, expected=wanted == "1")
@@ -378,7 +376,7 @@ def _unused(used: Used, feature: Feature, *, expected: bool) -> Iterator[Finding
         yield _about(
             used,
             Severity.ERROR if expected else Severity.WARNING,
-            f"{asked} is asked for, and NCCL does not use {feature.name}",
+            f"{asked} was requested, but NCCL does not use {feature.name}",
             lacking,
             said=(feature.reason(used.uses[lacking[0]]),),
             hint=feature.hint,
@@ -400,16 +398,16 @@ def tuner(used: Used) -> Iterator[Finding]:
         return
     use, plugin = used.uses[wrong[0]], _asked_tuner(used, wrong[0])
     if wanted == "0":
-        yield _about(used, Severity.ERROR, f"tuner=0 is expected, and {use.tuner} is in use", wrong)
+        yield _about(used, Severity.ERROR, f"tuner=0 was expected, but {use.tuner} is in use", wrong)
         return
     asked = f"NCCL_TUNER_PLUGIN={plugin}" if plugin else f"tuner={wanted}"
     yield _about(
         used,
         Severity.ERROR if wanted else Severity.WARNING,
-        f"{asked} is asked for, and NCCL uses {use.tuner or 'no tuner'}",
+        f"{asked} was requested, but NCCL uses {use.tuner or 'no tuner'}",
         wrong,
         said=(use.no_tuner,),
-        hint="look at NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING for the reason",
+        hint="read NCCL's reason with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING",
     )
 
 
@@ -441,11 +439,11 @@ def unheard(used: Used) -> Iterator[Finding]:
             Severity.INFO,
             "what NCCL uses was not observed: it wrote no log that could be read, or none with INIT's lines,",
             deaf,
-            hint="leave NCCL_DEBUG, NCCL_DEBUG_FILE and NCCL_DEBUG_SUBSYS unset, or have INIT,ENV,NET logged",
+            hint="unset NCCL_DEBUG, NCCL_DEBUG_FILE and NCCL_DEBUG_SUBSYS, or log INIT,ENV,NET",
         )
 
 
-_HEARD_HINT: Final = "leave NCCL_DEBUG, NCCL_DEBUG_FILE and NCCL_DEBUG_SUBSYS unset, or do not expect it"
+_HEARD_HINT: Final = "unset NCCL_DEBUG, NCCL_DEBUG_FILE and NCCL_DEBUG_SUBSYS, or do not expect it"
 
 
 def expected(used: Used) -> Iterator[Finding]:
@@ -458,7 +456,7 @@ def expected(used: Used) -> Iterator[Finding]:
             words.setdefault(silent, []).append(f"{word}={value}")
     for ranks, names in words.items():
         verb = "is" if len(names) == 1 else "are"
-        claim = f"{', '.join(names)} {verb} expected, and NCCL's log does not show it"
+        claim = f"{', '.join(names)} {verb} expected, but NCCL's log does not show it"
         yield _about(used, Severity.WARNING, claim, ranks, hint=_HEARD_HINT)
 
 

@@ -34,9 +34,9 @@ def memory(gathered: Gathered) -> Iterator[Finding]:
         if size < _LEAST_MEMORY * usual:
             yield Finding(
                 Severity.WARNING,
-                f"{host} has {format_approximate_size(size)} of memory, where the usual host has"
+                f"{host} has {format_approximate_size(size)} of memory, but most hosts have"
                 f" {format_approximate_size(usual)}",
-                hint="look for a memory module that is lost, and for another kind of host",
+                hint="check for a lost memory module or a different kind of host",
                 host=host,
             )
 
@@ -64,7 +64,7 @@ def ulimits(gathered: Gathered) -> Iterator[Finding]:
         if -1 < files < needed:
             yield Finding(
                 Severity.WARNING,
-                f"{rank.host} allows {files} open files, where {len(gathered.ranks)} ranks may need {needed}",
+                f"{rank.host} allows {files} open files, but {len(gathered.ranks)} ranks may need {needed}",
                 "ulimit -n",
                 "raise nofile in limits.conf, the service or the container",
                 host=rank.host,
@@ -84,16 +84,16 @@ def ulimits(gathered: Gathered) -> Iterator[Finding]:
 _SLOWED: Final = frozenset({"hw_slowdown", "sw_thermal", "hw_thermal", "hw_power_brake"})
 # What -> its value, empty where it is not known -> what to try.
 _ALIKE: Final[tuple[tuple[str, Callable[[GpuFacts], str], str], ...]] = (
-    ("GPU", lambda gpu: gpu.name, "leave the odd ones out, or measure them apart"),
+    ("GPU", lambda gpu: gpu.name, "leave the different ones out, or measure them separately"),
     (
-        "NVLinks that are up",
+        "active NVLinks",
         lambda gpu: f"{gpu.links_active} of {gpu.links}",
-        "look at `nvidia-smi nvlink -s` there, and at the fabric manager",
+        "check `nvidia-smi nvlink -s` there, and the fabric manager",
     ),
     (
         "highest SM clock",
         lambda gpu: f"{gpu.sm_max_mhz} MHz" if gpu.sm_max_mhz else "",
-        "look at `nvidia-smi -q -d CLOCK` there",
+        "check `nvidia-smi -q -d CLOCK` there",
     ),
     (
         "PCIe lanes of the GPU",
@@ -164,9 +164,9 @@ def clocks(gathered: Gathered) -> Iterator[Finding]:
         if rank.gpu is not None and reasons:
             yield Finding(
                 Severity.WARNING,
-                f"the GPU of rank {at} ({rank.host}) is slowed down before the run: {', '.join(reasons)}",
+                f"the GPU of rank {at} ({rank.host}) is throttled before the run: {', '.join(reasons)}",
                 f"{rank.gpu.name} {rank.gpu.uuid}",
-                "look at `nvidia-smi -q -d PERFORMANCE,TEMPERATURE` there",
+                "check `nvidia-smi -q -d PERFORMANCE,TEMPERATURE` there",
                 rank=at,
                 host=rank.host,
             )
@@ -178,7 +178,7 @@ def _lowered(rank: int, host: str, gpu: GpuFacts) -> Iterator[Finding]:
     if gpu.sm_set_mhz and gpu.sm_default_mhz and gpu.sm_set_mhz < gpu.sm_default_mhz:
         yield Finding(
             Severity.WARNING,
-            f"the SM clock of the GPU of rank {rank} ({host}) is set to {gpu.sm_set_mhz} MHz, its default is"
+            f"the SM clock of the GPU of rank {rank} ({host}) is set to {gpu.sm_set_mhz} MHz; its default is"
             f" {gpu.sm_default_mhz} MHz",
             f"{gpu.name} {gpu.uuid}",
             "set it back there (`nvidia-smi -rac`)",
@@ -197,7 +197,7 @@ def devices(gathered: Gathered) -> Iterator[Finding]:
                 continue
             yield Finding(
                 Severity.ERROR if gathered.uses_nccl else Severity.INFO,
-                f"{asked or f'{feature}=1'} is asked for, but {rank.host} has no {name}",
+                f"{asked or f'{feature}=1'} was requested, but {rank.host} has no {name}",
                 hint=hint,
                 host=rank.host,
             )

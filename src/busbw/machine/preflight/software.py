@@ -25,12 +25,12 @@ def counts(gathered: Gathered) -> Iterator[Finding]:
     evidence = "ranks on each host: " + few([f"{host} {count}" for host, count in per_host.items()])
     asked = gathered.asked
     for what, wanted, found, hint in (
-        ("ranks", asked.ranks, len(gathered.ranks), "look for the missing one in host list and slots"),
-        ("nodes", asked.nodes, len(per_host), "look how many ranks the launcher puts on a node"),
+        ("ranks", asked.ranks, len(gathered.ranks), "check the host list and its slots for the missing one"),
+        ("nodes", asked.nodes, len(per_host), "check how many ranks the launcher puts on a node"),
     ):
         if wanted and wanted != found:
             who = f"{found} {what} take part" if found != 1 else f"1 {what[:-1]} takes part"
-            claim = f"{who}, {wanted} were asked for"
+            claim = f"{who}, but {wanted} were requested"
             yield Finding(Severity.ERROR, claim, evidence, hint)
 
 
@@ -47,7 +47,7 @@ def versions(gathered: Gathered) -> Iterator[Finding]:
             yield Finding(
                 Severity.ERROR if severe else Severity.WARNING,
                 f"{what}: {difference(found, gathered.hosts)}",
-                hint=f"install the same {name} on all hosts, or leave the odd ones out",
+                hint=f"install the same {name} on all hosts, or leave the different ones out",
                 rank=found.odd,
                 host=gathered.hosts[found.odd],
             )
@@ -108,7 +108,7 @@ _FILE_WORDS: Final[Mapping[str, str]] = {
     "plugin": "plugin that the loader does not find on",
 }
 _FILE_HINTS: Final[Mapping[str, str]] = {
-    "plugin": "give its path, or put its folder on LD_LIBRARY_PATH: without it NCCL goes on with its own",
+    "plugin": "give its path, or put its folder on LD_LIBRARY_PATH: otherwise NCCL uses its own",
     "folder": "correct the path, or mount the folder there",
 }
 
@@ -128,8 +128,8 @@ def backend(gathered: Gathered) -> Iterator[Finding]:
         expected = f"{few(of_nccl)} is expected of NCCL" if of_nccl else "GPUs are expected (gpus=1)"
         yield Finding(
             Severity.ERROR,
-            f"{expected}, and what would be measured is CPU memory over MPI",
-            hint="`busbw devices` says why NCCL cannot be used; --backend mpi where CPU memory is meant",
+            f"{expected}, but this run would measure CPU memory over MPI",
+            hint="see `busbw devices` for why NCCL cannot be used; --backend mpi measures CPU memory",
         )
 
 
@@ -145,7 +145,7 @@ def net_plugin(gathered: Gathered) -> Iterator[Finding]:
     on_all = len(lacking) == len(gathered.ranks)
     yield Finding(
         Severity.ERROR if gathered.uses_nccl else Severity.INFO,
-        f"{asks} needs a network plugin, and the loader finds none on"
+        f"{asks} needs a network plugin, and but the loader finds none on"
         f" {'any rank' if on_all else name_ranks(lacking, gathered.hosts)}",
         f"folders of LD_LIBRARY_PATH that do not exist there: {few(gone)}" if gone else "",
         "put the plugin's folder on LD_LIBRARY_PATH, or name it by NCCL_NET_PLUGIN",
@@ -173,7 +173,7 @@ def shared_folder(gathered: Gathered) -> Iterator[Finding]:
         # A record comes home without it, so only who asks has to know.
         Severity.WARNING if gathered.asked.stops or some_see else Severity.INFO,
         f"{who} {verb} the run folder {gathered.asked.folder}",
-        "the record comes home through the launcher's channel, samples beyond some megabytes do not",
+        "the launcher's channel brings the record home, without samples beyond a few MB",
         "set BUSBW_HOME to a folder that the nodes share",
         host=blind[0] if len(blind) == 1 else "",
     )

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final
 
-from cyclopts import Group, Parameter
+from cyclopts import Parameter
 
+from busbw.plan.flags.flag import Group
 from busbw.plan.flags.values import Between, Fraction, Seconds, check_ranges
 
 COMPARE = Group("Comparing", sort_key=0)
@@ -45,14 +46,11 @@ class CiSettings:
 class CompareSettings(CiSettings):
     """What counts as different, and how setups are launched."""
 
-    ops: Annotated[
-        str, Parameter(group=COMPARE, show_default=False, help="Operations to measure with each setup.")
-    ] = ""
+    ops: Annotated[str, Parameter(group=COMPARE, help="Operations to measure with each setup.")] = ""
     delta: Annotated[
         Fraction,
         Parameter(
-            group=COMPARE,
-            help="Difference that matters: FASTER and SLOWER are surely more than half of it.",
+            group=COMPARE, help="Difference that matters; FASTER and SLOWER mean surely more than half of it."
         ),
     ] = Fraction("2%")
     false_discoveries: Annotated[
@@ -65,35 +63,19 @@ class CompareSettings(CiSettings):
             help="SAME rules out a larger difference than this (or than --delta); else AMBIGUOUS.",
         ),
     ] = Fraction("5%")
-    all: Annotated[
-        bool,
-        Parameter(
-            group=COMPARE,
-            negative="",
-            show_default=False,
-            help="Show a row for every size, with its numbers.",
-        ),
-    ] = False
-    baseline: Annotated[
-        str, Parameter(group=COMPARE, show_default=False, help="Name of the baseline. [default: the first]")
-    ] = ""
+    all: Annotated[bool, Parameter(group=COMPARE, help="Show a row for every size, with its numbers.")] = (
+        False
+    )
+    baseline: Annotated[str, Parameter(group=COMPARE, help="Name of the baseline. [default: the first]")] = ""
     gate: Annotated[
         bool,
         Parameter(
             group=COMPARE,
-            negative="",
-            show_default=False,
-            help="Exit code 1: something is SLOWER or FAILED; 0: all is FASTER or SAME; else 3.",
+            help="Exit code 1 if anything is SLOWER or FAILED, 0 if all is FASTER or SAME, else 3.",
         ),
     ] = False
     scaling: Annotated[
-        bool,
-        Parameter(
-            group=COMPARE,
-            negative="",
-            show_default=False,
-            help="Show bandwidth and percentiles by number of nodes instead.",
-        ),
+        bool, Parameter(group=COMPARE, help="Show bandwidth and percentiles by number of nodes instead.")
     ] = False
     blocks: Annotated[
         int,
@@ -105,19 +87,12 @@ class CompareSettings(CiSettings):
         Parameter(group=COMPARE, help="Seed of the order in the blocks. [default: random, recorded]"),
     ] = None
     one_at_a_time: Annotated[
-        bool,
-        Parameter(
-            group=COMPARE,
-            negative="",
-            show_default=False,
-            help="Measure each single change of the setups against the default.",
-        ),
+        bool, Parameter(group=COMPARE, help="Measure each single change of the setups against the default.")
     ] = False
     launch_timeout: Annotated[
         Seconds | None,
         Parameter(
             group=COMPARE,
-            show_default=False,
             help="End a launch after this long and count it as failed; 0: never."
             " [default: 10min; none where launches are jobs of a queue]",
         ),
@@ -126,15 +101,11 @@ class CompareSettings(CiSettings):
         Path | None,
         Parameter(
             group=COMPARE,
-            show_default=False,
             help="Write the best setup to this file, for `source`, and to FILE.nccl.conf, for NCCL.",
         ),
     ] = None
     export_setup: Annotated[
-        str,
-        Parameter(
-            group=COMPARE, show_default=False, help="Write this setup with --save-env. [default: the best]"
-        ),
+        str, Parameter(group=COMPARE, help="Write this setup with --save-env. [default: the best]")
     ] = ""
 
     def __post_init__(self) -> None:
@@ -152,8 +123,6 @@ class ExpectSettings(CiSettings):
         Parameter(
             name=["--reference", "-r"],
             group=EXPECT,
-            negative="",
-            show_default=False,
             help="Reference to compare with: its name or file. May be repeated. [default: all that match]",
         ),
     ] = ()
@@ -161,42 +130,25 @@ class ExpectSettings(CiSettings):
         Fraction | None,
         Parameter(
             group=EXPECT,
-            show_default=False,
-            help="How far below the reference a run may be. [default: 10% of one launch, 5% of several]",
+            help="How far a run may be below the reference. [default: 10% of one launch, 5% of several]",
         ),
     ] = None
     detect: Annotated[
         Fraction | None,
         Parameter(
-            group=EXPECT,
-            show_default=False,
-            help="Loss that must not be missed, as 5%; sizes that could miss it are undecided.",
+            group=EXPECT, help="Loss that must not be missed, as 5%; sizes that could miss it are undecided."
         ),
     ] = None
-    all: Annotated[
-        bool,
-        Parameter(
-            group=EXPECT,
-            negative="",
-            show_default=False,
-            help="Show every size, and the limits of the wires.",
-        ),
-    ] = False
+    all: Annotated[bool, Parameter(group=EXPECT, help="Show every size, and the limits of the links.")] = (
+        False
+    )
     same_version: Annotated[
-        bool,
-        Parameter(
-            group=EXPECT,
-            negative="",
-            show_default=False,
-            help="Ignore references of other library versions.",
-        ),
+        bool, Parameter(group=EXPECT, help="Ignore references of other library versions.")
     ] = False
     least: Annotated[
         tuple[str, ...],
         Parameter(
             group=EXPECT,
-            negative="",
-            show_default=False,
             help="Require this bus bandwidth (GB/s) from a size on: 1G=340 or alltoall:1G=40. May be"
             " repeated.",
         ),
@@ -204,25 +156,13 @@ class ExpectSettings(CiSettings):
     topology: Annotated[
         Path | None,
         Parameter(
-            group=EXPECT,
-            show_default=False,
-            help="File that NCCL_TOPO_DUMP_FILE wrote: use its links instead of the record's.",
+            group=EXPECT, help="File that NCCL_TOPO_DUMP_FILE wrote: use its links instead of the record's."
         ),
     ] = None
     save: Annotated[
-        str | None,
-        Parameter(group=EXPECT, show_default=False, help="Save the run as a reference with this name."),
+        str | None, Parameter(group=EXPECT, help="Save the run as a reference with this name.")
     ] = None
     replace: Annotated[
-        bool,
-        Parameter(
-            group=EXPECT,
-            negative="",
-            show_default=False,
-            help="With --save: replace the reference of this name.",
-        ),
+        bool, Parameter(group=EXPECT, help="With --save: replace the reference of this name.")
     ] = False
-    list: Annotated[
-        bool,
-        Parameter(group=EXPECT, negative="", show_default=False, help="List all references."),
-    ] = False
+    list: Annotated[bool, Parameter(group=EXPECT, help="List all references.")] = False

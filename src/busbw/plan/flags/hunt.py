@@ -4,19 +4,12 @@
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
-from cyclopts import Group, Parameter
+from cyclopts import Parameter
 
+from busbw.plan.flags.flag import Group
 from busbw.plan.flags.preflight import PreflightSettings
 from busbw.plan.flags.ranks import OUTPUT, RankSettings
-from busbw.plan.flags.values import (
-    Between,
-    Fraction,
-    Growth,
-    LeavesTime,
-    Seconds,
-    Size,
-    check_ranges,
-)
+from busbw.plan.flags.values import Between, Fraction, Growth, LeavesTime, Seconds, Size, check_ranges
 
 HUNT = Group("Hunt", sort_key=0)
 
@@ -36,7 +29,6 @@ class HuntRanks(RankSettings, PreflightSettings):
         Parameter(
             name=["--minbytes", "-b"],
             group=HUNT,
-            show_default=False,
             help="Size of a message. [default: 64M between GPUs, else 4M]",
         ),
     ] = None
@@ -60,7 +52,7 @@ class RoundFlags:
     round_timeout: Annotated[
         Seconds,
         LeavesTime(),
-        Parameter(group=HUNT, help="Time for a round; after it, a silent rank counts as hung."),
+        Parameter(group=HUNT, help="Time for a round; after it, a rank without an answer counts as hung."),
     ] = Seconds("30s")
     wait: Annotated[
         WaitName,
@@ -93,23 +85,19 @@ class IsolateFlags(RailsFlags):
     """Flags of ``busbw isolate``: what to find, and how patiently."""
 
     slower: Annotated[
-        Growth,
-        Parameter(group=HUNT, help="Smallest increase of latency to report; 100% is twice as long."),
+        Growth, Parameter(group=HUNT, help="Smallest increase of latency to report; 100% is twice as long.")
     ] = Growth("50%")
     rounds: Annotated[
         int,
         Between(2),
         Parameter(
-            group=HUNT,
-            help="Rounds of new pairs for more than 32 parts; of fewer, every pair is tested.",
+            group=HUNT, help="Rounds of new pairs, for more than 32 parts; up to 32, every pair is tested."
         ),
     ] = 10
     each_nic: Annotated[
         str,
         Parameter(
-            group=HUNT,
-            show_default=False,
-            help="Test once through each of these NICs: mlx5_0,mlx5_1 or eth0,eth1 (needs --on).",
+            group=HUNT, help="Test once through each of these NICs: mlx5_0,mlx5_1 or eth0,eth1 (needs --on)."
         ),
     ] = ""
 
@@ -123,7 +111,6 @@ class PairsFlags(RoundFlags):
         bool,
         Parameter(
             group=HUNT,
-            negative="",
             help="Test one half against the other, then the halves of each half, and so on: log2(N) rounds.",
         ),
     ] = False

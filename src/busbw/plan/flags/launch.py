@@ -11,9 +11,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from cyclopts import Group, Parameter
+from cyclopts import Parameter
 
 from busbw.plan.flags.engines import EngineName
+from busbw.plan.flags.flag import Group
 from busbw.plan.flags.values import Between, Seconds, check_ranges
 
 ENGINE = Group("Engine (--on)", sort_key=6)
@@ -50,34 +51,24 @@ class LaunchSettings:
         tuple[str, ...],
         Parameter(
             group=ENGINE,
-            negative="",
-            show_default=False,
             completer=_preset_names,
             help="Use the values of a known cluster (`busbw presets list`); your flags win. May be repeated.",
         ),
     ] = ()
     nodes: Annotated[
         str,
-        Parameter(
-            name=["--nodes", "-N"],
-            group=ENGINE,
-            show_default=False,
-            help="Nodes to use; 2,4,8 submits a job for each.",
-        ),
+        Parameter(name=["--nodes", "-N"], group=ENGINE, help="Nodes to use; 2,4,8 submits a job for each."),
     ] = ""
     ranks_per_node: Annotated[
         int | None,
         Between(1),
         Parameter(group=ENGINE, help="Ranks on each node. [default: its GPUs, slots or 1, by engine]"),
     ] = None
-    hosts: Annotated[
-        str, Parameter(group=ENGINE, show_default=False, help="Hosts: a,b,c, or a:4,b:4 with ranks on each.")
-    ] = ""
+    hosts: Annotated[str, Parameter(group=ENGINE, help="Hosts: a,b,c, or a:4,b:4 with ranks on each.")] = ""
     hostfile: Annotated[
         Path | None,
         Parameter(
             group=ENGINE,
-            show_default=False,
             help="File with one host a line: name, name:N or `name slots=N`; ranks follow its order.",
         ),
     ] = None
@@ -85,8 +76,6 @@ class LaunchSettings:
         tuple[str, ...],
         Parameter(
             group=ENGINE,
-            negative="",
-            show_default=False,
             help="Order ranks by switch, from a topology file (AWS, Slurm, Kubernetes nodes, a run) or"
             " `slurm`. May be repeated.",
         ),
@@ -104,67 +93,45 @@ class LaunchSettings:
         Parameter(
             name=["--image", "--container"],
             group=ENGINE,
-            show_default=False,
             help="Container image that has busbw (Kubernetes; Slurm with pyxis).",
         ),
     ] = ""
     mounts: Annotated[
-        str,
-        Parameter(group=ENGINE, show_default=False, help="Container mounts, as /from:/to,/both,/in:/to:ro."),
+        str, Parameter(group=ENGINE, help="Container mounts, as /from:/to,/both,/in:/to:ro.")
     ] = ""
     python: Annotated[
         str,
         Parameter(
             group=ENGINE,
-            show_default=False,
             help="Python with busbw on the nodes. [default: this one's path; in an image python3]",
         ),
     ] = ""
     bring: Annotated[
         bool,
         Parameter(
-            group=ENGINE,
-            negative="",
-            show_default=False,
-            help="Copy busbw and its packages to the nodes for this run, then remove them.",
+            group=ENGINE, help="Copy busbw and its packages to the nodes for this run, then remove them."
         ),
     ] = False
     setup_script: Annotated[
-        Path | None,
-        Parameter(group=ENGINE, show_default=False, help="Script that every node sources first."),
+        Path | None, Parameter(group=ENGINE, help="Script that every node sources first.")
     ] = None
     env: Annotated[
-        tuple[str, ...],
-        Parameter(
-            group=ENGINE,
-            negative="",
-            show_default=False,
-            help="Set a variable of the ranks: K=V. May be repeated.",
-        ),
+        tuple[str, ...], Parameter(group=ENGINE, help="Set a variable of the ranks: K=V. May be repeated.")
     ] = ()
-    env_file: Annotated[
-        Path | None,
-        Parameter(group=ENGINE, show_default=False, help="File of variables, one K=V a line."),
-    ] = None
+    env_file: Annotated[Path | None, Parameter(group=ENGINE, help="File of variables, one K=V a line.")] = (
+        None
+    )
     library_path: Annotated[
         tuple[str, ...],
         Parameter(
-            group=ENGINE,
-            negative="",
-            show_default=False,
-            help="Put this folder in front of the ranks' LD_LIBRARY_PATH. May be repeated.",
+            group=ENGINE, help="Put this folder in front of the ranks' LD_LIBRARY_PATH. May be repeated."
         ),
     ] = ()
-    job_id: Annotated[
-        str, Parameter(group=ENGINE, show_default=False, help="Run inside this Slurm allocation.")
-    ] = ""
-    partition: Annotated[
-        str, Parameter(group=ENGINE, show_default=False, help="Slurm partition, PBS queue.")
-    ] = ""
-    account: Annotated[str, Parameter(group=ENGINE, show_default=False, help="Account to charge.")] = ""
+    job_id: Annotated[str, Parameter(group=ENGINE, help="Run inside this Slurm allocation.")] = ""
+    partition: Annotated[str, Parameter(group=ENGINE, help="Slurm partition, PBS queue.")] = ""
+    account: Annotated[str, Parameter(group=ENGINE, help="Account to charge.")] = ""
     time_limit: Annotated[
-        str,
-        Parameter(group=ENGINE, show_default=False, help="Time limit of the job, as the engine writes it."),
+        str, Parameter(group=ENGINE, help="Time limit of the job, in the engine's own format.")
     ] = ""
     exclusive: Annotated[
         bool, Parameter(group=ENGINE, negative="--shared", help="Ask for whole nodes (Slurm, PBS).")
@@ -172,60 +139,40 @@ class LaunchSettings:
     segment: Annotated[
         int | None,
         Between(1),
-        Parameter(group=ENGINE, show_default=False, help="Slurm: how many nodes must be of one block."),
+        Parameter(group=ENGINE, help="Slurm: number of nodes that must be in one block."),
     ] = None
     mpirun_args: Annotated[
-        str,
-        Parameter(group=ENGINE, show_default=False, allow_leading_hyphen=True, help="More flags for mpirun."),
+        str, Parameter(group=ENGINE, allow_leading_hyphen=True, help="More flags for mpirun.")
     ] = ""
     srun_args: Annotated[
-        str,
-        Parameter(group=ENGINE, show_default=False, allow_leading_hyphen=True, help="More flags for srun."),
+        str, Parameter(group=ENGINE, allow_leading_hyphen=True, help="More flags for srun.")
     ] = ""
     sbatch_args: Annotated[
-        str,
-        Parameter(group=ENGINE, show_default=False, allow_leading_hyphen=True, help="More flags for sbatch."),
+        str, Parameter(group=ENGINE, allow_leading_hyphen=True, help="More flags for sbatch.")
     ] = ""
-    namespace: Annotated[
-        str,
-        Parameter(group=ENGINE, show_default=False, help="Kubernetes namespace. [default: context's]"),
-    ] = ""
-    context: Annotated[
-        str, Parameter(group=ENGINE, show_default=False, help="Kubernetes context of the kubeconfig.")
-    ] = ""
+    namespace: Annotated[str, Parameter(group=ENGINE, help="Kubernetes namespace. [default: context's]")] = ""
+    context: Annotated[str, Parameter(group=ENGINE, help="Kubernetes context of the kubeconfig.")] = ""
     set: Annotated[
         tuple[str, ...],
         Parameter(
             group=ENGINE,
-            negative="",
-            show_default=False,
             help="Set a value of the job: KEY=VALUE (kind, slots, np, replicas, gpu, nic, instance-type,"
             " ...). May be repeated.",
         ),
     ] = ()
     patch: Annotated[
-        Path | None,
-        Parameter(
-            group=ENGINE,
-            show_default=False,
-            help="YAML file to merge into the Kubernetes manifest.",
-        ),
+        Path | None, Parameter(group=ENGINE, help="YAML file to merge into the Kubernetes manifest.")
     ] = None
     wait: Annotated[
         Seconds | None,
         Parameter(
-            group=ENGINE,
-            show_default=False,
-            help="Give up if the job has not started after this long. [default: by engine]",
+            group=ENGINE, help="Give up if the job has not started after this time. [default: by engine]"
         ),
     ] = None
     detach: Annotated[
         bool,
         Parameter(
-            group=ENGINE,
-            negative="",
-            show_default=False,
-            help="Submit and return; `busbw attach` shows the table and fetches the record.",
+            group=ENGINE, help="Submit and return; `busbw attach` shows the table and fetches the record."
         ),
     ] = False
 

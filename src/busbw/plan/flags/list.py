@@ -4,8 +4,9 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from cyclopts import Group, Parameter
+from cyclopts import Parameter
 
+from busbw.plan.flags.flag import Group
 from busbw.plan.flags.values import Between, Seconds, check_ranges
 
 LIST = Group("Which runs", sort_key=1)
@@ -17,30 +18,21 @@ StatusName = Literal["complete", "wrong", "running", "failed", "interrupted", "k
 class ListSettings:
     """Filters; a run is listed where all of them fit."""
 
-    tag: Annotated[
-        tuple[str, ...],
-        Parameter(group=LIST, negative="", show_default=False, help="With this tag; may be repeated."),
-    ] = ()
+    tag: Annotated[tuple[str, ...], Parameter(group=LIST, help="With this tag. May be repeated.")] = ()
     operation: Annotated[
         str,
         Parameter(
             name=["--operation", "--op"],
             group=LIST,
-            show_default=False,
-            help="With this operation; or isolate, pairs, rails, preflight, exec.",
+            help="With this operation, or isolate, pairs, rails, preflight, exec.",
         ),
     ] = ""
     status: Annotated[
-        StatusName | None, Parameter(group=LIST, show_default=False, help="That ended so; wrong: wrong data.")
+        StatusName | None, Parameter(group=LIST, help="With this status; wrong means wrong data.")
     ] = None
-    since: Annotated[
-        Seconds | None,
-        Parameter(group=LIST, show_default=False, help="No older than this: 7d, 12h, 30min."),
-    ] = None
+    since: Annotated[Seconds | None, Parameter(group=LIST, help="No older than this: 7d, 12h, 30min.")] = None
     limit: Annotated[
-        int,
-        Between(1),
-        Parameter(name=["--limit", "-n"], group=LIST, help="No more than this many."),
+        int, Between(1), Parameter(name=["--limit", "-n"], group=LIST, help="Show at most this many.")
     ] = 20
 
     def __post_init__(self) -> None:

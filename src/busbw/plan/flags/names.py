@@ -5,9 +5,10 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, Final
 
-from cyclopts import Group, Parameter
+from cyclopts import Parameter
 
 from busbw.errors import UsageError
+from busbw.plan.flags.flag import Group
 from busbw.plan.flags.values import check_ranges
 
 NAME: Final = Group("Name", sort_key=8)
@@ -39,19 +40,13 @@ class NameSettings:
         Words(),
         Parameter(
             group=NAME,
-            show_default=False,
-            help="Name of the run, as in `busbw show NAME`. Of several runs of a name, it means the newest.",
+            help="Name of the run, as in `busbw show NAME`. If several runs have it, it means the newest.",
         ),
     ] = ""
     tag: Annotated[
         tuple[str, ...],
         Words(),
-        Parameter(
-            group=NAME,
-            negative="",
-            show_default=False,
-            help="A word for `busbw list --tag`; may be repeated.",
-        ),
+        Parameter(group=NAME, help="A word to find the run by with `busbw list --tag`. May be repeated."),
     ] = ()
 
     def __post_init__(self) -> None:

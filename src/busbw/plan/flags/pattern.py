@@ -22,7 +22,6 @@ class PatternSettings:
     groups: Annotated[
         str,
         Parameter(
-            show_default=False,
             group=PATTERN,
             help="JSON file with replica_groups: [[[0, 1], [2, 3]]]. All groups run at once, each on its own"
             " communicator.",
@@ -39,7 +38,6 @@ class PatternSettings:
     split: Annotated[
         str,
         Parameter(
-            show_default=False,
             group=PATTERN,
             help='Groups by rank number, as NCCL_TESTS_SPLIT: "MOD 4", "DIV 8", "AND 0x7", "OR 0x3"; a mask'
             ' alone is AND. Two in a row: "DIV 4 MOD 2".',
@@ -48,7 +46,6 @@ class PatternSettings:
     counts: Annotated[
         str,
         Parameter(
-            show_default=False,
             group=PATTERN,
             help="JSON file with the counts of alltoallv or all_gatherv (metadata or alltoallv_metadata)."
             " Without -b and -e the file's own counts; else they are scaled to each size.",
@@ -57,7 +54,6 @@ class PatternSettings:
     matrix: Annotated[
         str,
         Parameter(
-            show_default=False,
             group=PATTERN,
             help="Text file with bytes from rank (row) to rank (column) for alltoallv, as nccl-tests has it.",
         ),
@@ -84,7 +80,6 @@ class PatternSettings:
     pairs: Annotated[
         str,
         Parameter(
-            show_default=False,
             group=PATTERN,
             help="JSON file with src_target_pairs: [[[0, 1], [1, 0]]] for permute. Without it, the ring.",
         ),
@@ -92,7 +87,6 @@ class PatternSettings:
     streams: Annotated[
         str,
         Parameter(
-            show_default=False,
             group=PATTERN,
             help="JSON file with streams: different operations at once, each on a communicator of its own."
             " A table each.",
@@ -111,8 +105,6 @@ class PatternSettings:
         bool,
         Parameter(
             name=["--save-wrong"],
-            negative="",
-            show_default=False,
             group=METHOD,
             help="Keep the data of a failed check in the run folder: sent, received and expected.",
         ),
@@ -120,7 +112,6 @@ class PatternSettings:
     coalesce: Annotated[
         Ratios,
         Parameter(
-            show_default=False,
             group=BUFFERS,
             help="Split every call into parallel parts of these ratios: 1,2,1 makes 4M into 1M, 2M and 1M.",
         ),
@@ -129,8 +120,6 @@ class PatternSettings:
         bool,
         Parameter(
             name=["--unique-buffers"],
-            negative="",
-            show_default=False,
             group=BUFFERS,
             help="Give every call its own buffer instead of rotating through the largest size.",
         ),
@@ -139,8 +128,6 @@ class PatternSettings:
         bool,
         Parameter(
             name=["--shared-output"],
-            negative="",
-            show_default=False,
             group=BUFFERS,
             help="One output buffer for two cores of one memory (Neuron devices only).",
         ),

@@ -37,24 +37,17 @@ class PreflightSettings:
     preflight: Annotated[
         bool,
         Parameter(
+            negative="--no-preflight",
             group=PREFLIGHT,
             help="Compare ranks, versions, variables, GPUs and NICs before anything is measured.",
         ),
     ] = True
     strict: Annotated[
-        bool,
-        Parameter(
-            negative="",
-            show_default=False,
-            group=PREFLIGHT,
-            help="End the run after a warning of preflight, as after an error.",
-        ),
+        bool, Parameter(group=PREFLIGHT, help="End the run after a warning of preflight, as after an error.")
     ] = False
     expect_use: Annotated[
         tuple[str, ...],
         Parameter(
-            negative="",
-            show_default=False,
             group=PREFLIGHT,
             help="End the run unless NCCL uses this, and warn if its log does not show it: net=ofi (ib,"
             " socket, NAME), provider=efa (cxi, verbs), gdr=1, collnet=1, nvls=1, mnnvl=1, gdrcopy=1,"
@@ -63,16 +56,12 @@ class PreflightSettings:
         ),
     ] = ()
     stop_after: Annotated[
-        LevelName,
-        Parameter(parse=False),  # of `busbw preflight`: how much to check before it stops
+        LevelName, Parameter(parse=False)  # of `busbw preflight`: how much to check before it stops
     ] = ""
     presets_used: Annotated[
-        tuple[str, ...],
-        Parameter(show=False, negative="", help="Written by busbw: presets with their dates."),
+        tuple[str, ...], Parameter(show=False, help="Written by busbw: presets with their dates.")
     ] = ()
     overridden: Annotated[
         tuple[str, ...],
-        Parameter(
-            show=False, negative="", help="Written by busbw: presets' variables that do not hold, and why."
-        ),
+        Parameter(show=False, help="Written by busbw: presets' variables that do not hold, and why."),
     ] = ()

@@ -4,8 +4,9 @@
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
-from cyclopts import Group, Parameter
+from cyclopts import Parameter
 
+from busbw.plan.flags.flag import Group
 from busbw.plan.flags.names import NameSettings
 from busbw.plan.flags.values import MOST_SEED, Between
 
@@ -15,7 +16,7 @@ FormatName = Literal["table", "csv", "json", "jsonl"]
 
 # The groups under which `busbw run --help` lists its flags.
 SWEEP = Group("Sweep", sort_key=1)
-PATTERN = Group("Who exchanges what", sort_key=2)
+PATTERN = Group("Ranks, groups and data", sort_key=2)
 METHOD = Group("Method", sort_key=3)
 BUFFERS = Group("Buffers", sort_key=4)
 PLACE = Group("Where", sort_key=5)
@@ -51,25 +52,14 @@ class RankSettings(NameSettings):
             group=PLACE, help="How ranks find each other: mpi, or nccl (a TCP channel, no MPI needed)."
         ),
     ] = "auto"
-    nccl: Annotated[
-        str, Parameter(show_default=False, group=PLACE, help="Path of the libnccl.so to measure.")
-    ] = ""
+    nccl: Annotated[str, Parameter(group=PLACE, help="Path of the libnccl.so to measure.")] = ""
     pin: Annotated[
-        bool,
-        Parameter(
-            negative="",
-            show_default=False,
-            group=PLACE,
-            help="Pin each rank to its share of the CPUs that its host's ranks may use.",
-        ),
+        bool, Parameter(group=PLACE, help="Pin each rank to its share of the host's usable CPUs.")
     ] = False
     hot: Annotated[
         bool,
         Parameter(
-            negative="",
-            show_default=False,
-            group=BUFFERS,
-            help="Use the same place of the buffers for every call (data in caches).",
+            group=BUFFERS, help="Use the same part of the buffers for every call (data stays in caches)."
         ),
     ] = False
     seed: Annotated[
@@ -79,20 +69,8 @@ class RankSettings(NameSettings):
     ] = None
     format: Annotated[FormatName, Parameter(group=OUTPUT, help="Format of standard output.")] = "table"
     dry_run: Annotated[
-        bool,
-        Parameter(
-            negative="",
-            show_default=False,
-            group=OUTPUT,
-            help="Print the plan and what would be started; start nothing.",
-        ),
+        bool, Parameter(group=OUTPUT, help="Print the plan and what would be started; start nothing.")
     ] = False
     show_secrets: Annotated[
-        bool,
-        Parameter(
-            negative="",
-            show_default=False,
-            group=OUTPUT,
-            help="Do not hide secrets in a dry run, so that its text runs as it is.",
-        ),
+        bool, Parameter(group=OUTPUT, help="Show secrets in a dry run, so that its text runs unchanged.")
     ] = False

@@ -161,20 +161,15 @@ class RunSettings(RankSettings, PreflightSettings, PatternSettings):
         ),
     ] = None
     case_time: Annotated[
-        Seconds,
-        LeavesTime(),
-        Parameter(group=METHOD, help="Sample each case for about this long at most."),
+        Seconds, LeavesTime(), Parameter(group=METHOD, help="Sample each case for about this long at most.")
     ] = Seconds("500ms")
     budget: Annotated[
-        Seconds | None,
-        LeavesTime(),
-        Parameter(group=METHOD, help="Time for all cases of a launch together."),
+        Seconds | None, LeavesTime(), Parameter(group=METHOD, help="Time for all cases of a launch together.")
     ] = None
     mode: Annotated[
         ModeName,
         Parameter(
-            group=METHOD,
-            help="throughput: back-to-back calls; latency: single calls, each after a barrier.",
+            group=METHOD, help="throughput: back-to-back calls; latency: single calls, each after a barrier."
         ),
     ] = "throughput"
     time: Annotated[
@@ -268,27 +263,17 @@ class RunSettings(RankSettings, PreflightSettings, PatternSettings):
         Parameter(
             name=["--stats", "--columns"],
             consume_multiple=True,
-            negative="",
-            show_default=False,
             group=OUTPUT,
             help="Columns of statistics instead of the usual ones: avg, min, max, p50, p99, p99.9 (any pNN),"
             " cv, imbalance, n, issue, skew, first, in, out, algorithm, channels, overlap.",
         ),
     ] = ()
     wide: Annotated[
-        bool,
-        Parameter(
-            negative="",
-            show_default=False,
-            group=OUTPUT,
-            help="All columns on a terminal too, as a pipe gets them.",
-        ),
+        bool, Parameter(group=OUTPUT, help="All columns on a terminal too, as a pipe gets them.")
     ] = False
     expect: Annotated[
         tuple[str, ...],
         Parameter(
-            negative="",
-            show_default=False,
             group=OUTPUT,
             help="Compare the run with this reference (`busbw expect --list`), file or preset. Exit code 1:"
             " below it; 3: undecided.",
@@ -298,8 +283,6 @@ class RunSettings(RankSettings, PreflightSettings, PatternSettings):
         tuple[str, ...],
         Parameter(
             consume_multiple=True,
-            negative="",
-            show_default=False,
             group=OUTPUT,
             help="Collect evidence for `busbw diagnose` in untimed passes: counters (bytes on every link"
             " during a burst of the largest size), algorithm (what NCCL chose for each case).",
@@ -316,7 +299,6 @@ class RunSettings(RankSettings, PreflightSettings, PatternSettings):
     profile_args: Annotated[
         str,
         Parameter(
-            show_default=False,
             group=OUTPUT,
             help="More flags for `nsys profile`, after =: --profile-args='--enable efa_metrics --delay 2'.",
         ),
@@ -350,10 +332,7 @@ class RunSettings(RankSettings, PreflightSettings, PatternSettings):
     nccl_topology: Annotated[
         bool,
         Parameter(
-            negative="",
-            show_default=False,
-            group=OUTPUT,
-            help="Keep NCCL's topology and graphs as XML, in evidence/ of the run folder.",
+            group=OUTPUT, help="Keep NCCL's topology and graphs as XML, in evidence/ of the run folder."
         ),
     ] = False
     memory: Annotated[

@@ -65,12 +65,7 @@ def _read_token(kind: type, tokens: Sequence[Token]) -> Any:  # noqa: ANN401 (a 
     return kind(token.value, token.keyword or "")
 
 
-_one_word: Final = Parameter(
-    converter=_read_token,
-    n_tokens=1,
-    accepts_keys=False,
-    show_default=lambda value: getattr(value, "text", None),
-)
+_one_word: Final = Parameter(converter=_read_token, n_tokens=1, accepts_keys=False)
 
 
 @_one_word
@@ -116,10 +111,13 @@ class Growth(Fraction):
     below = MOST_TIMES
 
 
-def _words(written: str | Iterable[object]) -> tuple[str, list[str]]:
-    """The text, and its parts between commas."""
+def _words(written: str | Iterable[object], what: str) -> tuple[str, list[str]]:
+    """The text, and its parts between commas. Raises UsageError where there is none: no ``what``."""
     text = written if isinstance(written, str) else ",".join(map(str, written))
-    return text, [word.strip() for word in text.split(",") if word.strip()]
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    if not words:
+        raise UsageError(f"no {what} given", hint="name one, or several separated by commas")
+    return text, words
 
 
 @_one_word
@@ -130,9 +128,7 @@ class DataTypes(Written, tuple[DataType, ...]):
 
     def __new__(cls, written: str | Iterable[str], flag: str = "") -> DataTypes:  # noqa: ARG004 (errors name the type)
         """Raises UsageError for an unknown one, or for none."""
-        text, words = _words(written)
-        if not words:
-            raise UsageError("no element type given", hint="name one, or several separated by commas")
+        text, words = _words(written, "element type")
         # What is named twice, also by an alias, is measured once.
         types = DATA_TYPES if words == [ALL] else tuple(dict.fromkeys(map(data_type, words)))
         made = super().__new__(cls, types)
@@ -146,9 +142,7 @@ class ReduceOps(Written, tuple[ReduceOp, ...]):
 
     def __new__(cls, written: str | Iterable[str], flag: str = "") -> ReduceOps:  # noqa: ARG004
         """Raises UsageError for an unknown one, or for none."""
-        text, words = _words(written)
-        if not words:
-            raise UsageError("no reduction given", hint="name one, or several separated by commas")
+        text, words = _words(written, "reduction")
         made = super().__new__(
             cls, REDUCE_OPS if words == [ALL] else tuple(dict.fromkeys(map(reduce_op, words)))
         )
@@ -162,14 +156,12 @@ class Roots(Written, tuple[int, ...]):
 
     def __new__(cls, written: str | Iterable[int], flag: str = "") -> Roots:  # noqa: ARG004
         """Raises UsageError for what is no rank's number, or for none."""
-        text, words = _words(written if isinstance(written, str) else list(written) or ALL)
-        if not words:
-            raise UsageError("no root given", hint="name one, or several separated by commas")
+        text, words = _words(written if isinstance(written, str) else list(written) or ALL, "root")
         try:
             roots = () if words in ([ALL], ["-1"]) else dict.fromkeys(map(int, words))
         except ValueError as error:
             raise UsageError(
-                f"not a root: {text!r}", hint="give ranks separated by commas, or all"
+                f"{text!r} is not a root", hint="give ranks separated by commas, or all"
             ) from error
         made = super().__new__(cls, roots)
         made.text = text
@@ -190,7 +182,7 @@ class Ratios(Written, tuple[int, ...]):
         given = ratios(text) if text else ()
         if text and not (1 < len(given) <= MOST_PARTS and all(0 < ratio <= LARGEST_RATIO for ratio in given)):
             raise UsageError(
-                f"{flag or '--coalesce'} {text!r} are no ratios",
+                f"{flag or '--coalesce'} {text!r} is not a list of ratios",
                 hint=f"give 2 to {MOST_PARTS} whole numbers from 1 to {LARGEST_RATIO}: 1,2,1",
             )
         made = super().__new__(cls, given)
@@ -262,15 +254,11 @@ class Countable:
         countable_seconds(value, flag)
 
 
-class Named:
-    """Names a setting in a refusal as users write it: by its letter where it has one."""
-
-    @staticmethod
-    def flag(name: str, metadata: Iterable[object]) -> str:
-        """``-n`` of a setting with that letter, else its first long name."""
-        names = [each for mark in metadata if isinstance(mark, Parameter) for each in mark.name or ()]
-        letter = next((each for each in names if re.fullmatch(r"-\w", each)), "")
-        return letter or next(iter(names), flag_of(name))
+def _typed(name: str, metadata: Iterable[object]) -> str:
+    """A setting as users write it: ``-n`` where it has a letter, else its first long name."""
+    names = [each for mark in metadata if isinstance(mark, Parameter) for each in mark.name or ()]
+    letter = next((each for each in names if re.fullmatch(r"-\w", each)), "")
+    return letter or next(iter(names), flag_of(name))
 
 
 @cache
@@ -278,7 +266,7 @@ def _checks(kind: type[DataclassInstance]) -> tuple[tuple[str, str, Check], ...]
     """Of each setting with a range: its name, its flag and the range."""
     hints = get_type_hints(kind, include_extras=True)
     return tuple(
-        (each.name, Named.flag(each.name, hints[each.name].__metadata__), mark)
+        (each.name, _typed(each.name, hints[each.name].__metadata__), mark)
         for each in fields(kind)
         for mark in getattr(hints[each.name], "__metadata__", ())
         if hasattr(mark, "check")

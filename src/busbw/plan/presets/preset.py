@@ -195,7 +195,7 @@ def read_preset(name: str, extra: Iterable[Path] = ()) -> Preset:
     versions = _versions(line, known)
     if version and version not in versions:
         listed = ", ".join(versions) or "none"
-        raise UsageError(f"preset {wanted} has no version {version!r}", hint=f"its versions: {listed}")
+        raise UsageError(f"preset {wanted} has no version {version!r}", hint=f"use one of: {listed}")
     entry = known[wanted]
     return Preset(
         name=name,
@@ -239,7 +239,7 @@ def _versions(line: Sequence[str], known: _Known) -> tuple[str, ...]:
     for date in map(str, own.body.get("versions", {})):
         if date < since:
             raise UsageError(
-                f"preset {line[-1]} ({own.place}) has a version {date}, before it was there (since: {since})",
+                f"preset {line[-1]} ({own.place}) has a version {date}, before its start ({since})",
                 hint="take the version out, or correct `since:`",
             )
     return tuple(sorted((date for date in found if date >= since), reverse=True))
@@ -313,7 +313,7 @@ def load_file(path: Path) -> Mapping[str, Any]:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(
-            f"cannot read the preset file {path}: {why(error)}", hint="name a file in UTF-8 that can be read"
+            f"cannot read the preset file {path}: {why(error)}", hint="name a readable UTF-8 file"
         ) from error
     return parse(text, str(path))
 

@@ -48,7 +48,7 @@ def matches(pattern: re.Pattern[str], what: str, hint: str) -> AfterValidator:
 def fitting(text: str) -> str:
     """The text, if a process can be given it and a terminal shown it."""
     if not fits(text):
-        raise refused(f"{text!r} has a letter that no variable can hold", "leave it out")
+        raise refused(f"{text!r} has a character that a variable cannot hold", "leave it out")
     return text
 
 
@@ -57,7 +57,7 @@ def _one_value(value: object) -> str | bool:
         return fitting(value)
     if isinstance(value, bool):
         return value
-    raise refused("it is not one value", 'write it in quotes, as "8M"')
+    raise refused("it is not a single value", 'write it in quotes, as "8M"')
 
 
 Word = Annotated[str, AfterValidator(fitting)]
@@ -67,7 +67,7 @@ Name = Annotated[
 ]
 Date = Annotated[str, matches(_DATE, "date of values", "write 2026-05, or 2026-05-27")]
 Count = Annotated[Word, matches(_COUNT, "count", "give 1 or more")]
-Variable = Annotated[Word, matches(VARIABLE, "name of a variable", "write it as NCCL_DEBUG")]
+Variable = Annotated[Word, matches(VARIABLE, "name of a variable", "write a name like NCCL_DEBUG")]
 Variables = dict[Variable, Word | None]
 Amount = Annotated[int, Field(ge=0)]
 
@@ -81,11 +81,11 @@ class Section(BaseModel):
     @classmethod
     def _refuse_unknown(cls, found: Any) -> Any:  # noqa: ANN401 (YAML)
         if not isinstance(found, Mapping):
-            raise refused("it is not a mapping", "write `KEY: VALUE` lines below it")
+            raise refused("it is not a list of KEY: VALUE", "write `KEY: VALUE` lines below it")
         for key in found:
             if key not in cls.model_fields:
                 own = _OWN_SECTIONS.get(key)
-                known = f"say it by the preset's own `{own}:`" if own else ", ".join(sorted(cls.model_fields))
+                known = f"use the preset's own `{own}:`" if own else ", ".join(sorted(cls.model_fields))
                 raise refused(f"{key!r} is not known", known if own else f"use one of: {known}")
         return found
 

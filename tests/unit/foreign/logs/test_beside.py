@@ -61,7 +61,7 @@ def test_environment_of_its_own_setup(tree: Path, monkeypatch: pytest.MonkeyPatc
     assert third.environment["libraries"] == {"libnccl.so.2": "/soft/libnccl.so.2"}
     assert third.environment["nodes"] == ["x1", "x2"]
     assert third.source is not None
-    assert third.source.fields["environment"] == "beside the log: env.dat.3, modules.dat, ldd.dat, nodes.dat"
+    assert third.source.fields["environment"] == "also read: env.dat.3, modules.dat, ldd.dat, nodes.dat"
     assert "variables" not in fourth.environment  # another setup's environment is not this one's
     assert fourth.environment["nodes"] == ["x1", "x2"]
 

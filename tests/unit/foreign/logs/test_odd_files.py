@@ -175,7 +175,7 @@ def test_a_report_of_somebody_else_is_not_taken_apart(read: Callable[..., Readin
     [
         (["--ranks", "0"], "error: --ranks is 0\nhint: give --ranks a number from 1 on"),
         (["--nodes", "-2"], "error: --nodes is -2"),
-        (["--table", "7"], "a.log: tables in it: 1, and --table is 7"),
+        (["--table", "7"], "a.log: it has 1 table, but --table is 7"),
         (["--format", "osu"], "error: no table of osu in "),
     ],
 )

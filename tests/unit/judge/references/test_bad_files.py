@@ -109,7 +109,7 @@ def test_a_saved_file_is_left_out_with_a_warning(
     assert main(["expect", "--list"]) == 0
     out, err = capsys.readouterr()
     assert out.startswith("good: ")
-    assert f"warning: a reference is left out: {bad}" in err
+    assert f"warning: this reference cannot be read: {bad}" in err
     assert why in err
     assert err.count("warning: ") == 2
     log = write(tmp_path / "run.log", nccl_tests_log({MiB: 40.0}, 16, devices=False))

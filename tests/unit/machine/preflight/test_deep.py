@@ -42,7 +42,7 @@ def test_a_rank_that_copies_slowly_is_named(eight: tuple[DeepFacts, ...]) -> Non
     slow = (*eight[:5], replace(eight[5], copies={"from host to GPU": 26.0}), *eight[6:])
     (finding, *_) = judge_deep(slow, strict=False)
     assert (finding.severity, finding.rank, finding.host) == (WARNING, 5, "h2")
-    assert finding.claim == "rank 5 (h2) copies from host to GPU with 26.0 GB/s, the median is 55.6"
+    assert finding.claim == "rank 5 (h2) copies from host to GPU at 26.0 GB/s, the median is 55.6"
 
 
 def test_a_failed_diagnostic_is_an_error_and_another_tools_failure_is_not(
@@ -64,7 +64,7 @@ def test_what_is_not_installed_is_said_and_not_failed(eight: tuple[DeepFacts, ..
     ranks = tuple(replace(rank, tools=absent if rank.rank % 4 == 0 else ()) for rank in eight)
     findings = judge_deep(ranks, strict=True)
     assert bad(findings) == []
-    assert "dcgmi was left out on h1, h2: it is not installed" in [finding.claim for finding in findings]
+    assert "dcgmi did not run on h1, h2: it is not installed" in [finding.claim for finding in findings]
 
 
 @pytest.fixture
@@ -140,8 +140,8 @@ def test_a_slow_link_of_each_kind_is_named() -> None:
     facts[8] = replace(facts[8], copies={"to the next rank": 12.0})
     findings = judge_deep(tuple(facts), strict=False)
     assert bad(findings) == [
-        "rank 8 (h2) copies to the next rank between hosts with 12.0 GB/s, the median is 48.0",
-        "rank 3 (h1) copies to the next rank with 160.0 GB/s, the median is 330.0",
+        "rank 8 (h2) copies to the next rank between hosts at 12.0 GB/s, the median is 48.0",
+        "rank 3 (h1) copies to the next rank at 160.0 GB/s, the median is 330.0",
     ]
     assert "NICs" in findings[0].hint
 
@@ -155,8 +155,8 @@ def test_a_tool_that_could_not_be_asked_is_a_note(eight: tuple[DeepFacts, ...]) 
     findings = judge_deep(ranks, strict=True)
     assert bad(findings) == []
     claims = [finding.claim for finding in findings]
-    assert "dcgmi was left out on h1, h2: no host engine answers (nv-hostengine)" in claims
-    assert "ib_write_bw was left out on h1, h2: their number is odd" in claims
+    assert "dcgmi did not run on h1, h2: nv-hostengine does not answer" in claims
+    assert "ib_write_bw did not run on h1, h2: their number is odd" in claims
 
 
 def test_a_diagnostic_without_a_result_is_a_warning(eight: tuple[DeepFacts, ...]) -> None:

@@ -20,7 +20,7 @@ def test_a_run_checks_unless_told_not_to() -> None:
     assert make_preflight(RunSettings()) == Preflight("run")
     assert make_preflight(RunSettings(preflight=False)).level == "off"
     assert make_preflight(RunSettings(stop_after="deep", strict=True)) == Preflight("deep", strict=True)
-    with pytest.raises(UsageError, match="--no-preflight leaves nothing to do"):
+    with pytest.raises(UsageError, match="preflight with --no-preflight does nothing"):
         make_preflight(RunSettings(stop_after="only", preflight=False))
 
 

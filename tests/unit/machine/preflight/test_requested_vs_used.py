@@ -77,7 +77,7 @@ def test_infiniband_has_the_names_of_its_plugins(judged: Any, name: str) -> None
     """
     use = logged(f"Using network {name}", f"NET/Plugin: Loaded net plugin {name} (v8)")
     assert judged(use, expects=("net=ib",)) == []
-    assert "and NCCL uses" in only(judged(use, expects=("net=ofi",))).claim
+    assert "but NCCL uses" in only(judged(use, expects=("net=ofi",))).claim
 
 
 def test_collnet_is_what_the_heads_of_hosts_log(judged: Any) -> None:
@@ -88,7 +88,7 @@ def test_collnet_is_what_the_heads_of_hosts_log(judged: Any) -> None:
     assert judged([head, other, head, other], asked, ("collnet=1",)) == []
     assert only(judged([other] * 4, asked, ("collnet=1",))).claim.endswith("CollNet (SHARP) on all ranks")
     off = only(judged([head, other, head, other], expects=("collnet=0",)))
-    assert off.claim == "collnet=0 is expected, and CollNet (SHARP) is in use on all ranks"
+    assert off.claim == "collnet=0 was expected, but CollNet (SHARP) is in use on all ranks"
     failed = replace(head, collnet=False, collnet_reason="Cannot initialize CollNet")
     finding = only(judged([failed, other, head, other], asked))
     assert (finding.rank, finding.evidence) == (0, "NCCL says: Cannot initialize CollNet")
@@ -108,7 +108,7 @@ def test_sockets_below_libfabric(
     finding = only(judged(replace(OFI, provider=name), environ, expects))
     assert (finding.check, finding.severity) == ("provider-used", ERROR)
     assert finding.claim == (
-        f"a fabric over libfabric is asked for, and libfabric's provider is {name} on all ranks"
+        f"a fabric over libfabric was requested, but libfabric's provider is {name} on all ranks"
     )
 
 
@@ -126,7 +126,7 @@ def test_another_provider_than_was_named(
 ) -> None:
     finding = only(judged(replace(OFI, provider=there), environ, expects))
     assert (finding.check, finding.severity) == ("provider-used", ERROR)
-    assert finding.claim == f"{asked} is asked for, and libfabric's provider is {there} on all ranks"
+    assert finding.claim == f"{asked} was requested, but libfabric's provider is {there} on all ranks"
 
 
 def test_a_slow_provider_that_nobody_asked_about(judged: Any) -> None:
@@ -158,7 +158,7 @@ def test_no_silent_fallback_to_sockets(
     findings = judged(use, environ, expects)
     first = findings[0]
     assert (first.check, first.severity) == ("network-used", ERROR)
-    assert first.claim == f"{asked} is asked for, and NCCL uses Socket on all ranks"
+    assert first.claim == f"{asked} was requested, but NCCL uses Socket on all ranks"
     reason = "NET/IB : No device found" if asked == "net=ib" else "Could not find: libnccl-net.so"
     assert first.evidence == f"NCCL says: {reason}"
     assert ("devices" in first.hint) is (asked == "net=ib")
@@ -174,7 +174,7 @@ def test_a_network_that_is_not_the_one_asked_for_says_nothing_of_plugins_that_lo
     lines = ["NET/Plugin: Failed to find ncclNet_v9 symbol.", "NET/Plugin: Loaded net plugin IBext (v8)"]
     use = logged(*lines, "Using network IBext")
     finding = only(judged(use, {"NCCL_NET": "AWS Libfabric"}))
-    assert finding.claim == "NCCL_NET=AWS Libfabric is asked for, and NCCL uses IBext on all ranks"
+    assert finding.claim == "NCCL_NET=AWS Libfabric was requested, but NCCL uses IBext on all ranks"
     assert finding.evidence == ""
 
 
@@ -216,7 +216,7 @@ def test_forced_sockets_inside_a_host(judged: Any) -> None:
     use = logged(*lines, hosts=("h1", "h1"))
     finding = only(judged(use, {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1"}, hosts=1))
     assert (finding.check, finding.severity) == ("inside-hosts", WARNING)
-    assert finding.claim == "NCCL's ranks of one host talk over a network on all ranks"
+    assert finding.claim == "NCCL's ranks on one host communicate over a network on all ranks"
     assert finding.evidence == (
         "connections by kind: NET/Socket 2; set: NCCL_P2P_DISABLE=1, NCCL_SHM_DISABLE=1"
     )
@@ -225,7 +225,9 @@ def test_forced_sockets_inside_a_host(judged: Any) -> None:
 
 def test_host_memory_between_gpus_with_nvlinks(judged: Any, parts: Any) -> None:
     use = replace(GOOD, inside={"SHM": 4}, between={})
-    assert only(judged(use, hosts=1)).claim.startswith("NCCL's ranks of one host talk over host memory")
+    assert only(judged(use, hosts=1)).claim.startswith(
+        "NCCL's ranks on one host communicate over host memory"
+    )
     assert judged(use, hosts=1, gpu=parts.gpu(0, links=0, links_active=0)) == []
 
 
@@ -247,7 +249,7 @@ def test_a_feature_that_is_asked_for_and_not_used(
     ((variable, value),) = environ.items()
     finding = only(judged(replace(GOOD, **use), environ))
     assert (finding.check, finding.severity) == ("features-used", WARNING)
-    assert finding.claim == f"{variable}={value} is asked for, and NCCL does not use {name} on all ranks"
+    assert finding.claim == f"{variable}={value} was requested, but NCCL does not use {name} on all ranks"
     assert finding.hint
 
 
@@ -255,7 +257,7 @@ def test_a_feature_that_is_asked_for_and_not_used(
 def test_what_a_preset_expects_is_an_error(judged: Any, word: str) -> None:
     use = NcclUse(heard=True, network="IB", between={"NET/IB": 8}, nvls=False)
     finding = only(judged(use, expects=(f"{word}=1",)))
-    assert (finding.severity, finding.claim.startswith(f"{word}=1 is asked for")) == (ERROR, True)
+    assert (finding.severity, finding.claim.startswith(f"{word}=1 was requested")) == (ERROR, True)
 
 
 def test_the_reason_is_evidence(judged: Any) -> None:
@@ -274,7 +276,7 @@ def test_what_needs_several_hosts_means_nothing_on_one(judged: Any) -> None:
 def test_what_is_to_be_off_and_is_on(judged: Any) -> None:
     finding = only(judged(GOOD, expects=("nvls=0",)))
     assert finding.severity is ERROR
-    assert finding.claim == "nvls=0 is expected, and NVLink SHARP (NVLS) is in use on all ranks"
+    assert finding.claim == "nvls=0 was expected, but NVLink SHARP (NVLS) is in use on all ranks"
 
 
 @pytest.mark.parametrize(
@@ -288,7 +290,7 @@ def test_no_silent_fallback_of_hosts_without_a_port(
     use = logged("NET/Plugin: Could not find: libnccl-net.so", "Using network Socket")
     first = only(judged(use, environ, expects, node=NodeFacts()))
     assert (first.check, first.severity) == ("network-used", ERROR)
-    assert first.claim == f"{asked} is asked for, and NCCL uses Socket on all ranks"
+    assert first.claim == f"{asked} was requested, but NCCL uses Socket on all ranks"
     assert first.evidence == "NCCL says: Could not find: libnccl-net.so"
     if not expects:
         assert judged(use, {**environ, "NCCL_NET": "Socket"}, node=NodeFacts()) == []
@@ -312,7 +314,7 @@ def test_a_tuner_that_did_not_load(judged: Any) -> None:
     lost = replace(GOOD, no_tuner="Could not find: /opt/tuner.so")
     finding = only(judged(lost, {"NCCL_TUNER_PLUGIN": "/opt/tuner.so"}))
     assert (
-        finding.claim == "NCCL_TUNER_PLUGIN=/opt/tuner.so is asked for, and NCCL uses no tuner on all ranks"
+        finding.claim == "NCCL_TUNER_PLUGIN=/opt/tuner.so was requested, but NCCL uses no tuner on all ranks"
     )
     assert judged(lost, {"NCCL_TUNER_PLUGIN": "none"}) == []
     assert judged(replace(GOOD, tuner="x"), {"NCCL_TUNER_PLUGIN": "x"}) == []
@@ -326,9 +328,9 @@ def test_a_tuner_is_known_by_a_part_of_its_name(judged: Any) -> None:
     assert judged(ofi, expects=("tuner=1",)) == []
     assert judged(GOOD, expects=("tuner=0",)) == []
     other = only(judged(ofi, expects=("tuner=mytuner",)))
-    assert other.claim == "tuner=mytuner is asked for, and NCCL uses nccl_ofi_tuner on all ranks"
+    assert other.claim == "tuner=mytuner was requested, but NCCL uses nccl_ofi_tuner on all ranks"
     assert only(judged(ofi, expects=("tuner=0",))).claim.startswith(
-        "tuner=0 is expected, and nccl_ofi_tuner "
+        "tuner=0 was expected, but nccl_ofi_tuner "
     )
     instead = replace(ofi, no_tuner="Could not find: /opt/libmytuner.so")
     finding = only(judged(instead, {"NCCL_TUNER_PLUGIN": "/opt/libmytuner.so"}))
@@ -353,7 +355,7 @@ def test_a_plugin_that_loads_and_does_not_initialize_is_no_network(judged: Any) 
     finding, *more = judged(use, {"NCCL_NET_PLUGIN": "spcx"})
     assert {each.check for each in more} <= {"sockets"}
     assert finding.severity is ERROR
-    assert finding.claim == "NCCL_NET_PLUGIN=spcx is asked for, and NCCL uses Socket on all ranks"
+    assert finding.claim == "NCCL_NET_PLUGIN=spcx was requested, but NCCL uses Socket on all ranks"
     assert "failed to initialize SPCX" in finding.evidence
     in_a_file, *_ = judged(use, {"nccl.conf: NCCL_NET_PLUGIN": "spcx"})
     assert in_a_file.claim == finding.claim
@@ -374,7 +376,7 @@ def test_what_is_expected_and_was_not_heard(judged: Any, strict: bool) -> None:
     (finding, note) = judged(NcclUse(), expects=EXPECTS, strict=strict)
     assert (finding.check, finding.severity) == ("expected", ERROR if strict else WARNING)
     assert all(word in finding.claim for word in EXPECTS)
-    assert finding.claim.endswith(" are expected, and NCCL's log does not show it on all ranks")
+    assert finding.claim.endswith(" are expected, but NCCL's log does not show it on all ranks")
     assert (note.check, note.severity) == ("unheard", INFO)
     assert [each.check for each in judged(NcclUse())] == ["unheard"]
 
@@ -385,7 +387,7 @@ def test_what_is_expected_and_of_which_the_log_is_silent(judged: Any) -> None:
     assert finding.claim.startswith("net=ofi, provider=efa, gdr=1, nvls=1 are expected")
     silent = replace(OFI, provider="")
     assert only(judged(silent, expects=("net=ofi", "provider=efa"))).claim == (
-        "provider=efa is expected, and NCCL's log does not show it on all ranks"
+        "provider=efa is expected, but NCCL's log does not show it on all ranks"
     )
     assert only(judged([OFI, OFI, OFI, silent], expects=("provider=efa",))).rank == 3
 

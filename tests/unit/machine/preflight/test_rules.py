@@ -37,7 +37,7 @@ def test_cpu_memory_is_not_measured_in_place_of_what_nccl_is_to_use(ranks: Ranks
     asked = Preflight("run", expects=("net=ofi", "gpus=1", "nics=2"))
     finding = only(found(ranks(2, 1), "mpi", asked=asked))
     assert (finding.severity, finding.check) == (Severity.ERROR, "backend")
-    assert finding.claim.startswith("net=ofi is expected of NCCL, and what would be measured is CPU memory")
+    assert finding.claim.startswith("net=ofi is expected of NCCL, but this run would measure CPU memory")
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_cpu_memory_is_not_measured_in_place_of_what_nccl_is_to_use(ranks: Ranks
     [
         (
             ("gpus=1", "nics=2"),
-            "GPUs are expected (gpus=1), and what would be measured is CPU memory over MPI",
+            "GPUs are expected (gpus=1), but this run would measure CPU memory over MPI",
         ),
         (("gpus=0",), ""),
         (("nics=2",), ""),
@@ -66,7 +66,7 @@ def test_one_rank_too_few(ranks: Ranks, found: Found) -> None:
     few = ranks(2, 4)[:7]
     finding = only(found(few, asked=Preflight("run", ranks=8, nodes=2)))
     assert (finding.check, finding.severity) == ("counts", ERROR)
-    assert finding.claim == "7 ranks take part, 8 were asked for"
+    assert finding.claim == "7 ranks take part, but 8 were requested"
     assert finding.evidence == "ranks on each host: h1 4, h2 3"
 
 
@@ -178,7 +178,7 @@ def test_a_network_of_a_plugin_without_the_plugin(ranks: Ranks, found: Found) ->
     finding = found(lacking)[0]
     assert (finding.check, finding.severity) == ("net-plugin", ERROR)
     assert finding.claim == (
-        "NCCL_NET=AWS Libfabric needs a network plugin, and the loader finds none on any rank"
+        "NCCL_NET=AWS Libfabric needs a network plugin, and but the loader finds none on any rank"
     )
     assert "/soft/aws-ofi-nccl/lib" in finding.evidence
 
@@ -191,7 +191,7 @@ def test_nccls_own_networks_need_no_plugin(ranks: Ranks, found: Found, net: str)
 def test_what_a_preset_expects_needs_the_plugin_too(ranks: Ranks, found: Found) -> None:
     asked = Preflight("run", expects=("net=ofi",))
     finding = only(found(ranks(at=7, net_plugin=""), asked=asked))
-    assert finding.claim == "net=ofi needs a network plugin, and the loader finds none on rank 7 (h4)"
+    assert finding.claim == "net=ofi needs a network plugin, and but the loader finds none on rank 7 (h4)"
     assert (finding.rank, finding.host) == (7, "h4")
 
 
@@ -236,12 +236,12 @@ def test_one_gpu_on_two_hosts(ranks: Ranks, found: Found, parts: Any) -> None:
     ("changed", "claim"),
     [
         ({"name": "NVIDIA A100"}, "GPU: NVIDIA A100 on rank 5 (h3), NVIDIA H100 on the other 7"),
-        ({"links_active": 17}, "NVLinks that are up: 17 of 18 on rank 5 (h3), 18 of 18 on the other 7"),
+        ({"links_active": 17}, "active NVLinks: 17 of 18 on rank 5 (h3), 18 of 18 on the other 7"),
         ({"sm_max_mhz": 1200}, "highest SM clock: 1200 MHz on rank 5 (h3), 1980 MHz on the other 7"),
         ({"lanes": 8}, "PCIe lanes of the GPU: 8 of 16 on rank 5 (h3), 16 of 16 on the other 7"),
         (
             {"limits": ("idle", "hw_thermal", "sw_power_cap")},
-            "the GPU of rank 5 (h3) is slowed down before the run: hw_thermal",
+            "the GPU of rank 5 (h3) is throttled before the run: hw_thermal",
         ),
     ],
 )
@@ -258,7 +258,7 @@ def test_a_clock_that_somebody_lowered(ranks: Ranks, found: Found, parts: Any) -
     finding = only(found(ranks(at=5, gpu=parts.gpu(5, sm_set_mhz=1200, sm_default_mhz=1755))))
     assert (finding.check, finding.severity, finding.rank) == ("gpu-clocks", WARNING, 5)
     assert finding.claim == (
-        "the SM clock of the GPU of rank 5 (h3) is set to 1200 MHz, its default is 1755 MHz"
+        "the SM clock of the GPU of rank 5 (h3) is set to 1200 MHz; its default is 1755 MHz"
     )
     for mhz in ((1980, 1755), (None, 1755), (1200, None), (0, 1755)):
         changed = parts.gpu(5, sm_set_mhz=mhz[0], sm_default_mhz=mhz[1])
@@ -275,13 +275,13 @@ def test_idle_clocks_are_no_fault(ranks: Ranks, found: Found, parts: Any) -> Non
         (
             {"NCCL_GDRCOPY_ENABLE": "1"},
             (),
-            "NCCL_GDRCOPY_ENABLE=1 is asked for, but h1 has no /dev/gdrdrv",
+            "NCCL_GDRCOPY_ENABLE=1 was requested, but h1 has no /dev/gdrdrv",
         ),
-        ({}, ("gdrcopy=1",), "gdrcopy=1 is asked for, but h1 has no /dev/gdrdrv"),
+        ({}, ("gdrcopy=1",), "gdrcopy=1 was requested, but h1 has no /dev/gdrdrv"),
         (
             {},
             ("mnnvl=1",),
-            "mnnvl=1 is asked for, but h1 has no IMEX channel (/dev/nvidia-caps-imex-channels)",
+            "mnnvl=1 was requested, but h1 has no IMEX channel (/dev/nvidia-caps-imex-channels)",
         ),
     ],
 )
@@ -299,7 +299,7 @@ def test_a_feature_without_its_device(
 def test_a_host_that_lost_memory(ranks: Ranks, found: Found, parts: Any) -> None:
     finding = only(found(ranks(at=4, node=parts.node(memory_bytes=1792 << 30))))
     assert (finding.check, finding.severity, finding.host) == ("memory", WARNING, "h3")
-    assert finding.claim == "h3 has 1.8 TiB of memory, where the usual host has 2.0 TiB"
+    assert finding.claim == "h3 has 1.8 TiB of memory, but most hosts have 2.0 TiB"
 
 
 def test_the_shared_memory_that_docker_gives(ranks: Ranks, found: Found, parts: Any) -> None:
@@ -315,7 +315,7 @@ def test_the_shared_memory_that_docker_gives(ranks: Ranks, found: Found, parts: 
             {"memlock": 8 << 20, "nofile": -1},
             "h1 limits locked memory to 8.0 MiB, and RDMA locks its buffers",
         ),
-        ({"memlock": -1, "nofile": 256}, "h1 allows 256 open files, where 8 ranks may need 272"),
+        ({"memlock": -1, "nofile": 256}, "h1 allows 256 open files, but 8 ranks may need 272"),
     ],
 )
 def test_limits_that_are_too_low(ranks: Ranks, found: Found, limits: dict[str, int], claim: str) -> None:

@@ -121,7 +121,7 @@ def test_the_loopback_interface_joins_no_hosts(ranks: Ranks, found: Found) -> No
     assert found(ranks(2, 1, at=(0, 1), environ={"NCCL_SOCKET_IFNAME": "lo,eth0"})) == []
     findings = found(ranks(2, 1, at=(0, 1), environ={"NCCL_SOCKET_IFNAME": "lo"}))
     assert {finding.claim for finding in findings} == {
-        "NCCL_SOCKET_IFNAME names lo, over which no other host is reached"
+        "NCCL_SOCKET_IFNAME names lo, which reaches no other host"
     }
 
 
@@ -223,7 +223,7 @@ def test_a_whole_name_that_is_missed_is_a_warning(
     environ = {variable: value if variable.startswith("UCX") else f"={value}"}
     finding = only(found(hosts_with(ranks, parts, [fabric_of()] * 2, environ), backend))
     assert (finding.check, finding.severity) == ("nics-asked-for", WARNING)
-    assert finding.claim == f"{variable} names mlx5_9:1, of which nothing is up on h1, h2"
+    assert finding.claim == f"{variable} names mlx5_9:1, but no such interface is up on h1, h2"
 
 
 def test_a_port_that_was_named_is_down_on_one_host(ranks: Ranks, found: Found, parts: Any) -> None:

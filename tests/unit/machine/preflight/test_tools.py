@@ -62,7 +62,7 @@ def test_a_diagnostic_that_did_not_run_is_a_problem(text: str) -> None:
 def test_a_service_that_does_not_run_is_no_failure(text: str) -> None:
     report = read_dcgmi(text)
     assert report.problems == ()
-    assert report.left_out == "no host engine answers (nv-hostengine)"
+    assert report.left_out == "nv-hostengine does not answer"
 
 
 def test_bandwidths_of_nvbandwidth() -> None:

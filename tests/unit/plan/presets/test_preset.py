@@ -107,7 +107,7 @@ def test_a_user_s_own_file_is_one_more_family(tmp_path: Path) -> None:
         ("family: x", "ours.yaml: presets: field required"),
         ("family: x\npresets: {a: {envv: {}}}", "line 2: presets: a: 'envv' is not known"),
         ("family: x\npresets: {a: {env: {A: true}}}", "env: A: input should be a valid string"),
-        ("family: x\npresets: {a: 1}", "a: it is not a mapping"),
+        ("family: x\npresets: {a: 1}", "a: it is not a list of KEY: VALUE"),
         ("family: x\npresets: {a: {versions: {2026: {envv: {}}}}}", "versions: 2026: 'envv'"),
     ],
 )
