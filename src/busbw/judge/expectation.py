@@ -21,11 +21,12 @@ from busbw.judge.compare_notes import failures_of
 from busbw.judge.launch_history import on_device
 from busbw.judge.limits import Limit, Wires, limit, rank_placement, wires_of
 from busbw.judge.matching import LAUNCH_PATH_NS, made_with, match, notes, other_buffers, other_case, otherwise
-from busbw.judge.network import cause, evidence_words
+from busbw.judge.network import cause
 from busbw.judge.references.reference import Expected, Reference, value_at
 from busbw.judge.rotation import cached, rotated_bytes
 from busbw.judge.scatter import LARGE, Prior
 from busbw.judge.traffic import byte_paths
+from busbw.model.network import said_in, said_words
 from busbw.model.record import RunRecord
 from busbw.model.result import Status
 from busbw.stats.launches import launch_interval
@@ -240,12 +241,11 @@ def expect(
 
 
 def _said(records: Sequence[RunRecord], nodes: int) -> Iterator[str]:
-    """What logs say that may be the cause of a number: first what makes it low by itself."""
-    logs = [record for record in records if record.source is not None]
-    yield from dict.fromkeys(why for record in logs if (why := cause(record, nodes)))
-    words = (word for record in logs if record.source for word in evidence_words(record.source.evidence))
+    """What NCCL says that may be the cause of a number: first what makes it low by itself."""
+    yield from dict.fromkeys(why for record in records if (why := cause(record, nodes)))
+    words = (word for record in records for word in said_words(said_in(record)))
     if said := "; ".join(dict.fromkeys(words)):
-        yield f"the log says: {said}"
+        yield f"{'NCCL' if records[0].source is None else 'the log'} says: {said}"
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from busbw.judge.diagnose.subject import Subject
 from busbw.judge.expectation import Judged, Judgement
-from busbw.judge.network import cause, evidence_words
+from busbw.judge.network import cause
 from busbw.judge.traffic import node_bytes
 from busbw.model.conclusion import Answer, Conclusion, Fact
 from busbw.model.finding import Severity
+from busbw.model.network import said_in, said_words
 from busbw.model.result import CaseResult, Status
 from busbw.units import first_of, format_share, format_size
 
@@ -28,7 +29,7 @@ def conclusions(subject: Subject) -> Iterator[Conclusion]:
         return
     physical = (*_limit(subject), *_wire(subject))
     yield _reference(subject, bounded=any(each.answer is Answer.ASIDE for each in physical))
-    yield from _log(subject)
+    yield from _network(subject)
     yield from physical
 
 
@@ -153,22 +154,22 @@ def _why_none(subject: Subject, *, bounded: bool) -> str:
     return first_of(words, _SHOWN, "; ")
 
 
-def _log(subject: Subject) -> Iterator[Conclusion]:
-    """What a log says of its library and network: where that makes bandwidth low by itself, a warning, unless
-    the run reaches its reference all the same.
+def _network(subject: Subject) -> Iterator[Conclusion]:
+    """What NCCL says of its network: where that makes bandwidth low by itself, a warning, unless the run
+    reaches its reference all the same.
     """
-    source = subject.record.source
-    said = "; ".join(evidence_words(source.evidence)) if source is not None else ""
-    if not said:
+    words = "; ".join(said_words(said_in(subject.record)))
+    if not words:
         return
+    said = f"{'the log' if subject.imported else 'NCCL'} says: {words}"
     why = cause(subject.record, subject.nodes)
     expectation = subject.expectation
     reached = expectation.count(Judgement.EXPECTED)
     is_bad = why and subject.nodes and not (reached and not expectation.count(Judgement.BELOW))
     yield Conclusion(
         Severity.WARNING if is_bad else Severity.INFO,
-        why or f"the log says: {said}",
-        evidence=f"the log says: {said}" if why else "",
+        why or said,
+        evidence=said if why else "",
         hint=_SOCKETS_HINT if why else "",
         check="expected.log",
         answer=Answer.ASIDE,
