@@ -36,7 +36,7 @@ from busbw.judge.compare_notes import (
     varied_words,
 )
 from busbw.judge.rotation import Nearer
-from busbw.judge.scatter import Prior, Scatter, SizeClass, size_class
+from busbw.judge.scatter import Prior, Scatter, SizeClass, beside, size_class
 from busbw.model.result import Status
 from busbw.stats.fdr import benjamini_hochberg
 from busbw.stats.ratio import Difference, Ratio, in_groups, in_pairs, of_class, ratio
@@ -113,6 +113,13 @@ class ComparedCase:
         return None if self.ratio is None else (math.exp(self.ratio.low), math.exp(self.ratio.high))
 
     @property
+    def assumed(self) -> float | None:
+        """The scatter of launches that is assumed, where one launch a side and no history show any."""
+        if self.ratio is None or self.ratio.seen.degrees or self.known is None or not self.known.is_default:
+            return None
+        return self.known.deviation
+
+    @property
     def bound(self) -> float | None:
         """0.02: a difference above 2 % would have shown."""
         return None if self.ratio is None else self.ratio.bound
@@ -165,7 +172,7 @@ def _unjudged(arms: Sequence[Arm], rule: Rule, prior: Prior | None) -> Compariso
     baseline, *candidates = arms = that_exist(arms)
     for arm in candidates:
         _refuse_other_world(baseline, arm)
-    prior = prior or Prior(baseline.on_device)
+    prior = beside(prior or Prior(baseline.on_device), arms)
     rows = [row for arm in candidates for row in _rows(baseline, arm, prior)]
     return Comparison(
         baseline,
@@ -246,8 +253,7 @@ def _with_ratio(
 
 def _sampling(before: Observed, after: Observed) -> float:
     """The relative standard error of the worse launch by its samples, where each side has one."""
-    intervals = (before.interval, after.interval)
-    return max(((high - low) / (high + low) / 2 for low, high in filter(None, intervals)), default=0.0)
+    return max(before.error_share or 0.0, after.error_share or 0.0)
 
 
 def _row(theirs: CaseKey, key: CaseKey, baseline: Arm, arm: Arm) -> ComparedCase:

@@ -46,6 +46,14 @@ class Observed:
         """The headline: the one time, or the median over launches."""
         return median(self.times_ns) if self.times_ns else None
 
+    @property
+    def error_share(self) -> float | None:
+        """The relative standard error of one launch by its samples; None where that is not known."""
+        if self.interval is None:
+            return None
+        low, high = self.interval
+        return (high - low) / (high + low) / 2
+
 
 def bandwidth_of(parts: Iterable[Observed | CaseResult], time_ns: float) -> float | None:
     """The bus bandwidth in GB/s at ``time_ns``: of the bytes that the parts' own bandwidths and times give,

@@ -24,7 +24,7 @@ from busbw.judge.matching import LAUNCH_PATH_NS, made_with, match, notes, other_
 from busbw.judge.network import cause
 from busbw.judge.references.reference import Expected, Reference, value_at
 from busbw.judge.rotation import cached, rotated_bytes
-from busbw.judge.scatter import LARGE, Prior
+from busbw.judge.scatter import LARGE, Prior, beside
 from busbw.judge.traffic import byte_paths
 from busbw.model.network import said_in, said_words
 from busbw.model.record import RunRecord
@@ -104,7 +104,8 @@ class Judged:
     """One case. ``ratio`` is measured / expected busbw; ``bound_gb_per_s`` is what had to be reached, and
     ``loss_unseen`` the share of the expected that may be missing without a verdict of *below*; all are of
     ``reference``, the one of ``references`` that decided. ``scatter`` is the relative standard deviation
-    between launches that was reckoned with. ``why`` is a reason that holds for many sizes alike, or an error.
+    between launches that was used, ``assumed`` the same where nothing measured shows it. ``why`` is a reason
+    that holds for many sizes alike, or an error.
     """
 
     key: CaseKey
@@ -121,6 +122,7 @@ class Judged:
     bound_gb_per_s: float | None = None
     loss_unseen: float | None = None
     scatter: float | None = None
+    assumed: float | None = None
     limit: Limit | None = None
     algorithm: str = ""
 
@@ -211,7 +213,7 @@ def expect(
         each.name: Unlike(otherwise(first, each), other_buffers(arm.buffers, each))
         for each in matched.fitting
     }
-    rule = _Rule(prior or Prior(on_device(first)), tolerance, detect)
+    rule = _Rule(beside(prior or Prior(on_device(first)), [arm]), tolerance, detect)
     own_times = _times_by_kind(arm)
     rotated = rotated_bytes(records)
     cases = [
@@ -267,6 +269,14 @@ class _Rule:
 _Times = Mapping[int, Sequence[float]]  # of launches, by size
 
 
+@dataclass(frozen=True)
+class _Scatter:
+    """Between launches; ``assumed`` as of ``Judged``."""
+
+    of_launch: Moderated
+    assumed: float | None
+
+
 def _times_by_kind(arm: Arm) -> Mapping[str, _Times]:
     """The run's times of launches, of each kind of case."""
     found: dict[str, dict[int, Sequence[float]]] = {}
@@ -275,7 +285,7 @@ def _times_by_kind(arm: Arm) -> Mapping[str, _Times]:
     return found
 
 
-def _scatter(key: CaseKey, own: _Times, reference: Reference, prior: Prior) -> Moderated:
+def _scatter(key: CaseKey, own: _Times, reference: Reference, prior: Prior) -> _Scatter:
     """How launches of a case differ: by the machine's history, and by the launches of run and reference. From
     1 MiB on all sizes count, since there launches of one size say nothing of those of another; below, what is
     odd about a launch is so at all sizes, and each counts for itself. Launches of one series seldom meet all
@@ -292,10 +302,11 @@ def _scatter(key: CaseKey, own: _Times, reference: Reference, prior: Prior) -> M
     ]
     ours = [times for size_bytes, times in own.items() if counts(size_bytes)]
     seen = pooled([*theirs, *ours])
-    known = prior.of(key.collective, key.size_bytes).deviation
-    found = moderated(known, seen.deviation, seen.degrees)
-    is_host_bound = prior.on_device and key.size_bytes < LARGE
-    return replace(found, deviation=max(found.deviation, known)) if is_host_bound else found
+    known = prior.of(key.collective, key.size_bytes)
+    found = moderated(known.deviation, seen.deviation, seen.degrees)
+    if prior.on_device and key.size_bytes < LARGE:
+        found = replace(found, deviation=max(found.deviation, known.deviation))
+    return _Scatter(found, None if seen.degrees or not known.is_default else known.deviation)
 
 
 def _judge(
@@ -429,12 +440,12 @@ def _known(key: CaseKey, arm: Arm, references: Sequence[Reference]) -> list[tupl
 
 
 def _against(
-    judged: Judged, reference: Reference, expected: Expected, scatter: Moderated, rule: _Rule
+    judged: Judged, reference: Reference, expected: Expected, scatter: _Scatter, rule: _Rule
 ) -> Judged:
     """One case against one reference."""
     # That of several launches is in their scatter.
     own_error = judged.half_width / _NORMAL_95 if judged.launches == 1 else 0.0
-    reached = least_share(scatter, expected.launches, judged.launches, own_error)
+    reached = least_share(scatter.of_launch, expected.launches, judged.launches, own_error)
     least = min(1 - rule.allowed(expected.launches), reached)
     judged = replace(
         judged,
@@ -443,7 +454,8 @@ def _against(
         interpolated=expected.interpolated,
         bound_gb_per_s=expected.busbw_gb_per_s * least,
         loss_unseen=1 - least,
-        scatter=scatter.deviation,
+        scatter=scatter.of_launch.deviation,
+        assumed=scatter.assumed,
     )
     if (judged.ratio or 0.0) < least:
         return replace(judged, answer=Judgement.BELOW)

@@ -87,12 +87,14 @@ def _alike(record: RunRecord) -> str:
     return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def prior_of(launches: Iterable[LaunchTimes], record: RunRecord) -> Prior:
-    """What earlier launches on this run's kind of machine say, without those of the run itself."""
-    machine = machine_of(record)
+def prior_of(launches: Iterable[LaunchTimes], record: RunRecord, others: Sequence[RunRecord] = ()) -> Prior:
+    """What earlier launches on this run's kind of machine say, without those of the run itself, or of others
+    that it is held against.
+    """
+    machine, own = machine_of(record), (record, *others)
     groups: dict[str, list[LaunchTimes]] = defaultdict(list)
     for launch in sorted(launches, key=lambda launch: launch.ended):
-        if launch.machine == machine and not _is_of(record, launch):
+        if launch.machine == machine and not any(_is_of(each, launch) for each in own):
             groups[launch.alike].append(launch)
     newest = [group[-_NEWEST:] for group in groups.values()]
     operations = {"", *(operation for group in newest for launch in group for operation in launch.times_ns)}
