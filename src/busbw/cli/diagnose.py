@@ -14,10 +14,10 @@ from busbw.cli.samples import samples_and_digests
 from busbw.errors import ExitCode, UsageError
 from busbw.judge.diagnose.engine import answer, diagnose, exit_code
 from busbw.judge.diagnose.subject import Subject
-from busbw.judge.limits import wires_of, wires_of_node
 from busbw.judge.matching import made_with
 from busbw.judge.references import load
 from busbw.judge.traffic import byte_paths
+from busbw.judge.wires import wires_of, wires_of_node
 from busbw.model.conclusion import QUESTIONS
 from busbw.model.record import RunRecord
 from busbw.record.absent import absent_files
@@ -27,7 +27,7 @@ from busbw.report import diagnosis as report
 from busbw.report.console import columns, print_lines
 
 if TYPE_CHECKING:
-    from busbw.judge.limits import Wires
+    from busbw.judge.wires import Wires
     from busbw.model.conclusion import Answer, Conclusion, Question
     from busbw.model.profile import Profile
 

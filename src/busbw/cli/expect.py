@@ -24,7 +24,6 @@ from busbw.judge.expectation import (
     variables_of,
 )
 from busbw.judge.launch_history import earlier_runs, prior_of
-from busbw.judge.limits import Wires, wires_from_topology
 from busbw.judge.own_reference import (
     is_known,
     launches_of,
@@ -32,6 +31,7 @@ from busbw.judge.own_reference import (
     refuse_several_kinds,
 )
 from busbw.judge.references import load
+from busbw.judge.wires import Wires, wires_from_topology
 from busbw.model.collective import collective
 from busbw.model.record import RunRecord, RunStatus
 from busbw.plan.flags.compare import ExpectSettings

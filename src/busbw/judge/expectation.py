@@ -19,13 +19,14 @@ from busbw.judge import compare_arms
 from busbw.judge.compare_arms import Arm, CaseKey, Observed, make_arm
 from busbw.judge.compare_notes import failures_of
 from busbw.judge.launch_history import on_device
-from busbw.judge.limits import Limit, Wires, limit, rank_placement, wires_of
+from busbw.judge.limits import Limit, limit, rank_placement
 from busbw.judge.matching import LAUNCH_PATH_NS, made_with, match, notes, other_buffers, other_case, otherwise
 from busbw.judge.network import cause
 from busbw.judge.references.reference import Expected, Reference, value_at
 from busbw.judge.rotation import cached, rotated_bytes
 from busbw.judge.scatter import LARGE, Prior, beside
 from busbw.judge.traffic import byte_paths
+from busbw.judge.wires import Wires, wires_of
 from busbw.model.network import said_in, said_words
 from busbw.model.record import RunRecord
 from busbw.model.result import Status

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from busbw.judge.expectation import Expectation, Judged, Judgement
 from busbw.judge.launch_history import LEAST_LAUNCHES
-from busbw.judge.limits import Wires
 from busbw.judge.references.reference import Reference
 from busbw.judge.regimes import Regime, RegimeRow, regimes
 from busbw.judge.scatter import DEVICE_BOUND, HOST_BOUND, Prior, assumption
+from busbw.judge.wires import Wires
 from busbw.report.compare import csv_of
 from busbw.report.fields import UNBOUND, Field, fitting, heading_of, row_of
 from busbw.report.style import fit

@@ -11,11 +11,11 @@ from busbw_testing.compared import record_of
 
 from busbw.judge.compare_arms import key_of
 from busbw.judge.expectation import Judgement, expect
-from busbw.judge.limits import Wires
 from busbw.judge.matching import how_timed
 from busbw.judge.own_reference import reference_of
 from busbw.judge.references.reference import Point, Reference
 from busbw.judge.scatter import Prior, Scatter, SizeClass
+from busbw.judge.wires import Wires
 from busbw.model.record import ImportSource, RunRecord
 
 H100 = Wires(nvlink_gb_per_s=450.0, network_gb_per_s=400.0, nics=8)

@@ -11,7 +11,7 @@ from busbw_testing.compared import record_of
 
 from busbw.judge.expectation import expect
 from busbw.judge.launch_history import launch_times
-from busbw.judge.limits import Wires
+from busbw.judge.wires import Wires
 from busbw.model.layout import Placement
 from busbw.model.record import RunRecord
 from busbw.model.sample import DIGEST_DTYPE, SAMPLE_DTYPE

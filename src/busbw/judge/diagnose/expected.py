@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from busbw.judge.diagnose.subject import Subject
 from busbw.judge.expectation import Judged, Judgement
+from busbw.judge.moved import node_bytes
 from busbw.judge.network import cause
-from busbw.judge.traffic import node_bytes
 from busbw.model.conclusion import Answer, Conclusion, Fact
 from busbw.model.finding import Severity
 from busbw.model.network import said_in, said_words
@@ -256,7 +256,7 @@ def _wire(subject: Subject) -> Iterator[Conclusion]:
     moved = node_bytes(case.collective, result.algorithm, case.size_bytes, subject.together, units)
     if moved is None or not result.time_ns:
         return
-    rate = moved.bytes / result.time_ns / min(layout.hosts, default=1)
+    rate = moved.bytes / result.time_ns / layout.hosts
     if rate > line and not layout.surely:  # then it is not known what has to leave a host
         return
     least = "" if moved.exact else "at least "

@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from busbw.judge.expectation import Expectation
-from busbw.judge.limits import RankPlacement, Wires, rank_placement
+from busbw.judge.limits import RankPlacement, rank_placement
 from busbw.judge.matching import MadeWith
+from busbw.judge.wires import Wires
 from busbw.model.case import Case
 from busbw.model.collective import COLLECTIVES
 from busbw.model.profile import Profile

@@ -9,7 +9,7 @@ import pytest
 from busbw_testing.compared import record_of
 from busbw_testing.diagnosed import CALLS, burst, conclusions, every_conclusion
 
-from busbw.judge.limits import Wires
+from busbw.judge.wires import Wires
 from busbw.model.conclusion import Answer, Question
 from busbw.model.finding import Severity
 from busbw.model.record import RunRecord

@@ -12,8 +12,8 @@ from busbw_testing.diagnosed import conclusions, digests_of, every_conclusion, s
 
 from busbw.judge.diagnose.engine import answer
 from busbw.judge.expectation import expect
-from busbw.judge.limits import Wires
 from busbw.judge.samples import nccl_tests_mean_ns
+from busbw.judge.wires import Wires
 from busbw.model.conclusion import Answer, Conclusion, Question
 from busbw.model.finding import Severity
 from busbw.model.record import RunRecord
