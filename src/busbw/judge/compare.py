@@ -27,12 +27,10 @@ from busbw.errors import UsageError
 from busbw.judge.compare_arms import Arm, CaseKey, Observed, that_exist
 from busbw.judge.compare_notes import (
     cached,
-    counterparts,
     differences,
     failures_of,
     left_out,
     notes_of,
-    other_patterns,
     varied_words,
 )
 from busbw.judge.rotation import Nearer
@@ -179,11 +177,7 @@ def _unjudged(arms: Sequence[Arm], rule: Rule, prior: Prior | None) -> Compariso
         tuple(candidates),
         rule,
         tuple(_ranked(rows, arms)),
-        tuple(
-            text
-            for arm in candidates
-            for text in (*differences(baseline, arm), *other_patterns(baseline, arm))
-        ),
+        tuple(text for arm in candidates for text in differences(baseline, arm)),
         (
             *failures_of(baseline),
             *left_out(baseline),
@@ -205,21 +199,14 @@ def _rows(baseline: Arm, arm: Arm, prior: Prior) -> list[ComparedCase]:
     paired = bool(baseline.series) and baseline.series == arm.series
     varied = varied_words(baseline, arm)
     unlike = bool(differences(baseline, arm))
-    others = counterparts(baseline, arm)
     rows, seen = [], {}
-    for key in sorted((baseline.cases.keys() | arm.cases.keys()) - set(others.values())):
-        theirs = others.get(key, key)
-        row = replace(
-            _row(theirs, key, baseline, arm),
-            note=varied,
-            cached=cached(baseline, arm, key),
-            unlike=unlike or key in others,
-        )
+    for key in sorted(baseline.cases.keys() | arm.cases.keys()):
+        row = replace(_row(key, baseline, arm), note=varied, cached=cached(baseline, arm, key), unlike=unlike)
         if row.verdict is Verdict.AMBIGUOUS:
-            seen[key] = _difference(baseline.cases[theirs], arm.cases[key], paired=paired)
+            seen[key] = _difference(baseline.cases[key], arm.cases[key], paired=paired)
         rows.append(row)
     known = _known(seen, prior)
-    errors = {key: _sampling(baseline.cases[others.get(key, key)], arm.cases[key]) for key in seen}
+    errors = {key: _sampling(baseline.cases[key], arm.cases[key]) for key in seen}
     return [
         _with_ratio(row, seen[row.key], known, errors[row.key]) if row.key in seen else row for row in rows
     ]
@@ -256,9 +243,8 @@ def _sampling(before: Observed, after: Observed) -> float:
     return max(before.error_share or 0.0, after.error_share or 0.0)
 
 
-def _row(theirs: CaseKey, key: CaseKey, baseline: Arm, arm: Arm) -> ComparedCase:
-    """``theirs`` is the baseline's case."""
-    before, after = baseline.cases.get(theirs), arm.cases.get(key)
+def _row(key: CaseKey, baseline: Arm, arm: Arm) -> ComparedCase:
+    before, after = baseline.cases.get(key), arm.cases.get(key)
     row = ComparedCase(
         key,
         arm.name,
@@ -277,7 +263,7 @@ def _row(theirs: CaseKey, key: CaseKey, baseline: Arm, arm: Arm) -> ComparedCase
         ran = after.status is Status.NOT_RUN and not after.error
         return replace(row, verdict=Verdict.MISSING if ran else Verdict.FAILED, why=after.error)
     if before is None or not before.times_ns:
-        failed = before.error if before is not None else baseline.failed(theirs)
+        failed = before.error if before is not None else baseline.failed(key)
         why = f"the baseline failed: {failed}" if failed else "not measured by the baseline"
         return replace(row, verdict=Verdict.MISSING, why=why)
     lost = (f"{one.name}: {seen.error}" for one, seen in ((baseline, before), (arm, after)) if seen.error)

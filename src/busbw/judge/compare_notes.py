@@ -4,13 +4,11 @@ whether they were on the same nodes.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Final
 
 from busbw.judge.compare_arms import BUFFER_FLAGS, DEFINING_FLAGS, Arm, CaseKey, without_flags
 from busbw.judge.measured_with import otherwise
-from busbw.judge.pattern import EVENLY
 from busbw.judge.rotation import Nearer, nearer, said_of_arms
 from busbw.plan.flags.flag import flag_of
 from busbw.plan.setups import on_or_off
@@ -69,32 +67,6 @@ def differences(baseline: Arm, arm: Arm) -> list[str]:
     if len(known) > 1 and not any(name in varied for name in BUFFER_FLAGS):
         found.append(f"{arm.name}: buffers are {arm.buffers}, those of {baseline.name} {baseline.buffers}")
     return found
-
-
-def counterparts(baseline: Arm, arm: Arm) -> dict[CaseKey, CaseKey]:
-    """Cases that differ in who exchanges what with whom alone: the baseline's for each of the arm's, where
-    it is one.
-    """
-    others: dict[CaseKey, list[CaseKey]] = defaultdict(list)
-    for key in baseline.cases.keys() - arm.cases.keys():
-        others[key.plain].append(key)
-    own: Counter[CaseKey] = Counter(key.plain for key in arm.cases.keys() - baseline.cases.keys())
-    return {
-        key: others[key.plain][0]
-        for key in arm.cases.keys() - baseline.cases.keys()
-        if own[key.plain] == len(others[key.plain]) == 1
-    }
-
-
-def other_patterns(baseline: Arm, arm: Arm) -> list[str]:
-    """Why rows of some operations are of no one thing."""
-    found = {
-        (key.collective, key.pattern, before.pattern) for key, before in counterparts(baseline, arm).items()
-    }
-    return [
-        f"{arm.name}: {operation} is {ours or EVENLY}, that of {baseline.name} {theirs or EVENLY}"
-        for operation, ours, theirs in sorted(found)
-    ]
 
 
 def _varied(baseline: Arm, arm: Arm) -> dict[str, tuple[object, object]]:

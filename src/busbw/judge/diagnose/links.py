@@ -55,7 +55,6 @@ def _ports(burst: Burst, case: Case, groups: Sequence[Fellows]) -> Iterator[Conc
     """``groups`` are those of one kind that carried something."""
     yield from _missing(case, groups)
     yield from _slower(burst, case, groups)
-    yield from _noted(case, groups)
     yield from _events(burst, case, groups)
 
 
@@ -119,24 +118,6 @@ def _slower(burst: Burst, case: Case, groups: Sequence[Fellows]) -> Iterator[Con
         ),
         case=case.index,
     )
-
-
-def _noted(case: Case, groups: Sequence[Fellows]) -> Iterator[Conclusion]:
-    noted = [link for group in groups for link in group.noted]
-    for note, alike in groupby(sorted(noted, key=lambda link: link.note), key=lambda link: link.note):
-        links = list(alike)
-        words = first_of((f"{link.name} of {link.host}" for link in links), _SHOWN)
-        yield Conclusion(
-            Severity.WARNING,
-            f"nothing can be said of {words}: {note}",
-            evidence="readings of the links' counters",
-            hint="run again; a device that was reset says so in the kernel's log (`dmesg`)",
-            host=_only(link.host for link in links),
-            check="links.unreadable",
-            answer=Answer.UNDECIDED,
-            facts=tuple(Fact(f"{link.host} {link.name}", note, source=link.kind) for link in links[:_SHOWN]),
-            case=case.index,
-        )
 
 
 def _events(burst: Burst, case: Case, groups: Sequence[Fellows]) -> Iterator[Conclusion]:
@@ -359,11 +340,11 @@ def _used(subject: Subject, case: Case, groups: Sequence[Fellows]) -> Conclusion
 
 
 def _left_out(subject: Subject, groups: Sequence[Fellows]) -> str:
-    """Which ports a setting keeps out: it may be meant (storage), or not."""
-    names = list(dict.fromkeys(link.name for group in groups for link in group.left_out))
-    if not names:
-        return ""
-    return f"; {byte_paths(subject.record).choosing} leaves out {first_of(names, _SHOWN)}"
+    """Which ports a setting keeps out, for it may be meant (storage) or not; and which cannot be read."""
+    names = dict.fromkeys(link.name for group in groups for link in group.left_out)
+    unread = [f"{link.name} of {link.host} ({link.note})" for group in groups for link in group.noted]
+    words = f"; {byte_paths(subject.record).choosing} leaves out {first_of(names, _SHOWN)}" if names else ""
+    return words + (f"; not readable: {first_of(unread, _SHOWN)}" if unread else "")
 
 
 def _hint(subject: Subject, kind: str) -> str:
