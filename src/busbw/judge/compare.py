@@ -24,7 +24,7 @@ from itertools import islice
 from typing import Final
 
 from busbw.errors import UsageError
-from busbw.judge.compare_arms import Arm, CaseKey, Observed, that_exist
+from busbw.judge.compare_arms import Arm, CaseKey, Observed
 from busbw.judge.compare_notes import (
     cached,
     differences,
@@ -167,7 +167,7 @@ def compare_all(
 def _unjudged(arms: Sequence[Arm], rule: Rule, prior: Prior | None) -> Comparison:
     if len(arms) < 2:
         raise UsageError("nothing to compare with", hint="name two runs or more; the first is the baseline")
-    baseline, *candidates = arms = that_exist(arms)
+    baseline, *candidates = arms
     for arm in candidates:
         _refuse_other_world(baseline, arm)
     prior = beside(prior or Prior(baseline.on_device), arms)

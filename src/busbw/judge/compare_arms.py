@@ -208,10 +208,7 @@ class Arm:
     the cases: rows that contradict themselves, and those of a log that was cut or whose test died.
     ``where`` is as ``judge.pattern`` has it. ``mixed`` says which versions or devices its records have,
     where those are several; ``merged`` that one number is of launches of several days, or on several nodes.
-    ``inapplicable`` are cases that were asked for and do not exist, as a placement that an operation lacks.
-    ``setup`` is what the setup of a series gives its launches, by variable and flag as it is typed;
-    ``places`` has the nodes of each by its block, empty where they are not known. ``measured_with`` is
-    what all its records have alike.
+    ``measured_with`` is what all its records have alike.
     """
 
     name: str
@@ -226,12 +223,9 @@ class Arm:
     flags: Mapping[str, Any] = field(default_factory=dict)
     rotated_bytes: int = 0
     lacking: tuple[str, ...] = ()
-    inapplicable: frozenset[CaseKey] = frozenset()
     where: str = ""
     mixed: tuple[str, ...] = ()
     merged: tuple[str, ...] = ()
-    setup: Mapping[str, str] = field(default_factory=dict)
-    places: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     measured_with: MeasuredWith = field(default_factory=MeasuredWith)
 
     def failed(self, key: CaseKey) -> str:
@@ -279,7 +273,6 @@ def make_arm(name: str, records: Sequence[RunRecord]) -> Arm:
         flags=_flags(with_cases[0]),
         rotated_bytes=rotated_bytes(with_cases),
         lacking=tuple(lacking(records)),
-        inapplicable=frozenset(key for record in records for key in _inapplicable(record)),
         mixed=tuple(_mixed(records)),
         merged=tuple(_merged(launched.values())),
         where=_one(name, "groups", {where(record) for record in with_cases}),
@@ -290,21 +283,6 @@ def make_arm(name: str, records: Sequence[RunRecord]) -> Arm:
 def without_cases(name: str, like: Arm) -> Arm:
     """An arm of which there is nothing, beside one that there is."""
     return Arm(name, 0, like.nodes, like.definition, like.buffers, {}, {})
-
-
-def that_exist(arms: Sequence[Arm]) -> list[Arm]:
-    """The arms without cases that do not exist: a run that died before it could know planned them too."""
-    ran = {key for arm in arms for key, seen in arm.cases.items() if seen.status is not Status.NOT_RUN}
-    none = frozenset().union(*(arm.inapplicable for arm in arms)) - ran
-    return [
-        replace(arm, cases={key: seen for key, seen in arm.cases.items() if key not in none}) for arm in arms
-    ]
-
-
-def _inapplicable(record: RunRecord) -> Iterator[CaseKey]:
-    for result in record.results:
-        if result.status is Status.NOT_APPLICABLE:
-            yield key_of(record.plan.cases[result.case], record)
 
 
 def lacking(records: Sequence[RunRecord]) -> Iterator[str]:
