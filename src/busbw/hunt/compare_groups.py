@@ -80,7 +80,7 @@ def compare(rules: Rules, rounds: Sequence[RoundResult]) -> GroupComparison:
     alone = tuple(group for group, own in enumerate(values.T) if math.isnan(own[0]))
     count = values.shape[1] - len(alone)
     if not count:
-        reason = "no two groups have as many ranks: there is nothing to compare one with"
+        reason = "no two groups have the same number of ranks, so none can be compared"
         return GroupComparison(Decision.UNDECIDED, reason, (), alone)
     found = []
     for group in (each for each in range(values.shape[1]) if each not in alone):

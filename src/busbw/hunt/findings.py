@@ -56,7 +56,7 @@ _WORDS: Final = {
     ),
     RESENT: _Words(
         what="lost packets",
-        has="segments a test were sent again, over those of the others",
+        has="more segments resent per test than the others",
         below="loss that resends",
         apart="more segments sent again",
     ),
@@ -98,7 +98,7 @@ def findings(field: Field, verdict: HuntVerdict) -> tuple[Finding, ...]:
 def _of_fabric(field: Field, verdict: HuntVerdict) -> list[Finding]:
     """Paths that are not alike, which is nobody's fault."""
     claims = [
-        f"paths are not alike: {_WORDS[metric].apart} between {_names(field, one)} and {_names(field, other)}"
+        f"paths differ: {_WORDS[metric].apart} between {_names(field, one)} and {_names(field, other)}"
         for metric, groups in verdict.near.items()
         for one, other in groups[:_NAMED]
     ]

@@ -39,7 +39,7 @@ from busbw.model.result import Status
 from busbw.stats.fdr import benjamini_hochberg
 from busbw.stats.ratio import Difference, Ratio, in_groups, in_pairs, of_class, ratio
 
-UNLIKE: Final = "not the same thing was timed: ranked only"
+UNLIKE: Final = "the two sides timed different things: ranked only"
 
 
 class Verdict(StrEnum):

@@ -262,7 +262,7 @@ def winner(comparisons: Sequence[Comparison]) -> Winner:
         if verdicts[Verdict.FASTER] > most and not bad:
             best, most = name, verdicts[Verdict.FASTER]
     if best is None:
-        why = "the default: no setup is FASTER somewhere and nowhere SLOWER, FAILED or short of a launch"
+        why = "no other setup is faster anywhere without also being slower, failing or missing a launch"
         return Winner(comparisons[0].baseline.name, why)
     verdicts = _verdicts(comparisons, best)
     told = ", ".join(f"{verdict} in {count}" for verdict, count in verdicts.items())

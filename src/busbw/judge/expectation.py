@@ -173,7 +173,7 @@ class Expectation:
         if self.references:
             return ""
         if self.fitting:
-            return f"{', '.join(self.fitting)} would do, but for what the rows say"
+            return f"{', '.join(self.fitting)} would fit, except for what the rows say"
         return "none can be used" if self.unmatched else "none matches this operation, job size and device"
 
     def count(self, answer: Judgement) -> int:

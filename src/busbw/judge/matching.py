@@ -102,7 +102,7 @@ _LIBRARY: Final = re.compile(r"\s*(?:([A-Za-z][^\d,(]*?)\s+)?v?(\d+(?:\.\d+)+)[^
 # on boards of eight, whose names have SXM or nothing ("NVIDIA H100 80GB HBM3", "NVIDIA H200").
 _CARDS: Final = frozenset(("PCIE", "NVL"))
 _THIS_LOG: Final = "it is this very log"
-_SISTER: Final = "it was measured together with this log, so it is no second opinion"
+_SISTER: Final = "it was measured together with this log, so it confirms nothing"
 # A log with as many rows of a reference, and no other time in them, is that one's log.
 _LEAST_ROWS: Final = 2
 _SAME_TIME: Final = 1e-4  # printed times have four digits or more where chance matters

@@ -61,9 +61,7 @@ def refuse_several_kinds(name: str, records: Sequence[RunRecord]) -> None:
     """A reference is of one world and one way of timing. Raises UsageError where the records are not."""
     compare_arms.make_arm(name, records)  # ranks and definition
     if len({_launch_of(record) for record in records}) < len(records):
-        raise UsageError(
-            f"{name} names the same launch more than once", hint="name each run or log once: a launch is one"
-        )
+        raise UsageError(f"{name} names the same launch more than once", hint="name each run or log once")
     for what, values in (
         ("nodes", {compare_arms.nodes(record) for record in records}),
         ("devices", {compare_arms.device(record) for record in records}),

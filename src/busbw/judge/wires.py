@@ -154,7 +154,7 @@ def wires_from_topology(text: str, variables: Mapping[str, str] = MappingProxyTy
         network_gb_per_s=sum(speeds) / _MBIT_PER_GB if known else None,
         nics=len(speeds),
         source="NCCL's topology",
-        rates="bandwidths that NCCL reckons with (of NVLink what it takes for usable, below the line rate)",
+        rates="bandwidths that NCCL uses (for NVLink a usable rate, below the line rate)",
     )
 
 

@@ -162,7 +162,10 @@ def test_expect_and_diagnose_say_alike_why_no_reference_is_used() -> None:
     record = log(us=20.0, network=["IB"])
     for known, words in (
         (reference(), "none can be used"),
-        (reference("IB", points=(Point(2, "in-place", 1.0),)), "known would do, but for what the rows say"),
+        (
+            reference("IB", points=(Point(2, "in-place", 1.0),)),
+            "known would fit, except for what the rows say",
+        ),
         (reference("IB", ranks=8), "none matches this operation, job size and device"),
     ):
         told = conclusions(record, references=[known])["expected.reference"]

@@ -188,7 +188,7 @@ def test_rows_say_what_the_references_that_fit_do_not_have() -> None:
     other = record_of({4096: [40.0, 40.0, 40.1]})
     found = expect([other], [known])
     assert [case.why for case in found.cases] == ["no reference has this size"]
-    assert "# against  no reference: mine would do, but for what the rows say" in table(found)
+    assert "# against  no reference: mine would fit, except for what the rows say" in table(found)
     points = tuple(replace(point, placement="in-place") for point in known.points)
     found = expect([record_of(TIMES)], [replace(known, points=points)])
     assert {case.why for case in found.cases} == {"no reference has out-of-place"}

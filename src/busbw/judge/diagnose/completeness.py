@@ -93,7 +93,7 @@ def _status(record: RunRecord) -> Iterator[Conclusion]:
 
 def _hint(record: RunRecord, missing: int) -> str:
     if record.source is not None:
-        return "the lines around it in the log say more; nothing is known of what the test did not come to"
+        return "the lines around it in the log say more; cases that the test did not reach are not known"
     return "`busbw show RUN` has the cases that were measured; run it again for the others" if missing else ""
 
 

@@ -16,9 +16,9 @@ from busbw.units import first_of, format_share, format_size
 
 _SHOWN = 3  # cases that a claim names
 _SOCKETS_HINT = (
-    "give the job the fabric's devices and its network plugin; NCCL_DEBUG=INFO says why they were left"
+    "give the job the fabric's devices and its network plugin; NCCL_DEBUG=INFO says why NCCL did not use them"
 )
-_BEYOND = "look whether ranks, nodes, rates and algorithm are what the record says"
+_BEYOND = "check ranks, nodes, rates and algorithm in the record"
 
 
 def conclusions(subject: Subject) -> Iterator[Conclusion]:
@@ -148,9 +148,7 @@ def _why_none(subject: Subject, *, bounded: bool) -> str:
     if subject.expectation.fitting:
         words = list(dict.fromkeys(case.why for case in subject.expectation.cases if case.why))
     if bounded:
-        words.append(
-            "a number below what the wires allow is possible, which does not make it the expected one"
-        )
+        words.append("a number below the limit of the wires is possible, but need not be the expected one")
     return first_of(words, _SHOWN, "; ")
 
 

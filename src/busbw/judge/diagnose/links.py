@@ -35,7 +35,7 @@ _LOSS: Final = {
     "port_xmit_discards": "discarded before they were sent",
     "port_rcv_errors": "received with errors",
     "out_of_sequence": "out of sequence",
-    "packet_seq_err": "sequence errors told by the receiver",
+    "packet_seq_err": "sequence errors reported by the receiver",
     "roce_adp_retrans": "adaptive retransmissions",
     "rx_drops": "dropped on receipt",
     "retrans_bytes": "bytes retransmitted",
@@ -143,10 +143,10 @@ def _events(burst: Burst, case: Case, groups: Sequence[Fellows]) -> Iterator[Con
     lost = any(name not in _REORDERED for name in totals)
     yield Conclusion(
         Severity.WARNING if lost else Severity.INFO,
-        ("events that spoil transfers rose during the burst: " if lost
-         else "packets came in another order, as adaptive routing has it, and none was lost: ")
+        ("error counters rose during the burst: " if lost
+         else "packets arrived out of order, which adaptive routing causes, and none was lost: ")
         + "; ".join(words),
-        evidence="differences of the ports' counters, the moment of rest before the calls included",
+        evidence="differences of the ports' counters, including a short rest before the calls",
         hint="look at the port's cable, its flow control (PFC and ECN of RoCE) and the switch's counters"
         if lost
         else "",
@@ -218,12 +218,12 @@ def _unread(subject: Subject) -> Conclusion:
     alone = subject.nodes == 1 and subject.record.plan.backend == "mpi"
     cases = subject.record.plan.cases
     empty = bool(cases) and not any(case.size_bytes for case in cases)
-    claim = _ALONE if alone else _NO_PAYLOAD if empty else "no counters of links were read"
+    claim = _ALONE if alone else _NO_PAYLOAD if empty else "link counters were not read"
     hint = "measure with --evidence counters; a log of another tool has none"
     if empty:
         hint = "measure an operation that moves data, with a size of one element a rank or more"
     elif "counters" in subject.record.plan.evidence:
-        hint = "counters were asked for, and are read behind the last case: let the run come to its end"
+        hint = "counters are read after the last case: let the run finish"
     return Conclusion(
         Severity.INFO,
         claim,
@@ -411,7 +411,7 @@ def _even(subject: Subject, case: Case, groups: Sequence[Fellows]) -> Iterator[C
         (f"{odd.link.name} {claim} on {_place(group)}" if uneven
          else f"the {group.kind} links that carry traffic do so evenly: the busiest has"
               f" {format_share(excess)} more"),
-        evidence=f"noise {format_share(noise)}: of the traffic between windows, and of the time",
+        evidence=f"noise {format_share(noise)}: of the traffic between windows and of the time",
         hint=hint if uneven else "",
         host=group.host if uneven else "",
         check="links.even",
@@ -432,7 +432,7 @@ def _unlike(group: Fellows, excess: float) -> tuple[LinkUse, str, str]:
     if odd.share >= middle:
         hint = "look for a link that more channels use than others"
         return odd, f"carries {format_share(excess)} more than an even share", hint
-    claim = f"carries {format_share(odd.share / middle)} of what the middle one of its fellows does"
+    claim = f"carries {format_share(odd.share / middle)} of the median link"
     return odd, claim, "look at that port's rate, cable and events, and at how many channels use it"
 
 
@@ -470,7 +470,7 @@ def _bytes(subject: Subject, case: Case, groups: Sequence[Fellows]) -> Iterator[
         f" {format_share(ratio, decimals=0)} of {'what' if must.exact else 'the least that'} must move"
         + (": some went a way that these counters do not see" if missing else "")
         + (": more than the algorithm that was observed sends" if excess else ""),
-        evidence=f"{must.model}; headers of the wire count too; unsure by {format_share(unsure)}",
+        evidence=f"{must.model}; packet headers count too; uncertain by {format_share(unsure)}",
         hint=_bytes_hint(missing=missing, excess=excess),
         host=group.host if (missing or excess) and not must.mean else "",
         check="links.bytes",

@@ -15,20 +15,20 @@ from busbw.model.result import CaseResult, StopReason
 from busbw.units import NS_PER_US, format_share, format_size
 
 _TUNING: Final = "run with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING and import that log"
-_MPI: Final = "MPI libraries do not tell"
+_MPI: Final = "MPI does not report its algorithm"
 _BUSBW: Final = "busbw keeps every sample, and times of each rank"
 _NCCL_TESTS: Final = {
     Question.ALGORITHM: _TUNING,
-    Question.VARIANCE: f"nccl-tests tells it with -I 1 (2.19 and newer); {_BUSBW}",
+    Question.VARIANCE: f"nccl-tests shows it with -I 1 (2.19 and newer); {_BUSBW}",
 }
 _HINTS: Final[Mapping[str, Mapping[Question, str]]] = {
     "nccl-tests": _NCCL_TESTS,
     "rccl-tests": {Question.ALGORITHM: _TUNING},
     "nccom-test": {
-        Question.ALGORITHM: "nccom-test does not tell",
-        Question.VARIANCE: f"nccom-test tells percentiles with --stats p50 p99; {_BUSBW}",
+        Question.ALGORITHM: "nccom-test does not report it",
+        Question.VARIANCE: f"nccom-test shows percentiles with --stats p50 p99; {_BUSBW}",
     },
-    "osu": {Question.ALGORITHM: _MPI, Question.VARIANCE: f"OSU tells it with -f and -z; {_BUSBW}"},
+    "osu": {Question.ALGORITHM: _MPI, Question.VARIANCE: f"OSU shows it with -f and -z; {_BUSBW}"},
     "imb": {Question.ALGORITHM: _MPI},
 }
 
@@ -58,7 +58,7 @@ def precision(subject: Subject) -> Conclusion:
         return found
     return Conclusion(
         Severity.INFO,
-        "one mean a size is all there is: how calls vary is not in it",
+        "the log has one mean a size, which does not show how calls vary",
         hint=hint(source.tool, Question.VARIANCE),
         check="variance.precision",
     )

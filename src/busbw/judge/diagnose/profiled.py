@@ -165,7 +165,7 @@ def _nics_of(subject: Subject, host: str, nics: Sequence[NicRate]) -> Conclusion
         evidence=f"Nsight Systems' samples of {', '.join(sorted({nic.counter for nic in nics}))}"
         + (f"; {ways.choosing} leaves out {', '.join(left_out[:_SHOWN])}" if left_out else "")
         + _beside_algbw(subject, used),
-        hint="measure with --evidence counters, which tells what each link must have carried" if bad else "",
+        hint="measure with --evidence counters, which shows what each link must have carried" if bad else "",
         host=host if bad else "",
         check="links.profiled",
         answer=Answer.NO if bad else Answer.YES,
@@ -214,7 +214,7 @@ def _unlike(used: Sequence[_Nic]) -> str:
     odd = max(used, key=lambda each: (round(abs(each.total - middle), 9), each.total))
     if odd.total >= middle:
         return f"{odd.device} carries {format_share(odd.total / mean - 1)} more than an even share"
-    return f"{odd.device} carries {format_share(odd.total / middle)} of what the middle one does"
+    return f"{odd.device} carries {format_share(odd.total / middle)} of the median NIC"
 
 
 def _flow(subject: Subject, used: Sequence[_Nic], nics: int) -> str:
@@ -264,7 +264,7 @@ def algorithm(subject: Subject) -> Iterator[Conclusion]:
     for name in sorted(names, key=lambda each: (each.collective, each.type_class, str(each.is_tree))):
         yield Conclusion(
             Severity.INFO,
-            f"a kernel's name tells {_words(name)}; neither reduction nor protocol nor another algorithm",
+            f"a kernel's name shows {_words(name)}; it does not show reduction, protocol or algorithm",
             evidence="NCCL names every reduction kernel Sum and LL, and RING what is not a tree",
             hint="measure with --evidence algorithm, or with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=TUNING",
             check="algorithm.kernels",
@@ -276,7 +276,7 @@ def algorithm(subject: Subject) -> Iterator[Conclusion]:
         )
 
 
-_TREE: Final = {True: "yes", False: "no", None: "not told"}
+_TREE: Final = {True: "yes", False: "no", None: "not known"}
 
 
 def _words(name: KernelName) -> str:
@@ -356,7 +356,7 @@ def _unseen(subject: Subject, check: str, text: str) -> Conclusion:
     own = [note for note in notes if ("NIC" in note) == (check == "links.profiled")]
     return Conclusion(
         Severity.INFO,
-        f"the exports of Nsight Systems do not tell: {text}",
+        f"the exports of Nsight Systems do not show it: {text}",
         hint=own[0].rpartition(": ")[2] if own else "",
         evidence=own[0].rpartition(": ")[0] if own else "",
         check=check,

@@ -130,7 +130,7 @@ def test_cases_without_an_interval_are_counted() -> None:
     record, samples = sampled({1024 << at: np.full(40, 50.0) for at in range(3)})
     results = (replace(record.results[0], low_ns=None, high_ns=None), *record.results[1:])
     found = conclusions(replace(record, results=results), samples=samples)["variance.precision"]
-    assert "1 more had too few samples" in found.claim
+    assert "1 more had too few independent samples" in found.claim
     assert found.answer is Answer.UNDECIDED
 
 
