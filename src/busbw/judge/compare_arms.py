@@ -341,7 +341,7 @@ def version(record: RunRecord) -> str:
 
 
 def version_label(record: RunRecord) -> str:
-    """What tells the version of a tree of logs: the label of its path, unless the record says another one."""
+    """The version of a tree of logs: the label of its path, unless the record says another one."""
     label = _labelled_version(record)
     return label if label and _is_same_version(label, _measured_version(record)) else version(record)
 
@@ -362,7 +362,7 @@ def device(record: RunRecord) -> str:
 
 
 def definition(record: RunRecord) -> str:
-    """What a time of this record is, so that two of them can be told apart."""
+    """What a time of this record is, in words that differ where it differs."""
     if record.source is not None:
         return record.method.time if record.method is not None else "imported"
     timing = record.plan.timing

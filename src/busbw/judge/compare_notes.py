@@ -103,7 +103,7 @@ def left_out(arm: Arm) -> list[str]:
 
 
 def cached(baseline: Arm, arm: Arm, key: CaseKey) -> Nearer:
-    """Buffers that differ in more than their size are told of as such, or are what setups vary."""
+    """Buffers that differ in more than their size have a note of their own, or are what setups vary."""
     if baseline.buffers != arm.buffers or any(name in BUFFER_FLAGS for name in _varied(baseline, arm)):
         return Nearer.NEITHER
     return nearer(baseline.rotated_bytes, arm.rotated_bytes, key.size_bytes)

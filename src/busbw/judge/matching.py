@@ -112,7 +112,7 @@ _SAME_TIME: Final = 1e-4  # printed times have four digits or more where chance 
 class MadeWith:
     """What a run was made with: by its record, or by the reference that it is a copy of (``known_as``). The
     kind of machine is ``device``, ``nodes``, ``network`` (``judge.network``) and ``product``, the firmware's
-    name of its nodes. ``nodes`` is 0, texts are empty and ``tuning`` is None where nobody says it.
+    name of its nodes. ``nodes`` is 0, texts are empty and ``tuning`` is None where it is not known.
     """
 
     device: str

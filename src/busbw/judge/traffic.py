@@ -22,8 +22,8 @@ _VERBS: Final = ("infiniband", "roce", "rdma")
 @dataclass(frozen=True)
 class BytePaths:
     """``nodes`` is how many hosts the run had, 0 where not known; ``domains`` are the NVLink domains of
-    hosts, where NVML told them and NCCL may use them. ``settings`` are variables, and values of NCCL's own
-    files.
+    hosts, where NVML reported them and NCCL may use them. ``settings`` are variables, and values of NCCL's
+    own files.
     """
 
     nodes: int = 0
@@ -84,7 +84,7 @@ def byte_paths(record: RunRecord) -> BytePaths:
 
 def settings_of(record: RunRecord) -> dict[str, str]:
     """Of rank 0's environment and NCCL's own files, the environment last because it wins; of a log, those
-    that NCCL told.
+    that NCCL reported.
     """
     found: dict[str, str] = {}
     for file in reversed(record.environment.get("nccl_config", ())):
@@ -112,7 +112,7 @@ _SIGNIFICANT: Final = 0.01
 class LinkUse:
     """One link. Bytes are those of all calls, with what flowed before the burst taken off. ``share`` is of
     the mean of its fellows, 1 where it carried as much as they. ``carried`` is False where its bytes cannot
-    be told from nothing.
+    be distinguished from nothing.
     """
 
     link: Link
@@ -204,7 +204,7 @@ def traffic(
     """The links that could take part, host after host: the NICs of the kind that carried most, and every
     GPU's NVLinks. Links whose counters cannot be taken are left out, and so are the slower NICs of a kind,
     and those that a setting excludes. NICs of hosts that share an NVLink domain need not take part: they are
-    told only where they did.
+    listed only where they did.
     """
     ways = ways or BytePaths()
     hosts = frozenset(link.host for link in burst.links)

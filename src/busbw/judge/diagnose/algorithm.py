@@ -111,7 +111,7 @@ def _preset(used: str, files: Sequence[Path]) -> Preset | None:
 
 
 class _Seen(NamedTuple):
-    """What was seen of one case; ``channels`` 0 where nobody told."""
+    """What was seen of one case; ``channels`` is 0 where it is not known."""
 
     operation: str
     size: int
@@ -189,8 +189,8 @@ def _differing(choices: Sequence[Choice], cases: int) -> Conclusion:
 
 
 def _words(result: CaseResult) -> tuple[str, int]:
-    """How a case was done, and over how many channels (0 where not told). Sends and receives have no
-    algorithm, and are told by their names.
+    """How a case was done, and over how many channels (0 where not known). Sends and receives have no
+    algorithm, and are shown by their names.
     """
     choice = result.choice
     if choice is None:
@@ -204,7 +204,7 @@ _OURS: Final = {row.name.replace("_", ""): row.name for row in COLLECTIVES}
 
 
 def _from_log(subject: Subject) -> list[_Seen]:
-    """What lines of NCCL in a log tell of all calls, also of those that are no case of the table. Those
+    """What lines of NCCL in a log say of all calls, also of those that are no case of the table. Those
     without a function are of the log's operation.
     """
     source = subject.record.source

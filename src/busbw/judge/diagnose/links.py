@@ -189,7 +189,7 @@ def conclusions(subject: Subject) -> Iterator[Conclusion]:
 
 
 def _of_run(subject: Subject) -> Iterator[Conclusion]:
-    # What a call without a payload sends (a barrier, a size rounded to 0 B) tells nothing of which links
+    # What a call without a payload sends (a barrier, a size rounded to 0 B) does not show which links
     # would carry one.
     cases = subject.record.plan.cases
     bursts = [burst for burst in subject.record.bursts if cases[burst.case].size_bytes]
@@ -272,8 +272,8 @@ def _group(subject: Subject, burst: Burst, case: Case, groups: Sequence[Fellows]
 
 
 def _silent(subject: Subject, burst: Burst, case: Case, groups: Sequence[Fellows]) -> Conclusion:
-    """An error, but for NICs beside NVLinks that carried the bytes and may reach the other hosts: nobody told
-    their domain. A healthy rack looks like that.
+    """An error, but for NICs beside NVLinks that carried the bytes and may reach the other hosts: their
+    domain is not known. A healthy rack looks like that.
     """
     links, kind = sum(len(group.links) for group in groups), groups[0].kind
     near = kind != NVLINK and not subject.layout.surely and matters(burst, NVLINK, case.size_bytes)

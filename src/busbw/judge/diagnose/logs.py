@@ -1,4 +1,4 @@
-"""What other tools would have told, and by which option: hints for their logs."""
+"""What other tools can report, and by which option: hints for their logs."""
 
 from __future__ import annotations
 

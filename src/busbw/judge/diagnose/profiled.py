@@ -99,7 +99,7 @@ def by_size(profiles: Iterable[Profile]) -> tuple[OfSize, ...]:
 
 
 _SHOWN: Final = 4
-# Fewer samples than these tell no NIC that carried little from one that was sampled at the burst's end.
+# With fewer samples, a NIC that carried little looks like one that was sampled at the end of the burst.
 _TELLING: Final = 10
 # As for counters (``links``, ``judge.traffic``): of an even share, of the mean.
 _WORTH_NAMING: Final = 0.02
@@ -109,7 +109,7 @@ _JOINED: Final = {
     Join.LAUNCH: "sizes by the range of each kernel's launch",
     Join.NONE: "sizes not known",
 }
-_PORT: Final = "port 1"  # exports tell none
+_PORT: Final = "port 1"  # exports do not say it
 _SENT: Final = ("sent", "tx_", "send_", "rdma_write_bytes", "rdma_read_resp")
 
 
@@ -189,7 +189,7 @@ def _unclear(host: str, nics: Sequence[NicRate]) -> Conclusion:
 
 
 def _kind(device: str) -> str:
-    """Exports tell names only: Linux calls EFA's devices rdmap... or efa_N, and no others so."""
+    """Exports have names only: Linux calls EFA's devices rdmap... or efa_N, and no others so."""
     return "efa" if device.startswith(("rdmap", "efa")) else "rdma"
 
 
@@ -259,7 +259,7 @@ def _rates(nic: NicRate) -> Fact:
 
 
 def algorithm(subject: Subject) -> Iterator[Conclusion]:
-    """What kernels' names tell, which is not the algorithm."""
+    """What kernels' names show, which is not the algorithm."""
     names = {each.name for profile in subject.profiles for each in profile.kernels}
     for name in sorted(names, key=lambda each: (each.collective, each.type_class, str(each.is_tree))):
         yield Conclusion(
