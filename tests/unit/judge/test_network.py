@@ -141,6 +141,9 @@ def test_a_run_of_busbw_says_of_its_network_what_a_log_does() -> None:
     assert f"NCCL says: {said}" in found.notes
     assert "commonest cause" in found.notes[0]
     assert conclusions(record, references=[reference()])["expected.log"].severity is Severity.WARNING
+    assert conclusions(record)["expected.log"].severity is Severity.INFO  # it may have no other network
+    fabric = replace(record, machine={"nics": {"rdma": [{"name": "mlx5_0"}]}})
+    assert conclusions(fabric)["expected.log"].severity is Severity.WARNING
     assert f"# nccl     {said}" in header(record.world, record.method, record.plan, "0")
     one_host = replace(record, world=replace(record.world, ranks=(replace(told, host="a"),), size=1))
     assert network_of(one_host) == ""

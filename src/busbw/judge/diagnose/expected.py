@@ -153,17 +153,18 @@ def _why_none(subject: Subject, *, bounded: bool) -> str:
 
 
 def _network(subject: Subject) -> Iterator[Conclusion]:
-    """What NCCL says of its network: where that makes bandwidth low by itself, a warning, unless the run
-    reaches its reference all the same.
+    """What NCCL says of its network. Sockets between hosts are a warning where the run is below its
+    reference, or has none and its machine has a fabric (of a log: may have one).
     """
     words = "; ".join(said_words(said_in(subject.record)))
     if not words:
         return
     said = f"{'the log' if subject.imported else 'NCCL'} says: {words}"
     why = cause(subject.record, subject.nodes)
-    expectation = subject.expectation
-    reached = expectation.count(Judgement.EXPECTED)
-    is_bad = why and subject.nodes and not (reached and not expectation.count(Judgement.BELOW))
+    nics = subject.record.machine.get("nics", {})
+    may_have_fabric = subject.imported or bool(nics.get("rdma") or nics.get("cxi"))
+    reached, below = map(subject.expectation.count, (Judgement.EXPECTED, Judgement.BELOW))
+    is_bad = why and subject.nodes and (below or (may_have_fabric and not reached))
     yield Conclusion(
         Severity.WARNING if is_bad else Severity.INFO,
         why or said,
