@@ -74,17 +74,30 @@ def launch_times(record: RunRecord, run: str) -> LaunchTimes | None:
     return LaunchTimes(run, record.ended or record.created, machine_of(record), _alike(record), times)
 
 
+def _measured(record: RunRecord) -> dict[str, object]:
+    """What changes a measurement, beside the machine and the case."""
+    return {
+        "version": compare_arms.version(record),
+        "settings": tuning_of(record),
+        "way of timing": how_timed(record),
+        "time": compare_arms.definition(record),
+        "buffers": compare_arms.buffers(record),
+        "bytes of the buffers": min(rotated_bytes((record,)), BEYOND_CACHES),
+    }
+
+
 def _alike(record: RunRecord) -> str:
-    """A digest of what changes a measurement, beside the machine and the case."""
-    what = (
-        compare_arms.version(record),
-        tuning_of(record),
-        how_timed(record),
-        compare_arms.definition(record),
-        compare_arms.buffers(record),
-        min(rotated_bytes((record,)), BEYOND_CACHES),
-    )
+    """A digest of it."""
+    what = tuple(_measured(record).values())
     return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def differences(before: RunRecord, after: RunRecord) -> list[str]:
+    """Why two launches are not of one measurement, as ``ranks: 2 and 4``."""
+    one, other = (
+        {"busbw": each.busbw_version, **machine_of(each), **_measured(each)} for each in (before, after)
+    )
+    return [f"{name}: {value} and {other[name]}" for name, value in one.items() if value != other[name]]
 
 
 def prior_of(launches: Iterable[LaunchTimes], record: RunRecord, others: Sequence[RunRecord] = ()) -> Prior:

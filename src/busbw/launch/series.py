@@ -16,8 +16,8 @@ from statistics import mean
 from typing import Any, Final, TextIO
 
 from busbw.errors import AllocationOver, BusbwError, ExitCode, UsageError
-from busbw.judge.compare_arms import differences
 from busbw.judge.compare_setups import LaunchOutcome
+from busbw.judge.launch_history import differences
 from busbw.launch.job_loop import MOST_FAILURES
 from busbw.launch.launcher_words import words_of_ranks
 from busbw.launch.listener import LAST_LINES
