@@ -95,7 +95,13 @@ def _alike(record: RunRecord) -> str:
 def differences(before: RunRecord, after: RunRecord) -> list[str]:
     """Why two launches are not of one measurement, as ``ranks: 2 and 4``."""
     one, other = (
-        {"busbw": each.busbw_version, **machine_of(each), **_measured(each)} for each in (before, after)
+        {
+            "busbw": each.busbw_version,
+            "operations": ", ".join(dict.fromkeys(case.collective for case in each.plan.cases)),
+            **machine_of(each),
+            **_measured(each),
+        }
+        for each in (before, after)
     )
     return [f"{name}: {value} and {other[name]}" for name, value in one.items() if value != other[name]]
 
