@@ -129,7 +129,7 @@ def _wires(record: RunRecord, machine: str, nodes: int) -> Wires:
     """Line rates as the machine states them; where it does not, those that a preset has of its instance type,
     or of the machines that the log is known to be of. One node needs no network: presets take 0.1 s to read.
     """
-    wires = wires_of(record.machine, record.environment.get("variables", {}), byte_paths(record))
+    wires = wires_of(record.machine, byte_paths(record))
     if wires.network_gb_per_s is not None or nodes == 1:
         return wires
     for name, node in _preset_nodes(record, machine):

@@ -21,7 +21,6 @@ from busbw.judge.expectation import (
     Least,
     expect,
     overall,
-    variables_of,
 )
 from busbw.judge.launch_history import earlier_runs, prior_of
 from busbw.judge.own_reference import (
@@ -31,6 +30,7 @@ from busbw.judge.own_reference import (
     refuse_several_kinds,
 )
 from busbw.judge.references import load
+from busbw.judge.traffic import settings_of
 from busbw.judge.wires import Wires, wires_from_topology
 from busbw.model.collective import collective
 from busbw.model.record import RunRecord, RunStatus
@@ -69,7 +69,7 @@ def expect_command(run: str, options: ExpectSettings, format_name: str) -> ExitC
 
 def judge(records: Sequence[RunRecord], options: ExpectSettings, format_name: str) -> ExitCode:
     """Print the verdict on one run's records and give its exit code."""
-    expectation = expected_of(records, options, wires=_wires(options.topology, variables_of(records[0])))
+    expectation = expected_of(records, options, wires=_wires(options.topology, settings_of(records[0])))
     gates = [_gate(expectation, least) for least in _least(options.least)]
     _print(expectation, gates, format_name, rows=options.all)
     return _code(expectation, [gate for _, gate in gates])

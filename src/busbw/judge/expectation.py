@@ -209,7 +209,7 @@ def expect(
     kind = made_with(first, known)
     matched = match(records, arm, kind, references, known, named=named, same_version=same_version)
     if wires is None:
-        wires = wires_of(first.machine, variables_of(first), byte_paths(first))
+        wires = wires_of(first.machine, byte_paths(first))
     unlike = {
         each.name: Unlike(otherwise(first, each), other_buffers(arm.buffers, each))
         for each in matched.fitting
@@ -472,7 +472,7 @@ def _with_limits(
 ) -> tuple[Judged, ...]:
     """What the wires allow in each case. Where one case shows that the limit is wrong, no other has one."""
     first = records[0]
-    layout = rank_placement(first, first.plan.groups, nodes, variables_of(first))
+    layout = rank_placement(first, nodes)
     algorithms = _algorithms(records)
     found = []
     for case in cases:
@@ -489,12 +489,6 @@ def _with_limits(
         replace(case, limit=wrong) if case.limit and case.limit.busbw_gb_per_s is not None else case
         for case in found
     )
-
-
-def variables_of(record: RunRecord) -> Mapping[str, str]:
-    """The environment that the run had."""
-    found: Mapping[str, str] = record.environment.get("variables", {})
-    return found
 
 
 def _algorithms(records: Sequence[RunRecord]) -> dict[CaseKey, str]:

@@ -20,12 +20,9 @@ from typing import Final
 
 from busbw.judge import compare_arms
 from busbw.judge.compare_arms import LAUNCH_TIMES, CaseKey
-from busbw.judge.matching import how_timed
-from busbw.judge.measured_with import products_of, tuning_of
-from busbw.judge.network import network_of
+from busbw.judge.matching import machine_of, measurement_of
 from busbw.judge.own_reference import launches_of, reference_of
 from busbw.judge.references.reference import Reference
-from busbw.judge.rotation import BEYOND_CACHES, rotated_bytes
 from busbw.judge.scatter import LARGE, SMALL, Prior, Scatter, SizeClass, size_class
 from busbw.model.record import RunRecord, RunStatus
 from busbw.record.launch_times import LaunchTimes
@@ -46,17 +43,6 @@ _A_SIZE: Final = {SizeClass.SMALL: 1, SizeClass.MEDIUM: SMALL, SizeClass.LARGE: 
 _Launch = Mapping[tuple[str, int], float]  # the logarithm of its time, by kind and size
 
 
-def machine_of(record: RunRecord) -> dict[str, str | int]:
-    """What kind of machine a run was on; equal ones have one history."""
-    return {
-        "device": compare_arms.device(record),
-        "network": network_of(record),
-        "product": products_of(record),
-        "ranks": compare_arms.ranks(record),
-        "nodes": compare_arms.nodes(record),
-    }
-
-
 def launch_times(record: RunRecord, run: str) -> LaunchTimes | None:
     """What is kept of a run; None where it did not come to its end, was imported, profiled or a hunt, or is
     the summary of launches that are kept one by one.
@@ -74,36 +60,10 @@ def launch_times(record: RunRecord, run: str) -> LaunchTimes | None:
     return LaunchTimes(run, record.ended or record.created, machine_of(record), _alike(record), times)
 
 
-def _measured(record: RunRecord) -> dict[str, object]:
-    """What changes a measurement, beside the machine and the case."""
-    return {
-        "version": compare_arms.version(record),
-        "settings": tuning_of(record),
-        "way of timing": how_timed(record),
-        "time": compare_arms.definition(record),
-        "buffers": compare_arms.buffers(record),
-        "bytes of the buffers": min(rotated_bytes((record,)), BEYOND_CACHES),
-    }
-
-
 def _alike(record: RunRecord) -> str:
-    """A digest of it."""
-    what = tuple(_measured(record).values())
+    """A digest of what changes a measurement."""
+    what = tuple(measurement_of(record).values())
     return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def differences(before: RunRecord, after: RunRecord) -> list[str]:
-    """Why two launches are not of one measurement, as ``ranks: 2 and 4``."""
-    one, other = (
-        {
-            "busbw": each.busbw_version,
-            "operations": ", ".join(dict.fromkeys(case.collective for case in each.plan.cases)),
-            **machine_of(each),
-            **_measured(each),
-        }
-        for each in (before, after)
-    )
-    return [f"{name}: {value} and {other[name]}" for name, value in one.items() if value != other[name]]
 
 
 def prior_of(launches: Iterable[LaunchTimes], record: RunRecord, others: Sequence[RunRecord] = ()) -> Prior:

@@ -9,19 +9,19 @@ domain has.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from types import MappingProxyType
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Final
 
 from busbw.judge.moved import Way, way_of
+from busbw.judge.traffic import byte_paths
 from busbw.judge.wires import Wires
 from busbw.model.collective import collective
 from busbw.model.record import RunRecord
 
 NOT_KNOWN: Final = "the number of nodes is not known"
 _GROUPS: Final = "groups: no bound is known"
-_DOMAINS_OFF: Final = "NCCL_MNNVL_ENABLE"
 
 
 @dataclass(frozen=True)
@@ -45,31 +45,19 @@ class RankPlacement:
         return cls(ranks, nodes, surely=nodes == 1)
 
 
-def rank_placement(
-    record: RunRecord,
-    groups: Sequence[Sequence[int]],
-    nodes: int,
-    variables: Mapping[str, str] = MappingProxyType({}),
-) -> RankPlacement:
-    """The layout of a run's ranks by the hosts that they were on, and the domains that NVML named.
-
-    ``groups`` are empty where the world is one; ``nodes`` is what is otherwise known of their number, 0 for
-    nothing; ``variables`` those of the environment.
+def rank_placement(record: RunRecord, nodes: int) -> RankPlacement:
+    """The layout of a run's ranks by the hosts that they were on, and the domains that NVML named. ``nodes``
+    is what is otherwise known of their number, 0 for nothing.
     """
-    world = record.world
+    world, ways = record.world, byte_paths(record)
     hosts = world.known_hosts if world is not None else ()
     if world is None or not hosts:
-        even = RankPlacement.even(world.size if world is not None else 0, nodes)
-        return RankPlacement(surely=even.surely, unknown=_GROUPS) if groups else even
-    joined = variables.get(_DOMAINS_OFF, "") != "0"
-    domain_of = {place.host: place.nvlink_domain for place in world.places} if joined else {}
-    surely = len(hosts) == 1 or not joined or all(domain_of.get(host) for host in hosts)
-    units: dict[str, int] = {}
-    for host in hosts:
-        unit = domain_of.get(host) or host
-        units[unit] = units.get(unit, 0) + 1
-    unknown = _GROUPS if groups else ""
-    return RankPlacement(world.size, len(units), min(units.values()), surely, unknown)
+        found = RankPlacement.even(world.size if world is not None else 0, nodes)
+    else:
+        surely = len(hosts) == 1 or ways.domains_off or all(ways.domains.get(host) for host in hosts)
+        units = Counter(ways.domains.get(host) or host for host in hosts)
+        found = RankPlacement(world.size, len(units), min(units.values()), surely)
+    return replace(found, unknown=_GROUPS) if record.plan.groups else found
 
 
 UNKNOWN: Final = "unknown algorithm"

@@ -31,6 +31,11 @@ class BytePaths:
     settings: Mapping[str, str] = field(default_factory=dict)
     backend: str = "nccl"
 
+    @property
+    def domains_off(self) -> bool:
+        """Whether NCCL was kept from using NVLink between hosts."""
+        return self.settings.get("NCCL_MNNVL_ENABLE", "") == "0"
+
     def joined(self, hosts: frozenset[str]) -> bool:
         """Whether these are several hosts of one NVLink domain, whose bytes need no NIC."""
         return len(hosts) > 1 and len({self.domains.get(host, "") for host in hosts} - {""}) == 1 and all(
@@ -75,11 +80,10 @@ def byte_paths(record: RunRecord) -> BytePaths:
     """From a record."""
     settings = settings_of(record)
     world = record.world
-    joined = settings.get("NCCL_MNNVL_ENABLE", "") != "0" and world is not None
-    domains = {place.host: place.nvlink_domain for place in world.places} if joined and world else {}
-    return BytePaths(
-        len(world.known_hosts) if world is not None else 0, domains, settings, record.plan.backend
-    )
+    found = BytePaths(len(world.known_hosts) if world is not None else 0, {}, settings, record.plan.backend)
+    if found.domains_off or world is None:
+        return found
+    return replace(found, domains={place.host: place.nvlink_domain for place in world.places})
 
 
 def settings_of(record: RunRecord) -> dict[str, str]:

@@ -48,25 +48,21 @@ class Wires:
         return "PCIe" if self.pcie_gb_per_s and not self.nvlink_gb_per_s else "NVLink"
 
 
-def wires_of(
-    machine: Mapping[str, Any],
-    variables: Mapping[str, str] = MappingProxyType({}),
-    ways: BytePaths | None = None,
-) -> Wires:
-    """The links of rank 0's host, as its record has them; the other hosts are taken to be alike.
-    ``variables`` are those of its environment. All NICs with an active port count, used or not, but for those
-    that a setting of ``ways`` keeps out.
+def wires_of(machine: Mapping[str, Any], ways: BytePaths | None = None) -> Wires:
+    """The links of rank 0's host, as its record has them; the other hosts are taken to be alike. All NICs
+    with an active port count, used or not, but for those that a setting of ``ways`` keeps out.
     """
+    ways = ways or BytePaths()
     gpus = machine.get("gpus", {}).get("gpus", ())
     nics = machine.get("nics", {})
     ports = [port for device in nics.get("rdma", ()) for port in _active_ports(device)]
-    allowed = [port for port in ports if ways.allows_port(*port[:3])] if ways is not None else []
+    allowed = [port for port in ports if ways.allows_port(*port[:3])]
     rates = [rate for *_, rate in allowed or ports]
     rates += [rate for device in nics.get("cxi", ()) if (rate := _cxi_rate(device)) is not None]
     known = [rate for rate in rates if rate is not None]
     complete = bool(rates) and len(known) == len(rates)
     nvlink = min((_nvlink(gpu) for gpu in gpus), default=0.0) or None
-    is_off = _is_off(variables)
+    is_off = _is_off(ways.settings)
     is_without = nvlink is None and bool(machine.get("gpus", {}).get("driver_version"))  # NVML was there
     pcie = min((float(gpu.get("pcie_gb_per_s") or 0.0) for gpu in gpus), default=0.0) or None
     return Wires(
@@ -74,23 +70,23 @@ def wires_of(
         pcie_gb_per_s=pcie if is_off or is_without else None,
         network_gb_per_s=sum(known) if complete else None,
         nics=len(rates),
-        source="NVML and sysfs of rank 0's host" + _counted(len(rates), ways if allowed else None)
+        source="NVML and sysfs of rank 0's host" + _counted(len(rates), ways.choosing if allowed else "")
         if machine
         else "the record has no machine",
     )
 
 
-def _counted(ports: int, ways: BytePaths | None) -> str:
+def _counted(ports: int, choosing: str) -> str:
     """Which ports are in the sum: one that serves storage alone raises it."""
     if not ports:
         return ""
-    if ways is not None and ways.choosing:
-        return f", ports that {ways.choosing} lets be used"
+    if choosing:
+        return f", ports that {choosing} lets be used"
     return ", all active ports, used or not"
 
 
-def _is_off(variables: Mapping[str, str]) -> bool:
-    return variables.get(_P2P_OFF, "0") not in ("0", "")
+def _is_off(settings: Mapping[str, str]) -> bool:
+    return settings.get(_P2P_OFF, "0") not in ("0", "")
 
 
 def _nvlink(gpu: Mapping[str, Any]) -> float:
@@ -129,9 +125,9 @@ def wires_of_node(node: Mapping[str, Any], preset: str) -> Wires:
     )
 
 
-def wires_from_topology(text: str, variables: Mapping[str, str] = MappingProxyType({})) -> Wires:
-    """The links of a node as NCCL saw them: the XML of NCCL_TOPO_DUMP_FILE. ``variables`` are those of the
-    run's environment. Raises UsageError.
+def wires_from_topology(text: str, settings: Mapping[str, str] = MappingProxyType({})) -> Wires:
+    """The links of a node as NCCL saw them: the XML of NCCL_TOPO_DUMP_FILE. ``settings`` are those of
+    the run. Raises UsageError.
 
     NVLink is NCCL's usable rate of a link (``NVLINK_GB_PER_S``) x the links of the GPU with the fewest.
     """
@@ -150,7 +146,7 @@ def wires_from_topology(text: str, variables: Mapping[str, str] = MappingProxyTy
     # NCCL takes a missing or negative speed for 10 Gb/s; we take it for unknown.
     known = bool(speeds) and min(speeds) > 0
     return Wires(
-        nvlink_gb_per_s=None if _is_off(variables) else min(links, default=0.0) or None,
+        nvlink_gb_per_s=None if _is_off(settings) else min(links, default=0.0) or None,
         network_gb_per_s=sum(speeds) / _MBIT_PER_GB if known else None,
         nics=len(speeds),
         source="NCCL's topology",

@@ -73,7 +73,7 @@ def test_a_gpus_own_link_bounds_what_switches_add_up_over_nodes() -> None:
 def test_without_nvlink_or_with_direct_access_off_pcie_is_the_limit() -> None:
     on = wires_of({"gpus": GPUS})
     assert (on.gpu_link, on.gpu_gb_per_s) == ("NVLink", pytest.approx(478.1, abs=0.1))
-    off = wires_of({"gpus": GPUS}, {"NCCL_P2P_DISABLE": "1"})
+    off = wires_of({"gpus": GPUS}, BytePaths(settings={"NCCL_P2P_DISABLE": "1"}))
     none = wires_of({"gpus": {**GPUS, "gpus": [{**gpu, "nvlinks": []} for gpu in GPUS["gpus"]]}})
     for wires in (off, none):
         found = limit("all_reduce", "RING", RankPlacement.even(2, 1), wires, 31.5)
@@ -147,7 +147,7 @@ def test_ports_that_a_setting_keeps_out_are_not_in_the_sum(
     setting: dict[str, str], gb_per_s: float, nics: int, said: str
 ) -> None:
     """A NIC for storage raises the sum, so the limit looks farther away than it is."""
-    found = wires_of(NICS, setting, BytePaths(settings=setting))
+    found = wires_of(NICS, BytePaths(settings=setting))
     assert (found.network_gb_per_s, found.nics) == (gb_per_s, nics)
     assert found.source.endswith(said)
 

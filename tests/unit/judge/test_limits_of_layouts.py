@@ -35,7 +35,8 @@ def bounded(
     low: float | None = None,
     **variables: str,
 ) -> Limit:
-    return limit(operation, algorithm, rank_placement(record, groups, 0, variables), wires, busbw, low)
+    record = replace(record, plan=replace(record.plan, groups=groups), environment={"variables": variables})
+    return limit(operation, algorithm, rank_placement(record, 0), wires, busbw, low)
 
 
 def test_hosts_of_one_nvlink_domain_are_limited_by_nvlink() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from busbw_testing.compared import record_of
 
-from busbw.judge.launch_history import differences
+from busbw.judge.matching import differences
 
 RUN = record_of({1024: 10.0})
 
@@ -22,5 +22,5 @@ def test_launches_of_other_ranks_versions_or_settings_are_not() -> None:
     assert differences(RUN, record_of({1024: 10.0}, version="5.1")) == ["version: MPI 5.0.2 and MPI 5.1"]
     tuned = replace(RUN, environment={"variables": {"UCX_TLS": "tcp"}})
     assert differences(replace(RUN, environment={"variables": {}}), tuned) == [
-        "settings: {} and {'UCX_TLS': 'tcp'}"
+        "settings: no tuning variable and UCX_TLS=tcp"
     ]

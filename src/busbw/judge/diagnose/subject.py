@@ -77,8 +77,7 @@ class Subject:
     @cached_property
     def layout(self) -> RankPlacement:
         """Which ranks reach one another over NVLink, and which over NICs."""
-        variables: Mapping[str, str] = self.record.environment.get("variables", {})
-        return rank_placement(self.record, self.record.plan.groups, self.nodes, variables)
+        return rank_placement(self.record, self.nodes)
 
     @cached_property
     def timed(self) -> tuple[tuple[Case, CaseResult], ...]:
