@@ -157,7 +157,7 @@ def test_other_buffers_decide_nothing() -> None:
         assert {case.answer for case in found.cases} == {Judgement.UNDECIDED}
         assert found.notes[-1] == f"other buffers: the run {words}; mine rotating"
         mixed = [record_of(TIMES, name="a"), run]
-        with pytest.raises(UsageError, match="buffers: rotating and one place"):
+        with pytest.raises(UsageError, match="buffers: rotating and "):
             refuse_several_kinds("mine", mixed)
     unsaid = replace(known, buffers="")
     assert {case.answer for case in expect([run], [unsaid]).cases} == {Judgement.EXPECTED}
