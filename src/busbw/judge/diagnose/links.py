@@ -402,7 +402,8 @@ def _even(subject: Subject, case: Case, groups: Sequence[Fellows]) -> Iterator[C
     if not several:
         return
     group = max(several, key=lambda each: (each.least <= _STARVED, each.most))
-    noise = max(group.noise, _half_width(subject, case.index))
+    result = subject.by_case.get(case.index)
+    noise = max(group.noise, (result.half_width if result is not None else None) or 0.0)
     excess = group.most * len(group.used) / len(group.links) - 1
     uneven = excess > max(noise, _WORTH_NAMING) or group.least < min(_STARVED, 1 - noise)
     odd, claim, hint = _unlike(group, excess)
@@ -434,13 +435,6 @@ def _unlike(group: Fellows, excess: float) -> tuple[LinkUse, str, str]:
         return odd, f"carries {format_share(excess)} more than an even share", hint
     claim = f"carries {format_share(odd.share / middle)} of the median link"
     return odd, claim, "look at that port's rate, cable and events, and at how many channels use it"
-
-
-def _half_width(subject: Subject, case: int) -> float:
-    result = subject.by_case.get(case)
-    if result is None or not result.time_ns or result.low_ns is None or result.high_ns is None:
-        return 0.0
-    return (result.high_ns - result.low_ns) / 2 / result.time_ns
 
 
 def _bytes(subject: Subject, case: Case, groups: Sequence[Fellows]) -> Iterator[Conclusion]:

@@ -91,9 +91,9 @@ def _compare(subject: Subject, case: Case, result: CaseResult) -> _Compared:
     medians = [rank.median_ns for rank in table.ranks]
     middle = median(medians) or 1.0
     spread = (max(medians) - min(medians)) / middle
-    if result.low_ns is None or result.high_ns is None or not result.time_ns:
+    half = result.half_width
+    if half is None:
         return _Compared(case, table, spread, None, ())
-    half = (result.high_ns - result.low_ns) / 2 / result.time_ns
     normal = NormalDist()
     chance = half * normal.inv_cdf(1 - 0.025 / len(medians)) / normal.inv_cdf(0.975)
     bound = max(chance, subject.record.plan.limits.precision)
