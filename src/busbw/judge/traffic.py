@@ -8,11 +8,13 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import median
 from typing import Final
 
 from busbw.judge.moved import Moved, gpu_bytes, node_bytes
 from busbw.model.record import RunRecord
 from busbw.model.traffic import NVLINK, Burst, Link, Window
+from busbw.units import format_share
 
 _SETTING: Final = re.compile(r"(NCCL_\w+) (.+)")
 # NCCL's own verbs transport takes these; its names are beginnings of names, or whole ones behind "=".
@@ -367,3 +369,22 @@ def _noise(windows: Sequence[Window], links: Sequence[Link]) -> float:
 def _busier(uses: Iterable[LinkUse]) -> float:
     uses = tuple(uses)
     return max(sum(use.sent_bytes for use in uses), sum(use.received_bytes for use in uses))
+
+
+# Links of healthy GPUs differ by up to 0.8 % (18 NVLinks of an H200), often more than the noise of the time.
+# Less than this is less than two runs may differ by and still be the SAME.
+WORTH_NAMING: Final = 0.02
+# NVIDIA's own tests call a link used where it carries more than half of the mean of its fellows.
+STARVED: Final = 0.5
+
+
+def odd_one(carried: Sequence[float], what: str) -> tuple[int, str, bool]:
+    """Which of several links is least like the median one, what it does in words, and whether it carries
+    more: with one starved, all others have more than an even share.
+    """
+    middle = median(carried)
+    odd = max(range(len(carried)), key=lambda at: (round(abs(carried[at] / middle - 1), 9), carried[at]))
+    if carried[odd] >= middle:
+        more = carried[odd] * len(carried) / sum(carried) - 1
+        return odd, f"carries {format_share(more)} more than an even share", True
+    return odd, f"carries {format_share(carried[odd] / middle)} of the median {what}", False

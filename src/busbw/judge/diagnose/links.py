@@ -7,18 +7,19 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
-from statistics import median
 from typing import Final
 
 from busbw.judge.diagnose import profiled
 from busbw.judge.diagnose.subject import Subject
 from busbw.judge.traffic import (
+    STARVED,
+    WORTH_NAMING,
     Fellows,
-    LinkUse,
     bypassed,
     byte_paths,
     degraded,
     matters,
+    odd_one,
     settings_of,
     traffic,
 )
@@ -163,9 +164,6 @@ def _events(burst: Burst, case: Case, groups: Sequence[Fellows]) -> Iterator[Con
 
 _ALONE: Final = "all ranks are on one host: no link between hosts is needed"
 _NO_PAYLOAD: Final = "no operation of the run moves a payload: links have nothing to carry"
-# Links of healthy GPUs differ by up to 0.8 % (18 NVLinks of an H200), often more than the noise of the time.
-# Less than this is less than two runs may differ by and still be the SAME.
-_WORTH_NAMING: Final = 0.02
 _NCCL_MEANS: Final = "NCCL_SOCKET_IFNAME, NCCL_IB_HCA and NCCL_CROSS_NIC"
 _MPI_MEANS: Final = "UCX_NET_DEVICES where it uses UCX, or the library's own interface flags"
 # By a word of the library's version. MPICH's wheel has UCX first, and libfabric beside it: over UCX a list of
@@ -175,8 +173,6 @@ _MEANS: Final = {
     " number (MPICH over UCX, as the bundled one; FI_TCP_IFACE counts with MPIR_CVAR_CH4_NETMOD=ofi only)",
     "Open MPI": "OMPI_MCA_btl_tcp_if_include (TCP), or UCX_NET_DEVICES (UCX)",
 }
-# NVIDIA's own tests call a link used where it carries more than half of the mean of its fellows.
-_STARVED: Final = 0.5
 # What counters have beyond an operation's bytes: headers of packets, of TCP and 1500 B most; NVLink's none.
 _OVERHEAD: Final = 0.10
 _COUNTERS: Final = "counters before and after an untimed burst"
@@ -401,15 +397,20 @@ def _even(subject: Subject, case: Case, groups: Sequence[Fellows]) -> Iterator[C
     several = [group for group in groups if len(group.used) > 1]
     if not several:
         return
-    group = max(several, key=lambda each: (each.least <= _STARVED, each.most))
+    group = max(several, key=lambda each: (each.least <= STARVED, each.most))
     result = subject.by_case.get(case.index)
     noise = max(group.noise, (result.half_width if result is not None else None) or 0.0)
     excess = group.most * len(group.used) / len(group.links) - 1
-    uneven = excess > max(noise, _WORTH_NAMING) or group.least < min(_STARVED, 1 - noise)
-    odd, claim, hint = _unlike(group, excess)
+    uneven = excess > max(noise, WORTH_NAMING) or group.least < min(STARVED, 1 - noise)
+    at, claim, is_more = odd_one([use.share for use in group.used], "link")
+    hint = (
+        "look for a link that more channels use than others"
+        if is_more
+        else "look at that port's rate, cable and events, and at how many channels use it"
+    )
     yield Conclusion(
         Severity.WARNING if uneven else Severity.INFO,
-        (f"{odd.link.name} {claim} on {_place(group)}" if uneven
+        (f"{group.used[at].link.name} {claim} on {_place(group)}" if uneven
          else f"the {group.kind} links that carry traffic do so evenly: the busiest has"
               f" {format_share(excess)} more"),
         evidence=f"noise {format_share(noise)}: of the traffic between windows and of the time",
@@ -426,17 +427,6 @@ def _even(subject: Subject, case: Case, groups: Sequence[Fellows]) -> Iterator[C
     )  # fmt: skip
 
 
-def _unlike(group: Fellows, excess: float) -> tuple[LinkUse, str, str]:
-    """The link that is least like the middle one of its fellows, what it does, and what to try."""
-    middle = median(use.share for use in group.used)
-    odd = max(group.used, key=lambda use: (round(abs(use.share - middle), 9), use.share))
-    if odd.share >= middle:
-        hint = "look for a link that more channels use than others"
-        return odd, f"carries {format_share(excess)} more than an even share", hint
-    claim = f"carries {format_share(odd.share / middle)} of the median link"
-    return odd, claim, "look at that port's rate, cable and events, and at how many channels use it"
-
-
 def _bytes(subject: Subject, case: Case, groups: Sequence[Fellows]) -> Iterator[Conclusion]:
     """The counters against what the algorithm must move: fewer bytes mean a way that is not seen. More are
     too many where the way was seen: which algorithm an MPI library took is never known.
@@ -449,7 +439,7 @@ def _bytes(subject: Subject, case: Case, groups: Sequence[Fellows]) -> Iterator[
         mean = sum(each.call_bytes for each, _ in known) / len(known)
         ratios = [(mean / must.bytes, group, must) for group, must in known]
     unsure = max(max(group.noise, 1 / max(group.calls, 1), group.taken_off) for group, _ in known)
-    unsure = max(unsure, _WORTH_NAMING)
+    unsure = max(unsure, WORTH_NAMING)
     above = unsure if known[0][0].kind == NVLINK else unsure + _OVERHEAD
     ratio, group, must = min(ratios, key=lambda each: each[0])
     missing, judged = ratio < 1 - unsure, must.exact and subject.record.plan.backend != "mpi"

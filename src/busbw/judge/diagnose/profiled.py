@@ -7,13 +7,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from busbw.judge.diagnose.subject import Subject
-from busbw.judge.traffic import byte_paths
+from busbw.judge.traffic import STARVED, WORTH_NAMING, byte_paths, odd_one
 from busbw.model.conclusion import Answer, Conclusion, Fact
 from busbw.model.finding import Severity
 from busbw.model.profile import Join, KernelName, NicRate, Profile
@@ -101,9 +100,6 @@ def by_size(profiles: Iterable[Profile]) -> tuple[OfSize, ...]:
 _SHOWN: Final = 4
 # With fewer samples, a NIC that carried little looks like one that was sampled at the end of the burst.
 _TELLING: Final = 10
-# As for counters (``links``, ``judge.traffic``): of an even share, of the mean.
-_WORTH_NAMING: Final = 0.02
-_STARVED: Final = 0.5
 _UNTRUSTED: Final = "under a profiler: not to be compared with times of a run"
 _JOINED: Final = {
     Join.LAUNCH: "sizes by the range of each kernel's launch",
@@ -206,15 +202,13 @@ def _unlike(used: Sequence[_Nic]) -> str:
     """The NIC that is least like the middle one, where that costs more than a sample at an end of the burst
     would; empty where they are alike.
     """
-    mean, middle = sum(each.total for each in used) / len(used), median(each.total for each in used)
-    most, least = max(each.total for each in used), min(each.total for each in used)
-    noise = max(_WORTH_NAMING, 1 / max(1, *(each.samples for each in used)))
-    if most / mean - 1 <= noise and least >= _STARVED * mean:
+    totals = [each.total for each in used]
+    mean = sum(totals) / len(totals)
+    noise = max(WORTH_NAMING, 1 / max(1, *(each.samples for each in used)))
+    if max(totals) / mean - 1 <= noise and min(totals) >= STARVED * mean:
         return ""
-    odd = max(used, key=lambda each: (round(abs(each.total - middle), 9), each.total))
-    if odd.total >= middle:
-        return f"{odd.device} carries {format_share(odd.total / mean - 1)} more than an even share"
-    return f"{odd.device} carries {format_share(odd.total / middle)} of the median NIC"
+    odd, words, _ = odd_one(totals, "NIC")
+    return f"{used[odd].device} {words}"
 
 
 def _flow(subject: Subject, used: Sequence[_Nic], nics: int) -> str:
