@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import islice
@@ -37,7 +37,7 @@ from busbw.judge.rotation import Nearer
 from busbw.judge.scatter import Prior, Scatter, SizeClass, beside, size_class
 from busbw.model.result import Status
 from busbw.stats.fdr import benjamini_hochberg
-from busbw.stats.ratio import Difference, Ratio, in_groups, in_pairs, of_class, ratio
+from busbw.stats.ratio import Difference, Ratio, in_groups, in_pairs, of_class, of_neighbours, ratio
 
 UNLIKE: Final = "the two sides timed different things: ranked only"
 
@@ -113,7 +113,8 @@ class ComparedCase:
     @property
     def assumed(self) -> float | None:
         """The scatter of launches that is assumed, where one launch a side and no history show any."""
-        if self.ratio is None or self.ratio.seen.degrees or self.known is None or not self.known.is_default:
+        is_shown = self.ratio is None or self.ratio.seen.degrees or self.is_own
+        if is_shown or self.known is None or not self.known.is_default:
             return None
         return self.known.deviation
 
@@ -223,8 +224,18 @@ def _known(
     for kind, keys in alike.items():
         known = prior.of(kind[0], keys[0].size_bytes)
         own = of_class(known.deviation, [seen[key] for key in keys])
+        if known.is_default and not any(seen[key].degrees for key in keys):
+            own = of_neighbours(known.deviation, _curves(keys, seen))
         found[kind] = (known, False) if own == known.deviation else (Scatter(own), True)
     return found
+
+
+def _curves(keys: Iterable[CaseKey], seen: Mapping[CaseKey, Difference]) -> list[list[float]]:
+    """The differences of each kind of case, by size."""
+    curves: dict[CaseKey, list[float]] = defaultdict(list)
+    for key in sorted(keys):
+        curves[replace(key, size_bytes=0)].append(seen[key].centre)
+    return list(curves.values())
 
 
 def _with_ratio(
