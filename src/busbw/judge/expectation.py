@@ -24,7 +24,7 @@ from busbw.judge.matching import LAUNCH_PATH_NS, made_with, match, notes, other_
 from busbw.judge.network import cause
 from busbw.judge.references.reference import Expected, Reference, value_at
 from busbw.judge.rotation import cached, rotated_bytes
-from busbw.judge.scatter import LARGE, Prior, beside
+from busbw.judge.scatter import LARGE, Prior, Scatter, beside
 from busbw.judge.traffic import byte_paths
 from busbw.judge.wires import Wires, wires_of
 from busbw.model.network import said_in, said_words
@@ -32,6 +32,7 @@ from busbw.model.record import RunRecord
 from busbw.model.result import Status
 from busbw.stats.launches import launch_interval
 from busbw.stats.moderated import Moderated, least_share, moderated, pooled
+from busbw.stats.ratio import of_neighbours
 
 
 class Gate(StrEnum):
@@ -290,20 +291,26 @@ def _scatter(key: CaseKey, own: _Times, reference: Reference, prior: Prior) -> _
     """How launches of a case differ: by the machine's history, and by the launches of run and reference. From
     1 MiB on all sizes count, since there launches of one size say nothing of those of another; below, what is
     odd about a launch is so at all sizes, and each counts for itself. Launches of one series seldom meet all
-    levels of a host-bound size, so there they do not make the history's scatter smaller.
+    levels of a host-bound size, so there they do not make the history's scatter smaller. Where nothing shows
+    the scatter, a default is no less than what neighbouring sizes do.
     """
 
     def counts(size_bytes: int) -> bool:
         return size_bytes == key.size_bytes or min(size_bytes, key.size_bytes) >= LARGE
 
-    theirs = [
-        point.times_us
+    theirs = {
+        point.size_bytes: point.times_us
         for point in reference.points
         if point.placement == key.placement and counts(point.size_bytes)
-    ]
-    ours = [times for size_bytes, times in own.items() if counts(size_bytes)]
-    seen = pooled([*theirs, *ours])
+    }
+    ours = {size_bytes: times for size_bytes, times in own.items() if counts(size_bytes)}
+    seen = pooled([*theirs.values(), *ours.values()])
     known = prior.of(key.collective, key.size_bytes)
+    if known.is_default and not seen.degrees:
+        common = sorted(size for size in ours.keys() & theirs.keys() if ours[size] and theirs[size])
+        curve = [math.log(ours[size][0] / theirs[size][0]) for size in common]
+        shown = of_neighbours(known.deviation, [curve])
+        known = known if shown == known.deviation else Scatter(shown, at_hand=True)
     found = moderated(known.deviation, seen.deviation, seen.degrees)
     if prior.on_device and key.size_bytes < LARGE:
         found = replace(found, deviation=max(found.deviation, known.deviation))

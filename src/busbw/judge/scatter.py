@@ -40,18 +40,18 @@ def size_class(size_bytes: int) -> SizeClass:
 
 @dataclass(frozen=True)
 class Scatter:
-    """The relative standard deviation between launches, and from how many earlier ones; 0: from the passes
-    of the launches at hand (``of_passes``), or a default.
+    """The relative standard deviation between launches, and from how many earlier ones; 0: from the launches
+    that are judged (``at_hand``), or a default.
     """
 
     deviation: float
     launches: int = 0
-    of_passes: bool = False
+    at_hand: bool = False
 
     @property
     def is_default(self) -> bool:
         """Whether nothing that was measured says it."""
-        return not self.launches and not self.of_passes
+        return not self.launches and not self.at_hand
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Prior:
                 return self.known[name, of_size]
         large_on_device = self.on_device and of_size is SizeClass.LARGE
         default = Scatter(DEVICE_BOUND if large_on_device else HOST_BOUND)
-        seen = Scatter(self.passes.get((operation, of_size), 0.0), of_passes=True)
+        seen = Scatter(self.passes.get((operation, of_size), 0.0), at_hand=True)
         return max(default, seen, key=lambda each: each.deviation)
 
 

@@ -147,13 +147,13 @@ def _scatter(rows: Sequence[ComparedCase]) -> str:
 
 def _is_wide(row: ComparedCase) -> bool:
     """Whether samples are what hides a difference, and not how launches scatter."""
-    return row.known is not None and (row.known.of_passes or row.sampling > row.known.deviation)
+    return row.known is not None and (row.known.at_hand or row.sampling > row.known.deviation)
 
 
 def _source(row: ComparedCase) -> str:
     if row.is_own or row.known is None:
         return "their own"
-    if row.known.of_passes:
+    if row.known.at_hand:
         return "their passes"
     return f"history, n = {row.known.launches}" if row.known.launches else "default"
 
