@@ -58,6 +58,7 @@ class Machine:
     prior: float = SCATTER
     shared: float = 0.0
     walk: float = 0.0
+    known: int = 12  # launches that the prior is from; 0: a default
 
     def launches(self, draw: random.Random, blocks: int, gains: list[float], *, pairs: bool) -> list[Arm]:
         """Two arms: in turn, or the first all before the second."""
@@ -76,7 +77,7 @@ class Machine:
         return [_arm(name, own, pairs=pairs) for name, own in zip("ab", times, strict=True)]
 
     def compare(self, draw: random.Random, blocks: int, gains: list[float], *, pairs: bool) -> Comparison:
-        prior = Prior(True, {("", SizeClass.LARGE): Scatter(self.prior, 12)})
+        prior = Prior(True, {("", SizeClass.LARGE): Scatter(self.prior, self.known)})
         return compare(self.launches(draw, blocks, gains, pairs=pairs), prior=prior)
 
 
@@ -148,6 +149,8 @@ def groups(trials: int) -> None:
         "scatter known": Machine(),
         "sizes share all": Machine(shared=1.0),
         "prior 5 times too small": Machine(prior=SCATTER / 5),
+        "default 5 times too small": Machine(prior=SCATTER / 5, known=0),
+        "default right": Machine(known=0),
         "drift of 0.5 % a launch": Machine(walk=0.005),
         "drift of 2 % a launch": Machine(walk=0.02),
     }

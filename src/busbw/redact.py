@@ -1,8 +1,8 @@
 """Secrets in names, values, texts and settings, replaced: the one place that says what a secret is.
 
 A guess, from names (``HF_TOKEN=``, ``"password":``, ``?sig=``) and from forms (``https://TOKEN@host``, the
-keys of well-known services, private key blocks). A secret under an innocent name and without a known form
-passes.
+keys of well-known services, private key blocks, long words of mixed letters and digits). A secret passes
+where its name is innocent and it is short, or written in one case as checksums and ids are.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[A-Z]")
 _SECRET_WORD: Final = re.compile(
     r"""(?x)
     .*SECRET.* | .*CREDENTIALS? | .*TOKEN | .*PASSW.* | .*PASSPHRASE | .*PASSCODE | .*(?<!BY)(?<!COM)PASS
-    | (API|ACCESS|AUTH|PRIVATE|SIGNING)KEYS? | AUTH | AUTHORIZATION | JWT | CREDS? | COOKIES?
-    | PWD | PAT | SAS | DSN | SIG | SIGNATURE
+    | (API|ACCESS|AUTH|PRIVATE|SIGNING|MASTER|ACCOUNT|SHARED)KEYS? | AUTH | AUTHORIZATION | JWT | CREDS?
+    | COOKIES? | PWD | PW | PAT | SAS | DSN | SIG | SIGNATURE
     """
 )
 # Before KEY, these make the name of no secret; KEY alone is none either (a YAML file is full of it).
@@ -43,10 +43,15 @@ _NO_VALUE: Final = re.compile(r"(?i)true|false|null|none|yes|no|on|off|unset|\[r
 def is_secret(name: str) -> bool:
     """Whether the name of a variable, setting or header says that its value is a secret."""
     words = [word.upper() for word in _WORD.findall(name)]
-    if not words or words[-1] in _ABOUT:
+    if not words or _is_about(name):
         return False
     is_key = any(word in ("KEY", "KEYS") and before not in _OPEN_KEYS for before, word in pairwise(words))
     return is_key or any(map(_SECRET_WORD.fullmatch, words))
+
+
+def _is_about(name: str) -> bool:
+    words = _WORD.findall(name)
+    return bool(words) and words[-1].upper() in _ABOUT
 
 
 def _is_secret_value(name: str, value: str) -> bool:
@@ -81,66 +86,48 @@ _FORM: Final = re.compile(
         | (?:AKIA|ASIA|ABIA|ACCA)[0-9A-Z]{12,}                        # an AWS access key id
         | eyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?                        # a JSON web token
       )
+    # A long word of digits, capital and small letters, as random keys and base64 are; a C++ symbol is none
+    | (?<![A-Za-z0-9])(?!Z[A-Z])(?=[A-Za-z]*\d+[A-Za-z]+\d)(?=[a-z0-9]*[A-Z])(?=[A-Z0-9]*[a-z])
+      [A-Za-z0-9]{24,}[\w+/=-]*
     """,
     re.DOTALL,
 )
+_LONG_WORD: Final = re.compile(r"[A-Za-z0-9]{24}")
 
 # Every text with a secret has one of these in it, in lower case: most texts are done with them alone.
 _HINTS_OF_NAMES: Final = (
-    *("token", "secret", "credential", "pass", "key", "auth", "jwt", "cred", "cookie", "pwd", "pat", "sas"),
+    *("token", "secret", "credential", "pass", "key", "auth", "jwt", "cred", "cookie", "pw", "pat", "sas"),
     *("dsn", "sig"),
 )
 _HINTS_OF_FORMS: Final = (
-    *(
-        "@",
-        "private key",
-        "key=",
-        "code=",
-        "bearer",
-        "basic",
-        "-u ",
-        "--user",
-        "gh",
-        "glpat-",
-        "hf_",
-        "nvapi-",
-    ),
-    *(
-        "wandb_",
-        "xox",
-        "sk-",
-        "sk_",
-        "npm_",
-        "pypi-",
-        "dckr_",
-        "aiza",
-        "ya29",
-        "akia",
-        "asia",
-        "abia",
-        "acca",
-    ),
-    "eyj",
+    *("@", "private key", "key=", "code=", "bearer", "basic", "-u ", "--user", "gh", "glpat-", "hf_"),
+    *("nvapi-", "wandb_", "xox", "sk-", "sk_", "npm_", "pypi-", "dckr_", "aiza", "ya29", "akia", "asia"),
+    *("abia", "acca", "eyj"),
 )
 
 # ---- names with values in a text --------------------------------------------------------------------------
 
-# NAME=, "NAME": , NAME => , --NAME VALUE, -genv NAME VALUE, .netrc's words, and the pair of a list of
-# variables: name: NAME, value: VALUE. A backslash may stand before a quote, as in JSON within JSON.
+# NAME=, "NAME": , NAME => , NAME%3D, <NAME>, --NAME VALUE, -genv NAME VALUE, .netrc's words, and the pair of
+# a list of variables: name: NAME, value: VALUE. A backslash may stand before a quote, as in JSON within JSON.
+# With blanks or a comma between ("the password is VALUE") the value must have both letters and digits.
 _NAME: Final = re.compile(
     r"""(?x)
-    \bname\\*["']?\s*[:=]\s*\\*["']?(?P<listed>[A-Za-z_][\w.-]*)\\*["']?[\s,]*
+    \b(?:name|key)\\*["']?\s*[:=]\s*\\*["']?(?P<listed>[A-Za-z_][\w.-]*)\\*["']?[\s,]*
         \\*["']?value\\*["']?\s*[:=][ \t]*
     | (?:-genv|-env|\bsetenv)[ ]+(?P<given>[A-Za-z_]\w*)[ ]+
     | \blogin[ ]+\S+[ ]+(?P<login>password)[ ]+
     | (?<![\w-])--(?P<flag>[A-Za-z][\w-]*)(?:[ ]+(?!-)|=)
-    | (?<![\w.-])(?P<plain>[A-Za-z_][\w.-]*)\\*["']?[ \t]*(?P<sign>=>|:=|==?|:(?!//))[ \t]*
+    | (?:(?<![\w.-])|(?<=%[0-9A-F]{2}))(?P<plain>[A-Za-z_][\w.-]*)\\*["']?[ \t]*
+        (?P<sign>=>|:=|==?|:(?!//)|%3[Dd]|>(?=[^<>\s]+</))[ \t]*
+    | (?<![\w.-])(?P<loose>[A-Za-z_][\w-]*)
+        (?:\\*["']\s*,\s*\\*["']|\s+(?:is:?\s+)?(?:-\w\s*)?["']?)
+        (?=[A-Za-z]+\d|\d+(?!x)[A-Za-z])(?=[\w+-]{8,}=*(?:[\s"',;)]|\Z))
     """
 )
 _VALUE_FIRST: Final = re.compile(
     r"""(?x)
     (?P<before>\bvalue["']?:[ ]*)(?P<value>"(?:[^"\\]|\\.)*"|'[^']*'|[^\s,"'}]+)
-    (?P<between>[\s,]*["']?name["']?:[ ]*["']?)(?P<name>[A-Za-z_][\w.-]*)
+    (?P<between>[\s,]*["']?(?:name|key)["']?:[ ]*["']?)(?P<name>[A-Za-z_][\w.-]*)
     """
 )
 _SCHEME: Final = r"(?:(?i:bearer|basic|token|digest|apikey|negotiate)[ ]+)?"
@@ -149,9 +136,12 @@ _QUOTED: Final = r"""\\+"(?:[^"\\]|\\(?!"))*\\+"|"(?:[^"\\]|\\.)*"|'[^']*'"""
 _WORD_VALUE: Final = re.compile(
     rf"""{_SCHEME}(?:{_QUOTED}|[^\s"',;&)}}\]]|[)}}\]](?=[^\s"',;&)}}\]]))+""", re.DOTALL
 )
-# Behind a colon there may be several words.
+# Behind a colon there may be several words, or, in YAML, a block of lines or a list of words.
+_BLOCK: Final = r"[|>][+-]?[ \t]*(?:\n+(?P<indent>[ \t]+)\S[^\n]*(?:\n+(?P=indent)[^\n]*)*)"
+_WORDS_BELOW: Final = r"(?:\r?\n[ \t]+(?:-[ \t]+)?[^\s:{\[]+(?=\s*(?:\n|\Z)))+"
 _LINE_VALUE: Final = re.compile(
-    rf"""{_SCHEME}(?:{_QUOTED}|[^\r\n"',)}}\]]|[)}}\]](?=[^\s"',)}}\]]))+""", re.DOTALL
+    rf"""{_BLOCK}|{_WORDS_BELOW}|{_SCHEME}(?:{_QUOTED}|[^\r\n"',)}}\]]|[)}}\]](?=[^\s"',)}}\]]))+""",
+    re.DOTALL,
 )
 # A whole word of a command line, whose value may hold anything: NAME=VALUE, --env=NAME=VALUE, --flag=VALUE.
 _PAIR: Final = re.compile(r"(--env=|--)?([A-Za-z_][\w.-]*)=(.*)", re.DOTALL)
@@ -168,7 +158,8 @@ def redact_text(text: str, mark: str = REDACTED) -> str:
     lower = text.lower()
     if any(hint in lower for hint in _HINTS_OF_NAMES):
         text = "".join(_without_named(_VALUE_FIRST.sub(value_first, text), mark))
-    return _FORM.sub(mark, text) if any(hint in lower for hint in _HINTS_OF_FORMS) else text
+    has_form = any(hint in lower for hint in _HINTS_OF_FORMS) or _LONG_WORD.search(text)
+    return _FORM.sub(mark, text) if has_form else text
 
 
 def _without_named(text: str, mark: str) -> Iterator[str]:
@@ -176,7 +167,7 @@ def _without_named(text: str, mark: str) -> Iterator[str]:
     found = _NAME.search(text)
     while found:
         end = found.end()
-        name = next(filter(None, found.group("listed", "given", "login", "flag", "plain")))
+        name = next(filter(None, found.group("listed", "given", "login", "flag", "plain", "loose")))
         is_open = (
             not is_secret(name) or text.startswith((REDACTED, HIDDEN), end) or _IN_SHELL.match(text, end)
         )
@@ -237,10 +228,17 @@ def redact_all(value: Any, name: str = "") -> Any:  # noqa: ANN401 (what json.lo
     if is_dataclass(value) and not isinstance(value, type):
         value = vars(value)
     if isinstance(value, Mapping):
-        listed = str(value.get("name", "")) if "value" in value else ""
-        return {key: redact_all(each, listed if key == "value" else str(key)) for key, each in value.items()}
+        listed = str(value.get("name", value.get("key", ""))) if "value" in value else ""
+        return {key: redact_all(each, _name_of(str(key), listed, name)) for key, each in value.items()}
     if not isinstance(value, list | tuple):
         return value
     if all(isinstance(each, str) for each in value) and not is_secret(name):
         return type(value)(redact_words(value))
     return type(value)(redact_all(each, name) for each in value)
+
+
+def _name_of(key: str, listed: str, above: str) -> str:
+    """Of a value in a mapping: what is below the name of a secret is one too, unless it is about it."""
+    if key == "value" and listed:
+        return listed
+    return above if is_secret(above) and not _is_about(key) else key

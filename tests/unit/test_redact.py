@@ -87,6 +87,19 @@ def test_a_command_line_is_kept_without_secrets(text: str, kept: str) -> None:
         "curl -u 'me:CANARY' https://x",
         "curl --user=me:CANARY https://x",
         "-----BEGIN RSA PRIVATE KEY-----\nCANARY\n-----END RSA PRIVATE KEY-----",
+        "password: |\n  CANARY is\n  CANARY",
+        "password: >-\n  CANARY",
+        "token:\n  - CANARY\n  - CANARY\nnext: 1",
+        '{"key": "password", "value": "CANARY"}',
+        '<add key="Password" value="CANARY" />',
+        "<password>CANARY</password>",
+        "https://x/?u=https%3A%2F%2Fy%3Fpassword%3DCANARY",
+        "the password is CANARY123",
+        "ENV MY_PASSWORD CANARY123",
+        "('password', 'CANARY123')",
+        "sshpass -p 'CANARY123' ssh host",
+        "wrote CANARYjY2x1c3RlcnM6Ci0gY2x1c3RlcjoKICAg/IGNlcnRpZmljYXRl+W== to it",
+        "https://hooks.slack.com/services/T000/B000/CANARYabc123DEF456ghi789",
     ],
 )
 def test_secrets_within_a_text_are_replaced_once(text: str) -> None:
@@ -110,7 +123,17 @@ def test_secrets_within_a_text_are_replaced_once(text: str) -> None:
         "export HF_TOKEN=$HF_TOKEN",
         "LD_LIBRARY_PATH=/a:/b",
         "docker run -u 1000:1000 --user=0:0 image",
+        "no password given, no token found: a token ring of 8 ranks",
+        "imagePullSecrets:\n  - name: registry",
+        "image@sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+        "GPU-5f9c1b2e-0d3a-4c11-9a55-1d2e3f405162 of i-0123456789abcdef0",
+        "libucs.so(_ZN4nccl12AllReduceSum8f32RingLL128Ev+0x12) called InitializeInjectionNvtx2",
     ],
 )
 def test_what_only_looks_like_a_secret_stays(text: str) -> None:
     assert redact_text(text) == text
+
+
+def test_what_is_below_the_name_of_a_secret_is_one_unless_it_is_about_it() -> None:
+    below = {"secrets": {"a": "x", "name": "registry"}, "plain": {"a": "x"}}
+    assert redact_all(below) == {"secrets": {"a": REDACTED, "name": "registry"}, "plain": {"a": "x"}}

@@ -42,9 +42,7 @@ def known_scatter(records: Iterable[RunRecord]) -> Prior | None:
     given = [record for record in records if record.results]
     if not given:
         return None
-    own = {record.run_id for record in given}
-    others = [each for each in launch_times.load(environ_home()) if own.isdisjoint(each.run.split("/"))]
-    return prior_of(others, given[0])
+    return prior_of(launch_times.load(environ_home()), given[0], given[1:])
 
 
 def setups_of(given: Given) -> set[str]:

@@ -21,7 +21,7 @@ from busbw.judge.compare_setups import (
     wrong_data,
 )
 from busbw.launch import series as setup_series
-from busbw.plan.setups import env_file, given, nccl_conf, over
+from busbw.plan.setups import env_file, nccl_conf, over
 from busbw.report import ci
 from busbw.report import compare as plain
 from busbw.report import compare_setups as report
@@ -58,11 +58,7 @@ def compared(
     series: Series, names: Sequence[str], records: Mapping[str, RunRecord], rule: Rule | None = None
 ) -> tuple[Comparison, ...]:
     """For each number of nodes the setups in the order of ``names``; ``records`` by folder."""
-    setups = {setup.name: given(over(setup, series.environ)) for setup in series.setups}
-    arms = [
-        setup_arms(series.folder.name, names, series.outcomes, records, nodes, setups)
-        for nodes in series.nodes
-    ]
+    arms = [setup_arms(series.folder.name, names, series.outcomes, records, nodes) for nodes in series.nodes]
     on = {each.folder: each.nodes for each in series.outcomes}
     own = [[made for folder, made in records.items() if on.get(folder) == nodes] for nodes in series.nodes]
     return compare_all(arms, rule, [known_scatter(each) for each in own])

@@ -14,10 +14,10 @@ from busbw.cli.samples import samples_and_digests
 from busbw.errors import ExitCode, UsageError
 from busbw.judge.diagnose.engine import answer, diagnose, exit_code
 from busbw.judge.diagnose.subject import Subject
-from busbw.judge.limits import wires_of, wires_of_node
 from busbw.judge.matching import made_with
 from busbw.judge.references import load
 from busbw.judge.traffic import byte_paths
+from busbw.judge.wires import wires_of, wires_of_node
 from busbw.model.conclusion import QUESTIONS
 from busbw.model.record import RunRecord
 from busbw.record.absent import absent_files
@@ -27,7 +27,7 @@ from busbw.report import diagnosis as report
 from busbw.report.console import columns, print_lines
 
 if TYPE_CHECKING:
-    from busbw.judge.limits import Wires
+    from busbw.judge.wires import Wires
     from busbw.model.conclusion import Answer, Conclusion, Question
     from busbw.model.profile import Profile
 
@@ -129,7 +129,7 @@ def _wires(record: RunRecord, machine: str, nodes: int) -> Wires:
     """Line rates as the machine states them; where it does not, those that a preset has of its instance type,
     or of the machines that the log is known to be of. One node needs no network: presets take 0.1 s to read.
     """
-    wires = wires_of(record.machine, record.environment.get("variables", {}), byte_paths(record))
+    wires = wires_of(record.machine, byte_paths(record))
     if wires.network_gb_per_s is not None or nodes == 1:
         return wires
     for name, node in _preset_nodes(record, machine):

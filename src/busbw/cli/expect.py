@@ -24,10 +24,8 @@ from busbw.judge.expectation import (
     Least,
     expect,
     overall,
-    variables_of,
 )
 from busbw.judge.launch_history import earlier_runs, prior_of
-from busbw.judge.limits import Wires, wires_from_topology
 from busbw.judge.own_reference import (
     is_known,
     launches_of,
@@ -35,6 +33,8 @@ from busbw.judge.own_reference import (
     refuse_several_kinds,
 )
 from busbw.judge.references import load
+from busbw.judge.traffic import settings_of
+from busbw.judge.wires import Wires, wires_from_topology
 from busbw.model.collective import collective
 from busbw.model.record import RunRecord, RunStatus
 from busbw.plan.flags.compare import ExpectSettings
@@ -94,7 +94,7 @@ def judge(records: Sequence[RunRecord], options: ExpectSettings, format_name: st
 
 def hold(records: Sequence[RunRecord], options: ExpectSettings) -> Held:
     """The verdict on one run's records. Raises UsageError."""
-    expectation = expected_of(records, options, wires=_wires(options.topology, variables_of(records[0])))
+    expectation = expected_of(records, options, wires=_wires(options.topology, settings_of(records[0])))
     return Held(expectation, tuple(_gate(expectation, least) for least in _least(options.least)))
 
 

@@ -16,6 +16,8 @@ from busbw.errors import ExitCode, UsageError
 from busbw.files import store
 from busbw.judge.compare_setups import choices, reaches
 from busbw.launch import series as setup_series
+from busbw.record import launch_times
+from busbw.record.folder import environ_home
 from busbw.record.read import read_rounds
 from busbw.report import page, plots
 from busbw.report.hunt import lost_rounds
@@ -51,7 +53,7 @@ def report_command(runs: Sequence[str], output: Path, plot: str) -> ExitCode:
         )
     if suffix not in (".md", _LETTERS):
         plots.require()
-    report = view(shown(runs))
+    report = view(shown(runs), launch_times.load(environ_home()))
     if suffix == _LETTERS:
         _in_letters(report, output, plot)
         return ExitCode.OK

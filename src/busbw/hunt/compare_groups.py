@@ -27,11 +27,11 @@ from busbw.model.record import HostInfo
 from busbw.stats.launches import student_quantile
 from busbw.units import gb_per_s
 
-# Rounds after which everybody is judged, and fresh ones by which those are whom the first did not clear.
+# Rounds after which every group is judged, and fresh rounds that judge those which the first did not clear.
 # Their numbers are fixed: a test that went on until it decides would decide wrongly more often.
 SCREENS: Final = 8
 FRESH: Final = 16
-_SHOWN: Final = 0.95  # of the interval that is told
+_SHOWN: Final = 0.95  # of the interval that is shown
 # Rounds in a row may share a disturbance: the error is that of means of so many, where that is greater.
 _IN_A_ROW: Final = 4
 
@@ -80,7 +80,7 @@ def compare(rules: Rules, rounds: Sequence[RoundResult]) -> GroupComparison:
     alone = tuple(group for group, own in enumerate(values.T) if math.isnan(own[0]))
     count = values.shape[1] - len(alone)
     if not count:
-        reason = "no two groups have as many ranks: there is nothing to compare one with"
+        reason = "no two groups have the same number of ranks, so none can be compared"
         return GroupComparison(Decision.UNDECIDED, reason, (), alone)
     found = []
     for group in (each for each in range(values.shape[1]) if each not in alone):
@@ -119,7 +119,7 @@ def _decision(rules: Rules, found: Sequence[GroupVerdict]) -> tuple[Decision, st
 
 
 def _judged(rules: Rules, group: int, own: Floats, count: int, *, fresh: bool = False) -> GroupVerdict:
-    """By an interval of the mean over rounds. Slow takes fresh rounds: the first only say whom to look at."""
+    """By an interval of the mean over rounds. Slow takes fresh rounds: the first only name candidates."""
     floor, middle, error = _floor(rules), float(own.mean()), _error(own)
     freedom = max(1, len(own) - 1)
     least = middle - student_quantile(1 - rules.accusation / count, freedom) * error

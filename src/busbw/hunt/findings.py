@@ -56,7 +56,7 @@ _WORDS: Final = {
     ),
     RESENT: _Words(
         what="lost packets",
-        has="segments a test were sent again, over those of the others",
+        has="more segments resent per test than the others",
         below="loss that resends",
         apart="more segments sent again",
     ),
@@ -98,7 +98,7 @@ def findings(field: Field, verdict: HuntVerdict) -> tuple[Finding, ...]:
 def _of_fabric(field: Field, verdict: HuntVerdict) -> list[Finding]:
     """Paths that are not alike, which is nobody's fault."""
     claims = [
-        f"paths are not alike: {_WORDS[metric].apart} between {_names(field, one)} and {_names(field, other)}"
+        f"paths differ: {_WORDS[metric].apart} between {_names(field, one)} and {_names(field, other)}"
         for metric, groups in verdict.near.items()
         for one, other in groups[:_NAMED]
     ]
@@ -134,7 +134,7 @@ def _who(field: Field, suspect: Suspect) -> str:
     if suspect.beyond:
         several = len(suspect.parts) * len(suspect.beyond) > 1
         return f"the {'paths' if several else 'path'} between {one} and {other}"
-    # Latency to all others is a property of the way there too, and no test tells them apart.
+    # Latency to all others is a property of the way there too, and no test separates the two.
     return f"{one}, or its path to all others" if suspect.metric in (LATENCY, QUICKEST) else one
 
 
@@ -225,7 +225,7 @@ def to_fields(
 
 
 def excluded(hosts: Sequence[str], places: Sequence[HostInfo] = ()) -> dict[str, Any]:
-    """How Slurm and Kubernetes are told to leave hosts out, by their own names for them."""
+    """How to make Slurm and Kubernetes leave hosts out, by their own names for them."""
     known: Mapping[str, HostInfo] = {place.host: place for place in places}
     of = [known.get(host, HostInfo(host)) for host in hosts]
     return excluding(

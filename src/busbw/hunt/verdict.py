@@ -146,17 +146,15 @@ def _undecided(rules: Rules, found: Evidence, left: Sequence[Suspect]) -> str:
     if found.floor > effect(found.metric, rules.floors[found.metric]):
         return f"noise hides what is below {loss(found.metric, found.floor):.1%}, and {asked} was asked for"
     if left:
-        return "paths are not alike, which may be how they are built"
+        return "paths differ, which may be how the fabric is built"
     if found.fast:
-        how = "are faster than the rest again and again: parts or paths are of two kinds"
+        how = "are repeatedly faster than the rest: there are two kinds of parts or paths"
         return f"{found.fast:.0%} of tests {how}"
     if len(_paths(found.pairs(found.slow))) > _MOST_PATHS:
-        return (
-            f"{int(found.slow.sum())} paths are slow of parts that are quick with others: paths are not alike"
-        )
+        return f"{int(found.slow.sum())} slow paths join parts that are quick with others: paths differ"
     if found.open.any():
         many, of = int(found.open.sum()), len(found.open)
-        return f"{many} of {of} tested paths are neither quick nor surely slow by {asked}"
+        return f"{many} of {of} tested paths are neither clearly quick nor clearly slow by {asked}"
     return ""
 
 

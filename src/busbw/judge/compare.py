@@ -17,31 +17,29 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import islice
 from typing import Final
 
 from busbw.errors import UsageError
-from busbw.judge.compare_arms import Arm, CaseKey, Observed, that_exist
+from busbw.judge.compare_arms import Arm, CaseKey, Observed
 from busbw.judge.compare_notes import (
     cached,
-    counterparts,
     differences,
     failures_of,
     left_out,
     notes_of,
-    other_patterns,
     varied_words,
 )
 from busbw.judge.rotation import Nearer
-from busbw.judge.scatter import Prior, Scatter, SizeClass, size_class
+from busbw.judge.scatter import Prior, Scatter, SizeClass, beside, size_class
 from busbw.model.result import Status
 from busbw.stats.fdr import benjamini_hochberg
-from busbw.stats.ratio import Difference, Ratio, in_groups, in_pairs, of_class, ratio
+from busbw.stats.ratio import Difference, Ratio, in_groups, in_pairs, of_class, of_neighbours, ratio
 
-UNLIKE: Final = "not the same thing was timed: ranked only"
+UNLIKE: Final = "the two sides timed different things: ranked only"
 
 
 class Verdict(StrEnum):
@@ -113,6 +111,14 @@ class ComparedCase:
         return None if self.ratio is None else (math.exp(self.ratio.low), math.exp(self.ratio.high))
 
     @property
+    def assumed(self) -> float | None:
+        """The scatter of launches that is assumed, where one launch a side and no history show any."""
+        is_shown = self.ratio is None or self.ratio.seen.degrees or self.is_own
+        if is_shown or self.known is None or not self.known.is_default:
+            return None
+        return self.known.deviation
+
+    @property
     def bound(self) -> float | None:
         """0.02: a difference above 2 % would have shown."""
         return None if self.ratio is None else self.ratio.bound
@@ -162,21 +168,17 @@ def compare_all(
 def _unjudged(arms: Sequence[Arm], rule: Rule, prior: Prior | None) -> Comparison:
     if len(arms) < 2:
         raise UsageError("nothing to compare with", hint="name two runs or more; the first is the baseline")
-    baseline, *candidates = arms = that_exist(arms)
+    baseline, *candidates = arms
     for arm in candidates:
         _refuse_other_world(baseline, arm)
-    prior = prior or Prior(baseline.on_device)
+    prior = beside(prior or Prior(baseline.on_device), arms)
     rows = [row for arm in candidates for row in _rows(baseline, arm, prior)]
     return Comparison(
         baseline,
         tuple(candidates),
         rule,
         tuple(_ranked(rows, arms)),
-        tuple(
-            text
-            for arm in candidates
-            for text in (*differences(baseline, arm), *other_patterns(baseline, arm))
-        ),
+        tuple(text for arm in candidates for text in differences(baseline, arm)),
         (
             *failures_of(baseline),
             *left_out(baseline),
@@ -198,21 +200,14 @@ def _rows(baseline: Arm, arm: Arm, prior: Prior) -> list[ComparedCase]:
     paired = bool(baseline.series) and baseline.series == arm.series
     varied = varied_words(baseline, arm)
     unlike = bool(differences(baseline, arm))
-    others = counterparts(baseline, arm)
     rows, seen = [], {}
-    for key in sorted((baseline.cases.keys() | arm.cases.keys()) - set(others.values())):
-        theirs = others.get(key, key)
-        row = replace(
-            _row(theirs, key, baseline, arm),
-            note=varied,
-            cached=cached(baseline, arm, key),
-            unlike=unlike or key in others,
-        )
+    for key in sorted(baseline.cases.keys() | arm.cases.keys()):
+        row = replace(_row(key, baseline, arm), note=varied, cached=cached(baseline, arm, key), unlike=unlike)
         if row.verdict is Verdict.AMBIGUOUS:
-            seen[key] = _difference(baseline.cases[theirs], arm.cases[key], paired=paired)
+            seen[key] = _difference(baseline.cases[key], arm.cases[key], paired=paired)
         rows.append(row)
     known = _known(seen, prior)
-    errors = {key: _sampling(baseline.cases[others.get(key, key)], arm.cases[key]) for key in seen}
+    errors = {key: _sampling(baseline.cases[key], arm.cases[key]) for key in seen}
     return [
         _with_ratio(row, seen[row.key], known, errors[row.key]) if row.key in seen else row for row in rows
     ]
@@ -229,8 +224,18 @@ def _known(
     for kind, keys in alike.items():
         known = prior.of(kind[0], keys[0].size_bytes)
         own = of_class(known.deviation, [seen[key] for key in keys])
+        if known.is_default and not any(seen[key].degrees for key in keys):
+            own = of_neighbours(known.deviation, _curves(keys, seen))
         found[kind] = (known, False) if own == known.deviation else (Scatter(own), True)
     return found
+
+
+def _curves(keys: Iterable[CaseKey], seen: Mapping[CaseKey, Difference]) -> list[list[float]]:
+    """The differences of each kind of case, by size."""
+    curves: dict[CaseKey, list[float]] = defaultdict(list)
+    for key in sorted(keys):
+        curves[replace(key, size_bytes=0)].append(seen[key].centre)
+    return list(curves.values())
 
 
 def _with_ratio(
@@ -246,13 +251,11 @@ def _with_ratio(
 
 def _sampling(before: Observed, after: Observed) -> float:
     """The relative standard error of the worse launch by its samples, where each side has one."""
-    intervals = (before.interval, after.interval)
-    return max(((high - low) / (high + low) / 2 for low, high in filter(None, intervals)), default=0.0)
+    return max(before.error_share or 0.0, after.error_share or 0.0)
 
 
-def _row(theirs: CaseKey, key: CaseKey, baseline: Arm, arm: Arm) -> ComparedCase:
-    """``theirs`` is the baseline's case."""
-    before, after = baseline.cases.get(theirs), arm.cases.get(key)
+def _row(key: CaseKey, baseline: Arm, arm: Arm) -> ComparedCase:
+    before, after = baseline.cases.get(key), arm.cases.get(key)
     row = ComparedCase(
         key,
         arm.name,
@@ -271,7 +274,7 @@ def _row(theirs: CaseKey, key: CaseKey, baseline: Arm, arm: Arm) -> ComparedCase
         ran = after.status is Status.NOT_RUN and not after.error
         return replace(row, verdict=Verdict.MISSING if ran else Verdict.FAILED, why=after.error)
     if before is None or not before.times_ns:
-        failed = before.error if before is not None else baseline.failed(theirs)
+        failed = before.error if before is not None else baseline.failed(key)
         why = f"the baseline failed: {failed}" if failed else "not measured by the baseline"
         return replace(row, verdict=Verdict.MISSING, why=why)
     lost = (f"{one.name}: {seen.error}" for one, seen in ((baseline, before), (arm, after)) if seen.error)

@@ -46,6 +46,14 @@ class Observed:
         """The headline: the one time, or the median over launches."""
         return median(self.times_ns) if self.times_ns else None
 
+    @property
+    def error_share(self) -> float | None:
+        """The relative standard error of one launch by its samples; None where that is not known."""
+        if self.interval is None:
+            return None
+        low, high = self.interval
+        return (high - low) / (high + low) / 2
+
 
 def bandwidth_of(parts: Iterable[Observed | CaseResult], time_ns: float) -> float | None:
     """The bus bandwidth in GB/s at ``time_ns``: of the bytes that the parts' own bandwidths and times give,
@@ -200,10 +208,7 @@ class Arm:
     the cases: rows that contradict themselves, and those of a log that was cut or whose test died.
     ``where`` is as ``judge.pattern`` has it. ``mixed`` says which versions or devices its records have,
     where those are several; ``merged`` that one number is of launches of several days, or on several nodes.
-    ``inapplicable`` are cases that were asked for and do not exist, as a placement that an operation lacks.
-    ``setup`` is what the setup of a series gives its launches, by variable and flag as it is typed;
-    ``places`` has the nodes of each by its block, empty where they are not known. ``measured_with`` is
-    what all its records have alike.
+    ``measured_with`` is what all its records have alike.
     """
 
     name: str
@@ -218,12 +223,9 @@ class Arm:
     flags: Mapping[str, Any] = field(default_factory=dict)
     rotated_bytes: int = 0
     lacking: tuple[str, ...] = ()
-    inapplicable: frozenset[CaseKey] = frozenset()
     where: str = ""
     mixed: tuple[str, ...] = ()
     merged: tuple[str, ...] = ()
-    setup: Mapping[str, str] = field(default_factory=dict)
-    places: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     measured_with: MeasuredWith = field(default_factory=MeasuredWith)
 
     def failed(self, key: CaseKey) -> str:
@@ -271,7 +273,6 @@ def make_arm(name: str, records: Sequence[RunRecord]) -> Arm:
         flags=_flags(with_cases[0]),
         rotated_bytes=rotated_bytes(with_cases),
         lacking=tuple(lacking(records)),
-        inapplicable=frozenset(key for record in records for key in _inapplicable(record)),
         mixed=tuple(_mixed(records)),
         merged=tuple(_merged(launched.values())),
         where=_one(name, "groups", {where(record) for record in with_cases}),
@@ -282,21 +283,6 @@ def make_arm(name: str, records: Sequence[RunRecord]) -> Arm:
 def without_cases(name: str, like: Arm) -> Arm:
     """An arm of which there is nothing, beside one that there is."""
     return Arm(name, 0, like.nodes, like.definition, like.buffers, {}, {})
-
-
-def that_exist(arms: Sequence[Arm]) -> list[Arm]:
-    """The arms without cases that do not exist: a run that died before it could know planned them too."""
-    ran = {key for arm in arms for key, seen in arm.cases.items() if seen.status is not Status.NOT_RUN}
-    none = frozenset().union(*(arm.inapplicable for arm in arms)) - ran
-    return [
-        replace(arm, cases={key: seen for key, seen in arm.cases.items() if key not in none}) for arm in arms
-    ]
-
-
-def _inapplicable(record: RunRecord) -> Iterator[CaseKey]:
-    for result in record.results:
-        if result.status is Status.NOT_APPLICABLE:
-            yield key_of(record.plan.cases[result.case], record)
 
 
 def lacking(records: Sequence[RunRecord]) -> Iterator[str]:
@@ -355,7 +341,7 @@ def version(record: RunRecord) -> str:
 
 
 def version_label(record: RunRecord) -> str:
-    """What tells the version of a tree of logs: the label of its path, unless the record says another one."""
+    """The version of a tree of logs: the label of its path, unless the record says another one."""
     label = _labelled_version(record)
     return label if label and _is_same_version(label, _measured_version(record)) else version(record)
 
@@ -376,7 +362,7 @@ def device(record: RunRecord) -> str:
 
 
 def definition(record: RunRecord) -> str:
-    """What a time of this record is, so that two of them can be told apart."""
+    """What a time of this record is, in words that differ where it differs."""
     if record.source is not None:
         return record.method.time if record.method is not None else "imported"
     timing = record.plan.timing
@@ -518,60 +504,6 @@ def _sizes_of_log(record: RunRecord) -> tuple[int, int] | None:
     header = record.source.header if record.source is not None else {}
     first, last = header.get("min_bytes"), header.get("max_bytes")
     return (first, last) if isinstance(first, int) and isinstance(last, int) else None
-
-
-# Whether two launches are of one measurement, so that a later one adds to an earlier one. Pure.
-
-# Settings that change nothing of what is measured: how it is shown and delivered, what a launch is called.
-# Ranks are counted in the world; the seed is that of the pattern.
-_FREE: Final = frozenset(
-    {
-        *("seed", "format", "deliver", "dry_run", "launches", "ranks", "presets_used", "overridden"),
-        "show_secrets",
-        *("expect", "expect_use", "asked", "preflight", "strict", "save_wrong", "report_cputime"),
-        *("report_timestamps", "stats", "world", "backend"),
-        "command",  # of a job: the settings again, with the launch's folder
-    }
-)
-# Which allocation a launch was in, and how long that waited or lasted.
-_FREE_OF_LAUNCH: Final = frozenset({"job_id", "wait", "time_limit"})
-
-
-def differences(before: RunRecord, after: RunRecord) -> list[str]:
-    """What is not the same, as ``ranks: 2 and 4``: operations, ranks, nodes, library, device, and every flag
-    that changes the measurement.
-    """
-    facts = (
-        ("busbw", before.busbw_version, after.busbw_version),
-        ("operations", _operations(before), _operations(after)),
-        ("ranks", ranks(before), ranks(after)),
-        ("nodes", nodes(before), nodes(after)),
-        ("version", version(before), version(after)),
-        ("device", device(before), device(after)),
-        ("backend", before.plan.backend, after.plan.backend),
-    )
-    found = [f"{name}: {one} and {other}" for name, one, other in facts if one != other]
-    names = [name for name in (before.settings | after.settings) if name not in _FREE]
-    for name in names:
-        one, other = (_setting(record, name) for record in (before, after))
-        if one != other:
-            found.append(f"--{name.replace('_', '-')}: {_said(one)} and {_said(other)}")
-    return found
-
-
-def _setting(record: RunRecord, name: str) -> Any:  # noqa: ANN401 (a setting)
-    found = record.settings.get(name)
-    if name != "launch" or not isinstance(found, dict):
-        return found
-    return {key: value for key, value in found.items() if key not in _FREE_OF_LAUNCH}
-
-
-def _operations(record: RunRecord) -> str:
-    return ", ".join(dict.fromkeys(case.collective for case in record.plan.cases))
-
-
-def _said(value: Any) -> str:  # noqa: ANN401 (a setting)
-    return "not given" if value is None or value == "" else str(value)
 
 
 _DATE: Final = re.compile(r"(\d{4})[-_.]?(\d\d)[-_.]?(\d\d)")

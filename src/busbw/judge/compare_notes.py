@@ -1,48 +1,17 @@
-"""What is said beside the verdicts of two arms: how their times are not of one thing, on purpose or not, and
-whether they were on the same nodes.
-"""
+"""What is said beside the verdicts of two arms: how their times are not of one thing, on purpose or not."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterator
 from typing import Final
 
 from busbw.judge.compare_arms import BUFFER_FLAGS, DEFINING_FLAGS, Arm, CaseKey, without_flags
 from busbw.judge.measured_with import otherwise
-from busbw.judge.pattern import EVENLY
 from busbw.judge.rotation import Nearer, nearer, said_of_arms
 from busbw.plan.flags.flag import flag_of
 from busbw.plan.setups import on_or_off
 from busbw.units import first_of
 
-_MOST_NODES: Final = 4
-
-
-def apart(baseline: Arm, arm: Arm) -> list[int]:
-    """Blocks in which two setups were on other nodes, as far as that is known."""
-    ours, theirs = arm.places, baseline.places
-    return sorted(
-        block
-        for block in ours.keys() & theirs.keys()
-        if ours[block] and theirs[block] and ours[block] != theirs[block]
-    )
-
-
-def of_arm(baseline: Arm, arm: Arm) -> Iterator[str]:
-    """That an arm's launches were not on the nodes of the baseline's."""
-    if not (blocks := apart(baseline, arm)):
-        return
-    first = blocks[0]
-    both = len(arm.places.keys() & baseline.places.keys())
-    own, others = (first_of(one.places[first], _MOST_NODES, ",") for one in (arm, baseline))
-    yield (
-        f"{arm.name}: on other nodes than {baseline.name} in {len(blocks)} of {both} blocks (block"
-        f" {first + 1}: {own} against {others}): what differs may be the nodes"
-    )
-
-
-# Variables of a setup, or of a run, that a note names.
+# Variables of a run that a note names.
 _MOST_TOLD: Final = 6
 
 
@@ -71,32 +40,6 @@ def differences(baseline: Arm, arm: Arm) -> list[str]:
     return found
 
 
-def counterparts(baseline: Arm, arm: Arm) -> dict[CaseKey, CaseKey]:
-    """Cases that differ in who exchanges what with whom alone: the baseline's for each of the arm's, where
-    it is one.
-    """
-    others: dict[CaseKey, list[CaseKey]] = defaultdict(list)
-    for key in baseline.cases.keys() - arm.cases.keys():
-        others[key.plain].append(key)
-    own: Counter[CaseKey] = Counter(key.plain for key in arm.cases.keys() - baseline.cases.keys())
-    return {
-        key: others[key.plain][0]
-        for key in arm.cases.keys() - baseline.cases.keys()
-        if own[key.plain] == len(others[key.plain]) == 1
-    }
-
-
-def other_patterns(baseline: Arm, arm: Arm) -> list[str]:
-    """Why rows of some operations are of no one thing."""
-    found = {
-        (key.collective, key.pattern, before.pattern) for key, before in counterparts(baseline, arm).items()
-    }
-    return [
-        f"{arm.name}: {operation} is {ours or EVENLY}, that of {baseline.name} {theirs or EVENLY}"
-        for operation, ours, theirs in sorted(found)
-    ]
-
-
 def _varied(baseline: Arm, arm: Arm) -> dict[str, tuple[object, object]]:
     """Flags that differ between two setups of one series, by name: the other's value and the baseline's."""
     if not baseline.series or baseline.series != arm.series:
@@ -115,18 +58,6 @@ def varied_words(baseline: Arm, arm: Arm) -> str:
         for name, (value, before) in _varied(baseline, arm).items()
     ]
     return ", ".join(words)
-
-
-def _varied_beside(baseline: Arm, arm: Arm) -> str:
-    """What else two setups of a series do not have alike: variables, and flags that are not of the calls."""
-    of_calls = {flag_of(name) for name in arm.flags.keys() & baseline.flags.keys()}
-    other = []
-    for name in dict.fromkeys((*arm.setup, *baseline.setup)):
-        absent = "not given" if name.startswith("-") else "as inherited"
-        ours, theirs = (one.setup.get(name, absent) for one in (arm, baseline))
-        if name not in of_calls and ours != theirs:
-            other.append(f"{name} {ours} against {theirs}")
-    return first_of(other, _MOST_TOLD)
 
 
 def _measured_otherwise(baseline: Arm, arm: Arm) -> list[str]:
@@ -152,16 +83,13 @@ def notes_of(baseline: Arm, arm: Arm) -> list[str]:
     if other := _measured_otherwise(baseline, arm):
         found.append(f"{arm.name}: measured with {first_of(other, _MOST_TOLD)}")
     if words := varied_words(baseline, arm):
-        also = _varied_beside(baseline, arm)
-        words += f", and with {also}" if also else ""
-        about = "that is" if not also else "all of that together is"
-        found.append(f"{arm.name}: the same operation with {words}; {about} what its verdicts are about")
+        found.append(f"{arm.name}: the same operation with {words}; that is what its verdicts are about")
         if "cudagraph" in _varied(baseline, arm):
             found.append(f"{arm.name}: a graph is replayed by the device, other calls are issued by the host")
     common = ours & theirs
     if any(cached(baseline, arm, key) is not Nearer.NEITHER for key in common):
         found.append(said_of_arms(arm.name, arm.rotated_bytes, baseline.name, baseline.rotated_bytes))
-    return [*found, *of_arm(baseline, arm), *failures_of(arm), *left_out(arm)]
+    return [*found, *failures_of(arm), *left_out(arm)]
 
 
 def failures_of(arm: Arm) -> list[str]:
@@ -175,7 +103,7 @@ def left_out(arm: Arm) -> list[str]:
 
 
 def cached(baseline: Arm, arm: Arm, key: CaseKey) -> Nearer:
-    """Buffers that differ in more than their size are told of as such, or are what setups vary."""
+    """Buffers that differ in more than their size have a note of their own, or are what setups vary."""
     if baseline.buffers != arm.buffers or any(name in BUFFER_FLAGS for name in _varied(baseline, arm)):
         return Nearer.NEITHER
     return nearer(baseline.rotated_bytes, arm.rotated_bytes, key.size_bytes)

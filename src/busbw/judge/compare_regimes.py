@@ -15,7 +15,8 @@ from busbw.judge.regimes import Regime, RegimeRow, regimes
 class ComparedRegime:
     """One candidate over neighbouring sizes. ``of`` is their case without placement and size; ``placements``
     have the same verdicts over the same sizes. ``least`` and ``most`` bound the relative difference of FASTER
-    and SLOWER over all intervals; ``bound`` is what the worst size rules out. None where there is no number.
+    and SLOWER over all intervals; ``bound`` is what the worst size rules out; ``assumed`` is as of
+    ComparedCase. None where there is no number.
     """
 
     arm: str
@@ -28,6 +29,7 @@ class ComparedRegime:
     least: float | None = None
     most: float | None = None
     bound: float | None = None
+    assumed: float | None = None
 
 
 def compared_regimes(comparison: Comparison) -> Iterator[ComparedRegime]:
@@ -62,12 +64,11 @@ def _outline(regime: Regime) -> tuple[int, int, Verdict, str]:
 
 def _compared(plain: ComparedRegime, regime: Regime, rows: Sequence[ComparedCase]) -> ComparedRegime:
     """With the numbers of its rows."""
+    own = [row for row in rows if plain.first_bytes <= row.key.size_bytes <= plain.last_bytes]
     edges = [
-        edge if plain.verdict is Verdict.FASTER else 1 / edge
-        for row in rows
-        if plain.first_bytes <= row.key.size_bytes <= plain.last_bytes
-        for edge in row.interval or ()
+        edge if plain.verdict is Verdict.FASTER else 1 / edge for row in own for edge in row.interval or ()
     ]
+    plain = replace(plain, assumed=max((row.assumed for row in own if row.assumed), default=None))
     if plain.verdict not in (Verdict.FASTER, Verdict.SLOWER):
         return replace(plain, bound=regime.unseen)
     return replace(plain, least=min(edges) - 1, most=max(edges) - 1, bound=regime.unseen)
@@ -85,4 +86,5 @@ def _together(parts: Sequence[ComparedRegime]) -> ComparedRegime:
         least=min(known("least"), default=None),
         most=max(known("most"), default=None),
         bound=max(known("bound"), default=None),
+        assumed=max(known("assumed"), default=None),
     )

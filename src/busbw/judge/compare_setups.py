@@ -6,7 +6,6 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
-from types import MappingProxyType
 
 from busbw.judge.compare import ComparedCase, Comparison, Verdict
 from busbw.judge.compare_arms import (
@@ -19,7 +18,6 @@ from busbw.judge.compare_arms import (
     make_arm,
     wrong_in_some,
 )
-from busbw.judge.measured_with import nodes_of
 from busbw.model.record import RunRecord
 from busbw.model.result import Status
 
@@ -81,10 +79,8 @@ def setup_arms(
     outcomes: Sequence[LaunchOutcome],
     records: Mapping[str, RunRecord],
     nodes: int,
-    given: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
 ) -> tuple[Arm, ...]:
-    """One arm a setup, in the order of ``names``, from launches on ``nodes`` nodes; ``records`` by folder,
-    ``given`` by setup what it gives its launches.
+    """One arm a setup, in the order of ``names``, from launches on ``nodes`` nodes; ``records`` by folder.
 
     Setups without any record have an arm without cases: it failed as a whole, or was not launched.
     """
@@ -101,7 +97,7 @@ def setup_arms(
             continue
         unheard = sum(bool(outcome.error) and outcome.folder not in records for outcome in own)
         arm = _arm(series, name, told, failed, unheard)
-        arms.append(replace(arm, lacking=lacking, setup=given.get(name, {})))
+        arms.append(replace(arm, lacking=lacking))
     return _same_definition(arms)
 
 
@@ -122,11 +118,8 @@ def _arm(
     """``unheard`` launches failed and left no record."""
     first = make_arm(name, [told[0][1]])
     parts: dict[CaseKey, list[tuple[int, Observed]]] = defaultdict(list)
-    inapplicable = first.inapplicable
     for outcome, record in told:
-        arm = make_arm(name, [record])
-        inapplicable |= arm.inapplicable
-        for key, seen in arm.cases.items():
+        for key, seen in make_arm(name, [record]).cases.items():
             parts[key].append((outcome.block, seen))
     cases = {key: _over_blocks(found, unheard) for key, found in sorted(parts.items())}
     return replace(
@@ -134,8 +127,6 @@ def _arm(
         cases=cases,
         series=series,
         failures={"a launch": Failure(failed)} if failed else {},
-        inapplicable=inapplicable,
-        places={outcome.block: nodes_of(record) for outcome, record in told},
     )
 
 
@@ -271,7 +262,7 @@ def winner(comparisons: Sequence[Comparison]) -> Winner:
         if verdicts[Verdict.FASTER] > most and not bad:
             best, most = name, verdicts[Verdict.FASTER]
     if best is None:
-        why = "the default: no setup is FASTER somewhere and nowhere SLOWER, FAILED or short of a launch"
+        why = "no other setup is faster anywhere without also being slower, failing or missing a launch"
         return Winner(comparisons[0].baseline.name, why)
     verdicts = _verdicts(comparisons, best)
     told = ", ".join(f"{verdict} in {count}" for verdict, count in verdicts.items())

@@ -19,17 +19,20 @@ from busbw.judge import compare_arms
 from busbw.judge.compare_arms import Arm, CaseKey, Observed, make_arm
 from busbw.judge.compare_notes import failures_of
 from busbw.judge.launch_history import on_device
-from busbw.judge.limits import Limit, Wires, limit, rank_placement, wires_of
+from busbw.judge.limits import Limit, limit, rank_placement
 from busbw.judge.matching import LAUNCH_PATH_NS, made_with, match, notes, other_buffers, other_case, otherwise
-from busbw.judge.network import cause, evidence_words
+from busbw.judge.network import cause
 from busbw.judge.references.reference import Expected, Reference, value_at
 from busbw.judge.rotation import cached, rotated_bytes
-from busbw.judge.scatter import LARGE, Prior
+from busbw.judge.scatter import LARGE, Prior, Scatter, beside
 from busbw.judge.traffic import byte_paths
+from busbw.judge.wires import Wires, wires_of
+from busbw.model.network import said_in, said_words
 from busbw.model.record import RunRecord
 from busbw.model.result import Status
 from busbw.stats.launches import launch_interval
 from busbw.stats.moderated import Moderated, least_share, moderated, pooled
+from busbw.stats.ratio import of_neighbours
 
 
 class Gate(StrEnum):
@@ -103,7 +106,8 @@ class Judged:
     """One case. ``ratio`` is measured / expected busbw; ``bound_gb_per_s`` is what had to be reached, and
     ``loss_unseen`` the share of the expected that may be missing without a verdict of *below*; all are of
     ``reference``, the one of ``references`` that decided. ``scatter`` is the relative standard deviation
-    between launches that was reckoned with. ``why`` is a reason that holds for many sizes alike, or an error.
+    between launches that was used, ``assumed`` the same where nothing measured shows it. ``why`` is a reason
+    that holds for many sizes alike, or an error.
     """
 
     key: CaseKey
@@ -120,6 +124,7 @@ class Judged:
     bound_gb_per_s: float | None = None
     loss_unseen: float | None = None
     scatter: float | None = None
+    assumed: float | None = None
     limit: Limit | None = None
     algorithm: str = ""
 
@@ -169,7 +174,7 @@ class Expectation:
         if self.references:
             return ""
         if self.fitting:
-            return f"{', '.join(self.fitting)} would do, but for what the rows say"
+            return f"{', '.join(self.fitting)} would fit, except for what the rows say"
         return "none can be used" if self.unmatched else "none matches this operation, job size and device"
 
     def count(self, answer: Judgement) -> int:
@@ -205,12 +210,12 @@ def expect(
     kind = made_with(first, known)
     matched = match(records, arm, kind, references, known, named=named, same_version=same_version)
     if wires is None:
-        wires = wires_of(first.machine, variables_of(first), byte_paths(first))
+        wires = wires_of(first.machine, byte_paths(first))
     unlike = {
         each.name: Unlike(otherwise(first, each), other_buffers(arm.buffers, each))
         for each in matched.fitting
     }
-    rule = _Rule(prior or Prior(on_device(first)), tolerance, detect)
+    rule = _Rule(beside(prior or Prior(on_device(first)), [arm]), tolerance, detect)
     own_times = _times_by_kind(arm)
     rotated = rotated_bytes(records)
     cases = [
@@ -240,12 +245,11 @@ def expect(
 
 
 def _said(records: Sequence[RunRecord], nodes: int) -> Iterator[str]:
-    """What logs say that may be the cause of a number: first what makes it low by itself."""
-    logs = [record for record in records if record.source is not None]
-    yield from dict.fromkeys(why for record in logs if (why := cause(record, nodes)))
-    words = (word for record in logs if record.source for word in evidence_words(record.source.evidence))
+    """What NCCL says that may be the cause of a number: first what makes it low by itself."""
+    yield from dict.fromkeys(why for record in records if (why := cause(record, nodes)))
+    words = (word for record in records for word in said_words(said_in(record)))
     if said := "; ".join(dict.fromkeys(words)):
-        yield f"the log says: {said}"
+        yield f"{'NCCL' if records[0].source is None else 'the log'} says: {said}"
 
 
 @dataclass(frozen=True)
@@ -267,6 +271,14 @@ class _Rule:
 _Times = Mapping[int, Sequence[float]]  # of launches, by size
 
 
+@dataclass(frozen=True)
+class _Scatter:
+    """Between launches; ``assumed`` as of ``Judged``."""
+
+    of_launch: Moderated
+    assumed: float | None
+
+
 def _times_by_kind(arm: Arm) -> Mapping[str, _Times]:
     """The run's times of launches, of each kind of case."""
     found: dict[str, dict[int, Sequence[float]]] = {}
@@ -275,27 +287,34 @@ def _times_by_kind(arm: Arm) -> Mapping[str, _Times]:
     return found
 
 
-def _scatter(key: CaseKey, own: _Times, reference: Reference, prior: Prior) -> Moderated:
+def _scatter(key: CaseKey, own: _Times, reference: Reference, prior: Prior) -> _Scatter:
     """How launches of a case differ: by the machine's history, and by the launches of run and reference. From
     1 MiB on all sizes count, since there launches of one size say nothing of those of another; below, what is
     odd about a launch is so at all sizes, and each counts for itself. Launches of one series seldom meet all
-    levels of a host-bound size, so there they do not make the history's scatter smaller.
+    levels of a host-bound size, so there they do not make the history's scatter smaller. Where nothing shows
+    the scatter, a default is no less than what neighbouring sizes do.
     """
 
     def counts(size_bytes: int) -> bool:
         return size_bytes == key.size_bytes or min(size_bytes, key.size_bytes) >= LARGE
 
-    theirs = [
-        point.times_us
+    theirs = {
+        point.size_bytes: point.times_us
         for point in reference.points
         if point.placement == key.placement and counts(point.size_bytes)
-    ]
-    ours = [times for size_bytes, times in own.items() if counts(size_bytes)]
-    seen = pooled([*theirs, *ours])
-    known = prior.of(key.collective, key.size_bytes).deviation
-    found = moderated(known, seen.deviation, seen.degrees)
-    is_host_bound = prior.on_device and key.size_bytes < LARGE
-    return replace(found, deviation=max(found.deviation, known)) if is_host_bound else found
+    }
+    ours = {size_bytes: times for size_bytes, times in own.items() if counts(size_bytes)}
+    seen = pooled([*theirs.values(), *ours.values()])
+    known = prior.of(key.collective, key.size_bytes)
+    if known.is_default and not seen.degrees:
+        common = sorted(size for size in ours.keys() & theirs.keys() if ours[size] and theirs[size])
+        curve = [math.log(ours[size][0] / theirs[size][0]) for size in common]
+        shown = of_neighbours(known.deviation, [curve])
+        known = known if shown == known.deviation else Scatter(shown, at_hand=True)
+    found = moderated(known.deviation, seen.deviation, seen.degrees)
+    if prior.on_device and key.size_bytes < LARGE:
+        found = replace(found, deviation=max(found.deviation, known.deviation))
+    return _Scatter(found, None if seen.degrees or not known.is_default else known.deviation)
 
 
 def _judge(
@@ -429,12 +448,12 @@ def _known(key: CaseKey, arm: Arm, references: Sequence[Reference]) -> list[tupl
 
 
 def _against(
-    judged: Judged, reference: Reference, expected: Expected, scatter: Moderated, rule: _Rule
+    judged: Judged, reference: Reference, expected: Expected, scatter: _Scatter, rule: _Rule
 ) -> Judged:
     """One case against one reference."""
     # That of several launches is in their scatter.
     own_error = judged.half_width / _NORMAL_95 if judged.launches == 1 else 0.0
-    reached = least_share(scatter, expected.launches, judged.launches, own_error)
+    reached = least_share(scatter.of_launch, expected.launches, judged.launches, own_error)
     least = min(1 - rule.allowed(expected.launches), reached)
     judged = replace(
         judged,
@@ -443,7 +462,8 @@ def _against(
         interpolated=expected.interpolated,
         bound_gb_per_s=expected.busbw_gb_per_s * least,
         loss_unseen=1 - least,
-        scatter=scatter.deviation,
+        scatter=scatter.of_launch.deviation,
+        assumed=scatter.assumed,
     )
     if (judged.ratio or 0.0) < least:
         return replace(judged, answer=Judgement.BELOW)
@@ -459,7 +479,7 @@ def _with_limits(
 ) -> tuple[Judged, ...]:
     """What the wires allow in each case. Where one case shows that the limit is wrong, no other has one."""
     first = records[0]
-    layout = rank_placement(first, first.plan.groups, nodes, variables_of(first))
+    layout = rank_placement(first, nodes)
     algorithms = _algorithms(records)
     found = []
     for case in cases:
@@ -476,12 +496,6 @@ def _with_limits(
         replace(case, limit=wrong) if case.limit and case.limit.busbw_gb_per_s is not None else case
         for case in found
     )
-
-
-def variables_of(record: RunRecord) -> Mapping[str, str]:
-    """The environment that the run had."""
-    found: Mapping[str, str] = record.environment.get("variables", {})
-    return found
 
 
 def _algorithms(records: Sequence[RunRecord]) -> dict[CaseKey, str]:

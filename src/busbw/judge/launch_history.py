@@ -20,12 +20,9 @@ from typing import Final
 
 from busbw.judge import compare_arms
 from busbw.judge.compare_arms import LAUNCH_TIMES, CaseKey
-from busbw.judge.matching import how_timed
-from busbw.judge.measured_with import products_of, tuning_of
-from busbw.judge.network import network_of
+from busbw.judge.matching import machine_of, measurement_of
 from busbw.judge.own_reference import launches_of, reference_of
 from busbw.judge.references.reference import Reference
-from busbw.judge.rotation import BEYOND_CACHES, rotated_bytes
 from busbw.judge.scatter import LARGE, SMALL, Prior, Scatter, SizeClass, size_class
 from busbw.model.record import RunRecord, RunStatus
 from busbw.record.launch_times import LaunchTimes
@@ -46,17 +43,6 @@ _A_SIZE: Final = {SizeClass.SMALL: 1, SizeClass.MEDIUM: SMALL, SizeClass.LARGE: 
 _Launch = Mapping[tuple[str, int], float]  # the logarithm of its time, by kind and size
 
 
-def machine_of(record: RunRecord) -> dict[str, str | int]:
-    """What kind of machine a run was on; equal ones have one history."""
-    return {
-        "device": compare_arms.device(record),
-        "network": network_of(record),
-        "product": products_of(record),
-        "ranks": compare_arms.ranks(record),
-        "nodes": compare_arms.nodes(record),
-    }
-
-
 def launch_times(record: RunRecord, run: str) -> LaunchTimes | None:
     """What is kept of a run; None where it did not come to its end, was imported, profiled or a hunt, or is
     the summary of launches that are kept one by one.
@@ -75,24 +61,19 @@ def launch_times(record: RunRecord, run: str) -> LaunchTimes | None:
 
 
 def _alike(record: RunRecord) -> str:
-    """A digest of what changes a measurement, beside the machine and the case."""
-    what = (
-        compare_arms.version(record),
-        tuning_of(record),
-        how_timed(record),
-        compare_arms.definition(record),
-        compare_arms.buffers(record),
-        min(rotated_bytes((record,)), BEYOND_CACHES),
-    )
+    """A digest of what changes a measurement."""
+    what = tuple(measurement_of(record).values())
     return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def prior_of(launches: Iterable[LaunchTimes], record: RunRecord) -> Prior:
-    """What earlier launches on this run's kind of machine say, without those of the run itself."""
-    machine = machine_of(record)
+def prior_of(launches: Iterable[LaunchTimes], record: RunRecord, others: Sequence[RunRecord] = ()) -> Prior:
+    """What earlier launches on this run's kind of machine say, without those of the run itself, or of others
+    that it is held against.
+    """
+    machine, own = machine_of(record), (record, *others)
     groups: dict[str, list[LaunchTimes]] = defaultdict(list)
     for launch in sorted(launches, key=lambda launch: launch.ended):
-        if launch.machine == machine and not _is_of(record, launch):
+        if launch.machine == machine and not any(_is_of(each, launch) for each in own):
             groups[launch.alike].append(launch)
     newest = [group[-_NEWEST:] for group in groups.values()]
     operations = {"", *(operation for group in newest for launch in group for operation in launch.times_ns)}

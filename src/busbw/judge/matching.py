@@ -15,6 +15,7 @@ from busbw.judge.measured_with import otherwise_tuned, products_of, tuning_of
 from busbw.judge.network import is_other, network_of, over_sockets
 from busbw.judge.pattern import EVENLY, joined
 from busbw.judge.references.reference import Reference
+from busbw.judge.rotation import BEYOND_CACHES, rotated_bytes
 from busbw.model.record import NOT_STATED, RunRecord
 from busbw.units import NS_PER_US
 
@@ -102,7 +103,7 @@ _LIBRARY: Final = re.compile(r"\s*(?:([A-Za-z][^\d,(]*?)\s+)?v?(\d+(?:\.\d+)+)[^
 # on boards of eight, whose names have SXM or nothing ("NVIDIA H100 80GB HBM3", "NVIDIA H200").
 _CARDS: Final = frozenset(("PCIE", "NVL"))
 _THIS_LOG: Final = "it is this very log"
-_SISTER: Final = "it was measured together with this log, so it is no second opinion"
+_SISTER: Final = "it was measured together with this log, so it confirms nothing"
 # A log with as many rows of a reference, and no other time in them, is that one's log.
 _LEAST_ROWS: Final = 2
 _SAME_TIME: Final = 1e-4  # printed times have four digits or more where chance matters
@@ -112,7 +113,7 @@ _SAME_TIME: Final = 1e-4  # printed times have four digits or more where chance 
 class MadeWith:
     """What a run was made with: by its record, or by the reference that it is a copy of (``known_as``). The
     kind of machine is ``device``, ``nodes``, ``network`` (``judge.network``) and ``product``, the firmware's
-    name of its nodes. ``nodes`` is 0, texts are empty and ``tuning`` is None where nobody says it.
+    name of its nodes. ``nodes`` is 0, texts are empty and ``tuning`` is None where it is not known.
     """
 
     device: str
@@ -350,3 +351,41 @@ def notes(kind: MadeWith, used: Sequence[Reference]) -> list[str]:
             versions = kind.versions or "not stated"
             found.append(f"versions: the run {versions}; {reference.name} {reference.versions_text}")
     return found
+
+
+# ---- what two launches share ------------------------------------------------------------------------------
+
+
+def machine_of(record: RunRecord) -> dict[str, str | int]:
+    """What kind of machine a run was on; equal ones have one history."""
+    return {
+        "device": compare_arms.device(record),
+        "network": network_of(record),
+        "product": products_of(record),
+        "ranks": compare_arms.ranks(record),
+        "nodes": compare_arms.nodes(record),
+    }
+
+
+def measurement_of(record: RunRecord) -> dict[str, str | int]:
+    """What changes a measurement, beside the machine and the case."""
+    tuning = tuning_of(record)
+    settings = "" if tuning is None else ", ".join(map("=".join, tuning.items())) or "no tuning variable"
+    return {
+        "version": compare_arms.version(record),
+        "settings": settings,
+        "way of timing": "; ".join(how_timed(record)) or PLAIN,
+        "time": compare_arms.definition(record),
+        "buffers": compare_arms.buffers(record),
+        "bytes of the buffers": min(rotated_bytes((record,)), BEYOND_CACHES),
+    }
+
+
+def differences(before: RunRecord, after: RunRecord) -> list[str]:
+    """Why two launches are not of one measurement, as ``ranks: 2 and 4``."""
+    one, other = ({**machine_of(each), **measurement_of(each)} for each in (before, after))
+    return [
+        f"{name}: {value or NOT_STATED} and {other[name] or NOT_STATED}"
+        for name, value in one.items()
+        if value != other[name]
+    ]

@@ -1,4 +1,4 @@
-"""What runs were measured with, so far as their records tell: variables, modules, library, nodes; and which
+"""What runs were measured with, so far as their records say: variables, modules, library, nodes; and which
 settings tune a run. Pure.
 """
 
@@ -28,7 +28,7 @@ _MOST_NAMED: Final = 4
 
 def tuning_of(record: RunRecord) -> dict[str, str] | None:
     """Variables, and settings of NCCL's own files, of rank 0; None where the record, as that of most logs,
-    does not tell what was set.
+    does not say what was set.
     """
     found = {
         name: value
@@ -112,7 +112,7 @@ def measured_with(records: Sequence[RunRecord]) -> MeasuredWith:
 
 
 def otherwise(ours: MeasuredWith, theirs: MeasuredWith) -> Iterator[str]:
-    """What is not alike, as ``NCCL_ALGO Ring against not set``: ours first. What one does not tell is not."""
+    """What differs, as ``NCCL_ALGO Ring against not set``: ours first. What one does not say is left out."""
     for name in sorted(ours.told | theirs.told):
         value, other = ours.value_of(name), theirs.value_of(name)
         if value and other and value != other:

@@ -1,12 +1,12 @@
-"""Which network carried the bytes between hosts, as the lines of NCCL and libfabric in a log say it. Pure."""
+"""Which network carried the bytes between hosts, as NCCL and libfabric say it (``model.network``). Pure."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from busbw.machine.preflight.network import SLOW_PROVIDERS, cores
+from busbw.model.network import MOST_SHOWN, said_in
 from busbw.model.record import RunRecord
 from busbw.units import first_of
 
@@ -28,21 +28,15 @@ def network_of(record: RunRecord) -> str:
     """``IB``, ``libfabric efa``, ``sockets`` or NCCL's own word; several joined by "and" where ranks differ.
     Empty where nothing says it.
     """
-    said = record.source.evidence if record.source is not None else {}
-    providers = [_provider(text) for text in _texts(said, "provider")]
+    said = said_in(record)
+    providers = [_provider(text) for text in said.get("provider", ())]
     # NCCL says which network it uses, or at least which it started.
-    texts = _texts(said, "network") or _texts(said, "network_started")
-    names = [_name(text) for text in texts] or ([_LIBFABRIC] if providers else [])
+    used = said.get("network") or said.get("network_started", ())
+    names = [_name(text) for text in used] or ([_LIBFABRIC] if providers else [])
     found: list[str] = []
     for name in names:
         found += providers if name == _LIBFABRIC and providers else [name]
     return _AND.join(sorted(set(found)))
-
-
-def _texts(said: Mapping[str, Any], key: str) -> list[str]:
-    """Evidence is a list of what lines say, or one text."""
-    value = said.get(key, ())
-    return [value] if isinstance(value, str) else [str(each) for each in value]
 
 
 def _name(text: str) -> str:
@@ -75,43 +69,14 @@ def over_sockets(network: str) -> bool:
 
 
 def cause(record: RunRecord, nodes: int) -> str:
-    """What a log says that makes bandwidth low by itself; empty where it says nothing of the kind, or all
-    ranks are on one host, where no byte takes the network. ``nodes`` is 0 where not known.
+    """What is said of the network that makes bandwidth low by itself; empty where nothing of the kind is, or
+    all ranks are on one host, where no byte takes the network. ``nodes`` is 0 where not known.
     """
-    if record.source is None or nodes == 1 or not over_sockets(network_of(record)):
+    if nodes == 1 or not over_sockets(network_of(record)):
         return ""
-    said = record.source.evidence
-    lines = [f"network {text}" for text in _texts(said, "network") or _texts(said, "network_started")]
-    lines += [f"provider {text}" for text in _texts(said, "provider")]
+    said = said_in(record)
+    lines = [f"network {text}" for text in said.get("network") or said.get("network_started", ())]
+    lines += [f"provider {text}" for text in said.get("provider", ())]
     where = "between hosts" if nodes else "between hosts, if there were several,"
-    told = first_of(lines, _MOST)
+    told = first_of(lines, MOST_SHOWN)
     return f"the bytes {where} went over {SOCKETS} ({told}): the commonest cause of low bandwidth"
-
-
-# ---- what a log says, for readers ------------------------------------------------------------------------
-
-_MOST: Final = 4
-_SAID: Final = {
-    "nccl_version": "",
-    "mpi_version": "",
-    "network": "network ",
-    "network_started": "started network ",
-    "provider": "provider ",
-    "network_plugin": "plugin ",
-    "devices": "NICs ",
-    "no_devices": "no device of ",
-    "setting": "",
-    "warning": "warning: ",
-}
-
-
-def evidence_words(evidence: Mapping[str, Any]) -> Iterator[str]:
-    """What a log says of its library, network and settings, by kind: ``network FasTrak``, ``NICs ...``."""
-    for key, word in _SAID.items():
-        if texts := _texts(evidence, key):
-            yield word + first_of(_shown(key, texts), _MOST)
-
-
-def _shown(key: str, texts: Iterable[str]) -> Iterator[str]:
-    for text in texts:
-        yield text.replace(" ", "=", 1) if key == "setting" else text

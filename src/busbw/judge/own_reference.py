@@ -11,7 +11,7 @@ from typing import NamedTuple
 from busbw.errors import BusbwError, UsageError
 from busbw.judge import compare_arms
 from busbw.judge.compare_arms import LAUNCH_TIMES, CaseKey, key_of, over_cycles
-from busbw.judge.matching import how_timed
+from busbw.judge.matching import differences, how_timed
 from busbw.judge.measured_with import products_of, tuning_of
 from busbw.judge.network import network_of
 from busbw.judge.pattern import joined, where
@@ -61,29 +61,12 @@ def refuse_several_kinds(name: str, records: Sequence[RunRecord]) -> None:
     """A reference is of one world and one way of timing. Raises UsageError where the records are not."""
     compare_arms.make_arm(name, records)  # ranks and definition
     if len({_launch_of(record) for record in records}) < len(records):
-        raise UsageError(
-            f"{name} names the same launch more than once", hint="name each run or log once: a launch is one"
-        )
-    for what, values in (
-        ("nodes", {compare_arms.nodes(record) for record in records}),
-        ("devices", {compare_arms.device(record) for record in records}),
-        ("versions", {compare_arms.version(record) for record in records}),
-        ("buffers", {compare_arms.buffers(record) for record in records}),
-        ("settings", {_tuned(record) for record in records}),
-        ("networks", {network_of(record) for record in records}),
-        ("machines", {products_of(record) for record in records}),
-        ("ways of timing", {"; ".join(how_timed(record)) or "plain" for record in records}),
-    ):
-        if len(values) > 1:
-            told = " and ".join(sorted(str(value or "not stated") for value in values))
+        raise UsageError(f"{name} names the same launch more than once", hint="name each run or log once")
+    for record in records[1:]:
+        if found := differences(records[0], record):
             raise UsageError(
-                f"{name} is not one thing: its {what} are {told}", hint="save runs of one kind, one by one"
+                f"{name} is not one thing: {'; '.join(found)}", hint="save runs of one kind, one by one"
             )
-
-
-def _tuned(record: RunRecord) -> str:
-    tuning = tuning_of(record)
-    return "" if tuning is None else ", ".join(map("=".join, tuning.items())) or "no tuning variable"
 
 
 def is_known(operation: str) -> bool:

@@ -1,7 +1,7 @@
 """Who exchanges what with whom in a case, in words that are equal where it is. Pure.
 
 The words are of the plan alone, so that a launch that failed before it knew its world has the same ones;
-``where`` adds what only the world tells.
+``where`` adds what only the world shows.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from busbw.units import counted
 Groups = tuple[tuple[int, ...], ...]
 
 EVENLY: Final = "of all ranks together, evenly"
-_SHOWN: Final = 4  # of groups and pairs; more are told apart by a digest
+_SHOWN: Final = 4  # of groups and pairs; more are distinguished by a digest
 _SEVERAL: Final = "groups"  # the kind of finding of a log of several communicators
 
 

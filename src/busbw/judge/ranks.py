@@ -2,7 +2,7 @@
 
 A rank times itself. Where it times single calls, from entry to exit, and no rank can leave before the last
 one has entered, its time is the wait for the last one and the operation: the late rank waits for nobody, so
-its time is the *shortest*. Everywhere else times do not tell who was late; ``Order`` says which case it is.
+its time is the *shortest*. Everywhere else times do not show who was late; ``Order`` says which case it is.
 
 Back-to-back calls leave no gap between a rank's samples: each lasts from one exit to another. Exits of a
 synchronising operation are common to all ranks, so a rank that is late in every call makes the samples of all
@@ -36,7 +36,7 @@ class Order(StrEnum):
     """What the ranks' own times say about the order in which they arrived."""
 
     TOLD = "told"  # single calls of a synchronising operation: the shortest time is the last arriver's
-    NOT_KEPT = "not-kept"  # would be told, but the samples of some ranks are not in the record
+    NOT_KEPT = "not-kept"  # would be known, but the samples of some ranks are not in the record
     IN_STEP = "in-step"  # back-to-back: a late rank stretches everybody's samples alike
     ROOTED = "rooted"  # ranks have different parts
     GROUPS = "groups"  # a rank waits for those of its group only
@@ -97,7 +97,7 @@ class Latest:
 class RankTable:
     """The ranks of one case: ``raw_ranks`` of ``world_size`` have raw samples in the record, ``ranks`` are
     those with a digest. ``flagged`` samples have evidence against them on some rank; their times are in here
-    all the same. ``latest`` is None where none stands out, or the order is not told.
+    all the same. ``latest`` is None where none stands out, or the order is not known.
     """
 
     case: int

@@ -11,7 +11,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Final
 
 from busbw.judge.compare_arms import CaseKey, bandwidth_of, buffers, definition, failures, key_of, ranks
-from busbw.judge.matching import MadeWith, made_with
+from busbw.judge.matching import made_with
 from busbw.judge.measured_with import differing
 from busbw.judge.pattern import joined, where
 from busbw.judge.samples import case_times
@@ -147,8 +147,6 @@ def scaling(
     published logs: what a copy of one does not say itself is taken from there. ``failed`` are counted. Runs
     under a profiler have no place beside others.
     """
-    measured = tuple(measured)
-    apart = _Apart.of([one.record for one in measured if one.record.results], known)
     runs: dict[_Place, list[RunRecord]] = defaultdict(list)
     groups: dict[_Place, list[tuple[CaseResult, Percentiles]]] = defaultdict(list)
     for one in measured:
@@ -157,8 +155,9 @@ def scaling(
             continue
         kind = made_with(record, known)
         setup = one.setup or _labelled_setup(record)
-        versions = apart.versions(kind)
-        shared = (setup, apart.definition(record), versions)
+        # No row is a mean over different machines, or over buffers that a cache holds and others.
+        versions = ", ".join(filter(None, (kind.versions, kind.device)))
+        shared = (setup, f"{definition(record)}, {buffers(record)}", versions)
         found = [result for result in record.results if result.status is not Status.NOT_APPLICABLE]
         for result in found:
             key = key_of(record.plan.cases[result.case], record)
@@ -182,33 +181,6 @@ def scaling(
         replace(row, differs=", ".join(differing(runs[place])))
         for place, row in zip(sorted(groups), rows, strict=True)
     )
-
-
-@dataclass(frozen=True)
-class _Apart:
-    """What is said of a row where not all runs share it, so that no row is a mean over different machines, or
-    over buffers that a cache holds and others.
-    """
-
-    devices: bool
-    buffers: bool
-
-    @staticmethod
-    def of(records: Sequence[RunRecord], known: Sequence[Reference]) -> _Apart:
-        return _Apart(
-            len({_device(made_with(record, known)) for record in records}) > 1,
-            len({buffers(record) for record in records}) > 1,
-        )
-
-    def versions(self, kind: MadeWith) -> str:
-        return ", ".join(filter(None, (kind.versions, _device(kind) if self.devices else "")))
-
-    def definition(self, record: RunRecord) -> str:
-        return ", ".join(filter(None, (definition(record), buffers(record) if self.buffers else "")))
-
-
-def _device(kind: MadeWith) -> str:
-    return kind.device or "device not known"
 
 
 def _why(record: RunRecord, result: CaseResult) -> str:

@@ -8,10 +8,13 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import median
 from typing import Final
 
+from busbw.judge.moved import Moved, gpu_bytes, node_bytes
 from busbw.model.record import RunRecord
 from busbw.model.traffic import NVLINK, Burst, Link, Window
+from busbw.units import format_share
 
 _SETTING: Final = re.compile(r"(NCCL_\w+) (.+)")
 # NCCL's own verbs transport takes these; its names are beginnings of names, or whole ones behind "=".
@@ -21,14 +24,19 @@ _VERBS: Final = ("infiniband", "roce", "rdma")
 @dataclass(frozen=True)
 class BytePaths:
     """``nodes`` is how many hosts the run had, 0 where not known; ``domains`` are the NVLink domains of
-    hosts, where NVML told them and NCCL may use them. ``settings`` are variables, and values of NCCL's own
-    files.
+    hosts, where NVML reported them and NCCL may use them. ``settings`` are variables, and values of NCCL's
+    own files.
     """
 
     nodes: int = 0
     domains: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
     backend: str = "nccl"
+
+    @property
+    def domains_off(self) -> bool:
+        """Whether NCCL was kept from using NVLink between hosts."""
+        return self.settings.get("NCCL_MNNVL_ENABLE", "") == "0"
 
     def joined(self, hosts: frozenset[str]) -> bool:
         """Whether these are several hosts of one NVLink domain, whose bytes need no NIC."""
@@ -74,16 +82,15 @@ def byte_paths(record: RunRecord) -> BytePaths:
     """From a record."""
     settings = settings_of(record)
     world = record.world
-    joined = settings.get("NCCL_MNNVL_ENABLE", "") != "0" and world is not None
-    domains = {place.host: place.nvlink_domain for place in world.places} if joined and world else {}
-    return BytePaths(
-        len(world.known_hosts) if world is not None else 0, domains, settings, record.plan.backend
-    )
+    found = BytePaths(len(world.known_hosts) if world is not None else 0, {}, settings, record.plan.backend)
+    if found.domains_off or world is None:
+        return found
+    return replace(found, domains={place.host: place.nvlink_domain for place in world.places})
 
 
 def settings_of(record: RunRecord) -> dict[str, str]:
     """Of rank 0's environment and NCCL's own files, the environment last because it wins; of a log, those
-    that NCCL told.
+    that NCCL reported.
     """
     found: dict[str, str] = {}
     for file in reversed(record.environment.get("nccl_config", ())):
@@ -102,95 +109,6 @@ def _is(word: str, device: str, port: str, *, exact: bool) -> bool:
     return named and (not number or port == f"port {number}")
 
 
-# How many bytes an operation must move: out of a node, and out of a GPU.
-#
-# With S the message size as nccl-tests defines it, n ranks, N nodes, g = n / N. Over all channels of an
-# algorithm; a double tree's nodes differ a little, so its is the mean over nodes. Sources: the algorithms
-# themselves (nccl-tests PERFORMANCE.md for rings and pairs; NVIDIA/nccl-tests issues 212 and 239 for NVLS,
-# where a GPU sends and receives S (1 + 1/n)); LL sends a flag with every 4 bytes and LL128 with every 120.
-
-_PROTOCOL: Final = {"SIMPLE": 1.0, "LL128": 128 / 120, "LL": 2.0}
-_TREE: Final = "double tree: 2 S (N-1)/N, mean over nodes"
-_LEAST: Final = "any algorithm of sends and receives: 2 S (N-1)/N, mean over nodes"
-_SHARED: Final = ("all_gather", "reduce_scatter")
-
-
-@dataclass(frozen=True)
-class Moved:
-    """Bytes of one call in each direction. ``exact`` is False where any algorithm must move that much, and
-    the one that ran may have moved more. ``mean`` is whether single nodes or GPUs may move less, and only
-    the mean over all of them is meant.
-    """
-
-    bytes: float
-    exact: bool
-    model: str
-    mean: bool = False
-
-
-def node_bytes(
-    operation: str, algorithm: str, size_bytes: int, ranks: int, nodes: int, *, network_reduces: bool = False
-) -> Moved | None:
-    """What a node must send to the others, and receive; None where no model is known, or one node is
-    all there is. ``network_reduces`` is whether switches may have reduced where no algorithm was seen.
-
-    The least of an all_reduce by sends and receives is a mean: each byte of the result takes N - 1 sends to
-    come together and N - 1 to be spread, but a leaf of a tree has only one of each.
-    """
-    if nodes < 2 or ranks < nodes:
-        return None
-    word, factor = _words(algorithm)
-    ring, hierarchy = (ranks - 1) / ranks, (nodes - 1) / nodes
-    on_node = ranks / nodes
-    if operation == "alltoall":
-        return Moved(on_node * size_bytes * (ranks - on_node) / ranks, True, "pairs: g S (n-g)/n")
-    if operation == "all_reduce":
-        if word == "RING":
-            return Moved(2 * size_bytes * ring * factor, True, "ring over nodes: 2 S (n-1)/n")
-        if word in {"TREE", "NVLS_TREE", "NVLSTREE"}:
-            return Moved(2 * size_bytes * hierarchy * factor, True, _TREE, mean=True)
-        # Over several nodes NCCL takes NVLS only with a network that reduces.
-        if word.startswith("COLLNET") or word == "NVLS":
-            return Moved(size_bytes, True, "the network reduces: S")
-        if network_reduces and not word:
-            return Moved(size_bytes, False, "any algorithm, the network may reduce: S")
-        return Moved(2 * size_bytes * hierarchy, False, _LEAST, mean=True)
-    if operation in _SHARED:
-        if word == "RING":
-            return Moved(size_bytes * ring * factor, True, "ring over nodes: S (n-1)/n")
-        return Moved(size_bytes * hierarchy, False, "any algorithm: S (N-1)/N")
-    return None
-
-
-def gpu_bytes(operation: str, algorithm: str, size_bytes: int, ranks: int) -> Moved | None:
-    """What a GPU must send over NVLink, and receive, where all ranks are in one NVLink domain; None where the
-    algorithm was not observed, or no model of it is known.
-    """
-    word, factor = _words(algorithm)
-    if ranks < 2:
-        return None
-    ring = (ranks - 1) / ranks
-    if operation == "alltoall":
-        return Moved(size_bytes * ring, True, "pairs: S (n-1)/n")
-    if operation == "sendrecv":
-        return Moved(size_bytes, True, "one send: S")
-    if operation == "all_reduce" and word == "NVLS":
-        return Moved(size_bytes * (1 + 1 / ranks), True, "NVLS: S (1 + 1/n)")
-    if operation == "all_reduce" and word in {"RING", "TREE"}:
-        model = f"{word.lower()}: 2 S (n-1)/n, mean over GPUs"
-        return Moved(2 * size_bytes * ring * factor, True, model, mean=True)
-    if operation in _SHARED and word == "RING":
-        return Moved(size_bytes * ring * factor, True, "ring: S (n-1)/n")
-    return None
-
-
-def _words(algorithm: str) -> tuple[str, float]:
-    """The algorithm's name, and how many bytes its protocol sends for each of data."""
-    words = algorithm.upper().split()
-    protocol = words[1] if len(words) > 1 else "SIMPLE"
-    return (words[0] if words else ""), _PROTOCOL.get(protocol, 1.0)
-
-
 ETHERNET: Final = "ethernet"
 # A kind of NIC whose bytes are less than this share of the message carried none of it: control traffic.
 _SIGNIFICANT: Final = 0.01
@@ -200,7 +118,7 @@ _SIGNIFICANT: Final = 0.01
 class LinkUse:
     """One link. Bytes are those of all calls, with what flowed before the burst taken off. ``share`` is of
     the mean of its fellows, 1 where it carried as much as they. ``carried`` is False where its bytes cannot
-    be told from nothing.
+    be distinguished from nothing.
     """
 
     link: Link
@@ -292,7 +210,7 @@ def traffic(
     """The links that could take part, host after host: the NICs of the kind that carried most, and every
     GPU's NVLinks. Links whose counters cannot be taken are left out, and so are the slower NICs of a kind,
     and those that a setting excludes. NICs of hosts that share an NVLink domain need not take part: they are
-    told only where they did.
+    listed only where they did.
     """
     ways = ways or BytePaths()
     hosts = frozenset(link.host for link in burst.links)
@@ -451,3 +369,22 @@ def _noise(windows: Sequence[Window], links: Sequence[Link]) -> float:
 def _busier(uses: Iterable[LinkUse]) -> float:
     uses = tuple(uses)
     return max(sum(use.sent_bytes for use in uses), sum(use.received_bytes for use in uses))
+
+
+# Links of healthy GPUs differ by up to 0.8 % (18 NVLinks of an H200), often more than the noise of the time.
+# Less than this is less than two runs may differ by and still be the SAME.
+WORTH_NAMING: Final = 0.02
+# NVIDIA's own tests call a link used where it carries more than half of the mean of its fellows.
+STARVED: Final = 0.5
+
+
+def odd_one(carried: Sequence[float], what: str) -> tuple[int, str, bool]:
+    """Which of several links is least like the median one, what it does in words, and whether it carries
+    more: with one starved, all others have more than an even share.
+    """
+    middle = median(carried)
+    odd = max(range(len(carried)), key=lambda at: (round(abs(carried[at] / middle - 1), 9), carried[at]))
+    if carried[odd] >= middle:
+        more = carried[odd] * len(carried) / sum(carried) - 1
+        return odd, f"carries {format_share(more)} more than an even share", True
+    return odd, f"carries {format_share(carried[odd] / middle)} of the median {what}", False

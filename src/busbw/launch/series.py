@@ -16,8 +16,8 @@ from statistics import mean
 from typing import Any, Final, TextIO
 
 from busbw.errors import AllocationOver, BusbwError, ExitCode, UsageError
-from busbw.judge.compare_arms import differences
 from busbw.judge.compare_setups import LaunchOutcome
+from busbw.judge.matching import differences
 from busbw.launch.job_loop import MOST_FAILURES
 from busbw.launch.launcher_words import words_of_ranks
 from busbw.launch.listener import LAST_LINES
@@ -346,11 +346,27 @@ def _refuse_other(
             raise UsageError(f"{more.folder.name} has other {name} than {series.folder.name}", hint=hint)
     before, after = _one_of_each(*one), _one_of_each(*other)
     for place in before.keys() & after.keys():
-        if found := differences(before[place], after[place]):
+        if found := _differences(before[place], after[place]):
             raise UsageError(
                 f"{series.folder.name} and {more.folder.name} are not one measurement: {'; '.join(found)}",
                 hint=hint,
             )
+
+
+def _differences(before: RunRecord, after: RunRecord) -> list[str]:
+    """The versions of busbw count too, which made the launches, and the operations."""
+    found = differences(before, after)
+    for name, one, other in (
+        ("busbw", before.busbw_version, after.busbw_version),
+        ("operations", _operations(before), _operations(after)),
+    ):
+        if one != other:
+            found.append(f"{name}: {one} and {other}")
+    return found
+
+
+def _operations(record: RunRecord) -> str:
+    return ", ".join(dict.fromkeys(case.collective for case in record.plan.cases))
 
 
 def _one_of_each(series: Series, records: Mapping[str, RunRecord]) -> dict[tuple[str, int], RunRecord]:

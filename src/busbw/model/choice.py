@@ -17,7 +17,7 @@ NCCL_PROTOCOLS: Final = ("LL", "LL128", "SIMPLE")
 @dataclass(frozen=True)
 class Choice:
     """How the library did one untimed call of a case, in its own words. Nothing is inferred: what ``source``
-    does not tell is empty or None.
+    does not report is empty or None.
 
     ``source`` is ``profiler v5`` (NCCL's profiler interface, by its version), ``log`` (its TUNING line), or
     both where each told a part. ``algorithm`` and ``protocol`` are NCCL's (RING, LL128); SYMMETRIC is a
@@ -27,7 +27,7 @@ class Choice:
     other ranks they went to or came from, ``channels`` and ``warps`` (a channel's) the most of any.
     ``sequence`` is how many calls of the function the communicator had before.
 
-    ``ranks`` told this; ``other_ranks`` told another algorithm, protocol, kernel or number of channels.
+    ``ranks`` reported this; ``other_ranks`` another algorithm, protocol, kernel or number of channels.
     """
 
     source: str
@@ -54,13 +54,13 @@ class Choice:
         return " ".join(word for word in (self.algorithm, self.protocol, self.kernel) if word)
 
     def agrees(self, other: Choice) -> bool:
-        """Whether both say the same of one call, as far as both tell it."""
+        """Whether both say the same of one call, as far as both report it."""
         channels = {self.channels, other.channels} - {None}
         return self.words == other.words and len(channels) < 2
 
 
 def agreed_choice(told: Sequence[Choice]) -> Choice | None:
-    """The first rank's choice, and how many ranks told the same and another one; None where nobody told."""
+    """The first rank's choice, and how many ranks reported it and another one; None where no rank did."""
     if not told:
         return None
     alike = sum(choice.agrees(told[0]) for choice in told)

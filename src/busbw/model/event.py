@@ -1,4 +1,4 @@
-"""The event stream: one JSON line an event, from rank 0 to whoever shows, stores or follows the run.
+"""The event stream: one JSON line an event, from rank 0 to what shows, stores or follows the run.
 
 A line starts with ``{"busbw":`` and carries the stream's version, so that it is recognised behind a
 launcher's prefix (``0: ``, ``[1,0]<stdout>:``) and between other programs' output. Kinds: hello (a rank is
@@ -38,7 +38,7 @@ PART_BYTES: Final = 3000
 
 
 class EventKind(StrEnum):
-    """What an event tells."""
+    """What an event is about."""
 
     HELLO = "hello"
     HEADER = "header"

@@ -26,7 +26,7 @@ RESENT: Final = "resent"  # 1 + TCP segments that the ranks of a part sent again
 BOTH_WAYS: Final = "both-ways"  # as bandwidth, with as much the other way at the same time
 SMALL: Final = (LATENCY, QUICKEST)  # of small messages, which take the same way
 METRICS: Final = (BANDWIDTH, LATENCY, QUICKEST)
-BY_NIC: Final = "BUSBW_BY_NIC"  # the variable that tells ranks the NIC of a hunt, before there is a plan
+BY_NIC: Final = "BUSBW_BY_NIC"  # the variable that gives ranks the NIC of a hunt, before there is a plan
 
 Lanes = tuple[float, ...]
 Directions = tuple[Lanes, Lanes]  # from the first part to the other, and back
@@ -152,7 +152,7 @@ class Hunt:
     A test is ``samples`` of as many messages of ``size_bytes`` as take ``sample_ns``, each way, of which the
     best counts, and ``small_blocks`` blocks of ``small_calls`` exchanges of ``small_bytes``, of which the
     mean does, and the best block. ``wait`` is how a rank waits in MPI: spin, sleep, or auto: it sleeps where
-    a message takes long. A round may take ``timeout_s``: of a longer one, whoever says nothing hangs.
+    a message takes long. A round may take ``timeout_s``: after this time, a silent rank counts as hung.
     ``nic`` is the one that the library was confined to on every host, empty where it was not. ``halves``: of
     pairs, only those of each half with the other, and so on.
     """

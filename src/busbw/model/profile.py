@@ -18,7 +18,7 @@ _NAMES: Final = (
 
 @dataclass(frozen=True)
 class KernelName:
-    """All that the name of a kernel of NCCL can tell: there is no place for an operation, an algorithm or a
+    """All that the name of a kernel of NCCL can show: there is no place for an operation, an algorithm or a
     protocol. ``collective`` is NCCL's word (AllReduce, SendRecv), ``type_class`` its word for the element
     type (f32), empty where data are only moved; ``is_tree`` is None where the name does not say.
     """
@@ -64,7 +64,7 @@ class Kernels:
 @dataclass(frozen=True)
 class NicRate:
     """One counter of one NIC as rates in GB/s, a value for each interval; ``counter`` is the tool's word. No
-    value where nothing tells whether its samples are rates or counts.
+    value where nothing shows whether its samples are rates or counts.
     """
 
     host: str

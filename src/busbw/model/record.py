@@ -45,7 +45,7 @@ class RankInfo:
 
 @dataclass(frozen=True)
 class HostInfo:
-    """Who a host is to others; empty where nobody says.
+    """What others call a host; empty where it is not known.
 
     ``vendor`` and ``product`` are the firmware's words: on EC2 the product is the instance type. ``instance``
     is a cloud's id. ``slurm_topology`` is Slurm's address of the node (switches from the top, then the node),

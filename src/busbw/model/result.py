@@ -88,7 +88,7 @@ class CaseResult:
     ``groups`` are there where the world was split: then the case's own time is that of the slowest group, per
     sample, and its bandwidths are null unless all groups have the same size. ``algorithm`` is the library's
     word for how it did the call, empty where it is not known; ``choice`` is there where it was watched doing
-    so, and says who told. ``input_bytes`` and ``output_bytes`` are in one
+    so, and says by what means. ``input_bytes`` and ``output_bytes`` are in one
     rank's buffers, of the busiest rank where ranks differ.
 
     ``pass_samples`` are how many samples each pass took, in order; ``passes`` are wanted in all. A run that
@@ -131,6 +131,13 @@ class CaseResult:
     overlap: float | None = None
     passes: int = 1
     pass_samples: tuple[int, ...] = ()
+
+    @property
+    def half_width(self) -> float | None:
+        """Half the width of the interval, relative to the time; None where there is none."""
+        if self.low_ns is None or self.high_ns is None or not self.time_ns:
+            return None
+        return (self.high_ns - self.low_ns) / 2 / self.time_ns
 
     @property
     def wrong_words(self) -> str:

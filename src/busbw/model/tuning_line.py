@@ -44,7 +44,7 @@ def tuning_lines(text: str) -> list[TuningLine]:
 
 
 def _read(found: re.Match[str]) -> TuningLine:
-    # Versions that tell the bytes of all ranks tell algorithms by number.
+    # Versions that print the bytes of all ranks print algorithms by number.
     old = (found["algorithm"] or "").isdecimal()
     channels = int(found["high"]) - int(found["low"]) + 1 if found["high"] else found["channels"]
     choice = Choice(

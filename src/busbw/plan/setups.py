@@ -158,19 +158,6 @@ def over(setup: Setup, environ: Mapping[str, str]) -> Setup:
     )
 
 
-def given(setup: Setup) -> dict[str, str]:
-    """What a setup gives its launches, by name: variables, and flags as they are typed."""
-    return {
-        **dict.fromkeys(setup.unset, "unset"),
-        **setup.environ,
-        **{
-            name: f"{value}: before {setup.environ.get(name, 'the rest')}"
-            for name, value in setup.prepend.items()
-        },
-        **{flag_of(name): on_or_off(value) for name, value in setup.flags.items()},
-    }
-
-
 def on_or_off(value: object) -> str:
     """The value of a flag as it is told."""
     return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)

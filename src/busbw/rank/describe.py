@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import asdict
+from typing import Any
 
 from busbw._version import __version__
 from busbw.machine.libraries import build_id
@@ -15,7 +16,7 @@ from busbw.rank.backends.base import Backend
 from busbw.rank.world.base import World
 
 
-def describe(world: World, backend: Backend, facts: Mapping[str, str] | None = None) -> WorldInfo | None:
+def describe(world: World, backend: Backend, facts: Mapping[str, Any] | None = None) -> WorldInfo | None:
     """The world as rank 0 sees it, None elsewhere; ``facts`` are this rank's beside the backend's. Collective
     over the world.
     """
@@ -33,9 +34,8 @@ def describe(world: World, backend: Backend, facts: Mapping[str, str] | None = N
         library_build_id=build_id(identity.path) if identity.path else "",
         facts={**identity.facts, **(facts or {}), "busbw": __version__},
     )
-    # One rank of each host speaks for it.
-    first = next(each.rank for each in world.members if each.host == member.host) == world.rank
-    place = asdict(read_place(member.host, os.environ, identity.device_uuid)) if first else None
+    is_first = speaks_for_host(world)
+    place = asdict(read_place(member.host, os.environ, identity.device_uuid)) if is_first else None
     gathered = world.gather(json.dumps([asdict(own), place]).encode())
     if gathered is None:
         return None
@@ -47,3 +47,9 @@ def describe(world: World, backend: Backend, facts: Mapping[str, str] | None = N
         if of_host is not None:
             places.append(HostInfo(**of_host))
     return WorldInfo(world.kind, world.launcher, world.size, tuple(told), tuple(places))
+
+
+def speaks_for_host(world: World) -> bool:
+    """Whether this rank is the first of its host."""
+    host = world.members[world.rank].host
+    return next(each.rank for each in world.members if each.host == host) == world.rank

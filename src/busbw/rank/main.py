@@ -106,7 +106,7 @@ def run(world: World, plan: Plan, observer: Observer | None, deadline: Deadline 
         observer.found(missing)
     checks.compare_use()
     given = _conditions(plan, backend, world)
-    info = describe(world, backend, {"pinned_cpus": pinned} if pinned else {})
+    info = describe(world, backend, ({"pinned_cpus": pinned} if pinned else {}) | checks.said)
     if observer is not None and info is not None:
         observer.started(info, _method(plan, given))
     if plan.preflight.stops:

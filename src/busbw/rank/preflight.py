@@ -6,11 +6,13 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from busbw.errors import ExitCode
 from busbw.machine.preflight.facts import decode, encode
 from busbw.model.finding import Finding, errors
+from busbw.model.network import FACT
+from busbw.rank.describe import speaks_for_host
 from busbw.rank.facts import read_rank
 from busbw.rank.world.base import RefusedTogether
 
@@ -95,6 +97,7 @@ class CheckFirst:
         self._level = plan.preflight.level
         self._gathered: Gathered | None = None  # rank 0's
         self._ear: NcclEar | None = None
+        self.said: dict[str, Any] = {}  # facts of this rank: what its NCCL said of the network
 
     def compare(self) -> None:
         """Are the ranks alike, and is what they need there?"""
@@ -113,12 +116,14 @@ class CheckFirst:
         """Does NCCL use what it was asked to use?"""
         if self._ear is None:
             return
-        from busbw.machine.preflight.nccl_log import encode_use, read_use
+        from busbw.machine.preflight.nccl_log import encode_use, read_use, said_of
 
         # Ranks of a group's communicator have other numbers.
         hosts = () if self._plan.groups else tuple(member.host for member in self._world.members)
-        own = encode_use(read_use(self._ear.lines(), hosts))
-        self._act_on(agree(self._world, own, self._judged_use))
+        use = read_use(self._ear.lines(), hosts)
+        if speaks_for_host(self._world) and (said := said_of(use)):
+            self.said = {FACT: said}
+        self._act_on(agree(self._world, encode_use(use), self._judged_use))
 
     def go_deep(self, backend: Backend) -> None:
         """Copy, and run the tools that are there, where that was asked for."""

@@ -1,7 +1,8 @@
 """The front process's side: a run folder made of an event stream, whole at every moment.
 
 Each event counts once, by its number, so a stream may be read again from its start or repeat lines after a
-reconnection. Events are kept in log/stream.jsonl: whoever attaches later starts from what was heard before.
+reconnection. Events are kept in log/stream.jsonl: a follower that attaches later starts from what was heard
+before.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class _Numbers:
 
 
 class Heard:
-    """What the follower of a run has heard, for whoever reads along beside it and writes nothing."""
+    """What the follower of a run has heard, for a second reader that writes nothing."""
 
     def __init__(self, folder: Path) -> None:
         self._file = GrowingFile(folder / STREAM_FILE)
@@ -103,7 +104,7 @@ class Arrival:
                 yield item
 
     def _is_of_ranks(self, item: Event) -> bool:
-        """A header that tells that the ranks write this folder themselves."""
+        """A header that says that the ranks write this folder themselves."""
         return item["event"] == EventKind.HEADER and Path(item["folder"]) == self._folder
 
     def take(self, item: Event) -> bool:
@@ -133,7 +134,7 @@ class Arrival:
             self._file(item)
 
     def _begun(self, header: Event) -> RunRecord:
-        """The record as far as the header tells. The request knows the user's words, the header the run."""
+        """The record as far as the header says. The request knows the user's words, the header the run."""
         return replace(
             requested(self._folder),
             plan=Plan.from_json(json.dumps({"version": PLAN_VERSION, **header["plan"]})),

@@ -27,8 +27,8 @@ def close(folder: Path, status: RunStatus, ended: str, *, error: str = "", hint:
     """Replace the end of the record in ``folder``, and give every case without a result its status; where the
     ranks never wrote a record, make one from the request. False where there is neither.
 
-    Works on the plain JSON, so that whoever outlives a run can do it at once, without the readers' libraries.
-    ``ended`` (ISO 8601) is taken only where the ranks wrote no time of their own.
+    Works on the plain JSON, so that a process that outlives a run can do it at once, without the
+    readers' libraries. ``ended`` (ISO 8601) is taken only where the ranks wrote no time of their own.
     """
     fields = _fields(folder)
     if fields is None:

@@ -38,7 +38,7 @@ NCCL_FILES: Final = (f"{EVIDENCE_FOLDER}/nccl-topology.xml", f"{EVIDENCE_FOLDER}
 REQUEST_FILE: Final = Path("request") / "request.json"
 # Of a run on an engine: the job as it was submitted, the proof that a folder is shared with the nodes, and
 # the events as they came; that somebody asked for its end, and that nothing of it is left on the engine;
-# who follows it (locked for as long), and how it ended in the eyes of whoever did to its end.
+# who follows it (locked for as long), and how it ended in the eyes of the one that followed it to its end.
 JOB_FILE: Final = Path("request") / "job.json"
 CANCELLED_FILE: Final = Path("request") / "cancelled"
 CLEANED_FILE: Final = Path("request") / "cleaned"
@@ -148,8 +148,8 @@ def replace_text(path: Path, pieces: Iterable[str]) -> None:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a run on an engine ended in the eyes of whoever followed it: ``own_code`` is what a command of the
-    user's ended with, negative for a signal, None where it was a run or that is not known.
+    """How a run on an engine ended in the eyes of the process that followed it: ``own_code`` is what a
+    command of the user's ended with, negative for a signal, None where it was a run or that is not known.
     """
 
     exit_code: int

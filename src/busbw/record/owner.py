@@ -40,7 +40,7 @@ class Owner:
 
     def take(self) -> bool:
         """Whether the folder is ours now. Raises OSError where the lock's file cannot be written."""
-        file = self._path.open("a+")  # never replaced: whoever holds it holds this file
+        file = self._path.open("a+")  # never replaced: its lock is that of this file
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except _TAKEN:

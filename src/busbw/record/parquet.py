@@ -14,7 +14,7 @@ from busbw.record.folder import DIGESTS_FILE, DIGESTS_PARQUET, SAMPLES_FILE, SAM
 
 # What compaction left out of a raw segment that a kill had cut: the segment, which showed it, is gone.
 CUT_NOTE: Final = Path("samples") / "cut.txt"
-# Loading polars takes 0.3 s, for which whoever waits for the prompt gets nothing where little is saved.
+# Loading polars takes 0.3 s, which is lost time at the prompt where little is saved.
 WORTHWHILE_BYTES: Final = 16_000_000
 
 

@@ -19,14 +19,14 @@ from busbw.record.results import GrowingFile
 
 @dataclass(frozen=True)
 class Line:
-    """One line, without its line break; ``is_error``: of standard error, as far as the engine tells."""
+    """One line, without its line break; ``is_error``: of standard error, as far as the engine says."""
 
     text: str
     is_error: bool
 
 
 class Keeping:
-    """Written by the one process that follows the job. An engine tells a job's lines from the first each time
+    """Written by the one process that follows the job. An engine gives a job's lines from the first each time
     that it is followed: so the file begins anew.
     """
 
@@ -52,7 +52,7 @@ class Keeping:
 
 
 class Reading:
-    """For whoever shows the lines: each once, also where another process begins to follow in between."""
+    """For the one that shows the lines: each once, also where another process begins to follow in between."""
 
     def __init__(self, folder: Path) -> None:
         self._file = GrowingFile(folder / PRINTED_FILE)
@@ -66,7 +66,7 @@ class Reading:
             yield line
 
     def is_new(self, line: Line) -> bool:
-        """Whether a line that the engine tells (again) was not read here before."""
+        """Whether a line that the engine gives (again) was not read here before."""
         if self._shown[line]:
             self._shown[line] -= 1
             return False

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal
 from busbw.errors import UsageError
 from busbw.model.case import Case
 from busbw.model.hunt import BANDWIDTH, PairTest, Stage
+from busbw.model.network import FACT
 from busbw.model.record import RankInfo, RunRecord
 from busbw.model.result import CaseResult
 from busbw.record.checked import checked
@@ -139,6 +140,14 @@ class SourceEvidence:
 
 
 @dataclass(frozen=True)
+class _NcclSaid:
+    network: tuple[str, ...] = ()
+    provider: tuple[str, ...] = ()
+    network_plugin: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class _Exclude:
     slurm: str = ""
     kubernetes: dict[str, Any] = field(default_factory=dict)
@@ -231,6 +240,12 @@ def check_open(record: RunRecord, path: Path) -> None:
     if record.source is not None:
         parts.append((SourceEvidence, "source.evidence", record.source.evidence))
         parts.append((_Import, "settings.import", record.settings.get("import", {})))
+    ranks = record.world.ranks if record.world is not None else ()
+    parts += [
+        (_NcclSaid, f"world.ranks[{place}].facts.{FACT}", rank.facts[FACT])
+        for place, rank in enumerate(ranks)
+        if FACT in rank.facts
+    ]
     parts += [
         (Evidence, f"results[{place}].evidence", result.evidence)
         for place, result in enumerate(record.results)

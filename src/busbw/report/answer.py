@@ -13,6 +13,7 @@ from typing import Any, Final
 from busbw.judge.expectation import Expectation, Judged, Judgement
 from busbw.judge.launch_history import EARLIER_RUNS
 from busbw.judge.references.reference import Reference
+from busbw.judge.scatter import assumption
 from busbw.model.case import Case
 from busbw.model.conclusion import Conclusion, Question
 from busbw.model.finding import Severity
@@ -112,12 +113,13 @@ def _verdict(expectation: Expectation, at_peak: Judged | None) -> tuple[str, str
         share = format_share(worst.ratio or 0.0, decimals=0)
         return Judgement.BELOW, (
             f"below {against} in {len(below)} of {known} cases; the worst, {where}, has {share} of it"
+            f"{_assumed(worst)}"
         )
     if good:
         told = at_peak if at_peak is not None and at_peak in good else good[-1]
         part = "" if len(good) == len(cases) else f" in {len(good)} of {len(cases)} cases"
         at = "" if told is at_peak else f" at {format_size(told.key.size_bytes)}"
-        missed = f"a loss under {told.loss_unseen or 0.0:.0%}{at} would not show"
+        missed = f"a loss under {told.loss_unseen or 0.0:.0%}{at} would not show{_assumed(told)}"
         return Judgement.EXPECTED, f"as expected{part} ({against}; {missed})"
     if undecided:
         return Judgement.UNDECIDED, f"undecided against {against}: {undecided[0].why}"
@@ -125,6 +127,10 @@ def _verdict(expectation: Expectation, at_peak: Judged | None) -> tuple[str, str
     if limits:
         return Judgement.NO_REFERENCE, f"{max(limits):.0f} % of what the wires allow; {NO_REFERENCE}"
     return Judgement.NO_REFERENCE, NO_REFERENCE
+
+
+def _assumed(judged: Judged) -> str:
+    return "" if judged.assumed is None else f"; {assumption(judged.assumed)}"
 
 
 def _name(reference: Reference) -> str:

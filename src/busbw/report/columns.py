@@ -44,11 +44,9 @@ def _time(time_ns: float | None) -> str:
 
 
 def _interval(result: CaseResult) -> str:
-    if result.time_ns is None or not result.time_ns:
+    if not result.time_ns:
         return ""
-    if result.low_ns is None or result.high_ns is None:
-        return _too_few(result)
-    return format_share_short((result.high_ns - result.low_ns) / 2 / result.time_ns)
+    return _too_few(result) if result.half_width is None else format_share_short(result.half_width)
 
 
 def _too_few(result: CaseResult) -> str:

@@ -13,6 +13,7 @@ from typing import Any, Final
 from busbw.judge.compare import ComparedCase, Comparison, Verdict
 from busbw.judge.compare_arms import Arm, kind_words
 from busbw.judge.compare_regimes import ComparedRegime, compared_regimes
+from busbw.judge.scatter import assumption
 from busbw.report.fields import UNBOUND, Field, fitting, heading_of, row_of
 from busbw.units import NS_PER_US, format_share, format_size
 
@@ -94,7 +95,9 @@ def sizes(first_bytes: int, last_bytes: int) -> str:
 def regime_words(regime: ComparedRegime) -> str:
     """The answer, with its numbers."""
     words = _answer(regime)
-    return f"{words}: {regime.why}" if regime.why else words
+    if regime.why:
+        return f"{words}: {regime.why}"
+    return words if regime.assumed is None else f"{words}; {assumption(regime.assumed)}"
 
 
 def _answer(regime: ComparedRegime) -> str:
@@ -158,12 +161,14 @@ def _scatter(rows: Sequence[ComparedCase]) -> str:
 
 def _is_wide(row: ComparedCase) -> bool:
     """Whether samples are what hides a difference, and not how launches scatter."""
-    return row.known is not None and row.sampling > row.known.deviation
+    return row.known is not None and (row.known.at_hand or row.sampling > row.known.deviation)
 
 
 def _source(row: ComparedCase) -> str:
     if row.is_own or row.known is None:
         return "their own"
+    if row.known.at_hand:
+        return "their passes"
     return f"history, n = {row.known.launches}" if row.known.launches else "default"
 
 

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from busbw.judge.expectation import Expectation, Judged, Judgement
 from busbw.judge.launch_history import LEAST_LAUNCHES
-from busbw.judge.limits import Wires
 from busbw.judge.references.reference import Reference
 from busbw.judge.regimes import Regime, RegimeRow, regimes
-from busbw.judge.scatter import DEVICE_BOUND, HOST_BOUND, Prior
+from busbw.judge.scatter import DEVICE_BOUND, HOST_BOUND, Prior, assumption
+from busbw.judge.wires import Wires
 from busbw.report.compare import csv_of
 from busbw.report.fields import UNBOUND, Field, fitting, heading_of, row_of
 from busbw.terminal import fit
@@ -98,12 +98,18 @@ def _regime(regime: Regime, cases: Sequence[Judged], said: set[str], *, on_devic
         words += f" of the expected, where {1 - regime.unseen:.0%} is the least"
     elif regime.answer == Judgement.EXPECTED and regime.unseen is not None:
         words += f"; a loss under {regime.unseen:.0%} would not show"
-    yield f"{sizes}  {words}"
+    yield f"{sizes}  {words}{_assumed(regime, cases)}"
     for why in (regime.reason, _cause(regime, cases, on_device=on_device)):
         if why and why not in said:
             said.add(why)
             indent = " " * (len(sizes) + 2)
             yield indent + why
+
+
+def _assumed(regime: Regime, cases: Sequence[Judged]) -> str:
+    """Of a verdict that rests on a scatter which nothing measured shows."""
+    found = [each.assumed for each in cases if each.assumed is not None and _is_in(each, regime)]
+    return f"; {assumption(max(found))}" if found else ""
 
 
 def _cause(regime: Regime, cases: Sequence[Judged], *, on_device: bool) -> str:
@@ -116,7 +122,7 @@ def _cause(regime: Regime, cases: Sequence[Judged], *, on_device: bool) -> str:
     if own > 2 * scatter:
         return f"the run's own intervals are about +-{own:.0%}: measure longer, or on a quiet machine"
     if regime.is_large or not on_device:
-        return f"launches differ by about {scatter:.0%}"
+        return "" if _assumed(regime, cases) else f"launches differ by about {scatter:.0%}"
     return f"host-bound: launches differ by about {scatter:.0%}; -G leaves the host out"
 
 

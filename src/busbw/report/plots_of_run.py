@@ -149,11 +149,8 @@ def _deviations(run: Reported, case: Case, result: CaseResult) -> tuple[Any, Any
     first, end = np.searchsorted(run.digests["case"], (case.index, case.index + 1))
     mine = run.digests[first:end]
     middle = float(np.median(mine["median_ns"])) if len(mine) else 0.0
-    noise = None
-    if result.low_ns is not None and result.high_ns is not None and result.time_ns:
-        noise = (result.high_ns - result.low_ns) / 2 / result.time_ns
     deviations = mine["median_ns"] / middle - 1 if middle else np.zeros(len(mine))
-    return deviations, mine["rank"], noise
+    return deviations, mine["rank"], result.half_width
 
 
 def _bin(deviation: float, noise: float | None) -> str:

@@ -9,7 +9,9 @@ from typing import Any, Final
 
 from busbw.judge.compare import Verdict, compare
 from busbw.judge.compare_arms import CaseKey, key_of
+from busbw.judge.launch_history import prior_of
 from busbw.model.result import CaseResult
+from busbw.record.launch_times import LaunchTimes
 from busbw.report import curves
 from busbw.report.columns import NOT_APPLICABLE
 from busbw.report.plots import Plot, Table
@@ -22,8 +24,8 @@ _WORDS: Final = {Verdict.SLOWER: "slower", Verdict.SAME: "same", Verdict.FASTER:
 _SCALED: Final = 4  # sizes
 
 
-def plots(runs: Sequence[Reported]) -> Iterator[Plot]:
-    """Of every kind of case that more than one run has."""
+def plots(runs: Sequence[Reported], launches: Sequence[LaunchTimes] = ()) -> Iterator[Plot]:
+    """Of every kind of case that more than one run has; ``launches`` are those of this home."""
     kinds = dict.fromkeys(kind for run in runs for kind in run.kinds)
     for kind in kinds:
         sharing = [run for run in runs if kind in run.kinds]
@@ -38,7 +40,7 @@ def plots(runs: Sequence[Reported]) -> Iterator[Plot]:
         for plot in (
             curves.bandwidth(f"{name}-bandwidth", f"Bandwidth of {word}, all runs", series, {}),
             curves.time(f"{name}-time", f"Time of {word}, all runs", series),
-            _compared(f"{name}-compared", word, held, kind),
+            _compared(f"{name}-compared", word, held, kind, launches),
             _scaling(f"{name}-scaling", f"Scaling of {word}", held, kind),
         ):
             if plot is not None:
@@ -49,7 +51,13 @@ def _by_key(run: Reported, kind: tuple[str, str, str]) -> dict[CaseKey, CaseResu
     return {key_of(case, run.record): result for case, result in run.of_kind(kind)}
 
 
-def _compared(name: str, word: str, runs: Sequence[Reported], kind: tuple[str, str, str]) -> Plot | None:
+def _compared(
+    name: str,
+    word: str,
+    runs: Sequence[Reported],
+    kind: tuple[str, str, str],
+    launches: Sequence[LaunchTimes],
+) -> Plot | None:
     """Time over the first run's, run against size: of runs with as many ranks. Colours are the verdicts of
     ``busbw compare``.
     """
@@ -59,10 +67,12 @@ def _compared(name: str, word: str, runs: Sequence[Reported], kind: tuple[str, s
     arms = [arm for arm in arms if arm.ranks == arms[0].ranks]
     if len(arms) < 2:
         return None
+    records = [run.record for run in runs]
+    prior = prior_of(launches, records[0], records[1:])
     rows: list[dict[str, Any]] = []
     table: dict[str, dict[str, str]] = defaultdict(dict)
     keys = {key for run in runs for key in _by_key(run, kind)}
-    for row in compare(arms).rows:
+    for row in compare(arms, prior=prior).rows:
         if row.key not in keys or row.key.placement == "in-place" or row.speedup is None:
             continue
         ratio, size = 1 / row.speedup, format_size(row.key.size_bytes)
@@ -76,10 +86,7 @@ def _compared(name: str, word: str, runs: Sequence[Reported], kind: tuple[str, s
     cells = tuple(
         (label, *(found.get(size, NOT_APPLICABLE) for size in sizes)) for label, found in table.items()
     )
-    note = (
-        "Time over the first run's, of as many ranks. Colours are the verdicts of `busbw compare`, by the"
-        " default scatter of launches."
-    )
+    note = "Time over the first run's, of as many ranks. Colours are the verdicts of `busbw compare`."
     return Plot(
         "heat", name, f"{word} against {arms[0].name}", note, tuple(rows), Table(("run", *sizes), cells),
         {"x": "size", "y": None, "bins": _BINS},

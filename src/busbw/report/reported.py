@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from busbw.judge.expectation import Expectation
-from busbw.judge.limits import Wires
 from busbw.judge.samples import Spread, spreads
+from busbw.judge.wires import Wires
 from busbw.model.case import Case
 from busbw.model.conclusion import Answer, Conclusion, Question
 from busbw.model.record import RunRecord

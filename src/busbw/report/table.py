@@ -15,6 +15,7 @@ from typing import Any, Final
 from busbw.model.case import Case
 from busbw.model.collective import Placement
 from busbw.model.mark import conditions_of, meaning
+from busbw.model.network import said_by, said_words
 from busbw.model.plan import Limits, Plan, Stream
 from busbw.model.record import TWO_RANKS, Method, RankInfo, WorldInfo
 from busbw.model.result import CaseResult, Status, StopReason, WrongData
@@ -145,6 +146,7 @@ def header(
         f"library  {first.library_path or 'none'}",
         f"ranks    {world.size} on {place}, world {world.kind}, started by {world.launcher}",
         f"devices  {_devices(world)}",
+        *([f"nccl     {said}"] if (said := "; ".join(said_words(said_by(world)))) else []),
         f"time     {method.time}; {_sampling(plan.limits)}{_clock(method)}",
         f"buffers  {method.buffers}; GB/s = 10^9 bytes/s; "
         + (f"{counted(plan.checks, 'check')} a case" if plan.checks else "unchecked"),
@@ -157,8 +159,6 @@ def _imported_header(
     world: WorldInfo, method: Method, plan: Plan, version: str, source: Mapping[str, Any]
 ) -> list[str]:
     """Of a log only what it says, and whose word the number of ranks is."""
-    from busbw.judge.network import evidence_words  # ranks have no part that judges
-
     first = world.ranks[0]
     named = world.known_hosts
     hosts = f" on {counted(len(named), 'host')} ({_some(named)})" if named else ""
@@ -174,7 +174,7 @@ def _imported_header(
         *([f"devices  {devices}"] if devices else []),
         f"time     {method.time}",
         f"buffers  {method.buffers}; GB/s = 10^9 bytes/s",
-        *([f"log      {said}"] if (said := "; ".join(evidence_words(source.get("evidence", {})))) else []),
+        *([f"log      {said}"] if (said := "; ".join(said_words(source.get("evidence", {})))) else []),
         *(f"note     {found['kind']}: {found['text']}" for found in source["findings"][:_FINDINGS_SHOWN]),
     ]
     more = len(source["findings"]) - _FINDINGS_SHOWN

@@ -13,6 +13,7 @@ from busbw.model.conclusion import QUESTIONS, Answer
 from busbw.model.finding import Finding, Severity
 from busbw.model.record import Method, RunRecord, RunStatus
 from busbw.plan.setups import Setup
+from busbw.record.launch_times import LaunchTimes
 from busbw.report import compare as plain
 from busbw.report import compare_setups as words
 from busbw.report import plots_of_hunt, plots_of_run, plots_of_setups, plots_over_runs
@@ -183,10 +184,12 @@ class ReportView:
         return (*self.plots, *(plot for run in self.runs for plot in run.plots))
 
 
-def view(shown: Sequence[Shown]) -> ReportView:
-    """Compose the report; curves over several runs stand in one plot."""
+def view(shown: Sequence[Shown], launches: Sequence[LaunchTimes] = ()) -> ReportView:
+    """Compose the report; curves over several runs stand in one plot. ``launches`` are those of this home,
+    which say how launches scatter.
+    """
     measured = [each for each in shown if isinstance(each, Reported)]
-    several = plots_over_runs.plots(measured) if len(measured) > 1 else ()
+    several = plots_over_runs.plots(measured, launches) if len(measured) > 1 else ()
     return ReportView(
         title=shown[0].name if len(shown) == 1 else f"{len(shown)} runs",
         runs=tuple(_part(each) for each in shown),

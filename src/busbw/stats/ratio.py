@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import NormalDist, fmean, stdev
+from itertools import pairwise
+from statistics import NormalDist, fmean, median, stdev
 from typing import Final
 
 from busbw.stats.launches import CONFIDENCE, student_cdf, student_quantile
@@ -20,6 +21,9 @@ SCATTER_LEVEL: Final = 0.001  # launches that scatter so unlikely are not those 
 # Launches of one side that follow each other share what drifts, so more of them do not narrow the interval.
 MOST_IN_A_ROW: Final = 3
 LEAST_DEVIATION: Final = 1e-4  # launches are not known to be more alike than this
+LEAST_STEPS: Final = 8  # between neighbouring sizes
+NORMAL_OF_MEDIAN: Final = 1.4826  # of |x|, to the standard deviation of normal x
+STEPS_EFFICIENCY: Final = 0.25  # degrees of freedom of the median of neighbouring steps, a step
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,22 @@ def of_class(prior: float, seen: Sequence[Difference]) -> float:
     least = _chi_square_share(SCATTER_LEVEL, max(each.degrees for each in seen))
     most = _chi_square_share(1 - SCATTER_LEVEL, degrees)
     return prior if least <= (pooled / prior) ** 2 <= most else max(pooled, LEAST_DEVIATION)
+
+
+def of_neighbours(prior: float, curves: Sequence[Sequence[float]]) -> float:
+    """The deviation of one launch, where each side has one: ``prior``, or more where neighbouring sizes show
+    it.
+
+    ``curves`` are the centres of differences in order of size. Sizes from 1 MiB scatter independently between
+    launches, and what is really different changes slowly with the size: so a step from one size to the next
+    has the variance of four launches. The median of the steps leaves real jumps out.
+    """
+    steps = [abs(after - before) for curve in curves for before, after in pairwise(curve)]
+    if len(steps) < LEAST_STEPS:
+        return prior
+    spread = NORMAL_OF_MEDIAN * median(steps) / 2
+    most = _chi_square_share(1 - SCATTER_LEVEL, int(len(steps) * STEPS_EFFICIENCY))
+    return spread if (spread / prior) ** 2 > most else prior
 
 
 @dataclass(frozen=True)

@@ -28,9 +28,9 @@ class Series:
 
 @dataclass(frozen=True)
 class Statistic:
-    """One number of a case. ``of`` gives None where the series cannot tell it: with fewer samples than
+    """One number of a case. ``of`` gives None where the series does not show it: with fewer samples than
     ``least_samples`` ("n too small"), or where the values it needs were not kept. ``of_means``: samples that
-    are means over several calls tell it as well as single calls do. ``at_most`` gives what bounds a high
+    are means over several calls show it as well as single calls do. ``at_most`` gives what bounds a high
     percentile.
     """
 

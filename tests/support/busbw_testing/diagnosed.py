@@ -12,9 +12,9 @@ import numpy.typing as npt
 from busbw.judge.diagnose.engine import diagnose
 from busbw.judge.diagnose.subject import Subject
 from busbw.judge.expectation import expect
-from busbw.judge.limits import Wires
 from busbw.judge.matching import made_with
 from busbw.judge.references.reference import Reference
+from busbw.judge.wires import Wires
 from busbw.model.conclusion import Answer, Conclusion
 from busbw.model.finding import Severity
 from busbw.model.record import RunRecord

@@ -152,7 +152,7 @@ def test_the_topology_of_nccl_gives_the_limit(
     topology = write(tmp_path / "topo.xml", xml)
     _, text = expect(capsys, "run", "--topology", topology, "--all")
     assert "NVLink of a GPU 370.8 GB/s" in text
-    assert "ring inside a node: one NVLink direction (RING observed)" in text
+    assert "ring: 2 S (n-1)/n over NVLink inside a node (RING observed)" in text
 
 
 @pytest.mark.parametrize(

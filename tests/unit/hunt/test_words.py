@@ -74,7 +74,7 @@ def test_a_suspect_is_a_line_for_a_ticket() -> None:
     ("metric", "loss", "words"),
     [
         (LATENCY, 3.25, "3.2 times more latency than the others have"),
-        (RESENT, 41.6, "42 segments a test were sent again, over those of the others"),
+        (RESENT, 41.6, "42 more segments resent per test than the others"),
     ],
 )
 def test_other_metrics_have_their_words(metric: str, loss: float, words: str) -> None:

@@ -12,10 +12,12 @@ from busbw_testing.compared import record_of
 from busbw.errors import UsageError
 from busbw.judge.compare import Comparison, Rule, Verdict, compare, compare_all
 from busbw.judge.compare_arms import Arm, make_arm
+from busbw.judge.compare_regimes import compared_regimes
 from busbw.judge.scatter import Prior, Scatter, SizeClass
 from busbw.model.plan import Timing
 from busbw.model.record import ImportSource, Method, RunStatus
 from busbw.model.result import CaseResult, Status
+from busbw.report.compare import regime_words
 
 SIZES = (1024, 2048, 4096)
 
@@ -266,3 +268,32 @@ def test_launches_of_several_days_are_merged_with_a_word() -> None:
     (note,) = make_arm("a", records).merged
     assert note == "its launches of 2026-01-05 and 2026-07-05 are merged into one number a size"
     assert make_arm("a", records[:1]).merged == ()
+
+
+def test_one_launch_a_side_without_history_says_what_it_assumes() -> None:
+    sizes = [2**power for power in range(20, 28)]
+    arms = [on_gpus(name, dict.fromkeys(sizes, us)) for name, us in (("a", 100.0), ("b", 110.0))]
+    (regime,) = compared_regimes(compare(arms))
+    assert (regime.verdict, regime.assumed) == (Verdict.SLOWER, 0.01)
+    assert regime_words(regime).endswith("; assumes launches differ by 1% (too little history here)")
+    (regime,) = compared_regimes(compare(arms, prior=known(0.01)))
+    assert regime.assumed is None
+
+
+def test_passes_that_are_further_apart_than_the_default_replace_it() -> None:
+    """Their 95 % intervals say that a launch itself moved by 10 %, so launches differ by no less."""
+    sizes = [2**power for power in range(20, 28)]
+    wide = {size: 0.2 if size > sizes[2] else 0.001 for size in sizes}
+    arms = [on_gpus(name, dict.fromkeys(sizes, us)) for name, us in (("a", 100.0), ("b", 110.0))]
+    moved = replace(
+        arms[1],
+        cases={
+            key: replace(seen, interval=tuple(110e3 * (1 + sign * wide[key.size_bytes]) for sign in (-1, 1)))
+            for key, seen in arms[1].cases.items()
+        },
+    )
+    found = compare([arms[0], moved])
+    assert set(verdicts(found)) == {Verdict.AMBIGUOUS}
+    assert [row.known.deviation for row in found.rows] == pytest.approx([0.1] * len(sizes))
+    sharp = compare([arms[0], moved], prior=known(0.01))  # what earlier launches showed stands
+    assert sharp.rows[0].verdict is Verdict.SLOWER

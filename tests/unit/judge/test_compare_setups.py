@@ -154,24 +154,6 @@ def test_launches_that_failed_leave_their_blocks_out() -> None:
     assert any("large: a launch failed: hung" in note for note in comparison.notes)
 
 
-def test_a_setup_that_died_has_no_cases_that_do_not_exist() -> None:
-    """Its plan has them, and the others say that they do not apply."""
-    outcomes, records = measured({"plain": (1.0, 1.0, 1.0, 1.0), "bad": (1.0, 1.0, 1.0, 1.0)})
-    for outcome in outcomes:
-        record = records[outcome.folder]
-        status = Status.NOT_APPLICABLE if outcome.setup == "plain" else Status.NOT_RUN
-        results = [
-            replace(result, status=status, time_ns=None)
-            if status is Status.NOT_RUN or record.plan.cases[result.case].size_bytes == 2048
-            else result
-            for result in record.results
-        ]
-        records[outcome.folder] = replace(record, results=tuple(results))
-    found = compare(setup_arms("s", ["plain", "bad"], outcomes, records, 0))
-    assert {row.key.size_bytes for row in found.rows} == {1024, 4096, 8192}
-    assert not any("other sweep" in note for note in found.notes)
-
-
 def test_records_that_are_gone_are_told_and_do_not_pass() -> None:
     outcomes, records = measured()
     gone = [outcome.folder for outcome in outcomes if outcome.setup == "better"]
@@ -265,7 +247,7 @@ def test_no_range_goes_over_a_size_at_which_there_is_nobody_to_take() -> None:
     ]
 
 
-def flagged(flags: dict[str, dict[str, Any]], given: dict[str, dict[str, str]] | None = None) -> Comparison:
+def flagged(flags: dict[str, dict[str, Any]]) -> Comparison:
     """A series whose setups differ by flags of ``run``, all of them 20 % faster than the first."""
     factors = {name: (1.0 if not position else 0.8,) * 4 for position, name in enumerate(flags)}
     outcomes, records = measured(factors)
@@ -278,29 +260,7 @@ def flagged(flags: dict[str, dict[str, Any]], given: dict[str, dict[str, str]] |
         records[outcome.folder] = replace(
             record, method=method, settings=settings, plan=replace(record.plan, options=graph)
         )
-    return compare(setup_arms("s", list(flags), outcomes, records, 0, given or {}))
-
-
-def test_variables_that_a_setup_changes_with_a_flag_are_in_what_its_verdicts_are_about() -> None:
-    given = {
-        "plain": {"NCCL_ALGO": "Ring", "SAME": "1"},
-        "other": {"--hot": "on", "--nccl": "x.so", "SAME": "1"},
-    }
-    found = flagged({"plain": {}, "other": {"hot": True}}, given=given)
-    assert (
-        "other: the same operation with --hot on against off, and with --nccl x.so against not given,"
-        " NCCL_ALGO as inherited against Ring; all of that together is what its verdicts are about"
-    ) in found.notes
-    # A flag that says what the other has by itself is no difference.
-    given = {"plain": {}, "other": {"--unalign": "1", "--hot": "off"}}
-    same = flagged({"plain": {}, "other": {"unalign": 1, "hot": False}}, given=given)
-    assert any(
-        note.endswith("--unalign 1 against 0; that is what its verdicts are about") for note in same.notes
-    )
-    alone = flagged({"plain": {}, "other": {"hot": True}}, given={"plain": {}, "other": {"--hot": "on"}})
-    assert any(
-        note.endswith("--hot on against off; that is what its verdicts are about") for note in alone.notes
-    )
+    return compare(setup_arms("s", list(flags), outcomes, records, 0))
 
 
 @pytest.mark.parametrize(

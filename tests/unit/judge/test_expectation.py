@@ -11,11 +11,11 @@ from busbw_testing.compared import record_of
 
 from busbw.judge.compare_arms import key_of
 from busbw.judge.expectation import Judgement, expect
-from busbw.judge.limits import Wires
 from busbw.judge.matching import how_timed
-from busbw.judge.own_reference import reference_of
+from busbw.judge.own_reference import launches_of, reference_of
 from busbw.judge.references.reference import Point, Reference
 from busbw.judge.scatter import Prior, Scatter, SizeClass
+from busbw.judge.wires import Wires
 from busbw.model.record import ImportSource, RunRecord
 
 H100 = Wires(nvlink_gb_per_s=450.0, network_gb_per_s=400.0, nics=8)
@@ -336,3 +336,19 @@ def test_the_tools_that_rotate_too(tool: str, rotates: bool) -> None:
     run = replace(run, plan=replace(run.plan, buffer_bytes=8 << 30), source=ImportSource("8g.log", tool))
     (case,) = expect([run], [known]).cases
     assert ("caches" in case.why) is rotates
+
+
+def test_neighbouring_sizes_contradict_the_default_where_nothing_else_shows_the_scatter() -> None:
+    """One launch against one launch of a machine that scatters by 15 %, where 1 % is the default."""
+    draw = random.Random(3)
+    sizes = [2**power for power in range(20, 31)]
+    run, other = (
+        record_of({size: 100.0 * math.exp(draw.gauss(0, 0.15)) for size in sizes}, name=name) for name in "ab"
+    )
+    (known,) = reference_of("known", other, launches_of((other,)))
+    found = expect([run], [known], prior=DEVICE)
+    assert found.count(Judgement.BELOW) == 0
+    assert found.cases[0].scatter > 0.05
+    assert found.cases[0].assumed is None
+    steady = expect([run], [known], prior=Prior(True, {("", SizeClass.LARGE): Scatter(0.01, 12)}))
+    assert steady.count(Judgement.BELOW) > 0  # a history is not contradicted by one launch

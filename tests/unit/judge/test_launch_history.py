@@ -9,7 +9,8 @@ from dataclasses import replace
 import pytest
 from busbw_testing.compared import record_of
 
-from busbw.judge.launch_history import launch_times, machine_of, prior_of
+from busbw.judge.launch_history import launch_times, prior_of
+from busbw.judge.matching import machine_of
 from busbw.judge.scatter import DEVICE_BOUND, HOST_BOUND, Scatter
 from busbw.model.record import ImportSource, RunRecord, RunStatus
 from busbw.record.launch_times import LaunchTimes

@@ -12,8 +12,9 @@ from busbw_testing.compared import record_of
 from busbw.cli.diagnose import subject_of
 from busbw.errors import UsageError
 from busbw.judge.expectation import expect
-from busbw.judge.limits import RankPlacement, Wires, limit, wires_from_topology, wires_of
+from busbw.judge.limits import RankPlacement, limit
 from busbw.judge.traffic import BytePaths
+from busbw.judge.wires import Wires, wires_from_topology, wires_of
 
 H100 = Wires(nvlink_gb_per_s=450.0, network_gb_per_s=400.0, nics=8)
 
@@ -66,17 +67,17 @@ def test_a_gpus_own_link_bounds_what_switches_add_up_over_nodes() -> None:
     """Hierarchical over two nodes W would allow 750, but a GPU's own link has B."""
     found = limit("reduce_scatter", "NVLS", RankPlacement.even(16, 2), H100, 360.0)
     assert found.busbw_gb_per_s == 450.0
-    assert found.model.startswith("NVLink inside a node, which is less than hierarchical over nodes")
+    assert found.model.endswith("over NVLink inside a node, which allows less than the NICs")
 
 
 def test_without_nvlink_or_with_direct_access_off_pcie_is_the_limit() -> None:
     on = wires_of({"gpus": GPUS})
     assert (on.gpu_link, on.gpu_gb_per_s) == ("NVLink", pytest.approx(478.1, abs=0.1))
-    off = wires_of({"gpus": GPUS}, {"NCCL_P2P_DISABLE": "1"})
+    off = wires_of({"gpus": GPUS}, BytePaths(settings={"NCCL_P2P_DISABLE": "1"}))
     none = wires_of({"gpus": {**GPUS, "gpus": [{**gpu, "nvlinks": []} for gpu in GPUS["gpus"]]}})
     for wires in (off, none):
         found = limit("all_reduce", "RING", RankPlacement.even(2, 1), wires, 31.5)
-        assert found.model == "ring inside a node: one PCIe direction"
+        assert found.model == "ring: 2 S (n-1)/n over PCIe inside a node"
         assert (found.percent, found.wire) == (pytest.approx(50.0), "PCIe of a GPU")
     assert limit("all_reduce", "NVLS", RankPlacement.even(2, 1), off, 31.5).busbw_gb_per_s is None
     unread = {**GPUS, "driver_version": "", "gpus": [{"pcie_gb_per_s": 63.0}]}  # NVML was not there
@@ -90,7 +91,7 @@ def test_without_nvlink_or_with_direct_access_off_pcie_is_the_limit() -> None:
         ("all_reduce", "PAT", 8, 1, "no bound is known for PAT"),
         ("gather", "", 8, 1, "unknown algorithm"),
         ("all_gather", "", 8, 1, "unknown algorithm"),
-        ("all_gather", "PAT", 8, 1, "no bound is known for it inside a node"),
+        ("all_gather", "PAT", 8, 1, "no bound is known: each byte once to each node"),
         ("all_reduce", "RING", 16, 0, "nodes is not known"),
         ("all_reduce", "RING", 1, 1, "one rank"),
         ("all_reduce", "TREE", 8, 1, "no bound is known"),
@@ -146,7 +147,7 @@ def test_ports_that_a_setting_keeps_out_are_not_in_the_sum(
     setting: dict[str, str], gb_per_s: float, nics: int, said: str
 ) -> None:
     """A NIC for storage raises the sum, so the limit looks farther away than it is."""
-    found = wires_of(NICS, setting, BytePaths(settings=setting))
+    found = wires_of(NICS, BytePaths(settings=setting))
     assert (found.network_gb_per_s, found.nics) == (gb_per_s, nics)
     assert found.source.endswith(said)
 

@@ -1,4 +1,4 @@
-"""Bounds where hosts share an NVLink domain, and where groups share a node's NICs."""
+"""Bounds where hosts share an NVLink domain."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 from busbw_testing.compared import record_of
 
-from busbw.judge.limits import Limit, RankPlacement, Wires, limit, rank_placement
+from busbw.judge.limits import Limit, RankPlacement, limit, rank_placement
+from busbw.judge.wires import Wires
 from busbw.model.record import HostInfo, RankInfo, RunRecord, WorldInfo
 
 GB200 = Wires(nvlink_gb_per_s=900.0, network_gb_per_s=200.0, nics=4)
@@ -34,7 +35,8 @@ def bounded(
     low: float | None = None,
     **variables: str,
 ) -> Limit:
-    return limit(operation, algorithm, rank_placement(record, groups, 0, variables), wires, busbw, low)
+    record = replace(record, plan=replace(record.plan, groups=groups), environment={"variables": variables})
+    return limit(operation, algorithm, rank_placement(record, 0), wires, busbw, low)
 
 
 def test_hosts_of_one_nvlink_domain_are_limited_by_nvlink() -> None:
@@ -45,7 +47,6 @@ def test_hosts_of_one_nvlink_domain_are_limited_by_nvlink() -> None:
         assert found.busbw_gb_per_s == 900.0
         assert found.percent == pytest.approx(busbw / 9)
         assert found.wire == "NVLink of a GPU"
-        assert "domain of several hosts" in found.model
 
 
 def test_over_domains_the_nics_of_all_hosts_of_a_domain_count() -> None:
@@ -55,6 +56,7 @@ def test_over_domains_the_nics_of_all_hosts_of_a_domain_count() -> None:
     slow = bounded(two, "all_reduce", 100.0, wires=replace(GB200, network_gb_per_s=10.0))
     assert slow.busbw_gb_per_s == 180.0
     assert slow.wire_gb_per_s == pytest.approx(100 / 18)  # of one host
+    assert "domain of several hosts" in slow.model
     pairs = bounded(two, "alltoall", 50.0)
     assert pairs.busbw_gb_per_s == pytest.approx(18 * 200 / 72 * 143 / 72)
 
@@ -75,42 +77,10 @@ def test_a_number_above_the_limit_of_an_unknown_domain_makes_the_limit_unknown()
     assert bounded(placed(1, 8), "all_reduce", 990.0).percent == pytest.approx(110.0)
 
 
-MOD = tuple((rank, rank + 8) for rank in range(8))  # one rank of each of two hosts
-PAIRS = tuple((rank, rank + 1) for rank in range(0, 16, 2))  # inside hosts
-
-
-def test_groups_that_cross_share_the_nics_and_groups_inside_have_nvlink() -> None:
-    hosts = placed(2, 8)
-    inside = bounded(hosts, "all_reduce", 225.0, wires=H100, groups=PAIRS)
-    assert (inside.busbw_gb_per_s, inside.percent, inside.wire) == (450.0, 50.0, "NVLink of a GPU")
-    across = bounded(hosts, "all_reduce", 25.0, wires=H100, groups=MOD)
-    assert (across.busbw_gb_per_s, across.wire_gb_per_s) == (50.0, pytest.approx(200.0))
-    assert "8 groups over nodes share W" in across.model
-    tree = bounded(hosts, "all_reduce", 25.0, wires=H100, groups=MOD, algorithm="TREE")
-    assert tree.busbw_gb_per_s == pytest.approx(50.0)  # 2 W/8 (n-1)/n of two
-
-
-def test_alltoall_in_groups_smaller_than_the_number_of_nodes() -> None:
-    """Two ranks a group on four nodes: ranks // nodes is 0, which divided by zero."""
-    hosts = placed(4, 2)
-    groups = ((0, 2), (1, 3), (4, 6), (5, 7))
-    found = bounded(hosts, "alltoall", 50.0, wires=H100, groups=groups)
-    assert found.busbw_gb_per_s == pytest.approx(200.0)  # each sends S/2, two groups a node
-    inside = bounded(hosts, "alltoall", 50.0, wires=H100, groups=((0, 1), (2, 3), (4, 5), (6, 7)))
-    assert inside.busbw_gb_per_s == 450.0
-
-
-def test_what_groups_leave_unknown_is_said() -> None:
-    hosts = placed(2, 4)
-    sizes = bounded(hosts, "all_reduce", 1.0, groups=((0, 1), (2, 3, 4)))
-    assert "groups of several sizes" in sizes.model
-    uneven = bounded(hosts, "all_reduce", 1.0, groups=((0, 1, 2, 4), (3, 5, 6, 7)))
-    assert "more ranks on one node" in uneven.model
-    log = replace(hosts, world=replace(hosts.world, ranks=hosts.world.ranks[:1]))  # type: ignore[type-var, union-attr]
-    assert "share a node is not known" in bounded(log, "all_reduce", 1.0, groups=((0, 1),)).model
-    # One group inside a host and one over two: the last one decides.
-    mixed = bounded(hosts, "all_reduce", 1.0, wires=H100, groups=((0, 1), (2, 4)))
-    assert mixed.busbw_gb_per_s == 400.0
+def test_groups_have_no_bound() -> None:
+    pairs = tuple((rank, rank + 1) for rank in range(0, 16, 2))
+    found = bounded(placed(2, 8), "all_reduce", 225.0, wires=H100, groups=pairs)
+    assert (found.busbw_gb_per_s, found.model) == (None, "groups: no bound is known")
 
 
 @pytest.mark.parametrize(

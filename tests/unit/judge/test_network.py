@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -12,10 +13,13 @@ from busbw.judge.compare_arms import device, make_arm, nodes
 from busbw.judge.expectation import Judgement, expect
 from busbw.judge.network import is_other, network_of
 from busbw.judge.references.reference import Point, Reference
+from busbw.machine.preflight.nccl_log import read_use, said_of
 from busbw.model.conclusion import Answer
 from busbw.model.finding import Severity
+from busbw.model.network import FACT
 from busbw.model.record import HostInfo, ImportSource, RankInfo, RunRecord, WorldInfo
 from busbw.model.result import Status
+from busbw.report.table import header
 
 SIZE = 2**20
 
@@ -124,6 +128,27 @@ def test_what_a_log_says_of_its_network_is_shown() -> None:
     assert conclusions(record)["expected.log"].claim == said
 
 
+def test_a_run_of_busbw_says_of_its_network_what_a_log_does() -> None:
+    lines = ["NCCL INFO NET/Socket : Using [0]eth0:10.0.0.1<0>", "NCCL INFO Using network Socket"]
+    plain = record_of({SIZE: 100.0}, ranks=4, hosts=2)
+    first, *others = plain.world.ranks
+    told = replace(first, facts={FACT: json.loads(json.dumps(said_of(read_use(lines))))})
+    record = replace(plain, world=replace(plain.world, ranks=(told, *others)))
+    assert network_of(record) == "sockets"
+    said = "network Socket; NICs [0]eth0:10.0.0.1<0>"
+    found = expect([record], [reference()])
+    assert found.count(Judgement.BELOW) == 1
+    assert f"NCCL says: {said}" in found.notes
+    assert "commonest cause" in found.notes[0]
+    assert conclusions(record, references=[reference()])["expected.log"].severity is Severity.WARNING
+    assert conclusions(record)["expected.log"].severity is Severity.INFO  # it may have no other network
+    fabric = replace(record, machine={"nics": {"rdma": [{"name": "mlx5_0"}]}})
+    assert conclusions(fabric)["expected.log"].severity is Severity.WARNING
+    assert f"# nccl     {said}" in header(record.world, record.method, record.plan, "0")
+    one_host = replace(record, world=replace(record.world, ranks=(replace(told, host="a"),), size=1))
+    assert network_of(one_host) == ""
+
+
 def test_nodes_that_the_firmware_calls_otherwise_are_another_machine() -> None:
     def on(product: str) -> RunRecord:
         record = record_of({SIZE: 100.0}, ranks=4, hosts=2)
@@ -140,7 +165,10 @@ def test_expect_and_diagnose_say_alike_why_no_reference_is_used() -> None:
     record = log(us=20.0, network=["IB"])
     for known, words in (
         (reference(), "none can be used"),
-        (reference("IB", points=(Point(2, "in-place", 1.0),)), "known would do, but for what the rows say"),
+        (
+            reference("IB", points=(Point(2, "in-place", 1.0),)),
+            "known would fit, except for what the rows say",
+        ),
         (reference("IB", ranks=8), "none matches this operation, job size and device"),
     ):
         told = conclusions(record, references=[known])["expected.reference"]

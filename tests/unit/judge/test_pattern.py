@@ -13,7 +13,7 @@ from busbw.judge.compare import Rule, Verdict, compare
 from busbw.judge.compare_arms import make_arm
 from busbw.judge.expectation import Judgement, expect
 from busbw.judge.own_reference import launches_of, reference_of, refuse_several_kinds
-from busbw.judge.pattern import EVENLY, pattern_of, where
+from busbw.judge.pattern import pattern_of, where
 from busbw.judge.references.load import dump, parse
 from busbw.judge.references.reference import Reference
 from busbw.judge.scaling import Measured, scaling
@@ -121,14 +121,11 @@ def test_groups_of_an_imported_log_are_seen() -> None:
         (record_of(TIMES, operation="permute"), with_pairs((0, 0), (1, 1))),
     ],
 )
-def test_another_pattern_is_ranked_only_and_no_reference(one: RunRecord, other: RunRecord) -> None:
+def test_another_pattern_is_another_case_and_no_reference(one: RunRecord, other: RunRecord) -> None:
     for before, after in ((one, other), (other, one)):
         arms = [make_arm("before", [before]), make_arm("after", [after])]
         found = compare(arms, Rule(detect=1.0))
-        assert {row.verdict for row in found.rows} == {Verdict.AMBIGUOUS}
-        assert len(found.rows) == len(TIMES)
-        assert {row.ranked for row in found.rows} == {2}
-        assert any(text.startswith("after: ") for text in found.flags)
+        assert not {row.verdict for row in found.rows} & {Verdict.FASTER, Verdict.SLOWER, Verdict.SAME}
         known = saved(before)
         judged = expect([after], [known])
         assert {case.answer for case in judged.cases} == {Judgement.NO_REFERENCE}
@@ -136,21 +133,6 @@ def test_another_pattern_is_ranked_only_and_no_reference(one: RunRecord, other: 
         again = expect([before], [known])
         assert {case.answer for case in again.cases} == {Judgement.EXPECTED}
         assert not again.unmatched
-
-
-def test_only_the_operation_that_differs_is_ranked_only() -> None:
-    runs = [
-        [record_of(TIMES, name="a"), record_of(TIMES, operation="alltoallv", name="b")],
-        [record_of(TIMES, name="c"), with_counts(skew_table(1.9, "alltoallv", 2))],
-    ]
-    arms = [make_arm(name, records) for name, records in zip("ab", runs, strict=True)]
-    found = compare(arms, Rule(detect=1.0))
-    assert {(row.key.collective, row.verdict) for row in found.rows} == {
-        ("all_reduce", Verdict.SAME),
-        ("alltoallv", Verdict.AMBIGUOUS),
-    }
-    assert found.flags == (f"b: alltoallv is counts skew 1.9, that of a {EVENLY}",)
-    assert not found.notes
 
 
 def test_scaling_has_a_curve_of_each_pattern() -> None:
@@ -175,7 +157,7 @@ def test_other_buffers_decide_nothing() -> None:
         assert {case.answer for case in found.cases} == {Judgement.UNDECIDED}
         assert found.notes[-1] == f"other buffers: the run {words}; mine rotating"
         mixed = [record_of(TIMES, name="a"), run]
-        with pytest.raises(UsageError, match="its buffers are"):
+        with pytest.raises(UsageError, match="buffers: rotating and "):
             refuse_several_kinds("mine", mixed)
     unsaid = replace(known, buffers="")
     assert {case.answer for case in expect([run], [unsaid]).cases} == {Judgement.EXPECTED}
@@ -206,7 +188,7 @@ def test_rows_say_what_the_references_that_fit_do_not_have() -> None:
     other = record_of({4096: [40.0, 40.0, 40.1]})
     found = expect([other], [known])
     assert [case.why for case in found.cases] == ["no reference has this size"]
-    assert "# against  no reference: mine would do, but for what the rows say" in table(found)
+    assert "# against  no reference: mine would fit, except for what the rows say" in table(found)
     points = tuple(replace(point, placement="in-place") for point in known.points)
     found = expect([record_of(TIMES)], [replace(known, points=points)])
     assert {case.why for case in found.cases} == {"no reference has out-of-place"}

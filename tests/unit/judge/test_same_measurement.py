@@ -1,26 +1,26 @@
-"""Launches of one measurement, which a second series adds to."""
+"""Whether launches of two series are one measurement."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from busbw_testing.compared import record_of
 
-from busbw.judge.compare_arms import differences
-from busbw.model.record import RunRecord
+from busbw.judge.matching import differences
 
-
-def launched(folder: str, **launch: Any) -> RunRecord:
-    made = record_of({1024: 10.0})
-    words = ["run", "all_reduce", f"--deliver={folder}"]
-    return replace(made, settings={**made.settings, "launch": {"on": "slurm", **launch}, "command": words})
+RUN = record_of({1024: 10.0})
 
 
 def test_launches_of_one_allocation_and_of_another_are_alike() -> None:
-    assert differences(launched("/a/1", job_id="7"), launched("/b/2", job_id="8", time_limit="1h")) == []
+    launch = {"on": "slurm", "job_id": "7"}
+    other = replace(RUN, settings={**RUN.settings, "launch": {**launch, "job_id": "8"}})
+    assert differences(replace(RUN, settings={**RUN.settings, "launch": launch}), other) == []
 
 
-def test_launches_that_asked_for_other_nodes_are_not() -> None:
-    (told,) = differences(launched("/a", partition="x"), launched("/b", partition="y"))
-    assert told.startswith("--launch: ")
+def test_launches_of_other_ranks_versions_or_settings_are_not() -> None:
+    assert differences(RUN, record_of({1024: 10.0}, ranks=4)) == ["ranks: 2 and 4"]
+    assert differences(RUN, record_of({1024: 10.0}, version="5.1")) == ["version: MPI 5.0.2 and MPI 5.1"]
+    tuned = replace(RUN, environment={"variables": {"UCX_TLS": "tcp"}})
+    assert differences(replace(RUN, environment={"variables": {}}), tuned) == [
+        "settings: no tuning variable and UCX_TLS=tcp"
+    ]

@@ -122,8 +122,8 @@ def test_what_a_published_log_does_not_say_is_taken_from_what_is_known_of_it() -
         measured.append(Measured(replace(record, world=replace(record.world, ranks=()), source=source), {}))
     rows = scaling(measured, built_in())
     assert [(row.nodes, row.ranks, row.version) for row in rows] == [
-        (18, 72, "NCCL 2.26.2"),
-        (360, 1440, "NCCL 2.26.2"),
+        (18, 72, "NCCL 2.26.2, GB200"),
+        (360, 1440, "NCCL 2.26.2, GB200"),
     ]
     assert {row.nodes for row in scaling(measured)} == {0}
 

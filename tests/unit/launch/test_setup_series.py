@@ -286,16 +286,11 @@ def test_a_series_counts_once(home: Path) -> None:
         ({"version": "5.0.3"}, "version: MPI 5.0.2 and MPI 5.0.3"),
         ({"device": "H200"}, "device: Xeon and H200"),
         ({"operation": "alltoall"}, "operations: all_reduce and alltoall"),
-        ({"settings": {"iters": 20}}, "--iters: not given and 20"),
-        ({"settings": {"minbytes": "8", "seed": 3}}, "--minbytes: not given and 8"),
     ],
 )
-def test_series_of_other_worlds_and_flags_are_not_one(fields: dict[str, Any], differs: str) -> None:
-    settings = fields.pop("settings", {})
-
+def test_series_of_other_worlds_are_not_one(fields: dict[str, Any], differs: str) -> None:
     def other(setup: Setup, nodes: int, folder: Path, hear: Callable[[Event], None]) -> Launched:
-        made = record_of({1024: 10.0}, name=folder.name, **fields)
-        write_record(folder, dataclasses.replace(made, settings=settings))
+        write_record(folder, record_of({1024: 10.0}, name=folder.name, **fields))
         return Launched(ExitCode.OK)
 
     first = run(Starts())[0]
@@ -303,7 +298,6 @@ def test_series_of_other_worlds_and_flags_are_not_one(fields: dict[str, Any], di
     with pytest.raises(UsageError, match="are not one measurement") as told:
         read_all([first.folder, second.folder])
     assert differs in told.value.message
-    assert "seed" not in told.value.message
 
 
 def test_wrong_data_are_said_as_the_launch_ends_and_at_the_end(

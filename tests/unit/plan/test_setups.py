@@ -13,7 +13,6 @@ from busbw.plan.setups import (
     Setup,
     blocks,
     env_file,
-    given,
     nccl_conf,
     one_at_a_time,
     over,
@@ -189,17 +188,6 @@ def test_flags_are_in_both_files_as_they_are_typed() -> None:
     told = ["# busbw flag: --hot", "# busbw flag: --cudagraph 8"]
     assert env_file(setup).splitlines() == nccl_conf(setup).splitlines() == told
     assert env_file(Setup("s", flags={"hot": False})) == "# busbw flag: without --hot\n"
-
-
-def test_what_a_setup_gives_its_launches() -> None:
-    setup = Setup("s", {"A": "1"}, {"P": "/new"}, ("GONE",), {"hot": True, "nccl": "x.so"})
-    assert given(setup) == {
-        "GONE": "unset", "A": "1", "P": "/new: before the rest", "--hot": "on", "--nccl": "x.so",
-    }  # fmt: skip
-
-
-def test_folders_stand_before_the_setups_own_value() -> None:
-    assert given(Setup("s", {"P": "/own"}, {"P": "/new"})) == {"P": "/new: before /own"}
 
 
 def test_nccl_conf_has_nccls_own_variables_only() -> None:

@@ -138,8 +138,8 @@ def test_bandwidths(
 
 def test_passes_that_differ_widen_the_interval_and_mark_the_case(summarized: Any) -> None:
     parts = [STEADY, STEADY, STEADY * 3 // 2, STEADY]
-    of_passes = samples(taken(np.concatenate(parts)), ends=(400, 800, 1200, 1600), passes=4)
-    result = summarized(replace(of_passes, stops=(StopReason.PRECISION,) * 4))
+    at_hand = samples(taken(np.concatenate(parts)), ends=(400, 800, 1200, 1600), passes=4)
+    result = summarized(replace(at_hand, stops=(StopReason.PRECISION,) * 4))
     assert (result.stop, result.passes, result.pass_samples) == (StopReason.PASSES, 4, (400,) * 4)
     assert "unstable" in result.marks
     assert result.low_ns < 1e5

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from busbw.stats.launches import student_quantile
-from busbw.stats.ratio import MOST_IN_A_ROW, Difference, in_groups, in_pairs, of_class, ratio
+from busbw.stats.ratio import MOST_IN_A_ROW, Difference, in_groups, in_pairs, of_class, of_neighbours, ratio
 
 
 def launches(n: int, median: float, spread: float, seed: int, drift: float = 0.0) -> list[float]:
@@ -71,3 +71,23 @@ def test_what_launches_contradict_is_their_own(
     deviation: float, degrees: int, rows: int, known: float
 ) -> None:
     assert of_class(0.01, [seen(deviation, degrees)] * rows) == pytest.approx(known)
+
+
+def curve(scatter: float, seed: int, gains: list[float]) -> list[float]:
+    """What one launch a side shows at each size."""
+    draw = random.Random(seed)
+    return [gain + math.sqrt(2) * draw.gauss(0, scatter) for gain in gains]
+
+
+def test_neighbouring_sizes_show_a_default_that_is_too_small() -> None:
+    found = [of_neighbours(0.01, [curve(0.05, seed, [0.0] * 20)]) for seed in range(200)]
+    assert sum(each > 0.01 for each in found) > 190
+    assert sorted(found)[100] == pytest.approx(0.05, rel=0.3)
+    right = [of_neighbours(0.01, [curve(0.01, seed, [0.0] * 20)]) for seed in range(200)]
+    assert right.count(0.01) > 196
+
+
+def test_a_step_or_a_trend_over_sizes_is_no_scatter_and_few_sizes_say_nothing() -> None:
+    for gains in ([0.1] * 20, [0.0] * 10 + [0.1] * 10, [0.005 * at for at in range(20)]):
+        assert of_neighbours(0.01, [curve(0.003, 1, gains)]) == 0.01
+    assert of_neighbours(0.01, [curve(0.05, 1, [0.0] * 6)]) == 0.01

@@ -60,9 +60,8 @@ def _time(result: CaseResult | None) -> str:
 
 
 def _interval(result: CaseResult | None) -> str:
-    if result is None or not result.time_ns or result.low_ns is None or result.high_ns is None:
-        return NOT_APPLICABLE
-    return format_share((result.high_ns - result.low_ns) / 2 / result.time_ns)
+    half_width = None if result is None else result.half_width
+    return NOT_APPLICABLE if half_width is None else format_share(half_width)
 
 
 def _bandwidth(value: float | None, result: CaseResult | None) -> str:

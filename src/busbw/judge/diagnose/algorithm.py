@@ -111,7 +111,7 @@ def _preset(used: str, files: Sequence[Path]) -> Preset | None:
 
 
 class _Seen(NamedTuple):
-    """What was seen of one case; ``channels`` 0 where nobody told."""
+    """What was seen of one case; ``channels`` is 0 where it is not known."""
 
     operation: str
     size: int
@@ -131,9 +131,9 @@ def _hint(subject: Subject) -> str:
     if record.source is not None:
         return logs.hint(record.source.tool, Question.ALGORITHM)
     if record.plan.backend != "nccl":
-        return "MPI libraries do not tell; their own settings for a collective say what they were told to use"
+        return "MPI does not report its algorithm; check its tuning variables"
     if "algorithm" in record.plan.evidence:
-        return "NCCL was asked and said nothing: it takes 2.23 or newer, or its log (NCCL_DEBUG=INFO)"
+        return "NCCL reported nothing: use NCCL 2.23 or newer, or its log (NCCL_DEBUG=INFO)"
     return "measure with --evidence algorithm (NCCL 2.23 and newer)"
 
 
@@ -150,7 +150,7 @@ def _observed(subject: Subject) -> Iterator[Conclusion]:
     if not seen:
         yield Conclusion(
             Severity.INFO,
-            "which algorithm ran was not observed, and nothing is inferred",
+            "the algorithm was not observed, and busbw does not guess it",
             hint=_hint(subject),
             check="algorithm.observed",
         )
@@ -179,7 +179,7 @@ def _differing(choices: Sequence[Choice], cases: int) -> Conclusion:
     """Ranks that did not do the same: NCCL's own agreement is broken, or one rank's settings are others."""
     return Conclusion(
         Severity.WARNING,
-        f"in {len(choices)} of {cases} cases ranks told another algorithm, protocol or number of channels",
+        f"in {len(choices)} of {cases} cases ranks differ in algorithm, protocol or number of channels",
         evidence=f"up to {max(choice.other_ranks for choice in choices)} ranks differ from rank 0",
         hint="compare the ranks' variables and libraries: `busbw preflight`",
         check="algorithm.ranks",
@@ -189,8 +189,8 @@ def _differing(choices: Sequence[Choice], cases: int) -> Conclusion:
 
 
 def _words(result: CaseResult) -> tuple[str, int]:
-    """How a case was done, and over how many channels (0 where not told). Sends and receives have no
-    algorithm, and are told by their names.
+    """How a case was done, and over how many channels (0 where not known). Sends and receives have no
+    algorithm, and are shown by their names.
     """
     choice = result.choice
     if choice is None:
@@ -204,7 +204,7 @@ _OURS: Final = {row.name.replace("_", ""): row.name for row in COLLECTIVES}
 
 
 def _from_log(subject: Subject) -> list[_Seen]:
-    """What lines of NCCL in a log tell of all calls, also of those that are no case of the table. Those
+    """What lines of NCCL in a log say of all calls, also of those that are no case of the table. Those
     without a function are of the log's operation.
     """
     source = subject.record.source

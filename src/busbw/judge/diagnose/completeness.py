@@ -63,7 +63,7 @@ def _status(record: RunRecord) -> Iterator[Conclusion]:
     died = record.source is not None and bool(record.error)
     ended = "" if died and record.status is not RunStatus.COMPLETE else _ENDED.get(record.status, "")
     if record.status is RunStatus.FAILED and not record.error and not missing:
-        ended = ""  # failed cases, which are told of themselves
+        ended = ""  # failed cases have a conclusion of their own
     failed = sum(each.status is Status.FAILED for each in record.results)
     counts = ((missing, "were not measured"), (failed, "failed"))
     left = "; ".join(f"{count} of {cases} cases {how}" for count, how in counts if count)
@@ -74,7 +74,7 @@ def _status(record: RunRecord) -> Iterator[Conclusion]:
     if ended or record.error:
         severity = Severity.ERROR if died or record.status is RunStatus.FAILED else Severity.WARNING
         answer = Answer.NO
-    else:  # it ended as it was told to
+    else:  # it ended as planned
         severity, answer = Severity.INFO, Answer.UNDECIDED
     yield Conclusion(
         severity,
@@ -93,7 +93,7 @@ def _status(record: RunRecord) -> Iterator[Conclusion]:
 
 def _hint(record: RunRecord, missing: int) -> str:
     if record.source is not None:
-        return "the lines around it in the log say more; nothing is known of what the test did not come to"
+        return "the lines around it in the log say more; cases that the test did not reach are not known"
     return "`busbw show RUN` has the cases that were measured; run it again for the others" if missing else ""
 
 

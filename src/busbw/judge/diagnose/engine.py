@@ -62,7 +62,7 @@ def answer(question: Question, conclusions: Sequence[Conclusion]) -> Answer:
 
 
 def exit_code(conclusions: Sequence[Conclusion]) -> ExitCode:
-    """1 where something is wrong or may be, 3 where nothing could be told of its numbers, else 0."""
+    """1 where something is wrong or may be, 3 where nothing can be said of its numbers, else 0."""
     if any(each.severity is not Severity.INFO for each in conclusions):
         return ExitCode.BAD_VERDICT
     of_numbers = (each for each in conclusions if each.question is not Question.WHOLE)

@@ -6,18 +6,19 @@ from collections.abc import Iterator, Sequence
 
 from busbw.judge.diagnose.subject import Subject
 from busbw.judge.expectation import Judged, Judgement
-from busbw.judge.network import cause, evidence_words
-from busbw.judge.traffic import node_bytes
+from busbw.judge.moved import node_bytes
+from busbw.judge.network import cause
 from busbw.model.conclusion import Answer, Conclusion, Fact
 from busbw.model.finding import Severity
+from busbw.model.network import said_in, said_words
 from busbw.model.result import CaseResult, Status
 from busbw.units import first_of, format_share, format_size
 
 _SHOWN = 3  # cases that a claim names
 _SOCKETS_HINT = (
-    "give the job the fabric's devices and its network plugin; NCCL_DEBUG=INFO says why they were left"
+    "give the job the fabric's devices and its network plugin; NCCL_DEBUG=INFO says why NCCL did not use them"
 )
-_BEYOND = "look whether ranks, nodes, rates and algorithm are what the record says"
+_BEYOND = "check ranks, nodes, rates and algorithm in the record"
 
 
 def conclusions(subject: Subject) -> Iterator[Conclusion]:
@@ -28,7 +29,7 @@ def conclusions(subject: Subject) -> Iterator[Conclusion]:
         return
     physical = (*_limit(subject), *_wire(subject))
     yield _reference(subject, bounded=any(each.answer is Answer.ASIDE for each in physical))
-    yield from _log(subject)
+    yield from _network(subject)
     yield from physical
 
 
@@ -147,28 +148,27 @@ def _why_none(subject: Subject, *, bounded: bool) -> str:
     if subject.expectation.fitting:
         words = list(dict.fromkeys(case.why for case in subject.expectation.cases if case.why))
     if bounded:
-        words.append(
-            "a number below what the wires allow is possible, which does not make it the expected one"
-        )
+        words.append("a number below the limit of the wires is possible, but need not be the expected one")
     return first_of(words, _SHOWN, "; ")
 
 
-def _log(subject: Subject) -> Iterator[Conclusion]:
-    """What a log says of its library and network: where that makes bandwidth low by itself, a warning, unless
-    the run reaches its reference all the same.
+def _network(subject: Subject) -> Iterator[Conclusion]:
+    """What NCCL says of its network. Sockets between hosts are a warning where the run is below its
+    reference, or has none and its machine has a fabric (of a log: may have one).
     """
-    source = subject.record.source
-    said = "; ".join(evidence_words(source.evidence)) if source is not None else ""
-    if not said:
+    words = "; ".join(said_words(said_in(subject.record)))
+    if not words:
         return
+    said = f"{'the log' if subject.imported else 'NCCL'} says: {words}"
     why = cause(subject.record, subject.nodes)
-    expectation = subject.expectation
-    reached = expectation.count(Judgement.EXPECTED)
-    is_bad = why and subject.nodes and not (reached and not expectation.count(Judgement.BELOW))
+    nics = subject.record.machine.get("nics", {})
+    may_have_fabric = subject.imported or bool(nics.get("rdma") or nics.get("cxi"))
+    reached, below = map(subject.expectation.count, (Judgement.EXPECTED, Judgement.BELOW))
+    is_bad = why and subject.nodes and (below or (may_have_fabric and not reached))
     yield Conclusion(
         Severity.WARNING if is_bad else Severity.INFO,
-        why or f"the log says: {said}",
-        evidence=f"the log says: {said}" if why else "",
+        why or said,
+        evidence=said if why else "",
         hint=_SOCKETS_HINT if why else "",
         check="expected.log",
         answer=Answer.ASIDE,
@@ -255,7 +255,7 @@ def _wire(subject: Subject) -> Iterator[Conclusion]:
     moved = node_bytes(case.collective, result.algorithm, case.size_bytes, subject.together, units)
     if moved is None or not result.time_ns:
         return
-    rate = moved.bytes / result.time_ns / min(layout.hosts, default=1)
+    rate = moved.bytes / result.time_ns / layout.hosts
     if rate > line and not layout.surely:  # then it is not known what has to leave a host
         return
     least = "" if moved.exact else "at least "

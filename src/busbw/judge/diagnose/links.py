@@ -7,18 +7,19 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
-from statistics import median
 from typing import Final
 
 from busbw.judge.diagnose import profiled
 from busbw.judge.diagnose.subject import Subject
 from busbw.judge.traffic import (
+    STARVED,
+    WORTH_NAMING,
     Fellows,
-    LinkUse,
     bypassed,
     byte_paths,
     degraded,
     matters,
+    odd_one,
     settings_of,
     traffic,
 )
@@ -35,7 +36,7 @@ _LOSS: Final = {
     "port_xmit_discards": "discarded before they were sent",
     "port_rcv_errors": "received with errors",
     "out_of_sequence": "out of sequence",
-    "packet_seq_err": "sequence errors told by the receiver",
+    "packet_seq_err": "sequence errors reported by the receiver",
     "roce_adp_retrans": "adaptive retransmissions",
     "rx_drops": "dropped on receipt",
     "retrans_bytes": "bytes retransmitted",
@@ -55,7 +56,6 @@ def _ports(burst: Burst, case: Case, groups: Sequence[Fellows]) -> Iterator[Conc
     """``groups`` are those of one kind that carried something."""
     yield from _missing(case, groups)
     yield from _slower(burst, case, groups)
-    yield from _noted(case, groups)
     yield from _events(burst, case, groups)
 
 
@@ -121,24 +121,6 @@ def _slower(burst: Burst, case: Case, groups: Sequence[Fellows]) -> Iterator[Con
     )
 
 
-def _noted(case: Case, groups: Sequence[Fellows]) -> Iterator[Conclusion]:
-    noted = [link for group in groups for link in group.noted]
-    for note, alike in groupby(sorted(noted, key=lambda link: link.note), key=lambda link: link.note):
-        links = list(alike)
-        words = first_of((f"{link.name} of {link.host}" for link in links), _SHOWN)
-        yield Conclusion(
-            Severity.WARNING,
-            f"nothing can be said of {words}: {note}",
-            evidence="readings of the links' counters",
-            hint="run again; a device that was reset says so in the kernel's log (`dmesg`)",
-            host=_only(link.host for link in links),
-            check="links.unreadable",
-            answer=Answer.UNDECIDED,
-            facts=tuple(Fact(f"{link.host} {link.name}", note, source=link.kind) for link in links[:_SHOWN]),
-            case=case.index,
-        )
-
-
 def _events(burst: Burst, case: Case, groups: Sequence[Fellows]) -> Iterator[Conclusion]:
     seconds = sum(window.seconds for window in burst.windows)
     found = [
@@ -162,10 +144,10 @@ def _events(burst: Burst, case: Case, groups: Sequence[Fellows]) -> Iterator[Con
     lost = any(name not in _REORDERED for name in totals)
     yield Conclusion(
         Severity.WARNING if lost else Severity.INFO,
-        ("events that spoil transfers rose during the burst: " if lost
-         else "packets came in another order, as adaptive routing has it, and none was lost: ")
+        ("error counters rose during the burst: " if lost
+         else "packets arrived out of order, which adaptive routing causes, and none was lost: ")
         + "; ".join(words),
-        evidence="differences of the ports' counters, the moment of rest before the calls included",
+        evidence="differences of the ports' counters, including a short rest before the calls",
         hint="look at the port's cable, its flow control (PFC and ECN of RoCE) and the switch's counters"
         if lost
         else "",
@@ -182,9 +164,6 @@ def _events(burst: Burst, case: Case, groups: Sequence[Fellows]) -> Iterator[Con
 
 _ALONE: Final = "all ranks are on one host: no link between hosts is needed"
 _NO_PAYLOAD: Final = "no operation of the run moves a payload: links have nothing to carry"
-# Links of healthy GPUs differ by up to 0.8 % (18 NVLinks of an H200), often more than the noise of the time.
-# Less than this is less than two runs may differ by and still be the SAME.
-_WORTH_NAMING: Final = 0.02
 _NCCL_MEANS: Final = "NCCL_SOCKET_IFNAME, NCCL_IB_HCA and NCCL_CROSS_NIC"
 _MPI_MEANS: Final = "UCX_NET_DEVICES where it uses UCX, or the library's own interface flags"
 # By a word of the library's version. MPICH's wheel has UCX first, and libfabric beside it: over UCX a list of
@@ -194,8 +173,6 @@ _MEANS: Final = {
     " number (MPICH over UCX, as the bundled one; FI_TCP_IFACE counts with MPIR_CVAR_CH4_NETMOD=ofi only)",
     "Open MPI": "OMPI_MCA_btl_tcp_if_include (TCP), or UCX_NET_DEVICES (UCX)",
 }
-# NVIDIA's own tests call a link used where it carries more than half of the mean of its fellows.
-_STARVED: Final = 0.5
 # What counters have beyond an operation's bytes: headers of packets, of TCP and 1500 B most; NVLink's none.
 _OVERHEAD: Final = 0.10
 _COUNTERS: Final = "counters before and after an untimed burst"
@@ -208,7 +185,7 @@ def conclusions(subject: Subject) -> Iterator[Conclusion]:
 
 
 def _of_run(subject: Subject) -> Iterator[Conclusion]:
-    # What a call without a payload sends (a barrier, a size rounded to 0 B) tells nothing of which links
+    # What a call without a payload sends (a barrier, a size rounded to 0 B) does not show which links
     # would carry one.
     cases = subject.record.plan.cases
     bursts = [burst for burst in subject.record.bursts if cases[burst.case].size_bytes]
@@ -237,12 +214,12 @@ def _unread(subject: Subject) -> Conclusion:
     alone = subject.nodes == 1 and subject.record.plan.backend == "mpi"
     cases = subject.record.plan.cases
     empty = bool(cases) and not any(case.size_bytes for case in cases)
-    claim = _ALONE if alone else _NO_PAYLOAD if empty else "no counters of links were read"
+    claim = _ALONE if alone else _NO_PAYLOAD if empty else "link counters were not read"
     hint = "measure with --evidence counters; a log of another tool has none"
     if empty:
         hint = "measure an operation that moves data, with a size of one element a rank or more"
     elif "counters" in subject.record.plan.evidence:
-        hint = "counters were asked for, and are read behind the last case: let the run come to its end"
+        hint = "counters are read after the last case: let the run finish"
     return Conclusion(
         Severity.INFO,
         claim,
@@ -291,8 +268,8 @@ def _group(subject: Subject, burst: Burst, case: Case, groups: Sequence[Fellows]
 
 
 def _silent(subject: Subject, burst: Burst, case: Case, groups: Sequence[Fellows]) -> Conclusion:
-    """An error, but for NICs beside NVLinks that carried the bytes and may reach the other hosts: nobody told
-    their domain. A healthy rack looks like that.
+    """An error, but for NICs beside NVLinks that carried the bytes and may reach the other hosts: their
+    domain is not known. A healthy rack looks like that.
     """
     links, kind = sum(len(group.links) for group in groups), groups[0].kind
     near = kind != NVLINK and not subject.layout.surely and matters(burst, NVLINK, case.size_bytes)
@@ -359,11 +336,11 @@ def _used(subject: Subject, case: Case, groups: Sequence[Fellows]) -> Conclusion
 
 
 def _left_out(subject: Subject, groups: Sequence[Fellows]) -> str:
-    """Which ports a setting keeps out: it may be meant (storage), or not."""
-    names = list(dict.fromkeys(link.name for group in groups for link in group.left_out))
-    if not names:
-        return ""
-    return f"; {byte_paths(subject.record).choosing} leaves out {first_of(names, _SHOWN)}"
+    """Which ports a setting keeps out, for it may be meant (storage) or not; and which cannot be read."""
+    names = dict.fromkeys(link.name for group in groups for link in group.left_out)
+    unread = [f"{link.name} of {link.host} ({link.note})" for group in groups for link in group.noted]
+    words = f"; {byte_paths(subject.record).choosing} leaves out {first_of(names, _SHOWN)}" if names else ""
+    return words + (f"; not readable: {first_of(unread, _SHOWN)}" if unread else "")
 
 
 def _hint(subject: Subject, kind: str) -> str:
@@ -420,17 +397,23 @@ def _even(subject: Subject, case: Case, groups: Sequence[Fellows]) -> Iterator[C
     several = [group for group in groups if len(group.used) > 1]
     if not several:
         return
-    group = max(several, key=lambda each: (each.least <= _STARVED, each.most))
-    noise = max(group.noise, _half_width(subject, case.index))
+    group = max(several, key=lambda each: (each.least <= STARVED, each.most))
+    result = subject.by_case.get(case.index)
+    noise = max(group.noise, (result.half_width if result is not None else None) or 0.0)
     excess = group.most * len(group.used) / len(group.links) - 1
-    uneven = excess > max(noise, _WORTH_NAMING) or group.least < min(_STARVED, 1 - noise)
-    odd, claim, hint = _unlike(group, excess)
+    uneven = excess > max(noise, WORTH_NAMING) or group.least < min(STARVED, 1 - noise)
+    at, claim, is_more = odd_one([use.share for use in group.used], "link")
+    hint = (
+        "look for a link that more channels use than others"
+        if is_more
+        else "look at that port's rate, cable and events, and at how many channels use it"
+    )
     yield Conclusion(
         Severity.WARNING if uneven else Severity.INFO,
-        (f"{odd.link.name} {claim} on {_place(group)}" if uneven
+        (f"{group.used[at].link.name} {claim} on {_place(group)}" if uneven
          else f"the {group.kind} links that carry traffic do so evenly: the busiest has"
               f" {format_share(excess)} more"),
-        evidence=f"noise {format_share(noise)}: of the traffic between windows, and of the time",
+        evidence=f"noise {format_share(noise)}: of the traffic between windows and of the time",
         hint=hint if uneven else "",
         host=group.host if uneven else "",
         check="links.even",
@@ -442,24 +425,6 @@ def _even(subject: Subject, case: Case, groups: Sequence[Fellows]) -> Iterator[C
         ),
         case=case.index,
     )  # fmt: skip
-
-
-def _unlike(group: Fellows, excess: float) -> tuple[LinkUse, str, str]:
-    """The link that is least like the middle one of its fellows, what it does, and what to try."""
-    middle = median(use.share for use in group.used)
-    odd = max(group.used, key=lambda use: (round(abs(use.share - middle), 9), use.share))
-    if odd.share >= middle:
-        hint = "look for a link that more channels use than others"
-        return odd, f"carries {format_share(excess)} more than an even share", hint
-    claim = f"carries {format_share(odd.share / middle)} of what the middle one of its fellows does"
-    return odd, claim, "look at that port's rate, cable and events, and at how many channels use it"
-
-
-def _half_width(subject: Subject, case: int) -> float:
-    result = subject.by_case.get(case)
-    if result is None or not result.time_ns or result.low_ns is None or result.high_ns is None:
-        return 0.0
-    return (result.high_ns - result.low_ns) / 2 / result.time_ns
 
 
 def _bytes(subject: Subject, case: Case, groups: Sequence[Fellows]) -> Iterator[Conclusion]:
@@ -474,7 +439,7 @@ def _bytes(subject: Subject, case: Case, groups: Sequence[Fellows]) -> Iterator[
         mean = sum(each.call_bytes for each, _ in known) / len(known)
         ratios = [(mean / must.bytes, group, must) for group, must in known]
     unsure = max(max(group.noise, 1 / max(group.calls, 1), group.taken_off) for group, _ in known)
-    unsure = max(unsure, _WORTH_NAMING)
+    unsure = max(unsure, WORTH_NAMING)
     above = unsure if known[0][0].kind == NVLINK else unsure + _OVERHEAD
     ratio, group, must = min(ratios, key=lambda each: each[0])
     missing, judged = ratio < 1 - unsure, must.exact and subject.record.plan.backend != "mpi"
@@ -489,7 +454,7 @@ def _bytes(subject: Subject, case: Case, groups: Sequence[Fellows]) -> Iterator[
         f" {format_share(ratio, decimals=0)} of {'what' if must.exact else 'the least that'} must move"
         + (": some went a way that these counters do not see" if missing else "")
         + (": more than the algorithm that was observed sends" if excess else ""),
-        evidence=f"{must.model}; headers of the wire count too; unsure by {format_share(unsure)}",
+        evidence=f"{must.model}; packet headers count too; uncertain by {format_share(unsure)}",
         hint=_bytes_hint(missing=missing, excess=excess),
         host=group.host if (missing or excess) and not must.mean else "",
         check="links.bytes",

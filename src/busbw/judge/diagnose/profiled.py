@@ -7,13 +7,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from busbw.judge.diagnose.subject import Subject
-from busbw.judge.traffic import byte_paths
+from busbw.judge.traffic import STARVED, WORTH_NAMING, byte_paths, odd_one
 from busbw.model.conclusion import Answer, Conclusion, Fact
 from busbw.model.finding import Severity
 from busbw.model.profile import Join, KernelName, NicRate, Profile
@@ -99,17 +98,14 @@ def by_size(profiles: Iterable[Profile]) -> tuple[OfSize, ...]:
 
 
 _SHOWN: Final = 4
-# Fewer samples than these tell no NIC that carried little from one that was sampled at the burst's end.
+# With fewer samples, a NIC that carried little looks like one that was sampled at the end of the burst.
 _TELLING: Final = 10
-# As for counters (``links``, ``judge.traffic``): of an even share, of the mean.
-_WORTH_NAMING: Final = 0.02
-_STARVED: Final = 0.5
 _UNTRUSTED: Final = "under a profiler: not to be compared with times of a run"
 _JOINED: Final = {
     Join.LAUNCH: "sizes by the range of each kernel's launch",
     Join.NONE: "sizes not known",
 }
-_PORT: Final = "port 1"  # exports tell none
+_PORT: Final = "port 1"  # exports do not say it
 _SENT: Final = ("sent", "tx_", "send_", "rdma_write_bytes", "rdma_read_resp")
 
 
@@ -165,7 +161,7 @@ def _nics_of(subject: Subject, host: str, nics: Sequence[NicRate]) -> Conclusion
         evidence=f"Nsight Systems' samples of {', '.join(sorted({nic.counter for nic in nics}))}"
         + (f"; {ways.choosing} leaves out {', '.join(left_out[:_SHOWN])}" if left_out else "")
         + _beside_algbw(subject, used),
-        hint="measure with --evidence counters, which tells what each link must have carried" if bad else "",
+        hint="measure with --evidence counters, which shows what each link must have carried" if bad else "",
         host=host if bad else "",
         check="links.profiled",
         answer=Answer.NO if bad else Answer.YES,
@@ -189,7 +185,7 @@ def _unclear(host: str, nics: Sequence[NicRate]) -> Conclusion:
 
 
 def _kind(device: str) -> str:
-    """Exports tell names only: Linux calls EFA's devices rdmap... or efa_N, and no others so."""
+    """Exports have names only: Linux calls EFA's devices rdmap... or efa_N, and no others so."""
     return "efa" if device.startswith(("rdmap", "efa")) else "rdma"
 
 
@@ -206,15 +202,13 @@ def _unlike(used: Sequence[_Nic]) -> str:
     """The NIC that is least like the middle one, where that costs more than a sample at an end of the burst
     would; empty where they are alike.
     """
-    mean, middle = sum(each.total for each in used) / len(used), median(each.total for each in used)
-    most, least = max(each.total for each in used), min(each.total for each in used)
-    noise = max(_WORTH_NAMING, 1 / max(1, *(each.samples for each in used)))
-    if most / mean - 1 <= noise and least >= _STARVED * mean:
+    totals = [each.total for each in used]
+    mean = sum(totals) / len(totals)
+    noise = max(WORTH_NAMING, 1 / max(1, *(each.samples for each in used)))
+    if max(totals) / mean - 1 <= noise and min(totals) >= STARVED * mean:
         return ""
-    odd = max(used, key=lambda each: (round(abs(each.total - middle), 9), each.total))
-    if odd.total >= middle:
-        return f"{odd.device} carries {format_share(odd.total / mean - 1)} more than an even share"
-    return f"{odd.device} carries {format_share(odd.total / middle)} of what the middle one does"
+    odd, words, _ = odd_one(totals, "NIC")
+    return f"{used[odd].device} {words}"
 
 
 def _flow(subject: Subject, used: Sequence[_Nic], nics: int) -> str:
@@ -259,12 +253,12 @@ def _rates(nic: NicRate) -> Fact:
 
 
 def algorithm(subject: Subject) -> Iterator[Conclusion]:
-    """What kernels' names tell, which is not the algorithm."""
+    """What kernels' names show, which is not the algorithm."""
     names = {each.name for profile in subject.profiles for each in profile.kernels}
     for name in sorted(names, key=lambda each: (each.collective, each.type_class, str(each.is_tree))):
         yield Conclusion(
             Severity.INFO,
-            f"a kernel's name tells {_words(name)}; neither reduction nor protocol nor another algorithm",
+            f"a kernel's name shows {_words(name)}; it does not show reduction, protocol or algorithm",
             evidence="NCCL names every reduction kernel Sum and LL, and RING what is not a tree",
             hint="measure with --evidence algorithm, or with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=TUNING",
             check="algorithm.kernels",
@@ -276,7 +270,7 @@ def algorithm(subject: Subject) -> Iterator[Conclusion]:
         )
 
 
-_TREE: Final = {True: "yes", False: "no", None: "not told"}
+_TREE: Final = {True: "yes", False: "no", None: "not known"}
 
 
 def _words(name: KernelName) -> str:
@@ -356,7 +350,7 @@ def _unseen(subject: Subject, check: str, text: str) -> Conclusion:
     own = [note for note in notes if ("NIC" in note) == (check == "links.profiled")]
     return Conclusion(
         Severity.INFO,
-        f"the exports of Nsight Systems do not tell: {text}",
+        f"the exports of Nsight Systems do not show it: {text}",
         hint=own[0].rpartition(": ")[2] if own else "",
         evidence=own[0].rpartition(": ")[0] if own else "",
         check=check,

@@ -68,7 +68,7 @@ def _of_run(subject: Subject) -> Iterator[Conclusion]:
             return
         yield Conclusion(
             Severity.INFO,
-            "there are no times of single ranks",
+            "the times of single ranks are not known",
             hint=logs.hint(source.tool, Question.RANKS) if source is not None else "",
             check="ranks.spread",
         )
@@ -91,9 +91,9 @@ def _compare(subject: Subject, case: Case, result: CaseResult) -> _Compared:
     medians = [rank.median_ns for rank in table.ranks]
     middle = median(medians) or 1.0
     spread = (max(medians) - min(medians)) / middle
-    if result.low_ns is None or result.high_ns is None or not result.time_ns:
+    half = result.half_width
+    if half is None:
         return _Compared(case, table, spread, None, ())
-    half = (result.high_ns - result.low_ns) / 2 / result.time_ns
     normal = NormalDist()
     chance = half * normal.inv_cdf(1 - 0.025 / len(medians)) / normal.inv_cdf(0.975)
     bound = max(chance, subject.record.plan.limits.precision)
@@ -106,7 +106,7 @@ def _nothing_compared(subject: Subject) -> Conclusion:
     empty = bool(subject.timed) and not subject.busy
     return Conclusion(
         Severity.INFO,
-        "calls of 0 B take the time of looking at the clock, which tells nothing of ranks"
+        "calls of 0 B measure the clock only, so ranks cannot be compared"
         if empty
         else "no case has a time, so ranks cannot be compared",
         hint="measure sizes of one element a rank or more" if empty else "",
@@ -161,7 +161,7 @@ def _not_judged(subject: Subject, compared: Sequence[_Compared]) -> Conclusion:
         Severity.INFO,
         f"{_differ(worst, ' at most,')}; "
         + ("ranks of a rooted operation have different parts, and need not take the same time" if rooted
-           else "without an interval that is not judged"),
+           else "without an interval this is not judged"),
         evidence=_FORMULA,
         hint="an all_reduce gives all ranks the same part" if rooted else "leave -n out, or give more calls",
         check="ranks.spread",
@@ -198,7 +198,7 @@ def _odd(compared: Sequence[_Compared]) -> Iterator[Conclusion]:
     first = min(named)
     yield Conclusion(
         Severity.WARNING,
-        f"{text}: times of their own unlike the others' in most of {len(compared)} cases",
+        f"{text}: times differ from the others' in most of {len(compared)} cases",
         evidence="each rank's median against the median rank's, beyond what its interval allows",
         hint="`busbw show RUN --ranks` has every rank; look at that host's clocks, NICs and neighbours",
         rank=first if len(named) == 1 else None,
@@ -216,7 +216,7 @@ def _latest(subject: Subject, compared: Sequence[_Compared]) -> Conclusion:
     if not told:
         return Conclusion(
             Severity.INFO,
-            "who comes last is not told: calls follow each other, or ranks have different parts",
+            "back-to-back calls, or ranks with different parts, cannot show which rank is late",
             hint="measure single calls: --mode latency",
             check="ranks.late",
         )

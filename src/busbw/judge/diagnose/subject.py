@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from busbw.judge.expectation import Expectation
-from busbw.judge.limits import RankPlacement, Wires, rank_placement
+from busbw.judge.limits import RankPlacement, rank_placement
 from busbw.judge.matching import MadeWith
+from busbw.judge.wires import Wires
 from busbw.model.case import Case
 from busbw.model.collective import COLLECTIVES
 from busbw.model.profile import Profile
@@ -76,8 +77,7 @@ class Subject:
     @cached_property
     def layout(self) -> RankPlacement:
         """Which ranks reach one another over NVLink, and which over NICs."""
-        variables: Mapping[str, str] = self.record.environment.get("variables", {})
-        return rank_placement(self.record, self.record.plan.groups, self.nodes, variables)
+        return rank_placement(self.record, self.nodes)
 
     @cached_property
     def timed(self) -> tuple[tuple[Case, CaseResult], ...]:

@@ -49,7 +49,7 @@ def _of_run(subject: Subject) -> Iterator[Conclusion]:
 def _empty(cases: int) -> Conclusion:
     return Conclusion(
         Severity.INFO,
-        f"{cases} of {cases} cases are calls of 0 B, whose times are those of looking at the clock",
+        f"{cases} of {cases} cases are calls of 0 B, which measure the clock only",
         hint="measure sizes of one element a rank or more",
         check="variance.precision",
     )
@@ -79,7 +79,7 @@ def _precision(subject: Subject, found: Sequence[Spread]) -> Conclusion:
     beyond = f"than {format_share(limits.precision)}" if fixed else "than was asked for"
     missed = f"; {len(wide)} of {len(known)} cases are wider {beyond}" if wide else ""
     if without := len(found) - len(known):
-        missed += f"; {without} more had too few samples that tell for an interval"
+        missed += f"; {without} more had too few independent samples"
     return Conclusion(
         Severity.INFO,
         claim + missed,
@@ -171,7 +171,9 @@ def _disturbances(subject: Subject) -> Iterator[Conclusion]:
     cases = len(subject.busy)
     left_out = [result for _, result in subject.busy if _LOST in result.marks and result.excluded]
     if left_out:
-        claim = f"{len(left_out)} of {cases} cases are without samples in which a rank had no core"
+        claim = (
+            f"in {len(left_out)} of {cases} cases, samples taken while a rank was descheduled were dropped"
+        )
         fact = Fact("samples left out", sum(result.excluded for result in left_out))
         yield _marked(_LOST, Severity.INFO, claim, Answer.ASIDE, fact)
     counts = Counter(

@@ -10,9 +10,10 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
-from busbw.errors import BusbwError, UnknownWord, UsageError, why
+from busbw.errors import UnknownWord, UsageError, why
 from busbw.files import store
-from busbw.judge.references.reference import SCHEMA, Point, Reference, check_ranks, impossible
+from busbw.judge.references.reference import SCHEMA, Point, Reference, impossible
+from busbw.model.collective import COLLECTIVES
 from busbw.record.checked import checked
 from busbw.record.json_text import json_mapping
 
@@ -63,9 +64,7 @@ def read(path: Path) -> tuple[Reference, ...]:
 
 
 def parse(text: str, where: str) -> tuple[Reference, ...]:
-    """The references in a JSON text; each one's ranks are held against its own bandwidths. Raises
-    UsageError.
-    """
+    """The references in a JSON text. Raises UsageError."""
     body = json_mapping(text, where, _HINT)
     if body.get("schema") != SCHEMA:
         raise UsageError(
@@ -89,10 +88,8 @@ def _reference(body: Any, where: str, key: str) -> Reference:  # noqa: ANN401 (J
     reference = checked(Reference, {**body, "points": named}, where, _HINT, key=key)
     if why := next(impossible(reference), ""):
         raise UsageError(f"{where}: {key}.{why}", hint=_HINT)
-    try:
-        check_ranks(reference)
-    except BusbwError as error:
-        raise UsageError(f"{where}: {error.message}", hint=error.hint) from error
+    if reference.operation and reference.operation not in {row.name for row in COLLECTIVES}:
+        raise UsageError(f"{where}: {key}.operation: unknown operation {reference.operation!r}", hint=_HINT)
     return reference
 
 

@@ -10,9 +10,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Final
 
-from busbw.errors import UsageError
-from busbw.model.collective import Placement, collective
-from busbw.units import format_size
+from busbw.model.collective import Placement
 
 SCHEMA: Final = 1
 KINDS: Final = ("log", "value", "own", "saved")
@@ -21,12 +19,6 @@ _PLACEMENTS: Final = tuple(placement.value for placement in Placement)
 # 4, 24 of 566 points are below 90 % of what their neighbours give (benchmarks/compare/interpolation.py).
 MOST_STEP: Final = 2.0
 _SAME_SIZE: Final = 1e-3
-# Printed bandwidths have two decimals.
-_PRINTED_HALF: Final = 0.0051
-# Bandwidths of times; those of 8 and 9 ranks are 1.6 % apart, of 16 and 32 3 %, of 128 and 144 0.1 %.
-_RANKS_TOLERANCE: Final = 0.01
-_ROUNDED_BYTES: Final = 16
-_NOT_ROUNDED: Final = 0.995
 # A petabyte a second.
 _MOST_GB_PER_S: Final = 1e6
 
@@ -45,7 +37,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Printed:
-    """The two bandwidths of one row as they were printed: their quotient tells the number of ranks."""
+    """The two bandwidths of one row as they were printed: their quotient shows the number of ranks."""
 
     size_bytes: int
     algbw_gb_per_s: float
@@ -144,51 +136,6 @@ def impossible(reference: Reference) -> Iterator[str]:
             yield f"{place}.busbw_gb_per_s is {point.busbw_gb_per_s:g}: no rank moves so much"
     if reference.printed is not None and reference.printed.algbw_gb_per_s <= 0:
         yield f"printed.algbw_gb_per_s is {reference.printed.algbw_gb_per_s:g}, not above 0"
-
-
-def check_ranks(reference: Reference) -> None:
-    """Hold the number of ranks against the reference's own bandwidths. Raises UsageError naming what fits."""
-    if reference.printed is not None:
-        _check_printed(reference, reference.printed)
-    for point in reference.points:
-        _check_point(reference, point)
-
-
-def _check_printed(reference: Reference, printed: Printed) -> None:
-    factor = collective(reference.operation).busbw_factor
-    ratio = printed.busbw_gb_per_s / printed.algbw_gb_per_s
-    given = factor(reference.ranks) if reference.ranks > 1 else 0.0
-    if abs(given * printed.algbw_gb_per_s - printed.busbw_gb_per_s) > _PRINTED_HALF * (1 + given):
-        raise UsageError(
-            f"reference {reference.name} says {reference.ranks} ranks, but its busbw / algbw is {ratio:.5f}",
-            hint="give the number of ranks that the bandwidths have",
-        )
-
-
-def _check_point(reference: Reference, point: Point) -> None:
-    """Size and time say what algbw is, and with it what busbw / algbw is. Ranks in groups have a factor of
-    their own, and a table of counts more than its size.
-    """
-    is_whole = reference.ranks > 0 and not reference.pattern and not reference.left_out
-    if not is_whole or not point.times_us or not point.size_bytes or not point.busbw_gb_per_s:
-        return
-    row = collective(reference.operation)
-    given = row.busbw_factor(reference.ranks)
-    if row.variable is not None or row.busbw_factor(2) == row.busbw_factor(3):
-        return
-    moved = row.shape(point.size_bytes, reference.ranks, 1).algbw_count
-    # A type of 16 bytes takes up to 15 from a size, shares of all ranks as much for each of them.
-    if point.size_bytes < _ROUNDED_BYTES / _RANKS_TOLERANCE or moved < point.size_bytes * _NOT_ROUNDED:
-        return
-    algbw = point.size_bytes / median(point.times_us) / 1e3
-    printed_half = _PRINTED_HALF * (1 + given) if reference.sha256 else 0.0  # some logs have no time
-    if abs(given * algbw - point.busbw_gb_per_s) > _RANKS_TOLERANCE * given * algbw + printed_half:
-        raise UsageError(
-            f"reference {reference.name} says {reference.ranks} ranks, whose busbw / algbw is {given:.5f},"
-            f" but its {format_size(point.size_bytes)} {point.placement} has"
-            f" {point.busbw_gb_per_s / algbw:.5f}",
-            hint="give the number of ranks that the bandwidths have, and the bandwidths that the times have",
-        )
 
 
 def value_at(reference: Reference, size_bytes: int, placement: str) -> Expected | None:

@@ -23,11 +23,11 @@ _MOST_CHARACTERS: Final = 300
 class NcclUse:
     """What one rank's NCCL uses; empty or None where its log does not say.
 
-    ``network`` is the name NCCL gives it (IB, Socket, AWS Libfabric, Libfabric, ...); ``plugins`` were
-    loaded, ``failed`` (NCCL's own networks among them) could not be initialized. ``inside`` and ``between``
-    count connections to ranks of the same host and of others by kind: P2P, SHM, NET/IB,
-    NET/IB/GDRDMA, NET/Socket, ... ``heard`` is False where there was no log, or one without the
-    lines of INIT, in which silence about a feature means nothing.
+    ``network`` is the name NCCL gives it (IB, Socket, AWS Libfabric, Libfabric, ...), ``nics`` what it says
+    of its devices; ``plugins`` were loaded, ``failed`` (NCCL's own networks among them) could not be
+    initialized. ``inside`` and ``between`` count connections to ranks of the same host and of others by kind:
+    P2P, SHM, NET/IB, NET/IB/GDRDMA, NET/Socket, ... ``heard`` is False where there was no log, or one without
+    the lines of INIT, in which silence about a feature means nothing.
     """
 
     heard: bool = False
@@ -36,6 +36,7 @@ class NcclUse:
     failed: tuple[str, ...] = ()
     provider: str = ""
     no_plugin: str = ""
+    nics: str = ""
     no_device: str = ""
     inside: Mapping[str, int] = field(default_factory=dict)
     between: Mapping[str, int] = field(default_factory=dict)
@@ -60,6 +61,7 @@ _NO_REASON: Final = re.compile(r"No plugin found|Failed to find \w+ symbol")
 # A plugin is "loaded" once its symbols are found; this comes when it then finds no device, say.
 _NOT_INITIALIZED: Final = re.compile(r"Failed to initialize NET plugin (.+?)\s*$")
 _NO_DEVICE: Final = re.compile(r"(NET/IB ?: No device found)")
+_NICS: Final = re.compile(r"NET/[^:]+ ?: Using (.+?)\s*$")
 _PROVIDER: Final = re.compile(r"NET/OFI Selected [Pp]rovider is ([^,\s]+)")
 _PATH: Final = re.compile(
     r"Channel \d+(?:/\d+)? : (\d+)\[\w+\] -> (\d+)\[\w+\](?: \[(?:send|receive)\])? via"
@@ -153,6 +155,7 @@ _READERS: Final[tuple[tuple[re.Pattern[str], Reader], ...]] = (
     (_NO_PLUGIN, _no_plugin),
     (_NOT_INITIALIZED, lambda match, found: found.add("failed", match[1])),
     (_NO_DEVICE, _text("no_device")),
+    (_NICS, _text("nics")),
     (_PROVIDER, _text("provider")),
     (_NO_GDR, _text("gdr_reason")),
     (_NO_COLLNET, _no_collnet),
@@ -166,6 +169,17 @@ _READERS: Final[tuple[tuple[re.Pattern[str], Reader], ...]] = (
     (_INIT, _fact("heard")),
     (_WARNING, lambda match, found: found.add("warnings", match[1])),
 )
+
+
+def said_of(use: NcclUse) -> dict[str, tuple[str, ...]]:
+    """Its network, as a log's words are kept (``model.network``)."""
+    found = {
+        "network": (use.network,),
+        "provider": (use.provider,),
+        "network_plugin": use.plugins,
+        "devices": (use.nics,),
+    }
+    return {kind: words for kind, words in found.items() if any(words)}
 
 
 def encode_use(use: NcclUse) -> bytes:

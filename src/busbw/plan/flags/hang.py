@@ -10,7 +10,7 @@ from cyclopts import Group, Parameter
 
 from busbw.plan.flags.values import Seconds
 
-_FLAGS: Final = Group("Flags", sort_key=5)
+_JOB: Final = Group("The job", sort_key=4)
 
 
 @Parameter(name="*")
@@ -19,32 +19,32 @@ class HangSettings:
     """Where the job is. Without any: on this host."""
 
     host: Annotated[
-        str, Parameter(group=_FLAGS, show_default=False, help="Hosts of the job, asked over SSH: h1,h2.")
+        str, Parameter(group=_JOB, show_default=False, help="Hosts of the job, asked over SSH: h1,h2.")
     ] = ""
     pid: Annotated[
-        int, Parameter(group=_FLAGS, show_default=False, help="Only the job of this process on this host.")
+        int, Parameter(group=_JOB, show_default=False, help="Only the job of this process on this host.")
     ] = 0
     job_id: Annotated[
-        str, Parameter(group=_FLAGS, show_default=False, help="A job of Slurm, asked with srun.")
+        str, Parameter(group=_JOB, show_default=False, help="A job of Slurm, asked with srun.")
     ] = ""
     pods: Annotated[
-        str, Parameter(group=_FLAGS, show_default=False, help="Pods of the job, asked with kubectl: p1,p2.")
+        str, Parameter(group=_JOB, show_default=False, help="Pods of the job, asked with kubectl: p1,p2.")
     ] = ""
-    namespace: Annotated[str, Parameter(group=_FLAGS, show_default=False, help="Where the pods are.")] = ""
+    namespace: Annotated[str, Parameter(group=_JOB, show_default=False, help="Where the pods are.")] = ""
     flight_recorder: Annotated[
         Path | None,
         Parameter(
-            group=_FLAGS, show_default=False, help="Read PyTorch's flight recorder: the dumps in this folder."
+            group=_JOB, show_default=False, help="Read PyTorch's flight recorder: the dumps in this folder."
         ),
     ] = None
     ras: Annotated[
         str,
         Parameter(
-            group=_FLAGS,
+            group=_JOB,
             show_default=False,
             help="Where NCCL listens on each host. [default: NCCL_RAS_ADDR of --pid, or localhost:28028]",
         ),
     ] = ""
     wait: Annotated[
-        Seconds, Parameter(group=_FLAGS, help="Look twice, so long apart: what moves does not hang.")
+        Seconds, Parameter(group=_JOB, help="Look twice, so long apart: what moves does not hang.")
     ] = Seconds("5s")

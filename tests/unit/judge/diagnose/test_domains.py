@@ -8,7 +8,7 @@ import pytest
 from busbw_testing.compared import record_of
 from busbw_testing.diagnosed import conclusions
 
-from busbw.judge.limits import Wires
+from busbw.judge.wires import Wires
 from busbw.model.record import HostInfo
 
 GB200 = Wires(nvlink_gb_per_s=900.0, network_gb_per_s=200.0, nics=4)

@@ -9,7 +9,7 @@ import pytest
 from busbw_testing.compared import record_of
 from busbw_testing.diagnosed import CALLS, burst, conclusions, every_conclusion
 
-from busbw.judge.limits import Wires
+from busbw.judge.wires import Wires
 from busbw.model.conclusion import Answer, Question
 from busbw.model.finding import Severity
 from busbw.model.record import RunRecord
@@ -136,7 +136,7 @@ def test_nvlink_of_one_node_against_its_algorithm() -> None:
 
 def test_not_observable_without_readings() -> None:
     found = conclusions(two_nodes())["links.used"]
-    assert (found.answer, found.claim) == (Answer.NOT_OBSERVABLE, "no counters of links were read")
+    assert (found.answer, found.claim) == (Answer.NOT_OBSERVABLE, "link counters were not read")
     alone = replace(record_of({8: 1.0}))
     alone = replace(alone, plan=replace(alone.plan, backend="mpi"))
     assert "no link between hosts is needed" in conclusions(alone)["links.used"].claim
@@ -189,14 +189,14 @@ def test_counters_that_were_asked_for_and_never_read() -> None:
     asked = replace(record, plan=replace(record.plan, evidence=("counters",)))
     hint = conclusions(asked)["links.used"].hint
     assert "measure with" not in hint
-    assert "come to its end" in hint
+    assert "let the run finish" in hint
 
 
 def test_the_starved_link_is_named_and_not_its_fellows() -> None:
     rates = dict(zip(EFA, (1.27, 1.27, 1.27, 0.2), strict=True))
     even = conclusions(two_nodes(burst({"node0": rates, "node1": dict.fromkeys(EFA, 1.0)})))["links.even"]
     assert (even.severity, even.host) == (Severity.WARNING, "node0")
-    assert even.claim.startswith("rdmap160s27 port 1 carries 15.7% of what the middle one of its")
+    assert even.claim.startswith("rdmap160s27 port 1 carries 15.7% of the median link")
     assert "cable" in even.hint
     rates = dict(zip(EFA, (2.0, 1.0, 1.0, 1.0), strict=True))
     even = conclusions(two_nodes(burst({"node0": rates, "node1": rates})))["links.even"]

@@ -14,8 +14,8 @@ from busbw.foreign.nsys.read import read_profile
 from busbw.judge.diagnose.engine import diagnose
 from busbw.judge.diagnose.subject import Subject
 from busbw.judge.expectation import expect
-from busbw.judge.limits import Wires
 from busbw.judge.matching import made_with
+from busbw.judge.wires import Wires
 from busbw.model.conclusion import Answer, Conclusion
 from busbw.model.finding import Severity
 from busbw.model.profile import Profile
@@ -92,7 +92,7 @@ def test_kernels_by_rank_and_size(tmp_path: Path) -> None:
 def test_a_name_is_not_taken_for_an_algorithm(tmp_path: Path) -> None:
     found = asked(of_rank(tmp_path, 0, [10.0]))
     told = found["algorithm.kernels"]
-    assert told.claim.startswith("a kernel's name tells AllReduce of f32, no tree (a ring, NVLS or CollNet)")
+    assert told.claim.startswith("a kernel's name shows AllReduce of f32, no tree (a ring, NVLS or CollNet)")
     assert told.answer is Answer.NOT_OBSERVABLE
     assert {fact.name for fact in told.facts} == {"collective", "type class", "tree"}
     assert found["algorithm.observed"].answer is Answer.NOT_OBSERVABLE
@@ -153,7 +153,7 @@ def test_few_samples_and_unequal_rates(tmp_path: Path) -> None:
     """A NIC at a third of the others' rate carried plenty, however short the burst was."""
     slow = of_rates(tmp_path, (10, 10, 10, 3.3), busy=3)
     assert slow.claim.startswith(
-        "all 4 NICs carried traffic on p4de-0; rdmap160s27 carries 33.0% of what the"
+        "all 4 NICs carried traffic on p4de-0; rdmap160s27 carries 33.0% of the median NIC"
     )
     assert "(10, 10, 10, 3.3 GB/s, 67% of 4 lines' 50 GB/s)" in slow.claim
     assert (slow.severity, slow.answer) == (Severity.WARNING, Answer.NO)

@@ -11,9 +11,9 @@ from busbw_testing.diagnosed import conclusions, digests_of, sampled
 from busbw.errors import ExitCode
 from busbw.judge.compare_arms import key_of
 from busbw.judge.diagnose.engine import answer, exit_code
-from busbw.judge.limits import Wires
 from busbw.judge.own_reference import reference_of
 from busbw.judge.references.reference import Reference
+from busbw.judge.wires import Wires
 from busbw.model.choice import Choice
 from busbw.model.conclusion import Answer, Conclusion, Question
 from busbw.model.finding import Severity

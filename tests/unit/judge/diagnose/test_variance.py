@@ -12,8 +12,8 @@ from busbw_testing.diagnosed import conclusions, digests_of, every_conclusion, s
 
 from busbw.judge.diagnose.engine import answer
 from busbw.judge.expectation import expect
-from busbw.judge.limits import Wires
 from busbw.judge.samples import nccl_tests_mean_ns
+from busbw.judge.wires import Wires
 from busbw.model.conclusion import Answer, Conclusion, Question
 from busbw.model.finding import Severity
 from busbw.model.record import RunRecord
@@ -130,7 +130,7 @@ def test_cases_without_an_interval_are_counted() -> None:
     record, samples = sampled({1024 << at: np.full(40, 50.0) for at in range(3)})
     results = (replace(record.results[0], low_ns=None, high_ns=None), *record.results[1:])
     found = conclusions(replace(record, results=results), samples=samples)["variance.precision"]
-    assert "1 more had too few samples" in found.claim
+    assert "1 more had too few independent samples" in found.claim
     assert found.answer is Answer.UNDECIDED
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from busbw.errors import UsageError
 from busbw.judge.references import load
-from busbw.judge.references.reference import Point, Reference, check_ranks, value_at
+from busbw.judge.references.reference import Point, Reference, value_at
 from busbw.model.collective import collective
 
 P4DE = next(reference for reference in load.built_in() if reference.name == "aws-p4de-2x8")
@@ -57,9 +57,11 @@ def test_bandwidths_are_those_of_the_times(reference: Reference) -> None:
     "reference", [r for r in load.built_in() if r.printed], ids=lambda reference: reference.name
 )
 def test_ranks_are_those_of_the_printed_bandwidths(reference: Reference) -> None:
-    check_ranks(reference)
-    with pytest.raises(UsageError, match="busbw / algbw is"):
-        check_ranks(replace(reference, ranks=max(reference.ranks // 2, 1)))
+    """Bandwidths are printed with two decimals."""
+    assert reference.printed is not None
+    factor = collective(reference.operation).busbw_factor(reference.ranks)
+    printed = reference.printed
+    assert factor * printed.algbw_gb_per_s == pytest.approx(printed.busbw_gb_per_s, abs=0.0051 * (1 + factor))
 
 
 def test_wrong_labels_lose() -> None:
@@ -112,52 +114,3 @@ def test_saved_references_come_back(tmp_path: Path) -> None:
         load.find("nobody", tmp_path)
     with pytest.raises(UsageError, match="is no name"):
         load.save((own,), "../x", tmp_path)
-
-
-@pytest.mark.parametrize(
-    "reference", [r for r in load.built_in() if r.kind == "own"], ids=lambda reference: reference.name
-)
-def test_ranks_are_those_of_the_times(reference: Reference) -> None:
-    other = replace(reference, ranks=8)
-    if collective(reference.operation).busbw_factor(8) == 1:
-        check_ranks(other)  # the same with any number of ranks
-        return
-    with pytest.raises(
-        UsageError, match=r"says 8 ranks, whose busbw / algbw is (1\.75000|0\.87500), but its "
-    ):
-        check_ranks(other)
-
-
-def test_a_saved_reference_whose_bandwidths_are_not_of_its_times_is_named_with_size_and_numbers() -> None:
-    times = (490.0, 500.0, 520.0)
-    right = Point(2**20, "in-place", 2**20 / 500 / 1e3 * 1.5, times)  # 4 ranks
-    saved = replace(P4DE, name="mine", kind="saved", printed=None, sha256="", ranks=4, points=(right,))
-    assert load.parse(load.dump((saved,)), "file") == (saved,)
-    for own in (
-        replace(saved, points=(replace(right, busbw_gb_per_s=right.busbw_gb_per_s * 1.005),)),
-        replace(saved, points=(replace(right, times_us=()),), ranks=8),
-        replace(saved, points=(replace(right, size_bytes=64),)),  # a type may have rounded it
-        replace(saved, pattern="2 groups of 2 ranks", ranks=8),
-    ):
-        check_ranks(own)
-    with pytest.raises(
-        UsageError, match=r"^file: .* 8 ranks, .* is 1\.75000, but its 1 MiB in-place has 1\.5"
-    ):
-        load.parse(load.dump((replace(saved, ranks=8),)), "file")
-    with pytest.raises(UsageError, match=r"1 ranks, .* is 0\.00000"):
-        check_ranks(replace(saved, ranks=1))
-
-
-def test_sizes_that_shares_round_are_left_out() -> None:
-    """all_gather of 1,100 bytes on 3 ranks moves 3 x 352."""
-    point = Point(1100, "in-place", 1056 / 10 / 1e3 * 2 / 3, (10.0,))
-    rounded = replace(P4DE, operation="all_gather", ranks=3, printed=None, sha256="", points=(point,))
-    check_ranks(rounded)
-
-
-def test_a_log_without_times_has_those_of_its_rounded_bandwidths() -> None:
-    """Printed are 0.13 and 0.23, which are 0.126 and 0.235 at the most."""
-    point = Point(2**20, "in-place", 0.23, (2**20 / 0.13 / 1e3,))
-    check_ranks(replace(P4DE, ranks=8, printed=None, points=(point,)))
-    with pytest.raises(UsageError, match="busbw / algbw is"):
-        check_ranks(replace(P4DE, ranks=8, printed=None, sha256="", points=(replace(point),)))
