@@ -15,7 +15,7 @@ from busbw.errors import UsageError
 from busbw.foreign.aws_kit import read_csv
 from busbw.foreign.logs.assemble import Origin
 from busbw.foreign.logs.context import TUNING
-from busbw.foreign.logs.json_text import Document, document, embedded
+from busbw.foreign.logs.json_text import Document, document, word
 from busbw.foreign.logs.labels import BESIDE, variables
 from busbw.foreign.logs.lines import HEAD_BYTES, read_text
 from busbw.foreign.logs.operations import operation
@@ -36,6 +36,8 @@ _LIBRARIES: Final = {NCCL_TESTS.name: ("nccl", "NCCL"), RCCL_TESTS: ("rccl", "RC
 _RESULTS: Final = b'"results'
 # Output that stands beside that of tests and has numbers too: its name, and words that only it has.
 _SEARCHED_BYTES: Final = 2**18
+# Its tables do not say which placement, type and reduction they are of.
+_EXPORT: Final = re.compile(rb"busbw: .* written in the layout of nccom-test")
 _OTHERS: Final = (
     ("the help of nccl-tests or rccl-tests", r"USAGE: \w+_perf"),
     (
@@ -172,8 +174,8 @@ def _read_text(data: bytes, path: str, tool: str) -> Reading:
         found_tables = tuple(rccl_tests_rows.tables(data))
         return Reading(path, found_tables, is_log=True, lines=len(data.splitlines()))
     is_whole = start[:1] == b"{"
-    if _RESULTS in (data if is_whole else start):
-        found = document(data) if is_whole else embedded(data)  # among other words, or behind a prefix
+    if _RESULTS in (data if is_whole else start):  # which may stand among other words, or behind a prefix
+        found = document(data)
         reading = _read_json(found, path, tool) if found is not None else None
         if reading is not None and (is_whole or reading.tables):
             return reading
@@ -183,6 +185,8 @@ def _read_text(data: bytes, path: str, tool: str) -> Reading:
     if read_csv.is_csv(first_line) and _is_asked(NCCL_TESTS.name, tool):
         return _read_csv(data.decode("utf-8", "replace").splitlines(), path, tool)
     asked = [each for each in TOOLS if _is_asked(each.name, tool)]
+    if _EXPORT.search(start):
+        return Reading(path, no_text="it is an export of busbw: read the run itself, or an export as csv")
     reading = _read_log(scan(data, asked), path, tool)
     return replace(reading, no_text="" if reading.tables or reading.is_log else why or _whose(data))
 
@@ -223,8 +227,8 @@ def _read_json(found: Document, path: str, tool: str) -> Reading | None:
     if nccl_tests_json.is_nccl_tests(content) and _is_asked(NCCL_TESTS.name, tool):
         dumped = nccl_tests_json.environment(content)
         kept = variables(dumped.items()) if dumped else {}
-        created = _date(str(content.get("start_time", "")))
-        tables = _as(tool, nccl_tests_json.tables(found))
+        created = _date(word(content.get("start_time")))
+        tables = _as(tool, [nccl_tests_json.table(found)])
         return Reading(path, tables, environment=kept, is_log=True, created=created, created_from="header")
     if nccom_test_json.is_nccom_test(content) and _is_asked(NCCOM_TEST.name, tool):
         return Reading(path, tuple(nccom_test_json.tables(found)), is_log=True)
@@ -252,9 +256,6 @@ def _read_log(log: Log, path: str, tool: str) -> Reading:
 def interpret(found: FoundTable) -> Table:
     """The meaning of a table that stands in a log."""
     table = found.tool.interpret(found)
-    time = found.facts.header.get("time_is")
-    if time is not None:
-        table = replace(table, time=str(time))
     if found.calls is None:
         return table
     calls = tuple(found.calls.as_dict()[TUNING])

@@ -154,7 +154,7 @@ def cases(
     seen: Counter[_Kind] = Counter()
     for kind, result in _in_order(table, decision, numbers):
         dtype, op, root, size, count, placement = kind
-        index, cycle = len(made), table.cycle + seen[kind]
+        index, cycle = len(made), seen[kind]
         name = decision.operation
         made.append(Case(index, name, dtype, op, root, size, size, count, placement, cycle=cycle))
         results.append(replace(result, case=index))
@@ -177,7 +177,6 @@ def _rows(table: Table, decision: Decision, numbers: Bandwidths) -> Iterator[lis
     choices = _choices(table, decision, sizes)
     sides = [list(_results(table, numbers, side, choices)) for side in range(len(table.timings))]
     columns = zip(table.types, table.redops, table.roots.tolist(), sizes, table.counts.tolist(), strict=True)
-    lines = table.lines.tolist()
     for row, (word, redop, root, size, printed) in enumerate(columns):
         op = "" if decision.operation in MOVING else canonical_op(redop)
         count = printed
@@ -186,11 +185,7 @@ def _rows(table: Table, decision: Decision, numbers: Bandwidths) -> Iterator[lis
         pairs = []
         for timing, results in zip(table.timings, sides, strict=True):
             kind = (canonical_type(word), op, root, size, count, timing.placement)
-            said = table.outcomes.get((lines[row], timing.placement))
-            if said is None:
-                pairs.append((kind, results[row]))
-            elif said.status is not None:  # else our own table had the other placement only
-                pairs.append((kind, said.apply(results[row])))
+            pairs.append((kind, results[row]))
         yield pairs
 
 
@@ -251,18 +246,14 @@ def _choices(table: Table, decision: Decision, sizes: Sequence[int]) -> list[Cho
 
 def _failed(table: Table, decision: Decision, failure: Failure) -> Iterator[tuple[_Kind, CaseResult]]:
     """A row that says why it has no numbers."""
-    if failure.outcome is not None and failure.outcome.status is None:
-        return
     size = failure.size_bytes
-    word = failure.dtype or table.default_type or next(iter(table.types), "")
-    redop = "" if decision.operation in MOVING else canonical_op(next(iter(table.redops), ""))
-    op = str(table.header.get("own_op", "")) or redop
-    root = int(table.header.get("own_root", table.roots[0] if len(table) else -1))
+    word = failure.dtype or next(iter(table.types), "")
+    op = "" if decision.operation in MOVING else canonical_op(next(iter(table.redops), ""))
+    root = int(table.roots[0]) if len(table) else -1
     count = whole_count(decision, word, size, 0) if word else 0
     place = table.timings[0].placement
     kind = (canonical_type(word), op, root, size, count, place)
-    result = CaseResult(0, Status.FAILED, error=failure.text)
-    yield kind, failure.outcome.apply(result) if failure.outcome is not None else result
+    yield kind, CaseResult(0, Status.FAILED, error=failure.text)
 
 
 def whole_count(decision: Decision, word: str, size: int, otherwise: int) -> int:
@@ -286,7 +277,7 @@ def repeated(table: Table, made: Sequence[Case], results: Sequence[CaseResult]) 
         if result.time_ns is not None and case.size_bytes
     ]
     copies = len(timed) - len(set(timed))
-    again = sum(case.cycle > table.cycle and case.size_bytes > 0 for case in made)
+    again = sum(case.cycle > 0 and case.size_bytes > 0 for case in made)
     if not again or (not copies and _are_rounded(made)):
         return []
     text = f"{again} of {len(made)} cases repeat an earlier one and were kept as further cycles"

@@ -15,7 +15,6 @@ from typing import Final
 import numpy as np
 
 from busbw.foreign.logs.operations import PLAIN, UNEVEN, is_known, is_reduction, type_bytes
-from busbw.foreign.logs.own import OWN_TIME
 from busbw.foreign.logs.row_words import BoolArray, FloatArray, IntArray
 from busbw.foreign.logs.solve import (
     Bounds,
@@ -57,7 +56,7 @@ def check(table: Table, assumed: str = "") -> Checked:
         return Checked(table, None, None)
     operation = table.operation or assumed
     reasons: dict[int, str] = {}
-    lost = _note_lines(table, operation, reasons)
+    _note_lines(table, operation, reasons)
     scales = [scale_bounds(table, timing) for timing in table.timings]
     scale = None
     is_uneven = operation in UNEVEN  # their algbw is that of the busiest rank, whose bytes no row tells
@@ -68,7 +67,7 @@ def check(table: Table, assumed: str = "") -> Checked:
     _note(reasons, _odd_factors(table), "busbw / algbw is not that of the other rows")
     good = np.ones(len(table), bool)
     good[list(reasons)] = False
-    kept = table.keep(good).with_findings(*_damaged(table, reasons), *lost)
+    kept = table.keep(good).with_findings(*_damaged(table, reasons))
     if scale is None and table.trusted_time and not is_uneven and np.isfinite(joined(scales)[0]).any():
         text = "algbw does not follow from size and time; bandwidths were made from size and time"
         kept = kept.with_findings(ImportFinding("contradiction", text, table.first_line))
@@ -92,24 +91,16 @@ def _damaged(table: Table, reasons: dict[int, str]) -> list[ImportFinding]:
 # ---- a row alone -------------------------------------------------------------------------------------------
 
 
-def _note_lines(table: Table, operation: str, reasons: dict[int, str]) -> list[ImportFinding]:
-    """Note rows that are damaged by themselves; what is said of a placement without any time."""
+def _note_lines(table: Table, operation: str, reasons: dict[int, str]) -> None:
+    """Note rows that are damaged by themselves."""
     misplaced = _misplaced(table, table.widths, table.heading_width)
     if operation not in UNEVEN:  # nccom-test rounds what it was asked for
         if (table.counts > 0).any() and len(table.tails):  # which say whether a digit of the size is lost
             misplaced &= _misplaced(table, table.tails, 0)
         _note(reasons, _odd_counts(table), "size is not count times the size of an element")
     _note(reasons, misplaced, "the line is shorter or longer than its neighbours")
-    lost = []
     for timing in table.timings:
-        untimed = _untimed(table, timing)
         _note(reasons, ~_is_timed(timing), "a time is not positive")
-        if len(table.timings) > 1 and untimed.all():  # its rows have the other placement
-            text = f"no row has a time {timing.placement}"
-            lost.append(ImportFinding(DAMAGED, text, table.first_line))
-        else:
-            _note(reasons, untimed, "its time is no number")
-    return lost
 
 
 def _misplaced(table: Table, widths: IntArray, of_heading: int) -> BoolArray:
@@ -131,8 +122,6 @@ def _misplaced(table: Table, widths: IntArray, of_heading: int) -> BoolArray:
 def _has_long_word(table: Table) -> BoolArray:
     """Rows with a number that does not fit its column, which moves all that follows."""
     long = (table.sizes >= 10**12) | (table.counts >= 10**12)
-    if "own_collective" in table.header and min(table.counts) < 0:  # OSU itself has no sizes of more digits
-        long |= table.sizes >= 10**10
     for timing in table.timings:
         long |= timing.time_us.value >= 10**7
         for bandwidth in (timing.algbw, timing.busbw):
@@ -171,16 +160,6 @@ def _is_timed(timing: Timing) -> BoolArray:
         absent &= np.isnan(timing.algbw.value)
     good: BoolArray = absent | (np.isfinite(time) & (time > 0))
     return good
-
-
-def _untimed(table: Table, timing: Timing) -> BoolArray:
-    """Rows whose time is ``nan`` though nobody says why, as our own exports do."""
-    untimed: BoolArray = np.isnan(timing.time_us.value)
-    if "own_collective" in table.header or OWN_TIME in table.header:
-        return np.zeros(len(table), bool)
-    for row in np.flatnonzero(untimed).tolist():
-        untimed[row] = (int(table.lines[row]), timing.placement) not in table.outcomes
-    return untimed
 
 
 def foreign(table: Table) -> list[ImportFinding]:

@@ -23,10 +23,11 @@ NOT_CHECKED: Final = "N/A"
 NO_REDUCTION: Final = "none"
 # What rccl-tests put behind a deviation beyond its limit, as long as it printed deviations.
 TOO_LARGE: Final = "*"
-# What stands for an algorithm that is not known, in tables of busbw.
+# What stands for an algorithm that is not known, in tables that busbw's front door prints.
 NO_ALGORITHM: Final = "-"
-# What printf writes for %f, %g and %e, and the words for what is no number. float() takes much more.
-_NUMBER: Final = r"(?:\d+(?:\.\d+)?(?:e[+-]\d\d+)?|-?(?:nan|inf))"
+# What printf writes for %f, %g and %e of something measured, and the words for what is no number. float()
+# takes much more.
+_NUMBER: Final = r"(?:\d+(?:\.\d+)?(?:e[+-][01]\d)?|-?(?:nan|inf))"
 _IS_NUMBER: Final = re.compile(_NUMBER, re.ASCII)
 _IS_INTEGER: Final = re.compile(r"-?\d{1,18}", re.ASCII)
 

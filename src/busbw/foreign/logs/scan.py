@@ -9,7 +9,6 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, Final
 
-from busbw.foreign.logs import own
 from busbw.foreign.logs.context import Ends, Evidence, Job, may_be_command
 from busbw.foreign.logs.lines import Line, split_lines
 from busbw.foreign.logs.row_words import Layout, fault, filled, is_number
@@ -54,7 +53,6 @@ class Stream:
     continues: bool = False  # words of the next table of the same launch were said
     announced: int = 0  # the line of the first words of a launch whose heading was not there yet
     placements: str = ""
-    own_time: str = ""  # what the times of our own export are
     piece: list[str] = field(default_factory=list)  # the beginning of a row that other output interrupted
     piece_line: int = 0
     headless: list[tuple[int, list[str]]] = field(default_factory=list)  # perhaps rows: no heading was there
@@ -223,8 +221,6 @@ class Scanner:
                 else:
                     self._take_fact(stream, form, fact_words(match))
                 return True
-        if "busbw: " in line and self._own(stream, line):
-            return True
         if may_be_command(line):
             self._job.read(line)
         return False
@@ -268,18 +264,6 @@ class Scanner:
         if stream.ended:
             stream.facts, stream.ended = Facts(), False
         self._job.begin_output()
-
-    def _own(self, stream: Stream, line: str) -> bool:
-        """Take a comment line of busbw's own exports that stands above a table; whether it is one."""
-        time = own.time_words(line)
-        words = own.table_words(line) if time is None else {}
-        if time is not None:
-            stream.own_time = time
-        if words is not None:
-            said = {"time_is": stream.own_time} if stream.own_time else {}
-            self._launch(stream, words | said)
-            return True
-        return False
 
     def _nccl_line(self, stream: Stream, line: str, words: list[str]) -> None:
         """A line of NCCL: evidence. It may stand behind a row, or behind the beginning of one."""
@@ -391,7 +375,7 @@ class Scanner:
             return
         if line.strip() in _GAPS:
             table.note("gap", "rows were left out of this text", self._number)
-        elif (failed := failure(table, words, self._number)) is not None:
+        elif (failed := failure(words, self._number)) is not None:
             table.failures.append(failed)
             table.last_line = self._number
         elif not self._keep_piece(stream, line) and looks_like_row(table, line, words, least=1 / 3):

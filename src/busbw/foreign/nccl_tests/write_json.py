@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from busbw.files import store
-from busbw.foreign.forms.remarks import BANDWIDTH, notes, reason, remarks, time_words
+from busbw.foreign.forms.remarks import BANDWIDTH, notes, remarks, time_words
 from busbw.foreign.forms.rows import Row, Table, average_busbw_gb_per_s
 from busbw.foreign.nccl_tests.figures import Figures
 from busbw.foreign.nccl_tests.write import (
@@ -37,7 +37,6 @@ from busbw.foreign.nccl_tests.write import (
 from busbw.machine.environment import read_environment
 from busbw.model.case import Case
 from busbw.model.record import RunRecord
-from busbw.model.result import CaseResult, Status
 
 SHAPE_VERSION: Final = 3
 _DECIMALS: Final = 6
@@ -237,23 +236,7 @@ def _row_of(each: Row) -> dict[str, Any]:
         for _, result in each.sides
     ]
     calls = max((result.samples * result.calls_per_sample for result in each.results), default=0)
-    return {
-        **row(case, case.op or NO_OPERATION, case.count, sides, calls),
-        "busbw": {
-            "cycle": case.cycle,
-            "out_of_place": _behind(each.out_of_place),
-            "in_place": _behind(each.in_place),
-        },
-    }
-
-
-def _behind(result: CaseResult | None) -> dict[str, Any] | None:
-    if result is None:
-        return None
-    fields = asdict(result)
-    names = ("low_ns", "high_ns", "mean_ns", "samples", "calls_per_sample", "wrong", "marks")
-    why = reason(result) if result.status is not Status.GOOD else ""
-    return {"status": result.status.value, **{name: fields[name] for name in names}, "reason": why}
+    return row(case, case.op or NO_OPERATION, case.count, sides, calls)
 
 
 def _own(record: RunRecord, table: Table, asked: Asked, counted: int) -> dict[str, Any]:
