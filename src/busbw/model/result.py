@@ -75,7 +75,7 @@ class CaseResult:
     ``high_ns`` bound it at 95 %, None where too few samples are independent. ``mean_ns`` is the mean
     over the same samples. ``algbw_gb_per_s`` and ``busbw_gb_per_s`` are null for wrong or failed cases, busbw
     also on one rank. ``wrong`` is summed over
-    ranks and checks; None where nothing was checked. ``marks`` and ``conditions`` are words of
+    ranks, of the check that found most; None where nothing was checked. ``marks`` and ``conditions`` are words of
     ``model.mark``; ``error`` is why
     a case failed, does not apply or was not run. ``finished`` is when, in ISO 8601.
 
