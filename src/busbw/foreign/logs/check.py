@@ -34,6 +34,8 @@ _ENOUGH_ALIGNED: Final = 0.7
 _ALIGNED_ROWS: Final = 4
 # So few cannot outvote each other; of more, all wrong in the same way are another formula, not damage.
 _FEW_ROWS: Final = 2
+# A digit more changes a number by more than this share.
+_FINE: Final = 0.02
 _MOST_FINDINGS: Final = 100
 
 
@@ -116,20 +118,19 @@ def _misplaced(table: Table, widths: IntArray, of_heading: int) -> BoolArray:
         usual, share = of_heading, float((widths[known] == of_heading).any())
     if share < _ENOUGH_ALIGNED:
         return none  # not aligned at all
-    return known & ((widths < usual) | ((widths > usual) & ~_has_long_word(table)))
+    return known & ((widths < usual) | ((widths > usual) & ~_is_borne_out(table)))
 
 
-def _has_long_word(table: Table) -> BoolArray:
-    """Rows with a number that does not fit its column, which moves all that follows."""
-    long = (table.sizes >= 10**12) | (table.counts >= 10**12)
+def _is_borne_out(table: Table) -> BoolArray:
+    """Rows whose bandwidths have enough digits to contradict one that is too much: a number that does not fit
+    its column makes them longer.
+    """
+    found: BoolArray = np.ones(len(table), bool)
     for timing in table.timings:
-        long |= timing.time_us.value >= 10**7
-        for bandwidth in (timing.algbw, timing.busbw):
-            if bandwidth is not None:
-                long |= bandwidth.value >= 10**4
-        if timing.wrong is not None:
-            long |= timing.wrong >= 10**6
-    return long
+        if timing.algbw is None:
+            return np.zeros(len(table), bool)
+        found &= timing.algbw.half <= _FINE * timing.algbw.value
+    return found
 
 
 def _odd_counts(table: Table) -> BoolArray:

@@ -34,7 +34,7 @@ def damaged(
     [
         # The row of 2 GiB is line 8 of the log.
         ("2147483648     536870912", "2147483648    536870912", "shorter or longer"),
-        ("5589.1  384.22", "5589.1   384.22", "shorter or longer"),
+        ("5589.1  384.22", "5589.1 384.22", "shorter or longer"),
         (
             "536870912     float     sum      -1   5589.1",
             "536870913     float     sum      -1   5589.1",
