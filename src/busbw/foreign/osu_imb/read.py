@@ -37,7 +37,7 @@ _COMBINING: Final = ("reduce", "accumulate", "fetch_and_op", "scan")
 def _table(found: FoundTable, timing: Timing, name: str, time: str) -> Table:
     """What tables of both have in common: rows of a size and of times."""
     if time.startswith(_HALF_ROUND_TRIP):
-        text = "two ranks in turn (ping-pong): a sendrecv with one message at a time, timed half a round trip"
+        text = "two ranks take turns (ping-pong), one message at a time: its time is half a round trip"
         found.note("point-to-point", text, found.heading_line)
     return found.as_table(
         backend="mpi",
