@@ -22,7 +22,6 @@ from busbw.foreign.nccom.columns import Columns, Row
 from busbw.foreign.nccom.settings import THEIR_FLAGS, is_empty
 from busbw.foreign.nccom.streams import stream_options
 from busbw.model.case import Case
-from busbw.model.collective import Placement
 from busbw.model.event import Event, EventKind
 from busbw.model.result import CaseResult, Status
 from busbw.model.sample import EXCLUDING, HEADLINE, MAX_OVER_RANKS, SampleFlag
@@ -33,7 +32,6 @@ from busbw.report.table import stream_words
 from busbw.stats.outliers import exclude
 from busbw.stats.percentile import nearest_rank
 from busbw.terminal import own_controls, printable
-from busbw.units import format_share
 
 if TYPE_CHECKING:
     from busbw.foreign.nccom.options import Options
@@ -142,7 +140,7 @@ class NccomDisplay:
     def _case(self, run: _Run, result: CaseResult) -> None:
         case = run.plan.cases[result.case]
         self._done.add(case.index)
-        if _is_shown(case, run.plan):
+        if _is_shown(case):
             self._row(run, case, result)
             self._progress(f"{len(self._done)} of {len(run.plan.cases)}")
 
@@ -189,7 +187,7 @@ class NccomDisplay:
             self._say(f"interrupted after {_counted(len(self._shown), 'size')}")
             return
         for case in run.plan.cases:
-            if case.index not in self._done and _is_shown(case, run.plan):
+            if case.index not in self._done and _is_shown(case):
                 error = self._error or _NOT_REACHED
                 self._row(run, case, CaseResult(case.index, Status.NOT_RUN, error=error))
         self._progress(None)
@@ -215,43 +213,22 @@ class NccomDisplay:
 
     def _notes(self, run: _Run) -> list[str]:
         results = [shown.result for shown in self._shown]
-        notes = [*self._overlap_notes(), *result_notes(run.plan, results, "nccom-test")]
+        notes = result_notes(run.plan, results, "nccom-test")
         if self._columns.algorithm and not all(shown.row.algorithm for shown in self._shown):
             notes.append(_UNKNOWN_ALGORITHM)
-        return [*notes, *self._percentile_notes(), *_size_notes(run.plan)]
-
-    def _overlap_notes(self) -> list[str]:
-        overlaps: dict[int, list[float]] = {}
-        for shown in self._shown:
-            if shown.result.overlap is not None:
-                overlaps.setdefault(shown.case.stream, []).append(shown.result.overlap)
-        shares = {
-            number: " to ".join(format_share(end(each), decimals=0) for end in (min, max))
-            for number, each in sorted(overlaps.items())
-        }
-        return [
-            f"stream {number}: all streams were under way for {share} of its time, by row; give"
-            " ops_per_iter so that they take equally long"
-            for number, share in shares.items()
-        ]
-
-    def _percentile_notes(self) -> list[str]:
-        notes = []
         has_percentiles = any(word != "avg" for word in self._options.stats)
-        if has_percentiles and any("single_calls" in shown.result.evidence for shown in self._shown):
+        if has_percentiles and any("single_calls" in result.evidence for result in results):
             notes.append("percentiles are of a pass of single calls, the mean of back-to-back ones")
-        few = [shown for shown in self._shown if shown.samples]
-        calls = max((shown.result.calls_per_sample for shown in few if self._of_streams), default=1)
-        if calls > 1:
-            notes.append(f"percentiles are of samples of up to {calls} calls each: single ones vary more")
+        few = min((shown.samples for shown in self._shown if shown.samples), default=0)
         if few:
-            fewest = min(shown.samples for shown in few)
-            notes.append(f"percentiles are of {fewest} calls, few for a tail: p99 is known from 299 on (-n)")
-        return notes
+            notes.append(f"percentiles are of {few} samples, few for a tail: p99 is known from 299 on (-n)")
+        return [*notes, *_size_notes(run.plan)]
 
     def _write_report(self, run: _Run) -> None:
         path = Path(self._options.report_to_json_file).expanduser()
-        body = {"config": _config(self._options), "results": self.results(), "busbw": self._own(run)}
+        config = asdict(self._options)
+        config = {"operation": config.pop("operand"), **config}
+        body = {"config": config, "results": self.results(), "busbw": self._own(run)}
         try:
             store(path, f"{json.dumps(body, indent=4)}\n".encode())
         except OSError as error:
@@ -280,19 +257,14 @@ class NccomDisplay:
         """What `busbw import` needs to know beside the rows."""
         first = self._options.stats[0]
         time = run.time if first == "avg" else run.time.replace("mean", first, 1)
-        averages = [_average(rows) for _, rows in self._tables()]
         # Ranks of a group, by which bandwidths are.
         sizes = {len(members) for members in run.plan.groups} if not self._of_streams else set()
-        groups = {"group_ranks": sizes.pop()} if len(sizes) == 1 else {}
         return {
             "operation": "streams" if self._of_streams else self._options.operand,
             "nworkers": run.ranks,
-            **groups,
+            **({"group_ranks": sizes.pop()} if len(sizes) == 1 else {}),
             "run_id": run.folder.name,
             "time_is": f"{first}: {time}; of one call",
-            "bandwidth_is": f"GB/s = 10^9 bytes/s, from time:{first}(us)",
-            "average_busbw_gb_per_s": averages if self._of_streams else next(iter(averages), None),
-            "errors": self.failures,
             "seed": run.plan.seed,
         }
 
@@ -380,18 +352,9 @@ def _counted(number: int, thing: str) -> str:
     return f"{number} {thing}{'s' if number != 1 else ''}"
 
 
-def _config(options: Options) -> dict[str, Any]:
-    """The configuration of a report: every flag's value under its long name, and the operation."""
-    fields = asdict(options)
-    operation = fields.pop("operand")
-    return {"operation": operation, **fields}
-
-
 def _size_notes(plan: Plan) -> list[str]:
     notes = []
-    rounded = [
-        case for case in plan.cases if _is_shown(case, plan) and case.size_bytes != case.requested_bytes
-    ]
+    rounded = [case for case in plan.cases if _is_shown(case) and case.size_bytes != case.requested_bytes]
     if rounded:
         notes.append(
             f"{_counted(len(rounded), 'size')} {'was' if len(rounded) == 1 else 'were'} rounded to whole"
@@ -406,16 +369,6 @@ def _size_notes(plan: Plan) -> list[str]:
     return notes
 
 
-def _is_shown(case: Case, plan: Plan) -> bool:
-    """Out-of-place, the only form that nccom-test knows; in place where the operation has no other."""
-    if is_empty(case):
-        return False
-    if plan.streams:
-        return True
-    if case.placement is Placement.OUT_OF_PLACE:
-        return case.applicable or not any(
-            other.applicable and other.requested_bytes == case.requested_bytes for other in plan.cases
-        )
-    return case.applicable and not any(
-        other.applicable and other.placement is Placement.OUT_OF_PLACE for other in plan.cases
-    )
+def _is_shown(case: Case) -> bool:
+    """Whether a case has a row: the plan has one placement of each (``settings.one_placement``)."""
+    return case.applicable and not is_empty(case)
