@@ -63,7 +63,7 @@ def result_notes(plan: Plan, results: Sequence[CaseResult], tool: str) -> list[s
     excluded = [result.excluded for result in results if result.excluded]
     if excluded:
         notes.append(
-            f"times are without {sum(excluded)} samples of {len(excluded)} cases, in which a rank had no core"
-            f" or a clock stepped; {tool} would count them. Beyond 1 in 20 of a case all count"
+            f"{sum(excluded)} samples of {len(excluded)} cases were left out of the times, because a rank was"
+            f" descheduled or a clock stepped; {tool} would count them"
         )
     return notes

@@ -186,7 +186,9 @@ def _read_text(data: bytes, path: str, tool: str) -> Reading:
         return _read_csv(data.decode("utf-8", "replace").splitlines(), path, tool)
     asked = [each for each in TOOLS if _is_asked(each.name, tool)]
     if _EXPORT.search(start):
-        return Reading(path, no_text="it is an export of busbw: read the run itself, or an export as csv")
+        return Reading(
+            path, no_text="it is a table that busbw exported: use the run itself, or export it as csv"
+        )
     reading = _read_log(scan(data, asked), path, tool)
     return replace(reading, no_text="" if reading.tables or reading.is_log else why or _whose(data))
 

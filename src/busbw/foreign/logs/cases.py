@@ -34,7 +34,7 @@ from busbw.units import NS_PER_US
 
 # What a case is, but for its cycle: type, reduction, root, size, count, placement. Equal ones are repeated.
 _Kind = tuple[str, str, int, int, int, Placement]
-NO_NUMBER: Final = "the log has no number, and does not say why"
+NO_NUMBER: Final = "the log has no number here"
 NO_NUMBERS: Final = "the log has no numbers for this placement"
 
 
@@ -130,13 +130,13 @@ def _unit_findings(checked: Checked, name: str) -> Iterator[ImportFinding]:
     table, scale = checked.table, checked.scale
     if len(table.gb_sizes) > 1 and len(table):
         if checked.gb is None:
-            text = "its digits do not tell GiB/s from GB/s; bandwidths were made from size and time"
+            text = "its digits fit both GiB/s and GB/s; bandwidths here are computed from size and time"
             yield ImportFinding("unit", text, table.first_line)
         elif checked.gb != 1.0:
-            text = "printed GB/s are GiB/s (2^30 bytes); bandwidths here are decimal"
+            text = "the printed GB/s are GiB/s (2^30 bytes); bandwidths here are decimal GB/s"
             yield ImportFinding("unit", text, table.first_line)
     elif scale is not None and scale.high < 0.999 and name in SHARED:
-        text = "an old version's algbw, which leaves a rank's own block out; here algbw is size / time as in"
+        text = "this old version leaves a rank's own block out of algbw; here algbw is size / time, as in"
         yield ImportFinding("formula", f"{text} nccl-tests today", table.first_line)
 
 
@@ -282,5 +282,5 @@ def repeated(table: Table, made: Sequence[Case], results: Sequence[CaseResult]) 
         return []
     text = f"{again} of {len(made)} cases repeat an earlier one and were kept as further cycles"
     if copies:
-        text += f"; {copies} have the same time too: perhaps lines that were copied"
+        text += f"; {copies} have the same time too: were lines copied?"
     return [ImportFinding("repeated", text, table.first_line)]

@@ -71,7 +71,7 @@ def check(table: Table, assumed: str = "") -> Checked:
     good[list(reasons)] = False
     kept = table.keep(good).with_findings(*_damaged(table, reasons))
     if scale is None and table.trusted_time and not is_uneven and np.isfinite(joined(scales)[0]).any():
-        text = "algbw does not follow from size and time; bandwidths were made from size and time"
+        text = "algbw does not follow from size and time; bandwidths here are computed from size and time"
         kept = kept.with_findings(ImportFinding("contradiction", text, table.first_line))
     return Checked(kept.with_findings(*foreign(kept)), scale, _gb(table, scale))
 

@@ -72,7 +72,7 @@ def decide(checked: Checked, path: str, labels: dict[str, str], given: Given) ->
     solved = RankInterval(blocks, blocks) if blocks is not None else interval
     ranks, ranks_word, more = _ranks(table, solved, labels, given)
     if interval is not None and not interval.contains(ranks) and ranks_word != "flag":
-        text = f"busbw / algbw says {interval} ranks, size / count says {ranks}"
+        text = f"busbw / algbw gives {interval} ranks, size / count gives {ranks}"
         more = (*more, ImportFinding("contradiction", text, table.first_line))
     return Decision(name, word, ranks, ranks_word, solved, (*findings, *more))
 
@@ -94,13 +94,15 @@ def _operation(
         unfit = bool(fits) and name not in fits and is_known(name)
         if unfit and (word != "header" or not _has_factor(name, agreed)):
             why = f"size, count and factor fit only {', '.join(fits)}"
-            findings.append(ImportFinding("mislabelled", f"{name} by {word}, but {why}", table.first_line))
+            findings.append(
+                ImportFinding("mislabelled", f"the {word} says {name}, but {why}", table.first_line)
+            )
         else:
             return name, word, tuple(findings)
     if len(fits) == 1:
         return fits[0], "rows", tuple(findings)
     raise UndecidedError(
-        f"cannot tell the operation of {_place(table)}"
+        f"cannot determine the operation of {_place(table)}"
         + (f": {', '.join(fits)} all fit" if fits else "")
         + "".join(f"; {finding.text}" for finding in findings),
         hint="give --op, and --table where a log has several tables",
@@ -115,7 +117,7 @@ def _refuse_another_test(table: Table, fits: Sequence[str], name: str) -> None:
     is_kin = not is_known(said) and name.replace("_", "") in said.replace("_", "")
     if said and said != name and not fits and not is_kin:
         raise UndecidedError(
-            f"--op {name} contradicts the title of {_place(table)}, which is of {said}",
+            f"--op {name} contradicts the title of {_place(table)}, which says {said}",
             hint=f"leave --op out, or read the table of {name} with --table",
         )
 
@@ -139,7 +141,7 @@ def _against_flag(table: Table, fits: Sequence[str], name: str) -> list[ImportFi
     """That the user's word is none of ours (maybe it is mistyped), and what it stands against."""
     found = []
     if name not in _NAMES and name != table.operation:
-        text = f"--op {name} is no operation that busbw knows: its bandwidths are those that the log prints"
+        text = f"busbw does not know the operation {name}: its bandwidths are those printed in the log"
         found.append(ImportFinding("foreign", text, table.first_line))
     against = f"the log says {table.operation}" if table.operation not in ("", name) else ""
     if not table.operation and fits and name not in fits and is_known(name):
@@ -163,14 +165,14 @@ def _ranks(
         return given.ranks, "flag", tuple(_overridden_ranks(table, solved, claims, given.ranks))
     chosen, word = _chosen_ranks(solved, claims, labels)
     if chosen is None:
-        said = "".join(f"; {ranks} by {source} does not fit" for source, ranks in claims)
-        allowed = f": its rows allow {solved}{said}" if solved is not None else ": its rows do not tell"
+        said = "".join(f"; the {source} says {ranks}, which does not fit" for source, ranks in claims)
+        allowed = f": its rows allow {solved}{said}" if solved is not None else ": its rows do not show it"
         raise UndecidedError(
-            f"cannot tell the number of ranks of {_place(table)}{allowed}", hint="give --ranks N"
+            f"cannot determine the number of ranks of {_place(table)}{allowed}", hint="give --ranks N"
         )
     by = _by(word, chosen, solved)
     against = [
-        ImportFinding("mislabelled", f"{ranks} ranks by {source}, but {by}", table.first_line)
+        ImportFinding("mislabelled", f"the {source} says {ranks} ranks, but {by}", table.first_line)
         for source, ranks in claims
         if ranks != chosen
     ]
@@ -207,7 +209,7 @@ def _overridden_ranks(
     """What the user's number stands against: the rows, else the log's labels."""
     against = [f"{source} says {said}" for source, said in claims if said != ranks]
     if solved is not None and not solved.contains(ranks):
-        against.insert(0, f"the rows are those of {solved} ranks")
+        against.insert(0, f"the rows fit {solved} ranks only")
     return [
         ImportFinding("overridden", f"--ranks {ranks} was taken, but {words}", table.first_line)
         for words in dict.fromkeys(against)
@@ -216,9 +218,9 @@ def _overridden_ranks(
 
 def _by(word: str, chosen: int, solved: RankInterval | None) -> str:
     if solved is not None and solved.only is not None:
-        return f"the rows are those of {chosen} ranks"
+        return f"the rows fit {chosen} only"
     allowed = f" (the rows allow {solved})" if solved is not None else ""
-    return f"{chosen} by {word}{allowed}"
+    return f"the {word} says {chosen}{allowed}"
 
 
 def _place(table: Table) -> str:

@@ -130,13 +130,11 @@ class Scanner:
     def _note_processes(self, table: FoundTable) -> None:
         """Say that a table is of several processes, whose rows cannot be taken apart."""
         if table.processes:
-            text = (
-                f"{table.processes} processes have a rank 0: as many communicators, of {{}} each, not one job"
-            )
             size = len({rank.rank for rank in table.facts.ranks})
-            text = text.format(f"{size} rank{'s' if size > 1 else ''}")
+            each = f"communicators of {size} rank{'s' if size > 1 else ''}"
+            text = f"{table.processes} processes have a rank 0: they are separate {each}, not one job"
         elif table.headings > 1:
-            text = f"its heading stands here {table.headings} times: several processes print into one table"
+            text = f"its heading is there {table.headings} times: several processes wrote into one table"
         else:
             return
         table.note("separate", text, table.heading_line)
@@ -153,7 +151,9 @@ class Scanner:
         if line.unread:
             table = self._stream.open_table
             if table is not None:
-                table.note(DAMAGED, f"a line of {line.unread} characters was not read", self._number)
+                table.note(
+                    DAMAGED, f"a line of {line.unread} characters is too long and was not read", self._number
+                )
             return
         stream = self._stream = self._stream_of(line.stream)
         text, words = line.text, line.text.split()
@@ -278,10 +278,10 @@ class Scanner:
             return
         if (row := row_before_output(table, line)) is not None:
             self._take_row(stream, *row)
-            text = "other output of the job follows the row without a line end"
+            text = "other output follows the row on the same line"
             table.note("joined", text, self._number)
         elif not self._keep_piece(stream, line) and is_number(words[0]):
-            text = f"a row into which other output was written: {line.strip()[:80]}"
+            text = f"other output was written into a row: {line.strip()[:80]}"
             table.note(DAMAGED, text, self._number)
 
     def _only_open_table(self, stream: Stream) -> FoundTable | None:
@@ -348,7 +348,7 @@ class Scanner:
             self._not_a_row(stream, stream.open_table, line, words)
         elif other.open_table is not None:
             if looks_like_row(other.open_table, line, words, least=0.5):
-                text = f"a row that is not of this stream: {' '.join(words)[:80]}"
+                text = f"a row without the prefix of its table: {' '.join(words)[:80]}"
                 other.open_table.note(DAMAGED, text, self._number)
         elif not self._headless(stream, line, words) and is_number(words[0]):
             stream.headless.append((self._number, words))
@@ -360,9 +360,11 @@ class Scanner:
         found = layout_of_row(words, self._tools) if may_be_row else None
         if found is None:
             return False
-        text = "its heading is not in the log: the columns are those that the tool prints without options"
+        text = (
+            "the log has no heading for these rows: busbw assumes the columns that the tool prints by default"
+        )
         if stream.ended:
-            text += ", and a table ended above: did two jobs write this log at the same time?"
+            text += "; a table ended above, did two jobs write this log at the same time?"
         self._lose(stream)
         self._begin_table(stream, *found)
         assert stream.table is not None
@@ -374,7 +376,7 @@ class Scanner:
         if self._rest_of_row(stream, table, words):
             return
         if line.strip() in _GAPS:
-            table.note("gap", "rows were left out of this text", self._number)
+            table.note("gap", "rows are left out here", self._number)
         elif (failed := failure(words, self._number)) is not None:
             table.failures.append(failed)
             table.last_line = self._number
@@ -394,7 +396,7 @@ class Scanner:
         ]
         if rows:
             (first, words), (last, _) = rows[0], rows[-1]
-            text = f"{len(rows)} lines up to line {last} may be rows whose heading is not in the log"
+            text = f"{len(rows)} lines up to line {last} may be rows, but the log has no heading for them"
             self._lost.append(ImportFinding("no-heading", f"{text}: {' '.join(words)[:80]}", first))
 
     # ---- rows in pieces --------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ def with_its_end(table: Table, log_lines: int) -> Table:
         return table
     last = int(table.sizes.max()) if len(table) else 0
     if last < table.largest and not table.failures:
-        text = f"its header has sizes up to {table.largest}, and its last row is of {last}"
+        text = f"its header announces sizes up to {table.largest}, and its last row has {last}"
         return table.with_findings(ImportFinding(CUT, text, table.last_line))
     if table.ended:
         return table

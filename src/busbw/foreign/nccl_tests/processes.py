@@ -179,16 +179,16 @@ class Refused:
         other = next((process for process, count in enumerate(said) if count != each), None)
         if other is not None:
             raise UsageError(
-                f"process {other} has -t x -g of {said[other]}, process 0 of {each}",
+                f"process {other} starts {said[other]} ranks (-t times -g), process 0 starts {each}",
                 hint="give all processes the same line",
             )
         with in_words_of(THEIR_FLAGS):
             backend = choose_backend(*backend_wanted())
         if backend == "mpi":
             raise UsageError(
-                f"-t {self._line.options.nthreads} -g {self._line.options.ngpus} is {each} ranks a process,"
-                f" and {self._identity.launcher} started {processes}: CPU ranks communicate over MPI, which"
-                " takes in no rank later",
+                f"-t {self._line.options.nthreads} -g {self._line.options.ngpus} asks for {each} ranks in each"
+                f" of the {processes} processes that {self._identity.launcher} started, but CPU ranks use MPI,"
+                " which cannot add ranks after start",
                 hint=f"start {processes * each} processes, each with -t 1 -g 1",
             )
 

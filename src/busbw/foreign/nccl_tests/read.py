@@ -258,7 +258,9 @@ def with_wrong_rows(table: Table, operation: str, ranks: int) -> Table:  # noqa:
     shown = any(timing.wrong is not None and (timing.wrong > 0).any() for timing in table.timings)
     if not table.out_of_bounds or shown or not len(table):
         return table
-    text = f"the line below the table counts {table.out_of_bounds} values out of bounds, no row shows which"
+    text = (
+        f"the line below the table counts {table.out_of_bounds} values out of bounds, but no row shows which"
+    )
     return table.with_findings(ImportFinding("contradiction", text, table.last_line))
 
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 _NOT_REACHED: Final = "the run had ended before"
 _UNKNOWN_ALGORITHM: Final = (
-    "algorithm: - where the library did not tell it (MPI libraries do not; sends and receives have none)"
+    "algorithm: - means not reported (MPI libraries do not report it; sends and receives have none)"
 )
 _OVER_RANKS: Final = {"avg": "mean over ranks", "max": "maximum over the ranks of all groups"}
 _CLEAR: Final = "\r\x1b[K"
@@ -218,10 +218,10 @@ class NccomDisplay:
             notes.append(_UNKNOWN_ALGORITHM)
         has_percentiles = any(word != "avg" for word in self._options.stats)
         if has_percentiles and any("single_calls" in result.evidence for result in results):
-            notes.append("percentiles are of a pass of single calls, the mean of back-to-back ones")
+            notes.append("percentiles come from a pass of single calls, the mean from back-to-back calls")
         few = min((shown.samples for shown in self._shown if shown.samples), default=0)
         if few:
-            notes.append(f"percentiles are of {few} samples, few for a tail: p99 is known from 299 on (-n)")
+            notes.append(f"percentiles come from {few} samples; p99 needs 299 (-n) to be known")
         return [*notes, *_size_notes(run.plan)]
 
     def _write_report(self, run: _Run) -> None:

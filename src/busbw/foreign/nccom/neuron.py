@@ -107,7 +107,7 @@ def run(tool: Path, words: tuple[str, ...], argv: tuple[str, ...], out: TextIO, 
         return ExitCode.INTERRUPTED
     if error is not None:
         raise error
-    print(f"busbw: `busbw show {folder.name}` has it again", file=err)
+    print(f"busbw: `busbw show {folder.name}` shows it again", file=err)
     return ExitCode.BAD_VERDICT if heard.code or any(table.failures for table in tables) else ExitCode.OK
 
 
@@ -221,7 +221,9 @@ def _verdict(heard: _Heard, tables: Sequence[Table]) -> BusbwError | None:
     if heard.interrupted:
         return None
     if heard.hung:
-        return RankFailed(f"{NAME} was ended: silent for {TIMEOUT_VARIABLE} seconds", hint=words)
+        return RankFailed(
+            f"{NAME} printed nothing for {TIMEOUT_VARIABLE} seconds, and busbw ended it", hint=words
+        )
     if heard.code is not None and heard.code < 0:
         return RankFailed(f"{NAME} was killed by signal {-heard.code}", hint=words)
     if not tables and heard.code:
@@ -229,5 +231,5 @@ def _verdict(heard: _Heard, tables: Sequence[Table]) -> BusbwError | None:
     if not tables:
         return UndecidedError(f"{NAME} printed no table", hint=words)
     if any(not table.ended for table in tables):
-        return RankFailed(f"{NAME} ended (exit code {heard.code}) before its last line", hint=words)
+        return RankFailed(f"{NAME} ended with exit code {heard.code} before its last line", hint=words)
     return None

@@ -100,4 +100,4 @@ def test_a_barrier_has_a_time_and_no_bandwidth(name: str, make: Any) -> None:
 def test_a_form_that_does_not_say_what_a_row_is_is_refused(make: Any) -> None:
     reading = read_stream(io.BytesIO(render(make(), "nccom")), "export")
     assert reading.tables == ()
-    assert "export of busbw" in reading.no_text
+    assert "busbw exported" in reading.no_text

@@ -113,7 +113,7 @@ def test_rows_that_are_there_twice_are_said(
     (said,) = [f.text for f in record.source.findings if f.kind == "repeated"]
     assert said == (
         "2 of 12 cases repeat an earlier one and were kept as further cycles; 2 have the same time too:"
-        " perhaps lines that were copied"
+        " were lines copied?"
     )
 
 

@@ -160,7 +160,7 @@ def test_what_cannot_be_told_comes_with_its_findings(
     path.write_text(tool_tables["imb"](1) + table + "1048576    12.5    7\n")
     assert main(["import", str(path)]) == 3
     printed = capsys.readouterr()
-    assert f"error: {path}: table 2: cannot tell the number of ranks of the table in line" in printed.err
+    assert f"error: {path}: table 2: cannot determine the number of ranks of the table in line" in printed.err
     assert "damaged: not a whole row (3 of 2 fields)" in printed.out
 
 
@@ -197,7 +197,7 @@ def test_an_operation_of_nobody_is_named(
     nccl_table: Callable[[int], str], imported: Callable[..., list[RunRecord]]
 ) -> None:
     (record,) = imported(nccl_table(1), op="all_redcue")
-    assert "--op all_redcue is no operation that busbw knows" in record.source.findings[0].text
+    assert "busbw does not know the operation all_redcue" in record.source.findings[0].text
     (record,) = imported(nccl_table(1), op="all_reduce")
     assert record.source.findings == ()
 
