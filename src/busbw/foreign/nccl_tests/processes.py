@@ -185,10 +185,10 @@ class Refused:
         with in_words_of(THEIR_FLAGS):
             backend = choose_backend(*backend_wanted())
         if backend == "mpi":
+            o = self._line.options
             raise UsageError(
-                f"-t {self._line.options.nthreads} -g {self._line.options.ngpus} asks for {each} ranks in each"
-                f" of the {processes} processes that {self._identity.launcher} started, but CPU ranks use MPI,"
-                " which cannot add ranks after start",
+                f"-t {o.nthreads} -g {o.ngpus} asks for {each} ranks in each of the {processes} processes that"
+                f" {self._identity.launcher} started, but CPU ranks use MPI, which cannot add ranks after start",
                 hint=f"start {processes * each} processes, each with -t 1 -g 1",
             )
 

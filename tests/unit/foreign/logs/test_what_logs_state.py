@@ -110,7 +110,9 @@ def test_processes_without_mpi_are_communicators_of_their_own(per_process: int, 
     (record,) = imported(text, op="all_reduce")
     assert (record.world.size, len(record.results)) == (per_process, 8)
     assert kinds(record) == ["separate", "no-end"]
-    assert record.source.findings[0].text.startswith("2 processes have a rank 0: they are separate communicators of")
+    assert record.source.findings[0].text.startswith(
+        "2 processes have a rank 0: they are separate communicators of"
+    )
     assert [rank.host for rank in record.world.ranks] == ["not stated"]
     check_sense(record, Path("run.json"))
 
