@@ -29,7 +29,6 @@ NO_ALGORITHM: Final = "-"
 # takes much more.
 _NUMBER: Final = r"(?:\d+(?:\.\d+)?(?:e[+-][01]\d)?|-?(?:nan|inf))"
 _IS_NUMBER: Final = re.compile(_NUMBER, re.ASCII)
-_IS_INTEGER: Final = re.compile(r"-?\d{1,18}", re.ASCII)
 
 
 class Printed(NamedTuple):
@@ -67,11 +66,6 @@ class OnePrinted(NamedTuple):
 def is_number(token: str) -> bool:
     """Whether the token is a number as printf writes them."""
     return _IS_NUMBER.fullmatch(token) is not None
-
-
-def is_integer(token: str) -> bool:
-    """Whether the token is a whole number that fits 64 bits."""
-    return _IS_INTEGER.fullmatch(token) is not None
 
 
 def printed(tokens: Sequence[str]) -> Printed:

@@ -187,8 +187,9 @@ class Refused:
         if backend == "mpi":
             o = self._line.options
             raise UsageError(
-                f"-t {o.nthreads} -g {o.ngpus} asks for {each} ranks in each of the {processes} processes that"
-                f" {self._identity.launcher} started, but CPU ranks use MPI, which cannot add ranks after start",
+                f"-t {o.nthreads} -g {o.ngpus} asks for {each} ranks in each of {processes} processes"
+                f" (started by {self._identity.launcher}), but CPU ranks use MPI, which cannot add ranks"
+                " after start",
                 hint=f"start {processes * each} processes, each with -t 1 -g 1",
             )
 

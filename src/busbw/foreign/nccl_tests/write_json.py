@@ -208,7 +208,7 @@ def write(record: RunRecord, tables: Sequence[Table]) -> bytes:
     """The only table as one document."""
     (table,) = tables
     asked = asked_of(record, table)
-    average, counted = average_busbw_gb_per_s(table.results)
+    average, _ = average_busbw_gb_per_s(table.results)
     first = record.world.ranks[0] if record.world is not None and record.world.ranks else None
     document = {
         "version": SHAPE_VERSION,
@@ -224,7 +224,7 @@ def write(record: RunRecord, tables: Sequence[Table]) -> bytes:
         **summary(wrong_cases(table), average),
         "errors": [record.error] if record.error else [],
         "end_time": _local_form(record.ended),
-        "busbw": _own(record, table, asked, counted),
+        "busbw": _own(record, table, asked),
     }
     return (json.dumps(document, indent=1) + "\n").encode()
 
@@ -239,7 +239,7 @@ def _row_of(each: Row) -> dict[str, Any]:
     return row(case, case.op or NO_OPERATION, case.count, sides, calls)
 
 
-def _own(record: RunRecord, table: Table, asked: Asked, counted: int) -> dict[str, Any]:
+def _own(record: RunRecord, table: Table, asked: Asked) -> dict[str, Any]:
     return {
         "collective": table.collective,
         "run_id": record.run_id,
@@ -247,8 +247,6 @@ def _own(record: RunRecord, table: Table, asked: Asked, counted: int) -> dict[st
         "argv": record.argv,
         "time_is": f"{time_words(record)}; of one call, in us",
         "bandwidth_is": BANDWIDTH,
-        "clock_is": "start_time and end_time in UTC",
-        "average_is": f"plain mean over {counted} of {len(table.results)} cases, all sizes",
         "notes": [*notes(record, f"{LAYOUT} -J"), *asked_notes(asked), *remarks(table.rows)],
     }
 

@@ -140,7 +140,7 @@ class NccomDisplay:
     def _case(self, run: _Run, result: CaseResult) -> None:
         case = run.plan.cases[result.case]
         self._done.add(case.index)
-        if _is_shown(case):
+        if _is_shown(case, run.plan):
             self._row(run, case, result)
             self._progress(f"{len(self._done)} of {len(run.plan.cases)}")
 
@@ -187,7 +187,7 @@ class NccomDisplay:
             self._say(f"interrupted after {_counted(len(self._shown), 'size')}")
             return
         for case in run.plan.cases:
-            if case.index not in self._done and _is_shown(case):
+            if case.index not in self._done and _is_shown(case, run.plan):
                 error = self._error or _NOT_REACHED
                 self._row(run, case, CaseResult(case.index, Status.NOT_RUN, error=error))
         self._progress(None)
@@ -354,7 +354,9 @@ def _counted(number: int, thing: str) -> str:
 
 def _size_notes(plan: Plan) -> list[str]:
     notes = []
-    rounded = [case for case in plan.cases if _is_shown(case) and case.size_bytes != case.requested_bytes]
+    rounded = [
+        case for case in plan.cases if _is_shown(case, plan) and case.size_bytes != case.requested_bytes
+    ]
     if rounded:
         notes.append(
             f"{_counted(len(rounded), 'size')} {'was' if len(rounded) == 1 else 'were'} rounded to whole"
@@ -369,6 +371,9 @@ def _size_notes(plan: Plan) -> list[str]:
     return notes
 
 
-def _is_shown(case: Case) -> bool:
-    """Whether a case has a row: the plan has one placement of each (``settings.one_placement``)."""
-    return case.applicable and not is_empty(case)
+def _is_shown(case: Case, plan: Plan) -> bool:
+    """Whether a case has a row: nccom-test measures out-of-place, where the operation has that."""
+    if not case.applicable or is_empty(case):
+        return False
+    is_only = not any(other.applicable and not other.in_place for other in plan.cases)
+    return bool(plan.streams) or not case.in_place or is_only
