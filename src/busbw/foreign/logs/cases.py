@@ -56,7 +56,7 @@ class Bandwidths:
 
 def bandwidths(checked: Checked, name: str, ranks: int) -> Bandwidths:
     """Bandwidths from size and time, or as they are printed where that has more digits; always the printed
-    ones for operations whose bytes the size does not tell.
+    ones for operations whose bytes do not follow from the size.
     """
     table = checked.table
     sizes = table.sizes * ranks if table.shares else table.sizes
@@ -98,7 +98,7 @@ def _finest(
     checked: Checked, made: Sequence[Printed], columns: Sequence[Printed | None], words: str
 ) -> tuple[tuple[FloatArray, ...], str]:
     """Row by row that of two values which is known to more digits, where both are the same number, and
-    nothing that the printed one rules out; and whose word that is.
+    nothing that the printed one rules out; and where it comes from.
     """
     found, as_printed = [], 0
     is_today = checked.gb is not None and checked.scale is not None and checked.scale.contains(1 / checked.gb)
@@ -237,11 +237,11 @@ def _choices(table: Table, decision: Decision, sizes: Sequence[int]) -> list[Cho
     """
     if not table.calls:
         return []
-    told: dict[int | None, set[Choice]] = defaultdict(set)
+    seen: dict[int | None, set[Choice]] = defaultdict(set)
     for line in tuning_lines("\n".join(table.calls)):
         if not line.function or operation(line.function) == decision.operation:
-            told[line.size_bytes(decision.ranks)].add(line.choice)
-    return [next(iter(found)) if len(found := told.get(size, set())) == 1 else None for size in sizes]
+            seen[line.size_bytes(decision.ranks)].add(line.choice)
+    return [next(iter(found)) if len(found := seen.get(size, set())) == 1 else None for size in sizes]
 
 
 def _failed(table: Table, decision: Decision, failure: Failure) -> Iterator[tuple[_Kind, CaseResult]]:

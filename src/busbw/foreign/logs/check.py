@@ -41,8 +41,8 @@ _MOST_FINDINGS: Final = 100
 
 @dataclass(frozen=True)
 class Checked:
-    """A table without its damaged rows. ``scale`` is algbw over size / time, None where rows cannot tell or
-    contradict each other; ``gb`` is the size of its GB in 10^9 bytes (None where undecided).
+    """A table without its damaged rows. ``scale`` is algbw over size / time, None if the rows do not show it
+    or contradict each other; ``gb`` is the size of its GB in 10^9 bytes (None where undecided).
     """
 
     table: Table
@@ -61,7 +61,7 @@ def check(table: Table, assumed: str = "") -> Checked:
     _note_lines(table, operation, reasons)
     scales = [scale_bounds(table, timing) for timing in table.timings]
     scale = None
-    is_uneven = operation in UNEVEN  # their algbw is that of the busiest rank, whose bytes no row tells
+    is_uneven = operation in UNEVEN  # their algbw is that of the busiest rank, whose bytes no row has
     if table.trusted_time:
         scale, against = _scale(table, operation, scales)
         if not is_uneven:
@@ -146,7 +146,7 @@ def _odd_counts(table: Table) -> BoolArray:
     usual = int(values[counts.argmax()])
     if counts.max() / judged.sum() < _ENOUGH:
         return np.zeros(len(table), bool)
-    alone = int(judged.sum()) <= _FEW_ROWS  # whose majority does not tell that the tool counts otherwise
+    alone = int(judged.sum()) <= _FEW_ROWS  # so few rows cannot show that the tool counts otherwise
     # Sizes below one block a rank are printed as 0 with a count of 0; a row of 0 elements has no size either.
     no_size = (table.counts == 0) & (table.sizes > 0) & (element > 0)
     odd: BoolArray = (judged & ((blocks != usual) | (alone & (blocks < 0)))) | no_size

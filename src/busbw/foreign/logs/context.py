@@ -50,7 +50,7 @@ class Job:
     """The words of the command lines since the last table.
 
     A command holds for the table below it, and for that one only. Two commands that contradict each other
-    before a table (a script that was printed first) tell nothing.
+    before a table (a script that was printed first) are not used.
     """
 
     def __init__(self) -> None:
@@ -132,7 +132,7 @@ class Evidence:
 
     @staticmethod
     def is_of_a_call(line: str) -> bool:
-        """Whether NCCL tells in the line about a single call, and about nothing else."""
+        """Whether NCCL reports a single call in the line, and nothing else."""
         return [key for key, form in _LINES if form.search(line)] == [TUNING]
 
     def take(self, line: str) -> None:

@@ -467,6 +467,6 @@ def _lengths(line: str) -> tuple[int, int]:
 
 
 def _may_be_row(words: Sequence[str]) -> bool:
-    """Whether words are a size and times, whoever prints them."""
+    """Whether words are a size and times, of any tool."""
     is_decimal = any("." in word and is_number(word) for word in words[1:])
     return words[0].isdecimal() and is_decimal and 2 * sum(map(is_number, words)) >= len(words)

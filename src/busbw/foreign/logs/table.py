@@ -231,7 +231,7 @@ class FoundTable:
 @dataclass(frozen=True, eq=False)
 class Timing:
     """Times of one placement, row by row. ``wrong`` is NaN where nothing was checked and infinite where a row
-    is wrong, but nobody says in how many elements; ``stats`` are more statistics, in ns (cv:
+    is wrong, but the log does not count the elements; ``stats`` are more statistics, in ns (cv:
     a fraction). ``deviation`` is that of the old column ``error`` of nccl-tests.
     """
 

@@ -104,13 +104,13 @@ def start_ranks(identity: Identity, line: Line, words: Sequence[str]) -> int:
         raise
     if refused.error is not None:
         raise refused.error
-    told = json.loads(met.answer)
-    if "exit_code" in told:
-        return int(told["exit_code"])  # process 0 says why
+    answer = json.loads(met.answer)
+    if "exit_code" in answer:
+        return int(answer["exit_code"])  # process 0 says why
     if met.rank == 0:
         _say_of_cores(each)
     share = Share(met.rank, len(met.members), met.me.local_rank, met.here, each)
-    started.ranks = Beside(rank_commands(share, identity.launcher, told["root"], told["token"], words))
+    started.ranks = Beside(rank_commands(share, identity.launcher, answer["root"], answer["token"], words))
     hear_signals()
     index, code = started.ranks.wait()
     if code < 0:

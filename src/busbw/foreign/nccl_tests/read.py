@@ -221,7 +221,7 @@ def _wrong(found: FoundTable, index: int) -> FloatArray | None:
 
 def _has_no_bandwidth(found: FoundTable, index: int) -> BoolArray:
     """Rows that have a time and no bandwidth, nor a count of wrong elements: busbw's exports write what is
-    wrong like this where nobody counted.
+    wrong like this if the elements were not counted.
     """
     numbers = [found.numbers(name, index) for name in ("time", "algbw", "wrong")]
     time, algbw, wrong = (
@@ -249,7 +249,7 @@ _OTHER_LIMIT: Final = 1e-200
 def with_wrong_rows(table: Table, operation: str, ranks: int) -> Table:  # noqa: ARG001 (see Table.decided)
     """The table with the rows marked whose deviation is beyond the limit with which the test itself compared
     it, where the line below does not deny that there are such; and with a finding where it counts some that
-    no row shows. The deviations of several threads of a process are added up: then they tell nothing.
+    no row shows. The deviations of several threads of a process are added up: then they are not compared.
     """
     if not table.out_of_bounds and table.out_of_bounds is not None:
         return table

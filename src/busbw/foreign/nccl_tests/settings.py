@@ -197,7 +197,7 @@ def remarks(line: Line, variables: Variables, backend: str) -> list[str]:
 
 
 def largest_size(backend: str, check: int, ranks_here: int | None) -> int | None:
-    """Bytes that -e may have at most on this host with ``ranks_here`` ranks; None where nobody knows."""
+    """Bytes that -e may have at most on this host with ``ranks_here`` ranks; None if it is not known."""
     if backend == "nccl":
         gpus = read_gpus().gpus
         return largest_on_gpu(min(gpu.memory_bytes for gpu in gpus), check) if gpus else None

@@ -253,6 +253,11 @@ PREFIXES = {
     "seconds": lambda at: f"{at * 0.73:.2f}s  ",
     "quotes": lambda at: "> > ",
     "unicode": lambda at: "\u2502 ",
+    "grep": lambda at: "out.log:",
+    "pdsh": lambda at: "node1: ",
+    "level": lambda at: "[INFO] ",
+    "torchrun": lambda at: "[default0]:",
+    "Open MPI": lambda at: "[node1:1234] ",
 }
 
 
