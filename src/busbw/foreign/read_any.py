@@ -190,7 +190,9 @@ def _read_text(data: bytes, path: str, tool: str) -> Reading:
             path, no_text="it is a table that busbw exported: use the run itself, or export it as csv"
         )
     reading = _read_log(scan(data, asked), path, tool)
-    return replace(reading, no_text="" if reading.tables or reading.is_log else why or _whose(data))
+    if reading.tables:
+        return reading
+    return replace(reading, no_text=why or ("" if reading.is_log else _whose(data)))
 
 
 def _whose(data: bytes) -> str:

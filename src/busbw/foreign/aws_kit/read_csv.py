@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from busbw.foreign.logs.entries import Cell, Entry, found_table
+from busbw.foreign.logs.row_words import is_number
 from busbw.foreign.logs.table import Facts, Table
 from busbw.foreign.nccl_tests.read import ALL_COLUMNS, NCCL_TESTS
 from busbw.model.record import ImportFinding
@@ -52,6 +53,8 @@ def tables(lines: Sequence[str]) -> list[Table]:
         return []
     groups: dict[tuple[str, ...], list[Entry]] = {}
     damaged: list[ImportFinding] = []
+    if any(map(is_number, titles)):
+        damaged.append(ImportFinding("damaged", "a row stands in the line of the heading", 1))
     for number, cells in rows:
         if cells:
             words = dict(zip(titles, cells, strict=False))
@@ -78,8 +81,8 @@ def _read(lines: Sequence[str]) -> tuple[list[str], list[tuple[int, list[str]]]]
         if not titles:
             titles = [cell.lstrip("\ufeff").lower() for cell in cells]
         elif any(cells):
-            # A quote or a line end that was lost joins two rows.
-            is_one = len(cells) <= len(titles) and reader.line_num == before + 1
+            # A quote or a line end that is lost joins two rows; one that is too much breaks a row.
+            is_one = len(cells) == len(titles) and reader.line_num == before + 1
             rows.append((reader.line_num, cells if is_one else []))
 
 

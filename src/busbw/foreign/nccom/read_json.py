@@ -13,6 +13,7 @@ from busbw.foreign.logs.table import Facts, Failure, Table, number_or_word
 from busbw.foreign.nccl_tests.read_json import cut
 from busbw.foreign.nccom.read import NCCOM_TEST, column
 from busbw.model.collective import Placement
+from busbw.model.record import DAMAGED, ImportFinding
 
 # Columns of busbw's own files, and what a table has one of: a placement, or one of operations that ran at
 # once.
@@ -30,11 +31,16 @@ def tables(document: Document) -> list[Table]:
     """The table of a document; of busbw's own files one for each placement, or stream."""
     content = document.content
     rows = [mapping(row) for name in ("results", "results_in_place") for row in sequence(content.get(name))]
+    is_own = any("placement" in row for row in rows)
     groups: dict[tuple[str, ...], list[tuple[int, dict[str, Any]]]] = {}
+    findings = cut(document, len(rows))
     for index, row in enumerate(rows, 1):
-        groups.setdefault(tuple(word(row.get(key)) for key in _OF_A_TABLE), []).append((index, row))
+        if is_own and row.get("placement") not in _PLACEMENTS:
+            findings.append(ImportFinding(DAMAGED, "an entry of results does not say its placement", index))
+        else:
+            groups.setdefault(tuple(word(row.get(key)) for key in _OF_A_TABLE), []).append((index, row))
     made = [_table(content, entries) for entries in groups.values()]
-    return [*made[:-1], made[-1].with_findings(*cut(document, len(rows)))] if made else []
+    return [*made[:-1], made[-1].with_findings(*findings)] if made else []
 
 
 def _table(content: dict[str, Any], rows: list[tuple[int, dict[str, Any]]]) -> Table:
@@ -51,7 +57,7 @@ def _table(content: dict[str, Any], rows: list[tuple[int, dict[str, Any]]]) -> T
     facts = Facts(_header(content, first))
     found = found_table(NCCOM_TEST, [*columns, *_OWN], entries, facts, "an entry of results")
     found.failures += failures
-    found.placements = word(first.get("placement")) if first.get("placement") in _PLACEMENTS else ""
+    found.placements = word(first.get("placement"))
     return replace(NCCOM_TEST.interpret(found), ended=True)
 
 
