@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
@@ -18,6 +19,9 @@ _CASE: Final = ("size", "type", "redop", "root")
 _MEASURES: Final = {"time": "time", "algBw": "algbw", "busBw": "busbw", "wrong": "wrong", "#wrong": "wrong"}
 _NEEDED: Final = ("name", "size", "type", "inPlace", "time", "algBw", "busBw")
 _RANKS: Final = ("ranks", "gpus")  # older versions call the ranks GPUs
+
+# One without its end is damaged; none has another one in it.
+_OBJECT: Final = re.compile(r"\{[^{}]*\}?")
 
 _Words = dict[str, str]
 
@@ -45,18 +49,20 @@ def tables(data: bytes) -> list[Table]:
 
 
 def _entries(text: str) -> Iterator[tuple[int, _Words]]:
-    """Each line as words by key; none for one that cannot be read. Newer files are one list of JSON."""
+    """Each measurement as words by key, with its line; none for one that cannot be read. Newer files are one
+    list of JSON, others have an object a line.
+    """
+    for match in _OBJECT.finditer(text):
+        yield text.count("\n", 0, match.start()) + 1, _object(match[0])
+    lines = [] if text.lstrip()[:1] in ("{", "[") else text.splitlines()
     keys: list[str] = []
-    for number, raw in enumerate(text.splitlines(), 1):
-        line = raw.strip().strip("[],").strip()
-        if line.startswith("{"):
-            for part in line.replace("}, {", "},{").split("},{"):
-                yield number, _object("{" + part.strip("{}") + "}")
-        elif line:
-            cells = [cell.strip() for cell in next(csv.reader([line]), [])]
-            if keys:
-                yield number, dict(zip(keys, cells, strict=True)) if len(cells) == len(keys) else {}
-            keys = keys or cells
+    for number, cells in enumerate(csv.reader(lines, skipinitialspace=True), 1):
+        if keys and cells:
+            yield (
+                number,
+                dict(zip(keys, map(str.strip, cells), strict=True)) if len(cells) == len(keys) else {},
+            )
+        keys = keys or [cell.strip() for cell in cells]
 
 
 def _object(text: str) -> _Words:

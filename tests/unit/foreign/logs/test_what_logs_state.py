@@ -1,3 +1,5 @@
+import json
+
 """What a log states is what the record says: who took part, how it ended, what was measured and how finely."""
 
 # ruff: noqa: E501 (tables have the width that their tools give them)
@@ -518,7 +520,13 @@ ENTRIES = [
 
 
 @pytest.mark.parametrize(
-    "text", ["[\n{}\n]\n".format(",\n".join(ENTRIES)), "\n".join(ENTRIES) + "\n", f"[{', '.join(ENTRIES)}]"]
+    "text",
+    [
+        "[\n{}\n]\n".format(",\n".join(ENTRIES)),
+        "\n".join(ENTRIES) + "\n",
+        f"[{', '.join(ENTRIES)}]",
+        json.dumps(list(map(json.loads, ENTRIES)), indent=2),
+    ],
 )
 def test_result_files_of_rccl_tests(text: str, imported: Imported) -> None:
     (record,) = imported(text)
