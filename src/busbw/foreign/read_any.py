@@ -262,8 +262,7 @@ def interpret(found: FoundTable) -> Table:
     table = found.tool.interpret(found)
     if found.calls is None:
         return table
-    calls = tuple(found.calls.as_dict()[TUNING])
-    return replace(table, calls=calls).with_findings(*found.calls.findings())
+    return replace(table, calls=tuple(found.calls.as_dict()[TUNING]))
 
 
 def without_rows(facts: Facts | None = None, job: dict[str, Any] | None = None) -> Table:

@@ -7,7 +7,6 @@ from collections import deque
 from typing import Any, Final, NamedTuple
 
 from busbw.foreign.logs.operations import operation
-from busbw.model.record import ImportFinding
 from busbw.model.tuning_line import TUNING_LINE
 
 # ---- command lines -----------------------------------------------------------------------------------------
@@ -88,8 +87,6 @@ class Job:
 
 # ---- lines of NCCL (NCCL_DEBUG=INFO): evidence, never a number ---------------------------------------------
 
-# Of one key. A debug log repeats its lines for every rank and channel; few differ.
-_MOST_VALUES: Final = 10_000
 TUNING: Final = "algorithm"
 
 # Key: what a line says; the groups, joined by a blank, are the evidence; of calls, it is NCCL's own words.
@@ -123,7 +120,6 @@ class Evidence:
 
     def __init__(self) -> None:
         self._found: dict[str, dict[str, None]] = {}
-        self._cut: set[str] = set()
 
     @staticmethod
     def is_one(line: str) -> bool:
@@ -143,21 +139,12 @@ class Evidence:
             match = form.search(line)
             if match is None:
                 continue
-            values = self._found.setdefault(key, {})
             text = match[0] if key == TUNING else " ".join(match.groups())
-            if text in values or len(values) < _MOST_VALUES:
-                values[text] = None
-            else:
-                self._cut.add(key)
+            self._found.setdefault(key, {})[text] = None
 
     def as_dict(self) -> dict[str, list[str]]:
         """The evidence."""
         return {key: list(values) for key, values in self._found.items()}
-
-    def findings(self) -> tuple[ImportFinding, ...]:
-        """What of the evidence is not kept."""
-        text = f"of NCCL's lines only {_MOST_VALUES} different ones are kept as "
-        return tuple(ImportFinding("evidence-limit", f"{text}{key!r}") for key in sorted(self._cut))
 
 
 # ---- words by which a job says that a test did not come to its end -----------------------------------------

@@ -124,7 +124,7 @@ class Scanner:
             self._evidence.as_dict(),
             self._last_words.strip()[:200],
             self._number,
-            (*self._lost, *self._evidence.findings()),
+            tuple(self._lost),
         )
 
     def _note_processes(self, table: FoundTable) -> None:

@@ -1,9 +1,8 @@
-import json
-
 """What a log states is what the record says: who took part, how it ended, what was measured and how finely."""
 
 # ruff: noqa: E501 (tables have the width that their tools give them)
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
