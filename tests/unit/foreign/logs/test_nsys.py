@@ -129,7 +129,7 @@ def test_foreign_missing_and_cut_databases(tmp_path: Path) -> None:
         database.execute("CREATE TABLE moz_places (id INTEGER, start INTEGER)")
     database.close()
     with pytest.raises(
-        UsageError, match=r"is not an export of Nsight Systems: it has tables such as moz_places"
+        UsageError, match=r"not an export of Nsight Systems: it has tables such as moz_places"
     ):
         read_profile(tmp_path / "other.sqlite")
     with pytest.raises(UsageError, match="cannot read"):
