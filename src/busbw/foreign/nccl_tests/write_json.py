@@ -24,9 +24,9 @@ from busbw.foreign.nccl_tests.write import (
     NO_NUMBER,
     NO_OPERATION,
     STAMP_FORMAT,
+    VARIES_NOTE,
     Asked,
     Device,
-    asked_notes,
     asked_of,
     devices_of,
     figures_of,
@@ -224,7 +224,7 @@ def write(record: RunRecord, tables: Sequence[Table]) -> bytes:
         **summary(wrong_cases(table), average),
         "errors": [record.error] if record.error else [],
         "end_time": _local_form(record.ended),
-        "busbw": _own(record, table, asked),
+        "busbw": _own(record, table),
     }
     return (json.dumps(document, indent=1) + "\n").encode()
 
@@ -239,7 +239,7 @@ def _row_of(each: Row) -> dict[str, Any]:
     return row(case, case.op or NO_OPERATION, case.count, sides, calls)
 
 
-def _own(record: RunRecord, table: Table, asked: Asked) -> dict[str, Any]:
+def _own(record: RunRecord, table: Table) -> dict[str, Any]:
     return {
         "collective": table.collective,
         "run_id": record.run_id,
@@ -247,7 +247,7 @@ def _own(record: RunRecord, table: Table, asked: Asked) -> dict[str, Any]:
         "argv": record.argv,
         "time_is": f"{time_words(record)}; of one call, in us",
         "bandwidth_is": BANDWIDTH,
-        "notes": [*notes(record, f"{LAYOUT} -J"), *asked_notes(asked), *remarks(table.rows)],
+        "notes": [*notes(record, f"{LAYOUT} -J"), VARIES_NOTE, *remarks(table.rows)],
     }
 
 

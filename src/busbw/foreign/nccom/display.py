@@ -31,7 +31,6 @@ from busbw.report.events import read_header, read_result, show_error, show_state
 from busbw.report.table import stream_words
 from busbw.stats.outliers import exclude
 from busbw.stats.percentile import nearest_rank
-from busbw.terminal import own_controls, printable
 
 if TYPE_CHECKING:
     from busbw.foreign.nccom.options import Options
@@ -42,7 +41,6 @@ _UNKNOWN_ALGORITHM: Final = (
     "algorithm: - means not reported (MPI libraries do not report it; sends and receives have none)"
 )
 _OVER_RANKS: Final = {"avg": "mean over ranks", "max": "maximum over the ranks of all groups"}
-_CLEAR: Final = "\r\x1b[K"
 
 
 @dataclass(frozen=True)
@@ -68,9 +66,9 @@ class _Shown:
 
 
 class NccomDisplay:
-    """Takes the events of a run in order; ``live`` shows progress on a terminal."""
+    """Takes the events of a run in order. Its rows are the progress that it shows."""
 
-    def __init__(self, options: Options, out: TextIO, err: TextIO, *, live: bool) -> None:
+    def __init__(self, options: Options, out: TextIO, err: TextIO) -> None:
         self._options, self._out, self._err = options, out, err
         # What is at the command line's operand, or what each stream's entry makes of it.
         self._of_streams = [stream.options for stream in stream_options(options)]
@@ -82,7 +80,6 @@ class NccomDisplay:
         self._error = ""
         self._has_ended = False
         self._log_read = 0
-        self._live = live and err.isatty()
 
     @property
     def failures(self) -> int:
@@ -101,17 +98,12 @@ class NccomDisplay:
         elif kind == EventKind.ERROR:
             item = renamed_event(item, THEIR_FLAGS)
             self._error = str(item["message"])
-            self._progress(None)
             show_error(item, self._err)
         elif kind == EventKind.STATE:
             show_state(item, self._err)
         elif kind == EventKind.END and run is not None and not self._has_ended:
             self._has_ended = True
             self._end(run, item)
-
-    def close(self) -> None:
-        """See report.live.Display."""
-        self._progress(None)
 
     # ---- events -------------------------------------------------------------------------------------
 
@@ -142,7 +134,6 @@ class NccomDisplay:
         self._done.add(case.index)
         if _is_shown(case, run.plan):
             self._row(run, case, result)
-            self._progress(f"{len(self._done)} of {len(run.plan.cases)}")
 
     def _row(self, run: _Run, case: Case, result: CaseResult) -> None:
         """A row of the first table now; those of other streams when it has ended."""
@@ -190,7 +181,6 @@ class NccomDisplay:
             if case.index not in self._done and _is_shown(case, run.plan):
                 error = self._error or _NOT_REACHED
                 self._row(run, case, CaseResult(case.index, Status.NOT_RUN, error=error))
-        self._progress(None)
         for number, rows in self._tables():
             if number > 0:
                 self._print(columns.heading(self._columns, self._widths))
@@ -280,24 +270,12 @@ class NccomDisplay:
                 self._log_read = log.tell()
             self._err.flush()
 
-    def _progress(self, text: str | None) -> None:
-        if self._live:
-            own_controls(self._err).write(_CLEAR if text is None else f"{_CLEAR}{printable(text)}")
-            self._err.flush()
-
     def _say(self, text: str) -> None:
-        self._progress(None)
         print(f"busbw: {text}", file=self._err, flush=True)
 
     def _print(self, *lines: str) -> None:
-        self._progress(None)
         self._out.writelines(f"{line}\n" for line in lines)
         self._out.flush()
-
-
-def create(options: Options, out: TextIO, err: TextIO) -> NccomDisplay:
-    """The display of a command line; progress is shown on a terminal unless it is not wanted."""
-    return NccomDisplay(options, out, err, live=not (options.non_interactive or options.debug))
 
 
 # ---- numbers ------------------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ class Shown:
         settings = run_settings(self.options, {})
         self.plan: Plan = one_placement(make_plan(operations_of(self.options), settings, "mpi", RANKS))
         self.out, self.err = io.StringIO(), io.StringIO()
-        self.display = NccomDisplay(self.options, self.out, self.err, live=True)
+        self.display = NccomDisplay(self.options, self.out, self.err)
         self.display.handle(
             event(
                 EventKind.HEADER,
@@ -75,7 +75,6 @@ class Shown:
 
     def end(self) -> None:
         self.display.handle(event(EventKind.END, exit_code=0, folder=str(self.folder)))
-        self.display.close()
 
     @property
     def table(self) -> Table:
