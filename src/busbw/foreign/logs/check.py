@@ -59,6 +59,7 @@ def check(table: Table, assumed: str = "") -> Checked:
     operation = table.operation or assumed
     reasons: dict[int, str] = {}
     _note_lines(table, operation, reasons)
+    lost = _untimed(table, reasons)
     scales = [scale_bounds(table, timing) for timing in table.timings]
     scale = None
     is_uneven = operation in UNEVEN  # their algbw is that of the busiest rank, whose bytes no row has
@@ -69,7 +70,7 @@ def check(table: Table, assumed: str = "") -> Checked:
     _note(reasons, _odd_factors(table), "busbw / algbw is not that of the other rows")
     good = np.ones(len(table), bool)
     good[list(reasons)] = False
-    kept = table.keep(good).with_findings(*_damaged(table, reasons))
+    kept = table.keep(good).with_findings(*_damaged(table, reasons), *lost)
     if scale is None and table.trusted_time and not is_uneven and np.isfinite(joined(scales)[0]).any():
         text = "algbw does not follow from size and time; bandwidths here are computed from size and time"
         kept = kept.with_findings(ImportFinding("contradiction", text, table.first_line))
@@ -161,6 +162,20 @@ def _is_timed(timing: Timing) -> BoolArray:
         absent &= np.isnan(timing.algbw.value)
     good: BoolArray = absent | (np.isfinite(time) & (time > 0))
     return good
+
+
+def _untimed(table: Table, reasons: dict[int, str]) -> list[ImportFinding]:
+    """Note rows whose time is not a number; say it of a placement without any time, whose rows have the other
+    one. Tables that busbw exported have such times on purpose.
+    """
+    lost: list[ImportFinding] = []
+    for timing in () if "time_is" in table.header else table.timings:
+        untimed: BoolArray = np.isnan(timing.time_us.value)
+        if len(table.timings) > 1 and untimed.all():
+            lost.append(ImportFinding(DAMAGED, f"no row has a time {timing.placement}", table.first_line))
+        else:
+            _note(reasons, untimed, f"its {timing.placement} time is not a number")
+    return lost
 
 
 def foreign(table: Table) -> list[ImportFinding]:

@@ -559,8 +559,8 @@ def test_a_result_file_that_is_cut_says_what_is_lost(imported: Imported) -> None
     text = "[\n" + ",\n".join([*ENTRIES[:3], ENTRIES[3][:90]])
     (record,) = imported(text)
     assert record.status is RunStatus.INTERRUPTED
-    assert kinds(record) == ["damaged", "cut"]
-    assert [result.time_ns is None for result in record.results] == [False, False, False, True]
+    assert sorted(kinds(record)) == ["cut", "damaged", "damaged"]
+    assert [result.time_ns is None for result in record.results] == [False, False]
 
 
 # ---- output that is none of ours ---------------------------------------------------------------------------
