@@ -215,7 +215,7 @@ def _read_log(path: Path) -> list[RunRecord]:
     from busbw.foreign.read_any import read_file
 
     found = labels(str(path), DEFAULTS)
-    reading = read_file(path).with_all_told(found.get("test", ""))
+    reading = read_file(path).with_all_findings(found.get("test", ""))
     origin, stated = reading.origin(found), Stated("", None, {})
     return [
         assemble(table, replace(origin, table=number), stated, run_id=_log_name(reading, number))

@@ -160,7 +160,7 @@ def _import_log(
     outcome: Outcome,
 ) -> None:
     if not numbers or not reading.tables:
-        reading = reading.with_all_told(labels.get("test", ""))
+        reading = reading.with_all_findings(labels.get("test", ""))
     origin = _origin(reading, labels)
     wanted = [number for number in range(1, len(reading.tables) + 1) if not numbers or number in numbers]
     for number in wanted:

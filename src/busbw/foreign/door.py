@@ -1,5 +1,5 @@
-"""What both front doors say beside their tables: errors in the words of the command line that the user wrote,
-which has no flags of `busbw run`, and what the table's numbers must not be read without.
+"""What both front doors print beside their tables: errors that name the flags of the tool, not those of
+`busbw run`, and notes that the numbers need.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def renamed(text: str, flags: Mapping[str, str]) -> str:
 
 
 def renamed_event(item: Event, flags: Mapping[str, str]) -> Event:
-    """An error that ranks or an engine told, in the door's words."""
+    """An error event with the door's flags."""
     return {
         **item,
         "message": renamed(str(item["message"]), flags),
@@ -63,7 +63,7 @@ def result_notes(plan: Plan, results: Sequence[CaseResult], tool: str) -> list[s
     excluded = [result.excluded for result in results if result.excluded]
     if excluded:
         notes.append(
-            f"times are without {sum(excluded)} samples of {len(excluded)} cases, in which a rank had no core"
-            f" or a clock stepped; {tool} would count them. Beyond 1 in 20 of a case all count"
+            f"{sum(excluded)} samples of {len(excluded)} cases were left out of the times, because a rank was"
+            f" descheduled or a clock stepped; {tool} would count them"
         )
     return notes

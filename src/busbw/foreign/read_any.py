@@ -1,4 +1,4 @@
-"""Files to tables: which format a text has, whose reader reads it, what of its name and time is kept."""
+"""Files to tables: recognise the format of a text, and give it to the reader of its tool."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from busbw.errors import UsageError
 from busbw.foreign.aws_kit import read_csv
 from busbw.foreign.logs.assemble import Origin
 from busbw.foreign.logs.context import TUNING
-from busbw.foreign.logs.json_text import Document, document, embedded
+from busbw.foreign.logs.json_text import Document, document, word
 from busbw.foreign.logs.labels import BESIDE, variables
 from busbw.foreign.logs.lines import HEAD_BYTES, read_text
 from busbw.foreign.logs.operations import operation
@@ -29,13 +29,15 @@ from busbw.foreign.nccom.read import NCCOM_TEST
 from busbw.foreign.osu_imb.read import IMB, OSU
 from busbw.model.record import DAMAGED, ImportFinding
 
-# In the order in which they are asked; rccl-tests writes the tables of nccl-tests.
+# Asked in this order; rccl-tests writes the tables of nccl-tests.
 TOOLS: Final[tuple[Tool, ...]] = (NCCL_TESTS, NCCOM_TEST, OSU, IMB)
 _LIBRARIES: Final = {NCCL_TESTS.name: ("nccl", "NCCL"), RCCL_TESTS: ("rccl", "RCCL")}
-# Stands in every report; a trace of a profiler is long, and not one.
+# Every report has it; the trace of a profiler, which is long, does not.
 _RESULTS: Final = b'"results'
-# Output that stands beside that of tests and has numbers too: its name, and words that only it has.
+# Other output with numbers that lies beside logs: its name, and words that only it has.
 _SEARCHED_BYTES: Final = 2**18
+# Its tables do not say which placement, type and reduction they are of.
+_EXPORT: Final = re.compile(rb"busbw: .* written in the layout of nccom-test")
 _OTHERS: Final = (
     ("the help of nccl-tests or rccl-tests", r"USAGE: \w+_perf"),
     (
@@ -74,12 +76,12 @@ _OTHERS: Final = (
 
 
 class UnreadableError(UsageError):
-    """A file cannot be read: others beside it may be."""
+    """A file cannot be read; the other files of the import may still be read."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What one file holds. ``is_log`` tells a test's log without a row from a file that is none."""
+    """What one file holds. ``is_log`` is true for the log of a test, even if it has no row."""
 
     path: str
     tables: tuple[Table, ...] = ()
@@ -92,12 +94,12 @@ class Reading:
     created: str = ""
     created_from: str = "file"
     findings: tuple[ImportFinding, ...] = ()  # those of no table
-    no_text: str = ""  # why the file is none
+    no_text: str = ""  # why the file is not a text that can be read
 
-    def with_all_told(self, test: str = "") -> Reading:
-        """The findings of no table are the last one's, where there is one: its record says then that
-        something of the file is lost. A file without a table whose path names a ``test`` is a test that
-        failed: it has a table without rows.
+    def with_all_findings(self, test: str = "") -> Reading:
+        """The last table gets the findings that belong to no table, so that its record says what is lost. A
+        file without a table, but with a ``test`` in its path, is a test that failed: it gets a table without
+        rows.
         """
         if not self.tables and not self.no_text and operation(test):
             return replace(self, tables=(without_rows(),))
@@ -107,7 +109,7 @@ class Reading:
         return replace(self, tables=(*others, last.with_findings(*self.findings)), findings=())
 
     def origin(self, labels: dict[str, str]) -> Origin:
-        """Where the first table was found; ``labels`` are those of the path."""
+        """The origin of the first table; ``labels`` come from the path."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         return Origin(
             path=self.path,
@@ -124,8 +126,8 @@ class Reading:
 
 
 def log_files(folder: Path) -> list[Path]:
-    """The files of a folder and those below it, in order; hidden ones, records of busbw, and what is read
-    with the logs beside it are left out.
+    """All files in a folder, sorted, without hidden files, records of busbw, and the files that describe a
+    log beside them.
     """
     return sorted(
         path
@@ -138,8 +140,8 @@ def log_files(folder: Path) -> list[Path]:
 
 
 def read_file(path: Path, tool: str = "") -> Reading:
-    """Read a log, a JSON report or a results CSV, compressed or not. ``tool`` says whose the text is: no
-    other tool's tables are looked for. Raises UnreadableError where it cannot be read.
+    """Read a log, a JSON report or a results CSV, compressed or not. ``tool`` limits the search to the tables
+    of one tool. Raises UnreadableError if the file cannot be read.
     """
     name = os.fsencode(path).decode("utf-8", "replace")  # a terminal prints no other names
     try:
@@ -172,8 +174,8 @@ def _read_text(data: bytes, path: str, tool: str) -> Reading:
         found_tables = tuple(rccl_tests_rows.tables(data))
         return Reading(path, found_tables, is_log=True, lines=len(data.splitlines()))
     is_whole = start[:1] == b"{"
-    if _RESULTS in (data if is_whole else start):
-        found = document(data) if is_whole else embedded(data)  # among other words, or behind a prefix
+    if _RESULTS in (data if is_whole else start):  # which may stand among other words, or behind a prefix
+        found = document(data)
         reading = _read_json(found, path, tool) if found is not None else None
         if reading is not None and (is_whole or reading.tables):
             return reading
@@ -183,24 +185,30 @@ def _read_text(data: bytes, path: str, tool: str) -> Reading:
     if read_csv.is_csv(first_line) and _is_asked(NCCL_TESTS.name, tool):
         return _read_csv(data.decode("utf-8", "replace").splitlines(), path, tool)
     asked = [each for each in TOOLS if _is_asked(each.name, tool)]
+    if _EXPORT.search(start):
+        return Reading(
+            path, no_text="it is a table that busbw exported: use the run itself, or export it as csv"
+        )
     reading = _read_log(scan(data, asked), path, tool)
-    return replace(reading, no_text="" if reading.tables or reading.is_log else why or _whose(data))
+    if reading.tables:
+        return reading
+    return replace(reading, no_text=why or ("" if reading.is_log else _whose(data)))
 
 
 def _whose(data: bytes) -> str:
-    """Whose output a text without a table looks like, as a reason not to read it; else empty."""
+    """What a text without a table looks like, as a reason not to read it; empty if it is unknown."""
     text = data[:_SEARCHED_BYTES].decode("utf-8", "replace")
     name = next((name for name, form in _OTHERS if re.search(form, text, re.MULTILINE)), "")
     return f"it looks like {name}, which busbw does not read" if name else ""
 
 
 def _is_asked(name: str, tool: str) -> bool:
-    """Whether a format is that of the tool the user named; rccl-tests writes those of nccl-tests."""
+    """Whether the tool that the user named writes this format; rccl-tests writes those of nccl-tests."""
     return tool in ("", name) or (tool, name) == (RCCL_TESTS, NCCL_TESTS.name)
 
 
 def _as(tool: str, tables: Iterable[Table]) -> tuple[Table, ...]:
-    """The tables as those of the one of the two tools that the user names."""
+    """The tables with the name of the tool that the user gave."""
     if tool not in _LIBRARIES:
         return tuple(tables)
     backend, library = _LIBRARIES[tool]
@@ -218,13 +226,13 @@ def _read_csv(rows: list[str], path: str, tool: str) -> Reading:
 
 
 def _read_json(found: Document, path: str, tool: str) -> Reading | None:
-    """None where the text is that of no tool."""
+    """None if the text is not of a known tool."""
     content = found.content
     if nccl_tests_json.is_nccl_tests(content) and _is_asked(NCCL_TESTS.name, tool):
         dumped = nccl_tests_json.environment(content)
         kept = variables(dumped.items()) if dumped else {}
-        created = _date(str(content.get("start_time", "")))
-        tables = _as(tool, nccl_tests_json.tables(found))
+        created = _date(word(content.get("start_time")))
+        tables = _as(tool, [nccl_tests_json.table(found)])
         return Reading(path, tables, environment=kept, is_log=True, created=created, created_from="header")
     if nccom_test_json.is_nccom_test(content) and _is_asked(NCCOM_TEST.name, tool):
         return Reading(path, tuple(nccom_test_json.tables(found)), is_log=True)
@@ -252,13 +260,9 @@ def _read_log(log: Log, path: str, tool: str) -> Reading:
 def interpret(found: FoundTable) -> Table:
     """The meaning of a table that stands in a log."""
     table = found.tool.interpret(found)
-    time = found.facts.header.get("time_is")
-    if time is not None:
-        table = replace(table, time=str(time))
     if found.calls is None:
         return table
-    calls = tuple(found.calls.as_dict()[TUNING])
-    return replace(table, calls=calls).with_findings(*found.calls.findings())
+    return replace(table, calls=tuple(found.calls.as_dict()[TUNING]))
 
 
 def without_rows(facts: Facts | None = None, job: dict[str, Any] | None = None) -> Table:
@@ -268,7 +272,7 @@ def without_rows(facts: Facts | None = None, job: dict[str, Any] | None = None) 
 
 
 def _date(text: str) -> str:
-    """ISO 8601 of a date in a header, which has no zone; empty where it is none."""
+    """ISO 8601 of a date in a header, which has no zone; empty if it is not a date."""
     for form in ("%Y-%m-%d %H:%M:%S", "%a %b %d %H:%M:%S %Y"):
         try:
             return datetime.strptime(text, form).isoformat()  # noqa: DTZ007 (the log does not say the zone)

@@ -74,10 +74,9 @@ class CaseResult:
     ``time_ns`` is the median over samples of the maximum over ranks of elapsed / k; ``low_ns`` and
     ``high_ns`` bound it at 95 %, None where too few samples are independent. ``mean_ns`` is the mean
     over the same samples. ``algbw_gb_per_s`` and ``busbw_gb_per_s`` are null for wrong or failed cases, busbw
-    also on one rank. ``wrong`` is summed over
-    ranks and checks; None where nothing was checked. ``marks`` and ``conditions`` are words of
-    ``model.mark``; ``error`` is why
-    a case failed, does not apply or was not run. ``finished`` is when, in ISO 8601.
+    also on one rank. ``wrong`` is summed over ranks, of the check that found most; None where nothing was
+    checked. ``marks`` and ``conditions`` are words of ``model.mark``; ``error`` is why a case failed, does
+    not apply or was not run. ``finished`` is when, in ISO 8601.
 
     Over the same samples: ``issue_ns`` is the median of the host time of issuing one call (maximum over
     ranks), ``skew_ns`` the median of (last entry - first entry) on a synchronised clock where there is one,

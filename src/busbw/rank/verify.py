@@ -53,7 +53,9 @@ class Checkable(Protocol):
 
 @dataclass(frozen=True)
 class Verified:
-    """``wrong`` elements summed over ranks and checks, and per wrong rank what and where they are."""
+    """``wrong`` elements summed over ranks, and per wrong rank what and where they are. Of several checks the
+    one counts that found most on a rank: a fault that each of them sees is one fault.
+    """
 
     wrong: int
     wrong_at: tuple[WrongData, ...]
@@ -129,9 +131,10 @@ def _joined(first: Verified, second: Verified) -> Verified:
         places[place.rank] = (
             place
             if earlier is None
-            else replace(earlier, wrong=earlier.wrong + place.wrong, fault=earlier.fault or place.fault)
+            else replace(earlier, wrong=max(earlier.wrong, place.wrong), fault=earlier.fault or place.fault)
         )
-    return Verified(first.wrong + second.wrong, tuple(places[rank] for rank in sorted(places)))
+    wrong = sum(place.wrong for place in places.values())
+    return Verified(wrong, tuple(places[rank] for rank in sorted(places)))
 
 
 def _judged(case: Case, world: World, outcome: CheckOutcome, groups: tuple[tuple[int, ...], ...]) -> Verified:

@@ -158,11 +158,13 @@ def _row(
 
 
 def mark_of(placements: Sequence[Placement], results: Sequence[CaseResult | None]) -> str:
-    """One mark, the worst; with the placement that has it where the other one does not."""
+    """One mark, the worst; with the placement that has it where the other one does not. Wrong elements are
+    those of the worse placement.
+    """
     there = [(placement, each) for placement, each in zip(placements, results, strict=True) if each]
     wrong = [each for _, each in there if each.status is Status.WRONG]
     if wrong:
-        return f"WRONG {sum(each.wrong or 0 for each in wrong) or ''}".rstrip()
+        return f"WRONG {max(each.wrong or 0 for each in wrong) or ''}".rstrip()
     marks = {placement: (*_ended(each), *each.marks) for placement, each in there}
     worst = min((mark for own in marks.values() for mark in own), key=_rank, default="")
     first = worst[: _MARK - len("(out)")]

@@ -45,11 +45,11 @@ def lost(replacement: Callable[[str], list[str]]) -> list[str]:
 LACKING = [
     (died(), "the test ended with: node3: Test CUDA failure"),
     (lines()[: at(8 * MiB)], "the line with the average is missing"),
-    (lost(lambda _: ["..."]), "rows were left out of this text"),
+    (lost(lambda _: ["..."]), "rows are left out here"),
     (lost(lambda _: []), "rows are missing or changed"),
     (lost(lambda line: [line[:60]]), "not a whole row"),
-    (lost(lambda line: [without_time(line, both=True)]), "left out: its time is no number"),
-    (lost(lambda line: [without_time(line, both=False)]), "left out: its time is no number"),
+    (lost(lambda line: [without_time(line, both=True)]), "time is not a number"),
+    (lost(lambda line: [without_time(line, both=False)]), "time is not a number"),
 ]
 
 

@@ -75,7 +75,6 @@ FORMS: Final = (
         "nccl-tests-json",
         "nccom",
         "nccom-json",
-        "osu",
         "markdown",
     ),
     "parquet",

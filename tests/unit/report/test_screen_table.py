@@ -84,7 +84,7 @@ def test_columns_that_were_asked_for_are_shown_as_far_as_they_fit() -> None:
         (GOOD, replace(GOOD, marks=("stopped",)), "stopped(in)"),
         (replace(GOOD, marks=("stopped",)), replace(GOOD, marks=("stopped",)), "stopped"),
         (GOOD, CaseResult(1, Status.FAILED), "failed(in)"),
-        (WRONG, WRONG, "WRONG 34"),
+        (WRONG, WRONG, "WRONG 17"),
         (GOOD, replace(WRONG, wrong=None), "WRONG"),
         (replace(GOOD, marks=("stopped", "unstable")), replace(GOOD, marks=("stopped",)), "unstable(out)"),
         (replace(GOOD, marks=("stopped",)), CaseResult(1, Status.FAILED), "failed(in)"),

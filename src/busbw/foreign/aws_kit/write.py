@@ -60,13 +60,13 @@ def write_results(record: RunRecord, tables: Sequence[Table]) -> bytes:
     """One line a size, all collectives below each other."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
-    told = [name for name, of in _TOLD.items() if any(of(each) is not None for each in record.results)]
+    more = [name for name, of in _TOLD.items() if any(of(each) is not None for each in record.results)]
     streams = STREAM_COLUMNS if record.plan.streams else ()
-    writer.writerow((*COLUMNS, *streams, *(f"{side}_{name}" for name in told for side in _SIDES)))
+    writer.writerow((*COLUMNS, *streams, *(f"{side}_{name}" for name in more for side in _SIDES)))
     for table in tables:
         for row in table.rows:
             sides = [result for _, result in row.sides]
-            cells = [result and _TOLD[name](result) for name in told for result in sides]
+            cells = [result and _TOLD[name](result) for name in more for result in sides]
             # The csv module writes None as an empty cell.
             writer.writerow([*_line(record, row), *cells])
     return buffer.getvalue().encode()

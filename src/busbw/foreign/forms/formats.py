@@ -27,7 +27,6 @@ ExportFormat = Literal[
     "nccl-tests-json",
     "nccom",
     "nccom-json",
-    "osu",
     "markdown",
     "parquet",
 ]
@@ -63,7 +62,6 @@ FORMATS: Final = (
         "nccom.write:write_json",
         single=True,
     ),
-    Format("osu", "the text table of an OSU collective", "osu_imb.write_osu:write"),
     Format("markdown", "a table for an issue or a page", "forms.markdown:write"),
     Format("parquet", "one row a case, for data frames", "forms.results:write_parquet", binary=True),
 )

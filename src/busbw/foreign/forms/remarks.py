@@ -79,22 +79,7 @@ def notes(record: RunRecord, layout: str) -> list[str]:
     return [one_line(line) for line in lines]
 
 
-def table_line(
-    case: Case, placement: Placement, number: int | None, results: Iterable[CaseResult | None]
-) -> str:
-    """What a table of one type, reduction, root, cycle and placement holds, and whether all its numbers were
-    checked; ``busbw import`` reads it back.
-    """
-    good = [result for result in results if result is not None and result.status is Status.GOOD]
-    unchecked = not good or any(result.wrong is None for result in good)
-    cycle = (f"cycle {case.cycle}",) if case.cycle else ()
-    words = (case.collective, *_kind(case)[:-1], *cycle)
-    counted = "ranks not known" if number is None else f"{number} rank{'s' if number != 1 else ''}"
-    shown = " ".join(word for word in (*words, placement.value) if word)
-    return f"{shown}, {counted}, {'not checked' if unchecked else 'checked'}"
-
-
-def _kind(case: Case) -> tuple[str, ...]:
+def kind_words(case: Case) -> tuple[str, ...]:
     """What a table may have several of, in words: type, reduction, root, cycle."""
     return case.dtype, case.op, f"root {case.root}" if case.root >= 0 else "", f"cycle {case.cycle}"
 
@@ -103,7 +88,7 @@ def remarks(rows: Sequence[Row], placements: Iterable[Placement] = tuple(Placeme
     """Lines below a table: which cases are wrong, failed, not applicable or not run and why, and what their
     marks say. Where the rows have several types, reductions, roots or cycles, a line names those of its own.
     """
-    kinds = [_kind(row.case) for row in rows]
+    kinds = [kind_words(row.case) for row in rows]
     differ = [len(set(words)) > 1 for words in zip(*kinds, strict=True)]
     named = [" ".join(word for word, shown in zip(kind, differ, strict=True) if shown) for kind in kinds]
     groups: dict[tuple[str, ...], list[int]] = {}

@@ -1,4 +1,4 @@
-"""A table to a RunRecord, with a word for every field on where it comes from."""
+"""A table to a RunRecord that says for every field where it comes from."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Origin:
 
 
 def assemble(table: Table, origin: Origin, given: Given, run_id: str) -> RunRecord:
-    """The record of a table. Raises UndecidedError where operation or ranks are neither said nor solvable."""
+    """The record of a table. Raises UndecidedError if operation or ranks are neither stated nor solvable."""
     checked = check(without_false_damage(table), given.operation or named_by_path(origin.path, origin.labels))
     decision = _decision(checked, origin, given)
     table = checked.table.decided(checked.table, decision.operation, decision.ranks)
@@ -174,8 +174,8 @@ def _shared_devices(table: Table) -> list[ImportFinding]:
 
 
 def library_version(table: Table, origin: Origin, given: Given) -> tuple[str, str]:
-    """The version, and whose word it is: that of the header (2.27.7 of 22707), of NCCL's own lines where
-    these say one only, else that of a label; empty and "not stated" where nobody says it.
+    """The version and its source: the header (22707 is 2.27.7), NCCL's own lines if they agree, or a label;
+    empty and "not stated" if there is none.
     """
     code = table.header.get("library_version")
     if isinstance(code, int) and code >= 1000:
@@ -190,7 +190,7 @@ def library_version(table: Table, origin: Origin, given: Given) -> tuple[str, st
     return (label, by) if label else ("", NOT_STATED)
 
 
-# ---- whose word everything is ------------------------------------------------------------------------------
+# ---- where everything comes from ---------------------------------------------------------------------------
 
 
 def _source(

@@ -34,7 +34,7 @@ from busbw.units import NS_PER_US
 
 # What a case is, but for its cycle: type, reduction, root, size, count, placement. Equal ones are repeated.
 _Kind = tuple[str, str, int, int, int, Placement]
-NO_NUMBER: Final = "the log has no number, and does not say why"
+NO_NUMBER: Final = "the log has no number here"
 NO_NUMBERS: Final = "the log has no numbers for this placement"
 
 
@@ -56,7 +56,7 @@ class Bandwidths:
 
 def bandwidths(checked: Checked, name: str, ranks: int) -> Bandwidths:
     """Bandwidths from size and time, or as they are printed where that has more digits; always the printed
-    ones for operations whose bytes the size does not tell.
+    ones for operations whose bytes do not follow from the size.
     """
     table = checked.table
     sizes = table.sizes * ranks if table.shares else table.sizes
@@ -98,7 +98,7 @@ def _finest(
     checked: Checked, made: Sequence[Printed], columns: Sequence[Printed | None], words: str
 ) -> tuple[tuple[FloatArray, ...], str]:
     """Row by row that of two values which is known to more digits, where both are the same number, and
-    nothing that the printed one rules out; and whose word that is.
+    nothing that the printed one rules out; and where it comes from.
     """
     found, as_printed = [], 0
     is_today = checked.gb is not None and checked.scale is not None and checked.scale.contains(1 / checked.gb)
@@ -130,13 +130,13 @@ def _unit_findings(checked: Checked, name: str) -> Iterator[ImportFinding]:
     table, scale = checked.table, checked.scale
     if len(table.gb_sizes) > 1 and len(table):
         if checked.gb is None:
-            text = "its digits do not tell GiB/s from GB/s; bandwidths were made from size and time"
+            text = "its digits fit both GiB/s and GB/s; bandwidths here are computed from size and time"
             yield ImportFinding("unit", text, table.first_line)
         elif checked.gb != 1.0:
-            text = "printed GB/s are GiB/s (2^30 bytes); bandwidths here are decimal"
+            text = "the printed GB/s are GiB/s (2^30 bytes); bandwidths here are decimal GB/s"
             yield ImportFinding("unit", text, table.first_line)
     elif scale is not None and scale.high < 0.999 and name in SHARED:
-        text = "an old version's algbw, which leaves a rank's own block out; here algbw is size / time as in"
+        text = "this old version leaves a rank's own block out of algbw; here algbw is size / time, as in"
         yield ImportFinding("formula", f"{text} nccl-tests today", table.first_line)
 
 
@@ -154,7 +154,7 @@ def cases(
     seen: Counter[_Kind] = Counter()
     for kind, result in _in_order(table, decision, numbers):
         dtype, op, root, size, count, placement = kind
-        index, cycle = len(made), table.cycle + seen[kind]
+        index, cycle = len(made), seen[kind]
         name = decision.operation
         made.append(Case(index, name, dtype, op, root, size, size, count, placement, cycle=cycle))
         results.append(replace(result, case=index))
@@ -177,7 +177,6 @@ def _rows(table: Table, decision: Decision, numbers: Bandwidths) -> Iterator[lis
     choices = _choices(table, decision, sizes)
     sides = [list(_results(table, numbers, side, choices)) for side in range(len(table.timings))]
     columns = zip(table.types, table.redops, table.roots.tolist(), sizes, table.counts.tolist(), strict=True)
-    lines = table.lines.tolist()
     for row, (word, redop, root, size, printed) in enumerate(columns):
         op = "" if decision.operation in MOVING else canonical_op(redop)
         count = printed
@@ -186,11 +185,7 @@ def _rows(table: Table, decision: Decision, numbers: Bandwidths) -> Iterator[lis
         pairs = []
         for timing, results in zip(table.timings, sides, strict=True):
             kind = (canonical_type(word), op, root, size, count, timing.placement)
-            said = table.outcomes.get((lines[row], timing.placement))
-            if said is None:
-                pairs.append((kind, results[row]))
-            elif said.status is not None:  # else our own table had the other placement only
-                pairs.append((kind, said.apply(results[row])))
+            pairs.append((kind, results[row]))
         yield pairs
 
 
@@ -242,27 +237,23 @@ def _choices(table: Table, decision: Decision, sizes: Sequence[int]) -> list[Cho
     """
     if not table.calls:
         return []
-    told: dict[int | None, set[Choice]] = defaultdict(set)
+    seen: dict[int | None, set[Choice]] = defaultdict(set)
     for line in tuning_lines("\n".join(table.calls)):
         if not line.function or operation(line.function) == decision.operation:
-            told[line.size_bytes(decision.ranks)].add(line.choice)
-    return [next(iter(found)) if len(found := told.get(size, set())) == 1 else None for size in sizes]
+            seen[line.size_bytes(decision.ranks)].add(line.choice)
+    return [next(iter(found)) if len(found := seen.get(size, set())) == 1 else None for size in sizes]
 
 
 def _failed(table: Table, decision: Decision, failure: Failure) -> Iterator[tuple[_Kind, CaseResult]]:
     """A row that says why it has no numbers."""
-    if failure.outcome is not None and failure.outcome.status is None:
-        return
     size = failure.size_bytes
-    word = failure.dtype or table.default_type or next(iter(table.types), "")
-    redop = "" if decision.operation in MOVING else canonical_op(next(iter(table.redops), ""))
-    op = str(table.header.get("own_op", "")) or redop
-    root = int(table.header.get("own_root", table.roots[0] if len(table) else -1))
+    word = failure.dtype or next(iter(table.types), "")
+    op = "" if decision.operation in MOVING else canonical_op(next(iter(table.redops), ""))
+    root = int(table.roots[0]) if len(table) else -1
     count = whole_count(decision, word, size, 0) if word else 0
     place = table.timings[0].placement
     kind = (canonical_type(word), op, root, size, count, place)
-    result = CaseResult(0, Status.FAILED, error=failure.text)
-    yield kind, failure.outcome.apply(result) if failure.outcome is not None else result
+    yield kind, CaseResult(0, Status.FAILED, error=failure.text)
 
 
 def whole_count(decision: Decision, word: str, size: int, otherwise: int) -> int:
@@ -286,10 +277,10 @@ def repeated(table: Table, made: Sequence[Case], results: Sequence[CaseResult]) 
         if result.time_ns is not None and case.size_bytes
     ]
     copies = len(timed) - len(set(timed))
-    again = sum(case.cycle > table.cycle and case.size_bytes > 0 for case in made)
+    again = sum(case.cycle > 0 and case.size_bytes > 0 for case in made)
     if not again or (not copies and _are_rounded(made)):
         return []
     text = f"{again} of {len(made)} cases repeat an earlier one and were kept as further cycles"
     if copies:
-        text += f"; {copies} have the same time too: perhaps lines that were copied"
+        text += f"; {copies} have the same time too: were lines copied?"
     return [ImportFinding("repeated", text, table.first_line)]

@@ -15,7 +15,6 @@ from typing import Final
 import numpy as np
 
 from busbw.foreign.logs.operations import PLAIN, UNEVEN, is_known, is_reduction, type_bytes
-from busbw.foreign.logs.own import OWN_TIME
 from busbw.foreign.logs.row_words import BoolArray, FloatArray, IntArray
 from busbw.foreign.logs.solve import (
     Bounds,
@@ -35,13 +34,15 @@ _ENOUGH_ALIGNED: Final = 0.7
 _ALIGNED_ROWS: Final = 4
 # So few cannot outvote each other; of more, all wrong in the same way are another formula, not damage.
 _FEW_ROWS: Final = 2
+# A digit more changes a number by more than this share.
+_FINE: Final = 0.02
 _MOST_FINDINGS: Final = 100
 
 
 @dataclass(frozen=True)
 class Checked:
-    """A table without its damaged rows. ``scale`` is algbw over size / time, None where rows cannot tell or
-    contradict each other; ``gb`` is the size of its GB in 10^9 bytes (None where undecided).
+    """A table without its damaged rows. ``scale`` is algbw over size / time, None if the rows do not show it
+    or contradict each other; ``gb`` is the size of its GB in 10^9 bytes (None where undecided).
     """
 
     table: Table
@@ -57,10 +58,11 @@ def check(table: Table, assumed: str = "") -> Checked:
         return Checked(table, None, None)
     operation = table.operation or assumed
     reasons: dict[int, str] = {}
-    lost = _note_lines(table, operation, reasons)
+    _note_lines(table, operation, reasons)
+    lost = _untimed(table, reasons)
     scales = [scale_bounds(table, timing) for timing in table.timings]
     scale = None
-    is_uneven = operation in UNEVEN  # their algbw is that of the busiest rank, whose bytes no row tells
+    is_uneven = operation in UNEVEN  # their algbw is that of the busiest rank, whose bytes no row has
     if table.trusted_time:
         scale, against = _scale(table, operation, scales)
         if not is_uneven:
@@ -70,7 +72,7 @@ def check(table: Table, assumed: str = "") -> Checked:
     good[list(reasons)] = False
     kept = table.keep(good).with_findings(*_damaged(table, reasons), *lost)
     if scale is None and table.trusted_time and not is_uneven and np.isfinite(joined(scales)[0]).any():
-        text = "algbw does not follow from size and time; bandwidths were made from size and time"
+        text = "algbw does not follow from size and time; bandwidths here are computed from size and time"
         kept = kept.with_findings(ImportFinding("contradiction", text, table.first_line))
     return Checked(kept.with_findings(*foreign(kept)), scale, _gb(table, scale))
 
@@ -92,24 +94,16 @@ def _damaged(table: Table, reasons: dict[int, str]) -> list[ImportFinding]:
 # ---- a row alone -------------------------------------------------------------------------------------------
 
 
-def _note_lines(table: Table, operation: str, reasons: dict[int, str]) -> list[ImportFinding]:
-    """Note rows that are damaged by themselves; what is said of a placement without any time."""
+def _note_lines(table: Table, operation: str, reasons: dict[int, str]) -> None:
+    """Note rows that are damaged by themselves."""
     misplaced = _misplaced(table, table.widths, table.heading_width)
     if operation not in UNEVEN:  # nccom-test rounds what it was asked for
         if (table.counts > 0).any() and len(table.tails):  # which say whether a digit of the size is lost
             misplaced &= _misplaced(table, table.tails, 0)
         _note(reasons, _odd_counts(table), "size is not count times the size of an element")
     _note(reasons, misplaced, "the line is shorter or longer than its neighbours")
-    lost = []
     for timing in table.timings:
-        untimed = _untimed(table, timing)
         _note(reasons, ~_is_timed(timing), "a time is not positive")
-        if len(table.timings) > 1 and untimed.all():  # its rows have the other placement
-            text = f"no row has a time {timing.placement}"
-            lost.append(ImportFinding(DAMAGED, text, table.first_line))
-        else:
-            _note(reasons, untimed, "its time is no number")
-    return lost
 
 
 def _misplaced(table: Table, widths: IntArray, of_heading: int) -> BoolArray:
@@ -125,22 +119,19 @@ def _misplaced(table: Table, widths: IntArray, of_heading: int) -> BoolArray:
         usual, share = of_heading, float((widths[known] == of_heading).any())
     if share < _ENOUGH_ALIGNED:
         return none  # not aligned at all
-    return known & ((widths < usual) | ((widths > usual) & ~_has_long_word(table)))
+    return known & ((widths < usual) | ((widths > usual) & ~_is_borne_out(table)))
 
 
-def _has_long_word(table: Table) -> BoolArray:
-    """Rows with a number that does not fit its column, which moves all that follows."""
-    long = (table.sizes >= 10**12) | (table.counts >= 10**12)
-    if "own_collective" in table.header and min(table.counts) < 0:  # OSU itself has no sizes of more digits
-        long |= table.sizes >= 10**10
+def _is_borne_out(table: Table) -> BoolArray:
+    """Rows whose bandwidths have enough digits to contradict one that is too much: a number that does not fit
+    its column makes them longer.
+    """
+    found: BoolArray = np.ones(len(table), bool)
     for timing in table.timings:
-        long |= timing.time_us.value >= 10**7
-        for bandwidth in (timing.algbw, timing.busbw):
-            if bandwidth is not None:
-                long |= bandwidth.value >= 10**4
-        if timing.wrong is not None:
-            long |= timing.wrong >= 10**6
-    return long
+        if timing.algbw is None:
+            return np.zeros(len(table), bool)
+        found &= timing.algbw.half <= _FINE * timing.algbw.value
+    return found
 
 
 def _odd_counts(table: Table) -> BoolArray:
@@ -156,7 +147,7 @@ def _odd_counts(table: Table) -> BoolArray:
     usual = int(values[counts.argmax()])
     if counts.max() / judged.sum() < _ENOUGH:
         return np.zeros(len(table), bool)
-    alone = int(judged.sum()) <= _FEW_ROWS  # whose majority does not tell that the tool counts otherwise
+    alone = int(judged.sum()) <= _FEW_ROWS  # so few rows cannot show that the tool counts otherwise
     # Sizes below one block a rank are printed as 0 with a count of 0; a row of 0 elements has no size either.
     no_size = (table.counts == 0) & (table.sizes > 0) & (element > 0)
     odd: BoolArray = (judged & ((blocks != usual) | (alone & (blocks < 0)))) | no_size
@@ -173,14 +164,18 @@ def _is_timed(timing: Timing) -> BoolArray:
     return good
 
 
-def _untimed(table: Table, timing: Timing) -> BoolArray:
-    """Rows whose time is ``nan`` though nobody says why, as our own exports do."""
-    untimed: BoolArray = np.isnan(timing.time_us.value)
-    if "own_collective" in table.header or OWN_TIME in table.header:
-        return np.zeros(len(table), bool)
-    for row in np.flatnonzero(untimed).tolist():
-        untimed[row] = (int(table.lines[row]), timing.placement) not in table.outcomes
-    return untimed
+def _untimed(table: Table, reasons: dict[int, str]) -> list[ImportFinding]:
+    """Note rows whose time is not a number; say it of a placement without any time, whose rows have the other
+    one. Tables that busbw exported have such times on purpose.
+    """
+    lost: list[ImportFinding] = []
+    for timing in () if "time_is" in table.header else table.timings:
+        untimed: BoolArray = np.isnan(timing.time_us.value)
+        if len(table.timings) > 1 and untimed.all():
+            lost.append(ImportFinding(DAMAGED, f"no row has a time {timing.placement}", table.first_line))
+        else:
+            _note(reasons, untimed, f"its {timing.placement} time is not a number")
+    return lost
 
 
 def foreign(table: Table) -> list[ImportFinding]:

@@ -7,7 +7,6 @@ from collections import deque
 from typing import Any, Final, NamedTuple
 
 from busbw.foreign.logs.operations import operation
-from busbw.model.record import ImportFinding
 from busbw.model.tuning_line import TUNING_LINE
 
 # ---- command lines -----------------------------------------------------------------------------------------
@@ -50,7 +49,7 @@ class Job:
     """The words of the command lines since the last table.
 
     A command holds for the table below it, and for that one only. Two commands that contradict each other
-    before a table (a script that was printed first) tell nothing.
+    before a table (a script that was printed first) are not used.
     """
 
     def __init__(self) -> None:
@@ -88,8 +87,6 @@ class Job:
 
 # ---- lines of NCCL (NCCL_DEBUG=INFO): evidence, never a number ---------------------------------------------
 
-# Of one key. A debug log repeats its lines for every rank and channel; few differ.
-_MOST_VALUES: Final = 10_000
 TUNING: Final = "algorithm"
 
 # Key: what a line says; the groups, joined by a blank, are the evidence; of calls, it is NCCL's own words.
@@ -123,7 +120,6 @@ class Evidence:
 
     def __init__(self) -> None:
         self._found: dict[str, dict[str, None]] = {}
-        self._cut: set[str] = set()
 
     @staticmethod
     def is_one(line: str) -> bool:
@@ -132,7 +128,7 @@ class Evidence:
 
     @staticmethod
     def is_of_a_call(line: str) -> bool:
-        """Whether NCCL tells in the line about a single call, and about nothing else."""
+        """Whether NCCL reports a single call in the line, and nothing else."""
         return [key for key, form in _LINES if form.search(line)] == [TUNING]
 
     def take(self, line: str) -> None:
@@ -143,21 +139,12 @@ class Evidence:
             match = form.search(line)
             if match is None:
                 continue
-            values = self._found.setdefault(key, {})
             text = match[0] if key == TUNING else " ".join(match.groups())
-            if text in values or len(values) < _MOST_VALUES:
-                values[text] = None
-            else:
-                self._cut.add(key)
+            self._found.setdefault(key, {})[text] = None
 
     def as_dict(self) -> dict[str, list[str]]:
         """The evidence."""
         return {key: list(values) for key, values in self._found.items()}
-
-    def findings(self) -> tuple[ImportFinding, ...]:
-        """What of the evidence is not kept."""
-        text = f"of NCCL's lines only {_MOST_VALUES} different ones are kept as "
-        return tuple(ImportFinding("evidence-limit", f"{text}{key!r}") for key in sorted(self._cut))
 
 
 # ---- words by which a job says that a test did not come to its end -----------------------------------------
@@ -170,9 +157,9 @@ _ENDS: Final = (
     r"\b(?:kill(?:ed|ing)|cancel+ed|abort(?:ed|ing)|mpi_abort|segfault)\b",
     r"\babort\(|\btraceback \(|\bsignal:? *\d",
     r"\b(?:segmentation (?:fault|violation)|bus error|fatal error|bad termination)\b",
-    r"\btime ?limit\b|\bout of memory\b|\boom[-_ ]?kill|\bnode[ _]fail",
+    r"\btime ?limit\b|\btimed out\b|\boperation timeout\b|\bout of memory\b|\boom[-_ ]?kill|\bnode[ _]fail",
     r"\bnon-?zero (?:exit|status|code|return)",
-    rf"\b{_STATUS}\b[ =:]*(?:of \w+ \d+[ =:]*)?-?[1-9]",
+    rf"\b{_STATUS}\b[ =:]*(?:of \w+ \d+[ =:]*)?-?[1-9]|\berror [1-9]\d*$",
     r"\b(?:validation|data) (?:error|failed)",
     r"\bto be terminated\b|\bterminated (?:by|with|due|unexpected|early)|\bterminated$",
     r"\blost (?:connection|communication|contact)\b",

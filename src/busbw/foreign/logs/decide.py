@@ -1,6 +1,6 @@
-"""Operation and number of ranks of a table: by its own words, else solved from its rows, else asked for.
+"""Operation and number of ranks of a table: stated by the log, else solved from its rows, else asked for.
 
-A label that the rows contradict loses, and a finding says so.
+If the rows contradict a label, the rows win and a finding says so.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NAMES: Final = DOUBLE | SHARED | PLAIN | UNEVEN | {row.name for row in COLLECTI
 
 @dataclass(frozen=True)
 class Given:
-    """What the user says about the logs: empty or None is nothing."""
+    """What the user states about the logs; empty or None if nothing."""
 
     operation: str = ""
     ranks: int | None = None
@@ -46,7 +46,7 @@ class Given:
 
 @dataclass(frozen=True)
 class Decision:
-    """The operation and ranks of a table, whose word that is, and what had to give way."""
+    """The operation and ranks of a table, where they come from, and what contradicts them."""
 
     operation: str
     operation_from: str
@@ -57,13 +57,13 @@ class Decision:
 
 
 def decide(checked: Checked, path: str, labels: dict[str, str], given: Given) -> Decision:
-    """Raises UndecidedError where neither the log nor the user says what is needed."""
+    """Raises UndecidedError if neither the log nor the user states the operation or the ranks."""
     table, scale = checked.table, checked.scale
     is_unit = checked.gb is not None and scale is not None and scale.contains(1 / checked.gb)
     agreed = factor(table, checked.gb if is_unit else None)
     by_path = named_by_path(path, labels)
     likely = given.operation or table.operation or by_path
-    # Where the named one fits, nobody asks for the others.
+    # If the named one fits, the others do not matter.
     fits = possible_operations(table, agreed, scale, (likely,)) or possible_operations(table, agreed, scale)
     name, word, findings = _operation(table, agreed, fits, by_path, given)
     # Where algbw leaves a rank's own block out, it is busbw: its ratio to size / time says the ranks.
@@ -72,7 +72,7 @@ def decide(checked: Checked, path: str, labels: dict[str, str], given: Given) ->
     solved = RankInterval(blocks, blocks) if blocks is not None else interval
     ranks, ranks_word, more = _ranks(table, solved, labels, given)
     if interval is not None and not interval.contains(ranks) and ranks_word != "flag":
-        text = f"busbw / algbw says {interval} ranks, size / count says {ranks}"
+        text = f"busbw / algbw gives {interval} ranks, size / count gives {ranks}"
         more = (*more, ImportFinding("contradiction", text, table.first_line))
     return Decision(name, word, ranks, ranks_word, solved, (*findings, *more))
 
@@ -83,7 +83,7 @@ def decide(checked: Checked, path: str, labels: dict[str, str], given: Given) ->
 def _operation(
     table: Table, agreed: Consensus | None, fits: Sequence[str], by_path: str, given: Given
 ) -> tuple[str, str, tuple[ImportFinding, ...]]:
-    """The name that is taken, whose word that is, and what was said against others or against it."""
+    """The operation, where it comes from, and the findings on contradictions."""
     if given.operation:
         _refuse_another_test(table, fits, given.operation)
         return given.operation, "flag", tuple(_against_flag(table, fits, given.operation))
@@ -94,13 +94,15 @@ def _operation(
         unfit = bool(fits) and name not in fits and is_known(name)
         if unfit and (word != "header" or not _has_factor(name, agreed)):
             why = f"size, count and factor fit only {', '.join(fits)}"
-            findings.append(ImportFinding("mislabelled", f"{name} by {word}, but {why}", table.first_line))
+            findings.append(
+                ImportFinding("mislabelled", f"the {word} says {name}, but {why}", table.first_line)
+            )
         else:
             return name, word, tuple(findings)
     if len(fits) == 1:
         return fits[0], "rows", tuple(findings)
     raise UndecidedError(
-        f"cannot tell the operation of {_place(table)}"
+        f"cannot determine the operation of {_place(table)}"
         + (f": {', '.join(fits)} all fit" if fits else "")
         + "".join(f"; {finding.text}" for finding in findings),
         hint="give --op, and --table where a log has several tables",
@@ -115,13 +117,13 @@ def _refuse_another_test(table: Table, fits: Sequence[str], name: str) -> None:
     is_kin = not is_known(said) and name.replace("_", "") in said.replace("_", "")
     if said and said != name and not fits and not is_kin:
         raise UndecidedError(
-            f"--op {name} contradicts the title of {_place(table)}, which is of {said}",
+            f"--op {name} contradicts the title of {_place(table)}, which says {said}",
             hint=f"leave --op out, or read the table of {name} with --table",
         )
 
 
 def named_by_path(path: str, labels: dict[str, str]) -> str:
-    """The operation that labels or file name say; empty where they say none."""
+    """The operation in the labels or the file name; empty if there is none."""
     label = labels.get("test", labels.get("op", labels.get("collective", "")))
     return operation(label) or operation_in_path(path)
 
@@ -136,10 +138,10 @@ def _has_factor(name: str, agreed: Consensus | None) -> bool:
 
 
 def _against_flag(table: Table, fits: Sequence[str], name: str) -> list[ImportFinding]:
-    """That the user's word is none of ours (maybe it is mistyped), and what it stands against."""
+    """Findings if busbw does not know the operation that the user gave, or the log contradicts it."""
     found = []
     if name not in _NAMES and name != table.operation:
-        text = f"--op {name} is no operation that busbw knows: its bandwidths are those that the log prints"
+        text = f"busbw does not know the operation {name}: its bandwidths are those printed in the log"
         found.append(ImportFinding("foreign", text, table.first_line))
     against = f"the log says {table.operation}" if table.operation not in ("", name) else ""
     if not table.operation and fits and name not in fits and is_known(name):
@@ -156,21 +158,21 @@ def _against_flag(table: Table, fits: Sequence[str], name: str) -> list[ImportFi
 def _ranks(
     table: Table, solved: RankInterval | None, labels: dict[str, str], given: Given
 ) -> tuple[int, str, tuple[ImportFinding, ...]]:
-    """How many are taken, whose word that is, and what was said against others or against it."""
+    """The number of ranks, where it comes from, and the findings on contradictions."""
     claims = sorted(table.claims, key=lambda claim: claim[0] != "header")
     claims += [("path", int(labels["ranks"]))] if "ranks" in labels else []
     if given.ranks is not None:
         return given.ranks, "flag", tuple(_overridden_ranks(table, solved, claims, given.ranks))
     chosen, word = _chosen_ranks(solved, claims, labels)
     if chosen is None:
-        said = "".join(f"; {ranks} by {source} does not fit" for source, ranks in claims)
-        allowed = f": its rows allow {solved}{said}" if solved is not None else ": its rows do not tell"
+        said = "".join(f"; the {source} says {ranks}, which does not fit" for source, ranks in claims)
+        allowed = f": its rows allow {solved}{said}" if solved is not None else ": its rows do not show it"
         raise UndecidedError(
-            f"cannot tell the number of ranks of {_place(table)}{allowed}", hint="give --ranks N"
+            f"cannot determine the number of ranks of {_place(table)}{allowed}", hint="give --ranks N"
         )
     by = _by(word, chosen, solved)
     against = [
-        ImportFinding("mislabelled", f"{ranks} ranks by {source}, but {by}", table.first_line)
+        ImportFinding("mislabelled", f"the {source} says {ranks} ranks, but {by}", table.first_line)
         for source, ranks in claims
         if ranks != chosen
     ]
@@ -180,7 +182,7 @@ def _ranks(
 def _chosen_ranks(
     solved: RankInterval | None, claims: Sequence[tuple[str, int]], labels: dict[str, str]
 ) -> tuple[int | None, str]:
-    """The number that the rows leave, else the first of those that somebody claims and the rows admit."""
+    """The only number that fits the rows, else the first claim that fits them."""
     only = solved.only if solved is not None else None
     if only is not None:
         return only, next((source for source, ranks in claims if ranks == only), "rows")
@@ -204,10 +206,10 @@ def _path_guesses(labels: dict[str, str], solved: RankInterval | None) -> list[t
 def _overridden_ranks(
     table: Table, solved: RankInterval | None, claims: Sequence[tuple[str, int]], ranks: int
 ) -> list[ImportFinding]:
-    """What the user's number stands against: the rows, else the log's labels."""
+    """Findings if the rows or the labels contradict the number that the user gave."""
     against = [f"{source} says {said}" for source, said in claims if said != ranks]
     if solved is not None and not solved.contains(ranks):
-        against.insert(0, f"the rows are those of {solved} ranks")
+        against.insert(0, f"the rows fit {solved} ranks only")
     return [
         ImportFinding("overridden", f"--ranks {ranks} was taken, but {words}", table.first_line)
         for words in dict.fromkeys(against)
@@ -216,9 +218,9 @@ def _overridden_ranks(
 
 def _by(word: str, chosen: int, solved: RankInterval | None) -> str:
     if solved is not None and solved.only is not None:
-        return f"the rows are those of {chosen} ranks"
+        return f"the rows fit {chosen} only"
     allowed = f" (the rows allow {solved})" if solved is not None else ""
-    return f"{chosen} by {word}{allowed}"
+    return f"the {word} says {chosen}{allowed}"
 
 
 def _place(table: Table) -> str:

@@ -1,4 +1,4 @@
-"""What stands beside the text of a log: labels in its path, files of its environment.
+"""What is known of a log beside its text: labels in its path, and files of its environment.
 
 Labels of a path are setup, nodes, operation, system, version.
 
@@ -7,7 +7,7 @@ a slash. It is compared with the end of the path.
 
 ``env.dat.<setup>`` is the output of ``env`` before the tests of a setup; ``modules.dat``, ``ldd.dat`` (of the
 test) and ``nodes.dat`` are those of the whole job. A later setup can have overwritten them without a trace:
-a record says which files they are from.
+a record names the files that it took.
 """
 
 from __future__ import annotations

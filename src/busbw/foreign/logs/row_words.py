@@ -23,12 +23,12 @@ NOT_CHECKED: Final = "N/A"
 NO_REDUCTION: Final = "none"
 # What rccl-tests put behind a deviation beyond its limit, as long as it printed deviations.
 TOO_LARGE: Final = "*"
-# What stands for an algorithm that is not known, in tables of busbw.
+# What stands for an algorithm that is not known, in tables that busbw's front door prints.
 NO_ALGORITHM: Final = "-"
-# What printf writes for %f, %g and %e, and the words for what is no number. float() takes much more.
-_NUMBER: Final = r"(?:\d+(?:\.\d+)?(?:e[+-]\d\d+)?|-?(?:nan|inf))"
+# What printf writes for %f, %g and %e of something measured, and the words for what is no number. float()
+# takes much more.
+_NUMBER: Final = r"(?:\d+(?:\.\d+)?(?:e[+-][01]\d)?|-?(?:nan|inf))"
 _IS_NUMBER: Final = re.compile(_NUMBER, re.ASCII)
-_IS_INTEGER: Final = re.compile(r"-?\d{1,18}", re.ASCII)
 
 
 class Printed(NamedTuple):
@@ -66,11 +66,6 @@ class OnePrinted(NamedTuple):
 def is_number(token: str) -> bool:
     """Whether the token is a number as printf writes them."""
     return _IS_NUMBER.fullmatch(token) is not None
-
-
-def is_integer(token: str) -> bool:
-    """Whether the token is a whole number that fits 64 bits."""
-    return _IS_INTEGER.fullmatch(token) is not None
 
 
 def printed(tokens: Sequence[str]) -> Printed:

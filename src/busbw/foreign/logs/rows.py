@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from busbw.foreign.logs import own
 from busbw.foreign.logs.operations import type_bytes
 from busbw.foreign.logs.row_words import Kind, Layout, fault, filled, is_number, one_printed
 from busbw.foreign.logs.table import GIB_PER_GB, Failure, FoundTable, Tool
@@ -44,16 +43,13 @@ def is_interrupted(line: str, end: int) -> bool:
     return not words or not (rest[0].isspace() or is_number(words[0]) or words[0][0] in ".0123456789")
 
 
-def failure(table: FoundTable, words: list[str], number: int) -> Failure | None:
-    """A size and why it has no numbers: in the words of the tool, or in ours below a line of ours."""
+def failure(words: list[str], number: int) -> Failure | None:
+    """A size and why it has no numbers, in the words of the tool."""
     if len(words) < 2 or not words[0].isdecimal():
         return None
     said = " ".join(words[1:])
-    ours = own.failure(said) if "own_collective" in table.facts.header else None
     is_failed = "fail" in said.lower() or said.lower().startswith(_FAILED)
-    if ours is None and (not is_failed or "errors found" in said):
-        return None
-    return Failure(number, int(words[0][:18]), said, ours)
+    return Failure(number, int(words[0][:18]), said) if is_failed and "errors found" not in said else None
 
 
 def looks_like_row(table: FoundTable, line: str, words: list[str], least: float) -> bool:

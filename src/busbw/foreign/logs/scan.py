@@ -9,7 +9,6 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, Final
 
-from busbw.foreign.logs import own
 from busbw.foreign.logs.context import Ends, Evidence, Job, may_be_command
 from busbw.foreign.logs.lines import Line, split_lines
 from busbw.foreign.logs.row_words import Layout, fault, filled, is_number
@@ -54,7 +53,6 @@ class Stream:
     continues: bool = False  # words of the next table of the same launch were said
     announced: int = 0  # the line of the first words of a launch whose heading was not there yet
     placements: str = ""
-    own_time: str = ""  # what the times of our own export are
     piece: list[str] = field(default_factory=list)  # the beginning of a row that other output interrupted
     piece_line: int = 0
     headless: list[tuple[int, list[str]]] = field(default_factory=list)  # perhaps rows: no heading was there
@@ -126,19 +124,17 @@ class Scanner:
             self._evidence.as_dict(),
             self._last_words.strip()[:200],
             self._number,
-            (*self._lost, *self._evidence.findings()),
+            tuple(self._lost),
         )
 
     def _note_processes(self, table: FoundTable) -> None:
         """Say that a table is of several processes, whose rows cannot be taken apart."""
         if table.processes:
-            text = (
-                f"{table.processes} processes have a rank 0: as many communicators, of {{}} each, not one job"
-            )
             size = len({rank.rank for rank in table.facts.ranks})
-            text = text.format(f"{size} rank{'s' if size > 1 else ''}")
+            each = f"communicators of {size} rank{'s' if size > 1 else ''}"
+            text = f"{table.processes} processes have a rank 0: they are separate {each}, not one job"
         elif table.headings > 1:
-            text = f"its heading stands here {table.headings} times: several processes print into one table"
+            text = f"its heading is there {table.headings} times: several processes wrote into one table"
         else:
             return
         table.note("separate", text, table.heading_line)
@@ -155,7 +151,9 @@ class Scanner:
         if line.unread:
             table = self._stream.open_table
             if table is not None:
-                table.note(DAMAGED, f"a line of {line.unread} characters was not read", self._number)
+                table.note(
+                    DAMAGED, f"a line of {line.unread} characters is too long and was not read", self._number
+                )
             return
         stream = self._stream = self._stream_of(line.stream)
         text, words = line.text, line.text.split()
@@ -223,8 +221,6 @@ class Scanner:
                 else:
                     self._take_fact(stream, form, fact_words(match))
                 return True
-        if "busbw: " in line and self._own(stream, line):
-            return True
         if may_be_command(line):
             self._job.read(line)
         return False
@@ -269,18 +265,6 @@ class Scanner:
             stream.facts, stream.ended = Facts(), False
         self._job.begin_output()
 
-    def _own(self, stream: Stream, line: str) -> bool:
-        """Take a comment line of busbw's own exports that stands above a table; whether it is one."""
-        time = own.time_words(line)
-        words = own.table_words(line) if time is None else {}
-        if time is not None:
-            stream.own_time = time
-        if words is not None:
-            said = {"time_is": stream.own_time} if stream.own_time else {}
-            self._launch(stream, words | said)
-            return True
-        return False
-
     def _nccl_line(self, stream: Stream, line: str, words: list[str]) -> None:
         """A line of NCCL: evidence. It may stand behind a row, or behind the beginning of one."""
         table = self._only_open_table(stream) if Evidence.is_of_a_call(line) else None
@@ -294,10 +278,10 @@ class Scanner:
             return
         if (row := row_before_output(table, line)) is not None:
             self._take_row(stream, *row)
-            text = "other output of the job follows the row without a line end"
+            text = "other output follows the row on the same line"
             table.note("joined", text, self._number)
         elif not self._keep_piece(stream, line) and is_number(words[0]):
-            text = f"a row into which other output was written: {line.strip()[:80]}"
+            text = f"other output was written into a row: {line.strip()[:80]}"
             table.note(DAMAGED, text, self._number)
 
     def _only_open_table(self, stream: Stream) -> FoundTable | None:
@@ -364,7 +348,7 @@ class Scanner:
             self._not_a_row(stream, stream.open_table, line, words)
         elif other.open_table is not None:
             if looks_like_row(other.open_table, line, words, least=0.5):
-                text = f"a row that is not of this stream: {' '.join(words)[:80]}"
+                text = f"a row without the prefix of its table: {' '.join(words)[:80]}"
                 other.open_table.note(DAMAGED, text, self._number)
         elif not self._headless(stream, line, words) and is_number(words[0]):
             stream.headless.append((self._number, words))
@@ -376,9 +360,11 @@ class Scanner:
         found = layout_of_row(words, self._tools) if may_be_row else None
         if found is None:
             return False
-        text = "its heading is not in the log: the columns are those that the tool prints without options"
+        text = (
+            "the log has no heading for these rows: busbw assumes the columns that the tool prints by default"
+        )
         if stream.ended:
-            text += ", and a table ended above: did two jobs write this log at the same time?"
+            text += "; a table ended above, did two jobs write this log at the same time?"
         self._lose(stream)
         self._begin_table(stream, *found)
         assert stream.table is not None
@@ -390,8 +376,8 @@ class Scanner:
         if self._rest_of_row(stream, table, words):
             return
         if line.strip() in _GAPS:
-            table.note("gap", "rows were left out of this text", self._number)
-        elif (failed := failure(table, words, self._number)) is not None:
+            table.note("gap", "rows are left out here", self._number)
+        elif (failed := failure(words, self._number)) is not None:
             table.failures.append(failed)
             table.last_line = self._number
         elif not self._keep_piece(stream, line) and looks_like_row(table, line, words, least=1 / 3):
@@ -410,7 +396,7 @@ class Scanner:
         ]
         if rows:
             (first, words), (last, _) = rows[0], rows[-1]
-            text = f"{len(rows)} lines up to line {last} may be rows whose heading is not in the log"
+            text = f"{len(rows)} lines up to line {last} may be rows, but the log has no heading for them"
             self._lost.append(ImportFinding("no-heading", f"{text}: {' '.join(words)[:80]}", first))
 
     # ---- rows in pieces --------------------------------------------------------------------------------
@@ -481,6 +467,6 @@ def _lengths(line: str) -> tuple[int, int]:
 
 
 def _may_be_row(words: Sequence[str]) -> bool:
-    """Whether words are a size and times, whoever prints them."""
+    """Whether words are a size and times, of any tool."""
     is_decimal = any("." in word and is_number(word) for word in words[1:])
     return words[0].isdecimal() and is_decimal and 2 * sum(map(is_number, words)) >= len(words)

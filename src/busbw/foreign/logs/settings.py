@@ -27,10 +27,10 @@ class ImportSettings(NameSettings):
     ] = "auto"
     op: Annotated[
         str,
-        Parameter(group=_READ, show_default=False, help="Operation; taken even where a log says another."),
+        Parameter(group=_READ, show_default=False, help="Operation, even if a log names another."),
     ] = ""
     ranks: Annotated[
-        int | None, Parameter(group=_READ, help="Ranks; taken even where a log or its rows say others.")
+        int | None, Parameter(group=_READ, help="Number of ranks, even if a log or its rows show another.")
     ] = None
     table: Annotated[
         str,

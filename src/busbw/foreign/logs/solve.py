@@ -1,4 +1,4 @@
-"""Finding out what a log does not say, from what its printed digits allow.
+"""Solve for what a log does not state, from the range that its printed digits allow.
 
 Every printed number is an interval of half a unit of its last digit, so every row gives an interval for the
 factor busbw / algbw, hence for the number of ranks; all rows together a narrower one.
@@ -30,7 +30,7 @@ Bounds = tuple[FloatArray, FloatArray]
 # Intervals are widened by this much, relatively, against the rounding of their own arithmetic.
 _SLACK: Final = 1e-9
 _JUDGED: Final = (DOUBLE | SHARED | PLAIN) - UNEVEN - {"permute"}
-# Up to here a factor is told from its limit (2 or 1) only by digits that no tool prints.
+# From here on, no tool prints enough digits to separate a factor from its limit (2 or 1).
 _MOST_RANKS: Final = 10_000_000
 
 
@@ -84,7 +84,7 @@ def consensus(low: FloatArray, high: FloatArray) -> Consensus | None:
 
 
 def agreeing(low: FloatArray, high: FloatArray, lowest: float, highest: float) -> BoolArray:
-    """Rows that allow some value of an interval, and those that cannot tell."""
+    """Rows that allow a value of the interval, and rows that say nothing."""
     with np.errstate(invalid="ignore"):
         against = (low * (1 - _SLACK) > highest) | (high * (1 + _SLACK) < lowest)
     return ~against
@@ -101,7 +101,7 @@ def _unknown(timing: Timing) -> Bounds:
 
 
 def factor_bounds(timing: Timing) -> Bounds:
-    """The ratio busbw / algbw of each row: what its digits allow. NaN where a row cannot tell."""
+    """The range of busbw / algbw that the digits of each row allow; NaN if a row says nothing."""
     if timing.algbw is None or timing.busbw is None:
         return _unknown(timing)
     usable = (timing.algbw.low > 0) & np.isfinite(timing.busbw.value)  # one rank: a busbw of 0
@@ -144,7 +144,7 @@ def factor(table: Table, unit: float | None) -> Consensus | None:
 
 
 def ranks_of(name: str, found: Consensus | None) -> RankInterval | None:
-    """The numbers of ranks for which the operation has this factor; None where the factor tells nothing."""
+    """The numbers of ranks for which the operation has this factor; None if it does not depend on them."""
     if found is None or name not in DOUBLE | SHARED:
         return None
     limit = 2.0 if name in DOUBLE else 1.0
@@ -162,7 +162,7 @@ def possible_operations(
     table: Table, found: Consensus | None, scale: Consensus | None, among: Collection[str] = ()
 ) -> tuple[str, ...]:
     """The operations that fit size, count, root, reduction and factor of all rows; only those ``among`` some
-    names, where such are given. Where a tool prints neither reduction nor root, the factor alone tells.
+    names, if given. For a tool that prints neither reduction nor root, only the factor is used.
     """
     if not len(table) or table.counts[0] < 0:
         return ()

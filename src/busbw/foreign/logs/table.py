@@ -11,7 +11,6 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from busbw.foreign.logs.context import Evidence
-from busbw.foreign.logs.own import Outcome
 from busbw.foreign.logs.row_words import (
     BoolArray,
     FloatArray,
@@ -77,7 +76,7 @@ def fact(scope: str, mark: str, pattern: str, *, forgets: tuple[str, ...] = ()) 
 
 def fact_words(match: re.Match[str]) -> dict[str, Any]:
     """The words of a line that a fact's pattern fits, digits as numbers."""
-    return {name: _value(text) for name, text in match.groupdict().items() if text is not None}
+    return {name: number_or_word(text) for name, text in match.groupdict().items() if text is not None}
 
 
 def rank_line(match: re.Match[str]) -> RankLine:
@@ -94,7 +93,8 @@ def rank_line(match: re.Match[str]) -> RankLine:
     )
 
 
-def _value(text: str) -> Any:  # noqa: ANN401 (a word or a number)
+def number_or_word(text: str) -> int | str:
+    """A whole number that fits 64 bits; any other text as it is."""
     return int(text) if text.isdigit() and text.isascii() and len(text) < 19 else text
 
 
@@ -135,14 +135,11 @@ class Facts:
 
 @dataclass(frozen=True)
 class Failure:
-    """A size that the tool itself reports as failed, with its words; ``outcome`` where these are ours,
-    ``dtype`` where the row has it.
-    """
+    """A size that the tool itself reports as failed, with its words; ``dtype`` where the row has it."""
 
     line: int
     size_bytes: int
     text: str
-    outcome: Outcome | None = None
     dtype: str = ""
 
 
@@ -224,7 +221,6 @@ class FoundTable:
             "findings": tuple(self.findings),
             "average": one_printed(str(self.footer.get("average", ""))),
             "ended": "average" in self.footer,
-            "cycle": int(header.get("own_cycle", 0)),
         }
         return Table(**shared | own)
 
@@ -235,7 +231,7 @@ class FoundTable:
 @dataclass(frozen=True, eq=False)
 class Timing:
     """Times of one placement, row by row. ``wrong`` is NaN where nothing was checked and infinite where a row
-    is wrong, but nobody says in how many elements; ``stats`` are more statistics, in ns (cv:
+    is wrong, but the log does not count the elements; ``stats`` are more statistics, in ns (cv:
     a fraction). ``deviation`` is that of the old column ``error`` of nccl-tests.
     """
 
@@ -280,9 +276,8 @@ class Table:
     ``shares``: sizes are what one rank gives to or gets from each other one, as in OSU and IMB, where ours is
     the whole buffer. ``time`` says which reduction the times are; ``operation`` is empty where the log does
     not name it, ``rank_labels`` pairs a source with the number of ranks that it claims. ``trusted_time`` is
-    off where the printed time is not that of the operation (-C). ``outcomes`` are by line and placement,
-    where the log says more than numbers; ``cycle`` counts the sweeps before this table's; ``words_from`` says
-    whose word reduction, root and type are. ``ended``: the tool's last line (``end_line``) is there, or it
+    off where the printed time is not that of the operation (-C). ``words_from`` says whose word reduction,
+    root and type are. ``ended``: the tool's last line (``end_line``) is there, or it
     has none; ``largest`` is the size of the last row by the header, 0 where it does not say that. ``calls``
     are the lines of NCCL in the table about single calls.
 
@@ -326,10 +321,7 @@ class Table:
     end_line: str = ""
     largest: int = 0
     findings: tuple[ImportFinding, ...] = ()
-    outcomes: dict[tuple[int, Placement], Outcome] = field(default_factory=dict)
-    cycle: int = 0
     words_from: dict[str, str] = field(default_factory=dict)
-    default_type: str = ""  # of failed rows, which have no word for it
     calls: tuple[str, ...] = ()
     formulas: str = ""
     gb_sizes: tuple[float, ...] = (1.0,)

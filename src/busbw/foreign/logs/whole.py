@@ -1,4 +1,4 @@
-"""Whether a table is whole: the one place that says so, of every tool and form.
+"""Whether a table is whole, for every tool and form.
 
 A table is *cut* where its job ended in it, by its own words or inside a row; an *excerpt* where the line that
 its tool writes last is missing; it *lacks rows* where the printed average is not that of its rows.
@@ -20,7 +20,7 @@ CUT: Final = "cut"
 
 
 def with_its_end(table: Table, log_lines: int) -> Table:
-    """The table with findings on what of it is missing. ``log_lines`` are those of the whole log."""
+    """The table with findings on what is missing. ``log_lines`` is the length of the whole log."""
     average, mean = table.average, mean_busbw(table.timings)
     if average is not None and mean is not None and not mean.fits(average):
         table = table.with_findings(_rows_missing(table, average, mean))
@@ -28,7 +28,7 @@ def with_its_end(table: Table, log_lines: int) -> Table:
         return table
     last = int(table.sizes.max()) if len(table) else 0
     if last < table.largest and not table.failures:
-        text = f"its header has sizes up to {table.largest}, and its last row is of {last}"
+        text = f"its header announces sizes up to {table.largest}, and its last row has {last}"
         return table.with_findings(ImportFinding(CUT, text, table.last_line))
     if table.ended:
         return table
@@ -49,7 +49,7 @@ def status(table: Table, *, has_cases: bool) -> RunStatus:
 
 
 def error(table: Table, *, has_cases: bool, last_words: str) -> str:
-    """Why the run is not what its test was to be. ``last_words`` are those of the log."""
+    """Why the run is incomplete; empty if it is complete. ``last_words`` is the last line of the log."""
     said = [finding.text for finding in table.findings_of(CUT)]
     if has_cases or said:
         return said[0] if said else ""
@@ -101,8 +101,8 @@ def _rows_missing(table: Table, average: OnePrinted, mean: Mean) -> ImportFindin
 
 
 def without_false_damage(table: Table) -> Table:
-    """A table as it was found. Where the printed average is that of its rows, no row is missing: lines that
-    are no whole rows are other output of the job. Nobody else writes into a JSON report.
+    """The table without false alarms: if the printed average is that of its rows, no row is missing, and the
+    lines that are not whole rows are other output of the job.
     """
     average, mean = table.average, mean_busbw(table.timings)
     if average is None or mean is None or not table.first_line or not mean.is_whole(average):

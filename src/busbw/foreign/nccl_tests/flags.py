@@ -49,7 +49,7 @@ def _integer(text: str) -> int:
     try:
         number = int(text)
     except ValueError as error:
-        raise UsageError(f"not a whole number: {text[:20]!r}", hint="-r takes -1 for every rank") from error
+        raise UsageError(f"not a whole number: {text[:20]!r}", hint="give a whole number") from error
     if abs(number) >= 2**31:
         raise UsageError(f"{text[:20]} is too large", hint="give less than 2^31")
     return number
@@ -172,11 +172,13 @@ def read(program: str, words: Sequence[str]) -> Line:
 
 def _refuse_contradictions(o: Options) -> None:
     if o.ranks_per_process < 1:
-        raise UsageError(f"-t {o.nthreads} -g {o.ngpus} is no rank", hint="give 1 or more")
+        raise UsageError(f"-t {o.nthreads} -g {o.ngpus} starts no rank", hint="give 1 or more")
     if o.per_iter_timing not in (0, 1):
         raise UsageError(f"-I {o.per_iter_timing} is unknown", hint="give -I 1, or leave it out")
     if o.cudagraph and (o.per_iter_timing or o.blocking):
-        raise UsageError("-G has no single calls for -I and -z", hint="leave -G out, or -I and -z")
+        raise UsageError(
+            "-G excludes -I and -z: a CUDA graph has no single calls", hint="leave -G out, or -I and -z"
+        )
     if o.per_iter_skip and (not o.per_iter_timing or not 0 <= o.per_iter_skip < o.iters):
         raise UsageError(
             f"-K {o.per_iter_skip} leaves no iteration of -I", hint="give -I 1, and -K from 0 to below -n"

@@ -104,13 +104,13 @@ def start_ranks(identity: Identity, line: Line, words: Sequence[str]) -> int:
         raise
     if refused.error is not None:
         raise refused.error
-    told = json.loads(met.answer)
-    if "exit_code" in told:
-        return int(told["exit_code"])  # process 0 says why
+    answer = json.loads(met.answer)
+    if "exit_code" in answer:
+        return int(answer["exit_code"])  # process 0 says why
     if met.rank == 0:
         _say_of_cores(each)
     share = Share(met.rank, len(met.members), met.me.local_rank, met.here, each)
-    started.ranks = Beside(rank_commands(share, identity.launcher, told["root"], told["token"], words))
+    started.ranks = Beside(rank_commands(share, identity.launcher, answer["root"], answer["token"], words))
     hear_signals()
     index, code = started.ranks.wait()
     if code < 0:
@@ -179,16 +179,17 @@ class Refused:
         other = next((process for process, count in enumerate(said) if count != each), None)
         if other is not None:
             raise UsageError(
-                f"process {other} has -t x -g of {said[other]}, process 0 of {each}",
+                f"process {other} starts {said[other]} ranks (-t times -g), process 0 starts {each}",
                 hint="give all processes the same line",
             )
         with in_words_of(THEIR_FLAGS):
             backend = choose_backend(*backend_wanted())
         if backend == "mpi":
+            o = self._line.options
             raise UsageError(
-                f"-t {self._line.options.nthreads} -g {self._line.options.ngpus} is {each} ranks a process,"
-                f" and {self._identity.launcher} started {processes}: CPU ranks communicate over MPI, which"
-                " takes in no rank later",
+                f"-t {o.nthreads} -g {o.ngpus} asks for {each} ranks in each of {processes} processes"
+                f" (started by {self._identity.launcher}), but CPU ranks use MPI, which cannot add ranks"
+                " after start",
                 hint=f"start {processes * each} processes, each with -t 1 -g 1",
             )
 

@@ -14,12 +14,10 @@ from typing import Any, Final
 import numpy as np
 
 from busbw.foreign.logs.operations import operation
-from busbw.foreign.logs.own import OWN_TIME
-from busbw.foreign.logs.row_words import NOT_CHECKED, BoolArray, Column, FloatArray, Kind, Layout
+from busbw.foreign.logs.row_words import BoolArray, Column, FloatArray, Kind, Layout
 from busbw.foreign.logs.table import FoundTable, RankLine, Table, Timing, Tool, fact
 from busbw.model.collective import Placement
 from busbw.model.record import ImportFinding
-from busbw.model.result import Status
 from busbw.units import NS_PER_US
 
 NAME: Final = "nccl-tests"
@@ -54,6 +52,17 @@ _COLUMNS: Final = {
     "i_cv%": ("cv%", Kind.MEASURE),
 }
 _TIMESTAMP: Final = (Column("date", Kind.ANY), Column("clock", Kind.ANY))
+_STATS: Final = ("min", "max", "p50", "p95", "p99")
+_KINDS: Final = dict(_COLUMNS.values())
+# Of forms that name their columns; each table has some of these.
+ALL_COLUMNS: Final = (
+    *(Column(name, _KINDS[name]) for name in ("size", "count", "type", "redop", "root")),
+    *(
+        Column(name, _KINDS.get(name, Kind.MEASURE), index)
+        for index in range(len(_PLACEMENTS))
+        for name in ("time", "cputime", "algbw", "busbw", "wrong", *_STATS)
+    ),
+)
 
 
 def heading(line: str) -> Layout | None:
@@ -90,6 +99,7 @@ _DEVICE: Final = r" +\[(?P<bus_id>[^\]]*)\] *(?P<device_name>.*)"
 _RANK: Final = r"Rank +(?P<rank>\d{1,9})"
 # Group names are the keys of the header; all digits become a number.
 FACTS: Final = (
+    fact("launch", "busbw: time = ", r"busbw: time = (?P<time_is>.+?); of one call"),  # of busbw's export
     fact("units", "(elements)", r"\(B\)\s+\(elements\)\s+\(us\)"),
     fact(
         "rank",
@@ -137,7 +147,7 @@ def interpret(found: FoundTable) -> Table:
         tool=RCCL_TESTS if is_rccl else NAME,
         backend="rccl" if is_rccl else "nccl",
         library="RCCL" if is_rccl else "NCCL",
-        time=TIME,
+        time=str(header.get("time_is", TIME)),
         timings=tuple(_timings(found)),
         operation=name,
         operation_from="header" if named else "command" if name else "",
@@ -164,11 +174,12 @@ def _is_rccl(header: dict[str, Any], ranks: Sequence[RankLine]) -> bool:
 
 
 def _rank_labels(header: dict[str, Any], job: dict[str, Any]) -> tuple[tuple[str, int], ...]:
-    """How many ranks there are by the command line."""
+    """How many ranks there are by the form itself, and by the command line."""
+    said = (("header", int(header["ranks"])),) if "ranks" in header else ()
     if "command_ranks" not in job:
-        return ()
+        return said
     per_process = int(header.get("threads", 1)) * int(header.get("gpus", 1))
-    return (("command", int(job["command_ranks"]) * per_process),)
+    return (*said, ("command", int(job["command_ranks"]) * per_process))
 
 
 # ---- its columns -------------------------------------------------------------------------------------------
@@ -200,7 +211,7 @@ def _wrong(found: FoundTable, index: int) -> FloatArray | None:
     """
     counted, deviation = found.numbers("wrong", index), found.numbers("error", index)
     if counted is not None:
-        return np.where(_is_own_wrong(found, index), np.inf, counted.value)
+        return np.where(_has_no_bandwidth(found, index), np.inf, counted.value)
     if deviation is None:
         return None
     unmarked = np.nan if found.footer.get("out_of_bounds") != 0 else 0.0
@@ -208,19 +219,21 @@ def _wrong(found: FoundTable, index: int) -> FloatArray | None:
     return np.where(np.isnan(deviation.value), np.nan, marked)
 
 
-def _is_own_wrong(found: FoundTable, index: int) -> BoolArray:
-    """Rows of our own exports that have a time and no bandwidth: wrong, and nobody counted the elements."""
-    time, algbw = found.numbers("time", index), found.numbers("algbw", index)
-    if OWN_TIME not in found.facts.header or time is None or algbw is None:
-        return np.zeros(len(found.rows), bool)
-    uncounted = np.array(found.words("wrong", index)) == NOT_CHECKED
+def _has_no_bandwidth(found: FoundTable, index: int) -> BoolArray:
+    """Rows that have a time and no bandwidth, nor a count of wrong elements: busbw's exports write what is
+    wrong like this if the elements were not counted.
+    """
+    numbers = [found.numbers(name, index) for name in ("time", "algbw", "wrong")]
+    time, algbw, wrong = (
+        np.full(len(found.rows), np.nan) if each is None else each.value for each in numbers
+    )
     is_sized = found.integers("size", 0) > 0  # a barrier has no bandwidth
-    found_wrong: BoolArray = is_sized & uncounted & np.isfinite(time.value) & np.isnan(algbw.value)
+    found_wrong: BoolArray = is_sized & np.isfinite(time) & np.isnan(algbw) & np.isnan(wrong)
     return found_wrong
 
 
 def _stats(found: FoundTable, index: int) -> dict[str, FloatArray]:
-    columns = {name: found.numbers(name, index) for name in ("min", "max", "p99")}
+    columns = {name: found.numbers(name, index) for name in _STATS}
     stats = {name: column.value * NS_PER_US for name, column in columns.items() if column is not None}
     variation = found.numbers("cv%", index)
     return stats if variation is None else stats | {"cv": variation.value / 100}
@@ -236,17 +249,18 @@ _OTHER_LIMIT: Final = 1e-200
 def with_wrong_rows(table: Table, operation: str, ranks: int) -> Table:  # noqa: ARG001 (see Table.decided)
     """The table with the rows marked whose deviation is beyond the limit with which the test itself compared
     it, where the line below does not deny that there are such; and with a finding where it counts some that
-    no row shows. The deviations of several threads of a process are added up: then they tell nothing.
+    no row shows. The deviations of several threads of a process are added up: then they are not compared.
     """
     if not table.out_of_bounds and table.out_of_bounds is not None:
         return table
     if table.formulas == "old" and table.header.get("threads", 1) == 1 and ranks > 1:
         table = replace(table, timings=tuple(_marked(table, timing, ranks) for timing in table.timings))
     shown = any(timing.wrong is not None and (timing.wrong > 0).any() for timing in table.timings)
-    shown = shown or any(outcome.status is Status.WRONG for outcome in table.outcomes.values())
     if not table.out_of_bounds or shown or not len(table):
         return table
-    text = f"the line below the table counts {table.out_of_bounds} values out of bounds, no row shows which"
+    text = (
+        f"the line below the table counts {table.out_of_bounds} values out of bounds, but no row shows which"
+    )
     return table.with_findings(ImportFinding("contradiction", text, table.last_line))
 
 

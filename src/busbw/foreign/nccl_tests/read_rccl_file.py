@@ -4,57 +4,26 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
 
-import numpy as np
-
-from busbw.foreign.logs.cases import NO_NUMBERS
-from busbw.foreign.logs.json_text import text_of
-from busbw.foreign.logs.operations import operation
-from busbw.foreign.logs.own import Outcome
-from busbw.foreign.logs.row_words import NO_REDUCTION, Printed, is_integer, is_number
-from busbw.foreign.logs.table import Table, Timing
+from busbw.foreign.logs.entries import Cell, Entry, found_table
+from busbw.foreign.logs.table import Facts, Table
 from busbw.foreign.logs.whole import CUT
-from busbw.foreign.nccl_tests.read import RCCL_TESTS, TIME
-from busbw.model.collective import Placement
-from busbw.model.record import DAMAGED, ImportFinding
-from busbw.model.result import Status
+from busbw.foreign.nccl_tests.read import ALL_COLUMNS, NCCL_TESTS
+from busbw.model.record import ImportFinding
 
-# std::to_string has six decimals.
-_HALF: Final = 0.5e-6
-_KEYS: Final = ("name", "size", "type", "inPlace", "time", "algBw", "busBw")
-_MEASURES: Final = ("time", "algBw", "busBw")
-# Older versions call the ranks GPUs.
-_RANKS: Final = ("ranks", "gpus")
-_SIDES: Final = tuple(Placement)
-_LEFT_OUT: Final = Outcome(Status.NOT_APPLICABLE, {"error": NO_NUMBERS})
+_CASE: Final = ("size", "type", "redop", "root")
+_MEASURES: Final = {"time": "time", "algBw": "algbw", "busBw": "busbw", "wrong": "wrong", "#wrong": "wrong"}
+_NEEDED: Final = ("name", "size", "type", "inPlace", "time", "algBw", "busBw")
+_RANKS: Final = ("ranks", "gpus")  # older versions call the ranks GPUs
 
+# One without its end is damaged; none has another one in it.
+_OBJECT: Final = re.compile(r"\{[^{}]*\}?")
 
-@dataclass(frozen=True)
-class _Entry:
-    """One measurement; ``line`` counts from 1."""
-
-    line: int
-    words: dict[str, str]
-
-    @property
-    def table(self) -> tuple[str, ...]:
-        """What a table has one of."""
-        return tuple(self.words.get(key, "") for key in ("name", "numCycle", *_RANKS))
-
-    @property
-    def row(self) -> tuple[str, ...]:
-        """What the two placements of a row share."""
-        return tuple(self.words.get(key, "") for key in ("size", "type", "redop", "root"))
-
-    @property
-    def side(self) -> Placement:
-        return _SIDES[int(self.words["inPlace"])]
-
-
-_Row = dict[Placement, _Entry]
+_Words = dict[str, str]
 
 
 def is_rows(head: bytes) -> bool:
@@ -63,130 +32,72 @@ def is_rows(head: bytes) -> bool:
 
 
 def tables(data: bytes) -> list[Table]:
-    """The tables of a file: one for each operation, number of ranks and cycle."""
-    found: dict[tuple[str, ...], list[_Entry]] = {}
-    findings = []
+    """The tables of a file: one for each operation and number of ranks."""
+    found: dict[tuple[str, ...], list[tuple[int, _Words]]] = {}
+    damaged: list[ImportFinding] = []
     for line, words in _entries(data.decode("utf-8", "replace")):
-        if words is not None and _is_whole(words):
-            entry = _Entry(line, words)
-            found.setdefault(entry.table, []).append(entry)
+        if all(words.get(key) for key in _NEEDED) and words["inPlace"] in ("0", "1"):
+            key = tuple(words.get(each, "") for each in ("name", *_RANKS))
+            found.setdefault(key, []).append((line, words))
         else:
-            findings.append(ImportFinding(DAMAGED, "an entry is not a whole measurement", line))
+            damaged.append(ImportFinding("damaged", "an entry is not a whole measurement", line))
     text = data.rstrip()
     if text.startswith(b"[") and not text.endswith(b"]"):
-        findings.append(ImportFinding(CUT, "the list of measurements is cut here", text.count(b"\n") + 1))
+        damaged.append(ImportFinding(CUT, "the list of measurements is cut here", text.count(b"\n") + 1))
     made = [_table(entries) for entries in found.values()]
-    return [*made[:-1], made[-1].with_findings(*findings)] if made else []
+    return [*made[:-1], made[-1].with_findings(*damaged)] if made else []
 
 
-def _entries(text: str) -> Iterator[tuple[int, dict[str, str] | None]]:
-    """Each line as words by key; None for one that cannot be read. Newer files are one list of JSON."""
+def _entries(text: str) -> Iterator[tuple[int, _Words]]:
+    """Each measurement as words by key, with its line; none for one that cannot be read. Newer files are one
+    list of JSON, others have an object a line.
+    """
+    for match in _OBJECT.finditer(text):
+        yield text.count("\n", 0, match.start()) + 1, _object(match[0])
+    lines = [] if text.lstrip()[:1] in ("{", "[") else text.splitlines()
     keys: list[str] = []
-    for number, raw in enumerate(text.splitlines(), 1):
-        line = raw.strip().strip("[],").strip()
-        if not line:
-            continue
-        if not line.startswith("{"):
-            cells = [cell.strip() for cell in next(csv.reader([line]), [])]
-            if not keys:
-                keys = cells
-                continue
-            yield number, dict(zip(keys, cells, strict=True)) if len(cells) == len(keys) else None
-            continue
-        for part in line.replace("}, {", "},{").split("},{"):
-            yield number, _object("{" + part.strip("{}") + "}")
+    for number, cells in enumerate(csv.reader(lines, skipinitialspace=True), 1):
+        if keys and cells:
+            yield (
+                number,
+                dict(zip(keys, map(str.strip, cells), strict=True)) if len(cells) == len(keys) else {},
+            )
+        keys = keys or [cell.strip() for cell in cells]
 
 
-def _object(text: str) -> dict[str, str] | None:
+def _object(text: str) -> _Words:
     try:
-        found = json.loads(text)
+        found = json.loads(text, parse_float=str, parse_int=str)
     except (ValueError, RecursionError):
-        return None
+        return {}
     return {key: value if isinstance(value, str) else json.dumps(value) for key, value in found.items()}
 
 
-def _is_whole(words: dict[str, str]) -> bool:
-    return (
-        all(key in words for key in _KEYS)
-        and all(is_number(words[key]) for key in _MEASURES)
-        and words["inPlace"] in ("0", "1")
-        and is_integer(words["size"])
-        and int(words["size"]) >= 0
-        and words["type"].isidentifier()
-    )
+def _table(entries: list[tuple[int, _Words]]) -> Table:
+    first = entries[0][1]
+    header = {key: text for key, text in first.items() if key not in (*_CASE, *_MEASURES, "inPlace")}
+    ranks = next((first[key] for key in _RANKS if first.get(key, "").isdecimal()), "")
+    facts = Facts({**header, "tests": "rccl", "program": first["name"]})
+    if ranks:
+        facts.header["ranks"] = int(ranks)
+    found = found_table(NCCL_TESTS, ALL_COLUMNS, _rows(entries), facts, "an entry")
+    found.heading_line = entries[0][0]
+    return replace(NCCL_TESTS.interpret(found), ended=True)
 
 
-def _table(entries: Sequence[_Entry]) -> Table:
-    rows = list(_rows(entries))
-    sides = [side for side in _SIDES if any(side in row for row in rows)]
-    firsts = [next(iter(row.values())) for row in rows]
-    first = firsts[0].words
-    lost = [
-        (entry, side) for entry, row in zip(firsts, rows, strict=True) for side in sides if side not in row
-    ]
-    ranks = next((int(first[key]) for key in _RANKS if first.get(key, "").isdecimal()), 0)
-    cycle = first.get("numCycle", "0")
-    return Table(
-        tool=RCCL_TESTS,
-        backend="rccl",
-        library="RCCL",
-        stream="",
-        time=TIME,
-        lines=np.array([entry.line for entry in firsts], np.int64),
-        widths=np.zeros(len(rows), np.int64),
-        sizes=np.array([int(entry.words["size"]) for entry in firsts], np.int64),
-        counts=np.full(len(rows), -1, np.int64),
-        types=[entry.words["type"] for entry in firsts],
-        redops=[entry.words.get("redop") or NO_REDUCTION for entry in firsts],
-        roots=np.array([_root(entry.words) for entry in firsts], np.int64),
-        timings=tuple(_timing(rows, side) for side in sides),
-        operation=operation(first["name"]) or first["name"],
-        operation_from="header",
-        first_line=entries[0].line,
-        last_line=entries[-1].line,
-        rank_labels=(("header", ranks),) if ranks else (),
-        header={
-            key: text_of(value) for key, value in first.items() if key not in (*_KEYS, "wrong", "#wrong")
-        },
-        formulas="today's",
-        findings=tuple(
-            ImportFinding(DAMAGED, f"its {side} measurement is not in the file", entry.line)
-            for entry, side in lost
-        ),
-        outcomes={(entry.line, side): _LEFT_OUT for entry, side in lost},
-        cycle=int(cycle) if cycle.isdecimal() else 0,
-    )
-
-
-def _rows(entries: Sequence[_Entry]) -> Iterator[_Row]:
-    """Measurements of the same kind that follow each other are the two placements of a row."""
-    row: _Row = {}
-    for entry in entries:
-        if row and (entry.side in row or next(iter(row.values())).row != entry.row):
-            yield row
+def _rows(entries: list[tuple[int, _Words]]) -> Iterator[Entry]:
+    """Measurements of the same case that follow each other are the two placements of a row."""
+    row: dict[Cell, str] = {}
+    case: dict[Cell, str] = {}
+    line = 0
+    for number, words in entries:
+        side = int(words["inPlace"])
+        own = {(name, 0): words.get(name, "") for name in _CASE}
+        own["redop", 0], own["root", 0] = own["redop", 0] or "none", own["root", 0] or "-1"
+        if row and (own != case or ("time", side) in row):
+            yield line, row
             row = {}
-        row[entry.side] = entry
+        line, case = (line if row else number), own
+        row |= own | {(ours, side): words[key] for key, ours in _MEASURES.items() if words.get(key)}
     if row:
-        yield row
-
-
-def _root(words: dict[str, str]) -> int:
-    root = words.get("root", "")
-    return int(root) if is_integer(root) else -1
-
-
-def _timing(rows: Sequence[_Row], side: Placement) -> Timing:
-    cells: list[dict[str, str]] = [row[side].words if side in row else {} for row in rows]
-
-    def column(*keys: str) -> Any:  # noqa: ANN401 (an array of numbers)
-        words = [next((cell[key] for key in keys if key in cell), "nan") for cell in cells]
-        return np.array([float(word) if is_number(word) else np.nan for word in words])
-
-    half = np.full(len(rows), _HALF)
-    return Timing(
-        side,
-        Printed(column("time"), half),
-        Printed(column("algBw"), half),
-        Printed(column("busBw"), half),
-        column("wrong", "#wrong"),
-    )
+        yield line, row

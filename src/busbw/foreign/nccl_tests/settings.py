@@ -51,8 +51,11 @@ _REFUSED: Final = {
         "leave it out to measure NCCL's collectives",
     ),
     "device_cta_count": ("-V: busbw has no device kernels", "leave it out to measure NCCL's collectives"),
-    "report_cputime": ("-C would take the place of the time", "`busbw run -C 1` has a column for it"),
-    "cta_policy": ("-x is a setting of NCCL's", "leave it out, and set NCCL_CTA_POLICY to its value"),
+    "report_cputime": (
+        "-C is not supported: it replaces the time by that of the host",
+        "use `busbw run -C 1`, which adds a column",
+    ),
+    "cta_policy": ("-x is not supported", "set NCCL_CTA_POLICY to its value instead"),
 }
 _GIB: Final = 1 << 30
 
@@ -166,25 +169,25 @@ def remarks(line: Line, variables: Variables, backend: str) -> list[str]:
         (backend == "mpi", "no GPU here: CPU ranks over MPI, in host memory"),
         (
             bool(options.per_iter_timing) and not options.blocking,
-            "-I: i_* are of a second pass of single iterations, after the loop that `time` is of",
+            "-I: the i_* columns come from a second pass of single iterations, `time` from the loop before",
         ),
         (
             bool(options.per_iter_timing) and samples < P99_SAMPLES,
-            f"-I: i_p99 of {samples} samples is the largest of them, from {P99_SAMPLES} on it can differ",
+            f"-I: with {samples} samples i_p99 is the largest of them; give -n {P99_SAMPLES} or more",
         ),
-        (options.blocking == 1, "-z 1: the barrier is outside the time (nccl-tests: inside)"),
+        (options.blocking == 1, "-z 1: the time does not include the barrier (in nccl-tests it does)"),
         (
             options.blocking != 0 and options.average == 2,
-            "-z with -a 2: the mean of each call's minimum over ranks",
+            "-z with -a 2: the time is the mean of each call's minimum over ranks",
         ),
         (
             bool(options.output_file) and not options.output_file.lower().endswith(".json"),
-            f"-J {options.output_file}: only a name that ends in .json is written",
+            f"-J {options.output_file} writes nothing: the name must end in .json",
         ),
-        (bool(options.stream_null), "-y: measured on a stream of its own, the only one of the process"),
+        (bool(options.stream_null), "-y: busbw measures on a stream of its own"),
         (
             bool(variables.split),
-            f"split {variables.split}, by rank: one row, groups are in the record",
+            f"split {variables.split}: the table has one row for all groups, the record has each group",
         ),
     ]
     return [text for applies, text in said if applies]
@@ -194,7 +197,7 @@ def remarks(line: Line, variables: Variables, backend: str) -> list[str]:
 
 
 def largest_size(backend: str, check: int, ranks_here: int | None) -> int | None:
-    """Bytes that -e may have at most on this host with ``ranks_here`` ranks; None where nobody knows."""
+    """Bytes that -e may have at most on this host with ``ranks_here`` ranks; None if it is not known."""
     if backend == "nccl":
         gpus = read_gpus().gpus
         return largest_on_gpu(min(gpu.memory_bytes for gpu in gpus), check) if gpus else None

@@ -232,6 +232,7 @@ def device(info: RankInfo, group: int, hostname: str, no_bus_id: str = "") -> De
 
 # What stands for a number that differs from case to case, or is not known.
 VARIES: Final = 0
+VARIES_NOTE: Final = "step, iters or warmup iters 0 = differs from case to case, or is not known"
 
 
 def write(record: RunRecord, tables: Sequence[Table]) -> bytes:
@@ -244,7 +245,7 @@ def _log(record: RunRecord, table: Table) -> list[str]:
     asked = asked_of(record, table)
     average, counted = average_busbw_gb_per_s(table.results)
     return [
-        *(f"# busbw: {note}" for note in (*notes(record, LAYOUT), *asked_notes(asked))),
+        *(f"# busbw: {note}" for note in (*notes(record, LAYOUT), VARIES_NOTE)),
         f"# busbw: {NO_NUMBER} = no number, {NOT_CHECKED} = not checked; why is said below the rows",
         *header(asked, devices_of(record)),
         *heading(asked.options),
@@ -337,16 +338,6 @@ def asked_of(record: RunRecord, table: Table) -> Asked:
     )
     # nccl-tests has no test of barrier and permute; theirs are named alike.
     return Asked(f"{table.collective}_perf", options, step, step_kind)
-
-
-def asked_notes(asked: Asked) -> list[str]:
-    """What the zeros of a header stand for."""
-    lines = []
-    if VARIES in (asked.options.iters, asked.options.warmup_iters):
-        lines.append(f"iters or warmup iters {VARIES} = differs from case to case, or not known")
-    if asked.step == VARIES:
-        lines.append(f"step {VARIES} = the sizes have no constant step")
-    return lines
 
 
 def _common(values: Iterable[int]) -> int:

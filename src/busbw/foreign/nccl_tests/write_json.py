@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from busbw.files import store
-from busbw.foreign.forms.remarks import BANDWIDTH, notes, reason, remarks, time_words
+from busbw.foreign.forms.remarks import BANDWIDTH, notes, remarks, time_words
 from busbw.foreign.forms.rows import Row, Table, average_busbw_gb_per_s
 from busbw.foreign.nccl_tests.figures import Figures
 from busbw.foreign.nccl_tests.write import (
@@ -24,9 +24,9 @@ from busbw.foreign.nccl_tests.write import (
     NO_NUMBER,
     NO_OPERATION,
     STAMP_FORMAT,
+    VARIES_NOTE,
     Asked,
     Device,
-    asked_notes,
     asked_of,
     devices_of,
     figures_of,
@@ -37,7 +37,6 @@ from busbw.foreign.nccl_tests.write import (
 from busbw.machine.environment import read_environment
 from busbw.model.case import Case
 from busbw.model.record import RunRecord
-from busbw.model.result import CaseResult, Status
 
 SHAPE_VERSION: Final = 3
 _DECIMALS: Final = 6
@@ -209,7 +208,7 @@ def write(record: RunRecord, tables: Sequence[Table]) -> bytes:
     """The only table as one document."""
     (table,) = tables
     asked = asked_of(record, table)
-    average, counted = average_busbw_gb_per_s(table.results)
+    average, _ = average_busbw_gb_per_s(table.results)
     first = record.world.ranks[0] if record.world is not None and record.world.ranks else None
     document = {
         "version": SHAPE_VERSION,
@@ -225,7 +224,7 @@ def write(record: RunRecord, tables: Sequence[Table]) -> bytes:
         **summary(wrong_cases(table), average),
         "errors": [record.error] if record.error else [],
         "end_time": _local_form(record.ended),
-        "busbw": _own(record, table, asked, counted),
+        "busbw": _own(record, table),
     }
     return (json.dumps(document, indent=1) + "\n").encode()
 
@@ -237,26 +236,10 @@ def _row_of(each: Row) -> dict[str, Any]:
         for _, result in each.sides
     ]
     calls = max((result.samples * result.calls_per_sample for result in each.results), default=0)
-    return {
-        **row(case, case.op or NO_OPERATION, case.count, sides, calls),
-        "busbw": {
-            "cycle": case.cycle,
-            "out_of_place": _behind(each.out_of_place),
-            "in_place": _behind(each.in_place),
-        },
-    }
+    return row(case, case.op or NO_OPERATION, case.count, sides, calls)
 
 
-def _behind(result: CaseResult | None) -> dict[str, Any] | None:
-    if result is None:
-        return None
-    fields = asdict(result)
-    names = ("low_ns", "high_ns", "mean_ns", "samples", "calls_per_sample", "wrong", "marks")
-    why = reason(result) if result.status is not Status.GOOD else ""
-    return {"status": result.status.value, **{name: fields[name] for name in names}, "reason": why}
-
-
-def _own(record: RunRecord, table: Table, asked: Asked, counted: int) -> dict[str, Any]:
+def _own(record: RunRecord, table: Table) -> dict[str, Any]:
     return {
         "collective": table.collective,
         "run_id": record.run_id,
@@ -264,9 +247,7 @@ def _own(record: RunRecord, table: Table, asked: Asked, counted: int) -> dict[st
         "argv": record.argv,
         "time_is": f"{time_words(record)}; of one call, in us",
         "bandwidth_is": BANDWIDTH,
-        "clock_is": "start_time and end_time in UTC",
-        "average_is": f"plain mean over {counted} of {len(table.results)} cases, all sizes",
-        "notes": [*notes(record, f"{LAYOUT} -J"), *asked_notes(asked), *remarks(table.rows)],
+        "notes": [*notes(record, f"{LAYOUT} -J"), VARIES_NOTE, *remarks(table.rows)],
     }
 
 

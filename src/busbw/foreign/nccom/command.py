@@ -53,9 +53,10 @@ def nccom_test(words: Sequence[str], argv: tuple[str, ...], out: TextIO, err: Te
     _refuse_files(options)
     for note in (*place.notes, *_notes(options)):
         print(f"busbw: {note}", file=err)
-    from busbw.foreign.nccom.display import create
+    from busbw.foreign.nccom.display import NccomDisplay
 
-    with contextlib.closing(create(options, out, err)) as display, in_their_words():
+    display = NccomDisplay(options, out, err)
+    with in_their_words():
         if place.launch is None:
             code, folder = _here(options, settings, argv, display, err)
         else:

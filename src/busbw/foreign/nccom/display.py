@@ -22,7 +22,6 @@ from busbw.foreign.nccom.columns import Columns, Row
 from busbw.foreign.nccom.settings import THEIR_FLAGS, is_empty
 from busbw.foreign.nccom.streams import stream_options
 from busbw.model.case import Case
-from busbw.model.collective import Placement
 from busbw.model.event import Event, EventKind
 from busbw.model.result import CaseResult, Status
 from busbw.model.sample import EXCLUDING, HEADLINE, MAX_OVER_RANKS, SampleFlag
@@ -32,8 +31,6 @@ from busbw.report.events import read_header, read_result, show_error, show_state
 from busbw.report.table import stream_words
 from busbw.stats.outliers import exclude
 from busbw.stats.percentile import nearest_rank
-from busbw.terminal import own_controls, printable
-from busbw.units import format_share
 
 if TYPE_CHECKING:
     from busbw.foreign.nccom.options import Options
@@ -41,10 +38,9 @@ if TYPE_CHECKING:
 
 _NOT_REACHED: Final = "the run had ended before"
 _UNKNOWN_ALGORITHM: Final = (
-    "algorithm: - where the library did not tell it (MPI libraries do not; sends and receives have none)"
+    "algorithm: - means not reported (MPI libraries do not report it; sends and receives have none)"
 )
 _OVER_RANKS: Final = {"avg": "mean over ranks", "max": "maximum over the ranks of all groups"}
-_CLEAR: Final = "\r\x1b[K"
 
 
 @dataclass(frozen=True)
@@ -70,9 +66,9 @@ class _Shown:
 
 
 class NccomDisplay:
-    """Takes the events of a run in order; ``live`` shows progress on a terminal."""
+    """Takes the events of a run in order. Its rows are the progress that it shows."""
 
-    def __init__(self, options: Options, out: TextIO, err: TextIO, *, live: bool) -> None:
+    def __init__(self, options: Options, out: TextIO, err: TextIO) -> None:
         self._options, self._out, self._err = options, out, err
         # What is at the command line's operand, or what each stream's entry makes of it.
         self._of_streams = [stream.options for stream in stream_options(options)]
@@ -84,7 +80,6 @@ class NccomDisplay:
         self._error = ""
         self._has_ended = False
         self._log_read = 0
-        self._live = live and err.isatty()
 
     @property
     def failures(self) -> int:
@@ -103,17 +98,12 @@ class NccomDisplay:
         elif kind == EventKind.ERROR:
             item = renamed_event(item, THEIR_FLAGS)
             self._error = str(item["message"])
-            self._progress(None)
             show_error(item, self._err)
         elif kind == EventKind.STATE:
             show_state(item, self._err)
         elif kind == EventKind.END and run is not None and not self._has_ended:
             self._has_ended = True
             self._end(run, item)
-
-    def close(self) -> None:
-        """See report.live.Display."""
-        self._progress(None)
 
     # ---- events -------------------------------------------------------------------------------------
 
@@ -144,7 +134,6 @@ class NccomDisplay:
         self._done.add(case.index)
         if _is_shown(case, run.plan):
             self._row(run, case, result)
-            self._progress(f"{len(self._done)} of {len(run.plan.cases)}")
 
     def _row(self, run: _Run, case: Case, result: CaseResult) -> None:
         """A row of the first table now; those of other streams when it has ended."""
@@ -192,7 +181,6 @@ class NccomDisplay:
             if case.index not in self._done and _is_shown(case, run.plan):
                 error = self._error or _NOT_REACHED
                 self._row(run, case, CaseResult(case.index, Status.NOT_RUN, error=error))
-        self._progress(None)
         for number, rows in self._tables():
             if number > 0:
                 self._print(columns.heading(self._columns, self._widths))
@@ -215,43 +203,22 @@ class NccomDisplay:
 
     def _notes(self, run: _Run) -> list[str]:
         results = [shown.result for shown in self._shown]
-        notes = [*self._overlap_notes(), *result_notes(run.plan, results, "nccom-test")]
+        notes = result_notes(run.plan, results, "nccom-test")
         if self._columns.algorithm and not all(shown.row.algorithm for shown in self._shown):
             notes.append(_UNKNOWN_ALGORITHM)
-        return [*notes, *self._percentile_notes(), *_size_notes(run.plan)]
-
-    def _overlap_notes(self) -> list[str]:
-        overlaps: dict[int, list[float]] = {}
-        for shown in self._shown:
-            if shown.result.overlap is not None:
-                overlaps.setdefault(shown.case.stream, []).append(shown.result.overlap)
-        shares = {
-            number: " to ".join(format_share(end(each), decimals=0) for end in (min, max))
-            for number, each in sorted(overlaps.items())
-        }
-        return [
-            f"stream {number}: all streams were under way for {share} of its time, by row; give"
-            " ops_per_iter so that they take equally long"
-            for number, share in shares.items()
-        ]
-
-    def _percentile_notes(self) -> list[str]:
-        notes = []
         has_percentiles = any(word != "avg" for word in self._options.stats)
-        if has_percentiles and any("single_calls" in shown.result.evidence for shown in self._shown):
-            notes.append("percentiles are of a pass of single calls, the mean of back-to-back ones")
-        few = [shown for shown in self._shown if shown.samples]
-        calls = max((shown.result.calls_per_sample for shown in few if self._of_streams), default=1)
-        if calls > 1:
-            notes.append(f"percentiles are of samples of up to {calls} calls each: single ones vary more")
+        if has_percentiles and any("single_calls" in result.evidence for result in results):
+            notes.append("percentiles come from a pass of single calls, the mean from back-to-back calls")
+        few = min((shown.samples for shown in self._shown if shown.samples), default=0)
         if few:
-            fewest = min(shown.samples for shown in few)
-            notes.append(f"percentiles are of {fewest} calls, few for a tail: p99 is known from 299 on (-n)")
-        return notes
+            notes.append(f"percentiles come from {few} samples; p99 needs 299 (-n) to be known")
+        return [*notes, *_size_notes(run.plan)]
 
     def _write_report(self, run: _Run) -> None:
         path = Path(self._options.report_to_json_file).expanduser()
-        body = {"config": _config(self._options), "results": self.results(), "busbw": self._own(run)}
+        config = asdict(self._options)
+        config = {"operation": config.pop("operand"), **config}
+        body = {"config": config, "results": self.results(), "busbw": self._own(run)}
         try:
             store(path, f"{json.dumps(body, indent=4)}\n".encode())
         except OSError as error:
@@ -280,19 +247,14 @@ class NccomDisplay:
         """What `busbw import` needs to know beside the rows."""
         first = self._options.stats[0]
         time = run.time if first == "avg" else run.time.replace("mean", first, 1)
-        averages = [_average(rows) for _, rows in self._tables()]
         # Ranks of a group, by which bandwidths are.
         sizes = {len(members) for members in run.plan.groups} if not self._of_streams else set()
-        groups = {"group_ranks": sizes.pop()} if len(sizes) == 1 else {}
         return {
             "operation": "streams" if self._of_streams else self._options.operand,
             "nworkers": run.ranks,
-            **groups,
+            **({"group_ranks": sizes.pop()} if len(sizes) == 1 else {}),
             "run_id": run.folder.name,
             "time_is": f"{first}: {time}; of one call",
-            "bandwidth_is": f"GB/s = 10^9 bytes/s, from time:{first}(us)",
-            "average_busbw_gb_per_s": averages if self._of_streams else next(iter(averages), None),
-            "errors": self.failures,
             "seed": run.plan.seed,
         }
 
@@ -308,24 +270,12 @@ class NccomDisplay:
                 self._log_read = log.tell()
             self._err.flush()
 
-    def _progress(self, text: str | None) -> None:
-        if self._live:
-            own_controls(self._err).write(_CLEAR if text is None else f"{_CLEAR}{printable(text)}")
-            self._err.flush()
-
     def _say(self, text: str) -> None:
-        self._progress(None)
         print(f"busbw: {text}", file=self._err, flush=True)
 
     def _print(self, *lines: str) -> None:
-        self._progress(None)
         self._out.writelines(f"{line}\n" for line in lines)
         self._out.flush()
-
-
-def create(options: Options, out: TextIO, err: TextIO) -> NccomDisplay:
-    """The display of a command line; progress is shown on a terminal unless it is not wanted."""
-    return NccomDisplay(options, out, err, live=not (options.non_interactive or options.debug))
 
 
 # ---- numbers ------------------------------------------------------------------------------------------
@@ -380,13 +330,6 @@ def _counted(number: int, thing: str) -> str:
     return f"{number} {thing}{'s' if number != 1 else ''}"
 
 
-def _config(options: Options) -> dict[str, Any]:
-    """The configuration of a report: every flag's value under its long name, and the operation."""
-    fields = asdict(options)
-    operation = fields.pop("operand")
-    return {"operation": operation, **fields}
-
-
 def _size_notes(plan: Plan) -> list[str]:
     notes = []
     rounded = [
@@ -407,15 +350,8 @@ def _size_notes(plan: Plan) -> list[str]:
 
 
 def _is_shown(case: Case, plan: Plan) -> bool:
-    """Out-of-place, the only form that nccom-test knows; in place where the operation has no other."""
-    if is_empty(case):
+    """Whether a case has a row: nccom-test measures out-of-place, where the operation has that."""
+    if not case.applicable or is_empty(case):
         return False
-    if plan.streams:
-        return True
-    if case.placement is Placement.OUT_OF_PLACE:
-        return case.applicable or not any(
-            other.applicable and other.requested_bytes == case.requested_bytes for other in plan.cases
-        )
-    return case.applicable and not any(
-        other.applicable and other.placement is Placement.OUT_OF_PLACE for other in plan.cases
-    )
+    is_only = not any(other.applicable and not other.in_place for other in plan.cases)
+    return bool(plan.streams) or not case.in_place or is_only

@@ -103,7 +103,7 @@ def _addresses(options: Options, environ: Mapping[str, str]) -> tuple[str, ...]:
     """Addresses that nccom-test must be given, and busbw's ranks find by themselves."""
     notes = []
     if environ.get(ROOT_VARIABLE):
-        notes.append(f"{ROOT_VARIABLE} is not needed: the launcher tells the ranks where rank 0 is")
+        notes.append(f"{ROOT_VARIABLE} is not needed: the launcher gives the ranks the address of rank 0")
     if options.data_collector_host or options.data_collector_port is not None:
         notes.append("--data-collector-host and -port are not needed: times come with rank 0's events")
     if len(options.hosts) > options.nnodes:

@@ -13,17 +13,15 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, TextIO
+from typing import Final, TextIO
 
-from busbw._version import __version__
 from busbw.errors import BusbwError, ExitCode, RankFailed, SiteError, UndecidedError, UsageError
 from busbw.foreign.logs.assemble import Origin, assemble
 from busbw.foreign.logs.decide import Given
-from busbw.foreign.logs.json_text import document
+from busbw.foreign.logs.json_text import mapping, word
 from busbw.foreign.logs.operations import operation as operation_named
 from busbw.foreign.logs.scan import scan
-from busbw.foreign.logs.table import Table
-from busbw.foreign.nccom import read_json
+from busbw.foreign.logs.table import Facts, FoundTable, Table
 from busbw.foreign.nccom.options import split
 from busbw.foreign.nccom.read import NAME, NCCOM_TEST, interpret
 from busbw.foreign.nccom.read import command as command_words
@@ -33,8 +31,7 @@ from busbw.launch.interrupt import Interrupt
 from busbw.launch.processes import Exit, Line, Processes
 from busbw.machine.machine import read_environment_record, read_machine
 from busbw.model.event import now_utc
-from busbw.model.plan import Limits, Plan
-from busbw.model.record import SCHEMA_VERSION, RunRecord, RunStatus
+from busbw.model.record import RunRecord, RunStatus
 from busbw.plan.json_file import read_entries
 from busbw.plan.streams import KEY
 from busbw.record import folder as folders
@@ -47,7 +44,6 @@ TIMEOUT_VARIABLE: Final = "BUSBW_NCCOM_TIMEOUT"
 DEFAULT_TIMEOUT_S: Final = 1800.0
 # Where the Neuron packages install it.
 _HOME: Final = "/opt/aws/neuron/bin"
-_GROUP_FILES: Final = ("custom_replica_groups", "custom_replica_group")
 
 
 @dataclass
@@ -103,16 +99,15 @@ def run(tool: Path, words: tuple[str, ...], argv: tuple[str, ...], out: TextIO, 
     command = Command((str(tool), *words))
     (folder / "request" / "commands.txt").write_text(f"{command}\n")
     print(f"busbw: {tool} runs; run {folder.name}", file=err, flush=True)
-    started = time.time()
     heard = _follow(LaunchRequest(NAME, "mpi", ranks or 0, (command,)), limit_s, out, err)
     (folder / "log" / f"{NAME}.log").write_text("".join(f"{line}\n" for line in heard.lines + heard.errors))
-    tables = _tables(heard.lines, words, started)
+    tables = _tables(heard.lines, words)
     error = _keep(folder, tables, words, argv, heard)
     if heard.interrupted:
         return ExitCode.INTERRUPTED
     if error is not None:
         raise error
-    print(f"busbw: `busbw show {folder.name}` has it again", file=err)
+    print(f"busbw: `busbw show {folder.name}` shows it again", file=err)
     return ExitCode.BAD_VERDICT if heard.code or any(table.failures for table in tables) else ExitCode.OK
 
 
@@ -145,79 +140,46 @@ def _follow(request: LaunchRequest, limit_s: float, out: TextIO, err: TextIO) ->
     return heard
 
 
-# ---- its tables ---------------------------------------------------------------------------------------
-
-
-def _tables(lines: Sequence[str], words: Sequence[str], started: float) -> tuple[Table, ...]:
-    """The tables that the tool printed, or wrote with --report-to-json-file, which has all digits.
-
-    The file counts where it is of this run (``started``, seconds of the epoch) and has as many sizes.
-    """
-    text = f"$ {NAME} {shlex.join(words)}\n" + "".join(f"{line}\n" for line in lines)
-    printed = tuple(map(interpret, scan(text.encode(), (NCCOM_TEST,)).tables))
-    name = _values(words).get("report_to_json_file")
-    report = Path(name).expanduser() if name else None
-    if report is None or not report.is_file() or report.stat().st_mtime < int(started):
-        return printed
-    found = document(report.read_bytes())
-    if found is None or not read_json.is_nccom_test(found.content):
-        return printed
-    written = tuple(read_json.tables(found))
-    same = [len(table.sizes) for table in written] == [len(table.sizes) for table in printed]
-    return written if same and all(table.ended and not table.failures for table in printed) else printed
-
-
-def given(words: Sequence[str], stream: int) -> Given:
-    """Operation and ranks of one group from the command line and, of a stream, from its entry of the file;
-    without ranks where its groups are in a file: then they follow from the bandwidths.
-    """
-    operation, ranks = command_words(shlex.join(words))
-    own: Mapping[str, Any] = _values(words)
-    if "streams_json" in own:
-        entry = _entry(own["streams_json"], stream)
-        operation = operation_named(str(entry.get("operation", "")))
-        if any(key in entry for key in ("data_parallel_dimension", *_GROUP_FILES)):
-            own = entry
-    if any(key in own for key in _GROUP_FILES):
-        return Given(operation, None)
-    size = str(own.get("data_parallel_dimension", ""))
-    return Given(operation, int(size) if size.isdecimal() else ranks)
-
-
-def _values(words: Sequence[str]) -> dict[str, Any]:
-    """The flags of a command line that we know; none where the tool takes what we do not."""
-    try:
-        return split(words)[0]
-    except UsageError:
-        return {}
-
-
-def _entry(path: str, stream: int) -> Mapping[str, Any]:
-    """The entry of a stream, empty where the file has none: the tool judges the file, not we."""
-    try:
-        entries = read_entries(path, STREAMS_FLAG, (KEY,))
-    except UsageError:
-        return {}
-    found = entries[stream] if stream < len(entries) else None
-    return found if isinstance(found, dict) else {}
-
-
 # ---- records ------------------------------------------------------------------------------------------
+
+
+def _tables(lines: Sequence[str], words: Sequence[str]) -> tuple[Table, ...]:
+    """The tables that the tool printed, below its command line, which says operation and ranks."""
+    text = f"$ {NAME} {shlex.join(words)}\n" + "".join(f"{line}\n" for line in lines)
+    _, ranks = command_words(shlex.join(words))
+    said = (("command", ranks),) if ranks else ()
+    return tuple(
+        replace(interpret(table), rank_labels=said) for table in scan(text.encode(), (NCCOM_TEST,)).tables
+    )
+
+
+def _without_rows() -> Table:
+    """Stands for a table that the tool did not print, or that cannot be understood."""
+    assert NCCOM_TEST.usual is not None
+    return interpret(FoundTable(NCCOM_TEST, NCCOM_TEST.usual, "", 0, Facts()))
+
+
+def _stream_operations(words: Sequence[str]) -> list[str]:
+    """The operation of each stream, by the file that the command line names: the tool judges it, not we."""
+    try:
+        entries = read_entries(str(split(words)[0].get("streams_json", "")), STREAMS_FLAG, (KEY,))
+    except UsageError:
+        return []
+    return [operation_named(word(mapping(entry).get("operation"))) for entry in entries]
 
 
 def _keep(
     folder: Path, tables: Sequence[Table], words: Sequence[str], argv: tuple[str, ...], heard: _Heard
 ) -> BusbwError | None:
     """Write a record for every table: the first into ``folder``, those of further streams beside it. Gives
-    what was wrong with the run or with the first table whose operation or ranks cannot be known; that table,
-    and a run without one, has the record of a failed run.
+    what was wrong with the run or with the first table that cannot be understood; that table, and a run
+    without one, has the record of a failed run.
     """
     error = _verdict(heard, tables)
     undecided: UndecidedError | None = None
-    for number, table in enumerate(tables):
-        place = folder
-        if number:
-            place = folders.create(folder.parent, f"{folder.name}-stream{number}")
+    operations = _stream_operations(words)
+    for number, table in enumerate(tables or (_without_rows(),)):
+        place = folders.create(folder.parent, f"{folder.name}-stream{number}") if number else folder
         origin = Origin(
             path=str(folder / "log"),
             table=number + 1,
@@ -225,31 +187,15 @@ def _keep(
             created_from="run",
             last_words=heard.last_words,
         )
+        wrong: BusbwError | None = error
         try:
-            record = assemble(table, origin, given(words, number), run_id=place.name)
-            _write(place, record, argv, heard, error)
+            record = assemble(table, origin, Given("".join(operations[number : number + 1])), place.name)
         except UndecidedError as cannot:
             undecided = undecided or cannot
-            _write(place, _without_table(place), argv, heard, error or cannot)
-    if not tables:
-        _write(folder, _without_table(folder), argv, heard, error)
+            wrong = error or cannot
+            record = assemble(_without_rows(), origin, Given(), place.name)
+        _write(place, record, argv, heard, wrong)
     return error or undecided
-
-
-def _without_table(folder: Path) -> RunRecord:
-    plan = Plan(backend="nccom", cases=(), buffer_bytes=0, limits=Limits(), checks=0, seed=0)
-    return RunRecord(
-        schema=SCHEMA_VERSION,
-        run_id=folder.name,
-        busbw_version=__version__,
-        created=now_utc(),
-        argv=(),
-        settings={},
-        plan=plan,
-        status=RunStatus.FAILED,
-        machine={},
-        environment={},
-    )
 
 
 def _write(
@@ -275,7 +221,9 @@ def _verdict(heard: _Heard, tables: Sequence[Table]) -> BusbwError | None:
     if heard.interrupted:
         return None
     if heard.hung:
-        return RankFailed(f"{NAME} was ended: silent for {TIMEOUT_VARIABLE} seconds", hint=words)
+        return RankFailed(
+            f"{NAME} printed nothing for {TIMEOUT_VARIABLE} seconds, and busbw ended it", hint=words
+        )
     if heard.code is not None and heard.code < 0:
         return RankFailed(f"{NAME} was killed by signal {-heard.code}", hint=words)
     if not tables and heard.code:
@@ -283,5 +231,5 @@ def _verdict(heard: _Heard, tables: Sequence[Table]) -> BusbwError | None:
     if not tables:
         return UndecidedError(f"{NAME} printed no table", hint=words)
     if any(not table.ended for table in tables):
-        return RankFailed(f"{NAME} ended (exit code {heard.code}) before its last line", hint=words)
+        return RankFailed(f"{NAME} ended with exit code {heard.code} before its last line", hint=words)
     return None

@@ -9,8 +9,6 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
-import numpy as np
-
 from busbw.foreign.logs.operations import REDUCING, operation
 from busbw.foreign.logs.row_words import NO_ALGORITHM, Column, Kind, Layout
 from busbw.foreign.logs.table import GIB_PER_GB, FoundTable, Table, Timing, Tool, fact
@@ -76,16 +74,17 @@ def heading(line: str) -> Layout | None:
     line = line.lstrip("# ")
     if _START.match(line) is None:
         return None
-    columns: list[Column] = []
-    for name in line.split():
-        time = _TIME.fullmatch(name)
-        if time is not None:
-            columns.append(Column(f"time:{time[1]}" if time[1] else "time", Kind.MEASURE))
-        elif name in _COLUMNS:
-            columns.append(Column(*_COLUMNS[name]))
-        elif name != "(GiB/s)":
-            return None
-    return Layout(tuple(columns))
+    columns = [column(name) for name in line.split() if name != "(GiB/s)"]
+    known = [each for each in columns if each is not None]
+    return Layout(tuple(known)) if len(known) == len(columns) else None
+
+
+def column(title: str) -> Column | None:
+    """The column of a title; None for one that nccom-test does not have."""
+    time = _TIME.fullmatch(title)
+    if time is not None:
+        return Column(f"time:{time[1]}" if time[1] else "time", Kind.MEASURE)
+    return Column(*_COLUMNS[title]) if title in _COLUMNS else None
 
 
 def algorithm(word: str) -> str:
@@ -97,30 +96,27 @@ def interpret(found: FoundTable) -> Table:
     """What a table of nccom-test says. Bandwidths are made from its first time."""
     job, header = found.job, found.facts.header
     commanded, ranks = command(str(job.get("nccom_command", "")))
-    own_name = operation(str(header.get("own_collective", ""))) or str(header.get("own_collective", ""))
-    labels = [("header", int(header["own_ranks"]))] if "own_ranks" in header else []
+    named = operation(str(header.get("operation", "")))
+    labels = [("header", int(header["ranks"]))] if "ranks" in header else []
     said = {"command": f"{NAME} {job['nccom_command']}"} if "nccom_command" in job else {}
-    word = "header" if own_name or header.get("own_op") else NOT_STATED
+    names = found.layout.names
     return found.as_table(
         backend="nccom",
-        time=time_words(_times(found)[0]),
-        redops=[str(header.get("own_op") or "none")] * len(found.rows),
-        roots=np.full(len(found.rows), int(header.get("own_root", -1)), np.int64),
+        time=str(header.get("time_is") or time_words(_times(found)[0])),
         timings=(_timing(found),),
         algorithms=[algorithm(each) for each in found.words("algorithm") or ()],
         input_bytes=[int(each) for each in found.words("input_bytes") or ()],
         output_bytes=[int(each) for each in found.words("output_bytes") or ()],
-        operation=own_name or commanded,
-        operation_from="header" if own_name else "command" if commanded else "",
+        operation=named or commanded,
+        operation_from="header" if named else "command" if commanded else "",
         rank_labels=(*labels, *((("command", ranks),) if ranks else ())),
         header={**header, **found.footer, **said},
         ended="average" in found.footer or "errors_found" in found.footer,
         words_from={
-            "op": word,
-            "root": word,
-            "placement": "header" if "own_placement" in header else PLACEMENT_ASSUMED,
+            "op": "rows" if "redop" in names else NOT_STATED,
+            "root": "rows" if "root" in names else NOT_STATED,
+            "placement": "rows" if found.placements else PLACEMENT_ASSUMED,
         },
-        default_type=str(header.get("own_type", "")),
         gb_sizes=GB_SIZES,
         operations=OPERATIONS,
         decided=with_reduction,
@@ -144,16 +140,14 @@ def _times(found: FoundTable) -> list[str]:
 
 
 def _timing(found: FoundTable) -> Timing:
-    header = found.facts.header
     times = {name: found.numbers(name) for name in _times(found)}
     first, *others = [(name, column) for name, column in times.items() if column is not None]
     return Timing(
-        Placement(header.get("own_placement", "out-of-place")),
+        Placement(found.placements or "out-of-place"),
         first[1],
         found.numbers("algbw"),
         found.numbers("busbw"),
-        np.zeros(len(found.rows)) if header.get("own_checked") else None,
-        {name.partition(":")[2]: column.value * NS_PER_US for name, column in others},
+        stats={name.partition(":")[2]: column.value * NS_PER_US for name, column in others},
     )
 
 

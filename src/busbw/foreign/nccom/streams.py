@@ -53,7 +53,7 @@ def stream_options(options: Options) -> tuple[StreamOptions, ...]:
         return ()
     entries = read_entries(options.streams_json, FLAG, (KEY,), alone=True)
     if len(entries) > MOST_STREAMS:
-        raise UsageError(f"{FLAG}: {len(entries)} streams", hint=f"{MOST_STREAMS} at most")
+        raise UsageError(f"{FLAG}: {len(entries)} streams", hint=f"give {MOST_STREAMS} at most")
     streams = []
     for number, entry in enumerate(entries):
         try:
@@ -95,7 +95,7 @@ def _values(own: Mapping[str, Any]) -> dict[str, Any]:
     words, off = [], []
     for key, value in own.items():
         if key not in _FIELDS:
-            raise UsageError(f"unknown key {shown(key)}", hint="keys are long flag names with _ for -")
+            raise UsageError(f"unknown key {shown(key)}", hint="use long flag names with _ for -")
         if value is True:
             words.append(f"--{key}")
         elif value is False:

@@ -14,12 +14,11 @@ from dataclasses import replace
 from typing import Any, Final
 
 from busbw.foreign.forms.remarks import (
-    BANDWIDTH,
+    kind_words,
     notes,
     reason,
     remarks,
     status_word,
-    table_line,
     time_statistic,
     time_words,
 )
@@ -85,7 +84,8 @@ def _table(
     widths = fitted_widths(rows, columns)
     average, counted = average_busbw_gb_per_s(results)
     note = f"# busbw: the average is over {counted} of {len(rows)} rows; other sizes, other average"
-    lines = [f"# busbw: {table_line(case, placement, number, results)}"]
+    named = " ".join(filter(None, (case.collective, *kind_words(case)[:3], placement.value)))
+    lines = [f"# busbw: {named}, {'ranks not known' if number is None else f'{number} ranks'}"]
     if number is not None and operand(case.collective):
         lines.append(f"# nccom-test -r {number} {operand(case.collective)}")
     lines += [heading(columns, widths), *(line(row, columns, widths) for row in rows)]
@@ -164,7 +164,7 @@ def write_json(record: RunRecord, tables: Sequence[Table]) -> bytes:
     document: dict[str, Any] = {"results": [_json_row(row, first, stats) for row in table.rows]}
     if is_applicable(table.rows, second):
         document["results_in_place"] = [_json_row(row, second, stats) for row in table.rows]
-    document["busbw"] = _own(record, table, first, stats)
+    document["busbw"] = _own(record, table, stats)
     return (json.dumps(document, indent=4) + "\n").encode()
 
 
@@ -177,26 +177,17 @@ def _json_row(row: RecordRow, placement: Placement, stats: tuple[str, ...]) -> d
         "placement": placement.value,
         "redop": case.op or "none",
         "root": case.root,
-        "cycle": case.cycle,
-        "status": "not-in-run" if result is None else result.status.value,
         "wrong": None if result is None else result.wrong,
     }
 
 
-def _own(record: RunRecord, table: Table, first: Placement, stats: Sequence[str]) -> dict[str, Any]:
-    average, counted = average_busbw_gb_per_s(row.side(first) for row in table.rows)
-    headline = time_title(stats[0])
+def _own(record: RunRecord, table: Table, stats: Sequence[str]) -> dict[str, Any]:
     return {
         "operation": operand(table.collective) or table.collective,
         "nworkers": ranks(record),
         "run_id": record.run_id,
         "status": record.status.value,
-        "placement": first.value,
-        "time_is": f"{headline}: {time_words(record)}; of one call",
-        "bandwidth_is": f"{BANDWIDTH}, from {headline}",
-        "average_busbw_gb_per_s": average,
-        "average_is": f"plain mean over {counted} of {len(table.rows)} rows of results, all sizes",
-        "errors": errors([result for row in table.rows for _, result in row.sides]),
+        "time_is": f"{time_title(stats[0])}: {time_words(record)}; of one call",
         "notes": [
             *notes(record, "nccom-test --report-to-json-file"),
             *column_notes(record, stats),

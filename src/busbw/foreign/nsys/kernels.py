@@ -164,4 +164,4 @@ def _no_sizes(export: Export, ranges: Sequence[_Range]) -> str:
         return "no kernel was launched inside a range: profile with --trace cuda,nvtx"
     if "NVTX_EVENTS" not in export.tables:
         return "no ranges were traced: profile with --trace cuda,nvtx"
-    return "no range has a message size: export with --include-blobs true (NCCL 2.19 and newer tells it)"
+    return "no range has a message size: export with --include-blobs true (NCCL 2.19 and newer write it)"

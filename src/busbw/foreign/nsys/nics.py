@@ -115,7 +115,8 @@ def _generic(export: Export, host: str) -> Iterator[NicRate]:
 def _is_rate(devices: Sequence[Sequence[tuple[int, int, float]]], said: str) -> bool | None:
     """Whether the values of a counter are rates in bytes a second: where their description says so, or where
     they fall on some device, as a count never does. They are counts where some device's rise again and again
-    and none's fall. None where some device's stand still above zero, for a steady rate does not fall either.
+    and none's fall. None where some device's stand still above zero, as a steady rate does too, or have risen
+    once and no more was sampled.
     """
     steps = [[after[2] - before[2] for before, after in pairwise(rows)] for rows in devices]
     if re.search(r"rate|/s\b|per.second", said, re.IGNORECASE):
@@ -124,8 +125,8 @@ def _is_rate(devices: Sequence[Sequence[tuple[int, int, float]]], said: str) -> 
         return True
     if max(sum(step > 0 for step in own) for own in steps) >= _LEAST_RISES:
         return False
-    stands_still = any(rows[0][2] and not any(own) for rows, own in zip(devices, steps, strict=True))
-    return None if stands_still else True
+    is_steady = any(rows[0][2] and not any(own) for rows, own in zip(devices, steps, strict=True))
+    return None if is_steady or any(own and min(own) > 0 for own in steps) else True
 
 
 def _taken(rows: Sequence[tuple[int, int, float]], *, is_rate: bool) -> tuple[float, ...]:

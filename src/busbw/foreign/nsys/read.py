@@ -16,10 +16,10 @@ _HOST: Final = re.compile(r"host ?name", re.IGNORECASE)
 
 
 def read_profile(path: Path) -> Profile:
-    """What one export tells. Raises UsageError for a file that is none, is damaged or cannot be read."""
+    """What one export contains. Raises UsageError for a file that is none, is damaged or cannot be read."""
     with opened(path) as export:
-        told = export.fields("META_DATA_EXPORT")
-        version = next((told[name] for name in _VERSION if name in told), "")
+        meta = export.fields("META_DATA_EXPORT")
+        version = next((meta[name] for name in _VERSION if name in meta), "")
         host = _host(export)
         kernels, join, missing = read_kernels(export)
         nics, unseen = read_nics(export, host)

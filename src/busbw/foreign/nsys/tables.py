@@ -15,7 +15,6 @@ from typing import Any, Final
 
 from busbw.errors import UsageError
 
-_MAGIC: Final = b"SQLite format 3\x00"
 _EXPORT: Final = "nsys export --type sqlite --include-blobs true REPORT.nsys-rep"
 # One of these has every export of something that we can read.
 _OWN_TABLES: Final = frozenset(
@@ -64,7 +63,6 @@ def opened(path: Path) -> Iterator[Export]:
     """The export in a file. Raises UsageError where it is none, damaged or unreadable; also for what its
     reader meets.
     """
-    _refuse_others(path)
     try:
         connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
         try:
@@ -73,30 +71,17 @@ def opened(path: Path) -> Iterator[Export]:
             connection.close()
     except (sqlite3.Error, ValueError, TypeError, OverflowError) as error:
         raise UsageError(
-            f"{path} is damaged, or no export of Nsight Systems: {error}", hint=f"export it again: {_EXPORT}"
+            f"cannot read {path} as an export of Nsight Systems: {error}", hint=f"export it with: {_EXPORT}"
         ) from error
-
-
-def _refuse_others(path: Path) -> None:
-    try:
-        with path.open("rb") as file:
-            start = file.read(len(_MAGIC))
-    except OSError as error:
-        raise UsageError(
-            f"cannot read {path}: {error.strerror}", hint="name files that `nsys export --type sqlite` wrote"
-        ) from error
-    if start != _MAGIC:
-        what = "is empty" if not start else "is no SQLite file"
-        raise UsageError(f"{path} {what}", hint=f"export the report first: {_EXPORT}")
 
 
 def _checked(path: Path, connection: sqlite3.Connection) -> Export:
     export = Export(path, connection)
     if not export.tables & _OWN_TABLES or "StringIds" not in export.tables:
         raise UsageError(
-            f"{path} is an SQLite file, but not of Nsight Systems: it has"
+            f"{path} is not an export of Nsight Systems: it has"
             f" {'no tables' if not export.tables else 'tables such as ' + min(export.tables)}",
-            hint=f"name files that this wrote: {_EXPORT}",
+            hint=f"export it with: {_EXPORT}",
         )
     return export
 

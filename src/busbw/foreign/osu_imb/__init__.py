@@ -1,1 +1,1 @@
-"""OSU micro-benchmarks and Intel MPI Benchmarks: tables in, the OSU table out."""
+"""OSU micro-benchmarks and Intel MPI Benchmarks: their tables read."""

@@ -37,7 +37,7 @@ _COMBINING: Final = ("reduce", "accumulate", "fetch_and_op", "scan")
 def _table(found: FoundTable, timing: Timing, name: str, time: str) -> Table:
     """What tables of both have in common: rows of a size and of times."""
     if time.startswith(_HALF_ROUND_TRIP):
-        text = "two ranks in turn (ping-pong): a sendrecv with one message at a time, timed half a round trip"
+        text = "two ranks take turns (ping-pong), one message at a time: its time is half a round trip"
         found.note("point-to-point", text, found.heading_line)
     return found.as_table(
         backend="mpi",
@@ -61,9 +61,9 @@ def _statistics(found: FoundTable) -> dict[str, FloatArray]:
     return stats
 
 
-def _rank_labels(header: Mapping[str, Any], job: Mapping[str, Any], own: str) -> tuple[tuple[str, int], ...]:
+def _rank_labels(header: Mapping[str, Any], job: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
     """Ranks by the header's word, and by the command line."""
-    by_header = (("header", int(header[own])),) if own in header else ()
+    by_header = (("header", int(header["processes"])),) if "processes" in header else ()
     return (*by_header, *((("command", int(job["command_ranks"])),) if "command_ranks" in job else ()))
 
 
@@ -113,15 +113,14 @@ def interpret_osu(found: FoundTable) -> Table:
     header = found.facts.header
     times = found.numbers("time")
     assert times is not None
-    checked = np.where(np.isfinite(times.value), 0.0, np.nan) if header.get("own_checked") else None
     verdicts = found.words("validation")
+    checked = None
     if verdicts is not None:
         checked = np.array([{"Pass": 0.0, "Fail": np.inf}.get(word, np.nan) for word in verdicts])
-    placement = Placement(header.get("own_placement", "out-of-place"))
-    timing = Timing(placement, times, wrong=checked, stats=_statistics(found))
+    timing = Timing(Placement.OUT_OF_PLACE, times, wrong=checked, stats=_statistics(found))
     kind, (name, time) = str(header.get("kind", "MPI")), _osu_test(header)
     table = _table(found, timing, name, time)
-    labels = _rank_labels(header, found.job, "own_ranks")
+    labels = _rank_labels(header, found.job)
     if time == _OSU_ONE_SIDED_TIME or (name, time) == (_PING_PONG, _OSU_PAIR_TIME):
         labels = (("format", 2),)
     backend = _OSU_BACKENDS.get(kind, "mpi" if kind.startswith("MPI") else kind.lower())
@@ -197,7 +196,7 @@ def interpret_imb(found: FoundTable) -> Table:
     timing = Timing(Placement.OUT_OF_PLACE, times, wrong=wrong, stats=_statistics(found))
     name, time = _imb_test(header, "min" in found.layout.names)
     largest = int(header.get("max_bytes", 0)) if "size" in found.layout.names else 0
-    labels = _rank_labels(header, found.job, "processes")[:1]
+    labels = _rank_labels(header, found.job)[:1]
     table = _table(found, timing, name, time)
     return replace(table, rank_labels=labels, largest=largest)
 
@@ -266,14 +265,13 @@ def _with_operation(table: Table, name: str, ranks: int) -> Table:  # noqa: ARG0
     op, op_from = _reduction(table, name)
     root, root_from = _root(table, name)
     dtype, dtype_from = _element_type(table, _is_combining(name))
-    placement = "header" if "own_placement" in table.header else _ASSUMED_PLACEMENT
     table = replace(
         table,
         types=[dtype] * rows,
         redops=[op] * rows,
         roots=np.full(rows, root, np.int64),
         shares=name in SHARES,
-        words_from={"op": op_from, "root": root_from, "dtype": dtype_from, "placement": placement},
+        words_from={"op": op_from, "root": root_from, "dtype": dtype_from, "placement": _ASSUMED_PLACEMENT},
     )
     return table.with_findings(*foreign(table))
 
@@ -285,8 +283,6 @@ def _is_combining(name: str) -> bool:
 def _reduction(table: Table, name: str) -> tuple[str, str]:
     if not _is_combining(name):
         return "none", "none: the operation reduces nothing"
-    if table.header.get("own_op"):
-        return str(table.header["own_op"]), "header"
     if "reduction" in table.header:
         return str(table.header["reduction"]).removeprefix("MPI_").lower(), "header"
     return "sum", f"assumed: {table.tool}'s default"
@@ -295,8 +291,6 @@ def _reduction(table: Table, name: str) -> tuple[str, str]:
 def _root(table: Table, name: str) -> tuple[int, str]:
     if name not in ROOTED:
         return -1, "none: the operation has no root"
-    if "own_root" in table.header:
-        return int(table.header["own_root"]), "header"
     if table.tool == IMB_NAME:
         return -1, "none: IMB takes every rank in turn"
     return 0, "assumed: OSU's default"
@@ -307,8 +301,6 @@ def _element_type(table: Table, reducing: bool) -> tuple[str, str]:
     MPI_CHAR for all others. IMB names two, MPI_BYTE and MPI_FLOAT.
     """
     header = table.header
-    if "own_type" in header:
-        return str(header["own_type"]), "header"
     named = str(header.get("reduction_datatype" if reducing else "datatype", header.get("datatype", "")))
     if table.tool == IMB_NAME and reducing and "reduction_datatype" not in header:
         named = ""  # the other one is not that of reductions

@@ -75,10 +75,10 @@ def _first(subject: Subject, result: CaseResult) -> str:
 
 
 def _wrong_elements(bad: Sequence[CaseResult]) -> Iterator[Fact]:
-    """In all, where every case has them counted."""
+    """Of the worst case, where every case has them counted: one fault shows in many cases."""
     counts = [each.wrong for each in bad if each.wrong is not None]
     if len(counts) == len(bad):
-        yield Fact("wrong elements", sum(counts))
+        yield Fact("wrong elements of the worst case", max(counts))
 
 
 def _reference(subject: Subject, *, bounded: bool) -> Conclusion:

@@ -34,7 +34,7 @@ def damaged(
     [
         # The row of 2 GiB is line 8 of the log.
         ("2147483648     536870912", "2147483648    536870912", "shorter or longer"),
-        ("5589.1  384.22", "5589.1   384.22", "shorter or longer"),
+        ("5589.1  384.22", "5589.1 384.22", "shorter or longer"),
         (
             "536870912     float     sum      -1   5589.1",
             "536870913     float     sum      -1   5589.1",
@@ -113,7 +113,7 @@ def test_rows_that_are_there_twice_are_said(
     (said,) = [f.text for f in record.source.findings if f.kind == "repeated"]
     assert said == (
         "2 of 12 cases repeat an earlier one and were kept as further cycles; 2 have the same time too:"
-        " perhaps lines that were copied"
+        " were lines copied?"
     )
 
 

@@ -74,7 +74,7 @@ def test_a_header_that_the_factor_contradicts_loses(
     assert record.plan.cases[0].collective == "all_reduce"
     assert record.source.fields["operation"] == "rows"
     assert findings(record) == [
-        ("mislabelled", "all_gather by header, but size, count and factor fit only all_reduce")
+        ("mislabelled", "the header says all_gather, but size, count and factor fit only all_reduce")
     ]
 
 
@@ -87,7 +87,7 @@ def test_the_users_word_is_taken_and_the_contradiction_said(
     assert ("overridden", "--op all_gather was taken, but the log says all_reduce") in findings(record)
     (record,) = imported(text, ranks=8)
     assert findings(record) == [
-        ("overridden", "--ranks 8 was taken, but the rows are those of 72 ranks"),
+        ("overridden", "--ranks 8 was taken, but the rows fit 72 ranks only"),
         ("overridden", "--ranks 8 was taken, but header says 72"),
     ]
     assert record.source.fields["ranks"].startswith("flag")

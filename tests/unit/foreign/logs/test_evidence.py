@@ -29,9 +29,3 @@ def test_kept_lines_of_copy_engines_are_read_again() -> None:
     assert [line.choice.algorithm for text in found["algorithm"] for line in tuning_lines(text)] == [
         "HIERARCHICAL CE"
     ]
-
-
-def test_that_more_was_there_is_said() -> None:
-    found = taken(*(f"AllReduce: {at} Bytes -> Algo RING proto LL" for at in range(10_001)))
-    assert len(found.as_dict()["algorithm"]) == 10_000
-    assert [each.kind for each in found.findings()] == ["evidence-limit"]

@@ -21,7 +21,7 @@ from busbw.foreign.logs.decide import Given
 from busbw.foreign.read_any import read_stream
 from busbw.model.record import RunRecord
 
-# A digit more in a count of wrong elements, or a span from one row into the next: nothing contradicts it.
+# A digit more in a count of wrong elements: nothing contradicts it.
 UNSEEN = {
     "csv": {"insert_digit"},
     "nccl-tests-json": {"insert_digit"},

@@ -27,7 +27,7 @@ def test_a_log_becomes_a_run_that_show_prints(
     assert main(["import", str(log), "--system", "gb200", "--setup", "2"]) == 0
     out = capsys.readouterr().out
     assert "all_reduce        128      12  512 MiB to 16 GiB" in out
-    assert f"{log}:4: mislabelled: 144 ranks by header, but the rows are those of 128 ranks" in out
+    assert f"{log}:4: mislabelled: the header says 144 ranks, but the rows fit 128 only" in out
     assert f"# 1 imported, 1 findings saved in {home}" in out
     record = read_record(find_run("last", home))
     assert record.source is not None

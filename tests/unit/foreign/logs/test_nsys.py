@@ -99,12 +99,21 @@ def test_efa_as_counts_and_as_rates(tmp_path: Path) -> None:
     assert nic.gb_per_s == pytest.approx((0.0, 3.35, 3.3))
 
 
+@pytest.mark.parametrize("values", [(3.35e9,), (3.35e9, 3.35e9, 3.35e9), (1e12, 1.1e12)])
+def test_values_of_efa_that_can_be_either_are_undecided(values: tuple[float, ...], tmp_path: Path) -> None:
+    recorded = Recorded()
+    for at, value in enumerate(values):
+        recorded.generic({"Device": "rdmap16s27", "rdma_read_bytes": value}, at * 100_000_000)
+    (nic,) = read_profile(recorded.write(tmp_path / "x.sqlite")).nics
+    assert nic.gb_per_s == ()
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", "is empty"),
-        (b"NVIDIA report", "is no SQLite file"),
-        (b"SQLite format 3\x00" + b"\xff" * 4096, "damaged"),
+        (b"", "it has no tables"),
+        (b"NVIDIA report", "file is not a database"),
+        (b"SQLite format 3\x00" + b"\xff" * 4096, "cannot read"),
     ],
 )
 def test_files_that_are_no_databases(tmp_path: Path, content: bytes, words: str) -> None:
@@ -119,7 +128,9 @@ def test_foreign_missing_and_cut_databases(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "other.sqlite") as database:
         database.execute("CREATE TABLE moz_places (id INTEGER, start INTEGER)")
     database.close()
-    with pytest.raises(UsageError, match=r"not of Nsight Systems: it has tables such as moz_places"):
+    with pytest.raises(
+        UsageError, match=r"not an export of Nsight Systems: it has tables such as moz_places"
+    ):
         read_profile(tmp_path / "other.sqlite")
     with pytest.raises(UsageError, match="cannot read"):
         read_profile(tmp_path / "missing.sqlite")
@@ -129,7 +140,7 @@ def test_foreign_missing_and_cut_databases(tmp_path: Path) -> None:
     whole = recorded.write(tmp_path / "whole.sqlite").read_bytes()
     for share in (0.2, 0.5, 0.9):
         (tmp_path / "cut.sqlite").write_bytes(whole[: int(len(whole) * share)])
-        with pytest.raises(UsageError, match="damaged"):
+        with pytest.raises(UsageError, match="cannot read"):
             read_profile(tmp_path / "cut.sqlite")
 
 
@@ -137,7 +148,7 @@ def test_a_word_where_a_number_belongs_is_damage(tmp_path: Path) -> None:
     recorded = Recorded()
     recorded.call(RING, 1_000, size_bytes=8)
     recorded.rows["CUPTI_ACTIVITY_KIND_KERNEL"][0]["end"] = "soon"
-    with pytest.raises(UsageError, match="damaged"):
+    with pytest.raises(UsageError, match="cannot read"):
         read_profile(recorded.write(tmp_path / "x.sqlite"))
 
 

@@ -74,7 +74,7 @@ def test_the_two_mislabelled_tables_are_named(
 ) -> None:
     (record,) = imported(published_by_name[name].text())
     (finding,) = [finding for finding in record.source.findings if finding.kind == "mislabelled"]
-    assert finding.text == f"{label} ranks by header, but the rows are those of {ranks} ranks"
+    assert finding.text == f"the header says {label} ranks, but the rows fit {ranks} only"
     assert record.source.header["ranks_by_header"] == label  # kept, though it lost
 
 
@@ -83,9 +83,7 @@ def test_the_users_ranks_are_taken_and_the_rows_against_them_said(
 ) -> None:
     (record,) = imported(published_by_name["p4de 25 MiB"].text(), ranks=8)
     assert record.world.size == 8
-    assert [f.text for f in record.source.findings] == [
-        "--ranks 8 was taken, but the rows are those of 16 ranks"
-    ]
+    assert [f.text for f in record.source.findings] == ["--ranks 8 was taken, but the rows fit 16 ranks only"]
 
 
 def test_many_ranks_are_an_interval(published_by_name: dict[str, Any], read: Callable[..., Reading]) -> None:

@@ -78,7 +78,7 @@ def test_a_count_that_no_row_shows_is_said(
 ) -> None:
     row = row_text("1048576 262144 float sum -1 100.0 10.49 18.35 0 101.0 10.38 18.17 0") + "\n"
     (record,) = imported(new_heading + row + "# Out of bounds values : 3 FAILED\n", ranks=8)
-    assert "counts 3 values out of bounds, no row shows which" in " ".join(
+    assert "counts 3 values out of bounds, but no row shows which" in " ".join(
         finding.text for finding in record.source.findings
     )
 

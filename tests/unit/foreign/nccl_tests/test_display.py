@@ -150,7 +150,7 @@ def test_samples_that_are_left_out_of_a_mean_are_said(tmp_path: Path) -> None:
     shown.handle("case", result=good(0, 100.0, excluded=2))
     shown.handle("case", result=good(1, 100.0, excluded=1))
     shown.end()
-    assert "times are without 3 samples of 2 cases" in shown.err.getvalue()
+    assert "3 samples of 2 cases were left out" in shown.err.getvalue()
 
 
 def test_what_a_row_must_not_be_read_without_is_said_on_standard_error(tmp_path: Path) -> None:

@@ -84,8 +84,8 @@ def test_single_iterations_are_asked_for_only_where_they_are_shown() -> None:
     [
         (("-D", "1"), "device kernels"),
         (("-V", "16"), "device kernels"),
-        (("-C", "1"), "take the place of the time"),
-        (("-x", "1"), "setting of NCCL's"),
+        (("-C", "1"), "replaces the time"),
+        (("-x", "1"), "-x is not supported"),
         (("-N", "0"), "--cycles 0 is too small"),
         (("-n", "5000", "-G", "1"), "too many for one CUDA graph"),
         (("-z", "9"), "-z"),
@@ -119,14 +119,14 @@ def test_a_difference_from_nccl_tests_is_said() -> None:
     line = read("all_reduce_perf", ("-I", "1", "-K", "2"))
     said = "\n".join(remarks(line, Variables(split="MOD 2"), "mpi"))
     assert "CPU ranks over MPI" in said
-    assert "i_p99 of 18 samples is the largest" in said
+    assert "with 18 samples i_p99 is the largest" in said
     assert "split MOD 2" in said
     assert remarks(read("all_reduce_perf", ()), NO_VARIABLES, "nccl") == []
     assert any("-z 1" in text for text in remarks(read("all_reduce_perf", ("-z1",)), NO_VARIABLES, "nccl"))
 
 
 def test_a_name_that_writes_nothing_is_said() -> None:
-    said = ["-J out.txt: only a name that ends in .json is written"]
+    said = ["-J out.txt writes nothing: the name must end in .json"]
     assert remarks(read("reduce_perf", ("-J", "out.txt")), NO_VARIABLES, "nccl") == said
 
 

@@ -43,7 +43,7 @@ class Shown:
         settings = run_settings(self.options, {})
         self.plan: Plan = one_placement(make_plan(operations_of(self.options), settings, "mpi", RANKS))
         self.out, self.err = io.StringIO(), io.StringIO()
-        self.display = NccomDisplay(self.options, self.out, self.err, live=True)
+        self.display = NccomDisplay(self.options, self.out, self.err)
         self.display.handle(
             event(
                 EventKind.HEADER,
@@ -75,7 +75,6 @@ class Shown:
 
     def end(self) -> None:
         self.display.handle(event(EventKind.END, exit_code=0, folder=str(self.folder)))
-        self.display.close()
 
     @property
     def table(self) -> Table:
@@ -120,7 +119,7 @@ def test_the_algorithm_is_the_librarys_word_and_what_it_is_not_is_said(tmp_path:
     shown.result(2)
     shown.end()
     assert [row["algorithm"] for row in shown.table.rows] == ["ring", "-"]
-    assert "busbw: algorithm: - where the library did not tell it" in shown.err.getvalue()
+    assert "busbw: algorithm: - means not reported" in shown.err.getvalue()
 
 
 def test_streams_have_a_table_each_the_first_one_as_it_goes(tmp_path: Path) -> None:
@@ -142,7 +141,6 @@ def test_streams_have_a_table_each_the_first_one_as_it_goes(tmp_path: Path) -> N
     assert shown.display.failures == 1
     said = shown.err.getvalue()
     assert "stream 1 all_gather, 3 calls an iteration" in said
-    assert "stream 0: all streams were under way for 25% to 50% of its time" in said
     assert [row["stream"] for row in shown.display.results()] == [0, 0, 1, 1]
 
 
@@ -157,7 +155,7 @@ def test_percentiles_of_few_calls_are_printed_with_a_note(tmp_path: Path) -> Non
     shown.result(0, stats={"p50": None, "p99": None})
     shown.end()
     assert (shown.table.rows[0]["time:p50(us)"], shown.table.rows[0]["time:p99(us)"]) == ("5.00", "10.00")
-    assert "percentiles are of 10 calls" in shown.err.getvalue()
+    assert "percentiles come from 10 samples" in shown.err.getvalue()
 
 
 def test_percentiles_and_the_mean_are_of_the_same_calls(tmp_path: Path) -> None:
@@ -170,8 +168,8 @@ def test_percentiles_and_the_mean_are_of_the_same_calls(tmp_path: Path) -> None:
     shown.result(0, stats={"p99": None}, samples=39, excluded=1)
     shown.end()
     assert shown.table.rows[0]["time:p99(us)"] == "2.00"
-    assert "times are without 1 samples of 1 cases" in shown.err.getvalue()
-    assert "percentiles are of 39 calls" in shown.err.getvalue()
+    assert "1 samples of 1 cases were left out" in shown.err.getvalue()
+    assert "percentiles come from 39 samples" in shown.err.getvalue()
 
 
 def test_wrong_and_failed_sizes_have_a_text_and_are_counted(tmp_path: Path) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
-import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -117,22 +115,6 @@ def test_its_table_is_ours_and_its_result_a_record(run: Run) -> None:
     assert record.source.tool == "nccom-test"
 
 
-def test_its_json_file_has_more_digits_and_counts(run: Run, tmp_path: Path) -> None:
-    report = tmp_path / "report.json"
-    ran = run("good", "--report-to-json-file", str(report))
-    assert json.loads(report.read_text())["results"]
-    assert ran.record.results[0].time_ns == pytest.approx(6191.2, rel=1e-12)
-    assert ran.record.results[0].algbw_gb_per_s == pytest.approx(1024 / 6191.2, rel=1e-12)
-
-
-def test_a_json_file_of_an_earlier_run_does_not_count(run: Run, tmp_path: Path) -> None:
-    report = tmp_path / "report.json"
-    report.write_text('{"results": [{"size(B)": 8}]}')
-    os.utime(report, (1, 1))
-    ran = run("fails", "--report-to-json-file", str(report))
-    assert len(ran.record.results) == 4
-
-
 def test_a_failed_row_is_a_failed_case(run: Run) -> None:
     ran = run("fails")
     assert ran.code is ExitCode.BAD_VERDICT
@@ -156,7 +138,7 @@ def test_one_that_dies_half_way_keeps_its_rows(run: Run, mode: str, words: str) 
 def test_one_that_hangs_is_ended(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(neuron.TIMEOUT_VARIABLE, "0.5")
     ran = run("hangs", raises=RankFailed)
-    assert "silent" in ran.err
+    assert "printed nothing for" in ran.err
     assert ran.record.status is RunStatus.FAILED
     assert len([result for result in ran.record.results if result.status is Status.GOOD]) == 2
 
@@ -252,27 +234,10 @@ def test_the_operation_of_every_stream_is_in_its_file(of_streams: Path, tmp_path
 def test_a_table_that_cannot_be_read_leaves_the_others(of_streams: Path, tmp_path: Path, home: Path) -> None:
     streams = tmp_path / "s.json"
     streams.write_text('{"streams": [{"operation": "allr"}, {}]}')
-    with pytest.raises(UndecidedError, match="cannot tell the operation"):
+    with pytest.raises(UndecidedError, match="cannot determine the operation"):
         neuron.run(of_streams, (*STREAMS_WORDS, str(streams)), (), io.StringIO(), io.StringIO())
     first, second = (read_record(folder) for folder in sorted(home.glob("2*")))
     assert (first.status, len(first.results)) == (RunStatus.COMPLETE, 2)
     assert [case.collective for case in first.plan.cases] == ["all_reduce"] * 2
     assert (second.status, second.results) == (RunStatus.FAILED, ())
-    assert "cannot tell the operation" in second.error
-
-
-def test_groups_of_a_stream_are_its_own(tmp_path: Path) -> None:
-    streams = tmp_path / "s.json"
-    entries = [
-        {"operation": "allg", "data_parallel_dimension": 4},
-        {"operation": "allr", "custom_replica_group": "g.json"},
-        {"operation": "permute"},
-    ]
-    streams.write_text(json.dumps({"streams": entries}))
-    words = ("-r", "8", "--streams-json", str(streams))
-    found = [neuron.given(words, number) for number in range(4)]
-    assert [(given.operation, given.ranks) for given in found] == [
-        *(("all_gather", 4), ("all_reduce", None), ("permute", 8), ("", 8)),
-    ]
-    held = neuron.given((*words, "--data-parallel-dimension", "2"), 2)
-    assert (held.operation, held.ranks) == ("permute", 2)
+    assert "cannot determine the operation" in second.error
