@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from busbw.cli.on import print_line
 from busbw.cli.run_answer import Ended
-from busbw.errors import BusbwError, ExitCode, NotHome, SiteError, UsageError
+from busbw.errors import BusbwError, ExitCode, NotHome, UsageError
 from busbw.launch import follow, submit
 from busbw.launch.engine import Handle, JobState, Phase, load
 from busbw.launch.series_job import Left, follow_series, is_series_job
@@ -43,15 +43,14 @@ _CSV_COLUMNS = {
 
 @dataclass(frozen=True)
 class _Row:
-    """One job: its run, its handle (None where its file was damaged), the engine's word on it, whether its
-    record is home, and whether its engine has not said that it has it.
+    """One job: its run, its handle (None where its file was damaged), the engine's word on it, and whether
+    its record is home.
     """
 
     folder: Path
     handle: Handle | None
     state: JobState | None
     is_home: bool
-    is_uncertain: bool = False
 
 
 def jobs(format_name: str, limit: int) -> ExitCode:
@@ -100,8 +99,6 @@ def _row(folder: Path) -> _Row:
         handle = submit.read_handle(folder)
     except UsageError:  # a full disk, a hand: the others are listed all the same
         return _Row(folder, None, None, _is_closed(folder))
-    except SiteError:
-        return _Row(folder, submit.kept_handle(folder), None, is_home=False, is_uncertain=True)
     is_home = _is_closed(folder)
     if not is_home:  # what has ended here needs no question to the engine
         with contextlib.suppress(BusbwError):
@@ -120,8 +117,6 @@ def _fields(row: _Row) -> dict[str, str]:
         state, record = Phase.ENDED.value, str(getattr(close.read_status(row.folder), "value", ""))
         if is_series_job(row.folder):
             record = f"busbw compare {row.folder.name}"
-    elif row.is_uncertain:
-        state, record = "uncertain", f"its submission was not answered; busbw cancel {row.folder.name}"
     else:
         state = "unknown" if row.state is None else row.state.phase.value
         record = "busbw attach brings it" if row.handle is not None else f"{folders.JOB_FILE} cannot be read"

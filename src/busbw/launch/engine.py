@@ -138,16 +138,6 @@ class Handle:
         return Handle(fields["engine"], fields["id"], fields["name"], dict(fields["details"]))
 
 
-class Unanswered(SiteError):
-    """A submission that its engine has not answered: it may have the job, and ``find`` of the
-    ``handle`` tells.
-    """
-
-    def __init__(self, error: SiteError, handle: Handle) -> None:
-        super().__init__(error.message, hint=error.hint)
-        self.handle = handle
-
-
 class Phase(StrEnum):
     """How far a job is."""
 
@@ -218,12 +208,7 @@ class Engine(Protocol):
 
     def submit(self, request: JobRequest, folder: Path) -> Handle:
         """Submit; ``folder`` is the run folder, with the request's files under request/. Raises SiteError
-        with the engine's own words and a hint, Unanswered where it may have the job all the same.
-        """
-
-    def find(self, handle: Handle) -> Handle | None:
-        """The job of a submission that was not answered, found by its name; None where there is none. Raises
-        SiteError where the engine does not answer.
+        with the engine's own words and a hint.
         """
 
     def follow(self, handle: Handle, folder: Path) -> Iterator[Item]:

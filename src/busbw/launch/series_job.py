@@ -32,7 +32,6 @@ from busbw.launch.engine import (
     Phase,
     SeriesEngine,
     Start,
-    Unanswered,
     load,
     load_series,
 )
@@ -141,7 +140,7 @@ def _launches(plan: SeriesPlan, series: Series) -> Iterator[dict[str, Any]]:
 
 def submit_series(plan: SeriesPlan, count: int, seed: int) -> Path:
     """Submit a series of ``count`` blocks; its folder. Raises SiteError with the engine's own words,
-    UsageError where the engine cannot run it; no folder is left then, unless the engine may have the job.
+    UsageError where the engine cannot run it; no folder is left then.
     """
     series = create_series(plan.setups, count, seed, plan.counts, plan.environ, plan.settings)
     try:
@@ -150,9 +149,8 @@ def submit_series(plan: SeriesPlan, count: int, seed: int) -> Path:
         for note in request.notes:
             plan.say(f"note: {note}")
         handle = submit.submit_files(request, series.folder)
-    except BusbwError as error:
-        if not isinstance(error.__cause__, Unanswered):
-            shutil.rmtree(series.folder, ignore_errors=True)
+    except BusbwError:
+        shutil.rmtree(series.folder, ignore_errors=True)
         raise
     nodes = "1 node" if request.nodes == 1 else f"{request.nodes} nodes"
     what = f"submitted {handle.engine} job {handle.id}: {nodes}, for all launches"

@@ -13,7 +13,7 @@ import pytest
 from busbw.cli.main import main
 from busbw.errors import SiteError, UsageError
 from busbw.launch import scheduler
-from busbw.launch.engine import Handle, JobRequest, JobState, Phase, Unanswered
+from busbw.launch.engine import Handle, JobRequest, JobState, Phase
 from busbw.launch.slurm import engine
 from busbw.plan.flags.launch import LaunchSettings
 
@@ -174,28 +174,20 @@ def test_what_is_cancelled(site: Path, steps: str, now: bool, name: str, calls: 
     [
         'echo "sbatch: error: Batch job submission failed: Socket timed out on send/recv" >&2; exit 1',
         "kill -9 $$",
-        "exit 0",
     ],
 )
-def test_a_submission_without_an_answer_is_found_by_its_name(site: Path, words: str) -> None:
+def test_a_submission_without_an_answer_is_found_by_its_name(
+    site: Path, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program(site, "sbatch", words)
-    with pytest.raises(Unanswered) as unanswered:
-        engine.submit(sbatch_request(), site)
-    handle = unanswered.value.handle
+    monkeypatch.setattr(engine, "_LATE_SECONDS", 0.0)
     program(site, "squeue", "exit 0")
-    assert engine.find(handle) is None
+    with pytest.raises(SiteError):
+        engine.submit(sbatch_request(), site)
     program(site, "squeue", f'echo "$@" > {site}/asked; echo 17')
     program(site, "scontrol", 'printf "JobId=17 JobName=busbw-x\\n   JobState=RUNNING Reason=None x\\n"')
-    assert engine.find(handle) == Handle("slurm", "17", "busbw-x", DETAILS)
+    assert engine.submit(sbatch_request(), site).id == "17"
     assert "--name=busbw-x" in (site / "asked").read_text()
-
-
-def test_a_refusal_is_an_answer(site: Path) -> None:
-    for words in ("Invalid qos specification", "Unable to contact slurm controller (connect failure)"):
-        program(site, "sbatch", f'echo "sbatch: error: {words}" >&2; exit 1')
-        with pytest.raises(SiteError) as refused:
-            engine.submit(sbatch_request(), site)
-        assert not isinstance(refused.value, Unanswered)
 
 
 def test_the_output_of_each_node_has_a_file(tmp_path: Path) -> None:

@@ -104,11 +104,6 @@ def submit(request: JobRequest, folder: Path) -> Handle:
     return Handle("hosts", request.name, request.name, {"folder": str(folder), "host": socket.gethostname()})
 
 
-def find(handle: Handle) -> Handle | None:
-    """See Engine. Every submission is answered."""
-    return handle
-
-
 def follow(handle: Handle, folder: Path) -> Iterator[Item]:
     """See Engine. In the process that submitted the job this is the job: closing the iterator ends it."""
     own = _OWN.pop(handle.id, None)

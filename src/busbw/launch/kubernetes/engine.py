@@ -15,7 +15,7 @@ from typing import Final
 from ruamel.yaml.error import YAMLError
 
 from busbw.errors import SiteError, UsageError, why
-from busbw.launch.engine import Handle, Item, Job, JobRequest, JobState, Unanswered
+from busbw.launch.engine import Handle, Item, Job, JobRequest, JobState
 from busbw.launch.kubernetes import manifest
 from busbw.launch.kubernetes.api import (
     PARTS,
@@ -25,7 +25,6 @@ from busbw.launch.kubernetes.api import (
     Denied,
     NoAnswer,
     NotFound,
-    Resource,
     context_namespace,
 )
 from busbw.launch.kubernetes.follow import Follower, SubmittedJob
@@ -128,33 +127,22 @@ def submit(request: JobRequest, folder: Path) -> Handle:
     _check_rights(api, [*parts, job])
     kept = {name: request.details[name] for name in ("kind", "slots", "context", "namespace")}
     handle = Handle("kubernetes", f"{api.namespace}/{request.name}", request.name, kept)
-    created: list[Resource] = []
-    try:
-        for part in parts:
-            api.create(part)
-            created.append(RESOURCES[part["kind"]])
-        owner = api.create(job)
-    except NoAnswer as error:  # what was asked for last may be there as well
-        raise Unanswered(error, handle) from error
-    except SiteError:
-        for resource in created:
-            with contextlib.suppress(SiteError):
-                api.delete(resource, request.name)
-        raise
-    for resource in created:
-        api.own({**job, **owner}, resource, request.name)
-    return handle
-
-
-def find(handle: Handle) -> Handle | None:
-    """See Engine. The job then owns its parts, as after an answer."""
-    job = SubmittedJob(handle)
-    try:
-        owner = job.api.get(job.resource.path(job.api.namespace, job.name))
-    except NotFound:
-        return None
-    for resource in PARTS:
-        job.api.own(owner, resource, job.name)
+    created: list[manifest.Object] = []
+    for part in (*parts, job):
+        try:
+            created.append(api.create(part))
+        except SiteError as error:
+            if isinstance(error, NoAnswer):  # it may be there all the same
+                created.append(part)
+                error.hint = (
+                    f"delete what may be there: kubectl delete {RESOURCES[job['kind']].plural} {request.name}"
+                )
+            for each in created:
+                with contextlib.suppress(SiteError):
+                    api.delete(RESOURCES[each["kind"]], request.name)
+            raise
+    for each in created[:-1]:
+        api.own({**job, **created[-1]}, RESOURCES[each["kind"]], request.name)
     return handle
 
 

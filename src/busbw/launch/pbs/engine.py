@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Final
 from busbw.errors import SiteError, UsageError
 from busbw.launch.base import Command
 from busbw.launch.command import HOSTS, entered, path_apart, sourced
-from busbw.launch.engine import Handle, Item, Job, JobRequest, JobState, Output, Patient, Phase, Unanswered
+from busbw.launch.engine import Handle, Item, Job, JobRequest, JobState, Output, Patient, Phase
 from busbw.launch.launcher_words import describe
-from busbw.launch.scheduler import NoAnswer, ask, call
+from busbw.launch.scheduler import ask, call
 from busbw.launch.settle import (
     PBS_LIMIT,
     PBS_LIMIT_HINT,
@@ -290,25 +290,11 @@ def _sourcing(setup: str) -> str:
 def submit(request: JobRequest, folder: Path) -> Handle:
     """See Engine."""
     (command,) = request.commands
-    unnumbered = Handle("pbs", request.name, request.name, {"run": folder.name})
-    try:
-        answer = call(*command.argv, engine="PBS").strip()
-    except NoAnswer as error:
-        raise Unanswered(error, unnumbered) from error
+    answer = call(*command.argv, engine="PBS").strip()
     number = answer.splitlines()[-1].strip() if answer else ""
     if not re.match(r"\d", number):
-        unsaid = SiteError(f"qsub gave no job number: {answer[:200]!r}", hint="look at `qstat -u $USER`")
-        raise Unanswered(unsaid, unnumbered)
-    return replace(unnumbered, id=number)
-
-
-def find(handle: Handle) -> Handle | None:
-    """See Engine."""
-    done = _ask_with_ended("qselect", "-N", short_name(handle.name))
-    if done.returncode:
-        raise SiteError(f"qselect: {done.stderr.strip()[:300]}", hint=_ASK_SERVER)
-    found = (replace(handle, id=number) for number in reversed(done.stdout.split()))
-    return next((each for each in found if _ask_of(each) is not None), None)
+        raise SiteError(f"qsub gave no job number: {answer[:200]!r}", hint="look at `qstat -u $USER`")
+    return Handle("pbs", number, request.name, {"run": folder.name})
 
 
 def follow(handle: Handle, folder: Path) -> Iterator[Item]:

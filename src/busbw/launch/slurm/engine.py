@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +27,6 @@ from busbw.launch.engine import (
     JobRequest,
     JobState,
     Phase,
-    Unanswered,
 )
 from busbw.launch.scheduler import NoAnswer, ask, call, environ_outside_jobs
 from busbw.launch.settle import SLURM_LIMIT, SLURM_LIMIT_HINT, read_setup, refuse_other_count, refuse_unlike
@@ -57,6 +57,8 @@ if TYPE_CHECKING:
 WAIT_SECONDS: float | None = None
 
 SCRIPT: Final = "job.sbatch"
+# How long a busy controller may take a job after it should have answered.
+_LATE_SECONDS: Final = 5.0
 # The detail of a job that runs a series: its loop is told to end, not the ranks.
 SERIES: Final = "series"
 _OTHER_ENGINES: Final = ("hosts", "hostfile", "mpirun_args", "namespace", "context", "patch", "set")
@@ -206,28 +208,30 @@ def submit(request: JobRequest, folder: Path) -> Handle:
         bring.put(folder)
     if job := request.details["step_of"]:
         return _start_step(job, request, command, folder)
-    unnumbered = Handle("slurm", request.name, request.name, dict(request.details))
+    # The job's number, and behind a semicolon its cluster where there are several.
+    number = _submitted(request, command).strip().rpartition("\n")[2].split(";")[0]
+    if not number.isdecimal():
+        raise SiteError(f"sbatch gave no job number: {number[:200]!r}", hint="look at `squeue --me`")
+    return Handle("slurm", number, request.name, dict(request.details))
+
+
+def _submitted(request: JobRequest, command: Command) -> str:
+    """What sbatch answers. A busy controller may take a job and not say so in time: then the job is looked
+    for by its name, so that none runs that nobody knows.
+    """
     try:
-        answer = call(*command.argv, without=_shells_own(command))
+        return call(*command.argv, without=_shells_own(command))
     except NoAnswer as error:
-        raise Unanswered(error, unnumbered) from error
+        called = request.details.get("called") or request.name
+        time.sleep(_LATE_SECONDS)
+        with contextlib.suppress(SiteError):
+            if number := commands.find(request.name, called):
+                return number
+        error.hint = f"`squeue --me --name={called}` shows whether Slurm took the job; `scancel` ends it"
+        raise
     except SiteError as error:
         error.hint = error.hint or "see what is asked for with --dry-run, and what Slurm takes with `sinfo`"
         raise
-    # The job's number, and behind a semicolon its cluster where there are several.
-    number = answer.strip().splitlines()[-1].split(";")[0] if answer.strip() else ""
-    if not number.isdecimal():
-        unsaid = SiteError(
-            f"sbatch gave no job number: {answer.strip()[:200]!r}", hint="look at `squeue --me`"
-        )
-        raise Unanswered(unsaid, unnumbered)
-    return replace(unnumbered, id=number)
-
-
-def find(handle: Handle) -> Handle | None:
-    """See Engine."""
-    number = commands.find(handle.name, handle.details.get("called") or handle.name)
-    return replace(handle, id=number) if number else None
 
 
 def _shells_own(command: Command) -> tuple[str, ...]:
