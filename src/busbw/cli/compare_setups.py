@@ -19,7 +19,7 @@ from busbw.launch import series as setup_series
 from busbw.launch.hosts.list import read_places
 from busbw.launch.series_job import Left, follow_series, runs_in_one_job, show_job, submit_series
 from busbw.launch.series_plan import SeriesPlan, here_starter, hosts_starter
-from busbw.launch.slurm.series import as_steps, job_around
+from busbw.launch.settle import as_steps, job_around
 from busbw.plan.flags.compare import LAUNCH_SECONDS
 from busbw.plan.make import check_settings
 from busbw.plan.setup_file import read_setups

@@ -241,8 +241,24 @@ class Start:
     environ: Mapping[str, str] = field(default_factory=dict)
 
 
-class SeriesEngine(Protocol):
-    """The functions of an engine's module for one job that runs many launches (``launch.job_loop``)."""
+class LaunchReader:
+    """Reads what one launch of a series printed: here the ranks' lines as they are."""
+
+    def read(self, text: str, *, is_error: bool) -> Iterator[Output]:
+        """A line as the loop passed it on."""
+        yield Output(text, is_error=is_error)
+
+    def rest(self) -> Iterator[Output]:
+        """What is still open when the launch has ended."""
+        yield from ()
+
+    def end(self, code: int | None) -> JobState:
+        """How it ended, by the launcher's exit code and what was read."""
+        return JobState(Phase.ENDED, code=code)
+
+
+class SeriesEngine(Engine, Protocol):
+    """An Engine that runs a series in one job (``launch.job_loop``); its row has ``runs_series``."""
 
     def start(self, job: Job, series: Job, facts: Mapping[str, str]) -> Start:
         """Pure. A launch that ``job`` describes, in the job of ``series``. Raises UsageError."""
@@ -252,47 +268,13 @@ class SeriesEngine(Protocol):
         it fails where a host does.
         """
 
-    def request(self, series: Job, loop: tuple[str, ...], facts: Mapping[str, str]) -> JobRequest:
+    def series_request(self, series: Job, loop: tuple[str, ...], facts: Mapping[str, str]) -> JobRequest:
         """Pure. The job: it executes a Python that is on its first host with the words ``loop``."""
 
     def reader(self, handle: Handle, folder: Path, nodes: int, ranks: int | None) -> LaunchReader:
         """For the output of a launch on so many ``nodes`` (0: all) of the job whose run folder that is;
         ``ranks`` is how many were asked for in all, None where that was not said.
         """
-
-
-class LaunchReader(Protocol):
-    """Reads what one launch of a series printed."""
-
-    def read(self, text: str, *, is_error: bool) -> Iterator[Output]:
-        """A line as the loop passed it on."""
-
-    def rest(self) -> Iterator[Output]:
-        """What is still open when the launch has ended."""
-
-    def end(self, code: int | None) -> JobState:
-        """How it ended, by the launcher's exit code and what was read."""
-
-
-class PlainReader:
-    """A LaunchReader of an engine whose launcher prints the ranks' lines as they are."""
-
-    def read(self, text: str, *, is_error: bool) -> Iterator[Output]:
-        """See LaunchReader."""
-        yield Output(text, is_error=is_error)
-
-    def rest(self) -> Iterator[Output]:
-        """See LaunchReader."""
-        yield from ()
-
-    def end(self, code: int | None) -> JobState:
-        """See LaunchReader."""
-        return JobState(Phase.ENDED, code=code)
-
-
-def load_series(name: str) -> SeriesEngine:
-    """As load, of the module that runs a series in one job. Raises KeyError for an engine without one."""
-    return cast("SeriesEngine", import_module(ENGINES[name].series))
 
 
 def load(name: str) -> Engine:

@@ -33,7 +33,6 @@ from busbw.launch.engine import (
     SeriesEngine,
     Start,
     load,
-    load_series,
 )
 from busbw.launch.interrupt import as_ctrl_c
 from busbw.launch.series import (
@@ -91,13 +90,13 @@ def _start(plan: SeriesPlan, setup: Setup, nodes: int, folder: Path) -> Start:
 
 
 def _module(plan: SeriesPlan) -> SeriesEngine:
-    return load_series(str(plan.launch.on))
+    return cast("SeriesEngine", plan.engine)
 
 
 def show_job(plan: SeriesPlan) -> tuple[JobRequest, Start]:
     """The job and the baseline's launch in it, for --dry-run. Raises UsageError."""
     folder = folders.environ_home() / "compare"
-    request = _module(plan).request(_series_job(plan, folder), _SHOWN, plan.facts)
+    request = _module(plan).series_request(_series_job(plan, folder), _SHOWN, plan.facts)
     return request, _start(plan, plan.setups[0], plan.counts[0], folder)
 
 
@@ -116,7 +115,7 @@ def series_request(plan: SeriesPlan, series: Series) -> JobRequest:
             f"{series.planned} launches are too much to send to a job ({len(packed)} bytes)",
             hint="give fewer --blocks, or fewer numbers of nodes, and measure a second series",
         )
-    return module.request(job, ("-c", Path(job_loop.__file__).read_text(), packed), plan.facts)
+    return module.series_request(job, ("-c", Path(job_loop.__file__).read_text(), packed), plan.facts)
 
 
 def _launches(plan: SeriesPlan, series: Series) -> Iterator[dict[str, Any]]:
@@ -315,7 +314,6 @@ class JobStarter:
         self.handle = submit.read_handle(folder)
         self.engine = load(self.handle.engine)
         self.output = _JobOutput(self.engine, self.handle, folder)
-        self._module = load_series(self.handle.engine)
         self._last_state = ""
         self._since_s = time.monotonic()
 
@@ -334,7 +332,9 @@ class JobStarter:
             raise Left(error) from error
 
     def _launch(self, number: int, nodes: int, folder: Path, hear: Callable[[Event], None]) -> Launched:
-        reader = self._module.reader(self.handle, self._folder, nodes, _asked_ranks(folder))
+        reader = cast("SeriesEngine", self.engine).reader(
+            self.handle, self._folder, nodes, _asked_ranks(folder)
+        )
         own = _LaunchEngine(self.output, number, reader, lambda now: self._end_series(following, now=now))
         following = follow.Following(
             self.handle,
@@ -476,7 +476,7 @@ def is_series_job(folder: Path) -> bool:
 
 def runs_in_one_job(engine: str) -> bool:
     """Whether an engine runs a series in one job; else its launches are runs of their own."""
-    return bool(ENGINES[engine].series)
+    return ENGINES[engine].runs_series
 
 
 def _say(text: str, err: TextIO) -> None:

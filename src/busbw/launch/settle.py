@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from busbw.errors import UsageError, why
 from busbw.plan.flags.engines import ENGINES, FORM_FLAGS
-from busbw.plan.flags.launch import LaunchSettings
+from busbw.plan.flags.launch import OF_NEW_JOB, LaunchSettings
 from busbw.units import parse_duration
 
 # sbatch(1), --time: minutes, minutes:seconds, hours:minutes:seconds, days-hours and on; and two words.
@@ -72,6 +72,21 @@ def with_pbs_hosts(
     hosts = ",".join(f"{host}:{count}" for host, count in slots.items())
     note = f"{len(slots)} hosts with {slots.total()} slots, from {PBS_NODES}"
     return replace(launch, hosts=hosts), (note,)
+
+
+def job_around(launch: LaunchSettings, environ: Mapping[str, str]) -> str:
+    """The job that this process is in, where launches are to be its steps; empty where there is none, or a
+    new job is asked for.
+    """
+    asks = any(name in OF_NEW_JOB for name in launch.given())
+    return "" if asks or launch.on != "slurm" or launch.job_id else environ.get("SLURM_JOB_ID", "")
+
+
+def as_steps(launch: LaunchSettings, job_id: str) -> LaunchSettings:
+    """The launch as a step of an allocation, without what that was asked for."""
+    plain = LaunchSettings()
+    of_job: dict[str, Any] = {name: getattr(plain, name) for name in OF_NEW_JOB}
+    return replace(launch, **of_job, job_id=job_id, wait=None)
 
 
 def refuse_unlike(text: str, form: re.Pattern[str], hint: str) -> None:

@@ -10,7 +10,7 @@ import subprocess
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -23,16 +23,16 @@ from busbw.launch.engine import (
     Job,
     JobRequest,
     JobState,
+    LaunchReader,
     Output,
     Phase,
-    PlainReader,
+    SeriesEngine,
     Work,
-    load_series,
 )
 from busbw.launch.series import Series, create_series, planned_launches, read_series
 from busbw.launch.series_job import Left, follow_series, series_request
 from busbw.launch.series_plan import SeriesPlan
-from busbw.launch.slurm.series import as_steps, job_around
+from busbw.launch.settle import as_steps, job_around
 from busbw.plan.flags.launch import LaunchSettings
 from busbw.plan.flags.run import RunSettings
 from busbw.plan.setups import Setup
@@ -254,11 +254,8 @@ class FakeEngine:
     def clean(self, handle: Handle) -> None:
         """Nothing is left."""
 
-
-class FakeModule:
-    @staticmethod
-    def reader(handle: Handle, folder: Path, nodes: int, ranks: int | None) -> PlainReader:
-        return PlainReader()
+    def reader(self, handle: Handle, folder: Path, nodes: int, ranks: int | None) -> LaunchReader:
+        return LaunchReader()
 
 
 @pytest.fixture
@@ -268,7 +265,6 @@ def submitted(home: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     def made(*items: str | Item) -> tuple[Path, FakeEngine]:
         engine = FakeEngine(*items)
         monkeypatch.setattr(series_job, "load", lambda name: engine)
-        monkeypatch.setattr(series_job, "load_series", lambda name: FakeModule)
         monkeypatch.setattr("busbw.launch.follow.load", lambda name: engine)
         series = create_series(SETUPS, 2, 7, (2,), {})
         for planned in planned_launches(series):
@@ -418,7 +414,7 @@ def test_the_workers_of_an_mpi_job_are_all_asked(tmp_path: Path) -> None:
     pytest.importorskip("kubernetes")
     made = plan("kubernetes", (2,), {"namespace": "team", "token": "t"}, image="i")
     marked = ("sh", "-c", 'echo "$1 $2" >>"$HERE/swept"; [ ! -e "$HERE/lost" ]', "busbw-sweep", "mark's")
-    words = load_series("kubernetes").sweep(made.job_of(SETUPS[0], 2, tmp_path), marked, made.facts)
+    words = cast("SeriesEngine", made.engine).sweep(made.job_of(SETUPS[0], 2, tmp_path), marked, made.facts)
     (tmp_path / "hostfile").write_text("w0.job:8\nw1.job slots=8\n")
     ssh = tmp_path / "ssh"
     ssh.write_text('#!/bin/sh\nwhile [ $# -gt 2 ]; do shift; done\necho "$1" >>"$HERE/hosts"\nsh -c "$2"\n')

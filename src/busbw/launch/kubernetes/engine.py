@@ -6,8 +6,10 @@ import base64
 import contextlib
 import io
 import secrets
+import shlex
 import tarfile
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Final
@@ -15,7 +17,7 @@ from typing import Final
 from ruamel.yaml.error import YAMLError
 
 from busbw.errors import SiteError, UsageError, why
-from busbw.launch.engine import Handle, Item, Job, JobRequest, JobState
+from busbw.launch.engine import Handle, Item, Job, JobRequest, JobState, LaunchReader, Start
 from busbw.launch.kubernetes import manifest
 from busbw.launch.kubernetes.api import (
     PARTS,
@@ -29,6 +31,12 @@ from busbw.launch.kubernetes.api import (
 )
 from busbw.launch.kubernetes.follow import Follower, SubmittedJob
 from busbw.launch.kubernetes.form import read_form
+from busbw.launch.kubernetes.launch_script import (
+    launch_script,
+    launcher_environ,
+    launcher_words,
+    on_first_workers,
+)
 from busbw.launch.kubernetes.logs import read_log
 from busbw.launch.kubernetes.manifest import JOB_FILE
 from busbw.launch.kubernetes.state import (
@@ -53,6 +61,21 @@ NOT_FOR_RANKS: Final = (
     *(f"busbw/launch/{engine}/" for engine in ENGINES if engine != "hosts"),  # ranks reach hosts as it does
 )
 _FOR_PODS: Final = "busbw/launch/kubernetes/pod.py"
+
+
+# On every worker at once, then here: $0 is the text for a worker's shell, the words are for this one. A
+# worker that is gone, or is another one of its name, makes it fail.
+_EVERYWHERE: Final = """\
+code=0 pids=
+while read -r worker rest; do
+  ssh -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR \\
+    -o ConnectTimeout=10 "${worker%%:*}" "$0 $last" </dev/null &
+  pids="$pids $!"
+done </etc/mpi/hostfile
+for pid in $pids; do wait "$pid" || code=1; done
+"$@" || code=1
+exit "$code"
+"""
 
 
 def inquire(launch: LaunchSettings, command: tuple[str, ...] = ()) -> Mapping[str, str]:  # noqa: ARG001
@@ -108,6 +131,45 @@ def request(job: Job, facts: Mapping[str, str]) -> JobRequest:
         details=details,
         rank_order=order,
     )
+
+
+def start(job: Job, series: Job, facts: Mapping[str, str]) -> Start:
+    """See SeriesEngine. The loop is in the launcher's pod, and so is each launch's mpirun, which is that of a
+    job of its own on as many workers.
+    """
+    form = read_form(job)
+    script = launch_script(job, form, rank_order(facts))
+    if form.workers < int(series.launch.nodes or 1):
+        script = on_first_workers(script, form.workers)
+    return Start(("/bin/sh", "-c", script, "busbw", *launcher_words(job)), launcher_environ(job, form))
+
+
+def sweep(series: Job, words: tuple[str, ...], facts: Mapping[str, str]) -> tuple[str, ...]:  # noqa: ARG001
+    """See SeriesEngine."""
+    text = "for last; do :; done\n" + _EVERYWHERE
+    return ("sh", "-c", text, shlex.join(words), *words)
+
+
+def series_request(series: Job, loop: tuple[str, ...], facts: Mapping[str, str]) -> JobRequest:
+    """See SeriesEngine. Raises UsageError for a job without a launcher."""
+    alone = request(series, facts)
+    if (kind := alone.details["kind"]) != "mpijob":
+        raise UsageError(
+            f"a series of setups needs a launcher's pod, which a {kind} has not",
+            hint="give --set kind=mpijob without --mpi none, or measure each setup with `busbw run`",
+        )
+    documents = from_yaml(alone.files[JOB_FILE])
+    launcher, _ = manifest.pod_templates(documents[-1])
+    container = launcher["spec"]["containers"][0]
+    container.pop("args", None)
+    words = (series.launch.python or "python3", *loop)
+    container["command"] = [manifest.escaped(word) for word in words]
+    return replace(alone, files={**alone.files, JOB_FILE: to_yaml(documents)})
+
+
+def reader(handle: Handle, folder: Path, nodes: int, ranks: int | None) -> LaunchReader:  # noqa: ARG001
+    """See SeriesEngine."""
+    return LaunchReader()
 
 
 def rank_order(facts: Mapping[str, str]) -> RankOrder | None:

@@ -19,7 +19,18 @@ from typing import TYPE_CHECKING, Final
 from busbw.errors import SiteError, UsageError
 from busbw.launch.base import Command
 from busbw.launch.command import HOSTS, entered, path_apart, sourced
-from busbw.launch.engine import Handle, Item, Job, JobRequest, JobState, Output, Patient, Phase
+from busbw.launch.engine import (
+    Handle,
+    Item,
+    Job,
+    JobRequest,
+    JobState,
+    LaunchReader,
+    Output,
+    Patient,
+    Phase,
+    Start,
+)
 from busbw.launch.launcher_words import describe
 from busbw.launch.scheduler import ask, call
 from busbw.launch.settle import (
@@ -125,24 +136,34 @@ def check(launch: LaunchSettings) -> None:
 
 def request(job: Job, facts: Mapping[str, str]) -> JobRequest:
     """See Engine."""
-    return _submitted(job, [launch_text(job, facts)])
+    return _submitted(job, [_launch_text(job, facts)])
 
 
-def series_request(job: Job, loop: tuple[str, ...], facts: Mapping[str, str]) -> JobRequest:
-    """One job that runs many launches: see ``SeriesEngine.request``."""
-    own = shlex.quote(job.launch.python or facts.get("python", "python3"))
-    return _submitted(job, [LOOP.format(pythons=own, words=shlex.join(loop))])
+def series_request(series: Job, loop: tuple[str, ...], facts: Mapping[str, str]) -> JobRequest:
+    """See SeriesEngine."""
+    own = shlex.quote(series.launch.python or facts.get("python", "python3"))
+    return _submitted(series, [LOOP.format(pythons=own, words=shlex.join(loop))])
 
 
-def launch_text(job: Job, facts: Mapping[str, str]) -> str:
+def start(job: Job, series: Job, facts: Mapping[str, str]) -> Start:  # noqa: ARG001
+    """See SeriesEngine. Of a larger job the launchers take the first nodes."""
+    return Start(("bash", "-c", _launch_text(job, facts)))
+
+
+def reader(handle: Handle, folder: Path, nodes: int, ranks: int | None) -> LaunchReader:  # noqa: ARG001
+    """See SeriesEngine."""
+    return LaunchReader()
+
+
+def _launch_text(job: Job, facts: Mapping[str, str]) -> str:
     """The part of a job script that starts the ranks."""
     job = _without_mpi(job)
     first = TOKEN if job.work.is_busbw else HOST_LINES
     return first + "\n" + _launch(job, facts, read_values(job.launch.set), _shape(job))
 
 
-def each_node(series: Job, words: tuple[str, ...]) -> tuple[str, ...]:
-    """What has ``words`` executed once on every node of the job, by the launcher of its ranks."""
+def sweep(series: Job, words: tuple[str, ...], facts: Mapping[str, str]) -> tuple[str, ...]:  # noqa: ARG001
+    """See SeriesEngine. By the launcher of the job's ranks."""
     nodes = str(_shape(series).nodes)
     if read_values(series.launch.set)["launcher"] == "aprun":
         return ("aprun", "-q", "-n", nodes, "-N", "1", *words)

@@ -27,17 +27,19 @@ from busbw.launch.engine import (
     JobRequest,
     JobState,
     Phase,
+    Start,
 )
 from busbw.launch.scheduler import NoAnswer, ask, call, environ_outside_jobs
 from busbw.launch.settle import SLURM_LIMIT, SLURM_LIMIT_HINT, read_setup, refuse_other_count, refuse_unlike
 from busbw.launch.slurm import bring, commands
 from busbw.launch.slurm import order as slurm_order
-from busbw.launch.slurm.follow import Follower, kept_nodes, ranked
+from busbw.launch.slurm.follow import Follower, LaunchReader, kept_nodes, ranked
 from busbw.launch.slurm.output import split_by_node
 from busbw.launch.slurm.script import (
     Script,
     Shape,
     render,
+    render_launch,
     render_series,
     segment_of,
     shape,
@@ -145,10 +147,32 @@ def request(job: Job, facts: Mapping[str, str]) -> JobRequest:
     return replace(_request(job, script, facts, rank_order), rank_order=rank_order)
 
 
-def series_request(job: Job, loop: tuple[str, ...], facts: Mapping[str, str]) -> JobRequest:
-    """One job (or step) that runs many launches: see ``SeriesEngine.request``."""
-    asked = _request(job, render_series(job, facts, loop), facts, slurm_order.rank_order(facts))
+def series_request(series: Job, loop: tuple[str, ...], facts: Mapping[str, str]) -> JobRequest:
+    """See SeriesEngine."""
+    asked = _request(series, render_series(series, facts, loop), facts, slurm_order.rank_order(facts))
     return replace(asked, details={**asked.details, SERIES: "yes"})
+
+
+def start(job: Job, series: Job, facts: Mapping[str, str]) -> Start:  # noqa: ARG001
+    """See SeriesEngine. A launch is a step of the job."""
+    return Start(("bash", "-c", render_launch(job, facts, slurm_order.rank_order(facts))))
+
+
+def sweep(series: Job, words: tuple[str, ...], facts: Mapping[str, str]) -> tuple[str, ...]:
+    """See SeriesEngine."""
+    nodes = int(facts.get("job_nodes", "") or shape(series, facts).nodes)
+    held = (f"--jobid={series.launch.job_id}",) if series.launch.job_id else ()
+    each = (f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1", "--mpi=none", "--wait=0")
+    return ("srun", "--quiet", *held, "--overlap", *each, f"--job-name={series.name}-sweep", *words)
+
+
+def reader(handle: Handle, folder: Path, nodes: int, ranks: int | None) -> LaunchReader:
+    """See SeriesEngine."""
+    names = ranked(handle, kept_nodes(folder))[: nodes or None]
+    if ranks is None:
+        return LaunchReader(names, int(handle.details["per_node"]))
+    is_even = bool(names) and ranks % len(names) == 0
+    return LaunchReader(names, ranks // len(names) if is_even else 0)
 
 
 def _request(job: Job, script: Script, facts: Mapping[str, str], rank_order: RankOrder | None) -> JobRequest:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from busbw.errors import NotHome, SiteError
+from busbw.launch import engine
 from busbw.launch.engine import Handle, Item, JobState, Output, Patient, Phase
 from busbw.launch.launcher_words import describe
 from busbw.launch.slurm import commands
@@ -333,7 +334,7 @@ def with_cause(state: JobState, words: Sequence[str], nodes: Sequence[str], *, i
     return replace(found, code=death.code if death.code > 0 else 128 - death.code)
 
 
-class LaunchReader:
+class LaunchReader(engine.LaunchReader):
     """See ``engine.LaunchReader``: srun's labels are read, and cut lines put together. ``nodes`` are those of
     the launch, ``per_node`` the ranks of each, 0 where they do not divide evenly. ``said`` is what srun and
     the job script printed.
