@@ -41,7 +41,7 @@ def text(
 
 def test_a_running_job() -> None:
     reading = read_job(text("RUNNING"))
-    assert reading == Reading("RUNNING", "", 0, "h[1-4]", 4, "a JobState=X Reason=Y", "/tmp/busbw-x-12.out")
+    assert reading == Reading("RUNNING", "", 0, "h[1-4]", 4)
     assert job_state(reading).phase is Phase.RUNNING
 
 

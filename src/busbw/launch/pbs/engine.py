@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -72,9 +71,7 @@ _TICK_SECONDS: Final = 0.2
 _LOOK_SECONDS: Final = 2.0
 # PBS copies a job's output home after its end.
 _TRAIL_SECONDS: Final = 20.0
-_FIELD: Final = re.compile(
-    r"^\s+(job_state|comment|Exit_status|exit_status|Job_Name|Output_Path) = (.*)$", re.MULTILINE
-)
+_FIELD: Final = re.compile(r"^\s+(job_state|comment|Exit_status|exit_status) = (.*)$", re.MULTILINE)
 _IS_OVER: Final = re.compile(r"unknown job|has finished", re.IGNORECASE)
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_@%+=:,./-]+\Z")
 # https://help.altair.com, PBS Reference Guide, "Job States"; Torque has C for a job that has ended.
@@ -308,14 +305,14 @@ def _sourcing(setup: str) -> str:
     return sourced(f"8<<<{shlex.quote(setup)}", "$(hostname)")
 
 
-def submit(request: JobRequest, folder: Path) -> Handle:
+def submit(request: JobRequest, folder: Path) -> Handle:  # noqa: ARG001
     """See Engine."""
     (command,) = request.commands
     answer = call(*command.argv, engine="PBS").strip()
     number = answer.splitlines()[-1].strip() if answer else ""
     if not re.match(r"\d", number):
         raise SiteError(f"qsub gave no job number: {answer[:200]!r}", hint="look at `qstat -u $USER`")
-    return Handle("pbs", number, request.name, {"run": folder.name})
+    return Handle("pbs", number, request.name)
 
 
 def follow(handle: Handle, folder: Path) -> Iterator[Item]:
@@ -386,26 +383,15 @@ def state(handle: Handle) -> JobState:
 
 
 def _ask_of(handle: Handle) -> str | None:
-    """What PBS says of our job; None where it has forgotten it, and gave its number to another one, maybe."""
-    done = _ask_with_ended("qstat", "-f", handle.id)
+    """What PBS says of a job; None where it has forgotten it."""
+    words = ("-f", handle.id)
+    done = ask(("qstat", "-x", *words), "PBS")  # also of those that have ended; Torque has no -x
+    done = ask(("qstat", *words), "PBS") if done.returncode else done
     if done.returncode == 0:
-        return done.stdout if _is_ours(_fields(done.stdout), handle) else None
+        return done.stdout
     if _IS_OVER.search(done.stderr + done.stdout):
         return None
     raise SiteError(f"qstat: {done.stderr.strip()[:300]}", hint=_ASK_SERVER)
-
-
-def _ask_with_ended(program: str, *words: str) -> subprocess.CompletedProcess[str]:
-    """Asks for jobs, also those that have ended (-x, which Torque does not have)."""
-    done = ask((program, "-x", *words), "PBS")
-    return ask((program, *words), "PBS") if done.returncode else done
-
-
-def _is_ours(fields: Mapping[str, str], handle: Handle) -> bool:
-    """By the file of its output, which is in the run folder; else by its name, which is short."""
-    if (run := handle.details.get("run")) and "Output_Path" in fields:
-        return run in fields["Output_Path"]
-    return fields.get("Job_Name", "") in ("", short_name(handle.name))
 
 
 def _fields(text: str) -> dict[str, str]:

@@ -45,7 +45,7 @@ from busbw.launch.slurm.script import (
     shape,
     unknown_mpi,
 )
-from busbw.launch.slurm.state import Reading, job_state
+from busbw.launch.slurm.state import job_state
 from busbw.launch.slurm.words import own_words, refuse_unbuffered, split_words, value_of
 from busbw.launch.topology.order import read_texts
 from busbw.plan.flags.flag import flag_of
@@ -249,7 +249,7 @@ def _submitted(request: JobRequest, command: Command) -> str:
         called = request.details.get("called") or request.name
         time.sleep(_LATE_SECONDS)
         with contextlib.suppress(SiteError):
-            if number := commands.find(request.name, called):
+            if number := commands.find(called):
                 return number
         error.hint = f"`squeue --me --name={called}` shows whether Slurm took the job; `scancel` ends it"
         raise
@@ -302,7 +302,7 @@ def cancel(handle: Handle, *, now: bool) -> None:
         return
     if handle.details.get("step_of"):
         _signal_script(handle, signal.SIGKILL if now else signal.SIGTERM, os.killpg)
-    elif _look(handle).state:
+    elif commands.look(handle.id).state:
         commands.end(handle.id)
 
 
@@ -310,7 +310,7 @@ def _end_loop(handle: Handle) -> None:
     """The script hears it, and passes it on to the loop, which ends its launch."""
     if handle.details.get("step_of"):
         _signal_script(handle, signal.SIGTERM, os.kill)
-    elif job_state(_look(handle)).phase is Phase.PENDING:
+    elif job_state(commands.look(handle.id)).phase is Phase.PENDING:
         commands.end(handle.id)
     else:
         commands.end("--batch", "--signal=TERM", handle.id)
@@ -325,19 +325,12 @@ def _signal_script(handle: Handle, number: signal.Signals, send: Callable[[int, 
 
 def state(handle: Handle) -> JobState:
     """See Engine."""
-    found = job_state(_look(handle))
+    found = job_state(commands.look(handle.id))
     if not handle.details.get("step_of") or found.phase is not Phase.RUNNING:
         return found
     if _script_is_alive(handle) or commands.steps(handle.id, handle.name):
         return found
     return JobState(Phase.ENDED)
-
-
-def _look(handle: Handle) -> Reading:
-    """An allocation of somebody's has a name of its own; our step in it is known by its name."""
-    if handle.details.get("step_of"):
-        return commands.look(handle.id)
-    return commands.look_for(handle.id, handle.name)
 
 
 def _script_is_alive(handle: Handle) -> bool:

@@ -84,11 +84,10 @@ def _find_nodes(handle: Handle, folder: Path) -> tuple[str, ...]:
     """As ``kept_nodes``; asks Slurm, and keeps its answer. Raises SiteError where Slurm is silent."""
     if kept := kept_nodes(folder):
         return kept
-    held = handle.details.get("step_of")
-    reading = commands.look(held) if held else commands.look_for(handle.id, handle.name)
+    reading = commands.look(handle.id)
     found = commands.host_names(reading.nodes)
     if not reading.state:
-        found = commands.accounted_nodes(handle.id, handle.name)
+        found = commands.accounted_nodes(handle.id)
     if found:
         (folder / "log" / _NODES).write_text("\n".join((*found, "")))
     return found
