@@ -271,10 +271,8 @@ class SeriesEngine(Engine, Protocol):
     def series_request(self, series: Job, loop: tuple[str, ...], facts: Mapping[str, str]) -> JobRequest:
         """Pure. The job: it executes a Python that is on its first host with the words ``loop``."""
 
-    def reader(self, handle: Handle, folder: Path, nodes: int, ranks: int | None) -> LaunchReader:
-        """For the output of a launch on so many ``nodes`` (0: all) of the job whose run folder that is;
-        ``ranks`` is how many were asked for in all, None where that was not said.
-        """
+    def reader(self, handle: Handle, folder: Path) -> LaunchReader:
+        """For the output of a launch of the job whose run folder that is."""
 
 
 def load(name: str) -> Engine:

@@ -319,9 +319,9 @@ class JobStarter:
 
     def __call__(self, setup: Setup, nodes: int, folder: Path, hear: Callable[[Event], None]) -> Launched:
         """See the class."""
-        del setup
+        del setup, nodes
         try:
-            return self._launch(int(folder.name), nodes, folder, hear)
+            return self._launch(int(folder.name), folder, hear)
         except KeyboardInterrupt:
             if self._cancels:
                 raise
@@ -331,10 +331,8 @@ class JobStarter:
         except SiteError as error:  # the engine's, and no setup's
             raise Left(error) from error
 
-    def _launch(self, number: int, nodes: int, folder: Path, hear: Callable[[Event], None]) -> Launched:
-        reader = cast("SeriesEngine", self.engine).reader(
-            self.handle, self._folder, nodes, _asked_ranks(folder)
-        )
+    def _launch(self, number: int, folder: Path, hear: Callable[[Event], None]) -> Launched:
+        reader = cast("SeriesEngine", self.engine).reader(self.handle, self._folder)
         own = _LaunchEngine(self.output, number, reader, lambda now: self._end_series(following, now=now))
         following = follow.Following(
             self.handle,
@@ -392,12 +390,6 @@ class JobStarter:
             hint=state.hint
             or "give --time-limit for all launches together; several series of the same setups are one",
         )
-
-
-def _asked_ranks(folder: Path) -> int | None:
-    """--ranks of a launch."""
-    asked: int | None = json.loads((folder / folders.REQUEST_FILE).read_text())["settings"].get("ranks")
-    return asked
 
 
 def follow_series(

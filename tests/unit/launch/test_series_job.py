@@ -254,7 +254,7 @@ class FakeEngine:
     def clean(self, handle: Handle) -> None:
         """Nothing is left."""
 
-    def reader(self, handle: Handle, folder: Path, nodes: int, ranks: int | None) -> LaunchReader:
+    def reader(self, handle: Handle, folder: Path) -> LaunchReader:
         return LaunchReader()
 
 

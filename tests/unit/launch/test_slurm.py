@@ -17,7 +17,7 @@ from busbw.launch.engine import Handle, JobRequest, JobState, Phase
 from busbw.launch.slurm import engine
 from busbw.plan.flags.launch import LaunchSettings
 
-DETAILS = {"nodes": "2", "per_node": "2", "step_of": "", "partition": "", "account": "", "bring": ""}
+DETAILS = {"step_of": "", "partition": "", "account": "", "bring": ""}
 
 
 @pytest.fixture
@@ -179,16 +179,6 @@ def test_a_submission_without_an_answer_is_found_by_its_name(
     program(site, "scontrol", 'printf "JobId=17 JobName=busbw-x\\n   JobState=RUNNING Reason=None x\\n"')
     assert engine.submit(sbatch_request(), site).id == "17"
     assert "--name=busbw-x" in (site / "asked").read_text()
-
-
-def test_the_output_of_each_node_has_a_file(tmp_path: Path) -> None:
-    (tmp_path / "log").mkdir()
-    (tmp_path / "request").mkdir()
-    (tmp_path / "log/nodes").write_text("h1\nh2\n")
-    (tmp_path / "log/slurm-1.out").write_text('0: {"busbw":1}\n3: late\n1: early\n')
-    engine.collect(Handle("slurm", "1", "busbw-x", DETAILS), tmp_path)
-    assert (tmp_path / "log/slurm-1-h1.out").read_text() == "early\n"
-    assert (tmp_path / "log/slurm-1-h2.out").read_text() == "late\n"
 
 
 def test_a_job_is_not_given_the_sizes_of_the_one_that_submits_it(monkeypatch: pytest.MonkeyPatch) -> None:

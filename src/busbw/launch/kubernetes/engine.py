@@ -167,7 +167,7 @@ def series_request(series: Job, loop: tuple[str, ...], facts: Mapping[str, str])
     return replace(alone, files={**alone.files, JOB_FILE: to_yaml(documents)})
 
 
-def reader(handle: Handle, folder: Path, nodes: int, ranks: int | None) -> LaunchReader:  # noqa: ARG001
+def reader(handle: Handle, folder: Path) -> LaunchReader:  # noqa: ARG001
     """See SeriesEngine."""
     return LaunchReader()
 

@@ -147,7 +147,7 @@ def start(job: Job, series: Job, facts: Mapping[str, str]) -> Start:  # noqa: AR
     return Start(("bash", "-c", _launch_text(job, facts)))
 
 
-def reader(handle: Handle, folder: Path, nodes: int, ranks: int | None) -> LaunchReader:  # noqa: ARG001
+def reader(handle: Handle, folder: Path) -> LaunchReader:  # noqa: ARG001
     """See SeriesEngine."""
     return LaunchReader()
 

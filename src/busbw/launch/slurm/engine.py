@@ -33,8 +33,7 @@ from busbw.launch.scheduler import NoAnswer, ask, call, environ_outside_jobs
 from busbw.launch.settle import SLURM_LIMIT, SLURM_LIMIT_HINT, read_setup, refuse_other_count, refuse_unlike
 from busbw.launch.slurm import bring, commands
 from busbw.launch.slurm import order as slurm_order
-from busbw.launch.slurm.follow import Follower, LaunchReader, kept_nodes, ranked
-from busbw.launch.slurm.output import split_by_node
+from busbw.launch.slurm.follow import Follower, LaunchReader, kept_nodes
 from busbw.launch.slurm.script import (
     Script,
     Shape,
@@ -52,7 +51,6 @@ from busbw.plan.flags.flag import flag_of
 from busbw.plan.flags.launch import OF_NEW_JOB
 
 if TYPE_CHECKING:
-    from busbw.launch.topology.order import RankOrder
     from busbw.plan.flags.launch import LaunchSettings
 
 # Queues can be long; reasons that waiting does not end are shown at once.
@@ -144,12 +142,12 @@ def request(job: Job, facts: Mapping[str, str]) -> JobRequest:
     rank_order = slurm_order.rank_order(facts)
     script = render(job, facts, rank_order)
     refuse_other_count(job.ranks, job.launch.ranks_per_node, shape(job, facts).nodes)
-    return replace(_request(job, script, facts, rank_order), rank_order=rank_order)
+    return replace(_request(job, script, facts), rank_order=rank_order)
 
 
 def series_request(series: Job, loop: tuple[str, ...], facts: Mapping[str, str]) -> JobRequest:
     """See SeriesEngine."""
-    asked = _request(series, render_series(series, facts, loop), facts, slurm_order.rank_order(facts))
+    asked = _request(series, render_series(series, facts, loop), facts)
     return replace(asked, details={**asked.details, SERIES: "yes"})
 
 
@@ -166,16 +164,12 @@ def sweep(series: Job, words: tuple[str, ...], facts: Mapping[str, str]) -> tupl
     return ("srun", "--quiet", *held, "--overlap", *each, f"--job-name={series.name}-sweep", *words)
 
 
-def reader(handle: Handle, folder: Path, nodes: int, ranks: int | None) -> LaunchReader:
+def reader(handle: Handle, folder: Path) -> LaunchReader:  # noqa: ARG001
     """See SeriesEngine."""
-    names = ranked(handle, kept_nodes(folder))[: nodes or None]
-    if ranks is None:
-        return LaunchReader(names, int(handle.details["per_node"]))
-    is_even = bool(names) and ranks % len(names) == 0
-    return LaunchReader(names, ranks // len(names) if is_even else 0)
+    return LaunchReader(kept_nodes(folder))
 
 
-def _request(job: Job, script: Script, facts: Mapping[str, str], rank_order: RankOrder | None) -> JobRequest:
+def _request(job: Job, script: Script, facts: Mapping[str, str]) -> JobRequest:
     size = shape(job, facts)
     return JobRequest(
         "slurm",
@@ -184,7 +178,7 @@ def _request(job: Job, script: Script, facts: Mapping[str, str], rank_order: Ran
         size.nodes,
         files={SCRIPT: script.text},
         commands=(_command(job, script),),
-        details=_details(job, size, facts, rank_order),
+        details=_details(job, facts),
         notes=_notes(job, size, facts),
     )
 
@@ -194,17 +188,14 @@ def _command(job: Job, script: Script) -> Command:
     return Command(("bash", place) if job.launch.job_id else ("sbatch", "--parsable", *script.options, place))
 
 
-def _details(job: Job, size: Shape, facts: Mapping[str, str], rank_order: RankOrder | None) -> dict[str, str]:
+def _details(job: Job, facts: Mapping[str, str]) -> dict[str, str]:
     """What a handle keeps."""
     details = {
-        "nodes": str(size.nodes),
-        "per_node": str(size.per_node or 0),
         "step_of": job.launch.job_id,
         "called": value_of(split_words("--sbatch-args", job.launch.sbatch_args), "--job-name", "-J"),
         "partition": facts.get("partition", ""),
         "account": facts.get("account", ""),
         "bring": "yes" if job.launch.bring else "",
-        **slurm_order.detail(rank_order),
         "command": "" if job.work.is_busbw else "yes",
     }
     if "unasked" in facts:
@@ -352,22 +343,9 @@ def _start_time(pid: int) -> str:
     return "" if fields[0] == "Z" else fields[19]
 
 
-def collect(handle: Handle, folder: Path) -> None:
-    """See Engine. The nodes' output is in the job's files by now: a file for each node is made from them."""
+def collect(handle: Handle, folder: Path) -> None:  # noqa: ARG001
+    """See Engine. The nodes' output is in the job's files by now."""
     bring.remove(folder)
-    nodes = ranked(handle, kept_nodes(folder))
-    per_node = int(handle.details["per_node"])
-    if not nodes or not per_node:
-        return
-    for suffix in ("out", "err"):
-        source = folder / "log" / f"slurm-{handle.id}.{suffix}"
-        if not source.is_file():
-            continue
-        with source.open("rb") as file:
-            found = split_by_node((line.rstrip(b"\n") for line in file), nodes, per_node)
-        for node, lines in found.items():
-            if lines:
-                (folder / "log" / f"slurm-{handle.id}-{node}.{suffix}").write_bytes(b"\n".join((*lines, b"")))
 
 
 def clean(handle: Handle) -> None:

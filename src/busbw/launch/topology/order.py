@@ -174,13 +174,6 @@ def everything(topology: Topology) -> RankOrder:
     return replace(found, count=sum(place != Place() for place in topology.places.values()))
 
 
-def arranged(hosts: Iterable[str], known: Iterable[str]) -> tuple[str, ...]:
-    """Hosts in the order of ``known``, then those that are not in it. Job scripts do the same in shell."""
-    rest = dict.fromkeys(hosts)
-    first = [host for host in dict.fromkeys(known) if host in rest]
-    return (*first, *(host for host in rest if host not in first))
-
-
 def _sorted(places: Mapping[str, Place]) -> list[str]:
     """Switch by switch from the top, each in the order of its first host, so that what was near stays where
     it was. An NVLink domain is one piece, though its hosts may have different switches: it hangs below the
