@@ -133,7 +133,6 @@ def _launches(plan: SeriesPlan, series: Series) -> Iterator[dict[str, Any]]:
             "argv": [word.replace(_NUMBER, number) for word in start.argv],
             "environ": {name: text.replace(_NUMBER, number) for name, text in start.environ.items()},
             "limit_s": plan.limit_seconds or 0.0,
-            "folder": str(planned.folder),
         }
 
 

@@ -205,13 +205,6 @@ def test_counts_of_ranks_that_disagree_are_refused(site: Path, capsys: pytest.Ca
     assert main([*words, "--preset", "aws/p5.48xlarge"]) == 0  # its own number gives way
 
 
-def test_a_commands_output_stays_in_lines(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["--on", "slurm", "-N", "2", "--mpi", "none", "--srun-args=-u", "--dry-run"]
-    assert main(["exec", *words, "--", "hostname"]) == 2
-    assert "--srun-args -u would cut the lines of a command" in capsys.readouterr().err
-    assert main(["run", "all_reduce", *words]) == 0
-
-
 def test_output_on_a_node_that_slurm_has_forgotten_is_said_to_be_there(site: Path) -> None:
     program(site, "scontrol", 'echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1')
     (site / "log").mkdir()

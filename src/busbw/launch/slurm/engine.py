@@ -45,7 +45,7 @@ from busbw.launch.slurm.script import (
     unknown_mpi,
 )
 from busbw.launch.slurm.state import job_state
-from busbw.launch.slurm.words import own_words, refuse_unbuffered, split_words, value_of
+from busbw.launch.slurm.words import own_words, split_words, value_of
 from busbw.launch.topology.order import read_texts
 from busbw.plan.flags.flag import flag_of
 from busbw.plan.flags.launch import OF_NEW_JOB
@@ -72,8 +72,6 @@ def inquire(launch: LaunchSettings, command: tuple[str, ...] = ()) -> Mapping[st
     from busbw.machine.program import command_family, python_family
 
     check(launch)
-    if command:
-        refuse_unbuffered(launch.srun_args)
     facts = {"python": sys.executable, "user_id": str(os.getuid()), "setup": read_setup(launch.setup_script)}
     facts |= read_texts(launch)
     facts |= _place(launch)
@@ -235,7 +233,7 @@ def _submitted(request: JobRequest, command: Command) -> str:
     for by its name, so that none runs that nobody knows.
     """
     try:
-        return call(*command.argv, without=_shells_own(command))
+        return call(*command.argv)
     except NoAnswer as error:
         called = request.details.get("called") or request.name
         time.sleep(_LATE_SECONDS)
@@ -247,12 +245,6 @@ def _submitted(request: JobRequest, command: Command) -> str:
     except SiteError as error:
         error.hint = error.hint or "see what is asked for with --dry-run, and what Slurm takes with `sinfo`"
         raise
-
-
-def _shells_own(command: Command) -> tuple[str, ...]:
-    """Variables of sbatch that would make it another job than was asked for, and that no word undoes."""
-    names = ("SBATCH_WAIT", "SBATCH_ARRAY_INX")
-    return names if "--exclusive" in command.argv else (*names, "SBATCH_EXCLUSIVE")
 
 
 def _start_step(job: str, request: JobRequest, command: Command, folder: Path) -> Handle:

@@ -16,7 +16,6 @@ _OURS: Final[Mapping[str, Mapping[str, str]]] = {
         "--error -e": _OUTPUT,
         "--array -a": "give -N several node counts, as 2,4,8, for a job each",
         "--wait -W": "leave it out: busbw waits for the job, unless --detach is given",
-        "--wrap": "give the command to `busbw exec`",
     },
     "--srun-args": {"--output -o": _OUTPUT, "--error -e": _OUTPUT},
 }
@@ -43,18 +42,6 @@ def own_words(flag: str, text: str) -> list[str]:
             hint="leave it out, or begin it with ALL; --sbatch-args --export=NONE keeps the shell's away",
         )
     return words
-
-
-def refuse_unbuffered(srun_args: str) -> None:
-    """Of a command's output: srun then puts its label into lines wherever a write of a task ended, and only
-    busbw's own events are known again. Raises UsageError.
-    """
-    for word in split_words("--srun-args", srun_args):
-        if _is_option(word, "--unbuffered", "-u"):
-            raise UsageError(
-                f"--srun-args {word} would cut the lines of a command",
-                hint="leave it out; to see lines sooner, have the command flush them (python3 -u)",
-            )
 
 
 def _is_option(word: str, long: str, short: str = "") -> bool:
