@@ -154,8 +154,7 @@ class JobState:
     quota): the run ends with the reason, instead of waiting. ``hint`` says what to try. ``code``: exit code
     of an ENDED job, negative for a signal, None if not known. ``rank`` and ``host``: who failed, where known.
     ``out_of_time``: the engine ended it because of its time limit; ``cancelled``: as
-    somebody wanted; ``unreachable``: a host of it could not be reached, or not any more. ``limit_s``: our own
-    limit, where the job ends its launch because of that.
+    somebody wanted; ``unreachable``: a host of it could not be reached, or not any more.
     """
 
     phase: Phase
@@ -168,7 +167,6 @@ class JobState:
     out_of_time: bool = False
     cancelled: bool = False
     unreachable: bool = False
-    limit_s: float | None = None
 
     @property
     def knows_cause(self) -> bool:

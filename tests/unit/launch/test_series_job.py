@@ -30,7 +30,7 @@ from busbw.launch.engine import (
     Work,
 )
 from busbw.launch.series import Series, create_series, planned_launches, read_series
-from busbw.launch.series_job import Left, follow_series, series_request
+from busbw.launch.series_job import follow_series, series_request
 from busbw.launch.series_plan import SeriesPlan
 from busbw.launch.settle import as_steps, job_around
 from busbw.plan.flags.launch import LaunchSettings
@@ -264,7 +264,6 @@ def submitted(home: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def made(*items: str | Item) -> tuple[Path, FakeEngine]:
         engine = FakeEngine(*items)
-        monkeypatch.setattr(series_job, "load", lambda name: engine)
         monkeypatch.setattr("busbw.launch.follow.load", lambda name: engine)
         series = create_series(SETUPS, 2, 7, (2,), {})
         for planned in planned_launches(series):
@@ -276,6 +275,12 @@ def submitted(home: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         return series.folder, engine
 
     return made
+
+
+def followed(folder: Path, err: io.StringIO | None = None, **words: bool) -> Series:
+    series = follow_series(folder, err or io.StringIO(), **{"cancels": True, **words})
+    assert series is not None
+    return series
 
 
 def measured(number: int) -> list[str]:
@@ -296,7 +301,7 @@ def test_lines_go_to_their_launches(submitted: Any) -> None:
         JobState(Phase.ENDED, code=0),
     )
     err = io.StringIO()
-    series = follow_series(folder, err, cancels=True)
+    series = followed(folder, err)
     assert not series.stopped
     assert [outcome.seconds for outcome in series.outcomes] == [2.5, 1.5, 2.5, 2.5]
     assert [bool(outcome.error) for outcome in series.outcomes] == [False, True, False, False]
@@ -307,7 +312,7 @@ def test_lines_go_to_their_launches(submitted: Any) -> None:
     assert "job 12: pending: Resources" in err.getvalue()
     assert err.getvalue().count("job 12: running") == 1
     assert (engine.cancelled, engine.collected) == (0, 1)
-    assert follow_series(folder, err, cancels=True).outcomes == series.outcomes  # and asks nobody again
+    assert followed(folder, err).outcomes == series.outcomes  # and asks nobody again
     assert engine.collected == 1
 
 
@@ -322,7 +327,7 @@ def test_what_the_loop_skips_and_ends_by_its_limit(submitted: Any) -> None:
         *measured(4),
         JobState(Phase.ENDED, code=0),
     )
-    series = follow_series(folder, io.StringIO(), cancels=True)
+    series = followed(folder)
     assert series.outcomes[0].error == "the launch had not ended after 25 s: no rank had said anything"
     assert [outcome.skipped for outcome in series.outcomes] == [False, False, True, False]
 
@@ -347,7 +352,7 @@ def test_what_the_loop_skips_and_ends_by_its_limit(submitted: Any) -> None:
 def test_the_end_of_the_job_is_no_setups_failure(submitted: Any, last: tuple[Any, ...], why: str) -> None:
     folder, engine = submitted(RUNNING, *measured(1), *last)
     err = io.StringIO()
-    series = follow_series(folder, err, cancels=True)
+    series = followed(folder, err)
     assert [outcome.error for outcome in series.outcomes] == [""]
     assert series.stopped == f"job 12, the allocation of all launches, has ended: {why}"
     assert f"error: {series.stopped}" in err.getvalue()
@@ -359,7 +364,7 @@ def test_a_job_that_cannot_start_is_cancelled(submitted: Any) -> None:
     folder, engine = submitted(
         JobState(Phase.PENDING, "never", hopeless=True), None, JobState(Phase.ENDED, cancelled=True)
     )
-    series = follow_series(folder, io.StringIO(), cancels=True)
+    series = followed(folder)
     assert series.outcomes == ()
     assert series.stopped == "job 12 cannot start: never"
     assert engine.cancelled
@@ -378,7 +383,7 @@ def test_a_series_that_is_to_end_is_read_first(submitted: Any) -> None:
         yield JobState(Phase.ENDED, cancelled=True)
 
     engine.follow = follow
-    series = follow_series(folder, io.StringIO(), cancels=True, ends=True)
+    series = followed(folder, ends=True)
     assert (len(series.outcomes), series.stopped) == (1, "interrupted")
     assert engine.cancelled
 
@@ -389,14 +394,13 @@ def test_who_attaches_goes_on_where_the_last_one_was(submitted: Any) -> None:
     folder, engine = submitted(RUNNING, *lines[:3], SiteError)
     engine.items[-1] = None
     engine.follow = failing(engine)
-    with pytest.raises(Left) as left:
+    with pytest.raises(SiteError, match="the controller does not answer"):
         follow_series(folder, io.StringIO(), cancels=True)
-    assert left.value.error is not None
     assert engine.cancelled == 0
     assert len(read_series(folder)[0].outcomes) == 1
     later = FakeEngine(RUNNING, *lines, JobState(Phase.ENDED, code=0))
     engine.items, engine.follow = later.items, later.follow
-    assert len(follow_series(folder, io.StringIO(), cancels=False).outcomes) == 4
+    assert len(followed(folder, cancels=False).outcomes) == 4
 
 
 def failing(engine: FakeEngine) -> Any:
