@@ -322,7 +322,7 @@ class Patient:
                 return None
             raise SiteError(
                 f"{error.message} (for {PATIENCE_SECONDS:g} s now; job {self.name} goes on)",
-                hint="follow it with `busbw attach` when there are answers again",
+                hint="follow it with `busbw attach` once it answers",
             ) from error
         self.silent_since_s = None
         return found

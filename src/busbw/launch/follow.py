@@ -210,7 +210,7 @@ class Following:
             fate = "has ended" if self.state.phase is Phase.ENDED else "was left as it is"
             raise SiteError(
                 f"cannot write {error.filename or folder}: {error.strerror}; job {self._handle.id} {fate}",
-                hint=f"free space in {folder.parent}, then take it up again: busbw attach {folder.name}",
+                hint=f"free space in {folder.parent}, then run: busbw attach {folder.name}",
             ) from error
 
     def _follow_in_turn(self, owner: Owner, interrupt: Interrupt) -> ExitCode:
@@ -232,7 +232,7 @@ class Following:
 
     def _read_along(self, owner: Owner, heard: Heard, interrupt: Interrupt) -> bool:
         """Show what another process hears, until the run folder is free. False where the user left before."""
-        self._say(f"{owner.who()} follows this run: showing what it hears")
+        self._say(f"{owner.who()} follows this run; showing its events")
         while not owner.take():
             self._show_heard(heard)
             if interrupt.requested and not self._cancels:
@@ -247,7 +247,7 @@ class Following:
                 return False
             time.sleep(_READ_SECONDS)
         if folders.read_ended(self._folder) is None:
-            self._say("it is gone: following in its place")
+            self._say("that process ended; following in its place")
         return True
 
     def _show_heard(self, heard: Heard) -> None:
@@ -373,8 +373,8 @@ class Following:
         if now_s - since_s > _SILENT_START_SECONDS:
             self._reported_silence = True
             self._say(
-                f"job {self._handle.id} has run for {_SILENT_START_SECONDS:g} s, and no rank has said"
-                f" anything yet; what its launcher says is in {self._folder / folders.LOG_FILE}"
+                f"job {self._handle.id} has run for {_SILENT_START_SECONDS:g} s, and no rank has"
+                f" reported; its launcher's output is in {self._folder / folders.LOG_FILE}"
             )
 
     def _kill(self) -> None:

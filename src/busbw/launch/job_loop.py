@@ -33,7 +33,7 @@ MARK = "BUSBW_SERIES"
 SWEEP = """\
 there=/tmp/busbw-series-$1
 if [ "$2" = first ]; then : >"$there" || exit 1; fi
-if [ ! -e "$there" ]; then echo "busbw: $(uname -n) is not the host that it was" >&2; exit 1; fi
+if [ ! -e "$there" ]; then echo "busbw: $(uname -n) was replaced" >&2; exit 1; fi
 tries=0
 while found=$(grep -lzxF "BUSBW_SERIES=$1" /proc/[0-9]*/environ 2>/dev/null); [ -n "$found" ]; do
   if [ "$tries" -ge 50 ]; then echo "busbw: processes on $(uname -n) do not end" >&2; exit 1; fi
@@ -218,13 +218,13 @@ def sweep(words: list[str], when: str) -> str:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return f"not all of its hosts answered within {_SWEEP_SECONDS:g} s"
+        return f"some hosts did not answer within {_SWEEP_SECONDS:g} s"
     except OSError as error:
         return f"{words[0]}: {error.strerror}"
     lines = [line.strip() for line in done.stdout.decode(errors="replace").splitlines() if line.strip()]
     own = [line.partition("busbw: ")[2] for line in lines if "busbw: " in line]
     said = "; ".join(own or lines[-1:]) or f"exit code {done.returncode}"
-    return f"a host of it is lost: {said}" if done.returncode else ""
+    return f"lost a host: {said}" if done.returncode else ""
 
 
 def run(spec: dict[str, Any], mark: str, stop: Stop) -> dict[str, Any]:

@@ -41,7 +41,7 @@ _NAMELESS: Final = NameSettings()
 _CHANGED: Final = "name a series that is whole: this file was changed or cut"
 INTERRUPTED: Final = "interrupted"  # by the user
 # Its file is written after every launch: one that has fewer than planned and no word of an interrupt.
-_NO_END: Final = "no end: its front process was killed, or still measures"
+_NO_END: Final = "unfinished: its busbw process was killed, or still measures"
 
 
 @dataclass(frozen=True)
@@ -298,7 +298,7 @@ def read_plan(folder: Path) -> Series:
     path = folder / SERIES_FILE
     body = json_mapping(read_file(path, _CHANGED), str(path), _CHANGED)
     if body.pop("schema", None) != SERIES_SCHEMA:
-        raise UsageError(f"{path} is of another busbw", hint="read it with the busbw that wrote it")
+        raise UsageError(f"{path} was written by another version of busbw", hint="read it with that version")
     series = checked(Series, {**body, "folder": folder}, str(path), _CHANGED)
     if not series.stopped and len(series.outcomes) < series.planned:
         series = replace(series, stopped=_NO_END)

@@ -95,7 +95,7 @@ def series_request(plan: SeriesPlan, series: Series) -> JobRequest:
     packed = base64.b64encode(zlib.compress(json.dumps(task).encode(), 9)).decode()
     if len(packed) > _MOST_WORD_BYTES:
         raise UsageError(
-            f"{series.planned} launches are too much to send to a job ({len(packed)} bytes)",
+            f"{series.planned} launches do not fit into one job ({len(packed)} bytes)",
             hint="give fewer --blocks, or fewer numbers of nodes, and measure a second series",
         )
     return module.series_request(job, ("-c", Path(job_loop.__file__).read_text(), packed), plan.facts)
@@ -283,11 +283,11 @@ class _SeriesFollowing(follow.Following):
         """Why there are no more launches: the engine knows best where it ended the job."""
         state = self.state
         engine_ended = state.out_of_time or state.cancelled or not self._lost
-        why = state.why if engine_ended and state.why else self._lost or "it says no reason"
+        why = state.why if engine_ended and state.why else self._lost or "no reason given"
         return SiteError(
-            f"job {self._handle.id}, the allocation of all launches, has ended: {why}",
+            f"job {self._handle.id}, which runs all launches, has ended: {why}",
             hint=state.hint
-            or "give --time-limit for all launches together; several series of the same setups are one",
+            or "give a --time-limit for all launches; `busbw compare` joins series of the same setups",
         )
 
 

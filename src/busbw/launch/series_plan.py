@@ -101,7 +101,7 @@ class SeriesPlan:
             if setup.unset:
                 raise UsageError(
                     f"setup {setup.name} unsets {', '.join(setup.unset)}, which --on {self.launch.on} cannot",
-                    hint="let it extend a setup without the variables, or set them to what they should be",
+                    hint="extend a setup without these variables, or set them",
                 )
         folder = folders.environ_home() / "LAUNCH"
         for setup in self.setups:

@@ -46,9 +46,9 @@ def _as_flags(launch: LaunchSettings) -> LaunchSettings:
     for word in launch.set:
         key, _, value = word.partition("=")
         if key not in FORM_FLAGS:
-            raise UsageError(f"--set {key} means nothing on Slurm", hint=f"use {_INSTEAD}")
+            raise UsageError(f"Slurm does not use --set {key}", hint=f"use {_INSTEAD}")
         if key in _COUNTS and not (value.isdecimal() and int(value)):
-            raise UsageError(f"--set {word} is no count", hint="give 1 or more")
+            raise UsageError(f"--set {word} must be a number", hint="give 1 or more")
         said: dict[str, Any] = {FORM_FLAGS[key]: int(value) if key == "slots" else value}
         launch = replace(launch, **said)
     return replace(launch, set=())
@@ -92,7 +92,7 @@ def as_steps(launch: LaunchSettings, job_id: str) -> LaunchSettings:
 def refuse_unlike(text: str, form: re.Pattern[str], hint: str) -> None:
     """Of --time-limit: raises UsageError for a limit that the engine would not read; empty is none."""
     if text and form.fullmatch(text) is None:
-        raise UsageError(f"--time-limit {text!r} is no time", hint=hint)
+        raise UsageError(f"--time-limit {text!r} is not a time", hint=hint)
 
 
 def read_setup(path: Path | None) -> str:
@@ -103,12 +103,12 @@ def read_setup(path: Path | None) -> str:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(
-            f"cannot read --setup-script {path}: {why(error)}", hint="name a shell script"
+            f"cannot read --setup-script {path}: {why(error)}", hint="give a shell script that can be read"
         ) from error
     if len(text.encode()) > _MOST_SETUP_BYTES or "\0" in text:
         raise UsageError(
-            f"--setup-script {path} is no script of at most {_MOST_SETUP_BYTES:,} bytes",
-            hint="put the rest where the nodes see it, and source it",
+            f"--setup-script {path} is not a script of at most {_MOST_SETUP_BYTES:,} bytes",
+            hint="put the rest in a file that the nodes can read, and source that",
         )
     return text or ":"
 
@@ -120,7 +120,7 @@ def seconds_of(text: str) -> int | None:
     try:
         return int(text) if text.isdecimal() else round(parse_duration(text))
     except UsageError as error:
-        raise UsageError(f"--time-limit {text!r} is no time", hint=error.hint) from error
+        raise UsageError(f"--time-limit {text!r} is not a time", hint=error.hint) from error
 
 
 # ---- settings of ranks that do not fit each other, refused in the same words on every engine -----------

@@ -109,7 +109,7 @@ def read_handle(folder: Path) -> Handle:
         return Handle.from_fields(json.loads((folder / folders.JOB_FILE).read_text()))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UsageError(
-            f"{folder.name} is not a job on an engine", hint="`busbw jobs` lists those that are"
+            f"{folder.name} was not submitted to an engine", hint="`busbw jobs` lists those that are"
         ) from error
 
 

@@ -338,7 +338,9 @@ def _command(story: Story) -> Verdict | None:
         return Verdict(ExitCode.OK)
     if state.cancelled:  # elsewhere: what the command ended with is of that
         return Verdict(ExitCode.INTERRUPTED)
-    how = state.why or (f"exit code {state.code}" if state.code is not None else "its engine does not say it")
+    how = state.why or (
+        f"exit code {state.code}" if state.code is not None else "its engine does not report it"
+    )
     end = "the command failed" if state.code is not None else "the command's exit code is not known"
     hint = state.hint or _SHELL_HINTS.get(state.code or 0, "")
     return _failed(RankFailed(f"{end}: {how}", hint=hint, rank=state.rank, host=state.host))
@@ -419,7 +421,7 @@ def _of_death(death: Death, story: Story) -> Verdict:
         where = f" on {death.host}" if death.host else ""
         words = last_words(story.output) or first_complaint(story.output)
         unstarted = SiteError(
-            f"the launch{where} {_ended(death.code)} before any rank said a word",
+            f"the launch{where} {_ended(death.code)} before any rank reported",
             hint=f"its last words: {words}" if words else _LOOK,
             host=death.host,
         )

@@ -133,7 +133,7 @@ def test_ranks_are_told_of_no_mpi_once_and_a_command_is_not() -> None:
 
 
 def test_flags_of_other_engines_are_refused() -> None:
-    with pytest.raises(UsageError, match="--image means nothing on PBS"):
+    with pytest.raises(UsageError, match="PBS does not use --image"):
         pbs.inquire(LaunchSettings(on="pbs", image="x"))
 
 

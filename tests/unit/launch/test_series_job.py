@@ -206,7 +206,7 @@ def test_each_launch_on_pbs_is_the_launchers_line(
 def test_a_series_that_does_not_fit_is_refused(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(series_job, "_MOST_WORD_BYTES", 1000)
     made = plan("pbs", (2,), {"python": "/py", "setup": ""})
-    with pytest.raises(UsageError, match="20 launches are too much to send to a job"):
+    with pytest.raises(UsageError, match="20 launches do not fit into one job"):
         series_request(made, series_of(made, home, blocks=10))
 
 
@@ -336,12 +336,12 @@ def test_what_the_loop_skips_and_ends_by_its_limit(submitted: Any) -> None:
     ("last", "why"),
     [
         (
-            ('@2 = {"lost": "a host of it is lost: w1"}', JobState(Phase.ENDED, code=75)),
-            "a host of it is lost: w1",
+            ('@2 = {"lost": "lost a host: w1"}', JobState(Phase.ENDED, code=75)),
+            "lost a host: w1",
         ),
         (
-            ("@2 o hello", JobState(Phase.ENDED, "its time limit came", out_of_time=True)),
-            "its time limit came",
+            ("@2 o hello", JobState(Phase.ENDED, "it reached its time limit", out_of_time=True)),
+            "it reached its time limit",
         ),
         (
             ('@2 = {"code": 1, "ended": true}', JobState(Phase.ENDED, "cancelled", cancelled=True)),
@@ -354,7 +354,7 @@ def test_the_end_of_the_job_is_no_setups_failure(submitted: Any, last: tuple[Any
     err = io.StringIO()
     series = followed(folder, err)
     assert [outcome.error for outcome in series.outcomes] == [""]
-    assert series.stopped == f"job 12, the allocation of all launches, has ended: {why}"
+    assert series.stopped == f"job 12, which runs all launches, has ended: {why}"
     assert f"error: {series.stopped}" in err.getvalue()
     assert sorted(path.name for path in (folder / "launches").iterdir()) == ["0001", "0002"]
     assert engine.collected == 1

@@ -200,7 +200,7 @@ def test_a_request_that_is_wrong_ends_it_at_once() -> None:
     ("text", "why"),
     [
         ('{"schema": 1}', "setups: field required"),
-        ('{"schema": 2}', "another busbw"),
+        ('{"schema": 2}', "another version of busbw"),
         ('{"schema": 1, "more": 3}', "more is an unknown key"),
         ("[1]", "setups.json"),
         ("", "setups.json"),
@@ -246,9 +246,9 @@ def test_a_series_whose_front_process_was_killed_is_cut_short(capsys: pytest.Cap
     series, _ = run(Starts(), count=8)
     cut(series.folder, -1)
     again, _ = read_series(series.folder)
-    assert again.stopped.startswith("no end")
+    assert again.stopped.startswith("unfinished")
     assert main(["compare", str(series.folder), "--gate"]) == 3
-    assert "CUT SHORT (no end: its front process was killed, or still measures): 23 of 24 launches" in (
+    assert "CUT SHORT (unfinished: its busbw process was killed, or still measures): 23 of 24 launches" in (
         capsys.readouterr().out
     )
 

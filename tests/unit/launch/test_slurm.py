@@ -82,7 +82,9 @@ def test_a_dry_run_goes_on_without_slurm(
     ("flags", "said"), [({"time_limit": "5"}, "--time-limit"), ({"exclusive": False}, "--shared")]
 )
 def test_what_is_of_a_new_job_is_refused_for_a_step(site: Path, flags: dict[str, Any], said: str) -> None:
-    with pytest.raises(UsageError, match=f"{said} is of a new job, and job 7 is there") as refused:
+    with pytest.raises(
+        UsageError, match=f"{said} is for a new job, but --job-id 7 names one that runs"
+    ) as refused:
         engine.inquire(LaunchSettings(on="slurm", job_id="7", **flags))
     assert "--srun-args" in refused.value.hint
 

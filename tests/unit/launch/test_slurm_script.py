@@ -197,12 +197,12 @@ def test_no_value_becomes_a_line_of_its_own(value: str, words: list[str]) -> Non
 
 
 def test_flags_of_other_engines_are_refused() -> None:
-    with pytest.raises(BusbwError, match="--namespace means nothing on Slurm"):
+    with pytest.raises(BusbwError, match="Slurm does not use --namespace"):
         engine.inquire(LaunchSettings(on="slurm", namespace="x"))
 
 
 def test_nodes_come_in_whole_segments() -> None:
-    with pytest.raises(UsageError, match="18 nodes are not made of whole segments of 16") as caught:
+    with pytest.raises(UsageError, match="18 nodes cannot be split into segments of 16") as caught:
         shape(job(nodes="18", segment=16), FACTS)
     assert "-N 16 or 32" in caught.value.hint
     assert shape(job(nodes="32", segment=16), FACTS).nodes == 32
@@ -212,7 +212,7 @@ def test_nodes_come_in_whole_segments() -> None:
 def test_fewer_nodes_than_a_segment_are_one() -> None:
     asked = engine.request(job(nodes="12", segment=16), FACTS)
     assert "#SBATCH --segment=12\n" in asked.files["job.sbatch"]
-    assert asked.notes == ("--segment 16 has more than 12 nodes: they are one segment",)
+    assert asked.notes == ("--segment 16 is larger than the job: its 12 nodes are one segment",)
     assert not engine.request(job(nodes="16", segment=16), FACTS).notes
 
 

@@ -116,7 +116,7 @@ def test_what_is_told_and_recorded() -> None:
     found = order(topology("aws.json", "names.txt"), [("h1",), ("h2",), ("x",), ("h4",)])
     assert found.notes == (
         "rank order by aws (aws.json), lines (names.txt): 3 hosts at 2 lowest switches or NVLink domains",
-        "not in it, so last: x",
+        "not in the topology, so last: x",
     )
     fields = json.loads(json.dumps(found.to_fields()))
     assert fields["by"] == "aws (aws.json), lines (names.txt)"
@@ -148,16 +148,16 @@ def test_a_name_that_one_source_gives_to_two_hosts_means_neither() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "is of no known kind"),
-        ("one\n", "is of no known kind"),
+        ("", "has no known format"),
+        ("one\n", "has no known format"),
         ("{", "is not JSON"),
-        ('{"a": 1}', "is of no known kind"),
+        ('{"a": 1}', "has no known format"),
         ('{"Instances": [{"NetworkNodes": []}]}', "looks like aws, but is damaged"),
         ('{"Instances": 3}', "looks like aws, but is damaged"),
         ('{"items": [{}]}', "looks like kubernetes, but is damaged"),
-        ('{"Instances": []}', "says of no host which switches it has"),
-        ("h1 i-0123456789abcdef0", "says of no host which switches it has"),
-        ("No topology information available", "is of no known kind"),
+        ('{"Instances": []}', "has no switches for any host"),
+        ("h1 i-0123456789abcdef0", "has no switches for any host"),
+        ("No topology information available", "has no known format"),
     ],
 )
 def test_what_is_not_understood_is_refused_by_name(text: str, words: str) -> None:

@@ -153,7 +153,7 @@ def test_a_rank_that_reads_from_a_dead_one_is_not_the_cause() -> None:
 )
 def test_a_launcher_that_gives_up_before_any_rank_says_why(said: tuple[str, ...], words: str) -> None:
     error = failure(local(exits={0: 255}, output=said), ExitCode.ENVIRONMENT)
-    assert error["message"] == "the launch on here ended with exit code 255 before any rank said a word"
+    assert error["message"] == "the launch on here ended with exit code 255 before any rank reported"
     assert words in error["hint"]
     failure(local(exits={0: 255}, output=said, connected=True))
 

@@ -144,13 +144,13 @@ def check(launch: LaunchSettings) -> None:
     """See Engine."""
     if launch.detach:
         raise UsageError(
-            "--detach means nothing on hosts: a job ends with the busbw process that started it",
+            "--detach does not work on hosts: a job ends with the busbw process that started it",
             hint="start busbw in tmux, or with nohup",
         )
     for name in launch.given():
         if name not in _KNOWN:
             flag = flag_of(name)
-            raise UsageError(f"{flag} means nothing on hosts", hint=f"leave {flag} out")
+            raise UsageError(f"--on hosts does not use {flag}", hint=f"leave {flag} out")
     if launch.hosts or launch.hostfile is not None:
         read_places(launch)
     read_form(launch.set)

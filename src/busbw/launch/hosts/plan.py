@@ -188,7 +188,7 @@ def _launcher(job: Job, site: _Site, gpus: int) -> str:
         if other != family:
             raise SiteError(
                 f"{first} has {family or 'no MPI'}, {host} has {other or 'no MPI'}",
-                hint="give --python of environments that are alike, or --bring",
+                hint="give --python of the same environment on every host, or --bring",
                 host=host,
             )
     if family not in _FAMILIES:
@@ -238,9 +238,7 @@ def _bundle_folder(job: Job) -> str:
         return ""
     folder = read_form(job.launch.set).get("tmp", "/tmp")
     if not folder.startswith("/"):
-        raise UsageError(
-            f"--set tmp={folder} is no absolute path", hint="give one that is there on every host"
-        )
+        raise UsageError(f"--set tmp={folder} is not an absolute path", hint="give one that every host has")
     return f"{folder.rstrip('/')}/{job.name}"
 
 

@@ -85,7 +85,7 @@ def read_form(job: Job) -> Form:
     launch, words = job.launch, read_words(job.launch.set)
     for name in launch.given():
         if name in _FOREIGN:
-            raise UsageError(f"{flag_of(name)} does not concern Kubernetes", hint=_FOREIGN[name])
+            raise UsageError(f"Kubernetes does not use {flag_of(name)}", hint=_FOREIGN[name])
     kind = _kind(job, words)
     workers = _workers(launch, words)
     if not (image := words.image or launch.image):
@@ -124,11 +124,15 @@ def _kind(job: Job, words: Words) -> Kind:
     if kind == "mpijob":
         if without_mpi:
             raise UsageError(
-                "an MPIJob's ranks have MPI", hint="give --set kind=job or jobset, or leave --mpi out"
+                "an MPIJob needs MPI, but --mpi none or --world nccl is given",
+                hint="give --set kind=job or jobset, or leave --mpi out",
             )
         return kind
     if job.world == "mpi" or launch.mpi in ("openmpi", "mpich") or launch.mpirun_args:
-        raise UsageError(f"a {kind} has no mpirun", hint="use an MPIJob, or leave what concerns MPI out")
+        raise UsageError(
+            f"a {kind} has no mpirun",
+            hint="give --set kind=mpijob, or leave --mpi, --world mpi and --mpirun-args out",
+        )
     if launch.topology:
         raise UsageError(
             f"--topology cannot be applied to a {kind}: its pods have numbers before they have nodes",
@@ -179,7 +183,7 @@ def _mounts(text: str) -> tuple[Mount, ...]:
         match = _MOUNT.fullmatch(word)
         if match is None:
             raise UsageError(
-                f"--mounts {word} is no mount of an absolute folder",
+                f"--mounts {word} is not a mount of an absolute path",
                 hint="write /from:/to, /both, or /from:/to:ro for one that is only read",
             )
         source, target, read_only = match.groups()

@@ -120,7 +120,7 @@ def check(launch: LaunchSettings) -> None:
     for name in launch.given():
         if name in _OTHER_ENGINES:
             flag = flag_of(name)
-            raise UsageError(f"{flag} means nothing on PBS", hint="leave it out")
+            raise UsageError(f"PBS does not use {flag}", hint="leave it out")
     if launch.topology:
         raise UsageError(
             "--topology cannot be applied on PBS: its launchers take the nodes in PBS's own order",
@@ -183,7 +183,7 @@ def _shape(job: Job) -> _Shape:
     """As -N, --ranks and --ranks-per-node say; else a rank a GPU, or one. Raises UsageError."""
     nodes = int(job.launch.nodes or 0)
     if nodes < 1:
-        raise UsageError("how many nodes is not said", hint="give --nodes, as in -N 2")
+        raise UsageError("no number of nodes given", hint="give --nodes, as in -N 2")
     refuse_other_count(job.ranks, job.launch.ranks_per_node, nodes)
     if job.ranks is not None:
         return _Shape(nodes, job.ranks, refuse_uneven(job.ranks, nodes))
@@ -220,7 +220,7 @@ def read_values(given: tuple[str, ...]) -> dict[str, str]:
             raise UsageError(f"--set {key}={values[key]} is unknown", hint=f"use {' or '.join(allowed)}")
     for key in ("depth", "ncpus", "gpu"):
         if values[key] and not (values[key].isdecimal() and int(values[key])):
-            raise UsageError(f"--set {key}={values[key]} is no count", hint="give 1 or more")
+            raise UsageError(f"--set {key}={values[key]} must be a number", hint="give 1 or more")
     return values
 
 
@@ -378,7 +378,7 @@ def state(handle: Handle) -> JobState:
     """See Engine."""
     text = _ask_of(handle)
     if text is None:
-        return JobState(Phase.ENDED, why="PBS does not know the job any more")
+        return JobState(Phase.ENDED, why="PBS no longer knows the job")
     return read_state(text)
 
 

@@ -87,7 +87,7 @@ def check(launch: LaunchSettings) -> None:
         if name in _OTHER_ENGINES:
             flag = flag_of(name)
             raise UsageError(
-                f"{flag} means nothing on Slurm", hint="leave it out; --sbatch-args and --srun-args do"
+                f"Slurm does not use {flag}", hint="leave it out; --sbatch-args and --srun-args add options"
             )
     if launch.bring and launch.image:
         raise UsageError("--bring and --image exclude each other", hint="put busbw into the image")
@@ -121,8 +121,8 @@ def _place_in_job(launch: LaunchSettings) -> Mapping[str, str]:
         if name in OF_NEW_JOB:
             flag = "--shared" if name == "exclusive" else flag_of(name)
             raise UsageError(
-                f"{flag} is of a new job, and job {launch.job_id} is there",
-                hint="leave it out, or --job-id; --srun-args has words for a step",
+                f"{flag} is for a new job, but --job-id {launch.job_id} names one that runs",
+                hint="leave one of them out; --srun-args sets options of a step",
             )
     reading = commands.look(launch.job_id)
     if job_state(reading).phase is not Phase.RUNNING:
@@ -205,7 +205,9 @@ def _notes(job: Job, size: Shape, facts: Mapping[str, str]) -> tuple[str, ...]:
     """What the user should know of the job that is asked for."""
     notes = [unknown_mpi(job, size, facts)]
     if segment_of(job.launch, size.nodes) not in (None, job.launch.segment):
-        notes.append(f"--segment {job.launch.segment} has more than {size.nodes} nodes: they are one segment")
+        notes.append(
+            f"--segment {job.launch.segment} is larger than the job: its {size.nodes} nodes are one segment"
+        )
     if "unasked" in facts:
         guessed = "the script below asks for no GPUs, and srun's --mpi is a guess"
         notes.append(f"Slurm could not be asked: {guessed}: {facts['unasked']}")

@@ -232,7 +232,7 @@ class Follower:
             self._source = SharedFiles(*self._names)
             yield from self._read_on(_TRAIL_SECONDS)
         elif self._found_nothing:
-            self._lost = f"nothing of its output was found at {node}:{out}"
+            self._lost = f"no output was found at {node}:{out}"
 
     def _fetch_words(self) -> tuple[str, ...]:
         """Srun's words for a small job of its own, which ends at once where the node stays busy."""
@@ -283,10 +283,10 @@ class Follower:
 
     def _without_end(self, state: JobState) -> JobState:
         """The script's own word is missing, and with it what it printed: Slurm's exit code tells nothing."""
-        why = self._lost or f"its output has no end in {self._names[0]}"
+        why = self._lost or f"its output in {self._names[0]} is incomplete"
         if state.why and state.why != FORGOTTEN:
             why = f"{state.why}, and {why}"
-        hint = state.hint or "nothing may remove a job's files in /tmp before they were read; run it again"
+        hint = state.hint or "run it again; the job's files in /tmp must stay until busbw has read them"
         return replace(state, why=why, hint=hint, code=None, host="".join(self._nodes[:1]))
 
     def _close(self, *, everything_read: bool) -> None:

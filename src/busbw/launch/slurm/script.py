@@ -168,7 +168,7 @@ def shape(job: Job, facts: Mapping[str, str]) -> Shape:
     launch = job.launch
     nodes = int(launch.nodes or facts.get("job_nodes", "") or 0)
     if nodes < 1:
-        raise UsageError("how many nodes is not said", hint="give --nodes, as in -N 2")
+        raise UsageError("no number of nodes given", hint="give --nodes, as in -N 2")
     segment_of(launch, nodes)
     held = int(facts.get("job_nodes", "") or nodes)
     if nodes > held:
@@ -192,7 +192,7 @@ def segment_of(launch: LaunchSettings, nodes: int) -> int | None:
     if nodes % segment:
         below = nodes // segment * segment
         raise UsageError(
-            f"{nodes} nodes are not made of whole segments of {segment}",
+            f"{nodes} nodes cannot be split into segments of {segment}",
             hint=f"give -N {below} or {below + segment}, or another --segment",
         )
     return segment

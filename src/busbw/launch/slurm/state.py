@@ -21,13 +21,13 @@ _RUNNING: Final = frozenset(
     {"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING"}
 )
 CANCELLED: Final = "it was cancelled"
-FORGOTTEN: Final = "Slurm does not know the job any more"
+FORGOTTEN: Final = "Slurm no longer knows the job"
 NODE_FAILED: Final = "a node failed"
-OUT_OF_TIME: Final = "its time limit came"
+OUT_OF_TIME: Final = "it reached its time limit"
 _ENDINGS: Final[Mapping[str, tuple[str, str]]] = {
-    "CANCELLED": (CANCELLED, "ask who or what cancelled it: scancel, a limit or an administrator"),
+    "CANCELLED": (CANCELLED, "find out what cancelled it: scancel, a limit or an administrator"),
     "TIMEOUT": (OUT_OF_TIME, "give --time-limit more, or measure less"),
-    "DEADLINE": ("its deadline came", ""),
+    "DEADLINE": ("it reached its deadline", ""),
     "NODE_FAIL": (
         NODE_FAILED,
         "look at that node (scontrol show node); what was finished is in the record",

@@ -34,11 +34,11 @@ def own_words(flag: str, text: str) -> list[str]:
     words = split_words(flag, text)
     for names, hint in _OURS[flag].items():
         if found := next((word for word in words if _is_option(word, *names.split())), ""):
-            raise UsageError(f"{flag} {found} is for busbw to say", hint=hint)
+            raise UsageError(f"busbw sets {flag} {found} itself", hint=hint)
     exported = value_of(words, "--export", "")
     if flag == "--srun-args" and exported and "ALL" not in exported.split(","):
         raise UsageError(
-            f"{flag} --export={exported} keeps variables from the ranks that they need",
+            f"{flag} --export={exported} hides variables that the ranks need",
             hint="leave it out, or begin it with ALL; --sbatch-args --export=NONE keeps the shell's away",
         )
     return words
