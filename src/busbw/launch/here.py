@@ -23,11 +23,9 @@ from busbw.launch.verdict import Story, Verdict, judge
 from busbw.launch.witness import Witness
 from busbw.model.event import Emit, EventKind, decode, error_words, event, now_utc
 from busbw.model.record import RunStatus
-from busbw.model.result import Status
 from busbw.record import close
 from busbw.record import folder as folders
 from busbw.record.findings import keep, merge
-from busbw.record.results import read_fields
 from busbw.redact import redact_all, redact_text, redact_words
 
 if TYPE_CHECKING:
@@ -78,23 +76,11 @@ def measure(
         verdict = judge(story)
         close_record(folder, verdict)
     remember(folder)
-    _show_unheard(folder, story, show)
     if verdict.error is not None:
         show(verdict.error)
     if folders.is_started(folder):
         show(event(EventKind.END, exit_code=int(verdict.code), folder=str(folder)))
     return verdict.code
-
-
-def _show_unheard(folder: Path, story: Story, show: Emit) -> None:
-    """The cases that ended without their events coming here: what passed them on was killed, and the record
-    has them.
-    """
-    if not story.connected or not folders.is_started(folder):
-        return
-    for fields in read_fields(folder)["results"][story.finished :]:
-        if fields["status"] != Status.NOT_RUN or fields["error"]:
-            show(event(EventKind.CASE, result=fields))
 
 
 def new_folder(plan: Plan, settings: RunSettings) -> Path:

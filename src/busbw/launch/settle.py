@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from busbw.errors import UsageError, why
 from busbw.plan.flags.engines import ENGINES, FORM_FLAGS
+from busbw.plan.flags.flag import flag_of
 from busbw.plan.flags.launch import OF_NEW_JOB, LaunchSettings
 from busbw.units import parse_duration
 
@@ -87,6 +88,16 @@ def as_steps(launch: LaunchSettings, job_id: str) -> LaunchSettings:
     plain = LaunchSettings()
     of_job: dict[str, Any] = {name: getattr(plain, name) for name in OF_NEW_JOB}
     return replace(launch, **of_job, job_id=job_id, wait=None)
+
+
+def refuse_unused(launch: LaunchSettings, engine: str, unused: Mapping[str, str]) -> None:
+    """Raises UsageError for a setting that an engine does not use; ``unused`` has what to do instead, empty
+    where there is nothing.
+    """
+    for name in launch.given():
+        if name in unused:
+            flag = "--shared" if name == "exclusive" else flag_of(name)
+            raise UsageError(f"{engine} does not use {flag}", hint=unused[name] or f"leave {flag} out")
 
 
 def refuse_unlike(text: str, form: re.Pattern[str], hint: str) -> None:

@@ -32,9 +32,8 @@ from busbw.launch.hosts.ssh import (
     read_form,
     ssh_words,
 )
-from busbw.launch.settle import read_setup
+from busbw.launch.settle import read_setup, refuse_unused
 from busbw.launch.topology.order import read_texts
-from busbw.plan.flags.flag import flag_of
 from busbw.record.owner import Owner, is_owned
 
 if TYPE_CHECKING:
@@ -43,11 +42,12 @@ if TYPE_CHECKING:
 # A job waits only for another one of busbw on its hosts.
 WAIT_SECONDS: float | None = None
 
-_KNOWN: Final = frozenset(
-    {
-        *("nodes", "ranks_per_node", "hosts", "hostfile", "mpi", "python", "bring", "setup_script"),
-        *("env", "env_file", "library_path", "mpirun_args", "set", "wait", "topology"),
-    }
+_UNUSED: Final = dict.fromkeys(
+    (
+        *("image", "mounts", "job_id", "partition", "account", "time_limit", "exclusive", "segment"),
+        *("srun_args", "sbatch_args", "namespace", "context", "patch"),
+    ),
+    "",
 )
 # In the run folder: locked for as long as the process lives that the job ends with.
 _LOCK_FILE: Final = Path("request/hosts.lock")
@@ -147,10 +147,7 @@ def check(launch: LaunchSettings) -> None:
             "--detach does not work on hosts: a job ends with the busbw process that started it",
             hint="start busbw in tmux, or with nohup",
         )
-    for name in launch.given():
-        if name not in _KNOWN:
-            flag = flag_of(name)
-            raise UsageError(f"--on hosts does not use {flag}", hint=f"leave {flag} out")
+    refuse_unused(launch, "--on hosts", _UNUSED)
     if launch.hosts or launch.hostfile is not None:
         read_places(launch)
     read_form(launch.set)

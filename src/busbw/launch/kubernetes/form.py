@@ -11,12 +11,11 @@ from typing import Final, Literal
 from busbw.errors import UsageError
 from busbw.launch.engine import Job, Work
 from busbw.launch.kubernetes.words import Kind, Words, read_words
-from busbw.launch.settle import refuse_too_few, seconds_of
-from busbw.plan.flags.flag import flag_of
+from busbw.launch.settle import refuse_too_few, refuse_unused, seconds_of
 from busbw.plan.flags.launch import LaunchSettings
 
 # Flags of other engines, and what to do instead.
-_FOREIGN: Final[Mapping[str, str]] = {
+_UNUSED: Final[Mapping[str, str]] = {
     "hosts": "give -N and --set instance-type=TYPE: the scheduler chooses the nodes",
     "hostfile": "give -N and --set instance-type=TYPE: the scheduler chooses the nodes",
     "setup_script": "put what it does into the image, or give --env",
@@ -83,9 +82,7 @@ def check(launch: LaunchSettings) -> None:
 def read_form(job: Job) -> Form:
     """The form of a job. Raises UsageError for what does not fit, naming the flag."""
     launch, words = job.launch, read_words(job.launch.set)
-    for name in launch.given():
-        if name in _FOREIGN:
-            raise UsageError(f"Kubernetes does not use {flag_of(name)}", hint=_FOREIGN[name])
+    refuse_unused(launch, "Kubernetes", _UNUSED)
     kind = _kind(job, words)
     workers = _workers(launch, words)
     if not (image := words.image or launch.image):

@@ -19,7 +19,6 @@ Fields = Mapping[str, Any]
 # The condition that says how a job ended.
 _GOOD: Final = ("Succeeded", "Complete", "Completed")
 _BAD: Final = "Failed"
-_WILL_FAIL: Final = "FailureTarget"  # of a Job whose pods are being ended
 _DEADLINE: Final = "DeadlineExceeded"
 _INDEX: Final = "batch.kubernetes.io/job-completion-index"
 _MPI_ROLE: Final = "training.kubeflow.org/job-role"

@@ -40,12 +40,12 @@ from busbw.launch.settle import (
     refuse_other_count,
     refuse_uneven,
     refuse_unlike,
+    refuse_unused,
 )
 from busbw.launch.slurm.output import SharedFiles
 from busbw.launch.slurm.script import END_MARK, LOOP, TOKEN
 from busbw.launch.slurm.words import split_words
 from busbw.launch.variables import launched
-from busbw.plan.flags.flag import flag_of
 
 if TYPE_CHECKING:
     from busbw.plan.flags.launch import LaunchSettings
@@ -53,9 +53,12 @@ if TYPE_CHECKING:
 WAIT_SECONDS: float | None = None
 
 SCRIPT: Final = "job.pbs"
-_OTHER_ENGINES: Final = (
-    *("hosts", "hostfile", "namespace", "context", "patch", "bring", "image", "mounts", "job_id", "segment"),
-    *("srun_args", "sbatch_args"),
+_UNUSED: Final = dict.fromkeys(
+    (
+        *("hosts", "hostfile", "namespace", "context", "patch", "bring", "image", "mounts", "job_id"),
+        *("segment", "srun_args", "sbatch_args"),
+    ),
+    "",
 )
 # --set KEY=VALUE: what a site's PBS needs besides.
 _KEYS: Final[Mapping[str, str]] = {
@@ -117,10 +120,7 @@ def inquire(launch: LaunchSettings, command: tuple[str, ...] = ()) -> Mapping[st
 
 def check(launch: LaunchSettings) -> None:
     """See Engine."""
-    for name in launch.given():
-        if name in _OTHER_ENGINES:
-            flag = flag_of(name)
-            raise UsageError(f"PBS does not use {flag}", hint="leave it out")
+    refuse_unused(launch, "PBS", _UNUSED)
     if launch.topology:
         raise UsageError(
             "--topology cannot be applied on PBS: its launchers take the nodes in PBS's own order",

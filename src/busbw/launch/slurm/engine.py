@@ -30,7 +30,14 @@ from busbw.launch.engine import (
     Start,
 )
 from busbw.launch.scheduler import NoAnswer, ask, call, environ_outside_jobs
-from busbw.launch.settle import SLURM_LIMIT, SLURM_LIMIT_HINT, read_setup, refuse_other_count, refuse_unlike
+from busbw.launch.settle import (
+    SLURM_LIMIT,
+    SLURM_LIMIT_HINT,
+    read_setup,
+    refuse_other_count,
+    refuse_unlike,
+    refuse_unused,
+)
 from busbw.launch.slurm import bring, commands
 from busbw.launch.slurm import order as slurm_order
 from busbw.launch.slurm.follow import Follower, LaunchReader, kept_nodes
@@ -61,7 +68,10 @@ SCRIPT: Final = "job.sbatch"
 _LATE_SECONDS: Final = 5.0
 # The detail of a job that runs a series: its loop is told to end, not the ranks.
 SERIES: Final = "series"
-_OTHER_ENGINES: Final = ("hosts", "hostfile", "mpirun_args", "namespace", "context", "patch", "set")
+_UNUSED: Final = {
+    **dict.fromkeys(("hosts", "hostfile", "namespace", "context", "patch", "set"), ""),
+    "mpirun_args": "give --srun-args: srun starts the ranks",
+}
 
 
 def inquire(launch: LaunchSettings, command: tuple[str, ...] = ()) -> Mapping[str, str]:
@@ -83,12 +93,7 @@ def inquire(launch: LaunchSettings, command: tuple[str, ...] = ()) -> Mapping[st
 
 def check(launch: LaunchSettings) -> None:
     """See Engine."""
-    for name in launch.given():
-        if name in _OTHER_ENGINES:
-            flag = flag_of(name)
-            raise UsageError(
-                f"Slurm does not use {flag}", hint="leave it out; --sbatch-args and --srun-args add options"
-            )
+    refuse_unused(launch, "Slurm", _UNUSED)
     if launch.bring and launch.image:
         raise UsageError("--bring and --image exclude each other", hint="put busbw into the image")
     own_words("--sbatch-args", launch.sbatch_args)
