@@ -199,9 +199,13 @@ class Launches:
         self._err = err
         self._shown: set[str] = set()  # findings: each is shown once
 
+    def rest(self) -> Iterator[Planned]:
+        """The launches that are to come."""
+        return islice(planned_launches(self.series), len(self.series.outcomes), None)
+
     def next(self) -> Planned | None:
-        """The launch that is to come; None after the last."""
-        return next(islice(planned_launches(self.series), len(self.series.outcomes), None), None)
+        """The next of them; None after the last."""
+        return next(self.rest(), None)
 
     def place(self, planned: Planned) -> str:
         """Which launch that is, for people."""

@@ -270,10 +270,9 @@ class _SeriesFollowing(follow.Following):
                 why = over.message
                 self._say(f"error: {over.message}\nhint: {over.hint}")
             self._launches.stop(why)
-        for planned in planned_launches(self._launches.series):
-            folder = planned.folder
-            if not (folders.is_started(folder) or (folder / folders.LOG_FILE).is_file()):  # it had no turn
-                shutil.rmtree(folder, ignore_errors=True)
+        for planned in self._launches.rest():
+            if not folders.is_started(planned.folder):  # it had no turn
+                shutil.rmtree(planned.folder, ignore_errors=True)
         if self._quietly(lambda: self._engine.collect(self._handle, self._folder)):
             self._quietly(lambda: self._engine.clean(self._handle))
         folders.write_ended(self._folder, int(ExitCode.OK), None)

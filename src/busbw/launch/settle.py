@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
@@ -88,6 +89,14 @@ def as_steps(launch: LaunchSettings, job_id: str) -> LaunchSettings:
     plain = LaunchSettings()
     of_job: dict[str, Any] = {name: getattr(plain, name) for name in OF_NEW_JOB}
     return replace(launch, **of_job, job_id=job_id, wait=None)
+
+
+def split_words(flag: str, text: str) -> list[str]:
+    """A flag's text as a shell would split it. Raises UsageError."""
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"{flag}: {error}", hint="close the quote") from error
 
 
 def refuse_unused(launch: LaunchSettings, engine: str, unused: Mapping[str, str]) -> None:

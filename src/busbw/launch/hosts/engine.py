@@ -22,7 +22,6 @@ from busbw.launch.engine import Handle, Item, JobRequest, JobState, Phase
 from busbw.launch.hosts import job as hosts_job
 from busbw.launch.hosts import plan as hosts_plan
 from busbw.launch.hosts.agents import JobSpec
-from busbw.launch.hosts.commands import setup_words
 from busbw.launch.hosts.list import Place, first_nodes, read_places
 from busbw.launch.hosts.ssh import (
     CONNECT_SECONDS,
@@ -32,7 +31,7 @@ from busbw.launch.hosts.ssh import (
     read_form,
     ssh_words,
 )
-from busbw.launch.settle import read_setup, refuse_unused
+from busbw.launch.settle import read_setup, refuse_unused, split_words
 from busbw.launch.topology.order import read_texts
 from busbw.record.owner import Owner, is_owned
 
@@ -151,7 +150,7 @@ def check(launch: LaunchSettings) -> None:
     if launch.hosts or launch.hostfile is not None:
         read_places(launch)
     read_form(launch.set)
-    setup_words(launch.mpirun_args)
+    split_words("--mpirun-args", launch.mpirun_args)
 
 
 def _that_may_be_used(launch: LaunchSettings) -> tuple[Place, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
@@ -11,7 +10,7 @@ from typing import Final, Literal
 from busbw.errors import UsageError
 from busbw.launch.engine import Job, Work
 from busbw.launch.kubernetes.words import Kind, Words, read_words
-from busbw.launch.settle import refuse_too_few, refuse_unused, seconds_of
+from busbw.launch.settle import refuse_too_few, refuse_unused, seconds_of, split_words
 from busbw.plan.flags.launch import LaunchSettings
 
 # Flags of other engines, and what to do instead.
@@ -102,7 +101,7 @@ def read_form(job: Job) -> Form:
         ranks=ranks,
         python=launch.python or "python3",
         mpi=_mpi(launch, words),
-        mpirun_words=_mpirun_words(launch),
+        mpirun_words=tuple(split_words("--mpirun-args", launch.mpirun_args)),
         resources=resources,
         labels=_labels(words),
         compute_domain=workers if words.compute_domain == "nodes" else words.compute_domain,
@@ -142,13 +141,6 @@ def _mpi(launch: LaunchSettings, words: Words) -> Literal["openmpi", "mpich"]:
     """The MPI of the image's mpirun: --mpi, else ``--set mpi``, which presets have for their images."""
     chosen = words.mpi if launch.mpi in ("auto", "none") else launch.mpi
     return "openmpi" if chosen == "openmpi" else "mpich"
-
-
-def _mpirun_words(launch: LaunchSettings) -> tuple[str, ...]:
-    try:
-        return tuple(shlex.split(launch.mpirun_args))
-    except ValueError as error:
-        raise UsageError(f"--mpirun-args {launch.mpirun_args!r}: {error}", hint="close the quote") from error
 
 
 def _workers(launch: LaunchSettings, words: Words) -> int:

@@ -41,10 +41,10 @@ from busbw.launch.settle import (
     refuse_uneven,
     refuse_unlike,
     refuse_unused,
+    split_words,
 )
 from busbw.launch.slurm.output import SharedFiles
 from busbw.launch.slurm.script import END_MARK, LOOP, TOKEN
-from busbw.launch.slurm.words import split_words
 from busbw.launch.variables import launched
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 from busbw.errors import SiteError
 from busbw.launch.scheduler import ask, call, hint_of, own_words
+from busbw.launch.settle import split_words
 from busbw.launch.slurm.state import Reading, read_job
-from busbw.launch.slurm.words import split_words, value_of
+from busbw.launch.slurm.words import value_of
 
 if TYPE_CHECKING:
     from busbw.plan.flags.launch import LaunchSettings

@@ -37,6 +37,7 @@ from busbw.launch.settle import (
     refuse_other_count,
     refuse_unlike,
     refuse_unused,
+    split_words,
 )
 from busbw.launch.slurm import bring, commands
 from busbw.launch.slurm import order as slurm_order
@@ -52,7 +53,7 @@ from busbw.launch.slurm.script import (
     unknown_mpi,
 )
 from busbw.launch.slurm.state import job_state
-from busbw.launch.slurm.words import own_words, split_words, value_of
+from busbw.launch.slurm.words import own_words, value_of
 from busbw.launch.topology.order import read_texts
 from busbw.plan.flags.flag import flag_of
 from busbw.plan.flags.launch import OF_NEW_JOB

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from busbw.errors import UsageError
+from busbw.launch.settle import split_words
 
 _OUTPUT: Final = "leave it out: output is kept in log/ of the run folder"
 # What busbw has to decide itself, with what to do instead; short forms beside the long ones.
@@ -19,14 +19,6 @@ _OURS: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "--srun-args": {"--output -o": _OUTPUT, "--error -e": _OUTPUT},
 }
-
-
-def split_words(flag: str, text: str) -> list[str]:
-    """A user's words as a shell would split them. Raises UsageError."""
-    try:
-        return shlex.split(text)
-    except ValueError as error:
-        raise UsageError(f"{flag}: {error}", hint="close the quotation") from error
 
 
 def own_words(flag: str, text: str) -> list[str]:
