@@ -31,7 +31,7 @@ from busbw.launch.engine import (
     Start,
 )
 from busbw.launch.launcher_words import describe
-from busbw.launch.scheduler import ask, call
+from busbw.launch.scheduler import NoAnswer, ask, call
 from busbw.launch.settle import (
     PBS_LIMIT,
     PBS_LIMIT_HINT,
@@ -308,7 +308,11 @@ def _sourcing(setup: str) -> str:
 def submit(request: JobRequest, folder: Path) -> Handle:  # noqa: ARG001
     """See Engine."""
     (command,) = request.commands
-    answer = call(*command.argv, engine="PBS").strip()
+    try:
+        answer = call(*command.argv, engine="PBS").strip()
+    except NoAnswer as error:
+        error.hint = "run `qstat -u $USER` to see whether PBS took the job, `qdel` to end it"
+        raise
     number = answer.splitlines()[-1].strip() if answer else ""
     if not re.match(r"\d", number):
         raise SiteError(f"qsub gave no job number: {answer[:200]!r}", hint="look at `qstat -u $USER`")

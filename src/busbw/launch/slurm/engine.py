@@ -248,7 +248,9 @@ def _submitted(request: JobRequest, command: Command) -> str:
         with contextlib.suppress(SiteError):
             if number := commands.find(called):
                 return number
-        error.hint = f"`squeue --me --name={called}` shows whether Slurm took the job; `scancel` ends it"
+        error.hint = (
+            f"run `squeue --me --name={called}` to see whether Slurm took the job, `scancel` to end it"
+        )
         raise
     except SiteError as error:
         error.hint = error.hint or "see what is asked for with --dry-run, and what Slurm takes with `sinfo`"
