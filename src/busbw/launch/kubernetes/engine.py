@@ -196,9 +196,8 @@ def submit(request: JobRequest, folder: Path) -> Handle:
         except SiteError as error:
             if isinstance(error, NoAnswer):  # it may be there all the same
                 created.append(part)
-                error.hint = (
-                    f"delete what may be there: kubectl delete {RESOURCES[job['kind']].plural} {request.name}"
-                )
+                plural = RESOURCES[job["kind"]].plural
+                error.hint = f"run `kubectl delete {plural} {request.name} -n {api.namespace}`"
             for each in created:
                 with contextlib.suppress(SiteError):
                     api.delete(RESOURCES[each["kind"]], request.name)
