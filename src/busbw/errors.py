@@ -7,7 +7,6 @@ BusbwError                  exit code 1, anything that ends the command
 │   └── NotHome             3, the job has ended, and its result could not be brought home yet
 ├── SiteError               4, this machine or job cannot do it: no NCCL, no MPI, too little memory
 │   ├── LauncherMismatch    4, the launcher and the world disagree about who takes part
-│   └── AllocationOver      4, the job of a series of launches has ended, or lost a node
 └── RankFailed              5, a rank or its launcher died; what was finished is kept
 
 Foreign exceptions are translated once, at the edge where they occur, keeping the cause (``raise ... from``).
@@ -107,10 +106,6 @@ class SiteError(BusbwError):
 
 class LauncherMismatch(SiteError):
     """The launcher's variables and the world contradict each other."""
-
-
-class AllocationOver(SiteError):
-    """The nodes of all launches are gone: what fails then says nothing of what was launched."""
 
 
 class RankFailed(BusbwError):

@@ -26,7 +26,7 @@ def test_ranks_follow_switches(cluster: Any) -> None:
     front = cluster.run(*FEW, *ON, "h1,h2,h3:2,h4", "--topology", tree)
     assert hosts_of(cluster.record()) == ["h1", "h3", "h3", "h2", "h4"]
     assert f"note: rank order by slurm ({tree}): 3 hosts at 2 lowest switches" in front.err
-    assert "note: not in it, so last: h4" in front.err
+    assert "note: not in the topology, so last: h4" in front.err
     cluster.run(*FEW, *ON, "h1,h2,h3:2,h4", "-N", "2", "--topology", tree)
     record = cluster.record()
     assert hosts_of(record) == ["h1", "h3", "h3"]
@@ -69,7 +69,7 @@ def test_instances_say_who_they_are(fresh_cluster: Any) -> None:
     front = cluster.run(*FEW, *ON, "h2,h4,h1,h3", "--topology", file)
     record = cluster.record()
     assert hosts_of(record) == ["h2", "h1", "h3", "h4"]
-    assert "note: not in it, so last: h4" in front.err
+    assert "note: not in the topology, so last: h4" in front.err
     places = {place["host"]: place for place in record["world"]["places"]}
     assert places["h1"]["instance"] == "i-0123456789abcdef1"
     assert (places["h3"]["vendor"], places["h3"]["product"]) == ("Amazon EC2", "p5.48xlarge")

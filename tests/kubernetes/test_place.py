@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from busbw_testing.golden import whole
 from kubernetes import client
 
 from busbw.launch.kubernetes.words import WORDS
@@ -113,9 +114,9 @@ def refusals(cluster: Any, namespace: str, documents: list[dict[str, Any]]) -> l
 def test_every_preset_s_manifest_is_valid(cluster: Any, namespace: str) -> None:
     """Server-side dry run with strict fields. The last one is not: the server does look."""
     for name in MANIFESTS:
-        documents = from_yaml((PRESETS / name).read_text())
+        documents = from_yaml(whole(PRESETS / name))
         assert refusals(cluster, namespace, documents) == [], name
-    domain, job = from_yaml((PRESETS / "aws/p6e-gb200.36xlarge.kubernetes.txt").read_text())
+    domain, job = from_yaml(whole(PRESETS / "aws/p6e-gb200.36xlarge.kubernetes.txt"))
     domain["spec"]["numNode"] = 1
     (*_, worker) = (specs["template"]["spec"] for specs in job["spec"]["mpiReplicaSpecs"].values())
     worker["resourceClaims"][0]["name"] = "another-name"

@@ -103,7 +103,7 @@ def test_a_worker_that_somebody_deletes_ends_the_series(
     cluster.core.delete_namespaced_pod(worker, namespace)
     done = running.done()
     assert done.code == 4, done
-    assert "the allocation of all launches, has ended: " in done.err
+    assert "which runs all launches, has ended: " in done.err
     assert outcomes(busbw, "plain") == outcomes(busbw, "other") == []
 
 
@@ -111,7 +111,7 @@ def test_a_job_that_has_no_time_left_ends_the_series(compare: Any) -> None:
     done = compare(SETUPS, "--blocks", "50", "--time-limit", "15s", *MPI).done()
     assert done.code == 4, done
     (told,) = (line for line in done.err.splitlines() if line.startswith("error: "))
-    assert "the allocation of all launches, has ended: " in told
+    assert "which runs all launches, has ended: " in told
     assert "DeadlineExceeded" in told
 
 

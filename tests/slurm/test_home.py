@@ -57,7 +57,7 @@ def test_output_that_is_gone_is_no_success(left_on_node: Any, cluster: SlurmClus
     cluster.run("sh", "-c", "rm /tmp/busbw-*", host="h1")
     done = left_on_node.run("attach", "last")
     assert done.code == 5, done
-    assert "nothing of its output was found at h1:/tmp/busbw-" in done.error
+    assert "no output was found at h1:/tmp/busbw-" in done.error
     assert left_on_node.record()["status"] == "failed"
 
 

@@ -30,9 +30,6 @@ def test_what_is_said_wins_over_sbatchs_variables(far_front: Any) -> None:
         "SBATCH_TIMELIMIT": "1",
         "SBATCH_JOB_NAME": "other",
         "SBATCH_REQUEUE": "1",
-        "SBATCH_WAIT": "1",
-        "SBATCH_ARRAY_INX": "0-1",
-        "SBATCH_EXCLUSIVE": "1",
         "SBATCH_OUTPUT": "/tmp/x-%j.out",
         "SBATCH_ERROR": "/tmp/x-%j.err",
     }

@@ -9,17 +9,17 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from busbw.cli.compare_series import show_series
 from busbw.cli.on import node_counts, settled
 from busbw.cli.run import refuse_without_engine
-from busbw.errors import ExitCode, UsageError
+from busbw.errors import ExitCode, SiteError, UsageError
 from busbw.launch import series as setup_series
 from busbw.launch.hosts.list import read_places
-from busbw.launch.series_job import Left, follow_series, runs_in_one_job, show_job, submit_series
+from busbw.launch.series_job import follow_series, runs_in_one_job, show_job, submit_series
 from busbw.launch.series_plan import SeriesPlan, here_starter, hosts_starter
-from busbw.launch.slurm.series import as_steps, job_around
+from busbw.launch.settle import as_steps, job_around
 from busbw.plan.flags.compare import LAUNCH_SECONDS
 from busbw.plan.make import check_settings
 from busbw.plan.setup_file import read_setups
@@ -94,20 +94,30 @@ def _in_one_job(plan: SeriesPlan, options: CompareSettings, seed: int) -> ExitCo
     if plan.launch.detach:
         plan.say(f"hint: busbw attach {folder.name}")
         return ExitCode.OK
+    return followed(folder, plan.err, options, plan.settings.format, cancels=True, wait=plan.launch.wait)
+
+
+def followed(
+    folder: Path,
+    err: TextIO,
+    options: CompareSettings,
+    format_name: str,
+    *,
+    cancels: bool,
+    wait: float | None = None,
+) -> ExitCode:
+    """Follow the job of a series to its end, and show what it measured. Raises SiteError where the engine is
+    lost.
+    """
     try:
-        series = follow_series(folder, plan.err, cancels=True, wait=plan.launch.wait)
-    except Left as left:
-        return left_behind(folder.name, left)
-    return show_measured(series, options, plan.settings.format)
-
-
-def left_behind(name: str, left: Left) -> ExitCode:
-    """What to do with a series that nobody follows any more. Raises the error for which that is."""
-    if left.error is not None:
-        left.error.hint = f"{left.error.hint}; `busbw attach {name}` goes on with it".removeprefix("; ")
-        raise left.error
-    print(f"detached; the job goes on\nhint: busbw attach {name}", file=sys.stderr)
-    return ExitCode.INTERRUPTED
+        series = follow_series(folder, err, cancels=cancels, wait=wait)
+    except SiteError as error:
+        error.hint = error.hint or f"`busbw attach {folder.name}` goes on with it"
+        raise
+    if series is None:
+        print(f"detached; the job goes on\nhint: busbw attach {folder.name}", file=sys.stderr)
+        return ExitCode.INTERRUPTED
+    return show_measured(series, options, format_name)
 
 
 def show_measured(series: setup_series.Series, options: CompareSettings, format_name: str) -> ExitCode:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final, TextIO
 from busbw.cli.run import run
 from busbw.errors import ExitCode, SiteError
 from busbw.launch.hosts.list import read_places
-from busbw.launch.slurm.words import split_words, value_of
+from busbw.launch.settle import split_words
+from busbw.launch.slurm.words import value_of
 from busbw.launch.variables import read_here
 from busbw.machine.visible import VISIBLE, gpu_named, words_of_gpus
 from busbw.model.event import Event, EventKind

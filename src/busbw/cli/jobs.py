@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from busbw.cli.on import print_line
 from busbw.cli.run_answer import Ended
-from busbw.errors import BusbwError, ExitCode, NotHome, SiteError, UsageError
+from busbw.errors import BusbwError, ExitCode, NotHome, UsageError
 from busbw.launch import follow, submit
 from busbw.launch.engine import Handle, JobState, Phase, load
-from busbw.launch.series_job import Left, follow_series, is_series_job
+from busbw.launch.series_job import follow_series, is_series_job
 from busbw.model.record import RunStatus
 from busbw.plan.flags.engines import ENGINES
 from busbw.record import close
@@ -43,15 +43,14 @@ _CSV_COLUMNS = {
 
 @dataclass(frozen=True)
 class _Row:
-    """One job: its run, its handle (None where its file was damaged), the engine's word on it, whether its
-    record is home, and whether its engine has not said that it has it.
+    """One job: its run, its handle (None where its file was damaged), the engine's word on it, and whether
+    its record is home.
     """
 
     folder: Path
     handle: Handle | None
     state: JobState | None
     is_home: bool
-    is_uncertain: bool = False
 
 
 def jobs(format_name: str, limit: int) -> ExitCode:
@@ -100,8 +99,6 @@ def _row(folder: Path) -> _Row:
         handle = submit.read_handle(folder)
     except UsageError:  # a full disk, a hand: the others are listed all the same
         return _Row(folder, None, None, _is_closed(folder))
-    except SiteError:
-        return _Row(folder, submit.kept_handle(folder), None, is_home=False, is_uncertain=True)
     is_home = _is_closed(folder)
     if not is_home:  # what has ended here needs no question to the engine
         with contextlib.suppress(BusbwError):
@@ -120,8 +117,6 @@ def _fields(row: _Row) -> dict[str, str]:
         state, record = Phase.ENDED.value, str(getattr(close.read_status(row.folder), "value", ""))
         if is_series_job(row.folder):
             record = f"busbw compare {row.folder.name}"
-    elif row.is_uncertain:
-        state, record = "uncertain", f"no answer to the submission; busbw cancel {row.folder.name}"
     else:
         state = "unknown" if row.state is None else row.state.phase.value
         record = "busbw attach fetches it" if row.handle is not None else f"{folders.JOB_FILE} cannot be read"
@@ -144,7 +139,11 @@ def attach(run: str, format_name: str) -> int:
 
     folder = folders.find_run(run, folders.environ_home(), last=folders.is_job)
     if is_series_job(folder):
-        return _attach_series(folder, format_name)
+        from busbw.cli.compare_setups import followed
+        from busbw.plan.flags.compare import CompareSettings
+
+        name = "table" if format_name == "jsonl" else format_name
+        return followed(folder, standard_error(), CompareSettings(), name, cancels=False)
     handle = submit.read_handle(folder)
     is_command = submit.is_command(folder)
     if follow.is_home(folder):
@@ -162,18 +161,6 @@ def attach(run: str, format_name: str) -> int:
     if following.left:
         print(f"detached; the job goes on\nhint: busbw attach {folder.name}", file=sys.stderr)
     return follow.shell_code(folder, code)
-
-
-def _attach_series(folder: Path, format_name: str) -> int:
-    """Follow the job of a series to its end, and show what it measured."""
-    from busbw.cli.compare_setups import left_behind, show_measured
-    from busbw.plan.flags.compare import CompareSettings
-
-    try:
-        series = follow_series(folder, standard_error(), cancels=False)
-    except Left as left:
-        return left_behind(folder.name, left)
-    return show_measured(series, CompareSettings(), "table" if format_name == "jsonl" else format_name)
 
 
 def _show_ended(folder: Path, handle: Handle, format_name: str, *, is_command: bool) -> int:
@@ -244,14 +231,10 @@ def _see_end(folder: Path) -> bool:
 
 def _bring(folder: Path, *, ends: bool = False, now: bool = False) -> None:
     """Follow a run, or a series, to its end without showing it; see ``follow.bring``."""
-    if not is_series_job(folder):
+    if is_series_job(folder):
+        follow_series(folder, standard_error(), cancels=False, ends=ends)
+    else:
         follow.bring(folder, sys.stderr, ends=ends, now=now)
-        return
-    try:
-        follow_series(folder, standard_error(), cancels=ends, ends=ends)
-    except Left as left:
-        if left.error is not None:
-            raise left.error from left
 
 
 def _is_home(folder: Path) -> bool:

@@ -138,16 +138,6 @@ class Handle:
         return Handle(fields["engine"], fields["id"], fields["name"], dict(fields["details"]))
 
 
-class Unanswered(SiteError):
-    """A submission that its engine has not answered: it may have the job, and ``find`` of the
-    ``handle`` tells.
-    """
-
-    def __init__(self, error: SiteError, handle: Handle) -> None:
-        super().__init__(error.message, hint=error.hint)
-        self.handle = handle
-
-
 class Phase(StrEnum):
     """How far a job is."""
 
@@ -164,8 +154,7 @@ class JobState:
     quota): the run ends with the reason, instead of waiting. ``hint`` says what to try. ``code``: exit code
     of an ENDED job, negative for a signal, None if not known. ``rank`` and ``host``: who failed, where known.
     ``out_of_time``: the engine ended it because of its time limit; ``cancelled``: as
-    somebody wanted; ``unreachable``: a host of it could not be reached, or not any more. ``limit_s``: our own
-    limit, where the job ends its launch because of that.
+    somebody wanted; ``unreachable``: a host of it could not be reached, or not any more.
     """
 
     phase: Phase
@@ -178,7 +167,6 @@ class JobState:
     out_of_time: bool = False
     cancelled: bool = False
     unreachable: bool = False
-    limit_s: float | None = None
 
     @property
     def knows_cause(self) -> bool:
@@ -218,12 +206,7 @@ class Engine(Protocol):
 
     def submit(self, request: JobRequest, folder: Path) -> Handle:
         """Submit; ``folder`` is the run folder, with the request's files under request/. Raises SiteError
-        with the engine's own words and a hint, Unanswered where it may have the job all the same.
-        """
-
-    def find(self, handle: Handle) -> Handle | None:
-        """The job of a submission that was not answered, found by its name; None where there is none. Raises
-        SiteError where the engine does not answer.
+        with the engine's own words and a hint.
         """
 
     def follow(self, handle: Handle, folder: Path) -> Iterator[Item]:
@@ -256,8 +239,24 @@ class Start:
     environ: Mapping[str, str] = field(default_factory=dict)
 
 
-class SeriesEngine(Protocol):
-    """The functions of an engine's module for one job that runs many launches (``launch.job_loop``)."""
+class LaunchReader:
+    """Reads what one launch of a series printed: here the ranks' lines as they are."""
+
+    def read(self, text: str, *, is_error: bool) -> Iterator[Output]:
+        """A line as the loop passed it on."""
+        yield Output(text, is_error=is_error)
+
+    def rest(self) -> Iterator[Output]:
+        """What is still open when the launch has ended."""
+        yield from ()
+
+    def end(self, code: int | None) -> JobState:
+        """How it ended, by the launcher's exit code and what was read."""
+        return JobState(Phase.ENDED, code=code)
+
+
+class SeriesEngine(Engine, Protocol):
+    """An Engine that runs a series in one job (``launch.job_loop``); its row has ``runs_series``."""
 
     def start(self, job: Job, series: Job, facts: Mapping[str, str]) -> Start:
         """Pure. A launch that ``job`` describes, in the job of ``series``. Raises UsageError."""
@@ -267,47 +266,11 @@ class SeriesEngine(Protocol):
         it fails where a host does.
         """
 
-    def request(self, series: Job, loop: tuple[str, ...], facts: Mapping[str, str]) -> JobRequest:
+    def series_request(self, series: Job, loop: tuple[str, ...], facts: Mapping[str, str]) -> JobRequest:
         """Pure. The job: it executes a Python that is on its first host with the words ``loop``."""
 
-    def reader(self, handle: Handle, folder: Path, nodes: int, ranks: int | None) -> LaunchReader:
-        """For the output of a launch on so many ``nodes`` (0: all) of the job whose run folder that is;
-        ``ranks`` is how many were asked for in all, None where that was not said.
-        """
-
-
-class LaunchReader(Protocol):
-    """Reads what one launch of a series printed."""
-
-    def read(self, text: str, *, is_error: bool) -> Iterator[Output]:
-        """A line as the loop passed it on."""
-
-    def rest(self) -> Iterator[Output]:
-        """What is still open when the launch has ended."""
-
-    def end(self, code: int | None) -> JobState:
-        """How it ended, by the launcher's exit code and what was read."""
-
-
-class PlainReader:
-    """A LaunchReader of an engine whose launcher prints the ranks' lines as they are."""
-
-    def read(self, text: str, *, is_error: bool) -> Iterator[Output]:
-        """See LaunchReader."""
-        yield Output(text, is_error=is_error)
-
-    def rest(self) -> Iterator[Output]:
-        """See LaunchReader."""
-        yield from ()
-
-    def end(self, code: int | None) -> JobState:
-        """See LaunchReader."""
-        return JobState(Phase.ENDED, code=code)
-
-
-def load_series(name: str) -> SeriesEngine:
-    """As load, of the module that runs a series in one job. Raises KeyError for an engine without one."""
-    return cast("SeriesEngine", import_module(ENGINES[name].series))
+    def reader(self, handle: Handle, folder: Path) -> LaunchReader:
+        """For the output of a launch of the job whose run folder that is."""
 
 
 def load(name: str) -> Engine:
@@ -359,7 +322,7 @@ class Patient:
                 return None
             raise SiteError(
                 f"{error.message} (for {PATIENCE_SECONDS:g} s now; job {self.name} goes on)",
-                hint="follow it with `busbw attach` when there are answers again",
+                hint="follow it with `busbw attach` once it answers",
             ) from error
         self.silent_since_s = None
         return found

@@ -94,6 +94,54 @@ def not_starting(
     )
 
 
+class Hearing:
+    """What a job, or one launch of a series, prints: kept in its run folder, and judged at its end."""
+
+    def __init__(self, folder: Path, show: Emit) -> None:
+        self.listener = Listener()
+        self.arrival = Arrival(folder)
+        self._folder, self._emit = folder, show
+
+    def replay(self, shown: int = 0) -> None:
+        """Hear again what an earlier process heard; the first ``shown`` events were shown here."""
+        for number, item in enumerate(self.arrival.replay()):
+            self.listener.hear(item)
+            if number >= shown:
+                self.show(item)
+
+    def take(self, item: Output) -> Line | None:
+        """Keep a line, and give it back where it is no event."""
+        heard = decode(item.text)
+        if heard is not None:
+            whole = self.listener.whole(heard)
+            if whole is not None and self.arrival.take(whole):
+                self.listener.hear(whole)
+                self.show(whole)
+            return None
+        text = redact_text(item.text)
+        with (self._folder / folders.LOG_FILE).open("a") as log:
+            log.write(f"{item.source}: {text}\n" if item.source else text + "\n")
+        self.listener.output.append(text)
+        return Line(item.text, item.is_error)
+
+    def show(self, item: Event) -> None:
+        """What people see of an event while ranks run; how they ended is shown when it is judged."""
+        if item["event"] == EventKind.HEADER:
+            self._emit({**item, "folder": str(self._folder)})
+        elif item["event"] not in _KEPT:
+            self._emit(item)
+
+    def close(self, story: Story) -> Verdict:
+        """Judge, and close the record."""
+        verdict = judge(story)
+        is_good = verdict.error is None and verdict.code is not ExitCode.INTERRUPTED
+        if is_good and close.read_status(self._folder) is RunStatus.RUNNING:  # the ranks' own did not arrive
+            close.close(self._folder, RunStatus.COMPLETE, now_utc())
+        close_record(self._folder, verdict)
+        remember(self._folder)
+        return verdict
+
+
 class Following:
     """One job, from its submission or an attach to its closed record.
 
@@ -127,7 +175,7 @@ class Following:
         self._emit = _heard_by_some(show)
         self._raw = _heard_by_some(raw) if raw is not None else None
         self._is_command = is_command(folder)
-        self._heard, self._arrival = Listener(), Arrival(folder)
+        self._hearing = Hearing(folder, self._emit)
         self._printed = Reading(folder)  # what a command printed, where another process hears it
         self._cancelling = _Cancelling(engine, handle, folder, self._say)
         self._wait_s = engine.WAIT_SECONDS if wait is None else wait
@@ -162,7 +210,7 @@ class Following:
             fate = "has ended" if self.state.phase is Phase.ENDED else "was left as it is"
             raise SiteError(
                 f"cannot write {error.filename or folder}: {error.strerror}; job {self._handle.id} {fate}",
-                hint=f"free space in {folder.parent}, then take it up again: busbw attach {folder.name}",
+                hint=f"free space in {folder.parent}, then run: busbw attach {folder.name}",
             ) from error
 
     def _follow_in_turn(self, owner: Owner, interrupt: Interrupt) -> ExitCode:
@@ -171,10 +219,7 @@ class Following:
             return ExitCode.INTERRUPTED
         if folders.read_ended(self._folder) is not None:
             return self._show_end(heard)
-        for number, item in enumerate(self._arrival.replay()):
-            self._heard.hear(item)
-            if number >= heard.count:
-                self._show(item)
+        self._hearing.replay(heard.count)
         try:
             self._take_items(interrupt)
         except BrokenPipeError:  # the reader of our output has left (`| head`), as one who presses Ctrl-C
@@ -187,7 +232,7 @@ class Following:
 
     def _read_along(self, owner: Owner, heard: Heard, interrupt: Interrupt) -> bool:
         """Show what another process hears, until the run folder is free. False where the user left before."""
-        self._say(f"{owner.who()} follows this run: showing what it hears")
+        self._say(f"{owner.who()} follows this run; showing its events")
         while not owner.take():
             self._show_heard(heard)
             if interrupt.requested and not self._cancels:
@@ -202,13 +247,13 @@ class Following:
                 return False
             time.sleep(_READ_SECONDS)
         if folders.read_ended(self._folder) is None:
-            self._say("it is gone: following in its place")
+            self._say("that process ended; following in its place")
         return True
 
     def _show_heard(self, heard: Heard) -> None:
         """What the other process has heard since: events, and what a command printed."""
         for item in heard.new():
-            self._show(item)
+            self._hearing.show(item)
         if self._raw is not None:
             for line in self._printed.new():
                 self._raw(line)
@@ -226,10 +271,10 @@ class Following:
     def _take_items(self, interrupt: Interrupt) -> None:
         """Until the job has ended, or the user left it."""
         printed = Keeping(self._folder) if self._is_command else contextlib.nullcontext()
-        with (self._folder / folders.LOG_FILE).open("a") as log, printed as keeping:
+        with printed as keeping:
             for item in self._engine.follow(self._handle, self._folder):
                 if isinstance(item, Output):
-                    self._take_line(item, log, keeping)
+                    self._take_line(item, keeping)
                 elif isinstance(item, JobState):
                     self._take_state(item)
                 if interrupt.requested and not self._cancels:
@@ -243,20 +288,11 @@ class Following:
                 if is_ended:
                     return
 
-    def _take_line(self, item: Output, log: TextIO, keeping: Keeping | None) -> None:
+    def _take_line(self, item: Output, keeping: Keeping | None) -> None:
         self._heard_s = time.monotonic()
-        heard = decode(item.text)
-        if heard is not None:
-            whole = self._heard.whole(heard)
-            if whole is not None and self._arrival.take(whole):
-                self._heard.hear(whole)
-                self._show(whole)
+        line = self._hearing.take(item)
+        if line is None:
             return
-        text = redact_text(item.text)
-        log.write(f"{item.source}: {text}\n" if item.source else text + "\n")
-        log.flush()
-        self._heard.output.append(text)
-        line = Line(item.text, item.is_error)
         if keeping is not None:
             keeping.keep(line)
         if self._raw is not None and self._printed.is_new(line):
@@ -268,17 +304,8 @@ class Following:
         if state != self.state and state.phase is not Phase.ENDED:
             self._emit(event(EventKind.STATE, job=self._handle.id, phase=state.phase.value, why=state.why))
         self.state = state
-        if state.limit_s is not None and self._heard.out_of_time_s is None:
-            self._heard.run_out_of_time(state.limit_s)
         if state.phase is Phase.RUNNING and self._running_since_s is None:
             self._running_since_s = time.monotonic()
-
-    def _show(self, item: Event) -> None:
-        """What people see of an event while the job runs; how it ended is shown when it is judged."""
-        if item["event"] == EventKind.HEADER:
-            self._emit({**item, "folder": str(self._folder)})
-        elif item["event"] not in _KEPT:
-            self._emit(item)
 
     def _say(self, text: str) -> None:
         """Print for the user, where there still is one: a terminal that was closed is why we are to end."""
@@ -301,7 +328,7 @@ class Following:
             self._cancelling.note_others()
         if not self._cancelling.is_taken:
             self._note_reasons(now_s)
-        if self._heard.errors and self._wrong_since_s is None:
+        if self._hearing.listener.errors and self._wrong_since_s is None:
             self._wrong_since_s = now_s
         self._report_silence(now_s)
         if self._is_to_end(now_s) and self._cancelling.ask(now=self._ends_now):
@@ -319,16 +346,16 @@ class Following:
             waited_s = now_s - self._since_s
             self.given_up = not_starting(self._handle.id, self.state, waited_s, self._wait_s)
         limit_s, since_s = self._limit_s, self._running_since_s
-        if limit_s is None or since_s is None or self._heard.out_of_time_s is not None:
+        if limit_s is None or since_s is None or self._hearing.listener.out_of_time_s is not None:
             return
         if now_s - since_s > limit_s:
-            self._heard.run_out_of_time(limit_s)
+            self._hearing.listener.run_out_of_time(limit_s)
             self._say(f"not ended after {limit_s:g} s: cancelling the job")
 
     def _is_to_end(self, now_s: float) -> bool:
         wrong_s = self._wrong_since_s
         is_hung = wrong_s is not None and now_s - wrong_s > _WRONG_SECONDS
-        is_late = self._heard.out_of_time_s is not None
+        is_late = self._hearing.listener.out_of_time_s is not None
         return self.wants_end or self.given_up is not None or is_hung or is_late
 
     def _has_read(self, now_s: float) -> bool:
@@ -341,13 +368,13 @@ class Following:
     def _report_silence(self, now_s: float) -> None:
         """Say once that no rank has said a word: they may hang, which nobody else can know."""
         since_s = self._running_since_s
-        if self._reported_silence or since_s is None or self._heard.hello or self._is_command:
+        if self._reported_silence or since_s is None or self._hearing.listener.hello or self._is_command:
             return
         if now_s - since_s > _SILENT_START_SECONDS:
             self._reported_silence = True
             self._say(
-                f"job {self._handle.id} has run for {_SILENT_START_SECONDS:g} s, and no rank has said"
-                f" anything yet; what its launcher says is in {self._folder / folders.LOG_FILE}"
+                f"job {self._handle.id} has run for {_SILENT_START_SECONDS:g} s, and no rank has"
+                f" reported; its launcher's output is in {self._folder / folders.LOG_FILE}"
             )
 
     def _kill(self) -> None:
@@ -363,36 +390,31 @@ class Following:
         """
         handle, folder = self._handle, self._folder
         is_collected = self._quietly(lambda: self._engine.collect(handle, folder))
-        verdict = judge(self._story())
+        verdict = self._hearing.close(self._story())
         if verdict.code is ExitCode.INTERRUPTED and not self.stopped:
-            if not self._heard.connected and not self._is_command:  # a command has no ranks
+            if not self._hearing.listener.connected and not self._is_command:  # a command has no ranks
                 self._say(f"job {handle.id} was cancelled before its ranks were connected")
             elif self.state.cancelled:
                 self._say(f"job {handle.id} was cancelled")
-        is_good = verdict.error is None and verdict.code is not ExitCode.INTERRUPTED
-        if is_good and close.read_status(folder) is RunStatus.RUNNING:  # the ranks' own record did not arrive
-            close.close(folder, RunStatus.COMPLETE, now_utc())
-        close_record(folder, verdict)
         if is_collected:
             self._quietly(lambda: self._engine.clean(handle))
         else:
             self._say(
                 f"note: job {handle.id} was left on its engine; `busbw clean {folder.name}` tries again"
             )
-        for name in self._arrival.left_out:
+        for name in self._hearing.arrival.left_out:
             self._say(f"note: {name} was too large to send; it stayed with the job")
-        remember(self._folder)
         self._emit_end(verdict)
         own_code = self.state.code if self._is_command else None
         folders.write_ended(folder, int(verdict.code), verdict.error, own_code)
         return verdict.code
 
     def _story(self) -> Story:
-        state, end = self.state, self._heard.end
+        state, end = self.state, self._hearing.listener.end
         is_through = end is not None and end.get("status") == RunStatus.COMPLETE
         was_cancelled = (self._folder / folders.CANCELLED_FILE).is_file() and not is_through
         return replace(
-            self._heard.story(),
+            self._hearing.listener.story(),
             job=self._handle.id,
             host=state.host,  # not this one: the front process has no rank to blame
             is_command=self._is_command,

@@ -15,19 +15,17 @@ from typing import TYPE_CHECKING, Final, TextIO
 
 from busbw.errors import ExitCode
 from busbw.launch.interrupt import Interrupt
+from busbw.launch.leftovers import remove_leftovers
 from busbw.launch.listener import Listener
 from busbw.launch.processes import Exit, Line, Processes
 from busbw.launch.remember import remember
-from busbw.launch.sweeper import Sweeper
 from busbw.launch.verdict import Story, Verdict, judge
 from busbw.launch.witness import Witness
 from busbw.model.event import Emit, EventKind, decode, error_words, event, now_utc
 from busbw.model.record import RunStatus
-from busbw.model.result import Status
 from busbw.record import close
 from busbw.record import folder as folders
 from busbw.record.findings import keep, merge
-from busbw.record.results import read_fields
 from busbw.redact import redact_all, redact_text, redact_words
 
 if TYPE_CHECKING:
@@ -67,32 +65,22 @@ def measure(
         show(event(EventKind.FINDING, finding=finding))
     launch = request_for(str(request_file))
     folders.replace_text(request_file.parent / "commands.txt", (f"{launch}\n",))
+    began_s = time.time()
     with Interrupt() as interrupt:
         try:
             story = _follow(folder, launch, show, err, interrupt, limit_seconds)
+            remove_leftovers(began_s)
         except BrokenPipeError:  # the reader of our output has left: nobody wants the rest
             close_record(folder, Verdict(ExitCode.INTERRUPTED))
             raise
         verdict = judge(story)
         close_record(folder, verdict)
     remember(folder)
-    _show_unheard(folder, story, show)
     if verdict.error is not None:
         show(verdict.error)
     if folders.is_started(folder):
         show(event(EventKind.END, exit_code=int(verdict.code), folder=str(folder)))
     return verdict.code
-
-
-def _show_unheard(folder: Path, story: Story, show: Emit) -> None:
-    """The cases that ended without their events coming here: what passed them on was killed, and the record
-    has them.
-    """
-    if not story.connected or not folders.is_started(folder):
-        return
-    for fields in read_fields(folder)["results"][story.finished :]:
-        if fields["status"] != Status.NOT_RUN or fields["error"]:
-            show(event(EventKind.CASE, result=fields))
 
 
 def new_folder(plan: Plan, settings: RunSettings) -> Path:
@@ -131,10 +119,8 @@ def _follow(
     with (
         (folder / folders.LOG_FILE).open("a") as log,
         contextlib.closing(Witness(launch.ranks)) as witness,
-        Sweeper() as sweeper,
         Processes(_with_address(launch, witness.address), lambda: interrupt.insisted) as processes,
     ):
-        sweeper.follow(processes.pids)
         witness.follow(processes.pids, are_ranks=launch.process_is_rank)
         for item in processes.follow(lambda: witness.idle_seconds):
             witness.look()
@@ -156,7 +142,7 @@ def _follow(
             if wrong_since_s and now_s - wrong_since_s > LAST_WORDS_SECONDS:
                 break
         witness.look()
-        witness.end_all()
+        witness.end_ranks()
         story = replace(heard.story(), exits=exits, interrupted=interrupted, host=socket.gethostname())
         return witness.add_to(replace(story, process_is_rank=launch.process_is_rank))
 

@@ -4,11 +4,9 @@ knowing it, and nobody would end that process.
 
 from __future__ import annotations
 
-import contextlib
 import signal
-from collections.abc import Iterator
 from types import FrameType
-from typing import Final, NoReturn, Self
+from typing import Final, Self
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -43,25 +41,3 @@ class Interrupt:
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.count += 1
-
-
-@contextlib.contextmanager
-def as_ctrl_c() -> Iterator[None]:
-    """SIGTERM and SIGHUP raise KeyboardInterrupt, as SIGINT does, so that what is held is given back. Main
-    thread only.
-    """
-    before = {
-        number: signal.signal(number, _raise)
-        for number in (signal.SIGTERM, signal.SIGHUP)
-        if signal.getsignal(number) is not signal.SIG_IGN
-    }
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _raise(number: int, frame: FrameType | None) -> NoReturn:
-    del number, frame
-    raise KeyboardInterrupt

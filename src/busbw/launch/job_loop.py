@@ -25,7 +25,6 @@ import subprocess
 import sys
 import time
 import zlib
-from pathlib import Path
 from typing import Any
 
 # A launch's processes have it in their environment: the series' name.
@@ -34,7 +33,7 @@ MARK = "BUSBW_SERIES"
 SWEEP = """\
 there=/tmp/busbw-series-$1
 if [ "$2" = first ]; then : >"$there" || exit 1; fi
-if [ ! -e "$there" ]; then echo "busbw: $(uname -n) is not the host that it was" >&2; exit 1; fi
+if [ ! -e "$there" ]; then echo "busbw: $(uname -n) was replaced" >&2; exit 1; fi
 tries=0
 while found=$(grep -lzxF "BUSBW_SERIES=$1" /proc/[0-9]*/environ 2>/dev/null); [ -n "$found" ]; do
   if [ "$tries" -ge 50 ]; then echo "busbw: processes on $(uname -n) do not end" >&2; exit 1; fi
@@ -82,14 +81,12 @@ def _is_result(text: bytes) -> bool:
 
 
 class Sender:
-    """Sends what one launch prints: its results always, the rest within a bound. What is over the bound goes
-    into a file of the launch's folder, where the job sees that.
-    """
+    """Sends what one launch prints: its results always, the rest within a bound."""
 
-    def __init__(self, number: int, folder: str) -> None:
+    def __init__(self, number: int) -> None:
         self.left_bytes = MOST_BYTES
         self.dropped_bytes = 0
-        self._number, self._folder = number, Path(folder)
+        self._number = number
         self._passes_rest = {False: True, True: True}  # by stream: the line that srun has cut
         self._was_cut = {False: False, True: False}
 
@@ -105,41 +102,23 @@ class Sender:
             self.left_bytes -= self._cost(line)
             say(self._number, "e" if is_error else "o", line.decode("utf-8", "surrogateescape"))
         else:
-            self._drop(line)
+            self.dropped_bytes += len(line)
 
     def close(self) -> None:
         """Say what was dropped."""
         if self.dropped_bytes:
-            where = f"; it is in {self._dropped_file}" if self._is_shared else ""
-            dropped = f"busbw: {self.dropped_bytes} bytes of this launch's output were not sent{where}"
+            dropped = f"busbw: {self.dropped_bytes} bytes of this launch's output were dropped"
             say(self._number, "e", dropped)
 
     def _cost(self, line: bytes) -> int:
         return len(f"@{self._number} o ") + len(line) + 1
-
-    def _drop(self, line: bytes) -> None:
-        self.dropped_bytes += len(line)
-        if self._is_shared:
-            with contextlib.suppress(OSError), self._dropped_file.open("ab") as file:
-                file.write(line + b"\n")
-
-    @property
-    def _dropped_file(self) -> Path:
-        return self._folder / "log" / "not-sent.log"
-
-    @property
-    def _is_shared(self) -> bool:
-        try:
-            return (self._folder / "request" / "ticket").read_text().strip() == self._folder.name
-        except OSError:
-            return False
 
 
 class Launch:
     """One launch: its processes, and how they are ended."""
 
     def __init__(self, spec: dict[str, Any], mark: str) -> None:
-        self.sender = Sender(spec["number"], spec["folder"])
+        self.sender = Sender(spec["number"])
         self.wrong_since_s: float | None = None
         self._ends_s: float | None = None  # when it was told to end
         self._began_s = time.monotonic()
@@ -239,13 +218,13 @@ def sweep(words: list[str], when: str) -> str:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return f"not all of its hosts answered within {_SWEEP_SECONDS:g} s"
+        return f"some hosts did not answer within {_SWEEP_SECONDS:g} s"
     except OSError as error:
         return f"{words[0]}: {error.strerror}"
     lines = [line.strip() for line in done.stdout.decode(errors="replace").splitlines() if line.strip()]
     own = [line.partition("busbw: ")[2] for line in lines if "busbw: " in line]
     said = "; ".join(own or lines[-1:]) or f"exit code {done.returncode}"
-    return f"a host of it is lost: {said}" if done.returncode else ""
+    return f"lost a host: {said}" if done.returncode else ""
 
 
 def run(spec: dict[str, Any], mark: str, stop: Stop) -> dict[str, Any]:

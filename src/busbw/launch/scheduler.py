@@ -60,11 +60,11 @@ def environ_outside_jobs() -> Mapping[str, str]:
     }
 
 
-def call(*words: str, engine: str = "Slurm", without: Sequence[str] = ()) -> str:
-    """A command's standard output; it is ``without`` these variables of ours. Raises SiteError with the
-    command's own words, NoAnswer where they do not say what became of the question.
+def call(*words: str, engine: str = "Slurm") -> str:
+    """A command's standard output. Raises SiteError with the command's own words, NoAnswer where they do not
+    say what became of the question.
     """
-    done = ask(words, engine, without)
+    done = ask(words, engine)
     if done.returncode:
         said = (done.stderr.strip() or done.stdout.strip()).splitlines()
         words_said = own_words(said) or f"exit code {done.returncode}"
@@ -74,16 +74,14 @@ def call(*words: str, engine: str = "Slurm", without: Sequence[str] = ()) -> str
     return done.stdout
 
 
-def ask(
-    words: Sequence[str], engine: str = "Slurm", without: Sequence[str] = ()
-) -> subprocess.CompletedProcess[str]:
+def ask(words: Sequence[str], engine: str = "Slurm") -> subprocess.CompletedProcess[str]:
     """A command's end, whatever it is. Raises SiteError where it cannot be started, NoAnswer where it does
     not end.
     """
     try:
         return subprocess.run(
             words,
-            env={name: value for name, value in environ_outside_jobs().items() if name not in without},
+            env=environ_outside_jobs(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

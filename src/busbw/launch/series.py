@@ -6,6 +6,7 @@ of every launch; it is rewritten after each, so that a series that was ended ear
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,13 +16,13 @@ from pathlib import Path
 from statistics import mean
 from typing import Any, Final, TextIO
 
-from busbw.errors import AllocationOver, BusbwError, ExitCode, UsageError
+from busbw.errors import BusbwError, ExitCode, UsageError
 from busbw.judge.compare_setups import LaunchOutcome
 from busbw.judge.matching import differences
 from busbw.launch.job_loop import MOST_FAILURES
 from busbw.launch.launcher_words import words_of_ranks
 from busbw.launch.listener import LAST_LINES
-from busbw.model.event import Event, EventKind, error_words
+from busbw.model.event import Event, EventKind, error_event, error_words
 from busbw.model.record import RunRecord
 from busbw.plan.flags.names import NameSettings
 from busbw.plan.setups import Setup, blocks
@@ -40,7 +41,7 @@ _NAMELESS: Final = NameSettings()
 _CHANGED: Final = "name a series that is whole: this file was changed or cut"
 INTERRUPTED: Final = "interrupted"  # by the user
 # Its file is written after every launch: one that has fewer than planned and no word of an interrupt.
-_NO_END: Final = "no end: its front process was killed, or still measures"
+_NO_END: Final = "unfinished: its busbw process was killed, or still measures"
 
 
 @dataclass(frozen=True)
@@ -79,20 +80,9 @@ class Planned:
     folder: Path
 
 
-@dataclass(frozen=True)
-class Launched:
-    """How a launch ended. ``seconds`` are its own, where it did not begin when it was asked for; ``skipped``:
-    its job did not try it again.
-    """
-
-    code: ExitCode
-    seconds: float | None = None
-    skipped: bool = False
-
-
-# Makes one launch and waits for its end: (setup, nodes or 0, run folder, hear). Raises BusbwError for a
-# launch that cannot be started, AllocationOver where there can be no others either.
-Starter = Callable[[Setup, int, Path, Callable[[Event], None]], Launched]
+# Makes one launch and waits for its end: (setup, nodes or 0, run folder, hear). Raises BusbwError where it
+# cannot be started.
+Starter = Callable[[Setup, int, Path, Callable[[Event], None]], ExitCode]
 
 
 def create_series(
@@ -137,47 +127,44 @@ def planned_launches(series: Series) -> Iterator[Planned]:
 
 def go_on(series: Series, start: Starter, err: TextIO) -> Series:
     """Make the launches that a series still lacks. What fails is noted and does not end the series; an
-    interrupt does, or the end of its allocation.
+    interrupt does.
     """
-    series = replace(series, stopped="")
-    by_name = {setup.name: setup for setup in series.setups}
-    shown: set[str] = set()
-    stopped = INTERRUPTED
-    try:
-        with progress(series.planned, "", len(series.outcomes)) as step:
-            for planned in islice(planned_launches(series), len(series.outcomes), None):
-                step(len(series.outcomes), _place(series, planned), _left_s(series))
-                outcome, code = _launch(series, by_name[planned.setup], planned, start, err, shown)
-                if code is ExitCode.INTERRUPTED:  # by the user: the setup did nothing wrong
+    launches = Launches(series, err)
+    with progress(series.planned, "", len(series.outcomes)) as step:
+        try:
+            while (planned := launches.next()) is not None:
+                step(len(launches.series.outcomes), launches.place(planned), launches.left_s())
+                if not _launch(launches, planned, start):
+                    launches.stop(INTERRUPTED)
                     break
-                series = replace(series, outcomes=(*series.outcomes, outcome))
-                _write(series)
-            else:
-                return series
-    except KeyboardInterrupt:  # between two launches
-        pass
-    except AllocationOver as over:
-        stopped = over.message
-        print(f"error: {over.message}\nhint: {over.hint}", file=err, flush=True)
-    series = replace(series, stopped=stopped)
-    _write(series)
-    return series
+        except KeyboardInterrupt:  # between two launches
+            launches.stop(INTERRUPTED)
+    return launches.series
 
 
-def _place(series: Series, planned: Planned) -> str:
-    where = f"{planned.nodes} nodes, " if planned.nodes else ""
-    return f"{where}block {planned.block + 1} of {len(series.order)}, {planned.setup}"
+def _launch(launches: Launches, planned: Planned, start: Starter) -> bool:
+    """Make one launch; False where the user interrupted it: the setup did nothing wrong."""
+    outcomes = launches.series.outcomes
+    if _is_given_up(outcomes, planned.setup, planned.nodes):
+        launches.skip(planned)
+        return True
+    setup = next(each for each in launches.series.setups if each.name == planned.setup)
+    folder = folders.create(planned.folder.parent, planned.folder.name)
+    ear = launches.ear(planned)
+    started_s = time.monotonic()
+    try:
+        code = start(setup, planned.nodes, folder, ear)
+    except UsageError:
+        raise
+    except BusbwError as failure:
+        ear(error_event(failure))
+        code = failure.exit_code
+    if code is not ExitCode.INTERRUPTED:
+        launches.add(planned, code, time.monotonic() - started_s, ear)
+    return code is not ExitCode.INTERRUPTED
 
 
-def _left_s(series: Series) -> float | None:
-    """Seconds for the launches to come, as long as the mean of those that were made: no wait for a job is in
-    it.
-    """
-    took = [outcome.seconds for outcome in series.outcomes if not outcome.skipped]
-    return mean(took) * (series.planned - len(series.outcomes)) if took else None
-
-
-class _Ear:
+class Ear:
     """Hears a launch: errors are kept, findings shown. ``shown`` are those of earlier launches: each is shown
     once.
     """
@@ -204,44 +191,72 @@ class _Ear:
             print(f"{self._place}:", *finding_lines(finding), sep="\n", file=self._err, flush=True)
 
 
-def _launch(
-    series: Series, setup: Setup, planned: Planned, start: Starter, err: TextIO, shown: set[str]
-) -> tuple[LaunchOutcome, ExitCode]:
-    block, nodes, place = planned.block, planned.nodes, _place(series, planned)
-    skipped = LaunchOutcome(setup.name, block, nodes, "", 0.0, skipped=True)
-    if _is_given_up(series.outcomes, setup.name, nodes):
-        print(f"{place}: not tried again", file=err, flush=True)
-        return skipped, ExitCode.OK
-    folder = folders.create(planned.folder.parent, planned.folder.name)
-    ear = _Ear(place, err, shown)
-    started_s = time.monotonic()
-    error = ""
-    try:
-        launched = start(setup, nodes, folder, ear)
-    except (UsageError, AllocationOver):
-        raise
-    except BusbwError as failure:
-        launched, error = Launched(failure.exit_code), failure.message
-    if launched.skipped:
-        print(f"{place}: not tried again", file=err, flush=True)
-        return skipped, ExitCode.OK
-    seconds = time.monotonic() - started_s if launched.seconds is None else launched.seconds
-    if launched.code not in (ExitCode.OK, ExitCode.BAD_VERDICT):
-        error = error or (ear.error if ear.errors else f"exit code {int(launched.code)}")
-    else:
-        error = ""
-    print(f"{place}: {_how(launched.code, error, seconds)}", file=err, flush=True)
-    said = ear.errors[0].get("last_words") if ear.errors else None
-    words = () if not error else _last_words(folder) if said is None else tuple(said)
-    relative = str(folder.relative_to(series.folder))
-    outcome = LaunchOutcome(setup.name, block, nodes, relative, round(seconds, 3), error, words)
-    return outcome, launched.code
+class Launches:
+    """The launches of a series as they come: each is reported, and kept in the series' file."""
+
+    def __init__(self, series: Series, err: TextIO) -> None:
+        self.series = replace(series, stopped="")
+        self._err = err
+        self._shown: set[str] = set()  # findings: each is shown once
+
+    def rest(self) -> Iterator[Planned]:
+        """The launches that are to come."""
+        return islice(planned_launches(self.series), len(self.series.outcomes), None)
+
+    def next(self) -> Planned | None:
+        """The next of them; None after the last."""
+        return next(self.rest(), None)
+
+    def place(self, planned: Planned) -> str:
+        """Which launch that is, for people."""
+        where = f"{planned.nodes} nodes, " if planned.nodes else ""
+        return f"{where}block {planned.block + 1} of {len(self.series.order)}, {planned.setup}"
+
+    def left_s(self) -> float | None:
+        """Seconds for the launches to come, as long as the mean of those that were made: no wait for a job is
+        in it.
+        """
+        series = self.series
+        took = [outcome.seconds for outcome in series.outcomes if not outcome.skipped]
+        return mean(took) * (series.planned - len(series.outcomes)) if took else None
+
+    def ear(self, planned: Planned) -> Ear:
+        """What hears a launch."""
+        return Ear(self.place(planned), self._err, self._shown)
+
+    def skip(self, planned: Planned) -> None:
+        """It is not made: its setup failed too often."""
+        self._say(f"{self.place(planned)}: not tried again")
+        self._add(LaunchOutcome(planned.setup, planned.block, planned.nodes, "", 0.0, skipped=True))
+
+    def add(self, planned: Planned, code: ExitCode, seconds: float, ear: Ear) -> None:
+        """A launch has ended."""
+        error, words = "", tuple[str, ...]()
+        if code not in (ExitCode.OK, ExitCode.BAD_VERDICT):
+            error = ear.error if ear.errors else f"exit code {int(code)}"
+            said = ear.errors[0].get("last_words") if ear.errors else None
+            words = _last_words(planned.folder) if said is None else tuple(said)
+        self._say(f"{self.place(planned)}: {_how(code, error, seconds)}")
+        relative = str(planned.folder.relative_to(self.series.folder))
+        seconds = round(seconds, 3)
+        self._add(LaunchOutcome(planned.setup, planned.block, planned.nodes, relative, seconds, error, words))
+
+    def stop(self, why: str) -> None:
+        """There are no more launches."""
+        self.series = replace(self.series, stopped=why)
+        _write(self.series)
+
+    def _add(self, outcome: LaunchOutcome) -> None:
+        self.series = replace(self.series, outcomes=(*self.series.outcomes, outcome))
+        _write(self.series)
+
+    def _say(self, text: str) -> None:
+        with contextlib.suppress(OSError):  # the terminal may be gone
+            print(text, file=self._err, flush=True)
 
 
 def _how(code: ExitCode, error: str, seconds: float) -> str:
     took = format_duration(seconds)
-    if code is ExitCode.INTERRUPTED:
-        return f"interrupted after {took}"
     if code is ExitCode.BAD_VERDICT:
         return f"{took}: WRONG DATA"
     return f"FAILED after {took}: {error}" if error else took
@@ -287,7 +302,7 @@ def read_plan(folder: Path) -> Series:
     path = folder / SERIES_FILE
     body = json_mapping(read_file(path, _CHANGED), str(path), _CHANGED)
     if body.pop("schema", None) != SERIES_SCHEMA:
-        raise UsageError(f"{path} is of another busbw", hint="read it with the busbw that wrote it")
+        raise UsageError(f"{path} was written by another version of busbw", hint="read it with that version")
     series = checked(Series, {**body, "folder": folder}, str(path), _CHANGED)
     if not series.stopped and len(series.outcomes) < series.planned:
         series = replace(series, stopped=_NO_END)

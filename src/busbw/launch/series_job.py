@@ -1,57 +1,41 @@
 """One job that runs all launches of a series: what is sent to it, and its output as that of the launches.
 
 The job runs ``job_loop``. Each launch is planned, judged and recorded here, as a job of its own would be: to
-``follow`` it is a job whose engine is ``_LaunchEngine``.
+``follow`` the whole is one job.
 """
 
 from __future__ import annotations
 
 import base64
-import contextlib
 import json
 import re
 import shutil
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO, cast
 
-from busbw.errors import AllocationOver, BusbwError, ExitCode, SiteError, UsageError
+from busbw.errors import BusbwError, ExitCode, SiteError, UsageError
 from busbw.launch import follow, job_loop, submit
-from busbw.launch.engine import (
-    Engine,
-    Handle,
-    Item,
-    Job,
-    JobRequest,
-    JobState,
-    LaunchReader,
-    Output,
-    Phase,
-    SeriesEngine,
-    Start,
-    Unanswered,
-    load,
-    load_series,
-)
-from busbw.launch.interrupt import as_ctrl_c
+from busbw.launch.engine import Job, JobRequest, JobState, LaunchReader, Output, SeriesEngine, Start
+from busbw.launch.interrupt import Interrupt
 from busbw.launch.series import (
     INTERRUPTED,
-    Launched,
+    Ear,
+    Launches,
+    Planned,
     Series,
     create_series,
-    go_on,
     is_series,
     planned_launches,
-    read_series,
+    read_plan,
 )
 from busbw.model.event import Event, EventKind
 from busbw.plan.flags.engines import ENGINES
 from busbw.record import folder as folders
-from busbw.record.owner import Owner
-from busbw.redact import redact_text
+from busbw.report.progress import progress
 
 if TYPE_CHECKING:
     from busbw.launch.series_plan import SeriesPlan
@@ -63,9 +47,6 @@ _LINE: Final = re.compile(r"@(\d+) ([oe=]) (.*)", re.DOTALL)
 _NUMBER: Final = "@number@"
 # Linux takes no longer word (MAX_ARG_STRLEN).
 _MOST_WORD_BYTES: Final = 131_000
-# How long the end of a job that has lost a host, or has run all launches, is waited for.
-_END_SECONDS: Final = 60.0
-_READ_SECONDS: Final = 0.5
 # What --dry-run shows in the place of the program and its task.
 _SHOWN: Final = ("-c", "job_loop.py", "LAUNCHES")
 
@@ -92,13 +73,13 @@ def _start(plan: SeriesPlan, setup: Setup, nodes: int, folder: Path) -> Start:
 
 
 def _module(plan: SeriesPlan) -> SeriesEngine:
-    return load_series(str(plan.launch.on))
+    return cast("SeriesEngine", plan.engine)
 
 
 def show_job(plan: SeriesPlan) -> tuple[JobRequest, Start]:
     """The job and the baseline's launch in it, for --dry-run. Raises UsageError."""
     folder = folders.environ_home() / "compare"
-    request = _module(plan).request(_series_job(plan, folder), _SHOWN, plan.facts)
+    request = _module(plan).series_request(_series_job(plan, folder), _SHOWN, plan.facts)
     return request, _start(plan, plan.setups[0], plan.counts[0], folder)
 
 
@@ -114,10 +95,10 @@ def series_request(plan: SeriesPlan, series: Series) -> JobRequest:
     packed = base64.b64encode(zlib.compress(json.dumps(task).encode(), 9)).decode()
     if len(packed) > _MOST_WORD_BYTES:
         raise UsageError(
-            f"{series.planned} launches are too much to send to a job ({len(packed)} bytes)",
+            f"{series.planned} launches do not fit into one job ({len(packed)} bytes)",
             hint="give fewer --blocks, or fewer numbers of nodes, and measure a second series",
         )
-    return module.request(job, ("-c", Path(job_loop.__file__).read_text(), packed), plan.facts)
+    return module.series_request(job, ("-c", Path(job_loop.__file__).read_text(), packed), plan.facts)
 
 
 def _launches(plan: SeriesPlan, series: Series) -> Iterator[dict[str, Any]]:
@@ -135,13 +116,12 @@ def _launches(plan: SeriesPlan, series: Series) -> Iterator[dict[str, Any]]:
             "argv": [word.replace(_NUMBER, number) for word in start.argv],
             "environ": {name: text.replace(_NUMBER, number) for name, text in start.environ.items()},
             "limit_s": plan.limit_seconds or 0.0,
-            "folder": str(planned.folder),
         }
 
 
 def submit_series(plan: SeriesPlan, count: int, seed: int) -> Path:
     """Submit a series of ``count`` blocks; its folder. Raises SiteError with the engine's own words,
-    UsageError where the engine cannot run it; no folder is left then, unless the engine may have the job.
+    UsageError where the engine cannot run it; no folder is left then.
     """
     series = create_series(plan.setups, count, seed, plan.counts, plan.environ, plan.settings)
     try:
@@ -150,9 +130,8 @@ def submit_series(plan: SeriesPlan, count: int, seed: int) -> Path:
         for note in request.notes:
             plan.say(f"note: {note}")
         handle = submit.submit_files(request, series.folder)
-    except BusbwError as error:
-        if not isinstance(error.__cause__, Unanswered):
-            shutil.rmtree(series.folder, ignore_errors=True)
+    except BusbwError:
+        shutil.rmtree(series.folder, ignore_errors=True)
         raise
     nodes = "1 node" if request.nodes == 1 else f"{request.nodes} nodes"
     what = f"submitted {handle.engine} job {handle.id}: {nodes}, for all launches"
@@ -178,297 +157,154 @@ def _write_launches(plan: SeriesPlan, series: Series) -> None:
 # ---- what comes back ---------------------------------------------------------------------------------------
 
 
-class Left(Exception):
-    """Nobody follows the series, and its job may go on: the user left, or its engine was lost (``error``)."""
+class _Launch:
+    """One launch, from its first line."""
 
-    def __init__(self, error: SiteError | None = None) -> None:
-        super().__init__()
-        self.error = error
+    def __init__(self, planned: Planned, reader: LaunchReader, ear: Ear) -> None:
+        self.ear = ear
+        self.hearing = follow.Hearing(planned.folder, ear)
+        self.hearing.replay()
+        self._reader = reader
 
+    def take(self, text: str, *, is_error: bool) -> None:
+        """A line that the loop passed on."""
+        for item in self._reader.read(text, is_error=is_error):
+            self.hearing.take(item)
 
-class _JobOutput:
-    """What the job prints, by launch: in turn, as the loop runs them."""
-
-    def __init__(self, engine: Engine, handle: Handle, folder: Path) -> None:
-        self.state = JobState(Phase.PENDING)
-        self.fates: dict[int, dict[str, Any]] = {}
-        self._items = engine.follow(handle, folder)
-        self._log = folder / folders.LOG_FILE
-        self._kept: tuple[int, Item] | None = None  # the first item of a later launch
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the job has ended, and all that it printed was read."""
-        return self.state.phase is Phase.ENDED
-
-    def of(self, number: int) -> Iterator[Item]:
-        """Lines of a launch, states of the job, and None now and then, until it is known what became of the
-        launch, or the job has ended.
-        """
-        while number not in self.fates and not self.is_over:
-            found, item = self._next()
-            if found == number or (found == 0 and not self.is_over):
-                yield item
-            elif found > number:
-                self._kept = found, item
-                self.fates[number] = {}  # what it printed is no longer there
-            else:
-                yield None
-
-    def fate(self, number: int) -> dict[str, Any] | None:
-        """What became of a launch, once that is known; None where the job ended before."""
-        for _ in self.of(number):
-            pass
-        return self.fates.get(number)
-
-    def drain(self, patience_s: float) -> None:
-        """Read to the job's end, not longer than that."""
-        give_up_s = time.monotonic() + patience_s
-        while not self.is_over and time.monotonic() < give_up_s:
-            self._next()
-
-    def close(self) -> None:
-        """Read no more."""
-        if hasattr(self._items, "close"):
-            self._items.close()
-
-    def _next(self) -> tuple[int, Item]:
-        """The next item with its launch's number, 0 where it is of none."""
-        if self._kept is not None:
-            kept, self._kept = self._kept, None
-            return kept
-        item = next(self._items, JobState(Phase.ENDED))
-        if isinstance(item, JobState):
-            self.state = item
-            return 0, item
-        if item is None:
-            return 0, None
-        return self._line(item)
-
-    def _line(self, item: Output) -> tuple[int, Item]:
-        found = _LINE.fullmatch(item.text)
-        if found is None:
-            with self._log.open("a") as log:
-                log.write(redact_text(item.text) + "\n")
-            return 0, None
-        number, kind, text = int(found[1]), found[2], found[3]
-        if kind != "=":
-            return number, Output(text, is_error=kind == "e")
-        said = json.loads(text)
-        if said.keys() == {"limit_s"}:
-            return number, replace(self.state, limit_s=float(said["limit_s"]))
-        self.fates[number] = said
-        return number, None
+    def end(
+        self, job: str, code: int | None, *, ended: JobState | None = None, interrupted: bool = False
+    ) -> ExitCode:
+        """Judge it by its launcher's exit code, or by how the job ``ended`` before it."""
+        for item in self._reader.rest():
+            self.hearing.take(item)
+        if code is not None and 128 < code < 193:  # as shells have it: a signal's number follows 128
+            code = 128 - code
+        state = ended or self._reader.end(code)
+        exits = {} if state.code is None else {0: state.code}
+        seen: dict[str, Any] = {"job": job, "host": state.host, "exits": exits, "state": state}
+        story = replace(self.hearing.listener.story(), interrupted=interrupted, **seen)
+        verdict = self.hearing.close(story)
+        if verdict.error is not None:
+            self.ear(verdict.error)
+        return verdict.code
 
 
-class _LaunchEngine:
-    """An Engine whose job is one launch of a series: what ``follow`` needs of it."""
+class _SeriesFollowing(follow.Following):
+    """Follows the job of a series: what it prints is that of its launches, in turn."""
 
-    WAIT_SECONDS: float | None = None
-
-    def __init__(
-        self, output: _JobOutput, number: int, reader: LaunchReader, end: Callable[[bool], None]
-    ) -> None:
-        self._output, self._number, self._reader, self._end = output, number, reader, end
-
-    def follow(self, handle: Handle, folder: Path) -> Iterator[Item]:
-        """See Engine."""
-        del handle, folder
-        if self._output.state.phase is not Phase.PENDING:
-            yield self._output.state
-        for item in self._output.of(self._number):
-            if isinstance(item, Output):
-                yield from self._reader.read(item.text, is_error=item.is_error)
-            else:
-                yield item
-        yield from self._reader.rest()
-        yield self._last_state()
-
-    def _last_state(self) -> JobState:
-        fate = self._output.fates.get(self._number)
-        if fate is None:
-            return replace(self._output.state, phase=Phase.ENDED)
-        code = fate.get("code")
-        # As shells have it, a signal's number follows 128.
-        return self._reader.end(128 - code if code is not None and 128 < code < 193 else code)
-
-    def cancel(self, handle: Handle, *, now: bool) -> None:
-        """See Engine. The loop ends a launch that hangs; only the whole series can be ended from here."""
-        del handle
-        self._end(now)
-
-    def collect(self, handle: Handle, folder: Path) -> None:
-        """See Engine. All that is read of a launch is in the job's output."""
-
-    def clean(self, handle: Handle) -> None:
-        """See Engine. What is left is the job's."""
-
-
-class JobStarter:
-    """A Starter (``launch.series``) of launches that the loop starts in the job of a series: it follows the
-    next one. Raises AllocationOver where the job has ended, or a host of it is lost; Left where the user left
-    (not ``cancels``).
-    """
-
-    def __init__(
-        self, folder: Path, err: TextIO, *, cancels: bool, wait: float | None = None, ends: bool = False
-    ) -> None:
-        self._folder, self._err, self._cancels, self._wait, self._ends = folder, err, cancels, wait, ends
-        self.handle = submit.read_handle(folder)
-        self.engine = load(self.handle.engine)
-        self.output = _JobOutput(self.engine, self.handle, folder)
-        self._module = load_series(self.handle.engine)
-        self._last_state = ""
-        self._since_s = time.monotonic()
-
-    def __call__(self, setup: Setup, nodes: int, folder: Path, hear: Callable[[Event], None]) -> Launched:
-        """See the class."""
-        del setup
-        try:
-            return self._launch(int(folder.name), nodes, folder, hear)
-        except KeyboardInterrupt:
-            if self._cancels:
-                raise
-            raise Left from None
-        except AllocationOver:
-            raise
-        except SiteError as error:  # the engine's, and no setup's
-            raise Left(error) from error
-
-    def _launch(self, number: int, nodes: int, folder: Path, hear: Callable[[Event], None]) -> Launched:
-        reader = self._module.reader(self.handle, self._folder, nodes, _asked_ranks(folder))
-        own = _LaunchEngine(self.output, number, reader, lambda now: self._end_series(following, now=now))
-        following = follow.Following(
-            self.handle,
-            folder,
-            lambda item: self._hear(item, hear),
-            self._err,
-            wait=self._wait,
-            cancels=self._cancels,
-            engine=cast("Engine", own),
+    def __init__(self, folder: Path, err: TextIO, *, cancels: bool, wait: float | None) -> None:
+        super().__init__(
+            submit.read_handle(folder), folder, self._show_state, err, wait=wait, cancels=cancels
         )
-        if self._ends:
-            following.end_once_read(now=False)
-            # Short launches are never silent.
-            if time.monotonic() - self._since_s > follow.READ_FIRST_SECONDS:
-                follow.cancel(self._folder, now=False)
-        code = following.follow()
-        if following.left:
-            raise Left
-        if following.given_up is not None:
-            raise AllocationOver(following.given_up.message, hint=following.given_up.hint)
-        if code is ExitCode.INTERRUPTED and self._is_cancelled(following):
-            return Launched(code)
-        fate = self.output.fate(number)
-        if fate is None or "lost" in fate or fate.get("ended"):
-            raise self._over((fate or {}).get("lost", ""))
-        if fate.get("skipped"):
-            shutil.rmtree(folder)
-            return Launched(ExitCode.OK, skipped=True)
-        return Launched(code, seconds=fate.get("seconds"))
+        self._launches = Launches(read_plan(folder), err)
+        self._open: _Launch | None = None
+        self._lost = ""  # why a host is
 
-    def _is_cancelled(self, following: follow.Following) -> bool:
-        return following.stopped or (self._folder / folders.CANCELLED_FILE).is_file()
-
-    def _end_series(self, following: follow.Following, *, now: bool) -> None:
-        if following.wants_end or following.given_up is not None or following.stopped:
-            follow.cancel(self._folder, now=now)
-
-    def _hear(self, item: Event, hear: Callable[[Event], None]) -> None:
+    def _show_state(self, item: Event) -> None:
         if item["event"] == EventKind.STATE:
-            why = f": {item['why']}" if item["why"] else ""
-            text = f"job {item['job']}: {item['phase']}{why}"
-            if text != self._last_state:  # each launch hears that the job runs
-                _say(text, self._err)
-            self._last_state = text
-        hear(item)
+            self._say(f"job {item['job']}: {item['phase']}" + (f": {item['why']}" if item["why"] else ""))
 
-    def _over(self, lost: str) -> AllocationOver:
+    def _report_silence(self, now_s: float) -> None:
+        """Launches come and go: their own limit ends one that hangs."""
+
+    def _take_items(self, interrupt: Interrupt) -> None:
+        self._launches = Launches(read_plan(self._folder), self._err)  # another process may have gone on
+        with progress(self._launches.series.planned, "", len(self._launches.series.outcomes)) as self._step:
+            self._show_step()
+            super()._take_items(interrupt)
+
+    def _show_step(self) -> None:
+        if (planned := self._launches.next()) is not None:
+            done = len(self._launches.series.outcomes)
+            self._step(done, self._launches.place(planned), self._launches.left_s())
+
+    def _take_line(self, item: Output, keeping: object) -> None:
+        del keeping
+        self._heard_s = time.monotonic()
+        if (found := _LINE.fullmatch(item.text)) is None:
+            self._hearing.take(item)
+        else:
+            self._take(int(found[1]), found[2], found[3])
+
+    def _take(self, number: int, kind: str, text: str) -> None:
+        """A line of a launch; of those that were judged before, it comes once more."""
+        while (planned := self._launches.next()) is not None and planned.number < number:
+            self._end(planned, {})  # its end is no longer in the output
+        if planned is None or planned.number > number:
+            return
+        launch = self._open = self._open or self._opened(planned)
+        if kind != "=":
+            launch.take(text, is_error=kind == "e")
+            return
+        fate = json.loads(text)
+        if fate.keys() == {"limit_s"}:
+            launch.hearing.listener.run_out_of_time(float(fate["limit_s"]))
+        elif "lost" in fate:
+            self._lost = fate["lost"]
+        elif not fate.get("ended"):
+            self._end(planned, fate)
+
+    def _opened(self, planned: Planned) -> _Launch:
+        reader = cast("SeriesEngine", self._engine).reader(self._handle, self._folder)
+        return _Launch(planned, reader, self._launches.ear(planned))
+
+    def _end(self, planned: Planned, fate: dict[str, Any]) -> None:
+        launch, self._open = self._open or self._opened(planned), None
+        if fate.get("skipped"):
+            shutil.rmtree(planned.folder)
+            self._launches.skip(planned)
+        else:
+            code = launch.end(self._handle.id, fate.get("code"))
+            self._launches.add(planned, code, fate.get("seconds", 0.0), launch.ear)
+        self._show_step()
+
+    def _finish(self) -> ExitCode:
+        """After the last launch: why there are no more, and what the job left on its engine."""
+        was_cancelled = self.wants_end or (self._folder / folders.CANCELLED_FILE).is_file()
+        if self._open is not None:
+            self._open.end(self._handle.id, None, ended=self.state, interrupted=was_cancelled)
+        if self._launches.next() is not None:
+            why = INTERRUPTED
+            if not was_cancelled:
+                over = self.given_up or self._over()
+                why = over.message
+                self._say(f"error: {over.message}\nhint: {over.hint}")
+            self._launches.stop(why)
+        for planned in self._launches.rest():
+            if not folders.is_started(planned.folder):  # it had no turn
+                shutil.rmtree(planned.folder, ignore_errors=True)
+        if self._quietly(lambda: self._engine.collect(self._handle, self._folder)):
+            self._quietly(lambda: self._engine.clean(self._handle))
+        folders.write_ended(self._folder, int(ExitCode.OK), None)
+        return ExitCode.OK
+
+    def _over(self) -> SiteError:
         """Why there are no more launches: the engine knows best where it ended the job."""
-        self.output.drain(_END_SECONDS)
-        state = self.output.state
-        engine_ended = state.out_of_time or state.cancelled or not lost
-        why = state.why if engine_ended and state.why else lost or "it says no reason"
-        return AllocationOver(
-            f"job {self.handle.id}, the allocation of all launches, has ended: {why}",
+        state = self.state
+        engine_ended = state.out_of_time or state.cancelled or not self._lost
+        why = state.why if engine_ended and state.why else self._lost or "no reason given"
+        return SiteError(
+            f"job {self._handle.id}, which runs all launches, has ended: {why}",
             hint=state.hint
-            or "give --time-limit for all launches together; several series of the same setups are one",
+            or "give a --time-limit for all launches; `busbw compare` joins series of the same setups",
         )
-
-
-def _asked_ranks(folder: Path) -> int | None:
-    """--ranks of a launch."""
-    asked: int | None = json.loads((folder / folders.REQUEST_FILE).read_text())["settings"].get("ranks")
-    return asked
 
 
 def follow_series(
     folder: Path, err: TextIO, *, cancels: bool, wait: float | None = None, ends: bool = False
-) -> Series:
+) -> Series | None:
     """Follow the job of a series to its end, from the first launch that nobody has judged; what is known
-    then. ``ends`` it, once what it printed so far was read. Raises Left where the user left (not
-    ``cancels``), or the engine is lost.
+    then, None where the user left it (not ``cancels``). ``ends`` it, once what it printed so far was read.
+    Raises SiteError where the engine is lost.
     """
-    with as_ctrl_c(), Owner(folder) as owner:
-        _take(owner, err)
-        series, _ = read_series(folder)
-        if folders.read_ended(folder) is not None:
-            return series
-        starter = JobStarter(folder, err, cancels=cancels, wait=wait, ends=ends)
-        series = _measured(series, starter, folder, err, cancels=cancels)
-        _finish(series, starter, err)
-    return series
-
-
-def _measured(series: Series, starter: JobStarter, folder: Path, err: TextIO, *, cancels: bool) -> Series:
-    try:
-        series = go_on(series, starter, err)
-    except Left:
-        raise
-    except BaseException:
-        _cancel(starter, folder, err)
-        raise
-    if series.stopped and cancels:
-        _cancel(starter, folder, err)
-    elif series.stopped == INTERRUPTED and not (folder / folders.CANCELLED_FILE).is_file():
-        raise Left  # between two launches: the job goes on
-    return series
-
-
-def _cancel(starter: JobStarter, folder: Path, err: TextIO) -> None:
-    with contextlib.suppress(SiteError):
-        if starter.engine.state(starter.handle).phase is not Phase.ENDED:
-            follow.cancel(folder, now=False)
-            _say(f"cancelled {starter.handle.engine} job {starter.handle.id}", err)
-
-
-def _finish(series: Series, starter: JobStarter, err: TextIO) -> None:
-    """After the last launch: the job's end, and what it left on its engine."""
-    starter.output.drain(_END_SECONDS)
-    starter.output.close()
-    for planned in planned_launches(series):
-        folder = planned.folder
-        if not (folders.is_started(folder) or (folder / folders.ENDED_FILE).is_file()):  # it had no turn
-            shutil.rmtree(folder, ignore_errors=True)
-    try:
-        starter.engine.collect(starter.handle, series.folder)
-        starter.engine.clean(starter.handle)
-    except BusbwError as error:
-        _say(f"warning: {error.message}", err)
-    folders.write_ended(series.folder, int(ExitCode.OK), None)
-
-
-def _take(owner: Owner, err: TextIO) -> None:
-    """Wait until nobody else follows the series. Raises Left where the user does not want to wait."""
-    told = False
-    try:
-        while not owner.take():
-            if not told:
-                _say(f"{owner.who()} follows this series: waiting for its end", err)
-            told = True
-            time.sleep(_READ_SECONDS)
-    except KeyboardInterrupt:
-        raise Left from None
+    if folders.read_ended(folder) is None:
+        following = _SeriesFollowing(folder, err, cancels=cancels, wait=wait)
+        if ends:
+            following.end_once_read(now=False)
+        following.follow()
+        if following.left:
+            return None
+    return read_plan(folder)
 
 
 def is_series_job(folder: Path) -> bool:
@@ -478,9 +314,4 @@ def is_series_job(folder: Path) -> bool:
 
 def runs_in_one_job(engine: str) -> bool:
     """Whether an engine runs a series in one job; else its launches are runs of their own."""
-    return bool(ENGINES[engine].series)
-
-
-def _say(text: str, err: TextIO) -> None:
-    with contextlib.suppress(OSError):  # the terminal may be gone
-        print(text, file=err, flush=True)
+    return ENGINES[engine].runs_series

@@ -13,11 +13,11 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from busbw.errors import UsageError
+from busbw.errors import ExitCode, UsageError
 from busbw.launch import follow, here, submit
 from busbw.launch.engine import Engine, Job, Work, load
 from busbw.launch.local import local_request, rank_count
-from busbw.launch.series import Launched, Starter
+from busbw.launch.series import Starter
 from busbw.launch.variables import library_folders
 from busbw.machine.backends import NCCL_VARIABLE, choose_backend
 from busbw.machine.environment import given_here, with_given
@@ -101,7 +101,7 @@ class SeriesPlan:
             if setup.unset:
                 raise UsageError(
                     f"setup {setup.name} unsets {', '.join(setup.unset)}, which --on {self.launch.on} cannot",
-                    hint="let it extend a setup without the variables, or set them to what they should be",
+                    hint="extend a setup without these variables, or set them",
                 )
         folder = folders.environ_home() / "LAUNCH"
         for setup in self.setups:
@@ -125,14 +125,14 @@ def prepended(setup: Setup, launch: LaunchSettings, environ: Mapping[str, str]) 
 def hosts_starter(plan: SeriesPlan) -> Starter:
     """Launches that are runs of their own, on the same hosts."""
 
-    def start(setup: Setup, nodes: int, folder: Path, hear: Callable[[Event], None]) -> Launched:
+    def start(setup: Setup, nodes: int, folder: Path, hear: Callable[[Event], None]) -> ExitCode:
         job = plan.job_of(setup, nodes, folder)
         request = plan.engine.request(job, plan.facts)
         handle = submit.submit(job, request, plan.argv, plan.settings_of(setup))
         following = follow.Following(
             handle, folder, hear, plan.err, wait=plan.launch.wait, limit_seconds=plan.limit_seconds
         )
-        return Launched(following.follow())
+        return following.follow()
 
     return start
 
@@ -147,7 +147,7 @@ def here_starter(plan: SeriesPlan) -> Starter:
     ranks = rank_count(plan.settings.ranks, backend)
     request_for = partial(local_request, backend, plan.settings.world, ranks)
 
-    def start(setup: Setup, nodes: int, folder: Path, hear: Callable[[Event], None]) -> Launched:
+    def start(setup: Setup, nodes: int, folder: Path, hear: Callable[[Event], None]) -> ExitCode:
         del nodes
         own = plan.settings_of(setup)
         made = make_plan(plan.operations, own, backend, ranks)
@@ -158,10 +158,9 @@ def here_starter(plan: SeriesPlan) -> Starter:
             return with_setup(request_for(request_file), asked, setup.unset)
 
         limit_seconds = plan.limit_seconds
-        code = here.measure(
+        return here.measure(
             made, own, plan.argv, request, hear, plan.err, folder=folder, limit_seconds=limit_seconds
         )
-        return Launched(code)
 
     return start
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,7 +12,8 @@ from typing import Any, Final
 
 from busbw.errors import UsageError, why
 from busbw.plan.flags.engines import ENGINES, FORM_FLAGS
-from busbw.plan.flags.launch import LaunchSettings
+from busbw.plan.flags.flag import flag_of
+from busbw.plan.flags.launch import OF_NEW_JOB, LaunchSettings
 from busbw.units import parse_duration
 
 # sbatch(1), --time: minutes, minutes:seconds, hours:minutes:seconds, days-hours and on; and two words.
@@ -46,9 +48,9 @@ def _as_flags(launch: LaunchSettings) -> LaunchSettings:
     for word in launch.set:
         key, _, value = word.partition("=")
         if key not in FORM_FLAGS:
-            raise UsageError(f"--set {key} means nothing on Slurm", hint=f"use {_INSTEAD}")
+            raise UsageError(f"Slurm does not use --set {key}", hint=f"use {_INSTEAD}")
         if key in _COUNTS and not (value.isdecimal() and int(value)):
-            raise UsageError(f"--set {word} is no count", hint="give 1 or more")
+            raise UsageError(f"--set {word} must be a number", hint="give 1 or more")
         said: dict[str, Any] = {FORM_FLAGS[key]: int(value) if key == "slots" else value}
         launch = replace(launch, **said)
     return replace(launch, set=())
@@ -74,10 +76,43 @@ def with_pbs_hosts(
     return replace(launch, hosts=hosts), (note,)
 
 
+def job_around(launch: LaunchSettings, environ: Mapping[str, str]) -> str:
+    """The job that this process is in, where launches are to be its steps; empty where there is none, or a
+    new job is asked for.
+    """
+    asks = any(name in OF_NEW_JOB for name in launch.given())
+    return "" if asks or launch.on != "slurm" or launch.job_id else environ.get("SLURM_JOB_ID", "")
+
+
+def as_steps(launch: LaunchSettings, job_id: str) -> LaunchSettings:
+    """The launch as a step of an allocation, without what that was asked for."""
+    plain = LaunchSettings()
+    of_job: dict[str, Any] = {name: getattr(plain, name) for name in OF_NEW_JOB}
+    return replace(launch, **of_job, job_id=job_id, wait=None)
+
+
+def split_words(flag: str, text: str) -> list[str]:
+    """A flag's text as a shell would split it. Raises UsageError."""
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"{flag}: {error}", hint="close the quote") from error
+
+
+def refuse_unused(launch: LaunchSettings, engine: str, unused: Mapping[str, str]) -> None:
+    """Raises UsageError for a setting that an engine does not use; ``unused`` has what to do instead, empty
+    where there is nothing.
+    """
+    for name in launch.given():
+        if name in unused:
+            flag = "--shared" if name == "exclusive" else flag_of(name)
+            raise UsageError(f"{engine} does not use {flag}", hint=unused[name] or f"leave {flag} out")
+
+
 def refuse_unlike(text: str, form: re.Pattern[str], hint: str) -> None:
     """Of --time-limit: raises UsageError for a limit that the engine would not read; empty is none."""
     if text and form.fullmatch(text) is None:
-        raise UsageError(f"--time-limit {text!r} is no time", hint=hint)
+        raise UsageError(f"--time-limit {text!r} is not a time", hint=hint)
 
 
 def read_setup(path: Path | None) -> str:
@@ -88,12 +123,12 @@ def read_setup(path: Path | None) -> str:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(
-            f"cannot read --setup-script {path}: {why(error)}", hint="name a shell script"
+            f"cannot read --setup-script {path}: {why(error)}", hint="give a shell script that can be read"
         ) from error
     if len(text.encode()) > _MOST_SETUP_BYTES or "\0" in text:
         raise UsageError(
-            f"--setup-script {path} is no script of at most {_MOST_SETUP_BYTES:,} bytes",
-            hint="put the rest where the nodes see it, and source it",
+            f"--setup-script {path} is not a script of at most {_MOST_SETUP_BYTES:,} bytes",
+            hint="put the rest in a file that the nodes can read, and source that",
         )
     return text or ":"
 
@@ -105,7 +140,7 @@ def seconds_of(text: str) -> int | None:
     try:
         return int(text) if text.isdecimal() else round(parse_duration(text))
     except UsageError as error:
-        raise UsageError(f"--time-limit {text!r} is no time", hint=error.hint) from error
+        raise UsageError(f"--time-limit {text!r} is not a time", hint=error.hint) from error
 
 
 # ---- settings of ranks that do not fit each other, refused in the same words on every engine -----------

@@ -6,16 +6,14 @@ import contextlib
 import itertools
 import json
 import shlex
-import time
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from busbw.errors import BusbwError, ExitCode, SiteError, UsageError
+from busbw.errors import BusbwError, SiteError, UsageError
 from busbw.files import store_private
-from busbw.launch.engine import Engine, Handle, Job, JobRequest, Unanswered, load
-from busbw.model.event import error_event, now_utc
+from busbw.launch.engine import Handle, Job, JobRequest, load
+from busbw.model.event import now_utc
 from busbw.model.plan import Limits, Plan
 from busbw.model.record import RunStatus
 from busbw.plan.flags.values import as_written
@@ -26,22 +24,13 @@ from busbw.redact import redact_all, redact_words
 if TYPE_CHECKING:
     from busbw.plan.flags.run import RunSettings
 
-# The detail of a handle whose engine has not said whether it has the job: nobody knows its number.
-_UNANSWERED: Final = "unanswered"
-# How long an engine is asked for a job whose submission it did not answer. It may take up what it was sent
-# a little after it has answered a later question.
-_SEEK_SECONDS: Final = 60.0
-_LATE_SECONDS: Final = 5.0
-_AGAIN_SECONDS: Final = 0.5
-
 
 def submit(
     job: Job, request: JobRequest, argv: tuple[str, ...], settings: RunSettings | None = None
 ) -> Handle:
     """Make the run folder, write the request into it, submit it, and keep its handle there.
 
-    Raises SiteError with the engine's own words; the folder then tells of a run that never started. Where the
-    engine does not say whether it has the job, the folder keeps the job's name, for ``read_handle``.
+    Raises SiteError with the engine's own words; the folder then has a run that never started.
     """
     folder = folders.create(Path(job.folder).parent, job.run_id)
     try:
@@ -61,12 +50,7 @@ def submit_files(request: JobRequest, folder: Path) -> Handle:
         raise _no_room(folder, "so nothing was submitted", error) from error
     size = {"ranks": request.ranks, "nodes": request.nodes, "submitted": now_utc()}
     try:
-        handle = hand_over(load(request.engine), request, folder)
-    except Unanswered as error:
-        unnumbered = error.handle.to_fields()
-        unnumbered["details"][_UNANSWERED] = "yes"
-        _keep(folder, {**unnumbered, **size})
-        raise _may_exist(error.handle, folder, error.message) from error
+        handle = load(request.engine).submit(request, folder)
     except BusbwError as error:
         with contextlib.suppress(OSError):  # the refusal matters more
             close.close(folder, RunStatus.FAILED, now_utc(), error=error.message, hint=error.hint)
@@ -74,65 +58,14 @@ def submit_files(request: JobRequest, folder: Path) -> Handle:
     try:
         _keep(folder, {**handle.to_fields(), **size})
     except OSError as error:
-        raise _no_room(folder, _end_unknown(handle), error) from error
+        raise _no_room(folder, f"and {handle.engine} job {handle.id} runs on unfollowed", error) from error
     return handle
-
-
-def hand_over(engine: Engine, request: JobRequest, folder: Path) -> Handle:
-    """Submit. Where no answer comes, the job is looked for, so that none runs that nobody knows. Raises
-    Unanswered where the engine does not tell that either.
-    """
-    try:
-        return engine.submit(request, folder)
-    except Unanswered as error:
-        found = _seek(engine, error, _SEEK_SECONDS)
-        if found is not None:
-            return found
-        with contextlib.suppress(BusbwError):
-            engine.clean(error.handle)
-        raise SiteError(error.message, hint=error.hint) from error
-
-
-def _seek(engine: Engine, unanswered: Unanswered, patience_s: float) -> Handle | None:
-    """The job that an engine may have; None where it has none. Raises Unanswered where it does not say."""
-    give_up_s = time.monotonic() + patience_s
-    certain_s = None
-    while True:
-        try:
-            found = engine.find(unanswered.handle)
-        except SiteError:
-            certain_s = None
-            if time.monotonic() > give_up_s:
-                raise unanswered from None
-        else:
-            certain_s = certain_s or time.monotonic() + _LATE_SECONDS
-            if found is not None or time.monotonic() > certain_s:
-                return found
-        time.sleep(_AGAIN_SECONDS)
-
-
-def _may_exist(handle: Handle, folder: Path, message: str) -> SiteError:
-    run = folder.name
-    return SiteError(
-        f"{message}; whether {handle.engine} has job {handle.name} is not known",
-        hint=f"once it answers, `busbw cancel {run}` ends that job, and `busbw attach {run}` follows it",
-    )
 
 
 def _keep(folder: Path, job: Mapping[str, Any]) -> None:
     partial = (folder / folders.JOB_FILE).with_suffix(".new")
     partial.write_text(json.dumps(job) + "\n")
     partial.replace(folder / folders.JOB_FILE)
-
-
-def _end_unknown(handle: Handle) -> str:
-    """End a job that cannot be kept, and say what became of it."""
-    job = f"{handle.engine} job {handle.id}"
-    try:
-        load(handle.engine).cancel(handle, now=True)
-    except BusbwError as error:
-        return f"and {job} runs on: it could not be cancelled ({error.message})"
-    return f"so {job} was cancelled"
 
 
 def _no_room(folder: Path, fate: str, error: OSError) -> SiteError:
@@ -171,41 +104,12 @@ def _plain(job: Job) -> dict[str, object]:
 
 
 def read_handle(folder: Path) -> Handle:
-    """The submitted job of a run. Raises UsageError where the run is no job, SiteError where its engine does
-    not say whether it has it.
-    """
-    handle = kept_handle(folder)
-    return _settled(handle, folder) if _UNANSWERED in handle.details else handle
-
-
-def _settled(kept: Handle, folder: Path) -> Handle:
-    """The handle of a job whose submission was not answered, once the engine tells. Where it has none, the
-    run has ended.
-    """
-    details = {name: value for name, value in kept.details.items() if name != _UNANSWERED}
-    handle = replace(kept, details=details)
-    engine = load(handle.engine)
-    try:
-        found = _seek(engine, Unanswered(SiteError("it does not answer"), handle), 0)
-    except Unanswered as error:
-        raise _may_exist(handle, folder, f"{handle.engine} does not answer") from error
-    if found is None:
-        with contextlib.suppress(BusbwError):
-            engine.clean(handle)
-        never = SiteError(f"{handle.engine} has no job {handle.name}: nothing ran", hint="submit it again")
-        close.close(folder, RunStatus.FAILED, now_utc(), error=never.message, hint=never.hint)
-        folders.write_ended(folder, int(ExitCode.ENVIRONMENT), error_event(never))
-    _keep(folder, _fields(folder / folders.JOB_FILE) | (found or handle).to_fields())
-    return found or handle
-
-
-def kept_handle(folder: Path) -> Handle:
-    """As read_handle, as it was kept. Raises UsageError."""
+    """The submitted job of a run. Raises UsageError where the run is no job."""
     try:
         return Handle.from_fields(json.loads((folder / folders.JOB_FILE).read_text()))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UsageError(
-            f"{folder.name} is not a job on an engine", hint="`busbw jobs` lists those that are"
+            f"{folder.name} was not submitted to an engine", hint="`busbw jobs` lists those that are"
         ) from error
 
 

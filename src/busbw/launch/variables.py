@@ -18,15 +18,6 @@ LIBRARIES: Final = "LD_LIBRARY_PATH"
 # A line of a shell up to its comment; shlex takes a # within a word for one too. A # in a word is no comment.
 _CODE: Final = re.compile(r"""(?:[^'"\\#]|\\.|'[^']*'|"(?:[^"\\]|\\.)*"|(?<=\S)\#)*(?=\#|$)""", re.VERBOSE)
 _IN_FILE: Final = "write NCCL_DEBUG=INFO, and quotes around a value with blanks: NAME='two words'"
-# What busbw sets for the processes that it starts: which job they are of, which rank each is, what to do.
-_OURS: Final = frozenset(
-    f"BUSBW_{name}"
-    for name in (
-        *("JOB", "SERIES", "REQUEST", "FRONT", "LAST", "SETUP", "GIVEN", "PROCESSES"),
-        *("EXEC_HOSTS", "EXEC_NAMES", "EXEC_NODE", "POD", "POD_NAMESPACE", "POD_NODE"),
-        *("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_SIZE", "NODE_RANK"),
-    )
-)
 
 
 def read_variables(env: Iterable[str], env_file: Path | None) -> Mapping[str, str]:
@@ -105,10 +96,4 @@ def _split(word: str, where: str, hint: str = "write --env NCCL_DEBUG=INFO") -> 
     if not equals or not VARIABLE.fullmatch(name):
         said = repr(name.split()[0]) if name.split() else repr(word)  # what stands behind may be a secret
         raise UsageError(f"{where}: {said} is not K=V", hint=hint)
-    if name in _OURS:
-        raise UsageError(f"{where}: {name} is for busbw to say", hint=f"leave {name} out")
-    if "\0" in value:
-        raise UsageError(f"{where}: the value of {name} holds a zero byte", hint="leave it out")
-    if not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value):
-        raise UsageError(f"{where}: the value of {name} is no UTF-8 text", hint="write it in UTF-8")
     return name, value

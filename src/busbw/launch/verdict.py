@@ -338,7 +338,9 @@ def _command(story: Story) -> Verdict | None:
         return Verdict(ExitCode.OK)
     if state.cancelled:  # elsewhere: what the command ended with is of that
         return Verdict(ExitCode.INTERRUPTED)
-    how = state.why or (f"exit code {state.code}" if state.code is not None else "its engine does not say it")
+    how = state.why or (
+        f"exit code {state.code}" if state.code is not None else "its engine does not report it"
+    )
     end = "the command failed" if state.code is not None else "the command's exit code is not known"
     hint = state.hint or _SHELL_HINTS.get(state.code or 0, "")
     return _failed(RankFailed(f"{end}: {how}", hint=hint, rank=state.rank, host=state.host))
@@ -419,7 +421,7 @@ def _of_death(death: Death, story: Story) -> Verdict:
         where = f" on {death.host}" if death.host else ""
         words = last_words(story.output) or first_complaint(story.output)
         unstarted = SiteError(
-            f"the launch{where} {_ended(death.code)} before any rank said a word",
+            f"the launch{where} {_ended(death.code)} before any rank reported",
             hint=f"its last words: {words}" if words else _LOOK,
             host=death.host,
         )
@@ -511,7 +513,6 @@ class SeenOnHosts:
     is_busbw: bool  # else a command of the user's
     launcher_words: Sequence[str] = ()
     rank_words: Mapping[int, Sequence[str]] = field(default_factory=dict)
-    processes: Mapping[tuple[str, int], int] = field(default_factory=dict)  # host and process id -> rank
     ends: Sequence[RankEnd] = ()
 
 
@@ -523,16 +524,16 @@ def name_rank(state: JobState, seen: SeenOnHosts) -> JobState:
     if not state.code or (death is not None and death.rank is not None):
         return state  # all is well; or Open MPI has named it, and it alone knows the signal
     hosts = seen.hosts_by_rank
-    rank = _named_process(death, seen)
-    if rank is not None and death is not None:
-        how = _as_hydra_has_it(death.code or 0)
+    # Hydra may name a process that it killed itself, but not another host than that of the dead.
+    near = _ranks_at(death, hosts)
+    if death is not None and len(near) == 1:
+        rank, how = near[0], _as_hydra_has_it(death.code or 0)
     else:
-        # Hydra may name a process that it killed itself, but not another host than that of the dead.
-        near = [rank for rank, host in enumerate(hosts) if death is not None and host == death.host]
-        rank = first_dead(near or range(len(hosts)), seen.ends, seen.rank_words, seen.launcher_words)
-        how = _ended(None)
-    if rank is None:
-        return state
+        ranks = near or range(len(hosts))
+        found, how = first_dead(ranks, seen.ends, seen.rank_words, seen.launcher_words), _ended(None)
+        if found is None:
+            return state
+        rank = found
     words = [text.strip() for text in seen.rank_words.get(rank, ()) if text.strip()]
     hint = f"its last words: {words[-1]}" if words else f"{_LOOK}, and for that host's OOM killer"
     return replace(state, why=f"rank {rank} on {hosts[rank]} {how}", hint=hint, rank=rank, host=hosts[rank])
@@ -556,13 +557,8 @@ def first_dead(
     return next((rank for rank in found if rank in ranks), None)
 
 
-def _named_process(death: Death | None, seen: SeenOnHosts) -> int | None:
-    """MPICH's hydra names host and process of a rank that died, or of one that it killed then; so the rank is
-    named where its host has no other.
-    """
-    if death is None or death.pid is None or seen.hosts_by_rank.count(death.host) != 1:
-        return None
-    return seen.processes.get((death.host, death.pid))
+def _ranks_at(death: Death | None, hosts: Sequence[str]) -> list[int]:
+    return [rank for rank, host in enumerate(hosts) if death is not None and host == death.host]
 
 
 def _as_hydra_has_it(code: int) -> str:
@@ -576,7 +572,7 @@ def _of_command_on_hosts(state: JobState, death: Death, hosts: Sequence[str]) ->
     """The end of a user's program, by its launcher's words: those tell a signal from an exit code, and the
     host. Hydra may mean a process that it ended itself, but then on the host of the one that failed.
     """
-    near = [rank for rank, host in enumerate(hosts) if host == death.host]
+    near = _ranks_at(death, hosts)
     rank = near[0] if death.rank is None and len(near) == 1 else death.rank
     found = replace(state, rank=rank, host=death.host)
     if not death.code or death.code == state.code:

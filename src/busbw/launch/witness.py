@@ -14,7 +14,7 @@ import selectors
 import signal
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -139,15 +139,13 @@ class Witness:
             lost_launcher=self.lost_launcher,
         )
 
-    def end_all(self) -> None:
-        """Kill what is left: the ranks of a launcher's process that was killed have nobody else to do it."""
-        for fd, pid in self._handles.items():
-            if pid not in self._ended:
-                with contextlib.suppress(OSError):
-                    signal.pidfd_send_signal(fd, signal.SIGKILL)
+    def end_ranks(self) -> None:
+        """Kill the ranks that are left. Their launcher sees it, and removes its own files."""
+        self._kill(self.ranks)
 
     def close(self) -> None:
-        """Stop listening; ranks that are still connected stay unheard."""
+        """Kill what is left, since a launcher that was killed ends nobody, and stop listening."""
+        self._kill(self._handles.values())
         for key in list(self._selector.get_map().values()):
             if isinstance(key.fileobj, socket.socket):
                 key.fileobj.close()
@@ -155,6 +153,12 @@ class Witness:
         self._ends.close()
         for fd in self._handles:
             os.close(fd)
+
+    def _kill(self, pids: Container[int]) -> None:
+        for fd, pid in self._handles.items():
+            if pid in pids and pid not in self._ended:
+                with contextlib.suppress(OSError):
+                    signal.pidfd_send_signal(fd, signal.SIGKILL)
 
     @property
     def _is_complete(self) -> bool:

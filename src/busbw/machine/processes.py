@@ -14,6 +14,11 @@ PROC = "/proc"
 _STOPPED, _TRACED, _ENDED = "T", "t", ("Z", "X", "")
 
 
+def every(proc: str = PROC) -> tuple[int, ...]:
+    """All processes that are there."""
+    return tuple(int(path.name) for path in Path(proc).iterdir() if path.name.isdigit())
+
+
 def state(pid: int, proc: str = PROC) -> str:
     """The kernel's letter for the process, empty where there is none."""
     # It follows the command's name, which may hold anything but ends at the last bracket.

@@ -10,7 +10,7 @@ from typing import Any
 
 from busbw.errors import ExitCode
 from busbw.hunt.rounds import circle
-from busbw.launch.series import Launched, Series, measure
+from busbw.launch.series import Series, measure
 from busbw.model.event import Event, EventKind, event
 from busbw.model.hunt import BANDWIDTH, BOTH_WAYS, LATENCY, Hunt
 from busbw.plan.setups import Setup
@@ -64,19 +64,19 @@ def series(blocks: int = 12) -> Series:
     """Setups in the home of the runs (BUSBW_HOME): one that helps and hurts, one that does not start."""
     made = 0
 
-    def start(setup: Setup, nodes: int, folder: Path, hear: Callable[[Event], None]) -> Launched:
+    def start(setup: Setup, nodes: int, folder: Path, hear: Callable[[Event], None]) -> ExitCode:
         nonlocal made
         made += 1
         if setup.name == "broken":
             (folder / LOG_FILE).write_text("no such algorithm\n")
             hear(event(EventKind.ERROR, message="rank 1 died", hint="", exit_code=5))
-            return Launched(ExitCode.RANK_FAILED)
+            return ExitCode.RANK_FAILED
         times = zip(SIZES, FACTORS[setup.name], strict=True)
         wobble = 1 + 0.001 * (made * 7 % 5)
         write_record(
             folder, record_of({size: 100 * factor * wobble for size, factor in times}, name=folder.name)
         )
-        return Launched(ExitCode.OK)
+        return ExitCode.OK
 
     setups = (
         Setup("plain"),

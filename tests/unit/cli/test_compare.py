@@ -15,7 +15,7 @@ from busbw_testing.compared import compare, nccl_tests_log, record_of, write
 from busbw.cli import compare_setups
 from busbw.cli.main import main
 from busbw.errors import ExitCode, SiteError
-from busbw.launch.series import Launched, measure
+from busbw.launch.series import measure
 from busbw.model.record import RunStatus
 from busbw.model.result import Status
 from busbw.plan.flags.launch import LaunchSettings
@@ -161,11 +161,11 @@ def test_curves_of_three_worlds_side_by_side(tmp_path: Path, capsys: pytest.Capt
 def in_series(home: Path, nodes: tuple[int, ...]) -> Path:
     """A series of two setups on several numbers of nodes; the second fails on the largest."""
 
-    def start(setup: Setup, many: int, folder: Path, hear: object) -> Launched:
+    def start(setup: Setup, many: int, folder: Path, hear: object) -> ExitCode:
         if setup.name == "other" and many == nodes[-1]:
             raise SiteError("no such queue")
         write_record(folder, record_of({1024: 10.0 * many}, ranks=2 * many, hosts=many, name=folder.name))
-        return Launched(ExitCode.OK)
+        return ExitCode.OK
 
     home.mkdir(exist_ok=True)
     return measure((Setup("plain"), Setup("other")), 2, 7, nodes, {}, start, io.StringIO()).folder

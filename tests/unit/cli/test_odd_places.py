@@ -12,9 +12,8 @@ import pytest
 from busbw_testing.reported import run_folder
 
 from busbw.cli import main as cli
-from busbw.errors import ExitCode, SiteError, UsageError
+from busbw.errors import ExitCode, SiteError
 from busbw.foreign.logs.labels import environment_beside
-from busbw.launch.variables import read_variables
 from busbw.model.case import Case
 from busbw.model.collective import Placement
 from busbw.report.curves import spread
@@ -64,11 +63,6 @@ def test_letters_that_the_terminal_lacks_are_printed_as_escapes(monkeypatch: pyt
     cli._settle_output()
     print("ä\udcff")
     assert out.buffer.getvalue() == b"\\xe4\\udcff\n"  # type: ignore[attr-defined]
-
-
-def test_a_variable_that_is_no_text_is_refused() -> None:
-    with pytest.raises(UsageError, match="the value of FOO is no UTF-8 text"):
-        read_variables(["FOO=a\udcffb"], None)
 
 
 def test_a_user_without_a_home_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:

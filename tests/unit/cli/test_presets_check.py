@@ -50,14 +50,14 @@ def check(body: str, folder: Path) -> int:
         ("tool: hammer", "presets: a: tool: input should be '' or 'nccom-test'"),
         ("launch: {on: slrum}", "presets: a: launch: on: input should be 'hosts', 'slurm'"),
         ("slurm: {on: hosts}", "presets: a: slurm: 'on' is not known"),
-        ("launch: {on: slurm, set: [gqu=8]}", "preset u/a on slurm: --set gqu means nothing on Slurm"),
-        ("hosts: {set: [gqu=8]}", "preset u/a on hosts: --set gqu=8: no such value for hosts"),
+        ("launch: {on: slurm, set: [gqu=8]}", "preset u/a on slurm: Slurm does not use --set gqu"),
+        ("hosts: {set: [gqu=8]}", "preset u/a on hosts: --on hosts does not use --set gqu=8"),
         ("pbs: {set: [gqu=8]}", "preset u/a on pbs: --set 'gqu=8' is not known to PBS jobs"),
         ("launch: {topology: [/nowhere/nodes]}", "preset u/a: cannot read --topology /nowhere/nodes"),
         ("launch: {env_file: HERE}", "u.yaml, line 1: 'family:' is not K=V"),
         ("run: {expect: [u/a]}", "preset u/a: preset u/a has no reference"),
         ("kubernetes: {np: 0}", "preset u/a on kubernetes: --ranks 0 is too small"),
-        ("slurm: {time_limit: 30m}", "preset u/a on slurm: --time-limit '30m' is no time"),
+        ("slurm: {time_limit: 30m}", "preset u/a on slurm: --time-limit '30m' is not a time"),
     ],
 )
 def test_check_reads_values_as_flags_would(

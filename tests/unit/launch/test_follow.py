@@ -102,7 +102,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     return follow_it
 
 
-SILENT = "job 17 has run for 60 s, and no rank has said anything yet; what its launcher says is in "
+SILENT = "job 17 has run for 60 s, and no rank has reported; its launcher's output is in "
 
 
 @pytest.mark.parametrize(

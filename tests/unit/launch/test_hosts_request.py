@@ -228,9 +228,9 @@ def test_hosts_with_different_mpis_are_refused() -> None:
         (replace(FOUR, hosts="me@h1"), "MPI launchers take no user with a host: me@h1"),
         (replace(FOUR, mpirun_args="'"), "--mpirun-args: No closing quotation"),
         (replace(FOUR, set=("ssh=ssh -F 'a b'",)), "MPI launchers cannot pass on 'a b'"),
-        (replace(FOUR, set=("port=1",)), "--set port=1: no such value for hosts"),
-        (replace(FOUR, set=("connect-timeout=x",)), "connect-timeout=x is no number of seconds"),
-        (replace(FOUR, bring=True, set=("tmp=here",)), "tmp=here is no absolute path"),
+        (replace(FOUR, set=("port=1",)), "--on hosts does not use --set port=1"),
+        (replace(FOUR, set=("connect-timeout=x",)), "connect-timeout=x is not a number of seconds"),
+        (replace(FOUR, bring=True, set=("tmp=here",)), "tmp=here is not an absolute path"),
     ],
 )
 def test_settings_that_cannot_be_honoured(launch: LaunchSettings, said: str) -> None:
@@ -240,7 +240,7 @@ def test_settings_that_cannot_be_honoured(launch: LaunchSettings, said: str) -> 
 
 
 def test_flags_of_other_engines_are_refused() -> None:
-    with pytest.raises(UsageError, match="--partition means nothing on hosts"):
+    with pytest.raises(UsageError, match="--on hosts does not use --partition"):
         engine.inquire(replace(FOUR, partition="gpu"))
 
 

@@ -31,8 +31,7 @@ class Job:
     def add(self, script: str, setup: str = "", limit_s: float = 0.0) -> None:
         number = len(self.launches) + 1
         spec = {"number": number, "setup": setup or str(number), "argv": ["sh", "-c", script]}
-        folder = str(self.folder / f"{number:04}")
-        self.launches.append({**spec, "environ": {"A": "b"}, "limit_s": limit_s, "folder": folder})
+        self.launches.append({**spec, "environ": {"A": "b"}, "limit_s": limit_s})
 
     def start(self) -> subprocess.Popen[str]:
         task = {"mark": self.mark, "sweep": [*SWEEP, self.mark], "launches": self.launches}
@@ -126,30 +125,23 @@ def test_a_host_that_was_replaced_ends_the_series_and_no_setup(job: Job) -> None
     lines, code = job.run()
     assert code == job_loop.LOST
     assert fates(lines)[1]["code"] == 0
-    assert "is not the host that it was" in fates(lines)[2]["lost"]
+    assert "was replaced" in fates(lines)[2]["lost"]
     assert 3 not in fates(lines)
 
 
 def test_results_are_always_sent_and_the_rest_within_a_bound(job: Job) -> None:
-    request = job.folder / "0001" / "request"
-    (job.folder / "0001" / "log").mkdir(parents=True)
-    request.mkdir()
-    (request / "ticket").write_text("0001\n")
     case = '{"busbw":2,"event":"case","result":{}}'
     job.add(f"seq 100000; echo '{case}'; echo after")
     lines, _ = job.run()
     assert job_loop.MOST_BYTES * 0.9 < sum(len(line) + 1 for line in lines) < job_loop.MOST_BYTES + 1000
     assert f"@1 o {case}" in lines
     assert "@1 o after" not in lines
-    (told,) = (line for line in lines if "bytes of this launch's output were not sent" in line)
-    rest = Path(told.rpartition(" ")[2]).read_text().splitlines()
-    assert rest[-1] == "after"
-    assert rest[-2] == "100000"
+    assert any("bytes of this launch's output were dropped" in line for line in lines)
 
 
 def test_the_rest_of_a_line_that_srun_cut_goes_where_its_beginning_went() -> None:
     sent: list[str] = []
-    sender = job_loop.Sender(1, "/nowhere")
+    sender = job_loop.Sender(1)
     sender.left_bytes = 0
     begin = b'{"busbw":2,"event":"header","x":"'
     with pytest.MonkeyPatch.context() as patch:

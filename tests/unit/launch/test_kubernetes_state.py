@@ -215,7 +215,7 @@ def test_a_job_that_nobody_takes_up_says_whom_to_ask_for() -> None:
     assert seen(kind="mpijob", waited_s=5.0) == JobState(Phase.PENDING)
     state = seen(kind="mpijob", waited_s=16.0)
     assert (state.phase, state.hopeless) == (Phase.PENDING, False)
-    assert state.why == "nobody has taken the job up for 15 s"
+    assert state.why == "no controller has picked the job up for 15 s"
     assert state.hint == "ask whether the MPI Operator is running"
     taken = {"status": {"conditions": [condition("Created")]}}
     assert seen(kind="mpijob", job=taken, waited_s=16.0).why == ""

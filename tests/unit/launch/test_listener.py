@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
-from busbw.launch import here
 from busbw.launch.listener import Listener
-from busbw.launch.verdict import Story
-from busbw.model.event import Event, EventKind, event
+from busbw.model.event import EventKind, event
 
 
 def test_a_process_id_of_several_hosts_names_nobody() -> None:
@@ -34,16 +29,3 @@ def test_ranks_are_connected_with_the_header() -> None:
     heard.hear(event(EventKind.CASE, result={}))
     story = heard.story()
     assert (story.connected, story.places, story.finished) == (True, {0: "h1"}, 1)
-
-
-def test_cases_whose_events_were_lost_are_shown_from_the_record(tmp_path: Path) -> None:
-    """A process between the ranks and here was killed: the ranks had written what they measured."""
-    results = [{"case": 0, "status": "good", "error": ""}, {"case": 1, "status": "good", "error": ""}]
-    results.append({"case": 2, "status": "not-run", "error": ""})
-    (tmp_path / "run.json").write_text(json.dumps({"results": results}))
-    shown: list[Event] = []
-    here._show_unheard(tmp_path, Story(connected=True, finished=1), shown.append)
-    assert [(item["event"], item["result"]["case"]) for item in shown] == [(EventKind.CASE, 1)]
-    shown.clear()
-    here._show_unheard(tmp_path, Story(connected=False), shown.append)
-    assert shown == []

@@ -199,7 +199,7 @@ def test_a_job_that_ends_cuts_the_series_short(site: Site) -> None:
     running.until(lambda: list(site.folder.glob("home/*/launches/0002/run.json")))
     site.delete("12.server")
     assert finish(running) == 4, running.err
-    assert "job 12.server, the allocation of all launches, has ended" in running.err
+    assert "job 12.server, which runs all launches, has ended" in running.err
     assert not any(one["error"] for name in ("plain", "other") for one in site.outcomes(name))
 
 

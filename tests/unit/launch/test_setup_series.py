@@ -16,7 +16,7 @@ from busbw.cli.main import main
 from busbw.errors import ExitCode, SiteError, UsageError
 from busbw.judge.compare_setups import setup_arms
 from busbw.launch.base import Command, LaunchRequest
-from busbw.launch.series import Launched, Series, measure, read_all, read_series
+from busbw.launch.series import Series, measure, read_all, read_series
 from busbw.launch.series_plan import prepended, with_setup
 from busbw.model.event import Event, EventKind, event
 from busbw.model.result import Status
@@ -68,13 +68,13 @@ class Starts:
         self.failing = failing or {}
         self.made: list[tuple[str, int]] = []
 
-    def __call__(self, setup: Setup, nodes: int, folder: Path, hear: Callable[[Event], None]) -> Launched:
+    def __call__(self, setup: Setup, nodes: int, folder: Path, hear: Callable[[Event], None]) -> ExitCode:
         self.made.append((setup.name, nodes))
         if setup.name in self.failing:
             (folder / LOG_FILE).write_text("\n".join(f"line {i}" for i in range(9)) + "\n\n")
-            return Launched(self.failing[setup.name](hear))
+            return self.failing[setup.name](hear)
         write_record(folder, record_of({1024: 10.0 + len(self.made)}, name=folder.name))
-        return Launched(ExitCode.OK)
+        return ExitCode.OK
 
 
 def died(hear: Callable[[Event], None]) -> ExitCode:
@@ -137,10 +137,10 @@ def test_a_setup_that_fails_twice_is_not_tried_again(how: object, error: str) ->
     [("no lock\n", "no lock"), ("", "Please see the FAQ page for debugging suggestions")],
 )
 def test_a_launchers_banner_is_shown_where_no_rank_said_anything(before: str, word: str) -> None:
-    def start(setup: Setup, nodes: int, folder: Path, hear: Callable[[Event], None]) -> Launched:
+    def start(setup: Setup, nodes: int, folder: Path, hear: Callable[[Event], None]) -> ExitCode:
         (folder / LOG_FILE).write_text(before + HYDRA_SIGNAL)
         hear(event(EventKind.ERROR, message="rank 1 was killed by SIGKILL", hint="", exit_code=5))
-        return Launched(ExitCode.RANK_FAILED)
+        return ExitCode.RANK_FAILED
 
     series, _ = run(start, count=1)
     assert series.outcomes[0].words[-1] == word
@@ -200,7 +200,7 @@ def test_a_request_that_is_wrong_ends_it_at_once() -> None:
     ("text", "why"),
     [
         ('{"schema": 1}', "setups: field required"),
-        ('{"schema": 2}', "another busbw"),
+        ('{"schema": 2}', "another version of busbw"),
         ('{"schema": 1, "more": 3}', "more is an unknown key"),
         ("[1]", "setups.json"),
         ("", "setups.json"),
@@ -246,9 +246,9 @@ def test_a_series_whose_front_process_was_killed_is_cut_short(capsys: pytest.Cap
     series, _ = run(Starts(), count=8)
     cut(series.folder, -1)
     again, _ = read_series(series.folder)
-    assert again.stopped.startswith("no end")
+    assert again.stopped.startswith("unfinished")
     assert main(["compare", str(series.folder), "--gate"]) == 3
-    assert "CUT SHORT (no end: its front process was killed, or still measures): 23 of 24 launches" in (
+    assert "CUT SHORT (unfinished: its busbw process was killed, or still measures): 23 of 24 launches" in (
         capsys.readouterr().out
     )
 
@@ -260,9 +260,9 @@ def cut(folder: Path, end: int) -> None:
 
 
 def test_a_killed_series_of_equal_setups_does_not_pass_its_gate() -> None:
-    def same(setup: Setup, nodes: int, folder: Path, hear: Callable[[Event], None]) -> Launched:
+    def same(setup: Setup, nodes: int, folder: Path, hear: Callable[[Event], None]) -> ExitCode:
         write_record(folder, record_of({1024: 10.0}, name=folder.name))
-        return Launched(ExitCode.OK)
+        return ExitCode.OK
 
     series = measure(SETUPS[:2], 8, 7, (), {}, same, io.StringIO())
     assert main(["compare", str(series.folder), "--gate"]) == 0
@@ -289,9 +289,9 @@ def test_a_series_counts_once(home: Path) -> None:
     ],
 )
 def test_series_of_other_worlds_are_not_one(fields: dict[str, Any], differs: str) -> None:
-    def other(setup: Setup, nodes: int, folder: Path, hear: Callable[[Event], None]) -> Launched:
+    def other(setup: Setup, nodes: int, folder: Path, hear: Callable[[Event], None]) -> ExitCode:
         write_record(folder, record_of({1024: 10.0}, name=folder.name, **fields))
-        return Launched(ExitCode.OK)
+        return ExitCode.OK
 
     first = run(Starts())[0]
     second = measure(SETUPS, 2, 8, (), {}, other, io.StringIO())
@@ -305,7 +305,7 @@ def test_wrong_data_are_said_as_the_launch_ends_and_at_the_end(
 ) -> None:
     count = 0
 
-    def start(setup: Setup, nodes: int, folder: Path, hear: Callable[[Event], None]) -> Launched:
+    def start(setup: Setup, nodes: int, folder: Path, hear: Callable[[Event], None]) -> ExitCode:
         nonlocal count
         count += setup.name == "tuned"
         made = record_of({1024: 10.0 if setup.name == "plain" else 5.0}, name=folder.name)
@@ -314,7 +314,7 @@ def test_wrong_data_are_said_as_the_launch_ends_and_at_the_end(
             bad = dataclasses.replace(made.results[0], status=Status.WRONG, wrong=5)
             made = dataclasses.replace(made, results=(bad,))
         write_record(folder, made)
-        return Launched(ExitCode.BAD_VERDICT if is_wrong else ExitCode.OK)
+        return ExitCode.BAD_VERDICT if is_wrong else ExitCode.OK
 
     err = io.StringIO()
     series = measure(SETUPS[:2], 10, 7, (), {}, start, err)

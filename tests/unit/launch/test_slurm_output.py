@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from busbw.launch.slurm.output import Joiner, SharedFiles, node_of, split_by_node
+from busbw.launch.slurm.output import Joiner, SharedFiles
 
 MESSAGE = 1024
 
@@ -71,26 +71,6 @@ def test_files_are_read_as_they_grow(tmp_path: Path) -> None:
     assert files.read() == []
 
 
-def test_a_file_for_each_node() -> None:
-    lines = [b"0: a", b"1: b", b"2: c", b'0: {"busbw":1}', b"srun: error: x", b"3: d"]
-    assert split_by_node(iter(lines), ["h1", "h2"], 2) == {
-        "h1": [b"a", b"b", b"srun: error: x"],
-        "h2": [b"c", b"d"],
-    }
-
-
-def test_tasks_fill_one_node_after_the_other() -> None:
-    assert [node_of(task, ["h1", "h2"], 2) for task in (None, 0, 1, 2, 3, 9)] == [
-        "h1",
-        "h1",
-        "h1",
-        "h2",
-        "h2",
-        "h2",
-    ]
-    assert node_of(3, [], 2) == ""
-
-
 def test_a_last_line_without_an_end_is_not_lost() -> None:
     """Of a message's very length, it looks as if more were to come."""
     line, lines = b"a" * MESSAGE, [b"0: first", *(b"%d: %b" % (task, b"a" * MESSAGE) for task in (0, 1))]
@@ -98,7 +78,6 @@ def test_a_last_line_without_an_end_is_not_lost() -> None:
     assert [joiner.take(each) for each in lines] == [(0, b"first"), None, None]
     assert joiner.rest() == [(0, line), (1, line)]
     assert joiner.rest() == []
-    assert split_by_node(iter(lines), ["h1", "h2"], 1) == {"h1": [b"first", line], "h2": [line]}
 
 
 def test_half_an_event_is_no_line() -> None:

@@ -41,7 +41,7 @@ def text(
 
 def test_a_running_job() -> None:
     reading = read_job(text("RUNNING"))
-    assert reading == Reading("RUNNING", "", 0, "h[1-4]", 4, "a JobState=X Reason=Y", "/tmp/busbw-x-12.out")
+    assert reading == Reading("RUNNING", "", 0, "h[1-4]", 4)
     assert job_state(reading).phase is Phase.RUNNING
 
 
@@ -71,7 +71,7 @@ def test_a_pending_job_says_why(reason: str, hopeless: bool, hint: str) -> None:
         ("COMPLETED", "0:0", "", 0),
         ("FAILED", "5:0", "", 5),
         ("CANCELLED", "0:15", "it was cancelled", -15),
-        ("TIMEOUT", "0:0", "its time limit came", 0),
+        ("TIMEOUT", "0:0", "it reached its time limit", 0),
         ("NODE_FAIL", "1:0", "a node failed", 1),
         ("OUT_OF_MEMORY", "0:125", "a node's memory limit was reached", -125),
     ],
@@ -127,7 +127,11 @@ def test_ranks_that_could_not_start(line: str, why: str, hint: str) -> None:
     ("state", "is_busbw", "expected"),
     [
         # A time limit gives a command no code of its own: that is its tasks', which Slurm ended.
-        (JobState(Phase.ENDED, "its time limit came", code=143, out_of_time=True), False, ("h1", None, None)),
+        (
+            JobState(Phase.ENDED, "it reached its time limit", code=143, out_of_time=True),
+            False,
+            ("h1", None, None),
+        ),
         (JobState(Phase.ENDED, "it was cancelled", code=143, cancelled=True), False, ("", None, 143)),
         # srun ends with the highest code of all; the first that failed was killed.
         (JobState(Phase.ENDED, code=143), False, ("h3", 2, 137)),

@@ -6,7 +6,7 @@ import pytest
 
 from busbw.errors import UsageError
 from busbw.launch.slurm.commands import chosen, read_allocated
-from busbw.launch.slurm.words import own_words, refuse_unbuffered, value_of
+from busbw.launch.slurm.words import own_words, value_of
 from busbw.plan.flags.launch import LaunchSettings
 
 HEAD = "JobId=7 JobName=x\n   NumNodes=2 NumCPUs=8\n"
@@ -20,7 +20,6 @@ HEAD = "JobId=7 JobName=x\n   NumNodes=2 NumCPUs=8\n"
         ("--sbatch-args", "--qos=a --error=x"),
         ("--sbatch-args", "--array=0-3"),
         ("--sbatch-args", "-W"),
-        ("--sbatch-args", "--wrap=true"),
         ("--srun-args", "-e x"),
         ("--srun-args", "--export=NONE"),
         ("--srun-args", "--export A,B"),
@@ -41,17 +40,6 @@ def test_words_that_would_lose_something_are_refused(flag: str, words: str) -> N
 )
 def test_others_are_not(flag: str, words: str) -> None:
     assert own_words(flag, words) == words.split()
-
-
-@pytest.mark.parametrize("words", ["-u", "-W 30 --unbuffered"])
-def test_words_that_cut_a_commands_lines_are_refused(words: str) -> None:
-    with pytest.raises(UsageError, match="would cut the lines of a command") as refused:
-        refuse_unbuffered(words)
-    assert refused.value.hint
-
-
-def test_other_words_are_fine_for_a_command() -> None:
-    refuse_unbuffered("--use-min-nodes --uid=7 -W 30")
 
 
 @pytest.mark.parametrize(

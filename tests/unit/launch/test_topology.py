@@ -23,7 +23,6 @@ from busbw.launch.topology.kinds import Place
 from busbw.launch.topology.order import (
     RankOrder,
     Topology,
-    arranged,
     everything,
     order,
     read,
@@ -117,7 +116,7 @@ def test_what_is_told_and_recorded() -> None:
     found = order(topology("aws.json", "names.txt"), [("h1",), ("h2",), ("x",), ("h4",)])
     assert found.notes == (
         "rank order by aws (aws.json), lines (names.txt): 3 hosts at 2 lowest switches or NVLink domains",
-        "not in it, so last: x",
+        "not in the topology, so last: x",
     )
     fields = json.loads(json.dumps(found.to_fields()))
     assert fields["by"] == "aws (aws.json), lines (names.txt)"
@@ -149,16 +148,16 @@ def test_a_name_that_one_source_gives_to_two_hosts_means_neither() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "is of no known kind"),
-        ("one\n", "is of no known kind"),
+        ("", "has no known format"),
+        ("one\n", "has no known format"),
         ("{", "is not JSON"),
-        ('{"a": 1}', "is of no known kind"),
+        ('{"a": 1}', "has no known format"),
         ('{"Instances": [{"NetworkNodes": []}]}', "looks like aws, but is damaged"),
         ('{"Instances": 3}', "looks like aws, but is damaged"),
         ('{"items": [{}]}', "looks like kubernetes, but is damaged"),
-        ('{"Instances": []}', "says of no host which switches it has"),
-        ("h1 i-0123456789abcdef0", "says of no host which switches it has"),
-        ("No topology information available", "is of no known kind"),
+        ('{"Instances": []}', "has no switches for any host"),
+        ("h1 i-0123456789abcdef0", "has no switches for any host"),
+        ("No topology information available", "has no known format"),
     ],
 )
 def test_what_is_not_understood_is_refused_by_name(text: str, words: str) -> None:
@@ -244,7 +243,7 @@ def test_neighbours_share_what_they_can_and_nobody_is_lost(places: list[Place]) 
         ("a b", "h1 h2", 2, 2),
     ],
 )
-def test_the_job_script_does_the_same(
+def test_the_job_script_arranges_its_nodes(
     known: str, allocated: str, nodes: int, ranks: int, tmp_path: Path
 ) -> None:
     found = RankOrder((("test", "f"),), tuple(known.split()))
@@ -254,7 +253,8 @@ def test_the_job_script_does_the_same(
     done = subprocess.run(
         ["bash", "-c", shim + text + "echo $BUSBW_ROOT"], text=True, capture_output=True, check=True
     )
-    expected = arranged(allocated.split(), known.split())
+    ordered = [host for host in known.split() if host in allocated.split()]
+    expected = (*ordered, *(host for host in allocated.split() if host not in ordered))
     lines = (tmp_path / "hosts").read_text().split()
     assert len(lines) == ranks
     assert tuple(dict.fromkeys(lines)) == expected[:nodes]

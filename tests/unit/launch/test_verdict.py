@@ -153,7 +153,7 @@ def test_a_rank_that_reads_from_a_dead_one_is_not_the_cause() -> None:
 )
 def test_a_launcher_that_gives_up_before_any_rank_says_why(said: tuple[str, ...], words: str) -> None:
     error = failure(local(exits={0: 255}, output=said), ExitCode.ENVIRONMENT)
-    assert error["message"] == "the launch on here ended with exit code 255 before any rank said a word"
+    assert error["message"] == "the launch on here ended with exit code 255 before any rank reported"
     assert words in error["hint"]
     failure(local(exits={0: 255}, output=said, connected=True))
 
@@ -562,16 +562,16 @@ SIGNAL = [line.replace("node7", "h2") for line in HYDRA]
     [
         # Hydra names host and process of the rank that died, or of one that it killed then.
         (
-            SeenOnHosts(("h1", "h2"), True, SIGNAL, processes={("h2", 500): 1}),
+            SeenOnHosts(("h1", "h2"), True, SIGNAL),
             "rank 1 on h2 was killed by signal 9",
             1,
         ),
         (
-            SeenOnHosts(("h2", "h2"), True, SIGNAL, processes={("h2", 500): 0}, ends=(gone(1), gone(0))),
+            SeenOnHosts(("h2", "h2"), True, SIGNAL, ends=(gone(1), gone(0))),
             f"rank 1 on h2 {FIRST}",
             1,
         ),
-        (SeenOnHosts(("h2", "h2"), True, SIGNAL, processes={("h2", 500): 0}), "", None),
+        (SeenOnHosts(("h2", "h2"), True, SIGNAL), "", None),
         # A user's program: signals are told from codes by hydra alone.
         (SeenOnHosts(("h1", "h2"), False, SIGNAL), "was killed by signal 9", 1),
         (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -149,11 +148,3 @@ def _words_without_spaces(words: tuple[str, ...]) -> str:
                 f"--set ssh=...: MPI launchers cannot pass on {word!r}", hint="use a path without spaces"
             )
     return " ".join(words)
-
-
-def setup_words(text: str) -> tuple[str, ...]:
-    """--mpirun-args as a shell would split it. Raises UsageError."""
-    try:
-        return tuple(shlex.split(text))
-    except ValueError as error:
-        raise UsageError(f"--mpirun-args: {error}", hint="close the quotes") from error

@@ -22,7 +22,6 @@ from busbw.launch.engine import Handle, Item, JobRequest, JobState, Phase
 from busbw.launch.hosts import job as hosts_job
 from busbw.launch.hosts import plan as hosts_plan
 from busbw.launch.hosts.agents import JobSpec
-from busbw.launch.hosts.commands import setup_words
 from busbw.launch.hosts.list import Place, first_nodes, read_places
 from busbw.launch.hosts.ssh import (
     CONNECT_SECONDS,
@@ -32,9 +31,8 @@ from busbw.launch.hosts.ssh import (
     read_form,
     ssh_words,
 )
-from busbw.launch.settle import read_setup
+from busbw.launch.settle import read_setup, refuse_unused, split_words
 from busbw.launch.topology.order import read_texts
-from busbw.plan.flags.flag import flag_of
 from busbw.record.owner import Owner, is_owned
 
 if TYPE_CHECKING:
@@ -43,11 +41,12 @@ if TYPE_CHECKING:
 # A job waits only for another one of busbw on its hosts.
 WAIT_SECONDS: float | None = None
 
-_KNOWN: Final = frozenset(
-    {
-        *("nodes", "ranks_per_node", "hosts", "hostfile", "mpi", "python", "bring", "setup_script"),
-        *("env", "env_file", "library_path", "mpirun_args", "set", "wait", "topology"),
-    }
+_UNUSED: Final = dict.fromkeys(
+    (
+        *("image", "mounts", "job_id", "partition", "account", "time_limit", "exclusive", "segment"),
+        *("srun_args", "sbatch_args", "namespace", "context", "patch"),
+    ),
+    "",
 )
 # In the run folder: locked for as long as the process lives that the job ends with.
 _LOCK_FILE: Final = Path("request/hosts.lock")
@@ -104,11 +103,6 @@ def submit(request: JobRequest, folder: Path) -> Handle:
     return Handle("hosts", request.name, request.name, {"folder": str(folder), "host": socket.gethostname()})
 
 
-def find(handle: Handle) -> Handle | None:
-    """See Engine. Every submission is answered."""
-    return handle
-
-
 def follow(handle: Handle, folder: Path) -> Iterator[Item]:
     """See Engine. In the process that submitted the job this is the job: closing the iterator ends it."""
     own = _OWN.pop(handle.id, None)
@@ -149,17 +143,14 @@ def check(launch: LaunchSettings) -> None:
     """See Engine."""
     if launch.detach:
         raise UsageError(
-            "--detach means nothing on hosts: a job ends with the busbw process that started it",
+            "--detach does not work on hosts: a job ends with the busbw process that started it",
             hint="start busbw in tmux, or with nohup",
         )
-    for name in launch.given():
-        if name not in _KNOWN:
-            flag = flag_of(name)
-            raise UsageError(f"{flag} means nothing on hosts", hint=f"leave {flag} out")
+    refuse_unused(launch, "--on hosts", _UNUSED)
     if launch.hosts or launch.hostfile is not None:
         read_places(launch)
     read_form(launch.set)
-    setup_words(launch.mpirun_args)
+    split_words("--mpirun-args", launch.mpirun_args)
 
 
 def _that_may_be_used(launch: LaunchSettings) -> tuple[Place, ...]:

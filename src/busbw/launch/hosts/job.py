@@ -19,7 +19,7 @@ from busbw.launch.engine import Item, JobState, Output, Phase
 from busbw.launch.hosts.agents import Agents, Exited, Happening, Heard, JobSpec, Lost
 from busbw.launch.hosts.ssh import SILENCE_SECONDS
 from busbw.launch.verdict import RankEnd, SeenOnHosts, name_rank
-from busbw.model.event import EventKind, decode
+from busbw.model.event import decode
 from busbw.record.owner import Owner
 
 # In the run folder: how its job is to end, `end` or `now`.
@@ -91,7 +91,6 @@ class _Conduct:
         self._wrong_s: float | None = None
         self._end_s: float | None = None  # when the agents were told to end
         self._ordered = ""
-        self._processes: dict[tuple[str, int], int] = {}  # host and process id -> rank
         self._launcher_words: deque[str] = deque(maxlen=_LAUNCHER_WORDS)
         self._rank_words: dict[int, deque[str]] = {}
         self._ends: list[RankEnd] = []  # of ranks that agents watch, in the order in which we heard
@@ -186,17 +185,15 @@ class _Conduct:
             tagged = int(match[1])
             if tagged < len(self._spec.hosts_by_rank):
                 text, rank, host = text[match.end() :], tagged, self._spec.hosts_by_rank[tagged]
-        self._remember(text, rank, host)
+        self._remember(text, rank)
         return Output(text, host if rank is None else f"{host} rank {rank}", item.is_error)
 
-    def _remember(self, text: str, rank: int | None, host: str) -> None:
-        """Keep what shows later which rank a launcher means by a process id."""
+    def _remember(self, text: str, rank: int | None) -> None:
+        """Keep what shows later who died."""
         if rank is None:
             self._launcher_words.append(text)
-        elif (event := decode(text)) is None:
+        elif decode(text) is None:
             self._rank_words.setdefault(rank, deque(maxlen=_RANK_WORDS)).append(text)
-        elif event["event"] == EventKind.HELLO:
-            self._processes[host, int(event["pid"])] = rank
 
     def _name_rank(self, verdict: JobState) -> JobState:
         """The rank that died under a launcher."""
@@ -205,7 +202,6 @@ class _Conduct:
             is_busbw=self._spec.announces,
             launcher_words=tuple(self._launcher_words),
             rank_words=self._rank_words,
-            processes=self._processes,
             ends=self._ends,
         )
         return name_rank(verdict, seen)

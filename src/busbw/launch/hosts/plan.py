@@ -20,6 +20,7 @@ from busbw.launch.hosts.agents import AgentSpec, JobSpec, Task
 from busbw.launch.hosts.commands import Start
 from busbw.launch.hosts.list import Place, Ranks, distribute, first_nodes, read_places, refuse_idle
 from busbw.launch.hosts.ssh import HostFacts, after_setup, agent_command, read_form, ssh_words
+from busbw.launch.settle import split_words
 from busbw.launch.topology.order import RankOrder, order, topology_of
 from busbw.machine.environment import is_recorded
 from busbw.rank.world.watched import watch_address
@@ -130,7 +131,7 @@ def _start(job: Job, site: _Site, places: tuple[Place, ...], ranks: tuple[Ranks,
         argv=after_setup(site.setup, argv if job.work.is_busbw else command.entered(argv)),
         environ={**site.inherited, **_for_command(job, site, places, ranks), **environ},
         is_crowded=_is_crowded(ranks, site),
-        mpirun_args=commands.setup_words(job.launch.mpirun_args),
+        mpirun_args=tuple(split_words("--mpirun-args", job.launch.mpirun_args)),
         root=f"[{root}]" if ":" in root else root,  # with a port behind, IPv6 needs brackets
     )
 
@@ -188,7 +189,7 @@ def _launcher(job: Job, site: _Site, gpus: int) -> str:
         if other != family:
             raise SiteError(
                 f"{first} has {family or 'no MPI'}, {host} has {other or 'no MPI'}",
-                hint="give --python of environments that are alike, or --bring",
+                hint="give --python of the same environment on every host, or --bring",
                 host=host,
             )
     if family not in _FAMILIES:
@@ -238,9 +239,7 @@ def _bundle_folder(job: Job) -> str:
         return ""
     folder = read_form(job.launch.set).get("tmp", "/tmp")
     if not folder.startswith("/"):
-        raise UsageError(
-            f"--set tmp={folder} is no absolute path", hint="give one that is there on every host"
-        )
+        raise UsageError(f"--set tmp={folder} is not an absolute path", hint="give one that every host has")
     return f"{folder.rstrip('/')}/{job.name}"
 
 

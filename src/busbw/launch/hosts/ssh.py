@@ -41,11 +41,11 @@ def read_form(words: tuple[str, ...]) -> Mapping[str, str]:
     for word in words:
         key, equals, value = word.partition("=")
         if not equals or key not in _KEYS:
-            raise UsageError(f"--set {word}: no such value for hosts", hint=f"hosts knows {', '.join(_KEYS)}")
+            raise UsageError(f"--on hosts does not use --set {word}", hint=f"use one of: {', '.join(_KEYS)}")
         form[key] = value
     timeout = form.get("connect-timeout", "1")
     if not (timeout.isascii() and timeout.isdigit() and int(timeout)):
-        raise UsageError(f"--set connect-timeout={timeout} is no number of seconds", hint="give 1 or more")
+        raise UsageError(f"--set connect-timeout={timeout} is not a number of seconds", hint="give 1 or more")
     return form
 
 
@@ -190,5 +190,5 @@ def _refusal(host: str, code: int | None, lines: list[str]) -> SiteError:
         )
     what = "cannot be reached" if code in (_SSH_FAILED, None) else f"did not answer (exit code {code})"
     # Shells without a terminal read it, too.
-    hint = f"try: ssh -o BatchMode=yes {host} true; a ~/.bashrc there must neither exit nor read"
+    hint = f"try: ssh -o BatchMode=yes {host} true; a ~/.bashrc there must not exit or read input"
     return SiteError(f"{host} {what}: {words}", hint=hint, host=host)

@@ -20,7 +20,7 @@ from busbw.rank.profile import option
 
 # An admission webhook that has effects of its own makes the server refuse every dry run.
 _NO_DRY_RUN: Final = "does not support dry run"
-_NOT_ASKED: Final = Finding(Severity.INFO, "what the cluster admits was not looked at: this user may not")
+_NOT_ASKED: Final = Finding(Severity.INFO, "admission was not checked: this user may not ask for a dry run")
 
 
 def look(job: Job, request: JobRequest) -> tuple[Finding, ...]:

@@ -6,8 +6,10 @@ import base64
 import contextlib
 import io
 import secrets
+import shlex
 import tarfile
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Final
@@ -15,7 +17,7 @@ from typing import Final
 from ruamel.yaml.error import YAMLError
 
 from busbw.errors import SiteError, UsageError, why
-from busbw.launch.engine import Handle, Item, Job, JobRequest, JobState, Unanswered
+from busbw.launch.engine import Handle, Item, Job, JobRequest, JobState, LaunchReader, Start
 from busbw.launch.kubernetes import manifest
 from busbw.launch.kubernetes.api import (
     PARTS,
@@ -25,11 +27,16 @@ from busbw.launch.kubernetes.api import (
     Denied,
     NoAnswer,
     NotFound,
-    Resource,
     context_namespace,
 )
 from busbw.launch.kubernetes.follow import Follower, SubmittedJob
 from busbw.launch.kubernetes.form import read_form
+from busbw.launch.kubernetes.launch_script import (
+    launch_script,
+    launcher_environ,
+    launcher_words,
+    on_first_workers,
+)
 from busbw.launch.kubernetes.logs import read_log
 from busbw.launch.kubernetes.manifest import JOB_FILE
 from busbw.launch.kubernetes.state import (
@@ -54,6 +61,21 @@ NOT_FOR_RANKS: Final = (
     *(f"busbw/launch/{engine}/" for engine in ENGINES if engine != "hosts"),  # ranks reach hosts as it does
 )
 _FOR_PODS: Final = "busbw/launch/kubernetes/pod.py"
+
+
+# On every worker at once, then here: $0 is the text for a worker's shell, the words are for this one. A
+# worker that is gone, or is another one of its name, makes it fail.
+_EVERYWHERE: Final = """\
+code=0 pids=
+while read -r worker rest; do
+  ssh -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR \\
+    -o ConnectTimeout=10 "${worker%%:*}" "$0 $last" </dev/null &
+  pids="$pids $!"
+done </etc/mpi/hostfile
+for pid in $pids; do wait "$pid" || code=1; done
+"$@" || code=1
+exit "$code"
+"""
 
 
 def inquire(launch: LaunchSettings, command: tuple[str, ...] = ()) -> Mapping[str, str]:  # noqa: ARG001
@@ -111,6 +133,45 @@ def request(job: Job, facts: Mapping[str, str]) -> JobRequest:
     )
 
 
+def start(job: Job, series: Job, facts: Mapping[str, str]) -> Start:
+    """See SeriesEngine. The loop is in the launcher's pod, and so is each launch's mpirun, which is that of a
+    job of its own on as many workers.
+    """
+    form = read_form(job)
+    script = launch_script(job, form, rank_order(facts))
+    if form.workers < int(series.launch.nodes or 1):
+        script = on_first_workers(script, form.workers)
+    return Start(("/bin/sh", "-c", script, "busbw", *launcher_words(job)), launcher_environ(job, form))
+
+
+def sweep(series: Job, words: tuple[str, ...], facts: Mapping[str, str]) -> tuple[str, ...]:  # noqa: ARG001
+    """See SeriesEngine."""
+    text = "for last; do :; done\n" + _EVERYWHERE
+    return ("sh", "-c", text, shlex.join(words), *words)
+
+
+def series_request(series: Job, loop: tuple[str, ...], facts: Mapping[str, str]) -> JobRequest:
+    """See SeriesEngine. Raises UsageError for a job without a launcher."""
+    alone = request(series, facts)
+    if (kind := alone.details["kind"]) != "mpijob":
+        raise UsageError(
+            f"a series of setups needs a launcher's pod, which a {kind} has not",
+            hint="give --set kind=mpijob without --mpi none, or measure each setup with `busbw run`",
+        )
+    documents = from_yaml(alone.files[JOB_FILE])
+    launcher, _ = manifest.pod_templates(documents[-1])
+    container = launcher["spec"]["containers"][0]
+    container.pop("args", None)
+    words = (series.launch.python or "python3", *loop)
+    container["command"] = [manifest.escaped(word) for word in words]
+    return replace(alone, files={**alone.files, JOB_FILE: to_yaml(documents)})
+
+
+def reader(handle: Handle, folder: Path) -> LaunchReader:  # noqa: ARG001
+    """See SeriesEngine."""
+    return LaunchReader()
+
+
 def rank_order(facts: Mapping[str, str]) -> RankOrder | None:
     """What --topology comes to, None without it."""
     topology = topology_of(facts)
@@ -128,33 +189,21 @@ def submit(request: JobRequest, folder: Path) -> Handle:
     _check_rights(api, [*parts, job])
     kept = {name: request.details[name] for name in ("kind", "slots", "context", "namespace")}
     handle = Handle("kubernetes", f"{api.namespace}/{request.name}", request.name, kept)
-    created: list[Resource] = []
-    try:
-        for part in parts:
-            api.create(part)
-            created.append(RESOURCES[part["kind"]])
-        owner = api.create(job)
-    except NoAnswer as error:  # what was asked for last may be there as well
-        raise Unanswered(error, handle) from error
-    except SiteError:
-        for resource in created:
-            with contextlib.suppress(SiteError):
-                api.delete(resource, request.name)
-        raise
-    for resource in created:
-        api.own({**job, **owner}, resource, request.name)
-    return handle
-
-
-def find(handle: Handle) -> Handle | None:
-    """See Engine. The job then owns its parts, as after an answer."""
-    job = SubmittedJob(handle)
-    try:
-        owner = job.api.get(job.resource.path(job.api.namespace, job.name))
-    except NotFound:
-        return None
-    for resource in PARTS:
-        job.api.own(owner, resource, job.name)
+    created: list[manifest.Object] = []
+    for part in (*parts, job):
+        try:
+            created.append(api.create(part))
+        except SiteError as error:
+            if isinstance(error, NoAnswer):  # it may be there all the same
+                created.append(part)
+                plural = RESOURCES[job["kind"]].plural
+                error.hint = f"run `kubectl delete {plural} {request.name} -n {api.namespace}`"
+            for each in created:
+                with contextlib.suppress(SiteError):
+                    api.delete(RESOURCES[each["kind"]], request.name)
+            raise
+    for each in created[:-1]:
+        api.own({**job, **created[-1]}, RESOURCES[each["kind"]], request.name)
     return handle
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
@@ -11,12 +10,11 @@ from typing import Final, Literal
 from busbw.errors import UsageError
 from busbw.launch.engine import Job, Work
 from busbw.launch.kubernetes.words import Kind, Words, read_words
-from busbw.launch.settle import refuse_too_few, seconds_of
-from busbw.plan.flags.flag import flag_of
+from busbw.launch.settle import refuse_too_few, refuse_unused, seconds_of, split_words
 from busbw.plan.flags.launch import LaunchSettings
 
 # Flags of other engines, and what to do instead.
-_FOREIGN: Final[Mapping[str, str]] = {
+_UNUSED: Final[Mapping[str, str]] = {
     "hosts": "give -N and --set instance-type=TYPE: the scheduler chooses the nodes",
     "hostfile": "give -N and --set instance-type=TYPE: the scheduler chooses the nodes",
     "setup_script": "put what it does into the image, or give --env",
@@ -83,9 +81,7 @@ def check(launch: LaunchSettings) -> None:
 def read_form(job: Job) -> Form:
     """The form of a job. Raises UsageError for what does not fit, naming the flag."""
     launch, words = job.launch, read_words(job.launch.set)
-    for name in launch.given():
-        if name in _FOREIGN:
-            raise UsageError(f"{flag_of(name)} does not concern Kubernetes", hint=_FOREIGN[name])
+    refuse_unused(launch, "Kubernetes", _UNUSED)
     kind = _kind(job, words)
     workers = _workers(launch, words)
     if not (image := words.image or launch.image):
@@ -105,7 +101,7 @@ def read_form(job: Job) -> Form:
         ranks=ranks,
         python=launch.python or "python3",
         mpi=_mpi(launch, words),
-        mpirun_words=_mpirun_words(launch),
+        mpirun_words=tuple(split_words("--mpirun-args", launch.mpirun_args)),
         resources=resources,
         labels=_labels(words),
         compute_domain=workers if words.compute_domain == "nodes" else words.compute_domain,
@@ -124,11 +120,15 @@ def _kind(job: Job, words: Words) -> Kind:
     if kind == "mpijob":
         if without_mpi:
             raise UsageError(
-                "an MPIJob's ranks have MPI", hint="give --set kind=job or jobset, or leave --mpi out"
+                "an MPIJob needs MPI, but --mpi none or --world nccl is given",
+                hint="give --set kind=job or jobset, or leave --mpi out",
             )
         return kind
     if job.world == "mpi" or launch.mpi in ("openmpi", "mpich") or launch.mpirun_args:
-        raise UsageError(f"a {kind} has no mpirun", hint="use an MPIJob, or leave what concerns MPI out")
+        raise UsageError(
+            f"a {kind} has no mpirun",
+            hint="give --set kind=mpijob, or leave --mpi, --world mpi and --mpirun-args out",
+        )
     if launch.topology:
         raise UsageError(
             f"--topology cannot be applied to a {kind}: its pods have numbers before they have nodes",
@@ -141,13 +141,6 @@ def _mpi(launch: LaunchSettings, words: Words) -> Literal["openmpi", "mpich"]:
     """The MPI of the image's mpirun: --mpi, else ``--set mpi``, which presets have for their images."""
     chosen = words.mpi if launch.mpi in ("auto", "none") else launch.mpi
     return "openmpi" if chosen == "openmpi" else "mpich"
-
-
-def _mpirun_words(launch: LaunchSettings) -> tuple[str, ...]:
-    try:
-        return tuple(shlex.split(launch.mpirun_args))
-    except ValueError as error:
-        raise UsageError(f"--mpirun-args {launch.mpirun_args!r}: {error}", hint="close the quote") from error
 
 
 def _workers(launch: LaunchSettings, words: Words) -> int:
@@ -179,7 +172,7 @@ def _mounts(text: str) -> tuple[Mount, ...]:
         match = _MOUNT.fullmatch(word)
         if match is None:
             raise UsageError(
-                f"--mounts {word} is no mount of an absolute folder",
+                f"--mounts {word} is not a mount of an absolute path",
                 hint="write /from:/to, /both, or /from:/to:ro for one that is only read",
             )
         source, target, read_only = match.groups()

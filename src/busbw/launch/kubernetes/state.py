@@ -19,7 +19,6 @@ Fields = Mapping[str, Any]
 # The condition that says how a job ended.
 _GOOD: Final = ("Succeeded", "Complete", "Completed")
 _BAD: Final = "Failed"
-_WILL_FAIL: Final = "FailureTarget"  # of a Job whose pods are being ended
 _DEADLINE: Final = "DeadlineExceeded"
 _INDEX: Final = "batch.kubernetes.io/job-completion-index"
 _MPI_ROLE: Final = "training.kubeflow.org/job-role"
@@ -181,7 +180,7 @@ def _failed(view: View, condition: Fields) -> JobState:
     if view.lost:
         lost = view.lost[0]
         why = f"pod {name_of(lost)} was deleted while its ranks ran"
-        hint = "ask who or what deleted it: an eviction, the drain of its node, or a person"
+        hint = "find out what deleted it: an eviction, a drained node, or a person"
         return JobState(Phase.ENDED, why=why, hint=hint, host=str(lost["spec"].get("nodeName") or ""))
     pod = _first_failure(view)
     if pod is None:
@@ -266,10 +265,10 @@ def _pending(view: View, conditions: Mapping[str, Fields]) -> JobState:
         controller = _CONTROLLERS[view.kind]
         return JobState(
             Phase.PENDING,
-            why=f"nobody has taken the job up for {_IGNORED_SECONDS:.0f} s",
+            why=f"no controller has picked the job up for {_IGNORED_SECONDS:.0f} s",
             hint=f"ask whether {controller} is running",
         )
-    return JobState(Phase.PENDING, why="its pods start" if view.pods else "")
+    return JobState(Phase.PENDING, why="its pods are starting" if view.pods else "")
 
 
 def _of_event(event: Fields) -> JobState | None:

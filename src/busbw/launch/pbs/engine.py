@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +18,18 @@ from typing import TYPE_CHECKING, Final
 from busbw.errors import SiteError, UsageError
 from busbw.launch.base import Command
 from busbw.launch.command import HOSTS, entered, path_apart, sourced
-from busbw.launch.engine import Handle, Item, Job, JobRequest, JobState, Output, Patient, Phase, Unanswered
+from busbw.launch.engine import (
+    Handle,
+    Item,
+    Job,
+    JobRequest,
+    JobState,
+    LaunchReader,
+    Output,
+    Patient,
+    Phase,
+    Start,
+)
 from busbw.launch.launcher_words import describe
 from busbw.launch.scheduler import NoAnswer, ask, call
 from busbw.launch.settle import (
@@ -30,12 +40,12 @@ from busbw.launch.settle import (
     refuse_other_count,
     refuse_uneven,
     refuse_unlike,
+    refuse_unused,
+    split_words,
 )
 from busbw.launch.slurm.output import SharedFiles
 from busbw.launch.slurm.script import END_MARK, LOOP, TOKEN
-from busbw.launch.slurm.words import split_words
 from busbw.launch.variables import launched
-from busbw.plan.flags.flag import flag_of
 
 if TYPE_CHECKING:
     from busbw.plan.flags.launch import LaunchSettings
@@ -43,9 +53,12 @@ if TYPE_CHECKING:
 WAIT_SECONDS: float | None = None
 
 SCRIPT: Final = "job.pbs"
-_OTHER_ENGINES: Final = (
-    *("hosts", "hostfile", "namespace", "context", "patch", "bring", "image", "mounts", "job_id", "segment"),
-    *("srun_args", "sbatch_args"),
+_UNUSED: Final = dict.fromkeys(
+    (
+        *("hosts", "hostfile", "namespace", "context", "patch", "bring", "image", "mounts", "job_id"),
+        *("segment", "srun_args", "sbatch_args"),
+    ),
+    "",
 )
 # --set KEY=VALUE: what a site's PBS needs besides.
 _KEYS: Final[Mapping[str, str]] = {
@@ -61,9 +74,7 @@ _TICK_SECONDS: Final = 0.2
 _LOOK_SECONDS: Final = 2.0
 # PBS copies a job's output home after its end.
 _TRAIL_SECONDS: Final = 20.0
-_FIELD: Final = re.compile(
-    r"^\s+(job_state|comment|Exit_status|exit_status|Job_Name|Output_Path) = (.*)$", re.MULTILINE
-)
+_FIELD: Final = re.compile(r"^\s+(job_state|comment|Exit_status|exit_status) = (.*)$", re.MULTILINE)
 _IS_OVER: Final = re.compile(r"unknown job|has finished", re.IGNORECASE)
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_@%+=:,./-]+\Z")
 # https://help.altair.com, PBS Reference Guide, "Job States"; Torque has C for a job that has ended.
@@ -109,10 +120,7 @@ def inquire(launch: LaunchSettings, command: tuple[str, ...] = ()) -> Mapping[st
 
 def check(launch: LaunchSettings) -> None:
     """See Engine."""
-    for name in launch.given():
-        if name in _OTHER_ENGINES:
-            flag = flag_of(name)
-            raise UsageError(f"{flag} means nothing on PBS", hint="leave it out")
+    refuse_unused(launch, "PBS", _UNUSED)
     if launch.topology:
         raise UsageError(
             "--topology cannot be applied on PBS: its launchers take the nodes in PBS's own order",
@@ -125,24 +133,34 @@ def check(launch: LaunchSettings) -> None:
 
 def request(job: Job, facts: Mapping[str, str]) -> JobRequest:
     """See Engine."""
-    return _submitted(job, [launch_text(job, facts)])
+    return _submitted(job, [_launch_text(job, facts)])
 
 
-def series_request(job: Job, loop: tuple[str, ...], facts: Mapping[str, str]) -> JobRequest:
-    """One job that runs many launches: see ``SeriesEngine.request``."""
-    own = shlex.quote(job.launch.python or facts.get("python", "python3"))
-    return _submitted(job, [LOOP.format(pythons=own, words=shlex.join(loop))])
+def series_request(series: Job, loop: tuple[str, ...], facts: Mapping[str, str]) -> JobRequest:
+    """See SeriesEngine."""
+    own = shlex.quote(series.launch.python or facts.get("python", "python3"))
+    return _submitted(series, [LOOP.format(pythons=own, words=shlex.join(loop))])
 
 
-def launch_text(job: Job, facts: Mapping[str, str]) -> str:
+def start(job: Job, series: Job, facts: Mapping[str, str]) -> Start:  # noqa: ARG001
+    """See SeriesEngine. Of a larger job the launchers take the first nodes."""
+    return Start(("bash", "-c", _launch_text(job, facts)))
+
+
+def reader(handle: Handle, folder: Path) -> LaunchReader:  # noqa: ARG001
+    """See SeriesEngine."""
+    return LaunchReader()
+
+
+def _launch_text(job: Job, facts: Mapping[str, str]) -> str:
     """The part of a job script that starts the ranks."""
     job = _without_mpi(job)
     first = TOKEN if job.work.is_busbw else HOST_LINES
     return first + "\n" + _launch(job, facts, read_values(job.launch.set), _shape(job))
 
 
-def each_node(series: Job, words: tuple[str, ...]) -> tuple[str, ...]:
-    """What has ``words`` executed once on every node of the job, by the launcher of its ranks."""
+def sweep(series: Job, words: tuple[str, ...], facts: Mapping[str, str]) -> tuple[str, ...]:  # noqa: ARG001
+    """See SeriesEngine. By the launcher of the job's ranks."""
     nodes = str(_shape(series).nodes)
     if read_values(series.launch.set)["launcher"] == "aprun":
         return ("aprun", "-q", "-n", nodes, "-N", "1", *words)
@@ -165,7 +183,7 @@ def _shape(job: Job) -> _Shape:
     """As -N, --ranks and --ranks-per-node say; else a rank a GPU, or one. Raises UsageError."""
     nodes = int(job.launch.nodes or 0)
     if nodes < 1:
-        raise UsageError("how many nodes is not said", hint="give --nodes, as in -N 2")
+        raise UsageError("no number of nodes given", hint="give --nodes, as in -N 2")
     refuse_other_count(job.ranks, job.launch.ranks_per_node, nodes)
     if job.ranks is not None:
         return _Shape(nodes, job.ranks, refuse_uneven(job.ranks, nodes))
@@ -202,7 +220,7 @@ def read_values(given: tuple[str, ...]) -> dict[str, str]:
             raise UsageError(f"--set {key}={values[key]} is unknown", hint=f"use {' or '.join(allowed)}")
     for key in ("depth", "ncpus", "gpu"):
         if values[key] and not (values[key].isdecimal() and int(values[key])):
-            raise UsageError(f"--set {key}={values[key]} is no count", hint="give 1 or more")
+            raise UsageError(f"--set {key}={values[key]} must be a number", hint="give 1 or more")
     return values
 
 
@@ -287,28 +305,18 @@ def _sourcing(setup: str) -> str:
     return sourced(f"8<<<{shlex.quote(setup)}", "$(hostname)")
 
 
-def submit(request: JobRequest, folder: Path) -> Handle:
+def submit(request: JobRequest, folder: Path) -> Handle:  # noqa: ARG001
     """See Engine."""
     (command,) = request.commands
-    unnumbered = Handle("pbs", request.name, request.name, {"run": folder.name})
     try:
         answer = call(*command.argv, engine="PBS").strip()
     except NoAnswer as error:
-        raise Unanswered(error, unnumbered) from error
+        error.hint = "run `qstat -u $USER` to see whether PBS took the job, `qdel` to end it"
+        raise
     number = answer.splitlines()[-1].strip() if answer else ""
     if not re.match(r"\d", number):
-        unsaid = SiteError(f"qsub gave no job number: {answer[:200]!r}", hint="look at `qstat -u $USER`")
-        raise Unanswered(unsaid, unnumbered)
-    return replace(unnumbered, id=number)
-
-
-def find(handle: Handle) -> Handle | None:
-    """See Engine."""
-    done = _ask_with_ended("qselect", "-N", short_name(handle.name))
-    if done.returncode:
-        raise SiteError(f"qselect: {done.stderr.strip()[:300]}", hint=_ASK_SERVER)
-    found = (replace(handle, id=number) for number in reversed(done.stdout.split()))
-    return next((each for each in found if _ask_of(each) is not None), None)
+        raise SiteError(f"qsub gave no job number: {answer[:200]!r}", hint="look at `qstat -u $USER`")
+    return Handle("pbs", number, request.name)
 
 
 def follow(handle: Handle, folder: Path) -> Iterator[Item]:
@@ -374,31 +382,20 @@ def state(handle: Handle) -> JobState:
     """See Engine."""
     text = _ask_of(handle)
     if text is None:
-        return JobState(Phase.ENDED, why="PBS does not know the job any more")
+        return JobState(Phase.ENDED, why="PBS no longer knows the job")
     return read_state(text)
 
 
 def _ask_of(handle: Handle) -> str | None:
-    """What PBS says of our job; None where it has forgotten it, and gave its number to another one, maybe."""
-    done = _ask_with_ended("qstat", "-f", handle.id)
+    """What PBS says of a job; None where it has forgotten it."""
+    words = ("-f", handle.id)
+    done = ask(("qstat", "-x", *words), "PBS")  # also of those that have ended; Torque has no -x
+    done = ask(("qstat", *words), "PBS") if done.returncode else done
     if done.returncode == 0:
-        return done.stdout if _is_ours(_fields(done.stdout), handle) else None
+        return done.stdout
     if _IS_OVER.search(done.stderr + done.stdout):
         return None
     raise SiteError(f"qstat: {done.stderr.strip()[:300]}", hint=_ASK_SERVER)
-
-
-def _ask_with_ended(program: str, *words: str) -> subprocess.CompletedProcess[str]:
-    """Asks for jobs, also those that have ended (-x, which Torque does not have)."""
-    done = ask((program, "-x", *words), "PBS")
-    return ask((program, *words), "PBS") if done.returncode else done
-
-
-def _is_ours(fields: Mapping[str, str], handle: Handle) -> bool:
-    """By the file of its output, which is in the run folder; else by its name, which is short."""
-    if (run := handle.details.get("run")) and "Output_Path" in fields:
-        return run in fields["Output_Path"]
-    return fields.get("Job_Name", "") in ("", short_name(handle.name))
 
 
 def _fields(text: str) -> dict[str, str]:

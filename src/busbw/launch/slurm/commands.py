@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 from busbw.errors import SiteError
 from busbw.launch.scheduler import ask, call, hint_of, own_words
+from busbw.launch.settle import split_words
 from busbw.launch.slurm.state import Reading, read_job
-from busbw.launch.slurm.words import split_words, value_of
+from busbw.launch.slurm.words import value_of
 
 if TYPE_CHECKING:
     from busbw.plan.flags.launch import LaunchSettings
@@ -40,21 +41,12 @@ def look(job_id: str) -> Reading:
     raise SiteError(f"scontrol: {words}", hint=hint_of(words, "scontrol"))
 
 
-def look_for(job_id: str, name: str) -> Reading:
-    """As look, of the job that we gave this name. Numbers begin again where a site sets its Slurm up anew:
-    another job of this number is one that Slurm has forgotten.
+def find(name: str) -> str:
+    """The number of our newest job that Slurm shows by this name; empty where it has none. Raises SiteError
+    where Slurm does not answer.
     """
-    reading = look(job_id)
-    return reading if reading.is_called(name) else Reading("")
-
-
-def find(name: str, called: str) -> str:
-    """The number of our job of a name, which Slurm shows as ``called``; empty where it has none. Raises
-    SiteError where Slurm does not answer.
-    """
-    words = ("--noheader", "--states=all", "--format=%i", f"--user={os.getuid()}", f"--name={called}")
-    numbers = reversed(call("squeue", *words).split())  # the newest first
-    return next((number for number in numbers if look_for(number, name).state), "")
+    words = ("--noheader", "--states=all", "--format=%i", f"--user={os.getuid()}", f"--name={name}")
+    return next(reversed(call("squeue", *words).split()), "")
 
 
 def end(*words: str) -> None:
@@ -96,13 +88,12 @@ def host_names(nodes: str) -> tuple[str, ...]:
     return tuple(call("scontrol", "show", "hostnames", nodes).split()) if nodes else ()
 
 
-def accounted_nodes(job_id: str, name: str) -> tuple[str, ...]:
+def accounted_nodes(job_id: str) -> tuple[str, ...]:
     """The hosts of a job that the controller has forgotten, from Slurm's accounting, where there is one."""
     words = ("--noheader", "--parsable2", "--allocations", "--duplicates", f"--jobs={job_id}")
     try:
-        rows = call("sacct", *words, "--format=JobName,NodeList").splitlines()
-        nodes = [row.partition("|")[2] for row in rows if row.partition("|")[0] == name]
-        return host_names(nodes[0]) if nodes and "assigned" not in nodes[0] else ()
+        nodes = call("sacct", *words, "--format=NodeList").strip().rpartition("\n")[2]
+        return host_names(nodes) if "assigned" not in nodes else ()
     except SiteError:
         return ()
 

@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -26,40 +27,52 @@ from busbw.launch.engine import (
     JobRequest,
     JobState,
     Phase,
-    Unanswered,
+    Start,
 )
 from busbw.launch.scheduler import NoAnswer, ask, call, environ_outside_jobs
-from busbw.launch.settle import SLURM_LIMIT, SLURM_LIMIT_HINT, read_setup, refuse_other_count, refuse_unlike
+from busbw.launch.settle import (
+    SLURM_LIMIT,
+    SLURM_LIMIT_HINT,
+    read_setup,
+    refuse_other_count,
+    refuse_unlike,
+    refuse_unused,
+    split_words,
+)
 from busbw.launch.slurm import bring, commands
 from busbw.launch.slurm import order as slurm_order
-from busbw.launch.slurm.follow import Follower, kept_nodes, ranked
-from busbw.launch.slurm.output import split_by_node
+from busbw.launch.slurm.follow import Follower, LaunchReader, kept_nodes
 from busbw.launch.slurm.script import (
     Script,
     Shape,
     render,
+    render_launch,
     render_series,
     segment_of,
     shape,
     unknown_mpi,
 )
-from busbw.launch.slurm.state import Reading, job_state
-from busbw.launch.slurm.words import own_words, refuse_unbuffered, split_words, value_of
+from busbw.launch.slurm.state import job_state
+from busbw.launch.slurm.words import own_words, value_of
 from busbw.launch.topology.order import read_texts
 from busbw.plan.flags.flag import flag_of
 from busbw.plan.flags.launch import OF_NEW_JOB
 
 if TYPE_CHECKING:
-    from busbw.launch.topology.order import RankOrder
     from busbw.plan.flags.launch import LaunchSettings
 
 # Queues can be long; reasons that waiting does not end are shown at once.
 WAIT_SECONDS: float | None = None
 
 SCRIPT: Final = "job.sbatch"
+# How long a busy controller may take a job after it should have answered.
+_LATE_SECONDS: Final = 5.0
 # The detail of a job that runs a series: its loop is told to end, not the ranks.
 SERIES: Final = "series"
-_OTHER_ENGINES: Final = ("hosts", "hostfile", "mpirun_args", "namespace", "context", "patch", "set")
+_UNUSED: Final = {
+    **dict.fromkeys(("hosts", "hostfile", "namespace", "context", "patch", "set"), ""),
+    "mpirun_args": "give --srun-args: srun starts the ranks",
+}
 
 
 def inquire(launch: LaunchSettings, command: tuple[str, ...] = ()) -> Mapping[str, str]:
@@ -70,8 +83,6 @@ def inquire(launch: LaunchSettings, command: tuple[str, ...] = ()) -> Mapping[st
     from busbw.machine.program import command_family, python_family
 
     check(launch)
-    if command:
-        refuse_unbuffered(launch.srun_args)
     facts = {"python": sys.executable, "user_id": str(os.getuid()), "setup": read_setup(launch.setup_script)}
     facts |= read_texts(launch)
     facts |= _place(launch)
@@ -83,12 +94,7 @@ def inquire(launch: LaunchSettings, command: tuple[str, ...] = ()) -> Mapping[st
 
 def check(launch: LaunchSettings) -> None:
     """See Engine."""
-    for name in launch.given():
-        if name in _OTHER_ENGINES:
-            flag = flag_of(name)
-            raise UsageError(
-                f"{flag} means nothing on Slurm", hint="leave it out; --sbatch-args and --srun-args do"
-            )
+    refuse_unused(launch, "Slurm", _UNUSED)
     if launch.bring and launch.image:
         raise UsageError("--bring and --image exclude each other", hint="put busbw into the image")
     own_words("--sbatch-args", launch.sbatch_args)
@@ -121,8 +127,8 @@ def _place_in_job(launch: LaunchSettings) -> Mapping[str, str]:
         if name in OF_NEW_JOB:
             flag = "--shared" if name == "exclusive" else flag_of(name)
             raise UsageError(
-                f"{flag} is of a new job, and job {launch.job_id} is there",
-                hint="leave it out, or --job-id; --srun-args has words for a step",
+                f"{flag} is for a new job, but --job-id {launch.job_id} names one that runs",
+                hint="leave one of them out; --srun-args sets options of a step",
             )
     reading = commands.look(launch.job_id)
     if job_state(reading).phase is not Phase.RUNNING:
@@ -140,16 +146,34 @@ def request(job: Job, facts: Mapping[str, str]) -> JobRequest:
     rank_order = slurm_order.rank_order(facts)
     script = render(job, facts, rank_order)
     refuse_other_count(job.ranks, job.launch.ranks_per_node, shape(job, facts).nodes)
-    return replace(_request(job, script, facts, rank_order), rank_order=rank_order)
+    return replace(_request(job, script, facts), rank_order=rank_order)
 
 
-def series_request(job: Job, loop: tuple[str, ...], facts: Mapping[str, str]) -> JobRequest:
-    """One job (or step) that runs many launches: see ``SeriesEngine.request``."""
-    asked = _request(job, render_series(job, facts, loop), facts, slurm_order.rank_order(facts))
+def series_request(series: Job, loop: tuple[str, ...], facts: Mapping[str, str]) -> JobRequest:
+    """See SeriesEngine."""
+    asked = _request(series, render_series(series, facts, loop), facts)
     return replace(asked, details={**asked.details, SERIES: "yes"})
 
 
-def _request(job: Job, script: Script, facts: Mapping[str, str], rank_order: RankOrder | None) -> JobRequest:
+def start(job: Job, series: Job, facts: Mapping[str, str]) -> Start:  # noqa: ARG001
+    """See SeriesEngine. A launch is a step of the job."""
+    return Start(("bash", "-c", render_launch(job, facts, slurm_order.rank_order(facts))))
+
+
+def sweep(series: Job, words: tuple[str, ...], facts: Mapping[str, str]) -> tuple[str, ...]:
+    """See SeriesEngine."""
+    nodes = int(facts.get("job_nodes", "") or shape(series, facts).nodes)
+    held = (f"--jobid={series.launch.job_id}",) if series.launch.job_id else ()
+    each = (f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1", "--mpi=none", "--wait=0")
+    return ("srun", "--quiet", *held, "--overlap", *each, f"--job-name={series.name}-sweep", *words)
+
+
+def reader(handle: Handle, folder: Path) -> LaunchReader:  # noqa: ARG001
+    """See SeriesEngine."""
+    return LaunchReader(kept_nodes(folder))
+
+
+def _request(job: Job, script: Script, facts: Mapping[str, str]) -> JobRequest:
     size = shape(job, facts)
     return JobRequest(
         "slurm",
@@ -158,7 +182,7 @@ def _request(job: Job, script: Script, facts: Mapping[str, str], rank_order: Ran
         size.nodes,
         files={SCRIPT: script.text},
         commands=(_command(job, script),),
-        details=_details(job, size, facts, rank_order),
+        details=_details(job, facts),
         notes=_notes(job, size, facts),
     )
 
@@ -168,17 +192,14 @@ def _command(job: Job, script: Script) -> Command:
     return Command(("bash", place) if job.launch.job_id else ("sbatch", "--parsable", *script.options, place))
 
 
-def _details(job: Job, size: Shape, facts: Mapping[str, str], rank_order: RankOrder | None) -> dict[str, str]:
+def _details(job: Job, facts: Mapping[str, str]) -> dict[str, str]:
     """What a handle keeps."""
     details = {
-        "nodes": str(size.nodes),
-        "per_node": str(size.per_node or 0),
         "step_of": job.launch.job_id,
         "called": value_of(split_words("--sbatch-args", job.launch.sbatch_args), "--job-name", "-J"),
         "partition": facts.get("partition", ""),
         "account": facts.get("account", ""),
         "bring": "yes" if job.launch.bring else "",
-        **slurm_order.detail(rank_order),
         "command": "" if job.work.is_busbw else "yes",
     }
     if "unasked" in facts:
@@ -190,7 +211,9 @@ def _notes(job: Job, size: Shape, facts: Mapping[str, str]) -> tuple[str, ...]:
     """What the user should know of the job that is asked for."""
     notes = [unknown_mpi(job, size, facts)]
     if segment_of(job.launch, size.nodes) not in (None, job.launch.segment):
-        notes.append(f"--segment {job.launch.segment} has more than {size.nodes} nodes: they are one segment")
+        notes.append(
+            f"--segment {job.launch.segment} is larger than the job: its {size.nodes} nodes are one segment"
+        )
     if "unasked" in facts:
         guessed = "the script below asks for no GPUs, and srun's --mpi is a guess"
         notes.append(f"Slurm could not be asked: {guessed}: {facts['unasked']}")
@@ -206,34 +229,32 @@ def submit(request: JobRequest, folder: Path) -> Handle:
         bring.put(folder)
     if job := request.details["step_of"]:
         return _start_step(job, request, command, folder)
-    unnumbered = Handle("slurm", request.name, request.name, dict(request.details))
+    # The job's number, and behind a semicolon its cluster where there are several.
+    number = _submitted(request, command).strip().rpartition("\n")[2].split(";")[0]
+    if not number.isdecimal():
+        raise SiteError(f"sbatch gave no job number: {number[:200]!r}", hint="look at `squeue --me`")
+    return Handle("slurm", number, request.name, dict(request.details))
+
+
+def _submitted(request: JobRequest, command: Command) -> str:
+    """What sbatch answers. A busy controller may take a job and not say so in time: then the job is looked
+    for by its name, so that none runs that nobody knows.
+    """
     try:
-        answer = call(*command.argv, without=_shells_own(command))
+        return call(*command.argv)
     except NoAnswer as error:
-        raise Unanswered(error, unnumbered) from error
+        called = request.details.get("called") or request.name
+        time.sleep(_LATE_SECONDS)
+        with contextlib.suppress(SiteError):
+            if number := commands.find(called):
+                return number
+        error.hint = (
+            f"run `squeue --me --name={called}` to see whether Slurm took the job, `scancel` to end it"
+        )
+        raise
     except SiteError as error:
         error.hint = error.hint or "see what is asked for with --dry-run, and what Slurm takes with `sinfo`"
         raise
-    # The job's number, and behind a semicolon its cluster where there are several.
-    number = answer.strip().splitlines()[-1].split(";")[0] if answer.strip() else ""
-    if not number.isdecimal():
-        unsaid = SiteError(
-            f"sbatch gave no job number: {answer.strip()[:200]!r}", hint="look at `squeue --me`"
-        )
-        raise Unanswered(unsaid, unnumbered)
-    return replace(unnumbered, id=number)
-
-
-def find(handle: Handle) -> Handle | None:
-    """See Engine."""
-    number = commands.find(handle.name, handle.details.get("called") or handle.name)
-    return replace(handle, id=number) if number else None
-
-
-def _shells_own(command: Command) -> tuple[str, ...]:
-    """Variables of sbatch that would make it another job than was asked for, and that no word undoes."""
-    names = ("SBATCH_WAIT", "SBATCH_ARRAY_INX")
-    return names if "--exclusive" in command.argv else (*names, "SBATCH_EXCLUSIVE")
 
 
 def _start_step(job: str, request: JobRequest, command: Command, folder: Path) -> Handle:
@@ -274,7 +295,7 @@ def cancel(handle: Handle, *, now: bool) -> None:
         return
     if handle.details.get("step_of"):
         _signal_script(handle, signal.SIGKILL if now else signal.SIGTERM, os.killpg)
-    elif _look(handle).state:
+    elif commands.look(handle.id).state:
         commands.end(handle.id)
 
 
@@ -282,7 +303,7 @@ def _end_loop(handle: Handle) -> None:
     """The script hears it, and passes it on to the loop, which ends its launch."""
     if handle.details.get("step_of"):
         _signal_script(handle, signal.SIGTERM, os.kill)
-    elif job_state(_look(handle)).phase is Phase.PENDING:
+    elif job_state(commands.look(handle.id)).phase is Phase.PENDING:
         commands.end(handle.id)
     else:
         commands.end("--batch", "--signal=TERM", handle.id)
@@ -297,19 +318,12 @@ def _signal_script(handle: Handle, number: signal.Signals, send: Callable[[int, 
 
 def state(handle: Handle) -> JobState:
     """See Engine."""
-    found = job_state(_look(handle))
+    found = job_state(commands.look(handle.id))
     if not handle.details.get("step_of") or found.phase is not Phase.RUNNING:
         return found
     if _script_is_alive(handle) or commands.steps(handle.id, handle.name):
         return found
     return JobState(Phase.ENDED)
-
-
-def _look(handle: Handle) -> Reading:
-    """An allocation of somebody's has a name of its own; our step in it is known by its name."""
-    if handle.details.get("step_of"):
-        return commands.look(handle.id)
-    return commands.look_for(handle.id, handle.name)
 
 
 def _script_is_alive(handle: Handle) -> bool:
@@ -331,22 +345,9 @@ def _start_time(pid: int) -> str:
     return "" if fields[0] == "Z" else fields[19]
 
 
-def collect(handle: Handle, folder: Path) -> None:
-    """See Engine. The nodes' output is in the job's files by now: a file for each node is made from them."""
+def collect(handle: Handle, folder: Path) -> None:  # noqa: ARG001
+    """See Engine. The nodes' output is in the job's files by now."""
     bring.remove(folder)
-    nodes = ranked(handle, kept_nodes(folder))
-    per_node = int(handle.details["per_node"])
-    if not nodes or not per_node:
-        return
-    for suffix in ("out", "err"):
-        source = folder / "log" / f"slurm-{handle.id}.{suffix}"
-        if not source.is_file():
-            continue
-        with source.open("rb") as file:
-            found = split_by_node((line.rstrip(b"\n") for line in file), nodes, per_node)
-        for node, lines in found.items():
-            if lines:
-                (folder / "log" / f"slurm-{handle.id}-{node}.{suffix}").write_bytes(b"\n".join((*lines, b"")))
 
 
 def clean(handle: Handle) -> None:

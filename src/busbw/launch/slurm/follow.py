@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from busbw.errors import NotHome, SiteError
+from busbw.launch import engine
 from busbw.launch.engine import Handle, Item, JobState, Output, Patient, Phase
 from busbw.launch.launcher_words import describe
 from busbw.launch.slurm import commands
-from busbw.launch.slurm import order as slurm_order
-from busbw.launch.slurm.output import Joiner, NodeReader, SharedFiles, Source, node_of
+from busbw.launch.slurm.output import Joiner, NodeReader, SharedFiles, Source
 from busbw.launch.slurm.script import END_MARK, NODE_FILES
 from busbw.launch.slurm.state import CANCELLED, FORGOTTEN, NODE_FAILED, cannot_start, failed_node
-from busbw.launch.topology.order import arranged
 from busbw.launch.verdict import first_of_srun
 
 # What a node's daemon says comes with the task's label.
@@ -72,22 +71,14 @@ def kept_nodes(folder: Path) -> tuple[str, ...]:
     return tuple(file.read_text().split()) if file.is_file() else ()
 
 
-def ranked(handle: Handle, nodes: Sequence[str]) -> tuple[str, ...]:
-    """The nodes of a job, which Slurm lists like this, as its ranks follow them."""
-    arranged_nodes = arranged(nodes, handle.details.get(slurm_order.DETAIL, "").split())
-    is_step = bool(handle.details.get("step_of"))
-    return arranged_nodes[: int(handle.details["nodes"])] if is_step else arranged_nodes
-
-
 def _find_nodes(handle: Handle, folder: Path) -> tuple[str, ...]:
     """As ``kept_nodes``; asks Slurm, and keeps its answer. Raises SiteError where Slurm is silent."""
     if kept := kept_nodes(folder):
         return kept
-    held = handle.details.get("step_of")
-    reading = commands.look(held) if held else commands.look_for(handle.id, handle.name)
+    reading = commands.look(handle.id)
     found = commands.host_names(reading.nodes)
     if not reading.state:
-        found = commands.accounted_nodes(handle.id, handle.name)
+        found = commands.accounted_nodes(handle.id)
     if found:
         (folder / "log" / _NODES).write_text("\n".join((*found, "")))
     return found
@@ -160,7 +151,7 @@ class Follower:
         return self._names[0].exists() and not (self._log / _COPIED).exists()
 
     def _new_tasks(self) -> LaunchReader:
-        return LaunchReader(ranked(self._handle, self._nodes), int(self._handle.details["per_node"]))
+        return LaunchReader(self._nodes)
 
     def _start_reader(self, words: tuple[str, ...]) -> None:
         """A step of the job, or a job of its own, on the node where the job's script runs or ran."""
@@ -241,7 +232,7 @@ class Follower:
             self._source = SharedFiles(*self._names)
             yield from self._read_on(_TRAIL_SECONDS)
         elif self._found_nothing:
-            self._lost = f"nothing of its output was found at {node}:{out}"
+            self._lost = f"no output was found at {node}:{out}"
 
     def _fetch_words(self) -> tuple[str, ...]:
         """Srun's words for a small job of its own, which ends at once where the node stays busy."""
@@ -292,10 +283,10 @@ class Follower:
 
     def _without_end(self, state: JobState) -> JobState:
         """The script's own word is missing, and with it what it printed: Slurm's exit code tells nothing."""
-        why = self._lost or f"its output has no end in {self._names[0]}"
+        why = self._lost or f"its output in {self._names[0]} is incomplete"
         if state.why and state.why != FORGOTTEN:
             why = f"{state.why}, and {why}"
-        hint = state.hint or "nothing may remove a job's files in /tmp before they were read; run it again"
+        hint = state.hint or "run it again; the job's files in /tmp must stay until busbw has read them"
         return replace(state, why=why, hint=hint, code=None, host="".join(self._nodes[:1]))
 
     def _close(self, *, everything_read: bool) -> None:
@@ -333,14 +324,13 @@ def with_cause(state: JobState, words: Sequence[str], nodes: Sequence[str], *, i
     return replace(found, code=death.code if death.code > 0 else 128 - death.code)
 
 
-class LaunchReader:
+class LaunchReader(engine.LaunchReader):
     """See ``engine.LaunchReader``: srun's labels are read, and cut lines put together. ``nodes`` are those of
-    the launch, ``per_node`` the ranks of each, 0 where they do not divide evenly. ``said`` is what srun and
-    the job script printed.
+    the job; ``said`` is what srun and the job script printed.
     """
 
-    def __init__(self, nodes: Sequence[str], per_node: int) -> None:
-        self.nodes, self._per_node = nodes, per_node
+    def __init__(self, nodes: Sequence[str]) -> None:
+        self.nodes = nodes
         self._joiners = {False: Joiner(), True: Joiner()}
         self.said: list[str] = []
 
@@ -356,20 +346,19 @@ class LaunchReader:
         task, text = taken[0], taken[1].decode(errors="replace")
         if task is None or text.startswith(_STEP_DAEMON):
             self.said.append(text)
-        yield Output(text, self._source(task), is_error)
+        yield Output(text, _source(task), is_error)
 
     def rest(self) -> Iterator[Output]:
         """See engine.LaunchReader."""
         for is_error, joiner in self._joiners.items():
             for task, line in joiner.rest():
-                yield Output(line.decode(errors="replace"), self._source(task), is_error)
+                yield Output(line.decode(errors="replace"), _source(task), is_error)
 
     def end(self, code: int | None) -> JobState:
         """See engine.LaunchReader."""
         state = JobState(Phase.ENDED, code=code)
         return state if code == 0 else with_cause(state, self.said, self.nodes, is_busbw=True)
 
-    def _source(self, task: int | None) -> str:
-        if self._per_node or task is None:
-            return node_of(task, self.nodes, self._per_node)
-        return f"task {task}"
+
+def _source(task: int | None) -> str:
+    return "" if task is None else f"task {task}"

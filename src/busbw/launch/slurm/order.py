@@ -1,8 +1,7 @@
 """--topology on Slurm: the job script puts the nodes that it was given into the order that was known before.
 
 srun's distribution ``arbitrary`` takes a line a task from the file that SLURM_HOSTFILE names (srun(1)).
-Slurm's own order of a job's nodes is that of its configuration, whichever switches they have. The submitter
-does the same with ``topology.arranged`` to know who is where.
+Slurm's own order of a job's nodes is that of its configuration, whichever switches they have.
 """
 
 from __future__ import annotations
@@ -15,8 +14,6 @@ from busbw.errors import UsageError
 from busbw.launch.command import HOSTS
 from busbw.launch.topology.order import RankOrder, everything, topology_of
 
-# The key of a job's details.
-DETAIL: Final = "order"
 # A script of more than 4 MiB is refused (slurm.conf(5), max_script_size).
 _MOST_CHARACTERS: Final = 1 << 20
 
@@ -79,8 +76,3 @@ def allocated(job_id: str) -> str:
     has; ``job_id`` is as in ``script``.
     """
     return "$(squeue --noheader --jobs=$job --format=%N)" if job_id else "$SLURM_JOB_NODELIST"
-
-
-def detail(found: RankOrder | None) -> Mapping[str, str]:
-    """What a job's details keep of it."""
-    return {} if found is None else {DETAIL: " ".join(found.hosts)}

@@ -11,12 +11,11 @@ import contextlib
 import os
 import re
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
 from busbw.launch.scheduler import environ_outside_jobs
-from busbw.launch.slurm.script import END_MARK
 
 _MESSAGE_BYTES: Final = 1024
 _LABEL: Final = re.compile(rb" *(\d+): (.*)", re.DOTALL)
@@ -163,23 +162,3 @@ class Joiner:
 def _is_cut_event(line: bytes) -> bool:
     """Where a version of Slurm cuts elsewhere, an event still tells: it ends with its closing brace."""
     return line.startswith(_EVENT_START) and not line.endswith(b"}")
-
-
-def split_by_node(lines: Iterator[bytes], nodes: Sequence[str], per_node: int) -> dict[str, list[bytes]]:
-    """Lines of a job's output file by the node that printed them; those of the job script are its first
-    node's, events are left out.
-    """
-    joiner, found = Joiner(), {node: list[bytes]() for node in nodes}
-    for line in lines:
-        taken = joiner.take(line)
-        if taken is not None and not taken[1].startswith((_EVENT_START, END_MARK.encode())):
-            found[node_of(taken[0], nodes, per_node)].append(taken[1])
-    for task, line in joiner.rest():
-        found[node_of(task, nodes, per_node)].append(line)
-    return found
-
-
-def node_of(task: int | None, nodes: Sequence[str], per_node: int) -> str:
-    """The node of a task, as srun places them unless told otherwise: in blocks, in the list's order."""
-    index = 0 if task is None else task // max(1, per_node)
-    return nodes[min(index, len(nodes) - 1)] if nodes else ""

@@ -168,7 +168,7 @@ def shape(job: Job, facts: Mapping[str, str]) -> Shape:
     launch = job.launch
     nodes = int(launch.nodes or facts.get("job_nodes", "") or 0)
     if nodes < 1:
-        raise UsageError("how many nodes is not said", hint="give --nodes, as in -N 2")
+        raise UsageError("no number of nodes given", hint="give --nodes, as in -N 2")
     segment_of(launch, nodes)
     held = int(facts.get("job_nodes", "") or nodes)
     if nodes > held:
@@ -192,7 +192,7 @@ def segment_of(launch: LaunchSettings, nodes: int) -> int | None:
     if nodes % segment:
         below = nodes // segment * segment
         raise UsageError(
-            f"{nodes} nodes are not made of whole segments of {segment}",
+            f"{nodes} nodes cannot be split into segments of {segment}",
             hint=f"give -N {below} or {below + segment}, or another --segment",
         )
     return segment
@@ -227,19 +227,15 @@ def unknown_mpi(job: Job, size: Shape, facts: Mapping[str, str]) -> str:
         return ""
     plugin, family = mpi_plugin(job, facts), facts.get("family", "")
     if job.work.is_busbw:
-        if family or not job.launch.python or plugin == "none":
-            return ""
-        return (
-            f"which MPI {job.launch.python} has cannot be seen from here, so srun starts it with"
-            f" {plugin}, for the MPICH that busbw brings; --mpi openmpi says otherwise"
-        )
-    offered = [name for name in facts.get("mpi", "").split() if name in ("pmix", "pmi2", "cray_shasta")]
-    if family == "none" or plugin is not None or not offered:
+        program, is_guess = job.launch.python, not family and plugin != "none"
+    else:
+        program, is_guess = job.work.words[0], family != "none" and plugin is None
+    if not program or not is_guess:
         return ""
+    started = f"with --mpi={plugin}" if plugin is not None else "with the cluster's default"
     return (
-        f"which MPI {job.work.words[0]} uses is not known, so srun starts it with this cluster's default; an"
-        " MPI program needs --mpi mpich or --mpi openmpi, or each rank may be alone"
-        f" (srun has {', '.join(offered)})"
+        f"busbw cannot see which MPI {program} uses, so srun starts it {started};"
+        " give --mpi mpich or --mpi openmpi if each rank is alone"
     )
 
 

@@ -21,13 +21,13 @@ _RUNNING: Final = frozenset(
     {"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING"}
 )
 CANCELLED: Final = "it was cancelled"
-FORGOTTEN: Final = "Slurm does not know the job any more"
+FORGOTTEN: Final = "Slurm no longer knows the job"
 NODE_FAILED: Final = "a node failed"
-OUT_OF_TIME: Final = "its time limit came"
+OUT_OF_TIME: Final = "it reached its time limit"
 _ENDINGS: Final[Mapping[str, tuple[str, str]]] = {
-    "CANCELLED": (CANCELLED, "ask who or what cancelled it: scancel, a limit or an administrator"),
+    "CANCELLED": (CANCELLED, "find out what cancelled it: scancel, a limit or an administrator"),
     "TIMEOUT": (OUT_OF_TIME, "give --time-limit more, or measure less"),
-    "DEADLINE": ("its deadline came", ""),
+    "DEADLINE": ("it reached its deadline", ""),
     "NODE_FAIL": (
         NODE_FAILED,
         "look at that node (scontrol show node); what was finished is in the record",
@@ -67,8 +67,8 @@ _WAITING: Final[Mapping[str, str]] = {
 }
 # Job names and commands stand on lines of their own, or behind other fields.
 _FIELD: Final = re.compile(
-    r"^ +(JobState|NodeList|NumNodes|StdOut)=(\S*)(?:.*? (Reason)=(\S*))?"
-    r"|^ +Requeue=.* (ExitCode)=(\S*)|^JobId=.*? (JobName)=(.*)$",
+    r"^ +(JobState|NodeList|NumNodes)=(\S*)(?:.*? (Reason)=(\S*))?"
+    r"|^ +Requeue=.* (ExitCode)=(\S*)",
     re.MULTILINE,
 )
 _NODE_FAILED: Final = re.compile(r"Node failure on (\S+?)[.,;]?(?:\s|$)")
@@ -85,14 +85,6 @@ class Reading:
     code: int | None = None
     nodes: str = ""
     node_count: int = 0
-    name: str = ""
-    output: str = ""
-
-    def is_called(self, name: str) -> bool:
-        """Whether it is the job that we gave this name. --sbatch-args and a site may change a job's name; it
-        is in that of its output, too.
-        """
-        return self.name == name or name in self.output
 
 
 def read_job(text: str) -> Reading:
@@ -112,8 +104,6 @@ def read_job(text: str) -> Reading:
         code=code,
         nodes=found.get("NodeList", ""),
         node_count=int(found.get("NumNodes", "0").split("-")[0] or 0),
-        name=found.get("JobName", ""),
-        output=found.get("StdOut", ""),
     )
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from busbw.errors import UsageError
+from busbw.launch.settle import split_words
 
 _OUTPUT: Final = "leave it out: output is kept in log/ of the run folder"
 # What busbw has to decide itself, with what to do instead; short forms beside the long ones.
@@ -16,18 +16,9 @@ _OURS: Final[Mapping[str, Mapping[str, str]]] = {
         "--error -e": _OUTPUT,
         "--array -a": "give -N several node counts, as 2,4,8, for a job each",
         "--wait -W": "leave it out: busbw waits for the job, unless --detach is given",
-        "--wrap": "give the command to `busbw exec`",
     },
     "--srun-args": {"--output -o": _OUTPUT, "--error -e": _OUTPUT},
 }
-
-
-def split_words(flag: str, text: str) -> list[str]:
-    """A user's words as a shell would split them. Raises UsageError."""
-    try:
-        return shlex.split(text)
-    except ValueError as error:
-        raise UsageError(f"{flag}: {error}", hint="close the quotation") from error
 
 
 def own_words(flag: str, text: str) -> list[str]:
@@ -35,26 +26,14 @@ def own_words(flag: str, text: str) -> list[str]:
     words = split_words(flag, text)
     for names, hint in _OURS[flag].items():
         if found := next((word for word in words if _is_option(word, *names.split())), ""):
-            raise UsageError(f"{flag} {found} is for busbw to say", hint=hint)
+            raise UsageError(f"busbw sets {flag} {found} itself", hint=hint)
     exported = value_of(words, "--export", "")
     if flag == "--srun-args" and exported and "ALL" not in exported.split(","):
         raise UsageError(
-            f"{flag} --export={exported} keeps variables from the ranks that they need",
+            f"{flag} --export={exported} hides variables that the ranks need",
             hint="leave it out, or begin it with ALL; --sbatch-args --export=NONE keeps the shell's away",
         )
     return words
-
-
-def refuse_unbuffered(srun_args: str) -> None:
-    """Of a command's output: srun then puts its label into lines wherever a write of a task ended, and only
-    busbw's own events are known again. Raises UsageError.
-    """
-    for word in split_words("--srun-args", srun_args):
-        if _is_option(word, "--unbuffered", "-u"):
-            raise UsageError(
-                f"--srun-args {word} would cut the lines of a command",
-                hint="leave it out; to see lines sooner, have the command flush them (python3 -u)",
-            )
 
 
 def _is_option(word: str, long: str, short: str = "") -> bool:

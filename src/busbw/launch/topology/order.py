@@ -78,7 +78,7 @@ class RankOrder:
         shared = f"{count} hosts at {len(lowest)} lowest switches or NVLink domains"
         lines = [f"rank order by {self.by}: {shared}"]
         if self.unknown:
-            lines.append(f"not in it, so last: {_named(self.unknown)}")
+            lines.append(f"not in the topology, so last: {_named(self.unknown)}")
         return tuple(lines)
 
     def within(self, hosts: Iterable[str]) -> RankOrder:
@@ -147,7 +147,7 @@ def read(texts: Sequence[tuple[str, str]]) -> Topology:
         names += _identifying(found.names)
     if not any(place != Place() for place in places.values()):
         read_from = ", ".join(where for where, _ in texts)
-        raise UsageError(f"--topology {read_from} says of no host which switches it has", hint=_hint())
+        raise UsageError(f"--topology {read_from} has no switches for any host", hint=_hint())
     return Topology(tuple(sources), places, _also([*names, *((name,) for name in places)]))
 
 
@@ -172,13 +172,6 @@ def everything(topology: Topology) -> RankOrder:
     names = dict.fromkeys((*topology.places, *topology.also))
     found = order(topology, [(name,) for name in names if topology.find((name,)) is not None])
     return replace(found, count=sum(place != Place() for place in topology.places.values()))
-
-
-def arranged(hosts: Iterable[str], known: Iterable[str]) -> tuple[str, ...]:
-    """Hosts in the order of ``known``, then those that are not in it. Job scripts do the same in shell."""
-    rest = dict.fromkeys(hosts)
-    first = [host for host in dict.fromkeys(known) if host in rest]
-    return (*first, *(host for host in rest if host not in first))
 
 
 def _sorted(places: Mapping[str, Place]) -> list[str]:
@@ -223,13 +216,13 @@ def _read(where: str, text: str) -> tuple[str, Found]:
             raise UsageError(f"--topology {where} is not JSON: {error}", hint=_hint()) from error
     kind = next((kind for kind in KINDS if kind.fits(document)), None)
     if kind is None:
-        raise UsageError(f"--topology {where} is of no known kind", hint=_hint())
+        raise UsageError(f"--topology {where} has no known format", hint=_hint())
     try:
         return kind.name, kind.read(document)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UsageError(
             f"--topology {where} looks like {kind.name}, but is damaged ({type(error).__name__}: {error})",
-            hint=f"write it anew, by: {kind.made_by}",
+            hint=f"write it again with: {kind.made_by}",
         ) from error
 
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Final, Literal
 
 @dataclass(frozen=True)
 class EngineRow:
-    """``module`` has the functions of ``launchers.engine.Engine``; ``before`` is a module with
+    """``module`` has the functions of ``launch.engine.Engine``; ``before`` is a module with
     ``look(job, request)``, what can be asked of the engine before a job is submitted, where there is one.
-    ``series`` has those of ``SeriesEngine``; without it each launch of a series is a run of its own.
+    With ``runs_series`` it has those of ``SeriesEngine``; else each launch of a series is a run of its own.
     """
 
     module: str
     before: str = ""
-    series: str = ""
+    runs_series: bool = False
     check: str = ""  # the module with ``check``, where ``module`` needs an extra
     forgets: bool = False  # it deletes what a job printed together with the job: that is read before
     asks: bool = False  # its cancel asks the ranks to end: those that do not are killed by who follows
@@ -29,7 +29,7 @@ ENGINES: Final[dict[str, EngineRow]] = {
     "slurm": EngineRow(
         "busbw.launch.slurm.engine",
         before="busbw.launch.slurm.before",
-        series="busbw.launch.slurm.series",
+        runs_series=True,
         asks=True,
         shares=True,
         has_form=False,
@@ -37,11 +37,11 @@ ENGINES: Final[dict[str, EngineRow]] = {
     "kubernetes": EngineRow(
         "busbw.launch.kubernetes.engine",
         before="busbw.launch.kubernetes.before",
-        series="busbw.launch.kubernetes.series",
+        runs_series=True,
         check="busbw.launch.kubernetes.form",
         forgets=True,
     ),
-    "pbs": EngineRow("busbw.launch.pbs.engine", series="busbw.launch.pbs.series", shares=True),
+    "pbs": EngineRow("busbw.launch.pbs.engine", runs_series=True, shares=True),
 }
 # Key of --set -> the field of LaunchSettings that says the same.
 FORM_FLAGS: Final = {"slots": "ranks_per_node", "replicas": "nodes", "image": "image"}
