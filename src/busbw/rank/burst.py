@@ -67,6 +67,7 @@ def reader(world: World, device_uuid: str) -> Read:
 def burst(case: Case, prepared: PreparedCase, world: World, read: Read) -> Burst | None:
     """Issue calls and read what they moved; on rank 0, None elsewhere. Collective over the world."""
     group = prepared.calls_per_issue
+    world.barrier()
     call_ns = agreed_call_ns(prepared, world, group)
     most = prepared.max_calls // group * group
     calls = min(most, max(1, math.ceil(_ROUND_S * 1e9 / call_ns / group)) * group)

@@ -133,15 +133,15 @@ class Taken:
 class Samples:
     """Everything sampled for one case so far. ``stops`` say why each of its passes ended, ``ends`` after how
     many samples; ``passes`` are wanted in all. ``singles`` are calls timed one by one where ``taken`` has
-    several a sample. ``lost_ns`` is how long this rank had no core, ``latest_ns`` by how much ranks were
-    delayed on purpose at most.
+    several a sample. ``first_call_ns`` is of the case's first call, cold, on the slowest rank; ``lost_ns`` is
+    how long this rank had no core, ``latest_ns`` by how much ranks were delayed on purpose at most.
     """
 
     taken: Taken
     warmup_calls: int
-    first_call_ns: float
     stops: tuple[StopReason, ...]
     ends: tuple[int, ...] = ()
+    first_call_ns: float = 0.0
     passes: int = 1
     lost_ns: int = 0
     singles: Taken | None = None
@@ -176,7 +176,6 @@ class Pace:
     k: int
     warmup_calls: int
     call_ns: float
-    first_call_ns: float = 0.0
 
 
 class Sampling:
@@ -191,13 +190,13 @@ class Sampling:
         self.lost_ns = 0
 
     def add(self, taken: Taken, samples: int, *, single: bool = False, lead: int | None = None) -> Taken:
-        """One look more: collective, and the only control traffic of it is one reduction. ``single``: calls
-        one by one also where the headline is of loops. ``lead`` untimed calls come first, by default those of
-        one sample where calls are back-to-back, else none.
+        """One look more: collective, and its only control message is one reduction, after which all ranks
+        begin the next look together. ``single``: calls one by one also where the headline is of loops.
+        ``lead`` untimed calls come first, by default those of one sample where calls are back-to-back, else
+        none.
         """
         given = self._given
         loops = given.loops and not single
-        given.world.barrier()
         before = CoreClock.now()
         look = self._loops(samples, taken.k, lead) if loops else self._take(taken, samples, lead)
         after = CoreClock.now()
@@ -267,10 +266,9 @@ def measure(prepared: PreparedCase, given: Conditions, limits: Limits) -> Sample
     samples = Samples(
         taken,
         warmup_calls,
-        pace.first_call_ns,
         (stop,),
         (len(taken.across),),
-        passes,
+        passes=passes,
         lost_ns=sampling.lost_ns,
         latest_ns=pace.call_ns if given.timing.arrival != "none" else 0.0,
         call_ns=pace.call_ns,
@@ -284,6 +282,7 @@ def measure_again(samples: Samples, prepared: PreparedCase, given: Conditions, l
     sampling = Sampling(prepared, given, samples.call_ns, earlier)
     call_ns = max(1.0, float(np.median(samples.taken.across.worst)) / k)
     lead: int | None = max(_multiple(k, sampling.calls_per_issue), _calls_in(LEAD_NS, call_ns, sampling))
+    given.world.barrier()
     own_limits = stopping.of_pass(limits, passes, call_ns)
     most = min(stopping.FIRST_LOOK, own_limits.max_samples)
     wanted = max(1, min(most, _fitting(own_limits.case_seconds * 1e9, k * call_ns)))
@@ -320,12 +319,10 @@ def warm_up(prepared: PreparedCase, given: Conditions, limits: Limits) -> Pace:
     world, group = given.world, prepared.calls_per_issue
     least_calls, least_ns = untimed(limits)
     adaptive = limits.warmup_calls is None and limits.warmup_seconds is None
-    done, steady = group, False
-    first_call_ns = call_ns = agreed_call_ns(prepared, world, done)
-    if limits.warmup_calls is None and done < WARMUP_CALLS:
-        call_ns = min(call_ns, agreed_call_ns(prepared, world, WARMUP_CALLS - done))
-        done = WARMUP_CALLS
-    spent_ns = first_call_ns + (done - group) * call_ns
+    done, steady = _multiple(WARMUP_CALLS if limits.warmup_calls is None else 1, group), False
+    world.barrier()
+    call_ns = agreed_call_ns(prepared, world, done)
+    spent_ns = done * call_ns
     while done < least_calls or (spent_ns < least_ns and not steady):
         left_ns = min(least_ns - spent_ns, WARMUP_ROUND_NS) if adaptive else least_ns - spent_ns
         calls = max(least_calls - done, math.ceil(left_ns / call_ns))
@@ -334,7 +331,7 @@ def warm_up(prepared: PreparedCase, given: Conditions, limits: Limits) -> Pace:
         done, spent_ns = done + calls, spent_ns + calls * round_ns
         steady = adaptive and round_ns > STEADY * call_ns
         call_ns = min(call_ns, round_ns)
-    return Pace(stopping.calls_per_sample(call_ns, given.timing_cost_ns), done, call_ns, first_call_ns)
+    return Pace(stopping.calls_per_sample(call_ns, given.timing_cost_ns), done, call_ns)
 
 
 def untimed(limits: Limits) -> tuple[int, float]:
@@ -347,13 +344,18 @@ def untimed(limits: Limits) -> tuple[int, float]:
 
 
 def first_call(prepared: PreparedCase, world: World) -> float:
-    """Nanoseconds of the case's first call (or group), cold: connections are made and kernels are loaded."""
-    return agreed_call_ns(prepared, world, prepared.calls_per_issue)
+    """Nanoseconds of the case's first call (or group) on this rank, cold: connections are made and kernels
+    are loaded. Collective.
+    """
+    world.barrier()
+    group = prepared.calls_per_issue
+    return float(prepared.time(0, 1, group).elapsed_ns[0]) / group
 
 
 def agreed_call_ns(prepared: PreparedCase, world: World, calls: int) -> float:
-    """Run untimed calls; nanoseconds of one of them on the slowest rank. Collective."""
-    world.barrier()
+    """Run untimed calls; nanoseconds of one of them on the slowest rank. Collective: who is late makes the
+    others' calls longer, so ranks that were apart meet before.
+    """
     look = prepared.time(0, 1, calls)
     return max(1.0, float(world.max(look.elapsed_ns)[0]) / calls)
 
@@ -497,6 +499,7 @@ def measure_repeated(prepared: PreparedCase, given: Conditions, limits: Limits) 
     assert limits.calls, "the plan has -n with repetitions"
     timed, untimed = limits.calls, limits.warmup_calls or 0
     call_ns = 0.0  # not known yet
+    given.world.barrier()
     for _ in range(limits.outer_warmup_iters):
         call_ns = agreed_call_ns(prepared, given.world, timed + untimed)
     run = limits.outer_warmup_iters * (timed + untimed)
@@ -511,7 +514,7 @@ def measure_repeated(prepared: PreparedCase, given: Conditions, limits: Limits) 
         taken = _one_repetition(sampling, taken, timed // taken.k, lead, given)
         run += untimed
     ends = (len(taken.across),)
-    return Samples(taken, run, call_ns, (StopReason.CALLS,), ends, lost_ns=sampling.lost_ns)
+    return Samples(taken, run, (StopReason.CALLS,), ends, lost_ns=sampling.lost_ns)
 
 
 def _one_repetition(sampling: Sampling, taken: Taken, samples: int, lead: int, given: Conditions) -> Taken:

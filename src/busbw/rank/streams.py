@@ -202,9 +202,9 @@ class _Step:
             samples = Samples(
                 taken,
                 int(self.warmup_calls[number]),
-                float(first_ns[number]),
                 (stops[number],),
                 (len(taken.across),),
+                float(first_ns[number]),
                 lost_ns=self.lost_ns,
             )
             kept = self._overlap[number][taken.kept]

@@ -96,6 +96,7 @@ class GroupTester:
 
     def _find_pace(self, field: Field) -> Pace:
         with self._prepared(LEAST_PAUSE_NS if self._sleeps else 0) as prepared:
+            self._world.barrier()
             call_ns = min(agreed_call_ns(prepared, self._world, 1) for _ in range(LOOKS))
         return pace_of(self._hunt, call_ns, sleeps=self._sleeps, slowest=field.kind)
 

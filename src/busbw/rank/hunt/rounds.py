@@ -333,6 +333,7 @@ class _Tester:
     def _find_pace(self, pairs: tuple[tuple[int, int], ...]) -> None:
         """How many messages make a sample, and how long a wait may sleep: from a few, of the slowest pair."""
         with self._prepared(pairs, self.hunt.size_bytes, LEAST_PAUSE_NS if self.sleeps else 0) as prepared:
+            self.world.barrier()
             call_ns = min(agreed_call_ns(prepared, self.world, 1) for _ in range(LOOKS))
         self._pace = pace_of(self.hunt, call_ns, sleeps=self.sleeps, slowest="pair")
 
