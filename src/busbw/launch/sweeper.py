@@ -37,6 +37,11 @@ class Sweeper:
     """The front process's end. What is left is gone when the context is left."""
 
     def __enter__(self) -> Self:
+        self._process: subprocess.Popen[bytes] | None = None
+        return self
+
+    def follow(self, pids: Sequence[int]) -> None:
+        """The processes that were started for the launch: they come first, and do not wait for this one."""
         self._process = subprocess.Popen(
             (sys.executable, "-m", "busbw.launch.sweeper"),
             stdin=subprocess.PIPE,
@@ -44,10 +49,6 @@ class Sweeper:
             stderr=subprocess.DEVNULL,
             start_new_session=True,  # Ctrl-C is for the front process
         )
-        return self
-
-    def follow(self, pids: Sequence[int]) -> None:
-        """The processes that were started for the launch."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # it was killed: the run goes on without
             self._process.stdin.write(" ".join(map(str, pids)).encode() + b"\n")
@@ -56,7 +57,8 @@ class Sweeper:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._process.stdin is not None
+        if self._process is None or self._process.stdin is None:
+            return
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):

@@ -40,6 +40,13 @@ def block() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
 
 
+def keep_libraries_from_threads(environ: MutableMapping[str, str]) -> None:
+    """The OpenBLAS of numpy starts a thread for every core, which spins for 10 ms and more and is never used: on
+    a host of many cores and ranks that is seconds of CPU time. Call it before numpy is imported.
+    """
+    environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
 def exit_on_signal(last_words: Callable[[signal.Signals], None]) -> Callable[[], None]:
     """Leave on either signal, also on one that came since ``block``, which has to be called first.
 
