@@ -41,8 +41,8 @@ def block() -> None:
 
 
 def keep_libraries_from_threads(environ: MutableMapping[str, str]) -> None:
-    """The OpenBLAS of numpy starts a thread for every core, which spins for 10 ms and more and is never used: on
-    a host of many cores and ranks that is seconds of CPU time. Call it before numpy is imported.
+    """The OpenBLAS of numpy starts a thread for every core, which spins for 10 ms and is never used: on a
+    host of many cores and ranks that is seconds of CPU time. Call it before numpy is imported.
     """
     environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
