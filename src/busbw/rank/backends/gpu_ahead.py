@@ -64,9 +64,9 @@ def kernels(driver: CudaDriver) -> int:
 
 def load_kernels(driver: CudaDriver) -> int:
     """Load the module into the current context."""
-    from busbw.machine.native import core
+    from busbw.machine.native.cuda import DEVICE_CODE_PATH
 
-    return driver.module_load(core.DEVICE_CODE_PATH.read_bytes() + b"\0")
+    return driver.module_load(DEVICE_CODE_PATH.read_bytes() + b"\0")
 
 
 def own_ordinal(visible: int, local_rank: int) -> int:
