@@ -51,7 +51,7 @@ def main() -> int:
 
 
 def _enter_profiler(identity: Identity | None) -> int:
-    """Come back as a rank under it. Where that cannot be, tell why: every rank for itself."""
+    """Start this rank again under the profiler. Where that fails, each rank reports why."""
     folder = Path(os.environ[REQUEST_VARIABLE]).parent.parent
     try:
         profile.enter(folder, identity, rank_argv("busbw.rank"), os.environ.get(profile.WORDS_VARIABLE, ""))

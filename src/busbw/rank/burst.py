@@ -1,6 +1,6 @@
 """What links carry during an untimed burst of calls: read on every host and GPU, before, between and after.
 
-The first window has no calls: what flows then is not ours. Three more follow, and how they differ tells how
+The first window has no calls: what flows then is not ours. Three more follow, and how they differ shows how
 far the traffic can be trusted. Counters lag, by NICs' firmware and the kernel's cache of them (``lifespan``,
 10 ms), so the links rest before each reading.
 """

@@ -46,7 +46,7 @@ Verdict = tuple[Verified | None, tuple[str, ...]]  # and the case's conditions
 
 
 class Watches(Saves, Protocol):
-    """What the cases tell rank 0."""
+    """What rank 0 hears of the cases."""
 
     def passed(self, result: CaseResult) -> None:
         """What is known of a case of the window so far."""

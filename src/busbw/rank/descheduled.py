@@ -64,7 +64,7 @@ class CoreClock:
         return best
 
     def lost_since(self, earlier: CoreClock) -> int:
-        """Nanoseconds without a core since then; 0 where it was too little to tell."""
+        """Nanoseconds without a core since then; 0 where it was too little to be sure."""
         lost = (self.wall_ns - earlier.wall_ns) - (self.cpu_ns - earlier.cpu_ns)
         return lost if lost >= LEAST_NS else 0
 

@@ -353,7 +353,7 @@ def first_call(prepared: PreparedCase, world: World) -> float:
 
 
 def agreed_call_ns(prepared: PreparedCase, world: World, calls: int) -> float:
-    """Run untimed calls; nanoseconds of one of them on the slowest rank. Collective: who is late makes the
+    """Run untimed calls; nanoseconds of one of them on the slowest rank. Collective: a late rank makes the
     others' calls longer, so ranks that were apart meet before.
     """
     look = prepared.time(0, 1, calls)
@@ -507,7 +507,7 @@ def measure_repeated(prepared: PreparedCase, given: Conditions, limits: Limits) 
     taken, sampling = Taken.none(group), Sampling(prepared, given, call_ns)
     for repetition in range(limits.outer_iters):
         lead = untimed
-        if not call_ns and untimed:  # the first untimed calls tell the pace
+        if not call_ns and untimed:  # the first untimed calls show the pace
             call_ns, lead = agreed_call_ns(prepared, given.world, untimed), 0
         if repetition == 0:
             taken = Taken.none(group * _issues_per_sample(timed // group, call_ns / group, given))

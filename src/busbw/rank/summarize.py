@@ -28,7 +28,7 @@ from busbw.units import gb_per_s
 _THROTTLING: Final = 0x04 | 0x08 | 0x20 | 0x40 | 0x80
 # Issuing takes this part of a call's time or more: the host, not the fabric, sets the pace.
 _HOST_BOUND: Final = 0.9
-# A span shorter than 20 times what two ranks' clocks may differ by tells little (measurement method: 5 %).
+# A span shorter than 20 times what two ranks' clocks may differ by says little (measurement method: 5 %).
 _CLOCK_SHARE: Final = 0.05
 _LIMITED: Final = (StopReason.MAX_SAMPLES, StopReason.CASE_TIME, StopReason.BUDGET)
 _NOT_STATISTICS: Final = (*FIELD_WORDS, "timestamp", "memory")

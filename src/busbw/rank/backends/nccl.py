@@ -163,7 +163,7 @@ class NcclBackend:
 
     def choice(self, case: Case, prepared: NcclCase | IdleCase) -> Choice | None:
         """See Backend. Profiler and log watch the same call, so that no rank has to issue another one where
-        only one of them tells; the log is that of rank 0 of each communicator.
+        only one of them reports it; the log is that of rank 0 of each communicator.
         """
         del case
         with ProfilerWatch() as profiled:
