@@ -325,8 +325,8 @@ class Session:
         return replace(given, idle=own == 0 and most > 0)
 
     def _first_call_ns(self, prepared: PreparedCase, limits: Limits) -> float:
-        """Of the cold first call on this rank; 0 where the number of calls is exact, and this is not among
-        them.
+        """Time of the cold first call on this rank; 0 where the number of calls is exact, and this is not
+        among them.
         """
         if limits.calls == 0 or limits.outer_iters:
             return 0.0

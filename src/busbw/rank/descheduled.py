@@ -45,7 +45,7 @@ class CoreClock:
 
     @staticmethod
     def now() -> CoreClock:
-        """Of the calling thread: of a few tries the one that took least, as the clocks are read in turn."""
+        """The clocks of the calling thread; the quickest of a few tries, as they are read in turn."""
         best, least_ns = None, 0
         for _ in range(_TRIES):
             wall_ns = time.monotonic_ns()

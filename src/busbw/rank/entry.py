@@ -272,8 +272,8 @@ def _known_beside(identity: Identity | None, error: BusbwError) -> bool:
 
 
 def follow(identity: Identity, arguments: list[str]) -> int:
-    """Live as a rank other than 0 that somebody's launcher started: no settings, no display, one line if it
-    fails alone. The exit code is the same as rank 0's.
+    """Live as a rank other than 0 that a launcher of the user's started: no settings, no display, one line if
+    it fails alone. The exit code is the same as rank 0's.
     """
     if not any(word.startswith(DELIVER) for word in arguments):
         return int(live(identity, world_choice(arguments), None, _print_error))

@@ -48,9 +48,9 @@ NO_SAMPLES: Final[Int64Array] = np.empty(0, np.int64)
 @dataclass(frozen=True)
 class Conditions:
     """What holds for every case of a run. ``contended``: ranks share cores, so losing one is no surprise.
-    ``shares_gpu``: two ranks or more are on one GPU, as pods of one machine may be. ``clock``
-    is there where the ranks' clocks are synchronised. ``singles``: how many calls to time one by one for
-    percentiles, 0 where nobody asked. ``graph_launches``: -G. ``grouping`` is there where the world is split.
+    ``shares_gpu``: two ranks or more are on one GPU, as pods of one machine may be. ``clock`` is there where
+    the ranks' clocks are synchronised. ``singles``: how many calls to time one by one for percentiles, 0
+    where none are shown. ``graph_launches``: -G. ``grouping`` is there where the world is split.
     ``profiled``: a profiler is attached to a rank. ``idle``: this rank has nothing to send or receive in the
     case at hand, while others have. ``span_s``: how long the passes of a case span at least.
     """
@@ -466,7 +466,7 @@ def _fits(wanted: int, usual: int, took_ns: int, world: World, limits: Limits) -
 def delays_ns(
     pattern: str, rank: int, ranks: int, call_ns: float, seed: int, first: int, samples: int
 ) -> Int64Array | None:
-    """Delays of this rank before samples ``first`` to ``first + samples``, in ns; None where nobody is late.
+    """Delays of this rank before samples ``first`` to ``first + samples``, in ns; None where no rank is late.
 
     late-one: one rank, another for each sample, is late by one call time. uniform: each rank by a random part
     of it. ramp: rank r by r / (ranks - 1) of it. The same seed gives the same delays.

@@ -100,10 +100,10 @@ def bind(local_rank: int | None, environ: Mapping[str, str]) -> None:
 
 
 def keep_to_loopback(environ: MutableMapping[str, str]) -> None:
-    """Let nobody outside this host reach its ranks. UCX listens on every network device, unless the user says
-    on which, or over what (``UCX_TLS=tcp`` does not connect over ``lo`` alone). The launcher's listening
-    sockets, left open here, are kept to the device ``lo``: hydra has no flag for it, and its own processes
-    have connected before they started this one.
+    """Keep other hosts from reaching the ranks of this one. UCX listens on every network device, unless the
+    user says on which, or over what (``UCX_TLS=tcp`` does not connect over ``lo`` alone). The launcher's
+    listening sockets, left open here, are kept to the device ``lo``: hydra has no flag for it, and its own
+    processes have connected before they started this one.
     """
     if "UCX_TLS" not in environ:
         environ.setdefault("UCX_NET_DEVICES", "lo")

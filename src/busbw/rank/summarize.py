@@ -148,12 +148,13 @@ def _group_results(
 
 
 def _statistics(show: tuple[str, ...], samples: Samples) -> tuple[dict[str, float | None], dict[str, float]]:
-    """Of single calls where they were timed, else of the headline's samples where these are single calls;
-    samples of several calls have no percentiles of one call to give. And what bounds the high percentiles.
+    """Statistics of single calls where these were timed, else of the headline's samples where those are
+    single calls: samples of several calls do not have the percentiles of one. Also the bounds of high
+    percentiles.
     """
     taken = samples.singles if samples.singles is not None else samples.taken
     kept, across, k = taken.kept, taken.across, taken.k
-    # Of the time that the headline is made from; how far ranks are apart needs both ends of them.
+    # The time that the headline is made from; how far ranks are apart needs the slowest and the fastest.
     series = Series(across.headline[kept] / k)
     ends = Series(across.worst[kept] / k, across.best[kept] / k)
     rows = statistics_in(show)

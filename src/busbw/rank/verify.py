@@ -126,7 +126,7 @@ def verify_after(
 
 
 def _joined(first: Verified, second: Verified) -> Verified:
-    """Of a rank, where and what was wrong first."""
+    """Both; for each rank, where and what was wrong first."""
     places = {place.rank: place for place in first.wrong_at}
     for place in second.wrong_at:
         earlier = places.get(place.rank)
@@ -200,7 +200,7 @@ def _fault(strays: Strays, sent_changed: int) -> str:
 
 
 class Saves(Protocol):
-    """Who takes the files, on rank 0."""
+    """Takes the files, on rank 0."""
 
     def saved(self, name: str, content: bytes) -> None:
         """One file."""

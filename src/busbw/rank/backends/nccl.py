@@ -248,8 +248,8 @@ class NcclBackend:
         return self._role
 
     def _unique_ids(self, world: World) -> list[bytes]:
-        """Of the world's communicator, where there is none yet, or where this NCCL cannot split it, of each
-        group's; from rank 0.
+        """The id of the world's communicator, where there is none yet, or where this NCCL cannot split it,
+        the ids of the groups' communicators; from rank 0.
         """
         of_world = self._splits or not self._plan.groups
         if of_world and self._world_comm:

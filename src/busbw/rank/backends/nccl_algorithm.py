@@ -128,7 +128,7 @@ def choice_of(events: Sequence[profiler.NcclEvent], version: int, told: int) -> 
     first = next((event for event in done if event.kind != profiler.TRANSFER), done[0])
     kernel = first.kernel.decode()
     special = "SYMMETRIC" if kernel else "COPY ENGINE" if first.kind == profiler.ENGINE_COPIES else ""
-    # Of more events than are kept, the first are gone: then nobody knows how many there were of what.
+    # Where there were more events than are kept, the first are gone, and the numbers are not known.
     transfers = [event for event in done if event.kind == profiler.TRANSFER and told == len(events)]
     return Choice(
         source=f"profiler v{version}",

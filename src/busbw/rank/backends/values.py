@@ -77,7 +77,7 @@ class Source:
 
     @property
     def signed(self) -> bool:
-        """Of integers."""
+        """Whether elements are signed integers."""
         return self.dtype.name.startswith("int")
 
 

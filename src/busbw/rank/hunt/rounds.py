@@ -293,7 +293,7 @@ class _Tester:
             else:
                 self._test(own, there, back)
             told = self.world.gather(json.dumps(own).encode())
-            # Who left before the others would say nothing of a round that does not end, as if it hung.
+            # A rank that left early could not report that a round does not end, and would seem to hang.
             self.world.barrier()
         if told is None:
             return None
@@ -348,10 +348,10 @@ class _Tester:
             return [self._sample(prepared, self._pace.calls) for _ in range(self.hunt.samples)]
 
     def _small(self, pairs: tuple[tuple[int, int], ...]) -> tuple[list[float], list[float]]:
-        """Nanoseconds of a small exchange on this rank, the mean of many, the late ones among them; those
-        of it in which the rank had no core; and the share of the time in which anything on the host had none.
-        Beside them, nanoseconds of an exchange in each block. Blocks follow one another without a barrier:
-        a rank that is late at the end of one makes the next longer for its partner, and the longer one counts.
+        """Nanoseconds of a small exchange on this rank, the mean of many, late ones included; how many of
+        them the rank had no core; and the share of the time in which any process of the host had none. Then
+        the nanoseconds of an exchange in each block. Blocks follow one another without a barrier: a rank that
+        is late at the end of one makes the next longer for its partner, and the longer one counts.
         """
         with self._prepared(pairs, self.hunt.small_bytes, SMALL_PAUSE_NS if self.sleeps else 0) as prepared:
             prepared.run(0, _SMALL_LEAD)
