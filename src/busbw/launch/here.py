@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import socket
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -140,6 +142,8 @@ def _follow(
     ):
         sweeper.follow(processes.pids)
         witness.follow(processes.pids, are_ranks=launch.process_is_rank)
+        if (os.cpu_count() or 1) > launch.ranks:  # else it would take a core from a rank that starts
+            threading.Thread(target=_load_answer, name="busbw-answer", daemon=True).start()
         meanwhile()
         for item in processes.follow(lambda: witness.idle_seconds):
             witness.look()
@@ -186,13 +190,13 @@ def _take_line(line: Line, heard: Listener, show: Emit, log: TextIO, witness: Wi
         if whole["event"] == EventKind.HELLO:
             witness.hear(int(whole["pid"]), int(whole["rank"]))
         if whole["event"] == EventKind.END:
-            _prepare_answer()
+            _load_answer()
         if whole["event"] not in (EventKind.HELLO, EventKind.ERROR, EventKind.END):
             show(whole)
 
 
-def _prepare_answer() -> None:
-    """Load what says how the run was, while the ranks take down their libraries and end."""
+def _load_answer() -> None:
+    """Load what says how the run was, while the ranks start, or take down their libraries."""
     from busbw.judge.diagnose import engine
     from busbw.launch import remember
     from busbw.report import answer
