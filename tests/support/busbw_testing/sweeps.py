@@ -48,8 +48,7 @@ class Notes:
     def used(self, memory_bytes: dict[str, int]) -> None:
         self.memory_bytes = memory_bytes
 
-    def complete(self) -> None:
-        self.is_complete = True
+    def complete(self) -> None: ...
 
 
 def plan_of(*operations: str, ranks: int = 2, checks: int = 0, limits: Limits | None = None) -> Plan:
