@@ -30,10 +30,10 @@ _PROGRAM_ENDS = ("_perf", "_perf_mpi")
 
 def main() -> int:
     """Entry point of the console script."""
-    from busbw.rank.process import keep_libraries_from_threads
-
     end_on_signals()
     open_streams()
+    from busbw.rank.process import keep_libraries_from_threads
+
     keep_libraries_from_threads(os.environ)
     arguments = _arguments(sys.argv)
     try:

@@ -70,23 +70,25 @@ def measure(
         show(event(EventKind.FINDING, finding=finding))
     launch = request_for(str(request_file))
     folders.replace_text(request_file.parent / "commands.txt", (f"{launch}\n",))
-    with Interrupt() as interrupt:
-        try:
-            story = _follow(folder, launch, show, err, interrupt, limit_seconds, meanwhile)
-        except BrokenPipeError:  # the reader of our output has left: nobody wants the rest
-            close_record(folder, Verdict(ExitCode.INTERRUPTED))
-            raise
-        verdict = judge(story)
-        close_record(folder, verdict)
-    from busbw.launch.remember import remember  # it needs numpy, and no rank waits for that
+    with Sweeper() as sweeper:
+        with Interrupt() as interrupt:
+            try:
+                story = _follow(folder, launch, show, err, interrupt, limit_seconds, sweeper, meanwhile)
+            except BrokenPipeError:  # the reader of our output has left: nobody wants the rest
+                close_record(folder, Verdict(ExitCode.INTERRUPTED))
+                raise
+            sweeper.finish()
+            verdict = judge(story)
+            close_record(folder, verdict)
+        from busbw.launch.remember import remember  # it needs numpy, and no rank waits for that
 
-    remember(folder)
-    _show_unheard(folder, story, show)
-    if verdict.error is not None:
-        show(verdict.error)
-    if folders.is_started(folder):
-        show(event(EventKind.END, exit_code=int(verdict.code), folder=str(folder)))
-    return verdict.code
+        remember(folder)
+        _show_unheard(folder, story, show)
+        if verdict.error is not None:
+            show(verdict.error)
+        if folders.is_started(folder):
+            show(event(EventKind.END, exit_code=int(verdict.code), folder=str(folder)))
+        return verdict.code
 
 
 def _show_unheard(folder: Path, story: Story, show: Emit) -> None:
@@ -126,6 +128,7 @@ def _follow(
     err: TextIO,
     interrupt: Interrupt,
     limit_seconds: float | None,
+    sweeper: Sweeper,
     meanwhile: Callable[[], object],
 ) -> Story:
     """Start the request and show its events until all processes have ended, or a signal asks us to end, or
@@ -137,7 +140,6 @@ def _follow(
     with (
         (folder / folders.LOG_FILE).open("a") as log,
         contextlib.closing(Witness(launch.ranks)) as witness,
-        Sweeper() as sweeper,
         Processes(_with_address(launch, witness.address), lambda: interrupt.insisted) as processes,
     ):
         sweeper.follow(processes.pids)

@@ -54,13 +54,18 @@ class Sweeper:
             self._process.stdin.write(" ".join(map(str, pids)).encode() + b"\n")
             self._process.stdin.flush()
 
+    def finish(self) -> None:
+        """The launch is over: what is left goes once its last process has ended."""
+        if self._process is not None and self._process.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.close()
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._process is None or self._process.stdin is None:
+        self.finish()
+        if self._process is None:
             return
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_WAIT_SECONDS)
 
