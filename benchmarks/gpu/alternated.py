@@ -8,6 +8,7 @@ import statistics
 import subprocess
 import tempfile
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
@@ -18,6 +19,7 @@ from busbw.stats.interval import estimate
 # A row of busbw's and of nccl-tests' tables of all_reduce: size, count, type.
 ROW = re.compile(r"^\s+\d+\s+\d+\s+float")
 _CONFIDENCE = 0.95
+_KEPT_LINES = 20  # of a command's output, for the message where it fails
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,7 @@ class Took:
 
 def run(command: Sequence[str], environ: Mapping[str, str]) -> Took:
     """Run the command and wait for its rows. Raises SystemExit with its errors where it fails or has none."""
-    first_row_s = 0.0
+    first_row_s, said = 0.0, deque[str](maxlen=_KEPT_LINES)
     with tempfile.TemporaryFile("w+") as errors:
         began_s = time.monotonic()
         process = subprocess.Popen(
@@ -39,6 +41,7 @@ def run(command: Sequence[str], environ: Mapping[str, str]) -> Took:
         )
         assert process.stdout is not None
         for line in process.stdout:
+            said.append(line)
             if not first_row_s and ROW.match(line):
                 first_row_s = time.monotonic() - began_s
         _, status, usage = os.wait4(process.pid, 0)
@@ -46,7 +49,9 @@ def run(command: Sequence[str], environ: Mapping[str, str]) -> Took:
         process.returncode = os.waitstatus_to_exitcode(status)
         errors.seek(0)
         if process.returncode or not first_row_s:
-            raise SystemExit(f"{' '.join(command)}\nexit code {process.returncode}\n{errors.read()}")
+            raise SystemExit(
+                f"{' '.join(command)}\nexit code {process.returncode}\n{''.join(said)}{errors.read()}"
+            )
     return Took(first_row_s, prompt_s, usage.ru_utime + usage.ru_stime)
 
 

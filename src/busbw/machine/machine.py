@@ -21,7 +21,8 @@ def read_machine() -> dict[str, Any]:
 
 def with_libraries(hardware: dict[str, Any]) -> dict[str, Any]:
     """With the libraries that are mapped into this process: call it once the backend has loaded its own."""
-    return {**hardware, "libraries": [asdict(library) for library in mapped_libraries()]}
+    libraries = [asdict(library) for library in mapped_libraries()]
+    return {**hardware, "libraries": libraries, "image": read_image()}
 
 
 def read_hardware() -> dict[str, Any]:
@@ -33,7 +34,6 @@ def read_hardware() -> dict[str, Any]:
         "nics": asdict(read_nics()),
         "gpus": asdict(gpus),
         "gpu_clocks": [asdict(clocks) for clocks in read_clocks(tuple(gpu.uuid for gpu in gpus.gpus))],
-        "image": read_image(),
     }
 
 

@@ -149,11 +149,12 @@ class Session:
 
     def _completed(self, window: list[Entry], began_s: float) -> list[Done]:
         """The results of a window after the passes that are left, which begin so far apart that all of them
-        span ``span_s`` at least. Every rank waits by its own clock: the calls themselves bring them together.
+        span ``span_s`` at least. Every rank waits by its own clock, and then for the others.
         """
         gap_s = self._given.span_s / max(1, max((each.samples.passes for each in self._open), default=1) - 1)
         while self._open:
             time.sleep(max(0.0, began_s + gap_s - time.monotonic()))
+            self._given.world.barrier()
             began_s, visits, self._open = time.monotonic(), self._open, []
             for opened in visits:
                 place = next(place for place, entry in enumerate(window) if entry is opened)

@@ -277,12 +277,13 @@ def measure(prepared: PreparedCase, given: Conditions, limits: Limits) -> Sample
 
 
 def measure_again(samples: Samples, prepared: PreparedCase, given: Conditions, limits: Limits) -> Samples:
-    """With one pass more, at the same k. Collective over the world."""
+    """With one pass more, at the same k. Collective over the world: the ranks come together from the look of
+    another case or from a barrier, and the untimed calls take up by how much they are apart.
+    """
     passes, earlier, k = samples.passes, len(samples.taken.across), samples.taken.k
     sampling = Sampling(prepared, given, samples.call_ns, earlier)
     call_ns = max(1.0, float(np.median(samples.taken.across.worst)) / k)
     lead: int | None = max(_multiple(k, sampling.calls_per_issue), _calls_in(LEAD_NS, call_ns, sampling))
-    given.world.barrier()
     own_limits = stopping.of_pass(limits, passes, call_ns)
     most = min(stopping.FIRST_LOOK, own_limits.max_samples)
     wanted = max(1, min(most, _fitting(own_limits.case_seconds * 1e9, k * call_ns)))
