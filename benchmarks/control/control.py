@@ -145,7 +145,8 @@ def launch(world: str, ranks: int, samples: tuple[int, ...], repeats: int, limit
 
 def show_traffic(simulated: list[dict[str, Any]], real: list[dict[str, Any]]) -> None:
     print(
-        "\n# nccl world, a look (barrier and reduction) at rank 0's hub, simulated ranks; the same both ways"
+        "\n# nccl world, the first look of a visit (barrier and reduction) at rank 0's hub, simulated ranks;"
+        " the same both ways"
     )
     print("| ranks | messages | frames | KiB: 8 samples | 254 | 1024 | calls: 1024 | ms: 8 | 254 | 1024 |")
     print("|---|---|---|---|---|---|---|---|---|---|")

@@ -4,8 +4,9 @@
     python benchmarks/control/looks.py '{"world": "nccl", ..., "ranks": 64, "limit_s": 60}'
 
 With "ranks", the process forks that many (they share what is imported, so 128 fit a small machine) and ends
-those that are left after limit_s. The calls of a look are those of worker.measure: a barrier, then the
-reduction of across_ranks; the samples come from the null backend. Rank 0 prints what it saw as JSON.
+those that are left after limit_s. The calls are those of rank.measure for the first look of a visit: a
+barrier, then the reduction of across_ranks; the samples come from the null backend. Rank 0 prints what it saw
+as JSON.
 """
 
 from __future__ import annotations

@@ -134,7 +134,7 @@ def sampled(samples: int, seed: int) -> Samples:
     slowest, fastest = own + random.integers(0, 5000, samples), own - random.integers(0, 5000, samples)
     flags, skew = np.zeros(samples, np.int64), np.full(samples, -1, np.int64)
     across = Across(slowest, fastest, own // 3, flags, slowest, skew)
-    return Samples(Taken(1, own, own // 4, across), 20, 2e6, (StopReason.MAX_SAMPLES,))
+    return Samples(Taken(1, own, own // 4, across), 20, (StopReason.MAX_SAMPLES,))
 
 
 def write_run(folder: Path, ranks: int, cases: int, samples: int) -> int:

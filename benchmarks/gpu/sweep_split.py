@@ -1,31 +1,31 @@
-"""Where the seconds of a sweep go: starting, warm-up, samples, single calls, between the rows, the end.
+"""Where the seconds of a sweep go: starting, calls, what a visit of a case takes beside them, the end.
 
-    python benchmarks/gpu/sweep_split.py --ranks 2 --launches 3 --output sweep.csv.txt
-    python benchmarks/gpu/sweep_split.py --read benchmarks/gpu/results/2026-11-26-h100/sweep-2gpu.csv.txt
+    python benchmarks/gpu/sweep_split.py --ranks 2 --launches 3 --output split.json
+    python benchmarks/gpu/sweep_split.py --ranks 2 --backend null             # no calls: our own cost alone
+    python benchmarks/gpu/sweep_split.py --read split.json
 
-Each launch is `busbw run all_reduce -b 8 -e 2G -f 2 -c 0`, and the output is its rows between the seconds of
-its start and of its end. Calls are counted from the rows: how many there were, times their mean; single calls
-(320 a case with a percentile whose samples hold several) take the mean and what timing one by itself adds.
+Each launch is `busbw run all_reduce -b 8 -e 2G -f 2`, run through sweep_rank.py, which notes the steps of
+rank 0. Calls are all that it does between the first issue and the last completion of a look, untimed calls
+before the timed ones included; waiting for a late rank is part of them. A visit is one pass of a case.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
+import json
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
-from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
-SINGLE_CALLS = 320
-TIMING_S = (
-    2.3e-6  # what a reading of time after each adds to a call: "timing overhead" below a table, 2 x H100
-)
-PARTS = ("the whole", "until the first row", "warm-up calls", "calls in samples", "single calls",
-         "between the rows beside", "after the last row")  # fmt: skip
-Launch = tuple[float, list[dict[str, str]], float]  # start, rows, end
+import alternated
+
+SWEEP_RANK = Path(__file__).with_name("sweep_rank.py")
+OUTSIDE = ("the whole", "until rank 0 starts", "until the first case", "the sweep", "after the last case")
 
 
 def main() -> None:
@@ -35,51 +35,58 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--launches", type=int, default=3)
     parser.add_argument("--last", default="2G")
-    parser.add_argument("--output", type=Path, default=Path("sweep.csv.txt"))
+    parser.add_argument("--backend", default="nccl")
+    parser.add_argument("--world", default="auto", help="nccl: the control channel without MPI")
+    parser.add_argument("--python", default=sys.executable, help="of another installation of busbw")
+    parser.add_argument("--output", type=Path, default=Path("sweep_split.json"))
     parser.add_argument("--read", type=Path, help="a kept output, instead of measuring")
     options = parser.parse_args()
     if not options.read:
-        options.output.write_text("".join(measured(options)))
-    launches = list(read((options.read or options.output).read_text()))
-    print(f"| seconds of | {' | '.join(f'launch {number + 1}' for number in range(len(launches)))} |")
-    print("|---" * (len(launches) + 1) + "|")
-    for name, values in zip(PARTS, zip(*map(split, launches), strict=True), strict=True):
-        print(f"| {name} | {' | '.join(f'{value:.2f}' for value in values)} |")
+        options.output.write_text(json.dumps([*measured(options)]))
+    print("\n".join(table(json.loads((options.read or options.output).read_text()))))
 
 
-def measured(options: argparse.Namespace) -> Iterator[str]:
-    sweep = ["-b", "8", "-e", options.last, "-f", "2", "-c", "0", "--ranks", str(options.ranks)]
-    command = [sys.executable, "-m", "busbw", "run", "all_reduce", *sweep, "--format", "csv"]
-    for _ in range(options.launches):
-        start = time.time()
-        rows = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-        yield f"{start:.9f}\n{rows}{time.time():.9f}\n"
+def measured(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    sweep = ["-b", "8", "-e", options.last, "-f", "2", "--ranks", str(options.ranks)]
+    run = ["front", "run", "all_reduce", *sweep, "--backend", options.backend, "--world", options.world]
+    with tempfile.TemporaryDirectory() as folder:
+        told = Path(folder) / "split.json"
+        environ = {**alternated.busbw_environ(), "SWEEP_SPLIT": str(told)}
+        for number in range(options.launches + 1):
+            began_s = time.time()
+            subprocess.run(
+                [options.python, str(SWEEP_RANK), *run], env=environ, check=True, stdout=subprocess.DEVNULL
+            )
+            split = {"started": began_s, "prompt": time.time(), **json.loads(told.read_text())}
+            if number:  # the first one has compiled everything
+                yield split
 
 
-def read(text: str) -> Iterator[Launch]:
-    start, rows = None, []
-    for line in text.splitlines():
-        if "," in line:
-            rows.append(line)
-        elif line[:1].isdigit() and start is None:
-            start = float(line)
-        elif line[:1].isdigit() and start is not None:
-            yield start, list(csv.DictReader(rows)), float(line)
-            start, rows = None, []
+def table(launches: list[dict[str, Any]]) -> Iterator[str]:
+    """Markdown: a row a part, a column a launch; steps also in ms a visit, and how often a visit has them."""
+    heads = [f"launch {number + 1}" for number in range(len(launches))]
+    yield f"| seconds of | {' | '.join(heads)} | ms a visit | times a visit |"
+    yield "|---" * (len(launches) + 3) + "|"
+    for name, seconds in zip(OUTSIDE, zip(*map(outside, launches), strict=True), strict=True):
+        yield f"| {name} | {' | '.join(f'{value:.2f}' for value in seconds)} | | |"
+    visits = [launch["calls"]["visits"] for launch in launches]
+    steps = {step for launch in launches for step in launch["spent"]}
+    total = {step: sum(launch["spent"].get(step, 0.0) for launch in launches) for step in steps}
+    for step in sorted(total, key=lambda step: (not step.startswith("calls"), -total[step])):
+        seconds = [f"{launch['spent'].get(step, 0.0):.3f}" for launch in launches]
+        often = sum(launch["calls"].get(step, 0) for launch in launches) / sum(visits)
+        shown = f"{often:.2f}" if often else ""
+        yield f"| {step} | {' | '.join(seconds)} | {total[step] / sum(visits) * 1e3:.3f} | {shown} |"
+    beside = sum(seconds for step, seconds in total.items() if not step.startswith("calls"))
+    yield f"| **beside the calls** | {' | '.join('' for _ in heads)} | {beside / sum(visits) * 1e3:.3f} | |"
+    yield f"| visits | {' | '.join(map(str, visits))} | | |"
 
 
-def split(launch: Launch) -> tuple[float, ...]:
-    """Seconds of each of PARTS."""
-    start, rows, end = launch
-    finished = [datetime.fromisoformat(row["finished"]).timestamp() for row in rows]
-    timed = [(row, float(row["mean_ns"]) / 1e9) for row in rows if row["mean_ns"]]
-    warm = sum(int(row["warmup_calls"]) * call_s for row, call_s in timed)
-    samples = sum(int(row["samples"]) * int(row["calls_per_sample"]) * call_s for row, call_s in timed)
-    several = [call_s for row, call_s in timed if row["p99"] and int(row["calls_per_sample"]) > 1]
-    singles = sum(SINGLE_CALLS * (call_s + TIMING_S) for call_s in several)
-    between = finished[-1] - finished[0]
-    beside = between - warm - samples - singles
-    return end - start, finished[0] - start, warm, samples, singles, beside, end - finished[-1]
+def outside(launch: dict[str, Any]) -> tuple[float, ...]:
+    """Seconds of each of OUTSIDE."""
+    marks = [launch[name] for name in ("started", "rank_began", "began", "ended", "prompt")]
+    parts = [after - before for before, after in pairwise(marks)]
+    return marks[-1] - marks[0], *parts
 
 
 if __name__ == "__main__":

@@ -1,107 +1,96 @@
-"""How long does a whole sweep take, at the same precision over launches?
+"""How long does a whole sweep take, beside nccl-tests?
 
-Launches of `busbw run all_reduce -b 8 -e 2G -f 2 -c 0`, unchecked as nccl-tests is, alternate with launches
-of nccl-tests in three size ranges, each with three numbers of iterations. A number is good enough for a range
-where the spread over launches (of the logarithm of the time, median over the range's rows) is no larger than
-busbw's, or no larger than that of any other number: more iterations would not help. nccl-tests' time is the
-sum over ranges of the quickest that is good enough.
+`busbw run all_reduce -b 8 -e 2G -f 2`, with its passes, intervals and checks, alternates with nccl-tests' own
+sweep of these sizes under mpirun, with its defaults but for -b, -e and -f. busbw has measured one row before,
+so that it is compiled.
 
-    python benchmarks/gpu/sweep_time.py --nccl-tests BUILD_DIR --ranks 4 --launches 5 --output sweep.json
+    python benchmarks/gpu/sweep_time.py --nccl-tests BUILD_DIR --ranks 2 --rounds 5
+    python benchmarks/gpu/sweep_time.py --nccl-tests BUILD_DIR --ranks 2 --rounds 2 --ten
+    python benchmarks/gpu/sweep_time.py --nccl-tests BUILD_DIR --ranks 2 --old OTHER_VENV/bin/python
+
+--ten: ten operations in one launch of busbw against ten programs of nccl-tests. --old: another installation
+of busbw takes its turns too. No round begins that would not end within --seconds.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 import json
-import os
-import subprocess
 import sys
-import time
-from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
+import alternated
 
 from busbw.machine.native.nccl import load_nccl
 
-RANGES = (("8", "32K"), ("64K", "8M"), ("16M", "2G"))
-ITERATIONS = (20, 200, 2000)
-# 2,000 iterations of the large sizes take two minutes and can only lose.
-LARGE_ITERATIONS = (20, 50, 200)
+NCCL_TESTS = "nccl-tests, mpirun"
+# Names of both; busbw's first.
+TEN = {
+    "all_reduce": "all_reduce",
+    "all_gather": "all_gather",
+    "reduce_scatter": "reduce_scatter",
+    "alltoall": "alltoall",
+    "broadcast": "broadcast",
+    "reduce": "reduce",
+    "gather": "gather",
+    "scatter": "scatter",
+    "sendrecv": "sendrecv",
+    "hypercube": "hypercube",
+}
 
 
 def main() -> None:
+    options = parsed()
+    environ = alternated.busbw_environ()
+    library = ""
+    if options.backend == "nccl":
+        library = load_nccl().path
+        environ["LD_LIBRARY_PATH"] = f"{Path(library).parent}:{environ.get('LD_LIBRARY_PATH', '')}"
+    arms = arms_of(options)
+    for python in filter(None, (sys.executable, options.old)):
+        one_row = ("run", "all_reduce", "-b", "8", "-e", "8", "-n", "20", "--backend", options.backend)
+        alternated.run((python, "-m", "busbw", *one_row, "--ranks", str(options.ranks)), environ)
+    taken = alternated.rounds(arms, environ, options.rounds, options.seconds)
+    options.output.write_text(json.dumps(alternated.as_json(taken)))
+    done = len(next(iter(taken.values())))
+    what = "ten operations" if options.ten else "all_reduce"
+    print(f"{what}, 8 B - {options.last}, {options.ranks} ranks, {done} rounds, {library or options.backend}")
+    print("\n".join(alternated.lines(taken, NCCL_TESTS if NCCL_TESTS in taken else "")))
+
+
+def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--nccl-tests", type=Path, required=True)
+    parser.add_argument("--nccl-tests", type=Path, help="the folder of the programs; without it, busbw alone")
     parser.add_argument("--ranks", type=int, required=True)
-    parser.add_argument("--launches", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=300.0)
+    parser.add_argument("--ten", action="store_true")
+    parser.add_argument("--old", help="the python of another installation of busbw")
+    parser.add_argument("--last", default="2G")
+    parser.add_argument("--backend", default="nccl")
     parser.add_argument("--mpirun", default="mpirun")
-    parser.add_argument("--output", default="sweep.json")
-    options = parser.parse_args()
-    folder = str(Path(load_nccl().path).parent)
-    environ = {**os.environ, "LD_LIBRARY_PATH": f"{folder}:{os.environ.get('LD_LIBRARY_PATH', '')}"}
-    walls: dict[str, list[float]] = defaultdict(list)
-    rows: dict[str, list[dict[str, float]]] = defaultdict(list)
-    for _ in range(options.launches):
-        for arm, command, read in arms(options):
-            started = time.monotonic()
-            done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
-            walls[arm].append(time.monotonic() - started)
-            rows[arm].append(read(done.stdout))
-        Path(options.output).write_text(json.dumps({"walls": walls, "rows": rows}))
-    report(walls, rows)
+    parser.add_argument("--output", type=Path, default=Path("sweep_time.json"))
+    return parser.parse_args()
 
 
-def arms(options: argparse.Namespace):  # noqa: ANN201 (name, command, reader)
-    ours = [sys.executable, "-m", "busbw", "run", "all_reduce", "-b", "8", "-e", "2G", "-f", "2", "-c", "0"]
-    yield "busbw", [*ours, "--ranks", str(options.ranks), "--format", "csv"], read_busbw
-    for number, (first, last) in enumerate(RANGES):
-        for n in LARGE_ITERATIONS if number == 2 else ITERATIONS:
-            sweep = ["-b", first, "-e", last, "-f", "2", "-n", str(n), "-w", "5", "-c", "0", "-a", "3"]
-            binary = str(options.nccl_tests / "all_reduce_perf")
-            mpi = [options.mpirun, "-np", str(options.ranks)]
-            yield f"{first}-{last} n={n}", [*mpi, binary, *sweep], read_nccl_tests
-
-
-def read_nccl_tests(text: str) -> dict[str, float]:
-    rows = (line.split() for line in text.splitlines())
-    found = [words for words in rows if len(words) >= 12 and words[0].isdigit()]
-    return {f"{w[0]} out": float(w[-8]) for w in found} | {f"{w[0]} in": float(w[-4]) for w in found}
-
-
-def read_busbw(text: str) -> dict[str, float]:
-    return {
-        f"{row['size_bytes']} {row['placement'].split('-')[0]}": float(row["time_ns"]) / 1e3
-        for row in csv.DictReader(io.StringIO(text))
-    }
-
-
-def spread(launches: list[dict[str, float]], keys: list[str]) -> float:
-    """Standard deviation over launches of log time, median over rows."""
-    logs = np.log([[launch[key] for key in keys] for launch in launches])
-    return float(np.median(logs.std(axis=0, ddof=1)))
-
-
-def report(walls: dict[str, list[float]], rows: dict[str, list[dict[str, float]]]) -> None:
-    total = 0.0
-    print(f"busbw: {np.median(walls['busbw']):.2f} s a launch")
-    for first, last in RANGES:
-        names = [arm for arm in walls if arm.startswith(f"{first}-")]
-        keys = list(rows[names[0]][0])
-        ours = spread(rows["busbw"], keys)
-        spreads = {arm: spread(rows[arm], keys) for arm in names}
-        enough = max(ours, 1.1 * min(spreads.values()))
-        for arm in names:
-            print(
-                f"  {arm:>16}: {np.median(walls[arm]):6.2f} s, spread {spreads[arm]:.2%} (busbw {ours:.2%})"
-            )
-        total += min(float(np.median(walls[arm])) for arm in names if spreads[arm] <= enough)
-        del last
-    print(f"nccl-tests: {total:.2f} s; busbw / nccl-tests {np.median(walls['busbw']) / total:.2f}")
+def arms_of(options: argparse.Namespace) -> dict[str, Sequence[Sequence[str]]]:
+    """Name -> the commands of an arm."""
+    sweep = ("-b", "8", "-e", options.last, "-f", "2")
+    operations = tuple(TEN) if options.ten else ("all_reduce",)
+    run = ("-m", "busbw", "run", ",".join(operations), *sweep, "--ranks", str(options.ranks))
+    own = (*run, "--backend", options.backend)
+    arms: dict[str, Sequence[Sequence[str]]] = {"busbw": [(sys.executable, *own)]}
+    if options.old:
+        arms["busbw, old"] = [(options.old, *own)]
+    if options.nccl_tests:
+        mpirun = (options.mpirun, "-np", str(options.ranks))
+        arms[NCCL_TESTS] = [
+            (*mpirun, str(options.nccl_tests / f"{TEN[name]}_perf"), *sweep) for name in operations
+        ]
+    return arms
 
 
 if __name__ == "__main__":

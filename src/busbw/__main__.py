@@ -32,12 +32,16 @@ def main() -> int:
     """Entry point of the console script."""
     end_on_signals()
     open_streams()
+    from busbw.rank.process import keep_libraries_from_threads
+
+    keep_libraries_from_threads(os.environ)
     arguments = _arguments(sys.argv)
     try:
         if arguments[:1] and arguments[0] in _OF_RANKS:
             code = _join_as_follower(arguments)
             if code is not None:
                 return code
+            _ask_for_gpus(arguments)
         from busbw.cli.main import main as cli
 
         return cli(arguments)
@@ -105,6 +109,19 @@ def _join_as_follower(arguments: list[str]) -> int | None:
     from busbw.rank.entry import follow
 
     return follow(identity, arguments)
+
+
+def _ask_for_gpus(arguments: list[str]) -> None:
+    """Where this process starts ranks, begin to ask the driver for the GPUs while the command line is read:
+    it takes up to half a second.
+    """
+    from busbw.rank.profile import option
+
+    may_start_gpu_ranks = option(arguments, "--backend") in ("", "auto", "nccl")
+    if may_start_gpu_ranks and not option(arguments, "--on"):
+        from busbw.machine.gpus import ask_ahead
+
+        ask_ahead()
 
 
 def _enter_profiler(arguments: list[str], identity: Identity) -> None:

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -101,16 +102,28 @@ def test_limits_have_a_row_for_each_algorithm(monkeypatch: pytest.MonkeyPatch) -
     assert "RING LL | 8 B - 8 B | 0.0 | 450.0 | 0 | n/a | 1 no reference |" in small
 
 
-def test_a_kept_sweep_is_split_as_the_readme_has_it(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.slow
+def test_a_sweep_is_split_into_its_steps_and_a_kept_one_is_shown_again(
+    script: Callable[..., str], tmp_path: Path
 ) -> None:
-    monkeypatch.syspath_prepend(str(PROGRAMS))
-    import sweep_split
+    few = ("--backend", "null", "--last", "1K", "--launches", "1", "--output", str(tmp_path / "split.json"))
+    told = script("gpu/sweep_split.py", *few)
+    split = json.loads((tmp_path / "split.json").read_text())
+    (launch,) = split
+    sweep_s = launch["ended"] - launch["began"]
+    assert sum(launch["spent"].values()) == pytest.approx(sweep_s, rel=0.05)
+    for step in ("samples", "warm-up", "checks", "agreements", "decisions", "record, events"):
+        assert f"| {step} | " in told
+    # Eight sizes, two placements, nine passes; none is missing, and none is counted twice.
+    assert launch["calls"]["visits"] == 8 * 2 * 9
+    assert script("gpu/sweep_split.py", "--read", str(tmp_path / "split.json")) == told
 
-    kept = PROGRAMS / "results" / "2026-11-26-h100" / "sweep-2gpu.csv.txt"
-    monkeypatch.setattr("sys.argv", ["sweep_split.py", "--read", str(kept)])
-    sweep_split.main()
-    readme = (PROGRAMS / "README.md").read_text()
-    for line in capsys.readouterr().out.splitlines()[2:]:
-        numbers = line.partition(" | ")[2]
-        assert f" | {numbers}" in readme
+
+@pytest.mark.slow
+def test_sweeps_take_turns_and_are_shown_over_each_other(script: Callable[..., str], tmp_path: Path) -> None:
+    words = ("--ranks", "2", "--backend", "null", "--last", "64", "--rounds", "2", "--old", sys.executable)
+    lines = script("gpu/sweep_time.py", *words, "--output", str(tmp_path / "sweep.json")).splitlines()
+    assert lines[0] == "all_reduce, 8 B - 64, 2 ranks, 2 rounds, null"
+    assert [line[:26].strip() for line in lines[2:]] == ["busbw", "busbw, old"]
+    kept = json.loads((tmp_path / "sweep.json").read_text())
+    assert {len(seconds) for arms in kept.values() for seconds in arms.values()} == {2}

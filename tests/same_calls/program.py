@@ -73,6 +73,7 @@ class Notes:
         self.results.append(asdict(result))
 
     def used(self, memory_bytes: dict[str, int]) -> None: ...
+    def complete(self) -> None: ...
 
 
 def plan(timing: Timing, ranks: int) -> Plan:

@@ -135,8 +135,8 @@ def _start_here(
     hear: Emit,
     before: tuple[Finding, ...],
 ) -> ExitCode:
-    measure = _measure(settings, before)
     with contextlib.closing(_LateDisplay(settings)) as display:
+        measure = _measure(settings, before, display.load)
 
         def handle(item: Event) -> None:
             hear(item)
@@ -147,30 +147,36 @@ def _start_here(
     return judged(code, show.folder, settings)
 
 
-def _measure(settings: RunSettings, before: tuple[Finding, ...]) -> Callable[..., ExitCode]:
+def _measure(
+    settings: RunSettings, before: tuple[Finding, ...], meanwhile: Callable[[], object]
+) -> Callable[..., ExitCode]:
     from busbw.launch import here
 
     if settings.launches == 1:
-        return partial(here.measure, before=before)
+        return partial(here.measure, before=before, meanwhile=meanwhile)
     from busbw.launch import repeated
 
     return repeated.measure
 
 
 class _LateDisplay:
-    """The display of a run, loaded at the first event: the ranks start meanwhile."""
+    """The display of a run, loaded while the ranks start, or at the first event."""
 
     def __init__(self, settings: RunSettings) -> None:
         self._settings = settings
         self._display: Display | None = None
 
-    def handle(self, item: Event) -> None:
-        """Show an event."""
+    def load(self) -> Display:
+        """Its libraries take a tenth of a second."""
         if self._display is None:
             from busbw.report.live import create, shown_as
 
             self._display = create(shown_as(self._settings), sys.stdout, sys.stderr)
-        self._display.handle(item)
+        return self._display
+
+    def handle(self, item: Event) -> None:
+        """Show an event."""
+        self.load().handle(item)
 
     def close(self) -> None:
         """End what is shown."""

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import socket
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,7 +20,6 @@ from busbw.launch.interrupt import Interrupt
 from busbw.launch.leftovers import remove_leftovers
 from busbw.launch.listener import Listener
 from busbw.launch.processes import Exit, Line, Processes
-from busbw.launch.remember import remember
 from busbw.launch.verdict import Story, Verdict, judge
 from busbw.launch.witness import Witness
 from busbw.model.event import Emit, EventKind, decode, error_words, event, now_utc
@@ -50,13 +51,15 @@ def measure(
     folder: Path | None = None,
     limit_seconds: float | None = None,
     before: tuple[Finding, ...] = (),
+    meanwhile: Callable[[], object] = lambda: None,
 ) -> ExitCode:
     """Start ranks for the plan and show what they report; the record is closed when this returns.
 
     ``request_for`` makes the launch request once the request file's place is known; ``folder`` is a run
     folder that exists, else a new one is made. A launch that takes longer than ``limit_seconds`` is ended and
-    has failed. ``before`` was found earlier and belongs into the record. Raises what it raises, and
-    UsageError where no run folder can be made.
+    has failed. ``before`` was found earlier and belongs into the record. ``meanwhile`` is called once the
+    ranks have been started. Raises what ``request_for`` raises, and UsageError where no run folder can be
+    made.
     """
     folder = folder or new_folder(plan, settings)
     request_file = _write_request(folder, plan, settings, argv)
@@ -68,13 +71,15 @@ def measure(
     began_s = time.time()
     with Interrupt() as interrupt:
         try:
-            story = _follow(folder, launch, show, err, interrupt, limit_seconds)
+            story = _follow(folder, launch, show, err, interrupt, limit_seconds, meanwhile)
             remove_leftovers(began_s)
         except BrokenPipeError:  # the reader of our output has left: nobody wants the rest
             close_record(folder, Verdict(ExitCode.INTERRUPTED))
             raise
         verdict = judge(story)
         close_record(folder, verdict)
+    from busbw.launch.remember import remember  # it needs numpy, and no rank waits for that
+
     remember(folder)
     if verdict.error is not None:
         show(verdict.error)
@@ -109,6 +114,7 @@ def _follow(
     err: TextIO,
     interrupt: Interrupt,
     limit_seconds: float | None,
+    meanwhile: Callable[[], object],
 ) -> Story:
     """Start the request and show its events until all processes have ended, or a signal asks us to end, or
     something went wrong and the other ranks had their time, or the time is up. No process is left afterwards.
@@ -122,6 +128,9 @@ def _follow(
         Processes(_with_address(launch, witness.address), lambda: interrupt.insisted) as processes,
     ):
         witness.follow(processes.pids, are_ranks=launch.process_is_rank)
+        if (os.cpu_count() or 1) > launch.ranks:  # else it would take a core from a rank that starts
+            threading.Thread(target=_load_answer, name="busbw-answer", daemon=True).start()
+        meanwhile()
         for item in processes.follow(lambda: witness.idle_seconds):
             witness.look()
             now_s = time.monotonic()
@@ -166,8 +175,19 @@ def _take_line(line: Line, heard: Listener, show: Emit, log: TextIO, witness: Wi
         heard.hear(whole)
         if whole["event"] == EventKind.HELLO:
             witness.hear(int(whole["pid"]), int(whole["rank"]))
+        if whole["event"] == EventKind.END:
+            _load_answer()
         if whole["event"] not in (EventKind.HELLO, EventKind.ERROR, EventKind.END):
             show(whole)
+
+
+def _load_answer() -> None:
+    """Load what says how the run was, while the ranks start, or take down their libraries."""
+    from busbw.judge.diagnose import engine
+    from busbw.launch import remember
+    from busbw.report import answer
+
+    del engine, remember, answer
 
 
 def close_record(folder: Path, verdict: Verdict) -> None:

@@ -65,6 +65,7 @@ class Processes:
         self._selector = selectors.DefaultSelector()
         self._insisted = insisted
         self._processes: list[subprocess.Popen[bytes]] = []
+        self._ends: set[int] = set()  # descriptors that become readable when a process has ended
         for command in request.commands:
             try:
                 self._processes.append(_start(command, has_input=has_input))
@@ -73,6 +74,7 @@ class Processes:
                 program = error.filename or command.argv[0]
                 raise SiteError(f"cannot start {program}: {error.strerror}") from error
         for index, process in enumerate(self._processes):
+            self._watch_end(process)
             self._watch(process.stdout, index, is_error=False)
             self._watch(process.stderr, index, is_error=True)
             if process.stdin is not None:
@@ -133,6 +135,8 @@ class Processes:
         for process in self._processes:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(max(0.0, deadline - time.monotonic()))
+        for fd in [*self._ends]:
+            self._take_end(fd)
         self._selector.close()
         for process in self._processes:
             _close(process.stdout)
@@ -145,6 +149,20 @@ class Processes:
                 return
             time.sleep(_WAIT_SECONDS)
 
+    def _watch_end(self, process: subprocess.Popen[bytes]) -> None:
+        """A process that ends closes its pipes before the kernel is through with it: a GPU's context takes a
+        tenth of a second. Without a descriptor for it (Linux before 5.3) the end is seen at the next look.
+        """
+        with contextlib.suppress(OSError):
+            fd = os.pidfd_open(process.pid)
+            self._ends.add(fd)
+            self._selector.register(fd, selectors.EVENT_READ, None)
+
+    def _take_end(self, fd: int) -> None:
+        self._selector.unregister(fd)
+        self._ends.discard(fd)
+        os.close(fd)
+
     def _watch(self, pipe: IO[bytes] | None, index: int, *, is_error: bool) -> None:
         if pipe is not None:
             os.set_blocking(pipe.fileno(), False)
@@ -156,7 +174,9 @@ class Processes:
 
     def _read(self, timeout: float) -> Iterator[Line]:
         for key, _ in self._selector.select(timeout):
-            if key.fd in self._unsent:
+            if key.fd in self._ends:
+                self._take_end(key.fd)
+            elif key.fd in self._unsent:
                 self._send(key.fd)
             else:
                 yield from self._take(key.fd, *key.data)

@@ -91,7 +91,8 @@ def choose_backend(
         presence = gpu_presence() if presence is None else presence
         name = "nccl" if presence.count or presence.broken else "mpi"
     if name == "nccl":
-        status = _nccl_status(gpu_presence() if presence is None else presence, nccl, places)
+        # The ranks load it, all at once, and report what is wrong with it.
+        status = _nccl_status(gpu_presence() if presence is None else presence, nccl, places, loads=False)
     else:
         status = _mpi_status(find_mpi(os.environ) if mpi is None else mpi)
     if not status.usable:
@@ -116,7 +117,10 @@ def _refusal(status: BackendStatus, *, automatic: bool) -> SiteError:
 # ---- nccl --------------------------------------------------------------------------------------------
 
 
-def _nccl_status(presence: GpuPresence, explicit: str | None, places: SearchPlaces | None) -> BackendStatus:
+def _nccl_status(
+    presence: GpuPresence, explicit: str | None, places: SearchPlaces | None, *, loads: bool = True
+) -> BackendStatus:
+    """``loads``: load the library too, which takes a tenth of a second and more, and ask its version."""
     if presence.count == 0:
         return BackendStatus("nccl", (Reason(presence.problem, presence.hint),), "")
     visible = f"{presence.count} GPU{'s' if presence.count > 1 else ''} visible"
@@ -131,6 +135,8 @@ def _nccl_status(presence: GpuPresence, explicit: str | None, places: SearchPlac
     chosen = search.chosen
     reasons = _driver_too_old(chosen.path, presence)
     detail = f"{visible}; libnccl at {chosen.path} ({chosen.found})"
+    if not loads:
+        return BackendStatus("nccl", reasons, detail)
     try:
         version = NcclLibrary(chosen.path, maps=places.maps).version
         detail = f"{visible}; NCCL {version} at {chosen.path} ({chosen.found})"

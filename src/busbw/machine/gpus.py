@@ -5,7 +5,9 @@ Nothing here makes a CUDA context, which would take half a second and hundreds o
 
 from __future__ import annotations
 
+import contextlib
 import re
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -111,6 +113,16 @@ def gpu_presence(*, library: str = DRIVER_LIBRARY, dev: Path = _DEV) -> GpuPrese
     if count == 0:
         return GpuPresence(0, cuda_version(driver), "no GPU is visible", "check CUDA_VISIBLE_DEVICES")
     return GpuPresence(count, cuda_version(driver))
+
+
+def ask_ahead() -> None:
+    """Begin to initialise the driver in a thread: who asks for the GPUs then waits for the rest."""
+
+    def init() -> None:
+        with contextlib.suppress(SiteError):
+            CudaDriver().init()
+
+    threading.Thread(target=init, name="busbw-driver", daemon=True).start()
 
 
 def _is_broken(error: CudaError, dev: Path) -> bool:

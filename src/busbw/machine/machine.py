@@ -15,10 +15,18 @@ from busbw.machine.place import read_image
 
 
 def read_machine() -> dict[str, Any]:
-    """This host as it is now.
+    """This host as it is now."""
+    return with_libraries(read_hardware())
 
-    ``libraries`` are those mapped into this process, so call it once the backend has loaded its own.
-    """
+
+def with_libraries(hardware: dict[str, Any]) -> dict[str, Any]:
+    """With the libraries that are mapped into this process: call it once the backend has loaded its own."""
+    libraries = [asdict(library) for library in mapped_libraries()]
+    return {**hardware, "libraries": libraries, "image": read_image()}
+
+
+def read_hardware() -> dict[str, Any]:
+    """This host without what this process has loaded."""
     host, gpus = read_host(), read_gpus()
     return {
         "host": asdict(host),
@@ -26,8 +34,6 @@ def read_machine() -> dict[str, Any]:
         "nics": asdict(read_nics()),
         "gpus": asdict(gpus),
         "gpu_clocks": [asdict(clocks) for clocks in read_clocks(tuple(gpu.uuid for gpu in gpus.gpus))],
-        "libraries": [asdict(library) for library in mapped_libraries()],
-        "image": read_image(),
     }
 
 

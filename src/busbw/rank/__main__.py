@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final
 from busbw.errors import SiteError
 from busbw.model.event import EventKind, error_event, event
 from busbw.rank import profile
-from busbw.rank.process import bind, block, emit, keep_to_loopback
+from busbw.rank.backends.gpu_ahead import begin as begin_with_gpu
+from busbw.rank.process import bind, block, emit, keep_libraries_from_threads, keep_to_loopback
 from busbw.rank.profile import is_asked, rank_argv
 from busbw.rank.world.identity import identify
 from busbw.rank.world.watched import GOODBYE, report_to
@@ -28,6 +29,7 @@ FRONT_VARIABLE: Final = "BUSBW_FRONT"
 
 def main() -> int:
     """Live as one rank; the front process judges, so a complete run exits 0 whatever was found."""
+    keep_libraries_from_threads(os.environ)
     if is_asked(os.environ.get(profile.VARIABLE, ""), os.environ):
         return _enter_profiler(identify(os.environ))  # before signals are blocked: it would inherit that
     block()
@@ -39,6 +41,8 @@ def main() -> int:
     # Before anything heavy is imported: a rank that dies is known to the front process by these.
     front = report_to(os.environ.get(FRONT_VARIABLE, ""), rank)
     emit(event(EventKind.HELLO, rank=rank, pid=os.getpid(), host=socket.gethostname()))
+    if os.environ.get(WORLD_VARIABLE) == "nccl" and identity is not None:
+        begin_with_gpu(identity.local_rank or 0)
     code = _live(identity, rank)
     if front is not None:
         with contextlib.suppress(OSError):
@@ -47,7 +51,7 @@ def main() -> int:
 
 
 def _enter_profiler(identity: Identity | None) -> int:
-    """Come back as a rank under it. Where that cannot be, tell why: every rank for itself."""
+    """Start this rank again under the profiler. Where that fails, each rank reports why."""
     folder = Path(os.environ[REQUEST_VARIABLE]).parent.parent
     try:
         profile.enter(folder, identity, rank_argv("busbw.rank"), os.environ.get(profile.WORDS_VARIABLE, ""))

@@ -1,6 +1,6 @@
 """What links carry during an untimed burst of calls: read on every host and GPU, before, between and after.
 
-The first window has no calls: what flows then is not ours. Three more follow, and how they differ tells how
+The first window has no calls: what flows then is not ours. Three more follow, and how they differ shows how
 far the traffic can be trusted. Counters lag, by NICs' firmware and the kernel's cache of them (``lifespan``,
 10 ms), so the links rest before each reading.
 """
@@ -67,6 +67,7 @@ def reader(world: World, device_uuid: str) -> Read:
 def burst(case: Case, prepared: PreparedCase, world: World, read: Read) -> Burst | None:
     """Issue calls and read what they moved; on rank 0, None elsewhere. Collective over the world."""
     group = prepared.calls_per_issue
+    world.barrier()
     call_ns = agreed_call_ns(prepared, world, group)
     most = prepared.max_calls // group * group
     calls = min(most, max(1, math.ceil(_ROUND_S * 1e9 / call_ns / group)) * group)

@@ -19,7 +19,7 @@ from busbw.model.choice import Choice, agreed_choice
 from busbw.model.plan import Limits, Plan
 from busbw.model.result import CaseResult, Status, StopReason
 from busbw.model.traffic import Burst
-from busbw.rank.backends.base import Backend, DeviceState, PreparedCase
+from busbw.rank.backends.base import Backend, DeviceState, Int64Array, PreparedCase
 from busbw.rank.backends.buffers import checkable
 from busbw.rank.measure import Conditions, Samples, first_call, measure, measure_again, measure_repeated
 from busbw.rank.process import Deadline
@@ -46,7 +46,7 @@ Verdict = tuple[Verified | None, tuple[str, ...]]  # and the case's conditions
 
 
 class Watches(Saves, Protocol):
-    """What the cases tell rank 0."""
+    """What rank 0 hears of the cases."""
 
     def passed(self, result: CaseResult) -> None:
         """What is known of a case of the window so far."""
@@ -149,11 +149,12 @@ class Session:
 
     def _completed(self, window: list[Entry], began_s: float) -> list[Done]:
         """The results of a window after the passes that are left, which begin so far apart that all of them
-        span ``span_s`` at least. Every rank waits by its own clock: the calls themselves bring them together.
+        span ``span_s`` at least. Every rank waits by its own clock, and then for the others.
         """
         gap_s = self._given.span_s / max(1, max((each.samples.passes for each in self._open), default=1) - 1)
         while self._open:
             time.sleep(max(0.0, began_s + gap_s - time.monotonic()))
+            self._given.world.barrier()
             began_s, visits, self._open = time.monotonic(), self._open, []
             for opened in visits:
                 place = next(place for place, entry in enumerate(window) if entry is opened)
@@ -206,7 +207,7 @@ class Session:
         from busbw.rank.backends.streams import StreamsBackend
         from busbw.rank.streams import first_calls_ns, measure_together
 
-        plan, world, backend = self._plan, self._given.world, self._backend
+        plan, backend = self._plan, self._backend
         assert isinstance(backend, StreamsBackend), "made for a plan with streams"
         givens = [self._given_in(case) for case in cases]
         step = backend.prepare_step(cases)
@@ -222,17 +223,17 @@ class Session:
                 ]
                 return [(result, NOTHING_KEPT) for result in checked]
             found = measure_together(step, givens, plan.streams, limits, first_ns)
-            device = _worst_state(backend.device_state(), world)
-            verdicts = [
-                self._verdict_after(case, part, verdict)
+            device = backend.device_state()
+            after = [
+                self._verdict_after(case, part, verdict, device)
                 for case, part, verdict in zip(cases, step.parts, verdicts, strict=True)
             ]
         finally:
             step.close()
-        each = zip(cases, found, verdicts, givens, choices, strict=True)
+        each = zip(cases, found, after, givens, choices, strict=True)
         return [
-            self._result(case, part.samples, verdict, device, limits, given, choice, part.overlap)
-            for case, part, verdict, given, choice in each
+            self._result(case, part.samples, verdict, state, limits, given, choice, part.overlap)
+            for case, part, (verdict, state), given, choice in each
         ]
 
     def _checked_and_measured(self, case: Case, limits: Limits) -> Entry:
@@ -248,9 +249,11 @@ class Session:
             _guard(prepared, verdict[0])
             take = measure_repeated if limits.outer_iters else measure
             measured_s = time.monotonic()
-            samples = replace(take(prepared, given, limits), first_call_ns=first_ns)
+            samples = take(prepared, given, limits)
             now_s = time.monotonic()
-            all_s, visit_s = map(float, given.world.max(np.array([now_s - began_s, now_s - measured_s])))
+            own = np.array([now_s - began_s, now_s - measured_s, first_ns])
+            all_s, visit_s, first_ns = map(float, given.world.max(own))
+            samples = replace(samples, first_call_ns=first_ns)
             opened = _Open(case, limits, given, verdict, choice, samples, visit_s)
             self._due_s += all_s + opened.left_s
             return self._after_pass(opened, prepared)
@@ -275,8 +278,7 @@ class Session:
         entry: Entry
         if complete:
             case, given = opened.case, opened.given
-            verdict = self._verdict_after(case, prepared, opened.verdict)
-            state = _worst_state(device, given.world)
+            verdict, state = self._verdict_after(case, prepared, opened.verdict, device)
             entry = self._result(
                 case, opened.samples, verdict, state, opened.limits, given, opened.choice, clock=clock
             )
@@ -324,7 +326,9 @@ class Session:
         return replace(given, idle=own == 0 and most > 0)
 
     def _first_call_ns(self, prepared: PreparedCase, limits: Limits) -> float:
-        """Of the cold first call; 0 where the number of calls is exact, and this is not among them."""
+        """Time of the cold first call on this rank; 0 where the number of calls is exact, and this is not
+        among them.
+        """
         if limits.calls == 0 or limits.outer_iters:
             return 0.0
         return first_call(prepared, self._given.world)
@@ -360,15 +364,22 @@ class Session:
         }
         return tuple(name for name, holds in found.items() if holds)
 
-    def _verdict_after(self, case: Case, prepared: Checkable, before: Verdict) -> Verdict:
-        """With what is found after the timed calls, where the case was checked. Collective."""
+    def _verdict_after(
+        self, case: Case, prepared: Checkable, before: Verdict, device: DeviceState | None
+    ) -> tuple[Verdict, DeviceState | None]:
+        """With what is found after the timed calls, where the case was checked; and the worst state of any
+        rank's device. One message has both. Collective.
+        """
         verified, conditions = before
+        world, state = self._given.world, _state_numbers(device)
         if verified is None:
-            return before
+            return before, _worst_state(world.max(state))
         plan = self._plan.of_case(case)
         on_wrong = self._keeper.of(case.index, prepared) if plan.save_wrong else None
-        world = self._given.world
-        return verify_after(case, prepared, world, plan.seed, verified, plan.groups, on_wrong), conditions
+        verified, state = verify_after(
+            case, prepared, world, plan.seed, verified, plan.groups, on_wrong, state
+        )
+        return (verified, conditions), _worst_state(state)
 
     def _choice(self, case: Case, prepared: object) -> Choice | None:
         """How the library does the case, where that was asked for; known on rank 0. Collective."""
@@ -429,10 +440,14 @@ def _checked_only(case: Case, verdict: Verified | None, conditions: tuple[str, .
     )
 
 
-def _worst_state(own: DeviceState | None, world: World) -> DeviceState | None:
-    """The lowest clock of any rank's device, and every reason that any of them has. Collective."""
+def _state_numbers(own: DeviceState | None) -> Int64Array:
+    """A device's state as numbers whose maximum over ranks is the worst state of any of them."""
     bits = [own.throttle_bits >> bit & 1 if own is not None else 0 for bit in range(_THROTTLE_BITS)]
-    found = world.max(np.array([-own.clock_mhz if own is not None else -_NO_CLOCK, *bits], np.int64))
+    return np.array([-own.clock_mhz if own is not None else -_NO_CLOCK, *bits], np.int64)
+
+
+def _worst_state(found: Int64Array) -> DeviceState | None:
+    """The lowest clock of any rank's device, and every reason that any of them has."""
     if -found[0] == _NO_CLOCK:
         return None
     raised = sum(int(bit) << place for place, bit in enumerate(found[1:]))

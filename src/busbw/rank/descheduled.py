@@ -45,7 +45,7 @@ class CoreClock:
 
     @staticmethod
     def now() -> CoreClock:
-        """Of the calling thread: of a few tries the one that took least, as the clocks are read in turn."""
+        """The clocks of the calling thread; the quickest of a few tries, as they are read in turn."""
         best, least_ns = None, 0
         for _ in range(_TRIES):
             wall_ns = time.monotonic_ns()
@@ -64,7 +64,7 @@ class CoreClock:
         return best
 
     def lost_since(self, earlier: CoreClock) -> int:
-        """Nanoseconds without a core since then; 0 where it was too little to tell."""
+        """Nanoseconds without a core since then; 0 where it was too little to be sure."""
         lost = (self.wall_ns - earlier.wall_ns) - (self.cpu_ns - earlier.cpu_ns)
         return lost if lost >= LEAST_NS else 0
 

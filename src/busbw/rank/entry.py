@@ -73,7 +73,7 @@ class _Rank:
         self._guarded: socket.socket | None = None  # open for as long as this rank lives
 
     def peer_lost(self, failure: PeerFailure) -> None:
-        """Called from the world's thread when another rank is lost: rank 0 tells, everybody leaves."""
+        """Called from the world's thread when another rank is lost: rank 0 reports it, and all leave."""
         if self._leaving:
             return  # the world's own way out follows: MPI has to abort, or the other ranks wait for ever
         reason, _, hint = failure.reason.partition("\n")
@@ -217,7 +217,7 @@ class _Rank:
         if world.kind != "nccl" or world.rank == 0:
             self.tell_own(error)
         self._leaving = True
-        # Over the TCP channel rank 0 hears it, and tells; the hint travels on a line of its own.
+        # Over the TCP channel rank 0 hears it and reports it; the hint travels on a line of its own.
         world.fail(f"{error.message}\n{error.hint}" if error.hint else error.message)
 
 
@@ -242,8 +242,8 @@ def live(
     emit_own: Emit,
     watched: Watched | None = None,
 ) -> ExitCode:
-    """Run this process as a rank. ``director`` on rank 0 only; ``emit_own`` tells what only this rank
-    knows; who ``watched`` this rank hears that it leaves. ``signals.block`` has been called, before anything
+    """Run this process as a rank. ``director`` on rank 0 only; ``emit_own`` reports what only this rank
+    knows; ``watched`` is informed that it leaves. ``process.block`` has been called, before anything
     that may have started threads.
     """
     rank = _Rank(director, emit_own, identity.rank if identity is not None else 0, watched)
@@ -272,8 +272,8 @@ def _known_beside(identity: Identity | None, error: BusbwError) -> bool:
 
 
 def follow(identity: Identity, arguments: list[str]) -> int:
-    """Live as a rank other than 0 that somebody's launcher started: no settings, no display, one line if it
-    fails alone. The exit code is the same as rank 0's.
+    """Live as a rank other than 0 that a launcher of the user's started: no settings, no display, one line if
+    it fails alone. The exit code is the same as rank 0's.
     """
     if not any(word.startswith(DELIVER) for word in arguments):
         return int(live(identity, world_choice(arguments), None, _print_error))

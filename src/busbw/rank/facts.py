@@ -87,7 +87,7 @@ def _components(world: World, files: Mapping[str, str]) -> tuple[dict[str, str],
 
     infos = {name: library_info(path) for name, path in files.items() if path}
     versions |= {name: info.version for name, info in infos.items() if info.version}
-    if "NCCL" in infos and "NCCL" not in versions:  # its file's name does not tell
+    if "NCCL" in infos and "NCCL" not in versions:  # its file's name does not have it
         from busbw.machine.plugins import nccl_version
 
         versions["NCCL"] = nccl_version(files["NCCL"])
@@ -153,7 +153,7 @@ def read_limits(proc: Path = _PROC) -> dict[str, int]:
     for line in read_text(proc / "self" / "status").splitlines():
         name, _, value = line.partition(":")
         if name == "CapEff" and int(value, 16) >> _CAP_IPC_LOCK & 1:
-            found["memlock"] = -1  # the kernel does not ask who has this
+            found["memlock"] = -1  # the kernel does not check the limit of a process with this
     return {name: -1 if value == resource.RLIM_INFINITY else value for name, value in found.items()}
 
 

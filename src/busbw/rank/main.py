@@ -46,7 +46,7 @@ SPAN_S: Final = 0.3
 
 
 class Observer(Finder, Protocol):
-    """What rank 0 tells whoever writes and shows the run; of a hunt, see ``hunt.rounds.Hunter``."""
+    """What rank 0 reports to the part that writes and shows the run. For hunts see ``hunt.rounds.Hunter``."""
 
     def tested(self, field: Field, found: RoundResult) -> None:
         """See Hunter."""
@@ -78,6 +78,9 @@ class Observer(Finder, Protocol):
 
     def used(self, memory_bytes: dict[str, int]) -> None:
         """What the run took of memory: the most of any rank."""
+
+    def complete(self) -> None:
+        """All cases are done."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +133,7 @@ def run(world: World, plan: Plan, observer: Observer | None, deadline: Deadline 
     memory_bytes = _most(backend.memory_report(), world)
     if observer is not None:
         observer.used(memory_bytes)
-    world.barrier()
+        observer.complete()  # before the libraries are taken down: readers of the record do not wait for them
     backend.close()
     measured = ended[Status.GOOD] + ended[Status.WRONG]
     return Outcome(ended[Status.WRONG], nothing_measured=ended[Status.NOT_RUN] > 0 and measured == 0)
@@ -179,7 +182,7 @@ def _conditions(plan: Plan, backend: Backend, world: World) -> Conditions:
 def _single_calls(plan: Plan) -> int:
     """How many calls (or groups of them) to time one by one: as many as -n says where the loop is
     nccl-tests' own, whose -I they are for, else what the highest percentile asked for needs, and as many more
-    as p99 has to spare for samples that are left out. None where means over several calls tell all that was
+    as p99 has to spare for samples that are left out. None where means over several calls show all that was
     asked for.
     """
     calls, group = plan.limits.calls, plan.options.aggregate

@@ -48,9 +48,9 @@ NO_SAMPLES: Final[Int64Array] = np.empty(0, np.int64)
 @dataclass(frozen=True)
 class Conditions:
     """What holds for every case of a run. ``contended``: ranks share cores, so losing one is no surprise.
-    ``shares_gpu``: two ranks or more are on one GPU, as pods of one machine may be. ``clock``
-    is there where the ranks' clocks are synchronised. ``singles``: how many calls to time one by one for
-    percentiles, 0 where nobody asked. ``graph_launches``: -G. ``grouping`` is there where the world is split.
+    ``shares_gpu``: two ranks or more are on one GPU, as pods of one machine may be. ``clock`` is there where
+    the ranks' clocks are synchronised. ``singles``: how many calls to time one by one for percentiles, 0
+    where none are shown. ``graph_launches``: -G. ``grouping`` is there where the world is split.
     ``profiled``: a profiler is attached to a rank. ``idle``: this rank has nothing to send or receive in the
     case at hand, while others have. ``span_s``: how long the passes of a case span at least.
     """
@@ -133,15 +133,15 @@ class Taken:
 class Samples:
     """Everything sampled for one case so far. ``stops`` say why each of its passes ended, ``ends`` after how
     many samples; ``passes`` are wanted in all. ``singles`` are calls timed one by one where ``taken`` has
-    several a sample. ``lost_ns`` is how long this rank had no core, ``latest_ns`` by how much ranks were
-    delayed on purpose at most.
+    several a sample. ``first_call_ns`` is of the case's first call, cold, on the slowest rank; ``lost_ns`` is
+    how long this rank had no core, ``latest_ns`` by how much ranks were delayed on purpose at most.
     """
 
     taken: Taken
     warmup_calls: int
-    first_call_ns: float
     stops: tuple[StopReason, ...]
     ends: tuple[int, ...] = ()
+    first_call_ns: float = 0.0
     passes: int = 1
     lost_ns: int = 0
     singles: Taken | None = None
@@ -176,7 +176,6 @@ class Pace:
     k: int
     warmup_calls: int
     call_ns: float
-    first_call_ns: float = 0.0
 
 
 class Sampling:
@@ -191,13 +190,13 @@ class Sampling:
         self.lost_ns = 0
 
     def add(self, taken: Taken, samples: int, *, single: bool = False, lead: int | None = None) -> Taken:
-        """One look more: collective, and the only control traffic of it is one reduction. ``single``: calls
-        one by one also where the headline is of loops. ``lead`` untimed calls come first, by default those of
-        one sample where calls are back-to-back, else none.
+        """One look more: collective, and its only control message is one reduction, after which all ranks
+        begin the next look together. ``single``: calls one by one also where the headline is of loops.
+        ``lead`` untimed calls come first, by default those of one sample where calls are back-to-back, else
+        none.
         """
         given = self._given
         loops = given.loops and not single
-        given.world.barrier()
         before = CoreClock.now()
         look = self._loops(samples, taken.k, lead) if loops else self._take(taken, samples, lead)
         after = CoreClock.now()
@@ -267,10 +266,9 @@ def measure(prepared: PreparedCase, given: Conditions, limits: Limits) -> Sample
     samples = Samples(
         taken,
         warmup_calls,
-        pace.first_call_ns,
         (stop,),
         (len(taken.across),),
-        passes,
+        passes=passes,
         lost_ns=sampling.lost_ns,
         latest_ns=pace.call_ns if given.timing.arrival != "none" else 0.0,
         call_ns=pace.call_ns,
@@ -279,7 +277,9 @@ def measure(prepared: PreparedCase, given: Conditions, limits: Limits) -> Sample
 
 
 def measure_again(samples: Samples, prepared: PreparedCase, given: Conditions, limits: Limits) -> Samples:
-    """With one pass more, at the same k. Collective over the world."""
+    """With one pass more, at the same k. Collective over the world: the ranks come together from the look of
+    another case or from a barrier, and the untimed calls take up by how much they are apart.
+    """
     passes, earlier, k = samples.passes, len(samples.taken.across), samples.taken.k
     sampling = Sampling(prepared, given, samples.call_ns, earlier)
     call_ns = max(1.0, float(np.median(samples.taken.across.worst)) / k)
@@ -320,12 +320,10 @@ def warm_up(prepared: PreparedCase, given: Conditions, limits: Limits) -> Pace:
     world, group = given.world, prepared.calls_per_issue
     least_calls, least_ns = untimed(limits)
     adaptive = limits.warmup_calls is None and limits.warmup_seconds is None
-    done, steady = group, False
-    first_call_ns = call_ns = agreed_call_ns(prepared, world, done)
-    if limits.warmup_calls is None and done < WARMUP_CALLS:
-        call_ns = min(call_ns, agreed_call_ns(prepared, world, WARMUP_CALLS - done))
-        done = WARMUP_CALLS
-    spent_ns = first_call_ns + (done - group) * call_ns
+    done, steady = _multiple(WARMUP_CALLS if limits.warmup_calls is None else 1, group), False
+    world.barrier()
+    call_ns = agreed_call_ns(prepared, world, done)
+    spent_ns = done * call_ns
     while done < least_calls or (spent_ns < least_ns and not steady):
         left_ns = min(least_ns - spent_ns, WARMUP_ROUND_NS) if adaptive else least_ns - spent_ns
         calls = max(least_calls - done, math.ceil(left_ns / call_ns))
@@ -334,7 +332,7 @@ def warm_up(prepared: PreparedCase, given: Conditions, limits: Limits) -> Pace:
         done, spent_ns = done + calls, spent_ns + calls * round_ns
         steady = adaptive and round_ns > STEADY * call_ns
         call_ns = min(call_ns, round_ns)
-    return Pace(stopping.calls_per_sample(call_ns, given.timing_cost_ns), done, call_ns, first_call_ns)
+    return Pace(stopping.calls_per_sample(call_ns, given.timing_cost_ns), done, call_ns)
 
 
 def untimed(limits: Limits) -> tuple[int, float]:
@@ -347,13 +345,18 @@ def untimed(limits: Limits) -> tuple[int, float]:
 
 
 def first_call(prepared: PreparedCase, world: World) -> float:
-    """Nanoseconds of the case's first call (or group), cold: connections are made and kernels are loaded."""
-    return agreed_call_ns(prepared, world, prepared.calls_per_issue)
+    """Nanoseconds of the case's first call (or group) on this rank, cold: connections are made and kernels
+    are loaded. Collective.
+    """
+    world.barrier()
+    group = prepared.calls_per_issue
+    return float(prepared.time(0, 1, group).elapsed_ns[0]) / group
 
 
 def agreed_call_ns(prepared: PreparedCase, world: World, calls: int) -> float:
-    """Run untimed calls; nanoseconds of one of them on the slowest rank. Collective."""
-    world.barrier()
+    """Run untimed calls; nanoseconds of one of them on the slowest rank. Collective: a late rank makes the
+    others' calls longer, so ranks that were apart meet before.
+    """
     look = prepared.time(0, 1, calls)
     return max(1.0, float(world.max(look.elapsed_ns)[0]) / calls)
 
@@ -464,7 +467,7 @@ def _fits(wanted: int, usual: int, took_ns: int, world: World, limits: Limits) -
 def delays_ns(
     pattern: str, rank: int, ranks: int, call_ns: float, seed: int, first: int, samples: int
 ) -> Int64Array | None:
-    """Delays of this rank before samples ``first`` to ``first + samples``, in ns; None where nobody is late.
+    """Delays of this rank before samples ``first`` to ``first + samples``, in ns; None where no rank is late.
 
     late-one: one rank, another for each sample, is late by one call time. uniform: each rank by a random part
     of it. ramp: rank r by r / (ranks - 1) of it. The same seed gives the same delays.
@@ -497,6 +500,7 @@ def measure_repeated(prepared: PreparedCase, given: Conditions, limits: Limits) 
     assert limits.calls, "the plan has -n with repetitions"
     timed, untimed = limits.calls, limits.warmup_calls or 0
     call_ns = 0.0  # not known yet
+    given.world.barrier()
     for _ in range(limits.outer_warmup_iters):
         call_ns = agreed_call_ns(prepared, given.world, timed + untimed)
     run = limits.outer_warmup_iters * (timed + untimed)
@@ -504,14 +508,14 @@ def measure_repeated(prepared: PreparedCase, given: Conditions, limits: Limits) 
     taken, sampling = Taken.none(group), Sampling(prepared, given, call_ns)
     for repetition in range(limits.outer_iters):
         lead = untimed
-        if not call_ns and untimed:  # the first untimed calls tell the pace
+        if not call_ns and untimed:  # the first untimed calls show the pace
             call_ns, lead = agreed_call_ns(prepared, given.world, untimed), 0
         if repetition == 0:
             taken = Taken.none(group * _issues_per_sample(timed // group, call_ns / group, given))
         taken = _one_repetition(sampling, taken, timed // taken.k, lead, given)
         run += untimed
     ends = (len(taken.across),)
-    return Samples(taken, run, call_ns, (StopReason.CALLS,), ends, lost_ns=sampling.lost_ns)
+    return Samples(taken, run, (StopReason.CALLS,), ends, lost_ns=sampling.lost_ns)
 
 
 def _one_repetition(sampling: Sampling, taken: Taken, samples: int, lead: int, given: Conditions) -> Taken:

@@ -27,7 +27,7 @@ from busbw.model.finding import Finding, Severity
 from busbw.record.folder import NCCL_FILES
 
 _LEVEL, _PARTS, _FILE = "NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE"
-# What tells of networks, plugins and connections. TUNING writes a line for every call, so not that.
+# The parts that report networks, plugins and connections. TUNING writes a line for every call, so not that.
 _OUR_PARTS: Final = "INIT,ENV,NET,GRAPH"
 _FULL_LEVELS: Final = ("INFO", "TRACE")
 _PIPES: Final = "/proc/self/fd/"

@@ -59,7 +59,7 @@ def compare_ranks(world: World, plan: Plan) -> tuple[Judged, Gathered | None]:
 
 
 def agree(world: World, own: bytes, judge: Callable[[list[bytes]], tuple[Finding, ...]]) -> Judged:
-    """Gather every rank's ``own``, judge on rank 0, and tell all. Collective over the world."""
+    """Gather every rank's ``own``, judge on rank 0, and send all the result. Collective over the world."""
     gathered = world.gather(own)
     if gathered is None:
         told = json.loads(world.broadcast(None))

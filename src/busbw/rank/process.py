@@ -40,6 +40,13 @@ def block() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
 
 
+def keep_libraries_from_threads(environ: MutableMapping[str, str]) -> None:
+    """The OpenBLAS of numpy starts a thread for every core, which spins for 10 ms and is never used: on a
+    host of many cores and ranks that is seconds of CPU time. Call it before numpy is imported.
+    """
+    environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
 def exit_on_signal(last_words: Callable[[signal.Signals], None]) -> Callable[[], None]:
     """Leave on either signal, also on one that came since ``block``, which has to be called first.
 
@@ -93,10 +100,10 @@ def bind(local_rank: int | None, environ: Mapping[str, str]) -> None:
 
 
 def keep_to_loopback(environ: MutableMapping[str, str]) -> None:
-    """Let nobody outside this host reach its ranks. UCX listens on every network device, unless the user says
-    on which, or over what (``UCX_TLS=tcp`` does not connect over ``lo`` alone). The launcher's listening
-    sockets, left open here, are kept to the device ``lo``: hydra has no flag for it, and its own processes
-    have connected before they started this one.
+    """Keep other hosts from reaching the ranks of this one. UCX listens on every network device, unless the
+    user says on which, or over what (``UCX_TLS=tcp`` does not connect over ``lo`` alone). The launcher's
+    listening sockets, left open here, are kept to the device ``lo``: hydra has no flag for it, and its own
+    processes have connected before they started this one.
     """
     if "UCX_TLS" not in environ:
         environ.setdefault("UCX_NET_DEVICES", "lo")

@@ -1,4 +1,4 @@
-"""Ranks under Nsight Systems (``--profile nsys``): whoever started it, a rank becomes ``nsys profile`` of
+"""Ranks under Nsight Systems (``--profile nsys``): however it was started, a rank becomes ``nsys profile`` of
 itself.
 
 The recipe: no sampling of the CPU, traces of CUDA and NVTX (NCCL's ranges and our own), one report a rank,

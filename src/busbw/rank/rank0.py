@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -76,6 +76,29 @@ class _Pace:
         }
 
 
+def _begun_reading() -> Callable[[], dict[str, Any]]:
+    """Begin to read this host: the driver has much to say of many GPUs, and the ranks connect meanwhile. The
+    result waits for the end.
+    """
+    found: list[dict[str, Any]] = []
+
+    def read() -> None:
+        from busbw.machine.machine import read_hardware
+
+        found.append(read_hardware())
+
+    thread = threading.Thread(target=read, name="busbw-machine", daemon=True)
+    thread.start()
+
+    def result() -> dict[str, Any]:
+        thread.join()
+        if not found:
+            read()  # it failed: here the error is seen
+        return found[0]
+
+    return result
+
+
 class Lead:
     """Observes the run on rank 0. ``end`` may be called from another thread (a lost peer, a signal): the
     first call wins, and nothing is written or emitted after it.
@@ -100,6 +123,7 @@ class Lead:
             status=RunStatus.RUNNING,
         )
         self._writer = RunWriter(Path(request.folder), record)
+        self._hardware = _begun_reading()
 
     def found(self, findings: tuple[Finding, ...]) -> None:
         with self._lock:
@@ -110,13 +134,14 @@ class Lead:
                 self._emit(event(EventKind.FINDING, finding=finding))
 
     def started(self, world: WorldInfo, method: Method) -> None:
-        from busbw.machine.machine import read_environment_record, read_machine
+        from busbw.machine.machine import read_environment_record, with_libraries
 
+        machine = with_libraries(self._hardware())
         with self._lock:
             if self._ended:
                 return
             self._writer.describe(
-                world=world, method=method, machine=read_machine(), environment=read_environment_record()
+                world=world, method=method, machine=machine, environment=read_environment_record()
             )
             record = self._writer.record
             self._pace = _Pace(len(record.plan.cases), time.monotonic())
@@ -194,6 +219,10 @@ class Lead:
                 return
             self._writer.describe(memory_bytes=memory_bytes)
             self._emit(event(EventKind.MEMORY, most_bytes=memory_bytes))
+
+    def complete(self) -> None:
+        """See Observer."""
+        self.end(RunStatus.COMPLETE)
 
     def end(
         self,

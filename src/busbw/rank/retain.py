@@ -52,13 +52,15 @@ def retain(
     case: int, samples: Samples, world: World, raw_ranks: int = RAW_RANKS, *, took_part: bool = True
 ) -> Kept:
     """Bring the rows of one case to rank 0. Collective over the world; a rank that sat out has none."""
-    digests = world.gather(_digest(case, world.rank, samples).tobytes() if took_part else b"")
-    speakers = _speakers(digests, world, raw_ranks) if took_part or world.size > raw_ranks else []
-    own = [
-        _rows(case, world.rank, part, part.own_ns, part.issue_ns, single=part is samples.singles)
-        for part in _parts(samples)
-    ]
-    raw = world.gather(b"".join(rows.tobytes() for rows in own) if world.rank in speakers else b"")
+    digest = _digest(case, world.rank, samples).tobytes() if took_part else b""
+    if world.size <= raw_ranks:  # one message has both
+        told = world.gather(digest + _raw(case, world.rank, samples) if took_part else b"")
+        digests = None if told is None else [part[: DIGEST_DTYPE.itemsize] for part in told]
+        raw = None if told is None else [part[DIGEST_DTYPE.itemsize :] for part in told]
+    else:
+        digests = world.gather(digest)
+        speaks = world.rank in _speakers(digests, world)
+        raw = world.gather(_raw(case, world.rank, samples) if speaks else b"")
     if digests is None or raw is None:
         return NOTHING_KEPT
     shared = [rows for part in _parts(samples) for rows in _shared_rows(case, part, part is samples.singles)]
@@ -66,6 +68,15 @@ def retain(
         np.concatenate((*shared, np.frombuffer(b"".join(raw), SAMPLE_DTYPE))),
         np.frombuffer(b"".join(digests), DIGEST_DTYPE),
     )
+
+
+def _raw(case: int, rank: int, samples: Samples) -> bytes:
+    """This rank's own samples."""
+    parts = (
+        _rows(case, rank, part, part.own_ns, part.issue_ns, single=part is samples.singles)
+        for part in _parts(samples)
+    )
+    return b"".join(rows.tobytes() for rows in parts)
 
 
 def _parts(samples: Samples) -> tuple[Taken, ...]:
@@ -84,9 +95,8 @@ def _shared_rows(case: int, taken: Taken, single: bool) -> list[npt.NDArray[np.v
     return rows
 
 
-def _speakers(digests: list[bytes] | None, world: World, raw_ranks: int) -> list[int]:
-    if world.size <= raw_ranks:
-        return list(range(world.size))
+def _speakers(digests: list[bytes] | None, world: World) -> list[int]:
+    """The ranks whose raw samples are kept. Collective."""
     chosen = None
     if digests is not None:
         rows = np.frombuffer(b"".join(digests), DIGEST_DTYPE)

@@ -59,7 +59,7 @@ class _Pace:
 
     @property
     def iteration_ns(self) -> float:
-        """Of the slowest stream; one call of it where it is balanced."""
+        """How long an iteration of the slowest stream takes; one call of it where it is balanced."""
         return float(max(ns * max(1, count) for ns, count in zip(self.call_ns, self.fixed, strict=True)))
 
     def calls(self, iterations: int) -> Calls:
@@ -202,9 +202,9 @@ class _Step:
             samples = Samples(
                 taken,
                 int(self.warmup_calls[number]),
-                float(first_ns[number]),
                 (stops[number],),
                 (len(taken.across),),
+                float(first_ns[number]),
                 lost_ns=self.lost_ns,
             )
             kept = self._overlap[number][taken.kept]

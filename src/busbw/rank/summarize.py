@@ -28,7 +28,7 @@ from busbw.units import gb_per_s
 _THROTTLING: Final = 0x04 | 0x08 | 0x20 | 0x40 | 0x80
 # Issuing takes this part of a call's time or more: the host, not the fabric, sets the pace.
 _HOST_BOUND: Final = 0.9
-# A span shorter than 20 times what two ranks' clocks may differ by tells little (measurement method: 5 %).
+# A span shorter than 20 times what two ranks' clocks may differ by says little (measurement method: 5 %).
 _CLOCK_SHARE: Final = 0.05
 _LIMITED: Final = (StopReason.MAX_SAMPLES, StopReason.CASE_TIME, StopReason.BUDGET)
 _NOT_STATISTICS: Final = (*FIELD_WORDS, "timestamp", "memory")
@@ -148,12 +148,13 @@ def _group_results(
 
 
 def _statistics(show: tuple[str, ...], samples: Samples) -> tuple[dict[str, float | None], dict[str, float]]:
-    """Of single calls where they were timed, else of the headline's samples where these are single calls;
-    samples of several calls have no percentiles of one call to give. And what bounds the high percentiles.
+    """Statistics of single calls where these were timed, else of the headline's samples where those are
+    single calls: samples of several calls do not have the percentiles of one. Also the bounds of high
+    percentiles.
     """
     taken = samples.singles if samples.singles is not None else samples.taken
     kept, across, k = taken.kept, taken.across, taken.k
-    # Of the time that the headline is made from; how far ranks are apart needs both ends of them.
+    # The time that the headline is made from; how far ranks are apart needs the slowest and the fastest.
     series = Series(across.headline[kept] / k)
     ends = Series(across.worst[kept] / k, across.best[kept] / k)
     rows = statistics_in(show)

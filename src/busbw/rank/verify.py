@@ -10,6 +10,7 @@ from dataclasses import astuple, dataclass, replace
 from typing import Final, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from busbw.model.case import Case
 from busbw.model.result import WrongData
@@ -17,8 +18,8 @@ from busbw.rank.backends.base import CheckOutcome, Strays
 from busbw.rank.world.base import World
 from busbw.units import counted
 
-# A rank's vote on one check: wrong elements, first wrong offset, digest (two halves, to stay exact in int64),
-# changed elements of the send buffer, and the four numbers of Strays in one.
+# A rank's vote on one check: wrong elements, first wrong offset and 1, digest (two halves, to stay exact in
+# int64), changed elements of the send buffer, and the four numbers of Strays in one; none is below 0.
 _FIELDS = 6
 _LOW_HALF = 2**32 - 1
 _STRAY_BITS = 15
@@ -28,6 +29,8 @@ _AFTER: Final = "in the check after the timed calls"
 KEPT_RANKS: Final = 4  # of one check
 KEPT_CHECKS: Final = 16  # of a run
 OnWrong = Callable[[int, int, int], None]
+Int64Array = npt.NDArray[np.int64]
+NOTHING_BESIDE: Final[Int64Array] = np.empty(0, np.int64)
 
 
 class Checkable(Protocol):
@@ -87,9 +90,8 @@ def verify(
         check_seed = seed + case.index * checks + i
         slot = i % prepared.slots
         prepared.load(check_seed, slot)
-        world.barrier()
         outcome = prepared.run_checked(check_seed, slot)
-        found = _judged(case, world, outcome, groups)
+        found, _ = _judged(case, world, outcome, groups)
         if found.wrong and on_wrong is not None:
             on_wrong(check_seed, slot, outcome.first_offset)
         verified = _joined(verified, found)
@@ -104,27 +106,29 @@ def verify_after(
     before: Verified,
     groups: tuple[tuple[int, ...], ...] = (),
     on_wrong: OnWrong | None = None,
-) -> Verified:
+    beside: Int64Array = NOTHING_BESIDE,
+) -> tuple[Verified, Int64Array]:
     """What ``verify`` found ``before``, and what is found after the timed calls: what they have written
     beside their buffers since ``guard``, and one check more, with its own data, on the last slot. Its only
-    control message is the votes. Collective over the world; the arguments are those of ``verify``.
+    control message is the votes, and the maximum over ranks of ``beside``, which is returned too. Collective
+    over the world; the other arguments are those of ``verify``.
     """
     strays = prepared.strays()
     check_seed, slot = seed + AFTER_SEED + case.index, prepared.slots - 1
     prepared.load(check_seed, slot)
     outcome = prepared.run_checked(check_seed, slot)
     furthest = Strays(*map(max, astuple(strays), astuple(outcome.strays)))
-    found = _judged(case, world, replace(outcome, strays=furthest), groups)
+    found, most = _judged(case, world, replace(outcome, strays=furthest), groups, beside)
     if found.wrong and on_wrong is not None:
         on_wrong(check_seed, slot, outcome.first_offset)
     if before.wrong == 0:
         later = tuple(replace(at, fault="; ".join(filter(None, (at.fault, _AFTER)))) for at in found.wrong_at)
-        return Verified(found.wrong, later)
-    return _joined(before, found)
+        return Verified(found.wrong, later), most
+    return _joined(before, found), most
 
 
 def _joined(first: Verified, second: Verified) -> Verified:
-    """Of a rank, where and what was wrong first."""
+    """Both; for each rank, where and what was wrong first."""
     places = {place.rank: place for place in first.wrong_at}
     for place in second.wrong_at:
         earlier = places.get(place.rank)
@@ -137,25 +141,33 @@ def _joined(first: Verified, second: Verified) -> Verified:
     return Verified(wrong, tuple(places[rank] for rank in sorted(places)))
 
 
-def _judged(case: Case, world: World, outcome: CheckOutcome, groups: tuple[tuple[int, ...], ...]) -> Verified:
-    """The verdict of all ranks on one check. Collective."""
+def _judged(
+    case: Case,
+    world: World,
+    outcome: CheckOutcome,
+    groups: tuple[tuple[int, ...], ...],
+    beside: Int64Array = NOTHING_BESIDE,
+) -> tuple[Verified, Int64Array]:
+    """The verdict of all ranks on one check, and the maximum of ``beside``. Collective."""
     own = np.zeros((world.size, _FIELDS), np.int64)
     own[world.rank] = (
         outcome.wrong,
-        outcome.first_offset,
+        outcome.first_offset + 1,
         outcome.digest >> 32,
         outcome.digest & _LOW_HALF,
         outcome.sent_changed,
         _packed(outcome.strays),
     )
-    votes = world.sum(own.reshape(-1)).reshape(own.shape)
+    # Each row is its rank's alone, so that the maximum is what the rank said.
+    most = world.max(np.concatenate((own.reshape(-1), beside)))
+    votes = most[: own.size].reshape(own.shape)
     type_bytes = case.data_type.size_bytes
     where = []
     for rank in np.flatnonzero(votes[:, [0, 4, 5]].any(axis=1)).tolist():
-        wrong, first, _, _, sent_changed, packed = votes[rank].tolist()
+        wrong, after_first, _, _, sent_changed, packed = votes[rank].tolist()
         strays = _unpacked(packed)
-        beside = sum(-(-reach // type_bytes) for reach in astuple(strays))
-        place = WrongData(rank, world.members[rank].host, wrong + beside + sent_changed, first)
+        stray = sum(-(-reach // type_bytes) for reach in astuple(strays))
+        place = WrongData(rank, world.members[rank].host, wrong + stray + sent_changed, after_first - 1)
         where.append(replace(place, fault=_fault(strays, sent_changed)))
     if not where and case.row.agreeing:
         where = [
@@ -164,7 +176,7 @@ def _judged(case: Case, world: World, outcome: CheckOutcome, groups: tuple[tuple
             for rank in members
             if (votes[rank, 2:4] != votes[members[0], 2:4]).any()
         ]
-    return Verified(sum(place.wrong for place in where), tuple(where))
+    return Verified(sum(place.wrong for place in where), tuple(where)), most[own.size :]
 
 
 def _packed(strays: Strays) -> int:
@@ -191,7 +203,7 @@ def _fault(strays: Strays, sent_changed: int) -> str:
 
 
 class Saves(Protocol):
-    """Who takes the files, on rank 0."""
+    """Takes the files, on rank 0."""
 
     def saved(self, name: str, content: bytes) -> None:
         """One file."""

@@ -26,7 +26,7 @@ _BANDWIDTHS: Final = 2  # columns at the end
 _MARK: Final = 16  # "descheduled(out)"
 _SIDES: Final = {Placement.OUT_OF_PLACE: "out", Placement.IN_PLACE: "in"}
 # What a run shows without --stats: in the full table only.
-_UNASKED: Final = {("p99", "imbalance", "n"), ("p99", "imbalance", "n", "skew")}
+_UNASKED: Final = {("imbalance", "n"), ("p99", "skew", "imbalance", "n"), ("p99", "imbalance", "n")}
 _ENDED: Final = {Status.FAILED: "failed", Status.NOT_RUN: "not run"}
 
 

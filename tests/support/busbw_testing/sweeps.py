@@ -48,6 +48,8 @@ class Notes:
     def used(self, memory_bytes: dict[str, int]) -> None:
         self.memory_bytes = memory_bytes
 
+    def complete(self) -> None: ...
+
 
 def plan_of(*operations: str, ranks: int = 2, checks: int = 0, limits: Limits | None = None) -> Plan:
     plan = make_plan(operations, RunSettings(minbytes=Size("1K"), maxbytes=Size("2K"), seed=3), "null", ranks)

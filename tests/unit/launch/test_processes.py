@@ -42,6 +42,14 @@ def test_lines_and_exits_in_order() -> None:
     assert isinstance([item for item in items if getattr(item, "process", 0) == 0][-1], Exit)
 
 
+def test_an_end_is_seen_at_once_where_the_pipes_were_closed_before() -> None:
+    start = time.monotonic()
+    with Processes(request("exec >&- 2>&-; sleep 0.2; exit 4")) as processes:
+        items = [item for item in processes.follow(lambda: 100.0) if item is not None]
+    assert [item.code for item in items if isinstance(item, Exit)] == [4]
+    assert time.monotonic() - start < 60
+
+
 def test_much_output_and_no_utf8() -> None:
     script = "import sys; sys.stdout.buffer.write((b'x' * 99 + b'\\n') * 20000 + b'\\xff\\n')"
     launch = LaunchRequest("local", "nccl", 1, (Command((sys.executable, "-c", script)),))

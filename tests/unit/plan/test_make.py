@@ -285,13 +285,13 @@ def test_unique_buffers_need_a_number_of_calls(changed: dict[str, object]) -> No
 @pytest.mark.parametrize(
     ("changed", "show"),
     [
-        ({}, ("p99", "imbalance", "n")),
+        ({}, ("imbalance", "n")),
         ({"mode": "latency"}, ("p99", "skew", "imbalance", "n")),
         ({"mode": "latency", "stats": ("n",)}, ("n",)),
         ({"stats": ("avg,p50", "P99.9")}, ("avg", "p50", "p99.9")),
-        ({"report_cputime": 1}, ("p99", "imbalance", "n", "issue")),
+        ({"report_cputime": 1}, ("imbalance", "n", "issue")),
         ({"stats": ("issue,avg",), "report_cputime": 1}, ("issue", "avg")),
-        ({"report_timestamps": 1, "memory": 1}, ("p99", "imbalance", "n", "timestamp", "memory")),
+        ({"report_timestamps": 1, "memory": 1}, ("imbalance", "n", "timestamp", "memory")),
     ],
 )
 def test_columns(changed: dict[str, object], show: tuple[str, ...]) -> None:

@@ -203,15 +203,36 @@ def test_the_reason_of_the_plan_comes_first(on_ranks: OnRanks) -> None:
 # ---- what all ranks bring together --------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("checks", [0, 1])  # with a check, its votes are in the same message
 def test_the_slowest_gpu_and_every_reason_of_any_are_told(
-    on_ranks: OnRanks, monkeypatch: pytest.MonkeyPatch, scripted: Any, scripted_backend: Any
+    on_ranks: OnRanks, monkeypatch: pytest.MonkeyPatch, scripted: Any, scripted_backend: Any, checks: int
 ) -> None:
     states = [DeviceState(1980, 0x01), None, DeviceState(1410, 0x24), DeviceState(1700, 0x8000)]
     backends = [scripted_backend(scripted(lambda call: 1000.0), 10.0, state=state) for state in states]
-    _, notes = run_on(on_ranks, monkeypatch, backends, plan_of("all_reduce", ranks=4))
+    _, notes = run_on(on_ranks, monkeypatch, backends, plan_of("all_reduce", ranks=4, checks=checks))
     evidence = notes.results[0].evidence
     assert (evidence["clock_mhz"], evidence["throttle_bits"]) == (1410, 0x8025)
     assert "throttled" in notes.results[0].marks
+
+
+def test_the_first_call_is_that_of_the_slowest_rank(
+    on_ranks: OnRanks, monkeypatch: pytest.MonkeyPatch, scripted: Any, scripted_backend: Any
+) -> None:
+    cases = [scripted(lambda call, first=first: first if call == 0 else 1e6) for first in (2e6, 9e6, 3e6)]
+    backends = [scripted_backend(case, 10.0) for case in cases]
+    _, notes = run_on(on_ranks, monkeypatch, backends, plan_of("all_reduce", ranks=3))
+    assert notes.results[0].first_call_ns == 9e6
+
+
+def test_the_record_is_complete_before_the_libraries_are_taken_down(
+    on_ranks: OnRanks, monkeypatch: pytest.MonkeyPatch, scripted: Any, scripted_backend: Any
+) -> None:
+    backends = [scripted_backend(scripted(lambda call: 1e3), 10.0) for _ in range(2)]
+    closed_at_the_end: list[bool] = []
+    monkeypatch.setattr(Notes, "complete", lambda self: closed_at_the_end.append(backends[0].closed))
+    run_on(on_ranks, monkeypatch, backends, plan_of("all_reduce"))
+    assert closed_at_the_end == [False]
+    assert backends[0].closed
 
 
 def test_memory_is_that_of_the_rank_with_most_of_each_use(

@@ -179,7 +179,7 @@ def test_samples_that_are_left_out_stay_out_of_their_pass() -> None:
     flags[25] = SampleFlag.CLOCK_STEP
     worst = np.arange(40)
     across = Across(worst, worst, worst, flags, worst, worst)
-    samples = Samples(Taken(1, worst, worst, across), 3, 0.0, (StopReason.PRECISION,) * 3, (8, 24, 40))
+    samples = Samples(Taken(1, worst, worst, across), 3, (StopReason.PRECISION,) * 3, (8, 24, 40))
     assert [part.tolist() for part in samples.times_by_pass] == [
         [*range(8)],
         [*range(8, 24)],
@@ -193,7 +193,7 @@ def test_samples_that_are_left_out_stay_out_of_their_pass() -> None:
 def test_the_warm_up_ends_when_it_is_steady_and_after_20_ms(warmed: Any, scripted: Any) -> None:
     case = scripted(lambda call: 1e6)
     pace = warmed(case, Limits())
-    assert case.warm_up == [1, 2, 2]  # the last round of 2 ms was no faster
+    assert case.warm_up == [3, 2]  # the round of 2 ms was no faster
     assert (pace.warmup_calls, pace.call_ns, pace.k) == (5, 1e6, 1)
     assert warmed(scripted(lambda call: 1e9), Limits()).warmup_calls == 3
     faster = scripted(lambda call: 4e6 * 0.96**call)
@@ -225,16 +225,16 @@ def test_a_warm_up_lasts_as_many_calls_and_as_long_as_asked(
     assert warmed(case, limits).warmup_calls == case.done == issued
 
 
-def test_the_first_call_is_timed_alone_and_does_not_set_the_pace(warmed: Any, scripted: Any) -> None:
+def test_slow_first_calls_do_not_set_the_pace(warmed: Any, scripted: Any) -> None:
     case = scripted(lambda call: 5e6 if call == 0 else 1e6)
-    pace = warmed(case, Limits())
-    assert (pace.first_call_ns, pace.call_ns) == (5e6, 1e6)
-    assert case.warm_up == [1, 2, 2]
+    assert warmed(case, Limits()).call_ns == 1e6
+    assert case.warm_up == [3, 1, 2]
 
 
-def test_the_first_call_is_that_of_the_slowest_rank(measured: Measured, scripted: Any) -> None:
-    cases = [scripted(lambda call, first=first: first if call == 0 else 1e6) for first in (2e6, 9e6, 3e6)]
-    assert {samples.first_call_ns for samples in measured(cases, Limits())} == {9e6}
+def test_the_warm_up_comes_in_whole_groups(warmed: Any, scripted: Any) -> None:
+    case = scripted(lambda call: 1e6, calls_per_issue=2)
+    warmed(case, Limits())
+    assert case.warm_up == [4, 2]
 
 
 def test_a_clock_that_did_not_move_is_survived(measured: Measured, scripted: Any) -> None:

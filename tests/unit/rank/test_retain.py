@@ -24,7 +24,7 @@ def taken(call_ns: float, k: int = 2) -> Taken:
 
 
 def sampled(call_ns: float, k: int = 2) -> Samples:
-    return Samples(taken(call_ns, k), 3, 9.0, (StopReason.PRECISION,), lost_ns=int(call_ns) * 1000)
+    return Samples(taken(call_ns, k), 3, (StopReason.PRECISION,), lost_ns=int(call_ns) * 1000)
 
 
 def kept(on_ranks: OnRanks, paces: list[float], of: Callable[[float], Samples] = sampled) -> Kept:

@@ -17,7 +17,7 @@ import pytest
 
 from busbw.model.plan import Limits
 from busbw.model.sample import DIGEST_DTYPE, MAX_OVER_RANKS, MIN_OVER_RANKS, SAMPLE_DTYPE
-from busbw.rank.measure import measure
+from busbw.rank.measure import measure, measure_again
 from busbw.rank.retain import SLOWEST_RANKS, retain
 from busbw.record.folder import DIGESTS_FILE, SAMPLES_FILE, create
 from busbw.record.parquet import compact
@@ -98,17 +98,19 @@ def test_describing_the_world_takes_a_few_hundred_bytes_a_rank(storage: ModuleTy
     assert most_bytes < 6 * world.gathered_bytes
 
 
-def test_a_case_costs_two_calls_a_look_and_two_a_round_of_the_warm_up(
+def test_a_first_visit_is_a_barrier_and_each_look_and_round_is_a_reduction(
     scripted: Any, conditions: Any, on_ranks: Any
 ) -> None:
-    """No control traffic but a barrier and one reduction, whatever is measured."""
 
-    def live(world: Any) -> tuple[list[str], int, int]:
+    def live(world: Any) -> tuple[list[str], int, int, int]:
         case = scripted(lambda call: 50_000.0 * (1 + 0.2 * (call % 7)))
         limits = Limits(max_samples=100)
-        measure(case, conditions(world, limits=limits), limits)
-        return world.calls, len(case.looks), len(case.warm_up)
+        given = conditions(world, limits=limits)
+        samples = measure(case, given, limits)
+        first, rounds = len(case.looks), len(case.warm_up)
+        measure_again(samples, case, given, limits)
+        return world.calls, rounds, first, len(case.looks) - first
 
-    for calls, looks, rounds in on_ranks(3, live):
-        assert looks >= 5
-        assert calls == ["barrier", "max"] * (looks + rounds)
+    for calls, rounds, first, second in on_ranks(3, live):
+        assert first >= 3
+        assert calls == ["barrier", *["max"] * (rounds + first + second)]

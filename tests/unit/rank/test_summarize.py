@@ -51,7 +51,7 @@ def taken(
 
 
 def samples(of: Taken | None = None, **changed: Any) -> Samples:
-    return replace(Samples(of or taken(), 20, 5e6, (StopReason.PRECISION,)), **changed)
+    return replace(Samples(of or taken(), 20, (StopReason.PRECISION,), first_call_ns=5e6), **changed)
 
 
 @pytest.fixture

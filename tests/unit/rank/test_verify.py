@@ -183,7 +183,7 @@ def verified_after(
         )
         for rank, outcome in enumerate(outcomes)
     ]
-    verdicts = on_ranks(len(cases), lambda world: verify_after(case, cases[world.rank], world, 7, before))
+    verdicts = on_ranks(len(cases), lambda world: verify_after(case, cases[world.rank], world, 7, before)[0])
     assert all(verdict == verdicts[0] for verdict in verdicts)
     assert cases[0].log == [
         ("strays",),

@@ -35,7 +35,6 @@ from busbw.machine.native.structs import (
 __all__ = [
     "CORE_ABI",
     "CUDA_ERROR",
-    "DEVICE_CODE_PATH",
     "INTERRUPTED",
     "LIBRARY_PATH",
     "NCCL_ERROR",
@@ -70,7 +69,6 @@ __all__ = [
 
 CORE_ABI: Final = 8
 LIBRARY_PATH: Final = Path(__file__).with_name("libbusbw_core.so")
-DEVICE_CODE_PATH: Final = Path(__file__).with_name("pattern_device.ptx")
 
 # Statuses as in core_api.h.
 INTERRUPTED: Final = -2

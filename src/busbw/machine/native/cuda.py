@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 from ctypes import POINTER, c_char, c_char_p, c_int, c_size_t, c_ubyte, c_uint, c_uint64, c_void_p
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from busbw.errors import SiteError
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 DRIVER_LIBRARY: Final = "libcuda.so.1"
+# Our kernels, as text that the driver compiles.
+DEVICE_CODE_PATH: Final = Path(__file__).with_name("pattern_device.ptx")
 
 # CUresult (cuda.h): the codes that callers tell apart.
 CUDA_ERROR_OUT_OF_MEMORY: Final = 2

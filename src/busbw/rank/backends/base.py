@@ -183,8 +183,8 @@ class Backend(Protocol):
         """Words of ``model.mark`` about how the case is done."""
 
     def choice(self, case: Case, prepared: Any) -> Choice | None:  # noqa: ANN401 (a case of this backend)
-        """How the library does the prepared case, as it was seen to; None where nothing tells. Issues one
-        untimed call: collective over the case's ranks, of which one may know.
+        """How the library was seen to do the prepared case; None where nothing reports it. Issues one untimed
+        call: collective over the case's ranks, of which one may know.
         """
 
     def device_state(self) -> DeviceState | None:

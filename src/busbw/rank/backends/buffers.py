@@ -23,9 +23,10 @@ POISON_BYTE = 0xFF
 COMPLEMENT: Final = 16
 # Or'ed to what a region of a mean holds: the sum, before it is divided.
 UNDIVIDED: Final = 32
-# Of what is written before and behind the part of a buffer that a call may write, and looked at afterwards.
+# Size of what is written before and behind the part of a buffer that a call may write, and checked
+# afterwards.
 BAND_BYTES: Final = 4096
-# Of the widest element type: what one element of misalignment takes at most.
+# Size of the widest element type: what one element of misalignment takes at most.
 _WIDEST_BYTES: Final = 8
 _PIECE_ELEMENTS: Final = 2**18
 _GROUP_SHIFT: Final = 49  # above the seeds of checks, which begin with 48 bits
@@ -90,7 +91,7 @@ class BufferPair:
 
     @property
     def allocated_bytes(self) -> int:
-        """Of each of the two."""
+        """Size of each of the two."""
         return self.memory.alignment_bytes + self._used_bytes + BAND_BYTES
 
     @property
@@ -401,5 +402,5 @@ def pattern_of(buffers: CaseBuffers, seed: int) -> core.Pattern:
 
 
 def native_region(region: Region, flags: int = 0) -> core.Region:
-    """As the core takes it."""
+    """Converts to the native struct."""
     return core.Region(region.offset, region.count, region.first_index, region.holds | flags, region.rank)

@@ -19,6 +19,7 @@ from busbw.machine.native.cuda import (
 )
 from busbw.machine.native.nccl import REGISTER_VERSION, NcclLibrary
 from busbw.rank.backends.buffers import POISON_BYTE, Uint8Array
+from busbw.rank.backends.gpu_ahead import kernels
 
 if TYPE_CHECKING:
     from busbw.model.plan import CallOptions
@@ -90,7 +91,7 @@ class DeviceMemory:
         self._driver = driver
         self._stream = stream
         self._allocator = allocator
-        module = driver.module_load(core.DEVICE_CODE_PATH.read_bytes() + b"\0")
+        module = kernels(driver)
         self._fill = driver.module_function(module, "busbw_fill_kernel")
         self._check = driver.module_function(module, "busbw_check_kernel")
         self._grid = (

@@ -274,7 +274,7 @@ class MpiBackend:
         return world.comm.Split(group.group, group.rank)
 
     def choice(self, case: Case, prepared: object) -> None:
-        """MPI libraries do not tell."""
+        """MPI libraries do not report it."""
         del case, prepared
 
     def device_state(self) -> DeviceState | None:

@@ -24,6 +24,7 @@ from busbw.model.collective import Placement, Role, collective
 from busbw.rank.backends.base import DeviceState, Groups, Identity, IdleCase, Pairs, PreparedCase
 from busbw.rank.backends.buffers import BufferPair, CaseBuffers, hint_of_size
 from busbw.rank.backends.device_memory import DeviceMemory, choose_allocator
+from busbw.rank.backends.gpu_ahead import own_ordinal
 from busbw.rank.backends.nccl_algorithm import AlgorithmWatch, ProfilerWatch, joined, offered
 from busbw.rank.backends.nccl_case import Arguments, CallErrors, Channel, NcclCase, nccl_call
 from busbw.rank.backends.nccl_registration import Registration, require_registrable
@@ -69,7 +70,7 @@ class NcclBackend:
     def __init__(self, plan: Plan, local_rank: int, *, grouped: bool = False) -> None:
         self._driver = driver = CudaDriver()
         driver.init()
-        self._device = driver.device(_ordinal(driver.device_count(), local_rank))
+        self._device = driver.device(own_ordinal(driver.device_count(), local_rank))
         driver.set_current_context(driver.primary_context_retain(self._device))
         self._nccl = load_nccl(plan.nccl_path or None)
         self._options = options = plan.options
@@ -162,7 +163,7 @@ class NcclBackend:
 
     def choice(self, case: Case, prepared: NcclCase | IdleCase) -> Choice | None:
         """See Backend. Profiler and log watch the same call, so that no rank has to issue another one where
-        only one of them tells; the log is that of rank 0 of each communicator.
+        only one of them reports it; the log is that of rank 0 of each communicator.
         """
         del case
         with ProfilerWatch() as profiled:
@@ -247,8 +248,8 @@ class NcclBackend:
         return self._role
 
     def _unique_ids(self, world: World) -> list[bytes]:
-        """Of the world's communicator, where there is none yet, or where this NCCL cannot split it, of each
-        group's; from rank 0.
+        """The id of the world's communicator, where there is none yet, or where this NCCL cannot split it,
+        the ids of the groups' communicators; from rank 0.
         """
         of_world = self._splits or not self._plan.groups
         if of_world and self._world_comm:
@@ -420,18 +421,6 @@ def _cuda_table(driver: CudaDriver) -> core.CudaTable:
         graph_launch=driver.address("cuGraphLaunch"),
         stream_wait_event=driver.address("cuStreamWaitEvent"),
     )
-
-
-def _ordinal(visible: int, local_rank: int) -> int:
-    """Which visible GPU a rank takes. A launcher that binds shows each rank its own GPU only, as number 0."""
-    if visible == 1:
-        return 0
-    if local_rank >= visible:
-        raise SiteError(
-            f"rank {local_rank} of this host has no GPU: {visible} visible",
-            hint="start one rank per GPU on each host, or check CUDA_VISIBLE_DEVICES",
-        )
-    return local_rank
 
 
 def _require_memory(driver: CudaDriver, plan: Plan) -> None:

@@ -1,8 +1,8 @@
-"""What NCCL chose for a call, as it tells its profiler plugin and its log of one untimed call.
+"""What NCCL chose for a call, as reported to its profiler plugin and in its log of one untimed call.
 
 The plugin (2.23 on) is the native core, loaded only where that is asked for, and asked for events only while
-the call runs. Where the profiler does not tell, rank 0 of a communicator writes it with NCCL_DEBUG=INFO and
-NCCL_DEBUG_SUBSYS=TUNING. A line a call would slow timed calls down, so the log is on for one call and off
+the call runs. Where the profiler does not report it, rank 0 of a communicator writes it with NCCL_DEBUG=INFO
+and NCCL_DEBUG_SUBSYS=TUNING. A line a call would slow timed calls down, so the log is on for one call and off
 again: ncclResetDebugInit, exported from 2.24 on, reads the variables anew.
 """
 
@@ -32,7 +32,7 @@ _MASK: Final = profiler.COLLECTIVE | profiler.TRANSFER | profiler.CALL | profile
 
 
 def choice_in(text: str) -> Choice | None:
-    """What the last line of NCCL's log that tells it says; None where no line does."""
+    """What the last line of NCCL's log about it says; None where there is no such line."""
     lines = tuning_lines(text)
     return lines[-1].choice if lines else None
 
@@ -74,7 +74,7 @@ class AlgorithmWatch:
 
 def joined(profiled: Choice | None, logged: Choice | None) -> Choice | None:
     """One choice of two that were told of the same call. The profiler's counts; its first three versions do
-    not tell the channels, which the log does.
+    not give the channels, which the log does.
     """
     if profiled is None or logged is None:
         return profiled or logged
@@ -121,14 +121,14 @@ class ProfilerWatch:
 
 
 def choice_of(events: Sequence[profiler.NcclEvent], version: int, told: int) -> Choice | None:
-    """What the events of one call tell. Of kernels for symmetric memory there are none before NCCL 2.31."""
+    """What the events of one call show. Kernels for symmetric memory have no events before NCCL 2.31."""
     done = [event for event in events if event.kind != profiler.CALL]
     if not done:
         return None
     first = next((event for event in done if event.kind != profiler.TRANSFER), done[0])
     kernel = first.kernel.decode()
     special = "SYMMETRIC" if kernel else "COPY ENGINE" if first.kind == profiler.ENGINE_COPIES else ""
-    # Of more events than are kept, the first are gone: then nobody knows how many there were of what.
+    # Where there were more events than are kept, the first are gone, and the numbers are not known.
     transfers = [event for event in done if event.kind == profiler.TRANSFER and told == len(events)]
     return Choice(
         source=f"profiler v{version}",

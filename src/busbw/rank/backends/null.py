@@ -26,7 +26,7 @@ class NullCase(WithoutData):
         self.call_ns = LATENCY_NS + case.size_bytes // BYTES_PER_NS
 
     def time(self, lead: int, samples: int, k: int) -> Look:
-        """The scripted times; nobody is late where calls are single."""
+        """The scripted times; no rank is late where calls are single."""
         del lead
         elapsed = np.full(samples, k * self.call_ns, np.int64)
         return Look(elapsed, elapsed)
@@ -53,7 +53,7 @@ class NullBackend:
         """Nobody to connect to."""
 
     def pair_up(self, pairs: Pairs, pause_ns: int = 0) -> None:
-        """Everybody takes the same time with everybody."""
+        """Every pair takes the same time."""
         del pairs, pause_ns
 
     def regroup(self, world: World, groups: Groups) -> None:

@@ -23,7 +23,7 @@ from busbw.rank.backends.buffers import BufferPair, CaseBuffers, Uint8Array, nat
 # Parts have data of their own, so that one in another's place is found; above the groups' share of a seed.
 _PART_SHIFT = 57
 NO_PEER = -1
-# Of a failed check, at most so many elements of each tensor: half a MiB of 8-byte ones.
+# Elements of each tensor that a failed check keeps at most: half a MiB of 8-byte ones.
 KEPT_ELEMENTS: Final = 65_536
 
 
@@ -83,7 +83,7 @@ class PartedBuffers:
         return sum(part.sent_changed(_seed(seed, number), slot) for number, part in enumerate(self.parts))
 
     def tensors(self, seed: int, slot: int, first_wrong: int) -> bytes:
-        """Of the part in which the first wrong element lies."""
+        """See PreparedCase; of the part in which the first wrong element lies."""
         number = max(i for i, first in enumerate(self.first_elements) if first <= first_wrong)
         inside = first_wrong - self.first_elements[number]
         return saved_tensors(self.parts[number], _seed(seed, number), slot, inside)

@@ -77,12 +77,12 @@ class Source:
 
     @property
     def signed(self) -> bool:
-        """Of integers."""
+        """Whether elements are signed integers."""
         return self.dtype.name.startswith("int")
 
 
 def has_data(source: Source) -> bool:
-    """Whether the data tell right from wrong: the result has to be a number that the type has."""
+    """Whether the data can show a wrong result: the right one has to be a number that the type has."""
     ranks, form = source.ranks, FLOATS.get(source.dtype.name)
     if not source.op:
         return True

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 
 def stages(hosts: Sequence[str]) -> tuple[tuple[Stage, Field], ...]:
-    """The rails of ranks on ``hosts`` (one name a rank), and then the hosts. Groups of one rank have nobody
-    to exchange with and are left out, and so is a stage without groups.
+    """The rails of ranks on ``hosts`` (one name a rank), and then the hosts. Groups of one rank have no
+    partner and are left out, and so is a stage without groups.
     """
     names = tuple(dict.fromkeys(hosts))
     nodes = [tuple(rank for rank, own in enumerate(hosts) if own == name) for name in names]
@@ -96,6 +96,7 @@ class GroupTester:
 
     def _find_pace(self, field: Field) -> Pace:
         with self._prepared(LEAST_PAUSE_NS if self._sleeps else 0) as prepared:
+            self._world.barrier()
             call_ns = min(agreed_call_ns(prepared, self._world, 1) for _ in range(LOOKS))
         return pace_of(self._hunt, call_ns, sleeps=self._sleeps, slowest=field.kind)
 
@@ -109,7 +110,7 @@ class GroupTester:
             self._world.barrier()
             own.append(float(prepared.time(0, 1, calls).elapsed_ns[0]) / calls)
         told = self._world.gather(json.dumps(own).encode())
-        # Who left before the others would say nothing of a round that does not end, as if it hung.
+        # A rank that left early could not report that a round does not end, and would seem to hang.
         self._world.barrier()
         return None if told is None else [json.loads(each) for each in told]
 

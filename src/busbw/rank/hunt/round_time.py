@@ -46,7 +46,7 @@ def pace_of(hunt: Hunt, call_ns: float, *, sleeps: bool, slowest: str) -> Pace:
 
 
 def refuse_long(hunt: Hunt, calls: int, call_ns: float, slowest: str = "pair") -> None:
-    """Raise RefusedTogether where a round takes longer than it may, everybody being well. All ranks know
+    """Raise RefusedTogether where a round takes longer than it may even if no part is slow. All ranks know
     the same pace, so all raise.
     """
     long = _too_long(hunt, calls, call_ns, slowest)

@@ -2,7 +2,7 @@
 
 A round of pairs is one permute over the run's communicator: every pair exchanges at once, and no round needs
 a communicator of its own; rounds of groups (``hunt.groups``) have one for each. Rank 0 chooses the
-round and tells it; everybody measures; rank 0 gets the times.
+round and sends it to all; all measure; rank 0 gets the times.
 """
 
 from __future__ import annotations
@@ -273,7 +273,7 @@ class _Tester:
         self._pace = Pace(0, 0)
         shares_cores = False
         if isinstance(world, MpiWorld):
-            # Nothing of the control traffic is timed, and who spins there takes cores from those who test.
+            # Control traffic is not timed, and a rank that spins there takes a core from the ranks that test.
             shares_cores, world.sleeps = world.sleeps, True
         self.sleeps = hunt.wait == "sleep" or (hunt.wait == "auto" and shares_cores)
 
@@ -293,7 +293,7 @@ class _Tester:
             else:
                 self._test(own, there, back)
             told = self.world.gather(json.dumps(own).encode())
-            # Who left before the others would say nothing of a round that does not end, as if it hung.
+            # A rank that left early could not report that a round does not end, and would seem to hang.
             self.world.barrier()
         if told is None:
             return None
@@ -324,7 +324,7 @@ class _Tester:
                 own[metric] = (self._wide((*there, *back)),) * 2
 
     def _doing(self, field: Field, chosen: Round) -> str:
-        """What this rank does in a round, for whoever finds it waiting."""
+        """What this rank does in a round, for the message if it waits too long."""
         part = field.part_of.get(self.world.rank)
         partner = next((set(pair) - {part} for pair in chosen.pairs if part in pair), None)
         whom = f" with {field.names[partner.pop()]}" if partner else ""
@@ -333,24 +333,25 @@ class _Tester:
     def _find_pace(self, pairs: tuple[tuple[int, int], ...]) -> None:
         """How many messages make a sample, and how long a wait may sleep: from a few, of the slowest pair."""
         with self._prepared(pairs, self.hunt.size_bytes, LEAST_PAUSE_NS if self.sleeps else 0) as prepared:
+            self.world.barrier()
             call_ns = min(agreed_call_ns(prepared, self.world, 1) for _ in range(LOOKS))
         self._pace = pace_of(self.hunt, call_ns, sleeps=self.sleeps, slowest="pair")
 
     def _wide(self, pairs: tuple[tuple[int, int], ...]) -> list[float]:
         """Nanoseconds of a large message on this rank, in each sample.
 
-        Every sample begins behind a barrier. Back-to-back samples would not do: whoever reads the clock late
-        at the end of one makes the next look short.
+        Every sample begins behind a barrier. Back-to-back samples would not do: a rank that reads the clock
+        late at the end of one makes the next look short.
         """
         with self._prepared(pairs, self.hunt.size_bytes, self._pace.pause_ns) as prepared:
             prepared.run(0)
             return [self._sample(prepared, self._pace.calls) for _ in range(self.hunt.samples)]
 
     def _small(self, pairs: tuple[tuple[int, int], ...]) -> tuple[list[float], list[float]]:
-        """Nanoseconds of a small exchange on this rank, the mean of many, the late ones among them; those
-        of it in which the rank had no core; and the share of the time in which anything on the host had none.
-        Beside them, nanoseconds of an exchange in each block. Blocks follow one another without a barrier:
-        whoever is late at the end of one makes the next longer for the partner, and the longer end counts.
+        """Nanoseconds of a small exchange on this rank, the mean of many, late ones included; how many of
+        them the rank had no core; and the share of the time in which any process of the host had none. Then
+        the nanoseconds of an exchange in each block. Blocks follow one another without a barrier: a rank that
+        is late at the end of one makes the next longer for its partner, and the longer one counts.
         """
         with self._prepared(pairs, self.hunt.small_bytes, SMALL_PAUSE_NS if self.sleeps else 0) as prepared:
             prepared.run(0, _SMALL_LEAD)

@@ -88,7 +88,7 @@ class World(Protocol):
         """Element-wise sum over ranks, the same bits on all; float64 or int64, any shape, no NaN."""
 
     def gather(self, data: bytes) -> list[bytes] | None:
-        """Rank 0 gets everybody's ``data`` in rank order, the others None; lengths may differ."""
+        """Rank 0 gets the ``data`` of all in rank order, the others None; lengths may differ."""
 
     def fail(self, message: str) -> NoReturn:
         """End the world because this rank cannot go on; not collective.

@@ -183,8 +183,8 @@ class Loop(ABC):
 def loss_reason(member: Member, here: str, timing: Timing, proc: str = "/proc") -> str:
     """What can be said about a rank whose connection ended without a farewell.
 
-    ZeroMQ does not tell a closed connection from a silent one; for a process of this host the kernel does. A
-    dying process closes its connections a moment before it is gone, hence the second looks.
+    ZeroMQ does not distinguish a closed connection from a silent one; for a process of this host the kernel
+    does. A dying process closes its connections a moment before it is gone, hence the second looks.
     """
     silence = f"has not answered for {timing.heartbeat_timeout_s:g} s"
     if member.host == here:

@@ -270,7 +270,7 @@ class RootLoop(Loop):
         self._failed = failed
         self._unconfirmed = {rank for rank, peer in self._peers.items() if peer.present}
         self._send_all(Message(Kind.FAILED, encode_failed(failed)))
-        # With nobody to tell the deadline is now: the next turn of the loop delivers.
+        # With no rank left to inform, the deadline is now: the next turn of the loop delivers.
         self._deadline = time.monotonic() + (self._timing.tell_s if self._unconfirmed else 0.0)
 
     def _check_time(self, now: float) -> None:

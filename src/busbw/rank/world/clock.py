@@ -266,8 +266,8 @@ def clock_source(rank: int, root: str = "/") -> str:
     """What ranks that share ``CLOCK_MONOTONIC`` have in common: a kernel's start, its clock source and the
     time namespace, which may have an offset of its own.
 
-    Host names do not tell: network namespaces and containers have their own. Where the kernel does not say, a
-    text that no other rank has; the rank then learns its clock as on another machine.
+    Host names do not show it: network namespaces and containers have their own. Where the kernel does not
+    say, a text that no other rank has; the rank then learns its clock as on another machine.
     """
     try:
         boot = Path(root, "proc/sys/kernel/random/boot_id").read_text()

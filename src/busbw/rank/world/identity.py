@@ -25,7 +25,7 @@ Environ = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """How one launcher tells its processes who they are. Of several variable names the first that is set
+    """The variables by which one launcher numbers its processes. Of several names the first that is set
     counts.
 
     ``rank`` and all of ``proof`` are set by this launcher. ``from_srun``: srun's MPI plugins set these
@@ -261,7 +261,7 @@ def _mpi_claims(environ: Environ, step: _Claim | None) -> tuple[list[_Claim], li
 
     A launcher started inside a step replaces its processes' variables, so numbers equal to the step's are the
     step's. Hydra started with one process a node gives the same numbers as its own daemons have:
-    HYDI_CONTROL_FD tells.
+    HYDI_CONTROL_FD shows it.
     """
     claims = [_claim(row, environ) for row in TABLE if row.world == "mpi" and _proved(row, environ)]
     if step is None:

@@ -47,7 +47,7 @@ class Met:
 def meet(
     identity: Identity, choice: WorldChoice, own: bytes, answer: Callable[[World, list[bytes]], bytes]
 ) -> Met:
-    """Collective over the launcher's processes; ``answer`` is called on process 0 with everybody's ``own``.
+    """Collective over the launcher's processes; ``answer`` is called on process 0 with the ``own`` of all.
 
     Raises what ``create`` does, and RankFailed where a process is lost.
     """
@@ -66,7 +66,7 @@ def meet(
 
 
 def _say_nothing(failure: PeerFailure) -> None:
-    """Who waits for the others hears of it where it waits."""
+    """A process that waits for the others gets the failure where it waits."""
 
 
 def root_for_ranks(world: World, identity: Identity, environ: Mapping[str, str]) -> str:

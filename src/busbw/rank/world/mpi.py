@@ -189,8 +189,8 @@ class MpiWorld:
         return [b"".join(chunks) for chunks in parts] if self.rank == 0 else None
 
     def fail(self, message: str) -> NoReturn:
-        """Tell this process's own ``on_failure``, then abort all ranks: MPI offers no way to tell the others
-        why.
+        """Tell this process's own ``on_failure``, then abort all ranks: MPI offers no way to send the others
+        the reason.
         """
         self._on_failure(PeerFailure(self.rank, self.members[self.rank].host, message))
         self.comm.Abort(int(ExitCode.RANK_FAILED))

@@ -40,7 +40,7 @@ class Library:
 
     @property
     def prefix(self) -> str:
-        """The folder that holds ``lib`` and ``bin``, as far as the path tells."""
+        """The folder that holds ``lib`` and ``bin``, as far as the path shows it."""
         parts = Path(self.path).parts
         return str(Path(*parts[: parts.index("lib")])) if "lib" in parts else "<prefix of the MPI library>"
 

@@ -72,7 +72,8 @@ class Connection:
 _BACKLOG = 4096
 # How long a port may take to prove that our rank 0 listens there, before the next candidate is tried.
 _ATTEMPT_S = 2.0
-_RETRY_S = 0.2
+# Between rounds of knocking: rank 0 is mostly some milliseconds late, and may be late by minutes.
+_FIRST_RETRY_S, _RETRY_S = 0.005, 0.2
 
 
 def listen(context: Context, identity: Identity, size: int, timing: Timing) -> Connection:
@@ -144,7 +145,7 @@ def join(context: Context, identity: Identity, rank_name: str, timing: Timing) -
     """
     ports = candidate_ports(identity.token, identity.root_port)
     deadline = time.monotonic() + timing.connect_s
-    met = _NOBODY
+    met, pause_s = _NOBODY, _FIRST_RETRY_S
     for port in itertools.cycle(ports):
         found = _attempt(context, identity, port, timing)
         if isinstance(found, Connection):
@@ -159,7 +160,8 @@ def join(context: Context, identity: Identity, rank_name: str, timing: Timing) -
             )
         if port == ports[-1]:
             # Thousands of ranks must not knock in step.
-            time.sleep(_RETRY_S * random.uniform(0.5, 1.5))
+            time.sleep(pause_s * random.uniform(0.5, 1.5))
+            pause_s = min(_RETRY_S, 2 * pause_s)
     raise AssertionError("a cycle does not end")
 
 

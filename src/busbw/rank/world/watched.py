@@ -1,8 +1,8 @@
-"""A rank's connection to whoever watches the ranks of its host: it shows when the rank ends, and whether it
-took its leave before.
+"""A rank's connection to the process that watches the ranks of its host: it shows when the rank ends, and
+whether it took its leave before.
 
 Launchers do not always name the rank that died (MPICH's hydra may name one that it killed then, Open MPI's
-mpirun one that aborted over the loss), so those who start ranks look themselves.
+mpirun one that aborted over the loss), so a process that starts ranks looks itself.
 """
 
 from __future__ import annotations

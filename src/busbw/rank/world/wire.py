@@ -61,7 +61,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """What a rank says first. ``local_rank`` is None where the launcher does not tell; rank 0 then counts."""
+    """What a rank says first. ``local_rank`` is None where no launcher gives it; rank 0 then counts."""
 
     version: str
     size: int
