@@ -95,7 +95,7 @@ def time(of: tuple[str, ...], title: str, series: Series, table: Table, band: st
     if not rows:
         return None
     words = {"x": "size", "y": "time", "scales": (LOG,)}
-    note = f"Time of one call; both axes are logarithmic.{_band(rows, band)}"
+    note = f"Of one call; both axes are logarithmic.{_band(rows, band)}"
     return Plot("curve", of, "time", title, note, tuple(rows), table, words)
 
 

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
 from busbw.errors import UsageError
@@ -34,6 +35,7 @@ _WIDEST: Final = 90  # a cell
 _THIRD: Final = 16  # letters of a legend's words of which three fit beside each other
 _NARROW: Final = 250  # a map beside which three would not
 _MOST_TICKS: Final = 5
+_FEW: Final = 1500  # times the least: between powers of ten there is room for labels
 # A reader's fonts may be wider than those that the layout was made with.
 _PADDING: Final = {"left": 28, "right": 16, "top": 4, "bottom": 6}
 _SCALE: Final = 2.0  # of PNG
@@ -50,7 +52,7 @@ STEPS: Final = ("s1", "s2", "s3", "s4", "s5", "s6")  # of values, from the worst
 _STRONG: Final = ("low2", "high2", "failed", "s1", "s5", "s6")  # behind numbers in the colour of paper
 SERIES: Final = ("c1", "c2", "c3", "c4", "c5", "c6")
 # Of other lengths than the colours, so that series of one colour have another dash and another point.
-_DASHES: Final = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [12, 3])
+DASHES: Final = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [12, 3])
 # Of what is no series of points: two dashes.
 _LINE: Final = "M-1,-.15L-.2,-.15L-.2,.15L-1,.15ZM.2,-.15L1,-.15L1,.15L.2,.15Z"
 _POINTS: Final = (
@@ -107,11 +109,11 @@ class Plot:
 
 def named(plots: Sequence[Plot]) -> tuple[Plot, ...]:
     """With names that say no more than tells them apart."""
-    parts = [dict.fromkeys(filter(None, values)) for values in zip(*(plot.of for plot in plots), strict=True)]
+    parts = [dict.fromkeys(filter(None, values)) for values in zip_longest(*(plot.of for plot in plots))]
     made, taken = [], dict[str, int]()
     for plot in plots:
-        own = (word for word, all_of in zip(plot.of, parts, strict=True) if word and len(all_of) > 1)
-        name = "-".join((*own, plot.what))
+        own = (word for word, all_of in zip(plot.of, parts, strict=False) if word and len(all_of) > 1)
+        name = "-".join((*own, plot.what)).replace(" ", "-")
         taken[name] = taken.get(name, 0) + 1
         made.append(replace(plot, name=name if taken[name] == 1 else f"{name}-{taken[name]}"))
     return tuple(made)
@@ -225,7 +227,7 @@ def size_ticks(sizes: Sequence[int]) -> list[int]:
 def value_ticks(low: float, high: float) -> list[float]:
     """For a logarithmic axis: powers of ten, with 2 and 5 between few of them."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    steps = (1, 2, 5) if last - first <= 3 else (1,)
+    steps = (1, 2, 5) if high <= _FEW * low else (1,)
     every = 2 if last - first > 2 * _MOST_TICKS else 1
     found = [step * 10.0**power for power in range(first, last + 1, every) for step in steps]
     kept = [tick for tick in found if low * 0.999 <= tick <= high * 1.001]
@@ -263,7 +265,7 @@ def _curve(plot: Plot, colour: Colour) -> Picture:
     measured = [kinds[name] == "measured" for name in names]
     looks = list(zip(names, measured, range(len(names)), strict=True))
     colours = [colour(SERIES[at % len(SERIES)] if own else kinds[name]) for name, own, at in looks]
-    dashes = [_DASHES[at % len(_DASHES)] if own else [3, 3] for _, own, at in looks]
+    dashes = [DASHES[at % len(DASHES)] if own else [3, 3] for _, own, at in looks]
     points = [_POINTS[at % len(_POINTS)] if own else _LINE for _, own, at in looks]
     x = alt.X(
         "x:Q", title=plot.words["x"], scale=alt.Scale(type="log", base=2, nice=False), axis=_across(plot)
@@ -296,8 +298,9 @@ def _curve(plot: Plot, colour: Colour) -> Picture:
     marks = own.mark_point(filled=True, size=40, opacity=1).encode(
         x=x, y=y, fill=fill, shape=shape, description="text:N"
     )
-    chart = alt.layer(band, line, marks).properties(width=WIDTH, height=HEIGHT)
-    return chart.resolve_legend(stroke="independent", strokeDash="independent")
+    chart: alt.LayerChart = alt.layer(band, line, marks).properties(width=WIDTH, height=HEIGHT)
+    chart = chart.resolve_legend(stroke="independent", strokeDash="independent")
+    return chart
 
 
 def _above_zero(row: Row) -> Row:

@@ -28,7 +28,7 @@ def plots(of: str, comparison: Comparison, where: str = "") -> Iterator[Plot]:
     titles.
     """
     for kind in dict.fromkeys(_kind(row.key) for row in comparison.rows):
-        if (found := _verdicts((of, *kind), where, comparison, kind)) is not None:
+        if (found := _verdicts((of, *kind, where), where, comparison, kind)) is not None:
             yield found
 
 
@@ -40,9 +40,9 @@ def curves_of(of: str, comparison: Comparison, where: str = "") -> Iterator[Plot
         title = f"{' '.join(filter(None, kind))}{where}, all setups"
         for plot in (
             curves.bandwidth(
-                (of, *kind), f"Bandwidth of {title}", series, side_by_side(series, "GB/s"), (), _BAND
+                (of, *kind, where), f"Bandwidth of {title}", series, side_by_side(series, "GB/s"), (), _BAND
             ),
-            curves.time((of, *kind), f"Time of {title}", series, side_by_side(series, "time"), _BAND),
+            curves.time((of, *kind, where), f"Time of {title}", series, side_by_side(series, "time"), _BAND),
         ):
             if plot is not None:
                 yield plot

@@ -349,9 +349,9 @@ def _of_series(shown: SeriesReport) -> Part:
     )
     curves, maps = [], []
     for nodes, each in shown.comparisons:
-        of, where = (f"{nodes}-nodes", f" on {nodes} nodes") if nodes else ("", "")
-        maps += list(plots_of_comparison.plots(of, each, where))
-        curves += list(plots_of_comparison.curves_of(of, each, where))
+        where = f" on {nodes} nodes" if nodes else ""
+        maps += list(plots_of_comparison.plots(shown.name, each, where))
+        curves += list(plots_of_comparison.curves_of(shown.name, each, where))
     text = f"Take {first_of(taken, _MOST_ANSWERS, '; ')}" if taken else "Take none: the default has no number"
     return Part(
         shown.name,
