@@ -31,7 +31,9 @@ _BREAK: Final = "break-paths-filter-domains"
 _SHORT: Final = 20  # letters of a name beside which another one fits
 _ROW: Final = 18  # of a heat map or a bar
 _LETTER: Final = 6.4  # of a cell's number, in pixels
-_WIDEST: Final = 90  # a cell
+_NAME: Final = 8.3  # of a column's name
+_SLANT: Final = -60  # degrees, of names that are wider than their columns
+_WIDEST: Final = 90  # a cell with a short name
 _THIRD: Final = 16  # letters of a legend's words of which three fit beside each other
 _NARROW: Final = 250  # a map beside which three would not
 _MOST_TICKS: Final = 5
@@ -298,9 +300,8 @@ def _curve(plot: Plot, colour: Colour) -> Picture:
     marks = own.mark_point(filled=True, size=40, opacity=1).encode(
         x=x, y=y, fill=fill, shape=shape, description="text:N"
     )
-    chart: alt.LayerChart = alt.layer(band, line, marks).properties(width=WIDTH, height=HEIGHT)
-    chart = chart.resolve_legend(stroke="independent", strokeDash="independent")
-    return chart
+    apart = alt.Resolve(legend=alt.LegendResolveMap(stroke="independent", strokeDash="independent"))
+    return alt.layer(band, line, marks, resolve=apart).properties(width=WIDTH, height=HEIGHT)
 
 
 def _above_zero(row: Row) -> Row:
@@ -324,17 +325,21 @@ def _heat(plot: Plot, colour: Colour) -> Picture:
     bins: Mapping[str, str] = plot.words["bins"]
     across, down = names_of(plot)
     least = _LETTER * max(len(row["cell"]) for row in plot.rows) + 8
-    each = max(least, min(_WIDEST, WIDTH / len(across)))
+    names = _NAME * max(map(len, across)) + 8
+    is_upright = names * len(across) <= WIDTH
+    each = max(least, names if is_upright else 0, min(_WIDEST, WIDTH / len(across)))
+    is_upright = is_upright or names <= each
     width = each * len(across)
     scale = alt.Scale(domain=list(bins), range=[colour(name) for name in bins.values()])
     fits = 1 if width < _NARROW else 2 if max(map(len, bins)) > _THIRD else 3
-    angle = 0 if _LETTER * max(map(len, across)) + 8 < each else -60
     base = alt.Chart(_data({**row, "strong": bins[row["bin"]] in _STRONG} for row in plot.rows))
     x = alt.X(
         "x:N",
         sort=across,
         title=plot.words["x"],
-        axis=alt.Axis(labelAngle=angle, labelLimit=1000, domain=False, ticks=False, orient="top"),
+        axis=alt.Axis(
+            labelAngle=0 if is_upright else -60, labelLimit=1000, domain=False, ticks=False, orient="top"
+        ),
     )
     y = alt.Y(
         "y:N",

@@ -18,7 +18,7 @@ from busbw.units import format_size, format_time
 _OUT_OF_PLACE: Final = "out-of-place"
 _COLOURS: Final = {
     Verdict.SLOWER: "high2", Verdict.SAME: "mid", Verdict.FASTER: "low2", Verdict.AMBIGUOUS: "none",
-    Verdict.FAILED: "failed", Verdict.MISSING: "failed",
+    Verdict.FAILED: "failed",
 }  # fmt: skip
 _BAND: Final = "range over launches"
 
@@ -54,7 +54,7 @@ def _kind(key: CaseKey) -> Kind:
 
 def _verdicts(of: tuple[str, ...], where: str, comparison: Comparison, kind: Kind) -> Plot | None:
     """Out-of-place where there is that."""
-    rows = [row for row in comparison.rows if _kind(row.key) == kind]
+    rows = [row for row in comparison.rows if _kind(row.key) == kind and row.verdict is not Verdict.MISSING]
     rows = [row for row in rows if row.key.placement == _OUT_OF_PLACE] or rows
     rows = sorted(rows, key=lambda row: row.key.size_bytes)
     arms = [arm.name for arm in comparison.candidates if any(row.arm == arm.name for row in rows)]
