@@ -79,7 +79,7 @@ def _is_wide(picture: str) -> bool:
 def _halves(cell: str) -> tuple[str, str]:
     """A number, and what it is uncertain by."""
     number, _, half = cell.partition(" +-")
-    return number.replace("(", f"{_BREAK}("), f"\u00b1{half}" if half else ""
+    return number.replace("(", f"{_BREAK}(").replace("+-", "\u00b1"), f"\u00b1{half}" if half else ""
 
 
 def _css_class(name: str, cell: str) -> str:
@@ -193,9 +193,8 @@ def _part(part: Part, form: Form) -> Iterator[Line]:
         yield ((line, tone if tone in _TONES else ""),)
     for text in part.problems:
         yield from _hanging("problem", text, form, "no")
-    if part.answers is not None:
-        yield ()
-        yield from table_lines(part.answers, form)
+    for *of, verdict in part.answers.rows if part.answers is not None else ():
+        yield from _hanging("answer", f"{', '.join(of)}: {verdict}", form, "soft")
     if part.curves:
         yield ()
         yield from _plots(part.curves, form)

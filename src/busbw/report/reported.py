@@ -40,6 +40,12 @@ class Reported:
     digests: npt.NDArray[np.void]
     machine: str = ""
 
+    @property
+    def whole_name(self) -> str:
+        """What ``name`` is the beginning of, where it is a part of the run's own."""
+        run_id = self.record.run_id
+        return run_id if run_id.startswith(self.name) else self.name
+
     @cached_property
     def spreads(self) -> Mapping[int, Spread]:
         """By the number of their case, of those with samples."""

@@ -177,9 +177,9 @@ def _of_run(run: Reported) -> Part:
     checks = tuple(_checks(run))
     status = _status(run.record)
     return Part(
-        run.name,
+        run.whole_name,
         _headline(run, answer),
-        tuple(filter(None, (status, *answer.problems))),
+        tuple(filter(None, (status, *(each for each in answer.problems if each not in status)))),
         curves=tuple(plots_of_run.curves_of(run)),
         checks=tuple(each for each in checks if each.tone is not Answer.NOT_OBSERVABLE),
         unseen="; ".join(each.claim for each in checks if each.tone is Answer.NOT_OBSERVABLE and each.claim),

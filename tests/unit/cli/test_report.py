@@ -80,7 +80,12 @@ def test_several_runs_begin_with_the_answer_of_compare(
     names = re.findall(r'<div class="plot" id="([^"]*)"', page)
     assert names[:4] == ["bandwidth", "time", "scaling", "compared"]
     assert len(names) == len(set(names))
-    assert re.search(r'aria-label="20261122-110000, 16 KiB: (SAME|AMBIGUOUS), x(1\.0|0\.9)\d+ \(', page)
+    assert (
+        '<p class="name">20261122-110000-all_reduce-bbbb</p>' in page
+    )  # tables and legends have its beginning
+    assert re.search(
+        r'aria-label="20261122-110000-all_reduce-bbbb, 16 KiB: (SAME|AMBIGUOUS), x(1\.0|0\.9)\d+ \(', page
+    )
     assert "before, 16 KiB" in page
 
 
