@@ -77,7 +77,8 @@ def bandwidth(
                 rows.append(_row(label, point.size_bytes, point.busbw_gb_per_s, ends, text, point.part))
     if not rows:
         return None
-    note = f"Ring-equivalent; GB/s = 10^9 bytes/s.{_band(rows, band)}"
+    note = "Ring-equivalent; GB/s = 10^9 bytes/s."
+    note += f" The band is the {band}." if any(row["low"] is not None for row in rows) else ""
     rows.extend(_lines(judged))
     words = {"x": "size", "y": BANDWIDTH, "scales": (LINEAR, LOG)}
     return Plot("curve", of, "bandwidth", title, note, tuple(rows), table, words)
@@ -95,16 +96,12 @@ def time(of: tuple[str, ...], title: str, series: Series, table: Table, band: st
     if not rows:
         return None
     words = {"x": "size", "y": "time", "scales": (LOG,)}
-    note = f"Of one call; both axes are logarithmic.{_band(rows, band)}"
+    note = "Of one call; both axes are logarithmic."
     return Plot("curve", of, "time", title, note, tuple(rows), table, words)
 
 
 def _us(time_ns: float | None) -> float | None:
     return None if time_ns is None else time_ns / NS_PER_US
-
-
-def _band(rows: Sequence[Row], band: str) -> str:
-    return f" The band is the {band}." if any(row["low"] is not None for row in rows) else ""
 
 
 Ends = tuple[float | None, float | None]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from importlib import resources
@@ -22,10 +21,9 @@ from busbw.report.view import Check, Headline, Part, ReportView
 
 _TEMPLATES: Final = "busbw.report"
 _IN_PICTURE: Final = ("heat", "bars")  # kinds of plots that have their numbers in them
-_BESIDE: Final = 760  # pixels of a picture beside which another one stands
 _BAD: Final = ("WRONG", "FAILED")
 _BREAK: Final = "\N{ZERO WIDTH SPACE}"  # where a mark may go on in the next line
-_SHORT: Final = 14  # letters of a column's name that is not turned
+_SHORT: Final = 24  # letters of a column's name that is not turned
 
 
 def html_text(report: ReportView) -> str:
@@ -42,7 +40,6 @@ def html_text(report: ReportView) -> str:
         "turned": _turned,
         "heads": _heads,
         "css_class": _css_class,
-        "is_wide": _is_wide,
     }
     script = _template("report.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -70,12 +67,6 @@ def figures(plots: Sequence[Plot]) -> list[tuple[list[Plot], list[Table]]]:
     return made
 
 
-def _is_wide(picture: str) -> bool:
-    """Whether nothing fits beside it."""
-    width = re.search(r'<svg[^>]* width="([\d.]+)"', picture)
-    return width is not None and float(width[1]) > _BESIDE
-
-
 def _halves(cell: str) -> tuple[str, str]:
     """A number, and what it is uncertain by."""
     number, _, half = cell.partition(" +-")
@@ -90,7 +81,7 @@ def _css_class(name: str, cell: str) -> str:
 
 def _turned(table: Table) -> bool:
     """Whether there are more columns than long names fit beside each other."""
-    return len(table.head) > 4 and max(map(len, table.head[1:])) > _SHORT + 10
+    return len(table.head) > 4 and max(map(len, table.head[1:])) > _SHORT
 
 
 def _heads(table: Table) -> tuple[list[tuple[str, int]], list[str]]:

@@ -77,7 +77,7 @@ def _pairs(name: str, kind: str, parts: str, size_bytes: int, rounds: Rounds) ->
             (name, f"{parts}s"),
             metric.name,
             f"Pairs of {parts}s{on}: {metric.title} ({metric.unit})",
-            " ".join((*said, worst, _SCALE)),
+            " ".join((*said, worst)),
             values,
             names,
             metric,
@@ -170,7 +170,16 @@ def _heat(
         for at, row in enumerate(values)
     )
     options = {"x": axes.x, "y": axes.y, "bins": bins, "across": axes.across, "down": axes.down}
-    return Plot("heat", of, what, title, note, marks, Table((axes.corner, *axes.across), cells), options)
+    return Plot(
+        "heat",
+        of,
+        what,
+        title,
+        note,
+        marks,
+        Table((axes.corner, *axes.across), cells, notes=(_SCALE,)),
+        options,
+    )
 
 
 def _steps(values: Floats, metric: _Metric) -> tuple[dict[str, str], Any]:
@@ -204,7 +213,7 @@ def _rails(
         (name, ""),
         stage.value,
         f"GB/s that each rank received {WHAT[stage]}",
-        f"{format_size(size_bytes)} a message. {_SCALE}",
+        f"{format_size(size_bytes)} a message.",
         values,
         _Metric(BANDWIDTH, "", "GB/s", ""),
         _Axes("rail", rails, None, down, "host"),

@@ -113,7 +113,7 @@ def _launches(of: tuple[str, ...], title: str, found: Sequence[Pair]) -> Plot | 
     launches = max(len(values) for _, values, _ in columns)
     groups = [(str(number + 1), [number]) for number in range(launches)]
     cells = [(case, values, range(len(values)), noise) for case, values, noise in columns]
-    note = f"Each launch's time against the median launch's. {_STEPS}"
+    note = "Each launch's time against the median launch's."
     return _deviations((of, "launches"), title, note, "launch", groups, cells)
 
 
@@ -128,7 +128,7 @@ def _ranks(run: Reported, of: tuple[str, ...], title: str, found: Sequence[Pair]
     ranks = [int(rank) for rank in cells[0][2]]
     what, groups = _rank_groups(run, ranks)
     most = max(len(members) for _, members in groups)
-    note = f"Each rank's median time against the median rank's. {_STEPS}"
+    note = "Each rank's median time against the median rank's."
     if most > 1:
         each = f"a host, up to {most} ranks," if what == "host" else f"up to {most} neighbouring ranks"
         note += f" {len(ranks)} ranks in {len(groups)} columns: a column is {each} and shows the furthest of"
@@ -164,7 +164,7 @@ def _deviations(
                  "cell": f"{100 * worst:.{0 if abs(worst) >= 0.1 else 1}f}" if abs(worst) >= _SHOWN else "0"}
             )  # fmt: skip
         cells.append(tuple(line))
-    table = Table(("size", *(label for label, _ in groups)), tuple(cells))
+    table = Table(("size", *(label for label, _ in groups)), tuple(cells), notes=(_STEPS,))
     used = {row["bin"] for row in rows}
     words = {"x": what, "y": None, "bins": {word: of for word, of in _BINS.items() if word in used}}
     return Plot("heat", name[0], name[1], title, note, tuple(rows), table, words)

@@ -313,8 +313,11 @@ def _regime_words(regime: ComparedRegime, *, several: bool) -> str:
 
 def _answers(comparisons: Sequence[Comparison], nodes: Sequence[int] = ()) -> Table:
     """A row a regime, in compare's words. ``nodes`` is 0 for ranks of one host."""
-    where = [words.on(on).removesuffix(": ") or each.baseline.name
-             for each, on in zip(comparisons, nodes or [0] * len(comparisons), strict=True)]  # fmt: skip
+    on = nodes or [0] * len(comparisons)
+    where = [
+        counted(nodes, "node") if nodes else each.baseline.name
+        for each, nodes in zip(comparisons, on, strict=True)
+    ]
     several = len(set(where)) > 1
     rows = [
         (regime.arm, *([at] if several else []), plain.regime_kind(regime),
@@ -323,18 +326,15 @@ def _answers(comparisons: Sequence[Comparison], nodes: Sequence[int] = ()) -> Ta
         for regime in compared_regimes(each)
         if regime.verdict is not Verdict.MISSING
     ]  # fmt: skip
-    head = ("", *(["on" if any(nodes) else "against"] if several else []), "of", "sizes", "verdict")
+    head = ("", *(["on" if any(on) else "against"] if several else []), "of", "sizes", "verdict")
     return Table(head, tuple(rows), keys=len(head))
-
-
-_OF_A_TERMINAL: Final = ("cases",)
 
 
 def _evidence(comparison: Comparison) -> Iterator[tuple[str, str]]:
     """What compare says that its verdicts stand on: the name of a fact, and the fact."""
     for line in plain.evidence(comparison):
         name, _, text = line.removeprefix("# ").partition(" ")
-        if name not in _OF_A_TERMINAL:
+        if name != "cases":  # they are all here
             yield name, text.strip()
 
 

@@ -19,11 +19,10 @@ def test_a_log_has_no_band() -> None:
     record = record_of({1024: 10.0, 2048: 11.0}, ranks=2)
     found = [(record.plan.cases[each.case], each) for each in record.results]
     bare = [(case, replace(result, low_ns=None, high_ns=None)) for case, result in found]
-    whole, log = (curves.time((), "T", {"run": curves.points(each)}, NO_TABLE) for each in (found, bare))
+    whole, log = (curves.bandwidth((), "T", {"run": curves.points(each)}, NO_TABLE) for each in (found, bare))
     assert whole is not None
     assert log is not None
-    assert whole.note.endswith("The band is the 95 % interval.")
-    assert log.note == "Of one call; both axes are logarithmic."
+    assert whole.note == f"{log.note} The band is the 95 % interval."
 
 
 def test_no_line_goes_over_a_size_without_a_number() -> None:
