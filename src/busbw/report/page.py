@@ -102,7 +102,7 @@ def markdown_text(report: ReportView) -> str:
     lines: list[str] = []
     for part in report.parts:
         lines += [f"{'##' if lines else '#'} {_name(part)}{_sentence(part.headline)}", ""]
-        lines += [f"- **problem**: {_cell(text)}" for text in part.problems]
+        lines += [f"- **problem**: {_cell(text)}" for text in part.problems] + [""]
         if part.answers is not None:
             lines += [*_table(part.answers), ""]
         if part.checks:
@@ -125,7 +125,7 @@ def _sentence(headline: Headline) -> str:
 
 
 def _check(check: Check) -> str:
-    claims = dict.fromkeys(filter(None, (check.claim, *map(_claim, check.notes))))
+    claims = filter(None, (check.claim, *(_claim(each) for each in check.notes if each.claim != check.claim)))
     return f"| {_cell(check.title)} | {_cell(check.answer)} | {_cell('; '.join(claims))} |"
 
 

@@ -13,7 +13,7 @@ from busbw.judge.compare_arms import LAUNCH_TIMES, key_of
 from busbw.judge.samples import Distribution, Scale, distributions, nccl_tests_mean_ns
 from busbw.judge.traffic import Fellows, LinkUse, byte_paths, traffic
 from busbw.model.case import Case
-from busbw.model.conclusion import Question
+from busbw.model.conclusion import Answer, Question
 from busbw.model.result import CaseResult
 from busbw.report import curves, sizes
 from busbw.report.columns import NOT_APPLICABLE
@@ -277,9 +277,11 @@ def _link_cells(group: Fellows, use: LinkUse) -> tuple[str, ...]:
 
 
 def _histograms(run: Reported) -> Iterator[Plot]:
-    """Samples of the cases that the conclusions point at; else of the largest."""
+    """Samples that vary, of the cases that the conclusions find fault with; else of the largest."""
     pointed = [
-        each.case for each in run.conclusions if each.question is Question.VARIANCE and each.case is not None
+        each.case
+        for each in run.conclusions
+        if each.question is Question.VARIANCE and each.answer is not Answer.YES and each.case is not None
     ]
     largest = [case.index for case, _ in sorted(run.timed, key=lambda pair: -pair[0].size_bytes)[:1]]
     results = {case.index: result for case, result in run.timed}
@@ -288,7 +290,7 @@ def _histograms(run: Reported) -> Iterator[Plot]:
         if index in sampled and index in results:
             own = run.samples[run.samples["case"] == index]
             spread = distributions(index, run.record.plan.timing.time, own)[0]
-            if spread.samples > 1:
+            if spread.edges_ns[-1] > spread.edges_ns[0]:
                 yield _histogram(run, run.record.plan.cases[index], results[index], spread)
 
 

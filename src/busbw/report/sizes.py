@@ -62,15 +62,22 @@ def _values(result: CaseResult, seen: Judged | None) -> list[str]:
     if result.status is not Status.GOOD:
         return [_WORDS.get(result.status, result.status.value), NOT_APPLICABLE, NOT_APPLICABLE]
     time = NOT_APPLICABLE if not result.time_ns else format_time(result.time_ns, 4)
-    rate = result.busbw_gb_per_s
     share = NOT_APPLICABLE
     if seen is not None and seen.ratio is not None:
         share = format_share(seen.ratio, decimals=0)
         share += f" {Judgement.BELOW}" if seen.answer is Judgement.BELOW else ""
-    return [NOT_APPLICABLE if rate is None else format_gb_per_s(rate) + half_interval(result), time, share]
+    return [_rate(result) + _half(result), time, share]
 
 
-def half_interval(result: CaseResult) -> str:
+def _rate(result: CaseResult) -> str:
+    """One rank has no bus bandwidth."""
+    if result.busbw_gb_per_s is not None:
+        return format_gb_per_s(result.busbw_gb_per_s)
+    algbw = result.algbw_gb_per_s
+    return NOT_APPLICABLE if algbw is None else f"{format_gb_per_s(algbw)} algbw"
+
+
+def _half(result: CaseResult) -> str:
     """`` +-0.3%``; empty where there is no interval."""
     if result.low_ns is None or result.high_ns is None or not result.time_ns:
         return ""
