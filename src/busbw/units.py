@@ -25,6 +25,7 @@ _MOST_DECIMALS: Final = 5
 _TOO_MANY_BYTES: Final = 2**63
 _MOST_YEARS: Final = 100  # timers and counters of nanoseconds end at 292
 _MINUTES: Final = {"m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_TIMES: Final = (("s", 1e9), ("ms", 1e6), ("us", 1e3))
 _SECONDS: Final = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, **_MINUTES}
 
 
@@ -110,6 +111,28 @@ def parse_fraction(text: str, flag: str = "", *, below: float = 1.0) -> float:
     if not 0 < value < below:
         raise UsageError(f"{_of(flag)}{text!r} is not between 0 and {below:g}", hint="write 1% or 0.01")
     return value
+
+
+def format_number(value: float, digits: int = 3) -> str:
+    """A value with so many significant digits, never with an exponent: 488, 0.0123, 12345."""
+    if value == 0:
+        return "0"
+    value = float(f"{value:.{digits}g}")
+    return f"{value:.{max(0, digits - 1 - math.floor(math.log10(abs(value))))}f}"
+
+
+def format_gb_per_s(value: float) -> str:
+    """A bandwidth for reading, without its unit, to four decimals at most: 487.3, 1.095, 0.264, 0.0011."""
+    if abs(value) >= 1 or value == 0:
+        return format_number(value, 4)
+    return f"{value:.{min(4, 2 - math.floor(math.log10(abs(value))))}f}"
+
+
+def format_time(time_ns: float, digits: int = 3) -> str:
+    """The time of a call, with its unit: 820 ns, 11.5 us, 32.8 ms."""
+    rounded = float(f"{time_ns:.{digits}g}")  # 999.9 us is 1 ms with three digits
+    unit, length = next(((unit, length) for unit, length in _TIMES if rounded >= length), ("ns", 1.0))
+    return f"{format_number(time_ns / length, digits)} {unit}"
 
 
 def format_duration(seconds: float) -> str:

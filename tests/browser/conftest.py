@@ -34,16 +34,32 @@ def written(home: Path, *runs: str) -> Path:
     """The page of runs; made in this process, for the libraries that draw take seconds to start."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BUSBW_HOME", str(home))
-        assert main(["report", *runs, "--output", str(home / "report.html")]) == 0
-    return home / "report.html"
+        page = home / f"report-of-{len(runs)}.html"
+        assert main(["report", *runs, "--output", str(page)]) == 0
+    return page
+
+
+RUN = "20261122-100000-all_reduce-aaaa"
 
 
 @pytest.fixture(scope="session")
-def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("home")
-    run_folder(home, "20261122-100000-all_reduce-aaaa")
-    run_folder(home, "20261122-110000-all_reduce-bbbb", ranks=32, hosts=4, seed=3)
-    return written(home, "20261122-10", "20261122-11")
+    run_folder(home, RUN)
+    run_folder(home, "20261122-110000-all_reduce-bbbb", seed=3)
+    return home
+
+
+@pytest.fixture(scope="session")
+def report(home: Path) -> Path:
+    """One run, with everything that a report can show of it."""
+    return written(home, RUN)
+
+
+@pytest.fixture(scope="session")
+def several_report(home: Path) -> Path:
+    """Two runs that can be compared."""
+    return written(home, RUN, "20261122-11")
 
 
 @pytest.fixture(scope="session")

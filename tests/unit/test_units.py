@@ -107,3 +107,26 @@ def test_a_share_with_a_sign_and_more_decimals_and_in_a_column() -> None:
     assert units.format_share(0.0312, "+") == "+3.1%"
     assert [units.format_share(share, "", 2) for share in (0.00042, 0.1234)] == ["0.04%", "12.3%"]
     assert [units.format_share_short(share) for share in (1e-5, 1e6)] == ["<0.1%", ">1000x"]
+
+
+@pytest.mark.parametrize(
+    ("time_ns", "text"),
+    [(820, "820 ns"), (11_470, "11.5 us"), (999_960, "1.00 ms"), (3.28e7, "32.8 ms"), (2.5e9, "2.50 s")],
+)
+def test_times_have_their_unit_and_no_exponent(time_ns: float, text: str) -> None:
+    assert units.format_time(time_ns) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (487.26, "487.3"),
+        (12345, "12340"),
+        (1.0949, "1.095"),
+        (0.2639, "0.264"),
+        (0.00112, "0.0011"),
+        (0, "0"),
+    ],
+)
+def test_bandwidths_are_as_people_write_them(value: float, text: str) -> None:
+    assert units.format_gb_per_s(value) == text

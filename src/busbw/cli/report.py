@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
 from busbw.cli.compare import series_folder
-from busbw.cli.compare_inputs import read_arm
+from busbw.cli.compare_inputs import known_scatter, read_arm
 from busbw.cli.compare_series import compared
 from busbw.cli.diagnose import diagnosed
 from busbw.errors import ExitCode, UsageError
 from busbw.files import store
+from busbw.judge.compare import compare_all
 from busbw.judge.compare_setups import choices, reaches
+from busbw.judge.references.load import built_in
 from busbw.launch import series as setup_series
-from busbw.record import launch_times
-from busbw.record.folder import environ_home
 from busbw.record.read import read_rounds
 from busbw.report import page, plots
 from busbw.report.hunt import lost_rounds
@@ -27,6 +29,8 @@ from busbw.report.text import Form, coloured, plain
 from busbw.report.view import HuntReport, ReportView, SeriesReport, Shown, view
 
 if TYPE_CHECKING:
+    from busbw.judge.compare import Comparison
+    from busbw.judge.matching import MadeWith
     from busbw.model.record import RunRecord
     from busbw.report.plots import Plot
 
@@ -36,7 +40,7 @@ _LETTERS: Final = ".txt"
 _TEXTS: Final = (".html", ".md", _LETTERS)
 _MOST_COLUMNS: Final = 110
 _FEWEST_COLUMNS: Final = 40
-_STAMP: Final = len("20261122-181502")  # the part of a run's name that tells it from others
+_STAMP: Final = len("20261122-181502")  # the part of a run's name that mostly tells it from others
 
 
 def report_command(runs: Sequence[str], output: Path, plot: str) -> ExitCode:
@@ -53,7 +57,8 @@ def report_command(runs: Sequence[str], output: Path, plot: str) -> ExitCode:
         )
     if suffix not in (".md", _LETTERS):
         plots.require()
-    report = view(shown(runs), launch_times.load(environ_home()))
+    several = shown(runs)
+    report = view(several, compared_runs(several))
     if suffix == _LETTERS:
         _in_letters(report, output, plot)
         return ExitCode.OK
@@ -71,28 +76,56 @@ def report_command(runs: Sequence[str], output: Path, plot: str) -> ExitCode:
 def shown(words: Sequence[str]) -> tuple[Shown, ...]:
     """Everything that was named, the last run where nothing was; names are made unique. Raises UsageError."""
     found: list[Shown] = []
-    several = len(words) > 1
     with progress(len(words)) as step:
         for done, word in enumerate(words or ("last",)):
             step(done, word)
-            found += _found(word, [other.name.partition(" #")[0] for other in found], several=several)
-    return tuple(found)
+            found += _found(word)
+    return tuple(replace(each, name=name) for each, name in zip(found, _names(found), strict=True))
 
 
-def _found(word: str, names: list[str], *, several: bool) -> list[Shown]:
-    """What one word names; ``names`` are taken."""
+def _names(found: Sequence[Shown]) -> list[str]:
+    """Of several, runs that have no name of their own have the time of their start, where that is enough."""
+    names = [each.name for each in found]
+    if len(found) > 1:
+        short = [_short(each) for each in found]
+        names = [few if short.count(few) == 1 else whole for few, whole in zip(short, names, strict=True)]
+    return [
+        f"{name} #{names[: at + 1].count(name)}" if name in names[:at] else name
+        for at, name in enumerate(names)
+    ]
+
+
+def _short(shown: Shown) -> str:
+    if (
+        isinstance(shown, SeriesReport)
+        or shown.name != shown.record.run_id
+        or shown.record.source is not None
+    ):
+        return shown.name
+    return str(shown.record.settings.get("name") or shown.name[:_STAMP])
+
+
+def _found(word: str) -> list[Shown]:
+    """What one word names."""
     if (series := series_folder(word)) is not None:
         return [_series(series)]
-    found: list[Shown] = []
     given = read_arm(word)
-    for record, folder in zip(given.records, given.folders, strict=True):
-        name = given.name if len(given.records) == 1 else record.run_id or given.name
-        if several and name == record.run_id:
-            name = str(record.settings.get("name") or name[:_STAMP])
-        taken = names.count(name)
-        names.append(name)
-        found.append(_run(f"{name} #{taken + 1}" if taken else name, record, folder))
-    return found
+    several = len(given.records) > 1
+    return [
+        _run(record.run_id if several and record.run_id else given.name, record, folder)
+        for record, folder in zip(given.records, given.folders, strict=True)
+    ]
+
+
+def compared_runs(found: Sequence[Shown]) -> tuple[Comparison, ...]:
+    """As `busbw compare` compares them: those with as many ranks against the first of them."""
+    groups: dict[int, list[Reported]] = defaultdict(list)
+    for each in found:
+        if isinstance(each, Reported) and each.record.timed and not each.record.profiled:
+            groups[each.expectation.arm.ranks].append(each)
+    several = [own for own in groups.values() if len(own) > 1]
+    arms = [[replace(run.expectation.arm, name=run.name) for run in own] for own in several]
+    return compare_all(arms, None, [known_scatter(run.record for run in own) for own in several])
 
 
 def _run(name: str, record: RunRecord, folder: Path | None) -> Reported | HuntReport:
@@ -112,7 +145,19 @@ def _run(name: str, record: RunRecord, folder: Path | None) -> Reported | HuntRe
         conclusions=each.conclusions,
         samples=subject.samples,
         digests=subject.digests,
+        machine=_machine(subject.kind),
     )
+
+
+def _machine(kind: MadeWith) -> str:
+    """In the words of the references: ``2 x p5.48xlarge``; empty for a machine that none of them is of."""
+    known = next((each for each in built_in() if kind.known_as == each.name), None)
+    known = known or next(
+        (each for each in built_in() if kind.product and each.product == kind.product), None
+    )
+    if known is None:
+        return ""
+    return f"{kind.nodes} x {known.product}" if known.product and kind.nodes else known.machine
 
 
 def _series(folder: Path) -> SeriesReport:

@@ -7,12 +7,15 @@ them, and the page shows them as tooltips.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
 from busbw.errors import UsageError
+from busbw.units import NS_PER_US, format_number, format_size, format_time
 
 if TYPE_CHECKING:
     import altair as alt
@@ -22,13 +25,19 @@ if TYPE_CHECKING:
 Row = Mapping[str, Any]
 
 WIDTH: Final = 390  # small enough that a telephone's screen leaves its text legible
-HEIGHT: Final = 230
+HEIGHT: Final = 250
+LINEAR, LOG = "linear", "log"
 _BREAK: Final = "break-paths-filter-domains"
 _SHORT: Final = 20  # letters of a name beside which another one fits
 _ROW: Final = 18  # of a heat map or a bar
+_LETTER: Final = 6.4  # of a cell's number, in pixels
+_NAME: Final = 8.3  # of a column's name
+_SLANT: Final = -60  # degrees, of names that are wider than their columns
+_WIDEST: Final = 90  # a cell with a short name
 _THIRD: Final = 16  # letters of a legend's words of which three fit beside each other
-_UPRIGHT: Final = 6  # letters of a column's name that is not slanted
-_WIDE: Final = 45  # a column of such names
+_NARROW: Final = 250  # a map beside which three would not
+_MOST_TICKS: Final = 5
+_FEW: Final = 1500  # times the least: between powers of ten there is room for labels
 # A reader's fonts may be wider than those that the layout was made with.
 _PADDING: Final = {"left": 28, "right": 16, "top": 4, "bottom": 6}
 _SCALE: Final = 2.0  # of PNG
@@ -39,29 +48,25 @@ LIGHT: Final[Mapping[str, str]] = {
     "limit": "#c0202b", "reference": "#5b6675",
     "low2": "#2166ac", "low1": "#92c5de", "mid": "#e8eaed", "high1": "#f4a582", "high2": "#b2182b",
     "none": "#c9b458", "failed": "#3d4654",
-    "s1": "#dd8443", "s2": "#f3caa5", "s3": "#cfe0f0", "s4": "#93bbe0", "s5": "#4a8bcb", "s6": "#0c4280",
+    "s1": "#a8480b", "s2": "#f3caa5", "s3": "#cfe0f0", "s4": "#93bbe0", "s5": "#2f6fb0", "s6": "#0c4280",
 }  # fmt: skip
 STEPS: Final = ("s1", "s2", "s3", "s4", "s5", "s6")  # of values, from the worst on
+_STRONG: Final = ("low2", "high2", "failed", "s1", "s5", "s6")  # behind numbers in the colour of paper
 SERIES: Final = ("c1", "c2", "c3", "c4", "c5", "c6")
-_DASHES: Final = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [4, 4], [1, 3])
-_SIZE_LABEL: Final = (
-    "datum.value >= 1073741824 ? datum.value / 1073741824 + ' GiB'"
-    " : datum.value >= 1048576 ? datum.value / 1048576 + ' MiB'"
-    " : datum.value >= 1024 ? datum.value / 1024 + ' KiB' : datum.value + ' B'"
-)
-_MANTISSA: Final = "round(datum.value / pow(10, floor(log(datum.value) / LN10 + 1e-9)))"
-_LOG_LABEL: Final = f"indexof([1, 2, 5], {_MANTISSA}) < 0 ? '' : datum.label"
-_TIME_LABEL: Final = (
-    f"indexof([1, 2, 5], {_MANTISSA}) < 0 ? '' : "
-    "datum.value >= 1000000 ? datum.value / 1000000 + ' s'"
-    " : datum.value >= 1000 ? datum.value / 1000 + ' ms' : datum.value + ' us'"
-)
+# Of other lengths than the colours, so that series of one colour have another dash and another point.
+DASHES: Final = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [12, 3])
+# Of what is no series of points: two dashes.
+_LINE: Final = "M-1,-.15L-.2,-.15L-.2,.15L-1,.15ZM.2,-.15L1,-.15L1,.15L.2,.15Z"
+_POINTS: Final = (
+    "circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right",
+    "triangle-left",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Table:
-    """The numbers of a plot, as text. The first ``keys`` columns name a row; ``notes`` stand below the table,
-    and say what its marks mean.
+    """The numbers of a plot, as text. The first ``keys`` columns name a row; a line break in a column's name
+    ends what it shares with its neighbours. ``notes`` stand below the table, and say what its marks mean.
     """
 
     head: tuple[str, ...]
@@ -81,17 +86,39 @@ class Table:
 
 @dataclass(frozen=True)
 class Plot:
-    """``kind`` is a row of CHARTS, which says what ``rows`` hold; every row has ``text``, its words.
-    ``name`` is unique in a report: an anchor and part of a file's name. ``words`` are titles of axes.
+    """``kind`` is a row of CHARTS, which says what ``rows`` hold; every row has ``text``, its words. ``of``
+    says what it is of (run, operation, type, reduction; empty where it is of all), and ``what`` it shows:
+    ``name`` is made of both, is unique in a report, an anchor and part of a file's name. ``words`` are titles
+    of axes. Neighbours of one ``of`` stand beside each other, above the tables that they
+    have, or share.
     """
 
     kind: str
-    name: str
+    of: tuple[str, ...]
+    what: str
     title: str
     note: str
     rows: tuple[Row, ...]
     table: Table
     words: Mapping[str, Any] = field(default_factory=dict)
+    name: str = ""
+
+    @property
+    def scales(self) -> tuple[str, ...]:
+        """Of its values: the first unless another is chosen."""
+        return tuple(self.words.get("scales", (LINEAR,)))
+
+
+def named(plots: Sequence[Plot]) -> tuple[Plot, ...]:
+    """With names that say no more than tells them apart."""
+    parts = [dict.fromkeys(filter(None, values)) for values in zip_longest(*(plot.of for plot in plots))]
+    made, taken = [], dict[str, int]()
+    for plot in plots:
+        own = (word for word, all_of in zip(plot.of, parts, strict=False) if word and len(all_of) > 1)
+        name = "-".join((*own, plot.what)).replace(" ", "-")
+        taken[name] = taken.get(name, 0) + 1
+        made.append(replace(plot, name=name if taken[name] == 1 else f"{name}-{taken[name]}"))
+    return tuple(made)
 
 
 Colour = Callable[[str], str]
@@ -107,12 +134,14 @@ def on_paper(name: str) -> str:
     return LIGHT[name]
 
 
-def svg(plot: Plot, colour: Colour) -> str:
-    """One picture. Raises UsageError where the libraries are not installed."""
+def svg(plot: Plot, colour: Colour, scale: str = "") -> str:
+    """One picture, its values on a ``scale`` of its own. Raises UsageError where the libraries are not
+    installed.
+    """
     require()
     import vl_convert
 
-    text: str = vl_convert.vegalite_to_svg(_spec(plot, colour), vl_version=_version())
+    text: str = vl_convert.vegalite_to_svg(_spec(plot, colour, scale), vl_version=_version())
     return text
 
 
@@ -121,7 +150,7 @@ def png(plot: Plot) -> bytes:
     require()
     import vl_convert
 
-    data: bytes = vl_convert.vegalite_to_png(_spec(plot, on_paper), vl_version=_version(), scale=_SCALE)
+    data: bytes = vl_convert.vegalite_to_png(_spec(plot, on_paper, ""), vl_version=_version(), scale=_SCALE)
     return data
 
 
@@ -130,7 +159,7 @@ def chart(plot: Plot) -> Picture:
     require()
     import altair as alt
 
-    made: Picture = alt.Chart.from_dict(_spec(plot, on_paper))
+    made: Picture = alt.Chart.from_dict(_spec(plot, on_paper, ""))
     return made
 
 
@@ -157,7 +186,9 @@ def _version() -> str:
     return ".".join(alt.SCHEMA_VERSION.split(".")[:2])
 
 
-def _spec(plot: Plot, colour: Colour) -> dict[str, Any]:
+def _spec(plot: Plot, colour: Colour, scale: str) -> dict[str, Any]:
+    if scale:
+        plot = replace(plot, words={**plot.words, "scales": (scale,)})
     chart = CHARTS[plot.kind](plot, colour).properties(padding=_PADDING)
     if colour is not in_page:  # there the title stands above the picture, and can be copied
         chart = chart.properties(title=plot.title)
@@ -170,7 +201,7 @@ def _spec(plot: Plot, colour: Colour) -> dict[str, Any]:
         orient="top",
         title=None,
         labelFontSize=13,
-        labelLimit=320,
+        labelLimit=1000,
         columns=2,
         columnPadding=28,
     )
@@ -182,100 +213,175 @@ def _spec(plot: Plot, colour: Colour) -> dict[str, Any]:
     return spec
 
 
-def _data(rows: Sequence[Row]) -> alt.InlineData:
+def _data(rows: Iterable[Row]) -> alt.InlineData:
     import altair as alt
 
     return alt.InlineData(values=[dict(row) for row in rows])
 
 
+# ---- axes -------------------------------------------------------------------------------------------------
+
+
+def size_ticks(sizes: Sequence[int]) -> list[int]:
+    """Sizes that are powers of two at equal steps: 8 B, 1 KiB, 1 MiB; the sizes themselves where none is
+    between them.
+    """
+    least, most = math.log2(min(sizes)), math.log2(max(sizes))
+    step = next(step for step in (1, 2, 5, 10, 20) if most - least < step * _MOST_TICKS)
+    found = [power for power in range(0, 64, step) if least <= power <= most]
+    if len(found) < 2:
+        return sorted(set(sizes))[:_MOST_TICKS]
+    ends = [least] if found[0] - least >= 0.6 * step and least.is_integer() else []
+    return [2 ** int(power) for power in (*ends, *found)]
+
+
+def value_ticks(low: float, high: float) -> list[float]:
+    """For a logarithmic axis: powers of ten, with 2 and 5 between few of them."""
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    steps = (1, 2, 5) if high <= _FEW * low else (1,)
+    every = 2 if last - first > 2 * _MOST_TICKS else 1
+    found = [step * 10.0**power for power in range(first, last + 1, every) for step in steps]
+    kept = [tick for tick in found if low * 0.999 <= tick <= high * 1.001]
+    return kept if len(kept) > 1 else [low, high]
+
+
+def value_label(of: str, value: float) -> str:
+    """A value of an axis: ``of`` is its title. Times come in microseconds."""
+    text = format_time(value * NS_PER_US) if of == "time" else format_number(value)
+    number, space, unit = text.partition(" ")
+    return (number.rstrip("0").rstrip(".") if "." in number else number) + space + unit
+
+
+def _axis(ticks: Sequence[float], words: Sequence[str], *, grid: bool) -> alt.Axis:
+    """An axis with these words at these ticks."""
+    import altair as alt
+
+    label = f"{list(words)}[indexof({list(ticks)}, datum.value)]"
+    return alt.Axis(values=list(ticks), labelExpr=label, grid=grid, labelFlush=False, labelOverlap=True)
+
+
+# ---- kinds of plots ---------------------------------------------------------------------------------------
+
+
 def _curve(plot: Plot, colour: Colour) -> Picture:
-    """Rows: x, y, low, high (null without interval), series, kind (measured, reference, limit). Words: x, y,
-    and ``log``: whether y is.
+    """Rows: x, y, low, high (null without interval), series, kind (measured, reference, limit), ``part``: no
+    line goes from one to the next. Words: x, y, and ``scales`` that y may have.
     """
     import altair as alt
 
-    names = list(dict.fromkeys(row["series"] for row in plot.rows))
-    kinds = {row["series"]: row["kind"] for row in plot.rows}
-    colours = [
-        colour(kinds[name] if kinds[name] != "measured" else SERIES[at % len(SERIES)])
-        for at, name in enumerate(names)
-    ]
-    dashes = [
-        _DASHES[at % len(_DASHES)] if kinds[name] == "measured" else [3, 3] for at, name in enumerate(names)
-    ]
-    sizes = plot.words["x"] == "size"
-    counts = sorted({row["x"] for row in plot.rows})
-    axis = (
-        alt.Axis(labelExpr=_SIZE_LABEL, labelOverlap=True, labelFlush=False, labelSeparation=8, grid=False)
-        if sizes
-        else alt.Axis(values=counts, labelOverlap=True, labelFlush=False, grid=False)
+    is_log = plot.scales[0] == LOG
+    rows = [_above_zero(row) for row in plot.rows if row["y"] > 0 or not is_log] if is_log else plot.rows
+    names = list(dict.fromkeys(row["series"] for row in rows))
+    kinds = {row["series"]: row["kind"] for row in rows}
+    measured = [kinds[name] == "measured" for name in names]
+    looks = list(zip(names, measured, range(len(names)), strict=True))
+    colours = [colour(SERIES[at % len(SERIES)] if own else kinds[name]) for name, own, at in looks]
+    dashes = [DASHES[at % len(DASHES)] if own else [3, 3] for _, own, at in looks]
+    points = [_POINTS[at % len(_POINTS)] if own else _LINE for _, own, at in looks]
+    x = alt.X(
+        "x:Q", title=plot.words["x"], scale=alt.Scale(type="log", base=2, nice=False), axis=_across(plot)
     )
-    scale = alt.Scale(type="log", base=2, nice=False)
-    x = alt.X("x:Q", title=plot.words["x"], scale=scale, axis=axis)
-    vertical = alt.Scale(type="log") if plot.words.get("log") else alt.Scale(zero=True)
-    of_log = _TIME_LABEL if plot.words["y"] == "time" else _LOG_LABEL
-    label = of_log if plot.words.get("log") else alt.Undefined
-    y = alt.Y(
-        "y:Q",
-        title=plot.words["y"],
-        scale=vertical,
-        axis=alt.Axis(format=".3~r", labelExpr=label, tickCount=6, labelOverlap="greedy"),
-    )
+    vertical = alt.Scale(type="log", nice=False) if is_log else alt.Scale(zero=True)
+    of = plot.words["y"]
+    axis = alt.Axis(format=".3~r", tickCount=6)
+    if is_log:
+        ends = [end for row in rows for end in (row["y"], row["low"], row["high"]) if end is not None]
+        ticks = value_ticks(min(ends), max(ends))
+        axis = _axis(ticks, [value_label(of, tick) for tick in ticks], grid=True)
+    y = alt.Y("y:Q", title=of, scale=vertical, axis=axis)
     columns = 1 if max(map(len, names)) > _SHORT else 2
-    legend = alt.Legend(symbolType="stroke", symbolOpacity=1, symbolStrokeWidth=3, columns=columns)
-    series = alt.Color("series:N", scale=alt.Scale(domain=names, range=colours), sort=None, legend=legend)
-    dash = alt.StrokeDash("series:N", scale=alt.Scale(domain=names, range=dashes), sort=None)
-    base = alt.Chart(_data(plot.rows))
-    measured = base.transform_filter(alt.datum.kind == "measured")
+    legend = alt.Legend(symbolOpacity=1, symbolSize=70, columns=columns)
+    # The legend is of the points: that of lines would have their dashes around the symbols.
+    of_series = alt.Scale(domain=names, range=colours)
+    fill = alt.Fill("series:N", scale=of_series, sort=None, legend=legend)
+    stroke = alt.Stroke("series:N", scale=of_series, sort=None, legend=None)
+    dash = alt.StrokeDash("series:N", scale=alt.Scale(domain=names, range=dashes), sort=None, legend=None)
+    shape = alt.Shape("series:N", scale=alt.Scale(domain=names, range=points), sort=None, legend=legend)
+    base = alt.Chart(_data(rows))
+    own = base.transform_filter(alt.datum.kind == "measured")
     # A point without an interval ends the band, which goes on behind it.
-    band = measured.mark_area(opacity=0.22, aria=False, invalid=_BREAK).encode(
-        x=x, y=alt.Y("low:Q", scale=vertical), y2="high:Q", color=series
+    band = own.mark_area(opacity=0.22, aria=False, invalid=_BREAK).encode(
+        x=x, y=alt.Y("low:Q", scale=vertical), y2="high:Q", fill=fill, detail="part:N"
     )
-    line = base.mark_line(strokeWidth=2, aria=False).encode(x=x, y=y, color=series, strokeDash=dash)
-    points = measured.mark_point(filled=True, size=34, opacity=1).encode(
-        x=x, y=y, color=series, description="text:N"
+    line = base.mark_line(strokeWidth=2, aria=False).encode(
+        x=x, y=y, stroke=stroke, strokeDash=dash, detail="part:N"
     )
-    return alt.layer(band, line, points).properties(width=WIDTH, height=HEIGHT)
+    marks = own.mark_point(filled=True, size=40, opacity=1).encode(
+        x=x, y=y, fill=fill, shape=shape, description="text:N"
+    )
+    apart = alt.Resolve(legend=alt.LegendResolveMap(stroke="independent", strokeDash="independent"))
+    return alt.layer(band, line, marks, resolve=apart).properties(width=WIDTH, height=HEIGHT)
+
+
+def _above_zero(row: Row) -> Row:
+    """Without an interval that reaches zero, which has no place on a logarithmic axis."""
+    return row if row["low"] is None or row["low"] > 0 else {**row, "low": None, "high": None}
+
+
+def _across(plot: Plot) -> alt.Axis:
+    values = sorted({row["x"] for row in plot.rows})
+    ticks = size_ticks(values) if plot.words["x"] == "size" else values
+    words = map(format_size, ticks) if plot.words["x"] == "size" else map(str, ticks)
+    return _axis(ticks, list(words), grid=False)
 
 
 def _heat(plot: Plot, colour: Colour) -> Picture:
-    """Rows: x, y (names, in order), bin (a word of ``words['bins']``, colour by word)."""
+    """Rows: x, y (names, in order), bin (a word of ``words['bins']``, colour by word), ``cell``: its
+    number.
+    """
     import altair as alt
 
     bins: Mapping[str, str] = plot.words["bins"]
     across, down = names_of(plot)
+    least = _LETTER * max(len(row["cell"]) for row in plot.rows) + 8
+    names = _NAME * max(map(len, across)) + 8
+    is_upright = names * len(across) <= WIDTH
+    each = max(least, names if is_upright else 0, min(_WIDEST, WIDTH / len(across)))
+    is_upright = is_upright or names <= each
+    width = each * len(across)
     scale = alt.Scale(domain=list(bins), range=[colour(name) for name in bins.values()])
-    legend = alt.Legend(columns=2 if max(map(len, bins)) > _THIRD else 3)
-    angle = 0 if max(map(len, across)) <= _UPRIGHT and len(across) * _WIDE < WIDTH else -60
-    chart: alt.Chart = (
-        alt.Chart(_data(plot.rows))
-        .mark_rect(stroke=colour("paper"), strokeWidth=1)
-        .encode(
-            x=alt.X("x:N", sort=across, title=plot.words["x"], axis=alt.Axis(labelAngle=angle, domain=False)),
-            y=alt.Y(
-                "y:N",
-                sort=down,
-                title=plot.words["y"],
-                axis=alt.Axis(labelLimit=200, titlePadding=10, domain=False),
-            ),
-            color=alt.Color("bin:N", scale=scale, sort=None, legend=legend),
-            description="text:N",
-        )
-        .properties(width=WIDTH, height=max(60, _ROW * len(down)))
+    fits = 1 if width < _NARROW else 2 if max(map(len, bins)) > _THIRD else 3
+    base = alt.Chart(_data({**row, "strong": bins[row["bin"]] in _STRONG} for row in plot.rows))
+    x = alt.X(
+        "x:N",
+        sort=across,
+        title=plot.words["x"],
+        axis=alt.Axis(
+            labelAngle=0 if is_upright else -60, labelLimit=1000, domain=False, ticks=False, orient="top"
+        ),
     )
-    return chart
+    y = alt.Y(
+        "y:N",
+        sort=down,
+        title=plot.words["y"],
+        axis=alt.Axis(labelLimit=1000, titlePadding=10, domain=False, ticks=False),
+    )
+    cells = base.mark_rect(stroke=colour("paper"), strokeWidth=1).encode(
+        x=x,
+        y=y,
+        color=alt.Color(
+            "bin:N", scale=scale, sort=None, legend=alt.Legend(columns=fits, orient="bottom", offset=12)
+        ),
+        description="text:N",
+    )
+    on = alt.condition("datum.strong", alt.value(colour("paper")), alt.value(colour("ink")))
+    numbers = base.mark_text(fontSize=11, aria=False).encode(x=x, y=y, text="cell:N", color=on)
+    return alt.layer(cells, numbers).properties(width=width, height=_ROW * len(down))
 
 
 def _bars(plot: Plot, colour: Colour) -> Picture:
-    """Rows: y (name), x, state (a word of ``words['bins']``, colour by word), rate (null where unknown)."""
+    """Rows: y (name), x, state (a word of ``words['bins']``, colour by word), rate (null where unknown),
+    ``cell``: its number.
+    """
     import altair as alt
 
     bins: Mapping[str, str] = plot.words["bins"]
     scale = alt.Scale(domain=list(bins), range=[colour(name) for name in bins.values()])
-    y = alt.Y("y:N", sort=None, title=None, axis=alt.Axis(labelLimit=220, domain=False, ticks=False))
+    y = alt.Y("y:N", sort=None, title=None, axis=alt.Axis(labelLimit=1000, domain=False, ticks=False))
     base = alt.Chart(_data(plot.rows))
+    x = alt.X("x:Q", title=plot.words["x"], scale=alt.Scale(zero=True))
     bars = base.mark_bar(height=_ROW - 6, stroke=colour("soft"), strokeWidth=0.5).encode(
-        x=alt.X("x:Q", title=plot.words["x"], scale=alt.Scale(zero=True)),
+        x=x,
         y=y,
         color=alt.Color("state:N", scale=scale, sort=None),
         description="text:N",
@@ -283,17 +389,19 @@ def _bars(plot: Plot, colour: Colour) -> Picture:
     rates = base.transform_filter("datum.rate != null").mark_tick(
         color=colour("limit"), thickness=2, size=_ROW - 4, aria=False
     )
-    chart = alt.layer(bars, rates.encode(x="rate:Q", y=y))
+    # In a column of their own, where no bar and no line rate is.
+    numbers = base.mark_text(align="left", fontSize=12, aria=False, color=colour("ink")).encode(
+        x=alt.value(WIDTH + 8), y=y, text="cell:N"
+    )
+    chart = alt.layer(bars, rates.encode(x="rate:Q", y=y), numbers)
     return chart.properties(width=WIDTH, height=max(60, _ROW * len(plot.rows)))
 
 
 def _histogram(plot: Plot, colour: Colour) -> Picture:
-    """Rows: low, high, zero, count. Words: x, ``marks`` (name, value, colour by name), ``log``: whether x
-    is.
-    """
+    """Rows: low, high, zero, count. Words: x, ``marks`` (name, value, colour by name), ``scales`` of x."""
     import altair as alt
 
-    scale = alt.Scale(type="log" if plot.words.get("log") else "linear", zero=False, nice=False)
+    scale = alt.Scale(type="log" if plot.scales[0] == LOG else "linear", zero=False, nice=False)
     marks = [{"series": name, "x": value} for name, value, _ in plot.words["marks"]]
     names = [name for name, _, _ in plot.words["marks"]]
     colours = [colour(word) for _, _, word in plot.words["marks"]]
@@ -305,7 +413,7 @@ def _histogram(plot: Plot, colour: Colour) -> Picture:
                 "low:Q",
                 title=plot.words["x"],
                 scale=scale,
-                axis=alt.Axis(grid=False, labelOverlap=True, labelSeparation=14),
+                axis=alt.Axis(grid=False, labelOverlap=True, labelSeparation=14, format=".4~r"),
             ),
             x2="high:Q",
             y=alt.Y("zero:Q", title="samples", scale=alt.Scale(zero=True), axis=alt.Axis(tickMinStep=1)),

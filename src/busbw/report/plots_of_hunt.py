@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ from busbw.model.hunt import BANDWIDTH, BOTH_WAYS, LATENCY, Stage
 from busbw.report.columns import NOT_APPLICABLE
 from busbw.report.hunt_tables import LEAST_SPAN, WHAT, Floats, edges, fold, levels, matrix, received
 from busbw.report.plots import STEPS, Plot, Table
-from busbw.units import NS_PER_US, format_share, format_size, gb_per_s
+from busbw.units import NS_PER_US, format_number, format_share, format_size, gb_per_s
 
 Rounds = Sequence[Mapping[str, Any]]
 
@@ -69,17 +69,21 @@ def _pairs(name: str, kind: str, parts: str, size_bytes: int, rounds: Rounds) ->
             continue
         values = matrix(rounds, metric.name)
         values = values / NS_PER_US if metric.is_time else gb_per_s(size_bytes, 1.0) / values
+        worst = _worst(values, names, metric)
         said = [metric.note.format(size=format_size(size_bytes))]
         said += [f"The slowest lane of {lanes}." for lanes in (_lanes(rounds),) if lanes > 1]
         said += ["Of pairs tested more than once, the last."] if kind == "isolate" else []
-        yield _map(
-            f"{name}-pairs-of-{parts}s-{metric.name}",
+        made = _map(
+            (name, f"{parts}s"),
+            metric.name,
             f"Pairs of {parts}s{on}: {metric.title} ({metric.unit})",
-            " ".join((*said, _worst(values, names, metric), _SCALE)),
+            " ".join((*said, worst)),
             values,
             names,
             metric,
         )
+        headline = f"Pairs of {parts}s{on}: {worst[0].lower()}{worst[1:].removesuffix('.')}"
+        yield replace(made, words={**made.words, "headline": headline})
 
 
 def _lanes(rounds: Rounds) -> int:
@@ -101,12 +105,21 @@ def _worst(values: Floats, names: Sequence[str], metric: _Metric) -> str:
     place = np.nanargmax(values) if metric.is_time else np.nanargmin(values)
     source, target = (int(each) for each in np.unravel_index(place, values.shape))
     return (
-        f"Median {np.nanmedian(values):.3g} {metric.unit}; worst {values[source, target]:.3g} {metric.unit},"
+        f"Median {format_number(np.nanmedian(values))} {metric.unit};"
+        f" worst {format_number(values[source, target])} {metric.unit},"
         f" from {names[source]} to {names[target]}."
     )
 
 
-def _map(name: str, title: str, note: str, values: Floats, names: Sequence[str], metric: _Metric) -> Plot:
+def _map(
+    of: tuple[str, ...],
+    what: str,
+    title: str,
+    note: str,
+    values: Floats,
+    names: Sequence[str],
+    metric: _Metric,
+) -> Plot:
     shown, first = fold(values, _MOST, largest=metric.is_time)
     labels = list(names)
     if len(first) < len(names):
@@ -121,14 +134,17 @@ def _map(name: str, title: str, note: str, values: Floats, names: Sequence[str],
     def text(source: int, target: int) -> str:
         value = shown[source, target]
         of_median = f"{format_share(value / middle - 1, '+', 0)} of the median"
-        return f"from {labels[source]} to {labels[target]}: {value:.4g} {metric.unit}, {of_median}"
+        return (
+            f"from {labels[source]} to {labels[target]}: {format_number(value, 4)} {metric.unit}, {of_median}"
+        )
 
     axes = _Axes("to", labels, "from", labels, f"{metric.unit}, from")
-    return _heat(name, title, note, shown, metric, axes, text)
+    return _heat(of, what, title, note, shown, metric, axes, text)
 
 
 def _heat(
-    name: str,
+    of: tuple[str, ...],
+    what: str,
     title: str,
     note: str,
     values: Floats,
@@ -140,15 +156,30 @@ def _heat(
     bins, steps = _steps(values, metric)
     words = list(bins)
     marks = tuple(
-        {"x": axes.across[x], "y": axes.down[y], "bin": words[steps[y, x]], "text": text(y, x)}
+        {
+            "x": axes.across[x],
+            "y": axes.down[y],
+            "bin": words[steps[y, x]],
+            "text": text(y, x),
+            "cell": format_number(values[y, x]),
+        }
         for y, x in np.argwhere(~np.isnan(values)).tolist()
     )
     cells = tuple(
-        (axes.down[at], *(NOT_APPLICABLE if np.isnan(value) else f"{value:.3g}" for value in row))
+        (axes.down[at], *(NOT_APPLICABLE if np.isnan(value) else format_number(value) for value in row))
         for at, row in enumerate(values)
     )
     options = {"x": axes.x, "y": axes.y, "bins": bins, "across": axes.across, "down": axes.down}
-    return Plot("heat", name, title, note, marks, Table((axes.corner, *axes.across), cells), options)
+    return Plot(
+        "heat",
+        of,
+        what,
+        title,
+        note,
+        marks,
+        Table((axes.corner, *axes.across), cells, notes=(_SCALE,)),
+        options,
+    )
 
 
 def _steps(values: Floats, metric: _Metric) -> tuple[dict[str, str], Any]:
@@ -157,10 +188,12 @@ def _steps(values: Floats, metric: _Metric) -> tuple[dict[str, str], Any]:
     shades = STEPS[::-1] if metric.is_time else STEPS
     # As many digits as the bounds take to differ.
     digits = next(
-        (few for few in range(2, 6) if len({f"{bound:.{few}g}" for bound in bounds}) > len(STEPS)), 6
+        (few for few in range(3, 6) if len({format_number(bound, few) for bound in bounds}) > len(STEPS)), 6
     )
-    ends = [f"{bound:.{digits}g}" for bound in bounds]
-    words = [f"{low} to {high}" for low, high in pairwise(ends)]
+    ends = [format_number(bound, digits) for bound in bounds]
+    words = [f"{low} to {high} {metric.unit}" for low, high in pairwise(ends)]
+    words[-1 if metric.is_time else 0] += ", the worst"
+    words[0 if metric.is_time else -1] += ", the best"
     return dict(zip(words, shades, strict=True)), levels(values, bounds)
 
 
@@ -177,11 +210,12 @@ def _rails(
     down = list(by_host)
     rails = [f"rail {rail}" for rail in range(values.shape[1])]
     return _heat(
-        f"{name}-{stage.value}",
+        (name, ""),
+        stage.value,
         f"GB/s that each rank received {WHAT[stage]}",
-        f"{format_size(size_bytes)} a message. {_SCALE}",
+        f"{format_size(size_bytes)} a message.",
         values,
         _Metric(BANDWIDTH, "", "GB/s", ""),
         _Axes("rail", rails, None, down, "host"),
-        lambda row, rail: f"{down[row]}, {rails[rail]}: {values[row, rail]:.4g} GB/s",
+        lambda row, rail: f"{down[row]}, {rails[rail]}: {format_number(values[row, rail], 4)} GB/s",
     )

@@ -9,84 +9,86 @@ from typing import Any, Final
 
 import numpy as np
 
-from busbw.judge.compare_arms import key_of
+from busbw.judge.compare_arms import LAUNCH_TIMES, key_of
 from busbw.judge.samples import Distribution, Scale, distributions, nccl_tests_mean_ns
 from busbw.judge.traffic import Fellows, LinkUse, byte_paths, traffic
 from busbw.model.case import Case
-from busbw.model.conclusion import Question
-from busbw.model.mark import conditions_of
-from busbw.model.result import CaseResult, Status
-from busbw.report import curves
-from busbw.report.columns import NOT_APPLICABLE, format_time_us
-from busbw.report.curves import spread
+from busbw.model.conclusion import Answer, Question
+from busbw.model.result import CaseResult
+from busbw.report import curves, sizes
+from busbw.report.columns import NOT_APPLICABLE
 from busbw.report.histogram import left_out
-from busbw.report.plots import Plot, Table
+from busbw.report.plots import LINEAR, LOG, Plot, Table
 from busbw.report.ranks import flagged_words
-from busbw.report.reported import Reported
-from busbw.report.table import describe_case, explanations
-from busbw.units import NS_PER_US, format_share, format_size
+from busbw.report.reported import Kind, Reported
+from busbw.report.sizes import Pair
+from busbw.units import (
+    NS_PER_US,
+    format_approximate_size,
+    format_gb_per_s,
+    format_share,
+    format_size,
+    format_time,
+)
 
 _MOST_ROWS: Final = 48  # of a heat map or of bars: more are grouped or left out, and said
-_MOST_HISTOGRAMS: Final = 4
+_MOST_HISTOGRAMS: Final = 2
 _UNKNOWN: Final = "noise not known"
 _BINS: Final = {
     "much quicker": "low2", "quicker": "low1", "noise or < 1 %": "mid",
     "slower": "high1", "much slower": "high2", _UNKNOWN: "none",
 }  # fmt: skip
+_STEPS: Final = (
+    "Numbers are percent. Quicker and slower: by more than the 95 % interval and 1 %; much: by more than"
+    " three times that."
+)
+_SHOWN: Final = 0.0005  # of a difference: less is 0.0 %
 _FLOOR: Final = 0.01  # what differs by less is drawn alike, however precisely it is known
 _MUCH: Final = 3.0  # times the noise
 _LINKS: Final = {"carried traffic": "c1", "carried nothing": "limit"}
 
 
-def plots(run: Reported) -> Iterator[Plot]:
+def curves_of(run: Reported) -> Iterator[Plot]:
+    """Bandwidth and time of every kind of case."""
+    return (plot for kind in run.kinds for plot in _curves(run, kind))
+
+
+def evidence_of(run: Reported) -> Iterator[Plot]:
     """In the order of the questions that they answer."""
     for kind in run.kinds:
-        found = list(run.of_kind(kind))
-        word = " ".join(filter(None, kind))
-        name = f"{run.name}-{'-'.join(filter(None, kind))}"
-        judged = {
-            each.key.plain: each
-            for each in run.expectation.cases
-            if each.key.plain in {key_of(case) for case, _ in found}
-        }
-        series = _by_placement(found)
-        notes = tuple(_notes(run, kind))
-        for plot in (
-            curves.bandwidth(f"{name}-bandwidth", f"Bandwidth of {word}", series, judged, notes),
-            curves.time(f"{name}-time", f"Time of {word}", series, notes),
-            spread(
-                f"{name}-spread",
-                f"Spread of {word}",
-                [case for case, _ in _first(found)],
-                run.spreads,
-            ),
-            _ranks(run, f"{name}-ranks", f"Ranks of {word}", found),
-        ):
-            if plot is not None:
-                yield plot
+        yield from _evidence(run, kind)
     yield from _links(run)
     yield from _histograms(run)
 
 
-def _notes(run: Reported, kind: tuple[str, str, str]) -> Iterator[str]:
-    """Of all cases of a kind: what their marks mean, and which of them have no number, and why."""
-    cases = run.record.plan.cases
-    results = [
-        result
-        for result in run.record.results
-        if (cases[result.case].collective, cases[result.case].dtype, cases[result.case].op) == kind
-    ]
-    for result in results:
-        if result.status in (Status.WRONG, Status.FAILED):
-            count = result.wrong_words if result.status is Status.WRONG else ""
-            what = f"{result.status.value.upper()} {describe_case(cases[result.case])}"
-            yield f"{what}: {result.error or count}"
-    yield from conditions_of((cases[result.case], result) for result in results)
-    yield from explanations(results)
+def _curves(run: Reported, kind: Kind) -> Iterator[Plot]:
+    """Bandwidth and time beside each other, above one table."""
+    found = list(run.every_of_kind(kind))
+    word, of, table = " ".join(filter(None, kind)), (run.name, *kind), sizes.table(run, kind)
+    series = {label: curves.points(own) for label, own in _by_placement(found).items()}
+    keys = {key_of(case) for case, _ in found}
+    judged = [each for each in run.expectation.cases if each.key.plain in keys]
+    for plot in (
+        curves.bandwidth(of, f"Bandwidth of {word}", series, table, judged),
+        curves.time(of, f"Time of {word}", series, table),
+    ):
+        if plot is not None:
+            yield plot
 
 
-def _by_placement(found: Sequence[tuple[Case, CaseResult]]) -> dict[str, list[tuple[Case, CaseResult]]]:
-    series: dict[str, list[tuple[Case, CaseResult]]] = defaultdict(list)
+def _evidence(run: Reported, kind: Kind) -> Iterator[Plot]:
+    found, word, of = _first(list(run.of_kind(kind))), " ".join(filter(None, kind)), (run.name, *kind)
+    for plot in (
+        _launches(of, f"Launches of {word}", found),
+        _ranks(run, of, f"Ranks of {word}", found),
+        curves.spread(of, f"Spread of {word}", [case for case, _ in found], run.spreads),
+    ):
+        if plot is not None:
+            yield plot
+
+
+def _by_placement(found: Sequence[Pair]) -> dict[str, list[Pair]]:
+    series: dict[str, list[Pair]] = defaultdict(list)
     for case, result in found:
         series[case.placement.value + (f", cycle {case.cycle + 1}" if case.cycle else "")].append(
             (case, result)
@@ -94,63 +96,93 @@ def _by_placement(found: Sequence[tuple[Case, CaseResult]]) -> dict[str, list[tu
     return series
 
 
-def _first(found: Sequence[tuple[Case, CaseResult]]) -> list[tuple[Case, CaseResult]]:
+def _first(found: Sequence[Pair]) -> list[Pair]:
     """Each size once: out-of-place where that was measured, of the first cycle."""
     return [(case, result) for case, result in found if not case.in_place and not case.cycle] or list(found)
 
 
-def _ranks(run: Reported, name: str, title: str, found: Sequence[tuple[Case, CaseResult]]) -> Plot | None:
-    """Ranks against sizes: how far each rank's median is from the median rank's, in units of the noise.
-    Beyond so many ranks, a row is a group of neighbours, and shows the one of them that is furthest away.
-    """
-    columns = [(case, result, *_deviations(run, case, result)) for case, result in _first(found)]
-    columns = [column for column in columns if len(column[2]) > 1]
+def _launches(of: tuple[str, ...], title: str, found: Sequence[Pair]) -> Plot | None:
+    """Of a run under --launches: how far each launch is from the median one."""
+    columns = []
+    for case, result in found:
+        times = np.array(result.evidence.get(LAUNCH_TIMES, ()))
+        if len(times) > 1:
+            columns.append((case, times / np.median(times) - 1, _noise(result)))
     if not columns:
         return None
-    ranks = columns[0][3]
-    what, groups = _rank_groups(run, [int(rank) for rank in ranks])
-    rows: list[dict[str, Any]] = []
-    cells = []
-    for label, members in groups:
-        line = [label]
-        for case, _, deviations, own, noise in columns:
-            mine = deviations[np.isin(own, members)]
-            worst = float(mine[np.argmax(np.abs(mine))]) if len(mine) else 0.0
-            size = format_size(case.size_bytes)
-            line.append(format_share(worst, "+"))
-            known = _UNKNOWN if noise is None else f"noise {format_share(noise)}"
-            text = f"{label}, {size}: {format_share(worst, '+')} of the median rank; {known}"
-            rows.append({"x": size, "y": label, "bin": _bin(worst, noise), "text": text})
-        cells.append(tuple(line))
+    launches = max(len(values) for _, values, _ in columns)
+    groups = [(str(number + 1), [number]) for number in range(launches)]
+    cells = [(case, values, range(len(values)), noise) for case, values, noise in columns]
+    note = "Each launch's time against the median launch's."
+    return _deviations((of, "launches"), title, note, "launch", groups, cells)
+
+
+def _ranks(run: Reported, of: tuple[str, ...], title: str, found: Sequence[Pair]) -> Plot | None:
+    """How far each rank's median is from the median rank's. Beyond so many ranks, a column is a group of
+    neighbours, and shows the one of them that is furthest away.
+    """
+    cells = [(case, *_of_ranks(run, case), _noise(result)) for case, result in found]
+    cells = [column for column in cells if len(column[1]) > 1]
+    if not cells:
+        return None
+    ranks = [int(rank) for rank in cells[0][2]]
+    what, groups = _rank_groups(run, ranks)
     most = max(len(members) for _, members in groups)
-    note = (
-        "Each rank's median against the median rank's. Faster and slower: by more than the 95 % interval"
-        " and 1 %; much: by more than three times that."
-    )
+    note = "Each rank's median time against the median rank's."
     if most > 1:
         each = f"a host, up to {most} ranks," if what == "host" else f"up to {most} neighbouring ranks"
-        note += f" {len(ranks)} ranks in {len(groups)} rows: a row is {each} and shows the furthest of them."
-    head = (what, *(format_size(case.size_bytes) for case, *_ in columns))
-    return Plot(
-        "heat",
-        name,
-        title,
-        note,
-        tuple(rows),
-        Table(head, tuple(cells)),
-        {"x": "size", "y": what, "bins": _BINS},
-    )
+        note += f" {len(ranks)} ranks in {len(groups)} columns: a column is {each} and shows the furthest of"
+        note += " them."
+    return _deviations((of, "ranks"), title, note, what, groups, cells)
 
 
-def _deviations(run: Reported, case: Case, result: CaseResult) -> tuple[Any, Any, float | None]:
-    """Of every rank's median from the median rank's, relative; the ranks; the relative noise, None without an
-    interval.
+def _deviations(
+    name: tuple[tuple[str, ...], str],
+    title: str,
+    note: str,
+    what: str,
+    groups: Sequence[tuple[str, list[int]]],
+    columns: Sequence[tuple[Case, Any, Sequence[int], float | None]],
+) -> Plot:
+    """Sizes against members, as relative differences in units of the noise. ``columns`` have for a case the
+    differences, whose they are, and the noise; ``groups`` are the members of a row of the picture, by name.
     """
+    rows: list[dict[str, Any]] = []
+    cells = []
+    for case, values, members, noise in columns:
+        size = format_size(case.size_bytes)
+        known = _UNKNOWN if noise is None else f"noise {format_share(noise)}"
+        line = [size]
+        for label, own in groups:
+            mine = values[np.isin(members, own)]
+            worst = float(mine[np.argmax(np.abs(mine))]) if len(mine) else 0.0
+            share = format_share(worst, "+")
+            line.append(share)
+            text = f"{what} {label}, {size}: {share} of the median {what}; {known}"
+            rows.append(
+                {"x": label, "y": size, "bin": _bin(worst, noise), "text": text,
+                 "cell": f"{100 * worst:.{0 if abs(worst) >= 0.1 else 1}f}" if abs(worst) >= _SHOWN else "0"}
+            )  # fmt: skip
+        cells.append(tuple(line))
+    table = Table(("size", *(label for label, _ in groups)), tuple(cells), notes=(_STEPS,))
+    used = {row["bin"] for row in rows}
+    words = {"x": what, "y": None, "bins": {word: of for word, of in _BINS.items() if word in used}}
+    return Plot("heat", name[0], name[1], title, note, tuple(rows), table, words)
+
+
+def _of_ranks(run: Reported, case: Case) -> tuple[Any, Any]:
+    """Of every rank's median from the median rank's, relative; the ranks."""
     first, end = np.searchsorted(run.digests["case"], (case.index, case.index + 1))
     mine = run.digests[first:end]
     middle = float(np.median(mine["median_ns"])) if len(mine) else 0.0
-    deviations = mine["median_ns"] / middle - 1 if middle else np.zeros(len(mine))
-    return deviations, mine["rank"], result.half_width
+    return mine["median_ns"] / middle - 1 if middle else np.zeros(len(mine)), mine["rank"]
+
+
+def _noise(result: CaseResult) -> float | None:
+    """Half the interval, relative; None without one."""
+    if result.low_ns is None or result.high_ns is None or not result.time_ns:
+        return None
+    return (result.high_ns - result.low_ns) / 2 / result.time_ns
 
 
 def _bin(deviation: float, noise: float | None) -> str:
@@ -168,12 +200,14 @@ def _bin(deviation: float, noise: float | None) -> str:
 
 
 def _rank_groups(run: Reported, ranks: Sequence[int]) -> tuple[str, list[tuple[str, list[int]]]]:
-    """What a row is, and the ranks of each by its name: one rank; else those of a host; else neighbours, as
-    many as it takes.
+    """What a column is, and the ranks of each by its name: one rank; else those of a host; else neighbours,
+    as many as it takes.
     """
     hosts = {rank.rank: rank.host for rank in run.record.world.ranks} if run.record.world is not None else {}
     if len(ranks) <= _MOST_ROWS:
-        return "rank", [(f"{rank} {hosts.get(rank, '')}".strip(), [rank]) for rank in ranks]
+        several = len(set(hosts.values())) > 1
+        names = ((f"{rank} {hosts.get(rank, '')}".strip() if several else str(rank)) for rank in ranks)
+        return "rank", [(name, [rank]) for name, rank in zip(names, ranks, strict=True)]
     by_host = [
         (host, list(members)) for host, members in groupby(ranks, key=lambda rank: hosts.get(rank, ""))
     ]
@@ -200,7 +234,8 @@ def _links(run: Reported) -> Iterator[Plot]:
         left = f" The {_MOST_ROWS} that carried least of {len(every)}." if len(shown) < len(every) else ""
         yield Plot(
             "bars",
-            f"{run.name}-{case.collective}-{case.dtype}-links",
+            (run.name, case.collective, case.dtype, ""),
+            "links",
             f"Links during {case.collective}, {format_size(case.size_bytes)}",
             "Counters before and after an untimed burst, the busier direction; the tick is the line rate."
             + left,
@@ -214,92 +249,96 @@ def _links(run: Reported) -> Iterator[Plot]:
         )
 
 
+def _rate(use: LinkUse) -> str:
+    return format_gb_per_s(use.gb_per_s)
+
+
 def _state(use: LinkUse) -> str:
     return "carried traffic" if use.carried else "carried nothing"
 
 
 def _link_row(group: Fellows, use: LinkUse) -> dict[str, Any]:
     label = f"{group.host} {use.link.name}"
-    rate = "" if use.of_rate is None else f", {format_share(use.of_rate, decimals=0)} of its rate"
+    share = "" if use.of_rate is None else f", {format_share(use.of_rate, decimals=0)}"
+    rate = share and f"{share} of its rate"
     return {
         "y": label, "x": use.gb_per_s, "state": _state(use), "rate": use.link.gb_per_s,
-        "text": f"{label}: {use.gb_per_s:.4g} GB/s{rate}, {_state(use)}",
+        "text": f"{label}: {_rate(use)} GB/s{rate}, {_state(use)}",
+        "cell": f"{_rate(use)} GB/s{share}",
     }  # fmt: skip
 
 
 def _link_cells(group: Fellows, use: LinkUse) -> tuple[str, ...]:
     of_rate = NOT_APPLICABLE if use.of_rate is None else format_share(use.of_rate)
     return (
-        group.host, use.link.name, use.link.kind, f"{use.gb_per_s:.4g}", of_rate, format_share(use.share),
-        f"{use.sent_bytes:.4g} B", f"{use.received_bytes:.4g} B",
+        group.host, use.link.name, use.link.kind, _rate(use), of_rate, format_share(use.share),
+        format_approximate_size(use.sent_bytes), format_approximate_size(use.received_bytes),
     )  # fmt: skip
 
 
 def _histograms(run: Reported) -> Iterator[Plot]:
-    """Samples of the cases that the conclusions point at, then of the largest sizes."""
+    """Samples that vary, of the cases that the conclusions find fault with; else of the largest."""
     pointed = [
-        each.case for each in run.conclusions if each.question is Question.VARIANCE and each.case is not None
+        each.case
+        for each in run.conclusions
+        if each.question is Question.VARIANCE and each.answer is not Answer.YES and each.case is not None
     ]
-    largest = sorted(run.timed, key=lambda pair: -pair[0].size_bytes)
-    cases = list(dict.fromkeys([*pointed, *(case.index for case, _ in largest)]))[:_MOST_HISTOGRAMS]
+    largest = [case.index for case, _ in sorted(run.timed, key=lambda pair: -pair[0].size_bytes)[:1]]
     results = {case.index: result for case, result in run.timed}
     sampled = set(np.unique(run.samples["case"]).tolist())
-    for index in cases:
+    for index in list(dict.fromkeys(pointed or largest))[:_MOST_HISTOGRAMS]:
         if index in sampled and index in results:
             own = run.samples[run.samples["case"] == index]
             spread = distributions(index, run.record.plan.timing.time, own)[0]
-            if spread.samples > 1:
+            if spread.edges_ns[-1] > spread.edges_ns[0]:
                 yield _histogram(run, run.record.plan.cases[index], results[index], spread)
 
 
 def _histogram(run: Reported, case: Case, result: CaseResult, spread: Distribution) -> Plot:
-    edges = [edge / NS_PER_US for edge in spread.edges_ns]
     rows = [
         {
-            "low": low,
-            "high": high,
+            "low": low / NS_PER_US,
+            "high": high / NS_PER_US,
             "zero": 0,
             "count": count,
-            "text": f"{low:.4g} to {high:.4g} us: {count} samples",
+            "text": f"{format_time(low, 4)} to {format_time(high, 4)}: {count} samples",
         }
-        for low, high, count in zip(edges, edges[1:], spread.counts, strict=False)
+        for low, high, count in zip(spread.edges_ns, spread.edges_ns[1:], spread.counts, strict=False)
     ]
-    marks = [("median", (result.time_ns or 0.0) / NS_PER_US, "c2")]
+    marks = [("median", result.time_ns or 0.0, "c2")]
     if result.mean_ns is not None:
-        marks.append(("mean of all", result.mean_ns / NS_PER_US, "c3"))
+        marks.append(("mean of all", result.mean_ns, "c3"))
     if (mean_ns := nccl_tests_mean_ns(run.digests, case.index)) is not None:
-        marks.append(("mean over ranks (nccl-tests prints it)", mean_ns / NS_PER_US, "c4"))
-    percentiles = [
-        (
-            f"p{each.percent:g}, us",
-            _NEEDS.format(each.needed) if each.value_ns is None else format_time_us(each.value_ns),
-        )
-        for each in spread.percentiles
-    ]
+        marks.append(("mean over ranks (nccl-tests prints it)", mean_ns, "c4"))
     facts = [("samples", str(spread.samples)), ("calls a sample", str(spread.calls_per_sample))]
     if spread.kept < spread.samples:
         facts.append(("samples of the percentiles", str(spread.kept)))
-    facts += percentiles
-    facts += [(f"{name}, us", format_time_us(value * NS_PER_US)) for name, value, _ in marks]
     facts += [
-        (f"mode near {format_time_us(mode.centre_ns)} us", format_share(mode.share, decimals=0))
+        (
+            f"p{each.percent:g}",
+            f"needs {each.needed} samples" if each.value_ns is None else format_time(each.value_ns, 4),
+        )
+        for each in spread.percentiles
+    ]
+    facts += [(name, format_time(value, 4)) for name, value, _ in marks]
+    facts += [
+        (f"mode near {format_time(mode.centre_ns, 4)}", format_share(mode.share, decimals=0))
         for mode in spread.modes
     ]
     size = format_size(case.size_bytes)
     calls = "one call" if spread.calls_per_sample == 1 else f"{spread.calls_per_sample} calls"
+    flagged = f" Flagged: {flagged_words(spread.flagged)}{left_out(spread)}." if spread.flagged else ""
     return Plot(
         "histogram",
-        f"{run.name}-case-{case.index}-histogram",
+        (run.name, case.collective, case.dtype, case.op),
+        f"histogram-{size.replace(' ', '')}-{case.placement.value}",
         f"Samples of {case.collective} {case.dtype}, {size}, {case.placement.value}",
-        f"{spread.samples} samples of {calls} each, all that are kept; us a call.{_flagged(spread)}",
+        f"{spread.samples} samples of {calls} each, all that are kept; us a call.{flagged}",
         tuple(rows),
         Table(("of the samples", "value"), tuple(facts)),
-        {"x": "time of a call (us)", "marks": marks, "log": spread.scale is Scale.LOG},
+        {
+            "x": "time of a call (us)",
+            "marks": [(name, value / NS_PER_US, colour) for name, value, colour in marks],
+            "scales": (LOG if spread.scale is Scale.LOG else LINEAR,),
+        },
     )
-
-
-def _flagged(spread: Distribution) -> str:
-    return f" Flagged: {flagged_words(spread.flagged)}{left_out(spread)}." if spread.flagged else ""
-
-
-_NEEDS: Final = "needs {} samples"

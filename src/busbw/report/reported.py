@@ -20,9 +20,15 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
+Kind = tuple[str, str, str]
+"""Operation, type and reduction: what is one curve over sizes."""
+
+
 @dataclass(frozen=True, eq=False)
 class Reported:
-    """A run with everything that a report shows of it. ``name`` is short and unique in the report."""
+    """A run with everything that a report shows of it. ``name`` is unique in the report; ``machine`` says
+    what it ran on ("2 x p5.48xlarge"), empty where only its devices do.
+    """
 
     name: str
     record: RunRecord
@@ -32,6 +38,13 @@ class Reported:
     conclusions: tuple[Conclusion, ...]
     samples: npt.NDArray[np.void]
     digests: npt.NDArray[np.void]
+    machine: str = ""
+
+    @property
+    def whole_name(self) -> str:
+        """What ``name`` is the beginning of, where it is a part of the run's own."""
+        run_id = self.record.run_id
+        return run_id if run_id.startswith(self.name) else self.name
 
     @cached_property
     def spreads(self) -> Mapping[int, Spread]:
@@ -51,10 +64,19 @@ class Reported:
         )
 
     @property
-    def kinds(self) -> tuple[tuple[str, str, str], ...]:
-        """Operation, type and reduction of its cases, each once, in order."""
-        return tuple(dict.fromkeys((case.collective, case.dtype, case.op) for case, _ in self.timed))
+    def kinds(self) -> tuple[Kind, ...]:
+        """Of its timed cases, each once, in order."""
+        return tuple(dict.fromkeys(_kind(case) for case, _ in self.timed))
 
-    def of_kind(self, kind: tuple[str, str, str]) -> Iterator[tuple[Case, CaseResult]]:
+    def of_kind(self, kind: Kind) -> Iterator[tuple[Case, CaseResult]]:
         """The timed cases of one kind."""
-        return ((c, r) for c, r in self.timed if (c.collective, c.dtype, c.op) == kind)
+        return (pair for pair in self.timed if _kind(pair[0]) == kind)
+
+    def every_of_kind(self, kind: Kind) -> Iterator[tuple[Case, CaseResult]]:
+        """Those without a number too."""
+        pairs = ((self.record.plan.cases[result.case], result) for result in self.record.results)
+        return (pair for pair in pairs if _kind(pair[0]) == kind)
+
+
+def _kind(case: Case) -> Kind:
+    return case.collective, case.dtype, case.op

@@ -103,7 +103,7 @@ def row(case: Case, results: Sequence[CaseResult | None], show: tuple[str, ...] 
         )
     there = [result for result in results if result is not None]
     words = ["WRONG"] * any(result.status is Status.WRONG for result in there)
-    words += _marks(results)
+    words += marks_of(results)
     return f"{line}  {' '.join(words)}".rstrip()
 
 
@@ -113,7 +113,7 @@ def condition_lines(plan: Plan, results: Sequence[CaseResult]) -> list[str]:
     return [f"# note     {line}" for line in conditions_of(found)]
 
 
-def _marks(results: Sequence[CaseResult | None]) -> list[str]:
+def marks_of(results: Sequence[CaseResult | None]) -> list[str]:
     """The words behind a row. Where both placements were measured, a mark of one of them says which."""
     sides = [result for result in results if result is not None and result.time_ns is not None]
     marks = dict.fromkeys(mark for result in results if result is not None for mark in result.marks)

@@ -50,12 +50,13 @@ def fitted(text: str, width: int) -> str:
 
 def table_lines(table: Table, form: Form) -> Iterator[Line]:
     """Every number, then the notes. No cell is cut, even where it is wider than the terminal."""
-    widths = [max(map(len, column)) for column in zip(table.head, *table.rows, strict=True)]
+    names = [name.replace("\n", " ") for name in table.head]
+    widths = [max(map(len, column)) for column in zip(names, *table.rows, strict=True)]
     keys = list(range(table.keys))
     for at, part in enumerate(_parts(widths, table.keys, form.columns)):
         yield from ((),) if at else ()
         chosen = [*keys, *part]
-        yield ((_line(table.head, chosen, widths, table.keys), "soft"),)
+        yield ((_line(names, chosen, widths, table.keys), "soft"),)
         for row in table.rows:
             yield ((_line(row, chosen, widths, table.keys), ""),)
     for note in table.notes:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 from typing import Any, Final
 
-from busbw.report.plots import SERIES, Plot, names_of
+from busbw.report.plots import LOG, SERIES, Plot, names_of, value_label
 from busbw.report.text import Form, Line, Span, fitted
 from busbw.units import format_size
 
@@ -20,7 +20,7 @@ _CELLS: Final[Mapping[str, str]] = {
     "s1": ".·", "s2": "::", "s3": "-░", "s4": "+▒", "s5": "*▓", "s6": "#█", "": "  ",
 }  # fmt: skip
 _LINES: Final = {"measured": ".·", "limit": "=═", "reference": "--"}
-_POINTS: Final = ("o●", "x○", "+▲", "#△", "@■", "%□")
+_POINTS: Final = ("o●", "x○", "+▲", "#△", "@■", "%□", "*◆", "^◇", "v▼", "$▽")
 _BAR, _SEVERAL = "*█", "&"
 _ROWS: Final = 14  # of a curve
 _TICKS: Final = 4
@@ -75,7 +75,7 @@ def _scale(values: Sequence[float], most: int) -> Callable[[float], int]:
 
 def _curve(plot: Plot, form: Form) -> Iterator[Line]:
     """Points with their intervals, the lines between them, two axes; sizes at equal distances."""
-    log = bool(plot.words.get("log"))
+    log = plot.scales[0] == LOG
     warp = math.log10 if log else float
     rows = [row for row in plot.rows if row["x"] > 0 and (row["y"] > 0 or not log)]
     if not rows:
@@ -136,8 +136,8 @@ def _framed(
     yield ((str(y), "soft"),)
     for at, line in enumerate(grid.lines()):
         share = 1 - at / (_ROWS - 1)
-        value = low * (high / low) ** share if plot.words.get("log") else low + share * (high - low)
-        text = (_duration(value) if y == "time" else f"{value:.3g}") if at in ticks else ""
+        value = low * (high / low) ** share if plot.scales[0] == LOG else low + share * (high - low)
+        text = value_label(str(y), value) if at in ticks else ""
         yield ((f"{text:>{_LABEL}} {('+┤' if at in ticks else '|│')[form.unicode]}", "soft"), *line)
     yield ((f"{'':>{_LABEL}} {'+└'[form.unicode]}{'-─'[form.unicode] * grid.columns}", "soft"),)
     values = sorted({row["x"] for row in rows})
@@ -150,12 +150,6 @@ def _framed(
         if start >= len(axis.rstrip()) + 2 and start + len(text) <= room:
             axis = f"{axis.rstrip():<{start}}{text}"
     yield ((axis, "soft"),)
-
-
-def _duration(us: float) -> str:
-    units = (("s", 1e6), ("ms", 1e3), ("us", 1.0))
-    unit, least = next((each for each in units if us >= each[1]), ("ns", 1e-3))
-    return f"{us / least:.3g} {unit}"
 
 
 def _name_width(names: Sequence[str], columns: int) -> int:
@@ -191,7 +185,7 @@ def _heat(plot: Plot, form: Form) -> Iterator[Line]:
 
 def _bars(plot: Plot, form: Form) -> Iterator[Line]:
     """A bar a row, with its number; the line rate as a stroke."""
-    numbers = [f"{row['x']:.4g} {plot.words['x']}, {row['state']}" for row in plot.rows]
+    numbers = [f"{row['cell']}, {row['state']}" for row in plot.rows]
     beside = max(map(len, numbers)) + 2
     width = _name_width([str(row["y"]) for row in plot.rows], form.columns - beside - 20)
     room = max(8, form.columns - width - beside - 2)

@@ -1,137 +1,79 @@
-"""A report as a value: runs with their verdicts and plots, ready to become a page, text or pictures. Pure."""
+"""A report as a value: an answer, its curves and what it stands on, for every run, hunt or series of setups;
+ready to become a page, text or pictures. Pure.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from busbw.judge.compare import Comparison, Verdict
-from busbw.judge.compare_regimes import compared_regimes
+from busbw.judge.compare_regimes import ComparedRegime, compared_regimes
 from busbw.judge.compare_setups import Reach, Recommendation
+from busbw.judge.expectation import Judgement
 from busbw.model.conclusion import QUESTIONS, Answer
-from busbw.model.finding import Finding, Severity
+from busbw.model.finding import Finding, Severity, worst_first
 from busbw.model.record import Method, RunRecord, RunStatus
 from busbw.plan.setups import Setup
-from busbw.record.launch_times import LaunchTimes
 from busbw.report import compare as plain
 from busbw.report import compare_setups as words
-from busbw.report import plots_of_hunt, plots_of_run, plots_of_setups, plots_over_runs
+from busbw.report import plots_of_comparison, plots_of_hunt, plots_of_run, plots_over_runs
+from busbw.report.answer import RunAnswer, answer_of
 from busbw.report.diagnosis import describe_run
-from busbw.report.hunt import exclude_words, noise_words
-from busbw.report.plots import Plot
+from busbw.report.hunt import exclude_words, noise_words, ranking_words, verdict_words
+from busbw.report.plots import Plot, Table, named
 from busbw.report.provenance import measured_words
 from busbw.report.reported import Reported
+from busbw.units import counted, first_of
+
+_MOST_ANSWERS: Final = 3  # of a headline
+_MOST_HOSTS: Final = 8
 
 
 @dataclass(frozen=True)
-class Card:
-    """``tone`` is what the answer means, one of Answer, whatever word it is said with. ``notes`` are findings
-    that it stands on; a preformatted line is in ``evidence``.
+class Headline:
+    """What came out, and the verdict on it, either of which may be empty. ``tone`` is what that means, one of
+    Answer, whatever word it is said with.
     """
+
+    text: str
+    verdict: str = ""
+    tone: Answer = Answer.NOT_OBSERVABLE
+
+
+@dataclass(frozen=True)
+class Check:
+    """A question, its answer, the claim that decides it, and findings that it stands on."""
 
     title: str
     answer: str
     tone: Answer
-    notes: tuple[Finding, ...]
+    claim: str = ""
+    notes: tuple[Finding, ...] = ()
 
 
-def of_run(run: Reported) -> tuple[Card, ...]:
-    """The questions, one each."""
-    return tuple(
-        Card(
-            text,
-            run.answers[question].value,
-            run.answers[question],
-            tuple(each for each in run.conclusions if each.question is question),
-        )
-        for question, text in QUESTIONS.items()
-    )
+@dataclass(frozen=True)
+class Part:
+    """A run, a hunt, a series, or several runs together, in the order of the page. ``problems`` are short
+    sentences; ``answers`` verdicts by range of sizes; ``unseen`` says what could not be observed; ``facts``
+    where and how it was measured.
+    """
 
+    name: str
+    headline: Headline
+    problems: tuple[str, ...] = ()
+    answers: Table | None = None
+    curves: tuple[Plot, ...] = ()
+    checks: tuple[Check, ...] = ()
+    unseen: str = ""
+    evidence: tuple[Plot, ...] = ()
+    facts: tuple[tuple[str, str], ...] = ()
 
-_TONES: Final = {"healthy": Answer.YES, "slow": Answer.NO, "undecided": Answer.UNDECIDED}
-_WORDS: Final = {"healthy": "all alike", "slow": "slow", "undecided": "could not decide"}
-
-
-def of_hunt(verdict: Mapping[str, Any], findings: Sequence[Finding]) -> tuple[Card, ...]:
-    """One a field (hosts, or the ranks of a host); findings stand with the last. Matrices are not judged."""
-    fields = verdict.get("fields", ())
-    if not fields:
-        if not findings:
-            return ()
-        return (Card("What was noticed", "see below", Answer.UNDECIDED, tuple(findings)),)
-    made = []
-    for at, field in enumerate(fields):
-        own = [*(findings if at == len(fields) - 1 else ()), *_field_notes(field)]
-        decision = str(field["decision"])
-        title = f"Is any of {len(field['names'])} {field['kind']}s slow?"
-        made.append(Card(title, _WORDS[decision], _TONES[decision], tuple(own)))
-    return tuple(made)
-
-
-def _field_notes(field: Mapping[str, Any]) -> Iterator[Finding]:
-    yield Finding(Severity.INFO, f"{field['rounds']} rounds", evidence=noise_words(field))
-    for claim, text in exclude_words(field):
-        yield Finding(Severity.INFO, claim, evidence=text)
-
-
-_DECIDED: Final = (Verdict.FASTER, Verdict.SLOWER, Verdict.SAME)
-
-
-def of_setups(
-    setups: Sequence[Setup],
-    reached: Sequence[Reach],
-    comparisons: Sequence[tuple[int, Comparison]],
-    choices: Sequence[tuple[int, Recommendation]],
-) -> tuple[Card, ...]:
-    """Which setup to take, then every setup with what it gains and costs."""
-    take = tuple(Finding(Severity.INFO, words.on(nodes) + words.choice(each)) for nodes, each in choices)
-    baseline = comparisons[0][1].baseline.name if comparisons else ""
-    taken = list(dict.fromkeys(each.setup for _, each in choices)) or ["none: the default has no number"]
-    decided = any(row.verdict in _DECIDED for _, comparison in comparisons for row in comparison.rows)
-    tone = Answer.YES if decided else Answer.UNDECIDED
-    best = Card("Which setup to take?", ", ".join(taken), tone, take)
-    return (best, *(_of_setup(setup, baseline, reached, comparisons) for setup in setups))
-
-
-def _of_setup(
-    setup: Setup,
-    baseline: str,
-    reached: Sequence[Reach],
-    comparisons: Sequence[tuple[int, Comparison]],
-) -> Card:
-    rows = [row for _, comparison in comparisons for row in comparison.rows if row.arm == setup.name]
-    counts = {verdict: sum(row.verdict is verdict for row in rows) for verdict in Verdict}
-    told = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
-    own = f"{setup.name}: "  # the card's title says it
-    notes = [Finding(Severity.INFO, words.changes(setup), evidence=setup.why)]
-    notes += [
-        Finding(Severity.ERROR, words.reach(each).removeprefix(own), evidence=" | ".join(each.words))
-        for each in reached
-        if each.setup == setup.name and each.failed
-    ]
-    notes += [
-        Finding(
-            Severity.INFO,
-            f"{words.on(nodes)}{plain.regime_kind(each)} {plain.sizes(each.first_bytes, each.last_bytes)}:"
-            f" {plain.regime_words(each)}",
-        )
-        for nodes, comparison in comparisons
-        for each in compared_regimes(comparison)
-        if each.arm == setup.name
-    ]
-    title = f"Setup {setup.name}"
-    if setup.name == baseline:
-        return Card(title, "the default", Answer.NOT_OBSERVABLE, tuple(notes))
-    return Card(title, told or "no case", _tone(counts), tuple(notes))
-
-
-def _tone(counts: Mapping[Verdict, int]) -> Answer:
-    if counts[Verdict.SLOWER] or counts[Verdict.FAILED]:
-        return Answer.NO
-    if counts[Verdict.FASTER]:
-        return Answer.YES
-    return Answer.UNDECIDED if counts[Verdict.AMBIGUOUS] else Answer.NOT_OBSERVABLE
+    @property
+    def plots(self) -> tuple[Plot, ...]:
+        """In the order of the page."""
+        return (*self.curves, *self.evidence)
 
 
 @dataclass(frozen=True)
@@ -161,87 +103,142 @@ Shown = Reported | HuntReport | SeriesReport
 
 
 @dataclass(frozen=True)
-class RunView:
-    """One part of a report: a run, a hunt or a series."""
-
-    name: str
-    facts: tuple[tuple[str, str], ...]
-    cards: tuple[Card, ...]
-    plots: tuple[Plot, ...]
-
-
-@dataclass(frozen=True)
 class ReportView:
-    """The whole report: ``plots`` are those over several runs."""
+    """The whole report: what stands open, and the single runs of several below it."""
 
     title: str
-    runs: tuple[RunView, ...]
-    plots: tuple[Plot, ...]
+    lead: tuple[Part, ...]
+    runs: tuple[Part, ...] = ()
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """In the order of the page."""
+        return (*self.lead, *self.runs)
 
     @property
     def every_plot(self) -> tuple[Plot, ...]:
         """In the order of the page."""
-        return (*self.plots, *(plot for run in self.runs for plot in run.plots))
+        return tuple(plot for part in self.parts for plot in part.plots)
 
 
-def view(shown: Sequence[Shown], launches: Sequence[LaunchTimes] = ()) -> ReportView:
-    """Compose the report; curves over several runs stand in one plot. ``launches`` are those of this home,
-    which say how launches scatter.
+def view(shown: Sequence[Shown], comparisons: Sequence[Comparison] = ()) -> ReportView:
+    """Compose the report. Of several runs the answer comes first: ``comparisons`` of those that can be
+    compared, and their curves in one plot.
     """
+    parts = [_part(each) for each in shown]
     measured = [each for each in shown if isinstance(each, Reported)]
-    several = plots_over_runs.plots(measured, launches) if len(measured) > 1 else ()
-    return ReportView(
-        title=shown[0].name if len(shown) == 1 else f"{len(shown)} runs",
-        runs=tuple(_part(each) for each in shown),
-        plots=tuple(several),
-    )
+    if len(measured) < 2:
+        return _finished(
+            ReportView(parts[0].headline.text if len(parts) == 1 else _title(shown), tuple(parts))
+        )
+    lead = _together(measured, comparisons)
+    others = [part for part, each in zip(parts, shown, strict=True) if not isinstance(each, Reported)]
+    runs = [part for part, each in zip(parts, shown, strict=True) if isinstance(each, Reported)]
+    return _finished(ReportView(_title(shown), (lead, *others), tuple(runs)))
 
 
-def _part(shown: Shown) -> RunView:
+def _title(shown: Sequence[Shown]) -> str:
+    return " and ".join(each.name for each in shown) if len(shown) < 3 else f"{len(shown)} runs"
+
+
+def _finished(report: ReportView) -> ReportView:
+    """With names of the plots, and every footnote once."""
+    names = iter(named(report.every_plot))
+    said: dict[str, None] = {}
+    kept: dict[int, Table] = {}  # neighbours go on sharing a table
+
+    def once(plot: Plot) -> Plot:
+        table = plot.table
+        if id(table) not in kept:
+            kept[id(table)] = replace(table, notes=tuple(note for note in table.notes if note not in said))
+            said.update(dict.fromkeys(table.notes))
+        return replace(next(names), table=kept[id(table)])
+
+    def part(own: Part) -> Part:
+        curves = tuple(map(once, own.curves))
+        return replace(own, curves=curves, evidence=tuple(map(once, own.evidence)))
+
+    lead = tuple(map(part, report.lead))
+    return replace(report, lead=lead, runs=tuple(map(part, report.runs)))
+
+
+def _part(shown: Shown) -> Part:
     if isinstance(shown, Reported):
-        return RunView(shown.name, _facts(shown), of_run(shown), tuple(plots_of_run.plots(shown)))
-    if isinstance(shown, HuntReport):
-        return _hunted(shown)
-    told = (shown.setups, shown.reached, shown.comparisons, shown.choices)
-    plots = (
-        plot
-        for nodes, comparison in shown.comparisons
-        for plot in plots_of_setups.plots(shown.name, nodes, comparison)
-    )
-    return RunView(shown.name, shown.facts, of_setups(*told), tuple(plots))
+        return _of_run(shown)
+    return _of_hunt(shown) if isinstance(shown, HuntReport) else _of_series(shown)
 
 
-def _hunted(shown: HuntReport) -> RunView:
-    record = shown.record
-    hunt = record.plan.hunt
-    hosts = tuple(rank.host for rank in record.world.ranks) if record.world is not None else ()
-    plots: tuple[Plot, ...] = ()
-    if hunt is not None and shown.rounds:
-        plots = tuple(plots_of_hunt.plots(shown.name, hunt.kind, hunt.size_bytes, hosts, shown.rounds))
-    facts = _who_and_where(record, "", with_method=False)
-    return RunView(shown.name, facts, of_hunt(record.hunt, record.findings), plots)
+# ---- one run ----------------------------------------------------------------------------------------------
 
 
-def _facts(run: Reported) -> tuple[tuple[str, str], ...]:
+def _of_run(run: Reported) -> Part:
+    answer = answer_of(run.record, run.expectation, run.conclusions, run.name)
     wires = run.wires.source if run.wires.network_gb_per_s or run.wires.nvlink_gb_per_s else ""
-    return _who_and_where(run.record, wires, with_method=True)
+    checks = tuple(_checks(run))
+    status = _status(run.record)
+    return Part(
+        run.whole_name,
+        _headline(run, answer),
+        tuple(filter(None, (status, *(each for each in answer.problems if each not in status)))),
+        curves=tuple(plots_of_run.curves_of(run)),
+        checks=tuple(each for each in checks if each.tone is not Answer.NOT_OBSERVABLE),
+        unseen="; ".join(each.claim for each in checks if each.tone is Answer.NOT_OBSERVABLE and each.claim),
+        evidence=tuple(plots_of_run.evidence_of(run)),
+        facts=_facts(run.record, wires),
+    )
 
 
-def _who_and_where(record: RunRecord, wires: str, *, with_method: bool) -> tuple[tuple[str, str], ...]:
+_TONES: Final = {
+    Judgement.EXPECTED: Answer.YES, Judgement.BELOW: Answer.NO, Judgement.UNDECIDED: Answer.UNDECIDED,
+}  # fmt: skip
+
+
+def _headline(run: Reported, answer: RunAnswer) -> Headline:
+    """The run's answer, with where it was measured. Green is a peak that was judged itself."""
+    peak, _, verdict = answer.answer.partition(": ")
+    tone = _TONES.get(Judgement(answer.verdict), Answer.NOT_OBSERVABLE)
+    if tone is Answer.YES and answer.loss_unseen is None:
+        tone = Answer.UNDECIDED
+    return Headline(", ".join(filter(None, (peak, _where(run)))), verdict, tone)
+
+
+def _where(run: Reported) -> str:
+    """``16 ranks, 2 x p5.48xlarge``."""
+    world = run.record.world
+    if world is None:
+        return ""
+    hosts, devices = len(world.known_hosts), world.known_devices
+    place = run.machine or (f"{world.size} x {devices[0]}" if len(devices) == 1 else "")
+    on = f"on {counted(hosts, 'host')}" if hosts > 1 and not run.machine else ""
+    return ", ".join(filter(None, (counted(world.size, "rank"), f"{place} {on}".strip())))
+
+
+def _checks(run: Reported) -> Iterator[Check]:
+    """The questions, one each."""
+    for question, text in QUESTIONS.items():
+        own = worst_first([each for each in run.conclusions if each.question is question])
+        answer = run.answers.get(question, Answer.NOT_OBSERVABLE)
+        decides = next((each for each in own if each.answer is answer), None)
+        notes = tuple(each for each in own if each is not decides)
+        claim = decides.claim if decides is not None else ""
+        if decides is not None and (decides.evidence or decides.hint):
+            notes = (decides, *notes)
+        yield Check(text, answer.value, answer, claim, notes)
+
+
+def _facts(record: RunRecord, wires: str) -> tuple[tuple[str, str], ...]:
     """What a number means nothing without: who, where, with what, how measured."""
-    method = (record.method or Method()) if with_method else None
+    method = (record.method or Method()) if record.plan.hunt is None else None
     world = record.world
     hosts = world.known_hosts if world is not None else ()
     found = {
         "run": describe_run(record),
         "measured": measured_words(record),
-        "hosts": ", ".join(hosts[:8]) + (" ..." if len(hosts) > 8 else ""),
+        "hosts": first_of(hosts, _MOST_HOSTS),
         "devices": ", ".join(sorted(world.known_devices)) if world is not None else "",
         "time": method.time if method is not None else "",
         "interval": method.interval if method is not None else "",
-        "units": "GB/s = 10^9 bytes/s; times in us" if method is not None else "",  # the record has ns
         "wires": wires,
-        "status": _status(record),
     }
     return tuple((name, value) for name, value in found.items() if value)
 
@@ -254,3 +251,187 @@ def _status(record: RunRecord) -> str:
     missing = f"{left} of {len(record.plan.cases)} cases were not measured" if left else ""
     why = "; ".join(filter(None, (record.error, missing)))
     return f"{record.status.value}: {why}" if why else record.status.value
+
+
+# ---- several runs, and setups -----------------------------------------------------------------------------
+
+
+def _together(runs: Sequence[Reported], comparisons: Sequence[Comparison]) -> Part:
+    """Which is better, where and by how much; then the curves of all."""
+    plots = tuple(plots_over_runs.plots(runs, comparisons))
+    curves = tuple(plot for plot in plots if plot.kind == "curve")
+    facts = dict.fromkeys(fact for each in comparisons for fact in _evidence(each))
+    return Part(
+        "",
+        _better(comparisons, len(runs)),
+        answers=_answers(comparisons) if comparisons else None,
+        curves=curves,
+        evidence=tuple(plot for plot in plots if plot not in curves),
+        facts=(*_apart(runs, comparisons), *facts),
+    )
+
+
+def _apart(runs: Sequence[Reported], comparisons: Sequence[Comparison]) -> Iterator[tuple[str, str]]:
+    """What is compared with nothing, and why: one line."""
+    rows = [row for each in comparisons for row in each.rows if row.verdict is not Verdict.MISSING]
+    compared = {row.arm for row in rows} | {each.baseline.name for each in comparisons}
+    alone = [run for run in runs if run.name not in compared]
+    if alone:
+        who = ", ".join(f"{run.name} ({counted(run.expectation.arm.ranks, 'rank')})" for run in alone)
+        yield "not compared", f"{who}: no other run has as many ranks and the same cases"
+
+
+_VERDICT_TONES: Final = {
+    Verdict.FASTER: Answer.YES, Verdict.SLOWER: Answer.NO, Verdict.SAME: Answer.YES,
+    Verdict.AMBIGUOUS: Answer.UNDECIDED,
+}  # fmt: skip
+
+
+def _better(comparisons: Sequence[Comparison], runs: int) -> Headline:
+    """The differences; where there is none, that, or that none can be seen."""
+    regimes = [(each, regime) for each in comparisons for regime in compared_regimes(each)]
+    for verdicts in ((Verdict.FASTER, Verdict.SLOWER), (Verdict.SAME,), (Verdict.AMBIGUOUS,)):
+        told = [(each, regime) for each, regime in regimes if regime.verdict in verdicts]
+        if told:
+            texts = [_regime_words(regime, several=_kinds(regimes) > 1) for _, regime in told]
+            against = dict.fromkeys(each.baseline.name for each, _ in told)
+            tones = {_VERDICT_TONES[regime.verdict] for _, regime in told}
+            tone = tones.pop() if len(tones) == 1 else Answer.UNDECIDED
+            return Headline(first_of(texts, _MOST_ANSWERS, "; "), f"against {', '.join(against)}", tone)
+    return Headline(f"{runs} runs", "none can be compared with another")
+
+
+def _kinds(regimes: Sequence[tuple[Comparison, ComparedRegime]]) -> int:
+    return len({plain.regime_kind(regime) for _, regime in regimes})
+
+
+def _regime_words(regime: ComparedRegime, *, several: bool) -> str:
+    of = f" {plain.regime_kind(regime)}" if several else ""
+    where = plain.sizes(regime.first_bytes, regime.last_bytes)
+    return f"{regime.arm}{of} at {where}: {plain.regime_words(regime)}"
+
+
+def _answers(comparisons: Sequence[Comparison], nodes: Sequence[int] = ()) -> Table:
+    """A row a regime, in compare's words. ``nodes`` is 0 for ranks of one host."""
+    on = nodes or [0] * len(comparisons)
+    where = [
+        counted(nodes, "node") if nodes else each.baseline.name
+        for each, nodes in zip(comparisons, on, strict=True)
+    ]
+    several = len(set(where)) > 1
+    rows = [
+        (regime.arm, *([at] if several else []), plain.regime_kind(regime),
+         plain.sizes(regime.first_bytes, regime.last_bytes), plain.regime_words(regime))
+        for each, at in zip(comparisons, where, strict=True)
+        for regime in compared_regimes(each)
+        if regime.verdict is not Verdict.MISSING
+    ]  # fmt: skip
+    head = ("", *(["on" if any(on) else "against"] if several else []), "of", "sizes", "verdict")
+    return Table(head, tuple(rows), keys=len(head))
+
+
+def _evidence(comparison: Comparison) -> Iterator[tuple[str, str]]:
+    """What compare says that its verdicts stand on: the name of a fact, and the fact."""
+    for line in plain.evidence(comparison):
+        name, _, text = line.removeprefix("# ").partition(" ")
+        if name != "cases":  # they are all here
+            yield name, text.strip()
+
+
+def _of_series(shown: SeriesReport) -> Part:
+    """Which setup to take, then what every setup sets, gains and costs."""
+    comparisons = [each for _, each in shown.comparisons]
+    taken = [words.on(nodes) + words.choice(each) for nodes, each in shown.choices]
+    decided = any(
+        row.verdict in (Verdict.FASTER, Verdict.SLOWER, Verdict.SAME)
+        for each in comparisons
+        for row in each.rows
+    )
+    curves, maps = [], []
+    for nodes, each in shown.comparisons:
+        where = f" on {nodes} nodes" if nodes else ""
+        maps += list(plots_of_comparison.plots(shown.name, each, where))
+        curves += list(plots_of_comparison.curves_of(shown.name, each, where))
+    text = f"Take {first_of(taken, _MOST_ANSWERS, '; ')}" if taken else "Take none: the default has no number"
+    return Part(
+        shown.name,
+        Headline(
+            text, f"against {comparisons[0].baseline.name}", Answer.YES if decided else Answer.UNDECIDED
+        ),
+        tuple(words.reach(each) for each in shown.reached if each.failed or each.wrong),
+        _answers(comparisons, [nodes for nodes, _ in shown.comparisons]),
+        tuple(curves),
+        tuple(_setups(shown)),
+        evidence=tuple(maps),
+        facts=tuple(
+            dict.fromkeys((*shown.facts, *(fact for each in comparisons for fact in _evidence(each))))
+        ),
+    )
+
+
+def _setups(shown: SeriesReport) -> Iterator[Check]:
+    """What each sets, why, and how far it came."""
+    for setup in shown.setups:
+        reached = [each for each in shown.reached if each.setup == setup.name]
+        failed = any(each.failed or each.wrong for each in reached)
+        notes = [Finding(Severity.INFO, setup.why)] if setup.why else []
+        notes += [
+            Finding(
+                Severity.ERROR,
+                words.reach(each).removeprefix(f"{setup.name}: "),
+                evidence=" | ".join(each.words),
+            )
+            for each in reached
+            if each.failed or each.wrong
+        ]
+        tone = Answer.NO if failed else Answer.NOT_OBSERVABLE
+        yield Check(setup.name, "failed" if failed else "ran", tone, words.changes(setup), tuple(notes))
+
+
+# ---- hunts ------------------------------------------------------------------------------------------------
+
+_HUNT_TONES: Final = {"healthy": Answer.YES, "slow": Answer.NO, "undecided": Answer.UNDECIDED}
+_WORST_FIRST: Final = (Answer.NO, Answer.UNDECIDED, Answer.YES)
+
+
+def _of_hunt(shown: HuntReport) -> Part:
+    record, hunt, plots = shown.record, shown.record.plan.hunt, tuple[Plot, ...]()
+    hosts = tuple(rank.host for rank in record.world.ranks) if record.world is not None else ()
+    if hunt is not None and shown.rounds:
+        plots = tuple(plots_of_hunt.plots(shown.name, hunt.kind, hunt.size_bytes, hosts, shown.rounds))
+    fields = (record.hunt or {}).get("fields", ())
+    warned = [each for each in record.findings if each.severity is not Severity.INFO]
+    headline = (
+        _hunted(fields)
+        if fields
+        else Headline(plots[0].words.get("headline", plots[0].title) if plots else shown.name)
+    )
+    return Part(
+        shown.name,
+        headline,
+        tuple(filter(None, (_status(record), *(each.claim for each in worst_first(warned))))),
+        checks=tuple(map(_field, fields)),
+        evidence=plots,
+        facts=(
+            *_facts(record, ""),
+            *(("note", each.claim) for each in record.findings if each not in warned),
+        ),
+    )
+
+
+def _hunted(fields: Sequence[Mapping[str, Any]]) -> Headline:
+    """The verdict of isolate on each field: hosts, or the ranks of a host."""
+    texts = [f"{counted(len(field['names']), field['kind'])}: {verdict_words(field)}" for field in fields]
+    worst = min((_HUNT_TONES[field["decision"]] for field in fields), key=_WORST_FIRST.index)
+    return Headline("; ".join(texts), "", worst)
+
+
+def _field(field: Mapping[str, Any]) -> Check:
+    said = filter(None, (noise_words(field), ranking_words(field)))
+    notes = [Finding(Severity.INFO, text) for text in said]
+    notes += [
+        Finding(Severity.INFO, f"leave out, for {name}", evidence=text) for name, text in exclude_words(field)
+    ]
+    title = f"Is any of {counted(len(field['names']), field['kind'])} slow?"
+    claim = f"{verdict_words(field)}, {counted(int(field['rounds']), 'round')}"
+    return Check(title, str(field["decision"]), _HUNT_TONES[field["decision"]], claim, tuple(notes))

@@ -20,6 +20,7 @@ from busbw_testing.reported_more import pairs_folder, series
 from busbw_testing.runs import start
 
 from busbw.cli.main import main
+from busbw.judge.compare_arms import LAUNCH_TIMES
 from busbw.model.result import Status
 from busbw.record.folder import DIGESTS_FILE, SAMPLES_FILE, create
 from busbw.record.write import write_record
@@ -41,31 +42,30 @@ def pairs(home: Path) -> Path:
 
 
 def marks(page: str, figure: str) -> list[str]:
-    found = re.search(rf'<figure id="[^"]*{figure}">.*?</figure>', page, re.DOTALL)
+    found = re.search(rf'<div class="plot" id="[^"]*{figure}">.*?</figure>', page, re.DOTALL)
     assert found is not None
     return re.findall(
         r'aria-label="([^"]*)" role="graphics-symbol" aria-roledescription="rect mark"', found[0]
     )
 
 
-def test_pairs_have_a_map_a_metric_with_its_matrix_beside_it(pairs: Path) -> None:
+def test_pairs_have_a_map_a_metric_with_their_numbers_in_it(pairs: Path) -> None:
     assert main(["report", PAIRS, "-o", str(pairs / "p.html")]) == 0
     page = (pairs / "p.html").read_text()
-    names = re.findall(r'<figure id="([^"]*)"', page)
-    assert [name.removeprefix(f"{PAIRS}-pairs-of-ranks-") for name in names] == [
-        "bandwidth",
-        "both-ways",
-        "latency",
-    ]
+    assert "<h1>Pairs of ranks of node0: median 10.5 GB/s; worst 5.24 GB/s, from 3 to 7</h1>" in page
+    names = re.findall(r'<div class="plot" id="([^"]*)"', page)
+    assert names == ["bandwidth", "both-ways", "latency"]
     cells = marks(page, "bandwidth")
     assert len(cells) == 8 * 7  # every pair both ways, nobody with itself
     assert "from 3 to 7: 5.243 GB/s, -50% of the median" in cells
     assert cells.count("from 7 to 3: 10.49 GB/s, +0% of the median") == 1
-    assert "worst 5.24 GB/s, from 3 to 7." in page
-    assert '<th scope="row">3</th><td>10.5</td><td>10.5</td><td>10.5</td><td>n/a</td><td>10.5</td>' in page
-    assert "<td>5.24</td></tr>" in page
+    picture = re.search(r'id="bandwidth">.*?</svg>', page, re.DOTALL)
+    assert picture is not None
+    numbers = re.findall(r">([\d.]+)</text>", picture[0])
+    assert (numbers.count("10.5"), numbers.count("5.24")) == (55, 1)
+    assert "GB/s, the worst</text>" in picture[0]
     assert len(marks(page, "latency")) == 56
-    assert 'class="verdict' not in page  # a matrix is not judged
+    assert '<dl class="checks"' not in page  # a matrix is not judged
 
 
 def test_many_parts_fold_into_a_map_that_can_be_read(home: Path) -> None:
@@ -85,9 +85,7 @@ def test_a_hunt_has_its_verdict_and_what_to_leave_out(home: Path) -> None:
     assert hunted.returncode == 0, hunted.stderr
     assert main(["report", "last", "-o", str(home / "h.html")]) == 0
     page = (home / "h.html").read_text()
-    assert re.search(
-        r'class="verdict yes">\s*<span class="answer">all alike</span>\s*<h3>Is any of 6 ranks', page
-    )
+    assert "<h1>6 ranks: HEALTHY: all 15 paths</h1>" in page
     assert "standard deviation of one test: bandwidth" in page
     assert "tested more than once, the last" in page
     rails = start(home, "rails", "--backend", "null", "--world", "nccl", "--ranks", "4")
@@ -98,34 +96,30 @@ def test_a_hunt_has_its_verdict_and_what_to_leave_out(home: Path) -> None:
     assert len(marks(page, "nodes")) == 4
 
 
-def test_setups_have_a_map_of_verdicts(home: Path) -> None:
+def test_setups_begin_with_which_to_take(home: Path) -> None:
     name = series().folder.name
     assert main(["report", name, "-o", str(home / "s.html")]) == 0
     page = (home / "s.html").read_text()
-    cells = marks(page, "-setups")
+    assert re.search(r"<h1>Take plain for .*; large for .* 4 KiB to 8 KiB \(x1\.03 to x1\.43\)</h1>", page)
+    cells = marks(page, "compared")
     assert len(cells) == 8  # two setups against the default, four sizes
-    told = [" ".join(cell.split(" (")[0].split(": ")[1:]).split(",")[:2] for cell in cells[:4]]
-    assert [words[0] for words in told] == ["SLOWER", "SAME", "FASTER", "FASTER"]
-    assert told[3][1].startswith(" x1.4")
-    assert [cell.split(": ")[1].split(",")[0] for cell in cells[4:]] == ["FAILED"] * 4
-    assert "<td>x1.43 FASTER</td></tr>" in page
-    assert '<span class="answer">1 SLOWER, 1 SAME, 2 FASTER' in page or "2 FASTER, 1 SLOWER, 1 SAME" in page
+    verdicts = {cell.split(":")[0]: cell.split(": ")[1].split(",")[0] for cell in cells}
+    assert [verdicts[f"large, {size} KiB"] for size in (1, 2, 4, 8)] == ["SLOWER", "SAME", "FASTER", "FASTER"]
+    assert [verdicts[f"broken, {size} KiB"] for size in (1, 2, 4, 8)] == ["FAILED"] * 4
+    assert ">x1.43</text>" in page
     assert "NCCL_ALGO=Ring" in page
     assert "rank 1 died" in page
-    assert f'<figure id="{name}-all_reduce-float-sum-bandwidth"' in page
+    assert '<div class="plot" id="bandwidth"' in page
 
 
 def test_setups_in_letters(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     name = series().folder.name
     capsys.readouterr()
-    assert main(["report", name, "-o", "-", "--plot", "setups"]) == 0
+    assert main(["report", name, "-o", "-", "--plot", "compared"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    large, broken = (
-        next(line for line in lines if line.startswith(word)).split() for word in ("large", "broken")
-    )
-    assert large == ["large", "#", ".", "-", "<"]
-    assert broken == ["broken", *"XXXX"]
-    assert any(line.startswith("# SLOWER, > 10 %") for line in lines)
+    rows = [line.split() for line in lines if re.match(r"\d KiB [^x]*$", line)]
+    assert [words[2:] for words in rows] == [["#", "X"], [".", "X"], ["<", "X"], ["<", "X"]]
+    assert any(line.startswith("# SLOWER") for line in lines)
 
 
 def test_a_pipe_gets_ascii_of_80_columns_with_every_plot(home: Path) -> None:
@@ -135,11 +129,12 @@ def test_a_pipe_gets_ascii_of_80_columns_with_every_plot(home: Path) -> None:
     lines = done.stdout.splitlines()
     assert done.stdout.isascii()
     assert max(map(len, lines)) <= 80
-    assert lines.index("Were all links used?  NO") < lines.index("Bandwidth of all_reduce float sum")
+    assert lines[0].startswith(f"{RUN}: 4.63 GB/s at 32 KiB")
+    assert lines.index("Bandwidth of all_reduce float sum") < lines.index("Were all links used?  NO")
     titles = ("Bandwidth of", "Time of", "Spread of", "Ranks of", "Links during", "Samples of")
-    assert [sum(line.startswith(title) for line in lines) for title in titles] == [1, 1, 1, 1, 1, 4]
-    assert any(re.match(r"5 node0 +#  ", line) for line in lines)  # the slow rank
-    assert any(re.search(r"nic3 .*\| +0 GB/s, carried nothing$", line) for line in lines)
+    assert [sum(line.startswith(title) for line in lines) for title in titles] == [1] * 6
+    assert any(re.match(r"32 KiB [. ]*#[. ]*$", line) for line in lines)  # the slow rank
+    assert any(re.search(r"nic3 .*\| +0 GB/s, 0%, carried nothing$", line) for line in lines)
     assert main(["report", "last", "-o", str(home / "r.txt")]) == 0
     assert (home / "r.txt").read_text() == done.stdout
 
@@ -149,14 +144,14 @@ def test_every_plot_in_letters_has_its_table(home: Path, capsys: pytest.CaptureF
     assert main(["report", "-o", "-", "--plot", "bandwidth"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines.index("o out-of-place") < lines.index(
-        "series        size    busbw GB/s     95 % interval  algbw GB/s"
+        "size    out-of-place GB/s  out-of-place time    algorithm"
     )
-    numbers = [line.split()[1:4] for line in lines if line.startswith("out-of-place ")]
+    numbers = [words for words in map(str.split, lines) if words[1:2] == ["KiB"] and len(words) > 5]
     assert [words[0] for words in numbers] == ["1", "2", "4", "8", "16", "32"]
-    assert all(float(words[2]) > 0 for words in numbers)
+    assert all(float(words[2]) > 0 and words[3].startswith("+-") for words in numbers)
     assert main(["report", "-o", "-", "--plot", "ranks"]) == 0
     text = capsys.readouterr().out
-    assert re.search(r"^5 node0( +\+\d+\.\d%){6}$", text, re.MULTILINE), text  # the slow rank
+    assert re.search(r"^32 KiB .*\+\d\d\.\d%", text, re.MULTILINE), text  # the slow rank
 
 
 def test_rows_with_marks_have_their_meaning_below_the_table(
@@ -172,17 +167,32 @@ def test_rows_with_marks_have_their_meaning_below_the_table(
     meaning = (
         "<li>descheduled: a rank lost its core while it was timed: keep other programs off its host</li>"
     )
-    assert page.count(meaning) == 2  # of bandwidth, and of time
-    assert "<td>descheduled</td></tr>" in page
-    assert "<td>n/a</td></tr>" in page  # the other row has none
-    assert "<li>WRONG all_reduce sum float 4096 B out-of-place: 7 wrong elements</li>" in page
+    assert page.count(meaning) == 1
+    assert '<td class="marks">descheduled</td></tr>' in page
+    assert '<td class="bad">WRONG</td>' in page
+    assert "<li>WRONG at 4 KiB out-of-place: 7 wrong elements</li>" in page
+    assert "<li>1 of 3 cases gave wrong data: do not use them</li>" in page
     assert main(["report", "last", "-o", str(home / "m.md")]) == 0
     assert "- descheduled: a rank lost its core" in (home / "m.md").read_text()
     capsys.readouterr()
     assert main(["report", "last", "-o", "-", "--plot", "time"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert any(re.match(r"out-of-place  2 KiB .* descheduled$", line) for line in lines)
+    assert any(re.match(r"2 KiB .* descheduled$", line) for line in lines)
     assert any(line.startswith("descheduled: a rank lost its core") for line in lines)
+
+
+def test_a_run_of_several_launches_shows_them(home: Path) -> None:
+    record = record_of({1024: 10.0, 2048: 11.0, 4096: 12.0}, name=RUN)
+    launched = [(0.95, 1.0, 1.3), (1.0, 1.0, 1.0), (1.0, 1.0, 1.0)]
+    results = (
+        replace(result, evidence={LAUNCH_TIMES: [(result.time_ns or 0.0) * factor for factor in factors]})
+        for result, factors in zip(record.results, launched, strict=True)
+    )
+    write_record(create(home, RUN), replace(record, results=tuple(results)))
+    assert main(["report", "last", "-o", str(home / "l.html")]) == 0
+    cells = marks((home / "l.html").read_text(), "launches")
+    assert len(cells) == 9
+    assert "launch 3, 1 KiB: +30.0% of the median launch; noise 1.0%" in cells
 
 
 def ranks_map(home: Path, factors: list[float], hosts: int) -> str:
@@ -200,12 +210,15 @@ def ranks_map(home: Path, factors: list[float], hosts: int) -> str:
 @pytest.mark.parametrize(
     ("hosts", "said"),
     [
-        (12, "96 ranks in 12 rows: a row is a host, up to 8 ranks, and shows the furthest of them."),
-        (96, "96 ranks in 48 rows: a row is up to 2 neighbouring ranks and shows the furthest of them."),
+        (12, "12 columns: a column is a host, up to 8 ranks, and shows the furthest of them."),
+        (
+            96,
+            "48 columns: a column is up to 2 neighbouring ranks and shows the furthest of them.",
+        ),
     ],
 )
-def test_rows_of_many_ranks_say_what_they_are(home: Path, hosts: int, said: str) -> None:
-    assert said in ranks_map(home, [1.0] * 95 + [1.2], hosts)
+def test_columns_of_many_ranks_say_what_they_are(home: Path, hosts: int, said: str) -> None:
+    assert f"96 ranks in {said}" in ranks_map(home, [1.0] * 95 + [1.2], hosts)
 
 
 def on_terminal(home: Path, words: list[str], **environ: str) -> str:

@@ -1,38 +1,67 @@
-"""What a curve's caption says of its numbers."""
+"""Curves: what their captions and axes say of their numbers."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from busbw_testing.compared import record_of
 
+from busbw.model.result import Status
 from busbw.report import curves
+from busbw.report.plots import Table, size_ticks, value_label, value_ticks
+
+NO_TABLE = Table(("size",), ())
+KIB, MIB, GIB = 2**10, 2**20, 2**30
 
 
-def test_a_log_has_neither_a_band_nor_a_mean() -> None:
+def test_a_log_has_no_band() -> None:
     record = record_of({1024: 10.0, 2048: 11.0}, ranks=2)
-    found = [
-        (record.plan.cases[each.case], replace(each, samples=20, mean_ns=1e4)) for each in record.results
-    ]
-    bare = [
-        (case, replace(result, low_ns=None, high_ns=None, samples=0, mean_ns=result.time_ns))
-        for case, result in found
-    ]
-    whole, log = (curves.time("t", "T", {"run": each}) for each in (found, bare))
+    found = [(record.plan.cases[each.case], each) for each in record.results]
+    bare = [(case, replace(result, low_ns=None, high_ns=None)) for case, result in found]
+    whole, log = (curves.bandwidth((), "T", {"run": curves.points(each)}, NO_TABLE) for each in (found, bare))
     assert whole is not None
     assert log is not None
-    assert "the band is the 95 % interval. The mean is that of all samples." in whole.note
-    assert log.note == "Both axes are logarithmic."
-    assert "mean us" in whole.table.head
-    assert "mean us" not in log.table.head
+    assert whole.note == f"{log.note} The band is the 95 % interval."
 
 
-def test_an_interval_that_begins_at_zero_has_no_upper_bandwidth() -> None:
-    record = record_of({1024: 10.0}, ranks=2)
-    found = [
-        (record.plan.cases[each.case], replace(each, low_ns=0.0, high_ns=2e4)) for each in record.results
-    ]
-    plot = curves.bandwidth("b", "B", {"run": found}, {})
+def test_no_line_goes_over_a_size_without_a_number() -> None:
+    record = record_of({1024: 10.0, 2048: 11.0, 4096: 12.0, 8192: 13.0}, ranks=2)
+    found = [(record.plan.cases[each.case], each) for each in record.results]
+    found[1] = (found[1][0], replace(found[1][1], status=Status.WRONG, busbw_gb_per_s=None))
+    plot = curves.bandwidth((), "B", {"run": curves.points(found)}, NO_TABLE)
     assert plot is not None
-    assert all(row["high"] is None for row in plot.rows)
-    assert "95 % interval" not in plot.table.head
+    assert [(row["x"], row["part"]) for row in plot.rows] == [(1024, 0), (4096, 1), (8192, 1)]
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "ticks"),
+    [
+        (8, 2 * GIB, [8, KIB, MIB, GIB]),
+        (KIB, MIB, [KIB, 32 * KIB, MIB]),
+        (KIB, 8 * KIB, [KIB, 2 * KIB, 4 * KIB, 8 * KIB]),
+        (25 * MIB, 25 * MIB, [25 * MIB]),
+    ],
+)
+def test_sizes_have_ticks_at_powers(least: int, most: int, ticks: list[int]) -> None:
+    sizes = [least << power for power in range(40) if least << power <= most]
+    assert size_ticks(sizes) == ticks
+
+
+@pytest.mark.parametrize(
+    ("of", "low", "high", "labels"),
+    [
+        (
+            "time",
+            9.0,
+            9000.0,
+            ["10 us", "20 us", "50 us", "100 us", "200 us", "500 us", "1 ms", "2 ms", "5 ms"],
+        ),
+        ("GB/s", 0.0008, 488.0, ["0.001", "0.01", "0.1", "1", "10", "100"]),
+        ("time", 70.0, 70.1, ["70 us", "70.1 us"]),
+    ],
+)
+def test_values_have_ticks_at_powers_without_exponents(
+    of: str, low: float, high: float, labels: list[str]
+) -> None:
+    assert [value_label(of, tick) for tick in value_ticks(low, high)] == labels

@@ -15,7 +15,7 @@ from busbw.report.reported import Reported
 
 
 def histogram(run: Reported) -> Plot:
-    return next(plot for plot in plots_of_run.plots(run) if plot.kind == "histogram")
+    return next(plot for plot in plots_of_run.evidence_of(run) if plot.kind == "histogram")
 
 
 def test_a_histogram_says_which_samples_its_percentiles_are_without(tmp_path: Path) -> None:

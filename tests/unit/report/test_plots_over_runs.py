@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 from busbw_testing.compared import record_of
 
+from busbw.cli.report import compared_runs
 from busbw.judge.expectation import expect
 from busbw.judge.launch_history import launch_times
 from busbw.judge.wires import Wires
@@ -17,7 +18,7 @@ from busbw.model.record import RunRecord
 from busbw.model.sample import DIGEST_DTYPE, SAMPLE_DTYPE
 from busbw.record.launch_times import LaunchTimes
 from busbw.report import plots_over_runs
-from busbw.report.plots import Plot, Table, on_paper, svg
+from busbw.report.plots import DASHES, SERIES, Plot, Table, on_paper, svg
 from busbw.report.reported import Reported
 
 SIZE = 2**20
@@ -34,7 +35,11 @@ def reported(name: str, record: RunRecord) -> Reported:
 
 
 def scaling(*runs: Reported) -> Plot | None:
-    return next((plot for plot in plots_over_runs.plots(runs) if plot.name.endswith("-scaling")), None)
+    return next((plot for plot in plots(*runs) if plot.what == "scaling"), None)
+
+
+def plots(*runs: Reported) -> list[Plot]:
+    return list(plots_over_runs.plots(runs, compared_runs(runs)))
 
 
 def test_runs_that_differ_in_their_ranks_alone_are_one_curve_with_their_names() -> None:
@@ -47,14 +52,14 @@ def test_runs_that_differ_in_their_ranks_alone_are_one_curve_with_their_names() 
 
 def test_times_under_a_profiler_are_held_against_nothing() -> None:
     def names(*runs: Reported) -> list[str]:
-        return [plot.name.rpartition("-")[2] for plot in plots_over_runs.plots(runs)]
+        return [plot.what for plot in plots(*runs)]
 
     def profiled(run: Reported) -> Reported:
         results = tuple(replace(result, conditions=("profiled",)) for result in run.record.results)
         return reported(run.name, replace(run.record, results=results))
 
     alike, more = run("b", 2, 11.0), run("c", 4, 20.0)
-    assert names(run("a", 2, 10.0), alike, more) == ["bandwidth", "time", "compared", "scaling"]
+    assert names(run("a", 2, 10.0), alike, more) == ["bandwidth", "time", "scaling", "compared"]
     assert names(run("a", 2, 10.0), profiled(alike), profiled(more)) == ["bandwidth", "time"]
     assert names(profiled(alike), profiled(more)) == ["bandwidth", "time"]
 
@@ -84,9 +89,10 @@ def test_a_curve_is_of_one_placement() -> None:
 
 def test_runs_are_drawn_with_the_verdicts_of_compare() -> None:
     """One launch each: a size of 1 MiB on GPUs, which launches of 1 % scatter tell apart, or not."""
-    for us, verdict in ((30.0, "slower"), (10.05, "same"), (10.5, "cannot be decided")):
-        plots = {plot.name: plot for plot in plots_over_runs.plots([run("a", 2, 10.0), run("b", 2, us)])}
-        (row,) = next(plot for name, plot in plots.items() if name.endswith("-compared")).rows
+    for us, verdict in ((30.0, "SLOWER"), (10.05, "SAME"), (10.5, "AMBIGUOUS")):
+        (row,) = next(
+            plot for plot in plots(run("a", 2, 10.0), run("b", 2, us)) if plot.what == "compared"
+        ).rows
         assert row["bin"] == verdict
 
 
@@ -111,9 +117,20 @@ def test_the_history_of_the_machine_decides_in_the_plot_too() -> None:
 def test_a_band_ends_where_a_size_has_no_interval() -> None:
     ends = {1: (0.9, 1.1), 2: (1.8, 2.2), 4: (None, None), 8: (7.0, 9.0), 16: (15.0, 17.0)}
     rows = tuple(
-        {"series": "a", "kind": "measured", "x": x, "y": x, "low": low, "high": high, "text": ""}
+        {"series": "a", "kind": "measured", "x": x, "y": x, "low": low, "high": high, "text": "", "part": 0}
         for x, (low, high) in ends.items()
     )
-    plot = Plot("curve", "n", "t", "", rows, Table(("x",), ()), {"x": "size", "y": "bus bandwidth (GB/s)"})
+    plot = Plot(
+        "curve", (), "n", "t", "", rows, Table(("x",), ()), {"x": "size", "y": "bus bandwidth (GB/s)"}
+    )
     (band,) = re.findall(r'<path[^>]* d="([^"]*)"[^>]*opacity="0.22"', svg(plot, on_paper))
     assert band.count("M") == 2
+
+
+def test_nine_runs_are_told_apart() -> None:
+    """No two have the same colour and the same point, nor the same colour and the same dash."""
+    picture = svg(next(plot for plot in plots(*(run(f"r{at}", 2, 10.0 + at) for at in range(9)))), on_paper)
+    points = re.findall(r'aria-roledescription="point"[^>]* d="([^"]*)"[^>]* fill="([^"]*)"', picture)
+    assert len(points) == len(set(points)) == 9
+    lines = {(SERIES[at % len(SERIES)], tuple(DASHES[at % len(DASHES)])) for at in range(9)}
+    assert len(lines) == 9

@@ -31,7 +31,7 @@ def point(x: float, y: float, **fields: Any) -> dict[str, Any]:
 
 
 def curve(*rows: dict[str, Any], **words: Any) -> Plot:
-    return Plot("curve", "c", "A title", "A note.", rows, NO_TABLE, {"x": "size", "y": "GB/s", **words})
+    return Plot("curve", (), "c", "A title", "A note.", rows, NO_TABLE, {"x": "size", "y": "GB/s", **words})
 
 
 def test_points_stand_where_their_values_are() -> None:
@@ -62,7 +62,7 @@ def test_intervals_limits_and_points_in_one_place() -> None:
 
 
 def test_time_has_a_logarithmic_axis_with_units() -> None:
-    text = lines(curve(point(8, 0.5), point(16, 50.0), point(32, 5e6), y="time", log=True))
+    text = lines(curve(point(8, 0.5), point(16, 50.0), point(32, 5e6), y="time", scales=("log",)))
     labels = [line[:9].strip() for line in text if line[:9].strip()]
     assert labels[:3] == ["A title", "A note.", "time"]
     assert labels[3] == "5 s"
@@ -77,7 +77,9 @@ def heat(columns: list[str], **words: Any) -> Plot:
         for x in columns
         if x != y
     )
-    return Plot("heat", "h", "Map", "Note.", rows, NO_TABLE, {"x": "size", "y": None, "bins": bins, **words})
+    return Plot(
+        "heat", (), "h", "Map", "Note.", rows, NO_TABLE, {"x": "size", "y": None, "bins": bins, **words}
+    )
 
 
 def test_a_map_reads_without_colour() -> None:
@@ -93,9 +95,9 @@ def test_a_map_reads_without_colour() -> None:
 
 
 BARS = Plot(
-    "bars", "b", "Links", "Note.",
-    ({"y": "node0 nic0", "x": 5.0, "state": "up", "rate": 10.0, "text": ""},
-     {"y": "node0 nic1", "x": 0.0, "state": "none", "rate": 10.0, "text": ""}),
+    "bars", (), "b", "Links", "Note.",
+    ({"y": "node0 nic0", "x": 5.0, "state": "up", "rate": 10.0, "text": "", "cell": "5 GB/s"},
+     {"y": "node0 nic1", "x": 0.0, "state": "none", "rate": 10.0, "text": "", "cell": "0 GB/s"}),
     NO_TABLE, {"x": "GB/s", "bins": {"up": "c1", "none": "limit"}},
 )  # fmt: skip
 
@@ -117,7 +119,7 @@ def test_a_histogram_marks_median_and_mean() -> None:
     )
     marks = [("median", 2.5, "c2"), ("mean (nccl-tests prints it)", 4.0, "c3")]
     plot = Plot(
-        "histogram", "h", "Samples", "n.", rows, Table(("a", "b"), (("samples", "10"),)), {"marks": marks}
+        "histogram", (), "h", "Samples", "n.", rows, Table(("a", "b"), (("samples", "10"),)), {"marks": marks}
     )
     text = lines(plot)[4:]
     assert [line.split()[1] for line in text[:4]] == ["1", "2", "3", "4"]

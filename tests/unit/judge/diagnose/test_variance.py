@@ -76,18 +76,15 @@ def reported(record: RunRecord, samples: npt.NDArray[np.void]) -> Reported:
 
 
 def test_a_report_has_one_mean() -> None:
-    """In its tables of times and of spreads and beside the histogram: that of all samples."""
+    """In its table of spreads and of the histogram: that of all samples."""
     run = reported(*with_tail())
     run = replace(run, conclusions=every_conclusion(run.record, samples=run.samples))
-    plots = {plot.title: plot.table for plot in plots_of_run.plots(run)}
-    time, spread = plots["Time of all_reduce float sum"], plots["Spread of all_reduce float sum"]
-    mean = spread.rows[0][spread.head.index("mean us")]
+    plots = {plot.title: plot for plot in plots_of_run.evidence_of(run)}
+    spread = plots["Spread of all_reduce float sum"].table
+    mean = spread.rows[0][spread.head.index("mean")]
     assert mean.startswith("59.")
-    assert time.rows[0][time.head.index("mean us")] == mean
-    histogram = next(
-        plot for plot in plots_of_run.plots(run) if plot.kind == "histogram" and "256 B" in plot.title
-    )
-    assert dict(histogram.table.rows)["mean of all, us"] == mean
+    histogram = next(plot for plot in plots.values() if plot.kind == "histogram" and "256 B" in plot.title)
+    assert dict(histogram.table.rows)["mean of all"] == mean
     assert not any("nccl-tests" in name for name, *_ in histogram.table.rows)  # nobody kept single ranks
 
 
@@ -96,12 +93,14 @@ def test_the_mean_of_nccl_tests_is_over_ranks_and_not_of_their_maxima() -> None:
     digests = digests_of(record, (0.5, 0.5, 0.5, 1.0))
     run = replace(reported(record, samples), digests=digests)
     run = replace(run, conclusions=every_conclusion(record, samples=samples))
-    histogram = next(plot for plot in plots_of_run.plots(run) if plot.kind == "histogram")
+    histogram = next(plot for plot in plots_of_run.evidence_of(run) if plot.kind == "histogram")
     names = dict(histogram.table.rows)
     mean_us = nccl_tests_mean_ns(digests, 0) / 1000  # type: ignore[operator]
     assert mean_us == pytest.approx((record.results[0].time_ns or 0.0) * 0.625 / 1000)
-    assert float(names["mean over ranks (nccl-tests prints it), us"]) == pytest.approx(mean_us, rel=0.01)
-    assert float(names["mean of all, us"]) > mean_us
+    printed, own = (names[name].split() for name in ("mean over ranks (nccl-tests prints it)", "mean of all"))
+    assert printed[1] == own[1] == "us"
+    assert float(printed[0]) == pytest.approx(mean_us, rel=0.01)
+    assert float(own[0]) > mean_us
 
 
 def marked(*marks: tuple[str, ...], excluded: int = 0) -> dict[str, Conclusion]:
