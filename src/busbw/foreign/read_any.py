@@ -93,7 +93,7 @@ class Reading:
     sha256: str = ""
     created: str = ""
     created_from: str = "file"
-    findings: tuple[ImportFinding, ...] = ()  # those of no table
+    findings: tuple[ImportFinding, ...] = ()  # those that belong to no table
     no_text: str = ""  # why the file is not a text that can be read
 
     def with_all_findings(self, test: str = "") -> Reading:

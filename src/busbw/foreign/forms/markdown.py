@@ -20,7 +20,7 @@ _CASE: Final = ("size (B)", "count", "type", "redop", "root")
 def write(record: RunRecord, tables: Sequence[Table]) -> bytes:
     """What was measured as a list, then the tables."""
     first = origin(record)
-    others = notes(record, "Markdown")[1:]  # the first names a foreign layout, and this is none
+    others = notes(record, "Markdown")[1:]  # the first names the layout of another tool
     lines = [_text(f"{first[0].upper()}{first[1:]}."), "", *(f"- {_text(note)}" for note in others)]
     for table in tables:
         lines += ["", f"### {table.collective}", "", *_table(table)]
@@ -51,7 +51,7 @@ def _cells(row: Row) -> list[str]:
 
 
 def _time(result: CaseResult | None) -> str:
-    """The time, or in its place why there is none."""
+    """The time, or why it is missing."""
     if result is None:
         return NOT_APPLICABLE
     if result.time_ns is not None:

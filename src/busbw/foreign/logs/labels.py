@@ -50,7 +50,7 @@ NUMBERS: Final = frozenset({"nodes", "gpus", "ranks", "bytes"})
 
 
 def compile_pattern(pattern: str) -> re.Pattern[str]:
-    """The pattern as a regular expression. Raises UsageError where it is none."""
+    """The pattern as a regular expression. Raises UsageError if it is not a pattern."""
     text, end = "", 0
     for match in _PIECE.finditer(pattern):
         if match.start() != end:
@@ -67,7 +67,7 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
         return re.compile(rf"(?:^|/){text}$")
     except (ValueError, re.error) as error:
         raise UsageError(
-            f"not a pattern: {pattern!r} ({error})",
+            f"{pattern!r} is not a pattern: {error}",
             hint="write a path with {name} for each label, such as 'n{nodes}/{test}_{setup}.log'",
         ) from error
 
@@ -120,7 +120,7 @@ def environment_beside(log: Path, setup: str) -> tuple[dict[str, Any], str]:
 
 
 def variables(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
-    """The fields ``variables`` and ``redacted`` of an environment that somebody else has dumped."""
+    """The fields ``variables`` and ``redacted`` of an environment that another tool wrote."""
     kept = {name: redact(name, value) for name, value in sorted(pairs) if is_recorded(name)}
     return {"variables": kept, "redacted": [name for name, value in kept.items() if value == REDACTED]}
 

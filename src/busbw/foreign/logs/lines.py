@@ -34,7 +34,7 @@ _PACKED: Final = (
 @dataclass(frozen=True)
 class Text:
     """``data`` is the text in UTF-8, or what is read as if it were, without a byte order mark. ``damage`` is
-    why it ends before its file does; ``no_text`` is why it is none.
+    why it ends before its file does; ``no_text`` is why it cannot be read.
     """
 
     data: bytes = b""

@@ -54,7 +54,7 @@ UNEVEN: Final = frozenset({"alltoallv", "all_gatherv", "alltoallw", "gatherv", "
 def operation(word: str) -> str:
     """Our name of an operation: all_reduce_perf_mpi, allr, ``All-to-All Personalized Exchange``.
 
-    Empty for a word that is none.
+    Empty for any other word.
     """
     plain = _TEST.sub("", _PROGRAM.sub("", word.lower()).removeprefix("osu_"))
     return _BY_WORD.get(plain, "")

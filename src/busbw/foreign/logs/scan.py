@@ -30,7 +30,7 @@ _GAPS: Final = ("...", "[...]", "…")
 
 @dataclass(frozen=True)
 class Log:
-    """What one text holds. ``findings`` are those of no table."""
+    """What one text holds. ``findings`` are those that belong to no table."""
 
     tables: tuple[FoundTable, ...]
     facts: Facts  # of the last launch, also where it has no table
@@ -91,7 +91,7 @@ class Scanner:
         return self._finish()
 
     def _start(self, line: str) -> int:
-        """Where a heading or a line beside the rows begins; -1 where the line is none."""
+        """Where a heading or a line beside the rows begins; -1 for any other line."""
         for tool in self._tools:
             if any(mark in line for mark in tool.heading_marks):
                 for word in islice(_WORD.finditer(line), _MOST_STARTS):

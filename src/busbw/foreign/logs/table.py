@@ -276,8 +276,8 @@ class Table:
     ``shares``: sizes are what one rank gives to or gets from each other one, as in OSU and IMB, where ours is
     the whole buffer. ``time`` says which reduction the times are; ``operation`` is empty where the log does
     not name it, ``rank_labels`` pairs a source with the number of ranks that it claims. ``trusted_time`` is
-    off where the printed time is not that of the operation (-C). ``words_from`` says whose word reduction,
-    root and type are. ``ended``: the tool's last line (``end_line``) is there, or it
+    off where the printed time is not that of the operation (-C). ``words_from`` says where reduction, root
+    and type come from. ``ended``: the tool's last line (``end_line``) is there, or it
     has none; ``largest`` is the size of the last row by the header, 0 where it does not say that. ``calls``
     are the lines of NCCL in the table about single calls.
 

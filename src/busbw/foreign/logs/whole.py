@@ -33,7 +33,7 @@ def with_its_end(table: Table, log_lines: int) -> Table:
     if table.ended:
         return table
     damaged = {finding.line for finding in table.findings_of(DAMAGED)}
-    if len(table) and log_lines and log_lines in damaged:  # nobody makes an excerpt that ends in a row
+    if len(table) and log_lines and log_lines in damaged:  # an excerpt does not end inside a row
         return table.with_findings(ImportFinding(CUT, "the log ends in the middle of a row", log_lines))
     if not table.end_line:
         return table

@@ -71,7 +71,7 @@ def _read(words: Sequence[str]) -> Line:
     if not words:
         raise UsageError("no test given", hint=f"name one of: {', '.join(PROGRAMS)}")
     if not program:
-        raise UnknownWord(f"no test of nccl-tests: {words[0]!r}", words[0], PROGRAMS)
+        raise UnknownWord(f"nccl-tests has no test {words[0]!r}", words[0], PROGRAMS)
     return read(program, words[1:])
 
 
@@ -94,8 +94,8 @@ def _start(door: _Door) -> int:
         notes = [f"ranks {ranks} = {shares}; each rank is a process of its own here"]
         if split:
             notes.append(
-                f"split {split}: no effect, as in nccl-tests: it splits processes, and this is one;"
-                " start one for each rank, or use busbw run --split"
+                f"split {split} has no effect, as in nccl-tests: it splits processes, and there is one here;"
+                " start a process for each rank, or use `busbw run --split`"
             )
         settings, plan = _planned(door, backend, ranks, ranks, display, notes)
         request_for = partial(local_request, backend, world_choice([door.line.program]), ranks)

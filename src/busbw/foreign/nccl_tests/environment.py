@@ -28,8 +28,8 @@ class Variables:
 
 
 def read_variables(environ: Mapping[str, str]) -> Variables:
-    """Read them. Raises UsageError for a number that is none, which nccl-tests would silently take for
-    another, and for NCCL_TESTS_DEVICE, which busbw does not follow.
+    """Read them. Raises UsageError if a value is not a number, for which nccl-tests silently takes another
+    one, and for NCCL_TESTS_DEVICE, which busbw does not support.
     """
     if environ.get(_DEVICE, "-1").strip() != "-1":
         raise UsageError(f"{_DEVICE} is not supported", hint="choose GPUs with CUDA_VISIBLE_DEVICES")
@@ -52,7 +52,7 @@ def _number(environ: Mapping[str, str], name: str, default: float | None = None)
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise UsageError(f"{name}={text!r} is no number", hint=f"unset {name}, or give a number")
+        raise UsageError(f"{name}={text!r} is not a number", hint=f"unset {name}, or give a number")
     return value
 
 

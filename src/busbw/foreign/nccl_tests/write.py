@@ -1,7 +1,7 @@
 """The text of nccl-tests 2.19.6: header, table and footer with its widths, digits and words (src/util.cu).
 
 The front door prints it row by row as a run goes (``display``), ``write`` from a record at once. Where
-nccl-tests would print a number and there is none, there is ``nan``, as printf writes it.
+a number is missing, the text has ``nan``, as printf writes it.
 """
 
 from __future__ import annotations

@@ -252,7 +252,7 @@ def _own(record: RunRecord, table: Table) -> dict[str, Any]:
 
 
 def _local_form(stamp: str) -> str | None:
-    """2026-11-21 18:15:02 of an ISO 8601 time, in UTC; the text itself where it is none."""
+    """2026-11-21 18:15:02 of an ISO 8601 time, in UTC; the text itself if it is not a time."""
     try:
         moment = datetime.fromisoformat(stamp)
     except ValueError:

@@ -95,7 +95,7 @@ def _refuse_files(options: Options) -> None:
 def _notes(options: Options) -> list[str]:
     notes = []
     if options.stepfactor is not None and options.stepbytes is not None:
-        notes.append("-f and -i were both given: sizes grow by the factor")
+        notes.append("-f and -i are both given: sizes grow by the factor")
     if options.stepfactor == 1 and options.minbytes < options.maxbytes:
         notes.append(f"-f 1 never leaves the first size: only {options.minbytes} B is measured")
     return notes

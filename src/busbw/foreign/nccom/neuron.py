@@ -73,7 +73,7 @@ def find_tool(environ: Mapping[str, str], devices: Path = Path("/dev")) -> Path 
     if named:
         found = shutil.which(named)
         if found is None:
-            raise UsageError(f"{TOOL_VARIABLE}={named} is no program", hint="set it to a path, or to none")
+            raise UsageError(f"{TOOL_VARIABLE}={named} is not a program", hint="set it to a path, or to none")
         return Path(found)
     present = sorted(devices.glob("neuron[0-9]*"))
     if not present:
@@ -116,7 +116,9 @@ def _limit_s(environ: Mapping[str, str]) -> float:
     try:
         return float(text)
     except ValueError as error:
-        raise UsageError(f"{TIMEOUT_VARIABLE}={text} is no time", hint="set it to seconds: 1800") from error
+        raise UsageError(
+            f"{TIMEOUT_VARIABLE}={text} is not a number of seconds", hint="set it to seconds: 1800"
+        ) from error
 
 
 def _follow(request: LaunchRequest, limit_s: float, out: TextIO, err: TextIO) -> _Heard:

@@ -336,7 +336,7 @@ def _operand(operands: list[str], *, has_streams: bool) -> str:
 
 
 def default_hosts_file(home: Path) -> Path | None:
-    """``~/hosts``, which nccom-test reads where no hosts are given; None where there is none."""
+    """``~/hosts``, which nccom-test reads where no hosts are given; None if the file does not exist."""
     path = home / "hosts"
     return path if path.is_file() else None
 

@@ -185,7 +185,7 @@ def _streams(streams: tuple[StreamOptions, ...], options: Options) -> dict[str, 
 
 
 def known(variable: str, environ: Mapping[str, str], names: Any) -> str:  # noqa: ANN401 (a Literal)
-    """The value of a variable, ``auto`` by default. Raises UsageError where it is none of ``names``."""
+    """The value of a variable, ``auto`` by default. Raises UsageError if it is not one of ``names``."""
     value = environ.get(variable) or "auto"
     if value not in get_args(names):
         raise UsageError(

@@ -16,7 +16,7 @@ _HOST: Final = re.compile(r"host ?name", re.IGNORECASE)
 
 
 def read_profile(path: Path) -> Profile:
-    """What one export contains. Raises UsageError for a file that is none, is damaged or cannot be read."""
+    """What one export contains. Raises UsageError if the file is not an export or cannot be read."""
     with opened(path) as export:
         meta = export.fields("META_DATA_EXPORT")
         version = next((meta[name] for name in _VERSION if name in meta), "")

@@ -48,7 +48,7 @@ class Export:
             yield from self._connection.execute(f'SELECT {words} FROM "{table}"')
 
     def string(self, number: int | None) -> str:
-        """A text by its number in StringIds; empty where there is none."""
+        """A text by its number in StringIds; empty if there is no such text."""
         if self._strings is None:
             self._strings = {int(key): str(value) for key, value in self.rows("StringIds", ("id", "value"))}
         return "" if number is None else self._strings.get(int(number), "")
@@ -60,8 +60,8 @@ class Export:
 
 @contextmanager
 def opened(path: Path) -> Iterator[Export]:
-    """The export in a file. Raises UsageError where it is none, damaged or unreadable; also for what its
-    reader meets.
+    """The export in a file. Raises UsageError if it is not an export, is damaged or cannot be read, also
+    while it is being read.
     """
     try:
         connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)

@@ -260,7 +260,7 @@ _SIZED_TYPE: Final = re.compile(r"MPI_(U?INT\d+)_T")
 
 
 def _with_operation(table: Table, name: str, ranks: int) -> Table:  # noqa: ARG001 (see Table.decided)
-    """The table as one of this operation: sizes, type, reduction and root, and whose word these are."""
+    """The table as one of this operation: sizes, type, reduction and root, and where these come from."""
     rows = len(table)
     op, op_from = _reduction(table, name)
     root, root_from = _root(table, name)

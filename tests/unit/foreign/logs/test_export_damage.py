@@ -102,7 +102,7 @@ def test_rows_of_a_cut_report_keep_their_placement(export: RunRecord) -> None:
     assert told == {"cut"}
 
 
-def test_joined_lines_of_a_csv_are_no_row() -> None:
+def test_joined_and_broken_lines_of_a_csv_are_no_rows() -> None:
     head = (
         "Size_Bytes,Count,Data_Type,Operation,Root,OOP_Time_us,OOP_AlgBW_GBps,OOP_BusBW_GBps,OOP_Errors,"
         "IP_Time_us,IP_AlgBW_GBps,IP_BusBW_GBps,IP_Errors\n"
@@ -112,9 +112,11 @@ def test_joined_lines_of_a_csv_are_no_row() -> None:
         "2147483648,536870912,float,sum,-1,51406.0,41.78,78.33,0,51406.0,41.77,78.33,0",
         "4294967296,1073741824,float,sum,-1,102812.0,41.77,78.33,0,102812.0,41.77,78.33,0",
     ]
-    ((record,), told) = records_of(head + rows[0] + rows[1] + "\n" + rows[2] + "\n")
-    assert [case.size_bytes for case in record.plan.cases] == [4294967296] * 2
-    assert told == {"damaged"}
+    broken = rows[1].replace("51406.0,41", "514\n06.0,41", 1)  # whose first half is a size and a time
+    for text in (rows[0] + rows[1] + "\n" + rows[2] + "\n", broken + "\n" + rows[2] + "\n"):
+        ((record,), told) = records_of(head + text)
+        assert [case.size_bytes for case in record.plan.cases] == [4294967296] * 2
+        assert told == {"damaged"}
 
 
 def test_a_report_that_is_damaged_before_its_results_says_where() -> None:

@@ -176,6 +176,9 @@ OSU = "# OSU MPI Allreduce Latency Test v7.4\n# Datatype: MPI_CHAR.\n# Size     
         "slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-01-01T00:00:00 DUE TO NODE FAILURE ***",
         "ORTE has lost communication with a remote daemon.",
         "Traceback (most recent call last):",
+        "make: *** [run] Error 137",
+        "Watchdog caught collective operation timeout",
+        "ssh: connect to host n7 port 22: Connection timed out",
     ],
 )
 def test_words_of_an_end_make_the_run_interrupted(end: str, imported: Imported) -> None:
@@ -204,6 +207,17 @@ def test_rows_without_the_blanks_in_front_are_kept(lost: int, imported: Imported
     text = nccl(*ROWS, devices=device(0) + device(1))
     (record,) = imported(text.replace("".join(ROWS), "".join(rows)))
     assert (len(record.results), kinds(record)) == (14, [])
+
+
+def test_a_number_that_is_wider_than_its_column_is_no_damage(imported: Imported) -> None:
+    text = nccl(*ROWS, devices=device(0) + device(1))
+    size, time = 2**36, 1234567.8
+    algbw = f"{size / time / 1e3:.2f}"
+    side = f"  {time}  {algbw:>6}  {algbw:>6}      0"
+    wide = f"{size:12d}  {size // 4:12d}     float     sum      -1{side}{side}\n"
+    (record,) = imported(text.replace(ROWS[-1], ROWS[-1] + wide))
+    assert record.results[-1].time_ns == time * 1e3
+    assert "damaged" not in kinds(record)
 
 
 def test_a_digit_that_is_lost_is_no_lost_blank(imported: Imported) -> None:

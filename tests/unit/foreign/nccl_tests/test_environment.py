@@ -36,7 +36,7 @@ def test_numbers() -> None:
     )  # fmt: skip
     assert (found.min_bandwidth, found.matrix_scale, found.spread) == (400.0, 1.0, 0.5)
     assert found.print_summary
-    with pytest.raises(UsageError, match="NCCL_TESTS_MIN_BW='400GB/s' is no number"):
+    with pytest.raises(UsageError, match="NCCL_TESTS_MIN_BW='400GB/s' is not a number"):
         read_variables({"NCCL_TESTS_MIN_BW": "400GB/s"})
 
 

@@ -183,13 +183,13 @@ def test_a_device_calls_for_the_tool(tool: Path, tmp_path: Path) -> None:
 
 def test_a_tool_can_be_named(tool: Path, tmp_path: Path) -> None:
     assert neuron.find_tool({neuron.TOOL_VARIABLE: str(tool)}, tmp_path / "nowhere") == tool
-    with pytest.raises(UsageError, match="is no program"):
+    with pytest.raises(UsageError, match="is not a program"):
         neuron.find_tool({neuron.TOOL_VARIABLE: str(tmp_path / "nothing")}, tmp_path)
 
 
 def test_a_time_limit_that_is_none(run: Run, monkeypatch: pytest.MonkeyPatch, tool: Path, home: Path) -> None:
     monkeypatch.setenv(neuron.TIMEOUT_VARIABLE, "soon")
-    with pytest.raises(UsageError, match="BUSBW_NCCOM_TIMEOUT=soon is no time"):
+    with pytest.raises(UsageError, match="BUSBW_NCCOM_TIMEOUT=soon is not a number of seconds"):
         neuron.run(tool, WORDS, (), io.StringIO(), io.StringIO())
 
 
