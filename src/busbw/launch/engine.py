@@ -1,8 +1,9 @@
 """The contract between busbw and an engine: what is asked, what is submitted, what is heard back.
 
-An engine is a module with the functions of ``Engine``, and a row of ``settings.engines``. It is imported when
-it is used, so that ``--help`` needs no Kubernetes client. ``request`` is pure: what the cluster must be asked
-first is asked by ``inquire``, so a request can be compared as text in a test and printed by ``--dry-run``.
+An engine is a module with the functions of ``Engine``, and a row of ``plan.flags.engines``. It is imported
+when it is used, so that ``--help`` needs no Kubernetes client. ``request`` is pure: what the cluster must be
+asked first is asked by ``inquire``, so a request can be compared as text in a test and printed by
+``--dry-run``.
 """
 
 from __future__ import annotations

@@ -271,6 +271,7 @@ class Following:
     def _take_items(self, interrupt: Interrupt) -> None:
         """Until the job has ended, or the user left it."""
         printed = Keeping(self._folder) if self._is_command else contextlib.nullcontext()
+        (self._folder / folders.LOG_FILE).touch()
         with printed as keeping:
             for item in self._engine.follow(self._handle, self._folder):
                 if isinstance(item, Output):

@@ -44,7 +44,7 @@ def measure(
     err: TextIO,
 ) -> ExitCode:
     """``settings.launches`` launches, one after another, then the table over them. What finished is kept and
-    shown where a launch fails. Raises as ``session.measure``.
+    shown where a launch fails. Raises as ``here.measure``.
     """
     folder = here.new_folder(plan, settings)
     finished: list[RunRecord] = []

@@ -58,7 +58,7 @@ def submit_files(request: JobRequest, folder: Path) -> Handle:
     try:
         _keep(folder, {**handle.to_fields(), **size})
     except OSError as error:
-        raise _no_room(folder, f"and {handle.engine} job {handle.id} runs on unfollowed", error) from error
+        raise _no_room(folder, _end_unknown(handle), error) from error
     return handle
 
 
@@ -66,6 +66,16 @@ def _keep(folder: Path, job: Mapping[str, Any]) -> None:
     partial = (folder / folders.JOB_FILE).with_suffix(".new")
     partial.write_text(json.dumps(job) + "\n")
     partial.replace(folder / folders.JOB_FILE)
+
+
+def _end_unknown(handle: Handle) -> str:
+    """End a job that cannot be kept, and say what became of it."""
+    job = f"{handle.engine} job {handle.id}"
+    try:
+        load(handle.engine).cancel(handle, now=True)
+    except BusbwError as error:
+        return f"and {job} runs on: it could not be cancelled ({error.message})"
+    return f"so {job} was cancelled"
 
 
 def _no_room(folder: Path, fate: str, error: OSError) -> SiteError:

@@ -31,8 +31,10 @@ def test_partitions_are_read_with_their_states() -> None:
 @pytest.mark.parametrize(
     ("wanted", "nodes", "severity", "claim"),
     [
+        ("gpu", 11, ERROR, "Node count 11 is more than partition gpu has (10)"),
         ("gpu", 8, WARNING, "7 of 10 nodes of partition gpu can be used, 8 are asked for"),
         ("closed", 1, WARNING, "partition closed is down: jobs are taken and do not start"),
+        ("fast", 1, ERROR, "invalid partition specified: fast"),
     ],
 )
 def test_a_partition_that_cannot_serve(wanted: str, nodes: int, severity: Severity, claim: str) -> None:
@@ -40,9 +42,7 @@ def test_a_partition_that_cannot_serve(wanted: str, nodes: int, severity: Severi
     assert (finding.severity, finding.claim) == (severity, claim)
 
 
-@pytest.mark.parametrize(
-    ("wanted", "nodes"), [("gpu", 7), ("slow,gpu", 7), ("", 99), ("fast", 1), ("closed,gpu", 1)]
-)
+@pytest.mark.parametrize(("wanted", "nodes"), [("gpu", 7), ("slow,gpu", 7), ("", 99), ("closed,gpu", 1)])
 def test_a_partition_that_can(wanted: str, nodes: int) -> None:
     assert list(judge_partitions(read_partitions(SINFO), wanted, nodes)) == []
 

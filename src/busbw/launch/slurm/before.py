@@ -67,11 +67,19 @@ def judge(partitions: Sequence[Partition], wanted: str, nodes: int) -> Iterator[
     """All findings about a partition (or a list of them, of which Slurm takes one). Pure."""
     by_name = {partition.name: partition for partition in partitions}
     chosen = [by_name[name] for name in wanted.split(",") if name in by_name]
-    if not chosen:  # sbatch says so
+    if not chosen:
+        if wanted:
+            claim, known = f"invalid partition specified: {wanted}", f"this Slurm has {', '.join(by_name)}"
+            hint = "give --partition one of those that `sinfo` lists"
+            yield Finding(Severity.ERROR, claim, known, hint, check="partition")
         return
     best = max(chosen, key=lambda partition: (partition.usable, partition.nodes))
     states = f"its nodes: {best.states}"
-    if best.usable < nodes:
+    if best.nodes < nodes:
+        claim = f"Node count {nodes} is more than partition {best.name} has ({best.nodes})"
+        hint = "ask for fewer nodes (-N), or give another --partition"
+        yield Finding(Severity.ERROR, claim, states, hint, check="nodes")
+    elif best.usable < nodes:
         usable = f"{best.usable} of {best.nodes} nodes of partition {best.name} can be used"
         hint = "look at `sinfo -R` for why, or give a smaller -N"
         yield Finding(Severity.WARNING, f"{usable}, {nodes} are asked for", states, hint, check="nodes")

@@ -1,7 +1,7 @@
 """Slurm as an engine: a job of its own (sbatch), or a step in an allocation that is there (``--job-id``).
 
-The job script (``slurm_script``) starts the ranks by srun, which carries their output; where the run folder
-is not shared with the nodes, a step on the job's first node reads it there (``slurm_output``).
+The job script (``script``) starts the ranks by srun, which carries their output; where the run folder
+is not shared with the nodes, a step on the job's first node reads it there (``output``).
 """
 
 from __future__ import annotations
