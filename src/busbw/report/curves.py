@@ -162,7 +162,7 @@ def spread(name: str, title: str, cases: Sequence[Case], found: Mapping[int, Spr
         "curve",
         name,
         title,
-        "Of all samples of a size, all ranks."
+        "All samples of a size, from all ranks."
         " Slow samples raise the mean (which nccl-tests prints) above the median.",
         tuple(rows),
         Table(_HEAD, tuple(_cells(case, own) for case, own in pairs)).without(NOT_APPLICABLE),

@@ -71,7 +71,7 @@ def _pairs(name: str, kind: str, parts: str, size_bytes: int, rounds: Rounds) ->
         values = values / NS_PER_US if metric.is_time else gb_per_s(size_bytes, 1.0) / values
         said = [metric.note.format(size=format_size(size_bytes))]
         said += [f"The slowest lane of {lanes}." for lanes in (_lanes(rounds),) if lanes > 1]
-        said += ["Of pairs tested more than once, the last."] if kind == "isolate" else []
+        said += ["A pair tested more than once shows its last test."] if kind == "isolate" else []
         yield _map(
             f"{name}-pairs-of-{parts}s-{metric.name}",
             f"Pairs of {parts}s{on}: {metric.title} ({metric.unit})",
