@@ -36,7 +36,7 @@ def test_a_lost_rank_is_a_finding_and_the_hunt_goes_on(launcher: Any, number: in
     run.until(lambda: "round 1, screen" in run.err)
     victim = process_of(launcher, 2)
     os.kill(victim, number)
-    run.until(lambda: "beginning again without it" in run.err)
+    run.until(lambda: "starting again without it" in run.err)
     assert victim not in launcher.processes()  # the next launch has its core
     done = run.finish()
     assert done.code == 1, done.err

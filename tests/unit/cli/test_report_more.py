@@ -89,7 +89,7 @@ def test_a_hunt_has_its_verdict_and_what_to_leave_out(home: Path) -> None:
         r'class="verdict yes">\s*<span class="answer">all alike</span>\s*<h3>Is any of 6 ranks', page
     )
     assert "standard deviation of one test: bandwidth" in page
-    assert "tested more than once, the last" in page
+    assert "tested more than once shows its last test" in page
     rails = start(home, "rails", "--backend", "null", "--world", "nccl", "--ranks", "4")
     assert rails.returncode == 3, rails.stderr  # one host: nothing to compare it with
     assert main(["report", "last", "-o", str(home / "r.html")]) == 0
