@@ -61,5 +61,5 @@ def test_a_rank_of_somebodys_launcher_ends_the_hunt(launcher: Any, mpiexec: str)
     os.kill(process_of(launcher, 2), signal.SIGKILL)
     done = run.finish()
     assert done.code not in (0, 1, 2)
-    assert "beginning again" not in done.err
+    assert "starting again" not in done.err
     assert f"error: rank 2 on {HOST} ended first" in done.err

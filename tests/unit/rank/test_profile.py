@@ -65,8 +65,8 @@ def test_a_flag_among_words_that_nobody_parsed() -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        (RunSettings(profile="nsys", expect=("good",)), "--expect needs times"),
-        (RunSettings(profile="nsys", launches=3), "--launches needs times"),
+        (RunSettings(profile="nsys", expect=("good",)), "--expect needs trustworthy times"),
+        (RunSettings(profile="nsys", launches=3), "--launches needs trustworthy times"),
         (RunSettings(profile_args="--delay 2"), "--profile-args needs --profile"),
     ],
 )
