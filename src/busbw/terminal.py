@@ -60,8 +60,8 @@ def own_controls(stream: TextIO) -> TextIO:
     return own_controls(stream.stream) if isinstance(stream, Screen) else stream
 
 
-# Words with wide gaps: the last column goes on. A message of ours goes on below its text.
-_LABELS: Final = re.compile(r".*\S {2,}|# *|(?:error|hint|warning|note): | *")
+# Words with wide gaps: the last column goes on. A line with a label, and a message, go on below their text.
+_LABELS: Final = re.compile(r".*\S {2,}|# \S{8} |# *|(?:error|hint|warning|note): | *")
 _MESSAGE: Final = re.compile("error: |hint: |warning: |note: ")
 _LEAST_COLUMNS: Final = 20
 

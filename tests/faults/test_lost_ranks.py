@@ -36,7 +36,7 @@ def test_a_lost_rank_is_a_finding_and_the_hunt_goes_on(launcher: Any, number: in
     run.until(lambda: "round 1, screen" in run.err)
     victim = process_of(launcher, 2)
     os.kill(victim, number)
-    run.until(lambda: "beginning again without it" in run.err)
+    run.until(lambda: "starting again without it" in run.err)
     assert victim not in launcher.processes()  # the next launch has its core
     done = run.finish()
     assert done.code == 1, done.err
@@ -61,5 +61,5 @@ def test_a_rank_of_somebodys_launcher_ends_the_hunt(launcher: Any, mpiexec: str)
     os.kill(process_of(launcher, 2), signal.SIGKILL)
     done = run.finish()
     assert done.code not in (0, 1, 2)
-    assert "beginning again" not in done.err
+    assert "starting again" not in done.err
     assert f"error: rank 2 on {HOST} ended first" in done.err

@@ -63,7 +63,7 @@ def jobs(format_name: str, limit: int) -> ExitCode:
         _print_csv(rows)
         return ExitCode.OK
     if not rows:
-        print("no jobs; `busbw run OPERATION --on ENGINE` submits one", file=sys.stderr)
+        print("no jobs; submit one: `busbw run all_reduce --on slurm -N 2`", file=sys.stderr)
         return ExitCode.OK
     from rich.table import Table
 

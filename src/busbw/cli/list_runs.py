@@ -48,8 +48,8 @@ def list_runs(format_name: str, settings: ListSettings) -> ExitCode:
     elif rows:
         _print(rows)
     else:
-        what = "no run fits" if found else f"no run in {folders.environ_home()} yet"
-        print(f"{what}; `busbw {'list' if found else 'run all_reduce'}`", file=sys.stderr)
+        none = f"no run in {folders.environ_home()} yet; measure one: `busbw run all_reduce`"
+        print("no run fits; `busbw list` shows all" if found else none, file=sys.stderr)
     if more > 0:
         print(f"and {more} more; -n {settings.limit + more} shows all", file=sys.stderr)
     return ExitCode.OK

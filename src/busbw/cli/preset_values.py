@@ -234,7 +234,7 @@ def lines_for_joined(launch: LaunchSettings, here: Mapping[str, str], launcher: 
         by_preset.setdefault(owners[name], []).append(f"{name}={shlex.quote(redact(name, value))}")
     own_words = launch.env[sum(len(preset.environ("")) for preset in presets) :]
     lines = (
-        f"preset {name}: the launcher ({launcher}) did not set {' '.join(words)}, so the run goes on"
+        f"preset {name}: the launcher ({launcher}) did not set {' '.join(words)}, so the run continues"
         f" without; set them there ({_BY})"
         for name, words in by_preset.items()
     )

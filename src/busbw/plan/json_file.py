@@ -47,13 +47,9 @@ def read_entries(path: str, flag: str, keys: Sequence[str], *, alone: bool = Fal
     """
     try:
         loaded = json.loads(read_text(path, flag))
-    except json.JSONDecodeError as error:
-        raise UsageError(
-            f"{flag} {path} is not JSON: {error.msg}, line {error.lineno} column {error.colno}",
-            hint=f'write {{"{keys[0]}": [...]}}',
-        ) from error
-    except (RecursionError, ValueError) as error:  # too deep, or a number of too many digits
-        raise UsageError(f"{flag} {path} is not valid JSON: {error}") from error
+    except (RecursionError, ValueError) as error:  # also too deep, or a number of too many digits
+        hint = f'write {{"{keys[0]}": [...]}}'
+        raise UsageError(f"{flag} {path} is not JSON: {error}", hint=hint) from error
     if not isinstance(loaded, dict) or not any(key in loaded for key in keys):
         raise UsageError(
             f"{flag} {path} has no key {' or '.join(keys)}", hint=f'write {{"{keys[0]}": [...]}}'

@@ -307,7 +307,7 @@ def _refuse_together(settings: RunSettings) -> None:
     """What a run of streams cannot be asked for besides."""
     for flag, given, why in (
         ("--coalesce", settings.coalesce, "a call's parts share one operation"),
-        ("-m", settings.agg_iters > 1, f"a group is of one operation; {CALLS} in the file repeats calls"),
+        ("-m", settings.agg_iters > 1, f"a group holds one operation; {CALLS} in the file repeats calls"),
         ("-G", settings.cudagraph, "a CUDA graph holds one operation"),
         (
             "--mode latency",

@@ -68,14 +68,22 @@ def evidence(comparison: Comparison, *, every_row: bool = False) -> Iterator[str
     counts = {verdict: comparison.count(verdict) for verdict in Verdict}
     words = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
     yield f"# cases    {words or 'none'}{'' if every_row else '; --all shows each'}"
+    yield f"# next     {_next(comparison)}"
+
+
+def _next(comparison: Comparison) -> str:
+    """What to do now."""
+    if any(comparison.count(verdict) for verdict in (Verdict.SLOWER, Verdict.FAILED)):
+        return "look for the cause: `busbw diagnose RUN` of what is slower or failed"
     if any(row.verdict is Verdict.AMBIGUOUS and not row.why for row in comparison.rows):
         in_turn = any(row.ratio is not None and row.ratio.seen.paired for row in comparison.rows)
-        yield f"# next     {_MORE_BLOCKS if in_turn else _LAUNCHES}"
+        return _MORE_BLOCKS if in_turn else _LAUNCHES
+    if any(comparison.count(verdict) for verdict in (Verdict.FASTER, Verdict.SAME)):
+        return "nothing to do: no case is slower"
+    return "compare runs that share operations, types and sizes"
 
 
-_LAUNCHES: Final = (
-    "to see smaller differences, measure both with --launches 3, or alternately as setups of one file"
-)
+_LAUNCHES: Final = "to see smaller differences, measure both with `busbw run OPERATION --launches 3`"
 _MORE_BLOCKS: Final = "to see smaller differences, measure the same file again and name both series"
 
 

@@ -387,8 +387,8 @@ class PreflightDisplay:
         lines.append(f"# result   {self._summary()}")
         for finding in self._findings:
             lines += finding_lines(finding, columns(UNBOUND, self._out))
-        if not self._failed:
-            is_bad = any(finding["severity"] != Severity.INFO for finding in self._findings)
+        is_bad = any(finding["severity"] != Severity.INFO for finding in self._findings)
+        if is_bad or not self._failed:
             lines.append(f"# next     {_MENDED if is_bad else _MEASURE}")
         lines += [f"# record   {folder}"] if folder else []
         self._findings = []

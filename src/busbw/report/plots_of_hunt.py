@@ -72,7 +72,7 @@ def _pairs(name: str, kind: str, parts: str, size_bytes: int, rounds: Rounds) ->
         worst = _worst(values, names, metric)
         said = [metric.note.format(size=format_size(size_bytes))]
         said += [f"The slowest lane of {lanes}." for lanes in (_lanes(rounds),) if lanes > 1]
-        said += ["Of pairs tested more than once, the last."] if kind == "isolate" else []
+        said += ["A pair tested more than once shows its last test."] if kind == "isolate" else []
         made = _map(
             (name, f"{parts}s"),
             metric.name,

@@ -178,7 +178,7 @@ def _imported_header(
         *(f"note     {found['kind']}: {found['text']}" for found in source["findings"][:_FINDINGS_SHOWN]),
     ]
     more = len(source["findings"]) - _FINDINGS_SHOWN
-    lines += [f"note     {more} more findings stand in the record"] if more > 0 else []
+    lines += [f"note     {more} more findings are in the record"] if more > 0 else []
     return [f"# {line}" for line in lines]
 
 

@@ -87,7 +87,7 @@ def test_a_hunt_has_its_verdict_and_what_to_leave_out(home: Path) -> None:
     page = (home / "h.html").read_text()
     assert "<h1>6 ranks: HEALTHY: all 15 paths</h1>" in page
     assert "standard deviation of one test: bandwidth" in page
-    assert "tested more than once, the last" in page
+    assert "tested more than once shows its last test" in page
     rails = start(home, "rails", "--backend", "null", "--world", "nccl", "--ranks", "4")
     assert rails.returncode == 3, rails.stderr  # one host: nothing to compare it with
     assert main(["report", "last", "-o", str(home / "r.html")]) == 0

@@ -52,7 +52,7 @@ def test_who_was_slowest_is_said_of_hunts_that_could_not_decide_only() -> None:
     open_ended = replace(HEALTHY, decision=Decision.UNDECIDED, ranking=((2, 0.046), (0, 0.004)))
     field = to_fields(HOSTS, open_ended, (), 1.0)
     assert field["ranking"] == [{"name": "c", "loss": 0.046}, {"name": "a", "loss": 0.004}]
-    assert ranking_words(field).startswith("c 4.6%, a 0.4% of bandwidth less than the others")
+    assert ranking_words(field).startswith("c 4.6%, a 0.4% less bandwidth than the others")
     assert ranking_words({**field, "decision": "healthy"}) == ""
     assert ranking_words({**field, "ranking": []}) == ""  # of a record that has none
 

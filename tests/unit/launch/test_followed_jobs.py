@@ -207,7 +207,7 @@ def test_a_reader_that_leaves_a_run_in_the_foreground_cancels_it(tmp_path: Path)
     ("words", "message"),
     [
         (("run", "all_reduce", "--hosts", "a"), "--hosts needs an engine"),
-        (("run", "all_reduce", "--on", "hosts", "-N", "²"), "--nodes ² is no number"),
+        (("run", "all_reduce", "--on", "hosts", "-N", "²"), "--nodes ² is not a number"),
         (("run", "all_reduce", "--on", "hosts", "--env", "x"), "is not K=V"),
         (("run", "nonsense", "--on", "hosts"), "nonsense"),
         (("exec", "--on", "hosts"), "no command given"),

@@ -65,8 +65,8 @@ def test_a_flag_among_words_that_nobody_parsed() -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        (RunSettings(profile="nsys", expect=("good",)), "--expect needs times"),
-        (RunSettings(profile="nsys", launches=3), "--launches needs times"),
+        (RunSettings(profile="nsys", expect=("good",)), "--expect needs trustworthy times"),
+        (RunSettings(profile="nsys", launches=3), "--launches needs trustworthy times"),
         (RunSettings(profile_args="--delay 2"), "--profile-args needs --profile"),
     ],
 )
@@ -102,7 +102,7 @@ def test_every_rank_runs_under_it_and_every_row_says_so(with_nsys: Path) -> None
     assert "timed under a profiler" in refused.stderr
     refused = start(with_nsys, "compare", folder.name, folder.name)
     assert refused.returncode == 2
-    assert "timed under a profiler: it can be no reference, nor compared" in refused.stderr
+    assert "timed under a profiler, so it cannot be judged, compared" in refused.stderr
     told = start(with_nsys, "diagnose", folder.name, "--all")
     assert "no time of this run is held against a reference" in told.stdout
 

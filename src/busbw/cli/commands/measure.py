@@ -138,7 +138,7 @@ def _hunt(kind: str, flags: RoundFlags) -> HuntSettings:
 
 PAIRS_HELP: Final = (
     "Measure all pairs: bandwidth one way and both ways, and latency.\n\n"
-    "The pairs are of hosts; on one host, of its ranks."
+    "Pairs are pairs of hosts, or of ranks on a single host."
 )
 
 
