@@ -32,11 +32,11 @@ def main() -> int:
     """Entry point of the console script."""
     end_on_signals()
     open_streams()
-    from busbw.rank.process import keep_libraries_from_threads
-
-    keep_libraries_from_threads(os.environ)
     arguments = _arguments(sys.argv)
     try:
+        from busbw.rank.process import keep_libraries_from_threads
+
+        keep_libraries_from_threads(os.environ)
         if arguments[:1] and arguments[0] in _OF_RANKS:
             code = _join_as_follower(arguments)
             if code is not None:

@@ -154,8 +154,9 @@ class Session:
         gap_s = self._given.span_s / max(1, max((each.samples.passes for each in self._open), default=1) - 1)
         while self._open:
             time.sleep(max(0.0, began_s + gap_s - time.monotonic()))
-            self._given.world.barrier()
             began_s, visits, self._open = time.monotonic(), self._open, []
+            with self._deadline.for_case(visits[0].case):
+                self._given.world.barrier()
             for opened in visits:
                 place = next(place for place, entry in enumerate(window) if entry is opened)
                 with self._deadline.for_case(opened.case):

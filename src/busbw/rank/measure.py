@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from time import perf_counter_ns
 from typing import Final
 
 import numpy as np
@@ -434,34 +433,17 @@ def _with_singles(samples: Samples, sampling: Sampling, given: Conditions, limit
     call_ns = max(1.0, float(np.median(samples.times_ns)) + given.timing_cost_ns)
     own_limits = stopping.of_pass(limits, passes, call_ns)
     wanted = min(-(-wanted // passes), int(own_limits.case_seconds * 1e9 / call_ns))
-    usual = min(wanted, -(-SINGLE_CALLS // passes))
+    if wanted == 0:
+        return samples
     # Where nothing is adaptive the calls are counted, and one comes before each look as elsewhere.
     most = _calls_in(WARMUP_NS, call_ns, sampling)
     lead = None if limits.calls is not None else min(_multiple(SINGLE_LEAD_CALLS, group), most)
-    started_ns, lost_ns = perf_counter_ns(), sampling.lost_ns
-    singles = _grown(Taken.none(group), usual, sampling, given, lead)
-    if usual < wanted and _fits(wanted, usual, perf_counter_ns() - started_ns, given.world, own_limits):
-        singles = _grown(singles, wanted, sampling, given, lead)
-    if not wanted:
-        return samples
-    both = singles if samples.singles is None else samples.singles.joined(singles)
-    return replace(samples, singles=both, lost_ns=samples.lost_ns + sampling.lost_ns - lost_ns)
-
-
-def _grown(singles: Taken, wanted: int, sampling: Sampling, given: Conditions, lead: int | None) -> Taken:
-    """With single calls until there are so many, look by look, each behind untimed ones."""
+    lost_ns, singles = sampling.lost_ns, Taken.none(group)
     while (missing := wanted - len(singles.across)) > 0:
         look = min(missing, given.max_samples_per_look)
         singles = sampling.add(singles, look, single=True, lead=lead)
-    return singles
-
-
-def _fits(wanted: int, usual: int, took_ns: int, world: World, limits: Limits) -> bool:
-    """Whether more single calls than the usual ones, for a rare percentile, fit into a pass's time at the
-    pace of those, looks included. Collective.
-    """
-    pace_ns = float(world.max(np.array([took_ns], np.int64))[0]) / usual
-    return wanted * pace_ns <= limits.case_seconds * 1e9
+    both = singles if samples.singles is None else samples.singles.joined(singles)
+    return replace(samples, singles=both, lost_ns=samples.lost_ns + sampling.lost_ns - lost_ns)
 
 
 def delays_ns(

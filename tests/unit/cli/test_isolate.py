@@ -57,7 +57,7 @@ def test_too_few_ranks_decide_nothing(tmp_path: Path) -> None:
 def test_one_rank_has_nobody_to_be_tested_with(tmp_path: Path, command: str) -> None:
     done = start(tmp_path, command, "--backend", "null", "--world", "nccl", "--ranks", "1")
     assert done.returncode == 3
-    assert "nothing was tested: one rank has nobody to be tested with" in done.stdout
+    assert "nothing was tested: one rank has no partner to test" in done.stdout
 
 
 @pytest.mark.slow

@@ -302,7 +302,6 @@ def test_single_calls_are_timed_where_what_is_shown_needs_them(
     singles: int,
 ) -> None:
     monkeypatch.setattr(main, "preflight", lambda plan, world: None)
-    monkeypatch.setattr("busbw.rank.measure.perf_counter_ns", lambda: 0)  # all of them fit
     case = scripted(lambda call: 1e3, calls_per_issue=options.aggregate)
     plan = replace(plan_of("all_reduce", ranks=1), show=show, options=options, backend=backend)
     run_on(on_ranks, monkeypatch, [scripted_backend(case, 10.0)], plan)

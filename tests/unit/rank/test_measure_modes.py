@@ -167,18 +167,6 @@ def test_single_calls_are_no_more_than_n_and_fit_into_the_time(measured: Measure
     assert (samples.passes, len(samples.singles.across)) == (5, 20)
 
 
-@pytest.mark.parametrize(("seconds", "taken"), [(0.001, 357), (0.1, 36)])
-def test_more_of_them_only_where_their_pace_lets_them_fit(
-    measured: Measured, scripted: Any, monkeypatch: pytest.MonkeyPatch, seconds: float, taken: int
-) -> None:
-    """The usual 36 of a pass took so long; 357 are to fit into a ninth of half a second."""
-    clock = iter((0, int(seconds * 1e9)))
-    monkeypatch.setattr("busbw.rank.measure.perf_counter_ns", lambda: next(clock))
-    (samples,) = measured([scripted(lambda call: 1000.0)], Limits(), singles=3206)
-    assert samples.singles is not None
-    assert len(samples.singles.across) == taken
-
-
 @pytest.mark.parametrize(("calls", "group"), [(20, 1), (100, 1), (5, 1), (12, 4)])
 def test_all_calls_are_one_loop_where_a_says_what_of_the_ranks(
     measured: Measured, scripted: Any, calls: int, group: int

@@ -63,7 +63,7 @@ _SMALL_LEAD: Final = 10
 _LEAST_OWN: Final = 0.1  # of a latency, whatever ranks waited for their cores: they may have waited at once
 _NOBODY: Final = Finding(
     Severity.WARNING,
-    "nothing was tested: one rank has nobody to be tested with",
+    "nothing was tested: one rank has no partner to test",
     hint="give two or more: --ranks 2",
     check=CHECK,
 )

@@ -129,12 +129,16 @@ class Loop(ABC):
         for source in (self._socket, self._connection.monitor, self._link.wake_fd):
             poller.register(source, zmq.POLLIN)
         while not self._has_left():
-            poller.poll(self._poll_timeout_ms())
-            for command in self._link.take():
-                self._obey(command)
+            ready = dict(poller.poll(self._poll_timeout_ms()))
+            if self._link.wake_fd in ready:
+                for command in self._link.take():
+                    self._obey(command)
             if self._has_left():
                 return  # rank 0 leaves with the last goodbye: its end is no loss to those that said it
-            self._receive_all()
+            if self._socket in ready:
+                self._receive_all()
+            if self._connection.monitor in ready:
+                self._note_lost()
             if self._connection_lost():
                 # A last message (BYE, FAILED) may stand between the data and the loss: read it before
                 # judging.
@@ -172,6 +176,8 @@ class Loop(ABC):
     def _obey(self, command: Command) -> None: ...
     @abstractmethod
     def _receive_all(self) -> None: ...
+    @abstractmethod
+    def _note_lost(self) -> None: ...
     @abstractmethod
     def _connection_lost(self) -> bool: ...
     @abstractmethod
@@ -257,9 +263,11 @@ class PeerLoop(Loop):
         elif message.kind is Kind.BYE:
             self._end(Failed(self._root_failure("left the world before this rank did")), tell=False)
 
-    def _connection_lost(self) -> bool:
+    def _note_lost(self) -> None:
         # Read the monitor even when the loss is known: an unread event would keep poll() from sleeping.
         self._lost = bool(self._disconnected_fds()) or self._lost
+
+    def _connection_lost(self) -> bool:
         return self._lost and not self._ended
 
     def _judge_lost(self) -> None:

@@ -249,7 +249,6 @@ class RootLoop(Loop):
         self._suspects |= {rank for rank, peer in self._peers.items() if peer.present and peer.fd in fds}
 
     def _connection_lost(self) -> bool:
-        self._note_lost()
         return bool(self._suspects)
 
     def _judge_lost(self) -> None:

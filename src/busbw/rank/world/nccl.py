@@ -83,12 +83,12 @@ def _connect_timeout_s(text: str | None) -> float:
 def _hello(identity: Identity) -> Hello:
     if identity.size is None:
         raise LauncherMismatch(
-            f"{identity.launcher} does not say how many ranks there are, and without MPI nobody else knows",
+            f"{identity.launcher} does not say how many ranks there are, and there is no MPI to ask",
             hint="use --world mpi, or set BUSBW_RANK and BUSBW_WORLD_SIZE",
         )
     if not identity.root_host:
         raise LauncherMismatch(
-            f"{identity.launcher} does not say where rank 0 is, and without MPI nobody else knows",
+            f"{identity.launcher} does not say where rank 0 is, and there is no MPI to ask",
             hint="set BUSBW_ROOT=host:port to an address of rank 0's host, the same for every rank",
         )
     me = this_member(identity.rank, 0)
