@@ -64,7 +64,8 @@ def arms_of(options: argparse.Namespace) -> dict[str, Sequence[Sequence[str]]]:
         perf = str(options.nccl_tests / "all_reduce_perf")
         arms["nccl-tests, mpirun"] = [("mpirun", "-np", ranks, perf, *SWEEP)]
         arms["nccl-tests, one process"] = [(perf, "-g", ranks, *SWEEP)]
-        arms["busbw, mpirun"] = [("mpirun", "-np", ranks, sys.executable, *run)]
+        # Open MPI gives its ranks a terminal: --wide has the same rows there.
+        arms["busbw, mpirun"] = [("mpirun", "-np", ranks, sys.executable, *run, "--wide")]
     return arms
 
 
