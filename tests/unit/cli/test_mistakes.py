@@ -63,7 +63,7 @@ MISTAKES: tuple[tuple[str, str, str], ...] = (
     ("run all_reduce --env-file no-such-file", "No such file", "name a file"),
     ("import no-such.log", "there is no file no-such.log", "give logs"),
     ("compare no-such.yaml", "No such file", "name a file"),
-    ("cancel last", "is not a job", "`busbw jobs`"),
+    ("cancel last", "was not submitted to an engine", "`busbw jobs`"),
 )
 LOG = """# nThread 1 nGpus 1 minBytes 8 maxBytes 8 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1
 #  Rank  0 Group  0 Pid 1 on a device  0 [0x01] NVIDIA H100

@@ -182,4 +182,4 @@ def test_what_the_plan_refuses_names_their_flags(options: MakeOptions) -> None:
     parts = options([{}], "-r 4 allr --coalesced-cc-size-ratio [1,2]")
     with pytest.raises(UsageError) as refused, in_their_words():
         plan(parts)
-    assert "--streams-json and --coalesced-cc-size-ratio exclude each other" in refused.value.message
+    assert "--streams-json cannot be combined with --coalesced-cc-size-ratio" in refused.value.message
