@@ -47,7 +47,7 @@ def test_the_job_number(site: Path, answer: str, number: str) -> None:
 
 def test_sbatchs_own_words_and_a_hint(site: Path) -> None:
     program(site, "sbatch", 'echo "sbatch: error: invalid partition specified: x" >&2; exit 1')
-    with pytest.raises(SiteError, match=r"^sbatch: invalid partition specified: x$") as refused:
+    with pytest.raises(SiteError, match=r"^sbatch: invalid partition specified: x\n") as refused:
         engine.submit(sbatch_request(), site)
     assert "sinfo" in refused.value.hint
 
