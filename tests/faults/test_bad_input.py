@@ -13,7 +13,7 @@ import pytest
     [
         (["all_redduce"], "unknown operation 'all_redduce'", "did you mean `busbw run all_reduce"),
         (["all_reduce", "--frobnicate"], "unknown flag '--frobnicate'", "--help"),
-        (["all_reduce", "--ranks", "2", "-r", "5"], "root 5 is not a rank of 0..1", "-r"),
+        (["all_reduce", "--ranks", "2", "-r", "5"], "root 5 is not one of the ranks 0..1", "-r"),
     ],
 )
 def test_words(launcher: Any, operands: list[str], error: str, hint: str) -> None:

@@ -272,7 +272,7 @@ def test_a_split_is_of_processes_and_one_process_is_one_group(tmp_path: Path) ->
     assert ran.status == 0, ran.err
     assert [words[1] for words in ran.output.devices] == ["0", "0"]
     assert ran.record.plan.groups == ()
-    assert ran.err.count("split MOD 2: no effect") == 1
+    assert ran.err.count("split MOD 2 has no effect") == 1
 
 
 # The front door on a machine whose memory holds 5000 bytes a buffer.

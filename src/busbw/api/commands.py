@@ -180,7 +180,12 @@ def expect(run: Run | str | Path = "last", **settings: Setting) -> Answer:
     held = hold(each_once(read_compared(bound["run"])).records, options)
     write_for_ci([ci.of_expectation(held.expectation, held.gates)], options)
     fields = fields_of(held)
-    return Answer(held.code, "\n".join(lines_of(held, rows=options.all)), (fields,), tuple(fields["cases"]))
+    return Answer(
+        held.code,
+        "\n".join(lines_of(held, bound["run"], rows=options.all)),
+        (fields,),
+        tuple(fields["cases"]),
+    )
 
 
 def import_log(path: str | Path, **settings: Setting) -> list[Run]:

@@ -214,8 +214,7 @@ def _print(held: Held, format_name: str, name: str, *, rows: bool) -> None:
     elif format_name == "csv":
         sys.stdout.write(report.csv_text(held.expectation))
     else:
-        print_lines(lines_of(held, rows=rows, width=columns(UNBOUND)))
-        print_lines([report.next_line(held.expectation, name)])
+        print_lines(lines_of(held, name, rows=rows, width=columns(UNBOUND)))
 
 
 def fields_of(held: Held) -> dict[str, Any]:
@@ -223,10 +222,11 @@ def fields_of(held: Held) -> dict[str, Any]:
     return report.expectation_fields(held.expectation, [text for text, _ in held.gates])
 
 
-def lines_of(held: Held, *, rows: bool = False, width: int = UNBOUND) -> Iterator[str]:
-    """As a table, on a terminal's ``width``."""
+def lines_of(held: Held, name: str, *, rows: bool = False, width: int = UNBOUND) -> Iterator[str]:
+    """As a table, on a terminal's ``width``; commands call the run ``name``."""
     yield from report.table(held.expectation, rows=rows, columns=width)
     yield from (f"# gate     {text}" for text, _ in held.gates)
+    yield report.next_line(held.expectation, name)
 
 
 def _code(expectation: Expectation, gates: Sequence[Gate]) -> ExitCode:

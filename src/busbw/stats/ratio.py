@@ -23,6 +23,7 @@ MOST_IN_A_ROW: Final = 3
 LEAST_DEVIATION: Final = 1e-4  # launches are not known to be more alike than this
 LEAST_STEPS: Final = 8  # between neighbouring sizes
 NORMAL_OF_MEDIAN: Final = 1.4826  # of |x|, to the standard deviation of normal x
+MOST_OF_PRIOR: Final = 5
 STEPS_EFFICIENCY: Final = 0.25  # degrees of freedom of the median of neighbouring steps, a step
 
 
@@ -90,14 +91,15 @@ def of_neighbours(prior: float, curves: Sequence[Sequence[float]]) -> float:
 
     ``curves`` are the centres of differences in order of size. Sizes from 1 MiB scatter independently between
     launches, and what is really different changes slowly with the size: so a step from one size to the next
-    has the variance of four launches. The median of the steps leaves real jumps out.
+    has the variance of four launches. The median of the steps leaves real jumps out; and what changes from size
+    to size by more than ``MOST_OF_PRIOR`` times what launches are known to scatter is a difference.
     """
     steps = [abs(after - before) for curve in curves for before, after in pairwise(curve)]
     if len(steps) < LEAST_STEPS:
         return prior
     spread = NORMAL_OF_MEDIAN * median(steps) / 2
     most = _chi_square_share(1 - SCATTER_LEVEL, int(len(steps) * STEPS_EFFICIENCY))
-    return spread if (spread / prior) ** 2 > most else prior
+    return min(spread, MOST_OF_PRIOR * prior) if (spread / prior) ** 2 > most else prior
 
 
 @dataclass(frozen=True)

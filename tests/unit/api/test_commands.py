@@ -128,7 +128,7 @@ def test_compare_is_the_command_s(measured: busbw.Run, capsys: pytest.CaptureFix
     assert "\n" not in repr(answer)
     with pytest.raises(UnknownWord, match="--dleta"):
         busbw.compare(measured, measured, dleta="3%")
-    with pytest.raises(UsageError, match="is for measuring setups"):
+    with pytest.raises(UsageError, match="only for measuring setups"):
         busbw.compare(measured, measured, blocks=3)
 
 
@@ -156,6 +156,6 @@ def test_a_log_is_a_run_for_each_table(tmp_path: Path, capsys: pytest.CaptureFix
 def test_a_log_that_does_not_say_its_operation(tmp_path: Path) -> None:
     log = tmp_path / "x.log"
     log.write_text(LOG)
-    with pytest.raises(UndecidedError, match="cannot tell the operation") as refused:
+    with pytest.raises(UndecidedError, match="cannot determine the operation") as refused:
         busbw.import_log(log)
     assert refused.value.__notes__ == [f"hint: {refused.value.hint}", f"in {log}: table 1"]

@@ -51,7 +51,7 @@ def test_what_the_launcher_has_not_set_is_listed_by_preset() -> None:
 
 @pytest.mark.usefixtures("preset_file")
 def test_what_was_typed_and_is_not_so_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"^--env NCCL_ALGO cannot reach the ranks that mpich started$"):
+    with pytest.raises(UsageError, match=r"^--env NCCL_ALGO cannot reach the ranks that mpich started"):
         lines_for_joined(filled("u/a", env=("NCCL_ALGO=Ring",)), {"NCCL_ALGO": "Tree"}, "mpich")
     with pytest.raises(UsageError, match=r"^--library-path LD_LIBRARY_PATH cannot reach"):
         lines_for_joined(filled("u/a", folders=("/b",)), {}, "mpich")

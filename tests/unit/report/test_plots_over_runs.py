@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,12 +10,10 @@ from busbw_testing.compared import record_of
 
 from busbw.cli.report import compared_runs
 from busbw.judge.expectation import expect
-from busbw.judge.launch_history import launch_times
 from busbw.judge.wires import Wires
 from busbw.model.layout import Placement
 from busbw.model.record import RunRecord
 from busbw.model.sample import DIGEST_DTYPE, SAMPLE_DTYPE
-from busbw.record.launch_times import LaunchTimes
 from busbw.report import plots_over_runs
 from busbw.report.plots import DASHES, SERIES, Plot, Table, on_paper, svg
 from busbw.report.reported import Reported
@@ -94,24 +91,6 @@ def test_runs_are_drawn_with_the_verdicts_of_compare() -> None:
             plot for plot in plots(run("a", 2, 10.0), run("b", 2, us)) if plot.what == "compared"
         ).rows
         assert row["bin"] == verdict
-
-
-def test_the_history_of_the_machine_decides_in_the_plot_too() -> None:
-    """Earlier launches scattered by 10 %, so one that is 10 % slower is not called."""
-    runs = [run("a", 2, 10.0), run("b", 2, 11.0)]
-    first = launch_times(runs[0].record, "0")
-    assert first is not None
-    times = [{"all_reduce": {"kind": {SIZE: us}}} for us in (1e4, 1.15e4)]
-    launches = [
-        replace(first, run=f"{number}", ended=f"2026-11-27T00:{number:02}", times_ns=times[number % 2])
-        for number in range(20)
-    ]
-
-    def verdict(history: Sequence[LaunchTimes]) -> str:
-        plots = plots_over_runs.plots(runs, history)
-        return next(plot for plot in plots if plot.name.endswith("-compared")).rows[0]["bin"]
-
-    assert (verdict(()), verdict(launches)) == ("slower", "cannot be decided")
 
 
 def test_a_band_ends_where_a_size_has_no_interval() -> None:

@@ -91,3 +91,9 @@ def test_a_step_or_a_trend_over_sizes_is_no_scatter_and_few_sizes_say_nothing() 
     for gains in ([0.1] * 20, [0.0] * 10 + [0.1] * 10, [0.005 * at for at in range(20)]):
         assert of_neighbours(0.01, [curve(0.003, 1, gains)]) == 0.01
     assert of_neighbours(0.01, [curve(0.05, 1, [0.0] * 6)]) == 0.01
+
+
+def test_gains_that_change_much_from_size_to_size_are_no_scatter() -> None:
+    """Two published logs: twelve sizes 1.0 to 2.2 times faster."""
+    gains = [0.02, 0.34, 0.5, 0.8, 0.45, 0.7, 0.35, 0.6, 0.4, 0.75, 0.5, 0.36]
+    assert of_neighbours(0.01, [gains]) == 0.05
