@@ -27,8 +27,13 @@ if TYPE_CHECKING:
     from cyclopts import App, CycloptsError
     from cyclopts.argument import Argument
 
-# What people of mpirun and nccl-tests type for the number of ranks.
-_RANKS: Final = ("-g", "--ngpus", "-np", "--np", "--nprocs", "--ntasks")
+# What people of mpirun, nccl-tests and Slurm type.
+_MEANT: Final = {
+    **dict.fromkeys(("-g", "--ngpus", "-np", "--np", "--nprocs", "--ntasks"), "--ranks"),
+    **dict.fromkeys(("--gpus", "--gpus-per-node", "--ntasks-per-node"), "--ranks-per-node"),
+    "-A": "--account",
+}
+_MEANT_VALUES: Final = {"k8s": "kubernetes", "ssh": "hosts", "sbatch": "slurm"}
 _PROGRAM_END: Final = re.compile(r"_perf(_mpi)?$")
 _A_VALUE: Final = {"integer": "a whole number", "number": "a number", "path": "a path"}
 
@@ -77,9 +82,9 @@ def _flag(flag: str, chain: tuple[str, ...]) -> UsageError:
     name = _name(chain)
     hint = f"see `{name} {ALL_FLAGS}`"
     known = _flags(_at(chain))
-    if flag in _RANKS and "--ranks" in known:
+    if (meant := _MEANT.get(flag)) in known:
         error = UnknownWord(f"unknown flag {flag!r}", flag, ())
-        error.likely, error.hint = "--ranks", "use --ranks"
+        error.likely, error.hint = meant, f"use {meant}"
         return error
     if chain != ("run",) and flag in _flags(app["run"]):
         return UsageError(f"`{name}` has no flag {flag}; it is a flag of `busbw run`", hint=hint)
@@ -93,7 +98,10 @@ def _value(argument: Argument, flag: str, value: str, name: str) -> UsageError:
     from busbw.cli.help import choices_of, value_kind
 
     if choices := choices_of(argument):
-        return UnknownWord(f"unknown value {value!r} of {flag}", value, choices)
+        error = UnknownWord(f"unknown value {value!r} of {flag}", value, choices)
+        if (meant := _MEANT_VALUES.get(value)) in choices:
+            error.likely, error.hint = meant, f"use {meant}"
+        return error
     kind = _A_VALUE.get(value_kind(argument), f"a {value_kind(argument)}")
     return UsageError(f"{flag} takes {kind}, not {value!r}", hint=f"see `{name} --help`")
 

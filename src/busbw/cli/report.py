@@ -228,7 +228,7 @@ def _sayable(text: str, out: TextIO) -> str:
 def _pictures(report: ReportView, output: Path, wanted: str) -> list[tuple[str, Path]]:
     names = [plot.name for plot in report.every_plot]
     if wanted:
-        found = [name for name in names if wanted in name]
+        found = [wanted] if wanted in names else [name for name in names if wanted in name]
         if len(found) != 1:
             raise _unfit(wanted, len(found), report)
         return [(found[0], output)]

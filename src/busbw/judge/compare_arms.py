@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
@@ -287,11 +287,16 @@ def without_cases(name: str, like: Arm) -> Arm:
 
 def lacking(records: Sequence[RunRecord]) -> Iterator[str]:
     """What of imported logs is not among their cases, with the file and the line."""
+    return findings_of(records, INCOMPLETE)
+
+
+def findings_of(records: Sequence[RunRecord], kinds: Collection[str]) -> Iterator[str]:
+    """What was noticed in imported logs, with the file and the line."""
     for record in records:
         if record.source is None:
             continue
         for finding in record.source.findings:
-            if finding.kind in INCOMPLETE:
+            if finding.kind in kinds:
                 where = f"{Path(record.source.path).name}, line {finding.line}" if finding.line else ""
                 yield f"{where}: {finding.text}" if where else finding.text
 

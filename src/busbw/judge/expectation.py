@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import Final
 
 from busbw.judge import compare_arms
-from busbw.judge.compare_arms import Arm, CaseKey, Observed, make_arm
+from busbw.judge.compare_arms import Arm, CaseKey, Observed, findings_of, make_arm
 from busbw.judge.compare_notes import failures_of
 from busbw.judge.launch_history import on_device
 from busbw.judge.limits import Limit, limit, rank_placement
@@ -89,6 +89,9 @@ ONE_LAUNCH_TOLERANCE: Final = 0.10
 OWN_TOLERANCE: Final = 0.05  # below several launches
 _MOST_UNSEEN: Final = 0.90  # where nothing is asked: who may have lost more unseen is undecided
 _NORMAL_95: Final = 1.96  # half of a 95 % interval in standard errors
+
+
+_DOUBTS: Final = frozenset({"mislabelled", "contradiction"})  # of an imported log
 
 
 class Judgement(StrEnum):
@@ -236,6 +239,7 @@ def expect(
             *failures_of(arm),
             *arm.lacking,
             *arm.merged,
+            *findings_of(records, _DOUBTS),
             *_said(records, kind.nodes),
             *matched.notes,
             *notes(kind, used),

@@ -60,8 +60,11 @@ def next_line(expectation: Expectation, name: str) -> str:
         step = f"`busbw diagnose {name}` looks for the cause"
     elif counts[Judgement.UNDECIDED]:
         step = "measure several launches: `busbw run OPERATION --launches 5`"
+    elif counts[Judgement.EXPECTED] and not expectation.arm.lacking:
+        rest = " where the reference has a size" if counts[Judgement.NO_REFERENCE] else ""
+        step = f"nothing to do: the run is as expected{rest}"
     elif counts[Judgement.EXPECTED]:
-        step = "nothing to do: the run is as expected"
+        step = f"judge the whole log; `busbw import --dry-run {name}` lists what is missing"
     else:
         step = f"`busbw expect {name} --save NAME` keeps this run as the reference"
     return f"# next     {step}"

@@ -91,8 +91,8 @@ def of_neighbours(prior: float, curves: Sequence[Sequence[float]]) -> float:
 
     ``curves`` are the centres of differences in order of size. Sizes from 1 MiB scatter independently between
     launches, and what is really different changes slowly with the size: so a step from one size to the next
-    has the variance of four launches. The median of the steps leaves real jumps out; and what changes from size
-    to size by more than ``MOST_OF_PRIOR`` times what launches are known to scatter is a difference.
+    has the variance of four launches. The median of the steps leaves real jumps out. A scatter is at most
+    ``MOST_OF_PRIOR`` times what is known: what changes more than that from size to size is a difference.
     """
     steps = [abs(after - before) for curve in curves for before, after in pairwise(curve)]
     if len(steps) < LEAST_STEPS:

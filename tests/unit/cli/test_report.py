@@ -112,7 +112,7 @@ def test_a_log_has_its_curves_and_no_date_that_it_does_not_state(home: Path) -> 
     assert report(str(log), "-o", str(home / "log.html")) == 0
     page = (home / "log.html").read_text()
     assert re.findall(r'<div class="plot" id="([^"]*)"', page) == ["bandwidth", "time"]
-    assert "there are no times of single ranks" in page[page.index("Not observed: ") :]
+    assert "the times of single ranks are not known" in page[page.index("Not observed: ") :]
     assert "<dt>measured</dt><dd>not stated (file dated " in page
 
 

@@ -71,7 +71,9 @@ def test_a_dry_run_goes_on_without_slurm(
     assert main([*words, "--dry-run"]) == 0
     told = capsys.readouterr()
     assert "#SBATCH --nodes=2" in told.out
-    assert told.err.startswith("note: Slurm could not be asked: the script below asks for no GPUs")
+    assert told.err.startswith(
+        "note: Slurm could not be asked: the nodes' GPUs and srun's --mpi below are guesses"
+    )
     held = ["run", "all_reduce", "--on", "slurm", "--job-id", "17"]
     for real in (words, [*words, "--no-preflight"], ["preflight", "--on", "slurm", "-N", "2"], held):
         assert main(real) == 4

@@ -122,16 +122,20 @@ def _misplaced(table: Table, widths: IntArray, of_heading: int) -> BoolArray:
     return known & ((widths < usual) | ((widths > usual) & ~_is_borne_out(table)))
 
 
+_MOST_OF_COLUMN: Final = 999_999  # wrong elements
+
+
 def _is_borne_out(table: Table) -> BoolArray:
-    """Rows whose bandwidths have enough digits to contradict one that is too much: a number that does not fit
-    its column makes them longer.
+    """Rows that a number makes longer which does not fit its column: a count of wrong elements of more than
+    six digits, or any, where the bandwidths have enough digits to contradict one that is too much.
     """
     found: BoolArray = np.ones(len(table), bool)
+    many: BoolArray = np.zeros(len(table), bool)
     for timing in table.timings:
-        if timing.algbw is None:
-            return np.zeros(len(table), bool)
-        found &= timing.algbw.half <= _FINE * timing.algbw.value
-    return found
+        found &= timing.algbw is not None and timing.algbw.half <= _FINE * timing.algbw.value
+        if timing.wrong is not None:
+            many |= np.isfinite(timing.wrong) & (timing.wrong > _MOST_OF_COLUMN)
+    return found | many
 
 
 def _odd_counts(table: Table) -> BoolArray:

@@ -215,7 +215,8 @@ def _notes(job: Job, size: Shape, facts: Mapping[str, str]) -> tuple[str, ...]:
             f"--segment {job.launch.segment} is larger than the job: its {size.nodes} nodes are one segment"
         )
     if "unasked" in facts:
-        guessed = "the script below asks for no GPUs, and srun's --mpi is a guess"
+        guessed = "the nodes' GPUs and srun's --mpi below are guesses (for 8 GPUs a node give --backend nccl"
+        guessed += " --ranks-per-node 8 --sbatch-args=--gpus-per-node=8)"
         notes.append(f"Slurm could not be asked: {guessed}: {facts['unasked']}")
     return tuple(filter(None, notes))
 
