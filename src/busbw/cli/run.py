@@ -11,6 +11,7 @@ import json
 import os
 import socket
 import sys
+import threading
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -165,14 +166,16 @@ class _LateDisplay:
     def __init__(self, settings: RunSettings) -> None:
         self._settings = settings
         self._display: Display | None = None
+        self._loading = threading.Lock()
 
     def load(self) -> Display:
         """Its libraries take a tenth of a second."""
-        if self._display is None:
-            from busbw.report.live import create, shown_as
+        with self._loading:
+            if self._display is None:
+                from busbw.report.live import create, shown_as
 
-            self._display = create(shown_as(self._settings), sys.stdout, sys.stderr)
-        return self._display
+                self._display = create(shown_as(self._settings), sys.stdout, sys.stderr)
+            return self._display
 
     def handle(self, item: Event) -> None:
         """Show an event."""

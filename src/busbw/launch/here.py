@@ -57,9 +57,9 @@ def measure(
 
     ``request_for`` makes the launch request once the request file's place is known; ``folder`` is a run
     folder that exists, else a new one is made. A launch that takes longer than ``limit_seconds`` is ended and
-    has failed. ``before`` was found earlier and belongs into the record. ``meanwhile`` is called once the
-    ranks have been started. Raises what ``request_for`` raises, and UsageError where no run folder can be
-    made.
+    has failed. ``before`` was found earlier and belongs into the record. ``meanwhile`` is called by a
+    thread of its own once the ranks are there. Raises what ``request_for`` raises, and UsageError where no
+    run folder can be made.
     """
     folder = folder or new_folder(plan, settings)
     request_file = _write_request(folder, plan, settings, argv)
@@ -72,7 +72,8 @@ def measure(
     with Interrupt() as interrupt:
         try:
             story = _follow(folder, launch, show, err, interrupt, limit_seconds, meanwhile)
-            remove_leftovers(began_s)
+            if not story.all_left:
+                remove_leftovers(began_s)
         except BrokenPipeError:  # the reader of our output has left: nobody wants the rest
             close_record(folder, Verdict(ExitCode.INTERRUPTED))
             raise
@@ -122,17 +123,18 @@ def _follow(
     heard, exits = Listener(), dict[int, int]()
     interrupted, wrong_since_s = False, 0.0
     started_s = time.monotonic()
+    has_core = (os.cpu_count() or 1) > launch.ranks  # else the answer would take one from a rank that starts
+    waiting = [meanwhile, _load_answer] if has_core else [meanwhile]
     with (
         (folder / folders.LOG_FILE).open("a") as log,
         contextlib.closing(Witness(launch.ranks)) as witness,
         Processes(_with_address(launch, witness.address), lambda: interrupt.insisted) as processes,
     ):
         witness.follow(processes.pids, are_ranks=launch.process_is_rank)
-        if (os.cpu_count() or 1) > launch.ranks:  # else it would take a core from a rank that starts
-            threading.Thread(target=_load_answer, name="busbw-answer", daemon=True).start()
-        meanwhile()
         for item in processes.follow(lambda: witness.idle_seconds):
             witness.look()
+            while waiting and witness.is_complete:  # not before: who ends first must be seen
+                threading.Thread(target=waiting.pop(), name="busbw-meanwhile", daemon=True).start()
             now_s = time.monotonic()
             if interrupt.requested:
                 interrupted = True

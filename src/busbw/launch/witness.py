@@ -63,7 +63,7 @@ class Witness:
     @property
     def idle_seconds(self) -> float:
         """How long to wait for the next look: closely while ranks start, hardly ever while they measure."""
-        return 0.2 if self._is_complete else _STARTING_SECONDS
+        return 0.2 if self.is_complete else _STARTING_SECONDS
 
     @property
     def first_dead(self) -> int | None:
@@ -97,7 +97,7 @@ class Witness:
         """Take what has happened until now."""
         self._watch.drain()
         now_s = time.monotonic()
-        if not self._is_complete:
+        if not self.is_complete:
             self._find_ranks()
         for fd, _ in self._ends.poll(0):
             self._ends.unregister(fd)
@@ -161,7 +161,8 @@ class Witness:
                     signal.pidfd_send_signal(fd, signal.SIGKILL)
 
     @property
-    def _is_complete(self) -> bool:
+    def is_complete(self) -> bool:
+        """Whether all ranks' processes are known."""
         return not self._launchers or len(set(self.ranks.values())) == len(self._expected)
 
     def _find_ranks(self) -> None:

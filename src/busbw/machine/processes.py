@@ -4,6 +4,7 @@ no children and no variables; nor has one of another user variables.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -63,11 +64,10 @@ def environ(pid: int, proc: str = PROC) -> dict[str, str]:
 def open_files(pid: int, folder: str, proc: str = PROC) -> set[str]:
     """The files of a folder that it holds open or has mapped; those that were removed have no name there."""
     found = set()
-    try:
+    with contextlib.suppress(OSError):  # it has ended
         for entry in Path(proc, str(pid), "fd").iterdir():
-            found.add(str(entry.readlink()))
-    except OSError:
-        pass  # it has ended, or closed one meanwhile
+            with contextlib.suppress(OSError):  # it closed this one meanwhile
+                found.add(str(entry.readlink()))
     lines = read_text(Path(proc, str(pid), "maps")).splitlines()
     found |= {fields[5] for line in lines if len(fields := line.split(maxsplit=5)) == 6}
     return {path for path in found if path.startswith(f"{folder}/") and not path.endswith(" (deleted)")}

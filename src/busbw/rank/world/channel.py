@@ -125,8 +125,8 @@ class Loop(ABC):
             self._connection.close(self._timing.linger_s)
 
     def _loop(self) -> None:
-        poller = zmq.Poller()
-        for source in (self._socket, self._connection.monitor, self._link.wake_fd):
+        poller, socket = zmq.Poller(), self._connection.socket
+        for source in (socket, self._connection.monitor, self._link.wake_fd):
             poller.register(source, zmq.POLLIN)
         while not self._has_left():
             ready = dict(poller.poll(self._poll_timeout_ms()))
@@ -135,7 +135,7 @@ class Loop(ABC):
                     self._obey(command)
             if self._has_left():
                 return  # rank 0 leaves with the last goodbye: its end is no loss to those that said it
-            if self._socket in ready:
+            if socket in ready:
                 self._receive_all()
             if self._connection.monitor in ready:
                 self._note_lost()
