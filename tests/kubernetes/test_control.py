@@ -85,7 +85,7 @@ def test_a_job_outlives_those_who_follow_it(busbw: Any) -> None:
     rows = [line.split()[0] for line in attached.out.splitlines() if line.strip() and line[0] != "#"]
     assert rows[:2] == ["1024", "2048"]  # from the first, none twice
     assert "running" in busbw("jobs").out
-    assert "still there" in busbw("clean", name).err
+    assert "not ended" in busbw("clean", name).err
     # All that is known is in the job's log.
     for path in ("log/stream.jsonl", "results.jsonl", "run.json"):
         (busbw.run_folder / path).unlink(missing_ok=True)
