@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.text import Text
 
 FOLDER: Final = ROOT / "docs/pictures"
-REPORT_SIZE: Final = {"width": 900, "height": 640}
+REPORT_SIZE: Final = {"width": 1200, "height": 640}
 HOSTS: Final = ("--on", "hosts", "--hosts", "h1,h2,h3,h4,h5,h6")
 
 
