@@ -159,7 +159,8 @@ def _warned(conclusions: Sequence[Conclusion]) -> Iterator[str]:
 def _unstable(record: RunRecord) -> Iterator[str]:
     """Where links set the pace. Below, the level of a call changes on healthy machines too."""
     slow = [result for result in record.results if (result.time_ns or 0.0) >= record.plan.limits.small_ns]
-    if count := sum("unstable" in result.marks for result in slow):
+    count = sum("unstable" in result.marks for result in slow)
+    if count > len(slow) / 2:  # some of many always are, and say so in their rows
         yield f"{count} of {len(slow)} cases above 50 us are unstable: another run may differ by more than +-"
 
 

@@ -71,18 +71,23 @@ def test_below_names_the_worst_case() -> None:
 
 def test_what_is_broken_comes_before_what_is_odd() -> None:
     wrong = replace(RUN.results[0], status=Status.WRONG, busbw_gb_per_s=None)
-    unstable = replace(RUN.results[1], marks=("unstable",))
-    run = replace(RUN, results=(wrong, unstable, RUN.results[2]))
+    unstable = [replace(each, marks=("unstable",)) for each in RUN.results[1:]]
+    run = replace(RUN, results=(wrong, *unstable))
     late = Conclusion(Severity.WARNING, "rank 3 is slow", check="ranks.odd")
     noted = Conclusion(Severity.INFO, "all links are up", check="links.up")
     said = answer(run, conclusions=(noted, late))
     assert said.problems == (
         "1 of 3 cases gave wrong data: do not use them",
         "rank 3 is slow",
-        "1 of 3 cases above 50 us are unstable: another run may differ by more than +-",
+        "2 of 3 cases above 50 us are unstable: another run may differ by more than +-",
     )
     assert "and 1 more" in " ".join(lines(said))
     assert said.next == "busbw diagnose last"
+
+
+def test_one_unstable_case_of_three_is_no_problem_of_the_run() -> None:
+    run = replace(RUN, results=(replace(RUN.results[0], marks=("unstable",)), *RUN.results[1:]))
+    assert answer(run).problems == ()
 
 
 def test_levels_of_short_calls_and_what_was_set_on_purpose_are_no_problem() -> None:
