@@ -6,6 +6,7 @@ import json
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Final
 
 from busbw.model.conclusion import QUESTIONS, Answer, Conclusion, Question
@@ -40,10 +41,14 @@ def lines(
     yield from (_short(f"# {each.severity.value:<8} {each.claim}", columns) for each in others)
     doubted = [each for each in shown if each.answer is not Answer.YES]
     hints = dict.fromkeys(each.hint for each in (*warned, *doubted) if each.hint)
-    step = next(iter(hints), "nothing to do").replace(
-        " RUN", f" {record.run_id}" if record.run_id else " RUN"
-    )
+    step = next(iter(hints), "nothing to do").replace(" RUN", f" {_word_of(record)}")
     yield from _wrapped(f"# next     {step}; --all shows the evidence", columns)
+
+
+def _word_of(record: RunRecord) -> str:
+    """What commands call it: of a log that is not kept as a run its path."""
+    path = record.source.path if record.source is not None else ""
+    return path if path and Path(path).name == record.run_id else record.run_id or "RUN"
 
 
 def _short(text: str, columns: int) -> str:
