@@ -13,7 +13,7 @@ from typing import Final
 from busbw.errors import ExitCode, SiteError, UndecidedError
 from busbw.foreign.flight_recorder.read import read_folder
 from busbw.foreign.nccl_ras.read import read_answer
-from busbw.judge.hang import judge_counts, judge_records, suspects
+from busbw.judge.hang import STATES, judge_counts, judge_records, suspects
 from busbw.launch.hosts.ssh import is_this_machine, ssh_words
 from busbw.launch.look import RAS_ADDRESS, HostSaid, ask_host
 from busbw.launch.scheduler import call
@@ -22,13 +22,6 @@ from busbw.plan.flags.hang import HangSettings
 from busbw.report.console import print_lines
 
 _MOST_ROWS: Final = 20
-_STATES: Final = {
-    "T": "stopped",
-    "t": "stopped by a debugger",
-    "": "gone",
-    "Z": "ended",
-    "D": "in the kernel",
-}
 
 
 @dataclass(frozen=True)
@@ -53,8 +46,8 @@ def hang_command(settings: HangSettings, format_name: str) -> ExitCode:
     if settings.flight_recorder is not None:
         answer = judge_records(read_folder(settings.flight_recorder))
     else:
-        address = settings.ras or _own_address(settings.pid) or RAS_ADDRESS
-        answer = _look(Places(_shells(settings), address), settings.pid, settings.wait)
+        address = settings.ras or _own_address(settings.pid or 0) or RAS_ADDRESS
+        answer = _look(Places(_shells(settings), address), settings.pid or 0, settings.wait)
     if format_name == "json":
         print(json.dumps(asdict(answer), indent=1))
     else:
@@ -144,7 +137,7 @@ def _readable(answers: Sequence[str]) -> Iterator[JobSeen]:
 def _without_ras(places: Places, pid: int, said: HostSaid) -> HangAnswer:
     where = ", ".join(places.shells)
     process = said.processes.get(pid)
-    if process is None or process.state not in _STATES:
+    if process is None or process.state not in STATES:
         raise SiteError(
             f"no RAS of NCCL answers at {places.address} on {where}",
             hint="it is in NCCL 2.24 and later; give --ras HOST:PORT where the job has NCCL_RAS_ADDR, or"
@@ -152,7 +145,7 @@ def _without_ras(places: Places, pid: int, said: HostSaid) -> HangAnswer:
         )
     return HangAnswer(
         is_hung=True,
-        answer=f"process {pid} on {where} is {_STATES[process.state]}",
+        answer=f"process {pid} on {where} is {STATES[process.state]}",
         evidence=(f"no RAS of NCCL answers at {places.address}",),
         next=f"`kill -CONT {pid}` lets it go on" if process.state == "T" else "",
     )

@@ -38,17 +38,9 @@ _OF_GPU: Final = "look at the GPUs (`nvidia-smi`: power, Xid errors) and the lin
 _EVEN: Final = frozenset({"all_reduce", "broadcast", "reduce", "_all_gather_base", "_reduce_scatter_base"})
 _PYTORCH: Final = "/torch/"
 _MOST_NAMED: Final = 4
-_STATES: Final = {
-    "T": "stopped",
-    "t": "stopped by a debugger",
-    "Z": "ended",
-    "X": "ended",
-    "": "gone",
-    "D": "waits in the kernel",
-    "R": "runs, elsewhere",
-    "S": "sleeps, elsewhere",
-    "I": "sleeps, elsewhere",
-}
+# Of a process that does not go on; by the letter of proc(5).
+STATES: Final = {"T": "stopped", "t": "stopped by a debugger", "Z": "ended", "X": "ended", "": "gone"}
+_BUSY: Final = {"R": "runs", "D": "waits in the kernel"}
 _ENDS: Final = {"stopped": "is", "stopped by a debugger": "is", "ended": "has", "gone": "is"}
 
 
@@ -85,12 +77,14 @@ def judge_counts(first: JobSeen, second: JobSeen, processes: Processes, waited_s
         answer = f"no hang: operations are being launched ({all_told})"
         return HangAnswer(is_hung=False, answer=answer, evidence=(asked,), unseen=RAS_UNSEEN)
     if not second.has_counts:
-        answer = "no rank is behind another one; whether the job moves, this version of NCCL does not tell"
+        answer = "no rank is behind another; this version of NCCL does not show whether the job moves"
     elif not second.communicators:
-        answer = "no communicator is there"
+        answer = "NCCL knows no communicator"
     else:
-        answer = f"all ranks have launched the same, and nothing was launched in {waited_s:g} s ({all_told})"
-    why = "the job computes, or waits for a GPU or the network: NCCL does not tell which"
+        answer = (
+            f"all ranks have launched the same operations, and none in the last {waited_s:g} s ({all_told})"
+        )
+    why = "the job computes, or it waits for a GPU or the network: NCCL does not show which"
     return HangAnswer(
         is_hung=None,
         answer=answer,
@@ -112,12 +106,19 @@ def _counts(communicator: Communicator) -> dict[int, Mapping[str, int]]:
 def _late_ranks(first: JobSeen, second: JobSeen) -> list[_Late]:
     """Ranks that others wait for, those first that do not wait themselves; empty where nothing stands still.
 
-    A communicator stands still where no count of its ranks has changed between the looks.
+    A communicator stands still where no count of its ranks has changed between the looks. A process that
+    launches in another communicator goes on, and is late nowhere.
     """
     before = {each.name: _counts(each) for each in first.communicators}
     still = [each for each in second.communicators if _counts(each) == before.get(each.name)]
+    moving = {
+        rank.process
+        for each in second.communicators
+        for rank in each.ranks
+        if rank.counts != before.get(each.name, {}).get(rank.rank)
+    }
     silent = [_Late(each, rank) for each in still for rank in each.ranks if rank.is_missing]
-    behind = [late for each in still for late in _behind(each)]
+    behind = [late for each in still for late in _behind(each) if late.rank.process not in moving]
     gone = {late.rank.process for late in silent}
     waiting = {rank.process for each in still for rank in _ahead(each)}
     roots = [late for late in behind if late.rank.process not in waiting | gone]
@@ -167,12 +168,12 @@ def _named(late: Sequence[_Late], processes: Processes, asked: str) -> HangAnswe
     does = "waits" if others == 1 else "wait"
     answer = f"{_who(of_worst, processes)}; {counted(others, 'other rank')} {does}{number}"
     stacks = [_stack(each.rank, processes.get(each.rank.process)) for each in of_worst[:_MOST_NAMED]]
-    is_moving = "no count of that communicator changed"
+    unchanged = "no count of that communicator changed"
     return HangAnswer(
         is_hung=True,
         answer=answer,
         states=tuple(rows),
-        evidence=(f"{asked}; {is_moving}", *(stack for stack in stacks if stack)),
+        evidence=(f"{asked}; {unchanged}", *(stack for stack in stacks if stack)),
         unseen=RAS_UNSEEN,
         next=_next(of_worst[0].rank, processes.get(of_worst[0].rank.process)),
     )
@@ -205,15 +206,18 @@ def _where(rank: RankSeen) -> str:
 
 
 def _state(late: _Late, process: ProcessSeen | None) -> str:
-    if process is not None:
-        return _STATES.get(process.state[:1], process.state)
-    return "not entered" if late.operation else "no answer"
+    seen = "not entered" if late.operation else "no answer"
+    if process is None:
+        return seen
+    letter = process.state[:1]
+    return STATES.get(letter) or f"{seen}, {_BUSY.get(letter, 'sleeps')}"
 
 
 def _stack(rank: RankSeen, process: ProcessSeen | None) -> str:
     if process is None:
         return ""
-    where = first_of(process.stack, 3, " < ") or (f"kernel: {process.waits_in}" if process.waits_in else "")
+    where = first_of(process.stack, 3, " < ")
+    where = where or (f"the kernel's {process.waits_in}" if process.waits_in else "")
     return f"rank {rank.rank} is in {where}" if where else ""
 
 

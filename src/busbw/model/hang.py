@@ -18,7 +18,6 @@ class RankSeen:
     gpu: str = ""
     counts: Mapping[str, int] = field(default_factory=dict)
     is_missing: bool = False
-    is_ready: bool = True  # its communicator is made, and is not being taken down
 
     @property
     def process(self) -> tuple[str, int]:

@@ -62,7 +62,7 @@ def test_a_late_rank_is_named_though_the_first_connections_are_dead(
     assert answer["answer"].startswith(
         f"rank 1 (pid {process.pid} on 127.0.0.1) has not entered AllReduce 301"
     )
-    assert [each["state"] for each in answer["states"]] == ["sleeps, elsewhere", "waits"]
+    assert [each["state"] for each in answer["states"]] == ["not entered, sleeps", "waits"]
 
 
 def test_nobody_answers(called: Any, tmp_path: Path, ras: Any) -> None:

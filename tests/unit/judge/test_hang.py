@@ -34,7 +34,7 @@ def test_the_late_rank_is_named_and_the_others_wait() -> None:
         == "rank 1 (pid 101 on h) has not entered AllReduce 301; 2 other ranks wait in AllReduce 301"
     )
     assert [(each.ranks, each.state) for each in answer.states] == [
-        ((1,), "sleeps, elsewhere"),
+        ((1,), "not entered, sleeps"),
         ((0, 2), "waits"),
     ]
     assert any("step (train.py:3)" in line for line in answer.evidence)
@@ -60,6 +60,12 @@ def test_what_moves_does_not_hang_though_a_rank_is_behind() -> None:
     answer = judge_counts(job(of(301, 300)), job(of(340, 339)), {}, 5)
     assert answer.is_hung is False
     assert "no hang" in answer.answer
+
+
+def test_a_rank_that_goes_on_in_another_communicator_is_not_late() -> None:
+    still = of(10, 9, name="a")
+    before, after = job(still, of(4, 4, name="b")), job(still, of(4, 6, name="b"))
+    assert judge_counts(before, after, {}, 5).is_hung is False
 
 
 def test_all_alike_and_still_is_not_called_healthy() -> None:

@@ -133,7 +133,7 @@ def hang(
     options: Annotated[HangSettings | None, Parameter(name="*")] = None,
     format: Annotated[TextOrJson, Parameter(group=FLAGS, help="How to print it.")] = "table",  # noqa: A002
 ) -> ExitCode:
-    """Say which rank a job waits for that does not go on: any job over NCCL or PyTorch."""
+    """Name the rank that a hanging job waits for. Any job over NCCL or PyTorch."""
     from busbw.cli.hang import hang_command
 
     return hang_command(options or HangSettings(), format)

@@ -16,7 +16,6 @@ from busbw.model.hang import Communicator, JobSeen, RankSeen
 
 # 2.28.7 and 2.28.9 leave out the comma between these two of a rank that is missing.
 _NO_COMMA: Final = re.compile(r'("nvml_dev":\s*-?\d+)(\s*"status")')
-_READY: Final = 0  # init_state
 _ANY: Final = "collective"  # 2.24 and 2.25 have one number for all operations
 
 _VERSION: Final = re.compile(r"^NCCL version (\S+)", re.MULTILINE)
@@ -65,8 +64,6 @@ def _communicator(told: Mapping[str, Any]) -> Communicator:
 
 
 def _rank(told: Mapping[str, Any], *, is_missing: bool) -> RankSeen:
-    status = told["status"]
-    is_ending = any(status.get(flag) for flag in ("finalize_called", "destroy_flag", "abort_flag"))
     return RankSeen(
         rank=int(told["rank"]),
         host=str(told["host"]),
@@ -74,7 +71,6 @@ def _rank(told: Mapping[str, Any], *, is_missing: bool) -> RankSeen:
         gpu=str(told["cuda_dev"]),
         counts={name: int(count) for name, count in told.get("collective_counts", {}).items()},
         is_missing=is_missing,
-        is_ready=int(status.get("init_state", _READY)) == _READY and not is_ending,
     )
 
 

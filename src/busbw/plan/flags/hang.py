@@ -22,8 +22,9 @@ class HangSettings:
         str, Parameter(group=_JOB, show_default=False, help="Hosts of the job, asked over SSH: h1,h2.")
     ] = ""
     pid: Annotated[
-        int, Parameter(group=_JOB, show_default=False, help="Only the job of this process on this host.")
-    ] = 0
+        int | None,
+        Parameter(group=_JOB, show_default=False, help="Only the job of this process on this host."),
+    ] = None
     job_id: Annotated[
         str, Parameter(group=_JOB, show_default=False, help="A job of Slurm, asked with srun.")
     ] = ""
@@ -46,5 +47,6 @@ class HangSettings:
         ),
     ] = ""
     wait: Annotated[
-        Seconds, Parameter(group=_JOB, help="Look twice, so long apart: what moves does not hang.")
+        Seconds,
+        Parameter(group=_JOB, help="Time between two looks. A job whose counts change does not hang."),
     ] = Seconds("5s")
