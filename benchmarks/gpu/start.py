@@ -2,8 +2,9 @@
 
     python benchmarks/gpu/start.py --nccl-tests BUILD_DIR --ranks 4 --rounds 5
 
-Without --nccl-tests only ours; with --backend mpi ours on CPU ranks; with --old PYTHON also another
-installation of busbw. CPU seconds are those of all processes of a command.
+Without --nccl-tests only ours; with --backend mpi ours on CPU ranks, and with --imb and --plain beside Intel's
+benchmark and a script of mpi4py and numpy under the same mpiexec; with --old PYTHON also another installation
+of busbw. CPU seconds are those of all processes of a command.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from fidelity import environ as with_library
 from busbw.machine.native.nccl import load_nccl
 
 SWEEP = ("-b", "8", "-e", "8", "-n", "20")
+PLAIN = Path(__file__).parent.parent / "cpu" / "plain_row.py"
 
 
 def main() -> None:
@@ -31,6 +33,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=300.0, help="no round begins that would end later")
     parser.add_argument("--backend", default="nccl")
+    parser.add_argument("--imb", type=Path, help="IMB-MPI1, built with the mpicc of the mpiexec on PATH")
+    parser.add_argument("--plain", action="store_true", help="benchmarks/cpu/plain_row.py beside")
     parser.add_argument("--old", help="the python of another installation of busbw")
     parser.add_argument("--output", type=Path, help="a JSON file of all seconds")
     options = parser.parse_args()
@@ -60,6 +64,12 @@ def arms_of(options: argparse.Namespace) -> dict[str, Sequence[Sequence[str]]]:
     arms: dict[str, Sequence[Sequence[str]]] = {"busbw": [(sys.executable, *run, "--ranks", ranks)]}
     if options.old:
         arms["busbw, old"] = [(options.old, *run, "--ranks", ranks)]
+    mpiexec = ("mpiexec", "-n", ranks)
+    if options.imb:
+        sizes = ("-msglog", "3:3", "-iter", "20", "-iter_policy", "off", "-npmin", ranks)
+        arms["IMB-MPI1"] = [(*mpiexec, str(options.imb), "Allreduce", *sizes)]
+    if options.plain:
+        arms["mpi4py and numpy"] = [(*mpiexec, sys.executable, str(PLAIN))]
     if options.nccl_tests:
         perf = str(options.nccl_tests / "all_reduce_perf")
         arms["nccl-tests, mpirun"] = [("mpirun", "-np", ranks, perf, *SWEEP)]
