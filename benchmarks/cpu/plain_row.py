@@ -1,7 +1,4 @@
-"""One row of all_reduce as somebody writes it with mpi4py and numpy: what ``gpu/start.py --plain`` runs beside busbw.
-
-    mpiexec -n 2 python benchmarks/cpu/plain_row.py
-"""
+"""One row of all_reduce as somebody writes it with mpi4py and numpy (``gpu/start.py --plain`` runs it)."""
 
 from __future__ import annotations
 

@@ -16,8 +16,8 @@ import numpy as np
 
 from busbw.stats.interval import estimate
 
-# A row of all_reduce: of busbw's and nccl-tests' tables (size, count, type) or of IMB's (size, calls, time), which
-# begins with one of 0 B.
+# A row of all_reduce: of busbw's and nccl-tests' tables (size, count, type) or of IMB's (size, calls, time),
+# which begin with one of 0 B.
 ROW = re.compile(r"^\s+[1-9]\d*\s+\d+\s+(float|\d+\.\d)")
 _CONFIDENCE = 0.95
 _KEPT_LINES = 20  # of a command's output, for the message where it fails

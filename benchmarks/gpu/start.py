@@ -2,9 +2,9 @@
 
     python benchmarks/gpu/start.py --nccl-tests BUILD_DIR --ranks 4 --rounds 5
 
-Without --nccl-tests only ours; with --backend mpi ours on CPU ranks, and with --imb and --plain beside Intel's
-benchmark and a script of mpi4py and numpy under the same mpiexec; with --old PYTHON also another installation
-of busbw. CPU seconds are those of all processes of a command.
+Without --nccl-tests only ours; with --backend mpi ours on CPU ranks, and with --imb and --plain beside
+Intel's benchmark and a script of mpi4py and numpy under the same mpiexec; with --old PYTHON also another
+installation of busbw. CPU seconds are those of all processes of a command.
 """
 
 from __future__ import annotations

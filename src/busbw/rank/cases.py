@@ -80,6 +80,15 @@ class _Open:
 Entry = _Open | Done
 
 
+def is_due(number: int, visits: int, rounds: int) -> bool:
+    """Whether a case that is visited so often in so many rounds is visited in this one: visits lie evenly.
+
+    Neighbours count rounds from other numbers, so that they are visited in other rounds and all rounds take
+    about as long. Else the last passes of those with many would crowd where the others have ended.
+    """
+    return (number + 1) * visits // rounds > number * visits // rounds
+
+
 def grouping(plan: Plan, world: World) -> Grouping | None:
     """Where this rank is in the groups of the plan; None where there are none."""
     if not plan.groups:
@@ -123,9 +132,11 @@ class Session:
         window: list[Entry] = []
         began_s = time.monotonic()
         for step in self._plan.steps:
-            window += self._first_visit(step)
+            visited = self._first_visit(step)
+            window += visited
+            self._open += [entry for entry in visited if isinstance(entry, _Open)]
             if self._open:
-                self._show(window[-len(step) :])
+                self._show(visited)
                 if self._due_s < WINDOW_S and len(window) < MOST_CASES:
                     continue
             yield from self._completed(window, began_s)
@@ -151,17 +162,22 @@ class Session:
         """The results of a window after the passes that are left, which begin so far apart that all of them
         span ``span_s`` at least. Every rank waits by its own clock, and then for the others.
         """
-        gap_s = self._given.span_s / max(1, max((each.samples.passes for each in self._open), default=1) - 1)
-        while self._open:
+        places = [place for place, entry in enumerate(window) if isinstance(entry, _Open)]
+        left = [each.samples.passes - len(each.samples.stops) for each in self._open]
+        rounds = max(left, default=0)
+        gap_s = self._given.span_s / max(1, rounds)
+        for number in range(rounds):
             time.sleep(max(0.0, began_s + gap_s - time.monotonic()))
-            began_s, visits, self._open = time.monotonic(), self._open, []
-            with self._deadline.for_case(visits[0].case):
-                self._given.world.barrier()
-            for opened in visits:
-                place = next(place for place, entry in enumerate(window) if entry is opened)
+            began_s = time.monotonic()
+            due = [place for nth, place in enumerate(places) if is_due(number + nth, left[nth], rounds)]
+            for place in due:
+                opened = window[place]
+                assert isinstance(opened, _Open), "it has passes left"
                 with self._deadline.for_case(opened.case):
+                    if place == due[0]:
+                        self._given.world.barrier()
                     window[place] = self._measured_again(opened)
-        self._due_s = 0.0
+        self._open, self._due_s = [], 0.0
         return [entry for entry in window if not isinstance(entry, _Open)]
 
     def _show(self, entries: Sequence[Entry]) -> None:
@@ -285,7 +301,6 @@ class Session:
             )
         else:
             entry = replace(opened, clock=clock)
-            self._open.append(entry)
         self._keep_clock(found)
         return entry
 

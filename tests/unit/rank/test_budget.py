@@ -118,3 +118,16 @@ def test_the_budget_is_spent_by_the_clock_of_the_latest_rank(
     statuses = [result.status for result in notes.results]
     assert (statuses[0], statuses[-1]) == (Status.GOOD, Status.NOT_RUN)
     assert cases[0].log == cases[1].log
+
+
+def test_visits_of_a_case_lie_evenly_in_the_rounds_and_rounds_take_alike() -> None:
+    rounds, left = 8, [8, 8, 8, 2, 2, 2, 2]
+    visited = [
+        [nth for nth, visits in enumerate(left) if worker.is_due(number + nth, visits, rounds)]
+        for number in range(rounds)
+    ]
+    assert [sum(nth in each for each in visited) for nth in range(len(left))] == left
+    assert [len(each) for each in visited] == [4] * rounds  # all of the small ones and one of the others
+    for nth in range(3, len(left)):
+        first, last = (number for number, each in enumerate(visited) if nth in each)
+        assert last - first == rounds // 2
