@@ -251,3 +251,26 @@ BUSBW_API int32_t busbw_profiler_version();
 BUSBW_API void busbw_profiler_watch(int32_t mask);
 // Copies the last ones, oldest first, and returns how many were told, which may be more than are kept.
 BUSBW_API uint64_t busbw_profiler_events(BusbwNcclEvent* events, uint64_t most);
+
+// ---- by what algorithm NCCL does its calls (native/nccl_tuner.cpp) --------------------------------------
+constexpr int kTunerAlgorithms = 7, kTunerProtocols = 3;
+struct BusbwTunerChoice {
+  int32_t algorithm;  // NCCL's numbers; -1: NCCL's own choice
+  int32_t protocol;
+  int32_t channels;  // 0: NCCL's own number
+};
+// The last call that NCCL asked about: what it costs by NCCL's own model, negative where it cannot be done.
+struct BusbwTunerCall {
+  uint64_t calls;    // that NCCL asked about
+  uint64_t refused;  // of these, where it could not do what was set
+  uint64_t bytes;
+  int32_t function;
+  float costs[kTunerAlgorithms][kTunerProtocols];
+};
+// Of the interface by which NCCL has loaded this library as its tuner; 0 where no communicator has.
+BUSBW_API int32_t busbw_tuner_version();
+// For every call that is issued from now on, by this process.
+BUSBW_API void busbw_tuner_choose(BusbwTunerChoice choice);
+BUSBW_API void busbw_tuner_last(BusbwTunerCall* call);
+// The number of rows of a table, or -1 and what is wrong with it.
+BUSBW_API int32_t busbw_tuner_read(const char* path, char* complaint, uint64_t room);

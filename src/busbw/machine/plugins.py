@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from busbw.errors import SiteError
+from busbw.machine.native.core import LIBRARY_PATH
 from busbw.machine.native.nccl import NcclLibrary, find_nccl, loader_cache_paths
 
 if TYPE_CHECKING:
@@ -69,3 +70,8 @@ def nccl_version(path: str) -> str:
         return NcclLibrary(path).version
     except SiteError:
         return ""
+
+
+def tuner_path() -> Path:
+    """The file that NCCL loads as its tuner (NCCL_TUNER_PLUGIN)."""
+    return LIBRARY_PATH

@@ -2,9 +2,11 @@
 // major number of the GPUs; PLAIN: they have neither managed nor mapped memory. Graphs are not run: their
 // calls are asked for while they are captured. With STAND_IN_BUSY in the environment no event ever comes;
 // STAND_IN_MS are the milliseconds between two.
-// STREAMS: every stream and event is another one, and each event comes a microsecond after the one before.
+// STREAMS: every stream and event is another one, and each event comes a microsecond after the one before; with
+// STAND_IN_TIMED in the environment when it is recorded.
 #include <stdint.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "log.h"
 
@@ -27,6 +29,14 @@
 #endif
 
 typedef int Result;
+
+static double clock_ms(void) {
+  static time_t first;
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  first = first ? first : now.tv_sec;
+  return (now.tv_sec - first) * 1e3 + now.tv_nsec / 1e6;
+}
 
 Result cuGetErrorName(Result code, const char** text) {
   *text = code == 100 ? "CUDA_ERROR_NO_DEVICE"
@@ -71,7 +81,9 @@ Result cuDeviceGetAttribute(int* value, int attribute, int device) {
 }
 Result cuDevicePrimaryCtxRetain(void** context, int device) { return *context = (void*)(0x100l + device), 0; }
 Result cuDevicePrimaryCtxRelease_v2(int device) { return device > 1; }
-Result cuCtxSetCurrent(void* context) { return context == (void*)0x101l || !context ? 0 : 1; }
+Result cuCtxSetCurrent(void* context) {
+  return context == (void*)0x101l || !context || getenv("STAND_IN_TIMED") ? 0 : 1;
+}
 Result cuCtxSynchronize(void) { return 0; }
 Result cuMemGetInfo_v2(size_t* free_bytes, size_t* total) {
   return *free_bytes = 70ull << 30, *total = 80ull << 30, 0;
@@ -130,7 +142,7 @@ Result cuStreamWaitEvent(void* stream, void* event, unsigned flags) {
 #ifdef STREAMS
 Result cuEventCreate(void** event, unsigned flags) {
   (void)flags;
-  return *event = calloc(1, sizeof(float)), 0;
+  return *event = calloc(1, sizeof(double)), 0;
 }
 Result cuEventDestroy_v2(void* event) { return free(event), 0; }
 #else
@@ -158,8 +170,8 @@ Result cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, uns
 }
 #ifdef STREAMS
 Result cuEventRecord(void* event, void* stream) {
-  static float now;
-  *(float*)event = now++ / 1000;
+  static double now;
+  *(double*)event = getenv("STAND_IN_TIMED") ? clock_ms() : now++ / 1000;
   return IS_STREAM(stream) ? asked(FAILURE, "EventRecord", "%lu %lu", (Address)stream, (Address)event) : 1;
 }
 #else
@@ -170,7 +182,7 @@ Result cuEventRecord(void* event, void* stream) {
 Result cuEventQuery(void* event) { return getenv("STAND_IN_BUSY") ? 600 : 0; }
 Result cuEventElapsedTime(float* milliseconds, void* start, void* end) {
 #ifdef STREAMS
-  return *milliseconds = *(float*)end - *(float*)start, 0;
+  return *milliseconds = *(double*)end - *(double*)start, 0;
 #else
   const char* said = getenv("STAND_IN_MS");
   return *milliseconds = said ? strtof(said, NULL) : 0.25f, 0;

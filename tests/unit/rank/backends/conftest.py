@@ -88,12 +88,14 @@ def make_site(
         connect: bool = True,
         groups: tuple[tuple[int, ...], ...] = (),
         show: tuple[str, ...] = (),
+        cases: tuple[Case, ...] = (),
+        tuner_table: str = "",
     ) -> Site:
         monkeypatch.setattr(nccl, "CudaDriver", partial(CudaDriver, build_stand_in("cuda", *cuda_defines)))
         path = build_stand_in("nccl", f"VERSION={version}", *nccl_defines)
         plan = Plan(
             "nccl",
-            (),
+            cases,
             buffer_bytes,
             Limits(),
             0,
@@ -102,6 +104,7 @@ def make_site(
             options=options,
             groups=groups,
             show=show,
+            tuner_table=tuner_table,
         )
         backend = NcclBackend(plan, 1, grouped=grouped)
         site = Site(backend, log, rank, size)

@@ -1,0 +1,381 @@
+// NCCL's tuner plugin: before each collective NCCL asks by which algorithm and protocol, over how many channels.
+// In a measuring run the answer is what busbw set for the next calls (busbw_tuner_choose); in any other job it is
+// the first row of the table BUSBW_TUNER_FILE that fits. No answer leaves NCCL's own choice as it is.
+//
+// NCCL opens this very library by its path and finds the structures at the end of this file (2.21 knows v2, 2.30
+// v6). It asks in the thread that enqueues, so the answers to calls of one thread are in the order of the calls.
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "core_api.h"
+
+namespace {
+
+constexpr int32_t kInvalidUsage = 5;  // ncclInvalidUsage
+constexpr float kImpossible = -1.0f;  // in NCCL's table of costs
+constexpr int kAny = -1;
+
+// NCCL's numbers of functions, algorithms and protocols (nccl_tuner.h), in the spelling of NVIDIA's tables.
+constexpr const char* kFunctions[] = {"broadcast", "reduce", "allgather", "reducescatter", "allreduce"};
+constexpr const char* kAlgorithms[] = {"tree", "ring",      "collnet_direct", "collnet_chain",
+                                       "nvls", "nvls_tree", "pat"};
+constexpr const char* kProtocols[] = {"ll", "ll128", "simple"};
+static_assert(sizeof kAlgorithms / sizeof *kAlgorithms == kTunerAlgorithms, "core_api.h");
+static_assert(sizeof kProtocols / sizeof *kProtocols == kTunerProtocols, "core_api.h");
+
+struct Row {
+  int function, algorithm, protocol, channels, nodes, ranks, pipe_ops, registered;
+  uint64_t least_bytes, most_bytes;
+};
+
+using Table = std::vector<Row>;
+
+// ---- the table --------------------------------------------------------------------------------------------
+
+struct Complaint {
+  char* text;
+  size_t room;
+  bool of(const char* path, int line, const char* what, const char* word) {
+    if (line > 0)
+      std::snprintf(text, room, "%s, line %d: %s '%s'", path, line, what, word);
+    else
+      std::snprintf(text, room, "%s: %s", path, what);
+    return false;
+  }
+};
+
+template <size_t N>
+bool read_word(const char* word, const char* const (&words)[N], int* value) {
+  for (size_t i = 0; i < N; i++)
+    if (std::strcmp(word, words[i]) == 0) {
+      *value = static_cast<int>(i);
+      return true;
+    }
+  return false;
+}
+
+bool read_number(const char* word, uint64_t most, uint64_t* value) {
+  if (*word < '0' || *word > '9') return false;
+  char* end = nullptr;
+  errno = 0;
+  *value = std::strtoull(word, &end, 10);
+  return errno == 0 && *end == '\0' && *value <= most;
+}
+
+// A number or -1, which stands for any.
+bool read_filter(const char* word, uint64_t most, int* value) {
+  uint64_t number = 0;
+  if (std::strcmp(word, "-1") == 0) {
+    *value = kAny;
+    return true;
+  }
+  if (!read_number(word, most, &number)) return false;
+  *value = static_cast<int>(number);
+  return true;
+}
+
+constexpr int kMostFields = 10, kFewestFields = 6;
+
+// The fields of a line, blanks around them left out; the line is changed. More than fit: one too many.
+int split(char* line, char* (&fields)[kMostFields]) {
+  int count = 0;
+  for (char* at = line; at != nullptr; count++) {
+    char* comma = std::strchr(at, ',');
+    if (comma != nullptr) *comma = '\0';
+    while (*at == ' ' || *at == '\t') at++;
+    for (size_t size = std::strlen(at); size > 0 && std::strchr(" \t\r", at[size - 1]) != nullptr; size--)
+      at[size - 1] = '\0';
+    if (count == kMostFields) return count + 1;
+    fields[count] = at;
+    at = comma != nullptr ? comma + 1 : nullptr;
+  }
+  return count;
+}
+
+// collective, least bytes, most bytes, algorithm, protocol, channels, and as filters nodes, ranks, operations in
+// the group, registered buffers: the columns of NVIDIA's own tuner example since NCCL 2.27.5.
+bool read_row(char* line, const char* path, int number, Row* row, Complaint* complaint) {
+  char* fields[kMostFields] = {};
+  const int count = split(line, fields);
+  if (count < kFewestFields || count > kMostFields)
+    return complaint->of(path, number, "6 to 10 columns are wanted, this has", count > 10 ? "more" : "fewer");
+  *row = {0, 0, 0, 0, kAny, kAny, kAny, kAny, 0, 0};
+  const auto wrong = [&](int field, const char* what) {
+    return complaint->of(path, number, what, fields[field]);
+  };
+  if (!read_word(fields[0], kFunctions, &row->function)) return wrong(0, "no such collective:");
+  if (!read_number(fields[1], UINT64_MAX, &row->least_bytes)) return wrong(1, "not a number of bytes:");
+  if (!read_number(fields[2], UINT64_MAX, &row->most_bytes)) return wrong(2, "not a number of bytes:");
+  if (row->most_bytes < row->least_bytes) return wrong(2, "the range ends before it begins:");
+  if (!read_word(fields[3], kAlgorithms, &row->algorithm)) return wrong(3, "no such algorithm:");
+  if (!read_word(fields[4], kProtocols, &row->protocol)) return wrong(4, "no such protocol:");
+  if (!read_filter(fields[5], 64, &row->channels) || row->channels == 0)
+    return wrong(5, "channels are -1 or 1 to 64, not");
+  int* const filters[] = {&row->nodes, &row->ranks, &row->pipe_ops, &row->registered};
+  for (int field = kFewestFields; field < count; field++)
+    if (!read_filter(fields[field], INT32_MAX, filters[field - kFewestFields]))
+      return wrong(field, "a number or -1 is wanted, not");
+  return true;
+}
+
+// The rows of a text of so many bytes, which is changed; a line that begins with # is a comment.
+bool read_rows(std::vector<char>* text, const char* path, Table* table, Complaint* complaint) {
+  if (std::memchr(text->data(), '\0', text->size()) != nullptr)
+    return complaint->of(path, 0, "it is not a text", "");
+  text->push_back('\0');
+  int number = 0;
+  for (char *line = text->data(), *next = nullptr; line != nullptr; line = next) {
+    number++;
+    next = std::strchr(line, '\n');
+    if (next != nullptr) *next++ = '\0';
+    if (*line == '#' || line[std::strspn(line, " \t\r")] == '\0') continue;
+    Row row;
+    if (!read_row(line, path, number, &row, complaint)) return false;
+    table->push_back(row);
+  }
+  if (table->empty()) return complaint->of(path, 0, "it has no row", "");
+  return true;
+}
+
+constexpr size_t kMostBytes = 1 << 20;  // of a table
+
+bool read_table(const char* path, Table* table, uint64_t* hash, Complaint* complaint) {
+  std::FILE* file = std::fopen(path, "rb");
+  if (file == nullptr) return complaint->of(path, 0, std::strerror(errno), "");
+  std::vector<char> text(kMostBytes + 1);
+  const size_t size = std::fread(text.data(), 1, text.size(), file);
+  const bool failed = std::ferror(file) != 0;
+  std::fclose(file);
+  if (failed) return complaint->of(path, 0, "it cannot be read", "");
+  if (size > kMostBytes) return complaint->of(path, 0, "it is larger than 1 MiB", "");
+  text.resize(size);
+  *hash = 14695981039346656037u;  // FNV-1a, 64 bits
+  for (char byte : text) *hash = (*hash ^ static_cast<unsigned char>(byte)) * 1099511628211u;
+  return read_rows(&text, path, table, complaint);
+}
+
+// ---- the state of the process -----------------------------------------------------------------------------
+
+// Never waited for longer than one table of costs is copied; the file is read under it too, once.
+std::atomic_flag lock = ATOMIC_FLAG_INIT;
+struct Locked {
+  Locked() {
+    while (lock.test_and_set(std::memory_order_acquire)) {
+    }
+  }
+  ~Locked() { lock.clear(std::memory_order_release); }
+};
+
+struct {
+  bool is_read;
+  bool is_wrong;
+  Table* table;  // of the file; null: there is none
+  int32_t communicators;
+  int32_t version;
+  BusbwTunerChoice next = {kAny, kAny, 0};  // set by busbw
+  BusbwTunerCall last;
+} state;
+
+struct Communicator {
+  int64_t ranks, nodes;
+};
+
+using Logger = void (*)(int32_t level, unsigned long flags, const char* file, int line, const char* format, ...);
+constexpr int32_t kInfo = 3;
+constexpr unsigned long kTuning = 0x40;
+
+// Everybody who runs the job should see a table that is not used, whatever NCCL_DEBUG says.
+void say(const char* text, const char* what_then) {
+  std::fprintf(stderr, "busbw tuner: %s; %s\n", text, what_then);
+}
+
+bool is_set(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr && *value != '\0';
+}
+
+// The file of the environment, read for the first communicator and kept while there is one. Under the lock. False: NCCL is to stop, since ranks that
+// read other tables would wait for each other for ever.
+bool prepare_table(Logger logger) {
+  if (state.is_read) return !state.is_wrong;
+  state.is_read = true;
+  const char* path = std::getenv("BUSBW_TUNER_FILE");
+  if (path == nullptr || *path == '\0') return true;
+  char text[512];
+  Complaint complaint = {text, sizeof text};
+  uint64_t hash = 0;
+  auto* table = new Table();
+  if (read_table(path, table, &hash, &complaint)) {
+    state.table = table;
+    if (is_set("NCCL_ALGO") || is_set("NCCL_PROTO"))
+      say("NCCL_ALGO or NCCL_PROTO is set", "NCCL follows it and not the table");
+    if (logger != nullptr)
+      logger(kInfo, kTuning, __FILE__, __LINE__, "busbw tuner: %s, %zu rows, hash %016llx", path,
+             table->size(), static_cast<unsigned long long>(hash));
+    return true;
+  }
+  delete table;
+  const char* ignore = std::getenv("BUSBW_TUNER_IGNORE_ERRORS");
+  state.is_wrong = ignore == nullptr || std::strcmp(ignore, "1") != 0;
+  say(text, state.is_wrong ? "communicators are refused (BUSBW_TUNER_IGNORE_ERRORS=1 on every rank goes on without it)"
+                           : "NCCL's own choices are used");
+  return !state.is_wrong;
+}
+
+// ---- what NCCL calls --------------------------------------------------------------------------------------
+
+int32_t begin(int32_t version, uint64_t ranks, uint64_t nodes, Logger logger, void** context) {
+  Locked locked;
+  if (!prepare_table(logger)) return kInvalidUsage;
+  *context = new Communicator{static_cast<int64_t>(ranks), static_cast<int64_t>(nodes)};
+  state.communicators++;
+  state.version = version;
+  return kOk;
+}
+
+int32_t finalize(void* context) {
+  if (context == nullptr) return kOk;
+  delete static_cast<Communicator*>(context);
+  Locked locked;
+  if (--state.communicators == 0) {
+    delete state.table;
+    state.table = nullptr;
+    state.is_read = false;
+    state.version = 0;
+  }
+  return kOk;
+}
+
+bool fits(int wanted, int64_t is) { return wanted == kAny || wanted == is; }
+
+// Costs are NCCL's, [algorithms][protocols]; what it cannot do is negative, and the lowest other one wins.
+struct Costs {
+  float* values;
+  int algorithms, protocols;
+  float* of(int algorithm, int protocol) const {
+    const bool inside = algorithm >= 0 && algorithm < algorithms && protocol >= 0 && protocol < protocols;
+    float* cost = inside ? values + algorithm * protocols + protocol : nullptr;
+    return cost != nullptr && *cost >= 0.0f ? cost : nullptr;
+  }
+};
+
+void remember(int function, uint64_t bytes, const Costs& costs) {
+  BusbwTunerCall& last = state.last;
+  last.calls++;
+  last.function = function;
+  last.bytes = bytes;
+  for (int a = 0; a < kTunerAlgorithms; a++)
+    for (int p = 0; p < kTunerProtocols; p++) {
+      const float* cost = costs.of(a, p);
+      last.costs[a][p] = cost != nullptr ? *cost : kImpossible;
+    }
+}
+
+int32_t choose(void* context, int function, size_t bytes, int pipe_ops, float** table, int algorithms,
+               int protocols, int registered, int* channels) {
+  if (context == nullptr) return kOk;
+  const auto& communicator = *static_cast<const Communicator*>(context);
+  const Costs costs = {reinterpret_cast<float*>(table), algorithms, protocols};
+  const auto take = [&](int algorithm, int protocol, int count) {
+    float* cost = costs.of(algorithm, protocol);
+    if (cost == nullptr) return false;
+    *cost = 0.0f;
+    if (count > 0) *channels = count;
+    return true;
+  };
+  Locked locked;
+  remember(function, bytes, costs);
+  if (state.next.algorithm != kAny) {
+    if (!take(state.next.algorithm, state.next.protocol, state.next.channels)) state.last.refused++;
+    return kOk;
+  }
+  if (state.table == nullptr) return kOk;
+  for (const Row& row : *state.table)
+    if (row.function == function && row.least_bytes <= bytes && bytes <= row.most_bytes &&
+        fits(row.nodes, communicator.nodes) && fits(row.ranks, communicator.ranks) &&
+        fits(row.pipe_ops, pipe_ops) && fits(row.registered, registered) &&
+        take(row.algorithm, row.protocol, row.channels))
+      break;
+  return kOk;
+}
+
+template <int32_t version>
+int32_t init_by_size(size_t ranks, size_t nodes, Logger logger, void** context) {
+  return begin(version, ranks, nodes, logger, context);
+}
+template <int32_t version>
+int32_t init_by_id(void** context, uint64_t, size_t ranks, size_t nodes, Logger logger, void*, void*) {
+  return begin(version, ranks, nodes, logger, context);
+}
+
+// Before v3 there is no table of costs, so nothing says what is impossible: only the file is followed.
+int32_t choose_v2(void* context, int function, size_t bytes, int, int, int pipe_ops, int* algorithm,
+                  int* protocol, int* channels) {
+  float costs[kTunerAlgorithms][kTunerProtocols] = {};
+  for (auto& row : costs)
+    for (float& cost : row) cost = 1.0f;
+  const int32_t status = choose(context, function, bytes, pipe_ops, reinterpret_cast<float**>(costs),
+                                kTunerAlgorithms, kTunerProtocols, kAny, channels);
+  for (int a = 0; a < kTunerAlgorithms; a++)
+    for (int p = 0; p < kTunerProtocols; p++)
+      if (costs[a][p] == 0.0f) *algorithm = a, *protocol = p;
+  return status;
+}
+
+int32_t choose_v3(void* context, int function, size_t bytes, int pipe_ops, float** table, int algorithms,
+                  int protocols, int* channels) {
+  return choose(context, function, bytes, pipe_ops, table, algorithms, protocols, kAny, channels);
+}
+
+}  // namespace
+
+// ---- what busbw calls -------------------------------------------------------------------------------------
+
+int32_t busbw_tuner_version() {
+  Locked locked;
+  return state.version;
+}
+
+void busbw_tuner_choose(BusbwTunerChoice choice) {
+  Locked locked;
+  state.next = choice;
+}
+
+void busbw_tuner_last(BusbwTunerCall* call) {
+  Locked locked;
+  *call = state.last;
+}
+
+int32_t busbw_tuner_read(const char* path, char* complaint, uint64_t room) {
+  Table table;
+  uint64_t hash = 0;
+  Complaint wrong = {complaint, static_cast<size_t>(room)};
+  return read_table(path, &table, &hash, &wrong) ? static_cast<int32_t>(table.size()) : -1;
+}
+
+// ---- what NCCL looks up, the newest that it knows first ---------------------------------------------------
+
+template <typename Init, typename Choose>
+struct TunerTable {
+  const char* name;
+  Init init;
+  Choose choose;
+  int32_t (*finalize)(void*);
+  void* chunk_size;  // v6 asks it; null leaves NCCL's own. Before, nothing is read here.
+};
+
+#define TUNER(version, initialize, answer)                                      \
+  extern "C" __attribute__((visibility("default")))                             \
+  const TunerTable<decltype(&initialize), decltype(&answer)>                    \
+      ncclTunerPlugin_v##version = {"busbw", initialize, answer, finalize, nullptr}
+
+TUNER(2, init_by_size<2>, choose_v2);
+TUNER(3, init_by_size<3>, choose_v3);
+TUNER(4, init_by_size<4>, choose);
+TUNER(5, init_by_id<5>, choose);
+TUNER(6, init_by_id<6>, choose);

@@ -1,0 +1,97 @@
+"""The native core as NCCL's tuner plugin: what it shall answer, what it was asked last, and tables of
+answers.
+
+One state for the process, which NCCL fills: it opens the same library by the path that it was given.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from busbw.errors import UsageError
+from busbw.machine.native.core import LIBRARY_PATH
+
+NUMBER_OF_ALGORITHMS: Final = 7
+NUMBER_OF_PROTOCOLS: Final = 3
+_NCCLS_OWN: Final = -1
+_LONGEST_COMPLAINT: Final = 1024
+
+
+class _Choice(ctypes.Structure):
+    _fields_ = (("algorithm", ctypes.c_int32), ("protocol", ctypes.c_int32), ("channels", ctypes.c_int32))
+
+
+class _Call(ctypes.Structure):
+    _fields_ = (
+        ("calls", ctypes.c_uint64),
+        ("refused", ctypes.c_uint64),
+        ("bytes", ctypes.c_uint64),
+        ("function", ctypes.c_int32),
+        ("costs", ctypes.c_float * NUMBER_OF_PROTOCOLS * NUMBER_OF_ALGORITHMS),
+    )
+
+
+_core = ctypes.CDLL(str(LIBRARY_PATH))
+_core.busbw_tuner_version.restype = ctypes.c_int32
+_core.busbw_tuner_choose.restype = None
+_core.busbw_tuner_choose.argtypes = (_Choice,)
+_core.busbw_tuner_last.restype = None
+_core.busbw_tuner_last.argtypes = (ctypes.POINTER(_Call),)
+_core.busbw_tuner_read.restype = ctypes.c_int32
+_core.busbw_tuner_read.argtypes = (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_uint64)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The last call that NCCL asked about: ``calls`` are all so far, ``refused`` those of them that could not
+    be done as set; ``possible`` are (algorithm, protocol) by NCCL's numbers, of this call.
+    """
+
+    calls: int
+    refused: int
+    bytes: int
+    function: int
+    possible: frozenset[tuple[int, int]]
+
+
+def version() -> int:
+    """Of the interface by which NCCL has loaded the tuner; 0 where no communicator has."""
+    return int(_core.busbw_tuner_version())
+
+
+def choose(algorithm: int, protocol: int, channels: int) -> None:
+    """By NCCL's numbers, for every call that is issued from now on; 0 channels: as many as NCCL takes."""
+    _core.busbw_tuner_choose(_Choice(algorithm, protocol, channels))
+
+
+def leave_to_nccl() -> None:
+    """From now on NCCL chooses."""
+    choose(_NCCLS_OWN, _NCCLS_OWN, 0)
+
+
+def last() -> Asked:
+    """What NCCL asked last, of whatever communicator."""
+    call = _Call()
+    _core.busbw_tuner_last(ctypes.byref(call))
+    possible = frozenset(
+        (algorithm, protocol)
+        for algorithm in range(NUMBER_OF_ALGORITHMS)
+        for protocol in range(NUMBER_OF_PROTOCOLS)
+        if call.costs[algorithm][protocol] >= 0
+    )
+    return Asked(call.calls, call.refused, call.bytes, call.function, possible)
+
+
+def rows_of(path: Path) -> int:
+    """The number of rows of a table. Raises UsageError for one that the plugin would refuse."""
+    complaint = ctypes.create_string_buffer(_LONGEST_COMPLAINT)
+    rows = int(_core.busbw_tuner_read(str(path).encode(), complaint, _LONGEST_COMPLAINT))
+    if rows < 0:
+        raise UsageError(
+            complaint.value.decode(errors="replace"),
+            hint="write it again with `busbw tune RUN --emit nccl-csv`",
+        )
+    return rows

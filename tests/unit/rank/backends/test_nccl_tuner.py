@@ -1,0 +1,167 @@
+"""NCCL told how to do its calls, on a stand-in that loads a tuner as every release does."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from busbw.errors import SiteError
+from busbw.machine.plugins import tuner_path
+from busbw.model.arm import Arm, arms_of
+from busbw.model.choice import NCCL_ALGORITHMS, NCCL_PROTOCOLS
+
+TABLE = """\
+# what a size takes
+allreduce,0,8192,tree,simple,24,-1,4,-1,-1
+allreduce,0,8192,ring,ll128,8
+allgather,16384,16384,ring,ll128,-1,2,4
+"""
+RING, TREE, NVLS = (NCCL_ALGORITHMS.index(name) for name in ("RING", "TREE", "NVLS"))
+LL128, SIMPLE = (NCCL_PROTOCOLS.index(name) for name in ("LL128", "SIMPLE"))
+
+
+def tuned(site: Any) -> list[tuple[str, ...]]:
+    return [line[1:] for line in site.asked() if line[0] == "Tuned"]
+
+
+def run_once(site: Any, case: Any) -> None:
+    prepared = site.backend.prepare(case)
+    prepared.run(0)
+    prepared.close()
+
+
+@pytest.mark.parametrize("version", [22105, 22203, 22403, 22809, 23000])
+def test_every_interface_follows_the_first_row_that_fits(
+    make_site: Callable[..., Any], make_case: Callable[..., Any], version: int
+) -> None:
+    site = make_site(version=version, tuner_table=TABLE)
+    site.forget()
+    run_once(site, make_case("all_reduce", 4, size_bytes=4096))
+    run_once(site, make_case("all_reduce", 4, size_bytes=16384))
+    run_once(site, make_case("all_gather", 4, size_bytes=16384))  # NCCL tells the total
+    by_nccl = ("AllReduce", str(RING), "0", "0")
+    assert tuned(site) == [
+        ("AllReduce", str(TREE), str(SIMPLE), "24"),
+        by_nccl,
+        ("AllGather", str(RING), str(LL128), "0"),
+    ]
+    site.backend.close()
+
+
+def test_an_arm_is_what_the_case_is_done_by_and_the_next_case_is_not(
+    make_site: Callable[..., Any], make_case: Callable[..., Any]
+) -> None:
+    case = replace(make_case("all_reduce", 4, size_bytes=4096), arm=str(Arm("TREE", "LL128", 16)))
+    site = make_site(cases=(case,))
+    site.forget()
+    run_once(site, case)
+    run_once(site, replace(case, arm=""))
+    assert tuned(site) == [("AllReduce", str(TREE), str(LL128), "16"), ("AllReduce", str(RING), "0", "0")]
+    site.backend.close()
+
+
+def test_what_nccl_has_no_cost_for_is_no_arm_and_is_asked_once_a_size(
+    make_site: Callable[..., Any], make_case: Callable[..., Any]
+) -> None:
+    case = make_case("all_reduce", 4, size_bytes=4096)
+    arms = {arm: replace(case, arm=str(arm)) for arm in arms_of("all_reduce")}
+    site = make_site(cases=tuple(arms.values()))
+    site.forget()
+    refused = {arm for arm, own in arms.items() if site.backend.inapplicable(own)}
+    assert {arm.algorithm for arm in refused} == {"NVLS", "NVLS_TREE"}
+    assert {arm.algorithm for arm in arms if arm not in refused} == {"RING", "TREE"}
+    assert len(tuned(site)) == 1
+    site.backend.close()
+
+
+@pytest.mark.parametrize(
+    ("variables", "version", "why"),
+    [({"NCCL_ALGO": "Ring"}, 22809, "NCCL_ALGO is set"), ({}, 22003, "did not load")],
+)
+def test_what_wins_over_a_tuner_and_what_knows_none(
+    make_site: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    variables: dict[str, str],
+    version: int,
+    why: str,
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SiteError, match=why):
+        make_site(version=version, tuner_table=TABLE)
+
+
+# ---- in a job that is not ours -----------------------------------------------------------------------------
+
+JOB = """
+import ctypes, sys
+nccl = ctypes.CDLL(sys.argv[1])
+class Id(ctypes.Structure):
+    _fields_ = [("bytes", ctypes.c_ubyte * 128)]
+unique, comm = Id(), ctypes.c_void_p()
+nccl.ncclGetUniqueId(ctypes.byref(unique))
+code = nccl.ncclCommInitRank(ctypes.byref(comm), 4, unique, 1)
+if code == 0:
+    nccl.ncclAllReduce(None, None, ctypes.c_size_t(1024), 7, 0, comm, None)
+print(code)
+"""
+
+
+def job(library: str, log: Path, **variables: str) -> tuple[str, str, str]:
+    environ = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("NCCL_")},
+        "NCCL_TUNER_PLUGIN": str(tuner_path()),
+        "STAND_IN_LOG": str(log),
+        **variables,
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", JOB, library], env=environ, capture_output=True, text=True, check=True
+    )
+    lines = log.read_text().splitlines() if log.exists() else []
+    chosen = [line for line in lines if line.startswith("Tuned")]
+    return done.stdout.strip(), done.stderr, chosen[-1] if chosen else ""
+
+
+def test_a_job_of_somebody_else_follows_the_table(build_stand_in: Callable[..., str], tmp_path: Path) -> None:
+    library = build_stand_in("nccl", "VERSION=22809")
+    (tmp_path / "table.csv").write_text(TABLE)
+    table = {"BUSBW_TUNER_FILE": str(tmp_path / "table.csv")}
+    assert job(library, tmp_path / "log", **table) == ("0", "", f"Tuned AllReduce {TREE} {SIMPLE} 24")
+    assert job(library, tmp_path / "other") == ("0", "", f"Tuned AllReduce {RING} 0 0")
+    _, said, _ = job(library, tmp_path / "third", NCCL_PROTO="LL", **table)
+    assert "NCCL follows it and not the table" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (None, "No such file"),
+        ("", "no row"),
+        ("allreduce,0,8192,ring,ll128\n", "columns"),
+        ("# fine\nallreduce,0,8192,rings,ll128,8\n", "line 2: no such algorithm: 'rings'"),
+        ("allreduce,8192,0,ring,ll128,8\n", "ends before it begins"),
+        ("allreduce,0,99999999999999999999,ring,ll,8\n", "not a number of bytes"),
+        ("allreduce,0,8192,ring,ll128,0\n", "channels"),
+        ("allreduce,0,8192,ring,ll128,8,two\n", "a number or -1"),
+    ],
+)
+def test_a_table_that_is_missing_or_wrong_ends_the_job_unless_that_is_accepted(
+    build_stand_in: Callable[..., str], tmp_path: Path, text: str | None, why: str
+) -> None:
+    library, path = build_stand_in("nccl", "VERSION=22809"), tmp_path / "table.csv"
+    if text is not None:
+        path.write_text(text)
+    code, said, chosen = job(library, tmp_path / "log", BUSBW_TUNER_FILE=str(path))
+    assert (code, chosen) == ("5", "")
+    assert why in said
+    assert str(path) in said
+    assert len(said.splitlines()) == 1
+    going_on = {"BUSBW_TUNER_FILE": str(path), "BUSBW_TUNER_IGNORE_ERRORS": "1"}
+    assert job(library, tmp_path / "again", **going_on)[::2] == ("0", f"Tuned AllReduce {RING} 0 0")
