@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "reference"
 COMMANDS = (
-    *("run", "preflight", "isolate", "pairs", "rails", "hang", "exec", "jobs", "attach", "cancel", "clean"),
+    *("run", "preflight", "isolate", "tune", "pairs", "rails", "hang", "exec", "jobs", "attach", "cancel", "clean"),
     *("compare", "expect", "diagnose", "report", "list", "show", "import", "export", "devices"),
     *("presets list", "presets show", "presets check", "completion"),
     *("nccl-tests", "nccom-test"),

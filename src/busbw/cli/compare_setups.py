@@ -52,8 +52,8 @@ def measure_setups(
         raise UsageError("compare has no --launches; it repeats all setups in blocks", hint="give --blocks")
     _check_verdict(setups, options)
     seed = secrets.randbits(32) if options.order_seed is None else options.order_seed
-    launch = _placed(launch)  # first of all: a PBS job's hosts say how many nodes there are
-    nodes = _node_counts(launch)
+    launch = placed(launch)  # first of all: a PBS job's hosts say how many nodes there are
+    nodes = counts_of_nodes(launch)
     for setup in setups:
         _check_flags(setup, operations, settings)
     plan = SeriesPlan(
@@ -62,8 +62,8 @@ def measure_setups(
         operations=operations,
         settings=settings,
         launch=launch,
-        environ=_own_variables(launch),
-        limit_seconds=_limit_seconds(options),
+        environ=own_variables(launch),
+        limit_seconds=limit_seconds(options),
         argv=argv,
         err=standard_error(),
     )
@@ -74,7 +74,7 @@ def measure_setups(
     if launch.on is not None:
         plan.check()
     job = show_job(plan) if is_one_job else None  # it refuses what the engine cannot run in one job
-    start = _starter(plan) if job is None else None
+    start = starter(plan) if job is None else None
     if settings.dry_run:
         if plan.setups != whole.setups or plan.environ != whole.environ:
             print(f"# {HIDDEN_NOTE}")
@@ -131,7 +131,7 @@ def show_measured(series: setup_series.Series, options: CompareSettings, format_
     return code
 
 
-def _starter(plan: SeriesPlan) -> setup_series.Starter:
+def starter(plan: SeriesPlan) -> setup_series.Starter:
     """Launches that are runs of their own: on hosts, or here."""
     if plan.launch.on is not None:
         return hosts_starter(plan)
@@ -139,14 +139,14 @@ def _starter(plan: SeriesPlan) -> setup_series.Starter:
     return here_starter(plan)
 
 
-def _limit_seconds(options: CompareSettings) -> float | None:
+def limit_seconds(options: CompareSettings) -> float | None:
     """How long a launch may run; 0 is for ever."""
     if options.launch_timeout is not None:
         return options.launch_timeout or None
     return LAUNCH_SECONDS
 
 
-def _placed(launch: LaunchSettings) -> LaunchSettings:
+def placed(launch: LaunchSettings) -> LaunchSettings:
     """The settings as the engine takes them, inside the Slurm job around; and what to know of the nodes that
     launches will have. Raises UsageError.
     """
@@ -190,14 +190,15 @@ def _setups(path: Path, options: CompareSettings) -> tuple[Setup, ...]:
     return setups
 
 
-def _node_counts(launch: LaunchSettings) -> tuple[int, ...]:
+def counts_of_nodes(launch: LaunchSettings) -> tuple[int, ...]:
+    """On how many nodes each setup is launched; none: on this host."""
     counts = node_counts(launch.nodes) if launch.on is not None else []
     if not counts and launch.on == "hosts":
         return (len({place.name for place in read_places(launch)}),)
     return tuple(sorted(set(counts)))
 
 
-def _own_variables(launch: LaunchSettings) -> dict[str, str]:
+def own_variables(launch: LaunchSettings) -> dict[str, str]:
     """--env and --env-file: over every setup's own, so said."""
     from busbw.launch.variables import read_here, read_variables
 

@@ -52,7 +52,8 @@ def answered(record: RunRecord, folder: Path, name: str) -> dict[str, Any]:
     """The fields of a RunAnswer, for commands that call the run ``name``; empty for what is no measurement,
     or has none.
     """
-    if record.plan.hunt is not None or record.plan.preflight.stops or not record.results:
+    is_race = any(case.arm for case in record.plan.cases)
+    if record.plan.hunt is not None or record.plan.preflight.stops or is_race or not record.results:
         return {}
     from busbw.cli.diagnose import subject_of
     from busbw.judge.diagnose.engine import diagnose

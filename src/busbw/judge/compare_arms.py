@@ -316,6 +316,8 @@ def key_of(case: Case, record: RunRecord | None = None) -> CaseKey:
 
 
 def _what_ran(case: Case) -> str:
+    if case.arm:
+        return f"{case.collective} by {case.arm}"
     if case.stream == ALONE:
         return case.collective
     return f"{case.collective} beside {'; '.join(case.beside) or 'nothing, as a stream'}"

@@ -23,6 +23,8 @@ class Case:
     ``stream`` is the number of the operation among those that run at once, -1 where it runs by itself;
     ``beside`` says in words what runs with it. A time beside other traffic is of another thing than a time
     alone, so whatever compares cases compares these too.
+
+    ``arm`` is how NCCL is told to do it (``model.arm``), empty where NCCL chooses.
     """
 
     index: int
@@ -40,6 +42,7 @@ class Case:
     coalesce: tuple[int, ...] = ()
     stream: int = ALONE
     beside: tuple[str, ...] = ()
+    arm: str = ""
 
     @property
     def row(self) -> Collective:

@@ -178,6 +178,7 @@ class Plan:
     profile: str = ""  # the profiler that ranks run under
     hunt: Hunt | None = None  # instead of cases
     unique_buffers: bool = False  # of every call, instead of rotating
+    tuner_table: str = ""  # what NCCL is to choose, as a tuner's file has it
     raw_ranks: int = RAW_RANKS  # up to so many ranks all samples of every rank are kept
 
     @property
@@ -246,6 +247,11 @@ class Plan:
             sent += sum(region.count for region in case.row.sends(shape, role))
             received += sum(region.count for region in case.row.receives(shape, role))
         return sent * type_bytes, received * type_bytes
+
+    @property
+    def tunes(self) -> bool:
+        """Whether NCCL is told how to do calls, by this library as its tuner."""
+        return bool(self.tuner_table) or any(case.arm for case in self.cases)
 
     @property
     def watches(self) -> bool:

@@ -73,6 +73,7 @@ def make_plan(operations: tuple[str, ...], settings: RunSettings, backend: str, 
         evidence=_evidence(settings),
         profile=_profile(settings),
         unique_buffers=settings.unique_buffers,
+        tuner_table=settings.tuner_table,
         raw_ranks=settings.raw_ranks,
     )
 

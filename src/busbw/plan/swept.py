@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from busbw.errors import UsageError
+from busbw.model.arm import arms_of
 from busbw.model.case import Case
-from busbw.model.collective import COLLECTIVES, collective
+from busbw.model.collective import COLLECTIVES, Placement, collective
 from busbw.plan.expand import Grid, expand, refuse_roots, refuse_unsupported
 from busbw.plan.flags.run import RunSettings
 from busbw.plan.flags.values import ALL
@@ -45,8 +46,23 @@ def swept(operations: tuple[str, ...], settings: RunSettings, backend: str, rank
         tables=pattern.counts,
     )
     cases = expand(grid, pattern.group_sizes[-1], backend, pattern.group_sizes[:-1])
+    if settings.arms:
+        cases = with_arms(cases)
     _, last = _range(settings)
     return Swept(pattern, cases, _buffer_bytes(cases, pattern, last, settings))
+
+
+def with_arms(cases: tuple[Case, ...]) -> tuple[Case, ...]:
+    """Each case as NCCL does it by itself, and then in every way that its tuner may choose. A tuner does not
+    know in which buffers a call is, so one placement tells.
+    """
+    found = [
+        replace(case, arm=arm)
+        for case in cases
+        if case.applicable and case.placement is Placement.OUT_OF_PLACE
+        for arm in ("", *map(str, arms_of(case.collective)))
+    ]
+    return tuple(replace(case, index=index) for index, case in enumerate(found))
 
 
 def check_sweep(operations: tuple[str, ...], settings: RunSettings) -> None:

@@ -23,6 +23,7 @@ from busbw.rank.backends.base import Backend, DeviceState, Int64Array, PreparedC
 from busbw.rank.backends.buffers import checkable
 from busbw.rank.measure import Conditions, Samples, first_call, measure, measure_again, measure_repeated
 from busbw.rank.process import Deadline
+from busbw.rank.race import losers, race_of
 from busbw.rank.reduce_samples import Grouping
 from busbw.rank.retain import NOTHING_KEPT, Kept, retain
 from busbw.rank.summarize import summarize
@@ -115,6 +116,7 @@ class Session:
         self._due_s = 0.0  # what the window takes in all
         self._start_s = time.monotonic()
         self._done = 0
+        self._races = any(case.arm for case in plan.cases)
         self._reasons = self._agreed_reasons()
 
     def _agreed_reasons(self) -> list[str]:
@@ -137,11 +139,18 @@ class Session:
             self._open += [entry for entry in visited if isinstance(entry, _Open)]
             if self._open:
                 self._show(visited)
-                if self._due_s < WINDOW_S and len(window) < MOST_CASES:
+                if self._goes_on(step, window):
                     continue
             yield from self._completed(window, began_s)
             window, began_s = [], time.monotonic()
         yield from self._completed(window, began_s)
+
+    def _goes_on(self, step: tuple[Case, ...], window: list[Entry]) -> bool:
+        """Whether the window has room for the next step; arms of one race are in one window."""
+        if self._due_s < WINDOW_S and len(window) < MOST_CASES:
+            return True
+        following = self._plan.cases[step[-1].index + 1 :][:1]
+        return any(case.arm and race_of(case) == race_of(step[-1]) for case in following)
 
     def _first_visit(self, cases: tuple[Case, ...]) -> list[Entry]:
         """Check and measure what runs at once: one case, or one of every stream."""
@@ -169,16 +178,29 @@ class Session:
         for number in range(rounds):
             time.sleep(max(0.0, began_s + gap_s - time.monotonic()))
             began_s = time.monotonic()
-            due = [place for nth, place in enumerate(places) if is_due(number + nth, left[nth], rounds)]
-            for place in due:
-                opened = window[place]
-                assert isinstance(opened, _Open), "it has passes left"
+            if self._races:
+                self._end_losers(window)
+            due = {
+                place: opened
+                for nth, place in enumerate(places)
+                if is_due(number + nth, left[nth], rounds) and isinstance(opened := window[place], _Open)
+            }
+            for place, opened in due.items():
                 with self._deadline.for_case(opened.case):
-                    if place == due[0]:
+                    if place == next(iter(due)):
                         self._given.world.barrier()
                     window[place] = self._measured_again(opened)
         self._open, self._due_s = [], 0.0
         return [entry for entry in window if not isinstance(entry, _Open)]
+
+    def _end_losers(self, window: list[Entry]) -> None:
+        """End arms that are out of their race, with the passes that they have. Collective."""
+        opened = {place: entry for place, entry in enumerate(window) if isinstance(entry, _Open)}
+        for place in losers({place: (entry.case, entry.samples) for place, entry in opened.items()}):
+            entry = opened[place]
+            samples = replace(entry.samples, passes=len(entry.samples.stops))
+            parts = (entry.verdict, None, entry.limits, entry.given, entry.choice)
+            window[place] = self._result(entry.case, samples, *parts)
 
     def _show(self, entries: Sequence[Entry]) -> None:
         """What the first pass has shown, to rank 0's observer: a run that is killed keeps it."""

@@ -251,7 +251,7 @@ def test_what_cannot_be_meant_is_refused(
     ],
 )
 def test_a_series_says_on_how_many_nodes_it_is(launch: dict[str, Any], nodes: tuple[int, ...]) -> None:
-    assert compare_setups._node_counts(LaunchSettings(**launch)) == nodes
+    assert compare_setups.counts_of_nodes(LaunchSettings(**launch)) == nodes
 
 
 def test_a_log_that_is_there_twice_is_one_launch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

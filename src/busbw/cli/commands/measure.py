@@ -23,6 +23,7 @@ from busbw.plan.flags.hunt import (
 )
 from busbw.plan.flags.launch import LaunchSettings
 from busbw.plan.flags.run import RunSettings
+from busbw.plan.flags.tune import TuneSettings
 
 # Help is one string a paragraph: the page wraps them to the terminal, but keeps a docstring's line ends.
 
@@ -96,6 +97,40 @@ def preflight(
 
     words = tuple(word for text in operations for word in text.split(",") if word)
     return preflight_command(words, settings, launch, command_line(), deep=deep)
+
+
+TUNE_HELP: Final = (
+    "Find the algorithm, protocol and channels that NCCL should take, size by size.\n\n"
+    "One launch races everything that NCCL can do against its own choice, each checked before it is timed;"
+    " fresh launches then confirm the winners. The table works in any NCCL job, by a tuner that comes with"
+    " busbw. It knows of one job alone on the fabric, and nothing of what the job does meanwhile."
+)
+
+
+@app.command(
+    help=TUNE_HELP,
+    config=OF_A_RUN,
+    help_epilogue=examples(
+        "busbw tune all_reduce,all_gather -b 8 -e 2G",
+        "busbw tune all_reduce -b 1M -e 1G -f 4 --on slurm -N 8",
+        "busbw tune all_reduce --knobs knobs.yaml -b 1K -e 1M -f 8",
+        "busbw tune last --emit nccl-csv --output table.csv",
+        "NCCL_TUNER_PLUGIN=$(busbw tune --plugin) BUSBW_TUNER_FILE=table.csv python3 train.py",
+    ),
+)
+def tune(
+    *words: Annotated[
+        str, Parameter(help="Operations to tune; with --emit the run of an earlier tuning. [default: last]")
+    ],
+    own: TuneSettings = TuneSettings(),
+    settings: RunSettings = RunSettings(),
+    launch: LaunchSettings = LaunchSettings(),
+) -> ExitCode:
+    """Find what NCCL should choose, size by size."""
+    from busbw.cli.tune import tune as tune_command
+
+    named = tuple(word for text in words for word in text.split(",") if word)
+    return tune_command(named, own, settings, launch, command_line())
 
 
 ISOLATE_HELP: Final = (

@@ -346,6 +346,9 @@ class RunSettings(RankSettings, PreflightSettings, PatternSettings):
     deliver: Annotated[str, Parameter(parse=False)] = ""  # the front process's run folder
     hunt: Annotated[HuntSettings | None, Parameter(parse=False)] = None  # what to do instead of measuring
     asked: Annotated[Asked | None, Parameter(parse=False)] = None
+    # Of `busbw tune`: every way in which NCCL can do each case, or what it was found to do best.
+    arms: Annotated[bool, Parameter(parse=False)] = False
+    tuner_table: Annotated[str, Parameter(parse=False)] = ""
 
     def label(self, operations: Iterable[str]) -> str:
         """The middle of the run's id: the user's own name, else what it does."""

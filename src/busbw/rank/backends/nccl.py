@@ -6,7 +6,7 @@ import ctypes
 import os
 import time
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -18,9 +18,11 @@ from busbw.machine.native import core
 from busbw.machine.native.cuda import CudaDriver
 from busbw.machine.native.nccl import UNIQUE_ID_BYTES, NcclLibrary, load_nccl
 from busbw.machine.native.nvml import CLOCK_SM, open_nvml
+from busbw.model.arm import Arm
 from busbw.model.case import Case
 from busbw.model.choice import Choice
 from busbw.model.collective import Placement, Role, collective
+from busbw.rank.backends import nccl_tuner
 from busbw.rank.backends.base import DeviceState, Groups, Identity, IdleCase, Pairs, PreparedCase
 from busbw.rank.backends.buffers import BufferPair, CaseBuffers, hint_of_size
 from busbw.rank.backends.device_memory import DeviceMemory, choose_allocator
@@ -107,6 +109,7 @@ class NcclBackend:
             else None
         )
         self._warm_for: tuple[str, str, str] | None = None
+        self._possible = nccl_tuner.Possible()
         self.timing_cost_ns = 0.0
         self._facts: dict[str, str | int | float] = {"allocator": allocator.name}
         self.identity = self._identify()
@@ -119,7 +122,10 @@ class NcclBackend:
         unique_ids = self._unique_ids(world)
         world.barrier()
         start = time.monotonic_ns()
-        with offered(os.environ) if self._plan.watches else nullcontext():
+        with (
+            offered(os.environ) if self._plan.watches else nullcontext(),
+            nccl_tuner.offered(self._plan, os.environ) if self._plan.tunes else nullcontext(),
+        ):
             comm = self._communicator(world, unique_ids)
         self._facts["communicator_ns"] = time.monotonic_ns() - start
         self._free.note("communicator")
@@ -144,6 +150,8 @@ class NcclBackend:
         """
         if self._role is None:
             return IdleCase(self._options.aggregate)
+        if self._plan.tunes:
+            nccl_tuner.steer(case.arm)
         return self._prepare(case, aggregate=self._options.aggregate, graph=self._options.graph > 0)
 
     def together(
@@ -155,8 +163,19 @@ class NcclBackend:
             return core.time_lanes_events(lanes, lead, rounds)
 
     def inapplicable(self, case: Case) -> str:
-        """See Backend; the same on all ranks with the same NCCL and the same kind of GPU."""
-        return "" if self._role is None else self._support.inapplicable(case, self._role.ranks)
+        """See Backend; the same on all ranks with the same NCCL and the same kind of GPU. Of a case with an
+        arm collective, and asked once connected.
+        """
+        if self._role is None:
+            return ""
+        reason = self._support.inapplicable(case, self._role.ranks)
+        if reason or not case.arm:
+            return reason
+        return self._possible.refuses(Arm.of(case.arm), case, partial(self._call_once, replace(case, arm="")))
+
+    def _call_once(self, case: Case) -> None:
+        with closing(self._prepare(case, aggregate=1, graph=False)) as prepared:
+            prepared.run(0)
 
     def conditions(self, case: Case) -> tuple[str, ...]:
         return self._support.conditions(case)

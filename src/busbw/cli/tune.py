@@ -1,0 +1,230 @@
+"""``busbw tune``: race NCCL's ways of doing a collective in one launch, confirm winners in fresh ones."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import secrets
+import sys
+from contextlib import redirect_stdout
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from busbw.cli.compare_series import compared
+from busbw.cli.compare_setups import counts_of_nodes, limit_seconds, own_variables, placed, starter
+from busbw.cli.run import run
+from busbw.errors import ExitCode, UsageError
+from busbw.files import store
+from busbw.judge.tune import Tuned, confirmed, races, table_text
+from busbw.launch import series as setup_series
+from busbw.launch.series_job import follow_series, runs_in_one_job, submit_series
+from busbw.launch.series_plan import SeriesPlan
+from busbw.machine.backends import choose_backend
+from busbw.machine.plugins import tuner_path
+from busbw.model.arm import FUNCTIONS
+from busbw.model.event import Event, EventKind
+from busbw.plan.flags.compare import CompareSettings
+from busbw.plan.setups import Setup
+from busbw.plan.swept import operation_names
+from busbw.rank.world.identity import identify
+from busbw.record.folder import LAST, environ_home, find_run
+from busbw.record.read import read_record
+from busbw.report import tune as report
+from busbw.report.console import print_lines
+from busbw.report.progress import standard_error
+
+if TYPE_CHECKING:
+    from busbw.judge.compare import Comparison
+    from busbw.launch.series import Series
+    from busbw.model.record import RunRecord
+    from busbw.plan.flags.launch import LaunchSettings
+    from busbw.plan.flags.run import RunSettings
+    from busbw.plan.flags.tune import TuneSettings
+
+TUNING_FILE: Final = "tuning.json"
+DEFAULT, TUNED = "NCCL's own", "tuned"
+
+
+def tune(
+    words: tuple[str, ...],
+    own: TuneSettings,
+    settings: RunSettings,
+    launch: LaunchSettings,
+    argv: tuple[str, ...],
+) -> ExitCode:
+    """Tune operations, or write what an earlier tuning confirmed. Raises BusbwError."""
+    if own.plugin:
+        print(tuner_path())
+        return ExitCode.OK
+    if own.emit is not None:
+        return _emit(words, own)
+    if own.knobs is not None:
+        from busbw.cli.tune_knobs import tune_knobs
+
+        operations = operation_names(words)
+        fresh = partial(_compared, max(own.blocks, 1), tuple(operations), settings, launch, argv)
+        return tune_knobs(own.knobs, fresh, settings.format)
+    _check(words, settings, launch)
+    heard: list[Event] = []
+    with redirect_stdout(io.StringIO()):  # rows of arms are no table
+        code = run(words, replace(settings, arms=True, format="table"), launch, argv, hear=heard.append)
+    folder = next((Path(item["folder"]) for item in heard if item["event"] == EventKind.END), None)
+    if folder is None or settings.dry_run:
+        return code
+    record = read_record(folder)
+    found = races(record)
+    if code is not ExitCode.OK and not found:
+        return code
+    has_winner = any(each.arm is not None for each in found)
+    if has_winner and own.blocks:
+        found = _confirm(found, record, own, settings, launch, argv)
+    _keep(folder, record, found)
+    if settings.format == "json":
+        print(json.dumps({"run": folder.name, "tuned": [each.to_fields() for each in found]}))
+    else:
+        print_lines(report.lines(found, LAST, was_confirmed=has_winner and own.blocks > 0))
+    return ExitCode.OK
+
+
+def _check(words: tuple[str, ...], settings: RunSettings, launch: LaunchSettings) -> None:
+    """Raises UsageError for what cannot be tuned, before anything is started."""
+    for word in words:
+        if word not in FUNCTIONS:
+            raise UsageError(
+                f"NCCL does not ask a tuner about {word}",
+                hint=f"tune {', '.join(FUNCTIONS)}, or several of them",
+            )
+    if not words:
+        raise UsageError("no operation given", hint="busbw tune all_reduce,all_gather -b 8 -e 1G")
+    if launch.on is None:
+        identity = identify(os.environ)
+        if identity is not None and identity.size != 1:
+            raise UsageError(
+                f"tune starts launches of its own, and {identity.launcher} has started these ranks",
+                hint=f"leave {identity.launcher} out, or give --on slurm, hosts or kubernetes",
+            )
+        if choose_backend(settings.backend, settings.nccl or None) != "nccl":
+            raise UsageError(
+                "tune chooses among NCCL's algorithms, and these ranks have no NCCL",
+                hint="for MPI try its variables: `busbw tune all_reduce --knobs knobs.yaml`",
+            )
+    if settings.cudagraph or settings.local_register == 2:
+        raise UsageError(
+            "NCCL asks its tuner once a captured graph, and not at all for symmetric windows",
+            hint="leave -G and -R 2 out",
+        )
+
+
+def _confirm(
+    found: tuple[Tuned, ...],
+    record: RunRecord,
+    own: TuneSettings,
+    settings: RunSettings,
+    launch: LaunchSettings,
+    argv: tuple[str, ...],
+) -> tuple[Tuned, ...]:
+    """Launches with the table and without it, in turn: what the site has else is the default there."""
+    world = record.world
+    assert world is not None, "a race had ranks"
+    table = table_text(found, len(world.known_hosts) or 1, world.size, only_confirmed=False)
+    operations = tuple(dict.fromkeys(each.operation for each in found if each.arm is not None))
+    setups = (Setup(DEFAULT), Setup(TUNED, flags={"tuner_table": table}))
+    return confirmed(found, _compared(own.blocks, operations, settings, launch, argv, setups))
+
+
+def _compared(
+    blocks: int,
+    operations: tuple[str, ...],
+    settings: RunSettings,
+    launch: LaunchSettings,
+    argv: tuple[str, ...],
+    setups: tuple[Setup, ...],
+) -> Comparison:
+    """The setups, launched in turn, against the first of them."""
+    series = _launched(setups, blocks, operations, settings, launch, argv)
+    whole, records = setup_series.read_all((series.folder,))
+    return compared(whole, whole.names, records)[0]
+
+
+def _launched(
+    setups: tuple[Setup, ...],
+    blocks: int,
+    operations: tuple[str, ...],
+    settings: RunSettings,
+    launch: LaunchSettings,
+    argv: tuple[str, ...],
+) -> Series:
+    launch = placed(launch)
+    plan = SeriesPlan(
+        setups=setups,
+        counts=counts_of_nodes(launch) or (0,),
+        operations=operations,
+        settings=settings,
+        launch=launch,
+        environ=own_variables(launch),
+        limit_seconds=limit_seconds(CompareSettings()),
+        argv=argv,
+        err=standard_error(),
+    )
+    seed = secrets.randbits(32)
+    if launch.on is not None and runs_in_one_job(launch.on):
+        plan.check()
+        folder = submit_series(plan, blocks, seed)
+        series = follow_series(folder, plan.err, cancels=True, wait=launch.wait)
+        if series is not None:
+            return series
+        raise UsageError("the series was left", hint=f"busbw attach {folder.name}")
+    return setup_series.measure(
+        setups,
+        blocks,
+        seed,
+        plan.counts if launch.on else (),
+        plan.environ,
+        starter(plan),
+        plan.err,
+        settings,
+    )
+
+
+def _keep(folder: Path, record: RunRecord, found: tuple[Tuned, ...]) -> None:
+    world = record.world
+    fields = {
+        "nodes": len(world.known_hosts) or 1 if world is not None else 1,
+        "ranks": world.size if world is not None else 0,
+        "tuned": [each.to_fields() for each in found],
+    }
+    store(folder / TUNING_FILE, json.dumps(fields).encode())
+
+
+def _is_tuning(folder: Path) -> bool:
+    return (folder / TUNING_FILE).is_file()
+
+
+def _emit(words: tuple[str, ...], own: TuneSettings) -> ExitCode:
+    folder = find_run(words[0] if words else LAST, environ_home(), last=_is_tuning)
+    try:
+        fields = json.loads((folder / TUNING_FILE).read_text())
+    except FileNotFoundError as error:
+        raise UsageError(f"{folder.name} is no tuning", hint="name a run of `busbw tune`") from error
+    found = tuple(map(Tuned.from_fields, fields["tuned"]))
+    table = table_text(found, fields["nodes"], fields["ranks"], only_confirmed=True)
+    if len(table.splitlines()) < 2:  # its heading
+        raise UsageError(
+            f"{folder.name} confirmed nothing to write", hint="NCCL's own choice is the best known"
+        )
+    path = own.output
+    text = table
+    if own.emit in ("env", "nccl-conf"):
+        named = folder / "tuner.csv"
+        store(named, table.encode())
+        export = "export " if own.emit == "env" else ""
+        text = f"{export}NCCL_TUNER_PLUGIN={tuner_path()}\n{export}BUSBW_TUNER_FILE={named}\n"
+    if path is None:
+        print(text, end="")
+    else:
+        store(path, text.encode())
+        print(f"wrote {path}", file=sys.stderr)
+    return ExitCode.OK

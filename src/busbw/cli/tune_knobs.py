@@ -1,0 +1,72 @@
+"""``busbw tune --knobs``: variables that need a launch of their own, one after the other, each against the
+best so far; then all that were taken together against how it was.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from busbw.errors import ExitCode
+from busbw.judge.compare import Comparison, Verdict
+from busbw.judge.compare_setups import winner
+from busbw.plan.knobs_file import read_knobs
+from busbw.plan.setups import Setup
+from busbw.report.console import print_lines
+from busbw.units import format_share, format_size
+
+# Launches the setups in turn, the first being the default, and compares them.
+Compare = Callable[[tuple[Setup, ...]], Comparison]
+AS_IT_IS: Final = "as it is"
+_NONE: Final = "no value is faster anywhere without being slower or failing elsewhere"
+
+
+def tune_knobs(path: Path, compare: Compare, format_name: str) -> ExitCode:
+    """Try the knobs of a file and print what to set. Raises UsageError for a file that is none."""
+    taken: dict[str, str] = {}
+    told = []
+    for name, values in read_knobs(path).items():
+        tried = {f"{name}={value}": {**taken, name: value} for value in values}
+        setups = (Setup(AS_IT_IS, environ=taken), *(Setup(word, environ=own) for word, own in tried.items()))
+        best = winner([compare(setups)])
+        taken = tried.get(best.setup, taken)
+        told.append(f"{best.setup}; {best.why}" if best.setup in tried else f"{name}: {_NONE}")
+    final = compare((Setup(AS_IT_IS), Setup("tuned", environ=taken))) if taken else None
+    if format_name == "json":
+        print(
+            json.dumps({"taken": taken, "tried": told, "confirmed": final is not None and _gains(final) > 0})
+        )
+    else:
+        print_lines([_answer(taken, final), *(f"# tried    {each}" for each in told), *_next(taken, final)])
+    return ExitCode.OK
+
+
+def _gains(final: Comparison) -> int:
+    """In how many cases all that was taken is faster; none where it is slower in any."""
+    verdicts = [row.verdict for row in final.rows]
+    is_bad = any(verdict in (Verdict.SLOWER, Verdict.FAILED, Verdict.MISSING) for verdict in verdicts)
+    return 0 if is_bad else verdicts.count(Verdict.FASTER)
+
+
+def _answer(taken: Mapping[str, str], final: Comparison | None) -> str:
+    if final is None:
+        return f"# nothing to gain: {_NONE}"
+    gains = _gains(final)
+    words = ", ".join(f"{name}={value}" for name, value in taken.items())
+    if not gains:
+        return f"# nothing to gain: {words} looked faster, and fresh launches did not show it"
+    faster = [row for row in final.rows if row.verdict is Verdict.FASTER and row.speedup]
+    most = max(faster, key=lambda row: row.speedup or 0.0)
+    share = format_share(1 - 1 / (most.speedup or 1.0))
+    where = f"{most.key.collective} {format_size(most.key.size_bytes)} {most.key.placement}"
+    return f"# {gains} of {len(final.rows)} cases gain, at most {share} ({where}), with {words}"
+
+
+def _next(taken: Mapping[str, str], final: Comparison | None) -> Sequence[str]:
+    if final is None or not _gains(final):
+        return []
+    words = " ".join(f"{name}={shlex.quote(value)}" for name, value in taken.items())
+    return [f"# next     export {words}"]

@@ -1,0 +1,154 @@
+"""What a race of NCCL's choices showed, what fresh launches confirmed, and the tables that hold it. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final
+
+from busbw.judge.compare import Comparison, Verdict
+from busbw.model.arm import FUNCTIONS, Arm
+from busbw.model.case import Case
+from busbw.model.collective import Placement
+from busbw.model.record import RunRecord
+from busbw.model.result import CaseResult, Status
+
+# A gain of less is not worth a table that has to be kept.
+LEAST_GAIN: Final = 0.01
+CSV_HEAD: Final = "# collective,first,last,algorithm,protocol,channels,nodes,ranks,group,registered"
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What one operation and size came to. Gains are shares of NCCL's own time that are saved: from the race,
+    with what its intervals leave (``gain_low``, ``gain_high``).
+
+    ``arm`` is the choice to take, None where nothing is surely faster than NCCL's own; ``hidden`` is the gain
+    that the fastest other arm may have all the same. ``tried`` arms were measured, ``wrong`` had wrong data
+    or failed. ``confirmed`` is by how much it was faster in fresh launches, None where these did not show it;
+    ``verdict`` is what they showed, empty before.
+    """
+
+    operation: str
+    dtype: str
+    op: str
+    size_bytes: int
+    default_ns: float
+    arm: Arm | None = None
+    time_ns: float | None = None
+    gain: float = 0.0
+    gain_low: float = 0.0
+    gain_high: float = 0.0
+    hidden: float = 0.0
+    tried: int = 0
+    wrong: tuple[str, ...] = ()
+    verdict: str = ""
+    confirmed: float | None = None
+
+    def to_fields(self) -> dict[str, Any]:
+        """JSON values."""
+        return {**asdict(self), "arm": str(self.arm) if self.arm is not None else ""}
+
+    @classmethod
+    def from_fields(cls, fields: Mapping[str, Any]) -> Tuned:
+        """The inverse."""
+        arm = Arm.of(fields["arm"]) if fields["arm"] else None
+        return cls(**{**fields, "arm": arm, "wrong": tuple(fields["wrong"])})
+
+
+def races(record: RunRecord) -> tuple[Tuned, ...]:
+    """The winners of a run with arms, by operation and size. A neighbouring size's winner is taken again
+    where it is as fast as this one's best, so that tables have few rows.
+    """
+    groups: dict[tuple[str, str, str, int], list[tuple[Case, CaseResult]]] = defaultdict(list)
+    for result in record.results:
+        case = record.plan.cases[result.case]
+        groups[case.collective, case.dtype, case.op, case.size_bytes].append((case, result))
+    found: list[Tuned] = []
+    for key, raced in groups.items():
+        before = found[-1].arm if found and found[-1].operation == key[0] else None
+        tuned = _race(key, raced, before)
+        if tuned is not None:
+            found.append(tuned)
+    return tuple(found)
+
+
+def _race(
+    key: tuple[str, str, str, int], raced: Sequence[tuple[Case, CaseResult]], before: Arm | None
+) -> Tuned | None:
+    default = next((result for case, result in raced if not case.arm), None)
+    if default is None or not default.time_ns or default.low_ns is None or default.high_ns is None:
+        return None
+    arms = {
+        Arm.of(case.arm): result
+        for case, result in raced
+        if case.arm and result.status is Status.GOOD and result.low_ns and result.high_ns and result.time_ns
+    }
+    wrong = tuple(case.arm for case, result in raced if case.arm and result.status is Status.WRONG)
+    tuned = Tuned(*key, default_ns=default.time_ns, tried=len(arms), wrong=wrong)
+    if not arms:
+        return tuned
+    fastest = min(arms, key=lambda arm: arms[arm].time_ns or 0.0)
+    high_ns = arms[fastest].high_ns or 0.0
+    alike = [arm for arm, result in arms.items() if (result.low_ns or 0.0) <= high_ns]
+    # NCCL's own number of channels is not what every reader of a table makes of -1.
+    best = min(alike, key=lambda arm: (arm != before, arm.channels == 0, arms[arm].time_ns))
+    result = arms[best]
+    low, high = 1 - (result.high_ns or 0.0) / default.low_ns, 1 - (result.low_ns or 0.0) / default.high_ns
+    if low < LEAST_GAIN:
+        return replace(tuned, hidden=max(high, 0.0))
+    gain = 1 - (result.time_ns or 0.0) / default.time_ns
+    return replace(tuned, arm=best, time_ns=result.time_ns, gain=gain, gain_low=low, gain_high=high)
+
+
+def confirmed(tuned: Iterable[Tuned], comparison: Comparison) -> tuple[Tuned, ...]:
+    """With what fresh launches with the table showed against NCCL's own choice."""
+    rows = {
+        (row.key.collective, row.key.dtype, row.key.op, row.key.size_bytes): row
+        for row in comparison.rows
+        if row.key.placement == Placement.OUT_OF_PLACE
+    }
+    found = []
+    for each in tuned:
+        row = rows.get((each.operation, each.dtype, each.op, each.size_bytes))
+        if each.arm is None or row is None:
+            found.append(each)
+            continue
+        gain = 1 - 1 / row.speedup if row.verdict is Verdict.FASTER and row.speedup else None
+        found.append(replace(each, verdict=row.verdict.value, confirmed=gain))
+    return tuple(found)
+
+
+# ---- tables -----------------------------------------------------------------------------------------------
+
+
+def table_text(tuned: Sequence[Tuned], nodes: int, ranks: int, *, only_confirmed: bool) -> str:
+    """NVIDIA's ten columns, which the plugin of busbw, NVIDIA's example and RCCL read. Ranges reach half way
+    to sizes that have another winner or none; neighbours with one winner are one row.
+    """
+    lines = [CSV_HEAD]
+    by_kind: dict[str, list[Tuned]] = defaultdict(list)
+    for each in tuned:
+        by_kind[each.operation].append(each)
+    for operation, sizes in by_kind.items():
+        for first, last, arm in _ranges(sorted(sizes, key=lambda each: each.size_bytes), only_confirmed):
+            fields = (FUNCTIONS[operation], first, last, arm.algorithm.lower(), arm.protocol.lower())
+            lines.append(",".join(map(str, (*fields, arm.channels or -1, nodes, ranks, -1, -1))))
+    return "\n".join(lines) + "\n"
+
+
+def _ranges(sizes: Sequence[Tuned], only_confirmed: bool) -> list[tuple[int, int, Arm]]:
+    found: list[tuple[int, int, Arm]] = []
+    for place, each in enumerate(sizes):
+        arm = each.arm if each.confirmed is not None or not only_confirmed else None
+        if arm is None:
+            continue
+        first = (sizes[place - 1].size_bytes + each.size_bytes) // 2 + 1 if place else each.size_bytes
+        is_last = place + 1 == len(sizes)
+        last = each.size_bytes if is_last else (each.size_bytes + sizes[place + 1].size_bytes) // 2
+        if found and found[-1][2] == arm and found[-1][1] + 1 == first:
+            found[-1] = (found[-1][0], last, arm)
+        else:
+            found.append((first, last, arm))
+    return found

@@ -1,0 +1,87 @@
+"""What a tuning came to, as lines: the answer, a row a size with something to gain, and what to do next."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from busbw.judge.tune import LEAST_GAIN, Tuned
+from busbw.units import counted, first_of, format_share, format_size, format_time
+
+
+def lines(tuned: Sequence[Tuned], name: str, *, was_confirmed: bool) -> list[str]:
+    """The whole text; ``name`` is how commands call the run."""
+    takes = [each for each in tuned if each.arm is not None]
+    shown = [each for each in takes if each.confirmed is not None] if was_confirmed else takes
+    text = [f"# {_answer(tuned, takes, shown, was_confirmed=was_confirmed)}"]
+    if takes:
+        text += ["#", *_table(takes)]
+    text += [f"# {line}" for line in _nothing(tuned)]
+    wrong = [f"{each.operation} {format_size(each.size_bytes)} {arm}" for each in tuned for arm in each.wrong]
+    if wrong:
+        text.append(f"# wrong data, and so out: {first_of(wrong, 4)}")
+    if shown and was_confirmed:
+        text.append(f"# next: `busbw tune {name} --emit nccl-csv --output table.csv`, then start any NCCL job with")
+        text.append("#   NCCL_TUNER_PLUGIN=$(busbw tune --plugin) BUSBW_TUNER_FILE=$PWD/table.csv")
+    return text
+
+
+def _answer(
+    tuned: Sequence[Tuned], takes: Sequence[Tuned], shown: Sequence[Tuned], *, was_confirmed: bool
+) -> str:
+    sizes = counted(len(tuned), "case")
+    if not takes:
+        return f"nothing to gain: NCCL's own choice is as fast as any other ({sizes})"
+    if not was_confirmed:
+        return f"{len(takes)} of {sizes} may gain; not confirmed in fresh launches (--blocks 3 does)"
+    if not shown:
+        looked = f"{counted(len(takes), 'case')} looked faster"
+        return f"nothing to gain: {looked}, and fresh launches did not show it"
+    most = max(shown, key=lambda each: each.confirmed or 0.0)
+    where = f"{most.operation} {format_size(most.size_bytes)}"
+    return (
+        f"{len(shown)} of {sizes} gain, at most {format_share(most.confirmed or 0.0)}"
+        f" ({where} by {most.arm.words if most.arm else ''})"
+    )
+
+
+_HEAD = ("operation", "size", "NCCL's own", "best", "time", "gain in the race", "in fresh launches")
+
+
+def _table(takes: Sequence[Tuned]) -> Iterator[str]:
+    rows = [_HEAD, *map(_row, takes)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
+    for row in rows:
+        yield "# " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _row(each: Tuned) -> tuple[str, ...]:
+    assert each.arm is not None, "a row of a winner"
+    gain = f"{format_share(each.gain)} ({100 * each.gain_low:.1f} to {100 * each.gain_high:.1f})"
+    fresh = (
+        format_share(each.confirmed) if each.confirmed is not None else each.verdict.lower() or "not tried"
+    )
+    return (
+        each.operation,
+        format_size(each.size_bytes),
+        format_time(each.default_ns),
+        each.arm.words,
+        format_time(each.time_ns or 0.0),
+        gain,
+        fresh,
+    )
+
+
+def _nothing(tuned: Sequence[Tuned]) -> Iterator[str]:
+    """Sizes without a winner, by operation, and how much they may have hidden."""
+    without: dict[str, list[Tuned]] = defaultdict(list)
+    for each in tuned:
+        if each.arm is None:
+            without[each.operation].append(each)
+    for operation, sizes in without.items():
+        most = max(LEAST_GAIN, *(each.hidden for each in sizes))
+        tried = max(each.tried for each in sizes)
+        first, last = format_size(sizes[0].size_bytes), format_size(sizes[-1].size_bytes)
+        where = first if first == last else f"{len(sizes)} sizes from {first} to {last}"
+        bound = f"nothing to gain beyond {format_share(most)}"
+        yield f"{operation}: {bound} at {where} ({tried} other ways tried)"

@@ -1,0 +1,103 @@
+"""`busbw tune`: what it refuses, what it writes, and a whole tuning on a stand-in for NCCL."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from busbw_testing.environ import clean_environ
+
+from busbw.cli.tune import TUNING_FILE
+from busbw.judge.tune import Tuned
+from busbw.machine.native import tuner
+from busbw.model.arm import Arm
+
+STAND_INS = Path(__file__).parents[1] / "machine" / "stand_ins"
+
+
+@pytest.fixture
+def tuning(tmp_path: Path) -> Path:
+    """A home with one tuning, in which one size was confirmed."""
+    run = tmp_path / "home" / "20261128-120000-all_reduce-abcd"
+    run.mkdir(parents=True)
+    (run / "run.json").write_text("{}")
+    ring = Tuned("all_reduce", "float", "sum", 4096, 1000.0, arm=Arm("RING", "LL128", 24), confirmed=0.1)
+    nothing = replace(ring, size_bytes=8192, arm=None, confirmed=None)
+    fields = {"nodes": 1, "ranks": 4, "tuned": [ring.to_fields(), nothing.to_fields()]}
+    (run / TUNING_FILE).write_text(json.dumps(fields))
+    return run
+
+
+def test_the_plugin_is_a_file_that_a_job_can_load(called: Any, tmp_path: Path) -> None:
+    code, out, _ = called(tmp_path, "tune", "--plugin")
+    assert code == 0
+    assert Path(out.strip()).is_file()
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "hint"),
+    [
+        (("alltoall",), "NCCL does not ask a tuner about alltoall", "all_reduce"),
+        ((), "no operation given", "busbw tune all_reduce,all_gather"),
+        (("all_reduce", "--backend", "mpi"), "have no NCCL", "--knobs knobs.yaml"),
+        (("nothing", "--emit", "env"), "no run 'nothing'", "busbw list"),
+    ],
+)
+def test_what_cannot_be_tuned_says_what_can(
+    called: Any, tuning: Path, words: tuple[str, ...], error: str, hint: str
+) -> None:
+    code, _, said = called(tuning.parent, "tune", *words)
+    assert code == 2
+    assert error in said
+    assert hint in said
+
+
+def test_what_was_confirmed_is_written_for_its_readers(called: Any, tuning: Path, tmp_path: Path) -> None:
+    table = tmp_path / "table.csv"
+    assert called(tuning.parent, "tune", "last", "--emit", "nccl-csv", "--output", str(table))[0] == 0
+    assert tuner.rows_of(table) == 1
+    assert "allreduce,4096,6144,ring,ll128,24,1,4,-1,-1" in table.read_text()
+    code, out, _ = called(tuning.parent, "tune", tuning.name, "--emit", "env")
+    assert code == 0
+    variables = dict(line.removeprefix("export ").split("=", 1) for line in out.splitlines())
+    assert tuner.rows_of(Path(variables["BUSBW_TUNER_FILE"])) == 1
+    assert Path(variables["NCCL_TUNER_PLUGIN"]).is_file()
+
+
+@pytest.mark.slow
+def test_a_whole_tuning_finds_confirms_and_writes_what_is_faster(tmp_path: Path) -> None:
+    compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang", "g++"))), None)
+    if compiler is None:
+        pytest.skip("no C compiler for the stand-in libraries")
+    for source, name in (("cuda", "libcuda.so.1"), ("nccl", "libnccl.so.2")):
+        words = [compiler, "-x", "c", "-w", "-shared", "-fPIC", "-DVERSION=22809", "-DSTREAMS"]
+        subprocess.run([*words, str(STAND_INS / f"{source}.c"), "-o", str(tmp_path / name)], check=True)
+    environ = clean_environ(
+        LD_LIBRARY_PATH=str(tmp_path),
+        BUSBW_NCCL=str(tmp_path),
+        BUSBW_HOME=str(tmp_path / "home"),
+        STAND_IN_TIMED="1",
+    )
+    words = ["all_reduce", "-b", "64K", "-e", "64K", "--ranks", "1", "--check", "0", "--format", "json"]
+    done = subprocess.run(
+        [sys.executable, "-m", "busbw", "tune", *words, "--blocks", "3"],
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (found,) = json.loads(done.stdout)["tuned"]
+    assert found["arm"] == "ring/ll128/24"
+    assert found["gain"] == pytest.approx(0.5, abs=0.1)
+    assert found["verdict"] in (
+        "FASTER",
+        "AMBIGUOUS",
+    )  # on a busy machine three launches a side leave it open
