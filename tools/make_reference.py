@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "reference"
 COMMANDS = (
-    *("run", "preflight", "isolate", "tune", "pairs", "rails", "hang", "exec", "jobs", "attach", "cancel", "clean"),
+    *("run", "preflight", "tune", "isolate", "pairs", "rails", "hang"),
+    *("exec", "jobs", "attach", "cancel", "clean"),
     *("compare", "expect", "diagnose", "report", "list", "show", "import", "export", "devices"),
     *("presets list", "presets show", "presets check", "completion"),
     *("nccl-tests", "nccom-test"),

@@ -21,7 +21,8 @@ def lines(tuned: Sequence[Tuned], name: str, *, was_confirmed: bool) -> list[str
     if wrong:
         text.append(f"# wrong data, and so out: {first_of(wrong, 4)}")
     if shown and was_confirmed:
-        text.append(f"# next: `busbw tune {name} --emit nccl-csv --output table.csv`, then start any NCCL job with")
+        emit = f"busbw tune {name} --emit nccl-csv --output table.csv"
+        text.append(f"# next: `{emit}`, then start any NCCL job with")
         text.append("#   NCCL_TUNER_PLUGIN=$(busbw tune --plugin) BUSBW_TUNER_FILE=$PWD/table.csv")
     return text
 
