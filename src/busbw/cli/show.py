@@ -15,7 +15,14 @@ from busbw.errors import ExitCode, UsageError
 from busbw.judge.run import started_folder
 from busbw.model.event import EventKind, event
 from busbw.model.record import Method, RunRecord, RunStatus
-from busbw.record.folder import EVIDENCE_FOLDER, SERIES_FILE, environ_home, find_run, launch_folders
+from busbw.record.folder import (
+    EVIDENCE_FOLDER,
+    SERIES_FILE,
+    TUNING_FILE,
+    environ_home,
+    find_run,
+    launch_folders,
+)
 from busbw.record.read import read_record, read_rounds
 from busbw.report.console import print_lines
 from busbw.report.hunt import lost_rounds
@@ -52,8 +59,14 @@ def show(
     if format_name not in FORMATS:
         raise UsageError(f"unknown format {format_name!r}", hint=f"use one of: {', '.join(FORMATS)}")
     folder = find_run(run, environ_home())
-    if (folder / SERIES_FILE).is_file() and not (ranks or histogram or case is not None):
+    is_whole = not (ranks or histogram or case is not None)
+    if (folder / SERIES_FILE).is_file() and is_whole:
         return _show_series(folder, format_name)
+    if (folder / TUNING_FILE).is_file() and is_whole and format_name == "table" and not wide:
+        from busbw.cli.tune import show_tuning
+
+        show_tuning(folder, run)
+        return ExitCode.OK
     folder = started_folder(folder)
     record = read_record(folder)
     names: Names = tuple(name for name, asked in (("ranks", ranks), ("histogram", histogram)) if asked)

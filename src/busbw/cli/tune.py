@@ -11,7 +11,7 @@ from contextlib import redirect_stdout
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from busbw.cli.compare_series import compared
 from busbw.cli.compare_setups import counts_of_nodes, limit_seconds, own_variables, placed, starter
@@ -30,7 +30,7 @@ from busbw.plan.flags.compare import CompareSettings
 from busbw.plan.setups import Setup
 from busbw.plan.swept import operation_names
 from busbw.rank.world.identity import identify
-from busbw.record.folder import LAST, environ_home, find_run
+from busbw.record.folder import LAST, TUNING_FILE, environ_home, find_run
 from busbw.record.read import read_record
 from busbw.report import tune as report
 from busbw.report.console import print_lines
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from busbw.plan.flags.run import RunSettings
     from busbw.plan.flags.tune import TuneSettings
 
-TUNING_FILE: Final = "tuning.json"
 DEFAULT, TUNED = "NCCL's own", "tuned"
 
 
@@ -81,11 +80,12 @@ def tune(
     has_winner = any(each.arm is not None for each in found)
     if has_winner and own.blocks:
         found = _confirm(found, record, own, settings, launch, argv)
-    _keep(folder, record, found)
+    was_confirmed = has_winner and own.blocks > 0
+    _keep(folder, record, found, was_confirmed=was_confirmed)
     if settings.format == "json":
         print(json.dumps({"run": folder.name, "tuned": [each.to_fields() for each in found]}))
     else:
-        print_lines(report.lines(found, LAST, was_confirmed=has_winner and own.blocks > 0))
+        print_lines(report.lines(found, LAST, was_confirmed=was_confirmed))
     return ExitCode.OK
 
 
@@ -189,11 +189,12 @@ def _launched(
     )
 
 
-def _keep(folder: Path, record: RunRecord, found: tuple[Tuned, ...]) -> None:
+def _keep(folder: Path, record: RunRecord, found: tuple[Tuned, ...], *, was_confirmed: bool) -> None:
     world = record.world
     fields = {
         "nodes": len(world.known_hosts) or 1 if world is not None else 1,
         "ranks": world.size if world is not None else 0,
+        "was_confirmed": was_confirmed,
         "tuned": [each.to_fields() for each in found],
     }
     store(folder / TUNING_FILE, json.dumps(fields).encode())
@@ -201,6 +202,13 @@ def _keep(folder: Path, record: RunRecord, found: tuple[Tuned, ...]) -> None:
 
 def _is_tuning(folder: Path) -> bool:
     return (folder / TUNING_FILE).is_file()
+
+
+def show_tuning(folder: Path, name: str) -> None:
+    """Print a tuning as it ended."""
+    fields = json.loads((folder / TUNING_FILE).read_text())
+    found = tuple(map(Tuned.from_fields, fields["tuned"]))
+    print_lines(report.lines(found, name, was_confirmed=fields["was_confirmed"]))
 
 
 def _emit(words: tuple[str, ...], own: TuneSettings) -> ExitCode:

@@ -51,6 +51,7 @@ LOG_FILE: Final = Path("log") / "ranks.log"
 # What a command of the user's printed, a line of JSON each: its text, and whether that was standard error.
 PRINTED_FILE: Final = Path("log") / "printed.jsonl"
 LAUNCHES: Final = "launches"  # a run folder each, where the run is the summary of several launches
+TUNING_FILE: Final = "tuning.json"  # of a race of arms: what it came to
 SERIES_FILE: Final = "setups.json"  # of a series of setups, whose launches are runs in its folder
 LAST: Final = "last"
 _STAMP_FORM: Final = "%Y%m%d-%H%M%S"

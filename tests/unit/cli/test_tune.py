@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from busbw_testing.environ import clean_environ
 
-from busbw.cli.tune import TUNING_FILE
 from busbw.judge.tune import Tuned
 from busbw.machine.native import tuner
 from busbw.model.arm import Arm
+from busbw.record.folder import TUNING_FILE
 
 STAND_INS = Path(__file__).parents[1] / "machine" / "stand_ins"
 
@@ -29,7 +29,7 @@ def tuning(tmp_path: Path) -> Path:
     (run / "run.json").write_text("{}")
     ring = Tuned("all_reduce", "float", "sum", 4096, 1000.0, arm=Arm("RING", "LL128", 24), confirmed=0.1)
     nothing = replace(ring, size_bytes=8192, arm=None, confirmed=None)
-    fields = {"nodes": 1, "ranks": 4, "tuned": [ring.to_fields(), nothing.to_fields()]}
+    fields = {"nodes": 1, "ranks": 4, "was_confirmed": True, "tuned": [ring.to_fields(), nothing.to_fields()]}
     (run / TUNING_FILE).write_text(json.dumps(fields))
     return run
 
@@ -68,6 +68,12 @@ def test_what_was_confirmed_is_written_for_its_readers(called: Any, tuning: Path
     variables = dict(line.removeprefix("export ").split("=", 1) for line in out.splitlines())
     assert tuner.rows_of(Path(variables["BUSBW_TUNER_FILE"])) == 1
     assert Path(variables["NCCL_TUNER_PLUGIN"]).is_file()
+
+
+def test_a_tuning_is_shown_as_it_ended(called: Any, tuning: Path) -> None:
+    code, out, _ = called(tuning.parent, "show", "last")
+    assert code == 0
+    assert out.startswith("# 1 of 2 cases gain, at most 10.0% (all_reduce 4 KiB by RING LL128, 24 channels)")
 
 
 @pytest.mark.slow
