@@ -8,7 +8,7 @@ wait. Where all wait, nobody is named.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Final
@@ -119,19 +119,8 @@ def _states(ranks: Sequence[_Rank]) -> dict[int, State]:
     """By rank. What is certain of a process comes first; then who waits for nobody while others wait; then
     who is behind where all wait.
     """
-    tiers: tuple[tuple[Callable[[Sequence[_Rank]], dict[int, State]], bool], ...] = (
-        (_ended, False),
-        (_different, True),
-        (_busy, False),
-        (_asleep, True),
-        (_in_library, True),
-    )
-    causes: dict[int, State] = {}
-    for rule, few in tiers:
-        found = rule(ranks)
-        if found and (not few or 2 * len(found) < len(ranks)):
-            causes = found
-            break
+    rules = (_ended, _different, _busy, _asleep, _in_library)
+    causes = next((found for rule in rules if (found := rule(ranks))), {})
     return {each.page.rank: causes.get(each.page.rank) or _waiting(each.page) for each in ranks}
 
 
@@ -147,7 +136,9 @@ def _different(ranks: Sequence[_Rank]) -> dict[int, State]:
     """Of the ranks in the calls of one step, those that measure something else than most."""
     last = max(each.page.step for each in ranks)
     calls = {each.page.rank: each.page.what for each in ranks if each.page.step == last}
-    usual = Counter(calls.values()).most_common(1)[0][0]
+    usual, number = Counter(calls.values()).most_common(1)[0]
+    if 2 * number <= len(calls):
+        return {}  # nobody knows which call is right
     return {rank: State.DIFFERENT for rank, what in calls.items() if what != usual}
 
 
@@ -162,7 +153,9 @@ def _busy(ranks: Sequence[_Rank]) -> dict[int, State]:
 
 
 def _asleep(ranks: Sequence[_Rank]) -> dict[int, State]:
-    return {each.page.rank: State.ASLEEP for each in ranks if each.is_asleep}
+    """Where most are, that is how the library waits."""
+    found = {each.page.rank: State.ASLEEP for each in ranks if each.is_asleep}
+    return found if 2 * len(found) <= len(ranks) else {}
 
 
 def _in_library(ranks: Sequence[_Rank]) -> dict[int, State]:
@@ -194,9 +187,11 @@ def _place(page: Page) -> str:
     """Where a rank is."""
     if page.in_call:
         return _call(page)
-    if page.in_control and page.what:
+    if not page.what:
+        return PHASE_WORDS[page.phase]
+    if page.in_control:
         return f"the next barrier ({PHASE_WORDS[page.phase]} of {page.what})"
-    return PHASE_WORDS[page.phase]
+    return f"{page.what}, after call {page.done:,}"
 
 
 def _awaited(waiting: Sequence[_Rank]) -> str:
@@ -296,9 +291,11 @@ def _evidence(
 
 
 def _next(worst: State, named: Sequence[_Rank]) -> str:
-    first = named[0] if named else None
-    if first is None or worst not in _CAUSES:
+    if worst in (State.NOT_STARTED, State.UNSEEN):
+        return "look at its host: whether it is up, and what log/ in the run folder has of it"
+    if worst not in _CAUSES:
         return _FABRIC
+    first = named[0]
     pid, host = first.page.pid, first.host
     if worst is State.STOPPED:
         return f"find out who stopped it; with --stall off, `kill -CONT {pid}` on {host} lets it go on"

@@ -253,6 +253,7 @@ class Session:
             if limits.calls == 0:
                 return _checked_only(case, *verdict), NOTHING_KEPT
             _guard(prepared, verdict[0])
+            progress.phase(Phase.WARMUP, progress.expected_seconds(case.size_bytes))
             take = measure_repeated if limits.outer_iters else measure
             measured_s = time.monotonic()
             samples = take(prepared, given, limits)
