@@ -25,6 +25,7 @@ from busbw.record.folder import (
 )
 from busbw.record.read import read_record, read_rounds
 from busbw.report.console import print_lines
+from busbw.report.events import show_hang
 from busbw.report.hunt import lost_rounds
 from busbw.report.live import FORMATS, HUNT, PREFLIGHT, WIDE, create
 from busbw.report.provenance import provenance, provenance_lines
@@ -77,6 +78,8 @@ def show(
         _replay(folder, record, WIDE if wide and format_name == "table" else format_name, run)
     if record.error:
         print(f"the run {record.status.value}: {record.error}", file=sys.stderr)
+        if record.hang is not None:
+            show_hang(record.hang, sys.stderr)
     elif record.status is RunStatus.INTERRUPTED:
         print("the run was interrupted; only what it finished is shown", file=sys.stderr)
     return ExitCode.OK
