@@ -36,7 +36,7 @@ def found_table(
             for column in layout.columns
         ]
         if _is_whole(words, layout) and layout.fits(row):
-            found.rows.append(Row(number, 0, row))
+            found.rows.append(Row(number, row))
         else:
             found.note(DAMAGED, f"{what} is not a whole row", number)
         found.last_line = max(found.last_line, number)

@@ -102,14 +102,10 @@ def number_or_word(text: str) -> int | str:
 
 
 class Row(NamedTuple):
-    """A row by its words. ``width`` 0: its length is not to be compared with that of others; ``tail`` is the
-    length behind the first word, which is the same where blanks in front of the rows are lost.
-    """
+    """A row by its words."""
 
     line: int
-    width: int
     words: list[str]
-    tail: int = 0
 
 
 @dataclass(frozen=True)
@@ -205,14 +201,11 @@ class FoundTable:
             "tool": self.tool.name,
             "stream": self.stream,
             "lines": np.array([row.line for row in self.rows], np.int64),
-            "widths": np.array([row.width for row in self.rows], np.int64),
-            "tails": np.array([row.tail for row in self.rows], np.int64),
             "sizes": self.integers("size", 0),
             "counts": self.integers("count", -1),
             "types": self.words("type") or [""] * rows,
             "redops": self.words("redop") or ["none"] * rows,
             "roots": self.integers("root", -1),
-            "heading_width": self.layout.width,
             "first_line": self.heading_line,
             "last_line": self.last_line,
             "header": {**header, **self.footer},
@@ -232,7 +225,7 @@ class FoundTable:
 class Timing:
     """Times of one placement, row by row. ``wrong`` is NaN where nothing was checked and infinite where a row
     is wrong, but the log does not count the elements; ``stats`` are more statistics, in ns (cv:
-    a fraction). ``deviation`` is that of the old column ``error`` of nccl-tests.
+    a fraction).
     """
 
     placement: Placement
@@ -241,20 +234,14 @@ class Timing:
     busbw: Printed | None = None
     wrong: FloatArray | None = None
     stats: dict[str, FloatArray] = field(default_factory=dict)
-    deviation: Printed | None = None
 
     def rows(self, which: BoolArray) -> Timing:
         """Some of the rows."""
-        printed = [
-            None if column is None else column.rows(which)
-            for column in (self.algbw, self.busbw, self.deviation)
-        ]
         return replace(
             self,
             time_us=self.time_us.rows(which),
-            algbw=printed[0],
-            busbw=printed[1],
-            deviation=printed[2],
+            algbw=None if self.algbw is None else self.algbw.rows(which),
+            busbw=None if self.busbw is None else self.busbw.rows(which),
             wrong=None if self.wrong is None else self.wrong[which],
             stats={name: values[which] for name, values in self.stats.items()},
         )
@@ -268,10 +255,9 @@ def _as_found(table: Table, operation: str, ranks: int) -> Table:  # noqa: ARG00
 class Table:
     """One table of a log: rows by column, and what the log says about them.
 
-    Rows: ``lines`` (from 1), ``widths`` and ``tails`` (0: not to be compared), ``sizes`` in bytes as
-    printed, ``counts`` (-1: the tool prints none), ``types``, ``redops``, ``roots`` (-1: none), ``timings``
-    (one a placement); ``algorithms`` and the bytes in a rank's buffers are empty where the table has no such
-    column.
+    Rows: ``lines`` (from 1), ``sizes`` in bytes as printed, ``counts`` (-1: the tool prints none), ``types``,
+    ``redops``, ``roots`` (-1: none), ``timings`` (one a placement); ``algorithms`` and the bytes in a rank's
+    buffers are empty where the table has no such column.
 
     ``shares``: sizes are what one rank gives to or gets from each other one, as in OSU and IMB, where ours is
     the whole buffer. ``time`` says which reduction the times are; ``operation`` is empty where the log does
@@ -292,14 +278,12 @@ class Table:
     stream: str
     time: str
     lines: IntArray
-    widths: IntArray
     sizes: IntArray
     counts: IntArray
     types: Sequence[str]
     redops: Sequence[str]
     roots: IntArray
     timings: tuple[Timing, ...]
-    tails: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
     algorithms: Sequence[str] = ()
     input_bytes: Sequence[int | None] = ()
     output_bytes: Sequence[int | None] = ()
@@ -307,7 +291,6 @@ class Table:
     operation_from: str = ""
     shares: bool = False
     trusted_time: bool = True
-    heading_width: int = 0
     first_line: int = 0
     last_line: int = 0
     rank_labels: tuple[tuple[str, int], ...] = ()
@@ -342,10 +325,8 @@ class Table:
         if mask.all():
             return self
         columns: dict[str, Any] = {
-            name: getattr(self, name)[mask] for name in ("lines", "widths", "sizes", "counts", "roots")
+            name: getattr(self, name)[mask] for name in ("lines", "sizes", "counts", "roots")
         }
-        if len(self.tails):
-            columns["tails"] = self.tails[mask]
         places = np.flatnonzero(mask).tolist()
         for name in ("types", "redops", "algorithms", "input_bytes", "output_bytes"):
             known = getattr(self, name)
