@@ -14,12 +14,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final, TypeVar
 
-from busbw.errors import BusbwError, UsageError
+from busbw.errors import UsageError
 from busbw.judge.measured_with import MeasuredWith, measured_with, nodes_of
 from busbw.judge.pattern import pattern_of, where
 from busbw.judge.rotation import rotated_bytes
 from busbw.model.case import ALONE, Case
-from busbw.model.collective import collective
+from busbw.model.collective import known_collective
 from busbw.model.record import INCOMPLETE, NOT_STATED, RunRecord, RunStatus
 from busbw.model.result import CaseResult, Status
 from busbw.units import first_of
@@ -305,11 +305,8 @@ def key_of(case: Case, record: RunRecord | None = None) -> CaseKey:
     """The key of a case; cycles are repetitions, and a root means nothing where all ranks are equal. Without
     its record it is that of all ranks together, evenly.
     """
-    try:
-        rooted = collective(case.collective).rooted
-    except BusbwError:  # a foreign operation that an importer kept
-        rooted = True
-    root = case.root if rooted else -1
+    row = known_collective(case.collective)
+    root = case.root if row is None or row.rooted else -1
     pattern = pattern_of(record, case) if record is not None else ""
     what = _what_ran(case)
     return CaseKey(what, case.dtype, case.op, root, case.placement.value, case.size_bytes, pattern)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from statistics import median
 
 from busbw.judge.compare import ComparedCase, Comparison, Verdict
@@ -199,19 +200,24 @@ def choices(comparison: Comparison) -> tuple[Recommendation, ...]:
     by_case: dict[CaseKey, list[ComparedCase]] = defaultdict(list)
     for row in comparison.rows:
         by_case[row.key].append(row)
-    made: list[Recommendation | None] = []
-    for key, rows in sorted(by_case.items()):
-        last, one = made[-1] if made else None, _choice(comparison, key, rows)
-        if last is None or one is None or not _is_one_range(last, one):
-            made.append(one)  # None too: a range ends where there is nobody to take
-            continue
-        made[-1] = replace(
-            last,
-            last_bytes=one.last_bytes,
-            least_speedup=min(last.least_speedup, one.least_speedup),
-            most_speedup=max(last.most_speedup, one.most_speedup),
-        )
-    return tuple(choice for choice in made if choice is not None)
+    made = [_choice(comparison, key, rows) for key, rows in sorted(by_case.items())]
+    # A range ends where there is nobody to take, too.
+    return tuple(_range(alike) for kind, alike in groupby(made, key=_curve_and_setup) if kind)
+
+
+def _curve_and_setup(one: Recommendation | None) -> tuple[object, ...]:
+    return () if one is None else (one.operation, one.dtype, one.op, one.root, one.placement, one.setup)
+
+
+def _range(alike: Iterable[Recommendation | None]) -> Recommendation:
+    """Neighbouring sizes with one setup as one."""
+    own = [each for each in alike if each is not None]
+    return replace(
+        own[0],
+        last_bytes=own[-1].last_bytes,
+        least_speedup=min(each.least_speedup for each in own),
+        most_speedup=max(each.most_speedup for each in own),
+    )
 
 
 def _choice(comparison: Comparison, key: CaseKey, rows: Sequence[ComparedCase]) -> Recommendation | None:
@@ -231,15 +237,6 @@ def _choice(comparison: Comparison, key: CaseKey, rows: Sequence[ComparedCase]) 
     speedup = (winner.speedup if winner is not None else None) or 1.0
     kind = (key.collective, key.dtype, key.op, key.root, key.placement)
     return Recommendation(*kind, key.size_bytes, key.size_bytes, name, speedup, speedup)
-
-
-def _is_one_range(last: Recommendation, one: Recommendation) -> bool:
-    """Whether two neighbours are of one curve and setup."""
-
-    def kind(choice: Recommendation) -> tuple[object, ...]:
-        return choice.operation, choice.dtype, choice.op, choice.root, choice.placement, choice.setup
-
-    return kind(last) == kind(one)
 
 
 @dataclass(frozen=True)
