@@ -102,7 +102,7 @@ def _first_wrong(found: Iterable[Observed]) -> Observed | None:
     return next((seen for seen in found if seen.status is Status.WRONG), None)
 
 
-def wrong_in_some(found: Sequence[Observed]) -> Observed | None:
+def _wrong_in_some(found: Sequence[Observed]) -> Observed | None:
     """A case over several launches, where its data were wrong in one or more: it has no time then, since the
     right launches say nothing of what makes the others wrong. None where they were wrong in none.
     """
@@ -114,26 +114,25 @@ def wrong_in_some(found: Sequence[Observed]) -> Observed | None:
     return Observed((), status=Status.WRONG, error=error)
 
 
-def incomplete(lost: int, launches: int) -> str:
-    """What is said of a case that some launches have no number of; empty where none is lost."""
-    return f"{lost} of {launches} launches have no number" if lost else ""
-
-
-def of_launches(found: list[Observed]) -> Observed:
-    """Several records of one case: each is a launch."""
-    if len(found) == 1:
+def of_launches(found: Sequence[Observed], unheard: int = 0) -> Observed:
+    """One case in several records: each is a launch. ``unheard`` more failed and left no record."""
+    launches = len(found) + unheard
+    if launches == 1:
         return found[0]
-    if (bad := wrong_in_some(found)) is not None:
+    if (bad := _wrong_in_some(found)) is not None:
         return bad
     good = [part for part in found if part.times_ns]
     if not good:
-        return found[0]
+        return next((part for part in found if part.status is not Status.NOT_RUN), found[0])
     times = tuple(time for part in good for time in part.times_ns)
+    lost = launches - len(good)
     return Observed(
-        times, interval=good[0].interval if len(times) == 1 else None,
+        times,
+        blocks=tuple(block for part in good for block in part.blocks),
+        interval=good[0].interval if len(times) == 1 else None,
         busbw_gb_per_s=bandwidth_of(good, median(times)),
-        error=incomplete(len(found) - len(good), len(found)),
-    )  # fmt: skip
+        error=f"{lost} of {launches} launches have no number" if lost else "",
+    )
 
 
 LAUNCH_TIMES: Final = "launch_times_ns"
@@ -256,7 +255,7 @@ def make_arm(name: str, records: Sequence[RunRecord]) -> Arm:
     parts: dict[CaseKey, list[Observed]] = defaultdict(list)
     launched: dict[CaseKey, list[RunRecord]] = defaultdict(list)
     for record in records:
-        for key, found in _of_record(record).items():
+        for key, found in cases_of(record).items():
             parts[key].append(found)
             launched[key].append(record)
     with_cases = [record for record in records if record.results] or list(records)
@@ -443,7 +442,8 @@ def _one(name: str, what: str, values: set[T]) -> T:
     return values.pop()
 
 
-def _of_record(record: RunRecord) -> dict[CaseKey, Observed]:
+def cases_of(record: RunRecord) -> dict[CaseKey, Observed]:
+    """What one record knows of each case."""
     found: dict[CaseKey, list[Observed]] = defaultdict(list)
     for result in record.results:
         case = record.plan.cases[result.case]

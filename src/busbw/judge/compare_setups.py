@@ -6,7 +6,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from statistics import median
 
 from busbw.judge.compare import ComparedCase, Comparison, Verdict
 from busbw.judge.compare_arms import (
@@ -14,10 +13,9 @@ from busbw.judge.compare_arms import (
     CaseKey,
     Failure,
     Observed,
-    bandwidth_of,
-    incomplete,
+    cases_of,
     make_arm,
-    wrong_in_some,
+    of_launches,
 )
 from busbw.model.record import RunRecord
 from busbw.model.result import Status
@@ -117,33 +115,15 @@ def _arm(
     series: str, name: str, told: list[tuple[LaunchOutcome, RunRecord]], failed: str, unheard: int
 ) -> Arm:
     """``unheard`` launches failed and left no record."""
-    first = make_arm(name, [told[0][1]])
-    parts: dict[CaseKey, list[tuple[int, Observed]]] = defaultdict(list)
+    parts: dict[CaseKey, list[Observed]] = defaultdict(list)
     for outcome, record in told:
-        for key, seen in make_arm(name, [record]).cases.items():
-            parts[key].append((outcome.block, seen))
-    cases = {key: _over_blocks(found, unheard) for key, found in sorted(parts.items())}
+        for key, seen in cases_of(record).items():
+            parts[key].append(replace(seen, blocks=(outcome.block,) if seen.times_ns else ()))
     return replace(
-        first,
-        cases=cases,
+        make_arm(name, [told[0][1]]),
+        cases={key: of_launches(found, unheard) for key, found in sorted(parts.items())},
         series=series,
         failures={"a launch": Failure(failed)} if failed else {},
-    )
-
-
-def _over_blocks(found: list[tuple[int, Observed]], unheard: int) -> Observed:
-    if (wrong := wrong_in_some([seen for _, seen in found])) is not None:
-        return wrong
-    good = [(block, seen) for block, seen in found if seen.times_ns]
-    if not good:
-        return next((seen for _, seen in found if seen.status is not Status.NOT_RUN), found[0][1])
-    times = tuple(seen.times_ns[0] for _, seen in good)
-    launches = len(found) + unheard
-    return Observed(
-        times_ns=times,
-        blocks=tuple(block for block, _ in good),
-        busbw_gb_per_s=bandwidth_of([seen for _, seen in good], median(times)),
-        error=incomplete(launches - len(good), launches),
     )
 
 
