@@ -22,6 +22,7 @@ from busbw.foreign.logs.rows import (
 )
 from busbw.foreign.logs.table import Fact, Facts, FoundTable, Row, Tool, fact_words, rank_line
 from busbw.model.record import DAMAGED, ImportFinding
+from busbw.units import counted
 
 _MOST_HEADLESS: Final = 10_000
 
@@ -129,7 +130,7 @@ class Scanner:
         """Say that a table is of several processes, whose rows cannot be taken apart."""
         if table.processes:
             size = len({rank.rank for rank in table.facts.ranks})
-            each = f"communicators of {size} rank{'s' if size > 1 else ''}"
+            each = f"communicators of {counted(size, 'rank')}"
             text = f"{table.processes} processes have a rank 0: they are separate {each}, not one job"
         elif table.headings > 1:
             text = f"its heading is there {table.headings} times: several processes wrote into one table"
