@@ -86,7 +86,7 @@ def _reference(body: Any, where: str, key: str) -> Reference:  # noqa: ANN401 (J
             raise UsageError(f"{where}: {key}.points[{index}] is not [{', '.join(_POINT)}]", hint=_HINT)
     named = [dict(zip(_POINT, row, strict=True)) for row in points]
     reference = checked(Reference, {**body, "points": named}, where, _HINT, key=key)
-    if why := next(impossible(reference), ""):
+    if why := impossible(reference):
         raise UsageError(f"{where}: {key}.{why}", hint=_HINT)
     if reference.operation and known_collective(reference.operation) is None:
         raise UsageError(f"{where}: {key}.operation: unknown operation {reference.operation!r}", hint=_HINT)
