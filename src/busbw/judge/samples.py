@@ -200,8 +200,7 @@ class Spread:
 
     ``headline_ns`` is the case's time, with its interval ``low_ns`` to ``high_ns``, None where there is none.
     ``p99_ns`` needs 299 samples. ``far`` lie beyond 14.8 MAD. ``modes`` are two where the samples fall into
-    two groups. ``quartiles`` is the middle half's width over the median. ``tail`` is of other samples than
-    all these.
+    two groups. ``tail`` is of other samples than all these.
     """
 
     case: int
@@ -217,7 +216,6 @@ class Spread:
     high_ns: float | None
     p99_ns: float | None
     max_ns: float
-    quartiles: float
     far: int
     modes: Modes | None
     tail: Tail | None = None
@@ -266,7 +264,6 @@ def spreads(record: RunRecord, samples: npt.NDArray[np.void]) -> tuple[Spread, .
 def _spread(case: Case, result: CaseResult, parts: Sequence[Times]) -> Spread:
     own = parts[0]
     values = own.call_ns
-    lower, middle, upper = np.percentile(values, (25, 50, 75))
     return Spread(
         case=result.case,
         operation=case.collective,
@@ -281,7 +278,6 @@ def _spread(case: Case, result: CaseResult, parts: Sequence[Times]) -> Spread:
         high_ns=result.high_ns,
         p99_ns=percentile(values, 99),
         max_ns=float(values.max()),
-        quartiles=float((upper - lower) / middle) if middle else 0.0,
         far=count_outliers(values).far,
         modes=find_modes(values),
         tail=_tail(parts[1].call_ns) if len(parts) > 1 else None,

@@ -130,15 +130,6 @@ def test_split_communicators_are_shown(
     assert "# devices  4 x NVIDIA H100 80GB HBM3\n" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("unit", ["s", "ms", "u", "us)(GB"])
-def test_a_damaged_unit_changes_no_time(unit: str, imported: Imported) -> None:
-    units = "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)\n"
-    text = nccl(*ROWS).replace(HEADING, HEADING + units)
-    (whole,), (damaged,) = imported(text), imported(text.replace("(us)", f"({unit})"))
-    assert [result.time_ns for result in damaged.results] == [result.time_ns for result in whole.results]
-    assert kinds(damaged) == []
-
-
 # ---- how it ended ------------------------------------------------------------------------------------------
 
 IMB = """\
@@ -207,17 +198,6 @@ def test_rows_without_the_blanks_in_front_are_kept(lost: int, imported: Imported
     text = nccl(*ROWS, devices=device(0) + device(1))
     (record,) = imported(text.replace("".join(ROWS), "".join(rows)))
     assert (len(record.results), kinds(record)) == (14, [])
-
-
-def test_a_number_that_is_wider_than_its_column_is_no_damage(imported: Imported) -> None:
-    text = nccl(*ROWS, devices=device(0) + device(1))
-    size, time = 2**36, 1234567.8
-    algbw = f"{size / time / 1e3:.2f}"
-    side = f"  {time}  {algbw:>6}  {algbw:>6}      0"
-    wide = f"{size:12d}  {size // 4:12d}     float     sum      -1{side}{side}\n"
-    (record,) = imported(text.replace(ROWS[-1], ROWS[-1] + wide))
-    assert record.results[-1].time_ns == time * 1e3
-    assert "damaged" not in kinds(record)
 
 
 @pytest.mark.parametrize(

@@ -55,16 +55,6 @@ def test_the_star_of_rccl_tests_is_wrong(imported: Callable[..., list[RunRecord]
     assert "damaged" not in kinds(record)
 
 
-def test_a_count_that_no_row_shows_is_said(
-    imported: Callable[..., list[RunRecord]], new_heading: str, row_text: Callable[[str], str]
-) -> None:
-    row = row_text("1048576 262144 float sum -1 100.0 10.49 18.35 0 101.0 10.38 18.17 0") + "\n"
-    (record,) = imported(new_heading + row + "# Out of bounds values : 3 FAILED\n", ranks=8)
-    assert "counts 3 values out of bounds, but no row shows which" in " ".join(
-        finding.text for finding in record.source.findings
-    )
-
-
 OSU = """\
 # OSU MPI Allreduce Latency Test v7.5
 # Datatype: MPI_FLOAT.
