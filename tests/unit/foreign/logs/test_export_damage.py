@@ -3,13 +3,14 @@
 import io
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from busbw.errors import BusbwError
 from busbw.foreign.forms.formats import render
-from busbw.foreign.logs.assemble import Origin, assemble
+from busbw.foreign.logs.assemble import assemble
 from busbw.foreign.logs.decide import Given
 from busbw.foreign.read_any import read_stream
 from busbw.model.record import RunRecord
@@ -21,7 +22,7 @@ def records_of(text: str) -> tuple[list[RunRecord], set[str]]:
     told = {finding.kind for finding in reading.findings} | ({"cut"} if reading.no_text else set())
     found = []
     for number, table in enumerate(reading.tables, 1):
-        origin = Origin("a.log", table=number, log_lines=reading.lines, last_words=reading.last_words)
+        origin = replace(reading.origin, table=number)
         try:
             found.append(assemble(table, origin, Given("all_reduce", 16), "run"))
         except BusbwError:
