@@ -207,7 +207,7 @@ class Arm:
     the cases: rows that contradict themselves, and those of a log that was cut or whose test died.
     ``where`` is as ``judge.pattern`` has it. ``mixed`` says which versions or devices its records have,
     where those are several; ``merged`` that one number is of launches of several days, or on several nodes.
-    ``measured_with`` is what all its records have alike.
+    ``measured_with`` is of its records.
     """
 
     name: str
@@ -225,7 +225,7 @@ class Arm:
     where: str = ""
     mixed: tuple[str, ...] = ()
     merged: tuple[str, ...] = ()
-    measured_with: MeasuredWith = field(default_factory=MeasuredWith)
+    measured_with: tuple[MeasuredWith, ...] = ()
 
     def failed(self, key: CaseKey) -> str:
         """Why a case that was asked for is not among ``cases``; empty where that is not known, or it was not
@@ -275,7 +275,7 @@ def make_arm(name: str, records: Sequence[RunRecord]) -> Arm:
         mixed=tuple(_mixed(records)),
         merged=tuple(_merged(launched.values())),
         where=_one(name, "groups", {where(record) for record in with_cases}),
-        measured_with=measured_with(with_cases),
+        measured_with=tuple(map(measured_with, with_cases)),
     )
 
 
