@@ -215,7 +215,7 @@ class Scanner:
             if match is not None:
                 if form.scope == "rank":
                     self._begin_words(stream)
-                    stream.facts.ranks.append(rank_line(match))
+                    stream.facts.ranks.append(rank_line(match.groupdict()))
                 else:
                     self._take_fact(stream, form, fact_words(match))
                 return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -77,17 +77,16 @@ def fact_words(match: re.Match[str]) -> dict[str, Any]:
     return {name: number_or_word(text) for name, text in match.groupdict().items() if text is not None}
 
 
-def rank_line(match: re.Match[str]) -> RankLine:
-    """The rank that such a line names."""
-    words = match.groupdict()
+def rank_line(words: Mapping[str, str | None]) -> RankLine:
+    """The rank that such words name; each but its number may be missing."""
     return RankLine(
-        rank=int(words["rank"]),
+        rank=int(words["rank"] or 0),
         group=int(words.get("group") or 0),
         pid=int(words.get("pid") or 0),
         host=words.get("host") or "",
-        device=int(words["device"]),
-        bus_id=words["bus_id"],
-        device_name=words["device_name"].strip(),
+        device=int(words.get("device") or -1),
+        bus_id=words.get("bus_id") or "",
+        device_name=(words.get("device_name") or "").strip(),
     )
 
 
