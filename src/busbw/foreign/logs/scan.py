@@ -147,13 +147,6 @@ class Scanner:
 
     def _line(self, line: Line) -> None:
         self._number += 1
-        if line.unread:
-            table = self._stream.open_table
-            if table is not None:
-                table.note(
-                    DAMAGED, f"a line of {line.unread} characters is too long and was not read", self._number
-                )
-            return
         stream = self._stream = self._stream_of(line.stream)
         text, words = line.text, line.text.split()
         if not words or self._row(stream, text, words):
