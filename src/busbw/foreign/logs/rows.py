@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from busbw.foreign.logs.operations import type_bytes
-from busbw.foreign.logs.row_words import Layout, fault, is_number, one_printed
-from busbw.foreign.logs.table import GIB_PER_GB, Failure, FoundTable, Tool
+from busbw.foreign.logs.row_words import Layout, fault, is_number
+from busbw.foreign.logs.table import Failure, FoundTable, Tool
 from busbw.model.record import DAMAGED
 
 # What stands in the place of numbers: nccom-test: Failure running; IMB: out-of-mem., int-overflow, time-out.
@@ -61,38 +61,16 @@ def is_cut(table: FoundTable) -> bool:
 
 
 def layout_of_row(words: Sequence[str], tools: Sequence[Tool]) -> tuple[Tool, Layout] | None:
-    """The tool and layout of a table that begins with this row; None where the row does not say it.
-
-    Only tables that say themselves what they are: a size that is a number of elements of a known type, and a
-    bandwidth that is size / time. Their columns are those that the tool prints without further options.
+    """The tool and layout of a table that begins with this row; None where the row does not say it: as many
+    words of the right kinds as the tool prints without further options, among them a type that is known.
     """
     for tool in tools:
         layout = tool.usual
-        if layout is not None and layout.fits(words) and _bears_out(layout, words):
+        if layout is None or not layout.fits(words):
+            continue
+        dtype = next(
+            word for column, word in zip(layout.columns, words, strict=True) if column.name == "type"
+        )
+        if type_bytes(dtype):
             return tool, layout
     return None
-
-
-def _bears_out(layout: Layout, words: Sequence[str]) -> bool:
-    """Whether a row is what its columns are called."""
-    cells = {
-        (column.name, column.placement): word for column, word in zip(layout.columns, words, strict=True)
-    }
-    size, count = int(cells["size", 0]), int(cells["count", 0])
-    width = type_bytes(cells["type", 0])
-    if not width or count <= 0 or size < count * width or size % (count * width):
-        return False
-    placements = {placement for name, placement in cells if name == "time"}
-    return all(_is_rate(size, cells["time", each], cells["algbw", each]) for each in placements)
-
-
-def _is_rate(size: int, time_word: str, algbw_word: str) -> bool:
-    """Whether the bandwidth beside a time is size / time, within what the digits leave open."""
-    time, algbw = one_printed(time_word), one_printed(algbw_word)
-    if time is None or algbw is None or time.value - time.half <= 0:
-        return False
-    least, most = size / (time.value + time.half) / 1e3, size / (time.value - time.half) / 1e3
-    return any(
-        least / unit <= algbw.value + algbw.half and algbw.value - algbw.half <= most / unit
-        for unit in (1.0, GIB_PER_GB)
-    )
