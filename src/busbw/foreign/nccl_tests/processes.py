@@ -102,7 +102,7 @@ def start_ranks(identity: Identity, line: Line, words: Sequence[str]) -> int:
     hear_signals = exit_on_signal(stop.ask)
     refused = Refused(identity, line)
     try:
-        met = meet(identity, world_choice([line.program]), str(each).encode(), refused.or_root)
+        met = meet(identity, world_choice([line.program]), b"", refused.or_root)
     except RankFailed as error:
         error.rank = None  # the message has it, and it is a process's number
         raise
@@ -192,34 +192,27 @@ class Refused:
         self._identity, self._line = identity, line
         self.error: BusbwError | None = None
 
-    def or_root(self, world: World, said: list[bytes]) -> bytes:
+    def or_root(self, world: World, _said: list[bytes]) -> bytes:
         from busbw.rank.world.meet import root_for_ranks
 
         try:
-            self._refuse(world.size, [int(text) for text in said])
+            self._refuse(world.size)
         except BusbwError as error:
             self.error = error
             return json.dumps({"exit_code": int(error.exit_code)}).encode()
         root = root_for_ranks(world, self._identity, os.environ)
         return json.dumps({"root": root, "token": secrets.token_hex(16)}).encode()
 
-    def _refuse(self, processes: int, said: list[int]) -> None:
+    def _refuse(self, processes: int) -> None:
         """Raises BusbwError."""
         from busbw.foreign.door import in_words_of
         from busbw.foreign.nccl_tests.settings import THEIR_FLAGS, backend_wanted
         from busbw.machine.backends import choose_backend
 
-        each = self._line.options.ranks_per_process
-        other = next((process for process, count in enumerate(said) if count != each), None)
-        if other is not None:
-            raise UsageError(
-                f"process {other} starts {said[other]} ranks (-t times -g), process 0 starts {each}",
-                hint="give all processes the same line",
-            )
         with in_words_of(THEIR_FLAGS):
             backend = choose_backend(*backend_wanted())
         if backend == "mpi":
-            o = self._line.options
+            o, each = self._line.options, self._line.options.ranks_per_process
             raise UsageError(
                 f"-t {o.nthreads} -g {o.ngpus} asks for {each} ranks in each of {processes} processes"
                 f" (started by {self._identity.launcher}), but CPU ranks use MPI, which cannot add ranks"
