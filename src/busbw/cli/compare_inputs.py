@@ -216,7 +216,7 @@ def _read_log(path: Path) -> list[RunRecord]:
 
     found = labels(str(path), DEFAULTS)
     reading = read_file(path).with_all_findings(found.get("test", ""))
-    origin, stated = reading.origin(found), Stated("", None, {})
+    origin, stated = replace(reading.origin, labels=found), Stated("", None, {})
     return [
         assemble(table, replace(origin, table=number), stated, run_id=_log_name(reading, number))
         for number, table in enumerate(reading.tables, 1)
@@ -224,5 +224,5 @@ def _read_log(path: Path) -> list[RunRecord]:
 
 
 def _log_name(reading: Reading, number: int) -> str:
-    name = Path(reading.path).name
+    name = Path(reading.origin.path).name
     return f"{name} table {number}" if len(reading.tables) > 1 else name

@@ -27,7 +27,6 @@ from busbw.judge.expectation import (
 )
 from busbw.judge.launch_history import earlier_runs, prior_of
 from busbw.judge.own_reference import (
-    is_known,
     launches_of,
     reference_of,
     refuse_several_kinds,
@@ -35,7 +34,7 @@ from busbw.judge.own_reference import (
 from busbw.judge.references import load
 from busbw.judge.traffic import settings_of
 from busbw.judge.wires import Wires, wires_from_topology
-from busbw.model.collective import collective
+from busbw.model.collective import collective, known_collective
 from busbw.model.record import RunRecord, RunStatus
 from busbw.plan.flags.compare import ExpectSettings
 from busbw.record import launch_times
@@ -279,7 +278,7 @@ def _foreign(records: Sequence[RunRecord]) -> dict[str, str]:
     return {
         operation: f"{operation} is left out: busbw has no such operation"
         for operation in sorted(found)
-        if not is_known(operation)
+        if known_collective(operation) is None
     }
 
 

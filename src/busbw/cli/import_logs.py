@@ -82,7 +82,7 @@ def import_tables(
             step(done, _printable(str(path)))
             try:
                 reading = _read(path, settings)
-                labels = _path_labels(reading.path, patterns)
+                labels = _path_labels(reading.origin.path, patterns)
                 _import_log(reading, explicit, labels, numbers, settings, outcome)
             except UnreadableError as error:
                 outcome.unread += 1
@@ -166,7 +166,7 @@ def _import_log(
     for number in wanted:
         _import_table(reading.tables[number - 1], replace(origin, table=number), settings, outcome)
     for finding in reading.findings:
-        _note_finding(outcome, reading.path, finding)
+        _note_finding(outcome, origin.path, finding)
     if wanted:
         return
     outcome.skipped += 1
@@ -175,14 +175,14 @@ def _import_log(
         why = f"it has {counted(len(reading.tables), 'table')}, but --table is {settings.table}"
     if explicit:
         outcome.why = f": {why}" if why else ""
-        _note(outcome, f"{reading.path}: no results table{outcome.why}")
+        _note(outcome, f"{origin.path}: no results table{outcome.why}")
 
 
 def _why_none(reading: Reading) -> str:
     """Why a file has no table, where it says that."""
-    if reading.no_text or not (reading.is_log and reading.last_words):
+    if reading.no_text or not (reading.is_log and reading.origin.last_words):
         return reading.no_text
-    return f"its last line: {reading.last_words}"
+    return f"its last line: {reading.origin.last_words}"
 
 
 def _path_labels(path: str, patterns: tuple[re.Pattern[str], ...]) -> dict[str, str]:
@@ -199,10 +199,10 @@ def _origin(reading: Reading, labels: dict[str, str]) -> Origin:
     """Where the tables of a log were found, with the environment that stands beside it."""
     from busbw.foreign.logs.labels import environment_beside
 
-    origin = reading.origin(labels)
+    origin = replace(reading.origin, labels=labels)
     if origin.environment or not labels.get("setup"):
         return origin
-    environment, names = environment_beside(Path(reading.path), labels["setup"])
+    environment, names = environment_beside(Path(origin.path), labels["setup"])
     return replace(origin, environment=environment, environment_from=f"also read: {names}")
 
 

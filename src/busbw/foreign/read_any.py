@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, Final
@@ -34,45 +34,8 @@ TOOLS: Final[tuple[Tool, ...]] = (NCCL_TESTS, NCCOM_TEST, OSU, IMB)
 _LIBRARIES: Final = {NCCL_TESTS.name: ("nccl", "NCCL"), RCCL_TESTS: ("rccl", "RCCL")}
 # Every report has it; the trace of a profiler, which is long, does not.
 _RESULTS: Final = b'"results'
-# Other output with numbers that lies beside logs: its name, and words that only it has.
-_SEARCHED_BYTES: Final = 2**18
 # Its tables do not say which placement, type and reduction they are of.
 _EXPORT: Final = re.compile(rb"busbw: .* written in the layout of nccom-test")
-_OTHERS: Final = (
-    ("the help of nccl-tests or rccl-tests", r"USAGE: \w+_perf"),
-    (
-        "the help of a launcher",
-        r"^(?:Usage|usage): *(?:mpi(?:run|exec)|prte?run|srun|torchrun|jsrun)\b|^mpirun \(Open",
-    ),
-    (
-        "a bandwidth or rate test of OSU",
-        r"\bOSU \S+ (?:.* )?(?:Bandwidth|Rate|Init|Hello World|Lock|Unlock)\b.*Test",
-    ),
-    (
-        "a test of perftest (ib_write_bw and its kin)",
-        r"^ *(?:RDMA_\w+|Send|Atomic_\w+) .*Test|\bBW peak ?\[|#iterations",
-    ),
-    ("a test of libfabric (fi_pingpong and its kin)", r"#sent +#ack"),
-    ("ucx_perftest", r"\bucx_perftest\b|\| +typical \| +average \|"),
-    ("a comms benchmark of PARAM", r"\bCOMMS-RES-|\bcommsParams\b|\bnElementsPerRank\b"),
-    ("ds_bench of DeepSpeed", r"---- Performance of \w+ on \d+ "),
-    ("a table of nsys stats", r"Time ?\(%\).*Total Time|\*\* .*(?:Summary|Trace) \(\w+\)"),
-    ("a trace of a profiler", r'"traceEvents"'),
-    ("output of nvidia-smi", r"\bNVIDIA-SMI \d|^\s*GPU0\s+GPU1\b"),
-    (
-        "nvbandwidth or a bandwidth sample of CUDA",
-        r"\bnvbandwidth\b|\[CUDA Bandwidth Test\]|P2P Connectivity Matrix",
-    ),
-    ("iperf or netperf", r"\[ *ID\] Interval +Transfer|^MIGRATED (?:TCP|UDP)_"),
-    ("a benchmark of oneCCL", r"\boneCCL\b"),
-    (
-        "output of PyTorch (torch.distributed, torchrun)",
-        r"\btorch\.distributed\b|\btorchrun\b|\bProcessGroupNCCL\b|\bc10d\b",
-    ),
-    ("a log of NCCL without the table of a test", r"\b[NR]CCL (?:INFO|WARN|version)\b"),
-    ("a kernel's log (dmesg)", r"^\[ *\d+\.\d{6}\] "),
-    ("a traceback of Python", r"^Traceback \(most recent call last\)"),
-)
 
 
 class UnreadableError(UsageError):
@@ -83,16 +46,9 @@ class UnreadableError(UsageError):
 class Reading:
     """What one file holds. ``is_log`` is true for the log of a test, even if it has no row."""
 
-    path: str
+    origin: Origin  # of the first table, without the labels of its path
     tables: tuple[Table, ...] = ()
-    evidence: dict[str, Any] = field(default_factory=dict)
-    environment: dict[str, Any] = field(default_factory=dict)
     is_log: bool = False
-    lines: int = 0
-    last_words: str = ""
-    sha256: str = ""
-    created: str = ""
-    created_from: str = "file"
     findings: tuple[ImportFinding, ...] = ()  # those that belong to no table
     no_text: str = ""  # why the file is not a text that can be read
 
@@ -107,22 +63,6 @@ class Reading:
             return self
         *others, last = self.tables
         return replace(self, tables=(*others, last.with_findings(*self.findings)), findings=())
-
-    def origin(self, labels: dict[str, str]) -> Origin:
-        """The origin of the first table; ``labels`` come from the path."""
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        return Origin(
-            path=self.path,
-            sha256=self.sha256,
-            log_lines=self.lines,
-            created=self.created or now,
-            created_from=self.created_from if self.created else "time of the import",
-            labels=labels,
-            evidence=self.evidence,
-            environment=dict(self.environment),
-            environment_from="header",
-            last_words=self.last_words,
-        )
 
 
 def log_files(folder: Path) -> list[Path]:
@@ -147,59 +87,55 @@ def read_file(path: Path, tool: str = "") -> Reading:
     try:
         changed = datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
         with path.open("rb") as stream:
-            reading = read_stream(stream, name, tool)
+            reading = read_stream(stream, name, tool, changed)
         # A checkpoint among the logs has gigabytes.
         digest = "" if reading.no_text else _sha256(path)
     except OSError as error:
         words = f"cannot read {name}: {error.strerror or error}"
         raise UnreadableError(words, hint="give a log that you can read") from error
-    created_from = reading.created_from if reading.created else "file"
-    return replace(reading, sha256=digest, created=reading.created or changed, created_from=created_from)
+    return replace(reading, origin=replace(reading.origin, sha256=digest))
 
 
-def read_stream(stream: IO[bytes], path: str, tool: str = "") -> Reading:
-    """Read an open log, such as standard input; ``path`` is its name, ``tool`` as in ``read_file``."""
+def read_stream(stream: IO[bytes], path: str, tool: str = "", changed: str = "") -> Reading:
+    """Read an open log, such as standard input; ``path`` is its name, ``tool`` as in ``read_file``,
+    ``changed`` when it was written (ISO 8601), where that is known.
+    """
     text = read_text(stream)
     if text.no_text:
-        return Reading(path, no_text=text.no_text)
+        return Reading(Origin(path), no_text=text.no_text)
     reading = _read_text(text.data, path, tool)
-    if not text.damage:
-        return reading
-    return replace(reading, findings=(*reading.findings, ImportFinding("cut", text.damage, reading.lines)))
+    origin = reading.origin
+    if not origin.created:
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        by = "file" if changed else "time of the import"
+        origin = replace(origin, created=changed or now, created_from=by)
+    damage = (ImportFinding("cut", text.damage, origin.log_lines),) if text.damage else ()
+    return replace(reading, origin=origin, findings=(*reading.findings, *damage))
 
 
 def _read_text(data: bytes, path: str, tool: str) -> Reading:
     start, why = data[:HEAD_BYTES].lstrip(), ""
     if rccl_tests_rows.is_rows(start) and tool in ("", RCCL_TESTS):
         found_tables = tuple(rccl_tests_rows.tables(data))
-        return Reading(path, found_tables, is_log=True, lines=len(data.splitlines()))
-    is_whole = start[:1] == b"{"
-    if _RESULTS in (data if is_whole else start):  # which may stand among other words, or behind a prefix
+        return Reading(Origin(path, log_lines=len(data.splitlines())), found_tables, is_log=True)
+    if start[:1] == b"{" and _RESULTS in data:
         found = document(data)
         reading = _read_json(found, path, tool) if found is not None else None
-        if reading is not None and (is_whole or reading.tables):
+        if reading is not None:
             return reading
-        if is_whole:
-            why = "its JSON cannot be read" + (f" from line {found.cut_line} on" if found else "")
+        why = "its JSON cannot be read" + (f" from line {found.cut_line} on" if found else "")
     first_line = start.split(b"\n", 1)[0].decode("utf-8", "replace")
     if read_csv.is_csv(first_line) and _is_asked(NCCL_TESTS.name, tool):
         return _read_csv(data.decode("utf-8", "replace").splitlines(), path, tool)
     asked = [each for each in TOOLS if _is_asked(each.name, tool)]
     if _EXPORT.search(start):
         return Reading(
-            path, no_text="it is a table that busbw exported: use the run itself, or export it as csv"
+            Origin(path), no_text="it is a table that busbw exported: use the run itself, or export it as csv"
         )
     reading = _read_log(scan(data, asked), path, tool)
     if reading.tables:
         return reading
-    return replace(reading, no_text=why or ("" if reading.is_log else _whose(data)))
-
-
-def _whose(data: bytes) -> str:
-    """What a text without a table looks like, as a reason not to read it; empty if it is unknown."""
-    text = data[:_SEARCHED_BYTES].decode("utf-8", "replace")
-    name = next((name for name, form in _OTHERS if re.search(form, text, re.MULTILINE)), "")
-    return f"it looks like {name}, which busbw does not read" if name else ""
+    return replace(reading, no_text=why)
 
 
 def _is_asked(name: str, tool: str) -> bool:
@@ -222,7 +158,7 @@ def _read_csv(rows: list[str], path: str, tool: str) -> Reading:
     tables = _as(tool, read_csv.tables(rows))
     words = "the heading of the CSV file has no columns for size, count, time and bandwidth"
     findings = () if tables else (ImportFinding(DAMAGED, words, 1),)
-    return Reading(path, tables, is_log=True, lines=len(rows), findings=findings)
+    return Reading(Origin(path, log_lines=len(rows)), tables, is_log=True, findings=findings)
 
 
 def _read_json(found: Document, path: str, tool: str) -> Reading | None:
@@ -233,10 +169,13 @@ def _read_json(found: Document, path: str, tool: str) -> Reading | None:
         kept = variables(dumped.items()) if dumped else {}
         created = _date(word(content.get("start_time")))
         tables = _as(tool, [nccl_tests_json.table(found)])
-        return Reading(path, tables, environment=kept, is_log=True, created=created, created_from="header")
+        origin = Origin(
+            path, created=created, created_from="header", environment=kept, environment_from="header"
+        )
+        return Reading(origin, tables, is_log=True)
     if nccom_test_json.is_nccom_test(content) and _is_asked(NCCOM_TEST.name, tool):
-        return Reading(path, tuple(nccom_test_json.tables(found)), is_log=True)
-    return Reading(path) if not found.cut_line else None
+        return Reading(Origin(path), tuple(nccom_test_json.tables(found)), is_log=True)
+    return Reading(Origin(path)) if not found.cut_line else None
 
 
 def _read_log(log: Log, path: str, tool: str) -> Reading:
@@ -244,17 +183,15 @@ def _read_log(log: Log, path: str, tool: str) -> Reading:
     if not tables and log.facts.header.get("program") and _is_asked(NCCL_TESTS.name, tool):
         tables = [without_rows(log.facts, log.job)]
     dates = [_date(str(table.header["date"])) for table in tables if "date" in table.header]
-    return Reading(
+    origin = Origin(
         path,
-        tuple(tables),
-        evidence=log.evidence,
-        is_log=bool(tables or log.job),
-        lines=log.lines,
-        last_words=log.last_words,
-        findings=log.findings,
+        log_lines=log.lines,
         created=next(filter(None, dates), ""),
         created_from="header",
+        evidence=log.evidence,
+        last_words=log.last_words,
     )
+    return Reading(origin, tuple(tables), bool(tables or log.job), log.findings)
 
 
 def interpret(found: FoundTable) -> Table:

@@ -14,12 +14,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final, TypeVar
 
-from busbw.errors import BusbwError, UsageError
+from busbw.errors import UsageError
 from busbw.judge.measured_with import MeasuredWith, measured_with, nodes_of
 from busbw.judge.pattern import pattern_of, where
 from busbw.judge.rotation import rotated_bytes
 from busbw.model.case import ALONE, Case
-from busbw.model.collective import collective
+from busbw.model.collective import known_collective
 from busbw.model.record import INCOMPLETE, NOT_STATED, RunRecord, RunStatus
 from busbw.model.result import CaseResult, Status
 from busbw.units import first_of
@@ -102,7 +102,7 @@ def _first_wrong(found: Iterable[Observed]) -> Observed | None:
     return next((seen for seen in found if seen.status is Status.WRONG), None)
 
 
-def wrong_in_some(found: Sequence[Observed]) -> Observed | None:
+def _wrong_in_some(found: Sequence[Observed]) -> Observed | None:
     """A case over several launches, where its data were wrong in one or more: it has no time then, since the
     right launches say nothing of what makes the others wrong. None where they were wrong in none.
     """
@@ -114,26 +114,25 @@ def wrong_in_some(found: Sequence[Observed]) -> Observed | None:
     return Observed((), status=Status.WRONG, error=error)
 
 
-def incomplete(lost: int, launches: int) -> str:
-    """What is said of a case that some launches have no number of; empty where none is lost."""
-    return f"{lost} of {launches} launches have no number" if lost else ""
-
-
-def of_launches(found: list[Observed]) -> Observed:
-    """Several records of one case: each is a launch."""
-    if len(found) == 1:
+def of_launches(found: Sequence[Observed], unheard: int = 0) -> Observed:
+    """One case in several records: each is a launch. ``unheard`` more failed and left no record."""
+    launches = len(found) + unheard
+    if launches == 1:
         return found[0]
-    if (bad := wrong_in_some(found)) is not None:
+    if (bad := _wrong_in_some(found)) is not None:
         return bad
     good = [part for part in found if part.times_ns]
     if not good:
-        return found[0]
+        return next((part for part in found if part.status is not Status.NOT_RUN), found[0])
     times = tuple(time for part in good for time in part.times_ns)
+    lost = launches - len(good)
     return Observed(
-        times, interval=good[0].interval if len(times) == 1 else None,
+        times,
+        blocks=tuple(block for part in good for block in part.blocks),
+        interval=good[0].interval if len(times) == 1 else None,
         busbw_gb_per_s=bandwidth_of(good, median(times)),
-        error=incomplete(len(found) - len(good), len(found)),
-    )  # fmt: skip
+        error=f"{lost} of {launches} launches have no number" if lost else "",
+    )
 
 
 LAUNCH_TIMES: Final = "launch_times_ns"
@@ -208,7 +207,7 @@ class Arm:
     the cases: rows that contradict themselves, and those of a log that was cut or whose test died.
     ``where`` is as ``judge.pattern`` has it. ``mixed`` says which versions or devices its records have,
     where those are several; ``merged`` that one number is of launches of several days, or on several nodes.
-    ``measured_with`` is what all its records have alike.
+    ``measured_with`` is of its records.
     """
 
     name: str
@@ -226,7 +225,7 @@ class Arm:
     where: str = ""
     mixed: tuple[str, ...] = ()
     merged: tuple[str, ...] = ()
-    measured_with: MeasuredWith = field(default_factory=MeasuredWith)
+    measured_with: tuple[MeasuredWith, ...] = ()
 
     def failed(self, key: CaseKey) -> str:
         """Why a case that was asked for is not among ``cases``; empty where that is not known, or it was not
@@ -256,7 +255,7 @@ def make_arm(name: str, records: Sequence[RunRecord]) -> Arm:
     parts: dict[CaseKey, list[Observed]] = defaultdict(list)
     launched: dict[CaseKey, list[RunRecord]] = defaultdict(list)
     for record in records:
-        for key, found in _of_record(record).items():
+        for key, found in cases_of(record).items():
             parts[key].append(found)
             launched[key].append(record)
     with_cases = [record for record in records if record.results] or list(records)
@@ -276,7 +275,7 @@ def make_arm(name: str, records: Sequence[RunRecord]) -> Arm:
         mixed=tuple(_mixed(records)),
         merged=tuple(_merged(launched.values())),
         where=_one(name, "groups", {where(record) for record in with_cases}),
-        measured_with=measured_with(with_cases),
+        measured_with=tuple(map(measured_with, with_cases)),
     )
 
 
@@ -305,11 +304,8 @@ def key_of(case: Case, record: RunRecord | None = None) -> CaseKey:
     """The key of a case; cycles are repetitions, and a root means nothing where all ranks are equal. Without
     its record it is that of all ranks together, evenly.
     """
-    try:
-        rooted = collective(case.collective).rooted
-    except BusbwError:  # a foreign operation that an importer kept
-        rooted = True
-    root = case.root if rooted else -1
+    row = known_collective(case.collective)
+    root = case.root if row is None or row.rooted else -1
     pattern = pattern_of(record, case) if record is not None else ""
     what = _what_ran(case)
     return CaseKey(what, case.dtype, case.op, root, case.placement.value, case.size_bytes, pattern)
@@ -448,7 +444,8 @@ def _one(name: str, what: str, values: set[T]) -> T:
     return values.pop()
 
 
-def _of_record(record: RunRecord) -> dict[CaseKey, Observed]:
+def cases_of(record: RunRecord) -> dict[CaseKey, Observed]:
+    """What one record knows of each case."""
     found: dict[CaseKey, list[Observed]] = defaultdict(list)
     for result in record.results:
         case = record.plan.cases[result.case]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import median
+from itertools import groupby
 
 from busbw.judge.compare import ComparedCase, Comparison, Verdict
 from busbw.judge.compare_arms import (
@@ -13,10 +13,9 @@ from busbw.judge.compare_arms import (
     CaseKey,
     Failure,
     Observed,
-    bandwidth_of,
-    incomplete,
+    cases_of,
     make_arm,
-    wrong_in_some,
+    of_launches,
 )
 from busbw.model.record import RunRecord
 from busbw.model.result import Status
@@ -116,33 +115,15 @@ def _arm(
     series: str, name: str, told: list[tuple[LaunchOutcome, RunRecord]], failed: str, unheard: int
 ) -> Arm:
     """``unheard`` launches failed and left no record."""
-    first = make_arm(name, [told[0][1]])
-    parts: dict[CaseKey, list[tuple[int, Observed]]] = defaultdict(list)
+    parts: dict[CaseKey, list[Observed]] = defaultdict(list)
     for outcome, record in told:
-        for key, seen in make_arm(name, [record]).cases.items():
-            parts[key].append((outcome.block, seen))
-    cases = {key: _over_blocks(found, unheard) for key, found in sorted(parts.items())}
+        for key, seen in cases_of(record).items():
+            parts[key].append(replace(seen, blocks=(outcome.block,) if seen.times_ns else ()))
     return replace(
-        first,
-        cases=cases,
+        make_arm(name, [told[0][1]]),
+        cases={key: of_launches(found, unheard) for key, found in sorted(parts.items())},
         series=series,
         failures={"a launch": Failure(failed)} if failed else {},
-    )
-
-
-def _over_blocks(found: list[tuple[int, Observed]], unheard: int) -> Observed:
-    if (wrong := wrong_in_some([seen for _, seen in found])) is not None:
-        return wrong
-    good = [(block, seen) for block, seen in found if seen.times_ns]
-    if not good:
-        return next((seen for _, seen in found if seen.status is not Status.NOT_RUN), found[0][1])
-    times = tuple(seen.times_ns[0] for _, seen in good)
-    launches = len(found) + unheard
-    return Observed(
-        times_ns=times,
-        blocks=tuple(block for block, _ in good),
-        busbw_gb_per_s=bandwidth_of([seen for _, seen in good], median(times)),
-        error=incomplete(launches - len(good), launches),
     )
 
 
@@ -199,19 +180,24 @@ def choices(comparison: Comparison) -> tuple[Recommendation, ...]:
     by_case: dict[CaseKey, list[ComparedCase]] = defaultdict(list)
     for row in comparison.rows:
         by_case[row.key].append(row)
-    made: list[Recommendation | None] = []
-    for key, rows in sorted(by_case.items()):
-        last, one = made[-1] if made else None, _choice(comparison, key, rows)
-        if last is None or one is None or not _is_one_range(last, one):
-            made.append(one)  # None too: a range ends where there is nobody to take
-            continue
-        made[-1] = replace(
-            last,
-            last_bytes=one.last_bytes,
-            least_speedup=min(last.least_speedup, one.least_speedup),
-            most_speedup=max(last.most_speedup, one.most_speedup),
-        )
-    return tuple(choice for choice in made if choice is not None)
+    made = [_choice(comparison, key, rows) for key, rows in sorted(by_case.items())]
+    # A range ends where there is nobody to take, too.
+    return tuple(_range(alike) for kind, alike in groupby(made, key=_curve_and_setup) if kind)
+
+
+def _curve_and_setup(one: Recommendation | None) -> tuple[object, ...]:
+    return () if one is None else (one.operation, one.dtype, one.op, one.root, one.placement, one.setup)
+
+
+def _range(alike: Iterable[Recommendation | None]) -> Recommendation:
+    """Neighbouring sizes with one setup as one."""
+    own = [each for each in alike if each is not None]
+    return replace(
+        own[0],
+        last_bytes=own[-1].last_bytes,
+        least_speedup=min(each.least_speedup for each in own),
+        most_speedup=max(each.most_speedup for each in own),
+    )
 
 
 def _choice(comparison: Comparison, key: CaseKey, rows: Sequence[ComparedCase]) -> Recommendation | None:
@@ -231,15 +217,6 @@ def _choice(comparison: Comparison, key: CaseKey, rows: Sequence[ComparedCase]) 
     speedup = (winner.speedup if winner is not None else None) or 1.0
     kind = (key.collective, key.dtype, key.op, key.root, key.placement)
     return Recommendation(*kind, key.size_bytes, key.size_bytes, name, speedup, speedup)
-
-
-def _is_one_range(last: Recommendation, one: Recommendation) -> bool:
-    """Whether two neighbours are of one curve and setup."""
-
-    def kind(choice: Recommendation) -> tuple[object, ...]:
-        return choice.operation, choice.dtype, choice.op, choice.root, choice.placement, choice.setup
-
-    return kind(last) == kind(one)
 
 
 @dataclass(frozen=True)

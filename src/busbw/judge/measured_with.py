@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, TypeVar
 
 from busbw.judge.traffic import settings_of
 from busbw.machine.environment import is_recorded
@@ -60,27 +60,26 @@ def otherwise_tuned(theirs: Mapping[str, str] | None, ours: Mapping[str, str] | 
 _BROUGHT: Final = re.compile(r"/busbw-\d{8}-\d{6}-[^/]+/")
 _MODULE: Final = "module "
 _LIBRARY: Final = "library"
+_FACTS: Final = ("busbw", _LIBRARY, "driver", "kernel", "nodes")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class MeasuredWith:
-    """``variables`` are all that are known, by name, and ``module NAME`` for each loaded module; ``told``
-    names those that matter: they change what is timed, or were given for this run. Of ``unlike`` the runs of
-    one arm have several values. ``tells_listed`` and ``tells_given``: what is not there was not set, or not
-    given. ``facts`` by what they are of; one that is not there is not known.
+    """Of one record. ``variables`` are all that are known, by name, and ``module NAME`` for each loaded
+    module; ``told`` names those that matter: they change what is timed, or were given for this run.
+    ``tells_listed`` and ``tells_given``: what is not there was not set, or not given. ``facts`` by what they
+    are of; one that is not there is not known.
     """
 
-    variables: Mapping[str, str] = field(default_factory=dict)
-    told: frozenset[str] = frozenset()
-    unlike: frozenset[str] = frozenset()
-    tells_listed: bool = False
-    tells_given: bool = False
-    facts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    variables: Mapping[str, str]
+    told: frozenset[str]
+    tells_listed: bool
+    tells_given: bool
+    facts: Mapping[str, tuple[str, ...]]
 
     def value_of(self, name: str) -> str:
-        """A variable's value in words; empty where it is not known, or not one."""
-        if name in self.unlike:
-            return ""
+        """A variable's value in words; empty where it is not known."""
         if (value := self.variables.get(name)) is not None:
             return value or "(empty)"
         if name.startswith(_MODULE):
@@ -90,35 +89,17 @@ class MeasuredWith:
         return "not given" if self.tells_given else ""
 
 
-def measured_with(records: Sequence[RunRecord]) -> MeasuredWith:
-    """Of the records of one arm; facts are those that all have alike."""
-    each = [_of_record(record) for record in records]
-    told = _told(each)
-    variables = {name: value for one in each for name, value in one.variables.items()}
-    return MeasuredWith(
-        variables=variables,
-        told=told,
-        unlike=frozenset(
-            name for name in told | variables.keys() if len({one.value_of(name) for one in each}) > 1
-        ),
-        tells_listed=all(one.tells_listed for one in each),
-        tells_given=all(one.tells_given for one in each),
-        facts={
-            name: value
-            for name, value in each[0].facts.items()
-            if all(one.facts.get(name) == value for one in each)
-        },
-    )
-
-
-def otherwise(ours: MeasuredWith, theirs: MeasuredWith) -> Iterator[str]:
-    """What differs, as ``NCCL_ALGO Ring against not set``: ours first. What one does not say is left out."""
-    for name in sorted(ours.told | theirs.told):
-        value, other = ours.value_of(name), theirs.value_of(name)
+def otherwise(ours: Sequence[MeasuredWith], theirs: Sequence[MeasuredWith]) -> Iterator[str]:
+    """What differs between two sides, as ``NCCL_ALGO Ring against not set``: ours first. What the records of
+    one side do not say, or do not have alike, is left out.
+    """
+    for name in sorted(_told((*ours, *theirs))):
+        value, other = (_one([each.value_of(name) for each in side]) or "" for side in (ours, theirs))
         if value and other and value != other:
             yield f"{name} {value} against {other}"
-    for name, own in ours.facts.items():
-        if own != (others := theirs.facts.get(name, own)):
+    for name in _FACTS:
+        own, others = (_one([each.facts.get(name, ()) for each in side]) or () for side in (ours, theirs))
+        if own and others and own != others:
             only = [each for each in own if each not in others]
             lacking = [each for each in others if each not in own]
             is_apart = bool(only and lacking)
@@ -127,9 +108,14 @@ def otherwise(ours: MeasuredWith, theirs: MeasuredWith) -> Iterator[str]:
             yield f"{name} {' against '.join(words)}"
 
 
+def _one(values: Sequence[T]) -> T | None:
+    """The value that all have."""
+    return values[0] if len(set(values)) == 1 else None
+
+
 def differing(records: Sequence[RunRecord]) -> list[str]:
     """Names of what the records are known not to have alike: variables, and the library."""
-    each = [_of_record(record) for record in records]
+    each = [measured_with(record) for record in records]
     names = [name for name in sorted(_told(each)) if len({one.value_of(name) for one in each} - {""}) > 1]
     libraries = {one.facts[_LIBRARY] for one in each if _LIBRARY in one.facts}
     return [*names, _LIBRARY] if len(libraries) > 1 else names
@@ -152,7 +138,8 @@ def _library_of(record: RunRecord) -> str:
     return ", ".join(sorted({_BROUGHT.sub("/busbw-.../", path) for path in paths if path}))
 
 
-def _of_record(record: RunRecord) -> MeasuredWith:
+def measured_with(record: RunRecord) -> MeasuredWith:
+    """What its record says."""
     environment, machine = record.environment, record.machine
     modules = {f"{_MODULE}{module}": "loaded" for module in environment.get("modules", ())}
     matters = _variables_of(record)

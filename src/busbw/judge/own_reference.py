@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import NamedTuple
 
-from busbw.errors import BusbwError, UsageError
+from busbw.errors import UsageError
 from busbw.judge import compare_arms
 from busbw.judge.compare_arms import LAUNCH_TIMES, CaseKey, key_of, over_cycles
 from busbw.judge.matching import differences, how_timed
@@ -17,7 +17,7 @@ from busbw.judge.network import network_of
 from busbw.judge.pattern import joined, where
 from busbw.judge.references.reference import Point, Reference
 from busbw.judge.rotation import rotated_bytes
-from busbw.model.collective import collective
+from busbw.model.collective import known_collective
 from busbw.model.record import NOT_STATED, RunRecord
 
 
@@ -69,15 +69,6 @@ def refuse_several_kinds(name: str, records: Sequence[RunRecord]) -> None:
             )
 
 
-def is_known(operation: str) -> bool:
-    """Whether busbw has the operation; an importer keeps those of other tools too."""
-    try:
-        collective(operation)
-    except BusbwError:
-        return False
-    return True
-
-
 def reference_of(
     name: str,
     record: RunRecord,
@@ -92,7 +83,8 @@ def reference_of(
     timed = ((each, *pair) for each in (record, *others) for pair in each.timed)
     for measured, case, result in timed:
         key = key_of(case, measured)
-        if not is_known(case.collective) or not collective(case.collective).sized:
+        row = known_collective(case.collective)
+        if row is None or not row.sized:
             continue
         pattern = joined(key.pattern, where(measured))
         points = made.setdefault(_Kind(key.collective, case.dtype, case.op, key.root, pattern), {})

@@ -22,7 +22,6 @@ Groups = tuple[tuple[int, ...], ...]
 
 EVENLY: Final = "of all ranks together, evenly"
 _SHOWN: Final = 4  # of groups and pairs; more are distinguished by a digest
-_SEVERAL: Final = "groups"  # the kind of finding of a log of several communicators
 
 
 def pattern_of(record: RunRecord, case: Case) -> str:
@@ -57,8 +56,6 @@ def _words(record: RunRecord, case: Case) -> Iterator[str]:
     groups = _groups(record, plan.groups)
     if groups and not _is_whole(groups):
         yield _group_words(groups)
-    elif several := _several(record):
-        yield several
     if case.coalesce:
         yield f"coalesced {','.join(map(str, case.coalesce))}"
     table = next((table for table in plan.counts if table.collective == case.collective), None)
@@ -76,14 +73,6 @@ def _groups(record: RunRecord, groups: Groups) -> Groups:
     for rank in record.world.ranks:
         found[rank.facts.get("group", 0)].append(rank.rank)
     return tuple(map(tuple, found.values())) if len(found) > 1 else ()
-
-
-def _several(record: RunRecord) -> str:
-    """Of a log that says that there were groups, and not which."""
-    source = record.source
-    if source is None or all(finding.kind != _SEVERAL for finding in source.findings):
-        return ""
-    return f"{source.header.get('groups', 'several')} groups at once"
 
 
 def _is_whole(groups: Groups) -> bool:

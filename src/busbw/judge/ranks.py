@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from busbw.errors import UsageError
 from busbw.model.case import Case
-from busbw.model.collective import COLLECTIVES
+from busbw.model.collective import known_collective
 from busbw.model.record import RankInfo, RunRecord
 from busbw.model.result import CaseResult
 from busbw.model.sample import MIN_OVER_RANKS, SampleFlag
@@ -167,7 +167,7 @@ def _asks_for_cores(record: RunRecord, result: CaseResult) -> bool:
 
 
 def _order(record: RunRecord, case: Case, *, complete: bool) -> Order:
-    row = next((row for row in COLLECTIVES if row.name == case.collective), None)  # imports may know others
+    row = known_collective(case.collective)
     if row is None or record.method is None:
         return Order.UNKNOWN
     if row.rooted:

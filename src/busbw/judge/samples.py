@@ -200,8 +200,7 @@ class Spread:
 
     ``headline_ns`` is the case's time, with its interval ``low_ns`` to ``high_ns``, None where there is none.
     ``p99_ns`` needs 299 samples. ``far`` lie beyond 14.8 MAD. ``modes`` are two where the samples fall into
-    two groups. ``quartiles`` is the middle half's width over the median. ``tail`` is of other samples than
-    all these.
+    two groups. ``tail`` is of other samples than all these.
     """
 
     case: int
@@ -217,7 +216,6 @@ class Spread:
     high_ns: float | None
     p99_ns: float | None
     max_ns: float
-    quartiles: float
     far: int
     modes: Modes | None
     tail: Tail | None = None
@@ -266,7 +264,6 @@ def spreads(record: RunRecord, samples: npt.NDArray[np.void]) -> tuple[Spread, .
 def _spread(case: Case, result: CaseResult, parts: Sequence[Times]) -> Spread:
     own = parts[0]
     values = own.call_ns
-    lower, middle, upper = np.percentile(values, (25, 50, 75))
     return Spread(
         case=result.case,
         operation=case.collective,
@@ -281,7 +278,6 @@ def _spread(case: Case, result: CaseResult, parts: Sequence[Times]) -> Spread:
         high_ns=result.high_ns,
         p99_ns=percentile(values, 99),
         max_ns=float(values.max()),
-        quartiles=float((upper - lower) / middle) if middle else 0.0,
         far=count_outliers(values).far,
         modes=find_modes(values),
         tail=_tail(parts[1].call_ns) if len(parts) > 1 else None,
@@ -321,12 +317,15 @@ def missing_samples(record: RunRecord, samples: Rows, digests: Rows) -> tuple[Mi
     """
     found = []
     samples_of, digests_of = _rows_by_case(samples), _rows_by_case(digests)
+    all_kept = record.world is not None and record.world.size <= record.plan.raw_ranks
     for result in record.results:
-        if not result.samples:
-            continue
-        counts = list(_counts(record, result, samples_of(result.case), digests_of(result.case)))
-        if any(there < expected for there, expected in counts):
-            found.append(MissingSamples(result.case, *map(sum, zip(*counts, strict=True))))
+        rows, own = samples_of(result.case), digests_of(result.case)
+        rows = rows[(rows["flags"] & SampleFlag.SINGLE_CALL) == 0]
+        # Without digests, those of the headline alone: some may have been left out of it.
+        taken = int(own["samples"].max()) if len(own) else result.samples
+        series = {MAX_OVER_RANKS, *rows["rank"].tolist(), *(own["rank"].tolist() if all_kept else ())}
+        if result.samples and len(rows) < taken * len(series):
+            found.append(MissingSamples(result.case, len(rows), taken * len(series)))
     return tuple(found)
 
 
@@ -341,23 +340,6 @@ def without_result(record: RunRecord, samples: Rows) -> tuple[int, ...]:
     """The cases of which there are samples and no result: its line was cut off, or a kill came between."""
     known = {result.case for result in record.finished}
     return tuple(case for case in np.unique(samples["case"]).tolist() if case not in known)
-
-
-def _counts(record: RunRecord, result: CaseResult, rows: Rows, digests: Rows) -> Iterator[tuple[int, int]]:
-    """(found, expected) rows of every series of a case: its ranks', and what they have in common."""
-    single = (rows["flags"] & SampleFlag.SINGLE_CALL) != 0
-    several = rows[~single]
-    # Without digests, those of the headline alone: some may have been left out of it.
-    taken = int(digests["samples"].max()) if len(digests) else result.samples
-    all_kept = record.world is not None and record.world.size <= record.plan.raw_ranks
-    ranks = set(several["rank"].tolist()) | {MAX_OVER_RANKS}
-    ranks |= set(digests["rank"].tolist()) if all_kept else set()
-    for rank in sorted(ranks):
-        yield int(np.count_nonzero(several["rank"] == rank)), taken
-    # A pass of single calls beside `--time loop` has no loop, so no rows of the headline's own.
-    ranks = (ranks - {HEADLINE}) | set(rows["rank"][single].tolist())
-    for rank in sorted(ranks) if "single_calls" in result.evidence else ():
-        yield int(np.count_nonzero(rows["rank"][single] == rank)), int(result.evidence["single_calls"])
 
 
 # One case in full: everything that is stored about it, and what its samples add.

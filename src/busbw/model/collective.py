@@ -325,9 +325,13 @@ COLLECTIVES: Final = (
 VARIABLE: Final = tuple(row.name for row in COLLECTIVES if row.variable is not None)
 
 
+def known_collective(name: str) -> Collective | None:
+    """Look a collective up by name; None for one that only an imported log has."""
+    return next((row for row in COLLECTIVES if row.name == name), None)
+
+
 def collective(name: str) -> Collective:
     """Look a collective up by name. Raises UsageError naming all of them."""
-    for row in COLLECTIVES:
-        if name == row.name:
-            return row
+    if (row := known_collective(name)) is not None:
+        return row
     raise UnknownWord(f"unknown operation {name!r}", name, (row.name for row in COLLECTIVES))

@@ -123,8 +123,7 @@ class Method:
 
 # Kinds of findings of what a log has no more: rows that are left out, and those that it lost or never had.
 DAMAGED: Final = "damaged"
-OTHER_OUTPUT: Final = "other-output"  # looks like a row, and no row is missing
-INCOMPLETE: Final = frozenset({DAMAGED, "cut", "gap", "no-end", "no-heading", "rows-missing"})
+INCOMPLETE: Final = frozenset({DAMAGED, "cut", "no-end", "no-heading", "rows-missing"})
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import pytest
 import busbw
 from busbw.judge.samples import missing_samples, without_result
 from busbw.model.result import not_run
-from busbw.model.sample import DIGEST_DTYPE, SAMPLE_DTYPE, SampleFlag
+from busbw.model.sample import DIGEST_DTYPE, SAMPLE_DTYPE
 from busbw.record.folder import DIGESTS_FILE, SAMPLES_FILE
 from busbw.record.read import read_record
 
@@ -48,16 +48,6 @@ def test_cases_of_which_there_are_samples_alone(written: Path) -> None:
     later["case"] = 2
     assert without_result(record, np.concatenate((rows, later))) == (2,)
     assert without_result(replace(record, results=not_run(4, 0)), rows) == (0,)
-
-
-def test_a_cut_pass_of_single_calls_is_found(written: Path) -> None:
-    record, (rows, digests) = read_record(written), rows_of(written)
-    (result,) = record.results
-    record = replace(record, results=(replace(result, evidence={"single_calls": 300}),))
-    single = rows.copy()
-    single["flags"] |= int(SampleFlag.SINGLE_CALL)
-    assert missing_samples(record, np.concatenate((rows, single)), digests) == ()
-    assert len(missing_samples(record, np.concatenate((rows, single[:-1])), digests)) == 1
 
 
 def test_without_digests_the_headline_says_how_many_there_were(written: Path) -> None:

@@ -18,7 +18,7 @@ from busbw.judge.references.load import dump, parse
 from busbw.judge.references.reference import Reference
 from busbw.judge.scaling import Measured, scaling
 from busbw.model.counts import CountTable
-from busbw.model.record import ImportFinding, ImportSource, Method, RunRecord
+from busbw.model.record import ImportSource, Method, RunRecord
 from busbw.plan.generated import skew_table, spread_table
 from busbw.report.compare_expectation import table
 
@@ -105,8 +105,6 @@ def test_groups_of_an_imported_log_are_seen() -> None:
     log = ImportSource("x.log", "nccl-tests")
     listed = replace(plain, source=log, world=replace(plain.world, size=2, ranks=ranks))
     assert (pattern(listed), where(listed)) == ("2 groups at once 0,2 | 1,3", "of 4 ranks")
-    several = replace(log, findings=(ImportFinding("groups", "2 groups"),), header={"groups": "2"})
-    assert pattern(replace(plain, source=several)) == "2 groups at once"
 
 
 @pytest.mark.parametrize(

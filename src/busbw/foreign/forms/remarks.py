@@ -13,10 +13,10 @@ from busbw.model.collective import Placement
 from busbw.model.mark import conditions_of, meaning
 from busbw.model.record import RankInfo, RunRecord, RunStatus
 from busbw.model.result import CaseResult, Status
+from busbw.units import counted
 
 BANDWIDTH: Final = "GB/s = 10^9 bytes/s"
 _NO_TIME: Final = "nothing was timed"
-# The host of a rank that an imported log does not name.
 # So many sizes are named in a remark; the rows have all of them.
 _SIZES_NAMED: Final = 8
 
@@ -58,10 +58,10 @@ def provenance(record: RunRecord) -> str:
         first = record.world.ranks[0]
         words.insert(1, f"{first.library} {first.library_version}".strip())
     count = ranks(record)
-    words.append("ranks not known" if count is None else f"{count} rank{'s' if count != 1 else ''}")
+    words.append("ranks not known" if count is None else counted(count, "rank"))
     hosts = len(record.world.known_hosts) if record.world is not None else 0
     if hosts:
-        words[-1] += f" on {hosts} host{'s' if hosts != 1 else ''}"
+        words[-1] += f" on {counted(hosts, 'host')}"
     return ", ".join(word for word in words if word)
 
 
@@ -143,4 +143,4 @@ def one_line(text: str) -> str:
 def _sizes(sizes: Sequence[int]) -> str:
     named = ", ".join(map(str, dict.fromkeys(sizes[:_SIZES_NAMED])))
     more = f", ... {sizes[-1]}" if len(sizes) > _SIZES_NAMED else ""
-    return f"{len(sizes)} case{'s' if len(sizes) > 1 else ''} ({named}{more} B)"
+    return f"{counted(len(sizes), 'case')} ({named}{more} B)"

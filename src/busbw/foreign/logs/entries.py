@@ -12,8 +12,6 @@ from busbw.model.record import DAMAGED
 # What stands in a column that an entry does not have, where a row can be without it.
 _ABSENT: Final = {Kind.MEASURE: "nan", Kind.WRONG: NOT_CHECKED}
 
-_MEASURES: Final = frozenset({"time", "cputime", "algbw", "busbw"})
-
 Cell = tuple[str, int]  # name of a column, and its placement
 Entry = tuple[int, Mapping[Cell, str]]  # line or number from 1, words
 
@@ -35,19 +33,9 @@ def found_table(
             words.get((column.name, column.placement)) or _ABSENT.get(column.kind, "")
             for column in layout.columns
         ]
-        if _is_whole(words, layout) and layout.fits(row):
-            found.rows.append(Row(number, 0, row))
+        if layout.fits(row):
+            found.rows.append(Row(number, row))
         else:
             found.note(DAMAGED, f"{what} is not a whole row", number)
         found.last_line = max(found.last_line, number)
     return found
-
-
-def _is_whole(words: Mapping[Cell, str], layout: Layout) -> bool:
-    """Whether an entry has all measures of a placement, or none."""
-    sides: dict[int, set[bool]] = {}
-    for column in layout.columns:
-        if column.name in _MEASURES:
-            has = bool(words.get((column.name, column.placement)))
-            sides.setdefault(column.placement, set()).add(has)
-    return bool(words) and all(len(has) == 1 for has in sides.values())

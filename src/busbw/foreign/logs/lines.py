@@ -11,7 +11,7 @@ from __future__ import annotations
 import codecs
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import IO, Final, NamedTuple
 
@@ -108,24 +108,22 @@ def _plain_letter(letter: str) -> str:
 
 
 class Line(NamedTuple):
-    """A line without its prefix. ``unread`` is the length of one that is too long to be read."""
+    """A line without its prefix."""
 
     stream: str
     text: str
-    unread: int = 0
 
 
 Start = Callable[[str], int]
 
 
-def split_lines(data: bytes, start: Start) -> Iterator[Line]:
-    """The lines of a text. ``start`` gives where in a line begins what a reader knows, else -1."""
+def split_lines(data: bytes, start: Start) -> list[Line]:
+    """The lines of a text, empty for those that are too long to be read. ``start`` gives where in a line
+    begins what a reader knows, else -1.
+    """
     raw = data.removesuffix(b"\n").split(b"\n") if data else []
     texts = [plain(each.decode("utf-8", "replace")) for each in raw]
-    is_long = [len(text) > LONGEST_LINE for text in texts]
-    short = ["" if long else text for text, long in zip(texts, is_long, strict=True)]
-    for text, long, line in zip(texts, is_long, without_prefixes(short, start), strict=True):
-        yield Line("", "", len(text)) if long else line
+    return without_prefixes(["" if len(text) > LONGEST_LINE else text for text in texts], start)
 
 
 # ---- prefixes ----------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
 from typing import Any, Final
@@ -19,13 +19,12 @@ from busbw.foreign.logs.rows import (
     layout_of_row,
     looks_like_row,
     note_damage,
-    row_before_output,
 )
 from busbw.foreign.logs.table import Fact, Facts, FoundTable, Row, Tool, fact_words, rank_line
 from busbw.model.record import DAMAGED, ImportFinding
+from busbw.units import counted
 
 _MOST_HEADLESS: Final = 10_000
-_GAPS: Final = ("...", "[...]", "…")
 
 
 @dataclass(frozen=True)
@@ -131,7 +130,7 @@ class Scanner:
         """Say that a table is of several processes, whose rows cannot be taken apart."""
         if table.processes:
             size = len({rank.rank for rank in table.facts.ranks})
-            each = f"communicators of {size} rank{'s' if size > 1 else ''}"
+            each = f"communicators of {counted(size, 'rank')}"
             text = f"{table.processes} processes have a rank 0: they are separate {each}, not one job"
         elif table.headings > 1:
             text = f"its heading is there {table.headings} times: several processes wrote into one table"
@@ -148,13 +147,6 @@ class Scanner:
 
     def _line(self, line: Line) -> None:
         self._number += 1
-        if line.unread:
-            table = self._stream.open_table
-            if table is not None:
-                table.note(
-                    DAMAGED, f"a line of {line.unread} characters is too long and was not read", self._number
-                )
-            return
         stream = self._stream = self._stream_of(line.stream)
         text, words = line.text, line.text.split()
         if not words or self._row(stream, text, words):
@@ -177,16 +169,15 @@ class Scanner:
         words = filled(table.layout, words, line, count)
         if len(words) != count or not line.isascii() or not table.layout.fits(words):
             return False
-        self._take_row(stream, words, *_lengths(line))
+        self._take_row(stream, words, self._number)
         return True
 
-    def _take_row(self, stream: Stream, words: list[str], width: int, tail: int = 0, line: int = 0) -> None:
+    def _take_row(self, stream: Stream, words: list[str], number: int) -> None:
         table = stream.table
         assert table is not None
         if stream.piece:
             self._drop_piece(stream)
-        number = line or self._number
-        table.rows.append(Row(number, width, words, tail))
+        table.rows.append(Row(number, words))
         table.last_line = max(table.last_line, number)
         self._rows_of = stream
 
@@ -217,7 +208,7 @@ class Scanner:
             if match is not None:
                 if form.scope == "rank":
                     self._begin_words(stream)
-                    stream.facts.ranks.append(rank_line(match))
+                    stream.facts.ranks.append(rank_line(match.groupdict()))
                 else:
                     self._take_fact(stream, form, fact_words(match))
                 return True
@@ -242,10 +233,7 @@ class Scanner:
                 self._launch(stream, words)
             case "test":
                 self._close(stream)
-                kept = {
-                    name: value for name, value in stream.facts.header.items() if name not in form.forgets
-                }
-                stream.facts = Facts(kept | dict(words), stream.facts.ranks)
+                stream.facts = Facts(stream.facts.header | dict(words), stream.facts.ranks)
                 stream.continues, stream.announced = True, stream.announced or self._number
             case _:
                 stream.facts.header.update(words)
@@ -266,7 +254,7 @@ class Scanner:
         self._job.begin_output()
 
     def _nccl_line(self, stream: Stream, line: str, words: list[str]) -> None:
-        """A line of NCCL: evidence. It may stand behind a row, or behind the beginning of one."""
+        """A line of NCCL: evidence. It may stand behind the beginning of a row."""
         table = self._only_open_table(stream) if Evidence.is_of_a_call(line) else None
         if table is None:
             self._evidence.take(line)
@@ -274,13 +262,7 @@ class Scanner:
             table.calls = table.calls or Evidence()
             table.calls.take(line)
         table = stream.open_table
-        if table is None:
-            return
-        if (row := row_before_output(table, line)) is not None:
-            self._take_row(stream, *row)
-            text = "other output follows the row on the same line"
-            table.note("joined", text, self._number)
-        elif not self._keep_piece(stream, line) and is_number(words[0]):
+        if table is not None and not self._keep_piece(stream, line) and is_number(words[0]):
             text = f"other output was written into a row: {line.strip()[:80]}"
             table.note(DAMAGED, text, self._number)
 
@@ -369,15 +351,13 @@ class Scanner:
         self._begin_table(stream, *found)
         assert stream.table is not None
         stream.table.note("no-heading", text, self._number)
-        self._take_row(stream, words, *_lengths(line))
+        self._take_row(stream, words, self._number)
         return True
 
     def _not_a_row(self, stream: Stream, table: FoundTable, line: str, words: list[str]) -> None:
         if self._rest_of_row(stream, table, words):
             return
-        if line.strip() in _GAPS:
-            table.note("gap", "rows are left out here", self._number)
-        elif (failed := failure(words, self._number)) is not None:
+        if (failed := failure(words, self._number)) is not None:
             table.failures.append(failed)
             table.last_line = self._number
         elif not self._keep_piece(stream, line) and looks_like_row(table, line, words, least=1 / 3):
@@ -425,7 +405,7 @@ class Scanner:
         stream.piece = []
         text = f"the row was interrupted by other output; its end is in line {self._number}"
         table.note("joined", text, stream.piece_line)
-        self._take_row(stream, joined, 0, line=stream.piece_line)
+        self._take_row(stream, joined, stream.piece_line)
         return True
 
     def _drop_piece(self, stream: Stream) -> None:
@@ -453,17 +433,8 @@ _MOST_STARTS: Final = 16
 @lru_cache(64)  # the tables of a log have few headings
 def _layout(line: str, tool: Tool) -> Layout | None:
     layout = tool.heading(line)
-    if layout is None or not any(column.name.startswith(("time", "cputime")) for column in layout.columns):
-        return None
-    return replace(layout, width=len(line.rstrip()))
-
-
-def _lengths(line: str) -> tuple[int, int]:
-    """The length of a line, and of what stands behind its first word; 0 where no columns are aligned."""
-    text = line.strip()
-    if "  " not in text:
-        return 0, 0
-    return len(line.rstrip()), len(text) - len(text.split(None, 1)[0])
+    is_one = layout is not None and any(name.startswith(("time", "cputime")) for name in layout.names)
+    return layout if is_one else None
 
 
 def _may_be_row(words: Sequence[str]) -> bool:

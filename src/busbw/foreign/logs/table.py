@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -39,14 +39,12 @@ class Fact:
     ``scope``: *launch* begins the words of a new launch of a test, *test* those of the next table of the same
     launch, *header* goes on with them, *footer* belongs to the table above, *placements* names those of the
     columns below, *units* are those of the columns, *rank* a rank of the device list. ``mark`` stands in
-    every such line: it is quicker to look for than the pattern. ``forgets`` are words of the table above that
-    do not hold for the next one.
+    every such line: it is quicker to look for than the pattern.
     """
 
     scope: str
     mark: str
     pattern: re.Pattern[str]
-    forgets: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,11 +65,11 @@ class Tool:
     started: frozenset[str] = frozenset()
 
 
-def fact(scope: str, mark: str, pattern: str, *, forgets: tuple[str, ...] = ()) -> Fact:
+def fact(scope: str, mark: str, pattern: str) -> Fact:
     """A kind of line by its pattern, which is compared from the beginning of the line on, behind the comment
     sign: pages of the web and mails eat it.
     """
-    return Fact(scope, mark, re.compile(r"(?<!\w)#?\s*" + pattern), forgets)
+    return Fact(scope, mark, re.compile(r"(?<!\w)#?\s*" + pattern))
 
 
 def fact_words(match: re.Match[str]) -> dict[str, Any]:
@@ -79,17 +77,16 @@ def fact_words(match: re.Match[str]) -> dict[str, Any]:
     return {name: number_or_word(text) for name, text in match.groupdict().items() if text is not None}
 
 
-def rank_line(match: re.Match[str]) -> RankLine:
-    """The rank that such a line names."""
-    words = match.groupdict()
+def rank_line(words: Mapping[str, str | None]) -> RankLine:
+    """The rank that such words name; each but its number may be missing."""
     return RankLine(
-        rank=int(words["rank"]),
+        rank=int(words["rank"] or 0),
         group=int(words.get("group") or 0),
         pid=int(words.get("pid") or 0),
         host=words.get("host") or "",
-        device=int(words["device"]),
-        bus_id=words["bus_id"],
-        device_name=words["device_name"].strip(),
+        device=int(words.get("device") or -1),
+        bus_id=words.get("bus_id") or "",
+        device_name=(words.get("device_name") or "").strip(),
     )
 
 
@@ -102,14 +99,10 @@ def number_or_word(text: str) -> int | str:
 
 
 class Row(NamedTuple):
-    """A row by its words. ``width`` 0: its length is not to be compared with that of others; ``tail`` is the
-    length behind the first word, which is the same where blanks in front of the rows are lost.
-    """
+    """A row by its words."""
 
     line: int
-    width: int
     words: list[str]
-    tail: int = 0
 
 
 @dataclass(frozen=True)
@@ -205,14 +198,11 @@ class FoundTable:
             "tool": self.tool.name,
             "stream": self.stream,
             "lines": np.array([row.line for row in self.rows], np.int64),
-            "widths": np.array([row.width for row in self.rows], np.int64),
-            "tails": np.array([row.tail for row in self.rows], np.int64),
             "sizes": self.integers("size", 0),
             "counts": self.integers("count", -1),
             "types": self.words("type") or [""] * rows,
             "redops": self.words("redop") or ["none"] * rows,
             "roots": self.integers("root", -1),
-            "heading_width": self.layout.width,
             "first_line": self.heading_line,
             "last_line": self.last_line,
             "header": {**header, **self.footer},
@@ -232,7 +222,7 @@ class FoundTable:
 class Timing:
     """Times of one placement, row by row. ``wrong`` is NaN where nothing was checked and infinite where a row
     is wrong, but the log does not count the elements; ``stats`` are more statistics, in ns (cv:
-    a fraction). ``deviation`` is that of the old column ``error`` of nccl-tests.
+    a fraction).
     """
 
     placement: Placement
@@ -241,20 +231,14 @@ class Timing:
     busbw: Printed | None = None
     wrong: FloatArray | None = None
     stats: dict[str, FloatArray] = field(default_factory=dict)
-    deviation: Printed | None = None
 
     def rows(self, which: BoolArray) -> Timing:
         """Some of the rows."""
-        printed = [
-            None if column is None else column.rows(which)
-            for column in (self.algbw, self.busbw, self.deviation)
-        ]
         return replace(
             self,
             time_us=self.time_us.rows(which),
-            algbw=printed[0],
-            busbw=printed[1],
-            deviation=printed[2],
+            algbw=None if self.algbw is None else self.algbw.rows(which),
+            busbw=None if self.busbw is None else self.busbw.rows(which),
             wrong=None if self.wrong is None else self.wrong[which],
             stats={name: values[which] for name, values in self.stats.items()},
         )
@@ -268,10 +252,9 @@ def _as_found(table: Table, operation: str, ranks: int) -> Table:  # noqa: ARG00
 class Table:
     """One table of a log: rows by column, and what the log says about them.
 
-    Rows: ``lines`` (from 1), ``widths`` and ``tails`` (0: not to be compared), ``sizes`` in bytes as
-    printed, ``counts`` (-1: the tool prints none), ``types``, ``redops``, ``roots`` (-1: none), ``timings``
-    (one a placement); ``algorithms`` and the bytes in a rank's buffers are empty where the table has no such
-    column.
+    Rows: ``lines`` (from 1), ``sizes`` in bytes as printed, ``counts`` (-1: the tool prints none), ``types``,
+    ``redops``, ``roots`` (-1: none), ``timings`` (one a placement); ``algorithms`` and the bytes in a rank's
+    buffers are empty where the table has no such column.
 
     ``shares``: sizes are what one rank gives to or gets from each other one, as in OSU and IMB, where ours is
     the whole buffer. ``time`` says which reduction the times are; ``operation`` is empty where the log does
@@ -292,14 +275,12 @@ class Table:
     stream: str
     time: str
     lines: IntArray
-    widths: IntArray
     sizes: IntArray
     counts: IntArray
     types: Sequence[str]
     redops: Sequence[str]
     roots: IntArray
     timings: tuple[Timing, ...]
-    tails: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
     algorithms: Sequence[str] = ()
     input_bytes: Sequence[int | None] = ()
     output_bytes: Sequence[int | None] = ()
@@ -307,7 +288,6 @@ class Table:
     operation_from: str = ""
     shares: bool = False
     trusted_time: bool = True
-    heading_width: int = 0
     first_line: int = 0
     last_line: int = 0
     rank_labels: tuple[tuple[str, int], ...] = ()
@@ -342,10 +322,8 @@ class Table:
         if mask.all():
             return self
         columns: dict[str, Any] = {
-            name: getattr(self, name)[mask] for name in ("lines", "widths", "sizes", "counts", "roots")
+            name: getattr(self, name)[mask] for name in ("lines", "sizes", "counts", "roots")
         }
-        if len(self.tails):
-            columns["tails"] = self.tails[mask]
         places = np.flatnonzero(mask).tolist()
         for name in ("types", "redops", "algorithms", "input_bytes", "output_bytes"):
             known = getattr(self, name)

@@ -8,19 +8,21 @@ process only waits for its ranks, passes on what ends it, and leaves with their 
 from __future__ import annotations
 
 import json
+import math
 import os
 import secrets
 import signal
 import sys
+import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from busbw.errors import BusbwError, LauncherMismatch, RankFailed, UsageError
+from busbw.errors import BusbwError, ExitCode, LauncherMismatch, RankFailed, UsageError
 from busbw.foreign.nccl_tests.environment import read_variables
 
 if TYPE_CHECKING:
-    from busbw.foreign.nccl_tests.beside import Beside
     from busbw.foreign.nccl_tests.flags import Line
     from busbw.launch.base import Command
     from busbw.rank.world.base import World
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
 
 # What a rank that was started here knows of it: the number of processes, and who started those.
 _VARIABLE: Final = "BUSBW_PROCESSES"
+# How long the others may take to leave by themselves once one has ended badly: they hear of it over their
+# channel, and rank 0 closes the record.
+_LEAVE_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True)
@@ -88,17 +93,16 @@ def start_ranks(identity: Identity, line: Line, words: Sequence[str]) -> int:
     Raises BusbwError where they cannot be started, on process 0 for all; and on the others what only they
     know.
     """
-    from busbw.foreign.nccl_tests.beside import Beside, exit_status
     from busbw.rank.entry import world_choice
     from busbw.rank.process import exit_on_signal
     from busbw.rank.world.meet import meet
 
-    each, started = line.options.ranks_per_process, _Started()
+    each, stop = line.options.ranks_per_process, Stop()
     read_variables(os.environ)  # refuses what no rank could do
-    hear_signals = exit_on_signal(started.end)
+    hear_signals = exit_on_signal(stop.ask)
     refused = Refused(identity, line)
     try:
-        met = meet(identity, world_choice([line.program]), str(each).encode(), refused.or_root)
+        met = meet(identity, world_choice([line.program]), b"", refused.or_root)
     except RankFailed as error:
         error.rank = None  # the message has it, and it is a process's number
         raise
@@ -110,12 +114,13 @@ def start_ranks(identity: Identity, line: Line, words: Sequence[str]) -> int:
     if met.rank == 0:
         _say_of_cores(each)
     share = Share(met.rank, len(met.members), met.me.local_rank, met.here, each)
-    started.ranks = Beside(rank_commands(share, identity.launcher, answer["root"], answer["token"], words))
+    commands = rank_commands(share, identity.launcher, answer["root"], answer["token"], words)
     hear_signals()
-    index, code = started.ranks.wait()
-    if code < 0:
-        _say_of_death(share, met, index, -code)
-    return exit_status(code)
+    index, code = run_here(commands, stop)
+    if code >= 0:
+        return code
+    _say_of_death(share, met, index, -code)
+    return ExitCode.RANK_FAILED
 
 
 def rank_commands(
@@ -139,16 +144,45 @@ def rank_commands(
     return tuple(commands)
 
 
-class _Started:
-    """The ranks, for the thread that hears signals."""
+class Stop:
+    """How the thread that hears signals has the ranks ended, before it ends this process."""
 
     def __init__(self) -> None:
-        self.ranks: Beside | None = None
+        self.asked, self.done = threading.Event(), threading.Event()
 
-    def end(self, received: signal.Signals) -> None:
-        """What ends this process ends them."""
-        if self.ranks is not None:
-            self.ranks.end()
+    def ask(self, received: signal.Signals) -> None:
+        """Wait until they are gone."""
+        self.asked.set()
+        self.done.wait()
+
+
+def run_here(
+    commands: tuple[Command, ...], stop: Stop, leave_seconds: float = _LEAVE_SECONDS
+) -> tuple[int, int]:
+    """Run commands until all have ended, and pass on what they print. Gives the bad end that says most, as
+    index and code (negative for a signal, which says more than what other ranks make of it), or (-1, 0).
+
+    Raises SiteError for one that cannot be started.
+    """
+    from busbw.launch.base import LaunchRequest
+    from busbw.launch.processes import Exit, Line, Processes
+
+    codes: dict[int, int] = {}
+    until_s = math.inf
+    try:
+        with Processes(LaunchRequest("busbw", "nccl", len(commands), commands)) as running:
+            for item in running.follow():
+                if isinstance(item, Line):
+                    print(item.text, file=sys.stderr if item.is_error else sys.stdout, flush=True)
+                elif isinstance(item, Exit):
+                    codes[item.process] = item.code
+                    until_s = min(until_s, time.monotonic() + leave_seconds) if item.code else until_s
+                if stop.asked.is_set() or time.monotonic() > until_s:
+                    break
+    finally:
+        stop.done.set()
+    bad = [(code > 0, index, code) for index, code in sorted(codes.items()) if code]
+    return min(bad, default=(False, -1, 0))[1:]
 
 
 class Refused:
@@ -158,34 +192,27 @@ class Refused:
         self._identity, self._line = identity, line
         self.error: BusbwError | None = None
 
-    def or_root(self, world: World, said: list[bytes]) -> bytes:
+    def or_root(self, world: World, _said: list[bytes]) -> bytes:
         from busbw.rank.world.meet import root_for_ranks
 
         try:
-            self._refuse(world.size, [int(text) for text in said])
+            self._refuse(world.size)
         except BusbwError as error:
             self.error = error
             return json.dumps({"exit_code": int(error.exit_code)}).encode()
         root = root_for_ranks(world, self._identity, os.environ)
         return json.dumps({"root": root, "token": secrets.token_hex(16)}).encode()
 
-    def _refuse(self, processes: int, said: list[int]) -> None:
+    def _refuse(self, processes: int) -> None:
         """Raises BusbwError."""
         from busbw.foreign.door import in_words_of
         from busbw.foreign.nccl_tests.settings import THEIR_FLAGS, backend_wanted
         from busbw.machine.backends import choose_backend
 
-        each = self._line.options.ranks_per_process
-        other = next((process for process, count in enumerate(said) if count != each), None)
-        if other is not None:
-            raise UsageError(
-                f"process {other} starts {said[other]} ranks (-t times -g), process 0 starts {each}",
-                hint="give all processes the same line",
-            )
         with in_words_of(THEIR_FLAGS):
             backend = choose_backend(*backend_wanted())
         if backend == "mpi":
-            o = self._line.options
+            o, each = self._line.options, self._line.options.ranks_per_process
             raise UsageError(
                 f"-t {o.nthreads} -g {o.ngpus} asks for {each} ranks in each of {processes} processes"
                 f" (started by {self._identity.launcher}), but CPU ranks use MPI, which cannot add ranks"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final
 
 from busbw.foreign.logs.entries import Cell, found_table
 from busbw.foreign.logs.json_text import Document, mapping, sequence, word
-from busbw.foreign.logs.table import Facts, RankLine, Table, number_or_word
+from busbw.foreign.logs.table import Facts, RankLine, Table, number_or_word, rank_line
 from busbw.foreign.nccl_tests.read import ALL_COLUMNS, NCCL_TESTS
 from busbw.model.record import ImportFinding
 
@@ -27,6 +26,12 @@ _HEADER: Final = {
     "agg_iters": "aggregated_iterations",
     "validation": "validation",
     "graph": "graph",
+}
+_RANK: Final = {
+    **{name: name for name in ("rank", "group", "pid", "device")},
+    "host": "hostname",
+    "bus_id": "device_hex",
+    "device_name": "device_info",
 }
 
 
@@ -100,23 +105,9 @@ def _footer(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def _ranks(content: dict[str, Any]) -> list[RankLine]:
-    return list(_rank_lines(sequence(mapping(content.get("config")).get("devices"))))
-
-
-def _rank_lines(devices: list[Any]) -> Iterator[RankLine]:
-    for device in map(mapping, devices):
-        words = {name: word(value) for name, value in device.items()}
-        numbers = {name: int(text) for name, text in words.items() if text.isdecimal() and len(text) < 19}
-        if "rank" in numbers:
-            yield RankLine(
-                numbers["rank"],
-                numbers.get("group", 0),
-                numbers.get("pid", 0),
-                words.get("hostname", ""),
-                numbers.get("device", -1),
-                words.get("device_hex", ""),
-                words.get("device_info", ""),
-            )
+    devices = map(mapping, sequence(mapping(content.get("config")).get("devices")))
+    named = [{ours: word(device.get(theirs)) for ours, theirs in _RANK.items()} for device in devices]
+    return [rank_line(words) for words in named if words["rank"]]
 
 
 def environment(content: dict[str, Any]) -> dict[str, str]:

@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
 from busbw.errors import ExitCode, UsageError
+from busbw.foreign.door import in_words_of
 from busbw.foreign.nccom import neuron
 from busbw.foreign.nccom.launch import where
 from busbw.foreign.nccom.options import HELP_FLAGS, Options, help_text, parse
-from busbw.foreign.nccom.settings import in_their_words, is_empty, one_placement, operations_of, run_settings
+from busbw.foreign.nccom.settings import THEIR_FLAGS, is_empty, one_placement, operations_of, run_settings
 from busbw.plan.streams import with_files
 from busbw.rank.world.identity import identify
 
@@ -48,7 +49,7 @@ def nccom_test(words: Sequence[str], argv: tuple[str, ...], out: TextIO, err: Te
         return neuron.run(tool, tuple(words), argv, out, err)
     options = parse(words)
     place = where(options, os.environ, Path.home())
-    with in_their_words():
+    with in_words_of(THEIR_FLAGS):
         settings = run_settings(options, os.environ)
     _refuse_files(options)
     for note in (*place.notes, *_notes(options)):
@@ -56,7 +57,7 @@ def nccom_test(words: Sequence[str], argv: tuple[str, ...], out: TextIO, err: Te
     from busbw.foreign.nccom.display import NccomDisplay
 
     display = NccomDisplay(options, out, err)
-    with in_their_words():
+    with in_words_of(THEIR_FLAGS):
         if place.launch is None:
             code, folder = _here(options, settings, argv, display, err)
         else:

@@ -31,6 +31,7 @@ from busbw.report.events import read_header, read_result, show_error, show_state
 from busbw.report.table import stream_words
 from busbw.stats.outliers import exclude
 from busbw.stats.percentile import nearest_rank
+from busbw.units import counted
 
 if TYPE_CHECKING:
     from busbw.foreign.nccom.options import Options
@@ -114,12 +115,12 @@ class NccomDisplay:
         self._run = _Run(plan, world.size, folder, time)
         first = world.ranks[0]
         self._say(
-            f"{_counted(world.size, 'rank')} on {_counted(len(world.hosts), 'host')},"
+            f"{counted(world.size, 'rank')} on {counted(len(world.hosts), 'host')},"
             f" one process each: backend {plan.backend}, {first.library} {first.library_version}".rstrip()
         )
         self._say(f"time:avg(us) is the {time}; run {folder.name}")
         if plan.groups:
-            groups = _counted(len(plan.groups), "group")
+            groups = counted(len(plan.groups), "group")
             self._say(f"{groups} at once: a row is of the slowest, the run has all of them")
         for words in stream_words(plan, world.size):
             self._say(words)
@@ -164,7 +165,7 @@ class NccomDisplay:
         what = self._operand(case.stream)
         if result.status is Status.WRONG:
             at = f", first on rank {result.wrong_at[0].rank}" if result.wrong_at else ""
-            wrong = f"{_counted(result.wrong or 0, 'wrong element')}{at}"
+            wrong = f"{counted(result.wrong or 0, 'wrong element')}{at}"
             return f"Failure checking {what}: {wrong} - run folder {run.folder}"
         why = one_line(result.error) or result.status.value
         return f"Failure running {what}: {why} - log file {run.folder / LOG_FILE}"
@@ -175,7 +176,7 @@ class NccomDisplay:
     def _end(self, run: _Run, item: Event) -> None:
         if item["exit_code"] == ExitCode.INTERRUPTED:
             # An average of a part would look like that of the whole.
-            self._say(f"interrupted after {_counted(len(self._shown), 'size')}")
+            self._say(f"interrupted after {counted(len(self._shown), 'size')}")
             return
         for case in run.plan.cases:
             if case.index not in self._done and _is_shown(case, run.plan):
@@ -326,10 +327,6 @@ def _failures(rows: Iterable[Row]) -> int:
 # ---- words --------------------------------------------------------------------------------------------
 
 
-def _counted(number: int, thing: str) -> str:
-    return f"{number} {thing}{'s' if number != 1 else ''}"
-
-
 def _size_notes(plan: Plan) -> list[str]:
     notes = []
     rounded = [
@@ -337,13 +334,13 @@ def _size_notes(plan: Plan) -> list[str]:
     ]
     if rounded:
         notes.append(
-            f"{_counted(len(rounded), 'size')} {'was' if len(rounded) == 1 else 'were'} rounded to whole"
+            f"{counted(len(rounded), 'size')} {'was' if len(rounded) == 1 else 'were'} rounded to whole"
             f" elements and equal shares, as {rounded[0].requested_bytes} B to {rounded[0].size_bytes} B"
         )
     empty = {case.requested_bytes for case in plan.cases if is_empty(case)}
     if empty:
         notes.append(
-            f"no rows for {_counted(len(empty), 'size')} up to {max(empty)} B: no rank would get a"
+            f"no rows for {counted(len(empty), 'size')} up to {max(empty)} B: no rank would get a"
             " share, which is a multiple of 16 bytes"
         )
     return notes

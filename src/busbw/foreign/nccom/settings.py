@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from dataclasses import fields, replace
 from typing import Any, Final, cast, get_args
 
 from busbw.errors import UsageError
-from busbw.foreign.door import in_words_of
 from busbw.foreign.nccom.options import FLAGS, NEURON, Options, flag_name
 from busbw.foreign.nccom.streams import FILE_OF, StreamOptions, native_text, stream_options
 from busbw.model.case import Case
@@ -107,11 +105,6 @@ def one_placement(plan: Plan) -> Plan:
 def is_empty(case: Case) -> bool:
     """Whether so few bytes were asked for that no rank gets any: no size of that operation."""
     return case.row.sized and case.requested_bytes > 0 and case.size_bytes == 0
-
-
-def in_their_words() -> AbstractContextManager[None]:
-    """Errors about settings name nccom-test's flags, which the user wrote, instead of ours."""
-    return in_words_of(THEIR_FLAGS)
 
 
 def _refuse_neuron_flags(options: Options) -> None:

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from busbw.foreign.logs.check import foreign
 from busbw.foreign.logs.operations import REDUCING, ROOTED, operation
 from busbw.foreign.logs.row_words import Column, FloatArray, Kind, Layout
 from busbw.foreign.logs.table import FoundTable, Table, Timing, Tool, fact
@@ -202,14 +201,13 @@ def interpret_imb(found: FoundTable) -> Table:
 
 
 def _imb_test(header: Mapping[str, Any], has_spread: bool) -> tuple[str, str]:
-    """The operation that the header names, and what its time is. The modes of IMB-EXT are tests apart."""
-    benchmark, mode = str(header.get("benchmark", "")), str(header.get("mode", ""))
+    """The operation that the header names, and what its time is."""
+    benchmark = str(header.get("benchmark", ""))
     if has_spread or not benchmark:
         return operation(benchmark) or benchmark.lower(), _IMB_TIME
     if benchmark.lower().startswith("pingpong"):
         return _PING_PONG, _IMB_PAIR_TIME
-    name = operation(benchmark) or benchmark.lower()
-    return "_".join([name, *filter(None, mode.lower().split("-"))]), _IMB_ONE_TIME
+    return operation(benchmark) or benchmark.lower(), _IMB_ONE_TIME
 
 
 IMB: Final = Tool(
@@ -235,12 +233,9 @@ IMB: Final = Tool(
             "test",
             "Benchmarking",
             r"Benchmarking +(?P<benchmark>[A-Za-z_-]+)",
-            forgets=("waiting", "processes", "mode"),
         ),
-        fact("test", "MODE:", r"MODE: *(?P<mode>[A-Z-]+)"),
         fact("header", "Maximum message", r"Maximum message length in bytes: *(?P<max_bytes>\d+)"),
         fact("test", "processes", r"\(? *#?processes *= *(?P<processes>\d+)"),
-        fact("header", "additional processes", r"\( *(?P<waiting>\d+) additional processes waiting"),
     ),
     interpret=interpret_imb,
 )
@@ -265,7 +260,7 @@ def _with_operation(table: Table, name: str, ranks: int) -> Table:  # noqa: ARG0
     op, op_from = _reduction(table, name)
     root, root_from = _root(table, name)
     dtype, dtype_from = _element_type(table, _is_combining(name))
-    table = replace(
+    return replace(
         table,
         types=[dtype] * rows,
         redops=[op] * rows,
@@ -273,7 +268,6 @@ def _with_operation(table: Table, name: str, ranks: int) -> Table:  # noqa: ARG0
         shares=name in SHARES,
         words_from={"op": op_from, "root": root_from, "dtype": dtype_from, "placement": _ASSUMED_PLACEMENT},
     )
-    return table.with_findings(*foreign(table))
 
 
 def _is_combining(name: str) -> bool:

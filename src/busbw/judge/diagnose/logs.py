@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from typing import Final
 
 from busbw.judge.diagnose.subject import Subject
@@ -41,7 +40,6 @@ def hint(tool: str, question: Question) -> str:
 # How steady times are where there are no samples: what a log's tool printed, or why a run has none.
 
 _PERCENTILE: Final = re.compile(r"p(\d+(?:\.\d+)?)")
-_OF_RANKS: Final = ("osu", "imb")  # whose least and largest times are those of ranks' means, not of calls
 
 
 def precision(subject: Subject) -> Conclusion:
@@ -53,9 +51,12 @@ def precision(subject: Subject) -> Conclusion:
     if cvs:
         value, case = max(cvs, key=lambda pair: pair[0])
         claim = f"the log's coefficient of variation is {format_share(value)} at most"
-        return _told("variance.precision", claim, case, Fact("largest CV", round(value, 4), source="the log"))
-    if (found := _widest(subject, "variance.precision", partial(_of_calls, source.tool))) is not None:
-        return found
+        return _told(claim, case, Fact("largest CV", round(value, 4), source="the log"))
+    ends = [(*found, case) for case, result in subject.busy if (found := _percentiles(result)) is not None]
+    if ends:
+        low, high, first, last, case = max(ends, key=lambda each: each[1] / each[0])
+        claim = f"the log's {last} ({high / NS_PER_US:.4g} us) is {high / low:.3g} times its {first} at most"
+        return _told(claim, case, Fact(f"{last} over {first}", round(high / low, 4), source="the log"))
     return Conclusion(
         Severity.INFO,
         "the log has one mean a size, which does not show how calls vary",
@@ -64,21 +65,10 @@ def precision(subject: Subject) -> Conclusion:
     )
 
 
-def ranks(subject: Subject) -> Conclusion | None:
-    """The least and the largest of the ranks' means, where a log has these: no noise is known beside them."""
-    source = subject.record.source
-    return (
-        None
-        if source is None or source.tool not in _OF_RANKS
-        else _widest(subject, "ranks.spread", _of_ranks)
-    )
-
-
-_Ends = tuple[float, float, str, str]  # two times in ns, and what the log calls them
-
-
-def _of_calls(tool: str, result: CaseResult) -> _Ends | None:
-    """The lowest and the highest percentile that the log has, else the least and the largest call."""
+def _percentiles(result: CaseResult) -> tuple[float, float, str, str] | None:
+    """The lowest and the highest percentile that the log has, in ns, and their names; the only one beside the
+    time.
+    """
     known = sorted(
         (float(match[1]), name, value)
         for name, value in result.stats.items()
@@ -86,38 +76,16 @@ def _of_calls(tool: str, result: CaseResult) -> _Ends | None:
     )
     if len(known) > 1:
         return known[0][2], known[-1][2], known[0][1], known[-1][1]
-    if known and result.time_ns:
-        return result.time_ns, known[0][2], "time", known[0][1]
-    return None if tool in _OF_RANKS else _least_and_largest(result, "least time", "largest time")
+    return (result.time_ns, known[0][2], "time", known[0][1]) if known and result.time_ns else None
 
 
-def _of_ranks(result: CaseResult) -> _Ends | None:
-    return _least_and_largest(result, "quickest rank", "slowest rank")
-
-
-def _least_and_largest(result: CaseResult, least: str, largest: str) -> _Ends | None:
-    low, high = result.stats.get("min"), result.stats.get("max")
-    return (low, high, least, largest) if low and high else None
-
-
-def _widest(subject: Subject, check: str, ends_of: Callable[[CaseResult], _Ends | None]) -> Conclusion | None:
-    """The case whose two times are the furthest apart."""
-    found = [(*ends, case) for case, result in subject.busy if (ends := ends_of(result)) is not None]
-    if not found:
-        return None
-    low, high, first, last, case = max(found, key=lambda each: each[1] / each[0])
-    claim = f"the log's {last} ({high / NS_PER_US:.4g} us) is {high / low:.3g} times its {first} at most"
-    fact = Fact(f"{last} over {first}", round(high / low, 4), source="the log")
-    return _told(check, claim, case, fact)
-
-
-def _told(check: str, claim: str, case: Case, fact: Fact) -> Conclusion:
+def _told(claim: str, case: Case, fact: Fact) -> Conclusion:
     return Conclusion(
         Severity.INFO,
         f"{claim}, at {case.collective} {format_size(case.size_bytes)}",
         evidence="what the log's tool printed, without an interval",
         hint=_BUSBW,
-        check=check,
+        check="variance.precision",
         answer=Answer.UNDECIDED,
         facts=(fact,),
         case=case.index,

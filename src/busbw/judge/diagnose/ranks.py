@@ -63,9 +63,6 @@ def _of_run(subject: Subject) -> Iterator[Conclusion]:
         return
     if not len(subject.digests):
         source = subject.record.source
-        if (told := logs.ranks(subject)) is not None:
-            yield told
-            return
         yield Conclusion(
             Severity.INFO,
             "the times of single ranks are not known",

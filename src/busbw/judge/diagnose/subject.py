@@ -15,7 +15,7 @@ from busbw.judge.limits import RankPlacement, rank_placement
 from busbw.judge.matching import MadeWith
 from busbw.judge.wires import Wires
 from busbw.model.case import Case
-from busbw.model.collective import COLLECTIVES
+from busbw.model.collective import known_collective
 from busbw.model.profile import Profile
 from busbw.model.record import RunRecord
 from busbw.model.result import CaseResult
@@ -27,7 +27,8 @@ def _none(dtype: np.dtype[np.void]) -> npt.NDArray[np.void]:
 
 
 def _unsized(case: Case) -> bool:
-    return any(row.name == case.collective and not row.sized for row in COLLECTIVES)
+    row = known_collective(case.collective)
+    return row is not None and not row.sized
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from typing import Any, Final
 from busbw.errors import UnknownWord, UsageError, why
 from busbw.files import store
 from busbw.judge.references.reference import SCHEMA, Point, Reference, impossible
-from busbw.model.collective import COLLECTIVES
+from busbw.model.collective import known_collective
 from busbw.record.checked import checked
 from busbw.record.json_text import json_mapping
 
@@ -86,9 +86,9 @@ def _reference(body: Any, where: str, key: str) -> Reference:  # noqa: ANN401 (J
             raise UsageError(f"{where}: {key}.points[{index}] is not [{', '.join(_POINT)}]", hint=_HINT)
     named = [dict(zip(_POINT, row, strict=True)) for row in points]
     reference = checked(Reference, {**body, "points": named}, where, _HINT, key=key)
-    if why := next(impossible(reference), ""):
+    if why := impossible(reference):
         raise UsageError(f"{where}: {key}.{why}", hint=_HINT)
-    if reference.operation and reference.operation not in {row.name for row in COLLECTIVES}:
+    if reference.operation and known_collective(reference.operation) is None:
         raise UsageError(f"{where}: {key}.operation: unknown operation {reference.operation!r}", hint=_HINT)
     return reference
 

@@ -207,7 +207,7 @@ def imported(read: Callable[..., Reading]) -> Callable[..., list[RunRecord]]:
         text: str | bytes, path: str = "a.log", *, op: str = "", ranks: int | None = None, **labels: str
     ) -> list[RunRecord]:
         reading = read(text, path)
-        origin, given = reading.origin(labels), Given(op, ranks)
+        origin, given = replace(reading.origin, labels=labels), Given(op, ranks)
         return [
             assemble(table, replace(origin, table=number), given, "run")
             for number, table in enumerate(reading.tables, 1)

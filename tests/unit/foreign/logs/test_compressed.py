@@ -33,7 +33,7 @@ def test_a_cut_file_keeps_its_beginning(text: bytes, tmp_path: Path) -> None:
     reading = read_file(tmp_path / "a.gz")
     assert 20 < len(reading.tables) < 60
     assert [finding.text for finding in reading.findings] == ["the compressed file is cut here"]
-    assert reading.findings[0].line == reading.lines
+    assert reading.findings[0].line == reading.origin.log_lines
 
 
 def test_a_damaged_file_is_read_up_to_the_damage(text: bytes, tmp_path: Path) -> None:

@@ -1,18 +1,14 @@
-"""JSON reports with values of any type, and ones that were cut: no traceback, and the good rows stay."""
+"""JSON reports that were cut: the good rows stay."""
 
-import copy
 import json
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from busbw.errors import BusbwError
 from busbw.model.record import RunRecord, RunStatus
 
 ROWS = 12
-VALUES = (None, -1, 2**63, 1e308, math.nan, "abc", [None])
 
 
 def side(time: float, size: int, nwrong: int | None = 0) -> dict[str, Any]:
@@ -65,16 +61,6 @@ def nccom_test() -> dict[str, Any]:
 DOCUMENTS = {"nccl-tests": nccl_tests, "nccom-test": nccom_test}
 
 
-def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Paths of all values, of lists only the first entries."""
-    members = (
-        value.items() if isinstance(value, dict) else enumerate(value[:2]) if isinstance(value, list) else ()
-    )
-    for key, member in members:
-        yield (*at, key)
-        yield from places(member, (*at, key))
-
-
 def times(records: list[RunRecord]) -> set[tuple[int, str, float]]:
     return {
         (case.size_bytes, case.placement.value, result.time_ns)
@@ -82,25 +68,6 @@ def times(records: list[RunRecord]) -> set[tuple[int, str, float]]:
         for case, result in zip(record.plan.cases, record.results, strict=True)
         if result.time_ns is not None
     }
-
-
-@pytest.mark.parametrize("name", DOCUMENTS)
-def test_values_of_any_type(name: str, imported: Callable[..., list[RunRecord]]) -> None:
-    document = DOCUMENTS[name]()
-    kept = 0
-    for place in places(document):
-        for value in VALUES:
-            changed = copy.deepcopy(document)
-            parent = changed
-            for key in place[:-1]:
-                parent = parent[key]
-            parent[place[-1]] = value
-            try:
-                records = imported(json.dumps(changed), op="all_reduce")
-            except BusbwError:
-                continue
-            kept += sum(len(record.results) for record in records)
-    assert kept > 500
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)

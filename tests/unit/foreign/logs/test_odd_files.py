@@ -86,7 +86,7 @@ def test_what_is_no_text_is_named(
     path.write_bytes(packed(kind, nccl_table(1).encode()))
     assert main(["import", str(path)]) == 2
     assert f"error: no table of a known tool in {path}: {why}" in capsys.readouterr().err
-    assert read_file(path).sha256 == ""  # files of gigabytes are not read to the end for nothing
+    assert read_file(path).origin.sha256 == ""  # files of gigabytes are not read to the end for nothing
 
 
 def test_compressed_on_standard_input(

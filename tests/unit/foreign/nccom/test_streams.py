@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from busbw.errors import UsageError
+from busbw.foreign.door import in_words_of
 from busbw.foreign.nccom.options import Options, parse
-from busbw.foreign.nccom.settings import in_their_words, operations_of, run_settings
+from busbw.foreign.nccom.settings import THEIR_FLAGS, operations_of, run_settings
 from busbw.foreign.nccom.streams import stream_options
 from busbw.model.plan import Plan
 from busbw.plan.make import make_plan
@@ -166,7 +167,7 @@ def test_the_text_for_busbw_run_is_one_that_it_reads(options: MakeOptions) -> No
 )
 def test_entries_that_cannot_be_meant(options: MakeOptions, entries: Any, said: str) -> None:
     given = options(entries)
-    with pytest.raises(UsageError) as refused, in_their_words():
+    with pytest.raises(UsageError) as refused, in_words_of(THEIR_FLAGS):
         plan(given)
     assert said in refused.value.message
     assert refused.value.message.startswith("--streams-json")
@@ -174,12 +175,12 @@ def test_entries_that_cannot_be_meant(options: MakeOptions, entries: Any, said: 
 
 def test_what_the_plan_refuses_names_their_flags(options: MakeOptions) -> None:
     given = options([{"data_parallel_dimension": 3}])
-    with pytest.raises(UsageError) as refused, in_their_words():
+    with pytest.raises(UsageError) as refused, in_words_of(THEIR_FLAGS):
         plan(given)
     assert refused.value.message == (
         "--streams-json: stream 0: --data-parallel-dimension 3 does not divide 4 ranks"
     )
     parts = options([{}], "-r 4 allr --coalesced-cc-size-ratio [1,2]")
-    with pytest.raises(UsageError) as refused, in_their_words():
+    with pytest.raises(UsageError) as refused, in_words_of(THEIR_FLAGS):
         plan(parts)
     assert "--streams-json cannot be combined with --coalesced-cc-size-ratio" in refused.value.message

@@ -31,20 +31,6 @@ def test_percentiles_of_a_log_are_its_spread() -> None:
     assert one.claim.startswith("the log's p99 (25 us) is 2.5 times its time at most")
 
 
-def test_least_and_largest_are_of_ranks_or_of_calls_as_the_tool_has_them() -> None:
-    ends: dict[str, float | None] = {"min": 1800.0, "max": 2700.0}
-    osu = conclusions(log("osu", ends))
-    ranks = osu["ranks.spread"]
-    words = "the log's slowest rank (2.7 us) is 1.5 times its quickest rank at most, at all_reduce 1 KiB"
-    assert ranks.claim == words
-    assert ranks.answer is Answer.UNDECIDED
-    assert osu["variance.precision"].answer is Answer.NOT_OBSERVABLE  # ranks' means tell nothing of calls
-    nccl = conclusions(log("nccl-tests", ends))
-    assert nccl["variance.precision"].claim.startswith("the log's largest time (2.7 us) is 1.5 times")
-    assert nccl["ranks.spread"].answer is Answer.NOT_OBSERVABLE
-    assert "-I" not in nccl["ranks.spread"].hint
-
-
 def test_missing_samples_of_a_run_are_told() -> None:
     record = record_of({1024: 10.0, 4096: 20.0}, ranks=4)
     kept = replace(record, results=tuple(replace(each, samples=50) for each in record.results))
