@@ -28,7 +28,7 @@ from busbw.machine.native.nvml import (
     FIELD_NVLINK_SPEED_MB_PER_S,
     LIBRARY,
     NvLink,
-    open_nvml,
+    nvml_meanwhile,
 )
 from busbw.machine.sysfs import numa_node, pcie_gb_per_s
 
@@ -152,13 +152,9 @@ def read_gpus(
         return Gpus(presence, "", ())
     driver = CudaDriver(library)
     driver.init()
-    nvml = open_nvml(nvml_library)
-    try:
+    with nvml_meanwhile(nvml_library) as nvml:
         found = tuple(_gpu(driver, ordinal, nvml, sysfs) for ordinal in range(presence.count))
         version = (nvml.driver_version() or "") if nvml else ""
-    finally:
-        if nvml is not None:
-            nvml.close()
     return Gpus(presence, version, found)
 
 
@@ -199,24 +195,15 @@ def read_own_gpu(
     ordinal = 0 if visible == 1 else local_rank
     if ordinal >= visible:
         return None, ""
-    nvml = open_nvml(nvml_library)
-    try:
+    with nvml_meanwhile(nvml_library) as nvml:
         version = (nvml.driver_version() or "") if nvml else ""
         return _gpu(driver, ordinal, nvml, sysfs), version
-    finally:
-        if nvml is not None:
-            nvml.close()
 
 
 def read_clocks(uuids: tuple[str, ...], *, nvml_library: str = LIBRARY) -> tuple[GpuClocks, ...]:
     """Clocks and what limits them, of the GPUs with these UUIDs; empty without NVML. About 0.1 ms a GPU."""
-    nvml = open_nvml(nvml_library)
-    if nvml is None:
-        return ()
-    try:
-        return tuple(_clocks(nvml, uuids))
-    finally:
-        nvml.close()
+    with nvml_meanwhile(nvml_library) as nvml:
+        return () if nvml is None else tuple(_clocks(nvml, uuids))
 
 
 def _clocks(nvml: Nvml, uuids: tuple[str, ...]) -> Iterator[GpuClocks]:

@@ -30,7 +30,6 @@ class PatternSettings:
     group_size: Annotated[
         int | None,
         Parameter(
-            name=["--group-size"],
             group=PATTERN,
             help="Groups of this many neighbouring ranks: 0 to N-1, N to 2N-1, ...",
         ),
@@ -58,9 +57,7 @@ class PatternSettings:
             help="Text file with bytes from rank (row) to rank (column) for alltoallv, as nccl-tests has it.",
         ),
     ] = ""
-    matrix_scale: Annotated[
-        float, Parameter(name=["--matrix-scale"], group=PATTERN, help="Multiply the matrix by this.")
-    ] = 1.0
+    matrix_scale: Annotated[float, Parameter(group=PATTERN, help="Multiply the matrix by this.")] = 1.0
     spread: Annotated[
         float | None,
         Parameter(
@@ -104,7 +101,6 @@ class PatternSettings:
     save_wrong: Annotated[
         bool,
         Parameter(
-            name=["--save-wrong"],
             group=METHOD,
             help="Keep the data of a failed check in the run folder: sent, received and expected.",
         ),
@@ -119,7 +115,6 @@ class PatternSettings:
     unique_buffers: Annotated[
         bool,
         Parameter(
-            name=["--unique-buffers"],
             group=BUFFERS,
             help="Give every call its own buffer instead of rotating through the largest size.",
         ),
@@ -127,7 +122,6 @@ class PatternSettings:
     shared_output: Annotated[
         bool,
         Parameter(
-            name=["--shared-output"],
             group=BUFFERS,
             help="One output buffer for two cores of one memory (Neuron devices only).",
         ),
@@ -136,7 +130,6 @@ class PatternSettings:
         int | None,
         Between(1),
         Parameter(
-            name=["--outer-iters"],
             group=METHOD,
             help="Repeat the -w and -n calls this often. [default: 1 with --outer-warmup-iters]",
         ),
@@ -145,7 +138,6 @@ class PatternSettings:
         int | None,
         Between(0),
         Parameter(
-            name=["--outer-warmup-iters"],
             group=METHOD,
             help="Repeat them this often before, untimed. [default: 0 with --outer-iters]",
         ),
