@@ -16,7 +16,7 @@ from typing import Final
 from busbw.errors import UnknownWord
 from busbw.model import counts, layout
 from busbw.model.counts import CountTable, Exchange
-from busbw.model.layout import Holds, InPlace, Placement, Region, Role, Shape
+from busbw.model.layout import Holds, InPlace, Placement, Region, RegionsOf, Role, Shape
 
 __all__ = [
     "COLLECTIVES",
@@ -33,7 +33,6 @@ __all__ = [
 
 
 ShapeOf = Callable[[int, int, int], Shape]
-RegionsOf = Callable[[Shape, Role], tuple[Region, ...]]
 
 
 @dataclass(frozen=True)
@@ -176,7 +175,7 @@ COLLECTIVES: Final = (
         agreeing=True,
         busbw_factor=_one,
         shape=layout.whole,
-        sends=layout.own_at_root,
+        sends=layout.at_root(layout.own),
         receives=layout.from_root,
         in_place=_everywhere(InPlace.SAME),
         one_buffer_on=frozenset({"mpi"}),
@@ -190,7 +189,7 @@ COLLECTIVES: Final = (
         busbw_factor=_one,
         shape=layout.whole,
         sends=layout.contribution,
-        receives=layout.reduced_at_root,
+        receives=layout.at_root(layout.reduced),
         in_place=_everywhere(InPlace.SAME),
     ),
     Collective(
@@ -201,7 +200,7 @@ COLLECTIVES: Final = (
         busbw_factor=_others_share,
         shape=layout.blocks_received,
         sends=layout.own,
-        receives=layout.one_block_per_rank_at_root,
+        receives=layout.at_root(layout.one_block_per_rank),
         in_place=_everywhere(InPlace.SEND_WITHIN_RECV),
     ),
     Collective(
@@ -211,7 +210,7 @@ COLLECTIVES: Final = (
         rooted=True,
         busbw_factor=_others_share,
         shape=layout.blocks_sent,
-        sends=layout.own_at_root,
+        sends=layout.at_root(layout.own),
         receives=layout.own_block_from_root,
         in_place=_everywhere(InPlace.RECV_WITHIN_SEND),
     ),
@@ -223,7 +222,7 @@ COLLECTIVES: Final = (
         shape=layout.whole,
         sends=layout.own,
         # Sending from the buffer being received into is undefined in MPI and NCCL: no in_place.
-        receives=layout.from_previous,
+        receives=layout.from_source,
     ),
     Collective(
         name="hypercube",
