@@ -143,11 +143,9 @@ def cuda_version(driver: CudaDriver) -> str:
     return f"{code // 1000}.{code % 1000 // 10}"
 
 
-def read_gpus(
-    *, library: str = DRIVER_LIBRARY, nvml_library: str = LIBRARY, sysfs: Path = _SYS, dev: Path = _DEV
-) -> Gpus:
+def read_gpus(*, library: str = DRIVER_LIBRARY, nvml_library: str = LIBRARY, sysfs: Path = _SYS) -> Gpus:
     """Everything about the visible GPUs; no GPU gives an empty tuple and the presence's reason."""
-    presence = gpu_presence(library=library, dev=dev)
+    presence = gpu_presence(library=library)
     if presence.count == 0:
         return Gpus(presence, "", ())
     driver = CudaDriver(library)
@@ -181,12 +179,10 @@ def _gpu(driver: CudaDriver, ordinal: int, nvml: Nvml | None, sysfs: Path) -> Gp
     )
 
 
-def read_own_gpu(
-    local_rank: int, *, library: str = DRIVER_LIBRARY, nvml_library: str = LIBRARY, sysfs: Path = _SYS
-) -> tuple[Gpu | None, str]:
+def read_own_gpu(local_rank: int) -> tuple[Gpu | None, str]:
     """The GPU that a rank takes, and the driver's version; None and empty where it has none."""
     try:
-        driver = CudaDriver(library)
+        driver = CudaDriver()
         driver.init()
         visible = driver.device_count()
     except SiteError:
@@ -195,9 +191,9 @@ def read_own_gpu(
     ordinal = 0 if visible == 1 else local_rank
     if ordinal >= visible:
         return None, ""
-    with nvml_meanwhile(nvml_library) as nvml:
+    with nvml_meanwhile() as nvml:
         version = (nvml.driver_version() or "") if nvml else ""
-        return _gpu(driver, ordinal, nvml, sysfs), version
+        return _gpu(driver, ordinal, nvml, _SYS), version
 
 
 def read_clocks(uuids: tuple[str, ...], *, nvml_library: str = LIBRARY) -> tuple[GpuClocks, ...]:
@@ -229,12 +225,12 @@ _COPY_BYTES: Final = 256 << 20  # some milliseconds at PCIe rates: the clock and
 _ROUNDS: Final = 5
 
 
-def copy_rates(local_rank: int, *, library: str = DRIVER_LIBRARY) -> dict[str, float]:
+def copy_rates(local_rank: int) -> dict[str, float]:
     """``from host to GPU`` and ``from GPU to host`` in GB/s, the best of some rounds of page-locked copies
     by the driver, one after the other, for the GPU that a rank takes. Takes 256 MiB on both sides meanwhile.
     Raises SiteError with the words of the driver.
     """
-    driver = CudaDriver(library)
+    driver = CudaDriver()
     driver.init()
     ordinal = 0 if driver.device_count() == 1 else local_rank
     device = driver.device(ordinal)
