@@ -16,9 +16,9 @@ PROC = "/proc"
 _STOPPED, _TRACED, _ENDED = "T", "t", ("Z", "X", "")
 
 
-def every() -> tuple[int, ...]:
+def every(proc: str = PROC) -> tuple[int, ...]:
     """All processes that are there."""
-    return tuple(int(path.name) for path in Path(PROC).iterdir() if path.name.isdigit())
+    return tuple(int(path.name) for path in Path(proc).iterdir() if path.name.isdigit())
 
 
 def state(pid: int, proc: str = PROC) -> str:
@@ -37,14 +37,14 @@ def has_ended(pid: int, proc: str = PROC) -> bool:
     return state(pid, proc) in _ENDED
 
 
-def name(pid: int) -> str:
+def name(pid: int, proc: str = PROC) -> str:
     """The name of its program, cut by the kernel to 15 characters."""
-    return read_text(Path(PROC, str(pid), "comm"))
+    return read_text(Path(proc, str(pid), "comm"))
 
 
-def children(pid: int) -> tuple[int, ...]:
+def children(pid: int, proc: str = PROC) -> tuple[int, ...]:
     """The processes that it started and that are there."""
-    threads = Path(PROC, str(pid), "task")
+    threads = Path(proc, str(pid), "task")
     try:
         texts = [read_text(thread / "children") for thread in threads.iterdir()]
     except OSError:
@@ -62,12 +62,12 @@ def environ(pid: int, proc: str = PROC) -> dict[str, str]:
     return {key: value for key, sign, value in pairs if sign}
 
 
-def open_files(pid: int, folder: str) -> set[str]:
+def open_files(pid: int, folder: str, proc: str = PROC) -> set[str]:
     """The files of a folder that it holds open or has mapped; those that were removed have no name there."""
     found = set()
     with contextlib.suppress(OSError):  # it has ended
-        for entry in Path(PROC, str(pid), "fd").iterdir():
+        for entry in Path(proc, str(pid), "fd").iterdir():
             with contextlib.suppress(OSError):  # it closed this one meanwhile
                 found.add(str(entry.readlink()))
-    found |= set(mapped_files(Path(PROC, str(pid), "maps")))
+    found |= set(mapped_files(Path(proc, str(pid), "maps")))
     return {path for path in found if path.startswith(f"{folder}/") and not path.endswith(" (deleted)")}
