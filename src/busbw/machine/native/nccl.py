@@ -253,6 +253,14 @@ class NcclLibrary:
         if code:
             raise NcclError(name, code, self.error_text(code, comm))
 
+    def _new(self, name: str, *arguments: Any, comm: int = 0) -> int:  # noqa: ANN401 (ctypes values)
+        """What the call writes to the one pointer to a value among its arguments, which is left out here."""
+        types = _SIGNATURES.get(name) or _LATER_SIGNATURES[name]
+        place = next(at for at, kind in enumerate(types) if hasattr(kind, "contents"))
+        value = types[place]._type_()
+        self._call(name, *arguments[:place], ctypes.byref(value), *arguments[place:], comm=comm)
+        return value.value or 0
+
     def error_text(self, code: int, comm: int = 0) -> str:
         """NCCL's words for a result code, with the last error's details where it kept any."""
         text = (self._error_string(code) or b"unknown").decode(errors="replace")
@@ -279,19 +287,14 @@ class NcclLibrary:
         """A communicator of ``size`` ranks on the current context's GPU; blocks until all have called."""
         if len(unique_id) != UNIQUE_ID_BYTES:
             raise ValueError(f"a unique id has {UNIQUE_ID_BYTES} bytes, not {len(unique_id)}")
-        comm = c_void_p()
-        shared = _UniqueId.from_buffer_copy(unique_id)
-        self._call("ncclCommInitRank", ctypes.byref(comm), size, shared, rank)
-        return comm.value or 0
+        return self._new("ncclCommInitRank", size, _UniqueId.from_buffer_copy(unique_id), rank)
 
     def comm_split(self, comm: int, colour: int | None, key: int) -> int:
         """This rank's part of the communicator (from 2.18): of the ranks with the same ``colour``, in the
         order of their keys; 0 for a rank without one. All ranks of ``comm`` call it.
         """
-        part = c_void_p()
         wanted = _SPLIT_NO_COLOUR if colour is None else colour
-        self._call("ncclCommSplit", comm, wanted, key, ctypes.byref(part), None, comm=comm)
-        return part.value or 0
+        return self._new("ncclCommSplit", comm, wanted, key, None, comm=comm)
 
     def comm_destroy(self, comm: int) -> None:
         """Free the communicator; every rank calls it, after its streams are empty."""
@@ -299,9 +302,7 @@ class NcclLibrary:
 
     def mem_alloc(self, size_bytes: int) -> int:
         """Address of new memory of the current context's GPU that can be registered (from 2.19)."""
-        address = c_void_p()
-        self._call("ncclMemAlloc", ctypes.byref(address), size_bytes)
-        return address.value or 0
+        return self._new("ncclMemAlloc", size_bytes)
 
     def mem_free(self, address: int) -> None:
         """Give back what mem_alloc returned."""
@@ -311,9 +312,7 @@ class NcclLibrary:
         """Register a buffer for zero-copy transfers (from 2.19); 0 where NCCL skips it, as with
         NCCL_LOCAL_REGISTER=0.
         """
-        handle = c_void_p()
-        self._call("ncclCommRegister", comm, address, size_bytes, ctypes.byref(handle), comm=comm)
-        return handle.value or 0
+        return self._new("ncclCommRegister", comm, address, size_bytes, comm=comm)
 
     def comm_deregister(self, comm: int, handle: int) -> None:
         """Undo comm_register."""
@@ -323,12 +322,8 @@ class NcclLibrary:
         """Register memory of mem_alloc as a symmetric window (from 2.27), collectively over the communicator;
         0 where it does not support windows.
         """
-        window = c_void_p()
         flags = _WINDOW_COLLECTIVE_SYMMETRIC
-        self._call(
-            "ncclCommWindowRegister", comm, address, size_bytes, ctypes.byref(window), flags, comm=comm
-        )
-        return window.value or 0
+        return self._new("ncclCommWindowRegister", comm, address, size_bytes, flags, comm=comm)
 
     def window_deregister(self, comm: int, window: int) -> None:
         """Undo window_register."""
@@ -338,10 +333,8 @@ class NcclLibrary:
         """A reduction (ncclRedOp_t) that multiplies this rank's data by the scalar, one element of the
         datatype, and then sums.
         """
-        op, value = c_int(), ctypes.create_string_buffer(scalar, len(scalar))
-        residence = _SCALAR_HOST_IMMEDIATE
-        self._call("ncclRedOpCreatePreMulSum", ctypes.byref(op), value, datatype, residence, comm, comm=comm)
-        return op.value
+        value, residence = ctypes.create_string_buffer(scalar, len(scalar)), _SCALAR_HOST_IMMEDIATE
+        return self._new("ncclRedOpCreatePreMulSum", value, datatype, residence, comm, comm=comm)
 
     def reduction_destroy(self, comm: int, op: int) -> None:
         """Undo premul_sum_create; calls that were enqueued with it go on."""
