@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 from dataclasses import fields
 from functools import reduce
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+from busbw_testing.programs import program
 
 from busbw import errors
 from busbw.cli.main import app
@@ -26,20 +25,11 @@ ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "docs" / "reference"
 
 
-def load(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def page(name: str) -> str:
     return (REFERENCE / name).read_text(encoding="utf-8")
 
 
-GENERATOR = load("make_reference")
+GENERATOR = program("tools/make_reference.py")
 
 
 @pytest.mark.parametrize("name", GENERATOR.PAGES)

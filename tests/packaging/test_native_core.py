@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from types import ModuleType
 
 import pytest
-
-NATIVE_CORE = Path(__file__).resolve().parents[2] / "build_backend" / "native_core.py"
+from busbw_testing.programs import program
 
 
 @pytest.fixture(scope="module")
 def native_core() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("native_core", NATIVE_CORE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return program("build_backend/native_core.py")
 
 
 def _program(folder: Path, name: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -13,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from busbw_testing.programs import program
 
 pytestmark = pytest.mark.packaging
 
@@ -31,12 +31,7 @@ def dist(module_tree: Path, tmp_path_factory: pytest.TempPathFactory, run: Run) 
 
 @pytest.fixture(scope="module")
 def check() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("release_check", ROOT / "tools/release_check.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return program("tools/release_check.py")
 
 
 def test_what_is_built_passes(dist: Path, run: Run) -> None:

@@ -15,6 +15,12 @@ from busbw.machine.sysfs import read_int, read_text
 
 # Version 1 writes "no limit" as the highest number of whole pages in a signed 64-bit integer.
 _UNLIMITED_BYTES: Final = 1 << 62
+# By version: files of limits, file of usage, and how lines of memory.stat begin that count a group with those
+# below it. memory.high throttles so hard that reaching it is as good as the end of a measurement.
+_MEMORY_FILES: Final = {
+    1: (("memory.limit_in_bytes",), "memory.usage_in_bytes", "total_"),
+    2: (("memory.max", "memory.high"), "memory.current", ""),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +44,8 @@ class MemoryGroup:
 
 def memory_groups(proc: Path, sysfs: Path) -> tuple[MemoryGroup, ...]:
     """The groups above this process that limit memory, innermost first; empty where none does."""
-    found = []
-    for folder in _ancestors(_hierarchies(proc, sysfs), "memory"):
-        group = _memory_group_v2(folder) if (folder / "memory.max").exists() else _memory_group_v1(folder)
-        if group is not None:
-            found.append(group)
-    return tuple(found)
+    groups = map(_memory_group, _ancestors(_hierarchies(proc, sysfs), "memory"))
+    return tuple(group for group in groups if group is not None)
 
 
 def cpu_quota(proc: Path, sysfs: Path) -> float | None:
@@ -67,31 +69,18 @@ class _Hierarchy:
     leaf: Path
 
 
-def _memory_group_v2(folder: Path) -> MemoryGroup | None:
-    # memory.high throttles so hard that reaching it is as good as the end of a measurement.
-    limits = [read_int(folder / name) for name in ("memory.max", "memory.high")]
-    known = [limit for limit in limits if limit is not None]
-    if not known:
+def _memory_group(folder: Path) -> MemoryGroup | None:
+    version = 2 if (folder / "memory.max").exists() else 1
+    limits, usage, total = _MEMORY_FILES[version]
+    found = [limit for name in limits if (limit := read_int(folder / name)) is not None]
+    if min(found, default=_UNLIMITED_BYTES) >= _UNLIMITED_BYTES:
         return None
     return MemoryGroup(
         path=str(folder),
-        version=2,
-        limit_bytes=min(known),
-        usage_bytes=read_int(folder / "memory.current") or 0,
-        reclaimable_bytes=_stat(folder, "inactive_file") + _stat(folder, "active_file"),
-    )
-
-
-def _memory_group_v1(folder: Path) -> MemoryGroup | None:
-    limit = read_int(folder / "memory.limit_in_bytes")
-    if limit is None or limit >= _UNLIMITED_BYTES:
-        return None
-    return MemoryGroup(
-        path=str(folder),
-        version=1,
-        limit_bytes=limit,
-        usage_bytes=read_int(folder / "memory.usage_in_bytes") or 0,
-        reclaimable_bytes=_stat(folder, "total_inactive_file") + _stat(folder, "total_active_file"),
+        version=version,
+        limit_bytes=min(found),
+        usage_bytes=read_int(folder / usage) or 0,
+        reclaimable_bytes=_stat(folder, f"{total}inactive_file") + _stat(folder, f"{total}active_file"),
     )
 
 

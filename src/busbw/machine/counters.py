@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from busbw.machine.nics import CxiDevice, NetworkInterface, Nics, RdmaPort, read_nics
+from busbw.machine.nics import NetworkInterface, Nics, read_nics
 from busbw.machine.sysfs import entries, read_int, read_text
 
 _SYS: Final = Path("/sys")
@@ -91,11 +91,8 @@ def _rdma(nics: Nics, sysfs: Path) -> Iterator[Counted]:
             if port.state == "ACTIVE":
                 folder = sysfs / "class/infiniband" / device.name / "ports" / str(port.port)
                 values = {**_numbers(folder / "hw_counters"), **_numbers(folder / "counters")}
-                yield Counted(device.kind, device.name, f"port {port.port}", _rdma_rate(port), values)
-
-
-def _rdma_rate(port: RdmaPort) -> float | None:
-    return None if port.rate_gbit_per_s is None else port.rate_gbit_per_s / _BITS
+                rate = None if port.rate_gbit_per_s is None else port.rate_gbit_per_s / _BITS
+                yield Counted(device.kind, device.name, f"port {port.port}", rate, values)
 
 
 def _slingshot(nics: Nics, sysfs: Path) -> Iterator[Counted]:
@@ -108,12 +105,8 @@ def _slingshot(nics: Nics, sysfs: Path) -> Iterator[Counted]:
             if (text := read_text(folder / name).partition("@")[0]).isdecimal()
         }
         if device.state in ("up", ""):
-            yield Counted("slingshot", device.name, "", _slingshot_rate(device), values)
-
-
-def _slingshot_rate(device: CxiDevice) -> float | None:
-    found = _SLINGSHOT_RATE.search(device.speed)
-    return float(found[1]) / _BITS if found else None
+            rate = _SLINGSHOT_RATE.search(device.speed)
+            yield Counted("slingshot", device.name, "", float(rate[1]) / _BITS if rate else None, values)
 
 
 def _ethernet(nics: Nics, sysfs: Path) -> Iterator[Counted]:
@@ -149,8 +142,6 @@ _OPEN: Final = Path("/proc/self/fd")
 # tcp_info of linux/tcp.h: 8 bytes, then words of 4, of which tcpi_total_retrans is the 24th.
 _TOTAL_RETRANS: Final = struct.Struct("=8x92xI")
 Resent = dict[int, int]
-
-
 """Segments that each TCP socket sent again since it was made, by its inode."""
 
 

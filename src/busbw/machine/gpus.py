@@ -28,7 +28,7 @@ from busbw.machine.native.nvml import (
     FIELD_NVLINK_SPEED_MB_PER_S,
     LIBRARY,
     NvLink,
-    open_nvml,
+    nvml_meanwhile,
 )
 from busbw.machine.sysfs import numa_node, pcie_gb_per_s
 
@@ -143,22 +143,16 @@ def cuda_version(driver: CudaDriver) -> str:
     return f"{code // 1000}.{code % 1000 // 10}"
 
 
-def read_gpus(
-    *, library: str = DRIVER_LIBRARY, nvml_library: str = LIBRARY, sysfs: Path = _SYS, dev: Path = _DEV
-) -> Gpus:
+def read_gpus(*, library: str = DRIVER_LIBRARY, nvml_library: str = LIBRARY, sysfs: Path = _SYS) -> Gpus:
     """Everything about the visible GPUs; no GPU gives an empty tuple and the presence's reason."""
-    presence = gpu_presence(library=library, dev=dev)
+    presence = gpu_presence(library=library)
     if presence.count == 0:
         return Gpus(presence, "", ())
     driver = CudaDriver(library)
     driver.init()
-    nvml = open_nvml(nvml_library)
-    try:
+    with nvml_meanwhile(nvml_library) as nvml:
         found = tuple(_gpu(driver, ordinal, nvml, sysfs) for ordinal in range(presence.count))
         version = (nvml.driver_version() or "") if nvml else ""
-    finally:
-        if nvml is not None:
-            nvml.close()
     return Gpus(presence, version, found)
 
 
@@ -185,12 +179,10 @@ def _gpu(driver: CudaDriver, ordinal: int, nvml: Nvml | None, sysfs: Path) -> Gp
     )
 
 
-def read_own_gpu(
-    local_rank: int, *, library: str = DRIVER_LIBRARY, nvml_library: str = LIBRARY, sysfs: Path = _SYS
-) -> tuple[Gpu | None, str]:
+def read_own_gpu(local_rank: int) -> tuple[Gpu | None, str]:
     """The GPU that a rank takes, and the driver's version; None and empty where it has none."""
     try:
-        driver = CudaDriver(library)
+        driver = CudaDriver()
         driver.init()
         visible = driver.device_count()
     except SiteError:
@@ -199,24 +191,15 @@ def read_own_gpu(
     ordinal = 0 if visible == 1 else local_rank
     if ordinal >= visible:
         return None, ""
-    nvml = open_nvml(nvml_library)
-    try:
+    with nvml_meanwhile() as nvml:
         version = (nvml.driver_version() or "") if nvml else ""
-        return _gpu(driver, ordinal, nvml, sysfs), version
-    finally:
-        if nvml is not None:
-            nvml.close()
+        return _gpu(driver, ordinal, nvml, _SYS), version
 
 
 def read_clocks(uuids: tuple[str, ...], *, nvml_library: str = LIBRARY) -> tuple[GpuClocks, ...]:
     """Clocks and what limits them, of the GPUs with these UUIDs; empty without NVML. About 0.1 ms a GPU."""
-    nvml = open_nvml(nvml_library)
-    if nvml is None:
-        return ()
-    try:
-        return tuple(_clocks(nvml, uuids))
-    finally:
-        nvml.close()
+    with nvml_meanwhile(nvml_library) as nvml:
+        return () if nvml is None else tuple(_clocks(nvml, uuids))
 
 
 def _clocks(nvml: Nvml, uuids: tuple[str, ...]) -> Iterator[GpuClocks]:
@@ -242,12 +225,12 @@ _COPY_BYTES: Final = 256 << 20  # some milliseconds at PCIe rates: the clock and
 _ROUNDS: Final = 5
 
 
-def copy_rates(local_rank: int, *, library: str = DRIVER_LIBRARY) -> dict[str, float]:
+def copy_rates(local_rank: int) -> dict[str, float]:
     """``from host to GPU`` and ``from GPU to host`` in GB/s, the best of some rounds of page-locked copies
     by the driver, one after the other, for the GPU that a rank takes. Takes 256 MiB on both sides meanwhile.
     Raises SiteError with the words of the driver.
     """
-    driver = CudaDriver(library)
+    driver = CudaDriver()
     driver.init()
     ordinal = 0 if driver.device_count() == 1 else local_rank
     device = driver.device(ordinal)

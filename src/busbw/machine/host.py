@@ -129,11 +129,11 @@ def _topology(sysfs: Path) -> tuple[int, int, int]:
     return threads, len(places), len({package for package, _ in places})
 
 
-def usable_cpus_by_core(sysfs: Path = _SYS) -> list[set[int]]:
+def usable_cpus_by_core() -> list[set[int]]:
     """The CPUs that this process may use, together where they are threads of one core, in their order."""
     cores: dict[tuple[str, ...], set[int]] = {}
     for cpu in sorted(os.sched_getaffinity(0)):
-        topology = sysfs / "devices" / "system" / "cpu" / f"cpu{cpu}" / "topology"
+        topology = _SYS / "devices" / "system" / "cpu" / f"cpu{cpu}" / "topology"
         place = (read_text(topology / "physical_package_id"), read_text(topology / "core_id"))
         cores.setdefault(place if all(place) else (str(cpu),), set()).add(cpu)
     return list(cores.values())
@@ -225,11 +225,11 @@ def stalled_ns(path: Path = Path("/proc/pressure/cpu")) -> int:
         return 0
 
 
-def queued_ns(path: Path = Path("/proc/thread-self/schedstat")) -> int:
+def queued_ns() -> int:
     """How long this thread was ready to run and had no core since it began (proc(5), sched-stats: run_delay);
     0 where the kernel does not say.
     """
     try:
-        return int(path.read_text().split()[1])
+        return int(Path("/proc/thread-self/schedstat").read_text().split()[1])
     except (OSError, ValueError, IndexError):
         return 0

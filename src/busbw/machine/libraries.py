@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
+from busbw.machine.loader import MAPS, mapped_files
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -78,14 +80,10 @@ def is_library(path: Path) -> bool:
         return False
 
 
-def mapped_libraries(maps: Path = Path("/proc/self/maps")) -> tuple[LibraryInfo, ...]:
+def mapped_libraries(maps: Path = MAPS) -> tuple[LibraryInfo, ...]:
     """The libraries mapped into this process that bear on a measurement, by path."""
-    try:
-        lines = maps.read_text(errors="replace").splitlines()
-    except OSError:
-        return ()
-    paths = {fields[5] for line in lines if len(fields := line.split(maxsplit=5)) == 6}
-    return tuple(library_info(path) for path in sorted(paths) if INTERESTING.match(Path(path).name))
+    paths = sorted(path for path in mapped_files(maps) if INTERESTING.match(Path(path).name))
+    return tuple(map(library_info, paths))
 
 
 def _version_of(path: Path) -> str:

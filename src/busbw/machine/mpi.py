@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from busbw.machine.libraries import is_library, library_info
-from busbw.machine.native.nccl import loader_cache_paths
+from busbw.machine.loader import CACHE, MAPS, loader_paths, mapped_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -70,8 +70,8 @@ def find_mpi(
     environ: Mapping[str, str],
     *,
     prefixes: tuple[str, ...] | None = None,
-    maps: Path = Path("/proc/self/maps"),
-    loader_cache: Path = Path("/etc/ld.so.cache"),
+    maps: Path = MAPS,
+    loader_cache: Path = CACHE,
 ) -> MpiSearch:
     """Look for mpi4py and the library that it would use."""
     package = mpi4py_folder()
@@ -115,7 +115,7 @@ def library_version_text(path: Path) -> str:
 def _locations(
     environ: Mapping[str, str], prefixes: tuple[str, ...], maps: Path, loader_cache: Path
 ) -> Iterator[tuple[str, Path]]:
-    yield from (("mapped", path) for path in _mapped(maps))
+    yield from (("mapped", Path(path)) for path in mapped_files(maps) if _MAPPED.search(path))
     explicit = environ.get("MPI4PY_LIBMPI", "")
     if explicit:  # then mpi4py looks nowhere else
         for entry in filter(None, explicit.split(os.pathsep)):
@@ -126,19 +126,8 @@ def _locations(
     for prefix in prefixes:
         if prefix != "/usr":
             yield from (("environment", Path(prefix) / "lib" / name) for name in _NAMES)
-    folders = [folder for folder in environ.get("LD_LIBRARY_PATH", "").split(":") if folder]
     for name in _NAMES:
-        yield from (("system", Path(folder) / name) for folder in folders)
-        yield from (("system", Path(path)) for path in loader_cache_paths(loader_cache, name))
-
-
-def _mapped(maps: Path) -> list[Path]:
-    try:
-        lines = maps.read_text(errors="replace").splitlines()
-    except OSError:
-        return []
-    paths = (line.split(maxsplit=5)[5] for line in lines if "/libmpi" in line)
-    return [Path(path) for path in dict.fromkeys(paths) if _MAPPED.search(path)]
+        yield from (("system", path) for path in loader_paths(name, environ, loader_cache))
 
 
 def _family(soname: str) -> str:

@@ -17,7 +17,7 @@ from busbw.machine.native.nvml import (
     FIELD_NVLINK_XMIT_BYTES,
     LIBRARY,
     SCOPE_ALL_LINKS,
-    open_nvml,
+    nvml_meanwhile,
 )
 from busbw.model.traffic import NVLINK
 
@@ -33,14 +33,9 @@ _FIELDS: Final = (
 
 def read_nvlinks(uuid: str, *, library: str = LIBRARY) -> tuple[Counted, ...]:
     """Every active NVLink of a GPU with ``tx_bytes`` and ``rx_bytes``; empty without NVML or links."""
-    nvml = open_nvml(library)
-    if nvml is None:
-        return ()
-    try:
-        handle = nvml.device(uuid=uuid)
-        return () if handle is None else _read(nvml, handle, uuid)
-    finally:
-        nvml.close()
+    with nvml_meanwhile(library) as nvml:
+        handle = nvml.device(uuid=uuid) if nvml is not None else None
+        return () if nvml is None or handle is None else _read(nvml, handle, uuid)
 
 
 def _read(nvml: Nvml, handle: int, uuid: str) -> tuple[Counted, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from busbw.machine.native.nvml import LIBRARY, open_nvml
+from busbw.machine.native.nvml import LIBRARY, nvml_meanwhile
 from busbw.machine.sysfs import read_text
 from busbw.model.record import HostInfo
 
@@ -58,14 +58,11 @@ def read_place(
 
 def nvlink_domain(gpu_uuid: str, library: str = LIBRARY) -> str:
     """As Kubernetes nodes are labelled (nvidia.com/gpu.clique); empty where the GPU is in none."""
-    nvml = open_nvml(library) if gpu_uuid else None
-    if nvml is None:
+    if not gpu_uuid:
         return ""
-    try:
-        device = nvml.device(uuid=gpu_uuid)
-        fabric = nvml.fabric(device) if device is not None else None
-    finally:
-        nvml.close()
+    with nvml_meanwhile(library) as nvml:
+        device = nvml.device(uuid=gpu_uuid) if nvml is not None else None
+        fabric = nvml.fabric(device) if nvml is not None and device is not None else None
     return "" if fabric is None else f"{fabric[0]}.{fabric[1]}"
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from busbw.errors import SiteError
+from busbw.machine.loader import CACHE, loader_paths
 from busbw.machine.native.core import LIBRARY_PATH
-from busbw.machine.native.nccl import NcclLibrary, find_nccl, loader_cache_paths
+from busbw.machine.native.nccl import NcclLibrary, find_nccl
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +23,6 @@ PLUGINS: Final[Mapping[str, str]] = {
 }
 # Values that name no file.
 _WORDS: Final = ("none", "static_plugin")
-_CACHE: Final = Path("/etc/ld.so.cache")
 _FOLDERS: Final = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
 
 
@@ -38,17 +38,15 @@ def plugin_names(variable: str, value: str) -> tuple[str, ...]:
     return (value, f"{prefix}-{value}.so") if value else (f"{prefix}.so",)
 
 
-def find_library(name: str, environ: Mapping[str, str], cache: Path = _CACHE) -> str:
+def find_library(name: str, environ: Mapping[str, str], cache: Path = CACHE) -> str:
     """The file that dlopen(name) takes, apart from the run paths of its caller; empty where there is none."""
     if "/" in name:
         return name if Path(name).is_file() else ""
-    folders = [folder for folder in environ.get("LD_LIBRARY_PATH", "").split(":") if folder]
-    places = [*(Path(folder) / name for folder in folders), *map(Path, loader_cache_paths(cache, name))]
-    places += [Path(folder) / name for folder in _FOLDERS]
+    places = [*loader_paths(name, environ, cache), *(Path(folder) / name for folder in _FOLDERS)]
     return next((str(path) for path in places if path.is_file()), "")
 
 
-def find_plugin(variable: str, value: str, environ: Mapping[str, str], cache: Path = _CACHE) -> str:
+def find_plugin(variable: str, value: str, environ: Mapping[str, str], cache: Path = CACHE) -> str:
     """The file of a plugin, by the names that NCCL tries; empty where none of them is there."""
     found = (find_library(name, environ, cache) for name in plugin_names(variable, value))
     return next(filter(None, found), "")

@@ -8,6 +8,7 @@ import contextlib
 import os
 from pathlib import Path
 
+from busbw.machine.loader import mapped_files
 from busbw.machine.sysfs import read_text
 
 PROC = "/proc"
@@ -80,6 +81,5 @@ def open_files(pid: int, folder: str, proc: str = PROC) -> set[str]:
         for entry in Path(proc, str(pid), "fd").iterdir():
             with contextlib.suppress(OSError):  # it closed this one meanwhile
                 found.add(str(entry.readlink()))
-    lines = read_text(Path(proc, str(pid), "maps")).splitlines()
-    found |= {fields[5] for line in lines if len(fields := line.split(maxsplit=5)) == 6}
+    found |= set(mapped_files(Path(proc, str(pid), "maps")))
     return {path for path in found if path.startswith(f"{folder}/") and not path.endswith(" (deleted)")}

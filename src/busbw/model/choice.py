@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 # Words of ``--stats`` that show it.
 CHOICE_WORDS: Final = frozenset({"algorithm", "channels"})
@@ -42,11 +42,6 @@ class Choice:
     sequence: int | None = None
     ranks: int = 1
     other_ranks: int = 0
-
-    @classmethod
-    def of(cls, fields: Mapping[str, Any] | None) -> Choice | None:
-        """From its JSON form."""
-        return None if fields is None else cls(**{**fields, "functions": tuple(fields["functions"])})
 
     @property
     def words(self) -> str:

@@ -16,7 +16,7 @@ from typing import Final
 from busbw.errors import UnknownWord
 from busbw.model import counts, layout
 from busbw.model.counts import CountTable, Exchange
-from busbw.model.layout import Holds, InPlace, Placement, Region, Role, Shape
+from busbw.model.layout import Holds, InPlace, Placement, Region, RegionsOf, Role, Shape
 
 __all__ = [
     "COLLECTIVES",
@@ -33,7 +33,6 @@ __all__ = [
 
 
 ShapeOf = Callable[[int, int, int], Shape]
-RegionsOf = Callable[[Shape, Role], tuple[Region, ...]]
 
 
 @dataclass(frozen=True)
@@ -62,14 +61,14 @@ class Collective:
     name: str
     number: int
     summary: str
-    reducing: bool
-    rooted: bool
-    synchronising: bool
-    agreeing: bool  # every rank must end with the same receive buffer
     busbw_factor: Callable[[int], float]
     shape: ShapeOf
     sends: RegionsOf
     receives: RegionsOf
+    reducing: bool = False
+    rooted: bool = False
+    synchronising: bool = False
+    agreeing: bool = False  # every rank must end with the same receive buffer
     in_place: Mapping[str, InPlace] = field(default_factory=dict)
     one_buffer_on: frozenset[str] = frozenset()
     sized: bool = True  # False: moves no data, so a sweep has one case
@@ -120,7 +119,6 @@ COLLECTIVES: Final = (
         number=0,
         summary="every rank gets the reduction of all ranks' data",
         reducing=True,
-        rooted=False,
         synchronising=True,
         agreeing=True,
         busbw_factor=lambda ranks: 2 * (ranks - 1) / ranks,
@@ -133,8 +131,6 @@ COLLECTIVES: Final = (
         name="all_gather",
         number=1,
         summary="every rank gets all ranks' data, in rank order",
-        reducing=False,
-        rooted=False,
         synchronising=True,
         agreeing=True,
         busbw_factor=_others_share,
@@ -148,9 +144,7 @@ COLLECTIVES: Final = (
         number=3,
         summary="every rank gets its own block of the reduction of all ranks' data",
         reducing=True,
-        rooted=False,
         synchronising=True,
-        agreeing=False,
         busbw_factor=_others_share,
         shape=layout.blocks_sent,
         sends=layout.contribution,
@@ -164,10 +158,7 @@ COLLECTIVES: Final = (
         name="alltoall",
         number=4,
         summary="every rank gets one block from every rank",
-        reducing=False,
-        rooted=False,
         synchronising=True,
-        agreeing=False,
         busbw_factor=_others_share,
         shape=layout.blocks_exchanged,
         sends=layout.own,
@@ -180,13 +171,11 @@ COLLECTIVES: Final = (
         name="broadcast",
         number=5,
         summary="every rank gets the root's data",
-        reducing=False,
         rooted=True,
-        synchronising=False,
         agreeing=True,
         busbw_factor=_one,
         shape=layout.whole,
-        sends=layout.own_at_root,
+        sends=layout.at_root(layout.own),
         receives=layout.from_root,
         in_place=_everywhere(InPlace.SAME),
         one_buffer_on=frozenset({"mpi"}),
@@ -197,39 +186,31 @@ COLLECTIVES: Final = (
         summary="the root gets the reduction of all ranks' data",
         reducing=True,
         rooted=True,
-        synchronising=False,
-        agreeing=False,
         busbw_factor=_one,
         shape=layout.whole,
         sends=layout.contribution,
-        receives=layout.reduced_at_root,
+        receives=layout.at_root(layout.reduced),
         in_place=_everywhere(InPlace.SAME),
     ),
     Collective(
         name="gather",
         number=7,
         summary="the root gets all ranks' data, in rank order",
-        reducing=False,
         rooted=True,
-        synchronising=False,
-        agreeing=False,
         busbw_factor=_others_share,
         shape=layout.blocks_received,
         sends=layout.own,
-        receives=layout.one_block_per_rank_at_root,
+        receives=layout.at_root(layout.one_block_per_rank),
         in_place=_everywhere(InPlace.SEND_WITHIN_RECV),
     ),
     Collective(
         name="scatter",
         number=8,
         summary="every rank gets its block of the root's data",
-        reducing=False,
         rooted=True,
-        synchronising=False,
-        agreeing=False,
         busbw_factor=_others_share,
         shape=layout.blocks_sent,
-        sends=layout.own_at_root,
+        sends=layout.at_root(layout.own),
         receives=layout.own_block_from_root,
         in_place=_everywhere(InPlace.RECV_WITHIN_SEND),
     ),
@@ -237,22 +218,16 @@ COLLECTIVES: Final = (
         name="sendrecv",
         number=2,
         summary="a ring: every rank sends to the next and receives from the previous",
-        reducing=False,
-        rooted=False,
-        synchronising=False,
-        agreeing=False,
         busbw_factor=_one,
         shape=layout.whole,
         sends=layout.own,
         # Sending from the buffer being received into is undefined in MPI and NCCL: no in_place.
-        receives=layout.from_previous,
+        receives=layout.from_source,
     ),
     Collective(
         name="hypercube",
         number=9,
         summary="all_gather in log2(ranks) steps of sends and receives that double",
-        reducing=False,
-        rooted=False,
         synchronising=True,
         agreeing=True,
         busbw_factor=_one,
@@ -266,10 +241,7 @@ COLLECTIVES: Final = (
         name="alltoallv",
         number=11,
         summary="every rank gets a segment from every rank, each of its own size",
-        reducing=False,
-        rooted=False,
-        synchronising=False,  # ranks that exchange nothing do not wait for one another
-        agreeing=False,
+        # Not synchronising: ranks that exchange nothing do not wait for one another.
         busbw_factor=_others_share,
         shape=layout.blocks_exchanged,
         sends=layout.own_segments,
@@ -281,9 +253,6 @@ COLLECTIVES: Final = (
         name="all_gatherv",
         number=12,
         summary="every rank gets all ranks' data, of which each has its own amount",
-        reducing=False,
-        rooted=False,
-        synchronising=False,
         agreeing=True,
         busbw_factor=_others_share,
         shape=layout.blocks_received,
@@ -295,10 +264,6 @@ COLLECTIVES: Final = (
         name="permute",
         number=13,
         summary="given pairs: every source sends to its target",
-        reducing=False,
-        rooted=False,
-        synchronising=False,
-        agreeing=False,
         busbw_factor=_one,
         shape=layout.whole,
         sends=layout.own_if_paired,
@@ -308,10 +273,7 @@ COLLECTIVES: Final = (
         name="barrier",
         number=10,
         summary="no rank leaves before the last has entered; no data",
-        reducing=False,
-        rooted=False,
         synchronising=True,
-        agreeing=False,
         busbw_factor=_one,
         shape=layout.nothing,
         sends=layout.no_data,

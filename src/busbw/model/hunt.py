@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from dataclasses import fields as fields_of
 from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     import numpy as np
@@ -169,13 +168,3 @@ class Hunt:
     timeout_s: float = 30.0
     nic: str = ""
     halves: bool = False
-
-    @classmethod
-    def from_fields(cls, fields: dict[str, Any]) -> Hunt:
-        """The inverse of dataclasses.asdict, from JSON; without what earlier versions had beside."""
-        known = {each.name for each in fields_of(Rules)}
-        rules = {name: own for name, own in fields.pop("rules").items() if name in known}
-        if "metrics" in rules:
-            rules["metrics"] = tuple(rules["metrics"])
-        names = {each.name for each in fields_of(cls)}
-        return cls(rules=Rules(**rules), **{name: own for name, own in fields.items() if name in names})

@@ -5,6 +5,7 @@ Sizes are those of nccl-tests: *size* is the larger of the bytes a rank sends an
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, IntEnum, StrEnum
 from typing import Final
@@ -145,6 +146,14 @@ def nothing(elements: int, ranks: int, type_bytes: int) -> Shape:
     return Shape(0, 0, 0, block_count=0, algbw_count=0)
 
 
+RegionsOf = Callable[[Shape, Role], tuple[Region, ...]]
+
+
+def at_root(regions: RegionsOf) -> RegionsOf:
+    """The same at the root, and nothing elsewhere."""
+    return lambda shape, role: regions(shape, role) if role.is_root else ()
+
+
 def contribution(shape: Shape, role: Role) -> tuple[Region, ...]:
     """What a rank brings to a reduction."""
     return (Region(Holds.CONTRIBUTION, role.rank, 0, shape.send_count),)
@@ -156,11 +165,6 @@ def reduced(shape: Shape, role: Role) -> tuple[Region, ...]:
     return (Region(Holds.REDUCED, 0, 0, shape.recv_count),)
 
 
-def reduced_at_root(shape: Shape, role: Role) -> tuple[Region, ...]:
-    """The reduction, at the root only."""
-    return reduced(shape, role) if role.is_root else ()
-
-
 def own_block_reduced(shape: Shape, role: Role) -> tuple[Region, ...]:
     """A rank's block of the reduction."""
     share = shape.block_count
@@ -170,11 +174,6 @@ def own_block_reduced(shape: Shape, role: Role) -> tuple[Region, ...]:
 def own(shape: Shape, role: Role) -> tuple[Region, ...]:
     """A rank's own data."""
     return (Region(Holds.MOVED, role.rank, 0, shape.send_count),)
-
-
-def own_at_root(shape: Shape, role: Role) -> tuple[Region, ...]:
-    """The root's own data, at the root."""
-    return own(shape, role) if role.is_root else ()
 
 
 def from_root(shape: Shape, role: Role) -> tuple[Region, ...]:
@@ -194,11 +193,6 @@ def one_block_per_rank(shape: Shape, role: Role) -> tuple[Region, ...]:
     return tuple(Region(Holds.MOVED, owner, owner * share, share) for owner in range(role.ranks))
 
 
-def one_block_per_rank_at_root(shape: Shape, role: Role) -> tuple[Region, ...]:
-    """All ranks' data in rank order, at the root."""
-    return one_block_per_rank(shape, role) if role.is_root else ()
-
-
 def own_block_from_each(shape: Shape, role: Role) -> tuple[Region, ...]:
     """From every rank, the block that is meant for this one."""
     share = shape.block_count
@@ -206,11 +200,6 @@ def own_block_from_each(shape: Shape, role: Role) -> tuple[Region, ...]:
         Region(Holds.MOVED, owner, owner * share, share, first_index=role.rank * share)
         for owner in range(role.ranks)
     )
-
-
-def from_previous(shape: Shape, role: Role) -> tuple[Region, ...]:
-    """The data of the rank before."""
-    return (Region(Holds.MOVED, (role.rank - 1) % role.ranks, 0, shape.recv_count),)
 
 
 def no_data(shape: Shape, role: Role) -> tuple[Region, ...]:

@@ -8,9 +8,10 @@ from typing import Any, Final
 
 from busbw.model.case import Case
 from busbw.model.choice import CHOICE_WORDS
-from busbw.model.collective import Placement, Role
+from busbw.model.collective import Role
 from busbw.model.counts import CountTable
 from busbw.model.hunt import Hunt
+from busbw.model.plain import from_plain
 
 PLAN_VERSION = 1
 RAW_RANKS: Final = 16
@@ -264,60 +265,14 @@ class Plan:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Plan:
-        """The inverse of to_json; ranks have no pydantic, so the nesting is spelled out."""
+        """The inverse of to_json."""
         fields = json.loads(text)
-        hunt = fields.pop("hunt", None)
         if fields.pop("version") != PLAN_VERSION:
             raise ValueError("the plan was made by another version of busbw")
-        cases = tuple(
-            Case(
-                **{
-                    **case,
-                    "placement": Placement(case["placement"]),
-                    "coalesce": tuple(case.get("coalesce", ())),
-                    "beside": tuple(case.get("beside", ())),
-                }
-            )
-            for case in fields.pop("cases")
-        )
-        return cls(
-            cases=cases,
-            limits=Limits(**fields.pop("limits")),
-            options=CallOptions(**fields.pop("options", {})),
-            timing=Timing(**fields.pop("timing", {})),
-            show=tuple(fields.pop("show", ())),
-            evidence=tuple(fields.pop("evidence", ())),
-            preflight=_preflight(fields.pop("preflight", {})),
-            hunt=None if hunt is None else Hunt.from_fields(hunt),
-            streams=tuple(Stream(**_with_pattern(stream)) for stream in fields.pop("streams", ())),
-            **_with_pattern(fields),
-        )
+        return from_plain(cls, fields)
 
 
 def _place_words(rotate: bool, unique: bool) -> str:
     if unique:
         return "a place of its own for every call"
     return "rotating through the largest size" if rotate else "one place (hot)"
-
-
-def _with_pattern(fields: dict[str, Any]) -> dict[str, Any]:
-    """Fields of a Plan or Stream, with those that say who exchanges what as values."""
-    return {
-        **fields,
-        "groups": _rows(fields.get("groups", ())),
-        "counts": tuple(_table(table) for table in fields.get("counts", ())),
-        "pairs": tuple((source, target) for source, target in fields.get("pairs", ())),
-    }
-
-
-def _preflight(fields: dict[str, Any]) -> Preflight:
-    return Preflight(**{**fields, "expects": tuple(fields.get("expects", ()))})
-
-
-def _rows(lists: Any) -> tuple[tuple[int, ...], ...]:  # noqa: ANN401 (JSON)
-    return tuple(tuple(row) for row in lists)
-
-
-def _table(fields: dict[str, Any]) -> CountTable:
-    rows = {name: _rows(fields[name]) for name in ("send", "send_offsets", "recv_offsets")}
-    return CountTable(**{**fields, **rows})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Final
 
 from busbw.errors import UsageError
@@ -104,49 +105,36 @@ def _sizes(row: Collective, grid: Grid, dtype: DataType, refused: str) -> Sequen
 
 def _sweep(row: Collective, grid: Grid, ranks: int, backend: str, refused: str) -> Iterable[Case]:
     """The cases of one collective; indices are given later."""
+    coalesce = grid.coalesce if row.sized else ()
     for dtype in grid.data_types if row.sized else grid.data_types[:1]:
         reason = refused or unsupported(backend, row, dtype)
-        for op in grid.reduce_ops if row.reducing else (None,):
-            for root in grid.roots if row.rooted else (NO_ROOT,):
-                for size in _sizes(row, grid, dtype, refused):
-                    role = Role(0, ranks, max(root, 0), counts=grid.table(row))
-                    coalesce = grid.coalesce if row.sized else ()
-                    yield from _placements(row, dtype, op, root, size, role, backend, reason, coalesce)
-
-
-def _placements(
-    row: Collective,
-    dtype: DataType,
-    op: ReduceOp | None,
-    root: int,
-    requested_bytes: int,
-    role: Role,
-    backend: str,
-    reason: str,
-    coalesce: tuple[int, ...] = (),
-) -> Iterable[Case]:
-    elements = requested_bytes // dtype.size_bytes
-    shares = [elements * ratio // sum(coalesce) for ratio in coalesce] or [elements]
-    parts = [_size_and_count(row, share, role, dtype.size_bytes) for share in shares]
-    size_bytes, count = (sum(column) for column in zip(*parts, strict=True))
-    for placement in Placement:
-        why = reason
-        if not why and not row.has(placement, backend):
-            why = f"{row.name} has no {placement.value} form on {backend}"
-        yield Case(
-            index=0,
-            collective=row.name,
-            dtype=dtype.name,
-            op=op.name if op is not None else "",
-            root=root,
-            requested_bytes=requested_bytes,
-            size_bytes=size_bytes,
-            count=count,
-            placement=placement,
-            applicable=not why,
-            reason=why,
-            coalesce=coalesce,
-        )
+        for op, root, size in product(
+            [op.name for op in grid.reduce_ops] if row.reducing else [""],
+            grid.roots if row.rooted else [NO_ROOT],
+            _sizes(row, grid, dtype, refused),
+        ):
+            role = Role(0, ranks, max(root, 0), counts=grid.table(row))
+            elements = size // dtype.size_bytes
+            shares = [elements * ratio // sum(coalesce) for ratio in coalesce] or [elements]
+            parts = [_size_and_count(row, share, role, dtype.size_bytes) for share in shares]
+            size_bytes, count = (sum(column) for column in zip(*parts, strict=True))
+            for placement in Placement:
+                lacks = f"{row.name} has no {placement.value} form on {backend}"
+                why = reason or ("" if row.has(placement, backend) else lacks)
+                yield Case(
+                    index=0,
+                    collective=row.name,
+                    dtype=dtype.name,
+                    op=op,
+                    root=root,
+                    requested_bytes=size,
+                    size_bytes=size_bytes,
+                    count=count,
+                    placement=placement,
+                    applicable=not why,
+                    reason=why,
+                    coalesce=coalesce,
+                )
 
 
 def _size_and_count(row: Collective, elements: int, role: Role, type_bytes: int) -> tuple[int, int]:

@@ -16,6 +16,7 @@ import numpy as np
 
 from busbw.model.case import Case
 from busbw.model.choice import Choice, agreed_choice
+from busbw.model.plain import from_plain
 from busbw.model.plan import Limits, Plan
 from busbw.model.progress import Phase
 from busbw.model.result import CaseResult, Status, StopReason
@@ -435,7 +436,8 @@ class Session:
             return None
         own = self._backend.choice(case, prepared)
         told = self._given.world.gather(json.dumps(own and asdict(own)).encode())
-        return agreed_choice([choice for text in told or () if (choice := Choice.of(json.loads(text)))])
+        choices = [found for text in told or () if (found := json.loads(text))]
+        return agreed_choice([from_plain(Choice, each) for each in choices])
 
     def _share_of_budget(self, cases: int) -> Limits | None:
         """The run's limits, cut to the share of so many cases of what is left of the budget; None where

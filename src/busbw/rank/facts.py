@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from busbw._version import __version__
 from busbw.errors import SiteError
+from busbw.machine.host import read_memory
 from busbw.machine.nics import read_nics
 from busbw.machine.place import image_name
 from busbw.machine.preflight.environment import compared_variables
@@ -186,7 +187,7 @@ def read_node(folder: str = "", *, root: Path = Path("/")) -> NodeFacts:
     """This host; ``folder`` is the run folder that it should see."""
     return NodeFacts(
         nics=tuple(_nics(read_nics(sysfs=root / "sys"), root / "sys")),
-        memory_bytes=_memory_bytes(root / "proc"),
+        memory_bytes=read_memory(sysfs=root / "sys", proc=root / "proc").total_bytes,
         shm_bytes=_shm_bytes(root / "dev" / "shm"),
         devices=tuple(word for word, pattern in DEVICES.items() if any(root.glob(pattern))),
         sees_folder=_sees(Path(folder)) if folder else None,
@@ -223,11 +224,6 @@ def _lanes(pci: str, sysfs: Path) -> tuple[int, int]:
     if not pci:
         return 0, 0
     return read_int(device / "current_link_width") or 0, read_int(device / "max_link_width") or 0
-
-
-def _memory_bytes(proc: Path) -> int:
-    first = read_text(proc / "meminfo").partition("\n")[0].split()  # MemTotal: 24618512 kB
-    return int(first[1]) * 1024 if len(first) > 1 and first[1].isdecimal() else 0
 
 
 def _shm_bytes(folder: Path) -> int | None:

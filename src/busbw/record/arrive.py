@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from busbw.model.event import Event, EventKind, decode, encode
-from busbw.model.plan import PLAN_VERSION, Plan
+from busbw.model.plain import from_plain
+from busbw.model.plan import Plan
 from busbw.model.record import RunRecord
 from busbw.record.absent import note_left_out
 from busbw.record.close import requested
@@ -137,7 +138,7 @@ class Arrival:
         """The record as far as the header says. The request knows the user's words, the header the run."""
         return replace(
             requested(self._folder),
-            plan=Plan.from_json(json.dumps({"version": PLAN_VERSION, **header["plan"]})),
+            plan=from_plain(Plan, header["plan"]),
             world=header["world"],
             method=header["method"],
             machine=header.get("machine", {}),

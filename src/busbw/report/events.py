@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final, TextIO
 
-from busbw.model.choice import Choice
 from busbw.model.event import Event, error_words
 from busbw.model.finding import Severity
 from busbw.model.hang import HangAnswer
+from busbw.model.plain import from_plain
 from busbw.model.plan import Plan
-from busbw.model.record import HostInfo, Method, RankInfo, WorldInfo
-from busbw.model.result import CaseResult, GroupResult, Status, StopReason, WrongData
+from busbw.model.record import Method, WorldInfo
+from busbw.model.result import CaseResult
 from busbw.report.hang import hang_lines
 
 _WIDTH: Final = 110
@@ -61,21 +60,10 @@ def show_state(item: Event, err: TextIO) -> None:
 
 def read_header(item: Event) -> tuple[Plan, WorldInfo, Method]:
     """The values in a header event."""
-    world = item["world"]
-    ranks = tuple(RankInfo(**rank) for rank in world["ranks"])
-    plan = Plan.from_json(json.dumps({"version": 1, **item["plan"]}))
-    places = tuple(HostInfo(**place) for place in world.get("places", ()))
-    return plan, WorldInfo(**{**world, "ranks": ranks, "places": places}), Method(**item["method"])
+    plan = from_plain(Plan, item["plan"])
+    return plan, from_plain(WorldInfo, item["world"]), from_plain(Method, item["method"])
 
 
 def read_result(item: Event) -> CaseResult:
     """The value in a case event."""
-    fields: dict[str, Any] = dict(item["result"])
-    fields["status"] = Status(fields["status"])
-    fields["stop"] = StopReason(fields["stop"]) if fields["stop"] else None
-    fields["marks"] = tuple(fields["marks"])
-    fields["conditions"] = tuple(fields.get("conditions", ()))
-    fields["wrong_at"] = tuple(WrongData(**at) for at in fields["wrong_at"])
-    fields["groups"] = tuple(GroupResult(**group) for group in fields.get("groups", ()))
-    fields["choice"] = Choice.of(fields.get("choice"))
-    return CaseResult(**fields)
+    return from_plain(CaseResult, item["result"])

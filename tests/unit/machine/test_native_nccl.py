@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from busbw.errors import SiteError
+from busbw.machine.loader import loader_cache_paths
 from busbw.machine.native.nccl import (
     NcclError,
     NcclLibrary,
     SearchPlaces,
     find_nccl,
     load_nccl,
-    loader_cache_paths,
     mapped_nccl,
     version_text,
 )

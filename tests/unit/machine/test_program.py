@@ -28,7 +28,7 @@ def test_a_python_and_its_scripts_have_its_mpi(tmp_path: Path) -> None:
 
 def test_a_python_without_mpi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another environment has no MPI of its own; here only the loader's search could find one."""
-    monkeypatch.setattr("busbw.machine.mpi.loader_cache_paths", lambda cache, name: ())
+    monkeypatch.setattr("busbw.machine.loader.loader_cache_paths", lambda cache, name: ())
     monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
     (tmp_path / "bin").mkdir()
     python = executable(tmp_path / "bin/python3", "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from busbw.model.hunt import BANDWIDTH, BOTH_WAYS, LATENCY, QUICKEST, RESENT, Hunt
+from busbw.model.plain import from_plain
 from busbw.model.plan import Plan
 from busbw.plan.flags.hunt import HuntSettings
 from busbw.plan.flags.run import RunSettings
@@ -60,5 +61,5 @@ def test_hunts_of_earlier_versions_are_read() -> None:
         "most_screens": 8,
         "seed": 3,
     }
-    got = Hunt.from_fields({"kind": "isolate", "size_bytes": 8, "rules": old, "doubted": ["h1"]})
+    got = from_plain(Hunt, {"kind": "isolate", "size_bytes": 8, "rules": old, "doubted": ["h1"]})
     assert (got.size_bytes, got.rules.metrics, got.rules.seed) == (8, (BANDWIDTH,), 3)

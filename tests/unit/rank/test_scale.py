@@ -5,8 +5,6 @@ The ranks are those of benchmarks/control/storage.py: a simulated world makes wh
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from busbw_testing.programs import program
 
 from busbw.model.plan import Limits
 from busbw.model.sample import DIGEST_DTYPE, MAX_OVER_RANKS, MIN_OVER_RANKS, SAMPLE_DTYPE
@@ -23,7 +22,6 @@ from busbw.record.folder import DIGESTS_FILE, SAMPLES_FILE, create
 from busbw.record.parquet import compact
 from busbw.record.read import read_digests, read_record, read_samples
 
-STORAGE = Path(__file__).parents[3] / "benchmarks" / "control" / "storage.py"
 SAMPLES = 200
 # Beyond 16 ranks: maximum, minimum and the slowest ranks.
 SERIES = 2 + SLOWEST_RANKS
@@ -32,13 +30,7 @@ SERIES = 2 + SLOWEST_RANKS
 @pytest.fixture(scope="module")
 def storage() -> ModuleType:
     """The benchmark's own code: tests and table have one source."""
-    spec = importlib.util.spec_from_file_location("busbw_benchmark_storage", STORAGE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up there
-    spec.loader.exec_module(module)
-    return module
+    return program("benchmarks/control/storage.py")
 
 
 def traced(work: Callable[..., Any], *arguments: Any) -> tuple[Any, int]:

@@ -1,29 +1,20 @@
 from __future__ import annotations
 
-import importlib.util
 import math
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
+from busbw_testing.programs import program
 
-SIMULATE = Path(__file__).parents[3] / "benchmarks" / "stopping" / "simulate.py"
 Draw = Callable[[np.random.Generator, int], np.ndarray]
 
 
 @pytest.fixture(scope="session")
 def simulation() -> ModuleType:
     """The program that makes the table of benchmarks/stopping: tests and table have one source."""
-    spec = importlib.util.spec_from_file_location("busbw_benchmark_stopping", SIMULATE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up there
-    spec.loader.exec_module(module)
-    return module
+    return program("benchmarks/stopping/simulate.py")
 
 
 def autoregressive(random: np.random.Generator, samples: int) -> np.ndarray:

@@ -124,15 +124,18 @@ class CudaDriver:
         self._error_string = self._declare("cuGetErrorString", (c_int, POINTER(c_char_p)))
 
     def _declare(self, name: str, argument_types: tuple[Any, ...]) -> Any:  # noqa: ANN401 (ctypes pointer)
+        function = self._exported(name)
+        function.argtypes = argument_types
+        function.restype = c_int
+        return function
+
+    def _exported(self, name: str) -> Any:  # noqa: ANN401 (ctypes pointer)
         try:
-            function = getattr(self._library, name)
+            return getattr(self._library, name)
         except AttributeError as error:
             raise SiteError(
                 f"the NVIDIA driver at {self.path} lacks {name}", hint="update the NVIDIA driver"
             ) from error
-        function.argtypes = argument_types
-        function.restype = c_int
-        return function
 
     def _call(self, name: str, *arguments: Any) -> None:  # noqa: ANN401 (ctypes values)
         code = self._functions[name](*arguments)
@@ -148,12 +151,7 @@ class CudaDriver:
 
     def address(self, name: str) -> int:
         """Address of a driver function, for the native loop."""
-        try:
-            return ctypes.cast(getattr(self._library, name), c_void_p).value or 0
-        except AttributeError as error:
-            raise SiteError(
-                f"the NVIDIA driver at {self.path} lacks {name}", hint="update the NVIDIA driver"
-            ) from error
+        return ctypes.cast(self._exported(name), c_void_p).value or 0
 
     # ---- devices -----------------------------------------------------------------------------------
 
@@ -163,15 +161,15 @@ class CudaDriver:
 
     def driver_version(self) -> int:
         """Newest CUDA version that the driver serves, as 1000 * major + 10 * minor (13000 is CUDA 13.0)."""
-        return self._int("cuDriverGetVersion")
+        return self._new("cuDriverGetVersion")
 
     def device_count(self) -> int:
         """GPUs that this process may use (CUDA_VISIBLE_DEVICES applied)."""
-        return self._int("cuDeviceGetCount")
+        return self._new("cuDeviceGetCount")
 
     def device(self, ordinal: int) -> int:
         """The CUdevice of the ordinal-th visible GPU."""
-        return self._int("cuDeviceGet", ordinal)
+        return self._new("cuDeviceGet", ordinal)
 
     def device_name(self, device: int) -> str:
         """Name of the product, for instance ``NVIDIA H200``."""
@@ -190,15 +188,11 @@ class CudaDriver:
 
     def device_memory_bytes(self, device: int) -> int:
         """All memory of the GPU, in bytes."""
-        value = c_size_t()
-        self._call("cuDeviceTotalMem_v2", ctypes.byref(value), device)
-        return value.value
+        return self._new("cuDeviceTotalMem_v2", device)
 
     def device_attribute(self, attribute: int, device: int) -> int:
         """A CUdevice_attribute of the device."""
-        value = c_int()
-        self._call("cuDeviceGetAttribute", ctypes.byref(value), attribute, device)
-        return value.value
+        return self._new("cuDeviceGetAttribute", attribute, device)
 
     def compute_capability(self, device: int) -> tuple[int, int]:
         """(major, minor), (9, 0) on Hopper."""
@@ -233,9 +227,7 @@ class CudaDriver:
 
     def mem_alloc(self, size_bytes: int) -> int:
         """Device address of size_bytes new bytes, aligned to at least 256."""
-        address = _device_address()
-        self._call("cuMemAlloc_v2", ctypes.byref(address), size_bytes)
-        return address.value
+        return self._new("cuMemAlloc_v2", size_bytes)
 
     def mem_free(self, address: int) -> None:
         """Give back what mem_alloc returned."""
@@ -243,21 +235,15 @@ class CudaDriver:
 
     def mem_alloc_managed(self, size_bytes: int) -> int:
         """As mem_alloc, of unified memory: pages go to whoever touches them. mem_free gives it back."""
-        address = _device_address()
-        self._call("cuMemAllocManaged", ctypes.byref(address), size_bytes, _MEM_ATTACH_GLOBAL)
-        return address.value
+        return self._new("cuMemAllocManaged", size_bytes, _MEM_ATTACH_GLOBAL)
 
     def host_alloc(self, size_bytes: int) -> int:
         """Host address of size_bytes new page-locked bytes that GPUs can reach."""
-        address = c_void_p()
-        self._call("cuMemHostAlloc", ctypes.byref(address), size_bytes, _HOST_PORTABLE_AND_MAPPED)
-        return address.value or 0
+        return self._new("cuMemHostAlloc", size_bytes, _HOST_PORTABLE_AND_MAPPED)
 
     def host_device_address(self, host: int) -> int:
         """Where the current context's GPU sees what host_alloc returned."""
-        address = _device_address()
-        self._call("cuMemHostGetDevicePointer_v2", ctypes.byref(address), host, 0)
-        return address.value
+        return self._new("cuMemHostGetDevicePointer_v2", host, 0)
 
     def host_free(self, host: int) -> None:
         """Give back what host_alloc returned."""
@@ -303,9 +289,7 @@ class CudaDriver:
 
     def graph_instantiate(self, graph: int) -> int:
         """A graph made ready to launch (CUgraphExec); it does not need the graph any more."""
-        executable = _handle()
-        self._call("cuGraphInstantiateWithFlags", ctypes.byref(executable), graph, 0)
-        return executable.value or 0
+        return self._new("cuGraphInstantiateWithFlags", graph, 0)
 
     def graph_destroy(self, graph: int) -> None:
         """Undo stream_end_capture."""
@@ -346,15 +330,11 @@ class CudaDriver:
 
     # ---- shapes of results -------------------------------------------------------------------------
 
-    def _int(self, name: str, *arguments: int) -> int:
-        value = c_int()
-        self._call(name, ctypes.byref(value), *arguments)
-        return value.value
-
     def _new(self, name: str, *arguments: int | bytes) -> int:
-        handle = _handle()
-        self._call(name, ctypes.byref(handle), *arguments)
-        return handle.value or 0
+        """What the call writes to its first argument: a number, a handle or an address."""
+        value = _SIGNATURES[name][0]._type_()
+        self._call(name, ctypes.byref(value), *arguments)
+        return value.value or 0
 
     def _text(self, name: str, device: int) -> str:
         buffer = ctypes.create_string_buffer(_TEXT_BYTES)

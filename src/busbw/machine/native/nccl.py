@@ -15,7 +15,6 @@ from __future__ import annotations
 import ctypes
 import os
 import re
-import struct
 import sys
 from ctypes import POINTER, c_char_p, c_int, c_size_t, c_ubyte, c_void_p
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from busbw.errors import SiteError
+from busbw.machine.loader import CACHE, MAPS, loader_paths, mapped_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,7 +39,6 @@ EXPLICIT_VARIABLE: Final = "BUSBW_NCCL"
 
 _MAPPED_NAME: Final = re.compile(r"libnccl\.so(\.\d+)*$")  # not libnccl-net.so, libnccl-tuner.so
 _DEFAULT_FOLDERS: Final = ("/lib64", "/usr/lib64", "/usr/lib", "/usr/local/lib", "/usr/local/nccl2/lib")
-_LOADER_CACHE_MAGIC: Final = b"glibc-ld.so.cache1.1"
 _WINDOW_COLLECTIVE_SYMMETRIC: Final = 1  # NCCL_WIN_COLL_SYMMETRIC
 _SCALAR_HOST_IMMEDIATE: Final = 1  # ncclScalarHostImmediate: read before the call returns
 _ASK_NCCL: Final = "set NCCL_DEBUG=WARN to see NCCL's own messages"
@@ -79,8 +78,8 @@ class SearchPlaces:
     environ: Mapping[str, str]
     module_path: Sequence[str]
     prefix: str = sys.prefix
-    maps: Path = Path("/proc/self/maps")
-    loader_cache: Path = Path("/etc/ld.so.cache")
+    maps: Path = MAPS
+    loader_cache: Path = CACHE
     default_folders: tuple[str, ...] = _DEFAULT_FOLDERS
 
     @staticmethod
@@ -121,10 +120,7 @@ def _locations(explicit: str | None, places: SearchPlaces) -> Iterator[tuple[str
         if entry.endswith("-packages") or (Path(entry) / "nvidia").is_dir():
             yield "site-packages", Path(entry) / "nvidia" / "nccl" / "lib" / LIBRARY
     yield "environment", Path(places.prefix) / "lib" / LIBRARY
-    for folder in places.environ.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":"):
-        if folder:
-            yield "system", Path(folder) / LIBRARY
-    yield from (("system", Path(path)) for path in loader_cache_paths(places.loader_cache, LIBRARY))
+    yield from (("system", path) for path in loader_paths(LIBRARY, places.environ, places.loader_cache))
     yield from (("system", Path(folder) / LIBRARY) for folder in places.default_folders)
 
 
@@ -140,14 +136,10 @@ def _explicit_path(explicit: str) -> Path:
     return path
 
 
-def mapped_nccl(maps: Path = Path("/proc/self/maps")) -> tuple[str, ...]:
+def mapped_nccl(maps: Path = MAPS) -> tuple[str, ...]:
     """Real paths of the libnccl copies mapped into the process, each once."""
-    try:
-        lines = maps.read_text(errors="replace").splitlines()
-    except OSError:  # no /proc: nothing to be known
-        return ()
-    paths = (line.split(maxsplit=5)[5] for line in lines if "libnccl" in line and line.count("/"))
-    return tuple(dict.fromkeys(os.path.realpath(path) for path in paths if _MAPPED_NAME.search(path)))
+    paths = (os.path.realpath(path) for path in mapped_files(maps) if _MAPPED_NAME.search(path))
+    return tuple(dict.fromkeys(paths))
 
 
 def _refuse_two(paths: Iterable[str]) -> None:
@@ -158,31 +150,6 @@ def _refuse_two(paths: Iterable[str]) -> None:
             hint=f"unset {EXPLICIT_VARIABLE} (--nccl) to measure the copy that is already loaded, "
             "or do not load the other one",
         )
-
-
-def loader_cache_paths(cache: Path, soname: str) -> tuple[str, ...]:
-    """Paths that the dynamic loader's cache holds for a SONAME, without running ldconfig.
-
-    Format of glibc's ``dl-cache.h``: the magic, two uint32 (entries, bytes of strings), 20 unused bytes, then
-    entries of 24 bytes whose second and third uint32 are the file offsets of name and path.
-    """
-    try:
-        data = cache.read_bytes()
-    except OSError:
-        return ()
-    # Older files start with a table for libc5, and hold this one after it, from where offsets then count.
-    start = data.find(_LOADER_CACHE_MAGIC)
-    if start < 0:
-        return ()
-    data = data[start:]
-    (entries,) = struct.unpack_from("<I", data, len(_LOADER_CACHE_MAGIC))
-    wanted = soname.encode()
-    paths = []
-    for index in range(entries):
-        _, key, value = struct.unpack_from("<iII", data, 48 + 24 * index)
-        if data.startswith(wanted + b"\0", key):
-            paths.append(data[value : data.index(b"\0", value)].decode(errors="replace"))
-    return tuple(paths)
 
 
 # ---- version -----------------------------------------------------------------------------------------
@@ -238,7 +205,7 @@ class NcclLibrary:
     in the process too. Calls raise :class:`NcclError`.
     """
 
-    def __init__(self, path: str, *, maps: Path = Path("/proc/self/maps")) -> None:
+    def __init__(self, path: str, *, maps: Path = MAPS) -> None:
         _refuse_two([*([os.path.realpath(path)] if "/" in path else []), *mapped_nccl(maps)])
         try:
             self._library = ctypes.CDLL(path)
@@ -286,6 +253,14 @@ class NcclLibrary:
         if code:
             raise NcclError(name, code, self.error_text(code, comm))
 
+    def _new(self, name: str, *arguments: Any, comm: int = 0) -> int:  # noqa: ANN401 (ctypes values)
+        """What the call writes to the one pointer to a value among its arguments, which is left out here."""
+        types = _SIGNATURES.get(name) or _LATER_SIGNATURES[name]
+        place = next(at for at, kind in enumerate(types) if hasattr(kind, "contents"))
+        value = types[place]._type_()
+        self._call(name, *arguments[:place], ctypes.byref(value), *arguments[place:], comm=comm)
+        return value.value or 0
+
     def error_text(self, code: int, comm: int = 0) -> str:
         """NCCL's words for a result code, with the last error's details where it kept any."""
         text = (self._error_string(code) or b"unknown").decode(errors="replace")
@@ -312,19 +287,14 @@ class NcclLibrary:
         """A communicator of ``size`` ranks on the current context's GPU; blocks until all have called."""
         if len(unique_id) != UNIQUE_ID_BYTES:
             raise ValueError(f"a unique id has {UNIQUE_ID_BYTES} bytes, not {len(unique_id)}")
-        comm = c_void_p()
-        shared = _UniqueId.from_buffer_copy(unique_id)
-        self._call("ncclCommInitRank", ctypes.byref(comm), size, shared, rank)
-        return comm.value or 0
+        return self._new("ncclCommInitRank", size, _UniqueId.from_buffer_copy(unique_id), rank)
 
     def comm_split(self, comm: int, colour: int | None, key: int) -> int:
         """This rank's part of the communicator (from 2.18): of the ranks with the same ``colour``, in the
         order of their keys; 0 for a rank without one. All ranks of ``comm`` call it.
         """
-        part = c_void_p()
         wanted = _SPLIT_NO_COLOUR if colour is None else colour
-        self._call("ncclCommSplit", comm, wanted, key, ctypes.byref(part), None, comm=comm)
-        return part.value or 0
+        return self._new("ncclCommSplit", comm, wanted, key, None, comm=comm)
 
     def comm_destroy(self, comm: int) -> None:
         """Free the communicator; every rank calls it, after its streams are empty."""
@@ -332,9 +302,7 @@ class NcclLibrary:
 
     def mem_alloc(self, size_bytes: int) -> int:
         """Address of new memory of the current context's GPU that can be registered (from 2.19)."""
-        address = c_void_p()
-        self._call("ncclMemAlloc", ctypes.byref(address), size_bytes)
-        return address.value or 0
+        return self._new("ncclMemAlloc", size_bytes)
 
     def mem_free(self, address: int) -> None:
         """Give back what mem_alloc returned."""
@@ -344,9 +312,7 @@ class NcclLibrary:
         """Register a buffer for zero-copy transfers (from 2.19); 0 where NCCL skips it, as with
         NCCL_LOCAL_REGISTER=0.
         """
-        handle = c_void_p()
-        self._call("ncclCommRegister", comm, address, size_bytes, ctypes.byref(handle), comm=comm)
-        return handle.value or 0
+        return self._new("ncclCommRegister", comm, address, size_bytes, comm=comm)
 
     def comm_deregister(self, comm: int, handle: int) -> None:
         """Undo comm_register."""
@@ -356,12 +322,8 @@ class NcclLibrary:
         """Register memory of mem_alloc as a symmetric window (from 2.27), collectively over the communicator;
         0 where it does not support windows.
         """
-        window = c_void_p()
         flags = _WINDOW_COLLECTIVE_SYMMETRIC
-        self._call(
-            "ncclCommWindowRegister", comm, address, size_bytes, ctypes.byref(window), flags, comm=comm
-        )
-        return window.value or 0
+        return self._new("ncclCommWindowRegister", comm, address, size_bytes, flags, comm=comm)
 
     def window_deregister(self, comm: int, window: int) -> None:
         """Undo window_register."""
@@ -371,10 +333,8 @@ class NcclLibrary:
         """A reduction (ncclRedOp_t) that multiplies this rank's data by the scalar, one element of the
         datatype, and then sums.
         """
-        op, value = c_int(), ctypes.create_string_buffer(scalar, len(scalar))
-        residence = _SCALAR_HOST_IMMEDIATE
-        self._call("ncclRedOpCreatePreMulSum", ctypes.byref(op), value, datatype, residence, comm, comm=comm)
-        return op.value
+        value, residence = ctypes.create_string_buffer(scalar, len(scalar)), _SCALAR_HOST_IMMEDIATE
+        return self._new("ncclRedOpCreatePreMulSum", value, datatype, residence, comm, comm=comm)
 
     def reduction_destroy(self, comm: int, op: int) -> None:
         """Undo premul_sum_create; calls that were enqueued with it go on."""

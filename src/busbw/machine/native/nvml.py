@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import ctypes
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from ctypes import (
     POINTER,
     Structure,
@@ -258,3 +260,14 @@ def open_nvml(path: str = LIBRARY) -> Nvml | None:
     except OSError:
         return None
     return nvml if nvml.init() else None
+
+
+@contextmanager
+def nvml_meanwhile(path: str = LIBRARY) -> Iterator[Nvml | None]:
+    """As ``open_nvml``, closed behind the block."""
+    nvml = open_nvml(path)
+    try:
+        yield nvml
+    finally:
+        if nvml is not None:
+            nvml.close()

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from busbw.machine.preflight.outlier_ranks import few
 from busbw.model.finding import Finding, Severity, strictly, worst_first
+from busbw.model.plain import from_plain
 
 # Copies of one kind differ by some per cent between the sockets of a host; a lost lane or a link that was
 # trained down costs a half. In between, who is slower than this is worth a look.
@@ -195,12 +196,7 @@ def encode_deep(facts: DeepFacts) -> bytes:
 
 def decode_deep(data: bytes) -> DeepFacts:
     """Undo ``encode_deep``."""
-    fields = json.loads(data)
-    tools = tuple(
-        ToolReport(**{**tool, "problems": tuple(tool["problems"]), "remarks": tuple(tool["remarks"])})
-        for tool in fields.pop("tools")
-    )
-    return DeepFacts(**{**fields, "left_out": tuple(fields["left_out"]), "tools": tools})
+    return from_plain(DeepFacts, json.loads(data))
 
 
 def copies(ranks: tuple[DeepFacts, ...]) -> Iterator[Finding]:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
+from busbw.model.plain import from_plain
 from busbw.model.plan import Preflight
 
 T = TypeVar("T")
@@ -105,20 +106,7 @@ def encode(facts: RankFacts) -> bytes:
 
 def decode(data: bytes) -> RankFacts:
     """Undo ``encode``, also that of another version of busbw."""
-    found = json.loads(zlib.decompress(data))
-    node, gpu = found.pop("node", None), found.pop("gpu", None)
-    if node is not None:
-        nics = tuple(_known(NicFacts, nic) for nic in node.pop("nics", ()))
-        node = _known(NodeFacts, {**node, "nics": nics, "devices": tuple(node.get("devices", ()))})
-    if gpu is not None:
-        gpu = _known(GpuFacts, {**gpu, "limits": tuple(gpu.get("limits", ()))})
-    missing = tuple(_known(MissingFile, each) for each in found.pop("missing", ()))
-    return _known(RankFacts, {**found, "missing": missing, "gpu": gpu, "node": node})
-
-
-def _known(kind: type[T], values: Mapping[str, Any]) -> T:
-    names = {each.name for each in fields(kind)}  # type: ignore[arg-type]
-    return kind(**{name: value for name, value in values.items() if name in names})
+    return from_plain(RankFacts, json.loads(zlib.decompress(data)))
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
+from busbw.model.plain import from_plain
+
 _MOST_WORDS: Final = 4
 _MOST_CHARACTERS: Final = 300
 
@@ -189,6 +191,4 @@ def encode_use(use: NcclUse) -> bytes:
 
 def decode_use(data: bytes) -> NcclUse:
     """Undo ``encode_use``."""
-    fields = json.loads(data)
-    lists = {name: tuple(fields[name]) for name in ("plugins", "failed", "warnings")}
-    return NcclUse(**{**fields, **lists})
+    return from_plain(NcclUse, json.loads(data))

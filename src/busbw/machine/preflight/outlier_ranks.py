@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
+
+from busbw.model.finding import Finding, Severity
 
 V = TypeVar("V", bound=Hashable)
 _MOST_NAMED: Final = 4
@@ -58,6 +60,25 @@ def few(names: Sequence[str]) -> str:
     shown = ", ".join(names[:_MOST_NAMED])
     more = len(names) - _MOST_NAMED
     return f"{shown} and {more} more" if more > 0 else shown
+
+
+def odd_ranks(
+    severity: Severity, what: str, values: Mapping[int, str], hosts: Sequence[str], *, hint: str
+) -> Iterator[Finding]:
+    """That ranks have not one value of ``what``; nothing where they do, or where it is not known."""
+    found = split({rank: value for rank, value in values.items() if value})
+    if found is not None:
+        claim = f"{what}: {difference(found, hosts)}"
+        yield Finding(severity, claim, hint=hint, rank=found.odd, host=hosts[found.odd])
+
+
+def where(ranks: Sequence[int], hosts: Sequence[str], everywhere: str) -> tuple[str, int | None, str]:
+    """Some ranks in words, ``everywhere`` where that is all of them; and, where it is not, the first of them
+    and its host.
+    """
+    if len(ranks) == len(hosts):
+        return everywhere, None, ""
+    return name_ranks(ranks, hosts), ranks[0], hosts[ranks[0]]
 
 
 def difference(found: Split[str], hosts: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ from busbw.machine.preflight.environment import setting
 from busbw.machine.preflight.facts import Gathered
 from busbw.machine.preflight.nccl_log import NcclUse
 from busbw.machine.preflight.network import SLOW_PROVIDERS, cores, fabric, means_sockets, names_a_fabric
-from busbw.machine.preflight.outlier_ranks import difference, few, name_ranks, split
+from busbw.machine.preflight.outlier_ranks import few, odd_ranks, where
 from busbw.model.finding import Finding, Severity, strictly, worst_first
 
 
@@ -50,13 +50,11 @@ def _about(
     hint: str = "",
 ) -> Finding:
     """``claim`` about ranks, in words that name them; ``said`` is what the first of them logged about it."""
-    hosts, words = used.gathered.hosts, [word for word in said if word]
+    words = [word for word in said if word]
     evidence = f"NCCL says: {few(words)}" if words else ""
-    if len(ranks) == len(used.uses):
-        where = "on all ranks" if len(ranks) > 1 else "here"
-        return Finding(severity, f"{claim} {where}", evidence, hint)
-    where = f"on {name_ranks(ranks, hosts)}"
-    return Finding(severity, f"{claim} {where}", evidence, hint, ranks[0], hosts[ranks[0]])
+    place, rank, host = where(ranks, used.gathered.hosts, "all ranks")
+    there = "here" if len(used.uses) == 1 else f"on {place}"
+    return Finding(severity, f"{claim} {there}", evidence, hint, rank, host)
 
 
 # ---- the network and the provider below it -----------------------------------------------------------
@@ -227,15 +225,9 @@ def sockets(used: Used) -> Iterator[Finding]:
 
 def one_network(used: Used) -> Iterator[Finding]:
     """All ranks use the same network."""
-    found = split({at: use.network for at, use in enumerate(used.uses) if use.network})
-    if found is not None:
-        yield Finding(
-            Severity.ERROR,
-            f"NCCL's network: {difference(found, used.gathered.hosts)}",
-            hint="give all hosts the same devices, plugin and variables",
-            rank=found.odd,
-            host=used.gathered.hosts[found.odd],
-        )
+    networks = {at: use.network for at, use in enumerate(used.uses)}
+    hint = "give all hosts the same devices, plugin and variables"
+    yield from odd_ranks(Severity.ERROR, "NCCL's network", networks, used.gathered.hosts, hint=hint)
 
 
 _OFF: Final = ("NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_SHM_DISABLE", "NCCL_CUMEM_ENABLE")

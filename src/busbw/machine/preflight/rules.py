@@ -13,7 +13,7 @@ from typing import Final
 
 from busbw.machine.preflight import network, software
 from busbw.machine.preflight.facts import Gathered, GpuFacts
-from busbw.machine.preflight.outlier_ranks import difference, few, split
+from busbw.machine.preflight.outlier_ranks import few, odd_ranks
 from busbw.model.finding import Finding, Severity, strictly, worst_first
 from busbw.units import format_approximate_size
 
@@ -146,15 +146,7 @@ def alike(gathered: Gathered) -> Iterator[Finding]:
     """One model, with the same links, lanes and clocks."""
     for what, value, hint in _ALIKE:
         values = {at: value(rank.gpu) for at, rank in enumerate(gathered.ranks) if rank.gpu is not None}
-        found = split({at: text for at, text in values.items() if text})
-        if found is not None:
-            yield Finding(
-                Severity.WARNING,
-                f"{what}: {difference(found, gathered.hosts)}",
-                hint=hint,
-                rank=found.odd,
-                host=gathered.hosts[found.odd],
-            )
+        yield from odd_ranks(Severity.WARNING, what, values, gathered.hosts, hint=hint)
 
 
 def clocks(gathered: Gathered) -> Iterator[Finding]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Final
 from zlib import crc32
 
 from busbw.machine.preflight.environment import weight
 from busbw.machine.preflight.facts import IMAGE, NET_PLUGIN, Gathered
-from busbw.machine.preflight.outlier_ranks import Split, difference, few, name_ranks, split
+from busbw.machine.preflight.outlier_ranks import few, odd_ranks, where
 from busbw.model.finding import Finding, Severity
 
 # A difference changes numbers, not whether ranks understand each other.
@@ -38,43 +38,31 @@ def versions(gathered: Gathered) -> Iterator[Finding]:
     """Every component has one version on all ranks, and where that is one, one build."""
     names = dict.fromkeys(name for rank in gathered.ranks for name in (*rank.versions, *rank.builds))
     for name in names:
-        by_version = _differing([rank.versions.get(name, "") for rank in gathered.ranks])
-        by_build = _differing([rank.builds.get(name, "") for rank in gathered.ranks])
+        versions = {at: rank.versions.get(name, "") for at, rank in enumerate(gathered.ranks)}
+        builds = {at: rank.builds.get(name, "") for at, rank in enumerate(gathered.ranks)}
+        is_other_version = len(set(filter(None, versions.values()))) > 1
+        what, values = (name, versions) if is_other_version else (f"build of {name}", builds)
         # A plugin has no version to go by, and its two ends speak a protocol of its own.
-        severe = name == NET_PLUGIN if by_version is None else name not in _SURVIVABLE
-        if found := by_version or by_build:
-            what = name if by_version is not None else f"build of {name}"
-            yield Finding(
-                Severity.ERROR if severe else Severity.WARNING,
-                f"{what}: {difference(found, gathered.hosts)}",
-                hint=f"install the same {name} on all hosts, or leave the different ones out",
-                rank=found.odd,
-                host=gathered.hosts[found.odd],
-            )
-
-
-def _differing(values: Sequence[str]) -> Split[str] | None:
-    return split({at: value for at, value in enumerate(values) if value})
+        severe = name not in _SURVIVABLE if is_other_version else name == NET_PLUGIN
+        yield from odd_ranks(
+            Severity.ERROR if severe else Severity.WARNING,
+            what,
+            values,
+            gathered.hosts,
+            hint=f"install the same {name} on all hosts, or leave the different ones out",
+        )
 
 
 def environment(gathered: Gathered) -> Iterator[Finding]:
     """Variables that bear on a collective have one value on all ranks."""
     names = sorted({name for rank in gathered.ranks for name in rank.environ})
     for name in names:
-        found = split(
-            {
-                at: _shown(rank.environ[name]) if name in rank.environ else "unset"
-                for at, rank in enumerate(gathered.ranks)
-            }
-        )
-        if found is not None:
-            yield Finding(
-                weight(name, gathered.backend),
-                f"{name}: {difference(found, gathered.hosts)}",
-                hint="export it to all ranks (--env, mpirun -x, srun --export), or to none",
-                rank=found.odd,
-                host=gathered.hosts[found.odd],
-            )
+        values = {
+            at: _shown(rank.environ[name]) if name in rank.environ else "unset"
+            for at, rank in enumerate(gathered.ranks)
+        }
+        hint = "export it to all ranks (--env, mpirun -x, srun --export), or to none"
+        yield from odd_ranks(weight(name, gathered.backend), name, values, gathered.hosts, hint=hint)
 
 
 def _shown(value: str) -> str:
@@ -90,15 +78,13 @@ def files(gathered: Gathered) -> Iterator[Finding]:
         for each in rank.missing:
             lacking.setdefault((each.variable, each.path, each.kind), []).append(at)
     for (variable, path, kind), places in lacking.items():
-        on_all = len(places) == len(gathered.ranks)
-        where = "any rank" if on_all else name_ranks(places, gathered.hosts)
-        odd = None if on_all else places[0]
+        there, first, host = where(places, gathered.hosts, "any rank")
         yield Finding(
-            _weight_of_file(variable, kind, gathered, on_all=on_all),
-            f"{variable}={path} names a {_FILE_WORDS[kind]} {where}",
+            _weight_of_file(variable, kind, gathered, on_all=first is None),
+            f"{variable}={path} names a {_FILE_WORDS[kind]} {there}",
             hint=_FILE_HINTS.get(kind, f"correct {variable}, or unset it"),
-            rank=odd,
-            host="" if odd is None else gathered.hosts[odd],
+            rank=first,
+            host=host,
         )
 
 
@@ -142,15 +128,14 @@ def net_plugin(gathered: Gathered) -> Iterator[Finding]:
     first = gathered.ranks[lacking[0]]
     asks = f"NCCL_NET={first.environ['NCCL_NET']}" if "NCCL_NET" in first.environ else "net=ofi"
     gone = [each.path for each in first.missing if each.variable == "LD_LIBRARY_PATH"]
-    on_all = len(lacking) == len(gathered.ranks)
+    there, rank, host = where(lacking, gathered.hosts, "any rank")
     yield Finding(
         Severity.ERROR if gathered.uses_nccl else Severity.INFO,
-        f"{asks} needs a network plugin, and but the loader finds none on"
-        f" {'any rank' if on_all else name_ranks(lacking, gathered.hosts)}",
+        f"{asks} needs a network plugin, but the loader finds none on {there}",
         f"folders of LD_LIBRARY_PATH that do not exist there: {few(gone)}" if gone else "",
         "put the plugin's folder on LD_LIBRARY_PATH, or name it by NCCL_NET_PLUGIN",
-        rank=None if on_all else lacking[0],
-        host="" if on_all else first.host,
+        rank=rank,
+        host=host,
     )
 
 

@@ -41,79 +41,60 @@ class CiSettings:
     ] = None
 
 
-@Parameter(name="*")
+@Parameter(name="*", group=COMPARE)
 @dataclass(frozen=True)
 class CompareSettings(CiSettings):
     """What counts as different, and how setups are launched."""
 
-    ops: Annotated[str, Parameter(group=COMPARE, help="Operations to measure with each setup.")] = ""
+    ops: Annotated[str, Parameter(help="Operations to measure with each setup.")] = ""
     delta: Annotated[
         Fraction,
-        Parameter(
-            group=COMPARE, help="Difference that matters; FASTER and SLOWER mean surely more than half of it."
-        ),
+        Parameter(help="Difference that matters; FASTER and SLOWER mean surely more than half of it."),
     ] = Fraction("2%")
     false_discoveries: Annotated[
-        Fraction, Parameter(group=COMPARE, help="Share of false results among those called FASTER or SLOWER.")
+        Fraction, Parameter(help="Share of false results among those called FASTER or SLOWER.")
     ] = Fraction("1%")
     detect: Annotated[
         Fraction,
-        Parameter(
-            group=COMPARE,
-            help="SAME rules out a larger difference than this (or than --delta); else AMBIGUOUS.",
-        ),
+        Parameter(help="SAME rules out a larger difference than this (or than --delta); else AMBIGUOUS."),
     ] = Fraction("5%")
-    all: Annotated[bool, Parameter(group=COMPARE, help="Show a row for every size, with its numbers.")] = (
-        False
-    )
-    baseline: Annotated[str, Parameter(group=COMPARE, help="Name of the baseline. [default: the first]")] = ""
+    all: Annotated[bool, Parameter(help="Show a row for every size, with its numbers.")] = False
+    baseline: Annotated[str, Parameter(help="Name of the baseline. [default: the first]")] = ""
     gate: Annotated[
         bool,
-        Parameter(
-            group=COMPARE,
-            help="Exit code 1 if anything is SLOWER or FAILED, 0 if all is FASTER or SAME, else 3.",
-        ),
+        Parameter(help="Exit code 1 if anything is SLOWER or FAILED, 0 if all is FASTER or SAME, else 3."),
     ] = False
-    scaling: Annotated[
-        bool, Parameter(group=COMPARE, help="Show bandwidth and percentiles by number of nodes instead.")
-    ] = False
+    scaling: Annotated[bool, Parameter(help="Show bandwidth and percentiles by number of nodes instead.")] = (
+        False
+    )
     blocks: Annotated[
-        int,
-        Between(1),
-        Parameter(group=COMPARE, help="Launches of each setup; a block launches every setup once."),
+        int, Between(1), Parameter(help="Launches of each setup; a block launches every setup once.")
     ] = 12
     order_seed: Annotated[
-        int | None,
-        Parameter(group=COMPARE, help="Seed of the order in the blocks. [default: random, recorded]"),
+        int | None, Parameter(help="Seed of the order in the blocks. [default: random, recorded]")
     ] = None
     one_at_a_time: Annotated[
-        bool, Parameter(group=COMPARE, help="Measure each single change of the setups against the default.")
+        bool, Parameter(help="Measure each single change of the setups against the default.")
     ] = False
     launch_timeout: Annotated[
         Seconds | None,
         Parameter(
-            group=COMPARE,
             help="End a launch after this long and count it as failed; 0: never."
-            " [default: 10min; none where launches are jobs of a queue]",
+            " [default: 10min; none where launches are jobs of a queue]"
         ),
     ] = None
     save_env: Annotated[
         Path | None,
-        Parameter(
-            group=COMPARE,
-            help="Write the best setup to this file, for `source`, and to FILE.nccl.conf, for NCCL.",
-        ),
+        Parameter(help="Write the best setup to this file, for `source`, and to FILE.nccl.conf, for NCCL."),
     ] = None
-    export_setup: Annotated[
-        str, Parameter(group=COMPARE, help="Write this setup with --save-env. [default: the best]")
-    ] = ""
+    export_setup: Annotated[str, Parameter(help="Write this setup with --save-env. [default: the best]")] = ""
 
     def __post_init__(self) -> None:
         """Raises UsageError."""
         check_ranges(self)
 
 
-@Parameter(name="*")
+@Parameter(name="*", group=EXPECT)
 @dataclass(frozen=True)
 class ExpectSettings(CiSettings):
     """What a run is held against."""
@@ -122,47 +103,32 @@ class ExpectSettings(CiSettings):
         tuple[str, ...],
         Parameter(
             name=["--reference", "-r"],
-            group=EXPECT,
             help="Reference to compare with: its name or file. May be repeated. [default: all that match]",
         ),
     ] = ()
     tolerance: Annotated[
         Fraction | None,
         Parameter(
-            group=EXPECT,
-            help="How far a run may be below the reference. [default: 10% of one launch, 5% of several]",
+            help="How far a run may be below the reference. [default: 10% of one launch, 5% of several]"
         ),
     ] = None
     detect: Annotated[
         Fraction | None,
-        Parameter(
-            group=EXPECT, help="Loss that must not be missed, as 5%; sizes that could miss it are undecided."
-        ),
+        Parameter(help="Loss that must not be missed, as 5%; sizes that could miss it are undecided."),
     ] = None
-    all: Annotated[bool, Parameter(group=EXPECT, help="Show every size, and the limits of the links.")] = (
-        False
-    )
-    same_version: Annotated[
-        bool, Parameter(group=EXPECT, help="Ignore references of other library versions.")
-    ] = False
+    all: Annotated[bool, Parameter(help="Show every size, and the limits of the links.")] = False
+    same_version: Annotated[bool, Parameter(help="Ignore references of other library versions.")] = False
     least: Annotated[
         tuple[str, ...],
         Parameter(
-            group=EXPECT,
             help="Require this bus bandwidth (GB/s) from a size on: 1G=340 or alltoall:1G=40. May be"
-            " repeated.",
+            " repeated."
         ),
     ] = ()
     topology: Annotated[
         Path | None,
-        Parameter(
-            group=EXPECT, help="File that NCCL_TOPO_DUMP_FILE wrote: use its links instead of the record's."
-        ),
+        Parameter(help="File that NCCL_TOPO_DUMP_FILE wrote: use its links instead of the record's."),
     ] = None
-    save: Annotated[
-        str | None, Parameter(group=EXPECT, help="Save the run as a reference with this name.")
-    ] = None
-    replace: Annotated[
-        bool, Parameter(group=EXPECT, help="With --save: replace the reference of this name.")
-    ] = False
-    list: Annotated[bool, Parameter(group=EXPECT, help="List all references.")] = False
+    save: Annotated[str | None, Parameter(help="Save the run as a reference with this name.")] = None
+    replace: Annotated[bool, Parameter(help="With --save: replace the reference of this name.")] = False
+    list: Annotated[bool, Parameter(help="List all references.")] = False

@@ -44,7 +44,7 @@ class IsolateRanks(HuntRanks):
     ] = "table"
 
 
-@Parameter(name="*")
+@Parameter(name="*", group=HUNT)
 @dataclass(frozen=True)
 class RoundFlags:
     """How rounds of tests go."""
@@ -52,13 +52,12 @@ class RoundFlags:
     round_timeout: Annotated[
         Seconds,
         LeavesTime(),
-        Parameter(group=HUNT, help="Time for a round; after it, a rank without an answer counts as hung."),
+        Parameter(help="Time for a round; after it, a rank without an answer counts as hung."),
     ] = Seconds("30s")
     wait: Annotated[
         WaitName,
         Parameter(
             name="--rank-wait",  # --wait is for a job to start
-            group=HUNT,
             help="How CPU ranks wait: spin; sleep (ranks share cores); auto: sleep if a message takes long.",
             show_choices=False,
         ),
@@ -69,40 +68,33 @@ class RoundFlags:
         check_ranges(self)
 
 
-@Parameter(name="*")
+@Parameter(name="*", group=HUNT)
 @dataclass(frozen=True)
 class RailsFlags(RoundFlags):
     """Flags of ``busbw rails``."""
 
-    loss: Annotated[Fraction, Parameter(group=HUNT, help="Smallest loss of bandwidth to report.")] = Fraction(
-        "5%"
-    )
+    loss: Annotated[Fraction, Parameter(help="Smallest loss of bandwidth to report.")] = Fraction("5%")
 
 
-@Parameter(name="*")
+@Parameter(name="*", group=HUNT)
 @dataclass(frozen=True)
 class IsolateFlags(RailsFlags):
     """Flags of ``busbw isolate``: what to find, and how patiently."""
 
     slower: Annotated[
-        Growth, Parameter(group=HUNT, help="Smallest increase of latency to report; 100% is twice as long.")
+        Growth, Parameter(help="Smallest increase of latency to report; 100% is twice as long.")
     ] = Growth("50%")
     rounds: Annotated[
         int,
         Between(2),
-        Parameter(
-            group=HUNT, help="Rounds of new pairs, for more than 32 parts; up to 32, every pair is tested."
-        ),
+        Parameter(help="Rounds of new pairs, for more than 32 parts; up to 32, every pair is tested."),
     ] = 10
     each_nic: Annotated[
-        str,
-        Parameter(
-            group=HUNT, help="Test once through each of these NICs: mlx5_0,mlx5_1 or eth0,eth1 (needs --on)."
-        ),
+        str, Parameter(help="Test once through each of these NICs: mlx5_0,mlx5_1 or eth0,eth1 (needs --on).")
     ] = ""
 
 
-@Parameter(name="*")
+@Parameter(name="*", group=HUNT)
 @dataclass(frozen=True)
 class PairsFlags(RoundFlags):
     """Flags of ``busbw pairs``."""
@@ -110,8 +102,7 @@ class PairsFlags(RoundFlags):
     halves: Annotated[
         bool,
         Parameter(
-            group=HUNT,
-            help="Test one half against the other, then the halves of each half, and so on: log2(N) rounds.",
+            help="Test one half against the other, then the halves of each half, and so on: log2(N) rounds."
         ),
     ] = False
 

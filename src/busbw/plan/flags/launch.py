@@ -34,7 +34,7 @@ def _preset_names(context: object) -> tuple[str, ...]:  # noqa: ARG001 (cyclopts
     return names
 
 
-@Parameter(name="*")
+@Parameter(name="*", group=ENGINE)
 @dataclass(frozen=True)
 class LaunchSettings:
     """Settings of one launch on an engine."""
@@ -42,7 +42,6 @@ class LaunchSettings:
     on: Annotated[
         EngineName | None,
         Parameter(
-            group=ENGINE,
             help="Where to run: hosts (over SSH), slurm, kubernetes, pbs. [default: this host]",
             show_choices=False,
         ),
@@ -50,40 +49,33 @@ class LaunchSettings:
     preset: Annotated[
         tuple[str, ...],
         Parameter(
-            group=ENGINE,
             completer=_preset_names,
             help="Use the values of a known cluster (`busbw presets list`); your flags win. May be repeated.",
         ),
     ] = ()
     nodes: Annotated[
-        str,
-        Parameter(name=["--nodes", "-N"], group=ENGINE, help="Nodes to use; 2,4,8 submits a job for each."),
+        str, Parameter(name=["--nodes", "-N"], help="Nodes to use; 2,4,8 submits a job for each.")
     ] = ""
     ranks_per_node: Annotated[
         int | None,
         Between(1),
-        Parameter(group=ENGINE, help="Ranks on each node. [default: its GPUs, slots or 1, by engine]"),
+        Parameter(help="Ranks on each node. [default: its GPUs, slots or 1, by engine]"),
     ] = None
-    hosts: Annotated[str, Parameter(group=ENGINE, help="Hosts: a,b,c, or a:4,b:4 with ranks on each.")] = ""
+    hosts: Annotated[str, Parameter(help="Hosts: a,b,c, or a:4,b:4 with ranks on each.")] = ""
     hostfile: Annotated[
         Path | None,
-        Parameter(
-            group=ENGINE,
-            help="File with one host a line: name, name:N or `name slots=N`; ranks follow its order.",
-        ),
+        Parameter(help="File with one host a line: name, name:N or `name slots=N`; ranks follow its order."),
     ] = None
     topology: Annotated[
         tuple[str, ...],
         Parameter(
-            group=ENGINE,
             help="Order ranks by switch, from a topology file (AWS, Slurm, Kubernetes nodes, a run) or"
-            " `slurm`. May be repeated.",
+            " `slurm`. May be repeated."
         ),
     ] = ()
     mpi: Annotated[
         MpiName,
         Parameter(
-            group=ENGINE,
             help="MPI that starts the ranks: auto, openmpi, mpich, or none (busbw's own TCP channel).",
             show_choices=False,
         ),
@@ -92,88 +84,52 @@ class LaunchSettings:
         str,
         Parameter(
             name=["--image", "--container"],
-            group=ENGINE,
             help="Container image that has busbw (Kubernetes; Slurm with pyxis).",
         ),
     ] = ""
-    mounts: Annotated[
-        str, Parameter(group=ENGINE, help="Container mounts, as /from:/to,/both,/in:/to:ro.")
-    ] = ""
+    mounts: Annotated[str, Parameter(help="Container mounts, as /from:/to,/both,/in:/to:ro.")] = ""
     python: Annotated[
-        str,
-        Parameter(
-            group=ENGINE,
-            help="Python with busbw on the nodes. [default: this one's path; in an image python3]",
-        ),
+        str, Parameter(help="Python with busbw on the nodes. [default: this one's path; in an image python3]")
     ] = ""
     bring: Annotated[
-        bool,
-        Parameter(
-            group=ENGINE, help="Copy busbw and its packages to the nodes for this run, then remove them."
-        ),
+        bool, Parameter(help="Copy busbw and its packages to the nodes for this run, then remove them.")
     ] = False
-    setup_script: Annotated[
-        Path | None, Parameter(group=ENGINE, help="Script that every node sources first.")
-    ] = None
-    env: Annotated[
-        tuple[str, ...], Parameter(group=ENGINE, help="Set a variable of the ranks: K=V. May be repeated.")
-    ] = ()
-    env_file: Annotated[Path | None, Parameter(group=ENGINE, help="File of variables, one K=V a line.")] = (
-        None
-    )
+    setup_script: Annotated[Path | None, Parameter(help="Script that every node sources first.")] = None
+    env: Annotated[tuple[str, ...], Parameter(help="Set a variable of the ranks: K=V. May be repeated.")] = ()
+    env_file: Annotated[Path | None, Parameter(help="File of variables, one K=V a line.")] = None
     library_path: Annotated[
         tuple[str, ...],
-        Parameter(
-            group=ENGINE, help="Put this folder in front of the ranks' LD_LIBRARY_PATH. May be repeated."
-        ),
+        Parameter(help="Put this folder in front of the ranks' LD_LIBRARY_PATH. May be repeated."),
     ] = ()
-    job_id: Annotated[str, Parameter(group=ENGINE, help="Run inside this Slurm allocation.")] = ""
-    partition: Annotated[str, Parameter(group=ENGINE, help="Slurm partition, PBS queue.")] = ""
-    account: Annotated[str, Parameter(group=ENGINE, help="Account to charge.")] = ""
-    time_limit: Annotated[
-        str, Parameter(group=ENGINE, help="Time limit of the job, in the engine's own format.")
-    ] = ""
-    exclusive: Annotated[
-        bool, Parameter(group=ENGINE, negative="--shared", help="Ask for whole nodes (Slurm, PBS).")
-    ] = True
+    job_id: Annotated[str, Parameter(help="Run inside this Slurm allocation.")] = ""
+    partition: Annotated[str, Parameter(help="Slurm partition, PBS queue.")] = ""
+    account: Annotated[str, Parameter(help="Account to charge.")] = ""
+    time_limit: Annotated[str, Parameter(help="Time limit of the job, in the engine's own format.")] = ""
+    exclusive: Annotated[bool, Parameter(negative="--shared", help="Ask for whole nodes (Slurm, PBS).")] = (
+        True
+    )
     segment: Annotated[
-        int | None,
-        Between(1),
-        Parameter(group=ENGINE, help="Slurm: number of nodes that must be in one block."),
+        int | None, Between(1), Parameter(help="Slurm: number of nodes that must be in one block.")
     ] = None
-    mpirun_args: Annotated[
-        str, Parameter(group=ENGINE, allow_leading_hyphen=True, help="More flags for mpirun.")
-    ] = ""
-    srun_args: Annotated[
-        str, Parameter(group=ENGINE, allow_leading_hyphen=True, help="More flags for srun.")
-    ] = ""
-    sbatch_args: Annotated[
-        str, Parameter(group=ENGINE, allow_leading_hyphen=True, help="More flags for sbatch.")
-    ] = ""
-    namespace: Annotated[str, Parameter(group=ENGINE, help="Kubernetes namespace. [default: context's]")] = ""
-    context: Annotated[str, Parameter(group=ENGINE, help="Kubernetes context of the kubeconfig.")] = ""
+    mpirun_args: Annotated[str, Parameter(allow_leading_hyphen=True, help="More flags for mpirun.")] = ""
+    srun_args: Annotated[str, Parameter(allow_leading_hyphen=True, help="More flags for srun.")] = ""
+    sbatch_args: Annotated[str, Parameter(allow_leading_hyphen=True, help="More flags for sbatch.")] = ""
+    namespace: Annotated[str, Parameter(help="Kubernetes namespace. [default: context's]")] = ""
+    context: Annotated[str, Parameter(help="Kubernetes context of the kubeconfig.")] = ""
     set: Annotated[
         tuple[str, ...],
         Parameter(
-            group=ENGINE,
             help="Set a value of the job: KEY=VALUE (kind, slots, np, replicas, gpu, nic, instance-type,"
-            " ...). May be repeated.",
+            " ...). May be repeated."
         ),
     ] = ()
-    patch: Annotated[
-        Path | None, Parameter(group=ENGINE, help="YAML file to merge into the Kubernetes manifest.")
-    ] = None
+    patch: Annotated[Path | None, Parameter(help="YAML file to merge into the Kubernetes manifest.")] = None
     wait: Annotated[
         Seconds | None,
-        Parameter(
-            group=ENGINE, help="Give up if the job has not started after this time. [default: by engine]"
-        ),
+        Parameter(help="Give up if the job has not started after this time. [default: by engine]"),
     ] = None
     detach: Annotated[
-        bool,
-        Parameter(
-            group=ENGINE, help="Submit and return; `busbw attach` shows the table and fetches the record."
-        ),
+        bool, Parameter(help="Submit and return; `busbw attach` shows the table and fetches the record.")
     ] = False
 
     def __post_init__(self) -> None:

@@ -13,27 +13,22 @@ LIST = Group("Which runs", sort_key=1)
 StatusName = Literal["complete", "wrong", "running", "failed", "interrupted", "killed", "not started"]
 
 
-@Parameter(name="*")
+@Parameter(name="*", group=LIST)
 @dataclass(frozen=True)
 class ListSettings:
     """Filters; a run is listed where all of them fit."""
 
-    tag: Annotated[tuple[str, ...], Parameter(group=LIST, help="With this tag. May be repeated.")] = ()
+    tag: Annotated[tuple[str, ...], Parameter(help="With this tag. May be repeated.")] = ()
     operation: Annotated[
         str,
         Parameter(
             name=["--operation", "--op"],
-            group=LIST,
             help="With this operation, or isolate, pairs, rails, preflight, exec.",
         ),
     ] = ""
-    status: Annotated[
-        StatusName | None, Parameter(group=LIST, help="With this status; wrong means wrong data.")
-    ] = None
-    since: Annotated[Seconds | None, Parameter(group=LIST, help="No older than this: 7d, 12h, 30min.")] = None
-    limit: Annotated[
-        int, Between(1), Parameter(name=["--limit", "-n"], group=LIST, help="Show at most this many.")
-    ] = 20
+    status: Annotated[StatusName | None, Parameter(help="With this status; wrong means wrong data.")] = None
+    since: Annotated[Seconds | None, Parameter(help="No older than this: 7d, 12h, 30min.")] = None
+    limit: Annotated[int, Between(1), Parameter(name=["--limit", "-n"], help="Show at most this many.")] = 20
 
     def __post_init__(self) -> None:
         """Raises UsageError for a number outside of its flag's range."""

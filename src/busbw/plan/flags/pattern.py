@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from busbw.plan.flags.ranks import BUFFERS, METHOD, PATTERN
+from busbw.plan.flags.ranks import of_buffers, of_method, of_pattern
 from busbw.plan.flags.values import Between, Ratios
 
 DataName = Literal["exact", "random", "all_ones"]
@@ -21,81 +21,66 @@ class PatternSettings:
 
     groups: Annotated[
         str,
-        Parameter(
-            group=PATTERN,
+        of_pattern(
             help="JSON file with replica_groups: [[[0, 1], [2, 3]]]. All groups run at once, each on its own"
-            " communicator.",
+            " communicator."
         ),
     ] = ""
     group_size: Annotated[
         int | None,
-        Parameter(
-            name=["--group-size"],
-            group=PATTERN,
-            help="Groups of this many neighbouring ranks: 0 to N-1, N to 2N-1, ...",
-        ),
+        of_pattern(help="Groups of this many neighbouring ranks: 0 to N-1, N to 2N-1, ..."),
     ] = None
     split: Annotated[
         str,
-        Parameter(
-            group=PATTERN,
+        of_pattern(
             help='Groups by rank number, as NCCL_TESTS_SPLIT: "MOD 4", "DIV 8", "AND 0x7", "OR 0x3"; a mask'
-            ' alone is AND. Two in a row: "DIV 4 MOD 2".',
+            ' alone is AND. Two in a row: "DIV 4 MOD 2".'
         ),
     ] = ""
     counts: Annotated[
         str,
-        Parameter(
-            group=PATTERN,
+        of_pattern(
             help="JSON file with the counts of alltoallv or all_gatherv (metadata or alltoallv_metadata)."
-            " Without -b and -e the file's own counts; else they are scaled to each size.",
+            " Without -b and -e the file's own counts; else they are scaled to each size."
         ),
     ] = ""
     matrix: Annotated[
         str,
-        Parameter(
-            group=PATTERN,
-            help="Text file with bytes from rank (row) to rank (column) for alltoallv, as nccl-tests has it.",
+        of_pattern(
+            help="Text file with bytes from rank (row) to rank (column) for alltoallv, as nccl-tests has it."
         ),
     ] = ""
-    matrix_scale: Annotated[
-        float, Parameter(name=["--matrix-scale"], group=PATTERN, help="Multiply the matrix by this.")
-    ] = 1.0
+    matrix_scale: Annotated[float, of_pattern(help="Multiply the matrix by this.")] = 1.0
     spread: Annotated[
         float | None,
-        Parameter(
-            group=PATTERN,
+        of_pattern(
             help="alltoallv: 0 sends all ranks the same, 1 in proportion to the distance in rank numbers, as"
-            " nccl-tests does; between 0 and 1 a blend.",
+            " nccl-tests does; between 0 and 1 a blend."
         ),
     ] = None
     skew: Annotated[
         float | None,
-        Parameter(
-            group=PATTERN,
+        of_pattern(
             help="alltoallv, all_gatherv: the busiest rank gets (gives) this many times the mean, the others"
-            " geometrically less; 1 is even.",
+            " geometrically less; 1 is even."
         ),
     ] = None
     pairs: Annotated[
         str,
-        Parameter(
-            group=PATTERN,
-            help="JSON file with src_target_pairs: [[[0, 1], [1, 0]]] for permute. Without it, the ring.",
+        of_pattern(
+            help="JSON file with src_target_pairs: [[[0, 1], [1, 0]]] for permute. Without it, the ring."
         ),
     ] = ""
     streams: Annotated[
         str,
-        Parameter(
-            group=PATTERN,
+        of_pattern(
             help="JSON file with streams: different operations at once, each on a communicator of its own."
-            " A table each.",
+            " A table each."
         ),
     ] = ""
     data: Annotated[
         DataName,
-        Parameter(
-            group=METHOD,
+        of_method(
             help="What is moved and checked: exact (bit for bit), random (within a tolerance for floats) or"
             " all_ones.",
             show_choices=False,
@@ -103,50 +88,29 @@ class PatternSettings:
     ] = "exact"
     save_wrong: Annotated[
         bool,
-        Parameter(
-            name=["--save-wrong"],
-            group=METHOD,
-            help="Keep the data of a failed check in the run folder: sent, received and expected.",
-        ),
+        of_method(help="Keep the data of a failed check in the run folder: sent, received and expected."),
     ] = False
     coalesce: Annotated[
         Ratios,
-        Parameter(
-            group=BUFFERS,
-            help="Split every call into parallel parts of these ratios: 1,2,1 makes 4M into 1M, 2M and 1M.",
+        of_buffers(
+            help="Split every call into parallel parts of these ratios: 1,2,1 makes 4M into 1M, 2M and 1M."
         ),
     ] = Ratios("")
     unique_buffers: Annotated[
         bool,
-        Parameter(
-            name=["--unique-buffers"],
-            group=BUFFERS,
-            help="Give every call its own buffer instead of rotating through the largest size.",
-        ),
+        of_buffers(help="Give every call its own buffer instead of rotating through the largest size."),
     ] = False
     shared_output: Annotated[
         bool,
-        Parameter(
-            name=["--shared-output"],
-            group=BUFFERS,
-            help="One output buffer for two cores of one memory (Neuron devices only).",
-        ),
+        of_buffers(help="One output buffer for two cores of one memory (Neuron devices only)."),
     ] = False
     outer_iters: Annotated[
         int | None,
         Between(1),
-        Parameter(
-            name=["--outer-iters"],
-            group=METHOD,
-            help="Repeat the -w and -n calls this often. [default: 1 with --outer-warmup-iters]",
-        ),
+        of_method(help="Repeat the -w and -n calls this often. [default: 1 with --outer-warmup-iters]"),
     ] = None
     outer_warmup_iters: Annotated[
         int | None,
         Between(0),
-        Parameter(
-            name=["--outer-warmup-iters"],
-            group=METHOD,
-            help="Repeat them this often before, untimed. [default: 0 with --outer-iters]",
-        ),
+        of_method(help="Repeat them this often before, untimed. [default: 0 with --outer-iters]"),
     ] = None

@@ -15,7 +15,7 @@ from cyclopts import Parameter
 from busbw.plan.flags.hunt import HuntSettings
 from busbw.plan.flags.pattern import PatternSettings
 from busbw.plan.flags.preflight import Asked, PreflightSettings
-from busbw.plan.flags.ranks import BUFFERS, METHOD, OUTPUT, PLACE, SWEEP, RankSettings
+from busbw.plan.flags.ranks import RankSettings, of_buffers, of_method, of_output, of_place, of_sweep
 from busbw.plan.flags.values import (
     MOST_CALLS,
     Between,
@@ -48,75 +48,62 @@ class RunSettings(RankSettings, PreflightSettings, PatternSettings):
     parallel_init: Annotated[
         int,
         OneOf((0, 1)),
-        Parameter(
+        of_place(
             name=["--parallel-init", "--parallel_init", "-p"],
-            group=PLACE,
             help="Accepted as in nccl-tests, and always on: every GPU has its own process.",
         ),
     ] = 0
     minbytes: Annotated[
         Size | None,
-        Parameter(
+        of_sweep(
             name=["--minbytes", "-b"],
-            group=SWEEP,
             help="First size; K, M, G are powers of 1024. Alone, without -e, the only size. [default: 8]",
         ),
     ] = None
     maxbytes: Annotated[
         Size | None,
-        Parameter(
+        of_sweep(
             name=["--maxbytes", "-e"],
-            group=SWEEP,
             help="Last size, and the size of each rank's send and receive buffers. Alone, the only size."
             " [default: 64M]",
         ),
     ] = None
     stepfactor: Annotated[
         float | None,
-        Parameter(
-            name=["--stepfactor", "-f"],
-            group=SWEEP,
-            help="Factor between sizes; 1 = step by -i. [default: 2]",
-        ),
+        of_sweep(name=["--stepfactor", "-f"], help="Factor between sizes; 1 = step by -i. [default: 2]"),
     ] = None
     stepbytes: Annotated[
         Size | None,
-        Parameter(
+        of_sweep(
             name=["--stepbytes", "-i"],
-            group=SWEEP,
             help="Bytes between sizes, instead of a factor. [default with -f 1: 1M]",
         ),
     ] = None
     datatype: Annotated[
         DataTypes,
-        Parameter(name=["--datatype", "-d"], group=SWEEP, help="Element type; several with commas, or all."),
+        of_sweep(name=["--datatype", "-d"], help="Element type; several with commas, or all."),
     ] = DataTypes("float")
     op: Annotated[
         ReduceOps,
-        Parameter(
+        of_sweep(
             name=["--op", "-o"],
-            group=SWEEP,
             help="Reduction: sum, prod, min, max, avg, mulsum; several with commas, or all.",
         ),
     ] = ReduceOps("sum")
     root: Annotated[
         Roots,
-        Parameter(
+        of_sweep(
             name=["--root", "-r"],
             allow_leading_hyphen=True,
-            group=SWEEP,
             help="Root of rooted collectives, several, or all (-1).",
         ),
     ] = Roots("0")
-    cycles: Annotated[
-        int, Between(1), Parameter(group=SWEEP, help="Measure the whole sweep this many times.")
-    ] = 1
+    cycles: Annotated[int, Between(1), of_sweep(help="Measure the whole sweep this many times.")] = 1
     iters: Annotated[
         int | None,
         Between(0, MOST_CALLS),
-        Parameter(
+        of_method(
             name=["--iters", "-n"],
-            group=METHOD,
             help="Timed calls for each case (groups of calls with -m); 0 only checks. [default: until the"
             " interval is narrow enough]",
         ),
@@ -124,59 +111,50 @@ class RunSettings(RankSettings, PreflightSettings, PatternSettings):
     warmup_iters: Annotated[
         int | None,
         Between(0),
-        Parameter(
+        of_method(
             name=["--warmup-iters", "--warmup_iters", "-w"],
-            group=METHOD,
             help="Untimed calls first. [default: until steady, 20 ms at most]",
         ),
     ] = None
     warmup_time: Annotated[
         Seconds | None,
-        Parameter(
-            group=METHOD,
+        of_method(
             help="Make untimed calls for at least this long, also with -w."
-            " [default: until steady, 20ms at most; with -w, 0]",
+            " [default: until steady, 20ms at most; with -w, 0]"
         ),
     ] = None
     agg_iters: Annotated[
         int,
         Between(1),
-        Parameter(
+        of_method(
             name=["--agg-iters", "--agg_iters", "-m"],
-            group=METHOD,
             help="Issue this many calls as one NCCL group, and divide the time by it.",
         ),
     ] = 1
     check: Annotated[
         int,
         Between(0),
-        Parameter(
-            name=["--check", "-c"], group=METHOD, help="How often to check the result of each case; 0: never."
-        ),
+        of_method(name=["--check", "-c"], help="How often to check the result of each case; 0: never."),
     ] = 1
     precision: Annotated[
         Fraction | None,
-        Parameter(
-            group=METHOD,
-            help="Sample until the interval is this narrow (half-width). [default: 1%; 2.5% below 50 us]",
+        of_method(
+            help="Sample until the interval is this narrow (half-width). [default: 1%; 2.5% below 50 us]"
         ),
     ] = None
     case_time: Annotated[
-        Seconds, LeavesTime(), Parameter(group=METHOD, help="Sample each case for about this long at most.")
+        Seconds, LeavesTime(), of_method(help="Sample each case for about this long at most.")
     ] = Seconds("500ms")
     budget: Annotated[
-        Seconds | None, LeavesTime(), Parameter(group=METHOD, help="Time for all cases of a launch together.")
+        Seconds | None, LeavesTime(), of_method(help="Time for all cases of a launch together.")
     ] = None
     mode: Annotated[
         ModeName,
-        Parameter(
-            group=METHOD, help="throughput: back-to-back calls; latency: single calls, each after a barrier."
-        ),
+        of_method(help="throughput: back-to-back calls; latency: single calls, each after a barrier."),
     ] = "throughput"
     time: Annotated[
         TimeName | None,
-        Parameter(
-            group=METHOD,
+        of_method(
             help="Which of the ranks' times is a sample: max, avg, min, rank0, loop (host time of a loop, as"
             " nccl-tests); in latency mode also last (from the last arrival) and span (first entry to last"
             " exit, synchronised clocks). [default: max]",
@@ -186,74 +164,62 @@ class RunSettings(RankSettings, PreflightSettings, PatternSettings):
     average: Annotated[
         int | None,
         OneOf((0, 1, 2, 3)),
-        Parameter(
+        of_method(
             name=["--average", "-a"],
-            group=METHOD,
             help="--time by nccl-tests' number: 0 rank0, 1 avg, 2 min, 3 max. With --time loop: over one loop"
             " of all -n calls.",
         ),
     ] = None
     arrival: Annotated[
         ArrivalName,
-        Parameter(
-            group=METHOD,
-            help="Delay ranks on purpose, in latency mode: late-one, uniform or ramp.",
-            show_choices=False,
+        of_method(
+            help="Delay ranks on purpose, in latency mode: late-one, uniform or ramp.", show_choices=False
         ),
     ] = "none"
     blocking: Annotated[
         int,
         OneOf((0, 1, 2, 3)),
-        Parameter(
+        of_method(
             name=["--blocking", "-z"],
-            group=METHOD,
             help="1, 3: wait and barrier after each call (as --mode latency); 2: wait without a barrier.",
         ),
     ] = 0
     cudagraph: Annotated[
         int,
         Between(0),
-        Parameter(
+        of_method(
             name=["--cudagraph", "-G"],
-            group=METHOD,
             help="Capture the calls of a sample in a CUDA graph; with -n, launch it this many times.",
         ),
     ] = 0
     launches: Annotated[
         int,
         Between(1),
-        Parameter(
-            group=METHOD,
+        of_method(
             help="Start the ranks this many times. Intervals then cover launches, which differ more than"
-            " samples do.",
+            " samples do."
         ),
     ] = 1
     timeout: Annotated[
         float,
         Countable(),
-        Parameter(
-            name=["--timeout", "-T"], group=METHOD, help="End a case after this many seconds; 0: never."
-        ),
+        of_method(name=["--timeout", "-T"], help="End a case after this many seconds; 0: never."),
     ] = 0.0
     stall: Annotated[
         SecondsOrOff,
-        Parameter(
-            group=METHOD,
+        of_method(
             help="End and explain a run in which nothing moves for so long, or for 20 times a call's time if"
-            " that is longer; off: never.",
+            " that is longer; off: never."
         ),
     ] = SecondsOrOff("30s")
     unalign: Annotated[
         int,
         Between(0),
-        Parameter(
-            name=["--unalign", "-u"], group=BUFFERS, help="Misalign both buffers by this many elements."
-        ),
+        of_buffers(name=["--unalign", "-u"], help="Misalign both buffers by this many elements."),
     ] = 0
     buffers: Annotated[
         MemoryName,
-        Parameter(
-            group=BUFFERS,
+        of_buffers(
             help="Memory of GPU ranks: device, nccl (ncclMemAlloc, as nccl-tests), managed or host.",
             show_choices=False,
         ),
@@ -261,95 +227,80 @@ class RunSettings(RankSettings, PreflightSettings, PatternSettings):
     local_register: Annotated[
         int,
         OneOf((0, 1, 2)),
-        Parameter(
+        of_buffers(
             name=["--local-register", "--local_register", "-R"],
-            group=BUFFERS,
             help="Register the buffers with NCCL: 0 no, 1 locally, 2 as symmetric windows.",
         ),
     ] = 0
     stats: Annotated[
         tuple[str, ...],
-        Parameter(
+        of_output(
             name=["--stats", "--columns"],
             consume_multiple=True,
-            group=OUTPUT,
             help="Columns of statistics instead of the usual ones: avg, min, max, p50, p99, p99.9 (any pNN),"
             " cv, imbalance, n, issue, skew, first, in, out, algorithm, channels, overlap.",
         ),
     ] = ()
-    wide: Annotated[
-        bool, Parameter(group=OUTPUT, help="All columns on a terminal too, as a pipe gets them.")
-    ] = False
+    wide: Annotated[bool, of_output(help="All columns on a terminal too, as a pipe gets them.")] = False
     expect: Annotated[
         tuple[str, ...],
-        Parameter(
-            group=OUTPUT,
+        of_output(
             help="Compare the run with this reference (`busbw expect --list`), file or preset. Exit code 1:"
-            " below it; 3: undecided.",
+            " below it; 3: undecided."
         ),
     ] = ()
     evidence: Annotated[
         tuple[str, ...],
-        Parameter(
+        of_output(
             consume_multiple=True,
-            group=OUTPUT,
             help="Collect evidence for `busbw diagnose` in untimed passes: counters (bytes on every link"
             " during a burst of the largest size), algorithm (what NCCL chose for each case).",
         ),
     ] = ()
     profile: Annotated[
         ProfileName,
-        Parameter(
-            group=OUTPUT,
+        of_output(
             help="nsys: run every rank under Nsight Systems and keep its report in the run folder. Do not"
-            " trust the times of such a run.",
+            " trust the times of such a run."
         ),
     ] = "none"
     profile_args: Annotated[
         str,
-        Parameter(
-            group=OUTPUT,
-            help="More flags for `nsys profile`, after =: --profile-args='--enable efa_metrics --delay 2'.",
+        of_output(
+            help="More flags for `nsys profile`, after =: --profile-args='--enable efa_metrics --delay 2'."
         ),
     ] = ""
     raw_ranks: Annotated[
         int,
         Between(0),
-        Parameter(
-            group=OUTPUT,
-            help="Keep the samples of every rank up to this many ranks; above, of rank 0 and the slowest 4.",
+        of_output(
+            help="Keep the samples of every rank up to this many ranks; above, of rank 0 and the slowest 4."
         ),
     ] = 16
     report_cputime: Annotated[
         int,
         OneOf((0, 1)),
-        Parameter(
+        of_output(
             name=["--report-cputime", "--report_cputime", "-C"],
-            group=OUTPUT,
             help="1: show the host's time for issuing a call (--stats issue).",
         ),
     ] = 0
     report_timestamps: Annotated[
         int,
         OneOf((0, 1)),
-        Parameter(
+        of_output(
             name=["--report-timestamps", "--report_timestamps", "-S"],
-            group=OUTPUT,
             help="1: show when each row was finished.",
         ),
     ] = 0
     nccl_topology: Annotated[
         bool,
-        Parameter(
-            group=OUTPUT, help="Keep NCCL's topology and graphs as XML, in evidence/ of the run folder."
-        ),
+        of_output(help="Keep NCCL's topology and graphs as XML, in evidence/ of the run folder."),
     ] = False
     memory: Annotated[
         int,
         OneOf((0, 1)),
-        Parameter(
-            name=["--memory", "-M"], group=OUTPUT, help="1: show the memory of buffers and communicator."
-        ),
+        of_output(name=["--memory", "-M"], help="1: show the memory of buffers and communicator."),
     ] = 0
     # What busbw itself says, in the requests of jobs: no flags.
     deliver: Annotated[str, Parameter(parse=False)] = ""  # the front process's run folder

@@ -125,16 +125,6 @@ def test_a_warning_is_told_and_strict_makes_an_error_of_it(joined: Any, tmp_path
     assert err.startswith("error: ")
 
 
-def test_a_variable_that_one_rank_lacks(joined: Any) -> None:
-    words = ("run", "all_reduce", "-e", "64", "--backend", "null")
-    code, _, err = joined(words, {"NCCL_ALGO": "Ring"}, {"NCCL_ALGO": "Ring"}, {})
-    assert code == 4
-    host = os.uname().nodename
-    assert err.splitlines()[0] == (
-        f"error: rank 2 on {host}: NCCL_ALGO: unset on rank 2 ({host}), 'Ring' on the other 2"
-    )
-
-
 @pytest.fixture(scope="session")
 def cuda_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A driver with two GPUs, and an NCCL, that are only there to be asked."""

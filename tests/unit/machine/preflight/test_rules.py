@@ -178,7 +178,7 @@ def test_a_network_of_a_plugin_without_the_plugin(ranks: Ranks, found: Found) ->
     finding = found(lacking)[0]
     assert (finding.check, finding.severity) == ("net-plugin", ERROR)
     assert finding.claim == (
-        "NCCL_NET=AWS Libfabric needs a network plugin, and but the loader finds none on any rank"
+        "NCCL_NET=AWS Libfabric needs a network plugin, but the loader finds none on any rank"
     )
     assert "/soft/aws-ofi-nccl/lib" in finding.evidence
 
@@ -191,7 +191,7 @@ def test_nccls_own_networks_need_no_plugin(ranks: Ranks, found: Found, net: str)
 def test_what_a_preset_expects_needs_the_plugin_too(ranks: Ranks, found: Found) -> None:
     asked = Preflight("run", expects=("net=ofi",))
     finding = only(found(ranks(at=7, net_plugin=""), asked=asked))
-    assert finding.claim == "net=ofi needs a network plugin, and but the loader finds none on rank 7 (h4)"
+    assert finding.claim == "net=ofi needs a network plugin, but the loader finds none on rank 7 (h4)"
     assert (finding.rank, finding.host) == (7, "h4")
 
 

@@ -5,22 +5,19 @@ The ranks are those of benchmarks/control: rank 0 is real but for its sockets, t
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 import tracemalloc
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
+from busbw_testing.programs import program
 
 from busbw.rank.backends.base import Look
 from busbw.rank.reduce_samples import across_ranks
 from busbw.rank.world import nccl
 from busbw.rank.world.nccl import chunk_elements
 
-COUNTED = Path(__file__).parents[4] / "benchmarks" / "control" / "counted.py"
 HEAD_BYTES = 10
 # Three times and four flag bits, as int64: worker.across_ranks.
 SAMPLE_BYTES = (3 + 4) * 8
@@ -29,13 +26,7 @@ SAMPLE_BYTES = (3 + 4) * 8
 @pytest.fixture(scope="module")
 def counted() -> ModuleType:
     """The benchmark's own code: tests and table have one source."""
-    spec = importlib.util.spec_from_file_location("busbw_benchmark_counted", COUNTED)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up there
-    spec.loader.exec_module(module)
-    return module
+    return program("benchmarks/control/counted.py")
 
 
 def look(world: Any, samples: int, time: str = "max") -> None:
