@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from busbw.errors import BusbwError, ExitCode, LauncherMismatch, RankFailed, UndecidedError
+from busbw.errors import BusbwError, ExitCode, LauncherMismatch, RankFailed, UndecidedError, of_system
 from busbw.machine.processes import is_stopped
 from busbw.model.case import Case
 from busbw.model.event import Emit, Event, EventKind, error_event, event
@@ -173,7 +173,7 @@ class _Rank:
         except BusbwError as error:
             self._leave_alone(world, error)
         except Exception as error:  # noqa: BLE001  # a defect of ours must not leave the other ranks waiting
-            self._leave_alone(world, RankFailed(f"unexpected {type(error).__name__}: {error}"), cause=error)
+            self._leave_alone(world, _failed(error), cause=error)
         if self.lead is not None:
             self.lead.end(RunStatus.COMPLETE)
         world.close()
@@ -226,6 +226,13 @@ class _Rank:
         self._leaving = True
         # Over the TCP channel rank 0 hears it and reports it; the hint travels on a line of its own.
         world.fail(f"{error.message}\n{error.hint}" if error.hint else error.message)
+
+
+def _failed(error: Exception) -> RankFailed:
+    if isinstance(error, OSError) and error.filename:
+        refused = of_system(error)
+        return RankFailed(refused.message, hint=refused.hint)
+    return RankFailed(f"unexpected {type(error).__name__}: {error}")
 
 
 def _stopped_beside(world: World) -> RankFailed | None:
