@@ -5,8 +5,10 @@ set -e
 
 major=${1%%.*}
 if ! is_none "$2" cuDNN; then
-  name=libcudnn${2%%.*}
-  packages "$name-cuda-$major=$2" "$name-dev-cuda-$major=$2" "$name-headers-cuda-$major=$2"
+  cudnn=$(number "$2")
+  name=libcudnn${cudnn%%.*}
+  packages "$name-cuda-$major=$cudnn" "$name-dev-cuda-$major=$cudnn" "$name-headers-cuda-$major=$cudnn"
   apt-mark hold "$name-cuda-$major"
 fi
-is_none "$3" DCGM || packages "datacenter-gpu-manager-${3%%.*}-cuda$major"
+dcgm=$(number "$3")
+is_none "$3" DCGM || packages "datacenter-gpu-manager-${dcgm%%.*}-cuda$major"

@@ -24,10 +24,11 @@ is_none() { # is_none VERSION WHAT: whether a component is to be left out
   echo "without $2"
 }
 
-number() { # number VERSION: without the v that some makers write: v1.48.0 is 1.48.0
-  case $1 in
-    [vV][0-9]*) echo "${1:1}" ;;
-    *) echo "$1" ;;
+number() { # number VERSION: without the v and the CUDA that some makers write: v2.30.4-1+cuda13.0 is 2.30.4-1
+  local plain=${1%%+cuda*}
+  case $plain in
+    [vV][0-9]*) echo "${plain:1}" ;;
+    *) echo "$plain" ;;
   esac
 }
 
@@ -36,7 +37,7 @@ tag() { # tag VERSION: as its maker names it: 2.30.4-1 is v2.30.4-1; branches an
   plain=$(number "$1")
   case $plain in
     [0-9]*.*) echo "v$plain" ;;
-    *) echo "$1" ;;
+    *) echo "$plain" ;;
   esac
 }
 

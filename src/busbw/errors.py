@@ -14,9 +14,15 @@ Foreign exceptions are translated once, at the edge where they occur, keeping th
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable
 from difflib import get_close_matches
 from enum import IntEnum
+from typing import Final
+
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+# What a limit of the shell refuses, and the limit's letter.
+_LIMITS: Final = {errno.EFBIG: "-f", errno.EMFILE: "-n", errno.ENOMEM: "-v", errno.EAGAIN: "-u"}
 
 
 class ExitCode(IntEnum):
@@ -102,6 +108,16 @@ class SiteError(BusbwError):
     """The machine, its libraries or the job cannot do what was asked."""
 
     exit_code = ExitCode.ENVIRONMENT
+
+
+def of_system(error: OSError) -> SiteError:
+    """What the system refused: a full disk, a limit on files, no permission."""
+    if error.errno in _FULL:
+        words = f"cannot write {error.filename or 'a file'}: {error.strerror}"
+        return SiteError(words, hint="free space there, or set BUSBW_HOME to a folder elsewhere")
+    limit = _LIMITS.get(error.errno or 0, "")
+    words = f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error)
+    return SiteError(words, hint=f"raise `ulimit {limit}`" if limit else "check its permissions")
 
 
 class LauncherMismatch(SiteError):

@@ -26,7 +26,7 @@ _SECRET_WORD: Final = re.compile(
     r"""(?x)
     .*SECRET.* | .*CREDENTIALS? | .*TOKEN | .*PASSW.* | .*PASSPHRASE | .*PASSCODE | .*(?<!BY)(?<!COM)PASS
     | (API|ACCESS|AUTH|PRIVATE|SIGNING|MASTER|ACCOUNT|SHARED)KEYS? | AUTH | AUTHORIZATION | JWT | CREDS?
-    | COOKIES? | PWD | PW | PAT | SAS | DSN | SIG | SIGNATURE
+    | COOKIES? | .+SESS(ION)?ID | PWD | PW | PAT | SAS | DSN | SIG | SIGNATURE
     """
 )
 # Before KEY, these make the name of no secret; KEY alone is none either (a YAML file is full of it).
@@ -69,41 +69,60 @@ _IN_SHELL: Final = re.compile(r'"?\$+(\(|\{?[A-Z_][A-Z0-9_]*\b)')
 _FORM: Final = re.compile(
     r"""(?x)
     -----BEGIN\ [A-Z0-9 ]*PRIVATE\ KEY.*?(?:-----END[^-]*-----|\Z)
-    | (?<=://)[^\s/@:"'\[]*:[^\s/@"'\[]+(?=@)                         # scheme://user:password@host
+    | (?<=://)[^\s/@:"'\[]*:[^\s/"'\[]+(?=@)                          # scheme://user:password@host
     | (?:(?<=http://)|(?<=https://)|(?<=ftp://))[^\s/@:"'\[]+(?=@)    # https://TOKEN@host
     # user:password@host; an image's name:tag@sha256: and ports are none
     | (?<![\w/:.@+-])[\w.+-]+:(?!\d+@)[^\s/@:"'\[]+(?=@(?!sha\d)\w)
     | (?<=[?&])(?:key|code)=[^\s&"']+
+    | (?:(?<=hooks\.slack\.com/services/)|(?<=/api/webhooks/))[\w/-]+    # who has the address may write
+    | (?:(?<=(?<![\w-])-b[ ])|(?<=(?<![\w-])-b[ ]["']))[\w.-]+=[^\s"']+   # curl's cookies
     | \b(?i:bearer)\s+[\w.~+/=-]{6,}
     | \b(?i:basic)\s+[A-Za-z0-9+/]{8,}={1,2}
     # curl's -u NAME:PASSWORD, in quotes or not; user and group ids are none
     | (?:(?<=(?<![\w-])-u[\s=])|(?<=(?<![\w-])-u[\s=]["'])|(?<=--user[\s=])|(?<=--user[\s=]["']))
       (?!\d+:\d+\b)[\w.@+-]+:[^\s"']+
     | (?<![A-Za-z0-9])(?:
-        gh[opsur]_[A-Za-z0-9]{16,} | github_pat_\w{16,} | glpat-[\w-]{16,} | hf_[A-Za-z0-9]{16,}
-        | nvapi-[\w-]{16,} | wandb_v\d_\w{16,} | xox[abeprs]-[\w-]{10,} | sk[-_][\w-]{16,}
+        gh[opsur]_[A-Za-z0-9]{16,} | github_pat_\w{16,} | gl(?:pat|ptt|dt|rt)-[\w-]{16,}
+        | (?:hf|api_org)_[A-Za-z0-9]{16,}
+        | nvapi-[\w-]{16,} | wandb_v\d_\w{16,} | (?:xox[abeprs]|xapp)-[\w-]{10,} | sk[-_][\w-]{16,}
         | npm_[A-Za-z0-9]{30,} | pypi-[\w-]{30,} | dckr_pat_[\w-]{16,} | AIza[\w-]{30,} | ya29\.[\w-]{16,}
         | (?:AKIA|ASIA|ABIA|ACCA)[0-9A-Z]{12,}                        # an AWS access key id
         | eyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?                        # a JSON web token
       )
+    # An AWS secret access key: 40 letters, digits, / and +, of all kinds
+    | (?<![\w/+.-])(?=[A-Za-z/+]{0,39}\d)(?=[a-z0-9/+]{0,39}[A-Z])(?=[A-Z0-9/+]{0,39}[a-z])
+      [A-Za-z0-9][A-Za-z0-9/+]{39}(?![\w/+=.-])
     # A long word of digits, capital and small letters, as random keys and base64 are; a C++ symbol is none
     | (?<![A-Za-z0-9])(?!Z[A-Z])(?=[A-Za-z]*\d+[A-Za-z]+\d)(?=[a-z0-9]*[A-Z])(?=[A-Z0-9]*[a-z])
       [A-Za-z0-9]{24,}[\w+/=-]*
     """,
     re.DOTALL,
 )
-_LONG_WORD: Final = re.compile(r"[A-Za-z0-9]{24}")
+_LONG_WORD: Final = re.compile(r"[A-Za-z0-9]{24}|[A-Za-z0-9/+]{40}")
 
 # Every text with a secret has one of these in it, in lower case: most texts are done with them alone.
 _HINTS_OF_NAMES: Final = (
     *("token", "secret", "credential", "pass", "key", "auth", "jwt", "cred", "cookie", "pw", "pat", "sas"),
-    *("dsn", "sig"),
+    *("dsn", "sig", "sess"),
 )
 _HINTS_OF_FORMS: Final = (
-    *("@", "private key", "key=", "code=", "bearer", "basic", "-u ", "--user", "gh", "glpat-", "hf_"),
-    *("nvapi-", "wandb_", "xox", "sk-", "sk_", "npm_", "pypi-", "dckr_", "aiza", "ya29", "akia", "asia"),
+    *("@", "private key", "key=", "code=", "bearer", "basic", "-u ", "-b ", "--user", "gh"),
+    *("slack.com", "webhooks", "glpat-", "glptt-", "gldt-", "glrt-", "hf_", "api_org_", "xox", "xapp-"),
+    *("nvapi-", "wandb_", "sk-", "sk_", "npm_", "pypi-", "dckr_", "aiza", "ya29", "akia", "asia"),
     *("abia", "acca", "eyj"),
 )
+
+# Programs that take a password, or a key, without a name: docker login -p VALUE, sshpass -pVALUE.
+_UNNAMED: Final = re.compile(
+    r"""(?x)
+    ( (?:\b(?:docker|podman|buildah|nerdctl|skopeo|oras|crane|helm)\b[^\n|;&]*?\blogin\b
+        | \b(?:sshpass|mysql(?:dump)?|ipmitool)\b)[^\n|;&]*?[ ]-[pP][ =]?
+    | \bwandb[ ]login(?:[ ]+--\S+)*[ ]+(?=\w{32}) )
+    ("[^"]*"|'[^']*'|[^\s"']+)
+    """
+)
+
+_HINTS_OF_UNNAMED: Final = ("login", "sshpass", "mysql", "ipmitool")
 
 # ---- names with values in a text --------------------------------------------------------------------------
 
@@ -115,13 +134,13 @@ _NAME: Final = re.compile(
     \b(?:name|key)\\*["']?\s*[:=]\s*\\*["']?(?P<listed>[A-Za-z_][\w.-]*)\\*["']?[\s,]*
         \\*["']?value\\*["']?\s*[:=][ \t]*
     | (?:-genv|-env|\bsetenv)[ ]+(?P<given>[A-Za-z_]\w*)[ ]+
-    | \blogin[ ]+\S+[ ]+(?P<login>password)[ ]+
+    | \b(?:machine|login)[ ]+\S+[ ]+(?P<login>password)[ ]+
     | (?<![\w-])--(?P<flag>[A-Za-z][\w-]*)(?:[ ]+(?!-)|=)
     | (?:(?<![\w.-])|(?<=%[0-9A-F]{2}))(?P<plain>[A-Za-z_][\w.-]*)\\*["']?[ \t]*
         (?P<sign>=>|:=|==?|:(?!//)|%3[Dd]|>(?=[^<>\s]+</))[ \t]*
     | (?<![\w.-])(?P<loose>[A-Za-z_][\w-]*)
         (?:\\*["']\s*,\s*\\*["']|\s+(?:is:?\s+)?(?:-\w\s*)?["']?)
-        (?=[A-Za-z]+\d|\d+(?!x)[A-Za-z])(?=[\w+-]{8,}=*(?:[\s"',;)]|\Z))
+        (?=[A-Za-z][A-Za-z/+]*\d|\d+(?!x)[A-Za-z])(?=[\w+/-]{8,}=*(?:[\s"',;)]|\Z))
     """
 )
 _VALUE_FIRST: Final = re.compile(
@@ -158,6 +177,8 @@ def redact_text(text: str, mark: str = REDACTED) -> str:
     lower = text.lower()
     if any(hint in lower for hint in _HINTS_OF_NAMES):
         text = "".join(_without_named(_VALUE_FIRST.sub(value_first, text), mark))
+    if any(hint in lower for hint in _HINTS_OF_UNNAMED):
+        text = _UNNAMED.sub(lambda found: found[1] + mark, text)
     has_form = any(hint in lower for hint in _HINTS_OF_FORMS) or _LONG_WORD.search(text)
     return _FORM.sub(mark, text) if has_form else text
 

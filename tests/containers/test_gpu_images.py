@@ -4,11 +4,10 @@ such components do nothing (`none`). The images have their layout, variables, ru
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 
 import pytest
-from busbw_testing.images import ROOT, Container, Images
+from busbw_testing.images import Container, Images
 
 pytestmark = [pytest.mark.container, pytest.mark.timeout(1500)]
 
@@ -82,22 +81,3 @@ def test_the_user_space_of_infiniband_is_there(gpu_container: tuple[str, Contain
     if recipe == "hpcx":
         assert "ibv_devinfo" in container.good("command -v ibv_devinfo")
         assert '"libibverbs1"' in container.good("cat /etc/busbw-image.json")
-
-
-@pytest.mark.parametrize(
-    ("asked", "spelled"),
-    [
-        ("tag 2.30.4-1", "v2.30.4-1"),
-        ("tag v1.8.1-aws", "v1.8.1-aws"),
-        ("tag 5b47ede", "5b47ede"),
-        ("tag V2.4.1", "v2.4.1"),
-        ("nccl_tag 2.20.3", "v2.20.3-1"),
-        ("nccl_tag v2.20.3-1", "v2.20.3-1"),
-        ("nccl_tag master", "master"),
-        ("number v1.48.0", "1.48.0"),
-        ("number 1.48.0", "1.48.0"),
-    ],
-)
-def test_versions_may_be_spelled_as_their_makers_spell_them(asked: str, spelled: str) -> None:
-    told = subprocess.check_output(["bash", "-c", f". images/recipes/lib.sh; {asked}"], text=True, cwd=ROOT)
-    assert told.strip() == spelled

@@ -15,15 +15,12 @@ from busbw.cli.app import ALL_FLAGS, app, command_line
 # Importing any of the commands registers all of them.
 from busbw.cli.commands.foreign import NCCL_TESTS, nccl_tests
 from busbw.cli.mistakes import understood, with_command
-from busbw.errors import BusbwError, ExitCode, SiteError, UsageError
+from busbw.errors import BusbwError, ExitCode, SiteError, UsageError, of_system
 from busbw.plan.request import is_request, read_request
 from busbw.terminal import screens
 
 # 128 + SIGPIPE, what a shell reports for a program that the signal ended.
 _BROKEN_PIPE: Final = 141
-_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
-# What a limit of the shell refuses, and the limit's letter.
-_LIMITS: Final = {errno.EFBIG: "-f", errno.EMFILE: "-n", errno.ENOMEM: "-v", errno.EAGAIN: "-u"}
 _LEAST_COLUMNS: Final = 20  # in fewer no table can be drawn, and drawing never ends
 
 
@@ -66,19 +63,9 @@ def _main(arguments: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _BROKEN_PIPE
     except OSError as error:
-        return report(_of_system(error))
+        return report(of_system(error))
     except MemoryError:
         return report(SiteError("there is not enough memory", hint="free some, or raise `ulimit -v`"))
-
-
-def _of_system(error: OSError) -> SiteError:
-    """What the system refused: a full disk, a limit on files, no permission."""
-    if error.errno in _FULL:
-        words = f"cannot write {error.filename or 'a file'}: {error.strerror}"
-        return SiteError(words, hint="free space there, or set BUSBW_HOME to a folder elsewhere")
-    limit = _LIMITS.get(error.errno or 0, "")
-    words = f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error)
-    return SiteError(words, hint=f"raise `ulimit {limit}`" if limit else "check its permissions")
 
 
 def _settle_output() -> None:

@@ -54,13 +54,6 @@ _LOST_A_PEER = re.compile(
 )
 # mpirun: a rank that called MPI_Abort, or an error handler that does.
 _ABORTED = re.compile(r"due to process rank (\d+) with PID \d+ on node \S+ calling\s+\"abort\"", re.DOTALL)
-# MPICH: a message between processes of one host is read from the other's memory, and that one is gone.
-_NO_SUCH_PROCESS = re.compile(r"process_vm_(?:readv|writev) failed \(errno 3\)")
-
-
-def lost_partner(message: str) -> bool:
-    """Whether what a rank says of itself is that the process it talked to was gone."""
-    return _NO_SUCH_PROCESS.search(message) is not None
 
 
 def read_death(lines: Sequence[str]) -> Death | None:

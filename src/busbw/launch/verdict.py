@@ -19,7 +19,6 @@ from busbw.launch.launcher_words import (
     describe,
     first_complaint,
     last_words,
-    lost_partner,
     read_death,
     read_lost_peer,
     srun_aborted,
@@ -196,13 +195,8 @@ def _all_wait(story: Story) -> Verdict | None:
 
 
 def _own_words(story: Story) -> Verdict | None:
-    """What a rank says of itself. One that failed since it met the dead is no more than a witness."""
-    own = (
-        error
-        for error in story.errors
-        if not error.get("peer_lost")
-        and not (story.first_dead not in (None, error["rank"]) and lost_partner(str(error["message"])))
-    )
+    """What a rank says of itself."""
+    own = (error for error in story.errors if not error.get("peer_lost"))
     return next((Verdict(ExitCode(int(error["exit_code"])), error) for error in own), None)
 
 

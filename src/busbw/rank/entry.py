@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import sys
@@ -18,7 +19,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from busbw.errors import BusbwError, ExitCode, LauncherMismatch, RankFailed, UndecidedError
+from busbw.errors import BusbwError, ExitCode, LauncherMismatch, RankFailed, UndecidedError, of_system
 from busbw.machine.processes import is_stopped
 from busbw.model.case import Case
 from busbw.model.event import Emit, Event, EventKind, error_event, event, stall_event
@@ -43,6 +44,9 @@ if TYPE_CHECKING:
 
 # How long rank 0 may take to close the record of a run that all ranks leave at about the same time.
 _TELLING_SECONDS: Final = 2.0
+# MPICH reads a message of a process on the same host from that one's memory. The kernel takes that away first
+# from a process that dies: on a busy host long before its connections, by which others learn of its death.
+_PARTNER_GONE: Final = re.compile(r"process_vm_(?:readv|writev) failed \(errno 3\)")
 # With this flag a front process, maybe far away, reads what the ranks print.
 DELIVER: Final = "--deliver="
 _WORLDS: Final = ("auto", "solo", "mpi", "nccl")
@@ -145,14 +149,14 @@ class _Rank:
         elif self.director is not None:
             self.director.emit(error_event(error, peer_lost=peer_lost))
 
-    def tell_own(self, error: BusbwError) -> None:
+    def tell_own(self, error: BusbwError, *, peer_lost: bool = False) -> None:
         """An error that only this rank knows, on whatever rank it is."""
         if self._leaving:
             return  # said already
         if self.director is not None:
-            self.tell(error)
+            self.tell(error, peer_lost=peer_lost)
         else:
-            self._emit_own(error_event(error))
+            self._emit_own(error_event(error, peer_lost=peer_lost))
 
     def live(self, identity: Identity | None, choice: WorldChoice) -> ExitCode:
         """Join, measure, leave."""
@@ -174,7 +178,7 @@ class _Rank:
         except BusbwError as error:
             self._leave_alone(world, error)
         except Exception as error:  # noqa: BLE001  # a defect of ours must not leave the other ranks waiting
-            self._leave_alone(world, RankFailed(f"unexpected {type(error).__name__}: {error}"), cause=error)
+            self._leave_alone(world, _failed(error), cause=error)
         if self.lead is not None:
             self.lead.end(RunStatus.COMPLETE)
         world.close()
@@ -220,11 +224,21 @@ class _Rank:
             import traceback
 
             traceback.print_exception(cause)
+        is_witness = _PARTNER_GONE.search(error.message) is not None
+        if is_witness:  # the launcher, which may know of it later, says which rank it lost, and ends this one
+            time.sleep(_TELLING_SECONDS)
         if world.kind != "nccl" or world.rank == 0:
-            self.tell_own(error)
+            self.tell_own(error, peer_lost=is_witness)
         self._leaving = True
         # Over the TCP channel rank 0 hears it and reports it; the hint travels on a line of its own.
         world.fail(f"{error.message}\n{error.hint}" if error.hint else error.message)
+
+
+def _failed(error: Exception) -> RankFailed:
+    if isinstance(error, OSError) and error.filename:
+        refused = of_system(error)
+        return RankFailed(refused.message, hint=refused.hint)
+    return RankFailed(f"unexpected {type(error).__name__}: {error}")
 
 
 def _stopped_beside(world: World) -> RankFailed | None:

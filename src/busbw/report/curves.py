@@ -19,6 +19,8 @@ from busbw.units import NS_PER_US, format_gb_per_s, format_share, format_size, f
 BANDWIDTH: Final = "bus bandwidth (GB/s)"
 INTERVAL: Final = "95 % interval"
 
+Ends = tuple[float | None, float | None]
+
 
 @dataclass(frozen=True)
 class Point:
@@ -33,11 +35,14 @@ class Point:
     high_ns: float | None = None
     part: int = 0
 
-    def busbw_at(self, time_ns: float | None) -> float | None:
-        """GB/s of the same bytes in another time."""
-        if time_ns is None or self.busbw_gb_per_s is None:
-            return None
-        return self.busbw_gb_per_s * self.time_ns / time_ns
+    @property
+    def busbw_ends(self) -> Ends:
+        """Between which GB/s the bandwidth lies; unknown where the interval of the time reaches zero."""
+        low_ns, high_ns = self.low_ns, self.high_ns
+        if self.busbw_gb_per_s is None or low_ns is None or high_ns is None or low_ns <= 0:
+            return None, None
+        of_one_ns = self.busbw_gb_per_s * self.time_ns
+        return of_one_ns / high_ns, of_one_ns / low_ns
 
 
 Series = Mapping[str, Sequence[Point]]
@@ -70,7 +75,7 @@ def bandwidth(
     for label, found in series.items():
         for point in found:
             if point.busbw_gb_per_s is not None:
-                ends = point.busbw_at(point.high_ns), point.busbw_at(point.low_ns)
+                ends = point.busbw_ends
                 text = _words(
                     lambda value: f"{format_gb_per_s(value)} GB/s", point.busbw_gb_per_s, ends, band
                 )
@@ -102,9 +107,6 @@ def time(of: tuple[str, ...], title: str, series: Series, table: Table, band: st
 
 def _us(time_ns: float | None) -> float | None:
     return None if time_ns is None else time_ns / NS_PER_US
-
-
-Ends = tuple[float | None, float | None]
 
 
 def _row(series: str, size: int, value: float, ends: Ends, text: str, part: int = 0) -> dict[str, Any]:

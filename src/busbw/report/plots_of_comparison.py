@@ -107,6 +107,6 @@ def _points(arm: Arm, kind: Kind) -> Iterator[Point]:
     for key in sorted(keys, key=lambda key: key.size_bytes):
         seen = arm.cases[key]
         if seen.time_ns:
-            yield Point(
-                key.size_bytes, seen.time_ns, seen.busbw_gb_per_s, min(seen.times_ns), max(seen.times_ns)
-            )
+            times_ns = seen.times_ns
+            ends = (min(times_ns), max(times_ns)) if len(times_ns) > 1 else (None, None)
+            yield Point(key.size_bytes, seen.time_ns, seen.busbw_gb_per_s, *ends)

@@ -25,6 +25,18 @@ def test_a_log_has_no_band() -> None:
     assert whole.note == f"{log.note} The band is the 95 % interval."
 
 
+def test_an_interval_that_reaches_zero_bounds_no_bandwidth() -> None:
+    record = record_of({1024: 10.0}, ranks=2)
+    (result,) = record.results
+    ends = {
+        low: curves.points([(record.plan.cases[0], replace(result, low_ns=low, high_ns=2e4))])[0].busbw_ends
+        for low in (0.0, -5.0, 5e3)
+    }
+    busbw = result.busbw_gb_per_s
+    assert busbw is not None
+    assert ends == {0.0: (None, None), -5.0: (None, None), 5e3: (busbw / 2, busbw * 2)}
+
+
 def test_no_line_goes_over_a_size_without_a_number() -> None:
     record = record_of({1024: 10.0, 2048: 11.0, 4096: 12.0, 8192: 13.0}, ranks=2)
     found = [(record.plan.cases[each.case], each) for each in record.results]

@@ -151,12 +151,13 @@ class Evidence:
 
 # Slurm, Open MPI, hydra, PALS, Kubernetes, shells; nccl-tests says "Test NCCL failure", OSU "DATA VALIDATION
 # ERROR". Warnings of a test that starts have "error" or "failed" in them too: these words alone end nothing.
-_STATUS: Final = r"(?:exit|return|error)(?:ed|ing)?[ _-]*(?:with|on)?[ _-]*(?:code|status|signal)"
+_STATUS: Final = r"(?:exit|return|error)(?:ed|ing)?[ :_-]*(?:with|on)?[ _-]*(?:code|status|signal)"
 _ENDS: Final = (
     r"\b(?:failure|core dumped|stack trace|evicted|terminating)\b",
     r"\b(?:kill(?:ed|ing)|cancel+ed|abort(?:ed|ing)|mpi_abort|segfault)\b",
     r"\babort\(|\btraceback \(|\bsignal:? *\d",
     r"\b(?:segmentation (?:fault|violation)|bus error|fatal error|bad termination)\b",
+    r"\b(?:received signal|exiting improperly|job (?:has )?failed|backofflimitexceeded)\b",
     r"\btime ?limit\b|\btimed out\b|\boperation timeout\b|\bout of memory\b|\boom[-_ ]?kill|\bnode[ _]fail",
     r"\bnon-?zero (?:exit|status|code|return)",
     rf"\b{_STATUS}\b[ =:]*(?:of \w+ \d+[ =:]*)?-?[1-9]|\berror [1-9]\d*$",

@@ -129,6 +129,14 @@ def test_new_nccom_tables_are_decimal_and_have_percentiles(imported: Callable[..
     assert record.results[3].busbw_gb_per_s == 30.92  # the time has fewer digits
 
 
+def test_a_reduction_of_nccom_test_is_the_sum_that_its_check_is_of(
+    imported: Callable[..., list[RunRecord]],
+) -> None:
+    (reduced,), (gathered,) = imported(NCCOM_GIB), imported(NCCOM_GB)
+    assert (reduced.plan.cases[0].op, gathered.plan.cases[0].op) == ("sum", "")
+    assert reduced.source.fields["op"].startswith("assumed: ")
+
+
 @pytest.mark.parametrize("average", ["1.2.3", "41.4325"])
 def test_an_average_of_any_letters(average: str, imported: Callable[..., list[RunRecord]]) -> None:
     (record,) = imported(NCCOM_GIB.replace("41.4325", average))

@@ -170,6 +170,11 @@ OSU = "# OSU MPI Allreduce Latency Test v7.4\n# Datatype: MPI_CHAR.\n# Size     
         "make: *** [run] Error 137",
         "Watchdog caught collective operation timeout",
         "ssh: connect to host n7 port 22: Connection timed out",
+        "mpirun has exited due to process rank 3 with PID 0 on node n7 exiting improperly.",
+        "[n7:4242] *** Process received signal ***",
+        "error: process exited: status 7",
+        "Warning  BackoffLimitExceeded  job-controller  Job has reached the specified backoff limit",
+        "ERROR: Job failed (system failure): pod was deleted",
     ],
 )
 def test_words_of_an_end_make_the_run_interrupted(end: str, imported: Imported) -> None:
