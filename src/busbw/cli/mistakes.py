@@ -34,6 +34,11 @@ _MEANT: Final = {
     "-A": "--account",
 }
 _MEANT_VALUES: Final = {"k8s": "kubernetes", "ssh": "hosts", "sbatch": "slurm"}
+# Flags that mean something else to Slurm's users: how their values begin, and what to give instead.
+_SLURM_MEANS: Final = {
+    "-p": ("[A-Za-z]", "give --on slurm --partition {} for a partition"),
+    "--time": ("[0-9]", "give --time-limit {} for a job's limit, with --on; --budget 60s bounds measuring"),
+}
 _PROGRAM_END: Final = re.compile(r"_perf(_mpi)?$")
 _A_VALUE: Final = {"integer": "a whole number", "number": "a number", "path": "a path"}
 
@@ -48,7 +53,7 @@ def understood(error: CycloptsError, arguments: Sequence[str]) -> UsageError:
         case UnknownOptionError():
             return _flag((error.token.keyword or error.token.value).partition("=")[0], chain)
         case CoercionError(argument=argument, token=token) if argument is not None and token is not None:
-            return _value(argument, token.keyword or argument.names[0], token.value, name)
+            return _value(argument, token.keyword or argument.names[0], token.value, chain)
         case RepeatArgumentError(token=token):
             return UsageError(f"{token.keyword} is given twice", hint=f"give {token.keyword} once")
         case MissingArgumentError(argument=argument) if argument is not None:
@@ -94,16 +99,22 @@ def _flag(flag: str, chain: tuple[str, ...]) -> UsageError:
     )
 
 
-def _value(argument: Argument, flag: str, value: str, name: str) -> UsageError:
+def _value(argument: Argument, flag: str, value: str, chain: tuple[str, ...]) -> UsageError:
     from busbw.cli.help import choices_of, value_kind
 
+    joined = flag + value.partition("=")[0]
+    if joined in _MEANT:  # -np is -n with the value p
+        return _flag(joined, chain)
+    begins, instead = _SLURM_MEANS.get(flag, ("", ""))
+    if instead and re.match(begins, value):
+        return UsageError(f"{flag} does not take {value!r}", hint=instead.format(value))
     if choices := choices_of(argument):
         error = UnknownWord(f"unknown value {value!r} of {flag}", value, choices)
         if (meant := _MEANT_VALUES.get(value)) in choices:
             error.likely, error.hint = meant, f"use {meant}"
         return error
     kind = _A_VALUE.get(value_kind(argument), f"a {value_kind(argument)}")
-    return UsageError(f"{flag} takes {kind}, not {value!r}", hint=f"see `{name} --help`")
+    return UsageError(f"{flag} takes {kind}, not {value!r}", hint=f"see `{_name(chain)} --help`")
 
 
 def _missing(

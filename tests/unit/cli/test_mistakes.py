@@ -55,6 +55,17 @@ MISTAKES: tuple[tuple[str, str, str], ...] = (
     ("run all_reduce --budget -5s", "must be positive", "--budget 5s"),
     ("run all_reduce -b 8 -b 16", "-b is given twice", "give -b once"),
     ("cancel", "needs the name of a job", "`busbw jobs`"),
+    ("run all_reduce -np 4", "'-np'", "`busbw run all_reduce --ranks 4`"),
+    ("run all_reduce --time 00:10:00", "'00:10:00'", "--time-limit 00:10:00"),
+    ("run all_reduce -p gpu", "'gpu'", "--on slurm --partition gpu"),
+    (
+        "run all_reduce --on kubernetes --image i -N 2 --set gpus=8",
+        "--set gpus",
+        "`busbw run all_reduce --on kubernetes --image i -N 2 --set gpu=8`",
+    ),
+    ("run all_reduce --on slurm -N 2 --set gpus=8", "--set gpus", "--sbatch-args=--gpus-per-node=8"),
+    ("run --op allreduce", "reduction 'allreduce'", "an operation needs no flag"),
+    ("expect nofile.log", "there is no file nofile.log", "`busbw list`"),
     # values and files
     ("run", "no operation", "name one or more of: all_reduce, "),
     ("run all_reduce -e 64MB", "64MB", "64M"),
