@@ -124,6 +124,7 @@ class Method:
 DAMAGED: Final = "damaged"
 OTHER_OUTPUT: Final = "other-output"  # looks like a row, and no row is missing
 INCOMPLETE: Final = frozenset({DAMAGED, "cut", "gap", "no-end", "no-heading", "rows-missing"})
+DOUBTS: Final = frozenset({"mislabelled", "contradiction"})  # the log says two things that cannot both be
 
 
 @dataclass(frozen=True)
