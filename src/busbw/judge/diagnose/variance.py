@@ -103,16 +103,17 @@ def _modes(found: Sequence[Spread]) -> Iterator[Conclusion]:
     two = [(each, each.modes) for each in found if each.modes is not None]
     if not two:
         return
+    most = 2 * len(two) > len(found)  # single cases say so in their rows
     worst, modes = max(two, key=lambda pair: pair[1].high.centre / pair[1].low.centre)
     shown = f"{format_share(modes.low.weight, decimals=0)} near {modes.low.centre / NS_PER_US:.4g} us and"
     yield Conclusion(
-        Severity.WARNING,
+        Severity.WARNING if most else Severity.INFO,
         f"{len(two)} of {len(found)} cases have two modes; {worst.operation} {format_size(worst.size_bytes)}:"
         f" {shown} {format_share(modes.high.weight, decimals=0)} near {modes.high.centre / NS_PER_US:.4g} us",
         evidence="a gap of more than 5 MAD with a tenth of the samples on either side",
         hint="look for two algorithms, a clock that switches, or a neighbour: `busbw show RUN --histogram`",
         check="variance.modes",
-        answer=_by_share(len(two), len(found)),
+        answer=Answer.NO if most else Answer.ASIDE,
         facts=tuple(
             Fact(
                 f"{each.operation} {format_size(each.size_bytes)}",
@@ -163,11 +164,6 @@ def _single_calls(tail: Tail | None) -> str:
     return f". Of {tail.calls} single calls: {p99}slowest {tail.max_ns / NS_PER_US:.4g} us"
 
 
-def _by_share(count: int, cases: int) -> Answer:
-    """A few cases of many do not make a run unsteady, nor leave it steady."""
-    return Answer.NO if 2 * count > cases else Answer.UNDECIDED
-
-
 def _unstable(subject: Subject) -> Iterator[Conclusion]:
     """A run is unsteady where most cases are whose pace links set: the level of shorter calls changes on
     healthy machines too, as does that of single cases, which say so in their rows.
@@ -211,7 +207,8 @@ def _disturbances(subject: Subject) -> Iterator[Conclusion]:
     for mark, count in counts.items():
         claim = f"{count} of {cases} cases are marked {mark}"
         asked = mark == _DELAYED and subject.record.plan.timing.arrival != "none"
-        answer = Answer.ASIDE if asked else _by_share(count, cases)
+        found = Answer.NO if 2 * count > cases else Answer.UNDECIDED
+        answer = Answer.ASIDE if asked else found
         severity = Severity.INFO if asked else Severity.WARNING
         yield _marked(mark, severity, claim, answer, Fact("cases", count))
 
