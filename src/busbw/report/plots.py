@@ -349,7 +349,12 @@ def _heat(plot: Plot, colour: Colour) -> Picture:
         sort=across,
         title=plot.words["x"],
         axis=alt.Axis(
-            labelAngle=0 if is_upright else -60, labelLimit=1000, domain=False, ticks=False, orient="top"
+            labelAngle=0 if is_upright else _SLANT,
+            labelLimit=1000,
+            minExtent=0 if is_upright else names * abs(math.sin(math.radians(_SLANT))),
+            domain=False,
+            ticks=False,
+            orient="top",
         ),
     )
     y = alt.Y(
