@@ -31,9 +31,32 @@ if TYPE_CHECKING:
 _MEANT: Final = {
     **dict.fromkeys(("-g", "--ngpus", "-np", "--np", "--nprocs", "--ntasks"), "--ranks"),
     **dict.fromkeys(("--gpus", "--gpus-per-node", "--ntasks-per-node"), "--ranks-per-node"),
+    **dict.fromkeys(("-t", "--walltime"), "--time-limit"),
+    **dict.fromkeys(("-J", "--job-name"), "--name"),
     "-A": "--account",
+    "-H": "--hosts",
+    "-x": "--env",
+    "--last": "--limit",
+    "--json": "--format=json",
 }
-_MEANT_VALUES: Final = {"k8s": "kubernetes", "ssh": "hosts", "sbatch": "slurm"}
+_MEANT_VALUES: Final = {
+    "k8s": "kubernetes",
+    "ssh": "hosts",
+    "sbatch": "slurm",
+    "gpu": "nccl",
+    "cuda": "nccl",
+    "cpu": "mpi",
+    "host": "mpi",
+}
+_MEANT_COMMANDS: Final = {
+    **dict.fromkeys(("status", "ps", "queue"), "jobs"),
+    **dict.fromkeys(("bench", "benchmark", "measure"), "run"),
+    "ls": "list",
+    "plot": "report",
+    "version": "--version",
+}
+_OF_SBATCH: Final = ("--gres", "--nodelist", "-w", "--qos", "-q", "--constraint", "-C", "--mem", "--exclude")
+_UNIT: Final = re.compile(r"[KMGT]i?B?|B", re.IGNORECASE)
 # Flags that mean something else to Slurm's users: how their values begin, and what to give instead.
 _SLURM_MEANS: Final = {
     "-p": ("[A-Za-z]", "give --on slurm --partition {} for a partition"),
@@ -76,7 +99,10 @@ def _command(word: str, chain: tuple[str, ...], arguments: Sequence[str]) -> Usa
         return _instead(f"{word!r} is an operation, not a command", words)
     commands = [each for each in _at(chain) if not each.startswith("-")]
     hint = f"see `{_name(chain)} --help`"
-    return UnknownWord(f"unknown command {word!r}", word, [*commands, "--help"], hint=hint)
+    error = UnknownWord(f"unknown command {word!r}", word, [*commands, "--help", "--version"], hint=hint)
+    if not chain and (meant := _MEANT_COMMANDS.get(word, "")):
+        error.likely, error.hint = meant, f"use {meant}"
+    return error
 
 
 def _instead(message: str, words: Sequence[str]) -> UsageError:
@@ -87,12 +113,17 @@ def _flag(flag: str, chain: tuple[str, ...]) -> UsageError:
     name = _name(chain)
     hint = f"see `{name} {ALL_FLAGS}`"
     known = _flags(_at(chain))
-    if (meant := _MEANT.get(flag)) in known:
+    meant = _MEANT.get(flag, "")
+    if meant.partition("=")[0] in known:
         error = UnknownWord(f"unknown flag {flag!r}", flag, ())
         error.likely, error.hint = meant, f"use {meant}"
         return error
     if chain != ("run",) and flag in _flags(app["run"]):
         return UsageError(f"`{name}` has no flag {flag}; it is a flag of `busbw run`", hint=hint)
+    if flag in _OF_SBATCH and "--sbatch-args" in known:
+        return UsageError(f"unknown flag {flag!r}", hint=f"give it to sbatch: --sbatch-args='{flag} ...'")
+    if flag == "--output" and chain == ("run",):
+        hint = "use `busbw export last --output FILE`, or `busbw report`: the record is kept"
     long = [each for each in known if each.startswith("--")]
     return UnknownWord(
         f"unknown flag {flag!r} of `{name}`", flag, long if flag.startswith("--") else (), hint=hint
@@ -150,7 +181,11 @@ def _flags(command: App) -> list[str]:
 
 def with_command(error: UsageError, arguments: Sequence[str]) -> UsageError:
     """The same with the whole command that was probably meant as its hint, where the word was typed."""
-    if not isinstance(error, UnknownWord) or not error.likely:
+    if not isinstance(error, UnknownWord):
+        return error
+    if _UNIT.fullmatch(error.word):  # -e 1 GiB
+        error.hint = f"write a size as one word, as 1{error.word}"
+    if not error.likely:
         return error
     wrong = re.compile(rf"(?<![\w-]){re.escape(error.word)}(?![\w-])")
     at = next((at for at, word in enumerate(arguments) if wrong.search(word)), None)

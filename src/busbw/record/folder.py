@@ -281,7 +281,7 @@ def find_run(
     likely = nearest(name, names) or nearest(name, (folder.name for folder in runs), _ALIKE)
     what, hint = f"no run {name!r} in {run_home}", "`busbw list` names the runs; a folder works too"
     if Path(name).is_file():
-        hint = f"`busbw import {shlex.quote(name)}` reads a log as a run"
+        likely, hint = "", f"`busbw import {shlex.quote(name)}` reads a log as a run"
     elif "." in name or "/" in name:
         what, hint = (
             f"there is no file {name}, and no run of that name",
