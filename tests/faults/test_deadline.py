@@ -41,7 +41,7 @@ def test_a_call_that_hangs_ends_the_run_with_its_case(launcher: Any, shim: str) 
     run = launcher.start(*launcher.busbw, *operands, LD_PRELOAD=shim)
     done = run.finish()
     assert done.code == 5
-    assert "all_reduce float 1024 B out-of-place: no end within 1.5 s (-T)" in done.error
+    assert "all_reduce float 1024 B out-of-place: did not end within 1.5 s (-T)" in done.error
     assert "-T" in done.hint
     assert done.seconds < 30
     record = run.record()

@@ -57,6 +57,23 @@ def test_the_bundled_mpi(where: str, request: pytest.FixtureRequest) -> None:
     assert "--mpi=pmi2" in front.script()
 
 
+def test_a_run_from_python(front: Any) -> None:
+    settings = {
+        "minbytes": "8",
+        "maxbytes": "64",
+        "iters": 8,
+        "on": "slurm",
+        "nodes": 4,
+        "env": YIELDING[1::2],
+    }
+    done = front.python(f"""
+import busbw
+run = busbw.run("all_reduce", **{settings})
+print(run.df.filter(wrong=0).height, *(rank.host for rank in run.record.world.ranks))
+""")
+    assert (done.code, done.out.split()) == (0, ["8", *NODES]), done
+
+
 def test_a_record_with_many_ranks_and_cases_comes_home_through_srun(far_front: Any) -> None:
     """Long lines are cut by srun and put together again."""
     words = ("run", "all_reduce", "-b", "8", "-e", "64M", *NULL, "--on", "slurm", "-N", "4")

@@ -62,7 +62,7 @@ def read_arm(word: str) -> Given:
     parts = [rest] if Path(rest).exists() else [part for part in rest.split(",") if part]
     found = [pair for part in parts for pair in read_records(part)]
     if not found:
-        raise UsageError(f"nothing in {word}", hint=_hint_of(Path(word)))
+        raise UsageError(f"no run and no log in {word}", hint=_hint_of(Path(word)))
     return Given(
         name or _name_of(rest, [record for record, _ in found]),
         tuple(record for record, _ in found),

@@ -31,9 +31,37 @@ if TYPE_CHECKING:
 _MEANT: Final = {
     **dict.fromkeys(("-g", "--ngpus", "-np", "--np", "--nprocs", "--ntasks"), "--ranks"),
     **dict.fromkeys(("--gpus", "--gpus-per-node", "--ntasks-per-node"), "--ranks-per-node"),
+    **dict.fromkeys(("-t", "--walltime"), "--time-limit"),
+    **dict.fromkeys(("-J", "--job-name"), "--name"),
     "-A": "--account",
+    "-H": "--hosts",
+    "-x": "--env",
+    "--last": "--limit",
+    "--json": "--format=json",
 }
-_MEANT_VALUES: Final = {"k8s": "kubernetes", "ssh": "hosts", "sbatch": "slurm"}
+_MEANT_VALUES: Final = {
+    "k8s": "kubernetes",
+    "ssh": "hosts",
+    "sbatch": "slurm",
+    "gpu": "nccl",
+    "cuda": "nccl",
+    "cpu": "mpi",
+    "host": "mpi",
+}
+_MEANT_COMMANDS: Final = {
+    **dict.fromkeys(("status", "ps", "queue"), "jobs"),
+    **dict.fromkeys(("bench", "benchmark", "measure"), "run"),
+    "ls": "list",
+    "plot": "report",
+    "version": "--version",
+}
+_OF_SBATCH: Final = ("--gres", "--nodelist", "-w", "--qos", "-q", "--constraint", "-C", "--mem", "--exclude")
+_UNIT: Final = re.compile(r"[KMGT]i?B?|B", re.IGNORECASE)
+# Flags that mean something else to Slurm's users: how their values begin, and what to give instead.
+_SLURM_MEANS: Final = {
+    "-p": ("[A-Za-z]", "give --on slurm --partition {} for a partition"),
+    "--time": ("[0-9]", "give --time-limit {} for a job's limit, with --on; --budget 60s bounds measuring"),
+}
 _PROGRAM_END: Final = re.compile(r"_perf(_mpi)?$")
 _A_VALUE: Final = {"integer": "a whole number", "number": "a number", "path": "a path"}
 
@@ -48,7 +76,7 @@ def understood(error: CycloptsError, arguments: Sequence[str]) -> UsageError:
         case UnknownOptionError():
             return _flag((error.token.keyword or error.token.value).partition("=")[0], chain)
         case CoercionError(argument=argument, token=token) if argument is not None and token is not None:
-            return _value(argument, token.keyword or argument.names[0], token.value, name)
+            return _value(argument, token.keyword or argument.names[0], token.value, chain)
         case RepeatArgumentError(token=token):
             return UsageError(f"{token.keyword} is given twice", hint=f"give {token.keyword} once")
         case MissingArgumentError(argument=argument) if argument is not None:
@@ -71,7 +99,10 @@ def _command(word: str, chain: tuple[str, ...], arguments: Sequence[str]) -> Usa
         return _instead(f"{word!r} is an operation, not a command", words)
     commands = [each for each in _at(chain) if not each.startswith("-")]
     hint = f"see `{_name(chain)} --help`"
-    return UnknownWord(f"unknown command {word!r}", word, [*commands, "--help"], hint=hint)
+    error = UnknownWord(f"unknown command {word!r}", word, [*commands, "--help", "--version"], hint=hint)
+    if not chain and (meant := _MEANT_COMMANDS.get(word, "")):
+        error.likely, error.hint = meant, f"use {meant}"
+    return error
 
 
 def _instead(message: str, words: Sequence[str]) -> UsageError:
@@ -82,28 +113,39 @@ def _flag(flag: str, chain: tuple[str, ...]) -> UsageError:
     name = _name(chain)
     hint = f"see `{name} {ALL_FLAGS}`"
     known = _flags(_at(chain))
-    if (meant := _MEANT.get(flag)) in known:
+    meant = _MEANT.get(flag, "")
+    if meant.partition("=")[0] in known:
         error = UnknownWord(f"unknown flag {flag!r}", flag, ())
         error.likely, error.hint = meant, f"use {meant}"
         return error
     if chain != ("run",) and flag in _flags(app["run"]):
         return UsageError(f"`{name}` has no flag {flag}; it is a flag of `busbw run`", hint=hint)
+    if flag in _OF_SBATCH and "--sbatch-args" in known:
+        return UsageError(f"unknown flag {flag!r}", hint=f"give it to sbatch: --sbatch-args='{flag} ...'")
+    if flag == "--output" and chain == ("run",):
+        hint = "use `busbw export last --output FILE`, or `busbw report`: the record is kept"
     long = [each for each in known if each.startswith("--")]
     return UnknownWord(
         f"unknown flag {flag!r} of `{name}`", flag, long if flag.startswith("--") else (), hint=hint
     )
 
 
-def _value(argument: Argument, flag: str, value: str, name: str) -> UsageError:
+def _value(argument: Argument, flag: str, value: str, chain: tuple[str, ...]) -> UsageError:
     from busbw.cli.help import choices_of, value_kind
 
+    joined = flag + value.partition("=")[0]
+    if joined in _MEANT:  # -np is -n with the value p
+        return _flag(joined, chain)
+    begins, instead = _SLURM_MEANS.get(flag, ("", ""))
+    if instead and re.match(begins, value):
+        return UsageError(f"{flag} does not take {value!r}", hint=instead.format(value))
     if choices := choices_of(argument):
         error = UnknownWord(f"unknown value {value!r} of {flag}", value, choices)
         if (meant := _MEANT_VALUES.get(value)) in choices:
             error.likely, error.hint = meant, f"use {meant}"
         return error
     kind = _A_VALUE.get(value_kind(argument), f"a {value_kind(argument)}")
-    return UsageError(f"{flag} takes {kind}, not {value!r}", hint=f"see `{name} --help`")
+    return UsageError(f"{flag} takes {kind}, not {value!r}", hint=f"see `{_name(chain)} --help`")
 
 
 def _missing(
@@ -139,7 +181,11 @@ def _flags(command: App) -> list[str]:
 
 def with_command(error: UsageError, arguments: Sequence[str]) -> UsageError:
     """The same with the whole command that was probably meant as its hint, where the word was typed."""
-    if not isinstance(error, UnknownWord) or not error.likely:
+    if not isinstance(error, UnknownWord):
+        return error
+    if _UNIT.fullmatch(error.word):  # -e 1 GiB
+        error.hint = f"write a size as one word, as 1{error.word}"
+    if not error.likely:
         return error
     wrong = re.compile(rf"(?<![\w-]){re.escape(error.word)}(?![\w-])")
     at = next((at for at, word in enumerate(arguments) if wrong.search(word)), None)

@@ -76,7 +76,7 @@ def run_on(
     if settings.dry_run:
         _dry_run(jobs, complete, settings.format, show_secrets=settings.show_secrets)
         return ExitCode.OK
-    requests = _requests(jobs, complete)
+    requests = _requests(jobs, complete, dry=False)
     found = [(*before, *_look(job, request, settings)) for job, request in zip(jobs, requests, strict=True)]
     started, interrupted = _submit_all(jobs, requests, argv, settings)
     for (folder, _), findings in zip(started, found, strict=False):
@@ -169,12 +169,14 @@ def _folder(name: str, *, dry: bool) -> Path:
     return Path(_DRY_FOLDER) if dry else (folders.environ_home() / run_id).absolute()
 
 
-def _requests(jobs: list[Job], complete: Callable[[Job, JobRequest], Job] | None = None) -> list[JobRequest]:
+def _requests(
+    jobs: list[Job], complete: Callable[[Job, JobRequest], Job] | None = None, *, dry: bool
+) -> list[JobRequest]:
     """What will be submitted; ``complete`` adds to a job what only its request says."""
     engine = load(str(jobs[0].launch.on))
     work = jobs[0].work
     largest = max(jobs, key=lambda job: int(job.launch.nodes or 0))  # its nodes are those of all
-    facts = engine.inquire(largest.launch, () if work.is_busbw else work.words)
+    facts = engine.inquire(largest.launch, () if work.is_busbw else work.words, dry=dry)
     if complete is not None:
         jobs = [complete(job, engine.request(job, facts)) for job in jobs]
     requests = [engine.request(job, facts) for job in jobs]
@@ -293,7 +295,7 @@ def _dry_run(
 ) -> None:
     """Print what would be submitted. Secrets of variables are replaced before there is any text of them."""
     shown = jobs if show_secrets else [job.without_secrets() for job in jobs]
-    whole = _requests(shown, complete)
+    whole = _requests(shown, complete, dry=True)
     requests = whole if show_secrets else [request.without_secrets() for request in whole]
     is_hidden = shown != jobs or any(
         each.files != other.files or (not show_secrets and any(command.hides for command in other.commands))
@@ -351,7 +353,7 @@ def execute(
     if dry_run:
         _dry_run([job], None, "table", show_secrets=show_secrets)
         return ExitCode.OK
-    (request,) = _requests([job])
+    (request,) = _requests([job], dry=False)
     ((folder, handle),), interrupted = _submit_all([job], [request], argv, None)
     if interrupted:
         _cancel(folder, handle)

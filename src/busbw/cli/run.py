@@ -209,7 +209,8 @@ def refuse_without_engine(launch: LaunchSettings, environ: Mapping[str, str]) ->
         given = [name for name in given if _SAID_BY_EXEC.get(name, "") not in environ]
     if given and not launch.preset:  # a preset says more than one host needs
         flag = flag_of(given[0])
-        raise UsageError(f"{flag} needs an engine", hint="give --on hosts, slurm, kubernetes or pbs")
+        engines = "hosts" if given[0] in ("hosts", "hostfile") else "hosts, slurm, kubernetes or pbs"
+        raise UsageError(f"{flag} needs an engine", hint=f"give --on {engines}")
 
 
 def _print_dry_run(plan: Plan, launch: LaunchRequest, settings: RunSettings) -> None:

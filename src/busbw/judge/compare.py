@@ -191,7 +191,7 @@ def _refuse_other_world(baseline: Arm, arm: Arm) -> None:
     if baseline.ranks and arm.ranks and baseline.ranks != arm.ranks:
         raise UsageError(
             f"{baseline.name} has {baseline.ranks} ranks, {arm.name} has {arm.ranks}",
-            hint="add --scaling to see worlds of several sizes below one another",
+            hint="add --scaling to compare runs with different numbers of ranks",
         )
 
 

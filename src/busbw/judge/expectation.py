@@ -28,7 +28,7 @@ from busbw.judge.scatter import LARGE, Prior, Scatter, beside
 from busbw.judge.traffic import byte_paths
 from busbw.judge.wires import Wires, wires_of
 from busbw.model.network import said_in, said_words
-from busbw.model.record import RunRecord
+from busbw.model.record import DOUBTS, RunRecord
 from busbw.model.result import Status
 from busbw.stats.launches import launch_interval
 from busbw.stats.moderated import Moderated, least_share, moderated, pooled
@@ -89,9 +89,6 @@ ONE_LAUNCH_TOLERANCE: Final = 0.10
 OWN_TOLERANCE: Final = 0.05  # below several launches
 _MOST_UNSEEN: Final = 0.90  # where nothing is asked: who may have lost more unseen is undecided
 _NORMAL_95: Final = 1.96  # half of a 95 % interval in standard errors
-
-
-_DOUBTS: Final = frozenset({"mislabelled", "contradiction"})  # of an imported log
 
 
 class Judgement(StrEnum):
@@ -239,7 +236,7 @@ def expect(
             *failures_of(arm),
             *arm.lacking,
             *arm.merged,
-            *findings_of(records, _DOUBTS),
+            *findings_of(records, DOUBTS),
             *_said(records, kind.nodes),
             *matched.notes,
             *notes(kind, used),

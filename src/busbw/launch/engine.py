@@ -196,10 +196,13 @@ class Engine(Protocol):
     def check(self, launch: LaunchSettings) -> None:
         """Pure. Raises UsageError for settings, words of --set among them, that it never takes."""
 
-    def inquire(self, launch: LaunchSettings, command: tuple[str, ...] = ()) -> Mapping[str, str]:
+    def inquire(
+        self, launch: LaunchSettings, command: tuple[str, ...] = (), *, dry: bool = False
+    ) -> Mapping[str, str]:
         """What must be known of the cluster to write the request; ``command`` is the user's, where it is not
-        busbw that is to be started. Raises SiteError where the engine is not
-        there, UsageError for settings it cannot honour.
+        busbw that is to be started. Raises SiteError where the engine is not there, UsageError for settings
+        it cannot honour. ``dry``: for a dry run, which goes on with guesses where nothing answers; the fact
+        ``unasked`` then says so.
         """
 
     def request(self, job: Job, facts: Mapping[str, str]) -> JobRequest:

@@ -59,7 +59,7 @@ class SeriesPlan:
     @cached_property
     def facts(self) -> Mapping[str, str]:
         """What the engine must know of its cluster, asked once."""
-        return self.engine.inquire(self.launch)
+        return self.engine.inquire(self.launch, dry=self.settings.dry_run)
 
     def without_secrets(self) -> SeriesPlan:
         """As a dry run shows it."""

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from busbw.errors import UsageError, why
+from busbw.errors import UsageError, nearest, why
 from busbw.plan.flags.engines import ENGINES, FORM_FLAGS
 from busbw.plan.flags.flag import flag_of
 from busbw.plan.flags.launch import OF_NEW_JOB, LaunchSettings
@@ -27,11 +27,13 @@ PBS_NODES: Final = "PBS_NODEFILE"
 # A word of a command, and a variable, are at most 128 KiB long on Linux, and the script is one.
 _MOST_SETUP_BYTES: Final = 100_000
 _COUNTS: Final = ("slots", "replicas")
-_INSTEAD: Final = (
-    "--ranks (np), --ranks-per-node (slots), -N (replicas), --image (image), --mounts, --srun-args, or"
-    " --sbatch-args for what a job asks for (gpu: --gpus-per-node=8, memory: --mem=0, instance-type:"
-    " --constraint=TYPE)"
-)
+# What says in Slurm's own words what a key of --set says elsewhere.
+_SLURM_WORDS: Final = {
+    "gpu": "--sbatch-args=--gpus-per-node={}",
+    "memory": "--sbatch-args=--mem={}",
+    "instance-type": "--sbatch-args=--constraint={}",
+    "np": "--ranks {}",
+}
 
 
 def settle(launch: LaunchSettings, environ: Mapping[str, str]) -> tuple[LaunchSettings, tuple[str, ...]]:
@@ -48,7 +50,10 @@ def _as_flags(launch: LaunchSettings) -> LaunchSettings:
     for word in launch.set:
         key, _, value = word.partition("=")
         if key not in FORM_FLAGS:
-            raise UsageError(f"Slurm does not use --set {key}", hint=f"use {_INSTEAD}")
+            meant = _SLURM_WORDS.get(
+                nearest(key, _SLURM_WORDS), "--sbatch-args or --srun-args, as sbatch has it"
+            )
+            raise UsageError(f"Slurm does not use --set {key}", hint=f"give {meant.format(value)}")
         if key in _COUNTS and not (value.isdecimal() and int(value)):
             raise UsageError(f"--set {word} must be a number", hint="give 1 or more")
         said: dict[str, Any] = {FORM_FLAGS[key]: int(value) if key == "slots" else value}

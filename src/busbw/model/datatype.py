@@ -72,4 +72,6 @@ def reduce_op(name: str) -> ReduceOp:
     for row in REDUCE_OPS:
         if name in (row.name, *row.aliases):
             return row
-    raise UnknownWord(f"unknown reduction {name!r}", name, (row.name for row in REDUCE_OPS))
+    words = [row.name for row in REDUCE_OPS]
+    hint = f"use one of: {', '.join(words)}; an operation needs no flag: `busbw run all_reduce`"
+    raise UnknownWord(f"unknown reduction {name!r}", name, words, hint=hint)

@@ -164,7 +164,7 @@ class Session:
             return [(self._not_applicable(case, cases), NOTHING_KEPT) for case in cases]
         if limits is None:
             budget_s = self._plan.limits.budget_seconds
-            spent = f"the budget of {budget_s:g} s ended before; a longer --budget has time for it"
+            spent = f"the budget of {budget_s:g} s ran out first: give a longer --budget"
             return [(CaseResult(case.index, Status.NOT_RUN, error=spent), NOTHING_KEPT) for case in cases]
         with self._deadline.for_case(cases[0]):
             if self._plan.streams:
@@ -239,10 +239,10 @@ class Session:
                 yield found
 
     def _not_applicable(self, case: Case, cases: Sequence[Case]) -> CaseResult:
-        """Where one stream of a step cannot run, the others would not run beside what they say."""
+        """Where one stream of a step cannot run, the others would not have it beside them."""
         refused = next(other for other in cases if self._reasons[other.index])
         why = self._reasons[case.index] or (
-            f"stream {refused.stream} does not apply beside it: {self._reasons[refused.index]}"
+            f"stream {refused.stream}, which runs beside it, does not apply: {self._reasons[refused.index]}"
         )
         return CaseResult(case.index, Status.NOT_APPLICABLE, error=why)
 

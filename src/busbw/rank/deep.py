@@ -45,9 +45,7 @@ _TRIES: Final = 5
 _BETWEEN_TRIES_SECONDS: Final = 0.5
 _MOST_DEVICES: Final = 16
 _NOT_INSTALLED: Final = "it is not installed"
-_NO_PARTNER: Final = (
-    "hosts are tested in pairs, and this one's has no active device of the same name that can RC"
-)
+_NO_PARTNER: Final = "hosts are tested in pairs, and this host's partner has no active RC device of that name"
 
 # Tool -> its words, what reads its output.
 _TOOLS: Final[Mapping[str, tuple[tuple[str, ...], Callable[[str], ToolReport]]]] = {

@@ -100,11 +100,11 @@ class _Rank:
         """A case takes longer than -T allows, on this rank and soon on all."""
         text = f"{case.collective} {case.dtype} {case.size_bytes} B {case.placement}"
         hint = "give -T more seconds, or look for a rank or link that hangs"
-        self._stop_waiting(world, RankFailed(f"{text}: no end within {seconds:g} s (-T)", hint=hint))
+        self._stop_waiting(world, RankFailed(f"{text}: did not end within {seconds:g} s (-T)", hint=hint))
 
     def stuck(self, world: World, doing: str, seconds: float) -> None:
         """A round of a hunt does not end."""
-        text = f"{doing}: no end within {seconds:g} s (--round-timeout)"
+        text = f"{doing}: did not end within {seconds:g} s (--round-timeout)"
         hint = (
             "give a smaller -b or a longer --round-timeout, or look for a link that carries next to nothing"
         )

@@ -169,6 +169,6 @@ def _missing(name: str, file: str, error: OSError) -> Finding:
     return Finding(
         Severity.WARNING,
         f"NCCL wrote no {file} ({name}: {error.strerror})",
-        hint=f"look whether {name}_RANK names another rank than 0",
+        hint=f"unset {name}_RANK, or set it to 0",
         check="nccl-topology",
     )

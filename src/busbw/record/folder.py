@@ -280,10 +280,15 @@ def find_run(
         )
     names = (LAST, *dict.fromkeys(map(label_of, runs)))
     likely = nearest(name, names) or nearest(name, (folder.name for folder in runs), _ALIKE)
-    hint = "`busbw list` names the runs; a folder works too"
+    what, hint = f"no run {name!r} in {run_home}", "`busbw list` names the runs; a folder works too"
     if Path(name).is_file():
-        hint = f"`busbw import {shlex.quote(name)}` reads a log as a run"
-    raise UnknownWord(f"no run {name!r} in {run_home}", name, (likely,) if likely else (), hint=hint)
+        likely, hint = "", f"`busbw import {shlex.quote(name)}` reads a log as a run"
+    elif "." in name or "/" in name:
+        what, hint = (
+            f"there is no file {name}, and no run of that name",
+            "check the path; `busbw list` names the runs",
+        )
+    raise UnknownWord(what, name, (likely,) if likely else (), hint=hint)
 
 
 def _meant(name: str, runs: list[Path]) -> list[Path]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
+from busbw.judge.diagnose.variance import UNSTABLE
 from busbw.judge.expectation import Expectation, Judged, Judgement
 from busbw.judge.launch_history import EARLIER_RUNS
 from busbw.judge.references.reference import Reference
@@ -59,7 +60,7 @@ def answer_of(
     verdict, words = _verdict(expectation, at_peak)
     is_alone = peak is not None and peak[1].busbw_gb_per_s is None
     words = _PROFILED if record.profiled else _ALONE if is_alone else words
-    problems = (*_broken(record), *_warned(conclusions), *_unstable(record))
+    problems = (*_broken(record), *_warned(conclusions))
     bad = bool(problems) or record.profiled or record.status is not RunStatus.COMPLETE
     return RunAnswer(
         verdict,
@@ -118,6 +119,7 @@ def _verdict(expectation: Expectation, at_peak: Judged | None) -> tuple[str, str
     if good:
         told = at_peak if at_peak is not None and at_peak in good else good[-1]
         part = "" if len(good) == len(cases) else f" in {len(good)} of {len(cases)} cases"
+        part += f", {len(undecided)} undecided" if undecided else ""
         at = "" if told is at_peak else f" at {format_size(told.key.size_bytes)}"
         missed = f"a loss under {told.loss_unseen or 0.0:.0%}{at} would not show{_assumed(told)}"
         return Judgement.EXPECTED, f"as expected{part} ({against}; {missed})"
@@ -150,18 +152,11 @@ def _broken(record: RunRecord) -> Iterator[str]:
 
 
 def _warned(conclusions: Sequence[Conclusion]) -> Iterator[str]:
-    """What links and ranks show to be wrong."""
+    """What links and ranks show to be wrong, and times that another run would not have."""
     for each in conclusions:
-        if each.severity is not Severity.INFO and each.question in _ASKED and each.check not in _SAID:
+        asked = each.question in _ASKED or each.check == UNSTABLE
+        if each.severity is not Severity.INFO and asked and each.check not in _SAID:
             yield each.claim
-
-
-def _unstable(record: RunRecord) -> Iterator[str]:
-    """Where links set the pace. Below, the level of a call changes on healthy machines too."""
-    slow = [result for result in record.results if (result.time_ns or 0.0) >= record.plan.limits.small_ns]
-    count = sum("unstable" in result.marks for result in slow)
-    if count > len(slow) / 2:  # some of many always are, and say so in their rows
-        yield f"{count} of {len(slow)} cases above 50 us are unstable: another run may differ by more than +-"
 
 
 def _next(verdict: str, *, bad: bool, name: str) -> str:

@@ -44,20 +44,29 @@ def _time(time_ns: float | None) -> str:
 
 
 def _interval(result: CaseResult) -> str:
-    if not result.time_ns:
-        return ""
-    return _too_few(result) if result.half_width is None else format_share_short(result.half_width)
+    if result.half_width is None:
+        word, _ = without_interval(result)
+        return word
+    return format_share_short(result.half_width)
 
 
-def _too_few(result: CaseResult) -> str:
-    """How many samples an interval needs; empty where it is not for their number that there is none.
+def without_interval(result: CaseResult) -> tuple[str, str]:
+    """What stands in the place of an interval that the samples do not give, and what it means; both empty
+    where there is one, or it is not for the samples that there is none.
 
     A case that stopped by its own numbers was judged at a look's confidence, which takes more of them.
     """
+    if not result.time_ns or result.half_width is not None:
+        return "", ""
     least = least_samples_of_interval(reported_confidence(result.stop) if result.stop else FIXED_CONFIDENCE)
     if 0 < result.samples < least:
-        return f"n<{least}"
-    return f"n<{least}tau" if result.tau else ""
+        return f"n<{least}", f"an interval takes {least} samples: give more --case-time, or a larger -n"
+    if result.tau:
+        return (
+            "drifts",
+            "the samples change too slowly to give an interval: give more --case-time, or find what changes",
+        )
+    return "", ""
 
 
 def _bandwidth(value: float | None) -> str:

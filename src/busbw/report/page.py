@@ -23,7 +23,7 @@ _TEMPLATES: Final = "busbw.report"
 _IN_PICTURE: Final = ("heat", "bars")  # kinds of plots that have their numbers in them
 _BAD: Final = ("WRONG", "FAILED")
 _BREAK: Final = "\N{ZERO WIDTH SPACE}"  # where a mark may go on in the next line
-_SHORT: Final = 24  # letters of a column's name that is not turned
+_SHORT: Final = 24  # letters of a column's name that many fit beside
 
 
 def html_text(report: ReportView) -> str:
@@ -37,7 +37,7 @@ def html_text(report: ReportView) -> str:
     environment.filters |= {
         "figures": figures,
         "halves": _halves,
-        "turned": _turned,
+        "crowded": _crowded,
         "heads": _heads,
         "css_class": _css_class,
     }
@@ -79,7 +79,7 @@ def _css_class(name: str, cell: str) -> str:
     return "bad" if is_bad else "marks" if name == MARKS else ""
 
 
-def _turned(table: Table) -> bool:
+def _crowded(table: Table) -> bool:
     """Whether there are more columns than long names fit beside each other."""
     return len(table.head) > 4 and max(map(len, table.head[1:])) > _SHORT
 

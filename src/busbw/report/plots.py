@@ -236,13 +236,15 @@ def size_ticks(sizes: Sequence[int]) -> list[int]:
 
 
 def value_ticks(low: float, high: float) -> list[float]:
-    """For a logarithmic axis: powers of ten, with 2 and 5 between few of them."""
+    """For a logarithmic axis: powers of ten, with 2 and 5 between few of them, and all between two."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    steps = (1, 2, 5) if high <= _FEW * low else (1,)
     every = 2 if last - first > 2 * _MOST_TICKS else 1
-    found = [step * 10.0**power for power in range(first, last + 1, every) for step in steps]
-    kept = [tick for tick in found if low * 0.999 <= tick <= high * 1.001]
-    return kept if len(kept) > 1 else [low, high]
+    for steps in ((1, 2, 5) if high <= _FEW * low else (1,), range(1, 10)):
+        found = [step * 10.0**power for power in range(first, last + 1, every) for step in steps]
+        kept = [tick for tick in found if low * 0.999 <= tick <= high * 1.001]
+        if len(kept) > 1:
+            return kept
+    return [low, high]
 
 
 def value_label(of: str, value: float) -> str:
@@ -347,7 +349,12 @@ def _heat(plot: Plot, colour: Colour) -> Picture:
         sort=across,
         title=plot.words["x"],
         axis=alt.Axis(
-            labelAngle=0 if is_upright else -60, labelLimit=1000, domain=False, ticks=False, orient="top"
+            labelAngle=0 if is_upright else _SLANT,
+            labelLimit=1000,
+            minExtent=0 if is_upright else names * abs(math.sin(math.radians(_SLANT))),
+            domain=False,
+            ticks=False,
+            orient="top",
         ),
     )
     y = alt.Y(

@@ -37,7 +37,8 @@ def curves_of(of: str, comparison: Comparison, where: str = "") -> Iterator[Plot
     arms = (comparison.baseline, *comparison.candidates)
     for kind in dict.fromkeys(_kind(row.key) for row in comparison.rows):
         series = {arm.name: points for arm in arms if (points := list(_points(arm, kind)))}
-        title = f"{' '.join(filter(None, kind))}{where}, all setups"
+        placements = {key.placement for arm in arms for key in _keys(arm, kind)}
+        title = f"{_of_one(kind, placements)}{where}, all setups"
         for plot in (
             curves.bandwidth(
                 (of, *kind, where), f"Bandwidth of {title}", series, side_by_side(series, "GB/s"), (), _BAND
@@ -76,7 +77,7 @@ def _verdicts(of: tuple[str, ...], where: str, comparison: Comparison, kind: Kin
         "heat",
         of,
         "compared",
-        f"{' '.join(filter(None, kind))}{where} against {comparison.baseline.name}",
+        f"{_of_one(kind, {row.key.placement for row in rows})}{where} against {comparison.baseline.name}",
         "Numbers are the baseline's time over the other's: x1.10 is faster. Colours are the verdicts of"
         " `busbw compare`.",
         tuple(marks),
@@ -100,11 +101,21 @@ def _words(row: ComparedCase) -> str:
     return ", ".join(filter(None, (*words, row.reasons)))
 
 
-def _points(arm: Arm, kind: Kind) -> Iterator[Point]:
-    """The median launch of every size, between the quickest and the slowest."""
+def _of_one(kind: Kind, placements: set[str]) -> str:
+    """What a plot is of; without a placement where its curves have several."""
+    return " ".join(filter(None, (*kind, *(placements if len(placements) == 1 else ()))))
+
+
+def _keys(arm: Arm, kind: Kind) -> list[CaseKey]:
+    """Its sizes of a kind, out-of-place where there is that."""
     keys = [key for key in arm.cases if _kind(key) == kind and key.size_bytes]
     keys = [key for key in keys if key.placement == _OUT_OF_PLACE] or keys
-    for key in sorted(keys, key=lambda key: key.size_bytes):
+    return sorted(keys, key=lambda key: key.size_bytes)
+
+
+def _points(arm: Arm, kind: Kind) -> Iterator[Point]:
+    """The median launch of every size, between the quickest and the slowest."""
+    for key in _keys(arm, kind):
         seen = arm.cases[key]
         if seen.time_ns:
             times_ns = seen.times_ns

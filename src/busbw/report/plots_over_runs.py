@@ -9,11 +9,13 @@ from typing import Final
 
 from busbw.judge.compare import Comparison
 from busbw.judge.compare_arms import CaseKey, key_of
+from busbw.model.collective import Placement
 from busbw.model.result import CaseResult
 from busbw.report import curves, plots_of_comparison
-from busbw.report.curves import BANDWIDTH, points, side_by_side
+from busbw.report.curves import BANDWIDTH, Series, points, side_by_side
 from busbw.report.plots import Plot, Table
 from busbw.report.reported import Kind, Reported
+from busbw.report.sizes import Pair
 from busbw.units import format_gb_per_s, format_size
 
 _SCALED: Final = 4  # sizes
@@ -45,11 +47,9 @@ def _plots(runs: Sequence[Reported], comparisons: Sequence[Comparison]) -> Itera
 
 
 def _of_kind(kind: Kind, runs: Sequence[Reported]) -> Iterator[Plot]:
-    """Out-of-place where all runs have that."""
-    word, of = " ".join(filter(None, kind)), ("", *kind)
-    every = {run.name: list(run.every_of_kind(kind)) for run in runs}
-    apart = {name: points([pair for pair in own if not pair[0].in_place]) for name, own in every.items()}
-    series = apart if all(apart.values()) else {name: points(own) for name, own in every.items()}
+    """Of the first placement that all runs have."""
+    placement, series = _of_one_placement({run.name: list(run.every_of_kind(kind)) for run in runs})
+    word, of = " ".join(filter(None, (*kind, placement))), ("", *kind)
     # Times under a profiler are shown, and held against nothing.
     held = [run for run in runs if not run.record.profiled]
     for plot in (
@@ -59,6 +59,18 @@ def _of_kind(kind: Kind, runs: Sequence[Reported]) -> Iterator[Plot]:
     ):
         if plot is not None:
             yield plot
+
+
+def _of_one_placement(every: Mapping[str, Sequence[Pair]]) -> tuple[str, Series]:
+    """Without a placement all that there is, where the runs share none."""
+    for placement in (Placement.OUT_OF_PLACE, Placement.IN_PLACE):
+        series = {
+            name: points(pair for pair in own if pair[0].placement is placement)
+            for name, own in every.items()
+        }
+        if all(series.values()):
+            return placement.value, series
+    return "", {name: points(own) for name, own in every.items()}
 
 
 def _by_key(run: Reported, kind: Kind) -> dict[CaseKey, CaseResult]:

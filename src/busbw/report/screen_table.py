@@ -21,7 +21,7 @@ from busbw.units import format_share, format_size
 if TYPE_CHECKING:
     from busbw.judge.scatter import Prior
 
-_TIME_WIDTH, _INTERVAL_WIDTH = 8, 7  # "12345678" and "n<16tau"
+_TIME_WIDTH, _INTERVAL_WIDTH = 8, 7  # "12345678" and "<0.1%"
 _BANDWIDTHS: Final = 2  # columns at the end
 _MARK: Final = 16  # "descheduled(out)"
 _SIDES: Final = {Placement.OUT_OF_PLACE: "out", Placement.IN_PLACE: "in"}

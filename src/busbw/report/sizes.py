@@ -11,7 +11,7 @@ from busbw.judge.expectation import Judged, Judgement
 from busbw.model.case import Case
 from busbw.model.mark import conditions_of
 from busbw.model.result import CaseResult, Status
-from busbw.report.columns import NOT_APPLICABLE
+from busbw.report.columns import NOT_APPLICABLE, without_interval
 from busbw.report.plots import Table
 from busbw.report.reported import Kind, Reported
 from busbw.report.table import explanations, marks_of
@@ -78,9 +78,10 @@ def _rate(result: CaseResult) -> str:
 
 
 def _half(result: CaseResult) -> str:
-    """`` +-0.3%``; empty where there is no interval."""
+    """`` +-0.3%``; where there is no interval why, or nothing."""
     if result.low_ns is None or result.high_ns is None or not result.time_ns:
-        return ""
+        word, _ = without_interval(result)
+        return f" ({word})" if word else ""
     return f" +-{format_share_short((result.high_ns - result.low_ns) / 2 / result.time_ns)}"
 
 

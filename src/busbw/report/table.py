@@ -29,6 +29,7 @@ from busbw.report.columns import (
     group_rows,
     pattern_words,
     result_columns,
+    without_interval,
 )
 from busbw.units import NS_PER_US, counted, format_approximate_size, format_size
 
@@ -284,6 +285,8 @@ def explanations(results: Sequence[CaseResult], *, statistics: bool = True) -> l
     """What marks mean, and why cases do not apply, failed or were not run; each once."""
     marks = dict.fromkeys(mark for result in results for mark in result.marks)
     lines = [f"{mark}: {meaning(mark)}" for mark in marks]
+    missing = dict.fromkeys(without_interval(result) for result in results)
+    lines += [f"{word}: {why}" for word, why in missing if word]
     lines = [*(_single_calls(results) if statistics else ()), *lines]
     reasons = dict.fromkeys(
         (_WITHOUT_NUMBERS[result.status], result.error)

@@ -34,7 +34,7 @@ TO_STDERR = "to stderr"
 MPIEXEC = shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or "mpiexec"
 
 
-def inquire(launch: LaunchSettings, command: tuple[str, ...] = ()) -> Mapping[str, str]:
+def inquire(launch: LaunchSettings, command: tuple[str, ...] = (), *, dry: bool = False) -> Mapping[str, str]:
     return {}
 
 

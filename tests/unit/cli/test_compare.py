@@ -186,7 +186,7 @@ def test_a_series_on_several_numbers_of_nodes_scales(home: Path, capsys: pytest.
     ]
     assert main(["compare", str(folder / "launches"), "--scaling"]) == 2
     err = capsys.readouterr().err
-    assert "nothing in " in err
+    assert "no run and no log in " in err
     assert f"name the series itself: {folder}" in err
     assert main(["expect", str(folder), "--least", "1K=1"]) == 2
     assert f"name a launch of the series: one of {folder / 'launches'}/*" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Forty typical mistakes at the prompt: one error line, one hint, and what a hint says to type works."""
+"""Typical mistakes at the prompt: one error line, one hint, and what a hint says to type works."""
 
 from __future__ import annotations
 
@@ -55,6 +55,51 @@ MISTAKES: tuple[tuple[str, str, str], ...] = (
     ("run all_reduce --budget -5s", "must be positive", "--budget 5s"),
     ("run all_reduce -b 8 -b 16", "-b is given twice", "give -b once"),
     ("cancel", "needs the name of a job", "`busbw jobs`"),
+    ("run all_reduce -np 4", "'-np'", "`busbw run all_reduce --ranks 4`"),
+    ("run all_reduce --time 00:10:00", "'00:10:00'", "--time-limit 00:10:00"),
+    ("run all_reduce -p gpu", "'gpu'", "--on slurm --partition gpu"),
+    (
+        "run all_reduce --on kubernetes --image i -N 2 --set gpus=8",
+        "--set gpus",
+        "`busbw run all_reduce --on kubernetes --image i -N 2 --set gpu=8`",
+    ),
+    ("run all_reduce --on slurm -N 2 --set gpus=8", "--set gpus", "--sbatch-args=--gpus-per-node=8"),
+    ("run --op allreduce", "reduction 'allreduce'", "an operation needs no flag"),
+    ("expect nofile.log", "there is no file nofile.log", "`busbw list`"),
+    # words of other programs
+    ("run all_reduce --backend cpu", "'cpu'", "`busbw run all_reduce --backend mpi`"),
+    ("run all_reduce --on hosts -H a,b", "'-H'", "`busbw run all_reduce --on hosts --hosts a,b`"),
+    ("run all_reduce --hosts a,b", "--hosts needs an engine", "give --on hosts"),
+    ("run all_reduce -x NCCL_DEBUG=INFO", "'-x'", "`busbw run all_reduce --env NCCL_DEBUG=INFO`"),
+    ("run all_reduce --env NCCL_DEBUG", "'NCCL_DEBUG' is not K=V", "--env NCCL_DEBUG=INFO"),
+    ("run all_reduce --on slurm -N 2 -t 10", "'-t'", "--time-limit 10"),
+    ("run all_reduce --on slurm -N 2 --time-limit 1h", "'1h' is not a time", "0:30:00"),
+    ("run all_reduce -J mine", "'-J'", "`busbw run all_reduce --name mine`"),
+    ("run all_reduce --on slurm -N 2 --gres gpu:8", "'--gres'", "--sbatch-args='--gres ...'"),
+    ("run all_reduce --on slurm --nodes 2-4", "2-4", "give 8, or 2,4,8"),
+    ("run all_reduce --json", "'--json'", "`busbw run all_reduce --format=json`"),
+    ("run all_reduce --output x.csv", "'--output'", "`busbw export last --output FILE`"),
+    ("run send_recv", "'send_recv'", "`busbw run sendrecv`"),
+    ("run allreduce_perf", "'allreduce_perf'", "`busbw run all_reduce`"),
+    ("run all_reduce -e 1 GiB", "'GiB'", "as 1GiB"),
+    ("run all_reduce -f 0.5", "0.5", "-f 2"),
+    ("run all_reduce -i 1M -f 2", "-f cannot be combined with -i", "-i BYTES (with -f 1)"),
+    ("run all_reduce -r 3 --ranks 2", "root 3", "-r"),
+    ("run all_reduce --ranks 0", "--ranks 0 is too small", "1 or more"),
+    ("status", "'status'", "`busbw jobs`"),
+    ("ls", "'ls'", "`busbw list`"),
+    ("plot last", "'plot'", "`busbw report last`"),
+    ("--versoin", "'--versoin'", "`busbw --version`"),
+    ("list --last 3", "'--last'", "`busbw list --limit 3`"),
+    ("show all_reduce.log", "no run 'all_reduce.log'", "`busbw import all_reduce.log`"),
+    ("compare last", "nothing to compare with", "name two runs or more"),
+    ("diagnose notes.txt", "no run and no log in notes.txt", "logs or folders of logs"),
+    ("compare broken.yaml", "is not YAML: line 2: ", "indentation"),
+    ("report last --output folder", "without a suffix", ".html"),
+    ("report last -o none/x.html", "cannot write none/x.html", "a folder that you can write"),
+    ("attach last", "was not submitted to an engine", "`busbw jobs`"),
+    ("nccl-tests", "no test given", "all_reduce_perf"),
+    ("presets show aws/p5.48xlarge@1999-01", "no version '1999-01'", "use one of: "),
     # values and files
     ("run", "no operation", "name one or more of: all_reduce, "),
     ("run all_reduce -e 64MB", "64MB", "64M"),
@@ -77,6 +122,8 @@ def kept(called: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home with one run."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "all_reduce.log").write_text(LOG)
+    (tmp_path / "notes.txt").write_text("ask Jo about node 7\n")
+    (tmp_path / "broken.yaml").write_text("a: [\n")
     assert called(tmp_path / "home", "import", "all_reduce.log")[0] == 0
     return tmp_path / "home"
 
@@ -103,4 +150,6 @@ def _harmless(words: list[str]) -> list[str]:
     """The same command, which starts no rank here."""
     if words[0] in ("nccl-tests", "nccom-test"):
         return [*words[:2], "-h"]
+    if words[0] == "report":
+        return [*words, "--output", "-"]
     return [*words, "--dry-run"] if words[0] == "run" and "--help" not in words else words

@@ -131,9 +131,9 @@ def test_the_engine_that_a_preset_names_counts_as_if_typed(
     from busbw.launch.engine import load
 
     facts = {"python": "/env/bin/python", "user_id": "1000", "setup": "", "mpi": "pmix", "gpus": "4"}
-    monkeypatch.setattr(load("slurm"), "inquire", lambda _launch, _command=(): facts)
+    monkeypatch.setattr(load("slurm"), "inquire", lambda _launch, _command=(), **_: facts)
     kubernetes = {"namespace": "n", "token": "0" * 32}
-    monkeypatch.setattr(load("kubernetes"), "inquire", lambda _launch, _command=(): kubernetes)
+    monkeypatch.setattr(load("kubernetes"), "inquire", lambda _launch, _command=(), **_: kubernetes)
     text = (
         "family: u\nsource: s\ndate: d\npresets: {a: {extends: coreweave/gb200-nvl72, launch: {on: slurm}}}"
     )

@@ -23,7 +23,7 @@ def test_one_word_is_enough_on_kubernetes(
     from busbw.launch.engine import load
 
     monkeypatch.setattr(
-        load("kubernetes"), "inquire", lambda _launch, _command=(): {"namespace": "n", "token": "0" * 32}
+        load("kubernetes"), "inquire", lambda _launch, _command=(), **_: {"namespace": "n", "token": "0" * 32}
     )
     words = ["run", "all_reduce", "--dry-run", "--on", "kubernetes", "--image", "x:1", "--preset", name]
     assert main(words) == 0, capsys.readouterr().err
@@ -67,7 +67,7 @@ def gpu_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
     here |= {"mpi": "mpich", "mpiexec": "/env/bin/mpiexec", "bundled": True}
     answer = HostFacts("n", (3, 11), "/p", "x86_64", 96, 8, busbw="1.0", mpi="mpich", mpiexec="/m")
 
-    def inquire(launch: LaunchSettings, _command: tuple[str, ...] = ()) -> dict[str, str]:
+    def inquire(launch: LaunchSettings, _command: tuple[str, ...] = (), **_: bool) -> dict[str, str]:
         hosts = {place.host: {**asdict(answer), "hostname": place.host} for place in read_places(launch)}
         texts = {"setup": "", "token": "0" * 32}
         return {**{k: json.dumps(v) for k, v in answers(hosts, here).items()}, **texts}
@@ -149,7 +149,7 @@ def test_flags_win_over_the_words_of_a_presets_form(
     text = 'family: u\npresets: {a: {kubernetes: {np: "16", slots: "8", replicas: "2"}}}'
     ours(tmp_path, monkeypatch, text)
     facts = {"namespace": "n", "token": "0" * 32}
-    monkeypatch.setattr(load("kubernetes"), "inquire", lambda _launch, _command=(): facts)
+    monkeypatch.setattr(load("kubernetes"), "inquire", lambda _launch, _command=(), **_: facts)
     line = ["run", "all_reduce", "--dry-run", "--on", "kubernetes", "--image", "x:1", "--preset", "u/a"]
     assert main([*line, *words]) == 0, capsys.readouterr().err
     out, err = capsys.readouterr()
@@ -164,7 +164,7 @@ def test_exec_tells_what_takes_the_place_of_a_presets_values(
     from busbw.launch.engine import load
 
     kubernetes = {"namespace": "n", "token": "0" * 32}
-    monkeypatch.setattr(load("kubernetes"), "inquire", lambda _launch, _command=(): kubernetes)
+    monkeypatch.setattr(load("kubernetes"), "inquire", lambda _launch, _command=(), **_: kubernetes)
     words = ["exec", "--dry-run", "--on", "kubernetes", "--image", "x:1", *P5, "--env", "FI_PROVIDER=tcp"]
     assert main([*words, "--set", "np=8", "--", "hostname"]) == 0
     out, err = capsys.readouterr()
@@ -205,7 +205,7 @@ def test_exec_places_a_preset_as_run_does(
     slurm = {"python": "/p", "user_id": "1000", "setup": "", "mpi": "pmix", "gpus": "8"}
     kubernetes = {"namespace": "n", "token": "0" * 32}
     for engine, facts in {"slurm": slurm, "kubernetes": kubernetes}.items():
-        monkeypatch.setattr(load(engine), "inquire", lambda _launch, _command=(), facts=facts: facts)
+        monkeypatch.setattr(load(engine), "inquire", lambda _launch, _command=(), facts=facts, **_: facts)
     requests: list[JobRequest] = []
     monkeypatch.setattr(on, "_print_dry_run", lambda found, _format, **_: requests.extend(found))
     rest = ("--dry-run", "--preset", "u/six", *words)

@@ -102,7 +102,7 @@ def test_what_the_budget_did_not_reach_is_not_run(tmp_path: Path) -> None:
     words = ("run", "all_reduce", "-b", "8", "-e", "64", "--budget", "0.001ms", *NULL)
     done = start(tmp_path, *words)
     assert done.returncode == 3, done.stderr  # nothing was decided
-    assert "\n# not run: the budget of 1e-06 s ended before; a longer --budget" in done.stdout
+    assert "\n# not run: the budget of 1e-06 s ran out first: give a longer --budget" in done.stdout
     assert len(table_rows(done.stdout)) == 4
     (folder,) = tmp_path.glob("2*")
     record = read_record(folder)

@@ -234,7 +234,7 @@ def dry_run(
     for name, value in clean_environ(BUSBW_HOME=str(tmp_path)).items():
         monkeypatch.setenv(name, value)
     for name, facts in FACTS.items():
-        monkeypatch.setattr(load(name), "inquire", lambda _launch, _command=(), facts=facts: facts)
+        monkeypatch.setattr(load(name), "inquire", lambda _launch, _command=(), facts=facts, **_: facts)
 
     def run(*words: str, tail: tuple[str, ...] = ()) -> str:
         assert main([*words, "--dry-run", *tail]) == 0, capsys.readouterr().err

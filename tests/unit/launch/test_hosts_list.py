@@ -28,6 +28,13 @@ def test_a_list_may_say_how_many_ranks() -> None:
     assert [place.name for place in places[2:4]] == ["c", "fe80::1"]
 
 
+def test_ranges_as_slurm_writes_them() -> None:
+    places = read_places(LaunchSettings(hosts="n[09-10,3]:2,gpu-[1-2]-[0-1],[::1]"))
+    assert places[:3] == (Place("n09", 2), Place("n10", 2), Place("n3", 2))
+    assert [place.host for place in places[3:]] == ["gpu-1-0", "gpu-1-1", "gpu-2-0", "gpu-2-1", "[::1]"]
+    assert parse_hostfile("n[1-2] slots=4\n", "f") == (Place("n1", 4), Place("n2", 4))
+
+
 def test_a_host_file_as_each_program_writes_it() -> None:
     text = "# mine\nworker-1 slots = 4\n\n worker-2 slots= 8 max_slots=8 # two\nh3:2\nh4\nworker-1 slots=1\n"
     assert parse_hostfile(text, "f") == (

@@ -13,6 +13,7 @@ from busbw_testing.golden import is_golden
 from hypothesis import given
 from hypothesis import strategies as st
 
+from busbw.cli.main import main
 from busbw.errors import SiteError, UsageError
 from busbw.launch.engine import Job, Work
 from busbw.launch.hosts import engine
@@ -237,6 +238,16 @@ def test_settings_that_cannot_be_honoured(launch: LaunchSettings, said: str) -> 
     with pytest.raises(UsageError) as caught:
         spec_for(job(launch), facts(*NAMES, "me@h1"))
     assert said in caught.value.message
+
+
+def test_a_dry_run_asks_no_host(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")  # no ssh
+    assert (
+        main(["run", "all_reduce", "--on", "hosts", "--hosts", "n[01-02]", "--mpi", "none", "--dry-run"]) == 0
+    )
+    told = capsys.readouterr()
+    assert [line.split()[:2] for line in told.out.splitlines()] == [["ssh", "n01"], ["ssh", "n02"]]
+    assert told.err.startswith("note: a dry run asks no host: this is for hosts like this one")
 
 
 def test_flags_of_other_engines_are_refused() -> None:

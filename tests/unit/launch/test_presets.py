@@ -88,7 +88,7 @@ def dry_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
         monkeypatch.delenv(name, raising=False)
 
     def run(name: str, engine: str) -> str:
-        monkeypatch.setattr(load(engine), "inquire", lambda launch, _command=(): facts(engine, launch))
+        monkeypatch.setattr(load(engine), "inquire", lambda launch, _command=(), **_: facts(engine, launch))
         assert main(words(name, engine)) == 0, capsys.readouterr().err
         told = capsys.readouterr()
         assert told.err == ""
@@ -172,7 +172,7 @@ def test_trainium_s_cores_are_a_resource(
 ) -> None:
     """A command of the user's own may run there: busbw itself has nothing to measure with."""
     monkeypatch.setattr(
-        load("kubernetes"), "inquire", lambda launch, _command=(): facts("kubernetes", launch)
+        load("kubernetes"), "inquire", lambda launch, _command=(), **_: facts("kubernetes", launch)
     )
     words_ = ["exec", "--preset", "aws/trn1.32xlarge", "--on", "kubernetes", "--image", IMAGE, "--dry-run"]
     assert main([*words_, "--", "nccom-test", "-r", "32", "allr"]) == 0

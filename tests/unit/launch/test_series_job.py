@@ -172,7 +172,7 @@ def test_kubernetes_without_a_launchers_pod_is_refused_before_anything_is_printe
 ) -> None:
     pytest.importorskip("kubernetes")
     facts = {"namespace": "team", "token": "t"}
-    monkeypatch.setattr("busbw.launch.kubernetes.engine.inquire", lambda *_: facts)
+    monkeypatch.setattr("busbw.launch.kubernetes.engine.inquire", lambda *_, **__: facts)
     (home / "s.yaml").write_text("setups: {plain: {}, other: {env: {A: b}}}")
     words = ("--ops", "all_reduce", "--on", "kubernetes", "-N", "2", "--image", "i", "--set", "kind=jobset")
     for dry in ((), ("--dry-run",)):

@@ -81,6 +81,26 @@ def test_a_dry_run_goes_on_without_slurm(
 
 
 @pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "partition debug has no GPUs; these have: gpu, big (--partition)"),
+        (("--partition", "gpu"), ""),
+        (("--backend", "mpi"), ""),
+    ],
+)
+def test_a_partition_without_gpus_is_said_where_others_have_some(
+    site: Path, words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program(site, "srun", "echo pmi2")
+    program(site, "sinfo", "echo 'debug*|(null)'; echo 'gpu|gpu:h100:8'; echo 'big|gpu:4'")
+    assert main(["run", "all_reduce", "--on", "slurm", "-N", "2", "--dry-run", *words]) == 0
+    told = capsys.readouterr()
+    assert ("has no GPUs" in told.err) == bool(said)
+    assert said in told.err
+    assert ("--gpus-per-node=8" in told.out) == ("gpu" in words)
+
+
+@pytest.mark.parametrize(
     ("flags", "said"), [({"time_limit": "5"}, "--time-limit"), ({"exclusive": False}, "--shared")]
 )
 def test_what_is_of_a_new_job_is_refused_for_a_step(site: Path, flags: dict[str, Any], said: str) -> None:

@@ -83,7 +83,7 @@ def test_what_the_budget_does_not_reach_is_not_run_and_says_so(
     limits = Limits(budget_seconds=2.0, calls=3)
     given, notes = shares(on_ranks, monkeypatch, scripted_backend, case, limits, [1.0, 1.0, 0.5])
     assert len(given) == 2
-    reason = "the budget of 2 s ended before; a longer --budget has time for it"
+    reason = "the budget of 2 s ran out first: give a longer --budget"
     assert [(result.status, result.error) for result in notes.results] == [
         (Status.GOOD, ""),
         (Status.GOOD, ""),

@@ -295,7 +295,9 @@ def test_where_one_stream_cannot_run_none_of_the_step_is_measured(on_ranks: Any)
     notes = run_of(on_ranks, entries, ranks=3)
     assert [result.status for result in notes.results] == [Status.NOT_APPLICABLE] * 2
     assert "power of two" in notes.results[1].error
-    assert notes.results[0].error == f"stream 1 does not apply beside it: {notes.results[1].error}"
+    assert (
+        notes.results[0].error == f"stream 1, which runs beside it, does not apply: {notes.results[1].error}"
+    )
 
 
 def test_n_0_only_checks_and_a_budget_counts_steps(on_ranks: Any) -> None:

@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 import pytest
 from busbw_testing.compared import record_of
 
+from busbw.judge.diagnose.variance import UNSTABLE
 from busbw.judge.expectation import expect
 from busbw.judge.launch_history import earlier_runs, launch_times
 from busbw.judge.own_reference import launches_of, reference_of
@@ -71,31 +72,24 @@ def test_below_names_the_worst_case() -> None:
 
 def test_what_is_broken_comes_before_what_is_odd() -> None:
     wrong = replace(RUN.results[0], status=Status.WRONG, busbw_gb_per_s=None)
-    unstable = [replace(each, marks=("unstable",)) for each in RUN.results[1:]]
-    run = replace(RUN, results=(wrong, *unstable))
+    run = replace(RUN, results=(wrong, *RUN.results[1:]))
+    unsteady = Conclusion(Severity.WARNING, "2 of 3 cases are unstable", check=UNSTABLE)
     late = Conclusion(Severity.WARNING, "rank 3 is slow", check="ranks.odd")
     noted = Conclusion(Severity.INFO, "all links are up", check="links.up")
-    said = answer(run, conclusions=(noted, late))
+    said = answer(run, conclusions=(noted, late, unsteady))
     assert said.problems == (
         "1 of 3 cases gave wrong data: do not use them",
         "rank 3 is slow",
-        "2 of 3 cases above 50 us are unstable: another run may differ by more than +-",
+        "2 of 3 cases are unstable",
     )
     assert "and 1 more" in " ".join(lines(said))
     assert said.next == "busbw diagnose last"
 
 
-def test_one_unstable_case_of_three_is_no_problem_of_the_run() -> None:
-    run = replace(RUN, results=(replace(RUN.results[0], marks=("unstable",)), *RUN.results[1:]))
-    assert answer(run).problems == ()
-
-
-def test_levels_of_short_calls_and_what_was_set_on_purpose_are_no_problem() -> None:
-    short = replace(
-        RUN, results=tuple(replace(each, time_ns=6e3, marks=("unstable",)) for each in RUN.results)
-    )
+def test_what_was_set_on_purpose_and_single_unstable_cases_are_no_problem() -> None:
     chosen = Conclusion(Severity.WARNING, "NCCL_ALGO=Ring", check="algorithm.set")
-    assert answer(short, conclusions=(chosen,)).problems == ()
+    some = Conclusion(Severity.INFO, "1 of 3 cases are marked unstable", check=UNSTABLE)
+    assert answer(conclusions=(chosen, some)).problems == ()
 
 
 def test_what_has_no_bus_bandwidth_is_no_reference() -> None:

@@ -118,8 +118,8 @@ def test_what_the_library_chose(algorithm: str, choice: Choice | None, words: st
         # A look is judged at 99 %, which 6 samples cannot give, however independent they are.
         (6, StopReason.CASE_TIME, 1.0, "n<8"),
         (7, StopReason.BUDGET, 1.0, "n<8"),
-        (100, StopReason.CASE_TIME, 20.0, "n<8tau"),
-        (100, StopReason.CALLS, 20.0, "n<6tau"),
+        (100, StopReason.CASE_TIME, 20.0, "drifts"),
+        (100, StopReason.CALLS, 20.0, "drifts"),
         (3, None, None, "n<6"),  # a log of another tool
         (20, None, None, ""),
     ],

@@ -9,7 +9,7 @@ from busbw.judge.diagnose.subject import Subject
 from busbw.judge.samples import missing_samples
 from busbw.model.conclusion import Answer, Conclusion, Fact
 from busbw.model.finding import Severity
-from busbw.model.record import INCOMPLETE, RunRecord, RunStatus
+from busbw.model.record import DOUBTS, INCOMPLETE, RunRecord, RunStatus
 from busbw.model.result import Status
 from busbw.units import first_of
 
@@ -26,7 +26,7 @@ def conclusions(subject: Subject) -> Iterator[Conclusion]:
     found = [*_status(subject.record), *_log(subject.record), *_samples(subject), *_exports(subject)]
     if not found:
         found = [_yes(subject.record)]
-    yield from found
+    yield from (*found, *_labels(subject.record))
 
 
 def _yes(record: RunRecord) -> Conclusion:
@@ -112,6 +112,19 @@ def _log(record: RunRecord) -> Iterator[Conclusion]:
         answer=Answer.NO,
         facts=tuple(Fact(each.kind, each.line, source="line of the log") for each in lost),
     )
+
+
+def _labels(record: RunRecord) -> Iterator[Conclusion]:
+    """Where a log says two things that cannot both be: its rows were followed."""
+    for each in record.source.findings if record.source is not None else ():
+        if each.kind in DOUBTS:
+            yield Conclusion(
+                Severity.WARNING,
+                each.text,
+                evidence=f"line {each.line} of the log" if each.line else "",
+                check="whole.labels",
+                answer=Answer.ASIDE,
+            )
 
 
 def _samples(subject: Subject) -> Iterator[Conclusion]:

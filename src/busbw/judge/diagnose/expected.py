@@ -106,7 +106,7 @@ def _reference(subject: Subject, *, bounded: bool) -> Conclusion:
             answer=Answer.NO,
             facts=facts,
         )
-    if undecided:
+    if len(undecided) > len(good):
         return Conclusion(
             Severity.INFO,
             f"{len(undecided)} of {known} cases cannot be decided against {names}",
@@ -119,7 +119,8 @@ def _reference(subject: Subject, *, bounded: bool) -> Conclusion:
     if good:
         return Conclusion(
             Severity.INFO,
-            f"{len(good)} of {len(judged)} cases reach what {names} did",
+            f"{len(good)} of {len(judged)} cases reach what {names} did"
+            + (f"; {len(undecided)} undecided" if undecided else ""),
             evidence=f"a loss under {_unseen(good)} would not show",
             check="expected.reference",
             answer=Answer.YES,

@@ -19,7 +19,8 @@ _LOST: Final = "descheduled"
 _DELAYED: Final = "delayed"  # on purpose, by --arrival
 _MORE_CALLS: Final = "leave -n out, or give more calls"
 _MORE_TIME: Final = "give --case-time 5s, or look for what else uses the machine"
-_DISTURBED: Final = (_DELAYED, "throttled", _LOST, "clock", "contended", "unstable")
+_DISTURBED: Final = (_DELAYED, "throttled", _LOST, "clock", "contended")
+UNSTABLE: Final = "variance.unstable"
 
 
 def conclusions(subject: Subject) -> Iterator[Conclusion]:
@@ -39,10 +40,11 @@ def _of_run(subject: Subject) -> Iterator[Conclusion]:
     found = [each for each in spreads(subject.record, subject.samples) if each.case in busy]
     if not found:
         yield logs.precision(subject)
-        return
-    yield _precision(subject, found)
-    yield from _modes(found)
-    yield from _tails(found)
+    else:
+        yield _precision(subject, found)
+        yield from _modes(found)
+        yield from _tails(found)
+    yield from _unstable(subject)
     yield from _disturbances(subject)
 
 
@@ -87,7 +89,7 @@ def _precision(subject: Subject, found: Sequence[Spread]) -> Conclusion:
         f" {format_share(limits.small_precision)} below {limits.small_ns / NS_PER_US:.0f} us",
         hint=(_MORE_CALLS if fixed else _MORE_TIME) if missed else "",
         check="variance.precision",
-        answer=Answer.UNDECIDED if missed else Answer.YES,
+        answer=Answer.UNDECIDED if 2 * (len(wide) + without) > len(found) else Answer.YES,
         facts=(
             Fact("widest half width", round(width, 5), source="order statistics of the median"),
             Fact("largest CV", round(max(each.cv for each in found), 5), source="standard deviation / mean"),
@@ -101,16 +103,17 @@ def _modes(found: Sequence[Spread]) -> Iterator[Conclusion]:
     two = [(each, each.modes) for each in found if each.modes is not None]
     if not two:
         return
+    most = 2 * len(two) > len(found)  # single cases say so in their rows
     worst, modes = max(two, key=lambda pair: pair[1].high.centre / pair[1].low.centre)
     shown = f"{format_share(modes.low.weight, decimals=0)} near {modes.low.centre / NS_PER_US:.4g} us and"
     yield Conclusion(
-        Severity.WARNING,
+        Severity.WARNING if most else Severity.INFO,
         f"{len(two)} of {len(found)} cases have two modes; {worst.operation} {format_size(worst.size_bytes)}:"
         f" {shown} {format_share(modes.high.weight, decimals=0)} near {modes.high.centre / NS_PER_US:.4g} us",
         evidence="a gap of more than 5 MAD with a tenth of the samples on either side",
         hint="look for two algorithms, a clock that switches, or a neighbour: `busbw show RUN --histogram`",
         check="variance.modes",
-        answer=_by_share(len(two), len(found)),
+        answer=Answer.NO if most else Answer.ASIDE,
         facts=tuple(
             Fact(
                 f"{each.operation} {format_size(each.size_bytes)}",
@@ -161,9 +164,28 @@ def _single_calls(tail: Tail | None) -> str:
     return f". Of {tail.calls} single calls: {p99}slowest {tail.max_ns / NS_PER_US:.4g} us"
 
 
-def _by_share(count: int, cases: int) -> Answer:
-    """A few cases of many do not make a run unsteady, nor leave it steady."""
-    return Answer.NO if 2 * count > cases else Answer.UNDECIDED
+def _unstable(subject: Subject) -> Iterator[Conclusion]:
+    """A run is unsteady where most cases are whose pace links set: the level of shorter calls changes on
+    healthy machines too, as does that of single cases, which say so in their rows.
+    """
+    floor_ns = subject.record.plan.limits.small_ns
+    marked = [result for _, result in subject.busy if "unstable" in result.marks]
+    if not marked:
+        return
+    slow = sum((result.time_ns or 0.0) >= floor_ns for _, result in subject.busy)
+    count = sum((result.time_ns or 0.0) >= floor_ns for result in marked)
+    most = 2 * count > slow
+    yield Conclusion(
+        Severity.WARNING if most else Severity.INFO,
+        f"{count} of {slow} cases above {floor_ns / NS_PER_US:.0f} us are unstable: another run may differ by"
+        " more than +-"
+        if most
+        else f"{len(marked)} of {len(subject.busy)} cases are marked unstable",
+        evidence=meaning("unstable"),
+        check=UNSTABLE,
+        answer=Answer.NO if most else Answer.ASIDE,
+        facts=(Fact("cases", count if most else len(marked)),),
+    )
 
 
 def _disturbances(subject: Subject) -> Iterator[Conclusion]:
@@ -185,7 +207,8 @@ def _disturbances(subject: Subject) -> Iterator[Conclusion]:
     for mark, count in counts.items():
         claim = f"{count} of {cases} cases are marked {mark}"
         asked = mark == _DELAYED and subject.record.plan.timing.arrival != "none"
-        answer = Answer.ASIDE if asked else _by_share(count, cases)
+        found = Answer.NO if 2 * count > cases else Answer.UNDECIDED
+        answer = Answer.ASIDE if asked else found
         severity = Severity.INFO if asked else Severity.WARNING
         yield _marked(mark, severity, claim, answer, Fact("cases", count))
 

@@ -19,12 +19,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from busbw.errors import SiteError, UsageError
 from busbw.launch.engine import Handle, Item, JobRequest, JobState, Phase
+from busbw.launch.hosts import agent
 from busbw.launch.hosts import job as hosts_job
 from busbw.launch.hosts import plan as hosts_plan
 from busbw.launch.hosts.agents import JobSpec
 from busbw.launch.hosts.list import Place, first_nodes, read_places
 from busbw.launch.hosts.ssh import (
     CONNECT_SECONDS,
+    HostFacts,
     agent_command,
     is_this_machine,
     probe,
@@ -57,9 +59,15 @@ _LOCK_FILE: Final = Path("request/hosts.lock")
 _OWN: dict[str, tuple[JobSpec, Owner]] = {}
 
 
-def inquire(launch: LaunchSettings, command: tuple[str, ...] = ()) -> Mapping[str, str]:  # noqa: ARG001
+def inquire(
+    launch: LaunchSettings,
+    command: tuple[str, ...] = (),  # noqa: ARG001
+    *,
+    dry: bool = False,
+) -> Mapping[str, str]:
     """See Engine. Facts: hosts (what each said), local (those that are this machine), here (this machine's
-    own), setup, inherited (variables of this shell that the ranks get), token, topology (its texts).
+    own), setup, inherited (variables of this shell that the ranks get), token, topology (its texts). A dry
+    run connects to no host: each counts as one like this machine.
     """
     check(launch)
     topology = read_texts(launch)
@@ -71,8 +79,10 @@ def inquire(launch: LaunchSettings, command: tuple[str, ...] = ()) -> Mapping[st
     commands = {
         host: agent_command(host, local=host in local, ssh=ssh, python=python, setup=setup) for host in hosts
     }
-    answers = probe(commands, float(form.get("connect-timeout", CONNECT_SECONDS)))
+    seconds = float(form.get("connect-timeout", CONNECT_SECONDS))
+    answers = _like_this_one(hosts, python) if dry else probe(commands, seconds)
     return {
+        **({"unasked": "a dry run asks no host"} if dry else {}),
         "hosts": json.dumps({host: asdict(answer) for host, answer in answers.items()}),
         "local": json.dumps(sorted(set(local))),
         "here": json.dumps(_here()),
@@ -159,6 +169,11 @@ def _that_may_be_used(launch: LaunchSettings) -> tuple[Place, ...]:
     if launch.topology or not launch.nodes:
         return every
     return first_nodes(every, max(launch.nodes.split(","), key=int))
+
+
+def _like_this_one(hosts: tuple[str, ...], python: str) -> dict[str, HostFacts]:
+    own = HostFacts.from_json({**agent.probe(""), "executable": python, "instance": "", "address": ""})
+    return {host: replace(own, hostname=host) for host in hosts}
 
 
 def _here() -> dict[str, Any]:

@@ -2,13 +2,13 @@
 
 A host file has one host a line: ``name``, ``name:N`` (MPICH) or ``name slots=N`` (Open MPI, DeepSpeed), with
 spaces around ``=`` or not, and comments from ``#`` on. Ranks follow the order of the lines; a host may come
-again, further down.
+again, further down. ``n[01-03,7]`` is n01, n02, n03 and n7, as Slurm writes it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -25,6 +25,8 @@ _SLOTS: Final = re.compile(r"slots=(\d+)\Z")
 _AROUND_EQUALS: Final = re.compile(r"\s*=\s*")
 # Said by other programs' host files, of no concern here.
 _IGNORED: Final = re.compile(r"max[-_]slots=\d+\Z")
+_BETWEEN_HOSTS: Final = re.compile(r",(?![^\[]*\])")
+_RANGE: Final = re.compile(r"\[(\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*)\]")
 
 
 @dataclass(frozen=True)
@@ -55,8 +57,8 @@ def read_places(launch: LaunchSettings) -> tuple[Place, ...]:
             "--on hosts needs either --hosts or --hostfile", hint="give --hosts a,b or --hostfile FILE"
         )
     if launch.hostfile is None:
-        words = [word.strip() for word in launch.hosts.split(",")]
-        return tuple(_place(word, (), "--hosts") for word in words if word)
+        words = [word.strip() for word in _BETWEEN_HOSTS.split(launch.hosts)]
+        return tuple(_place(host, (), "--hosts") for word in words if word for host in _expanded(word))
     try:
         text = launch.hostfile.read_text(encoding="utf-8-sig")  # some editors begin it with a mark
     except (OSError, UnicodeDecodeError) as error:
@@ -75,7 +77,24 @@ def parse_hostfile(text: str, where: str) -> tuple[Place, ...]:
         (number, _AROUND_EQUALS.sub("=", line.partition("#")[0]).split())
         for number, line in enumerate(text.splitlines(), 1)
     )
-    return tuple(_place(words[0], words[1:], f"{where}, line {number}") for number, words in lines if words)
+    return tuple(
+        _place(host, words[1:], f"{where}, line {number}")
+        for number, words in lines
+        if words
+        for host in _expanded(words[0])
+    )
+
+
+def _expanded(word: str) -> Iterator[str]:
+    """The hosts that a word with a range names; the word itself where it has none."""
+    found = _RANGE.search(word)
+    if found is None:
+        yield word
+        return
+    for part in found[1].split(","):
+        first, _, last = part.partition("-")
+        for number in range(int(first), int(last or first) + 1):
+            yield from _expanded(f"{word[: found.start()]}{number:0{len(first)}}{word[found.end() :]}")
 
 
 def _place(word: str, rest: Iterable[str], where: str) -> Place:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -117,8 +117,15 @@ def request(job: Job, facts: Mapping[str, str]) -> JobRequest:
         commands=shown,
         payload=spec,
         rank_order=rank_order.within(used) if rank_order is not None else None,
-        notes=(idle,) if len(used) < len(hosts) else (),
+        notes=(*((idle,) if len(used) < len(hosts) else ()), *_guessed(facts, site.hosts[hosts[0]])),
     )
+
+
+def _guessed(facts: Mapping[str, str], own: HostFacts) -> Iterator[str]:
+    if why := facts.get("unasked"):
+        like = f"{own.cores} cores, {own.gpus} GPUs, {own.mpi or 'no MPI'}"
+        instead = "for 8 GPUs a host give --backend nccl --ranks-per-node 8"
+        yield f"{why}: this is for hosts like this one ({like}); {instead}"
 
 
 def _start(job: Job, site: _Site, places: tuple[Place, ...], ranks: tuple[Ranks, ...]) -> Start:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from busbw.errors import SiteError, UsageError
+from busbw.errors import SiteError, UnknownWord, UsageError
 from busbw.launch.command import setup_failure, sourced
 
 CONNECT_SECONDS: Final = 10
@@ -41,7 +41,7 @@ def read_form(words: tuple[str, ...]) -> Mapping[str, str]:
     for word in words:
         key, equals, value = word.partition("=")
         if not equals or key not in _KEYS:
-            raise UsageError(f"--on hosts does not use --set {word}", hint=f"use one of: {', '.join(_KEYS)}")
+            raise UnknownWord(f"--on hosts does not use --set {word}", key, _KEYS)
         form[key] = value
     timeout = form.get("connect-timeout", "1")
     if not (timeout.isascii() and timeout.isdigit() and int(timeout)):

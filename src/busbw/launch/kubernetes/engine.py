@@ -78,7 +78,12 @@ exit "$code"
 """
 
 
-def inquire(launch: LaunchSettings, command: tuple[str, ...] = ()) -> Mapping[str, str]:  # noqa: ARG001
+def inquire(
+    launch: LaunchSettings,
+    command: tuple[str, ...] = (),  # noqa: ARG001
+    *,
+    dry: bool = False,  # noqa: ARG001
+) -> Mapping[str, str]:
     """The namespace, a token for the ranks, the bundle for --bring, and the texts of --patch and --topology.
     Asks no server: --dry-run works without one. Raises UsageError.
     """

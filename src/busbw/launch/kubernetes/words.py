@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, get_type_hints
 
-from busbw.errors import UsageError
+from busbw.errors import UnknownWord, UsageError
 
 Kind = Literal["mpijob", "job", "jobset"]
 KINDS: Final[tuple[Kind, ...]] = ("mpijob", "job", "jobset")
@@ -228,8 +228,10 @@ def _split(given: tuple[str, ...]) -> Iterator[tuple[str, str]]:
         if not key or not equals:
             raise UsageError(f"--set {text!r} is not KEY=VALUE", hint="write --set gpu=8")
         if key not in WORDS:
-            raise UsageError(
+            raise UnknownWord(
                 f"--set {key} is not known to Kubernetes jobs",
+                key,
+                WORDS,
                 hint=f"use one of: {', '.join(sorted(WORDS))}; --patch FILE sets anything else",
             )
         yield key, value

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from busbw.errors import SiteError, UsageError
+from busbw.errors import SiteError, UnknownWord, UsageError
 from busbw.launch.base import Command
 from busbw.launch.command import HOSTS, entered, path_apart, sourced
 from busbw.launch.engine import (
@@ -112,7 +112,12 @@ export {HOSTS} MASTER_ADDR MASTER_PORT
 """
 
 
-def inquire(launch: LaunchSettings, command: tuple[str, ...] = ()) -> Mapping[str, str]:  # noqa: ARG001
+def inquire(
+    launch: LaunchSettings,
+    command: tuple[str, ...] = (),  # noqa: ARG001
+    *,
+    dry: bool = False,  # noqa: ARG001
+) -> Mapping[str, str]:
     """See Engine. Nothing is asked: a script can be written anywhere."""
     check(launch)
     return {"python": sys.executable, "setup": read_setup(launch.setup_script)}
@@ -211,9 +216,7 @@ def read_values(given: tuple[str, ...]) -> dict[str, str]:
     for word in given:
         key, equals, value = word.removeprefix("pbs.").partition("=")
         if not equals or key not in _KEYS:
-            raise UsageError(
-                f"--set {word!r} is not known to PBS jobs", hint=f"use one of: {', '.join(_KEYS)}"
-            )
+            raise UnknownWord(f"--set {word!r} is not known to PBS jobs", key, _KEYS)
         values[key] = value
     for key, allowed in (("launcher", ("mpiexec", "aprun")), ("form", ("select", "nodes"))):
         if values[key] not in allowed:

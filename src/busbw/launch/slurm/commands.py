@@ -121,16 +121,25 @@ def chosen(launch: LaunchSettings, environ: Mapping[str, str]) -> Mapping[str, s
 
 
 def asked(partition: str) -> Mapping[str, str]:
-    """Facts of a partition (a list of them, or the default one where empty): ``partition``, its name, and
-    ``gpus``, the most that a node of it has. Raises SiteError where Slurm does not answer.
+    """Facts of a partition (a list of them, or the default one where empty): ``partition``, its name,
+    ``gpus``, the most that a node of it has, and ``gpu_partitions``, those that have some. Raises SiteError
+    where Slurm does not answer.
     """
-    words = (f"--partition={partition}",) if partition else ()
-    text = call("sinfo", "--noheader", "--format=%P|%G", *words)
+    text = call("sinfo", "--noheader", "--all", "--format=%P|%G")
     rows = [line.strip().partition("|") for line in text.splitlines() if "|" in line]
-    # Without a default one sbatch wants to be told; then it does not matter which is looked at.
-    own = [row for row in rows if partition or row[0].endswith("*")] or rows
     default = next((name.rstrip("*") for name, _, _ in rows if name.endswith("*")), "")
-    return {"partition": partition or default, "gpus": str(max((_gpus(row[2]) for row in own), default=0))}
+    most: dict[str, int] = {}
+    for name, _, resources in rows:
+        most[name.rstrip("*")] = max(most.get(name.rstrip("*"), 0), _gpus(resources))
+    # Without a default one sbatch refuses the job; then it does not matter which is looked at.
+    own = [most[name] for name in (partition or default).split(",") if name in most]
+    own = own if partition or own else [*most.values()]
+    having = [name for name, gpus in most.items() if gpus]
+    return {
+        "partition": partition or default,
+        "gpus": str(max(own, default=0)),
+        "gpu_partitions": ", ".join(having),
+    }
 
 
 def allocated_gpus(job_id: str, nodes: int) -> int:

@@ -75,7 +75,7 @@ _UNUSED: Final = {
 }
 
 
-def inquire(launch: LaunchSettings, command: tuple[str, ...] = ()) -> Mapping[str, str]:
+def inquire(launch: LaunchSettings, command: tuple[str, ...] = (), *, dry: bool = False) -> Mapping[str, str]:
     """See Engine. Facts: python, family (of the MPI that the ranks would load), mpi (what srun offers), gpus
     (on a node), partition, account, user_id, setup (the script's text), job_nodes (of the allocation),
     topology (its texts).
@@ -85,7 +85,7 @@ def inquire(launch: LaunchSettings, command: tuple[str, ...] = ()) -> Mapping[st
     check(launch)
     facts = {"python": sys.executable, "user_id": str(os.getuid()), "setup": read_setup(launch.setup_script)}
     facts |= read_texts(launch)
-    facts |= _place(launch)
+    facts |= _place(launch, dry=dry)
     facts["family"] = ""  # what an image has is not known here
     if not launch.image:
         facts["family"] = command_family(command) if command else python_family(launch.python)
@@ -109,17 +109,17 @@ def _offered_mpi() -> list[str]:
     return [word for word in words if word and " " not in word]
 
 
-def _place(launch: LaunchSettings) -> Mapping[str, str]:
-    """Facts of the partition, or of the allocation; or why Slurm cannot be asked: a dry run goes on then, see
-    submit.
-    """
+def _place(launch: LaunchSettings, *, dry: bool) -> Mapping[str, str]:
+    """Facts of the partition, or of the allocation; for a dry run also why Slurm cannot be asked."""
     if launch.job_id:
         return _place_in_job(launch)
     said = commands.chosen(launch, os.environ)
     try:
         return {**said, "mpi": " ".join(_offered_mpi()), **commands.asked(said["partition"])}
     except SiteError as error:
-        return {**said, "gpus": "0", "unasked": error.message, "unasked_hint": error.hint}
+        if not dry:
+            raise
+        return {**said, "gpus": "0", "unasked": error.message}
 
 
 def _place_in_job(launch: LaunchSettings) -> Mapping[str, str]:
@@ -194,7 +194,7 @@ def _command(job: Job, script: Script) -> Command:
 
 def _details(job: Job, facts: Mapping[str, str]) -> dict[str, str]:
     """What a handle keeps."""
-    details = {
+    return {
         "step_of": job.launch.job_id,
         "called": value_of(split_words("--sbatch-args", job.launch.sbatch_args), "--job-name", "-J"),
         "partition": facts.get("partition", ""),
@@ -202,9 +202,6 @@ def _details(job: Job, facts: Mapping[str, str]) -> dict[str, str]:
         "bring": "yes" if job.launch.bring else "",
         "command": "" if job.work.is_busbw else "yes",
     }
-    if "unasked" in facts:
-        details |= {name: facts[name] for name in ("unasked", "unasked_hint")}
-    return details
 
 
 def _notes(job: Job, size: Shape, facts: Mapping[str, str]) -> tuple[str, ...]:
@@ -214,6 +211,9 @@ def _notes(job: Job, size: Shape, facts: Mapping[str, str]) -> tuple[str, ...]:
         notes.append(
             f"--segment {job.launch.segment} is larger than the job: its {size.nodes} nodes are one segment"
         )
+    wants_gpus = job.work.is_busbw and job.backend in ("auto", "nccl")
+    if wants_gpus and facts.get("gpus") == "0" and (having := facts.get("gpu_partitions", "")):
+        notes.append(f"partition {facts['partition']} has no GPUs; these have: {having} (--partition)")
     if "unasked" in facts:
         guessed = "the nodes' GPUs and srun's --mpi below are guesses (for 8 GPUs a node give --backend nccl"
         guessed += " --ranks-per-node 8 --sbatch-args=--gpus-per-node=8)"
@@ -224,8 +224,6 @@ def _notes(job: Job, size: Shape, facts: Mapping[str, str]) -> tuple[str, ...]:
 def submit(request: JobRequest, folder: Path) -> Handle:
     """See Engine."""
     (command,) = request.commands
-    if unasked := request.details.get("unasked"):  # it would go without the GPUs that it needs
-        raise SiteError(unasked, hint=request.details["unasked_hint"])
     if request.details["bring"]:
         bring.put(folder)
     if job := request.details["step_of"]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 CHECK: Final = "by-nic"
 _HINT: Final = (
-    "look which devices the library takes (NCCL_DEBUG=INFO, UCX_LOG_LEVEL=info), and whether hosts share an"
+    "check which devices the library uses (NCCL_DEBUG=INFO, UCX_LOG_LEVEL=info), and whether hosts share an"
     " NVLink domain"
 )
 _UP: Final = ("active", "up", "unknown", "")
@@ -62,7 +62,7 @@ def check_nic(
         # Its variables are those of an Ethernet interface.
         ports_of = sorted(other for other in ports if other.partition(":")[0] == name)
         raise SiteError(
-            f"{nic} is an RDMA device on {host}, and no name of an interface there",
+            f"{nic} is an RDMA device on {host}, not an interface",
             hint=f"name it with its port: --each-nic {ports_of[0]}",
             host=host,
         )
@@ -116,10 +116,10 @@ def judge(hunt: Hunt, rounds: int, moved: Mapping[str, Mapping[str, int]]) -> tu
     if wrong:
         host, own = next(iter(wrong.items()))
         amounts = ", ".join(f"{name} {value / 1e6:.1f} MB" for name, value in sorted(own.items()))
-        claim = f"could not decide: {_many(list(wrong))} did not send by {hunt.nic} what was to be sent by it"
+        claim = f"could not decide: the traffic of {_many(list(wrong))} did not go through {hunt.nic}"
         return Finding(Severity.WARNING, claim, f"{host}: {amounts}", _HINT, check=CHECK), False
     if unseen:
-        claim = f"not covered: whether all went by {hunt.nic}: no counters of it on {_many(unseen)}"
+        claim = f"not covered: {hunt.nic} has no counters on {_many(unseen)}, so its traffic was not seen"
         return Finding(Severity.INFO, claim, check=CHECK), True
     low, high = (f(_of(hunt.nic, own) or 0 for own in moved.values()) / 1e6 for f in (min, max))
     claim = f"{hunt.nic} carried what was sent, by its counters: {low:.0f} to {high:.0f} MB a host"

@@ -77,7 +77,7 @@ class Hub:
             raise OutOfStep(rank, f"called {op.name} where other ranks called {round_.op.name} (call {call})")
         if op in _REDUCTIONS and round_.parts and len(body) != len(next(iter(round_.parts.values()))):
             raise OutOfStep(
-                rank, f"gave {op.name} {len(body)} bytes, other ranks another number (call {call})"
+                rank, f"gave {op.name} {len(body)} bytes, and other ranks a different number (call {call})"
             )
         round_.parts[rank] = body
         # A broadcast needs its root only.

@@ -221,7 +221,7 @@ def _forced_claim(name: str, environ: Environ) -> _Claim:
     row = ROWS[name]
     if not environ.get(row.rank):
         raise LauncherMismatch(
-            f"the launcher was said to be {name}, but {row.rank} is not set",
+            f"BUSBW_LAUNCHER says {name}, but {row.rank} is not set",
             hint="unset BUSBW_LAUNCHER, or start through that launcher",
         )
     return _claim(row, environ)

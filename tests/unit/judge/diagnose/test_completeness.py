@@ -91,3 +91,14 @@ def test_failed_cases_do_not_make_a_run_whole() -> None:
     found = conclusions(replace(record, status=RunStatus.FAILED, results=(failed, *rest)))["whole.status"]
     assert found.claim == "1 of 2 cases failed"
     assert found.answer is Answer.UNDECIDED
+
+
+def test_a_log_that_contradicts_its_name_is_whole_and_a_warning_says_so() -> None:
+    text = "the path says all_gather, but size, count and factor fit only all_reduce"
+    source = ImportSource("a.log", "nccl-tests", findings=(ImportFinding("mislabelled", text, 1),))
+    record = replace(cut_short(RunStatus.COMPLETE, 4), source=source)
+    found = [each for each in every_conclusion(record) if each.question is Question.WHOLE]
+    assert answer(Question.WHOLE, found) is Answer.YES
+    assert [(each.severity, each.claim) for each in found if each.check == "whole.labels"] == [
+        (Severity.WARNING, text)
+    ]

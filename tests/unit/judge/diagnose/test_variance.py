@@ -103,9 +103,9 @@ def test_the_mean_of_nccl_tests_is_over_ranks_and_not_of_their_maxima() -> None:
     assert float(own[0]) > mean_us
 
 
-def marked(*marks: tuple[str, ...], excluded: int = 0) -> dict[str, Conclusion]:
+def marked(*marks: tuple[str, ...], excluded: int = 0, time_us: float = 50.0) -> dict[str, Conclusion]:
     """What is said of a run with a case for each tuple of marks."""
-    record, samples = sampled({1024 << at: np.full(40, 50.0) for at in range(len(marks))})
+    record, samples = sampled({1024 << at: np.full(40, time_us) for at in range(len(marks))})
     results = (
         replace(result, marks=own, excluded=excluded if own else 0)
         for result, own in zip(record.results, marks, strict=True)
@@ -114,23 +114,34 @@ def marked(*marks: tuple[str, ...], excluded: int = 0) -> dict[str, Conclusion]:
 
 
 @pytest.mark.parametrize(
-    ("marks", "expected"),
+    ("marks", "short_us", "expected", "claim"),
     [
-        ((("unstable",), (), ()), Answer.UNDECIDED),
-        ((("unstable",), ("unstable",), ()), Answer.NO),
+        ((("unstable",), (), ()), 50.0, (Answer.ASIDE, Severity.INFO), "1 of 3 cases are marked"),
+        (
+            (("unstable",), ("unstable",), ()),
+            50.0,
+            (Answer.NO, Severity.WARNING),
+            "2 of 3 cases above 50 us are",
+        ),
+        ((("unstable",), ("unstable",), ()), 6.0, (Answer.ASIDE, Severity.INFO), "2 of 3 cases are marked"),
     ],
 )
-def test_few_of_many_cases_do_not_make_a_run_unsteady(marks: Any, expected: Answer) -> None:
-    found = marked(*marks)["variance.unstable"]
-    assert (found.answer, found.severity) == (expected, Severity.WARNING)
+def test_a_run_is_unsteady_where_most_cases_above_the_floor_are(
+    marks: Any, short_us: float, expected: tuple[Answer, Severity], claim: str
+) -> None:
+    found = marked(*marks, time_us=short_us)["variance.unstable"]
+    assert (found.answer, found.severity) == expected
+    assert found.claim.startswith(f"{claim} unstable")
 
 
 def test_cases_without_an_interval_are_counted() -> None:
     record, samples = sampled({1024 << at: np.full(40, 50.0) for at in range(3)})
-    results = (replace(record.results[0], low_ns=None, high_ns=None), *record.results[1:])
-    found = conclusions(replace(record, results=results), samples=samples)["variance.precision"]
-    assert "1 more had too few independent samples" in found.claim
-    assert found.answer is Answer.UNDECIDED
+    for count, expected in ((1, Answer.YES), (2, Answer.UNDECIDED)):
+        short = (replace(each, low_ns=None, high_ns=None) for each in record.results[:count])
+        results = (*short, *record.results[count:])
+        found = conclusions(replace(record, results=results), samples=samples)["variance.precision"]
+        assert f"{count} more had too few independent samples" in found.claim
+        assert found.answer is expected
 
 
 def test_ranks_that_are_late_because_they_were_asked_to_be_are_no_warning() -> None:

@@ -50,7 +50,7 @@ NICS = Nics(
         ("mlx5_0:1", ""),
         ("mlx5_0:2", "mlx5_0:2 is down on h4"),
         ("mlx5_0:3", "h4 has no NIC mlx5_0:3"),
-        ("ibp1s0", "ibp1s0 is an RDMA device on h4, and no name of an interface there"),
+        ("ibp1s0", "ibp1s0 is an RDMA device on h4, not an interface"),
         ("ibp1s0:1", ""),
         ("eth1", "eth1 is down on h4"),
         ("eth9", "h4 has no NIC eth9 .it has eth0, eth1, eth2, mlx5_0:1, mlx5_0:2, ibp1s0:1."),
@@ -83,10 +83,22 @@ def test_an_address_is_one_by_which_others_reach_it(tmp_path: Path) -> None:
     ("own", "is_by_it", "said"),
     [
         (ALL, True, "eth1 carried what was sent, by its counters: 50 to 50 MB a host"),
-        ({"eth0": 50_000_000, "eth1": 1000}, False, "could not decide: h2 did not send by eth1"),
-        ({"eth0": 120_000_000, "eth1": 50_000_000}, False, "could not decide: h2 did not send by eth1"),
-        ({"eth0": 0, "eth1": 0}, False, "could not decide: h2 did not send by eth1"),  # NVLink, memory
-        ({"eth0": 0}, True, "not covered: whether all went by eth1: no counters of it on h2"),
+        (
+            {"eth0": 50_000_000, "eth1": 1000},
+            False,
+            "could not decide: the traffic of h2 did not go through eth1",
+        ),
+        (
+            {"eth0": 120_000_000, "eth1": 50_000_000},
+            False,
+            "could not decide: the traffic of h2 did not go through eth1",
+        ),
+        (
+            {"eth0": 0, "eth1": 0},
+            False,
+            "could not decide: the traffic of h2 did not go through eth1",
+        ),  # NVLink, memory
+        ({"eth0": 0}, True, "not covered: eth1 has no counters on h2"),
     ],
 )
 def test_what_the_counters_tell(own: dict[str, int], is_by_it: bool, said: str) -> None:
