@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final
 
 from busbw.errors import UsageError
 from busbw.judge.compare_arms import key_of
+from busbw.judge.kept import launches_of_machine
 from busbw.judge.launch_history import prior_of
 from busbw.judge.run import started_folder
 from busbw.judge.scatter import Prior
 from busbw.launch.series import SERIES_FILE
 from busbw.model.record import RunRecord
-from busbw.record import launch_times
 from busbw.record.folder import LAUNCHES, environ_home, is_started
 from busbw.record.read import read_record
 
@@ -42,7 +42,7 @@ def known_scatter(records: Iterable[RunRecord]) -> Prior | None:
     given = [record for record in records if record.results]
     if not given:
         return None
-    return prior_of(launch_times.load(environ_home()), given[0], given[1:])
+    return prior_of(launches_of_machine(given[0]), given[0], given[1:])
 
 
 def setups_of(given: Given) -> set[str]:
