@@ -157,6 +157,15 @@ class Index:
             for number, key, operation, kind, size, bus_bytes in rows
         ]
 
+    def testbeds(self) -> list[str]:
+        """Their digests, that of the newest launch first."""
+        rows = self._db.execute("SELECT testbed FROM launch GROUP BY testbed ORDER BY max(at) DESC")
+        return [key for (key,) in rows]
+
+    def count(self, series: int) -> int:
+        """How many points a series has."""
+        return int(self._db.execute("SELECT count(*) FROM point WHERE series=?", (series,)).fetchone()[0])
+
     def testbed(self, key: str) -> Testbed:
         """By its digest."""
         if key not in self._testbeds:

@@ -19,21 +19,23 @@ import numpy as np
 import numpy.typing as npt
 
 from busbw.stats.interval import Float64Array
-from busbw.stats.launches import student_quantile
+from busbw.stats.launches import student_cdf
 
 Places = npt.NDArray[np.int64]
 
 WINDOW: Final = 100  # launches that are looked at: a machine that was mended forgets
 LEAST: Final = 3  # launches that make a level
 KNOWN: Final = 8  # launches before it, of which the scatter is known
-FALSE_ALARM: Final = 2e-4  # of one look at one series
+FALSE_ALARM: Final = 8e-4  # of the first look at a place
 LEAST_CHANGE: Final = 0.01  # and a deviation of launches: nobody looks for less
 # A level that did not last for so many launches is scatter when the next change is looked for.
 LASTING: Final = 10
 _BESIDE: Final = 2  # launches from the proposed place in which the likeliest is taken
-_FAR: Final = 4.0  # deviations from the level, beyond which a launch counts as so far
+_FAR: Final = 3.5  # deviations from the level, beyond which a launch counts as so far
 _NEAR: Final = 0.5  # all but a quarter of a new level's launches are further from the old one
+_TOGETHER: Final = 5.0  # deviations from the first to the last of few launches that are a new level
 _MOST_ALIKE: Final = 0.95  # autocorrelation
+_BY_CHANCE, _UPPER_END = 1.65, 2.0  # standard errors of it
 _LEAST_DEVIATION: Final = 1e-4  # launches are not known to be more alike than this
 _QUANTILE, _OF_NORMAL = 0.8, 1.2816  # of |x| of normal x: holds with one in five on another level
 _LIKELY: Final = 6.0  # twice the logarithm of the likelihood ratio that leaves a place possible
@@ -70,13 +72,17 @@ def find_change(values: Float64Array, known: Sequence[int]) -> int | None:
     t_values = _t_values(near, places, scatter)
     best = int(np.argmax(t_values))
     place = int(places[best])
-    if t_values[best] < student_quantile(1 - FALSE_ALARM / 2, scatter.degrees):
+    by_chance = 2 * (1 - student_cdf(float(t_values[best]), scatter.degrees))
+    # A place is looked at again with every launch that follows it: later looks have less to spend.
+    if by_chance > FALSE_ALARM * LEAST / (len(level) - place):
         return None
     moved = float(np.median(level[place:]) - np.median(level[:place]))
     if abs(moved) < max(LEAST_CHANGE, scatter.deviation):
         return None
-    beyond = np.sort((level[place:] - centre) * math.copysign(1.0, moved))
-    return first + place if beyond[len(beyond) // 4] >= _NEAR * scatter.deviation else None
+    new = np.sort((level[place:] - centre) * math.copysign(1.0, moved))
+    is_beyond = new[len(new) // 4] >= _NEAR * scatter.deviation
+    holds_together = len(new) >= 2 * LEAST or new[-1] - new[0] <= _TOGETHER * scatter.deviation
+    return first + place if is_beyond and holds_together else None
 
 
 def likely_places(values: Float64Array, known: Sequence[int]) -> tuple[int, ...]:
@@ -110,14 +116,24 @@ def scatter_of(values: Float64Array, known: Sequence[int], end: int | None = Non
     rests = np.clip(rests, -_FAR * robust, _FAR * robust)
     rests -= float(rests.mean())
     squares = float(rests @ rests)
-    alike = float(rests[1:] @ rests[:-1]) / squares if squares else 0.0
+    alike = _alike(rests)
     degrees = max(last - len(parts), 1)
     return Scatter(
         max(math.sqrt(squares / degrees), _LEAST_DEVIATION),
         degrees,
-        min(max(alike, 0.0), _MOST_ALIKE),
+        alike,
         robust,
     )
+
+
+def _alike(rests: Float64Array) -> float:
+    """The correlation of neighbours: its upper end, for what runs of like launches cost, where it is there at
+    all; 0 where chance makes as much.
+    """
+    squares = float(rests @ rests)
+    found = float(rests[1:] @ rests[:-1]) / squares if squares else 0.0
+    error = 1 / math.sqrt(len(rests))
+    return min(found + _UPPER_END * error, _MOST_ALIKE) if found > _BY_CHANCE * error else 0.0
 
 
 def _furthest_apart(values: Float64Array) -> int:
