@@ -1,7 +1,7 @@
 """How often are changes of level invented, missed and explained wrongly?
 
-Series of launches go one by one through the very function that a run's end calls (``judge.levels.changes_of``).
-No time is measured, so load does not matter.
+Series of launches go one by one through the very function that a run's end calls
+(``judge.levels.changes_of``). No time is measured, so load does not matter.
 
     python benchmarks/history/simulate.py [--points 10000] [--series 400]
 """
