@@ -27,7 +27,8 @@ WINDOW: Final = 100  # launches that are looked at: a machine that was mended fo
 LEAST: Final = 3  # launches that make a level
 KNOWN: Final = 8  # launches before it, of which the scatter is known
 FALSE_ALARM: Final = 6e-4  # of the first look at a place
-LEAST_CHANGE: Final = 0.01  # and a deviation of launches: nobody looks for less
+# A smaller change is none, however well it is seen: nobody looks for it.
+LEAST_CHANGE, LEAST_DEVIATIONS = 0.01, 1.25
 # A level that did not last for so many launches is scatter when the next change is looked for.
 LASTING: Final = 10
 _BESIDE: Final = 2  # launches from the proposed place in which the likeliest is taken
@@ -76,7 +77,7 @@ def find_change(values: Float64Array, known: Sequence[int]) -> int | None:
     if by_chance > FALSE_ALARM * LEAST / (len(level) - place):
         return None
     moved = float(np.median(level[place:]) - np.median(level[:place]))
-    if abs(moved) < max(LEAST_CHANGE, scatter.deviation):
+    if abs(moved) < max(LEAST_CHANGE, LEAST_DEVIATIONS * scatter.deviation):
         return None
     is_short = len(level) - place < 2 * LEAST
     if is_short and np.ptp(level[place:]) > _TOGETHER * scatter.deviation:
