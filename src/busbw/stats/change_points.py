@@ -26,7 +26,7 @@ Places = npt.NDArray[np.int64]
 WINDOW: Final = 100  # launches that are looked at: a machine that was mended forgets
 LEAST: Final = 3  # launches that make a level
 KNOWN: Final = 8  # launches before it, of which the scatter is known
-FALSE_ALARM: Final = 6e-4  # of the first look at a place
+FALSE_ALARM: Final = 5e-4  # of the first look at a place
 # A smaller change is none, however well it is seen: nobody looks for it.
 LEAST_CHANGE, LEAST_DEVIATIONS = 0.01, 1.25
 # A level that did not last for so many launches is scatter when the next change is looked for.
