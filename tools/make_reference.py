@@ -29,6 +29,7 @@ COMMANDS = (
     *("run", "preflight", "tune", "isolate", "pairs", "rails", "hang"),
     *("exec", "jobs", "attach", "cancel", "clean"),
     *("compare", "expect", "diagnose", "report", "list", "show", "import", "export", "devices"),
+    *("history", "history accept", "history exclude"),
     *("presets list", "presets show", "presets check", "completion"),
     *("nccl-tests", "nccom-test"),
 )

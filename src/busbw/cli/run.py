@@ -274,8 +274,8 @@ def _run_under_launcher(
     identity: Identity,
 ) -> ExitCode:
     """Be rank 0 of somebody else's launch (the other ranks never come here: see ``__main__``)."""
+    from busbw.judge.kept import remember
     from busbw.launch.joined import report_stall
-    from busbw.launch.remember import remember
     from busbw.rank.entry import Director, live
     from busbw.rank.guard import Guard
     from busbw.rank.rank0 import Request

@@ -15,7 +15,7 @@ import re
 import secrets
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -56,7 +56,7 @@ SERIES_FILE: Final = "setups.json"  # of a series of setups, whose launches are 
 LAST: Final = "last"
 _STAMP_FORM: Final = "%Y%m%d-%H%M%S"
 _STAMP: Final = re.compile(r"\d{8}-\d{6}(?=-)")
-_ID: Final = re.compile(r"\d{8}-\d{6}-(.+)-[0-9a-z]{4}")
+ID: Final = re.compile(r"\d{8}-\d{6}-(.+)-[0-9a-z]{4}")
 _NAMED: Final = 3  # runs that a refusal names
 
 
@@ -103,11 +103,14 @@ def create(run_home: Path, run_id: str) -> Path:
     return folder
 
 
-def run_folders(run_home: Path) -> list[Path]:
-    """All runs and series of setups, newest first, with those that were requested and never started."""
+def run_folders(run_home: Path, but: Collection[str] = ()) -> list[Path]:
+    """All runs and series of setups, newest first, with those that were requested and never started; ``but``
+    those of these names, into which nobody looks.
+    """
     if not run_home.is_dir():
         return []
-    return sorted(filter(_is_run, run_home.iterdir()), key=_age_key, reverse=True)
+    own = (folder for folder in run_home.iterdir() if folder.name not in but)
+    return sorted(filter(_is_run, own), key=_age_key, reverse=True)
 
 
 def launch_folders(folder: Path) -> tuple[Path, ...]:
@@ -210,7 +213,7 @@ def _stamp(moment: datetime) -> str:
 
 def label_of(folder: Path) -> str:
     """What the run was called: its id between the time and the last four letters, else all of it."""
-    found = _ID.fullmatch(folder.name)
+    found = ID.fullmatch(folder.name)
     return found.group(1) if found else folder.name
 
 
