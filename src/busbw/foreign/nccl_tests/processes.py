@@ -117,6 +117,8 @@ def start_ranks(identity: Identity, line: Line, words: Sequence[str]) -> int:
     commands = rank_commands(share, identity.launcher, answer["root"], answer["token"], words)
     hear_signals()
     index, code = run_here(commands, stop)
+    if stop.asked.is_set():
+        return ExitCode.INTERRUPTED
     if code >= 0:
         return code
     _say_of_death(share, met, index, -code)
