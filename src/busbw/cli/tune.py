@@ -11,7 +11,7 @@ from contextlib import redirect_stdout
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from busbw.cli.compare_series import compared
 from busbw.cli.compare_setups import counts_of_nodes, limit_seconds, own_variables, placed, starter
@@ -26,6 +26,7 @@ from busbw.machine.backends import choose_backend
 from busbw.machine.plugins import tuner_path
 from busbw.model.arm import FUNCTIONS
 from busbw.model.event import Event, EventKind
+from busbw.model.result import Status
 from busbw.plan.flags.compare import CompareSettings
 from busbw.plan.setups import Setup
 from busbw.plan.swept import operation_names
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from busbw.plan.flags.run import RunSettings
     from busbw.plan.flags.tune import TuneSettings
 
+MOST_LOST: Final = 3  # arms; then it is not the arms
 DEFAULT, TUNED = "NCCL's own", "tuned"
 
 
@@ -67,10 +69,7 @@ def tune(
         fresh = partial(_compared, max(own.blocks, 1), tuple(operations), settings, launch, argv)
         return tune_knobs(own.knobs, fresh, settings.format)
     _check(words, settings, launch)
-    heard: list[Event] = []
-    with redirect_stdout(io.StringIO()):  # rows of arms are no table
-        code = run(words, replace(settings, arms=True, format="table"), launch, argv, hear=heard.append)
-    folder = next((Path(item["folder"]) for item in heard if item["event"] == EventKind.END), None)
+    code, folder, lost = _race(words, settings, launch, argv)
     if folder is None or settings.dry_run:
         return code
     record = read_record(folder)
@@ -81,12 +80,39 @@ def tune(
     if has_winner and own.blocks:
         found = _confirm(found, record, own, settings, launch, argv)
     was_confirmed = has_winner and own.blocks > 0
-    _keep(folder, record, found, was_confirmed=was_confirmed)
+    _keep(folder, record, found, lost, was_confirmed=was_confirmed)
     if settings.format == "json":
-        print(json.dumps({"run": folder.name, "tuned": [each.to_fields() for each in found]}))
+        print(json.dumps({"run": folder.name, "tuned": [each.to_fields() for each in found], "lost": lost}))
     else:
-        print_lines(report.lines(found, LAST, was_confirmed=was_confirmed))
+        print_lines(report.lines(found, LAST, lost, was_confirmed=was_confirmed))
     return ExitCode.OK
+
+
+def _race(
+    words: tuple[str, ...], settings: RunSettings, launch: LaunchSettings, argv: tuple[str, ...]
+) -> tuple[ExitCode, Path | None, tuple[str, ...]]:
+    """The race, begun again without an arm in which ranks died or stood still: how it ended, where its record
+    is, and the arms that it lost.
+    """
+    lost: tuple[str, ...] = ()
+    while True:
+        heard: list[Event] = []
+        own = replace(settings, arms=True, arms_out=lost, format="table")
+        with redirect_stdout(io.StringIO()):  # rows of arms are no table
+            code = run(words, own, launch, argv, hear=heard.append)
+        folder = next((Path(item["folder"]) for item in heard if item["event"] == EventKind.END), None)
+        arm = _lost_arm(read_record(folder)) if folder is not None and code is ExitCode.RANK_FAILED else ""
+        if not arm or len(lost) >= MOST_LOST:
+            return code, folder, lost
+        lost = (*lost, arm)
+        print(f"{arm} did not come back; starting again without it", file=sys.stderr, flush=True)
+
+
+def _lost_arm(record: RunRecord) -> str:
+    """The arm of the first case that was not run; empty where that is NCCL's own choice, or none."""
+    index = next((result.case for result in record.results if result.status is Status.NOT_RUN), None)
+    case = record.plan.cases[index] if index is not None else None
+    return f"{case.collective} {case.arm}" if case is not None and case.arm else ""
 
 
 def _check(words: tuple[str, ...], settings: RunSettings, launch: LaunchSettings) -> None:
@@ -189,12 +215,15 @@ def _launched(
     )
 
 
-def _keep(folder: Path, record: RunRecord, found: tuple[Tuned, ...], *, was_confirmed: bool) -> None:
+def _keep(
+    folder: Path, record: RunRecord, found: tuple[Tuned, ...], lost: tuple[str, ...], *, was_confirmed: bool
+) -> None:
     world = record.world
     fields = {
         "nodes": len(world.known_hosts) or 1 if world is not None else 1,
         "ranks": world.size if world is not None else 0,
         "was_confirmed": was_confirmed,
+        "lost": lost,
         "tuned": [each.to_fields() for each in found],
     }
     store(folder / TUNING_FILE, json.dumps(fields).encode())
@@ -208,7 +237,7 @@ def show_tuning(folder: Path, name: str) -> None:
     """Print a tuning as it ended."""
     fields = json.loads((folder / TUNING_FILE).read_text())
     found = tuple(map(Tuned.from_fields, fields["tuned"]))
-    print_lines(report.lines(found, name, was_confirmed=fields["was_confirmed"]))
+    print_lines(report.lines(found, name, fields["lost"], was_confirmed=fields["was_confirmed"]))
 
 
 def _emit(words: tuple[str, ...], own: TuneSettings) -> ExitCode:

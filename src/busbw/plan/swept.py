@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -47,20 +48,21 @@ def swept(operations: tuple[str, ...], settings: RunSettings, backend: str, rank
     )
     cases = expand(grid, pattern.group_sizes[-1], backend, pattern.group_sizes[:-1])
     if settings.arms:
-        cases = with_arms(cases)
+        cases = with_arms(cases, settings.arms_out)
     _, last = _range(settings)
     return Swept(pattern, cases, _buffer_bytes(cases, pattern, last, settings))
 
 
-def with_arms(cases: tuple[Case, ...]) -> tuple[Case, ...]:
-    """Each case as NCCL does it by itself, and then in every way that its tuner may choose. A tuner does not
-    know in which buffers a call is, so one placement tells.
+def with_arms(cases: tuple[Case, ...], out: Collection[str] = ()) -> tuple[Case, ...]:
+    """Each case as NCCL does it by itself, and then in every way that its tuner may choose but those that
+    are ``out``. A tuner does not know in which buffers a call is, so one placement tells.
     """
     found = [
         replace(case, arm=arm)
         for case in cases
         if case.applicable and case.placement is Placement.OUT_OF_PLACE
         for arm in ("", *map(str, arms_of(case.collective)))
+        if f"{case.collective} {arm}" not in out
     ]
     return tuple(replace(case, index=index) for index, case in enumerate(found))
 

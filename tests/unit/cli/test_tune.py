@@ -29,7 +29,13 @@ def tuning(tmp_path: Path) -> Path:
     (run / "run.json").write_text("{}")
     ring = Tuned("all_reduce", "float", "sum", 4096, 1000.0, arm=Arm("RING", "LL128", 24), confirmed=0.1)
     nothing = replace(ring, size_bytes=8192, arm=None, confirmed=None)
-    fields = {"nodes": 1, "ranks": 4, "was_confirmed": True, "tuned": [ring.to_fields(), nothing.to_fields()]}
+    fields = {
+        "nodes": 1,
+        "ranks": 4,
+        "was_confirmed": True,
+        "lost": [],
+        "tuned": [ring.to_fields(), nothing.to_fields()],
+    }
     (run / TUNING_FILE).write_text(json.dumps(fields))
     return run
 
@@ -90,7 +96,9 @@ def test_a_whole_tuning_finds_confirms_and_writes_what_is_faster(tmp_path: Path)
         BUSBW_HOME=str(tmp_path / "home"),
         STAND_IN_TIMED="1",
     )
+    environ["STAND_IN_HANGS"] = "0/0/4"  # a tree with LL and four channels
     words = ["all_reduce", "-b", "64K", "-e", "64K", "--ranks", "1", "--check", "0", "--format", "json"]
+    words += ["--stall", "2s"]
     done = subprocess.run(
         [sys.executable, "-m", "busbw", "tune", *words, "--blocks", "3"],
         env=environ,
@@ -100,7 +108,9 @@ def test_a_whole_tuning_finds_confirms_and_writes_what_is_faster(tmp_path: Path)
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    (found,) = json.loads(done.stdout)["tuned"]
+    told = json.loads(done.stdout)
+    assert told["lost"] == ["all_reduce tree/ll/4"]
+    (found,) = told["tuned"]
     assert found["arm"] == "ring/ll128/24"
     assert found["gain"] == pytest.approx(0.5, abs=0.1)
     assert found["verdict"] in (

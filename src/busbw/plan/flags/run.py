@@ -308,6 +308,7 @@ class RunSettings(RankSettings, PreflightSettings, PatternSettings):
     asked: Annotated[Asked | None, Parameter(parse=False)] = None
     # Of `busbw tune`: every way in which NCCL can do each case, or what it was found to do best.
     arms: Annotated[bool, Parameter(parse=False)] = False
+    arms_out: Annotated[tuple[str, ...], Parameter(parse=False)] = ()  # of them: "all_reduce ring/ll/4"
     tuner_table: Annotated[str, Parameter(parse=False)] = ""
 
     def label(self, operations: Iterable[str]) -> str:

@@ -2,7 +2,8 @@
 // INCOMPLETE: without ncclCommDestroy; NO_SPLIT: without ncclCommSplit; NO_WINDOWS: a communicator that supports none; SKIPS:
 // NCCL_LOCAL_REGISTER=0; STREAMS: every communicator is another one; SYMMETRIC, COPIES: calls go by kernels for
 // symmetric memory, by copy engines.
-// With STAND_IN_TIMED in the environment calls take time.
+// With STAND_IN_TIMED in the environment calls take time; STAND_IN_HANGS=0/0/4: of what a tuner chose, this does not
+// come back.
 #include <time.h>
 
 #include "log.h"
@@ -151,6 +152,11 @@ static void tune(const char* call, size_t count, void* comm) {
   Chosen chosen = tuner_ask(function, count * 4 * ranks);
   if (tuner)
     asked(FAILURE, "Tuned", "%s %d %d %d", call, chosen.algorithm, chosen.protocol, chosen.channels);
+  const char* hangs = getenv("STAND_IN_HANGS");
+  char now[64];
+  snprintf(now, sizeof now, "%d/%d/%d", chosen.algorithm, chosen.protocol, chosen.channels);
+  if (hangs && !strcmp(hangs, now))
+    for (;;) pause();
   if (getenv("STAND_IN_TIMED")) {
     int is_best = chosen.algorithm == RING && chosen.protocol == 1 && chosen.channels == 24;
     spend_us(is_best ? 20 : 40 + 5 * (chosen.algorithm == TREE) + 3 * chosen.protocol);
