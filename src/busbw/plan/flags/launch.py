@@ -64,7 +64,9 @@ class LaunchSettings:
         Between(1),
         Parameter(group=ENGINE, help="Ranks on each node. [default: its GPUs, slots or 1, by engine]"),
     ] = None
-    hosts: Annotated[str, Parameter(group=ENGINE, help="Hosts: a,b,c, or a:4,b:4 with ranks on each.")] = ""
+    hosts: Annotated[
+        str, Parameter(group=ENGINE, help="Hosts: a,b,c, or n[01-16], or a:4,b:4 with ranks on each.")
+    ] = ""
     hostfile: Annotated[
         Path | None,
         Parameter(
