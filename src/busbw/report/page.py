@@ -13,7 +13,7 @@ from typing import Final
 from busbw._version import __version__
 from busbw.judge.expectation import Judgement
 from busbw.model.finding import Finding, Severity
-from busbw.report.plots import Plot, Table, in_page, require, svg
+from busbw.report.plots import Plot, Table, in_page, names_of, require, svg
 from busbw.report.sizes import MARKS
 from busbw.report.text import Form, Line, table_lines
 from busbw.report.text_plots import plot_lines
@@ -23,6 +23,7 @@ _TEMPLATES: Final = "busbw.report"
 _IN_PICTURE: Final = ("heat", "bars")  # kinds of plots that have their numbers in them
 _BAD: Final = ("WRONG", "FAILED")
 _BREAK: Final = "\N{ZERO WIDTH SPACE}"  # where a mark may go on in the next line
+_MOST_IN_HALF: Final = 12  # columns of a map
 _SHORT: Final = 24  # letters of a column's name that many fit beside
 
 
@@ -37,6 +38,7 @@ def html_text(report: ReportView) -> str:
     environment.filters |= {
         "figures": figures,
         "halves": _halves,
+        "wide": _wide,
         "crowded": _crowded,
         "heads": _heads,
         "css_class": _css_class,
@@ -71,6 +73,11 @@ def _halves(cell: str) -> tuple[str, str]:
     """A number, and what it is uncertain by."""
     number, _, half = cell.partition(" +-")
     return number.replace("(", f"{_BREAK}(").replace("+-", "\u00b1"), f"\u00b1{half}" if half else ""
+
+
+def _wide(plots: Sequence[Plot]) -> bool:
+    """Whether half of a printed page is too narrow to read the cells of a map."""
+    return any(plot.kind == "heat" and len(names_of(plot)[0]) > _MOST_IN_HALF for plot in plots)
 
 
 def _css_class(name: str, cell: str) -> str:

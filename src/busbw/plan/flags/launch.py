@@ -61,7 +61,7 @@ class LaunchSettings:
         Between(1),
         Parameter(help="Ranks on each node. [default: its GPUs, slots or 1, by engine]"),
     ] = None
-    hosts: Annotated[str, Parameter(help="Hosts: a,b,c, or a:4,b:4 with ranks on each.")] = ""
+    hosts: Annotated[str, Parameter(help="Hosts: a,b,c, or n[01-16], or a:4,b:4 with ranks on each.")] = ""
     hostfile: Annotated[
         Path | None,
         Parameter(help="File with one host a line: name, name:N or `name slots=N`; ranks follow its order."),
