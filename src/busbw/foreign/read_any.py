@@ -34,8 +34,45 @@ TOOLS: Final[tuple[Tool, ...]] = (NCCL_TESTS, NCCOM_TEST, OSU, IMB)
 _LIBRARIES: Final = {NCCL_TESTS.name: ("nccl", "NCCL"), RCCL_TESTS: ("rccl", "RCCL")}
 # Every report has it; the trace of a profiler, which is long, does not.
 _RESULTS: Final = b'"results'
+# Other output with numbers that lies beside logs: its name, and words that only it has.
+_SEARCHED_BYTES: Final = 2**18
 # Its tables do not say which placement, type and reduction they are of.
 _EXPORT: Final = re.compile(rb"busbw: .* written in the layout of nccom-test")
+_OTHERS: Final = (
+    ("the help of nccl-tests or rccl-tests", r"USAGE: \w+_perf"),
+    (
+        "the help of a launcher",
+        r"^(?:Usage|usage): *(?:mpi(?:run|exec)|prte?run|srun|torchrun|jsrun)\b|^mpirun \(Open",
+    ),
+    (
+        "a bandwidth or rate test of OSU",
+        r"\bOSU \S+ (?:.* )?(?:Bandwidth|Rate|Init|Hello World|Lock|Unlock)\b.*Test",
+    ),
+    (
+        "a test of perftest (ib_write_bw and its kin)",
+        r"^ *(?:RDMA_\w+|Send|Atomic_\w+) .*Test|\bBW peak ?\[|#iterations",
+    ),
+    ("a test of libfabric (fi_pingpong and its kin)", r"#sent +#ack"),
+    ("ucx_perftest", r"\bucx_perftest\b|\| +typical \| +average \|"),
+    ("a comms benchmark of PARAM", r"\bCOMMS-RES-|\bcommsParams\b|\bnElementsPerRank\b"),
+    ("ds_bench of DeepSpeed", r"---- Performance of \w+ on \d+ "),
+    ("a table of nsys stats", r"Time ?\(%\).*Total Time|\*\* .*(?:Summary|Trace) \(\w+\)"),
+    ("a trace of a profiler", r'"traceEvents"'),
+    ("output of nvidia-smi", r"\bNVIDIA-SMI \d|^\s*GPU0\s+GPU1\b"),
+    (
+        "nvbandwidth or a bandwidth sample of CUDA",
+        r"\bnvbandwidth\b|\[CUDA Bandwidth Test\]|P2P Connectivity Matrix",
+    ),
+    ("iperf or netperf", r"\[ *ID\] Interval +Transfer|^MIGRATED (?:TCP|UDP)_"),
+    ("a benchmark of oneCCL", r"\boneCCL\b"),
+    (
+        "output of PyTorch (torch.distributed, torchrun)",
+        r"\btorch\.distributed\b|\btorchrun\b|\bProcessGroupNCCL\b|\bc10d\b",
+    ),
+    ("a log of NCCL without the table of a test", r"\b[NR]CCL (?:INFO|WARN|version)\b"),
+    ("a kernel's log (dmesg)", r"^\[ *\d+\.\d{6}\] "),
+    ("a traceback of Python", r"^Traceback \(most recent call last\)"),
+)
 
 
 class UnreadableError(UsageError):
@@ -135,7 +172,14 @@ def _read_text(data: bytes, path: str, tool: str) -> Reading:
     reading = _read_log(scan(data, asked), path, tool)
     if reading.tables:
         return reading
-    return replace(reading, no_text=why)
+    return replace(reading, no_text=why or ("" if reading.is_log else _whose(data)))
+
+
+def _whose(data: bytes) -> str:
+    """What a text without a table looks like, as a reason not to read it; empty if it is unknown."""
+    text = data[:_SEARCHED_BYTES].decode("utf-8", "replace")
+    name = next((name for name, form in _OTHERS if re.search(form, text, re.MULTILINE)), "")
+    return f"it looks like {name}, which busbw does not read" if name else ""
 
 
 def _is_asked(name: str, tool: str) -> bool:

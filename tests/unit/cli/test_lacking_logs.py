@@ -14,6 +14,7 @@ from busbw.cli.main import main
 pytestmark = pytest.mark.usefixtures("home")
 
 MiB = 2**20
+NAN = f"{'nan':>8}  {'nan':>6}  {'nan':>6}    N/A"
 _ROWS = {MiB: 50.0, 2 * MiB: 60.0, 4 * MiB: 70.0, 8 * MiB: 80.0}
 
 
@@ -24,6 +25,11 @@ def lines() -> list[str]:
 def at(size: int) -> int:
     """The line of a size, from 0."""
     return next(number for number, line in enumerate(lines()) if line.split()[:1] == [str(size)])
+
+
+def without_time(line: str, *, both: bool) -> str:
+    kept, side = line[: line.index("-1") + 2], line[line.index("-1") + 2 :]
+    return f"{kept}  {NAN}" + (f"  {NAN}" if both else side[len(side) // 2 :])
 
 
 def died() -> list[str]:
@@ -39,8 +45,11 @@ def lost(replacement: Callable[[str], list[str]]) -> list[str]:
 LACKING = [
     (died(), "the test ended with: node3: Test CUDA failure"),
     (lines()[: at(8 * MiB)], "the line with the average is missing"),
+    (lost(lambda _: ["..."]), "rows are left out here"),
     (lost(lambda _: []), "rows are missing or changed"),
     (lost(lambda line: [line[:60]]), "not a whole row"),
+    (lost(lambda line: [without_time(line, both=True)]), "time is not a number"),
+    (lost(lambda line: [without_time(line, both=False)]), "time is not a number"),
 ]
 
 
@@ -91,6 +100,16 @@ def test_what_a_file_lost_of_no_table_is_told_too(tmp_path: Path, capsys: pytest
         assert "# note     run.log.gz" in capsys.readouterr().out
 
 
+def test_a_whole_placement_without_a_time_is_lost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = {str(size) for size in _ROWS}
+    log = [without_time(line, both=False) if line.split()[0] in sizes else line for line in lines()]
+    path = write(tmp_path / "run.log", "\n".join(log) + "\n")
+    assert main(["expect", str(path), "--least", "1M=10"]) == 3
+    out = capsys.readouterr().out
+    assert "no row has a time out-of-place" in out
+    assert "# cases    4 no reference" in out  # the other placement is judged
+
+
 def test_the_scaling_view_tells_it_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(tmp_path / "run.log", "\n".join(died()) + "\n")
     assert main(["compare", str(path), "--scaling"]) == 0
@@ -99,15 +118,23 @@ def test_the_scaling_view_tells_it_too(tmp_path: Path, capsys: pytest.CaptureFix
 
 OTHER_OUTPUT = [
     "100% done",
+    "0 412 55 70 100 40 0 0 0 0 2619 1980",
     "10.0.0.1: Warning: Permanently added host",
 ]
 
 
 @pytest.mark.parametrize("line", OTHER_OUTPUT)
-def test_other_output_is_no_lost_row(tmp_path: Path, line: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """The same line in the place of a row leaves the printed average that is of more rows."""
+def test_other_output_is_told_and_lost_nothing_where_the_average_is_that_of_the_rows(
+    tmp_path: Path, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same line in the place of a row is a row that was lost."""
     beside = write(tmp_path / "beside.log", "\n".join(lost(lambda row: [line, row])) + "\n")
     assert main(["expect", str(beside), "--least", "1M=10"]) == 0
     assert "# note" not in capsys.readouterr().out
+    assert main(["import", str(beside)]) == 0
+    assert "by the printed average no row is missing" in "".join(capsys.readouterr())
     instead = write(tmp_path / "instead.log", "\n".join(lost(lambda _: [line])) + "\n")
     assert main(["expect", str(instead), "--least", "1M=10"]) == 3
+
+
+OSU = "# OSU MPI Allreduce Latency Test v7.4\n# Size       Avg Latency(us)\n1024   20.00\n{}2048   30.00\n{}"

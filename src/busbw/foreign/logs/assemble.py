@@ -16,7 +16,7 @@ from busbw.foreign.logs.check import Checked, check
 from busbw.foreign.logs.context import TUNING
 from busbw.foreign.logs.decide import Decision, Given, decide, named_by_path
 from busbw.foreign.logs.table import Table
-from busbw.foreign.logs.whole import error, status, with_its_end
+from busbw.foreign.logs.whole import error, status, with_its_end, without_false_damage
 from busbw.model.case import Case
 from busbw.model.plan import CallOptions, Limits, Plan
 from busbw.model.record import (
@@ -57,7 +57,7 @@ class Origin:
 
 def assemble(table: Table, origin: Origin, given: Given, run_id: str) -> RunRecord:
     """The record of a table. Raises UndecidedError if operation or ranks are neither stated nor solvable."""
-    checked = check(table, given.operation or named_by_path(origin.path, origin.labels))
+    checked = check(without_false_damage(table), given.operation or named_by_path(origin.path, origin.labels))
     decision = _decision(checked, origin, given)
     table = checked.table.decided(checked.table, decision.operation, decision.ranks)
     table = with_its_end(table, origin.log_lines)
@@ -69,7 +69,7 @@ def assemble(table: Table, origin: Origin, given: Given, run_id: str) -> RunReco
         *decision.findings,
         *numbers.findings,
         *_shared_devices(table),
-        *(() if table.findings_of("separate") else repeated(table, made)),
+        *(() if table.findings_of("separate") else repeated(table, made, results)),
     )
     fields = _fields(table, decision, numbers, origin) | {"library_version": version_from}
     record = RunRecord(

@@ -199,7 +199,7 @@ def _results(
     columns = map(_finite, (numbers.times_ns[side], numbers.algbw[side], numbers.busbw[side], wrong))
     stats = {name: _finite(values) for name, values in timing.stats.items()}
     is_mean = "mean" in table.time and "median" not in table.time
-    is_printed = (np.isfinite(timing.time_us.value) & (timing.time_us.value > 0)).tolist()
+    is_printed = np.isfinite(timing.time_us.value).tolist()
     absent = CaseResult(0, Status.NOT_RUN, error=NO_NUMBER)
     if not any(is_printed):
         absent = CaseResult(0, Status.NOT_APPLICABLE, error=NO_NUMBERS)
@@ -263,8 +263,24 @@ def whole_count(decision: Decision, word: str, size: int, otherwise: int) -> int
     return elements // max(decision.ranks, 1) if decision.operation in BLOCKED else elements
 
 
-def repeated(table: Table, made: Sequence[Case]) -> list[ImportFinding]:
+def _are_rounded(made: Sequence[Case]) -> bool:
+    """Whether sizes only rise: a sweep in steps smaller than one element for every rank, which is rounded."""
+    sizes = [case.size_bytes for case in made]
+    return made[0].collective in BLOCKED and sizes == sorted(sizes)
+
+
+def repeated(table: Table, made: Sequence[Case], results: Sequence[CaseResult]) -> list[ImportFinding]:
     """Cases that the table has more than once: several sweeps, or a line that was copied."""
+    timed = [
+        (replace(case, index=0, cycle=0), result.time_ns)
+        for case, result in zip(made, results, strict=True)
+        if result.time_ns is not None and case.size_bytes
+    ]
+    copies = len(timed) - len(set(timed))
     again = sum(case.cycle > 0 and case.size_bytes > 0 for case in made)
+    if not again or (not copies and _are_rounded(made)):
+        return []
     text = f"{again} of {len(made)} cases repeat an earlier one and were kept as further cycles"
-    return [ImportFinding("repeated", text, table.first_line)] if again else []
+    if copies:
+        text += f"; {copies} have the same time too: were lines copied?"
+    return [ImportFinding("repeated", text, table.first_line)]

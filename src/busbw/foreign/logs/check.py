@@ -1,22 +1,42 @@
-"""The unit of a table's bandwidths, and rows whose bandwidth does not follow from size and time: damaged in
-the log, not measured so. Labels, roots and the order of rows are taken as they are.
+"""Rows that contradict themselves or all others: damaged in the log, not measured so.
+
+Looked for is what makes a number wrong: a line that is cut, a size that is not count times element, a
+bandwidth that does not follow from size and time, columns that are not what the heading calls them, rows that
+the printed average has and the table has not. Labels, roots and the order of rows are taken as they are.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from busbw.foreign.logs.operations import PLAIN, UNEVEN
-from busbw.foreign.logs.row_words import FloatArray
-from busbw.foreign.logs.solve import Consensus, agreeing, consensus, joined, scale_bounds
-from busbw.foreign.logs.table import Table
+from busbw.foreign.logs.operations import PLAIN, UNEVEN, is_known, is_reduction, type_bytes
+from busbw.foreign.logs.row_words import BoolArray, FloatArray, IntArray
+from busbw.foreign.logs.solve import (
+    Bounds,
+    Consensus,
+    agreeing,
+    consensus,
+    factor_bounds,
+    joined,
+    scale_bounds,
+)
+from busbw.foreign.logs.table import Table, Timing
 from busbw.model.record import DAMAGED, ImportFinding
 
 # A share of the rows must agree before the others are called damaged.
 _ENOUGH: Final = 0.5
+_ENOUGH_ALIGNED: Final = 0.7
+_ALIGNED_ROWS: Final = 4
+# So few cannot outvote each other; of more, all wrong in the same way are another formula, not damage.
+_FEW_ROWS: Final = 2
+# A digit more changes a number by more than this share.
+_FINE: Final = 0.02
+_MOST_FINDINGS: Final = 100
 
 
 @dataclass(frozen=True)
@@ -34,24 +54,160 @@ def check(table: Table, assumed: str = "") -> Checked:
     """Find damaged rows, and what the units of the table are. ``assumed`` is the operation by the user or the
     path, where the table itself names none.
     """
+    if not len(table):
+        return Checked(table, None, None)
     operation = table.operation or assumed
-    # The algbw of uneven operations is that of the busiest rank, whose bytes no row has.
-    if not table.trusted_time or operation in UNEVEN:
-        return Checked(table, None, _gb(table, None))
-    bounds = [scale_bounds(table, timing) for timing in table.timings]
-    scale = _likely(table, operation, *joined(bounds))
-    if scale is not None:
-        good = np.logical_and.reduce([agreeing(*each, scale.low, scale.high) for each in bounds])
-        table = table.keep(good).with_findings(
-            *(
-                ImportFinding(DAMAGED, "left out: algbw is not size / time", line)
-                for line in table.lines[~good].tolist()
-            )
-        )
-    elif np.isfinite(joined(bounds)[0]).any():
+    reasons: dict[int, str] = {}
+    _note_lines(table, operation, reasons)
+    lost = _untimed(table, reasons)
+    scales = [scale_bounds(table, timing) for timing in table.timings]
+    scale = None
+    is_uneven = operation in UNEVEN  # their algbw is that of the busiest rank, whose bytes no row has
+    if table.trusted_time:
+        scale, against = _scale(table, operation, scales)
+        if not is_uneven:
+            _note(reasons, against, "algbw is not size / time")
+    _note(reasons, _odd_factors(table), "busbw / algbw is not that of the other rows")
+    good = np.ones(len(table), bool)
+    good[list(reasons)] = False
+    kept = table.keep(good).with_findings(*_damaged(table, reasons), *lost)
+    if scale is None and table.trusted_time and not is_uneven and np.isfinite(joined(scales)[0]).any():
         text = "algbw does not follow from size and time; bandwidths here are computed from size and time"
-        table = table.with_findings(ImportFinding("contradiction", text, table.first_line))
-    return Checked(table, scale, _gb(table, scale))
+        kept = kept.with_findings(ImportFinding("contradiction", text, table.first_line))
+    return Checked(kept.with_findings(*foreign(kept)), scale, _gb(table, scale))
+
+
+def _note(reasons: dict[int, str], rows: BoolArray, why: str) -> None:
+    for row in np.flatnonzero(rows):
+        reasons.setdefault(int(row), why)
+
+
+def _damaged(table: Table, reasons: dict[int, str]) -> list[ImportFinding]:
+    rows = sorted(reasons)
+    found = [ImportFinding(DAMAGED, f"left out: {reasons[row]}", int(table.lines[row])) for row in rows]
+    if len(found) > _MOST_FINDINGS:
+        more = f"{len(found) - _MOST_FINDINGS} more damaged rows"
+        found = [*found[:_MOST_FINDINGS], ImportFinding(DAMAGED, more)]
+    return found
+
+
+# ---- a row alone -------------------------------------------------------------------------------------------
+
+
+def _note_lines(table: Table, operation: str, reasons: dict[int, str]) -> None:
+    """Note rows that are damaged by themselves."""
+    misplaced = _misplaced(table, table.widths, table.heading_width)
+    if operation not in UNEVEN:  # nccom-test rounds what it was asked for
+        if (table.counts > 0).any() and len(table.tails):  # which say whether a digit of the size is lost
+            misplaced &= _misplaced(table, table.tails, 0)
+        _note(reasons, _odd_counts(table), "size is not count times the size of an element")
+    _note(reasons, misplaced, "the line is shorter or longer than its neighbours")
+    for timing in table.timings:
+        _note(reasons, ~_is_timed(timing), "a time is not positive")
+
+
+def _misplaced(table: Table, widths: IntArray, of_heading: int) -> BoolArray:
+    """Rows of another length than their neighbours: columns are aligned, so a part of the line is lost."""
+    none, known = np.zeros(len(table), bool), widths > 0
+    if not known.any():
+        return none
+    values, counts = np.unique(widths[known], return_counts=True)
+    usual, share = int(values[counts.argmax()]), counts.max() / known.sum()
+    if known.sum() < _ALIGNED_ROWS:  # too few to outvote each other: the heading decides, where one fits it
+        if not of_heading:
+            return none if len(values) == 1 else known
+        usual, share = of_heading, float((widths[known] == of_heading).any())
+    if share < _ENOUGH_ALIGNED:
+        return none  # not aligned at all
+    return known & ((widths < usual) | ((widths > usual) & ~_is_borne_out(table)))
+
+
+_MOST_OF_COLUMN: Final = 999_999  # wrong elements
+
+
+def _is_borne_out(table: Table) -> BoolArray:
+    """Rows that a number makes longer which does not fit its column: a count of wrong elements of more than
+    six digits, or any, where the bandwidths have enough digits to contradict one that is too much.
+    """
+    found: BoolArray = np.ones(len(table), bool)
+    many: BoolArray = np.zeros(len(table), bool)
+    for timing in table.timings:
+        found &= timing.algbw is not None and timing.algbw.half <= _FINE * timing.algbw.value
+        if timing.wrong is not None:
+            many |= np.isfinite(timing.wrong) & (timing.wrong > _MOST_OF_COLUMN)
+    return found | many
+
+
+def _odd_counts(table: Table) -> BoolArray:
+    """Rows whose size is not as many times count and element as that of the others."""
+    widths = {dtype: type_bytes(dtype) or 0 for dtype in set(table.types)}
+    element = np.array([widths[dtype] for dtype in table.types], np.int64)
+    judged = (table.counts > 0) & (element > 0)
+    if not judged.any():
+        return np.zeros(len(table), bool)
+    whole = np.where(judged, table.counts * element, 1)
+    blocks = np.where(table.sizes % whole == 0, table.sizes // whole, -1)
+    values, counts = np.unique(blocks[judged], return_counts=True)
+    usual = int(values[counts.argmax()])
+    if counts.max() / judged.sum() < _ENOUGH:
+        return np.zeros(len(table), bool)
+    alone = int(judged.sum()) <= _FEW_ROWS  # so few rows cannot show that the tool counts otherwise
+    # Sizes below one block a rank are printed as 0 with a count of 0; a row of 0 elements has no size either.
+    no_size = (table.counts == 0) & (table.sizes > 0) & (element > 0)
+    odd: BoolArray = (judged & ((blocks != usual) | (alone & (blocks < 0)))) | no_size
+    return odd
+
+
+def _is_timed(timing: Timing) -> BoolArray:
+    """Rows with a time, and those that leave this placement out."""
+    time = timing.time_us.value
+    absent = np.isnan(time)
+    if timing.algbw is not None:
+        absent &= np.isnan(timing.algbw.value)
+    good: BoolArray = absent | (np.isfinite(time) & (time > 0))
+    return good
+
+
+def _untimed(table: Table, reasons: dict[int, str]) -> list[ImportFinding]:
+    """Note rows whose time is not a number; say it of a placement without any time, whose rows have the other
+    one. Tables that busbw exported have such times on purpose.
+    """
+    lost: list[ImportFinding] = []
+    for timing in () if "time_is" in table.header else table.timings:
+        untimed: BoolArray = np.isnan(timing.time_us.value)
+        if len(table.timings) > 1 and untimed.all():
+            lost.append(ImportFinding(DAMAGED, f"no row has a time {timing.placement}", table.first_line))
+        else:
+            _note(reasons, untimed, f"its {timing.placement} time is not a number")
+    return lost
+
+
+def foreign(table: Table) -> list[ImportFinding]:
+    """Types and reductions that the catalogue does not have: kept as they are, and said."""
+    types = {word for word in table.types if word and type_bytes(word) is None}
+    redops = {word for word in table.redops if not is_reduction(word)}
+    return [
+        ImportFinding("foreign", f"{kind} {word!r} is not one that busbw knows", table.first_line)
+        for kind, words in (("type", types), ("reduction", redops))
+        for word in sorted(words)
+    ]
+
+
+# ---- rows together -----------------------------------------------------------------------------------------
+
+
+def _scale(table: Table, operation: str, bounds: Sequence[Bounds]) -> tuple[Consensus | None, BoolArray]:
+    """The scale on which the rows agree, and the rows against it."""
+    found = _likely(table, operation, *joined(bounds))
+    follows = table.formulas == "today's" and is_known(operation) and operation != "hypercube"
+    if found is None and follows and len(table) <= _FEW_ROWS:
+        found = Consensus(1.0, 1.0, 0, len(table))  # no majority is needed to say what algbw is
+    against = np.zeros(len(table), bool)
+    if found is None:
+        return None, against
+    for low, high in bounds:
+        against |= ~agreeing(low, high, found.low, found.high)
+    return found, against
 
 
 def _likely(table: Table, operation: str, low: FloatArray, high: FloatArray) -> Consensus | None:
@@ -65,11 +221,16 @@ def _likely(table: Table, operation: str, low: FloatArray, high: FloatArray) -> 
     if votes[unit] >= _ENOUGH * judged.sum():
         return Consensus(unit, unit, votes[unit], int(judged.sum()))
     found = consensus(low, high)
-    if found is None or found.agree < _ENOUGH * found.judged:
+    if found is None or found.agree < _ENOUGH * found.judged or operation in PLAIN - {"hypercube"}:
         return None
     # Old all_gather and hypercube: n - 1 of n blocks. Nothing else makes algbw smaller than size / time.
-    is_whole = operation == "all_reduce" or operation in PLAIN - {"hypercube"}
-    return found if not is_whole and found.low < 1 and found.high >= 0.5 else None
+    ranks = 1 / (1 - found.low) if found.low < 1 else math.inf
+    fits = (
+        found.high >= 0.5 - 1e-9
+        and found.low < 1
+        and math.floor(1 / (1 - min(found.high, 1 - 1e-9)) + 1e-6) >= math.ceil(ranks - 1e-6)
+    )
+    return found if fits and operation != "all_reduce" else None
 
 
 def _gb(table: Table, scale: Consensus | None) -> float | None:
@@ -77,3 +238,17 @@ def _gb(table: Table, scale: Consensus | None) -> float | None:
     if len(table.gb_sizes) == 1:
         return table.gb_sizes[0]
     return next((size for size in table.gb_sizes if scale is not None and scale.contains(1 / size)), None)
+
+
+def _odd_factors(table: Table) -> BoolArray:
+    """Rows whose busbw / algbw is not that of most."""
+    bounds = [factor_bounds(timing) for timing in table.timings]
+    against = np.zeros(len(table), bool)
+    found = consensus(*joined(bounds))
+    if found is None or found.agree == found.judged:  # as nearly always
+        return against
+    if found.agree < _ENOUGH * found.judged or found.judged <= _FEW_ROWS:
+        return against
+    for low, high in bounds:
+        against |= ~agreeing(low, high, found.low, found.high)
+    return against

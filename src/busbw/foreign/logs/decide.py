@@ -71,6 +71,9 @@ def decide(checked: Checked, path: str, labels: dict[str, str], given: Given) ->
     interval, blocks = ranks_of(name, scale if is_old else agreed), block_ranks(table, name)
     solved = RankInterval(blocks, blocks) if blocks is not None else interval
     ranks, ranks_word, more = _ranks(table, solved, labels, given)
+    if interval is not None and not interval.contains(ranks) and ranks_word != "flag":
+        text = f"busbw / algbw gives {interval} ranks, size / count gives {ranks}"
+        more = (*more, ImportFinding("contradiction", text, table.first_line))
     return Decision(name, word, ranks, ranks_word, solved, (*findings, *more))
 
 

@@ -34,7 +34,7 @@ def found_table(
             for column in layout.columns
         ]
         if layout.fits(row):
-            found.rows.append(Row(number, row))
+            found.rows.append(Row(number, 0, row))
         else:
             found.note(DAMAGED, f"{what} is not a whole row", number)
         found.last_line = max(found.last_line, number)

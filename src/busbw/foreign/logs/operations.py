@@ -101,6 +101,11 @@ def canonical_op(word: str) -> str:
     return "" if found == "none" else found
 
 
+def is_reduction(word: str) -> bool:
+    """Whether the word is a reduction that we know, or none."""
+    return word in ("", "none") or any(word in (row.name, *row.aliases) for row in REDUCE_OPS)
+
+
 _IN_PATH: Final = re.compile(
     r"(?<![a-z])(all[_-]?reduce|all[_-]?gather|reduce[_-]?scatter|all[_-]?to[_-]?all|broadcast|bcast"
     r"|sendrecv|hypercube|barrier|permute)(v?)(?![a-z])",

@@ -130,12 +130,13 @@ class Layout:
 
     ``breaks`` are pairs (columns, offset): where the tool prints a row in pieces, between which other output
     of the job can get, the number of columns so far and the offset in the line where the piece ends.
-    ``blank`` is a column that some versions leave empty: its place among the columns, and where its field
-    begins and ends in the line.
+    ``width`` is the length of the heading. ``blank`` is a column that some versions leave empty: its place
+    among the columns, and where its field begins and ends in the line.
     """
 
     columns: tuple[Column, ...]
     breaks: tuple[tuple[int, int], ...] = ()
+    width: int = 0
     blank: tuple[int, int, int] | None = None
 
     @cached_property

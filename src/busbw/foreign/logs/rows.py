@@ -1,17 +1,37 @@
-"""What is nearly a row: one without a heading, of a failed size, damaged or cut."""
+"""What is nearly a row: one without a heading, before other output, of a failed size, damaged or cut."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from busbw.foreign.logs.operations import type_bytes
-from busbw.foreign.logs.row_words import Layout, fault, is_number
+from busbw.foreign.logs.row_words import Kind, Layout, fault, filled, is_number
 from busbw.foreign.logs.table import Failure, FoundTable, Tool
-from busbw.model.record import DAMAGED
+from busbw.model.record import DAMAGED, OTHER_OUTPUT
 
 # What stands in the place of numbers: nccom-test: Failure running; IMB: out-of-mem., int-overflow, time-out.
 _FAILED: Final = ("fail", "out-of-mem", "int-overflow", "time-out")
+_VERDICTS: Final = ("Pass", "Fail")
+_DECIMALS: Final = 2  # of the last number of a row, in every tool whose rows end with a measure
+
+
+def row_before_output(table: FoundTable, line: str) -> tuple[list[str], int] | None:
+    """The words and the length of a whole row at whose end other output of the job begins, without a line end
+    between them; None where the line does not have a row as long as the one above, or as the heading.
+    """
+    for width in _widths(table):
+        if width and is_interrupted(line, width):
+            words = filled(table.layout, line[:width].split(), line, len(table.layout.columns))
+            if table.layout.fits(words):
+                return words, width
+    return None
+
+
+def _widths(table: FoundTable) -> Iterator[int]:
+    if table.rows:
+        yield table.rows[-1].width
+    yield table.layout.width
 
 
 def is_interrupted(line: str, end: int) -> bool:
@@ -34,27 +54,54 @@ def failure(words: list[str], number: int) -> Failure | None:
 
 def looks_like_row(table: FoundTable, line: str, words: list[str], least: float) -> bool:
     """Whether a line that is no row was one, more or less: with so many numbers among the words of a row; in
-    its own stream, a number in front is enough.
+    its own stream, a number in front is enough. Where rows have two words, one of two that is a number is.
     """
     if line.startswith("#"):
         return False
     numbers, expected = sum(map(is_number, words)), len(table.layout.columns)
-    if words[0].isdecimal() and least < 0.5:
+    if words[0][:1].isdigit() and least < 0.5:
         return True
+    if expected == 2 == len(words):
+        return numbers > 0
     return numbers >= max(2, int(expected * least))
 
 
 def note_damage(table: FoundTable, words: list[str], number: int) -> None:
-    """Keep that a line is not a whole row, and why."""
+    """Keep that a line is not a whole row, and why; or that it is no row."""
     why = fault(table.layout.columns, words) or "line is not printable"
     shown = "".join(letter if letter.isprintable() else "\ufffd" for letter in " ".join(words)[:80])
-    table.note(DAMAGED, f"not a whole row ({why}): {shown}", number)
+    kind = OTHER_OUTPUT if "count" not in table.layout.names and _is_text(words) else DAMAGED
+    table.note(kind, f"not a whole row ({why}): {shown}", number)
+
+
+def _is_text(words: list[str]) -> bool:
+    """Whether a line cannot have been a row of size and times, nor hold the rest of one: it has no size in
+    front, and is of words beside numbers, as `time` prints: ``real 12.3``, ``12.3 seconds``.
+    """
+    plain = [word.rstrip(":,").isalpha() and not is_number(word) for word in words]
+    mixed = any(not is_plain and not is_number(word) for word, is_plain in zip(words, plain, strict=True))
+    return any(plain) and not mixed and not words[0].isdigit()
 
 
 def is_cut(table: FoundTable) -> bool:
-    """Whether the last number of the last row has fewer decimals than that of the row above."""
-    lengths = [len(row.words[-1].partition(".")[2]) for row in table.rows[-2:]]
-    return lengths[-1] < lengths[0]
+    """Whether the last word of the last row is shorter than the tool prints it."""
+    *others, last = table.rows
+    column, word, before = table.layout.columns[-1], last.words[-1], [row.words[-1] for row in others]
+    if column.kind is Kind.WORD:
+        whole = {*_VERDICTS, *before}
+        return word not in whole and any(known.startswith(word) for known in whole)
+    if column.kind is Kind.WRONG:  # a count that was 12 can be 1 now; rows have one length where it is whole
+        widths = {*(row.width for row in others), table.layout.width}
+        return word.isdigit() and word.strip("0") != "" and last.width not in widths
+    if column.kind is Kind.DEVIATION:
+        return word[-1].isdigit() and "e" not in word
+    if column.kind is not Kind.MEASURE or not word[-1].isdigit():
+        return False
+    return _decimals(word) < max(map(_decimals, before), default=_DECIMALS)
+
+
+def _decimals(word: str) -> int:
+    return len(word) - word.find(".") - 1 if "." in word and word[-1].isdigit() else 0
 
 
 # ---- without a heading -------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import islice
 from typing import Any, Final
@@ -19,12 +19,14 @@ from busbw.foreign.logs.rows import (
     layout_of_row,
     looks_like_row,
     note_damage,
+    row_before_output,
 )
 from busbw.foreign.logs.table import Fact, Facts, FoundTable, Row, Tool, fact_words, rank_line
 from busbw.model.record import DAMAGED, ImportFinding
 from busbw.units import counted
 
 _MOST_HEADLESS: Final = 10_000
+_GAPS: Final = ("...", "[...]", "…")
 
 
 @dataclass(frozen=True)
@@ -169,15 +171,16 @@ class Scanner:
         words = filled(table.layout, words, line, count)
         if len(words) != count or not line.isascii() or not table.layout.fits(words):
             return False
-        self._take_row(stream, words, self._number)
+        self._take_row(stream, words, *_lengths(line))
         return True
 
-    def _take_row(self, stream: Stream, words: list[str], number: int) -> None:
+    def _take_row(self, stream: Stream, words: list[str], width: int, tail: int = 0, line: int = 0) -> None:
         table = stream.table
         assert table is not None
         if stream.piece:
             self._drop_piece(stream)
-        table.rows.append(Row(number, words))
+        number = line or self._number
+        table.rows.append(Row(number, width, words, tail))
         table.last_line = max(table.last_line, number)
         self._rows_of = stream
 
@@ -254,7 +257,7 @@ class Scanner:
         self._job.begin_output()
 
     def _nccl_line(self, stream: Stream, line: str, words: list[str]) -> None:
-        """A line of NCCL: evidence. It may stand behind the beginning of a row."""
+        """A line of NCCL: evidence. It may stand behind a row, or behind the beginning of one."""
         table = self._only_open_table(stream) if Evidence.is_of_a_call(line) else None
         if table is None:
             self._evidence.take(line)
@@ -262,7 +265,13 @@ class Scanner:
             table.calls = table.calls or Evidence()
             table.calls.take(line)
         table = stream.open_table
-        if table is not None and not self._keep_piece(stream, line) and is_number(words[0]):
+        if table is None:
+            return
+        if (row := row_before_output(table, line)) is not None:
+            self._take_row(stream, *row)
+            text = "other output follows the row on the same line"
+            table.note("joined", text, self._number)
+        elif not self._keep_piece(stream, line) and is_number(words[0]):
             text = f"other output was written into a row: {line.strip()[:80]}"
             table.note(DAMAGED, text, self._number)
 
@@ -351,13 +360,15 @@ class Scanner:
         self._begin_table(stream, *found)
         assert stream.table is not None
         stream.table.note("no-heading", text, self._number)
-        self._take_row(stream, words, self._number)
+        self._take_row(stream, words, *_lengths(line))
         return True
 
     def _not_a_row(self, stream: Stream, table: FoundTable, line: str, words: list[str]) -> None:
         if self._rest_of_row(stream, table, words):
             return
-        if (failed := failure(words, self._number)) is not None:
+        if line.strip() in _GAPS:
+            table.note("gap", "rows are left out here", self._number)
+        elif (failed := failure(words, self._number)) is not None:
             table.failures.append(failed)
             table.last_line = self._number
         elif not self._keep_piece(stream, line) and looks_like_row(table, line, words, least=1 / 3):
@@ -405,7 +416,7 @@ class Scanner:
         stream.piece = []
         text = f"the row was interrupted by other output; its end is in line {self._number}"
         table.note("joined", text, stream.piece_line)
-        self._take_row(stream, joined, stream.piece_line)
+        self._take_row(stream, joined, 0, line=stream.piece_line)
         return True
 
     def _drop_piece(self, stream: Stream) -> None:
@@ -433,8 +444,17 @@ _MOST_STARTS: Final = 16
 @lru_cache(64)  # the tables of a log have few headings
 def _layout(line: str, tool: Tool) -> Layout | None:
     layout = tool.heading(line)
-    is_one = layout is not None and any(name.startswith(("time", "cputime")) for name in layout.names)
-    return layout if is_one else None
+    if layout is None or not any(column.name.startswith(("time", "cputime")) for column in layout.columns):
+        return None
+    return replace(layout, width=len(line.rstrip()))
+
+
+def _lengths(line: str) -> tuple[int, int]:
+    """The length of a line, and of what stands behind its first word; 0 where no columns are aligned."""
+    text = line.strip()
+    if "  " not in text:
+        return 0, 0
+    return len(line.rstrip()), len(text) - len(text.split(None, 1)[0])
 
 
 def _may_be_row(words: Sequence[str]) -> bool:

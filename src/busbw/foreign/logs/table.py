@@ -99,10 +99,14 @@ def number_or_word(text: str) -> int | str:
 
 
 class Row(NamedTuple):
-    """A row by its words."""
+    """A row by its words. ``width`` 0: its length is not to be compared with that of others; ``tail`` is the
+    length behind the first word, which is the same where blanks in front of the rows are lost.
+    """
 
     line: int
+    width: int
     words: list[str]
+    tail: int = 0
 
 
 @dataclass(frozen=True)
@@ -198,11 +202,14 @@ class FoundTable:
             "tool": self.tool.name,
             "stream": self.stream,
             "lines": np.array([row.line for row in self.rows], np.int64),
+            "widths": np.array([row.width for row in self.rows], np.int64),
+            "tails": np.array([row.tail for row in self.rows], np.int64),
             "sizes": self.integers("size", 0),
             "counts": self.integers("count", -1),
             "types": self.words("type") or [""] * rows,
             "redops": self.words("redop") or ["none"] * rows,
             "roots": self.integers("root", -1),
+            "heading_width": self.layout.width,
             "first_line": self.heading_line,
             "last_line": self.last_line,
             "header": {**header, **self.footer},
@@ -222,7 +229,7 @@ class FoundTable:
 class Timing:
     """Times of one placement, row by row. ``wrong`` is NaN where nothing was checked and infinite where a row
     is wrong, but the log does not count the elements; ``stats`` are more statistics, in ns (cv:
-    a fraction).
+    a fraction). ``deviation`` is that of the old column ``error`` of nccl-tests.
     """
 
     placement: Placement
@@ -231,14 +238,20 @@ class Timing:
     busbw: Printed | None = None
     wrong: FloatArray | None = None
     stats: dict[str, FloatArray] = field(default_factory=dict)
+    deviation: Printed | None = None
 
     def rows(self, which: BoolArray) -> Timing:
         """Some of the rows."""
+        printed = [
+            None if column is None else column.rows(which)
+            for column in (self.algbw, self.busbw, self.deviation)
+        ]
         return replace(
             self,
             time_us=self.time_us.rows(which),
-            algbw=None if self.algbw is None else self.algbw.rows(which),
-            busbw=None if self.busbw is None else self.busbw.rows(which),
+            algbw=printed[0],
+            busbw=printed[1],
+            deviation=printed[2],
             wrong=None if self.wrong is None else self.wrong[which],
             stats={name: values[which] for name, values in self.stats.items()},
         )
@@ -252,9 +265,10 @@ def _as_found(table: Table, operation: str, ranks: int) -> Table:  # noqa: ARG00
 class Table:
     """One table of a log: rows by column, and what the log says about them.
 
-    Rows: ``lines`` (from 1), ``sizes`` in bytes as printed, ``counts`` (-1: the tool prints none), ``types``,
-    ``redops``, ``roots`` (-1: none), ``timings`` (one a placement); ``algorithms`` and the bytes in a rank's
-    buffers are empty where the table has no such column.
+    Rows: ``lines`` (from 1), ``widths`` and ``tails`` (0: not to be compared), ``sizes`` in bytes as
+    printed, ``counts`` (-1: the tool prints none), ``types``, ``redops``, ``roots`` (-1: none), ``timings``
+    (one a placement); ``algorithms`` and the bytes in a rank's buffers are empty where the table has no such
+    column.
 
     ``shares``: sizes are what one rank gives to or gets from each other one, as in OSU and IMB, where ours is
     the whole buffer. ``time`` says which reduction the times are; ``operation`` is empty where the log does
@@ -275,12 +289,14 @@ class Table:
     stream: str
     time: str
     lines: IntArray
+    widths: IntArray
     sizes: IntArray
     counts: IntArray
     types: Sequence[str]
     redops: Sequence[str]
     roots: IntArray
     timings: tuple[Timing, ...]
+    tails: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
     algorithms: Sequence[str] = ()
     input_bytes: Sequence[int | None] = ()
     output_bytes: Sequence[int | None] = ()
@@ -288,6 +304,7 @@ class Table:
     operation_from: str = ""
     shares: bool = False
     trusted_time: bool = True
+    heading_width: int = 0
     first_line: int = 0
     last_line: int = 0
     rank_labels: tuple[tuple[str, int], ...] = ()
@@ -322,8 +339,10 @@ class Table:
         if mask.all():
             return self
         columns: dict[str, Any] = {
-            name: getattr(self, name)[mask] for name in ("lines", "sizes", "counts", "roots")
+            name: getattr(self, name)[mask] for name in ("lines", "widths", "sizes", "counts", "roots")
         }
+        if len(self.tails):
+            columns["tails"] = self.tails[mask]
         places = np.flatnonzero(mask).tolist()
         for name in ("types", "redops", "algorithms", "input_bytes", "output_bytes"):
             known = getattr(self, name)

@@ -7,14 +7,14 @@ its tool writes last is missing; it *lacks rows* where the printed average is no
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
 from busbw.foreign.logs.row_words import OnePrinted
 from busbw.foreign.logs.table import Table, Timing
-from busbw.model.record import DAMAGED, ImportFinding, RunStatus
+from busbw.model.record import DAMAGED, OTHER_OUTPUT, ImportFinding, RunStatus
 
 CUT: Final = "cut"
 
@@ -61,15 +61,22 @@ def error(table: Table, *, has_cases: bool, last_words: str) -> str:
 
 @dataclass(frozen=True)
 class Mean:
-    """Of the bus bandwidths of all rows, to within ``rounding``."""
+    """Of the bus bandwidths of all rows, to within ``rounding``; of how many."""
 
     value: float
     rounding: float
+    count: int
 
     def fits(self, average: OnePrinted) -> bool:
         """Whether the printed average is this one."""
-        tolerance = self.rounding + average.half + 1e-9 * abs(self.value)
-        return abs(self.value - average.value) <= tolerance
+        return abs(self.value - average.value) <= self._tolerance(average)
+
+    def is_whole(self, average: OnePrinted) -> bool:
+        """Whether it fits, and would not with one more row of nearly any bandwidth."""
+        return self.fits(average) and (self.count + 1) * self._tolerance(average) < self.value
+
+    def _tolerance(self, average: OnePrinted) -> float:
+        return self.rounding + average.half + 1e-9 * abs(self.value)
 
 
 def mean_busbw(timings: Sequence[Timing]) -> Mean | None:
@@ -82,7 +89,7 @@ def mean_busbw(timings: Sequence[Timing]) -> Mean | None:
     usable = np.isfinite(values)
     if not usable.any():
         return None
-    return Mean(float(values[usable].mean()), float(halves[usable].mean()))
+    return Mean(float(values[usable].mean()), float(halves[usable].mean()), int(usable.sum()))
 
 
 def _rows_missing(table: Table, average: OnePrinted, mean: Mean) -> ImportFinding:
@@ -91,3 +98,20 @@ def _rows_missing(table: Table, average: OnePrinted, mean: Mean) -> ImportFindin
         f" have {mean.value:.6g}: rows are missing or changed"
     )
     return ImportFinding("rows-missing", text, table.last_line)
+
+
+def without_false_damage(table: Table) -> Table:
+    """The table without false alarms: if the printed average is that of its rows, no row is missing, and the
+    lines that are not whole rows are other output of the job.
+    """
+    average, mean = table.average, mean_busbw(table.timings)
+    if average is None or mean is None or not table.first_line or not mean.is_whole(average):
+        return table
+    said = " (by the printed average no row is missing)"
+    findings = tuple(
+        replace(finding, kind=OTHER_OUTPUT, text=finding.text + said)
+        if finding.kind in (DAMAGED, "gap")
+        else finding
+        for finding in table.findings
+    )
+    return replace(table, findings=findings)

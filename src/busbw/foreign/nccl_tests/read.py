@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -16,6 +17,7 @@ from busbw.foreign.logs.operations import operation
 from busbw.foreign.logs.row_words import BoolArray, Column, FloatArray, Kind, Layout
 from busbw.foreign.logs.table import FoundTable, RankLine, Table, Timing, Tool, fact
 from busbw.model.collective import Placement
+from busbw.model.record import ImportFinding
 from busbw.units import NS_PER_US
 
 NAME: Final = "nccl-tests"
@@ -138,8 +140,7 @@ FACTS: Final = (
 def interpret(found: FoundTable) -> Table:
     """What a table of nccl-tests says."""
     header, job, names = found.facts.header, found.job, found.layout.names
-    named, timings = operation(str(header.get("program", ""))), tuple(_timings(found))
-    _note_unshown(found, timings)
+    named = operation(str(header.get("program", "")))
     name = named or operation(str(job.get("command_program", "")))
     is_rccl = _is_rccl(header, found.facts.ranks)
     return found.as_table(
@@ -147,7 +148,7 @@ def interpret(found: FoundTable) -> Table:
         backend="rccl" if is_rccl else "nccl",
         library="RCCL" if is_rccl else "NCCL",
         time=str(header.get("time_is", TIME)),
-        timings=timings,
+        timings=tuple(_timings(found)),
         operation=name,
         operation_from="header" if named else "command" if name else "",
         trusted_time="cputime" not in names,
@@ -159,18 +160,8 @@ def interpret(found: FoundTable) -> Table:
             name: "rows" if column in names else _NO_COLUMN
             for name, column in (("op", "redop"), ("root", "root"))
         },
+        decided=with_wrong_rows,
     )
-
-
-def _note_unshown(found: FoundTable, timings: Sequence[Timing]) -> None:
-    """Say that the line below the table counts wrong values that no row shows: the old column ``error`` is a
-    deviation.
-    """
-    count = found.footer.get("out_of_bounds", 0)
-    is_shown = any(each.wrong is not None and (each.wrong > 0).any() for each in timings)
-    if count and found.rows and not is_shown:
-        text = f"the line below the table counts {count} values out of bounds, but no row shows which"
-        found.note("contradiction", text, found.last_line)
 
 
 def _is_rccl(header: dict[str, Any], ranks: Sequence[RankLine]) -> bool:
@@ -210,6 +201,7 @@ def _timings(found: FoundTable) -> Iterator[Timing]:
             found.numbers("busbw", index),
             _wrong(found, index),
             _stats(found, index),
+            found.numbers("error", index),
         )
 
 
@@ -245,6 +237,40 @@ def _stats(found: FoundTable, index: int) -> dict[str, FloatArray]:
     stats = {name: column.value * NS_PER_US for name, column in columns.items() if column is not None}
     variation = found.numbers("cv%", index)
     return stats if variation is None else stats | {"cv": variation.value / 100}
+
+
+# ---- wrong rows of the old column ``error`` ----------------------------------------------------------------
+
+# DeltaMaxValue of nccl-tests 1.0 to 2.11, for each further rank; 1e-200 for all other types.
+_LIMITS: Final = {"half": 1e-2, "bfloat16": 1e-2, "float": 1e-5, "double": 1e-12}
+_OTHER_LIMIT: Final = 1e-200
+
+
+def with_wrong_rows(table: Table, operation: str, ranks: int) -> Table:  # noqa: ARG001 (see Table.decided)
+    """The table with the rows marked whose deviation is beyond the limit with which the test itself compared
+    it, where the line below does not deny that there are such; and with a finding where it counts some that
+    no row shows. The deviations of several threads of a process are added up: then they are not compared.
+    """
+    if not table.out_of_bounds and table.out_of_bounds is not None:
+        return table
+    if table.formulas == "old" and table.header.get("threads", 1) == 1 and ranks > 1:
+        table = replace(table, timings=tuple(_marked(table, timing, ranks) for timing in table.timings))
+    shown = any(timing.wrong is not None and (timing.wrong > 0).any() for timing in table.timings)
+    if not table.out_of_bounds or shown or not len(table):
+        return table
+    text = (
+        f"the line below the table counts {table.out_of_bounds} values out of bounds, but no row shows which"
+    )
+    return table.with_findings(ImportFinding("contradiction", text, table.last_line))
+
+
+def _marked(table: Table, timing: Timing, ranks: int) -> Timing:
+    if timing.deviation is None:
+        return timing
+    limits = np.array([_LIMITS.get(word, _OTHER_LIMIT) for word in table.types])
+    beyond: BoolArray = timing.deviation.low > limits * (ranks - 1)
+    unknown = np.full(len(table), np.nan) if timing.wrong is None else timing.wrong
+    return replace(timing, wrong=np.where(beyond, np.inf, unknown))
 
 
 NCCL_TESTS: Final = Tool(

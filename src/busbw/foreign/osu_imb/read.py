@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from busbw.foreign.logs.check import foreign
 from busbw.foreign.logs.operations import REDUCING, ROOTED, operation
 from busbw.foreign.logs.row_words import Column, FloatArray, Kind, Layout
 from busbw.foreign.logs.table import FoundTable, Table, Timing, Tool, fact
@@ -260,7 +261,7 @@ def _with_operation(table: Table, name: str, ranks: int) -> Table:  # noqa: ARG0
     op, op_from = _reduction(table, name)
     root, root_from = _root(table, name)
     dtype, dtype_from = _element_type(table, _is_combining(name))
-    return replace(
+    table = replace(
         table,
         types=[dtype] * rows,
         redops=[op] * rows,
@@ -268,6 +269,7 @@ def _with_operation(table: Table, name: str, ranks: int) -> Table:  # noqa: ARG0
         shares=name in SHARES,
         words_from={"op": op_from, "root": root_from, "dtype": dtype_from, "placement": _ASSUMED_PLACEMENT},
     )
+    return table.with_findings(*foreign(table))
 
 
 def _is_combining(name: str) -> bool:

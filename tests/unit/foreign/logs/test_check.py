@@ -1,4 +1,4 @@
-"""Rows that contradict themselves are left out, and said."""
+"""Rows that contradict themselves or all others are left out, and said."""
 
 from collections.abc import Callable
 from typing import Any
@@ -29,9 +29,25 @@ def damaged(
     return find
 
 
-def test_damage(damaged: Callable[[str, str], list[tuple[str, int]]]) -> None:
-    """The row of 2 GiB is line 8 of the log."""
-    assert damaged("5589.1", "6589.1") == [("left out: algbw is not size / time", 8)]
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        # The row of 2 GiB is line 8 of the log.
+        ("2147483648     536870912", "2147483648    536870912", "shorter or longer"),
+        ("5589.1  384.22", "5589.1 384.22", "shorter or longer"),
+        (
+            "536870912     float     sum      -1   5589.1",
+            "536870913     float     sum      -1   5589.1",
+            "count times",
+        ),
+        ("5589.1", "6589.1", "algbw is not size / time"),
+        ("757.78", "857.78", "busbw / algbw"),
+    ],
+)
+def test_damage(old: str, new: str, why: str, damaged: Callable[[str, str], list[tuple[str, int]]]) -> None:
+    ((text, line),) = damaged(old, new)
+    assert why in text
+    assert line == 8
 
 
 @pytest.mark.parametrize("ranks", [2, 1024])
@@ -64,6 +80,30 @@ def test_what_printf_does_not_write_is_no_number(token: str) -> None:
     assert not is_number(token)
 
 
+def one_row(row: str, new_heading: str, row_text: Callable[[str], str]) -> str:
+    return f"# Collective test starting: all_reduce_perf\n{new_heading}{row_text(row)}\n"
+
+
+@pytest.mark.parametrize(
+    ("row", "why"),
+    [
+        ("1048576 262144 float sum -1 100.0 11.49 20.11 0 100.0 10.49 18.35 0", "algbw is not size / time"),
+        ("1048576 262144 float sum -1 0.00 0.00 0.00 0 100.0 10.49 18.35 0", "a time is not positive"),
+    ],
+)
+def test_a_single_row_that_contradicts_itself_is_damaged(
+    row: str,
+    why: str,
+    new_heading: str,
+    row_text: Callable[[str], str],
+    imported: Callable[..., list[RunRecord]],
+) -> None:
+    (record,) = imported(one_row(row, new_heading, row_text), ranks=8)
+    assert record.results == ()
+    assert record.source is not None
+    assert why in " ".join(f.text for f in record.source.findings if f.kind == "damaged")
+
+
 def test_rows_that_are_there_twice_are_said(
     published_by_name: dict[str, Any], imported: Callable[..., list[RunRecord]]
 ) -> None:
@@ -71,12 +111,18 @@ def test_rows_that_are_there_twice_are_said(
     (record,) = imported("\n".join([*lines[:8], lines[7], *lines[8:]]))
     assert record.source is not None
     (said,) = [f.text for f in record.source.findings if f.kind == "repeated"]
-    assert said == "2 of 12 cases repeat an earlier one and were kept as further cycles"
+    assert said == (
+        "2 of 12 cases repeat an earlier one and were kept as further cycles; 2 have the same time too:"
+        " were lines copied?"
+    )
 
 
-def test_a_text_that_ends_inside_its_last_number(imported: Callable[..., list[RunRecord]]) -> None:
-    text = "# OSU MPI Allreduce Latency Test v7.4\n# Size       Avg Latency(us)\n4   20.30\n8   21.35"
-    assert len(imported(text, ranks=4)[0].results) == 2
-    (record,) = imported(text[:-1], ranks=4)
-    assert record.source is not None
-    assert (len(record.results), [f.kind for f in record.source.findings]) == (1, ["damaged"])
+def test_other_output_is_told_from_a_damaged_row_by_the_average(
+    published_by_name: dict[str, Any], imported: Callable[..., list[RunRecord]]
+) -> None:
+    """No row is missing where the printed average is that of the rows, and would not be with one more."""
+    lines = published_by_name["GB200 one rack"].text().splitlines()
+    for kept, kind in ((lines[8:], "other-output"), (lines[9:], "damaged")):
+        (record,) = imported("\n".join([*lines[:8], "8 2 float sum -1 1 2 3", *kept]))
+        assert record.source is not None
+        assert record.source.findings[0].kind == kind

@@ -107,6 +107,13 @@ def test_a_row_that_was_cut_and_not_continued_is_damaged(
     assert record.source.findings[0].line == 7
 
 
+def test_gaps_are_said(published_by_name: dict[str, Any], imported: Callable[..., list[RunRecord]]) -> None:
+    lines = published_by_name["p5 2x8 excerpt"].text().splitlines()
+    lines.insert(5, "   [1,0]<stdout>:   ...")
+    (record,) = imported("\n".join(lines))
+    assert [finding.kind for finding in record.source.findings] == ["gap", "rows-missing"]
+
+
 def test_a_log_cut_in_a_row_keeps_its_good_rows(
     published_by_name: dict[str, Any], imported: Callable[..., list[RunRecord]]
 ) -> None:

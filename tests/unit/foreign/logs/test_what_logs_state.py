@@ -205,6 +205,24 @@ def test_rows_without_the_blanks_in_front_are_kept(lost: int, imported: Imported
     assert (len(record.results), kinds(record)) == (14, [])
 
 
+def test_a_number_that_is_wider_than_its_column_is_no_damage(imported: Imported) -> None:
+    text = nccl(*ROWS, devices=device(0) + device(1))
+    size, time = 2**36, 1234567.8
+    algbw = f"{size / time / 1e3:.2f}"
+    side = f"  {time}  {algbw:>6}  {algbw:>6}      0"
+    wide = f"{size:12d}  {size // 4:12d}     float     sum      -1{side}{side}\n"
+    (record,) = imported(text.replace(ROWS[-1], ROWS[-1] + wide))
+    assert record.results[-1].time_ns == time * 1e3
+    assert "damaged" not in kinds(record)
+
+
+def test_a_digit_that_is_lost_is_no_lost_blank(imported: Imported) -> None:
+    text = nccl(*ROWS, devices=device(0) + device(1))
+    damaged = ROWS[2].replace(ROWS[2].split()[5], ROWS[2].split()[5][:-1], 1)
+    (record,) = imported(text.replace(ROWS[2], damaged))
+    assert (len(record.results), kinds(record)) == (12, ["damaged", "rows-missing"])
+
+
 @pytest.mark.parametrize(
     "above",
     [
@@ -357,6 +375,24 @@ def test_a_sentence_about_nccom_test_is_no_command(prose: str, imported: Importe
     assert (case.op, record.source.fields["op"]) == ("sum", "assumed: nccom-test's check is that of a sum")
 
 
+def test_sizes_that_are_rounded_are_no_copies(imported: Imported) -> None:
+    def gather(size: int, time: str) -> str:
+        return row(size, time, op="none", blocks=16, factor=15 / 16)
+
+    rows = [
+        gather(0, "9.01"),
+        gather(0, "9.01"),
+        gather(0, "9.05"),
+        gather(64, "9.10"),
+        gather(64, "9.12"),
+        gather(1 << 28, "1800.0"),
+    ]
+    text = nccl(*rows).replace("all_reduce", "all_gather")
+    assert kinds(imported(text, ranks=16)[0]) == []
+    copied = text.replace(rows[-1], rows[-1] * 2)
+    assert "repeated" in kinds(imported(copied, ranks=16)[0])
+
+
 def test_numbers_keep_the_digits_that_the_log_has(imported: Imported) -> None:
     """Below 1 us a printed bandwidth has more digits than the time, and beyond 10 ms."""
     rows = [
@@ -505,11 +541,35 @@ def test_a_result_file_that_is_cut_says_what_is_lost(imported: Imported) -> None
     text = "[\n" + ",\n".join([*ENTRIES[:3], ENTRIES[3][:90]])
     (record,) = imported(text)
     assert record.status is RunStatus.INTERRUPTED
-    assert sorted(kinds(record)) == ["cut", "damaged"]
-    assert [result.time_ns is None for result in record.results] == [False, False, False, True]
+    assert sorted(kinds(record)) == ["cut", "damaged", "damaged"]
+    assert [result.time_ns is None for result in record.results] == [False, False]
 
 
 # ---- output that is none of ours ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("INFO:torch.distributed.launcher.api:Starting elastic_operator\n8 1.2 3.4\n", "PyTorch"),
+        ("[rank0]:[W514 ProcessGroupNCCL.cpp:1250] Warning: destroy\n", "PyTorch"),
+        ("\tCOMMS-RES-all_reduce-float32 1024 256 41.2 0.03 0.05\n", "PARAM"),
+        (" Time (%)  Total Time (ns)  Instances  Avg (ns)\n    98.1  12345  7  1.0\n", "nsys stats"),
+        (
+            "                    RDMA_Write BW Test\n #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]\n 65536      5000             23000.1            22999.0\n",
+            "perftest",
+        ),
+        ("mpirun (Open MPI) 5.0.3\n\nUsage: mpirun [OPTION]... [PROGRAM]...\n", "launcher"),
+        ("USAGE: all_reduce_perf \n\t[-t,--nthreads <num threads>] \n", "help of nccl-tests"),
+        ("[    1.204411] pci 0000:00:1f.0: quirk\n[    1.204419] ok\n", "dmesg"),
+        ("# OSU MPI Bandwidth Test v7.4\n# Size      Bandwidth (MB/s)\n1    8.2\n", "OSU"),
+        ("node1:7:7 [0] NCCL INFO Bootstrap: Using eth0\n", "NCCL without the table"),
+    ],
+)
+def test_output_of_other_tools_is_refused_by_its_name(text: str, name: str, read: Read) -> None:
+    reading = read(text)
+    assert reading.tables == ()
+    assert name in reading.no_text
 
 
 def test_no_escape_of_a_file_or_its_name_comes_to_the_terminal(

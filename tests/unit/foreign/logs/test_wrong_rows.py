@@ -10,18 +10,18 @@ from busbw.model.record import RunRecord
 from busbw.model.result import Status
 
 OLD_HEADING = (
-    "# nThread 1 nGpus 8 minBytes 8 maxBytes 4194304 step: 2(factor) warmup iters: 5 iters: 20 validation: 1\n"
+    "# nThread {threads} nGpus 8 minBytes 8 maxBytes 4194304 step: 2(factor) warmup iters: 5 iters: 20 validation: 1\n"
     "#       size         count    type   redop     time   algbw   busbw  error     time   algbw   busbw  error\n"
     "#        (B)    (elements)                     (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)       \n"
 )
 
 
-def old_table(errors: list[str], end: str) -> str:
+def old_table(errors: list[str], end: str, dtype: str = "float", threads: int = 1) -> str:
     """A table from before nccl-tests 2.13 on 8 ranks: deviations, two a row."""
-    text = OLD_HEADING
+    text = OLD_HEADING.format(threads=threads)
     for number in range(0, len(errors), 2):
         size = 1 << 20 + number // 2 % 10
-        text += f"{size:12}  {size // 4:12}  {'float':>6}  {'sum':>6}"
+        text += f"{size:12}  {size // {'float': 4, 'half': 2}[dtype]:12}  {dtype:>6}  {'sum':>6}"
         for error in errors[number : number + 2]:
             algbw = size / 100.0 / 1e3
             text += f"  {'100.0':>7}  {algbw:6.2f}  {algbw * 1.75:6.2f}  {error:>5}"
@@ -40,12 +40,30 @@ def kinds(record: RunRecord) -> list[str]:
 FAILED = "# Out of bounds values : 1 FAILED\n# Avg bus bandwidth    : 32.1 \n"
 
 
-def test_a_deviation_is_no_count(imported: Callable[..., list[RunRecord]]) -> None:
-    """The line below the table counts a wrong value, and no row shows which."""
-    (record,) = imported(old_table(["1e-06", "2e+00"], FAILED), ranks=8)
-    assert statuses(record) == [Status.GOOD, Status.GOOD]
-    assert [result.wrong for result in record.results] == [None, None]
-    assert "contradiction" in kinds(record)
+def test_a_deviation_beyond_the_limit_is_wrong(imported: Callable[..., list[RunRecord]]) -> None:
+    """1e-5 for each of the 7 other ranks: 6e-05 is within, 8e-05 is not."""
+    (record,) = imported(old_table(["1e-06", "6e-05", "8e-05", "2e+00"], FAILED))
+    assert statuses(record) == [Status.GOOD, Status.GOOD, Status.WRONG, Status.WRONG]
+    wrong = record.results[2]
+    assert (wrong.wrong, wrong.algbw_gb_per_s, wrong.busbw_gb_per_s) == (None, None, None)
+    assert wrong.time_ns == 100_000.0
+    assert record.results[0].wrong is None  # the column is no count
+
+
+@pytest.mark.parametrize(
+    ("errors", "dtype", "threads", "end"),
+    [
+        (["8e-05", "8e-05"], "half", 1, FAILED),  # half may deviate by 1e-2
+        (["8e-05", "8e-05"], "float", 4, FAILED),  # of several threads they are added up
+        (["8e-05", "8e-05"], "float", 1, "# Out of bounds values : 0 OK\n"),
+    ],
+)
+def test_what_is_not_beyond_the_limit_is_not_wrong(
+    errors: list[str], dtype: str, threads: int, end: str, imported: Callable[..., list[RunRecord]]
+) -> None:
+    (record,) = imported(old_table(errors * 2, end, dtype, threads), ranks=8)
+    assert Status.WRONG not in statuses(record)
+    assert ("contradiction" in kinds(record)) == (end == FAILED)  # it counts some, no row shows which
 
 
 def test_the_star_of_rccl_tests_is_wrong(imported: Callable[..., list[RunRecord]]) -> None:
