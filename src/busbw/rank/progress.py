@@ -51,6 +51,7 @@ class _Own:
         self.memory = mmap.mmap(self.fd, PAGE_BYTES)
         self.memory[:] = encode(page)
         self.page, self.stall_s = page, stall_s
+        self.connection: socket.socket | None = None  # to the watcher
         self.asked = self.answered = 0
         self.measured: tuple[int, float] | None = None  # bytes of the last timed call, and its seconds
 
@@ -87,7 +88,7 @@ def begin(rank: int, ranks: int | None, stall_s: float, tell: Callable[[HostStil
     watcher's process. A ``stall_s`` of 0 makes no page. A rank that cannot have one (a sandbox) is not seen
     when the others hang.
     """
-    global _own  # noqa: PLW0603 (of the process, as its rank is)
+    global _own
     if stall_s <= 0 or ranks == 1 or _own is not None:
         return
     page = Page(rank, ranks or 0, os.getpid(), limit_s=limit_s(stall_s, Phase.STARTING))
@@ -99,8 +100,19 @@ def begin(rank: int, ranks: int | None, stall_s: float, tell: Callable[[HostStil
     os.close(own.fd)
     if connection is None:
         return
-    _own = own
+    _own, own.connection = own, connection
     threading.Thread(target=_leave_when_told, args=(connection,), name="busbw-progress", daemon=True).start()
+
+
+def end() -> None:
+    """This rank has done its part, and goes on without being watched. The page stays, where calls are
+    counted.
+    """
+    if (own := _own) is None or own.connection is None:
+        return
+    phase(Phase.END)
+    own.connection.shutdown(socket.SHUT_RDWR)
+    own.connection = None
 
 
 def phase(now: Phase, call_s: float = 0.0) -> None:
