@@ -1,4 +1,4 @@
-"""A run on hosts that stands still ends by itself: each host's watcher reports, and one rank is named."""
+"""A run on hosts in which nothing moves ends: each host's watcher reports, and one rank is named."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def explain(still: Sequence[HostStill], started: set[int] | None) -> HangAnswer:
     awaited = _awaited(waiting or ranks)
     return HangAnswer(
         is_hung=True,
-        answer=_answer(worst, named, sorted(absent), waiting, awaited),
+        answer=_answer(worst, named, sorted(absent), waiting, awaited, len(ranks)),
         states=_rows(ranks, states, absent),
         evidence=tuple(_evidence(still, named, absent, started)),
         next=_next(worst, named),
@@ -202,14 +202,19 @@ def _awaited(waiting: Sequence[_Rank]) -> str:
 
 
 def _answer(
-    worst: State, named: Sequence[_Rank], absent: Sequence[int], waiting: Sequence[_Rank], awaited: str
+    worst: State,
+    named: Sequence[_Rank],
+    absent: Sequence[int],
+    waiting: Sequence[_Rank],
+    awaited: str,
+    ranks: int,
 ) -> str:
     if worst in (State.NOT_STARTED, State.UNSEEN):
         has = "has" if len(absent) == 1 else "have"
         said = "never started" if worst is State.NOT_STARTED else f"{has} not been heard of"
         return f"{_numbers(absent)} {said}; {_others(waiting)} in {awaited}"
     if worst not in _CAUSES:
-        return _nobody(worst, named, waiting, awaited)
+        return _nobody(worst, len(named), ranks, awaited)
     first = named[0].page
     who = _who(named)
     has, its = ("has", "its process is") if len(named) == 1 else ("have", "their processes are")
@@ -230,9 +235,8 @@ def _answer(
     return f"{who} {does}{others}{cause}"
 
 
-def _nobody(worst: State, named: Sequence[_Rank], waiting: Sequence[_Rank], awaited: str) -> str:
-    everybody = len(named) == len(waiting)
-    who = f"all {len(waiting)} ranks" if everybody else f"{len(named)} of {counted(len(waiting), 'rank')}"
+def _nobody(worst: State, there: int, ranks: int, awaited: str) -> str:
+    who = f"all {ranks} ranks" if there == ranks else f"{there} of {ranks} ranks"
     if worst is State.NOT_RETURNED:
         return f"{who} entered {awaited}, and it does not return: the network, or the library"
     if worst is State.NOT_COMPLETED:

@@ -279,6 +279,7 @@ def live(
         if not _known_beside(identity, error):
             rank.tell_own(error)
         code = error.exit_code
+    progress.end()
     if director is not None and director.guard is not None:
         director.guard.dismiss()
     if watched is not None:

@@ -51,6 +51,7 @@ class _Own:
         self.memory = mmap.mmap(self.fd, PAGE_BYTES)
         self.memory[:] = encode(page)
         self.page, self.stall_s = page, stall_s
+        self.connection: socket.socket | None = None  # to the watcher
         self.asked = self.answered = 0
         self.measured: tuple[int, float] | None = None  # bytes of the last timed call, and its seconds
 
@@ -84,19 +85,34 @@ def stall_seconds(text: str) -> float:
 def begin(rank: int, ranks: int | None, stall_s: float, tell: Callable[[HostStill], None]) -> None:
     """Publish from now on, and have it watched: the first rank of a host that comes here starts the watcher,
     by a fork, so no other thread may run yet, and no library of GPUs or MPI. ``tell`` is called in the
-    watcher's process. A ``stall_s`` of 0 makes no page.
+    watcher's process. A ``stall_s`` of 0 makes no page. A rank that cannot have one (a sandbox) is not seen
+    when the others hang.
     """
-    global _own  # noqa: PLW0603 (of the process, as its rank is)
+    global _own
     if stall_s <= 0 or ranks == 1 or _own is not None:
         return
     page = Page(rank, ranks or 0, os.getpid(), limit_s=limit_s(stall_s, Phase.STARTING))
-    own = _Own(page, stall_s)
-    connection = reach(own.fd, tell)
+    try:
+        own = _Own(page, stall_s)
+        connection = reach(own.fd, tell)
+    except OSError:
+        return
     os.close(own.fd)
     if connection is None:
         return
-    _own = own
+    _own, own.connection = own, connection
     threading.Thread(target=_leave_when_told, args=(connection,), name="busbw-progress", daemon=True).start()
+
+
+def end() -> None:
+    """This rank has done its part, and goes on without being watched. The page stays, where calls are
+    counted.
+    """
+    if (own := _own) is None or own.connection is None:
+        return
+    phase(Phase.END)
+    own.connection.shutdown(socket.SHUT_RDWR)
+    own.connection = None
 
 
 def phase(now: Phase, call_s: float = 0.0) -> None:

@@ -288,6 +288,7 @@ def test_one_rank_beside_idle_gpus_is_warned_about(
     monkeypatch.setattr("busbw.rank.guard.Guard", lambda *_: None)
     monkeypatch.setattr("busbw.rank.process.block", lambda: None)
     monkeypatch.setattr("busbw.rank.entry.live", live)
+    monkeypatch.setattr("busbw.rank.progress.begin", lambda *_: None)  # nobody watches the tests' own process
     monkeypatch.setattr("busbw.cli.run.choose_backend", lambda *_: backend)
     monkeypatch.setattr("busbw.machine.gpus.gpu_presence", lambda: GpuPresence(visible, "13.0"))
     for name in os.environ:

@@ -43,6 +43,7 @@ TEXTS = {
     "warmup_time": "11ms",
     "case_time": "12ms",
     "budget": "13s",
+    "stall": "15s",
 }
 KINDS = ("Size", "Seconds", "Fraction", "DataTypes", "ReduceOps", "Roots", "Ratios")
 
