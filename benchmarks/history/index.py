@@ -10,6 +10,7 @@ with a full window of launches. Processor time is what a machine that does nothi
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import resource
 import shutil
@@ -38,7 +39,7 @@ REPEATS: Final = 20
 
 
 def launches(runs: int, sizes: int, beds: int) -> Iterator[Launch]:
-    """Launches of a sweep that scatter by 2 %; each twentieth of the runs has a newer driver."""
+    """Launches of a sweep that scatter by 2 %; the driver changes twenty times."""
     rng = np.random.default_rng(20_261)
     kind = "all_reduce float sum out-of-place"
     cases = [KeptCase("all_reduce", kind, 8 << power) for power in range(sizes)]
@@ -79,14 +80,18 @@ def real_run() -> Path:
 
 
 def adding_ms(folder: Path) -> list[float]:
-    """Copies of a run, added one by one behind a full window of them."""
-    found = []
+    """Copies of a run whose times scatter by 2 %, added one by one behind a full window of them."""
+    found, rng = [], np.random.default_rng(20_261)
     for number in range(100 + REPEATS):
         copy = folder.with_name(f"20270101-00{number // 60:02}{number % 60:02}-x-{number:04x}")
         shutil.copytree(folder, copy)
         record = read_record(copy)
         ended = (FIRST + timedelta(days=800, minutes=number)).isoformat(timespec="milliseconds")
-        write_record(copy, replace(record, run_id=copy.name, ended=ended))
+        results = tuple(
+            replace(each, time_ns=each.time_ns * math.exp(rng.normal(0, 0.02))) if each.time_ns else each
+            for each in record.results
+        )
+        write_record(copy, replace(record, run_id=copy.name, ended=ended, results=results))
         began = time.process_time()
         kept.remember(copy)
         found.append(1e3 * (time.process_time() - began))

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from busbw.errors import ExitCode, UsageError
+from busbw.errors import ExitCode, UnknownWord, UsageError, nearest
 from busbw.judge import kept
 from busbw.judge.compare_arms import key_of
 from busbw.judge.launch_history import case_of, testbed_of
@@ -46,6 +46,7 @@ def history(words: Sequence[str], settings: HistorySettings) -> ExitCode:
 
     told = kept.reading(environ_home(), read, whole=True)
     if not told:
+        _refuse_misspelt(chosen)
         _print_none(operations, settings)
     elif settings.format == "json":
         print(json.dumps([report.fields(each) for each in told], indent=1))
@@ -57,6 +58,13 @@ def history(words: Sequence[str], settings: HistorySettings) -> ExitCode:
     else:
         print_lines(report.overview(told, settings.limit))
     return ExitCode.OK
+
+
+def _refuse_misspelt(chosen: Selection) -> None:
+    """Raises UnknownWord for what no run is called, and is nearly an operation."""
+    for name in chosen.names:
+        if nearest(name, _OPERATIONS):
+            raise UnknownWord(f"unknown operation {name!r}", name, _OPERATIONS)
 
 
 def _print_none(operations: set[str], settings: HistorySettings) -> None:

@@ -45,9 +45,9 @@ def reading(home: Path, use: Callable[[Index], T], *, whole: bool = False) -> T:
     try:
         return _on_file(home, use, whole=whole)
     except (OSError, sqlite3.Error):
-        index = Index(None)
-        _bring(index, home)
-        return use(index)
+        with contextlib.closing(Index(None)) as index:
+            _bring(index, home)
+            return use(index)
 
 
 def _on_file(home: Path, use: Callable[[Index], T], *, whole: bool = False) -> T:

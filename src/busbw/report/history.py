@@ -17,6 +17,7 @@ from busbw.model.history import Change, Launch, Level, Point, Series
 from busbw.report.curves import BANDWIDTH
 from busbw.report.plots import Plot, Table
 from busbw.report.text_plots import sparkline
+from busbw.stats.change_points import KNOWN
 from busbw.units import (
     NS_PER_US,
     counted,
@@ -178,8 +179,8 @@ def detail(told: Told, columns: int, *, unicode: bool) -> Iterator[str]:
     yield f"# {case.kind}, {format_flag_size(case.size_bytes)}: {testbed_words(told.series)}"
     yield (
         f"# {counted(len(told.points), 'point')}, {_day(first.at)} to {_day(last.at)}:"
-        f" newest {told.speed(last.time_ns)}, level {told.speed(level.now_ns)},"
-        f" launches differ by {format_share(level.deviation)}"
+        f" newest {told.speed(last.time_ns)}, level {told.speed(level.now_ns)}"
+        + (f", launches differ by {format_share(level.deviation)}" if len(told.points) >= KNOWN else "")
     )
     if level.is_lost:
         was = told.speed(level.expected_ns)

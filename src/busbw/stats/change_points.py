@@ -33,7 +33,9 @@ LEAST_CHANGE, LEAST_DEVIATIONS = 0.01, 1.25
 LASTING: Final = 10
 _BESIDE: Final = 2  # launches from the proposed place in which the likeliest is taken
 _FAR: Final = 3.5  # deviations from the level, beyond which a launch counts as so far
-_TOGETHER: Final = 4.0  # deviations from the first to the last of few launches that are a new level
+# Of few launches that are a new level: deviations from the fastest to the slowest, if the level did not move
+# by more. One of them that is as far as the old level shows odd launches.
+_TOGETHER: Final = 4.0
 _MOST_ALIKE: Final = 0.95  # autocorrelation
 _BY_CHANCE, _UPPER_END = 1.65, 2.0  # standard errors of it
 _LEAST_DEVIATION: Final = 1e-4  # launches are not known to be more alike than this
@@ -80,7 +82,7 @@ def find_change(values: Float64Array, known: Sequence[int]) -> int | None:
     if abs(moved) < max(LEAST_CHANGE, LEAST_DEVIATIONS * scatter.deviation):
         return None
     is_short = len(level) - place < 2 * LEAST
-    if is_short and np.ptp(level[place:]) > _TOGETHER * scatter.deviation:
+    if is_short and np.ptp(level[place:]) > max(_TOGETHER * scatter.deviation, abs(moved)):
         return None
     return first + place
 

@@ -14,13 +14,13 @@ from busbw_testing.compared import nccl_tests_log, record_of, write
 from busbw.cli.main import main
 from busbw.cli.run_expect import judged
 from busbw.errors import ExitCode
+from busbw.judge import kept
 from busbw.judge.compare_arms import CaseKey, key_of
 from busbw.judge.own_reference import reference_of
 from busbw.judge.references.load import built_in, find, save
 from busbw.model.record import RunRecord
 from busbw.plan.flags.run import RunSettings
 from busbw.plan.presets.preset import names, read_preset
-from busbw.record import launch_times
 from busbw.record.folder import create
 from busbw.record.read import read_record
 from busbw.record.write import write_record
@@ -224,7 +224,7 @@ def test_a_run_is_judged_below_its_own_table(home: Path, capsys: pytest.CaptureF
         out, err = capsys.readouterr()
         assert json.loads(out)
         assert answer in err
-        assert len(launch_times.load(home)) == 3
+        assert kept.reading(home, lambda index: len(index.launches())) == 3
         shutil.rmtree(home)
 
 

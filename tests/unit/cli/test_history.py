@@ -97,6 +97,8 @@ def test_a_run_that_is_excluded_is_gone_from_its_series(
 def test_nothing_that_fits_is_said(slower: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["history", "alltoall"]) == 0
     assert capsys.readouterr().err.startswith("no launch of alltoall fits in ")
+    assert main(["history", "al_reduce"]) == 2
+    assert capsys.readouterr().err.startswith("error: unknown operation 'al_reduce'")
 
 
 def test_list_compare_and_report_take_the_same_words(
