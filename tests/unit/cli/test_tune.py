@@ -97,8 +97,8 @@ def test_a_whole_tuning_finds_confirms_and_writes_what_is_faster(tmp_path: Path)
         STAND_IN_TIMED="1",
     )
     environ["STAND_IN_HANGS"] = "0/0/4"  # a tree with LL and four channels
-    words = ["all_reduce", "-b", "64K", "-e", "64K", "--ranks", "1", "--check", "0", "--format", "json"]
-    words += ["--stall", "2s"]
+    words = ["all_reduce", "-b", "64K", "-e", "64K", "--ranks", "2", "--check", "0", "--format", "json"]
+    words += ["--stall", "3s"]
     done = subprocess.run(
         [sys.executable, "-m", "busbw", "tune", *words, "--blocks", "3"],
         env=environ,
