@@ -4,10 +4,10 @@ A line starts with ``{"busbw":`` and carries the stream's version, so that it is
 launcher's prefix (``0: ``, ``[1,0]<stdout>:``) and between other programs' output. Kinds: hello (a rank is
 there), header (world, backend, method, run folder), pass (a CaseResult so
 far, before that of the case), case (one CaseResult, final), progress (cases done, seconds
-left, after every case), round and verdict (of a hunt), memory (most bytes of any rank, by use), finding,
-error, end. A front process adds state (what an engine says of the job); where the ranks cannot write its run
-folder, record carries the finished record home, and ``seq`` numbers rank 0's events, so that a stream may be
-read twice.
+left, after every case), round and verdict (of a hunt), window (of a soak), memory (most bytes of any
+rank, by use), finding, error, end. A front process adds state (what an engine says of the job); where the
+ranks cannot write its run folder, record carries the finished record home, and ``seq`` numbers rank 0's
+events, so that a stream may be read twice.
 
 On its way through launchers an event is cut into part lines where it is long. A write of up to PIPE_BUF
 (4,096) bytes reaches a pipe whole; of a longer one, MPICH's hydra may read a piece at a time, and puts its
@@ -48,6 +48,7 @@ class EventKind(StrEnum):
     FINDING = "finding"
     ROUND = "round"
     VERDICT = "verdict"
+    WINDOW = "window"
     MEMORY = "memory"
     ERROR = "error"
     STATE = "state"

@@ -11,6 +11,7 @@ from busbw.model.choice import CHOICE_WORDS
 from busbw.model.collective import Placement, Role
 from busbw.model.counts import CountTable
 from busbw.model.hunt import Hunt
+from busbw.model.soak import Soak
 
 PLAN_VERSION = 1
 RAW_RANKS: Final = 16
@@ -179,6 +180,7 @@ class Plan:
     hunt: Hunt | None = None  # instead of cases
     unique_buffers: bool = False  # of every call, instead of rotating
     raw_ranks: int = RAW_RANKS  # up to so many ranks all samples of every rank are kept
+    soak: Soak | None = None  # the cases are measured again and again
 
     @property
     def has_gaps(self) -> bool:
@@ -260,7 +262,7 @@ class Plan:
     def from_json(cls, text: str | bytes) -> Plan:
         """The inverse of to_json; ranks have no pydantic, so the nesting is spelled out."""
         fields = json.loads(text)
-        hunt = fields.pop("hunt", None)
+        hunt, soak = fields.pop("hunt", None), fields.pop("soak", None)
         if fields.pop("version") != PLAN_VERSION:
             raise ValueError("the plan was made by another version of busbw")
         cases = tuple(
@@ -283,6 +285,7 @@ class Plan:
             evidence=tuple(fields.pop("evidence", ())),
             preflight=_preflight(fields.pop("preflight", {})),
             hunt=None if hunt is None else Hunt.from_fields(hunt),
+            soak=None if soak is None else Soak(**soak),
             streams=tuple(Stream(**_with_pattern(stream)) for stream in fields.pop("streams", ())),
             **_with_pattern(fields),
         )

@@ -23,6 +23,7 @@ from busbw.plan.flags.hunt import (
 )
 from busbw.plan.flags.launch import LaunchSettings
 from busbw.plan.flags.run import RunSettings
+from busbw.plan.flags.soak import SoakRanks, SoakSettings
 
 # Help is one string a paragraph: the page wraps them to the terminal, but keeps a docstring's line ends.
 
@@ -96,6 +97,35 @@ def preflight(
 
     words = tuple(word for text in operations for word in text.split(",") if word)
     return preflight_command(words, settings, launch, command_line(), deep=deep)
+
+
+SOAK_HELP: Final = (
+    "Repeat a collective for hours, and look for wrong data, slow calls and changes of level.\n\n"
+    "Every window of 10 s is checked at full width. The first wrong element ends the soak; at its end, or"
+    " after Ctrl-C, busbw says which loss would have been seen. Exit code 1: wrong data or a loss of level."
+)
+
+
+@app.command(
+    help=SOAK_HELP,
+    config=OF_A_HUNT,
+    help_epilogue=examples(
+        "busbw soak all_reduce -b 1G --time 8h",
+        "busbw soak all_reduce --time 30min --on slurm -N 4",
+    ),
+)
+def soak(
+    *operations: Annotated[str, Parameter(help="What to repeat; several in turn. [default: all_reduce]")],
+    own: SoakSettings = SoakSettings(),
+    ranks: SoakRanks = SoakRanks(),
+    launch: LaunchSettings = LaunchSettings(),
+) -> ExitCode:
+    """Repeat a collective for hours."""
+    from busbw.cli.run import run as run_command
+
+    words = tuple(word for text in operations for word in text.split(",") if word)
+    settings = RunSettings(soak=own, **{each.name: getattr(ranks, each.name) for each in fields(ranks)})
+    return run_command(words or ("all_reduce",), settings, launch, command_line())
 
 
 ISOLATE_HELP: Final = (

@@ -1,0 +1,185 @@
+"""When a series has left its level, and which loss would have been seen. Pure.
+
+Values are logarithms of times, one a window. A block of the newest windows is held against the windows before
+it by normal scores (van der Waerden): each value becomes the normal quantile of its place among the earlier
+ones, so that outliers and other shapes raise no more alarms than a normal distribution does. The level has
+changed where the sum of a block's scores is LIMIT standard errors from 0, and its median LEAST_CHANGE from
+that of the windows before. A standard error takes in the autocorrelation time of the series, and that the
+earlier windows are a sample too.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from statistics import NormalDist
+from typing import Final
+
+import numpy as np
+
+from busbw.stats.interval import Float64Array, autocorrelation_time
+
+LEAST_HISTORY: Final = 20  # windows of which a level is known
+HISTORY: Final = 512  # windows that a level is known from at most: the newest
+MOST_BLOCK: Final = 64  # windows of a block
+# 8 h are 2,880 windows of 10 s, each the end of 64 blocks that mostly overlap: about one alarm in 20 such
+# soaks (benchmarks/soak).
+LIMIT: Final = 4.7
+LEAST_CHANGE: Final = 0.02
+SETTLED: Final = 60  # windows after which a change is the level that others are held against
+_NORMAL: Final = NormalDist()
+_LEAST_RETURN: Final = 3
+
+
+@dataclass(frozen=True)
+class Level:
+    """What a value is held against: earlier ones in order, and their autocorrelation time in windows."""
+
+    ordered: Float64Array
+    tau: float
+
+    @classmethod
+    def of(cls, values: Float64Array) -> Level:
+        """Of values in the order of time; at least one."""
+        return cls(np.sort(values), autocorrelation_time(values))
+
+    @property
+    def middle(self) -> float:
+        """The median."""
+        return float(np.median(self.ordered))
+
+    def scores(self, values: Float64Array) -> Float64Array:
+        """The normal quantile of each value's place among the level's; ties count half."""
+        below = np.searchsorted(self.ordered, values, side="left")
+        upto = np.searchsorted(self.ordered, values, side="right")
+        return np.asarray(_quantiles(2 * len(self.ordered))[below + upto], np.float64)
+
+    def deviations(self, values: Float64Array) -> Float64Array:
+        """Of the newest 1, 2, 3, ... values together, in standard errors of the sum of their scores."""
+        count = np.arange(1, len(values) + 1)
+        sums = np.cumsum(self.scores(values)[::-1])
+        return np.asarray(sums / np.sqrt(count * self.tau * (1 + count / len(self.ordered))), np.float64)
+
+    def block(self, values: Float64Array) -> int:
+        """How many of the newest values have left the level: the block that is furthest from it; 0 where
+        none is far enough.
+        """
+        far = np.abs(self.deviations(values))
+        length = int(far.argmax()) + 1
+        moved = abs(float(np.median(values[-length:])) - self.middle)
+        return length if far[length - 1] > LIMIT and moved >= LEAST_CHANGE else 0
+
+    def power(self, loss: float, windows: int) -> float:
+        """Probability that a loss of bandwidth (a share of it) over so many whole windows is seen.
+
+        The level's own values, later by the loss, have the scores s against the level. The sum of m such
+        scores passes LIMIT with probability Phi((mean(s) sqrt(m / (tau q)) - LIMIT) / sd), where
+        q = 1 + m/n and sd^2 = (var(s) + m/n) / q; n is the number of the level's windows.
+        """
+        share = windows / len(self.ordered)
+        found = self.scores(self.ordered - math.log1p(-loss))
+        mean = float(found.mean()) * math.sqrt(windows / (self.tau * (1 + share)))
+        deviation = math.sqrt((float(found.var()) + share) / (1 + share))
+        return _NORMAL.cdf((mean - LIMIT) / deviation)
+
+    def shortest(self, loss: float, probability: float) -> int | None:
+        """The fewest whole windows over which a loss is seen with this probability; None where it is not."""
+        most = min(MOST_BLOCK, _block_of(len(self.ordered)))
+        found = (m for m in range(1, most + 1) if self.power(loss, m) >= probability)
+        return next(found, None)
+
+
+@lru_cache(maxsize=8)
+def _quantiles(places: int) -> Float64Array:
+    """Of (place + 1) / (places + 2), for place 0 to ``places``."""
+    return np.array([_NORMAL.inv_cdf((place + 1) / (places + 2)) for place in range(places + 1)])
+
+
+def _block_of(windows: int) -> int:
+    """The longest block where there are so many windows before it: half as many."""
+    return windows // 2
+
+
+@dataclass(frozen=True)
+class Change:
+    """Windows ``first`` to ``last`` (counted from 0; None: to the end) had the level ``after``, where it was
+    ``before``; both are medians of what was added.
+    """
+
+    first: int
+    last: int | None
+    before: float
+    after: float
+
+    @property
+    def is_loss(self) -> bool:
+        """Whether times became longer."""
+        return self.after > self.before
+
+    @property
+    def share(self) -> float:
+        """Bandwidth after over that before, less 1: -0.1 is a loss of a tenth."""
+        return math.expm1(self.before - self.after)
+
+
+class LevelWatch:
+    """Takes the windows of one series as they come. It keeps a fixed number of them."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._level: list[float] = []
+        self._left: list[float] = []  # since the level was left
+        self._block = 0
+        self._change: Change | None = None
+
+    @property
+    def level(self) -> Level | None:
+        """What a further window would be held against; None before it is known."""
+        return Level.of(np.array(self._level)) if len(self._level) >= LEAST_HISTORY else None
+
+    def add(self, value: float) -> Change | None:
+        """The change that this window shows to have begun (``last`` is None) or to be over, if any."""
+        self._count += 1
+        if self._change is not None:
+            self._left.append(value)
+            return self._ended(self._change)
+        self._level.append(value)
+        del self._level[:-HISTORY]
+        return self._begun()
+
+    def _begun(self) -> Change | None:
+        newest = min(MOST_BLOCK, len(self._level) // 3)
+        earlier, values = self._level[:-newest], np.array(self._level[-newest:])
+        if len(earlier) < LEAST_HISTORY:
+            return None
+        level = Level.of(np.array(earlier))
+        self._block = level.block(values)
+        if self._block == 0:
+            return None
+        self._left = self._level[-self._block :]
+        del self._level[-self._block :]
+        after = float(np.median(self._left))
+        self._change = Change(self._count - self._block, None, level.middle, after)
+        return self._change
+
+    def _ended(self, change: Change) -> Change | None:
+        newest = self._left[-max(_LEAST_RETURN, self._block // 2) :]
+        middle = float(np.median(newest))
+        if abs(middle - change.before) < abs(middle - change.after):
+            stays = self._return(change)
+            last = change.first + stays - 1
+            over = replace(change, last=last, after=float(np.median(self._left[:stays])))
+            self._level += self._left[stays:]
+            self._left, self._change = [], None
+            return over
+        if len(self._left) >= SETTLED:
+            self._level, self._left, self._change = self._left, [], None
+        return None
+
+    def _return(self, change: Change) -> int:
+        """How many of the windows since belong to the change: the split that fits both levels best."""
+        left = np.array(self._left)
+        inside, outside = np.abs(left - change.after), np.abs(left - change.before)
+        costs = np.cumsum(inside) + outside.sum() - np.cumsum(outside)
+        return int(costs.argmin()) + 1
