@@ -30,6 +30,7 @@ FIRST_FLAGS: Final[dict[str, str]] = {
     " --dry-run",
     "preflight": "--deep --strict --expect-use --nccl --ranks --on -N --hosts --preset --env --format"
     " --dry-run",
+    "check": "--plan --reference --least --junit --prometheus --ranks --on -N --hosts --preset --dry-run",
     "soak": "-b --time --keep-going -d --ranks --on -N --hosts --preset --env --name --format --dry-run",
     "isolate": "-b --loss --slower --rounds --each-nic --ranks --on -N --hosts --preset --format --dry-run",
     "pairs": "-b --halves --ranks --ranks-per-node --on -N --hosts --preset --env --format --dry-run",

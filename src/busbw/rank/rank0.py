@@ -16,6 +16,7 @@ from busbw.model.event import Emit, EventKind, error_event, event, now_utc
 from busbw.model.finding import Finding
 from busbw.model.record import SCHEMA_VERSION, Method, RunRecord, RunStatus, WorldInfo
 from busbw.model.result import CaseResult, Status
+from busbw.model.soak import SOAK_CHECK
 from busbw.record.results import append_round
 from busbw.record.write import RunWriter
 

@@ -166,7 +166,8 @@ def least_often(checks: int) -> int:
 
 def power_lines(soak: Mapping[str, Any], cases: Sequence[Case]) -> Iterator[str]:
     """What would have been seen: wrong data, and as the last line a loss."""
-    if checks := int(soak["checks"]):
+    checks = int(soak["checks"])
+    if checks and least_often(checks) > 1:
         seen = f"would have been seen with probability {_PROBABILITY}"
         yield f"wrong data in 1 of {least_often(checks)} calls {seen}"
     yield _loss_words(soak, cases)

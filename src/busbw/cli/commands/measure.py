@@ -12,6 +12,7 @@ from busbw.cli.app import FLAGS, OF_A_HUNT, OF_A_RUN, app, command_line, example
 from busbw.cli.preset_values import PresetValues
 from busbw.errors import ExitCode
 from busbw.model.collective import COLLECTIVES
+from busbw.plan.flags.check import CheckRanks, CheckSettings
 from busbw.plan.flags.hunt import (
     HuntRanks,
     HuntSettings,
@@ -97,6 +98,36 @@ def preflight(
 
     words = tuple(word for text in operations for word in text.split(",") if word)
     return preflight_command(words, settings, launch, command_line(), deep=deep)
+
+
+CHECK_HELP: Final = (
+    "Measure a few sizes in seconds and say in one line whether they are as before.\n\n"
+    "For NHC, Slurm's HealthCheckProgram, cron and Kubernetes. The sizes are held against references, else"
+    " against earlier runs of this machine; an alarm is confirmed by a second launch. Exit code 0: OK;"
+    " 1: slow or wrong; 3: undecided; 4, 5: the ranks could not measure."
+)
+
+
+@app.command(
+    help=CHECK_HELP,
+    config=OF_A_HUNT,
+    help_epilogue=examples(
+        "busbw check",
+        "busbw check --least 1G=340 --prometheus /var/lib/node_exporter/busbw.prom",
+        "busbw check --plan check.yaml --on slurm -N 2",
+    ),
+)
+def check(
+    *operations: Annotated[str, Parameter(help="What to measure. [default: all_reduce]")],
+    own: CheckSettings = CheckSettings(),
+    ranks: CheckRanks = CheckRanks(),
+    launch: LaunchSettings = LaunchSettings(),
+) -> ExitCode:
+    """Say in one line whether this machine is as before."""
+    from busbw.cli.check import check_command
+
+    words = tuple(word for text in operations for word in text.split(",") if word)
+    return check_command(words, own, ranks, launch, command_line())
 
 
 SOAK_HELP: Final = (
