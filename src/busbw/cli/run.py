@@ -63,9 +63,9 @@ def run(
     hear: Emit = lambda item: None,
     before: tuple[Finding, ...] = (),
 ) -> ExitCode:
-    """Measure ``operations``. ``hear`` gets every event that is shown. Where this process starts the ranks, here
-    or on an engine, ``before`` was found earlier and belongs into the record. Raises BusbwError for everything
-    that ends the run before it starts.
+    """Measure ``operations``. ``hear`` gets every event that is shown. Where this process starts the ranks,
+    here or on an engine, ``before`` was found earlier and belongs into the record. Raises BusbwError for
+    everything that ends the run before it starts.
     """
     identity = identify(os.environ)
     match launch.on, identity:

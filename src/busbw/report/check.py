@@ -156,5 +156,5 @@ def _escaped(text: str) -> str:
 def _metric(
     name: str, what: str, values: Sequence[tuple[str, float]] | Iterator[tuple[str, float]]
 ) -> list[str]:
-    rows = [f"{name}{labels} {value:.6g}" for labels, value in values]
+    rows = [f"{name}{labels} {value:.10g}" for labels, value in values]
     return [f"# HELP {name} {what}", f"# TYPE {name} gauge", *rows] if rows else []
