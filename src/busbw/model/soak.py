@@ -64,7 +64,8 @@ def kept(windows: tuple[Window, ...], newest: Window) -> tuple[Window, ...]:
 @dataclass(frozen=True)
 class SlowCall:
     """A sample that took much longer than its window's: ``call`` counts the timed calls of the case so far,
-    ``excess_s`` is what it took more. ``rank`` is the one that had no core meanwhile, None where all had.
+    ``excess_s`` is what it took more. ``rank`` is the one that had no core meanwhile, None where none is
+    known. ``timed`` is False for a stop between them, in a check or in a warm-up.
     """
 
     case: int
@@ -73,6 +74,7 @@ class SlowCall:
     excess_s: float
     rank: int | None = None
     host: str = ""
+    timed: bool = True
 
 
 @dataclass(frozen=True)

@@ -27,11 +27,10 @@ if TYPE_CHECKING:
     from busbw.model.record import HostInfo
     from busbw.model.traffic import Burst
     from busbw.rank.retain import Kept
-    from busbw.rank.soak_log import Soaked
+    from busbw.rank.soak_log import Soaked, State
 
 # Enough to even out a case that does not apply or takes long, few enough to follow growing sizes.
 _RECENT: Final = 8
-_STORE_S: Final = 1.0  # between two states of a soak in the record
 WRONG_FOLDER: Final = "wrong"  # what failed checks found (--save-wrong)
 
 
@@ -114,8 +113,6 @@ class Lead:
         self._ended = False
         self._verdict = ExitCode.OK  # of a hunt
         self._cases = Counter[Status]()
-        self._soaked: Soaked | None = None
-        self._stored_s = 0.0
         self._pace = _Pace(len(plan.cases), time.monotonic())
         record = RunRecord(
             schema=SCHEMA_VERSION,
@@ -187,19 +184,17 @@ class Lead:
         with self._lock:
             if self._ended:
                 return
-            self._soaked, self._verdict = soaked, soaked.code
-            now_s = time.monotonic()
-            if now_s - self._stored_s >= _STORE_S:
-                self._stored_s = now_s
-                self._store_soak(soaked)
+            if soaked.state is not None:
+                self._verdict = soaked.state.code
+                self._store_soak(soaked.state)
             said = {"elapsed_s": round(soaked.elapsed_s, 3), "notes": list(soaked.notes)}
             self._emit(event(EventKind.WINDOW, result=soaked.window, **said))
 
-    def _store_soak(self, soaked: Soaked) -> None:
+    def _store_soak(self, state: State) -> None:
         """All of it: launchers may kill this process without a word."""
         others = (each for each in self._writer.record.findings if each.check != SOAK_CHECK)
-        results = tuple(replace(result, finished=now_utc()) for result in soaked.results)
-        self._writer.describe(soak=soaked.fields, results=results, findings=(*others, *soaked.findings))
+        results = tuple(replace(result, finished=now_utc()) for result in state.results)
+        self._writer.describe(soak=state.fields, results=results, findings=(*others, *state.findings))
         for result in results:
             self._writer.hold(result)
 
@@ -263,8 +258,6 @@ class Lead:
             if self._ended:
                 return
             self._ended = True
-            if self._soaked is not None:
-                self._store_soak(self._soaked)
             for result in self._writer.unfinished:
                 self._cases[result.status] += 1
                 self._emit(event(EventKind.CASE, result=result))

@@ -64,10 +64,11 @@ def go_soaking(
             measured += result.status is not Status.NOT_APPLICABLE
             wrong += result.status is Status.WRONG
             elapsed_s = float(world.max(np.array([time.monotonic() - began_s]))[0])
-            if ear is not None:
-                ear.window(result, kept, elapsed_s)
             is_over = soak.seconds is not None and elapsed_s >= soak.seconds
-            if is_over or (wrong and not soak.keep_going):
+            is_over = is_over or (wrong > 0 and not soak.keep_going)
+            if ear is not None:
+                ear.window(result, kept, elapsed_s, last=is_over)
+            if is_over:
                 return wrong
         if not measured:
             return 0  # no rank's library has any of the cases
@@ -81,10 +82,10 @@ class _Ear:
         self._observer, self._log = observer, log
         self._files: dict[str, bytes] = {}
 
-    def window(self, result: CaseResult, kept: Kept, elapsed_s: float) -> None:
+    def window(self, result: CaseResult, kept: Kept, elapsed_s: float, *, last: bool) -> None:
         """One window is over."""
         files, self._files = self._files, {}
-        self._observer.soaked(self._log.with_window(result, kept, files, elapsed_s))
+        self._observer.soaked(self._log.with_window(result, kept, files, elapsed_s, last=last))
 
     def passed(self, result: CaseResult) -> None:
         """Never called."""

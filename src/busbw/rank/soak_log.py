@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections import defaultdict
+from collections import defaultdict, deque
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -20,7 +20,7 @@ from busbw.model.sample import MAX_OVER_RANKS
 from busbw.model.soak import SOAK_CHECK, LevelChange, SlowCall, Window, WrongElement, kept
 from busbw.rank.summarize import bandwidths
 from busbw.stats.interval import estimate
-from busbw.stats.levels import Change, LevelWatch
+from busbw.stats.levels import BLIND, Change, LevelWatch
 from busbw.units import counted, first_of, format_gb_per_s, format_share, format_size
 
 if TYPE_CHECKING:
@@ -39,32 +39,44 @@ _OWN_SHARE: Final = 0.5
 LOSSES: Final = (0.05, 0.1, 0.2, 0.5)  # the first that would have been seen is what a soak says
 PROBABILITY: Final = 0.95
 _SHOWN: Final = 3
+_STATE_S: Final = 1.0
+# Windows whose untimed part (checks, warm-up) shows what is usual, and how many are needed for that.
+_UNTIMED: Final = 64
+_LEAST_UNTIMED: Final = 3
 _CONFIDENCE: Final = 0.95
 
 
 @dataclass(frozen=True)
 class Power:
-    """A loss of ``loss`` that lasts ``seconds`` would have been seen with ``probability``; None where no loss
-    in LOSSES would have been.
+    """A loss of ``loss`` that begins after ``blind_s`` and lasts ``seconds`` would have been seen with
+    ``probability``; None where no loss in LOSSES would have been.
     """
 
     case: int
     loss: float | None
     seconds: float | None
+    blind_s: float
     probability: float = PROBABILITY
 
 
 @dataclass(frozen=True)
-class Soaked:
-    """The state of a soak after a window. ``notes`` are what this window has shown, for people."""
+class State:
+    """What a soak has come to; ``fields`` is ``RunRecord.soak``."""
 
-    window: CaseResult
-    notes: tuple[str, ...]
-    elapsed_s: float
     results: tuple[CaseResult, ...]
     fields: dict[str, Any]
     findings: tuple[Finding, ...]
     code: ExitCode
+
+
+@dataclass(frozen=True)
+class Soaked:
+    """One window. ``notes`` are what it has shown, for people; ``state`` is made once a second at most."""
+
+    window: CaseResult
+    notes: tuple[str, ...]
+    elapsed_s: float
+    state: State | None
 
 
 @dataclass
@@ -79,6 +91,7 @@ class _Series:
     calls: int = 0
     changes: dict[int, LevelChange] = field(default_factory=dict)  # by the window that they begin in
     last: CaseResult | None = None
+    untimed_s: deque[float] = field(default_factory=lambda: deque(maxlen=_UNTIMED))  # of the last windows
 
 
 class SoakLog:
@@ -90,9 +103,10 @@ class SoakLog:
         self._slow: list[SlowCall] = []
         self._slow_count = self._checks = self._wrong_windows = self._changes = 0
         self._wrong: list[WrongElement] = []
+        self._elapsed_s = self._stated_s = 0.0
 
     def with_window(
-        self, result: CaseResult, kept_rows: Kept, files: dict[str, bytes], elapsed_s: float
+        self, result: CaseResult, kept_rows: Kept, files: dict[str, bytes], elapsed_s: float, *, last: bool
     ) -> Soaked:
         """The soak with one window more, which ended ``elapsed_s`` after the start; ``files`` are what failed
         checks in it have left.
@@ -101,21 +115,23 @@ class SoakLog:
         series.last = result
         notes: list[str] = []
         if result.time_ns:
-            notes += self._took_slow(series, result, kept_rows)
+            slow = [
+                *self._slow_calls(series, result, kept_rows),
+                *self._stops(series, result, kept_rows, elapsed_s),
+            ]
+            notes += self._took_slow(slow)
             notes += self._took_window(series, result, kept_rows, elapsed_s)
         if result.wrong is not None:
             self._checks += self._plan.checks + 1
         if result.status is Status.WRONG:
             notes += self._took_wrong(result, files, elapsed_s)
-        return Soaked(
-            result,
-            tuple(notes),
-            elapsed_s,
-            tuple(self._result(case, each) for case, each in sorted(self._series.items())),
-            self._fields(elapsed_s),
-            tuple(self._findings()),
-            self._code(),
-        )
+        self._elapsed_s = elapsed_s
+        if not last and elapsed_s - self._stated_s < _STATE_S:
+            return Soaked(result, tuple(notes), elapsed_s, None)
+        self._stated_s = elapsed_s
+        results = tuple(self._result(case, each) for case, each in sorted(self._series.items()))
+        state = State(results, self._fields(elapsed_s), tuple(self._findings()), self._code())
+        return Soaked(result, tuple(notes), elapsed_s, state)
 
     # ---- one window ---------------------------------------------------------------------------------
 
@@ -156,7 +172,29 @@ class SoakLog:
             series.changes[change.first] = found
         return self._change_words(found)
 
-    def _took_slow(self, series: _Series, result: CaseResult, kept_rows: Kept) -> list[str]:
+    def _took_slow(self, found: list[SlowCall]) -> list[str]:
+        self._slow_count += len(found)
+        self._slow = sorted((*self._slow, *found), key=lambda each: -each.excess_s)[:MOST_SLOW]
+        if not found:
+            return []
+        worst = max(found, key=lambda each: each.excess_s)
+        return [f"{counted(len(found), 'slow call')} in this window: {slow_words(worst)}"]
+
+    def _stops(
+        self, series: _Series, result: CaseResult, kept_rows: Kept, elapsed_s: float
+    ) -> list[SlowCall]:
+        """Where the window took much longer than its timed calls and what else windows take."""
+        timed_s = float(_worst(kept_rows)["elapsed_ns"].sum()) / 1e9
+        untimed_s = elapsed_s - self._elapsed_s - timed_s
+        usual_s = float(np.median(series.untimed_s)) if len(series.untimed_s) >= _LEAST_UNTIMED else untimed_s
+        excess_s = untimed_s - usual_s
+        series.untimed_s.append(untimed_s)
+        if excess_s < SLOW_NS / 1e9 or excess_s < usual_s:
+            return []
+        at = self._at(self._elapsed_s)
+        return [SlowCall(result.case, at, series.calls, round(excess_s, 4), timed=False)]
+
+    def _slow_calls(self, series: _Series, result: CaseResult, kept_rows: Kept) -> list[SlowCall]:
         """Of the samples of a window, those that are slow."""
         rows = _worst(kept_rows)
         taken_ns = rows["elapsed_ns"].astype(float)
@@ -171,12 +209,7 @@ class SoakLog:
             at = _utc(kept_rows.ended_s - float(after_s[place]))
             host = "" if rank is None else self._ranks[rank].host
             found.append(SlowCall(result.case, at, int(calls[place]), round(excess_s, 4), rank, host))
-        self._slow_count += len(found)
-        self._slow = sorted((*self._slow, *found), key=lambda each: -each.excess_s)[:MOST_SLOW]
-        if not found:
-            return []
-        worst = max(found, key=lambda each: each.excess_s)
-        return [f"{counted(len(found), 'slow call')} in this window: {slow_words(worst)}"]
+        return found
 
     def _took_wrong(self, result: CaseResult, files: dict[str, bytes], elapsed_s: float) -> list[str]:
         self._wrong_windows += 1
@@ -270,21 +303,21 @@ class SoakLog:
         return sorted(every, key=lambda each: each.began)
 
     def _powers(self, elapsed_s: float) -> list[Power]:
-        """What would have been seen of each case that was timed, by the formula of ``Level.power``. A loss
-        begins within a window, so the whole windows that it needs last one more.
+        """What would have been seen of each case that was timed, by the formula of ``LevelWatch.power``. A
+        loss begins within a window, so the whole windows that it needs last one more.
         """
         found = []
         for case, series in sorted(self._series.items()):
-            level = series.watch.level
             period_s = elapsed_s / max(1, series.count)
             seen = (
                 (loss, windows)
                 for loss in LOSSES
-                if level is not None and (windows := level.shortest(loss, PROBABILITY)) is not None
+                if (windows := series.watch.shortest(loss, PROBABILITY)) is not None
             )
             loss, windows = next(seen, (None, 0))
             if series.windows:
-                found.append(Power(case, loss, None if loss is None else (windows + 1) * period_s))
+                seconds = None if loss is None else (windows + 1) * period_s
+                found.append(Power(case, loss, seconds, BLIND * period_s))
         return found
 
     def _findings(self) -> list[Finding]:
@@ -332,6 +365,8 @@ def case_words(case: Case) -> str:
 def slow_words(slow: SlowCall) -> str:
     """When, how long, and who."""
     who = "" if slow.rank is None else f"; rank {slow.rank} on {slow.host} had no core"
+    if not slow.timed:
+        return f"{clock(slow.at)} a check after call {slow.call} took {slow.excess_s:.2f} s longer"
     return f"{clock(slow.at)} call {slow.call} took {slow.excess_s:.2f} s longer{who}"
 
 

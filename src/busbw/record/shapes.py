@@ -188,6 +188,7 @@ class _Power:
     case: int
     loss: float | None
     seconds: float | None
+    blind_s: float
     probability: float
 
 

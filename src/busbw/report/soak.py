@@ -186,7 +186,8 @@ def _loss_words(soak: Mapping[str, Any], cases: Sequence[Case]) -> str:
     loss, probability = format_share(worst["loss"], decimals=0), worst["probability"]
     lasting = _at_least(float(worst["seconds"]))
     seen = f"would have been seen with probability {probability:g}"
-    return f"a loss of {loss}{of} that lasts {lasting} or more {seen}"
+    blind = f"after the first {_at_least(float(worst['blind_s']))}"
+    return f"{blind}, a loss of {loss}{of} that lasts {lasting} or more {seen}"
 
 
 def _at_least(seconds: float) -> str:

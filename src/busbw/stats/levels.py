@@ -28,6 +28,9 @@ MOST_BLOCK: Final = 64  # windows of a block
 LIMIT: Final = 4.7
 LEAST_CHANGE: Final = 0.02
 SETTLED: Final = 60  # windows after which a change is the level that others are held against
+BLIND: Final = 2 * LEAST_HISTORY  # windows of a soak before which nothing is promised
+POSITIONS: Final = 8
+_LENGTHS: Final = (*range(1, 17), *range(18, 33, 2), *range(36, MOST_BLOCK + 1, 4))
 _NORMAL: Final = NormalDist()
 _LEAST_RETURN: Final = 3
 
@@ -70,24 +73,20 @@ class Level:
         moved = abs(float(np.median(values[-length:])) - self.middle)
         return length if far[length - 1] > LIMIT and moved >= LEAST_CHANGE else 0
 
-    def power(self, loss: float, windows: int) -> float:
-        """Probability that a loss of bandwidth (a share of it) over so many whole windows is seen.
+    def power(self, loss: float, windows: int, earlier: int) -> float:
+        """Probability that a loss of bandwidth (a share of it) over so many whole windows is seen, where so
+        many ``earlier`` ones are known.
 
-        The level's own values, later by the loss, have the scores s against the level. The sum of m such
-        scores passes LIMIT with probability Phi((mean(s) sqrt(m / (tau q)) - LIMIT) / sd), where
-        q = 1 + m/n and sd^2 = (var(s) + m/n) / q; n is the number of the level's windows.
+        The level's own values, later by the loss, have the scores s against as many of its values. The sum of
+        m such scores passes LIMIT with probability Phi((mean(s) sqrt(m / (tau q)) - LIMIT) / sd), where
+        q = 1 + m/n and sd^2 = (var(s) + m/n) / q; n is ``earlier``.
         """
-        share = windows / len(self.ordered)
-        found = self.scores(self.ordered - math.log1p(-loss))
+        thinned = self.ordered[np.linspace(0, len(self.ordered) - 1, earlier).round().astype(int)]
+        share = windows / earlier
+        found = Level(thinned, self.tau).scores(self.ordered - math.log1p(-loss))
         mean = float(found.mean()) * math.sqrt(windows / (self.tau * (1 + share)))
         deviation = math.sqrt((float(found.var()) + share) / (1 + share))
         return _NORMAL.cdf((mean - LIMIT) / deviation)
-
-    def shortest(self, loss: float, probability: float) -> int | None:
-        """The fewest whole windows over which a loss is seen with this probability; None where it is not."""
-        most = min(MOST_BLOCK, _block_of(len(self.ordered)))
-        found = (m for m in range(1, most + 1) if self.power(loss, m) >= probability)
-        return next(found, None)
 
 
 @lru_cache(maxsize=8)
@@ -96,9 +95,9 @@ def _quantiles(places: int) -> Float64Array:
     return np.array([_NORMAL.inv_cdf((place + 1) / (places + 2)) for place in range(places + 1)])
 
 
-def _block_of(windows: int) -> int:
-    """The longest block where there are so many windows before it: half as many."""
-    return windows // 2
+def _newest(windows: int) -> int:
+    """Of so many windows the newest, which are held against the others."""
+    return min(MOST_BLOCK, windows // 3)
 
 
 @dataclass(frozen=True)
@@ -133,10 +132,21 @@ class LevelWatch:
         self._block = 0
         self._change: Change | None = None
 
-    @property
-    def level(self) -> Level | None:
-        """What a further window would be held against; None before it is known."""
-        return Level.of(np.array(self._level)) if len(self._level) >= LEAST_HISTORY else None
+    def power(self, loss: float, windows: int) -> float:
+        """Probability that a loss over so many whole windows would have been seen: the mean over POSITIONS of
+        its beginning from BLIND windows on (``Level.power``). 0 where the level is not known.
+        """
+        if self._count - windows <= BLIND or len(self._level) < LEAST_HISTORY:
+            return 0.0
+        level = Level.of(np.array(self._level))
+        known = (min(HISTORY, round(place)) for place in np.linspace(BLIND, self._count - windows, POSITIONS))
+        return float(np.mean([level.power(loss, windows, count - _newest(count)) for count in known]))
+
+    def shortest(self, loss: float, probability: float) -> int | None:
+        """The fewest whole windows over which a loss would have been seen with this probability; None where
+        it would not.
+        """
+        return next((m for m in _LENGTHS if self.power(loss, m) >= probability), None)
 
     def add(self, value: float) -> Change | None:
         """The change that this window shows to have begun (``last`` is None) or to be over, if any."""
@@ -149,7 +159,7 @@ class LevelWatch:
         return self._begun()
 
     def _begun(self) -> Change | None:
-        newest = min(MOST_BLOCK, len(self._level) // 3)
+        newest = _newest(len(self._level))
         earlier, values = self._level[:-newest], np.array(self._level[-newest:])
         if len(earlier) < LEAST_HISTORY:
             return None
